@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists the sizes and spans that the optimiser may choose from (choices.h). Called by optimize.c. */
+/* Lists the sizes and spans that the optimiser may choose from (choices.h). */
 #include "optimize/choices.h"
 
 #include <math.h>
@@ -64,14 +64,16 @@ static sw_status check_weights(const sw_optimize_options *o, const double *weigh
 
 /* --- spans ------------------------------------------------------------------------------------ */
 
-/* Whether Go's 32-bit magic divides every offset of the span exactly. size/table.c has the proof. */
+/* Whether Go's multiplication by a 32-bit number finds the slot of every offset in the span.
+ * size/table.c has the proof. */
 static bool narrow_divides(uint32_t size, uint32_t span) {
     uint64_t magic = UINT32_MAX / size + 1, slots = span / size;
     return ((slots * size - 1) * magic) >> 32 == slots - 1 && (span * magic) >> 32 == slots;
 }
 
-/* Lists the spans that are worth considering for a size, the shortest first: those that cost less a slot
- * than every shorter one. Where spans have no charge that is only the cheapest. out NULL: counts. */
+/* Lists the spans that may be the best for a size, shortest first: those that cost less a slot than
+ * every shorter one. If spans have no charge, that is only the one that costs least a slot. out
+ * NULL: only counts them. */
 static uint32_t list_spans(const sw_optimize_options *o, uint32_t size, sw_choice *out) {
     uint32_t found = 0;
     double least = INFINITY;
@@ -99,10 +101,10 @@ static uint32_t next_size(const sw_optimize_options *o, uint32_t size) {
     return size < o->align ? size + SIZE_UNIT : size + o->align;
 }
 
-/* Lists the sizes that a class may have. A larger slot never costs less where every span is allowed, so
- * a size that nobody requests needs no class, except for the largest, which every table must have, and
- * those that a bound on waste asks for.
- * Fills the arrays of `c`, or counts while it has none. */
+/* Lists the sizes that a class may have. If every span is allowed, a larger slot never costs less
+ * than a smaller one. So a size that is not requested needs no class, except the largest, which
+ * every table must have. If spans are restricted (narrow), or under a bound on waste, all sizes are
+ * listed. Fills the arrays of `c`; if it has none yet, only counts. */
 static void list_candidates(sw_choices *c, const sw_optimize_options *o, const double *weights) {
     bool writing = c->candidates != NULL, all = o->narrow != 0 || c->waste_percent != 0;
     double sum = weights[0], requested = 0;
@@ -134,7 +136,8 @@ static int compare_costs(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-/* Fills costs[] with the different slot costs, rising, and x of each choice with its index there. */
+/* Fills costs[] with the distinct slot costs, rising, and sets x of each choice to the index of its
+ * cost. */
 static void sort_costs(sw_choices *c) {
     for (uint32_t i = 0; i < c->choice_count; i++) c->costs[i] = c->choices[i].slot_cost;
     qsort(c->costs, c->choice_count, sizeof *c->costs, compare_costs);
@@ -157,7 +160,8 @@ bool sw_choices_fit(const sw_choices *choices, uint32_t below, uint32_t size) {
            waste * 100 <= (uint64_t)size * choices->waste_percent;
 }
 
-/* The fewest classes that meet the bound: each is as far above the last one as it may be. */
+/* The fewest classes that meet the bound on waste: each one is as far above the last as the bound
+ * allows. */
 static uint32_t count_fewest(const sw_choices *c) {
     uint32_t below = 0, classes = 0;
     while (below < c->count) {
@@ -171,7 +175,7 @@ static uint32_t count_fewest(const sw_choices *c) {
     return classes;
 }
 
-/* Whether so many classes as are allowed meet the bound. */
+/* Whether the allowed number of classes can meet the bound on waste. */
 static sw_status check_bound(sw_choices *c, const sw_optimize_options *options) {
     c->fewest = c->waste_percent == 0 ? 1 : count_fewest(c);
     if (c->fewest <= options->classes) return SW_OK;

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The best tables of 1 .. N classes by dynamic programming over the sizes that a class may have.
+/* The best tables of 1 .. N classes, by dynamic programming over the sizes that a class may have.
  *
- * least[k][j]: the least cost of serving all requests up to candidate j with k classes, the last of
- * them j. With W the weights summed up, and a span of slot cost g and charge h chosen for j:
+ * least[k][j] is the least cost of serving all requests up to candidate j by k classes of which the
+ * last is j. Let W be the cumulated weights, and let the span of j have the slot cost g and the
+ * charge h:
  *
  *   least[k][j] = min over i < j, spans of j: least[k-1][i] + g * (W[j] - W[i]) + h
  *               = min over spans of j: (lowest at x = g of the lines least[k-1][i] - W[i] * x)
  *                                      + g * W[j] + h
  *
- * so each layer is one walk over j that queries a Li Chao tree and then adds line j: n log n steps a
- * layer. (Methods that need g to be convex in the size do not work, because of tails.) Under a bound on
- * waste i is not below a lowest candidate that rises with j, so lines leave in the order in which they
- * came: a queue of two stacks, of which one only grows and the other only shrinks, by undoing what its
- * lines, added from the last to the first, have changed. Each line is added twice at most.
- * Design: docs/design/optimize.md.
+ * So a layer k is computed by one walk over j that queries a Li Chao tree and then adds line j, in
+ * n log n steps. (Methods that need g to be convex in the size do not apply, because of tails.)
+ * Under a bound on waste, i has a lower limit that rises with j, so lines leave in the order in
+ * which they came. That is a queue made of two stacks. One only gains lines. The other one only
+ * loses them: its lines were added from the last to the first, and their changes are undone one by
+ * one. Each line is added at most twice. Design: docs/design/optimize.md.
  */
 #include "optimize/optimizer.h"
 
@@ -29,16 +30,15 @@
 
 #define OP_OPTIMIZE "optimize"
 
-/* Arrays for one run over the layers, in one mapping that is released at its end. */
+/* Arrays for the computation of all layers, in one mapping that is released at the end. */
 typedef struct workspace {
     double *above;   /* least[k - 1][j] */
     double *now;     /* least[k][j] */
     double *weights; /* W[j] */
-    sw_hull hull;    /* all lines; under a bound on waste those from `middle` on */
-    sw_hull
-        front; /* under the bound: the lines below `middle` that may still be used, the lowest last */
+    sw_hull hull;    /* all lines; under a bound on waste, those from `middle` on */
+    sw_hull front;   /* under a bound: the usable lines below `middle`, the lowest added last */
     uint32_t middle;
-    uint32_t *marks; /* under the bound: changes of `front` before line i was added */
+    uint32_t *marks; /* under a bound: change_count of `front` before line i was added */
     void *block;
     size_t block_bytes;
 } workspace;
@@ -56,7 +56,7 @@ void sw_optimize_options_init(sw_optimize_options *options) {
 
 /* --- layers ----------------------------------------------------------------------------------- */
 
-/* False: no memory. */
+/* Maps the arrays. False: no memory. */
 static bool open_workspace(workspace *w, const sw_choices *choices) {
     size_t columns = (size_t)choices->count + 1;
     uint32_t width = 1u << sw_log2_ceil(choices->cost_count);
@@ -93,7 +93,7 @@ static void first_layer(workspace *w, const sw_choices *choices, uint32_t *previ
     }
 }
 
-/* The lowest line at x[index], of both hulls. */
+/* The line that is lowest at x[index] in both hulls. SW_HULL_NONE: there is none. */
 static int32_t lowest_line(const workspace *w, const sw_choices *choices, uint32_t index) {
     int32_t line = sw_hull_lowest(&w->hull, index);
     if (choices->waste_percent == 0) return line;
@@ -103,7 +103,8 @@ static int32_t lowest_line(const workspace *w, const sw_choices *choices, uint32
     return sw_hull_value(&w->hull, line, x) < sw_hull_value(&w->hull, other, x) ? line : other;
 }
 
-/* The least cost of candidate j over its spans, given the lines in the hulls. */
+/* The least cost of candidate j over its spans, given the lines in the hulls. *from: the candidate
+ * below, whose line gave it. */
 static double least_of(const workspace *w, const sw_choices *choices, uint32_t j, uint32_t *from) {
     const sw_candidate *candidate = &choices->candidates[j];
     double least = INFINITY;
@@ -120,7 +121,7 @@ static double least_of(const workspace *w, const sw_choices *choices, uint32_t j
     return least;
 }
 
-/* Layer k - 1 is what was done, and there are no lines. */
+/* Makes the layer that was computed last layer k - 1, and removes all lines. */
 static void begin_layer(workspace *w) {
     double *done = w->above;
     w->above = w->now;
@@ -135,7 +136,7 @@ static void add_line(workspace *w, sw_hull *hull, uint32_t i) {
     if (!isinf(w->above[i])) sw_hull_insert(hull, (int32_t)i);
 }
 
-/* Line i, the lowest, is no longer used; those below `end` have been added. */
+/* Removes line i, the lowest one in use. Lines below `end` have been added. */
 static void leave_line(workspace *w, uint32_t i, uint32_t end) {
     if (i >= w->middle) {
         sw_hull_clear(&w->front);
@@ -149,7 +150,8 @@ static void leave_line(workspace *w, uint32_t i, uint32_t end) {
     sw_hull_undo(&w->front, w->marks[i]);
 }
 
-/* A layer under a bound on waste. In the first one the class below is none: candidate 0. */
+/* Computes a layer under a bound on waste. In the first layer the only candidate below is 0: no
+ * class. */
 static void near_layer(const sw_choices *choices, workspace *w, uint32_t *previous) {
     const sw_candidate *candidates = choices->candidates;
     begin_layer(w);
@@ -172,7 +174,8 @@ static void next_layer(workspace *w, const sw_choices *choices, uint32_t *previo
     }
 }
 
-/* What no class serves costs nothing, and nothing else is served by no class. */
+/* The layer of k = 0: without a class, serving no request costs nothing, and serving any is
+ * impossible. */
 static void layer_of_no_class(workspace *w, const sw_choices *choices) {
     for (uint32_t j = 0; j <= choices->count; j++) w->now[j] = j == 0 ? 0 : INFINITY;
 }
@@ -248,10 +251,10 @@ void sw_optimizer_destroy(sw_optimizer *optimizer) {
 
 /* --- tables ----------------------------------------------------------------------------------- */
 
-/* The largest size below `limit` of which the span holds as many slots as of `size`. Such slots cost the
- * same and serve further sizes, which the recording did not ask for. Go ends with this step too; here
- * it goes in units of the alignment, as far as a bound on waste lets it. The class below, of `below` bytes,
- * may grow as well, which brings it only nearer. */
+/* The largest size below `limit` of which a span holds as many slots as of `size`. Such slots cost
+ * the same and also serve sizes that the recording did not request. Go does the same at the end;
+ * here the size is a multiple of the alignment and meets the bound on waste. The class below, of
+ * `below` bytes, may grow in the same way, which only reduces the waste. */
 static uint32_t largest_of_equal_cost(const sw_optimizer *o, uint32_t below, uint32_t size,
                                       uint32_t span, uint32_t limit) {
     if (o->options.narrow || size < o->options.align) return size;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Profiles: one pass over operations gives the weight of each requested size under the three
- * objectives. Owns: one mapping for the weights, one for the live objects (grows with their ids).
- * Design: docs/design/optimize.md.
+/* Profiles: one pass over operations computes the weight of each requested size under the three
+ * objectives. A profile is one mapping with the weights, and another one for the live objects,
+ * which grows with their ids. Design: docs/design/optimize.md.
  */
 #include "optimize/profile.h"
 
@@ -58,7 +58,7 @@ static sw_status make_room(sw_profile *profile, uint32_t object) {
     return SW_OK;
 }
 
-/* Adds a weight, which may be negative, to a size. */
+/* Adds a weight, which may be negative, to a requested size. */
 static void weigh(sw_profile *profile, sw_weigh kind, uint64_t size, double weight) {
     if (sw_likely(size < SW_PROFILE_SIZES)) {
         profile->weights[kind][size] += weight;

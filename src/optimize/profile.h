@@ -8,22 +8,22 @@
 
 #include "spanwise/optimize.h"
 
-/* What an id of the operations stands for now. */
+/* The object that has an id now. */
 typedef struct sw_profile_object {
     uint64_t size_plus_1; /* requested bytes + 1; 0: not live */
     uint64_t since_ns;
 } sw_profile_object;
 
-/* One thread at a time has it.
+/* Used by one thread at a time.
  *   (capacity == 0) == (objects == NULL);  capacity is 0 or a power of two;  ended <= 1 */
 struct sw_profile {
     uint64_t mark; /* ds/handle.h */
     double weights[SW_WEIGH_COUNT][SW_PROFILE_SIZES];
     sw_profile_large large[SW_WEIGH_COUNT];
     sw_profile_object *objects;
-    size_t capacity; /* ids that objects has room for */
+    size_t capacity; /* number of ids that `objects` has room for */
     uint64_t peak_op;
-    uint64_t ops; /* added so far */
+    uint64_t ops; /* number of operations so far */
     uint64_t now_ns;
     int ended;
 };
