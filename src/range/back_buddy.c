@@ -7,7 +7,7 @@
 #include "base/fail.h"
 #include "range/range.h"
 
-/* The order of the block that serves a request. */
+/* The order of the block that serves a request of `size`. */
 static sw_always_inline uint32_t order_of(const sw_buddy *buddy, uint64_t size) {
     return sw_log2_ceil(((size - 1) >> buddy->unit_shift) + 1);
 }
@@ -68,7 +68,8 @@ static uint64_t buddy_alloc(sw_range *range, uint64_t size) {
     return unit << buddy->unit_shift;
 }
 
-/* Why no taken block of that size starts there. */
+/* The status for a free at an offset where no taken block of the given size starts: SW_OVERLAP if
+ * the offset is free. */
 static sw_cold sw_status refuse(const sw_buddy *buddy, uint64_t offset) {
     uint64_t unit = offset >> buddy->unit_shift;
     uint32_t order;
@@ -77,7 +78,7 @@ static sw_cold sw_status refuse(const sw_buddy *buddy, uint64_t offset) {
     return what < SW_BUDDY_TAKEN ? SW_OVERLAP : SW_INVALID;
 }
 
-/* Blocks have their own rule of joining, so a free tells of no hole. */
+/* Does not set *grown, because blocks join by the rule of buddies. */
 static sw_status buddy_free(sw_range *range, uint64_t offset, uint64_t size,
                             sw_range_grown *grown) {
     (void)grown;

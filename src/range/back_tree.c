@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The back ends `single` and `two`: holes in treaps by start, and by size (tree.h). */
+/* The back ends `single` and `two`: holes in a treap by start, and in `two` also in one by size
+ * (tree.h). */
 #include "base/attributes.h"
 #include "range/range.h"
 

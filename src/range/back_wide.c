@@ -6,13 +6,14 @@
 /* --- life ------------------------------------------------------------------------------------- */
 
 static sw_status reset(sw_range *range) {
-    sw_wide fresh; /* the old one goes when the new one is there */
+    sw_wide fresh; /* the old tree is destroyed only after this one was made */
     sw_wide_path path;
     if (!sw_wide_init(&fresh, &range->memory)) return SW_NOMEM;
     sw_nodes_destroy(&range->as.wide.nodes);
     range->as.wide = fresh;
     (void)sw_wide_before(&fresh, 0, &path);
-    (void)sw_wide_add(&range->as.wide, &path, false, 0, range->size); /* the root has room */
+    (void)sw_wide_add(&range->as.wide, &path, false, 0, range->size); /* succeeds, because the root
+                                                                       * has room */
     range->free_size = range->size;
     return SW_OK;
 }
@@ -56,12 +57,13 @@ static uint64_t wide_alloc(sw_range *range, uint64_t size) {
 
 /* --- giving ----------------------------------------------------------------------------------- */
 
-/* The hole before grows over what is freed, and over the hole behind if they meet. */
+/* Extends the hole before the freed part over that part, and over the hole after it if they
+ * touch. */
 static void join_before(sw_wide *wide, sw_wide_path *before, sw_wide_path *after, bool joins_after,
                         sw_range_hole hole) {
     if (joins_after) {
         sw_wide_remove(wide, after);
-        (void)sw_wide_before(wide, hole.start, before); /* nodes may have joined */
+        (void)sw_wide_before(wide, hole.start, before); /* the removal may have joined nodes */
     }
     sw_wide_resize(wide, before, hole.start, hole.size);
 }

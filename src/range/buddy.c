@@ -21,7 +21,7 @@ static void remove_free(sw_buddy *buddy, uint64_t unit, uint32_t order) {
     if (sw_summary_is_empty(&buddy->free[order])) buddy->filled &= ~(UINT64_C(1) << order);
 }
 
-/* A block that is free from now on, together with its buddy if that is free, and so on. */
+/* Makes a block free. Joins it with its buddy as long as that is free. */
 static void join_up(sw_buddy *buddy, uint64_t unit, uint32_t order) {
     buddy->starts[unit] = 0;
     for (; order + 1 < buddy->orders; order++) {
@@ -44,7 +44,8 @@ void sw_buddy_join(sw_buddy *buddy) {
 
 /* --- life ------------------------------------------------------------------------------------- */
 
-/* The blocks that `units` consist of: the largest that may start at each place and fit. */
+/* Makes all units free, in the fewest blocks: at each place the largest block that may start there
+ * and fits. */
 static void free_all(sw_buddy *buddy) {
     sw_assert1(buddy->orders >= 1);
     for (uint32_t order = 0; order < buddy->orders; order++) buddy->kept[order].count = 0;
@@ -60,8 +61,7 @@ static void free_all(sw_buddy *buddy) {
 }
 
 void sw_buddy_reset(sw_buddy *buddy) {
-    uint64_t *bits =
-        buddy->asked + buddy->units; /* what was asked for is read of taken blocks only */
+    uint64_t *bits = buddy->asked + buddy->units; /* `asked` is read of taken blocks only */
     memset(bits, 0, buddy->held_bytes - buddy->units * sizeof *bits);
     free_all(buddy);
 }
@@ -94,7 +94,8 @@ void sw_buddy_destroy(sw_buddy *buddy) {
 
 /* --- taking and giving ------------------------------------------------------------------------ */
 
-/* The smallest order from `order` on that has a free block; join first if none has. */
+/* Bit k of the result is set if order + k has a free block. If none has, kept blocks are joined
+ * first. */
 static sw_always_inline uint64_t orders_from(sw_buddy *buddy, uint32_t order) {
     uint64_t filled = buddy->filled >> order;
     if (sw_unlikely(filled == 0) && buddy->kept_units > 0) {
@@ -113,7 +114,8 @@ uint64_t sw_buddy_find(sw_buddy *buddy, uint32_t order) {
     return sw_summary_first(&buddy->free[from]) << from;
 }
 
-/* Takes the first block of the smallest order that has one, and halves it down to `order`. */
+/* Takes the first block of the smallest sufficient order that has one, and halves it down to
+ * `order`. */
 static uint64_t take_free(sw_buddy *buddy, uint32_t order) {
     uint64_t filled = orders_from(buddy, order);
     if (filled == 0) return SW_BUDDY_NONE;
@@ -164,7 +166,7 @@ uint64_t sw_buddy_block(const sw_buddy *buddy, uint64_t unit, uint32_t *order) {
     uint32_t at = 0;
     while (at + 1 < buddy->orders && buddy->starts[start] == 0)
         start = sw_align_down(unit, UINT64_C(1) << ++at);
-    sw_assert1(buddy->starts[start] != 0); /* every unit belongs to a block */
+    sw_assert1(buddy->starts[start] != 0); /* every unit is part of a block */
     *order = buddy->starts[start] & SW_BUDDY_ORDER;
     return start;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers of threads, and the refusal of those that do not own a range (enter.h). */
+/* Numbers of threads, and the refusal of threads that do not own a range (enter.h). */
 #include "range/enter.h"
 
 #include "base/fail.h"

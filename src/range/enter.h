@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The way into and out of every call on a range: its handle, its thread, its lock.
- * Callers: range.c and query.c. */
+/* Begin and end of each call on a range: the handle, the thread and the lock. Callers: range.c and
+ * query.c. */
 #ifndef SW_RANGE_ENTER_H
 #define SW_RANGE_ENTER_H
 
@@ -10,12 +10,12 @@
 
 #define SW_RANGE_MARK offsetof(sw_range, front.mark)
 
-/* The number of this thread, which it gets now if it has none. */
+/* The number of this thread. If it has none yet, it gets one. */
 uint64_t sw_range_number_thread(void);
-/* SW_OWNER, with the last error set, unless the range is a locked one. */
+/* SW_OWNER, with the last error set; SW_OK if the range is a locked one. */
 sw_cold sw_status sw_range_refuse_thread(const sw_range *range, const char *op);
 
-/* SW_OK: the range lives, and is the caller's own or locked now. */
+/* For a live range. SW_OK: the range belongs to this thread, or is locked now. */
 static sw_always_inline sw_status sw_range_enter_live(sw_range *range, const char *op) {
     if (sw_likely(range->front.owner == sw_range_thread) && sw_likely(range->front.owner != 0))
         return SW_OK;
@@ -24,19 +24,20 @@ static sw_always_inline sw_status sw_range_enter_live(sw_range *range, const cha
     return status;
 }
 
-/* Whether the range lives and is this thread's own, so that a call needs neither to enter nor to leave. */
+/* Whether the range is live and belongs to this thread. Then a call needs neither sw_range_enter
+ * nor sw_range_leave. */
 static sw_always_inline bool sw_range_is_own(const sw_range *range) {
     return sw_handle_lives(range, SW_RANGE_MARK, SW_HANDLE_RANGE) &&
            sw_likely(range->front.owner == sw_range_thread) && sw_likely(range->front.owner != 0);
 }
 
-/* For calls that return a status. */
+/* For functions that return a status. */
 static sw_always_inline sw_status sw_range_enter(sw_range *range, const char *op) {
     sw_status status = sw_handle_status(range, SW_RANGE_MARK, SW_HANDLE_RANGE, op);
     return sw_likely(status == SW_OK) ? sw_range_enter_live(range, op) : status;
 }
 
-/* For calls that return none: NULL is reported, too. */
+/* For functions without a status: for them NULL is misuse, too, and reported. */
 static sw_always_inline bool sw_range_has_entered(sw_range *range, const char *op) {
     return sw_handle_check(range, SW_RANGE_MARK, SW_HANDLE_RANGE, op) &&
            sw_likely(sw_range_enter_live(range, op) == SW_OK);

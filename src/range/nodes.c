@@ -5,7 +5,7 @@
 #include "base/assert.h"
 #include "base/bits.h"
 
-/* At the beginning of each chunk; nodes follow. */
+/* The first bytes of each chunk; the nodes follow. */
 struct sw_nodes_chunk {
     sw_nodes_chunk *next;
     size_t bytes;
@@ -21,7 +21,8 @@ static uint64_t fresh_count(const sw_nodes *nodes) {
     return (uint64_t)(nodes->bump_end - nodes->bump) / nodes->node_bytes;
 }
 
-/* What is left of the newest chunk goes into the list, so that a newer one can take its place. */
+/* Puts the nodes that are left of the newest chunk into the list, and makes a new chunk the
+ * newest. */
 static bool add_chunk(sw_nodes *nodes) {
     size_t bytes = nodes->next_bytes;
     sw_nodes_chunk *chunk = nodes->memory.allocate(nodes->memory.context, bytes, SW_CACHE_LINE);

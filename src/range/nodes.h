@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A pool of nodes of one size, for the trees of a range. Nodes are cut from chunks that come from the
- * user's sw_allocator and double in size; a node that is given back waits in a list for the next one
- * that is taken. So a range whose number of holes has stopped growing calls its allocator no more.
+/* A pool of nodes of one size, for the trees of a range. Nodes are cut from chunks, which come from
+ * the user's sw_allocator and double in size. A node that is given back waits in a list and is
+ * taken next. So a range whose number of holes no longer grows does not call its allocator.
  * Callers: tree.c and wide.c.
  */
 #ifndef SW_RANGE_NODES_H
@@ -20,29 +20,29 @@ enum {
 
 typedef struct sw_nodes_chunk sw_nodes_chunk;
 
-/* Whoever calls the range has the pool.
+/* Used only by the thread that is inside a call on the range.
  *   waiting_count <= (held_bytes / node_bytes)
  *   bump <= bump_end, and both are NULL as long as there is no chunk
  *   SW_NODES_CHUNK_MIN <= next_bytes <= SW_NODES_CHUNK_MAX */
 typedef struct sw_nodes {
     sw_allocator memory;
-    void *waiting; /* nodes that were given back; the first word of each leads to the next */
-    uint64_t waiting_count; /* of that list */
-    char *bump;             /* what was never handed out of the newest chunk */
+    void *waiting;          /* list of nodes that were given back, linked by their first words */
+    uint64_t waiting_count; /* nodes in that list */
+    char *bump;             /* the part of the newest chunk that was never given out */
     char *bump_end;
-    sw_nodes_chunk *chunks; /* all of them, the newest first */
+    sw_nodes_chunk *chunks; /* list of all chunks, newest first */
     size_t node_bytes;
     size_t next_bytes;   /* of the next chunk */
     uint64_t held_bytes; /* of all chunks */
 } sw_nodes;
 
 void sw_nodes_init(sw_nodes *nodes, const sw_allocator *memory, size_t node_bytes);
-/* Makes sure that the next `count` nodes can be taken. False when the allocator refuses. */
+/* Makes sure that `count` nodes can be taken. False: the allocator refuses. */
 bool sw_nodes_reserve(sw_nodes *nodes, uint64_t count);
-/* A node with old bytes in it. It was reserved before. */
+/* Takes a node, which must have been reserved; it holds old bytes. */
 void *sw_nodes_take(sw_nodes *nodes);
 void sw_nodes_give(sw_nodes *nodes, void *node);
-/* Gives every chunk back to the allocator; all nodes are gone. */
+/* Gives every chunk back to the allocator, and with them all nodes. */
 void sw_nodes_destroy(sw_nodes *nodes);
 /* The rule that does not hold, or NULL (base/assert.h). */
 const char *sw_nodes_check(const sw_nodes *nodes);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a range tells about itself, and the rules of its record (range.h). */
+/* Queries on a range, and the rules of its record (range.h). */
 #include "base/assert.h"
 #include "base/fail.h"
 #include "range/enter.h"
@@ -64,7 +64,8 @@ const char *sw_range_grown_check(const sw_range_grown *grown) {
                ?: SW_RULE(grown->highest >= grown->hole.start + grown->hole.size);
 }
 
-/* The holes as they are listed: in order, apart from each other, and as large as the sum says. */
+/* Checks the list of holes: they are in order and apart from each other, and their sum is
+ * free_size. */
 static const char *verify_holes(sw_range *range) {
     const char *broken = NULL;
     uint64_t sum = 0, end = 0, largest = 0;

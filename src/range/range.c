@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The public functions of range allocators: who may call, with what, and the sums that all back ends share
- * (range.h). */
+/* The public functions of range allocators. They check the caller and the arguments, and keep the
+ * sums that all back ends share (range.h). */
 #include "range/range.h"
 
 #include <inttypes.h>
@@ -97,7 +97,8 @@ void sw_range_destroy(sw_range *range) {
     if (!sw_handle_try_end(&range->front.mark, SW_HANDLE_RANGE)) return;
     sw_fork_lock_remove(&range->fork);
     range->ops->close(range);
-    range->front.only.size = 0; /* inline code asks the library, which names the misuse */
+    range->front.only.size = 0; /* so that inline code calls the library, which reports the
+                                 * misuse */
     sw_handle_retire(range, sizeof *range, sizeof range->front, SW_HANDLE_RANGE);
 }
 
@@ -121,7 +122,7 @@ static sw_cold uint64_t refuse_size(sw_range *range, uint64_t size, const char *
     return SW_RANGE_NONE;
 }
 
-/* By the back end; the range is entered. */
+/* Allocates by the back end; the range was entered. */
 static sw_noinline uint64_t alloc_by_ops(sw_range *range, uint64_t size) {
     if (sw_unlikely(size - 1 >= range->size)) return refuse_size(range, size, "range_alloc");
     sw_check2(sw_range_record_check(range));
@@ -135,7 +136,7 @@ static sw_noinline uint64_t alloc_by_ops(sw_range *range, uint64_t size) {
     return offset;
 }
 
-/* Of a range that is locked, or must not be used. */
+/* Allocates from a range that is locked, or reports that this thread must not use it. */
 static sw_noinline uint64_t alloc_shared(sw_range *range, uint64_t size) {
     if (!sw_range_has_entered(range, "range_alloc")) return SW_RANGE_NONE;
     uint64_t offset;
@@ -144,7 +145,8 @@ static sw_noinline uint64_t alloc_shared(sw_range *range, uint64_t size) {
     return offset;
 }
 
-/* The one hole of the caller's own range serves without a call, and so without registers that are saved for one. */
+/* If the caller's own range has one hole, that serves the request without a further call, so no
+ * registers are saved for one. */
 uint64_t sw_range_alloc(sw_range *range, uint64_t size) {
     uint64_t offset;
     if (sw_unlikely(!sw_range_is_own(range))) return alloc_shared(range, size);
@@ -191,7 +193,7 @@ static sw_always_inline bool is_inside(const sw_range *range, uint64_t offset, u
     return sw_likely(size - 1 < range->size) && sw_likely(offset <= range->size - size);
 }
 
-/* As alloc_by_ops. */
+/* Frees by the back end; the range was entered. */
 static sw_noinline sw_status free_by_ops(sw_range *range, uint64_t offset, uint64_t size) {
     if (!is_inside(range, offset, size)) return refuse_free(range, SW_INVALID, offset, size);
     sw_range_grown grown = SW_RANGE_NOT_GROWN;
@@ -205,7 +207,7 @@ static sw_noinline sw_status free_by_ops(sw_range *range, uint64_t offset, uint6
     return SW_OK;
 }
 
-/* As alloc_shared. */
+/* Frees in a range that is locked, or reports that this thread must not use it. */
 static sw_noinline sw_status free_shared(sw_range *range, uint64_t offset, uint64_t size) {
     sw_status status = sw_range_enter(range, "range_free");
     if (status != SW_OK) return status;
@@ -215,7 +217,8 @@ static sw_noinline sw_status free_shared(sw_range *range, uint64_t offset, uint6
     return SW_OK;
 }
 
-/* As sw_range_alloc. */
+/* If the freed part touches the hole of which the range keeps the borders itself, no further call
+ * is needed, as in sw_range_alloc. */
 sw_status sw_range_free(sw_range *range, uint64_t offset, uint64_t size) {
     if (sw_unlikely(!sw_range_is_own(range))) return free_shared(range, offset, size);
     if (is_inside(range, offset, size) && sw_range_free_beside(range, offset, size)) return SW_OK;

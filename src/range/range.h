@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A range allocator (spanwise/range.h): what all back ends share, and what one has to provide.
+/* A range allocator (spanwise/range.h): what all back ends share, and what each of them provides.
  *
- * range.c looks at the handle, the thread and the arguments, keeps the sums, and calls the back end.
- * A back end finds and changes holes: back_wide.c (on wide.h), back_tree.c (on tree.h; one tree and two),
- * back_buddy.c (on buddy.h). A back end changes nothing when it returns an error.
- * Design: docs/design/range.md.
+ * range.c checks the handle, the thread and the arguments, keeps the sums, and calls the back end.
+ * A back end finds and changes holes: back_wide.c (on wide.h), back_tree.c (on tree.h; one tree or
+ * two), back_buddy.c (on buddy.h). If a back end returns an error, it has changed nothing. Design:
+ * docs/design/range.md.
  */
 #ifndef SW_RANGE_RANGE_H
 #define SW_RANGE_RANGE_H
@@ -19,59 +19,59 @@
 #include "range/wide.h"
 #include "spanwise/range.h"
 
-/* The hole that the last free made or made longer, where there are several. A free that touches it, and no hole
- * besides it, changes three words here.
- *   hole.size == 0 and all fields are 0, or recorded <= hole.size, and the back end has it with size `recorded`
- *   nothing is free in [lowest - 1, hole.start) and in [hole.end, highest + 1), as far as these lie in the range */
+/* In a range of several holes, the hole that the last free made or extended. A free of a part that
+ * touches this hole and no other changes only fields here, and not the back end's record of it.
+ *   hole.size == 0 and all fields are 0, or recorded <= hole.size, and the back end has it with
+ *   size `recorded`
+ *   nothing is free in [lowest - 1, hole.start) and in [hole.end, highest + 1), inside the range */
 typedef struct sw_range_grown {
     sw_range_hole hole;
     uint64_t recorded;
-    uint64_t
-        lowest; /* what ends where the hole starts touches no other hole if it starts here or behind */
-    uint64_t
-        highest; /* what starts where the hole ends touches no other hole if it ends here or before */
+    uint64_t lowest;  /* a part that ends at hole.start joins no other if it starts here or later */
+    uint64_t highest; /* a part from the hole's end joins no other if it ends here or earlier */
 } sw_range_grown;
 
 #define SW_RANGE_NOT_GROWN ((sw_range_grown){{0, 0}, 0, 0, 0})
 
-/* Sizes and offsets that a back end gets are inside the range, and sizes are not 0. A free of a back end that
- * has set_grown writes `grown`, which counts if it succeeds: the hole that holds what was freed (sw_range_join). */
+/* A back end is called only with sizes and offsets inside the range, and with no size of 0. If it
+ * has set_grown, its free sets *grown to the hole that holds the freed part (sw_range_join), which
+ * counts if the free succeeds. */
 typedef struct sw_range_ops {
     const char *name;
-    uint32_t placements; /* bit p: it has sw_range_placement p */
+    uint32_t placements; /* bit p: it has the sw_range_placement p */
     sw_range_placement usual;
-    sw_status (*open)(sw_range *range, const sw_range_options *options); /* NOMEM, INVALID */
+    sw_status (*open)(sw_range *range, const sw_range_options *options); /* or NOMEM, INVALID */
     void (*close)(sw_range *range);
-    sw_status (*reset)(sw_range *range); /* one hole, or as few as there can be; NOMEM */
+    sw_status (*reset)(sw_range *range); /* one hole, or as few as possible; or NOMEM */
     uint64_t (*alloc)(sw_range *range, uint64_t size);
     uint64_t (*find)(sw_range *range, uint64_t size);
     sw_status (*free)(sw_range *range, uint64_t offset, uint64_t size,
-                      sw_range_grown *grown); /* OVERLAP, INVALID, NOMEM */
+                      sw_range_grown *grown); /* may return OVERLAP, INVALID or NOMEM */
     uint64_t (*largest)(sw_range *range);
     bool (*hole)(sw_range *range, uint64_t from,
-                 sw_range_hole *out);                    /* the first that ends behind */
-    void (*stats)(sw_range *range, sw_range_stats *out); /* adds holes, waste, tail, held_bytes */
+                 sw_range_hole *out);                    /* the first that ends after `from` */
+    void (*stats)(sw_range *range, sw_range_stats *out); /* sets holes, waste, tail, held_bytes */
     const char *(*verify)(const sw_range *range);
-    /* A back end without these is always asked (see below). */
-    bool (*only)(const sw_range *range,
-                 sw_range_hole *out);                      /* whether there is one hole: that one */
-    void (*set_only)(sw_range *range, sw_range_hole hole); /* gives the one hole other borders */
+    /* These may be NULL; then every call goes to the back end (see below). */
+    bool (*only)(const sw_range *range, sw_range_hole *out); /* true: there is one hole, *out */
+    void (*set_only)(sw_range *range, sw_range_hole hole);   /* sets the only hole to this one */
     void (*set_grown)(sw_range *range,
-                      sw_range_hole hole); /* the hole inside of this one is this one */
+                      sw_range_hole hole); /* sets the hole inside this one to it */
 } sw_range_ops;
 
-/* While a range has one hole, as a fresh one does, that hole is `front.only`, and the back end's record of it
- * may be out of date: taking its front, and giving back what touches it, change two words here. If all of it is
- * taken, the range is drained: the back end keeps its record for the next hole, which is what is freed next. While
- * a range has several, the one that grew last is `grown`. sw_range_settle tells the back end before it is asked
- * for something else.
+/* While a range has one hole, as a fresh one does, that hole is `front.only`, and the back end's
+ * record of it may be out of date. Then a request takes the front of the hole, and a free of a part
+ * that touches it extends it, and both change two words here. When all of it is taken, the range is
+ * drained: the back end keeps its record, which serves for the next hole, the part that is freed
+ * next. While a range has several holes, the one that grew last is `grown`. Before the back end is
+ * asked for anything else, sw_range_settle brings its record up to date.
  *
- * The owner, or whoever holds the lock, has it.
+ * Only the owner, or the thread that holds the lock, uses it.
  *   front.only.size == 0, or it is the one hole and front.only.size == free_size
  *   front.only.size == 0 or grown.hole.size == 0
- *   is_drained: free_size == 0 and grown.hole.size == 0, and the back end has one hole, which is none
- *   (front.owner == 0) == locked;  1 <= size <= SW_RANGE_SIZE_MAX;  free_size <= size;  rover <= size
- *   the back end has the placement */
+ *   is_drained: free_size == 0 and grown.hole.size == 0; the back end's one hole is not free
+ *   (front.owner == 0) == locked;  1 <= size <= SW_RANGE_SIZE_MAX;  free_size <= size
+ *   rover <= size;  the back end has the placement */
 struct sw_range {
     sw_range_front front; /* mark: ds/handle.h */
     const sw_range_ops *ops;
@@ -81,12 +81,12 @@ struct sw_range {
     uint64_t allocs;
     uint64_t frees;
     uint64_t refused;
-    uint64_t rover; /* where the last request ended */
+    uint64_t rover; /* end of the last request's part, where next fit continues */
     sw_range_placement placement;
     bool is_drained;
     sw_allocator memory;
     sw_os_lock lock;
-    sw_fork_lock fork; /* of a locked one */
+    sw_fork_lock fork; /* used by a locked range */
     union {
         sw_wide wide;
         sw_tree tree;
@@ -96,8 +96,10 @@ struct sw_range {
 
 static inline uint64_t sw_range_end(sw_range_hole hole) { return hole.start + hole.size; }
 
-/* The hole that a part becomes which is freed between two holes, of size 0 where there is none, that it
- * does not overlap. What is behind a hole that it joins was not looked for, nor what is before one. */
+/* The hole that a freed part belongs to after it was joined with the hole before and the hole after
+ * it, if they touch. A hole of size 0 stands for none, and neither overlaps the part. If a
+ * neighbour is joined, what lies beyond it is not known, so `lowest` or `highest` allows no growth
+ * on that side. */
 static inline sw_range_grown sw_range_join(const sw_range *range, sw_range_hole part,
                                            sw_range_hole before, sw_range_hole after) {
     uint64_t end = sw_range_end(part);
@@ -115,8 +117,8 @@ static inline sw_range_grown sw_range_join(const sw_range *range, sw_range_hole 
     return (sw_range_grown){hole, hole.size, lowest, highest};
 }
 
-/* Takes the front of the one hole, if it is as long as that. The size is not 0. Callers: range.c, and
- * buffer/, whose ranges nobody else calls. */
+/* Takes the front of the one hole if it is long enough. The size must not be 0. Callers: range.c,
+ * and buffer/, whose ranges have no other users. */
 static inline bool sw_range_alloc_only(sw_range *range, uint64_t size, uint64_t *offset) {
     if (size > range->front.only.size) return false;
     *offset = range->front.only.start;
@@ -128,7 +130,8 @@ static inline bool sw_range_alloc_only(sw_range *range, uint64_t size, uint64_t 
     range->rover = range->front.only.start;
     return true;
 }
-/* What is freed in a drained range is its one hole: all of it was taken. False: it is not drained. */
+/* In a drained range all is taken, so the freed part becomes its one hole. False: the range is not
+ * drained. */
 static inline bool sw_range_refill(sw_range *range, uint64_t offset, uint64_t size) {
     if (!range->is_drained) return false;
     range->is_drained = false;
@@ -137,8 +140,9 @@ static inline bool sw_range_refill(sw_range *range, uint64_t offset, uint64_t si
     range->frees++;
     return true;
 }
-/* What touches the one hole, or the one that grew last and no other, becomes a part of it. False: it does not. The
- * part lies in the range, and its size is not 0. Callers: as above. */
+/* Extends the one hole, or the hole that grew last, by a part that touches it and no other hole.
+ * False: the part does not touch it, or touches another. The part must lie in the range, and its
+ * size must not be 0. Callers: those of sw_range_alloc_only. */
 static inline bool sw_range_free_beside(sw_range *range, uint64_t offset, uint64_t size) {
     bool is_only = range->front.only.size != 0;
     sw_range_hole *hole = is_only ? &range->front.only : &range->grown.hole;
@@ -153,13 +157,13 @@ static inline bool sw_range_free_beside(sw_range *range, uint64_t offset, uint64
     range->frees++;
     return true;
 }
-/* Tells the back end of the hole that it has out of date. */
+/* Brings the back end's record of the one hole, or of the hole that grew last, up to date. */
 static inline void sw_range_settle(sw_range *range) {
     if (range->front.only.size != 0) {
         range->ops->set_only(range, range->front.only);
     } else if (range->is_drained) {
         range->is_drained = false;
-        range->free_size = range->size; /* the back end takes off what it gives */
+        range->free_size = range->size; /* the back end subtracts what it allocates */
         range->ops->set_only(range, (sw_range_hole){0, range->size});
         (void)range->ops->alloc(range, range->size);
     } else if (range->grown.recorded != range->grown.hole.size) {
@@ -167,12 +171,13 @@ static inline void sw_range_settle(sw_range *range) {
         range->grown.recorded = range->grown.hole.size;
     }
 }
-/* The largest hole. */
+/* The size of the largest hole. */
 static inline uint64_t sw_range_largest_in(sw_range *range) {
     if (range->front.only.size != 0 || range->is_drained) return range->front.only.size;
     return sw_max_u64(range->ops->largest(range), range->grown.hole.size);
 }
-/* After the back end has changed holes: what grew is `grown`, or the one hole if there is one. */
+/* Called after the back end has changed holes. If there is one hole, it becomes front.only;
+ * otherwise `grown` is the hole that grew last. */
 static inline void sw_range_renew(sw_range *range, sw_range_grown grown) {
     sw_range_hole *only = &range->front.only;
     bool is_alone = range->ops->only != NULL && range->ops->only(range, only);

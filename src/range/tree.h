@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The holes of a range in treaps (Aragon and Seidel, "Randomized search trees", 1989): binary search
- * trees whose shape is that of random insertions, because each node carries a random priority and no
- * child has a higher one than its parent. Expected depth is O(log n), whatever the order of calls.
+/* The holes of a range in treaps (Aragon and Seidel, "Randomized search trees", 1989): binary
+ * search trees in which each node has a random priority, and no child has a higher one than its
+ * parent. So their shape is that of random insertions, and the expected depth is O(log n) for any
+ * order of calls.
  *
- * Every tree orders its holes by start, and each node knows the largest hole below it, so the first
- * hole in address order that is large enough is found on one way down. A tree with `by_size` orders
- * them by (size, start) as well, through a second set of links of the same nodes: best fit.
+ * Every tree orders its holes by start, and each node has the size of the largest hole in its
+ * subtree. So the first hole by address that is large enough is found on one way down. A tree with
+ * `by_size` also orders the same nodes by (size, start), with a second set of links, for best fit.
  * Callers: back_tree.c. Design: docs/design/range.md.
  */
 #ifndef SW_RANGE_TREE_H
@@ -19,7 +20,7 @@
 typedef struct sw_tree_node sw_tree_node;
 
 typedef struct sw_tree_link {
-    sw_tree_node *child[2]; /* 0: what comes before, 1: what comes after */
+    sw_tree_node *child[2]; /* [0]: the holes before, [1]: the holes after */
     sw_tree_node *parent;
 } sw_tree_link;
 
@@ -47,16 +48,18 @@ typedef struct sw_tree {
     sw_nodes nodes;
 } sw_tree;
 
-/* An empty tree. */
+/* Makes an empty tree. */
 void sw_tree_init(sw_tree *tree, const sw_allocator *memory, bool by_size);
 
 /* The first hole by address of at least `size`; NULL: there is none. */
 sw_tree_node *sw_tree_first(const sw_tree *tree, uint64_t size);
-/* The same among the holes that start at `from` or behind it. */
+/* The same among the holes that start at `from` or later. */
 sw_tree_node *sw_tree_first_from(const sw_tree *tree, uint64_t size, uint64_t from);
-/* The smallest hole of at least `size`, of several the first by address. The tree is by_size. */
+/* The smallest hole of at least `size`; of several, the first by address. The tree must be
+ * by_size. */
 sw_tree_node *sw_tree_best(const sw_tree *tree, uint64_t size);
-/* The last hole that starts at `offset` or before it, and the first that starts behind it. */
+/* *before: the last hole that starts at `offset` or earlier; *after: the first one that starts
+ * later; NULL: none. */
 static inline void sw_tree_around(const sw_tree *tree, uint64_t offset, sw_tree_node **before,
                                   sw_tree_node **after) {
     *before = *after = NULL;
@@ -69,10 +72,10 @@ static inline void sw_tree_around(const sw_tree *tree, uint64_t offset, sw_tree_
 
 static inline uint64_t sw_tree_end(const sw_tree_node *node) { return node->start + node->size; }
 
-/* Adds a hole that touches no other one. A node was reserved before (sw_nodes_reserve). */
+/* Adds a hole that touches no other. A node must have been reserved (sw_nodes_reserve). */
 void sw_tree_add(sw_tree *tree, uint64_t start, uint64_t size);
 void sw_tree_remove(sw_tree *tree, sw_tree_node *node);
-/* Gives a hole other borders, between those of its neighbours. */
+/* Sets the borders of a hole, between those of its neighbours. */
 void sw_tree_resize(sw_tree *tree, sw_tree_node *node, uint64_t start, uint64_t size);
 
 static inline uint64_t sw_tree_largest(const sw_tree *tree) {
@@ -82,7 +85,7 @@ static inline uint64_t sw_tree_largest(const sw_tree *tree) {
 /* The rule that does not hold, or NULL (base/assert.h). */
 const char *sw_tree_check(const sw_tree *tree);
 const char *sw_tree_node_check(const sw_tree_node *node);
-/* The same for every node and both orders; takes time in proportion to the holes. */
+/* The same, and the rules of every node in both orders. */
 const char *sw_tree_verify(const sw_tree *tree);
 
 #endif

@@ -19,7 +19,8 @@ const char *sw_wide_node_check(const sw_wide_node *node) {
     return broken;
 }
 
-/* Every node below one, and what its entries say of them. Adds the holes to `count`. */
+/* Checks the entries of a node against its children, and all nodes below. Adds the number of holes
+ * to `count`. */
 static const char *verify_node(const sw_wide_node *node, uint32_t level, uint64_t *count,
                                uint64_t *end) {
     const char *broken = sw_wide_node_check(node);

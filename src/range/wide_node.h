@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a change of a node reaches the nodes above it (wide.h). Callers: wide.c and wide_shape.c. */
+/* How a change of a node is carried to the nodes above it (wide.h). Callers: wide.c and
+ * wide_shape.c. */
 #ifndef SW_RANGE_WIDE_NODE_H
 #define SW_RANGE_WIDE_NODE_H
 
@@ -8,7 +9,7 @@
 #include "range/wide.h"
 
 static sw_always_inline uint64_t sw_wide_node_largest(const sw_wide_node *node) {
-    uint64_t even = 0, odd = 0; /* two, so that neither waits for the other */
+    uint64_t even = 0, odd = 0; /* two maxima, so that the processor can compute both at once */
     uint32_t i = 0;
     for (; i + 2 <= node->count; i += 2) {
         even = sw_max_u64(even, node->wide[i]);
@@ -18,7 +19,7 @@ static sw_always_inline uint64_t sw_wide_node_largest(const sw_wide_node *node) 
     return sw_max_u64(even, odd);
 }
 
-/* Makes an entry say what its child has. True: the entry has changed. */
+/* Sets an entry to the start and the largest hole of its child. True: the entry has changed. */
 static inline bool sw_wide_renew(sw_wide_node *node, uint32_t index) {
     const sw_wide_node *child = node->child[index];
     uint64_t low = child->low[0], largest = sw_wide_node_largest(child);
@@ -28,7 +29,8 @@ static inline bool sw_wide_renew(sw_wide_node *node, uint32_t index) {
     return true;
 }
 
-/* After a change of the node on `level`: renews the entries above it, as far as they change. */
+/* Called after a change of the node on `level`: renews the entries above it, until one does not
+ * change. */
 static sw_always_inline void sw_wide_settle(sw_wide *wide, const sw_wide_path *path,
                                             uint32_t level) {
     for (; level < wide->height; level++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Entries of the B+-tree that come and go, and nodes that split and join (wide.h). */
+/* Adding and removing entries of the B+-tree, and splitting and joining of nodes (wide.h). */
 #include <string.h>
 
 #include "base/assert.h"
@@ -13,7 +13,7 @@ typedef struct entry {
     sw_wide_node *child; /* NULL on level 0 */
 } entry;
 
-/* Moves `count` entries from one place to another, maybe within a node. */
+/* Moves `count` entries to another node, or within one node. */
 static void move(sw_wide_node *to, uint64_t to_index, const sw_wide_node *from, uint64_t from_index,
                  uint64_t count, uint32_t level) {
     memmove(&to->low[to_index], &from->low[from_index], count * sizeof *to->low);
@@ -32,8 +32,8 @@ static void put(sw_wide_node *node, uint32_t index, const entry *fresh, uint32_t
     node->count++;
 }
 
-/* Moves the upper half of a full node into a new one and puts the entry into the half that it belongs
- * to. Returns the new node. */
+/* Moves the upper half of a full node to a new one, and puts the entry into the half to which it
+ * belongs. Returns the new node. */
 static sw_wide_node *split(sw_wide *wide, sw_wide_node *node, uint32_t index, const entry *fresh,
                            uint32_t level) {
     sw_wide_node *right = sw_nodes_take(&wide->nodes);
@@ -64,7 +64,8 @@ static void raise_root(sw_wide *wide, const entry *right) {
     wide->root = root;
 }
 
-/* As many new nodes as full ones lie one above the other, and a root if that is full too. */
+/* Reserves a new node for each full node on the path, from level 0 up to the first that is not
+ * full, and one more for a new root if all are full. */
 static bool reserve_splits(sw_wide *wide, const sw_wide_path *path) {
     uint32_t level = 0;
     while (level <= wide->height && path->at[level].node->count == SW_WIDE_ENTRIES) level++;
@@ -101,7 +102,8 @@ static void take_out(sw_wide_node *node, uint32_t index, uint32_t level) {
     node->count--;
 }
 
-/* Appends the entries of a node to its left neighbour, if both have few. */
+/* Moves the entries of a node to its left neighbour, if the two have few together, and removes the
+ * node. */
 static bool join(sw_wide *wide, sw_wide_node *parent, uint32_t left_index, uint32_t level) {
     sw_wide_node *left = parent->child[left_index], *right = parent->child[left_index + 1];
     if (left->count + right->count > SW_WIDE_JOINED_MAX) return false;
@@ -113,7 +115,8 @@ static bool join(sw_wide *wide, sw_wide_node *parent, uint32_t left_index, uint3
     return true;
 }
 
-/* What becomes of a node on `level` that has lost an entry. True: its parent has lost one too. */
+/* Called for a node on `level` that has lost an entry. An empty node is removed, and one with few
+ * entries is joined with a neighbour. True: its parent has lost an entry, too. */
 static bool shrink_node(sw_wide *wide, const sw_wide_path *path, uint32_t level) {
     sw_wide_node *node = path->at[level].node, *parent = path->at[level + 1].node;
     uint32_t index = path->at[level + 1].index;
@@ -128,7 +131,7 @@ static bool shrink_node(sw_wide *wide, const sw_wide_path *path, uint32_t level)
            (index + 1 < parent->count && join(wide, parent, index, level));
 }
 
-/* A root with one child gives way to it. */
+/* While the root has one entry, makes its child the root. */
 static void lower_root(sw_wide *wide) {
     while (wide->height > 0 && wide->root->count == 1) {
         sw_wide_node *child = wide->root->child[0];
