@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Backings (spanwise/backing.h): pools of blocks, regions that a buddy system cuts, huge pages. */
+/* Backings (spanwise/backing.h): pools of blocks, regions that a buddy system divides, huge
+ * pages. */
 #include "spanwise/backing.h"
 
 #include <stdlib.h>
@@ -14,13 +15,14 @@
 
 enum { HUGE_BYTES = 2 << 20 };
 
-static sw_os_lock lock; /* of pools and regions */
+static sw_os_lock lock; /* guards pools and regions */
 sw_block_pool sw_block_pools[SW_BLOCK_POOLS] = {
     {1 << 10, 0, {NULL}}, {4 << 10, 0, {NULL}}, {16 << 10, 0, {NULL}}};
 sw_buddy_region sw_buddy_regions[SW_BUDDY_REGIONS_MAX];
 static size_t region_count;
 
-/* Before the lock is first used, and with no lock held: a fork takes the list's lock before those in it. */
+/* Registers the lock for forks. Called before the lock is first used and with no lock held, because
+ * a fork takes the lock of the lists before the locks in them. */
 static void tell_forks(void) {
     static sw_fork_lock entry;
     sw_fork_lock_add(&entry, &lock, SW_FORK_BACKING);
@@ -62,7 +64,7 @@ static void release_to_pools(void *context, void *block, size_t bytes) {
 
 /* --- regions ---------------------------------------------------------------------------------- */
 
-/* The range of a region, which is the caller's as long as the lock is. */
+/* The range of a region, which belongs to this thread while it holds the lock. */
 static sw_range *range_of(const sw_buddy_region *region) {
     (void)sw_range_adopt(region->range);
     return region->range;
@@ -94,7 +96,7 @@ static void remove_region(sw_buddy_region *region) {
     *region = sw_buddy_regions[--region_count];
 }
 
-/* Gives idle regions back but for `kept` of them; the bytes. */
+/* Gives idle regions back to the system, except `kept` of them. Returns their bytes. */
 static uint64_t trim_regions(size_t kept) {
     uint64_t given = 0;
     for (size_t i = region_count; i-- > 0;) {
@@ -140,7 +142,7 @@ static void release_to_regions(void *context, void *block, size_t bytes) {
         if (offset >= SW_BACKING_REGION_BYTES) continue;
         is_found = true;
         sw_check2(sw_buddy_region_check(region));
-        /* The next who has it finds zeroes. */
+        /* The next request that gets the block must find zeroes. */
         if (!sw_os_purge(block, sw_align_up(bytes, sw_os_page_bytes()))) memset(block, 0, bytes);
         (void)sw_range_free(range_of(region), offset, bytes);
         (void)trim_regions(1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the backings keep (spanwise/backing.h). Callers: backing.c. */
+/* The memory that the backings keep (spanwise/backing.h). Callers: backing.c. */
 #ifndef SW_BUFFER_BACKING_H
 #define SW_BUFFER_BACKING_H
 
@@ -8,20 +8,22 @@
 
 enum { SW_BLOCK_POOLS = 3, SW_BUDDY_REGIONS_MAX = 64 };
 
-/* Blocks of one size that nobody has. Under the lock of the backings:  count <= SW_BACKING_KEPT */
+/* Blocks of one size that are not in use. Under the lock of the backings:
+ *   count <= SW_BACKING_KEPT */
 typedef struct sw_block_pool {
     size_t block_bytes;
     size_t count;
     void *kept[SW_BACKING_KEPT];
 } sw_block_pool;
 
-/* Addresses that a buddy cuts into blocks of pages. Under the lock of the backings. */
+/* Addresses that a buddy system divides into blocks of pages. Guarded by the lock of the
+ * backings. */
 typedef struct sw_buddy_region {
-    uint8_t *base; /* SW_BACKING_REGION_BYTES from here */
+    uint8_t *base; /* the first of SW_BACKING_REGION_BYTES bytes */
     sw_range *range;
 } sw_buddy_region;
 
-/* All of them; regions that are in use come first. Under the lock of the backings. */
+/* All pools, and all regions; those in use come first. Guarded by the lock of the backings. */
 extern sw_block_pool sw_block_pools[SW_BLOCK_POOLS];
 extern sw_buddy_region sw_buddy_regions[SW_BUDDY_REGIONS_MAX];
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the buffers of a memory meet a file descriptor: one system call for many of them (reader.h). */
+/* Reads and writes of a memory's buffers at a file descriptor: one system call for many buffers
+ * (reader.h). */
 #include <string.h>
 
 #include "base/bits.h"
@@ -15,7 +16,7 @@ sw_status sw_memory_refuse_descriptor(const char *op, int descriptor, int64_t re
     return sw_fail(SW_IO, op, "descriptor %d: %s", descriptor, strerror((int)-reason));
 }
 
-/* The next pieces of a reader, at most `limit` bytes in all. Returns how many. */
+/* Collects the next pieces of a reader, at most `limit` bytes in all. Returns their number. */
 static size_t gather(sw_reader reader, uint64_t limit, sw_buffer pieces[SW_OS_BUFFERS_MAX]) {
     size_t count = 0;
     while (count < SW_OS_BUFFERS_MAX && sw_reader_next(&reader, limit, &pieces[count]))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Multi-buffer memory: the list of buffers, how it grows, and what copies bytes (memory.h). */
+/* Multi-buffer memory: the list of buffers, its growth, and copies of the bytes (memory.h). */
 #include "spanwise/memory.h"
 
 #include <inttypes.h>
@@ -11,7 +11,7 @@
 #include "base/fail.h"
 #include "buffer/memory.h"
 
-enum { MANY_MIN = 64 }; /* buffers in the first list outside the record */
+enum { MANY_MIN = 64 }; /* buffers in the first list that does not fit into the record */
 
 /* --- the list --------------------------------------------------------------------------------- */
 
@@ -23,7 +23,8 @@ void sw_memory_init(sw_memory *memory, const sw_allocator *allocator) {
     memory->allocator = allocator != NULL ? *allocator : (sw_allocator){NULL, NULL, NULL};
 }
 
-/* A list of `capacity` buffers with those of the memory, which leaves its own one. NULL: no memory. */
+/* Makes a list of `capacity` buffers, moves those of the memory there, and releases the old list.
+ * NULL: no memory. */
 static sw_buffer *move_list(sw_memory *memory, size_t capacity) {
     const sw_allocator *allocator = &memory->allocator;
     size_t bytes = capacity * sizeof(sw_buffer);
@@ -61,7 +62,7 @@ void sw_memory_reset(sw_memory *memory) {
     sw_check2(sw_memory_check(memory));
 }
 
-/* Makes room for `added` buffers at the end. */
+/* Makes room for `added` more buffers at the end of the list. */
 static sw_status grow(sw_memory *memory, size_t added) {
     if (added <= memory->capacity - memory->count) return SW_OK;
     size_t most = SIZE_MAX / 4 / sizeof(sw_buffer);
@@ -79,7 +80,8 @@ static sw_status grow(sw_memory *memory, size_t added) {
     return SW_OK;
 }
 
-/* The sum of the sizes, which the memory may take in addition to what it has less `replaced` bytes. */
+/* Stores to *sum the size that the memory will have with these buffers in place of `replaced`
+ * bytes. Fails if that is too large, or if a buffer is invalid. */
 static sw_status add_up(const sw_memory *memory, uint64_t replaced, const sw_buffer *buffers,
                         size_t count, const char *op, uint64_t *sum) {
     uint64_t size = memory->size - replaced;
@@ -98,7 +100,8 @@ static sw_status add_up(const sw_memory *memory, uint64_t replaced, const sw_buf
     return SW_OK;
 }
 
-/* Adds buffers of `size` bytes in all, which the memory may have. `buffers` may lie in its own list. */
+/* Adds buffers of `size` bytes in all, which add_up has checked. `buffers` may be a part of the
+ * memory's own list. */
 static sw_status add(sw_memory *memory, const sw_buffer *buffers, size_t count, uint64_t size) {
     bool is_own = buffers >= memory->buffers && buffers < memory->buffers + memory->count;
     size_t own = is_own ? (size_t)(buffers - memory->buffers) : 0;
@@ -170,9 +173,10 @@ sw_status sw_memory_drop_front(sw_memory *memory, uint64_t size) {
 
 /* --- copies ----------------------------------------------------------------------------------- */
 
-enum { AHEAD = 1024 }; /* bytes of the next buffer that are fetched while one is copied */
+enum { AHEAD = 1024 }; /* bytes of the next buffer that are prefetched while one is copied */
 
-/* The processor fetches ahead by itself inside a buffer, but does not know where the next one lies. */
+/* Prefetches the next buffer. Inside a buffer the processor prefetches by itself, but it cannot
+ * know where the next buffer lies. */
 static void fetch_ahead(const sw_buffer *buffer) {
     size_t bytes = buffer->size < AHEAD ? buffer->size : AHEAD;
     for (size_t i = 0; i < bytes; i += SW_CACHE_LINE) __builtin_prefetch(buffer->bytes + i);

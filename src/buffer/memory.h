@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What memories and readers share inside the library (spanwise/memory.h). Callers: the files of buffer/. */
+/* Functions that the files of buffer/ share (spanwise/memory.h). */
 #ifndef SW_BUFFER_MEMORY_H
 #define SW_BUFFER_MEMORY_H
 
@@ -8,10 +8,11 @@
 #include "spanwise/reader.h"
 #include "spanwise/recyclable.h"
 
-/* SW_STATE, with the last error set, if the memory was changed since, other than by additions. */
+/* SW_STATE, with the last error set, if the memory was changed since the reader was made; additions
+ * do not count. */
 sw_status sw_reader_check_revision(const sw_reader *reader, const char *op);
 
-/* The status of a negative result of sw_os_read_buffers or sw_os_write_buffers. */
+/* The status for a negative result of sw_os_read_buffers or sw_os_write_buffers. */
 sw_cold sw_status sw_memory_refuse_descriptor(const char *op, int descriptor, int64_t reason);
 
 /* The rule that does not hold, or NULL (base/assert.h). */

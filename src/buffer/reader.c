@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts of a reader that leave a buffer, or fail (reader.h). Each works on a copy of the reader, which
- * replaces the original when all is done: so a call that fails consumes nothing. */
+/* The slow paths of a reader, which go on to another buffer or fail (reader.h). Each works on a
+ * copy of the reader, which replaces the original at the end: a call that fails consumes
+ * nothing. */
 #include "spanwise/reader.h"
 
 #include <inttypes.h>
@@ -20,7 +21,8 @@ sw_status sw_reader_check_revision(const sw_reader *reader, const char *op) {
     return sw_fail(SW_STATE, op, "the memory was changed since the reader was made: make another");
 }
 
-/* Goes to the next byte, if one is left. The memory is as it was. */
+/* If the current buffer is used up, goes to the next one with bytes, if there is one. The memory's
+ * revision was checked before. */
 static void settle(sw_reader *reader) {
     while (reader->at == reader->end && reader->later != 0) {
         const sw_buffer *buffer = &sw_memory_buffers(reader->memory)[++reader->index];
@@ -32,7 +34,7 @@ static void settle(sw_reader *reader) {
     sw_check2(sw_reader_check(reader));
 }
 
-/* The next byte, of which one is left. The memory is as it was. */
+/* Takes the next byte; there must be one. The memory's revision was checked before. */
 static uint8_t take_byte(sw_reader *reader) {
     settle(reader);
     return *reader->at++;
@@ -90,7 +92,7 @@ sw_reader_step sw_reader_leb_slow(sw_reader reader) {
     return step;
 }
 
-/* Copies `size` bytes, which are left. The memory is as it was. */
+/* Copies `size` bytes; so many must be left. The memory's revision was checked before. */
 static void copy_out(sw_reader *reader, uint8_t *out, size_t size) {
     while (size != 0) {
         settle(reader);

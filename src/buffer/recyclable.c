@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Recyclable memory: buffers that are given back together (spanwise/recyclable.h). */
+/* Recyclable memory: owned blocks that are given back all at once (spanwise/recyclable.h). */
 #include "spanwise/recyclable.h"
 
 #include <stdlib.h>
@@ -25,7 +25,8 @@ static sw_status give_back(const sw_recyclable *recyclable, sw_buffer block) {
     return SW_OK;
 }
 
-/* The blocks before `*count` that lie in a row with the last of them, as one; *count: those before. */
+/* Joins the last of the first `*count` blocks with those before it that are adjacent to each other
+ * in memory. Reduces *count by the joined blocks. */
 static sw_buffer last_row(const sw_memory *owned, size_t *count) {
     sw_buffer row = owned->buffers[--*count];
     while (*count != 0) {
@@ -37,7 +38,8 @@ static sw_buffer last_row(const sw_memory *owned, size_t *count) {
     return row;
 }
 
-/* Gives back the blocks first .. end - 1, the last one first: so each touches the hole behind it. */
+/* Gives back the blocks first .. end - 1, last one first, so that each touches the hole that the
+ * one before has left. */
 static sw_status give_each_back(const sw_recyclable *recyclable, size_t first, size_t end) {
     sw_status found = SW_OK;
     while (end-- > first) {
@@ -58,7 +60,8 @@ sw_status sw_recyclable_recycle(sw_recyclable *recyclable) {
             status = give_back(recyclable, last_row(owned, &count));
         else
             count = 0;
-        /* A row may reach from one child into the next, and a part of it may be free already. */
+        /* A row fails as a whole if it reaches from one child into the next, or if a part of it is
+         * free. */
         if (status != SW_OK) status = give_each_back(recyclable, count, end);
         if (status != SW_OK) found = status;
     }
@@ -76,7 +79,7 @@ sw_status sw_recyclable_end(sw_recyclable *recyclable) {
 
 /* --- taking ----------------------------------------------------------------------------------- */
 
-/* Takes the last owned block and the last buffer back, as if they had not been added. */
+/* Removes the last entry of a list. */
 static void forget_last(sw_memory *list) {
     list->size -= list->buffers[--list->count].size;
     sw_check2(sw_memory_check(list));
@@ -93,7 +96,7 @@ sw_status sw_recyclable_add(sw_recyclable *recyclable, void *bytes, size_t size)
     return status;
 }
 
-/* Bytes that the recyclable memory does not list yet. */
+/* Allocates bytes that are not in the lists yet. */
 static void *take(const sw_recyclable *recyclable, size_t size) {
     if (recyclable->allocator != NULL) return sw_scalable_alloc(recyclable->allocator, size);
     if (size == 0) {
@@ -112,7 +115,8 @@ void *sw_recyclable_next(sw_recyclable *recyclable, size_t size) {
     return NULL;
 }
 
-/* Gives back what was added behind the first `count` buffers and `blocks` owned blocks. */
+/* Gives back and removes what was added after the first `count` buffers and the first `blocks`
+ * owned blocks. */
 static void undo(sw_recyclable *recyclable, size_t count, size_t blocks) {
     while (recyclable->owned.count > blocks) {
         (void)give_back(recyclable, recyclable->owned.buffers[recyclable->owned.count - 1]);
@@ -123,7 +127,7 @@ static void undo(sw_recyclable *recyclable, size_t count, size_t blocks) {
 
 sw_status sw_recyclable_clone(sw_recyclable *recyclable, const sw_memory *from) {
     size_t count = recyclable->memory.count, blocks = recyclable->owned.count;
-    size_t many = from->count; /* it may be its own memory, which grows meanwhile */
+    size_t many = from->count; /* `from` may be this memory itself, which grows in the loop */
     for (size_t i = 0; i < many; i++) {
         size_t size = from->buffers[i].size;
         void *copy = size != 0 ? sw_recyclable_next(recyclable, size) : NULL;
@@ -141,7 +145,7 @@ sw_status sw_recyclable_clone(sw_recyclable *recyclable, const sw_memory *from) 
 
 /* --- clipping --------------------------------------------------------------------------------- */
 
-/* Whether a part lies in a block. */
+/* Whether the whole part lies in the block. */
 static bool has_part(sw_buffer block, sw_buffer part) {
     uintptr_t offset = (uintptr_t)part.bytes - (uintptr_t)block.bytes;
     return offset < block.size && part.size <= block.size - offset;
@@ -154,7 +158,9 @@ static void forget_block(sw_memory *owned, size_t index) {
             (owned->count - index) * sizeof *owned->buffers);
 }
 
-/* A part of the front has gone: gives it back if it is owned, and all of it is at a block's front. */
+/* Called for a part that was cut off the front of the memory: gives it back if it begins at the
+ * front of an owned block. Blocks of the C library are given back when their last byte is cut
+ * off. */
 static void drop_part(void *context, sw_buffer part) {
     sw_recyclable *recyclable = context;
     sw_memory *owned = &recyclable->owned;

@@ -46,7 +46,7 @@ static sw_always_inline void leave(sw_scalable *scalable) {
     if (scalable->owner == 0) sw_os_lock_leave(&scalable->lock);
 }
 
-/* The range of a child, which is the caller's as long as the lock is. */
+/* The range of a child, which belongs to this thread while it holds the lock. */
 static sw_always_inline sw_range *range_of(sw_child *child) {
     child->range->front.owner =
         sw_likely(sw_range_thread != 0) ? sw_range_thread : sw_range_number_thread();
@@ -133,7 +133,8 @@ static bool fits(const sw_child *child, size_t size) {
     return !child->is_own && sw_range_largest_in(child->range) >= size;
 }
 
-/* The first child by address in which the bytes fit, else a new one. NULL, with the last error set. */
+/* The first child by address in which the bytes fit; if there is none, a new one. NULL: that
+ * failed, and the last error is set. */
 static sw_noinline sw_child *search_child(sw_scalable *scalable, size_t size, const char *op) {
     for (size_t i = 0; i < scalable->count; i++) {
         if (!fits(&scalable->list[i], size)) continue;
@@ -144,7 +145,7 @@ static sw_noinline sw_child *search_child(sw_scalable *scalable, size_t size, co
     return &scalable->list[scalable->recent];
 }
 
-/* The same, but the child that served last is asked first. */
+/* The same, but first tries the child that served the last request. */
 static sw_always_inline sw_child *child_for(sw_scalable *scalable, size_t size, const char *op) {
     if (sw_likely(scalable->count != 0)) {
         sw_child *recent = &scalable->list[scalable->recent];
@@ -153,7 +154,7 @@ static sw_always_inline sw_child *child_for(sw_scalable *scalable, size_t size, 
     return search_child(scalable, size, op);
 }
 
-/* The child that has the bytes, or NULL. The one that served last is asked first. */
+/* The child in which the bytes lie, or NULL. First tries the child that served the last request. */
 static sw_always_inline sw_child *child_of(sw_scalable *scalable, const void *bytes, size_t size) {
     if (sw_likely(scalable->count != 0)) {
         sw_child *recent = &scalable->list[scalable->recent];
@@ -169,7 +170,7 @@ static sw_status check_size(size_t size, const char *op) {
     return SW_OK;
 }
 
-/* Under the lock. */
+/* Allocates; the allocator was entered. */
 static sw_always_inline void *take(sw_scalable *scalable, size_t size, const char *op) {
     if (sw_unlikely(check_size(size, op) != SW_OK)) return NULL;
     sw_child *child = child_for(scalable, size, op);
@@ -196,7 +197,8 @@ void *sw_scalable_borrow(sw_scalable *scalable, size_t size) {
     sw_child *child = check_size(size, op) == SW_OK ? child_for(scalable, size, op) : NULL;
     void *bytes = NULL;
     if (child != NULL) {
-        const sw_range_hole *only = &child->range->front.only; /* size 0: there is none */
+        const sw_range_hole *only = &child->range->front.only; /* its size is 0 if the range has not
+                                                                * exactly one hole */
         uint64_t offset = size <= only->size ? only->start : sw_range_find(range_of(child), size);
         bytes = child->bytes + offset;
     }
@@ -204,7 +206,7 @@ void *sw_scalable_borrow(sw_scalable *scalable, size_t size) {
     return bytes;
 }
 
-/* Under the lock. */
+/* Frees; the allocator was entered. */
 static sw_always_inline sw_status give(sw_scalable *scalable, void *bytes, size_t size,
                                        const char *op) {
     sw_child *child = child_of(scalable, bytes, size);
