@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The blocks of a stack: how it grows, by copy or by a chain, and what it gives back (stack.h). */
+/* The blocks of a stack: growth by copy or by a chain, and the blocks that it gives back
+ * (stack.h). */
 #include <inttypes.h>
 #include <string.h>
 
@@ -62,13 +63,13 @@ static sw_status refuse_memory(uint64_t bytes) {
     return sw_fail(SW_NOMEM, "stack_push", "no memory for a block of %" PRIu64 " bytes", bytes);
 }
 
-/* Doubled from `bytes` until `needed` fits. Both are at most SW_STACK_LIMIT_MAX. */
+/* Doubles `bytes` until it is at least `needed`. Both are at most SW_STACK_LIMIT_MAX. */
 static uint64_t doubled(uint64_t bytes, uint64_t needed) {
     while (bytes < needed) bytes *= 2;
     return bytes;
 }
 
-/* Moves all bytes into a fresh block, and the registered pointers with them. */
+/* Moves all bytes to a new block of `bytes` bytes, and relocates the registered pointers. */
 static sw_status move(sw_stack *stack, uint64_t bytes) {
     uint64_t depth = sw_stack_used(stack);
     sw_stack_block fresh = {NULL, 0, 0}, *old = &stack->blocks[0];
@@ -90,7 +91,7 @@ static sw_status grow_by_copy(sw_stack *stack, uint64_t size) {
     if (needed > limit) return refuse_overflow(stack, size);
     bool is_first = stack->count == 0;
     uint64_t bytes = is_first ? stack->options.first_bytes : 2 * stack->blocks[0].bytes;
-    /* While it moves both blocks are held; the limit is of the one that stays. */
+    /* Both blocks are held during the move. The limit applies to the new one only. */
     sw_status status = move(stack, sw_min_u64(doubled(bytes, needed), limit));
     if (status == SW_OK && !is_first) stack->growths++;
     return status;
@@ -100,7 +101,8 @@ static sw_status grow_by_chain(sw_stack *stack, uint64_t size) {
     bool is_first = stack->count == 0;
     uint64_t depth = sw_stack_used(stack);
     uint64_t twice = is_first ? stack->options.first_bytes : 2 * sw_stack_last(stack)->bytes;
-    /* A block without a pushed byte gives way: two would begin at one depth. */
+    /* A last block without a pushed byte is replaced, because two blocks must not begin at the same
+     * depth. */
     bool gives_way = !is_first && sw_stack_last(stack)->depth == depth;
     uint64_t kept = stack->held_bytes - stack->spare.bytes;
     if (gives_way) kept -= sw_stack_last(stack)->bytes;
@@ -130,7 +132,8 @@ sw_status sw_stack_grow(sw_stack *stack, uint64_t size) {
 
 /* --- giving up -------------------------------------------------------------------------------- */
 
-/* Of a checked stack: who still reads what was released sees the pattern, or is told by a memory checker. */
+/* Overwrites released bytes of a checked stack with a pattern and forbids their use, so that a
+ * later read sees the pattern, or is reported by a memory checker. */
 static void wipe(const sw_stack *stack, uint8_t *from, uint64_t bytes) {
     if (stack->options.checked == 0 || bytes == 0) return;
     memset(from, SW_STACK_WIPED, bytes);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The registration of pointers that follow a stack (spanwise/stack.h). */
+/* Registration of the pointers that a stack relocates when it moves (spanwise/stack.h). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +19,8 @@ static bool has_place(sw_stack_slots *slots) {
     return true;
 }
 
-/* Behind the last slot that is not above the key, so that an ascending list stays so. */
+/* The index after the last slot that is not above the key. An insertion there keeps the list
+ * ascending. */
 static size_t place_of(const sw_stack_slots *slots, uint64_t key) {
     size_t place = slots->count;
     while (place > 0 && slots->list[place - 1] > key) place--;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pointers that follow a stack when it moves, and that must not outlive what they point to (stack.h). */
+/* Registered pointers: they are relocated when the stack moves, and must not outlive the bytes to
+ * which they point (stack.h). */
 #include <string.h>
 
 #include "base/assert.h"
@@ -30,7 +31,7 @@ uint8_t *sw_stack_address(const sw_stack *stack, uint64_t depth) {
 
 /* --- what a slot holds ------------------------------------------------------------------------ */
 
-/* Slots may be of a type of pointer that the compiler tells apart from void *. */
+/* Reads a slot by memcpy, because its type may be a pointer type other than void *. */
 static uintptr_t load(const void *slot) {
     uintptr_t value;
     memcpy(&value, slot, sizeof value);
@@ -71,7 +72,7 @@ void *const *sw_stack_find_escape(const sw_stack *stack, uint64_t mark) {
     return NULL;
 }
 
-/* --- lists ------------------------------------------------------------------------------------- */
+/* --- lists ------------------------------------------------------------------------------------ */
 
 void sw_stack_drop_slots(sw_stack *stack, uint64_t mark) {
     sw_stack_slots *inner = &stack->inner;

@@ -60,14 +60,13 @@ void sw_stack_destroy(sw_stack *stack) {
     free(stack->inner.list);
     free(stack->outer.list);
     stack->inner = stack->outer = (sw_stack_slots){NULL, 0, 0};
-    sw_stack_drop_blocks(
-        stack); /* the front is empty: inline code asks the library, which names the misuse */
+    sw_stack_drop_blocks(stack); /* the empty front makes inline code call the library */
     sw_handle_retire(stack, sizeof *stack, sizeof stack->front, SW_HANDLE_STACK);
 }
 
 /* --- pushing and releasing -------------------------------------------------------------------- */
 
-/* The end of the room on top. Of a checked stack the front hides it. */
+/* The end of the last block. In a checked stack front.limit is less. */
 static uintptr_t end_of(sw_stack *stack) {
     return stack->count == 0 ? 0
                              : (uintptr_t)sw_stack_last(stack)->base + sw_stack_last(stack)->bytes;
@@ -80,7 +79,8 @@ void *sw_stack_push(sw_stack *stack, size_t size) {
         (void)sw_fail(SW_INVALID, op, "a push of size 0: ask for 1 or more");
         return NULL;
     }
-    /* What is above every limit stays so, and does not wrap around. */
+    /* A size above every limit is reduced to one that still is, so that rounding cannot
+     * overflow. */
     uint64_t rounded = sw_align_up(sw_min_u64(size, SW_STACK_LIMIT_MAX + 1), SW_STACK_ALIGN);
     if (rounded > end_of(stack) - stack->front.top && sw_stack_grow(stack, rounded) != SW_OK)
         return NULL;
@@ -157,7 +157,7 @@ sw_status sw_stack_trim(sw_stack *stack) {
 
 /* --- figures ---------------------------------------------------------------------------------- */
 
-/* What lies idle between the last byte of a block and the end of it, because the next push was larger. */
+/* Bytes at the ends of blocks that are not used, because the next push did not fit there. */
 static uint64_t slack_of(const sw_stack *stack) {
     uint64_t slack = 0;
     for (size_t i = 0; i + 1 < stack->count; i++) {

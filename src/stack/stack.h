@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The record of a stack allocator (spanwise/stack.h).
  *
- * stack.c and register.c have the public functions, grow.c the blocks, slots.c the registered pointers.
- * Design: docs/design/stack.md.
+ * stack.c and register.c have the public functions, grow.c the blocks, slots.c the registered
+ * pointers. Design: docs/design/stack.md.
  *
- *      blocks[0]              blocks[1]   (of a chain; by copy there is one block)
+ *      blocks[0]              blocks[1]   (of a chain; a stack that grows by copy has one block)
  *      |#########..|          |######|..............|
  *      ^base       ^end       ^base  ^front.top     ^front.limit
- *      depth 0                depth: what is pushed below it
+ *      depth 0                depth: number of bytes pushed below it
  */
 #ifndef SW_STACK_STACK_H
 #define SW_STACK_STACK_H
@@ -17,34 +17,37 @@
 #include "base/attributes.h"
 #include "spanwise/stack.h"
 
-/* Each block of a chain is at least twice as large as the one below, but for one that reaches the limit. */
+/* Each block of a chain is at least twice as large as the one below it, except one that reaches the
+ * limit. */
 enum { SW_STACK_BLOCKS_MAX = 48, SW_STACK_WIPED = 0xDB };
 
 typedef struct sw_stack_block {
     uint8_t *base;  /* NULL: none */
     uint64_t bytes; /* a multiple of SW_STACK_ALIGN */
-    uint64_t depth; /* of its first byte */
+    uint64_t depth; /* number of bytes pushed below its first byte */
 } sw_stack_block;
 
-/* Registered pointers. A slot on the stack is known by its depth, one elsewhere by its address. */
+/* Registered pointers. For a slot on the stack the list has its depth, for any other its
+ * address. */
 typedef struct sw_stack_slots {
     uint64_t *list;
     size_t count; /* <= capacity;  (list == NULL) == (capacity == 0) */
     size_t capacity;
 } sw_stack_slots;
 
-/* The calling thread has it.
- *   count <= SW_STACK_BLOCKS_MAX; by copy <= 1
+/* Used by one thread at a time.
+ *   count <= SW_STACK_BLOCKS_MAX;  count <= 1 where growth is by copy
  *   front.top, .limit, .floor and .origin are 0 if count == 0; else with the last block b:
  *     origin == b.base - b.depth;  b.base <= floor <= top <= limit <= b.base + b.bytes
- *     limit == b.base + b.bytes, of a checked stack floor == limit == top
+ *     limit == b.base + b.bytes;  in a checked stack floor == limit == top instead
  *   held_bytes == the sum of the blocks and of the spare;  held_bytes <= options.limit_bytes
- *   inner is ascending and below the depth;  what inline code may release holds no inner slot */
+ *   inner is ascending and below the depth;  no inner slot is at `floor` or above, so inline code,
+ *   which releases down to `floor` only, ends no registration */
 struct sw_stack {
     sw_stack_front front;
     sw_stack_block blocks[SW_STACK_BLOCKS_MAX];
     size_t count;
-    sw_stack_block spare; /* of a chain: the largest block that was released lately */
+    sw_stack_block spare; /* the largest block that a chain released and has not used again */
     uint64_t held_bytes;
     uint64_t growths;
     uint64_t copied_bytes;
@@ -64,27 +67,27 @@ static inline sw_stack_block *sw_stack_last(sw_stack *stack) {
 
 /* --- slots.c ---------------------------------------------------------------------------------- */
 
-/* Whether the address lies in pushed bytes, and how deep. */
+/* Whether the address lies in pushed bytes; *depth is its depth. */
 bool sw_stack_find(const sw_stack *stack, uintptr_t address, uint64_t *depth);
-/* The address of what lies so deep; depth is below that of the stack. */
+/* The address at a depth, which must be below that of the stack. */
 uint8_t *sw_stack_address(const sw_stack *stack, uint64_t depth);
-/* All slots: what points into [old, old + bytes) now points into `fresh`, where the stack already is.
- * Returns how many did. */
+/* Relocates all slots: a pointer into [old, old + bytes) is changed to point into `fresh`, to which
+ * the stack has moved already. Returns the number of changed slots. */
 uint64_t sw_stack_relocate(const sw_stack *stack, uintptr_t old, uint64_t bytes, uintptr_t fresh);
-/* A slot that stays after a release down to `mark` and points above it, or NULL. */
+/* A slot that remains after a release down to `mark` and points above `mark`; NULL: none. */
 void *const *sw_stack_find_escape(const sw_stack *stack, uint64_t mark);
-/* Ends the registrations of slots at `mark` and above. */
+/* Ends the registration of slots at `mark` and above. */
 void sw_stack_drop_slots(sw_stack *stack, uint64_t mark);
 
 /* --- grow.c ----------------------------------------------------------------------------------- */
 
-/* Makes room for a push of `size`. OVERFLOW, NOMEM. */
+/* Makes room for a push of `size` bytes. May return OVERFLOW or NOMEM. */
 sw_cold sw_status sw_stack_grow(sw_stack *stack, uint64_t size);
-/* Sets the front to the last block, with `depth` bytes pushed. */
+/* Sets the front for the last block and a stack of `depth` bytes. */
 void sw_stack_renew_front(sw_stack *stack, uint64_t depth);
-/* Gives blocks up that lie above the mark, and sets the front. */
+/* Releases the blocks above the mark, and sets the front. */
 void sw_stack_pop(sw_stack *stack, uint64_t mark);
-/* Gives memory back that is not needed. NOMEM. */
+/* Gives back memory that is not needed. May return NOMEM. */
 sw_status sw_stack_shrink(sw_stack *stack);
 /* Gives all blocks back. */
 void sw_stack_drop_blocks(sw_stack *stack);
