@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The file of areas. Its pages are allocated before they are mapped: a page that the file system
- * cannot give at the first touch would be a SIGBUS in the program. */
+/* The file of areas. The file system allocates the pages of an area before the area is mapped. If
+ * it could not give a page at the first write to it, the program would get a SIGBUS. */
 #define _GNU_SOURCE
 #include "recorder/area.h"
 
@@ -34,8 +34,8 @@ static bool name_of(char *out, const char *recording) {
 
 /* --- areas ------------------------------------------------------------------------------------ */
 
-/* Maps one more area of the file, zeroed and ready, with the lock held. NULL: the system
- * refuses. */
+/* Maps the next area of the file, zeroed and with its header; the lock is held. NULL: the system
+ * refuses, or the file is as long as it may be. */
 static struct swt_area *map_next(swt_area_kind kind, uint32_t thread) {
     sw_check2(record_areas_check(&areas));
     size_t bytes = area_bytes();
@@ -98,8 +98,8 @@ void record_area_begin(const char *recording) {
     if (areas.sites == NULL) record_area_end();
 }
 
-/* The areas stay mapped, because threads may be writing to them; the file vanishes with the last
- * mapping. */
+/* Does not unmap the areas, because threads may still write to them. The unlinked file exists until
+ * its last mapping is gone. */
 void record_area_end(void) {
     if (areas.file.fd >= 0) (void)syscall(SYS_unlinkat, AT_FDCWD, areas.file.path, 0);
     record_descriptor_close(&areas.file);

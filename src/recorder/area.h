@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory for open blocks. Where whoever started the program asked for it (SPANWISE_RECORD_AREAS),
- * it is areas (trace/area.h) of a file that outlives this process; otherwise, and where the system
- * refuses the file, it is private memory of the same layout. */
+/* Memory for open blocks. If SPANWISE_RECORD_AREAS is set, it consists of areas (trace/area.h) in a
+ * file that outlives this process. If it is not set, or the system refuses the file, it is private
+ * memory of the same layout. */
 #ifndef SW_RECORDER_AREA_H
 #define SW_RECORDER_AREA_H
 
@@ -11,7 +11,8 @@
 #include "recorder/descriptor.h"
 #include "trace/area.h"
 
-/* 132 MiB; as many threads may live at once, since areas are used again. */
+/* 132 MiB. So many threads may live at once, because the area of a thread that ended is used
+ * again. */
 enum { RECORD_AREAS_MAX = 1024 };
 
 /* The file of areas. Under its lock:
@@ -29,21 +30,23 @@ const char *record_areas_check(const record_areas *areas);
 /* Begins the file of areas that belongs to a recording; record_area_end removes it. */
 void record_area_begin(const char *recording);
 void record_area_end(void);
-/* Renames the file of the image before exec as its recording was renamed. */
+/* Gives the file of areas of the image before exec the name that belongs to `aside`, the new name
+ * of its recording. */
 void record_area_set_aside(const char *recording, const char *aside);
 
 /* An area for a thread, in the file if there is one (*shared), else private. NULL: no memory. */
 struct swt_area *record_area_take(uint32_t thread, bool *shared);
-/* At least so many bytes in which call sites wait to be written. NULL: there is no file of
- * areas. */
+/* Shared memory of at least `bytes` bytes, in which new call sites wait to be written. NULL: there
+ * is no file of areas, or an area is too small. */
 uint8_t *record_area_sites(size_t bytes);
-/* So many of those bytes are whole entries now. */
+/* Tells readers of the file of areas that the first `used` of those bytes are whole entries. */
 void record_area_publish_sites(size_t used);
-/* Marks in the file that it does not have all that was recorded. */
+/* Marks the file of areas as incomplete: some open block is not in it. */
 void record_area_mark_loss(void);
 
-/* In a fork child: the parent's file is forgotten, and `area`, if it is shared, becomes private and
- * empty in its place, so that a call which the fork interrupted writes nowhere else. */
+/* In a fork child: forgets the parent's file. If `area` is shared, private memory that reads as
+ * zero is mapped in its place, so that a call which the fork interrupted cannot write into the
+ * parent's area. */
 void record_area_after_fork(struct swt_area *area, bool shared);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of the files of child processes, and the list from which the END block gets its counts.
- * docs/decisions/0003-recorder-processes.md says why it is a file of process ids. */
+/* Names for the files of child processes, and the list from which the counts of children in the END
+ * block are made. docs/decisions/0003-recorder-processes.md says why the list is a file of process
+ * ids. */
 #define _GNU_SOURCE
 #include "recorder/children.h"
 
@@ -13,7 +14,7 @@
 #include "recorder/options.h"
 
 enum {
-    PID_LIMIT = 1 << 22, /* Linux gives no process a higher id */
+    PID_LIMIT = 1 << 22, /* process ids of Linux are below this */
     BATCH = 1024,
 };
 
@@ -42,7 +43,8 @@ static char *put_number(char *at, uint64_t value) {
     return at;
 }
 
-/* FILE without ".swt"; returns the end. record_read_options left room for what follows. */
+/* Writes the name of FILE without ".swt" to `out` and returns its end. record_read_options has made
+ * sure that a child's file name fits into RECORD_PATH_MAX. */
 static char *put_stem(char *out) {
     size_t n = strlen(record_option.file);
     if (n > 4 && memcmp(record_option.file + n - 4, ".swt", 4) == 0) n -= 4;
@@ -70,16 +72,16 @@ void record_children_begin(void) {
     if (fd >= 0) (void)syscall(SYS_close, fd);
 }
 
-/* One appending write of four bytes, which the writes of other children can not tear apart. */
+/* Appends four bytes in one write, so that entries of several children do not mix. */
 void record_children_add(bool is_recorded) {
     uint32_t entry = (uint32_t)sw_os_process_id() | (is_recorded ? RECORDED_FLAG : 0);
     int fd = open_list(O_WRONLY | O_APPEND);
-    if (fd < 0) return; /* the recording has ended, or is out of our sight: nobody counts us */
+    if (fd < 0) return; /* the recording has ended, or this process cannot see its folder */
     (void)syscall(SYS_write, fd, &entry, sizeof entry);
     (void)syscall(SYS_close, fd);
 }
 
-/* Counts each process once; it may have added itself at a fork, and again at the exec after it. */
+/* Counts each process once: a process adds itself at a fork, and again at an exec that follows. */
 static void count(uint64_t *seen, uint32_t entry, uint64_t own) {
     uint32_t pid = entry & ~RECORDED_FLAG;
     if (pid >= PID_LIMIT || pid == own || (seen[pid / 64] >> pid % 64 & 1) != 0) return;

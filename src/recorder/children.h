@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The processes that a recorded one starts: the names of their files, and the list of them. */
+/* The child processes of a recorded process: the names of their files, and the list of them. */
 #ifndef SW_RECORDER_CHILDREN_H
 #define SW_RECORDER_CHILDREN_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The list of processes that this one started, in STEM.children: who is recorded begins it, each
- * child adds itself, who ends reads it. A file, because children outlive exec and share nothing. */
+/* The list of child processes is the file STEM.children. The recorded process makes it, each child
+ * appends an entry for itself, and the recorded process reads it when it ends. It is a file because
+ * children share no memory with their parent after exec. */
 void record_children_begin(void);
 void record_children_add(bool recorded);
 void record_children_read(void);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One descriptor, kept high and checked before each use, because programs close and reuse
- * descriptors that they did not open. System calls are made raw: the C library's own are
- * cancellation points, and a cancelled thread would leave malloc with our locks held. */
+/* A descriptor with a high number that is checked before each use, because programs close
+ * descriptors that they did not open, and open files of their own under the same numbers. The
+ * recorder makes system calls with syscall(): the functions of the C library are cancellation
+ * points, and a thread that was cancelled there would leave malloc with locks of the recorder
+ * held. */
 #define _GNU_SOURCE
 #include "recorder/descriptor.h"
 
@@ -47,12 +49,12 @@ bool record_descriptor_adopt(record_descriptor *file, int fd, const char *path, 
     file->device = now.st_dev;
     file->inode = now.st_ino;
     file->regular = S_ISREG(now.st_mode);
-    memcpy(file->path, path, strlen(path) + 1); /* both are RECORD_PATH_MAX */
+    memcpy(file->path, path, strlen(path) + 1); /* both arrays have RECORD_PATH_MAX bytes */
     return true;
 }
 
-/* The program has closed our descriptor, and perhaps opened something else there. Opens the file
- * again by name. The foreign descriptor is left alone. */
+/* Opens the file again by its name, after the program has closed our descriptor. If the program has
+ * opened a file of its own under the same number, that one stays open. */
 static bool regain(record_descriptor *file) {
     int fd = (int)syscall(SYS_openat, AT_FDCWD, file->path,
                           file->access | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW, 0);

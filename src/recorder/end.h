@@ -5,11 +5,11 @@
 
 /* Writes all open blocks, and END. Nothing is recorded after it. */
 void record_before_exit(void);
-/* The same, but the other threads only wait until the outcome of exec is known. Where exec fails,
- * record_exec_failed lets the recording go on. */
+/* Does the same before an exec, but the other threads only wait until the outcome of exec is known.
+ * If exec fails, record_exec_failed lets the recording go on. */
 void record_before_exec(void);
 void record_exec_failed(void);
-/* In a fork child, where no thread is in exec. */
+/* In a fork child, whose only thread is not in exec: resets the finish lock. */
 void record_end_after_fork(void);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The recording on disk. System calls are made raw: the C library's own are cancellation points,
- * and a cancelled thread would leave malloc with our locks held. */
+/* The recording on disk. It makes system calls with syscall(): the functions of the C library are
+ * cancellation points, and a thread that was cancelled there would leave malloc with locks of the
+ * recorder held. */
 #define _GNU_SOURCE
 #include "recorder/file.h"
 
@@ -18,20 +19,20 @@
 
 enum {
     ENCODERS = 4,    /* threads that may encode at once */
-    TAIL_MAX = 1024, /* CLOCK and END blocks */
+    TAIL_MAX = 1024, /* bytes of a CLOCK and an END block together */
     CLOCK_EVERY_NS = 1000000000,
 };
 
 typedef struct flusher {
     sw_os_lock lock;
-    swt_encoder *encoder; /* made at its first use */
+    swt_encoder *encoder; /* made when it is first needed */
 } flusher;
 
 static record_file file = {.at = {.fd = -1}};
 
 static flusher flushers[ENCODERS];
 static uint64_t recorded_calls;
-static uint64_t given_up_calls; /* recorded, and then cut off to make room for END */
+static uint64_t given_up_calls; /* in a block that was cut off again to make room for END */
 static uint32_t drop_reason;
 
 bool record_file_is_open(void) { return file.at.fd >= 0; }
@@ -65,10 +66,11 @@ static void cut_back(void) {
     if (file.at.regular) (void)syscall(SYS_ftruncate, file.at.fd, file.offset);
 }
 
-/* Writes at the end of the file, with the lock held. After a failure the recording has stopped. */
+/* Writes at the end of the file; the lock is held. False: it failed, and the recording has
+ * stopped. */
 static bool write_whole(const uint8_t *data, size_t bytes) {
     sw_check2(record_file_check(&file));
-    if (file.at.fd < 0) return false; /* closed in a fork child */
+    if (file.at.fd < 0) return false; /* it was closed in a fork child */
     if (!record_descriptor_hold(&file.at)) {
         record_file_stop(SWT_DROP_OTHER);
         return false;
@@ -81,7 +83,7 @@ static bool write_whole(const uint8_t *data, size_t bytes) {
     return false;
 }
 
-/* Appends one whole block that holds so many calls. */
+/* Appends one whole block that holds `calls` calls. */
 static bool append(const uint8_t *data, size_t bytes, uint64_t calls) {
     sw_os_lock_acquire(&file.lock);
     bool done = write_whole(data, bytes);
@@ -95,8 +97,8 @@ static bool append(const uint8_t *data, size_t bytes, uint64_t calls) {
     return done;
 }
 
-/* Writes behind the end, which stays where it is; the next block of any kind takes the same
- * place. */
+/* Writes after the end of the last block without moving `offset`, so that the next block overwrites
+ * it. */
 static bool put_at_end(const uint8_t *data, size_t bytes) {
     sw_os_lock_acquire(&file.lock);
     if (record_descriptor_is_ours(&file.at)) cut_back();
@@ -105,8 +107,9 @@ static bool put_at_end(const uint8_t *data, size_t bytes) {
     return done;
 }
 
-/* Called when not even END fits: the last block is given up to make room for it. Nothing in the
- * file refers to that block, since sites and modules stand before the events that need them. */
+/* Called if the END block does not fit on the disk: cuts off the last block to make room for it. No
+ * other block refers to a block of events; sites and modules are written before the events that
+ * need them. */
 static bool give_up_last_block(void) {
     sw_os_lock_acquire(&file.lock);
     bool possible = file.at.fd >= 0 && file.at.regular && file.last_offset != 0;
@@ -123,8 +126,8 @@ static bool give_up_last_block(void) {
 
 /* --- encoders --------------------------------------------------------------------------------- */
 
-/* One of the few encoders, chosen by the thread, with its lock held. NULL, and no lock: no
- * memory. */
+/* Takes the lock of one of the encoders, chosen by the thread's number. NULL, without a lock: there
+ * is no memory for the encoder. */
 static flusher *take_flusher(uint32_t thread) {
     flusher *f = &flushers[thread % ENCODERS];
     sw_os_lock_acquire(&f->lock);
@@ -154,7 +157,8 @@ bool record_file_put(swt_block_kind kind, const swt_buffer *payload) {
 
 /* --- clock ------------------------------------------------------------------------------------ */
 
-/* Should an interrupt come between the two readings, they lie some microseconds apart. */
+/* The clock and the counter are read one after the other; an interrupt between the two makes them
+ * differ by some microseconds. */
 static void put_clock(swt_buffer *buffer) {
     uint64_t ns = sw_os_now_ns();
     uint64_t ticks = record_read_ticks();
@@ -167,8 +171,8 @@ static void put_clock(swt_buffer *buffer) {
     __atomic_store_n(&file.last_clock_ns, ns, __ATOMIC_RELAXED);
 }
 
-/* The frequency of the counter is not known at the start. It is first estimated over 50
- * microseconds. */
+/* Spends 50 microseconds, so that the first CLOCK block has an estimate of the counter's frequency,
+ * which is not known at the start. */
 static void calibrate(void) {
     file.start_ns = sw_os_now_ns();
     file.start_ticks = record_read_ticks();
@@ -245,8 +249,8 @@ void record_file_put_tail(const swt_end *counts) {
 
 /* --- opening ---------------------------------------------------------------------------------- */
 
-/* Makes a new file in place of an old one, so that whoever has the old one mapped keeps it. What is
- * no regular file (/dev/full) is opened as it is. */
+/* Unlinks an old regular file and makes a new one, so that a process which has the old one mapped
+ * keeps its bytes. A character device such as /dev/full is opened as it is. */
 static int create(const char *path) {
     struct stat old;
     int flags = O_WRONLY | O_CLOEXEC | O_NOCTTY;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* exec, _exit and abort end this image of the process without running its exit functions, so the
- * open blocks are written before them; each then calls the function underneath. dlclose makes the
- * unwinder forget the rules of the library that goes. Not seen are exec in posix_spawn and system,
- * which is a child's, bare system calls and deadly signals; they cost at most the last block of
- * each thread. */
+/* exec, _exit and abort end this image of the process without running its exit functions. So the
+ * functions here write the open blocks first and then call the function underneath. dlclose makes
+ * the unwinder forget the unwind rules of the unloaded library. The recorder does not see an exec
+ * inside posix_spawn or system (a child calls it), system calls that a program makes itself, and
+ * deadly signals; these cost at most the last block of each thread. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdarg.h>
@@ -22,7 +22,7 @@ static void before_exec(void) {
     record_before_exec();
 }
 
-/* When exec returns it has failed, and the program goes on. */
+/* exec returns only if it has failed; then the program goes on. */
 static int after_exec(int result) {
     int saved = errno;
     record_exec_failed();
@@ -72,7 +72,7 @@ static size_t count_arguments(va_list list) {
     return n;
 }
 
-/* Fills argv with n arguments and the terminator; all but the first are in the list. */
+/* Fills argv with the n arguments and the terminator. `list` has all but the first. */
 static void gather(char **argv, size_t n, const char *first, va_list list) {
     argv[0] = (char *)(uintptr_t)first;
     for (size_t i = 1; i <= n; i++) argv[i] = va_arg(list, char *);
@@ -155,7 +155,8 @@ static void at_quick_exit_last(void *arg) {
 
 int __cxa_at_quick_exit(void (*fn)(void *), void *library);
 
-/* Functions run in the reverse order of their registration: what is registered first runs last. */
+/* Exit functions run in the reverse order of their registration, so what is registered here, before
+ * the program's own functions, runs last. */
 __attribute__((constructor)) static void library_loaded(void) {
     record_start();
     if (record_off) return;
@@ -164,8 +165,8 @@ __attribute__((constructor)) static void library_loaded(void) {
     record_own_call_end(before);
 }
 
-/* Libraries that are unloaded after this one still free objects. A function that is registered
- * while exit functions run is run after all of those, the loader's own included. */
+/* The destructors of libraries that are unloaded after this one still free objects. A function that
+ * is registered while exit functions run is called after all the others, the loader's included. */
 __attribute__((destructor)) static void library_unloaded(void) {
     if (record_off) return;
     uint32_t before = record_own_call_begin();

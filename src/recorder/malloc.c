@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The malloc family of the recorder: each function calls the one underneath and notes one event.
- * Stamps are taken after an allocation returned and before a free begins, so that an address is
- * never seen taken before it was given up. errno is what the function underneath left. */
+ * The stamp of an allocation is taken after it returned, and that of a free before it begins. So in
+ * the order of stamps no address is allocated before it was freed. errno is what the function
+ * underneath left. */
 #define _GNU_SOURCE
 
 #include <errno.h>
@@ -12,7 +13,7 @@
 
 /* --- the way in and out ----------------------------------------------------------------------- */
 
-/* NULL: the call is not recorded. */
+/* The record of the thread, in its calling phase. NULL: the call is not recorded. */
 static sw_always_inline record_thread *enter(void) {
     record_thread *thread = record_self;
     if (sw_unlikely(thread == NULL || thread->phase != RECORD_IDLE)) thread = record_enter_slow();
@@ -183,8 +184,8 @@ RECORD_EXPORT void *pvalloc(size_t size) {
 
 /* --- reallocation ----------------------------------------------------------------------------- */
 
-/* A block of scratch memory moves to the real allocator, where it becomes an allocation like any
- * other. */
+/* Reallocates a block of scratch memory: copies it to a new object of the real allocator, which is
+ * recorded as an allocation. */
 static sw_noinline void *grow_scratch_block(void *old, size_t size) {
     size_t had = record_scratch_size(old);
     void *p = malloc(size);
@@ -192,8 +193,8 @@ static sw_noinline void *grow_scratch_block(void *old, size_t size) {
     return p;
 }
 
-/* Notes a reallocation that returned p. It was a new object, a change of an old one, or, for size
- * 0, a free. */
+/* Notes a reallocation that returned p: a new object if old is 0, a free if p is NULL and size is
+ * 0, otherwise a changed object. */
 static sw_always_inline void note_resized(record_thread *thread, uint64_t old_stamp,
                                           uint64_t old_ticks, uintptr_t old, void *p, size_t size,
                                           sw_os_frame frame) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* META and MODULES blocks. The module list is looked at whenever a block of events is written, so
- * that a killed program's call sites can still be named. */
+/* META and MODULES blocks. The list of modules is compared whenever a block of events is written,
+ * so that the call sites of a killed program can still be named. */
 #define _GNU_SOURCE
 #include "recorder/meta.h"
 
@@ -19,7 +19,7 @@
 
 enum {
     BUFFER_BYTES = 256 * 1024,
-    ARGUMENTS_BYTES = 64 * 1024, /* of the command line; what is longer is cut */
+    ARGUMENTS_BYTES = 64 * 1024, /* of the command line; the rest is cut off */
 };
 
 static record_modules meta;
@@ -49,8 +49,8 @@ static size_t read_file(const char *path, uint8_t *out, size_t capacity) {
     return used;
 }
 
-/* The path of the program's file, or "". It is kept in the buffer of arguments, because stacks may
- * be small. */
+/* The path of the program's file, or "". It is put into the buffer of arguments, because the
+ * thread's stack may be small. */
 static const char *own_path(void) {
     char *path = (char *)meta.arguments;
     long n = syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", path, RECORD_PATH_MAX - 1);
@@ -58,7 +58,7 @@ static const char *own_path(void) {
     return path;
 }
 
-/* /proc/self/cmdline has the arguments, each with its terminating zero. */
+/* /proc/self/cmdline has the arguments, each followed by a zero byte. */
 static void put_arguments(swt_buffer *buffer) {
     size_t bytes = read_file("/proc/self/cmdline", meta.arguments, ARGUMENTS_BYTES - 1);
     meta.arguments[bytes] = 0;
@@ -104,7 +104,8 @@ static bool was_seen(uint64_t key) {
     return false;
 }
 
-/* The loader calls the program itself "", but a reader needs its path. */
+/* Adds one module to the buffer. The loader names the program itself ""; the file gets its path
+ * instead. */
 static bool put_module(const sw_os_module *module, void *arg) {
     swt_buffer *buffer = arg;
     uint64_t key = module_key(module);
@@ -117,9 +118,9 @@ static bool put_module(const sw_os_module *module, void *arg) {
     return true;
 }
 
-/* Modules are needed only to name call sites. This function never waits for another thread of the
- * recorder: that one may be waiting for the loader's lock, which this thread holds when it calls
- * malloc inside dlopen. */
+/* Modules are needed only to name call sites. This function never waits for another thread that is
+ * in it: that thread may be waiting for the loader's lock, and this thread holds that lock if it
+ * calls malloc inside dlopen. */
 void record_modules_flush(void) {
     if (record_option.stacks == 0 || (record_gate & RECORD_STOPPED) != 0) return;
     uint64_t generation = sw_os_modules_generation();

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a recording tells beside its events: the program, and the modules that it loaded. */
+/* What a recording says of the program itself: its command line and the modules that it loaded. */
 #ifndef SW_RECORDER_META_H
 #define SW_RECORDER_META_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { RECORD_SEEN_MAX = 4096 }; /* modules that are remembered as written */
+enum { RECORD_SEEN_MAX = 4096 }; /* modules that are remembered as written to the file */
 
-/* What was written of modules. Whoever has set busy writes it:
- *   busy <= 1;  seen_count <= RECORD_SEEN_MAX;  all three arrays, or none */
+/* Which modules were written to the file. Only the thread that has set busy writes it:
+ *   busy <= 1;  seen_count <= RECORD_SEEN_MAX;  all three arrays are set, or none */
 typedef struct record_modules {
     uint32_t busy; /* 1: a thread is writing the list of modules */
     uint8_t *buffer, *arguments;
     uint64_t *seen; /* RECORD_SEEN_MAX hashes */
     uint32_t seen_count;
-    uint64_t generation; /* of the loader, when the list was last written */
+    uint64_t generation; /* of the loader's list, when the modules were last written */
 } record_modules;
 
 /* The rule that does not hold, or NULL (base/assert.h). */
 const char *record_modules_check(const record_modules *modules);
 
-/* Maps the buffer. False: no memory. */
+/* Maps the buffers. False: no memory. */
 bool record_meta_init(void);
 /* Writes the META block. False: the recording has stopped. */
 bool record_meta_write(void);

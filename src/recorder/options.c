@@ -5,10 +5,11 @@
  *   SPANWISE_RECORD_STACKS    return addresses a call site, 0..128 (0: call sites off), default 8
  *   SPANWISE_RECORD_PYTHON    1: call sites of CPython are lines of Python; default 0
  *   SPANWISE_RECORD_CHILDREN  1: record child processes too, to STEM.PID.swt; default 0
- *   SPANWISE_RECORD_AREAS     folder for files of open blocks, which whoever started the program
- *                             appends to the recordings of processes that did not end by exit
- *   SPANWISE_RECORD_PID       process that FILE belongs to. Whoever starts the program may set it;
- *                             when it is not set the first process sets it for those it starts
+ *   SPANWISE_RECORD_AREAS     folder for files of open blocks. The process that started the
+ *                             program appends them to the recordings of killed processes
+ *   SPANWISE_RECORD_PID       id of the root process, to which FILE belongs. The process that
+ *                             starts the program may set it; otherwise the recorded process
+ *                             sets it for its children
  */
 #define _GNU_SOURCE
 #include "recorder/options.h"
@@ -23,7 +24,7 @@
 
 record_options record_option = {.stacks = RECORD_STACKS};
 
-/* Takes digits only, and no number above `max`. */
+/* Accepts digits only, and no number above `max`. */
 static bool parse_number(const char *text, uint64_t max, uint64_t *out) {
     uint64_t value = 0;
     if (*text == '\0') return false;
@@ -46,7 +47,7 @@ static uint64_t read_number(const char *name, uint64_t max, uint64_t otherwise) 
     return otherwise;
 }
 
-/* A relative path is completed now, since the program may change its directory. */
+/* Makes the path absolute at once, because the program may change its working directory. */
 static bool read_file_name(const char *text) {
     size_t used = 0, length = strlen(text);
     char *out = record_option.file;
@@ -55,13 +56,14 @@ static bool read_file_name(const char *text) {
         used = strlen(out);
         if (used + 1 < RECORD_PATH_MAX) out[used++] = '/';
     }
-    /* There has to be room for what the names of children's files have more. */
+    /* The 64 bytes are for the process id and the ending in the names of children's files. */
     if (used + length + 64 > RECORD_PATH_MAX) return false;
     memcpy(out + used, text, length + 1);
     return true;
 }
 
-/* Files of areas are asked for by whoever reads them afterwards and has made their folder. */
+/* The folder must exist: the process that asks for files of areas makes it, and reads the files
+ * when the program has ended. */
 static void read_areas(const char *text) {
     if (text == NULL || text[0] == '\0') return;
     if (text[0] == '/' && strlen(text) < RECORD_PATH_MAX) {

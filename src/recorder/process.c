@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The life of the recorder in a process: start at the first call, and forks.
+/* The recorder in a process: its start at the first call, and its state after a fork.
  *
- * Who records what, by SPANWISE_RECORD_PID (the root process) and our own id:
- *   not stated       we are the root: FILE, new; we state it for those that we start
- *   ours, no FILE    the root's first image: FILE
- *   ours, FILE       the root has called exec: with --children it gets STEM.PID.swt, else it
- *                    takes FILE over and the earlier image's recording becomes STEM.PID.swt
- *   another          a child: with --children STEM.PID.swt, else nothing, and it is counted
+ * Which process records into which file depends on SPANWISE_RECORD_PID (the root process):
+ *   not set          this process becomes the root: it makes FILE, and sets the variable for its
+ *                    children
+ *   our id, no FILE  the first image of the root process: it makes FILE
+ *   our id, FILE     the root process after an exec: with --children it makes STEM.PID.swt,
+ *                    otherwise the earlier recording is renamed STEM.PID.swt and it makes FILE
+ *   another id       a child: with --children it makes STEM.PID.swt, otherwise it records nothing
+ *                    and is counted
  */
 #define _GNU_SOURCE
 #include "recorder/process.h"
@@ -37,7 +39,7 @@ static uint32_t starting; /* atomic; 1: some thread has begun to start the recor
 
 /* --- files ------------------------------------------------------------------------------------ */
 
-/* Creates a recording and writes its first blocks. False: errno tells why, and there is no file. */
+/* Creates a recording and writes its first blocks. False: there is no file, and errno tells why. */
 static bool open_recording(const char *path, bool fresh) {
     if (!record_file_create(path, fresh)) return false;
     if (!record_meta_write() || !record_file_put_clock()) {
@@ -55,8 +57,8 @@ static void report_open_failure(const char *path) {
     record_off = true;
 }
 
-/* The first free name of STEM.PID.swt, STEM.PID.2.swt, ...; images of this process before exec may
- * have taken some. */
+/* Opens the first of STEM.PID.swt, STEM.PID.2.swt, ... that does not exist. Earlier images of this
+ * process, before an exec, may have made some of them. */
 static bool open_numbered(char *path) {
     for (uint64_t number = 1; number < 10000; number++) {
         record_child_name(path, record_this.pid, number);
@@ -76,7 +78,8 @@ static void open_own_file(void) {
     }
 }
 
-/* Gives the recording of the image before exec the first free name, so that FILE is free again. */
+/* Gives the recording of the image before exec the first numbered name that is free. Then FILE can
+ * be made anew. */
 static void set_earlier_image_aside(void) {
     char path[RECORD_PATH_MAX];
     for (uint64_t number = 1; number < 10000; number++) {
@@ -103,8 +106,8 @@ static void open_root_file(bool again) {
     if (!again && record_file_is_regular()) record_children_begin();
 }
 
-/* Tells the processes that this one will start which process the root is. The memory for the
- * variables comes from the scratch memory. */
+/* Tells later child processes, by environment variables, which process is the root. setenv gets its
+ * memory from the scratch memory. */
 static void state_root(void) {
     char text[24], *at = text + sizeof text - 1;
     uint64_t pid = record_this.pid;
@@ -132,8 +135,8 @@ static void choose_role(void) {
     }
 }
 
-/* Runs in a fork child. If a handler of another library has allocated before, this process has been
- * recognised as a copy at that call, and may have its file already. */
+/* Runs in a fork child. If a fork handler of another library has called malloc before, the recorder
+ * has noticed the copy in that call already, and the child may even have its own file. */
 static void fork_handler(void) {
     if (!record_marks_copies() || record_is_stray_copy()) record_in_fork_child();
 }
@@ -174,8 +177,8 @@ sw_cold void record_start(void) {
 
 /* --- fork ------------------------------------------------------------------------------------- */
 
-/* Runs in the child, where this thread is the only one. Locks are as some thread of the parent left
- * them, and what they protect is thrown away. */
+/* Runs in a fork child, which has one thread. Locks may be in any state, because threads of the
+ * parent held them; they are reset, and the data that they guard is thrown away. */
 void record_in_fork_child(void) {
     int saved = errno;
     record_adopt_copy();
@@ -195,7 +198,8 @@ void record_in_fork_child(void) {
     errno = saved;
 }
 
-/* A child gets its file only at its first event, because most children call exec without one. */
+/* Called at the first event of a fork child. The file is not made earlier, because most children
+ * call exec without an event. */
 void record_open_child(void) {
     uint32_t before = record_own_call_begin();
     __atomic_store_n(&record_gate, 0, __ATOMIC_RELEASE);

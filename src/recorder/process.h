@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The life of the recorder in a process: start at the first call, and forks. */
+/* The recorder in a process: its start at the first call, and its state after a fork. */
 #ifndef SW_RECORDER_PROCESS_H
 #define SW_RECORDER_PROCESS_H
 
-/* Starts the recorder, once. A concurrent caller waits until it has started. */
+/* Starts the recorder once. A second thread that calls it waits until the recorder has started. */
 void record_start(void);
-/* Makes a fork child, which has the recorder's memory of its parent, start from nothing. */
+/* In a fork child, which has a copy of its parent's memory: resets the whole recorder. */
 void record_in_fork_child(void);
-/* Creates the file of a recorded fork child, at its first event. */
+/* Creates the file of a recorded fork child at its first event. */
 void record_open_child(void);
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the frames of CPython 3.11 as they lie in memory: the interpreter's own functions would make
- * frame objects, and so allocate. Only the thread that holds the interpreter's lock has frames that
- * do not change meanwhile, so only its calls are looked at. Layouts: CPython 3.11,
+/* Reads the frames of CPython 3.11 directly from memory: the interpreter's own functions would make
+ * frame objects, which are allocations. Frames are stable only for the thread that holds the
+ * interpreter's lock, so only calls of that thread are given Python lines. Layouts: CPython 3.11,
  * Include/internal/pycore_frame.h, Include/cpython/{pystate,code}.h; tests/recorder/test_python.py
- * compares them with the headers of the installed one.
+ * compares them with the headers of the installed version.
  *
- * A function is numbered when it is first met, and is written at once as a module of the recording,
- * so that what a killed program leaves can be named. Code objects die, and their memory is used
- * again: free tells of each, and the number dies with it. */
+ * A function gets a number when it is first met, and is written at once as a module of the
+ * recording, so that the recording of a killed program has its name. When a code object is freed,
+ * free_watched takes its number away, because another code object may get the same memory. */
 #define _GNU_SOURCE
 #include "recorder/python.h"
 
@@ -44,7 +44,7 @@ enum {
     KNOWN_VERSION = 0x030B, /* 3.11: the upper half of Py_Version */
     LINE_BITS = 20,
     LAST_LINE = (1 << LINE_BITS) - 1,
-    NAME_BYTES = 3072, /* of function and file; what is longer is cut */
+    NAME_BYTES = 3072, /* of the name and of the file; longer ones are cut */
     NO_INSTRUCTION = UINT32_MAX,
 };
 
@@ -86,7 +86,8 @@ static record_python_code *bucket_of(uint64_t code, uint64_t *found) {
     }
 }
 
-/* Stands before the free underneath, so that programs without Python do not pay for it. */
+/* Replaces the free function underneath while Python lines are recorded, so that programs without
+ * Python do not pay for it. */
 static void free_watched(void *ptr) {
     uint64_t found;
     record_python_code *bucket = bucket_of((uintptr_t)ptr, &found);
@@ -97,7 +98,7 @@ static void free_watched(void *ptr) {
 bool record_python_init(void) {
     void *any;
     if (!record_option.python || record_option.stacks == 0) return true;
-    if (!symbol("Py_GetVersion", &any)) return true; /* no Python program */
+    if (!symbol("Py_GetVersion", &any)) return true; /* the program has no CPython */
     if (!is_known_version() || !symbol("PyGILState_GetThisThreadState", &interpreter.own_state) ||
         !symbol("_PyThreadState_UncheckedGet", &interpreter.running_state) ||
         !symbol("PyCode_Addr2Line", &interpreter.line) ||
@@ -117,7 +118,7 @@ bool record_python_init(void) {
     return true;
 }
 
-/* The deaths of code objects are seen only where each comes from malloc. */
+/* free_watched sees that a code object is freed only if CPython takes its objects from malloc. */
 static bool takes_from_malloc(void) {
     if (interpreter.checked) return true;
     const char *name = interpreter.allocator();
@@ -144,8 +145,8 @@ static size_t put_utf8(char *out, uint32_t c) {
     return bytes;
 }
 
-/* Appends a Python text that leaves room for a zero. The end of a text that is too long is kept,
- * since it tells more of a path than its beginning. */
+/* Appends a Python text and a zero byte. Of a text that is too long the end is kept, because the
+ * end of a path tells more than its beginning. */
 static size_t put_text(char *out, size_t room, const uint8_t *text) {
     ptrdiff_t length = interpreter.length(text), most = (ptrdiff_t)room / 4 - 1;
     size_t used = 0;
@@ -159,8 +160,8 @@ static uint64_t first_address(uint32_t number) {
     return SWT_PYTHON_BASE + ((uint64_t)number << LINE_BITS);
 }
 
-/* Writes the function as a module, whose path is its name, a line feed, and its file. Its memory is
- * static: one thread at a time holds the interpreter's lock. */
+/* Writes the function as a module, whose path is the function's name, a line feed, and its file.
+ * The buffers are static, because only the thread with the interpreter's lock comes here. */
 static void write_function(uint32_t number, const uint8_t *code) {
     static char name[2 * NAME_BYTES];
     static uint8_t memory[3 * NAME_BYTES];
@@ -192,7 +193,7 @@ static sw_cold uint32_t enter_code(record_python_code *bucket, bool is_new, cons
     return number;
 }
 
-/* 0: there is no room for another one. */
+/* The number of a code object. 0: the table is full, or nothing can be written. */
 static uint32_t number_of(const uint8_t *code) {
     uint64_t found;
     record_python_code *bucket = bucket_of((uintptr_t)code, &found);
@@ -202,7 +203,8 @@ static uint32_t number_of(const uint8_t *code) {
 
 /* --- frames ----------------------------------------------------------------------------------- */
 
-/* A code object that is being taken down has no reference left, and its parts may be gone. */
+/* False for a code object that is being destroyed: it has no reference left, and its parts may be
+ * freed. */
 static bool is_whole_code(const uint8_t *code) {
     int64_t references;
     if (code == NULL || pointer_at(code, OBJECT_TYPE) != interpreter.code_type) return false;
@@ -210,7 +212,8 @@ static bool is_whole_code(const uint8_t *code) {
     return references > 0;
 }
 
-/* A frame that has not begun stands before the first instruction. */
+/* The offset of an instruction, in bytes. A frame that has not begun points before the first
+ * instruction: NO_INSTRUCTION. */
 static uint32_t offset_in(const uint8_t *code, const uint8_t *instruction) {
     ptrdiff_t offset = instruction - (code + CODE_INSTRUCTIONS);
     return offset >= 0 && offset < INT32_MAX ? (uint32_t)offset : NO_INSTRUCTION;
@@ -242,13 +245,13 @@ size_t record_python_walk(record_python_frame *frames, size_t max) {
 uint64_t record_python_line(const record_python_frame *frame) {
     uint32_t offset = (uint32_t)frame->place;
     int line = offset != NO_INSTRUCTION ? interpreter.line(frame->code, (int)offset) : -1;
-    if (line <= 0) line = number_at(frame->code, CODE_FIRST_LINE); /* no line of its own */
+    if (line <= 0) line = number_at(frame->code, CODE_FIRST_LINE); /* the instruction has no line */
     if (line < 0) line = 0;
     return first_address((uint32_t)(frame->place >> 32)) +
            (line < LAST_LINE ? (uint64_t)line : LAST_LINE);
 }
 
-/* The child has the same code objects, and its own file, in which none has a name. */
+/* A fork child has the same code objects, but its own file, in which no function is named yet. */
 void record_python_after_fork(void) {
     if (interpreter.codes == NULL) return;
     interpreter.found = interpreter.numbered = 0;

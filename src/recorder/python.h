@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Call sites of CPython programs: the lines that the calling thread's Python frames are at, in place
- * of return addresses, which are all the interpreter's own. docs/design/recorder.md. */
+/* Call sites of CPython programs: the lines at which the Python frames of the calling thread are.
+ * Return addresses would all lie in the interpreter. See docs/design/recorder.md. */
 #ifndef SW_RECORDER_PYTHON_H
 #define SW_RECORDER_PYTHON_H
 
@@ -8,27 +8,29 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A Python frame: its code object, which lives as long as the frame, and where it is in it. */
+/* A Python frame: its code object, which lives as long as the frame, and the frame's instruction in
+ * it. */
 typedef struct record_python_frame {
     const uint8_t *code;
     uint64_t place; /* number of the code object << 32 | offset of the instruction, in bytes */
 } record_python_frame;
 
-/* A bucket of the hash table of code objects by address. code is 0 while it is free, and stays after
- * that; number is 0 once the code object is gone. number is written before code. */
+/* A bucket of the hash table of code objects by address. code is 0 in a free bucket, and never
+ * changes once set. number is 0 once the code object is freed. number is written before code, so
+ * that a reader that sees code also sees number. */
 typedef struct record_python_code {
     uint64_t code;
     uint32_t number, padding;
 } record_python_code;
 
-/* The interpreter of this process. Written by whoever holds the interpreter's lock:
+/* The interpreter of this process. Written only by the thread that holds the interpreter's lock:
  *   found <= 3/4 of the buckets;  numbered <= RECORD_PYTHON_CODES_MAX;  codes != NULL where on */
 typedef struct record_interpreter {
     bool on;                  /* frames are read */
-    bool checked;             /* its objects come from malloc */
+    bool checked;             /* it was seen that Python objects come from malloc */
     uint32_t found, numbered; /* addresses in the table; numbers given to code objects */
     record_python_code *codes;
-    void (*free)(void *); /* the free underneath ours */
+    void (*free)(void *); /* the free function underneath */
     void *(*own_state)(void);
     void *(*running_state)(void);
     int (*line)(const void *code, int offset);
@@ -46,17 +48,17 @@ enum {
     RECORD_PYTHON_CODES_MAX = 1 << 24, /* numbers of code objects */
 };
 
-/* Looks for an interpreter whose frames are known, when that was asked for. One line says so where
- * there is one of another version. False: no memory. */
+/* If Python lines are asked for, looks for an interpreter whose layout is known. If the program has
+ * one of another version, prints a line. False: no memory. */
 bool record_python_init(void);
 
-/* The frames of the calling thread, innermost first, at most `max` >= 1. 0: the thread does not run
- * Python now, or nothing is known of its interpreter. Nothing is allocated, and no lock is taken but
- * to write the function of a code object that was not met before. */
+/* Fills in the frames of the calling thread, innermost first, at most `max` >= 1, and returns their
+ * number. 0: the thread does not run Python now, or its interpreter is not known. It allocates
+ * nothing, and takes a lock only to write the function of a new code object. */
 size_t record_python_walk(record_python_frame *frames, size_t max);
 
-/* The line that a frame of the walk is at, as an address in the module that stands for its function
- * in the recording (docs/design/trace.md). */
+/* The line that a frame is at, as an address in the module that stands for the function in the
+ * recording (docs/design/trace.md). */
 uint64_t record_python_line(const record_python_frame *frame);
 
 void record_python_after_fork(void);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The functions underneath, found with RTLD_NEXT so that another preloaded allocator is recorded as
- * well as the C library's; and the scratch memory for the recorder's own calls. */
+/* The functions underneath, found with RTLD_NEXT, so that another preloaded allocator can be
+ * recorded as well as the C library's; and the scratch memory for the recorder's own calls. */
 #define _GNU_SOURCE
 #include "recorder/real.h"
 
@@ -12,8 +12,8 @@
 
 record_real_functions record_real;
 
-/* Puts the next definition of a function into the function pointer at `out`, which stays as it is
- * where there is none. */
+/* Puts the next definition of a function into the function pointer at `out`. If there is none, the
+ * pointer stays as it is. */
 static void next_symbol(const char *name, void *out) {
     void *symbol = dlsym(RTLD_NEXT, name);
     if (symbol != NULL) memcpy(out, &symbol, sizeof symbol);
@@ -69,8 +69,8 @@ void record_resolve(void) {
 
 /* --- the scratch memory ----------------------------------------------------------------------- */
 
-/* Each block has its size in the word before it. Blocks are handed out upwards and never return, so
- * the memory is zero as the loader made it. */
+/* Each block has its size in the word before it. No block is used twice, so all are zero, as the
+ * loader made the array. */
 unsigned char record_scratch[RECORD_SCRATCH_BYTES] sw_aligned(4096);
 static size_t scratch_used;
 

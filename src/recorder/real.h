@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The functions underneath ours, and the scratch memory that serves calls of the recorder
- * itself. */
+/* The functions underneath the recorder's, and the scratch memory for calls that the recorder
+ * itself makes. */
 #ifndef SW_RECORDER_REAL_H
 #define SW_RECORDER_REAL_H
 
@@ -36,11 +36,11 @@ typedef struct record_real_functions {
 
 extern record_real_functions record_real;
 
-/* Fills record_real with the definitions that come after ours in the loader's order. */
+/* Fills record_real with the next definitions in the loader's search order. */
 void record_resolve(void);
 
-/* The scratch memory serves allocations that the recorder itself causes (dlsym, pthread keys); they
- * are never recorded and never given back. */
+/* The scratch memory serves allocations that the recorder causes itself (by dlsym or pthread keys).
+ * They are never recorded, and the memory is never given back. */
 enum { RECORD_SCRATCH_BYTES = 256 * 1024 };
 extern unsigned char record_scratch[RECORD_SCRATCH_BYTES];
 

@@ -38,10 +38,11 @@
 
 #define RECORD_EXPORT __attribute__((visibility("default")))
 
-/* The thread's record, made at its first call; NULL when the call is not to be recorded (nested,
- * off, no memory). Starts the recorder when it has not started. */
+/* The record of the calling thread, made at its first call. Starts the recorder if it has not
+ * started. NULL: the call is not to be recorded (it is nested, recording is off, or there is no
+ * memory). */
 record_thread *record_enter_slow(void);
-/* Puts an event that the open block could not take. */
+/* Puts an event for which the open block had no room, or which the gate stopped. */
 void record_slow_put(record_thread *thread, const record_event *event);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Call sites: each distinct chain of return addresses has an id. Looking one up is a probe of a
- * fixed hash table without a lock; a new one is entered under a lock and put into a SITES block,
- * which is written before the events that refer to it. */
+/* Call sites: each distinct chain of return addresses has an id. A known chain is found in a fixed
+ * hash table without a lock. A new one is entered under a lock and put into a SITES block, which is
+ * written before the events that refer to it. */
 #define _GNU_SOURCE
 #include "recorder/site.h"
 
@@ -16,11 +16,12 @@
 #include "recorder/thread.h"
 
 enum {
-    BUCKET_BITS_SHALLOW = 17, /* depth 1: a bucket for each call of malloc in the program */
+    BUCKET_BITS_SHALLOW = 17, /* depth 1: one bucket for each return address after a call of
+                               * malloc */
     BUCKET_BITS_DEEP = 20,
     BUFFER_BYTES = 128 * 1024,
     RECENT_BITS = 16, /* chains of Python frames whose id is remembered */
-    ID_BITS = 24,     /* ids end at 2^24 (docs/design/trace.md) */
+    ID_BITS = 24,     /* ids are below 2^24 (docs/design/trace.md) */
 };
 
 record_site_bucket *record_site_buckets;
@@ -33,7 +34,7 @@ static size_t recent_bytes(void) { return sizeof(uint64_t) << RECENT_BITS; }
 
 bool record_sites_init(void) {
     if (record_option.stacks == 0) return true;
-    /* Lines of Python are chains without a walk; nothing else is, and one address is looked up inline. */
+    /* Without the unwinder, only lines of Python or single return addresses can be recorded. */
     if (record_option.stacks > 1 && !sw_os_unwind_init() && !record_option.python) {
         record_option.stacks = 1;
         record_option.shallow = true;
@@ -74,8 +75,8 @@ void record_sites_flush(void) {
     sw_os_lock_release(&sites.lock);
 }
 
-/* The bucket of the key, or the free one where it belongs. The table is never more than 3/4
- * full. */
+/* The bucket of the key, or the free bucket in which it belongs. The table is at most 3/4 full, so
+ * the loop ends. */
 static record_site_bucket *probe(uint64_t key, uint64_t *found) {
     uint64_t mask = (1ull << sites.bits) - 1;
     for (uint64_t i = key >> record_site_shift;; i = (i + 1) & mask) {
@@ -109,8 +110,8 @@ static sw_cold uint32_t enter_site(uint64_t key, const uint64_t *addresses, uint
     return id;
 }
 
-/* Two chains have the same key once in 2^64 pairs. The multiplication comes last, because it mixes
- * the upper bits best, and these choose the bucket. */
+/* Two different chains have the same key with a probability of 2^-64. The last step is a
+ * multiplication, because it mixes the upper bits best, and those choose the bucket. */
 static uint64_t chain_key(const uint64_t *addresses, size_t depth) {
     uint64_t key = 0;
     for (size_t i = 0; i < depth; i++) {
@@ -140,7 +141,7 @@ static sw_cold record_walk *new_walks(void) {
     return walks;
 }
 
-/* The thread's set of walks for a frame; NULL: no memory. */
+/* The thread's set of kept walks for a frame. NULL: no memory. */
 static record_walk *walks_of(record_thread *thread, sw_os_frame frame) {
     if (sw_unlikely(thread->walks == NULL)) thread->walks = new_walks();
     if (sw_unlikely(thread->walks == NULL)) return NULL;
@@ -148,7 +149,8 @@ static record_walk *walks_of(record_thread *thread, sw_os_frame frame) {
     return &thread->walks[(mixed >> (64 - RECORD_WALK_SETS_LOG2)) * RECORD_WALK_WAYS];
 }
 
-/* The site that a walk from this frame leads to as things are; 0: such a walk is not known. */
+/* The site of a kept walk that began at this frame and that the stack still agrees with. 0: there
+ * is none in the set. */
 static uint32_t known_site(const record_walk *set, sw_os_frame frame, uintptr_t high,
                            uint32_t epoch) {
     for (int i = 0; i < RECORD_WALK_WAYS; i++) {
@@ -178,8 +180,8 @@ static uint32_t walk_to_site(record_walk *kept, sw_os_frame frame, uintptr_t hig
 static uint32_t deep_site(record_thread *thread, sw_os_frame frame) {
     uintptr_t high = thread->stack_high;
     uint32_t epoch = __atomic_load_n(&walks_epoch, __ATOMIC_RELAXED);
-    /* On another stack (of a signal handler, or of a coroutine) only the rest of the page is known
-     * to be mapped. */
+    /* On a stack other than the thread's (a signal handler's, a coroutine's) only the rest of the
+     * page is known to be mapped. */
     if (frame.sp >= high || high - frame.sp > (uintptr_t)1 << 30)
         high = (frame.sp | (sw_os_page_bytes() - 1)) + 1;
     record_walk *set = walks_of(thread, frame);
@@ -189,8 +191,10 @@ static uint32_t deep_site(record_thread *thread, sw_os_frame frame) {
     return walk_to_site(kept, frame, high, epoch);
 }
 
-/* The chain of lines. Two instructions of a line make one site, so the id is looked up by the lines;
- * it is remembered by the instructions, of which 2^56 keys are told apart. 0: no Python runs here. */
+/* The site of the chain of Python lines. Two instructions of one line belong to one site, so the
+ * table is searched by the chain of lines. `recent` maps chains of instructions to ids; an entry
+ * has the upper 40 bits of the chain's key, and its index another 16, so 56 bits are compared. 0:
+ * the thread runs no Python now. */
 static uint32_t python_site(void) {
     record_python_frame frames[SWT_SITE_DEPTH_MAX];
     uint64_t chain[SWT_SITE_DEPTH_MAX];

@@ -14,42 +14,42 @@
 
 struct record_thread;
 
-/* Maps the table. Where no callers can be found, chains have one address from here on. False: no
+/* Maps the table. If there is no unwinder, chains have one address from here on. False: no
  * memory. */
 bool record_sites_init(void);
 
-/* A bucket of the hash table. Its key is 0 while it is free; whoever sees another key sees the id,
- * too, because the id is written first. */
+/* A bucket of the hash table. Its key is 0 while it is free. The id is written before the key, so a
+ * reader that sees the key also sees the id. */
 typedef struct record_site_bucket {
     uint64_t key;
     uint32_t id, padding;
 } record_site_bucket;
 
-/* Each thread keeps walks that it made lately, and which site they led to: most calls come from where others came
- * from, and then a few comparisons with the stack take the place of a walk. They are in sets, by pc and sp.
+/* Each thread keeps some of its latest walks and the sites that they led to. Most calls repeat an
+ * earlier walk, and comparing a few words of the stack with those of the kept walk costs less than
+ * a new walk. Walks are kept in sets, chosen by pc and sp of the first frame.
  *   site != 0 only where walk.count <= SW_OS_WORDS_MAX */
 enum { RECORD_WALK_SETS_LOG2 = 5, RECORD_WALK_WAYS = 8 };
 typedef struct record_walk {
     sw_os_frame from;
     uintptr_t stack_high;
     uint32_t site;  /* 0: none */
-    uint32_t epoch; /* modules and ids of sites that it was made with */
+    uint32_t epoch; /* walks_epoch when the walk was made; a walk of an older one is not used */
     sw_os_walk walk;
 } record_walk;
 
 /* The rule that does not hold, or NULL (base/assert.h). */
 const char *record_walk_check(const record_walk *walk);
 
-/* What is behind the table. Under its lock:
- *   count <= 3/4 of 2^bits buckets;  buffer.data != NULL, of `own` where there is no file of areas
- *   and the rules of buffer. `recent` is read and written without it. */
+/* The data of new sites. Under its lock:
+ *   count <= 3/4 of 2^bits buckets;  buffer.data != NULL, `own` where there is no file of areas
+ *   and the rules of buffer. `recent` is read and written without the lock. */
 typedef struct record_sites {
-    sw_os_lock lock; /* held to enter a site and to use the buffer */
+    sw_os_lock lock; /* held while a site is entered and while the buffer is used */
     uint32_t bits, count;
     swt_buffer buffer;
-    uint8_t *own; /* private memory for the buffer, used while there is no file of areas */
-    uint64_t
-        *recent; /* of chains of Python frames: upper bits of the key, id; NULL: not asked for */
+    uint8_t *own;     /* private memory, the buffer if there is no file of areas */
+    uint64_t *recent; /* keys and ids of chains of Python frames; NULL: none */
 } record_sites;
 
 /* The rule that does not hold, or NULL (base/assert.h). */
@@ -61,8 +61,8 @@ extern uint32_t record_site_shift; /* the upper bits of a key choose its bucket 
 /* The id of the chain that starts at `frame`; 0 when the table is full. */
 uint32_t record_site_slow(struct record_thread *thread, sw_os_frame frame);
 
-/* With one return address a site the key is a bijection of the address, so that two sites can not
- * have the same. */
+/* With one return address a site, the key is a bijection of the address: two sites never have the
+ * same key. */
 static sw_always_inline uint64_t record_site_key(uint64_t address) {
     return address * 0x9E3779B97F4A7C15ull;
 }
@@ -78,13 +78,12 @@ static sw_always_inline uint32_t record_site(struct record_thread *thread, sw_os
     return record_site_slow(thread, frame);
 }
 
-/* Writes a SITES block of the sites that no block has yet. */
+/* Writes a SITES block with the sites that are in no block yet. */
 void record_sites_flush(void);
-/* Called when the process has got a file of areas: from now on new sites wait there to be
- * written. */
+/* Called when the process has made its file of areas: moves the buffer of new sites there. */
 void record_sites_share(void);
 void record_sites_after_fork(void);
-/* A module was unloaded: walks through it lead elsewhere. */
+/* Called when a module was unloaded: kept walks may have gone through it, so none is used again. */
 void record_sites_forget_walks(void);
 
 #endif

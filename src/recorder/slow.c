@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls that the inline paths of malloc.c do not serve: the first one of the process, of a fork
- * child and of a thread, those of a thread that has ended, and events that find the block full. */
+/* Calls that the inline paths of malloc.c do not serve: the first call of the process, of a fork
+ * child and of a thread, calls of a thread after its exit, and events for which the block has no
+ * room. */
 #include <errno.h>
 
 #include "recorder/process.h"

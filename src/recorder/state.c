@@ -13,7 +13,8 @@ record_process record_this;
 bool record_has_cycles;
 uint64_t record_stamp_counter;
 
-static uint32_t *original; /* 1; the kernel makes it 0 in a fork child. NULL: not offered */
+static uint32_t *original; /* has the value 1; the kernel makes it 0 in a fork child. NULL: no such
+                            * kernel */
 
 void record_mark_original(void) {
     original = sw_os_map(sw_os_page_bytes());
@@ -36,7 +37,7 @@ void record_adopt_copy(void) {
     if (original != NULL) *original = 1;
 }
 
-/* Ticks need a counter of constant rate: an invariant TSC. */
+/* Ticks are cycles only if the processor counts them at a constant rate (an invariant TSC). */
 void record_choose_clock(void) {
 #if defined(__x86_64__)
     unsigned a = 0, b = 0, c = 0, d = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the whole recorder shares in a process: whether and why not it records, which process this
- * is, and the clock. The lowest file of the recorder: it calls none of the others.
+/* What the files of the recorder share in a process: whether it records, and why not, which process
+ * this is, and the clock. This is the lowest file of the recorder: it calls none of the others.
  */
 #ifndef SW_RECORDER_STATE_H
 #define SW_RECORDER_STATE_H
@@ -12,38 +12,40 @@
 #include "base/attributes.h"
 #include "os/os.h"
 
-/* The recorder does nothing in this process: every call is passed through. */
+/* The recorder does nothing in this process: it only calls the functions underneath. */
 extern bool record_off;
 
-/* Why events take the slow path; 0: they do not. */
+/* Reasons why events take the slow path, as bits; 0: they do not. */
 enum {
-    RECORD_FROZEN = 1,   /* the END block is there, and exec under way: wait for its outcome */
-    RECORD_STOPPED = 2,  /* by an error: nothing is recorded from now on, calls are counted */
-    RECORD_UNOPENED = 4, /* a fork child that has no file yet */
+    RECORD_FROZEN = 1,   /* the last blocks are being written, or an exec is under way: threads
+                          * wait */
+    RECORD_STOPPED = 2,  /* after an error nothing more is recorded; calls are counted */
+    RECORD_UNOPENED = 4, /* this is a fork child that has no file yet */
     RECORD_CLOSED = 8,   /* the process is ending */
 };
 extern uint32_t record_gate;
 
 typedef struct record_process {
     uint64_t pid;
-    bool is_root;      /* FILE belongs to this process, which no recorded one has started */
+    bool is_root;      /* FILE belongs to this process: no recorded process has started it */
     bool has_barrier;  /* the kernel offers membarrier */
-    uint32_t started;  /* atomic; 1: the recorder has started, or found that it is not to */
-    sw_os_lock finish; /* held by whoever writes the last blocks, and through exec */
+    uint32_t started;  /* atomic; 1: the recorder has started, or has decided not to record */
+    sw_os_lock finish; /* held while the last blocks are written, and through exec */
 } record_process;
 
 extern record_process record_this;
 
 /* --- copies ----------------------------------------------------------------------------------- */
 
-/* Makes a mark that the kernel wipes in a fork child, by which copies are told from the
- * original. */
+/* Makes a mark that the kernel clears in a fork child. By it the recorder tells a copy from the
+ * original process. */
 void record_mark_original(void);
-/* Whether the kernel does so (MADV_WIPEONFORK). */
+/* Whether the kernel offers that (MADV_WIPEONFORK). */
 bool record_marks_copies(void);
-/* True in a fork child of whose fork the handlers do not know, or do not know yet. */
+/* True in a fork child in which record_in_fork_child has not run yet. Always false if the kernel
+ * does not offer the mark. */
 bool record_is_stray_copy(void);
-/* The fork child is an original of its own from now on. */
+/* Sets the mark in the fork child: it is an original from now on. */
 void record_adopt_copy(void);
 
 /* --- clock ------------------------------------------------------------------------------------ */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A thread gets a record with an open block at its first call.
- * Records are listed for ever and used again; the thread's end and its last flush are in the last
- * round of its key destructors, so that what other destructors free is still recorded before it.
- * What comes even later borrows a record for the one call, and ends again. */
+/* Each thread gets a record with an open block at its first call. Records stay in a list for ever
+ * and are used again. A thread's end and its last block are written in the last round of its key
+ * destructors, so that the frees of other destructors are recorded before it. A call that comes
+ * even later borrows a record for itself and notes another end of the thread. */
 #define _GNU_SOURCE
 #include "recorder/thread.h"
 
@@ -22,13 +22,14 @@ sw_tls_fast record_thread *record_self;
 enum {
     THREAD_OWN_CALL = 1,  /* the recorder itself is at work in this thread */
     THREAD_GONE = 2,      /* the last round of its exit function has run */
-    THREAD_BORROWING = 4, /* it is gone, and makes a call with a borrowed record */
-    EXIT_ROUNDS = 4,      /* PTHREAD_DESTRUCTOR_ITERATIONS: the system's limit on Linux */
+    THREAD_BORROWING = 4, /* it is gone, and is in a call with a borrowed record */
+    EXIT_ROUNDS = 4,      /* PTHREAD_DESTRUCTOR_ITERATIONS: rounds of key destructors on Linux */
 };
 
 typedef struct thread_state {
     uint32_t flags, id;
-    /* Copies of the record's fields, for a fork child, in which the record itself reads as zero: */
+    /* Copies of fields of the record, for a fork child, in which the record itself reads as
+     * zero: */
     struct swt_area *area;
     bool shared;
     uint32_t phase;
@@ -69,7 +70,7 @@ static record_thread *reuse_record(void) {
     return NULL;
 }
 
-/* Memory that reads as zero in a fork child, where the kernel offers that. */
+/* Maps memory that reads as zero in a fork child, if the kernel offers that. */
 static char *new_chunk(void) {
     char *memory = sw_os_map(RECORD_CHUNK_BYTES);
     if (memory == NULL || !record_marks_copies() ||
@@ -159,8 +160,8 @@ void record_write_tail(void) {
 }
 
 /* Waits while another thread is in exec. False: nothing may be written any more. The thread is in
- * its writing phase before and after; while it waits it is not, so that the other one may write its
- * block. */
+ * its writing phase before and after. While it waits it is in its calling phase, so that the thread
+ * in exec may write its block. */
 static bool may_write(record_thread *thread) {
     for (;;) {
         uint32_t special = __atomic_load_n(&record_gate, __ATOMIC_ACQUIRE);
@@ -173,12 +174,12 @@ static bool may_write(record_thread *thread) {
     }
 }
 
-/* Notes that the thread ends, or that the one call of a thread that has ended is over. A replay
+/* Notes the end of the thread, or, after its end, that of a call with a borrowed record. A replay
  * closes the thread's cache there. */
 static void note_end(record_thread *thread) {
     uint64_t stamp = record_stamp(), ticks = record_read_ticks();
     bool noted = swt_raw_end(&thread->raw, stamp, ticks);
-    if (!noted && swt_raw_count(&thread->raw) > 0) { /* 0: a fork wiped it */
+    if (!noted && swt_raw_count(&thread->raw) > 0) { /* 0: a fork has wiped the block */
         record_thread_flush(thread);
         noted = swt_raw_end(&thread->raw, stamp, ticks);
     }
@@ -189,8 +190,7 @@ static void give_record(record_thread *thread) {
     record_set_phase(thread, RECORD_WRITING);
     bool open = may_write(thread);
     if (open && record_gate == 0) note_end(thread);
-    open = open ||
-           (record_gate & RECORD_STOPPED) != 0; /* then the flush counts the calls as dropped */
+    open = open || (record_gate & RECORD_STOPPED) != 0; /* the flush counts the calls as dropped */
     if (open && swt_raw_count(&thread->raw) > 0) record_thread_flush(thread);
     record_set_phase(thread, RECORD_IDLE);
     __atomic_store_n(&thread->taken, 0, __ATOMIC_RELEASE);
@@ -205,7 +205,7 @@ static record_thread *attach(void) {
     record_thread *thread = take_record(self_state.id);
     if (thread != NULL) {
         if (record_option.stacks > 1) thread->stack_high = sw_os_stack_high();
-        /* Where this fails, the last block is written at the end. */
+        /* If this fails, the thread's last block is written at the end of the process. */
         (void)sw_os_at_thread_exit(SW_OS_EXIT_HEAP, leave_thread, thread);
         self_state.area = thread->area;
         self_state.shared = thread->is_shared;
@@ -220,7 +220,8 @@ static record_thread *attach(void) {
 /* Runs once in each round of key destructors, because it registers itself again. */
 static void leave_thread(void *arg) {
     record_thread *thread = arg;
-    if (thread != record_self) return; /* in a fork child: the record of a thread of the parent */
+    if (thread != record_self) return; /* a fork child: `arg` is the record of a thread of the
+                                        * parent */
     int saved = errno;
     record_set_phase(thread, RECORD_OWN);
     if (++thread->exit_rounds < EXIT_ROUNDS &&
@@ -303,7 +304,7 @@ void record_thread_put(record_thread *thread, const record_event *event) {
         record_modules_flush();
         if (swt_raw_count(&thread->raw) > 0) record_thread_flush(thread);
         if ((record_gate & RECORD_STOPPED) != 0)
-            record_write_tail(); /* END tells the reason at once */
+            record_write_tail(); /* so that END tells the reason at once */
         (void)put(thread, event);
     } else if ((record_gate & RECORD_STOPPED) != 0) {
         record_count(&thread->dropped);
@@ -316,8 +317,8 @@ void record_threads_before_fork(void) {
     self_state.phase = record_self != NULL ? record_self->phase : RECORD_IDLE;
 }
 
-/* The own record reads as zero, but for the phase if that was set since. Other records are left
- * alone: there are no threads that they belong to. */
+/* The record of this thread reads as zero, but for its phase if that was set after the fork.
+ * Records of other threads are forgotten: the child does not have those threads. */
 void record_threads_after_fork(void) {
     record_thread *self = record_self;
     sw_os_lock_reset(&chunk.lock);
