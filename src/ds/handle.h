@@ -36,8 +36,7 @@ typedef enum sw_handle_kind {
     SW_HANDLE_KIND_COUNT
 } sw_handle_kind;
 
-enum { SW_HANDLES_ENDED = 64 }; /* ended handles of each kind that stay mapped; the oldest is
-                                 * unmapped first */
+enum { SW_HANDLES_ENDED = 64 }; /* of each kind that stay mapped; the oldest is unmapped first */
 
 /* The two values that a mark can have. Marks are read and written atomically. */
 #define SW_HANDLE_LIVE UINT64_C(0xB7E151628AED2A00)  /* + the kind */

@@ -220,8 +220,7 @@ static record_thread *attach(void) {
 /* Runs once in each round of key destructors, because it registers itself again. */
 static void leave_thread(void *arg) {
     record_thread *thread = arg;
-    if (thread != record_self) return; /* a fork child: `arg` is the record of a thread of the
-                                        * parent */
+    if (thread != record_self) return; /* a record of the parent, in a fork child */
     int saved = errno;
     record_set_phase(thread, RECORD_OWN);
     if (++thread->exit_rounds < EXIT_ROUNDS &&

@@ -174,8 +174,7 @@ static inline bool swt_raw_end(swt_raw *raw, uint64_t stamp, uint64_t ticks) {
 
 /* --- blocks ----------------------------------------------------------------------------------- */
 
-enum { SWT_RAW_TICKS_ARE_STAMPS = 1 }; /* flag of swt_encode_raw; the same for all blocks of a
-                                        * file */
+enum { SWT_RAW_TICKS_ARE_STAMPS = 1 }; /* flag of swt_encode_raw; all blocks of a file agree */
 
 typedef enum swt_block_kind {
     SWT_BLOCK_META = 1,    /* pairs of strings: key, value */

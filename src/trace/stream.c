@@ -6,8 +6,7 @@
 #include "base/assert.h"
 #include "trace/merge.h"
 
-enum { OPEN_MAX = 1 << 16 }; /* threads that have a loaded block at the same time; bounds the
-                              * memory */
+enum { OPEN_MAX = 1 << 16 }; /* threads with a loaded block at once; bounds the memory */
 
 /* Returns how many varints the size column must have; SIZE_MAX: a tag is impossible. kinds: number
  * of kinds of events in the file's version. */
