@@ -11,7 +11,10 @@
 #include "base/fail.h"
 #include "buffer/memory.h"
 
-enum { MANY_MIN = 64 }; /* buffers in the first list that does not fit into the record */
+enum {
+    MANY_MIN = 64,  /* buffers in the first list that does not fit into the record */
+    STEEP_MAX = 512 /* a list of fewer buffers grows to four times its length, others to twice */
+};
 
 /* --- the list --------------------------------------------------------------------------------- */
 
@@ -62,12 +65,18 @@ void sw_memory_reset(sw_memory *memory) {
     sw_check2(sw_memory_check(memory));
 }
 
+/* What a full list grows to at least. A short one grows by more, as that saves calls of the allocator
+ * and costs little: four times less than STEEP_MAX buffers are less than 32 KiB. */
+static uint64_t next_capacity(uint64_t capacity) {
+    return sw_max_u64(capacity * (capacity < STEEP_MAX ? 4 : 2), MANY_MIN);
+}
+
 /* Makes room for `added` more buffers at the end of the list. */
 static sw_status grow(sw_memory *memory, size_t added) {
     if (added <= memory->capacity - memory->count) return SW_OK;
     size_t most = SIZE_MAX / 4 / sizeof(sw_buffer);
     sw_buffer *list = NULL;
-    uint64_t wanted = sw_max_u64(2 * (uint64_t)memory->capacity, MANY_MIN);
+    uint64_t wanted = next_capacity(memory->capacity);
     if (added <= most - memory->count) {
         wanted = sw_max_u64(wanted, memory->count + added);
         list = move_list(memory, (size_t)wanted);

@@ -56,7 +56,7 @@ static void the_list_grows(void) {
         push(&memory, i % 32, i % 3);
         CHECK_EQ(counted.held_bytes == 0, i < SW_MEMORY_FEW);
     }
-    CHECK_EQ(counted.calls, 5); /* 64, 128, 256, 512, 1024 buffers */
+    CHECK_EQ(counted.calls, 3); /* 64, 256, 1024 buffers */
     CHECK_EQ(counted.held_bytes, 1024 * sizeof(sw_buffer));
     CHECK_EQ(sw_memory_size(&memory), 333 * 3); /* 0 + 1 + 2, 333 times, and a 0 */
     for (size_t i = 0; i < 1000; i++) {
@@ -68,6 +68,29 @@ static void the_list_grows(void) {
     push(&memory, 0, 1); /* it may be used again */
     check_bytes(&memory, "\0", 1);
     sw_memory_end(&memory);
+}
+
+/* What the counted allocator holds after each append of 100 buffers: four times a list of less than 512, then twice. */
+static void appended_lists_grow(void) {
+    static const size_t room[] = {100,  400,  400,  400,  1600, 1600, 1600, 1600, 1600,
+                                  1600, 1600, 1600, 1600, 1600, 1600, 1600, 3200};
+    sw_allocator allocator = counted_allocator(&counted);
+    sw_memory memory, other;
+    counted.calls = 0;
+    sw_memory_init(&memory, &allocator);
+    sw_memory_init(&other, NULL);
+    for (size_t i = 0; i < 100; i++) push(&other, i % 32, 1);
+    for (size_t i = 0; i < 17; i++) {
+        CHECK_EQ(sw_memory_append(&memory, &other), SW_OK);
+        CHECK_EQ(counted.held_bytes, room[i] * sizeof(sw_buffer));
+        CHECK_EQ(sw_memory_size(&memory), (i + 1) * 100);
+    }
+    CHECK_EQ(counted.calls, 4);
+    for (size_t i = 0; i < 1700; i++)
+        CHECK(sw_memory_buffers(&memory)[i].bytes == bytes + i % 100 % 32);
+    sw_memory_end(&memory);
+    sw_memory_end(&other);
+    CHECK_EQ(counted.held_bytes, 0);
 }
 
 static void a_memory_is_appended_to_itself(void) {
@@ -268,6 +291,7 @@ int main(void) {
     begin();
     buffers_are_shared();
     the_list_grows();
+    appended_lists_grow();
     copies_of_all_lengths();
     a_memory_is_appended_to_itself();
     a_copy_is_one_buffer();
