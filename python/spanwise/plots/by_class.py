@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from spanwise import _format
 from spanwise.errors import InvalidError
-from spanwise.ledger.parts import PARTS
-from spanwise.plots.style import PART_COLOURS, PART_HATCHES, in_style, new_axes, scale_of
+from spanwise.plots.style import in_style, new_axes, scale_of, stacked_parts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,7 +51,7 @@ def waste_by_class(one: Ledger, ax: Axes | None = None, *, classes: int = 12) ->
     own = ax is None
     ax = ax or new_axes(height=1.6 + 0.3 * len(shown))
     scale, unit = scale_of(float(total[shown[0]]))
-    _stack(ax, {name: column[shown] / scale for name, column in parts.items() if column.any()})
+    stacked_parts(ax, {name: column[shown] / scale for name, column in parts.items()}, 0.72)
     for place, size in enumerate(total[shown].tolist()):
         told = f"{_format.size(size)}, {_format.share(size, one.waste_bytes)}"
         ax.annotate(
@@ -86,25 +85,6 @@ def _wasted(rows: NDArray[np.void], name: str) -> NDArray[np.int64]:
         return np.where(large, 0, rows["roundup_bytes"]).astype(np.int64)
     found: NDArray[np.int64] = rows[name].astype(np.int64)
     return found
-
-
-def _stack(ax: Axes, parts: dict[str, NDArray[Any]]) -> None:
-    """One stacked bar a class; a part that none of the bars has is in no legend."""
-    left = np.zeros(len(next(iter(parts.values()))))
-    for name, lengths in parts.items():
-        if lengths.any():
-            ax.barh(
-                np.arange(len(lengths)),
-                lengths,
-                left=left,
-                color=PART_COLOURS[name],
-                hatch=PART_HATCHES.get(name),
-                edgecolor="white",
-                linewidth=0,
-                label=PARTS[name],
-                height=0.72,
-            )
-            left += lengths
 
 
 def _name(row: Any) -> str:

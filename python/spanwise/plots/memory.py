@@ -13,11 +13,10 @@ from spanwise import _format
 from spanwise.ledger.parts import MOMENTS, PARTS
 from spanwise.plots.style import (
     LINES,
-    PART_COLOURS,
-    PART_HATCHES,
     in_style,
     new_axes,
     scale_of,
+    stacked_parts,
     time_scale_of,
 )
 from spanwise.results.rows import AnyRows
@@ -53,24 +52,12 @@ def ledgers(
     field = "waste_bytes" if waste_only else "held_bytes"
     scale, unit = scale_of(max((getattr(ledger, field) for ledger in rows), default=0))
     places = np.arange(len(rows))
-    left = np.zeros(len(rows))
-    for name, title in PARTS.items():
-        if waste_only and name == "requested_bytes":
-            continue
-        lengths = np.array([getattr(ledger, name) for ledger in rows]) / scale
-        if lengths.any():
-            ax.barh(
-                places,
-                lengths,
-                left=left,
-                color=PART_COLOURS[name],
-                hatch=PART_HATCHES.get(name),
-                edgecolor="white",
-                linewidth=0,
-                label=title,
-                height=0.62,
-            )
-            left += lengths
+    parts = {
+        name: np.array([getattr(ledger, name) for ledger in rows]) / scale
+        for name in PARTS
+        if not (waste_only and name == "requested_bytes")
+    }
+    left = stacked_parts(ax, parts, 0.62)
     resident = [ledger.resident_bytes for ledger in rows]
     known = np.array([count for count in resident if count is not None]) / scale
     if len(known) == len(rows) > 0 and not waste_only:

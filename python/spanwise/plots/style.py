@@ -14,6 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
 
+import numpy as np
+from numpy.typing import NDArray
+
+from spanwise.ledger.parts import PARTS
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -112,6 +117,34 @@ COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#5
 LINES = ("-", "--", "-.", ":")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 """Lines are told apart by these as well as by colour: also in grey."""
+
+
+def stacked_parts(
+    ax: Axes, parts: dict[str, NDArray[np.float64]], height: float
+) -> NDArray[np.float64]:
+    """Stacks the parts of each bar; a part that no bar has is left out. Returns where bars end.
+
+    Args:
+        ax: where to draw.
+        parts: lengths by the part's name, one a bar.
+        height: of a bar; bars are 1 apart.
+    """
+    left = np.zeros(len(next(iter(parts.values()), np.zeros(0))))
+    for name, lengths in parts.items():
+        if lengths.any():
+            ax.barh(
+                np.arange(len(lengths)),
+                lengths,
+                left=left,
+                color=PART_COLOURS[name],
+                hatch=PART_HATCHES.get(name),
+                edgecolor="white",
+                linewidth=0,
+                label=PARTS[name],
+                height=height,
+            )
+            left += lengths
+    return left
 
 
 def time_scale_of(most_ns: float) -> tuple[int, str]:
