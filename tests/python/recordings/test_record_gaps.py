@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import spanwise as sw
-from spanwise.recordings import programs
+from spanwise.recordings import programs, recorder
 
 from tests.python.helpers import make_ops, needs_recorder, spanwise
 
@@ -20,8 +20,10 @@ needs_compiler = pytest.mark.skipif(CC is None, reason="no C compiler on this ma
 
 SUDDEN = """
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -31,6 +33,10 @@ int main(int argc, char **argv) {
     for (int i = 0; i < 1000; i++) free(kept[i]);
     for (int i = 0; argc > 2 && i < atoi(argv[2]); i++) if (fork() == 0) _exit(0);
     while (wait(NULL) > 0);
+    if (argc > 3) {
+        const char *areas = getenv("SPANWISE_RECORD_AREAS");
+        if (write(open(argv[3], O_CREAT | O_WRONLY, 0600), areas, strlen(areas)) < 0) return 1;
+    }
     if (argc > 1 && argv[1][0] == 'k') kill(getpid(), SIGKILL);
     if (argc > 1 && argv[1][0] == 's') *(volatile int *)8 = 0;
     syscall(SYS_exit_group, 0);
@@ -52,7 +58,10 @@ func main() {
 
 @pytest.fixture(scope="module")
 def sudden(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A program that ends by a bare system call, or by a signal."""
+    """A program that ends by a bare system call, or by a signal.
+
+    Its arguments: how it ends, children that it forks, a file for the name of its areas' folder.
+    """
     folder = tmp_path_factory.mktemp("sudden")
     (folder / "sudden.c").write_text(SUDDEN)
     assert CC is not None
@@ -96,12 +105,22 @@ def test_children_are_counted(tmp_path: Path, sudden: Path) -> None:
 
 @needs_recorder()
 @needs_compiler
-def test_areas_go_where_memory_is(tmp_path: Path, sudden: Path) -> None:
-    """Nothing stays there."""
-    place = Path("/dev/shm")
-    before = set(place.glob("spanwise-*")) if place.is_dir() else set()
-    sw.record([sudden, "kill"], tmp_path / "a.swt")
-    assert not place.is_dir() or set(place.glob("spanwise-*")) <= before
+@pytest.mark.parametrize("there", [True, False])
+def test_areas_go_where_memory_is(
+    tmp_path: Path, sudden: Path, monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
+    """Where there is no such place they lie beside the output; nothing stays in either."""
+    if not there:
+        monkeypatch.setattr(recorder, "_MEMORY", str(tmp_path / "nowhere"))
+    elif not Path(recorder._MEMORY).is_dir():
+        pytest.skip(f"no {recorder._MEMORY} on this machine")
+    told = tmp_path / "told"
+    recording = sw.record([sudden, "kill", "0", told], tmp_path / "a.swt")
+    areas = Path(told.read_text())
+    assert areas.parent == (Path(recorder._MEMORY) if there else tmp_path)
+    assert not areas.exists()
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["a.swt", "told"]
+    assert recording.summary.allocs == 3000
 
 
 @needs_recorder()
