@@ -19,6 +19,21 @@
 #include "heap/template.h"
 #include "heap/verify_point.h"
 
+/* Points the bin at its word once more, if that is the span's last one, with padding, and slots of it
+ * have been freed since it was empty. A short span has no other word. */
+static sw_always_inline bool take_last_word(sw_cache *cache, sw_cache_bin *bin) {
+    sw_span *span = bin->span;
+    if (span == NULL || (span->cursor + 1u) * 64 <= span->slots) return false;
+    sw_word *word = bin->word;
+    uint64_t padding = sw_span_padding(span, span->cursor);
+    uint64_t bits = sw_word_local(word) & ~padding;
+    if (bits == 0 || sw_word_remote(word) != 0) return false;
+    sw_word_set_local(word, padding);
+    sw_word_set_free(word, bits);
+    sw_hint_note_word(cache, bin, bits);
+    return true;
+}
+
 /* Takes the slot that the newest valid hint names. Returns its address and sets *span; 0: there is
  * no valid hint. */
 static sw_always_inline uintptr_t take_hinted(sw_cache *cache, sw_cache_bin *bin, sw_span **span) {
@@ -230,6 +245,7 @@ void *sw_refill_alloc(sw_cache *cache, size_t size, unsigned flags, uint32_t spa
         if (sw_word_free(bin->word) != 0) break;
         /* Other requests have tried this in sw_refill_quick, or their spans have one word. */
         if ((cache->mode != 0 || flags != 0) && sw_refill_next_word(cache, bin)) break;
+        if (take_last_word(cache, bin)) break;
         if (searched) return sw_object_no_memory();
         if (!sw_cache_is_open(cache)) return sw_report_ended_cache(cache);
         if (sw_likely(refill_bin(cache, span_class))) break;

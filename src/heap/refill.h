@@ -22,7 +22,7 @@ static sw_always_inline uint32_t sw_refill_span_class(const sw_cache *cache, siz
 
 /* Points the bin at its span's next word: at the current one, if slots of it have been freed since
  * it was empty, else at the one behind it. False: that word has no free slot, has padding, or has
- * remote bits; then sw_refill_alloc must look at all words. */
+ * remote bits; then sw_refill_alloc looks at the span's last word and at all words. */
 static sw_always_inline bool sw_refill_next_word(sw_cache *cache, sw_cache_bin *bin) {
     sw_span *span = bin->span;
     if (span == NULL) return false;

@@ -176,6 +176,29 @@ static void hinted_and_remote(const sw_table *of) {
     end();
 }
 
+/* The same of the span that its cache allocates from: its only word is used up but for that slot. */
+static void in_the_current_word(const sw_table *of) {
+    enum { LATER = 4 * SLOTS };
+    void *objects[SLOTS];
+    int handed_out = 0;
+    make(of);
+    doubles = 0;
+    fill(objects);
+    sw_cache_free(owner, objects[3]);
+    sw_span *span = sw_target_find(heap, objects[3]).span;
+    (void)__atomic_fetch_or(&span->words->remote, 1ull << 3, __ATOMIC_ACQ_REL);
+    CHECK(sw_span_announce(heap->space, span, 3));
+    sw_remote_announce(owner, span, 0);
+    for (int i = 0; i < LATER; i++) handed_out += sw_cache_alloc(owner, SLOT, 0) == objects[3];
+    sw_remote_drain(owner);
+    for (int i = 0; i < LATER; i++) handed_out += sw_cache_alloc(owner, SLOT, 0) == objects[3];
+    CHECK_EQ(handed_out, 1);
+    CHECK_EQ(doubles, 1);
+    CHECK(doubled == objects[3]);
+    sw_cache_close(owner);
+    end();
+}
+
 int main(void) {
     sw_set_fault_handler(note, NULL);
     pushed_while_closing();
@@ -183,5 +206,7 @@ int main(void) {
     drained_by_the_owner();
     hinted_and_remote(NULL);
     hinted_and_remote(sw_table_go());
+    in_the_current_word(NULL);
+    in_the_current_word(sw_table_go());
     return check_result();
 }
