@@ -183,6 +183,7 @@ endfunction()
 
 bench_field_program(bench_field main.c replace.c bursts.c cross.c latency.c build.c link.c spawn.c)
 bench_field_program(bench_field_phases phases.c)
+target_link_libraries(bench_field_phases PRIVATE m)
 # Exports the program's clock, so that a preloaded allocator finds it.
 set_target_properties(bench_field_phases PROPERTIES ENABLE_EXPORTS ON)
 bench_field_program(bench_launch ../../src/launch/main.c)

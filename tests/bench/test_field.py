@@ -55,7 +55,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     for name, files in programs.items():
         words = ["cc", "-std=gnu11", "-O1", "-fno-builtin", "-rdynamic", "-pthread", "-o"]
-        subprocess.run([*words, str(folder / name), *map(str, files)], check=True)
+        subprocess.run([*words, str(folder / name), *map(str, files), "-lm"], check=True)
     return folder
 
 
@@ -104,6 +104,59 @@ def test_phases_have_a_clock_of_their_own(built: Path) -> None:
     told = field_runner.run_program(built, "field/phases", 1, {"LD_PRELOAD": str(library)}, 60.0)
     # Four cycles of five phases of 60 s, from 1 s on; each phase falls short by less than a step.
     assert 1200 <= told["now"] <= 1201
+
+
+GROWTH = """
+#define main phases_main
+#include "field/phases.c"
+#undef main
+int main(int count, char **words) {
+    double values[LONG];
+    for (int i = 2; i < count; i++) values[i - 2] = atof(words[i]);
+    printf("%.9f", growth_of(values, (uint32_t)(count - 2), atof(words[1])));
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("values", "student", "expected"),
+    [
+        # A line without noise: 3 steps of 10, over a mean of 115.
+        ([100, 110, 120, 130], 6.314, 30 / 115),
+        ([130, 120, 110, 100], 6.314, 0.0),
+        # Slope 0.5, residuals -0.25, 0.75, -0.75, 0.25: their squares make 1.25, the standard error
+        # of the slope is sqrt(1.25 / 2 / 5). One error below the slope are 3 steps of 0.146447.
+        ([10, 11.5, 10.5, 12], 1.0, 3 * (0.5 - 0.125**0.5) / 11),
+        ([10, 11.5, 10.5, 12], 2.92, 0.0),
+    ],
+)
+def test_growth_is_what_the_noise_of_cycles_does_not_explain(
+    tmp_path: Path, values: list[float], student: float, expected: float
+) -> None:
+    (tmp_path / "growth.c").write_text(GROWTH, encoding="utf-8")
+    words = ["cc", "-std=gnu11", "-I", str(BENCH), "-I", str(BENCH / "field"), "-o"]
+    subprocess.run(
+        [*words, str(tmp_path / "growth"), str(tmp_path / "growth.c"), "-lm"], check=True
+    )
+    given = [str(value) for value in (student, *values)]
+    told = subprocess.run([str(tmp_path / "growth"), *given], stdout=subprocess.PIPE, check=True)
+    assert float(told.stdout) == pytest.approx(expected, abs=1e-8)
+
+
+def test_a_leak_is_growth(built: Path) -> None:
+    """One of a thousand calls of malloc leaks a page."""
+    text = (
+        "#define _GNU_SOURCE\n#include <dlfcn.h>\n#include <stdlib.h>\n#include <string.h>\n"
+        "void *malloc(size_t size) { static void *(*next)(size_t); static unsigned calls;"
+        ' if (!next) next = (void *(*)(size_t))dlsym(RTLD_NEXT, "malloc");'
+        " if (++calls % 1000 == 0) memset(next(4096), 1, 4096); return next(size); }"
+    )
+    source, library = built / "leak.c", built / "leak.so"
+    source.write_text(text, encoding="utf-8")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+    told = field_runner.run_program(built, "field/phases", 1, {"LD_PRELOAD": str(library)}, 60.0)
+    # Two million calls leak 2,000 pages; from the second of four cycles to the last 1,000.
+    assert told["rss_growth"] > 1.02
 
 
 def test_a_program_that_fails_is_a_result(built: Path, tmp_path: Path) -> None:
