@@ -3,7 +3,8 @@
 
 Each variant differs in one thing from ours: object by object, 32 objects between prefetch and scan,
 spans of pages of 8 KiB, no huge pages. The distance is compiled in: mark_objects.c with another
-number takes the place of the library's.
+number takes the place of the library's. Ours runs once more before each run of a variant, and a
+ratio is that of two runs side by side: a machine that is slow for some minutes slows both.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 from runner.drawing import OTHERS, OURS, pyplot, save
 from runner.errors import BenchError
 from runner.provenance import measured_here
+from runner.stats import Interval, median, ratio
 
 from studies.gc_figures.runs import ROOT, parser_of, run, write_page
 from studies.pages import Table
@@ -96,24 +97,44 @@ def variants_of(
 
 
 def draw(
-    medians: dict[str, dict[str, float]], rows: Sequence[str], path: Path, measured: str
+    ratios: dict[str, dict[str, Interval]], rows: Sequence[str], path: Path, measured: str
 ) -> None:
-    """Bars of each variant over ours, a panel a row."""
+    """Bars of each variant over ours with their intervals, a panel a row."""
     figure, axes = pyplot().subplots(
         1, len(rows), sharey=True, squeeze=False, figsize=(11, 5), layout="constrained"
     )
-    names = list(medians)
+    names = list(ratios)
     for axis, row in zip(axes[0], rows, strict=True):
-        ours = medians[OURS_NAME][row]
-        ratios = [medians[name][row] / ours for name in names]
+        found = [ratios[name][row] for name in names]
+        middles = [one.median for one in found]
+        ends = ([one.median - one.low for one in found], [one.high - one.median for one in found])
         colours = [OURS if name == OURS_NAME else OTHERS for name in names]
-        axis.barh(range(len(names)), ratios, color=colours)
+        axis.barh(range(len(names)), middles, xerr=ends, color=colours, ecolor="black", capsize=2)
         axis.axvline(1, color="black", lw=0.8)
         axis.set_yticks(range(len(names)), names)
         axis.set(xlabel="processor time over ours", title=row)
     axes[0][0].invert_yaxis()
     figure.suptitle("A collection with one thing different")
     save(figure, path, measured)
+
+
+def measure(
+    variants: dict[str, tuple[Path, dict[str, str]]], rows: dict[str, tuple[str, int]], rounds: int
+) -> tuple[dict[tuple[str, str], list[float]], dict[tuple[str, str], list[float]]]:
+    """Nanoseconds of each variant and row, and those of ours that ran just before."""
+    found: dict[tuple[str, str], list[float]] = {}
+    before: dict[tuple[str, str], list[float]] = {}
+    ours, nothing = variants[OURS_NAME]
+    for _ in range(rounds):
+        for name, (program, environment) in variants.items():
+            for row, (bench, size) in rows.items():
+                first = run(ours, bench, size, **nothing).figures["cpu_ns"]
+                second = first
+                if name != OURS_NAME:
+                    second = run(program, bench, size, **environment).figures["cpu_ns"]
+                before.setdefault((name, row), []).append(first)
+                found.setdefault((name, row), []).append(second)
+    return found, before
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -126,24 +147,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.rounds = 1
     with tempfile.TemporaryDirectory(prefix="spanwise-ablation-") as folder:
         variants = variants_of(options.build, Path(folder), distances)
-        found: dict[tuple[str, str], list[float]] = {}
-        for _ in range(options.rounds):
-            for name, (program, environment) in variants.items():
-                for row, (bench, size) in rows.items():
-                    cpu_ns = run(program, bench, size, **environment).figures["cpu_ns"]
-                    found.setdefault((name, row), []).append(cpu_ns)
-    medians = {name: {row: float(np.median(found[name, row])) for row in rows} for name in variants}
+        found, before = measure(variants, rows, options.rounds)
+    ratios = {
+        name: {row: ratio(found[name, row], before[name, row]) for row in rows} for name in variants
+    }
     cells = []
     for name in variants:
-        pairs = [(medians[name][row], medians[OURS_NAME][row]) for row in rows]
-        cells.append([name, *(f"{one / 1e6:.4g} ({one / ours:.2f})" for one, ours in pairs)])
+        pairs = [(median(found[name, row]) / 1e6, ratios[name][row]) for row in rows]
+        cells.append(
+            [name, *(f"{ms:.4g} ({one.median:.2f} [{one.low:.2f}, {one.high:.2f}])"
+                     for ms, one in pairs)]
+        )  # fmt: skip
     if options.plot:
-        draw(medians, list(rows), Path(options.plot), measured_here(options.build))
+        draw(ratios, list(rows), Path(options.plot), measured_here(options.build))
     text = (
         "Milliseconds of processor time of a whole collection (the least of three in a process),"
-        " medians of the rounds, and in brackets the ratio to ours: object by object, 32 objects"
-        " between prefetch and scan, spans of pages of 8 KiB, the system's usual pages."
-        " Random graph and list have 2 million objects of 64 B, the tree 2 million of 32 B."
+        " medians of the rounds, and in brackets the ratio to ours, which ran just before, with"
+        " the interval of its median: object by object, 32 objects between prefetch and scan,"
+        " spans of pages of 8 KiB, the system's usual pages. Random graph and list have 2 million"
+        " objects of 64 B, the tree 2 million of 32 B."
     )
     header = ["variant", *(f"{row}, ms" for row in rows)]
     tables = [Table("By variant", header, cells)]
