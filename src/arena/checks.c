@@ -35,6 +35,7 @@ const char *sw_chunk_pool_check(const sw_chunk_pool *pool) {
 
 const char *sw_arena_stash_check(const sw_arena_stash *stash) {
     const char *broken = SW_RULE(stash->number != 0);
+    broken = broken ? broken : SW_RULE(stash->fresh_count < SW_STASH_FRESH);
     bool is_empty = true;
     for (uint32_t i = 0; i < SW_CHUNK_SIZES; i++) is_empty = is_empty && stash->chunks[i] == NULL;
     return broken ? broken : SW_RULE(is_empty == (stash->kept_bytes == 0));

@@ -72,6 +72,12 @@ static sw_misuse misuse_of(const void *ptr) {
     return lives ? SW_MISUSE_ARENA : SW_MISUSE_FREED_ARENA;
 }
 
+/* Tells heaps of misuse_of. Once: each create would else write to a line that all threads read. */
+static void install_misuse(void) {
+    if (sw_likely(__atomic_load_n(&sw_target_foreign, __ATOMIC_RELAXED) != NULL)) return;
+    __atomic_store_n(&sw_target_foreign, misuse_of, __ATOMIC_RELEASE);
+}
+
 /* --- beginning -------------------------------------------------------------------------------- */
 
 static void begin(sw_arena *arena, const sw_arena_options *options, uint32_t mode) {
@@ -123,7 +129,7 @@ sw_status sw_arena_create(const sw_arena_options *options, sw_arena **out) {
         return sw_fail(SW_INVALID, "arena_create",
                        "SPANWISE_ARENA is none of off, auto and force: use one of them");
     sw_arena_fork_register();
-    __atomic_store_n(&sw_target_foreign, misuse_of, __ATOMIC_RELEASE);
+    install_misuse();
     sw_arena *arena = sw_arena_stash_record();
     if (arena == NULL) return sw_fail(SW_NOMEM, "arena_create", "no memory for an arena");
     begin(arena, options, options->safe != 0 ? SW_ARENA_FORCE : mode);

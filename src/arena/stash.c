@@ -12,7 +12,9 @@ enum { KEPT_LIMIT = 1 << 20 };
 
 static sw_tls_fast sw_arena_stash *own_stash;
 static uint64_t kept_limit = KEPT_LIMIT; /* atomic */
-static uint64_t used_records;            /* atomic */
+static sw_arena_stash *newest; /* atomic: of all stashes ever made, by the order of their making */
+/* Threads without a stash have this one, under the lock. */
+static sw_arena_stash shared;
 
 /* Stashes of threads that have exited, and records that wait for use. The lock covers all of it. */
 static struct {
@@ -54,13 +56,23 @@ static void leave(void *arg) {
     sw_arena_stash_unlock();
 }
 
+static sw_arena_stash *make_record(void) {
+    sw_arena_stash *stash = sw_chunk_new_record(sizeof *stash);
+    if (stash == NULL) return NULL;
+    sw_arena_stash_lock();
+    stash->older = newest;
+    __atomic_store_n(&newest, stash, __ATOMIC_RELEASE);
+    sw_arena_stash_unlock();
+    return stash;
+}
+
 static sw_noinline sw_arena_stash *make(void) {
     sw_arena_stash_lock();
     sw_arena_stash *stash = left.stashes;
     if (stash != NULL) left.stashes = stash->next;
     uint64_t number = ++left.numbers;
     sw_arena_stash_unlock();
-    if (stash == NULL) stash = sw_chunk_new_record(sizeof *stash);
+    if (stash == NULL) stash = make_record();
     if (stash == NULL) return NULL;
     stash->number = number;
     own_stash = stash;
@@ -112,31 +124,65 @@ void sw_arena_stash_give(sw_chunk *chunk) {
 
 /* --- records ---------------------------------------------------------------------------------- */
 
-sw_arena *sw_arena_stash_record(void) {
-    sw_arena_stash *stash = sw_arena_stash_own();
-    sw_arena *record = stash == NULL ? NULL : stash->spare;
-    if (record != NULL) {
-        stash->spare = NULL;
-    } else {
-        sw_arena_stash_lock();
-        record = left.spares;
-        if (record != NULL) left.spares = record->next;
-        sw_arena_stash_unlock();
-        if (record == NULL) record = sw_chunk_new_record(sizeof *record);
-    }
-    if (record != NULL) (void)__atomic_add_fetch(&used_records, 1, __ATOMIC_RELAXED);
+static void add_used(sw_arena_stash *stash, uint64_t by) {
+    __atomic_store_n(&stash->used, stash->used + by, __ATOMIC_RELAXED);
+}
+
+static sw_arena *take_spare(void) {
+    sw_arena_stash_lock();
+    sw_arena *record = left.spares;
+    if (record != NULL) left.spares = record->next;
+    sw_arena_stash_unlock();
     return record;
 }
 
-uint64_t sw_arena_stash_used(void) { return __atomic_load_n(&used_records, __ATOMIC_RELAXED); }
+/* The next record of the stash's block, or the first one of a new block. NULL: no memory. */
+static sw_arena *take_fresh(sw_arena_stash *stash) {
+    if (stash->fresh_count == 0) {
+        stash->fresh = sw_chunk_new_record(SW_STASH_FRESH * sizeof *stash->fresh);
+        if (stash->fresh == NULL) return NULL;
+        stash->fresh_count = SW_STASH_FRESH;
+    }
+    stash->fresh_count--;
+    return stash->fresh++;
+}
+
+/* A record for a thread without a stash. */
+static sw_arena *take_unstashed(void) {
+    sw_arena *record = take_spare();
+    if (record == NULL) record = sw_chunk_new_record(sizeof *record);
+    if (record == NULL) return NULL;
+    sw_arena_stash_lock();
+    add_used(&shared, 1);
+    sw_arena_stash_unlock();
+    return record;
+}
+
+sw_arena *sw_arena_stash_record(void) {
+    sw_arena_stash *stash = sw_arena_stash_own();
+    if (sw_unlikely(stash == NULL)) return take_unstashed();
+    sw_arena *record = stash->spare;
+    stash->spare = NULL;
+    if (sw_unlikely(record == NULL)) record = take_spare();
+    if (sw_unlikely(record == NULL)) record = take_fresh(stash);
+    if (record != NULL) add_used(stash, 1);
+    return record;
+}
+
+uint64_t sw_arena_stash_used(void) {
+    uint64_t used = __atomic_load_n(&shared.used, __ATOMIC_RELAXED);
+    const sw_arena_stash *stash = __atomic_load_n(&newest, __ATOMIC_ACQUIRE);
+    for (; stash != NULL; stash = stash->older)
+        used += __atomic_load_n(&stash->used, __ATOMIC_RELAXED);
+    return used;
+}
 
 /* Puts the record into the ring in place of the one that is there longest, which may now be used
  * again. */
 void sw_arena_stash_retire(sw_arena *arena) {
-    static sw_arena_stash shared; /* of threads without a stash; under the lock */
     sw_arena_stash *own = sw_arena_stash_own(), *stash = own != NULL ? own : &shared;
-    (void)__atomic_sub_fetch(&used_records, 1, __ATOMIC_RELAXED);
     if (own == NULL) sw_arena_stash_lock();
+    add_used(stash, UINT64_MAX);
     sw_arena **place = &stash->ended[stash->turn++ % SW_HANDLES_ENDED];
     sw_arena *oldest = *place;
     *place = arena;

@@ -10,14 +10,25 @@
 #include "base/attributes.h"
 #include "ds/handle.h"
 
-/* Only its thread reads and writes it.
- *   kept_bytes is the sum of the chunks in `chunks`;  number != 0 */
+enum { SW_STASH_FRESH = 8 }; /* records in a block, about a page of the system */
+
+/* Only its thread writes it, and others read `used` alone.
+ *   kept_bytes is the sum of the chunks in `chunks`;  number != 0;  fresh_count < SW_STASH_FRESH */
 typedef struct sw_arena_stash {
-    struct sw_arena_stash *next; /* in the list of those whose thread has exited */
-    uint64_t number;             /* of the thread; never given twice */
+    struct sw_arena_stash *next;  /* in the list of those whose thread has exited */
+    struct sw_arena_stash *older; /* the stash that was made before this one; constant */
+    /* Atomic: records that its threads took, less those that they gave back, modulo 2^64: an arena
+     * may end in another thread than it began in. */
+    uint64_t used;
+    uint64_t number; /* of the thread; never given twice */
     uint64_t kept_bytes;
     sw_chunk *chunks[SW_CHUNK_SIZES];
     sw_arena *spare; /* a record that may be used again; NULL: none */
+    /* Records that were never used, side by side. New records come in blocks for one thread: a
+     * processor also fetches the lines beside those that it writes, so neighbouring records of two
+     * threads cost both of them cache misses. */
+    sw_arena *fresh;
+    uint32_t fresh_count;
     /* A ring of records whose handles later calls still recognise as ended. */
     sw_arena *ended[SW_HANDLES_ENDED];
     uint32_t turn;
@@ -34,7 +45,8 @@ void sw_arena_stash_give(sw_chunk *chunk);
 sw_arena *sw_arena_stash_record(void);
 /* Takes a record whose mark says that it has ended. */
 void sw_arena_stash_retire(sw_arena *arena);
-/* Records that were taken and not given back: arenas that live. */
+/* Records that were taken and not given back: arenas that live. Adds up all stashes, so that threads
+ * that make and free arenas write to no counter in common. */
 uint64_t sw_arena_stash_used(void);
 
 /* How many bytes of chunks each thread keeps. */

@@ -480,6 +480,7 @@ static void outlives_its_thread(void) {
         CHECK_EQ(pool_stats().arenas, arenas + 1);
         CHECK(sw_arena_alloc(arena, 100, 0, 0) != NULL);
         CHECK_EQ(sw_arena_free(arena), SW_OK);
+        CHECK_EQ(pool_stats().arenas, arenas);
         if (round == 0) reserved = pool_stats().reserved_bytes;
     }
     CHECK_EQ(pool_stats().reserved_bytes, reserved);
