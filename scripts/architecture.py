@@ -109,7 +109,7 @@ def flow() -> Iterator[str]:
     yield box((416, TOP, 130, 52), DATA, ("recording", "FILE.swt"))
     yield arrow((154, 88), (210, 88))
     yield arrow((360, 88), (416, 88))
-    yield words(24, 140, "pprof, jemalloc, heaptrack, mtrace, memory_replay", "s")
+    yield words(24, 140, "pprof, jemalloc, heaptrack, mtrace, memory_replay, Go", "s")
     yield arrow((330, 136), (480, 136), (480, 114))
     yield box((416, 160, 130, 52), OURS, ("operations", "sw_op, 32 bytes each"))
     yield arrow((500, 114), (500, 160))

@@ -40,6 +40,10 @@ class Addresses:
         self._free_ids: list[int] = []
         self._next_id = 0
 
+    def __contains__(self, address: int) -> bool:
+        """Whether an object lives there."""
+        return address in self._live
+
     def alloc(self, address: int, size: int, align_log2: int = 0, flags: int = 0) -> list[Made]:
         """An allocation; at 0 it failed, and nothing is made."""
         if address == 0:

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recordings made from what other tools wrote: docs/design/export.md.
 
-A list of calls (Android's memory_replay, mtrace, heaptrack) becomes the same history. A snapshot
-(heap profiles of pprof, jemalloc's statistics) has sizes and counts only: it becomes objects that
-are allocated one after another and live to the end, from which tables can be proposed and ledgers
-of full spans made.
+A list of calls (Android's memory_replay, mtrace, heaptrack, traces of Go) becomes the same history.
+A snapshot (heap profiles of pprof, jemalloc's statistics) has sizes and counts only: it becomes
+objects that are allocated one after another and live to the end, from which tables can be proposed
+and ledgers of full spans made.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from spanwise import _format, _lib, errors
 from spanwise._lib import OPS_DTYPE, lib
 from spanwise.recordings import (
+    import_go_trace,
     import_heaptrack,
     import_jemalloc,
     import_mtrace,
@@ -29,20 +30,22 @@ from spanwise.recordings import (
 )
 from spanwise.recordings.outputs import check_output
 from spanwise.recordings.recording import Recording
-from spanwise.recordings.sources import write_ops
+from spanwise.recordings.sources import ARRAY_BATCH, FileSource, write_ops
 from spanwise.recordings.temporary import temporary_recording
 
 _READERS: dict[str, Any] = {
     "heaptrack": import_heaptrack,  # before pprof: gzip may have packed either file
     "pprof": import_pprof,
+    "go-trace": import_go_trace,
     "jemalloc": import_jemalloc,
     "memory-replay": import_replay,
     "mtrace": import_mtrace,
 }
 
 FORMS = tuple(_READERS)
-"""Formats that are read: heaptrack's files, heap profiles in profile.proto, the JSON of
-malloc_stats_print, the text of malloc_debug's record_allocs, the file of glibc's mtrace()."""
+"""Formats that are read: execution traces of Go with its heap, heaptrack's files, heap profiles in
+profile.proto, the JSON of malloc_stats_print, the text of malloc_debug's record_allocs, the file of
+glibc's mtrace()."""
 
 VALUES = ("inuse", "alloc")
 """Of a snapshot: objects that live in it, or all that were allocated until then."""
@@ -59,10 +62,15 @@ _OF_SIZES = (
 
 @dataclass(frozen=True)
 class _Read:
-    """What a file says: operations, and a sentence that its users must know."""
+    """What a file says: operations, and a sentence that its users must know.
+
+    Attributes:
+        late: what belongs to the remark once all operations were read; "": nothing.
+    """
 
     blocks: Iterable[NDArray[np.void]]
     remark: str
+    late: Callable[[], str] = str
 
 
 def convert(
@@ -79,12 +87,12 @@ def convert(
     Args:
         source: the file: a heap profile of pprof (gzipped or not), jemalloc's statistics as JSON
             (malloc_stats_print with "J"), a trace of Android's memory_replay (a text, or a zip file
-            of one), what heaptrack wrote (packed or not, raw or not), or the file of glibc's
-            mtrace().
+            of one), what heaptrack wrote (packed or not, raw or not), the file of glibc's mtrace(),
+            or an execution trace of Go 1.23 or later that GODEBUG=traceallocfree=1 was set for.
         output: the recording; None: a file in the system's folder for temporary files that goes
             when this Python ends.
-        form: one of "pprof", "jemalloc", "memory-replay", "heaptrack", "mtrace"; None: by what is
-            in the file.
+        form: one of "pprof", "jemalloc", "memory-replay", "heaptrack", "mtrace", "go-trace"; None:
+            by what is in the file.
         value: of a snapshot "inuse" (what lives) or "alloc" (all that was allocated until then,
             each freed at once).
         most_objects: of a snapshot at most so many, 1 to 100,000,000: where there are more, all
@@ -98,7 +106,8 @@ def convert(
         InvalidError: no such form, value or count; the output exists, and force was not given; the
             file is of no known form, or has no allocation.
         TraceFormatError: the file is cut or damaged; the message has the place.
-        UnsupportedError: the file is packed by zstd, and there is no program `zstd`.
+        UnsupportedError: the file is packed by zstd, and there is no program `zstd`; or it is a
+            trace of a Go that is newer than those that are known.
         OSError: the system refused to read or write.
     """
     for word, known, what in ((form, (*FORMS, None), "form"), (value, VALUES, "value")):
@@ -116,9 +125,23 @@ def convert(
     content, name = _read(Path(source))
     kind = form or _form_of(content, name)
     read = _operations(content, name, kind, value, most)
-    meta = [("program", Path(source).name), ("imported_from", kind), ("remark", read.remark)]
-    write_ops(path, iter(read.blocks), [pair for pair in meta if pair[1]])
+    _write(path, read, [("program", Path(source).name), ("imported_from", kind)])
     return Recording.open(path)
+
+
+def _write(path: Path, read: _Read, about: list[tuple[str, str]]) -> None:
+    """Writes the recording; anew if its remark is known in full only after its operations."""
+    first = [*about, ("remark", read.remark)] if read.remark else about
+    write_ops(path, iter(read.blocks), first)
+    late = read.late()
+    if not late:
+        return
+    try:
+        blocks = FileSource(path, valid_prefix=False).blocks(ARRAY_BATCH)
+        write_ops(path, blocks, [*about, ("remark", f"{read.remark}; {late}")])
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
 
 
 def _read(path: Path) -> tuple[bytes, str]:
@@ -136,7 +159,7 @@ def _form_of(content: bytes, name: str) -> str:
         if module.is_one(content):
             return form
     raise errors.InvalidError(
-        f"{name}: is no heap profile of pprof, no JSON of jemalloc's statistics and no trace of"
+        f"{name}: is no heap profile of pprof, no JSON of jemalloc's statistics and no trace of Go,"
         " memory_replay, heaptrack or mtrace; name the form if it is one of these (--from, form=)"
     )
 
@@ -146,6 +169,8 @@ def _operations(content: bytes, name: str, form: str, value: str, most: int) -> 
         return _Read(import_replay.operations(content, name), "")
     if form == "mtrace":
         return _Read(import_mtrace.operations(content, name), _OF_CALLS)
+    if form == "go-trace":
+        return _Read(*import_go_trace.operations(content, name))
     if form == "heaptrack":
         return _Read(*import_heaptrack.operations(content, name))
     module = _READERS[form]
