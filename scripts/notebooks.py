@@ -138,6 +138,7 @@ def execute(path: Path, *, full: bool = False) -> Any:
                 timeout=limit,
                 startup_timeout=600,
                 kernel_name=KERNEL["name"],
+                extra_arguments=["--IPKernelApp.log_level=ERROR"],  # not that TCP is not encrypted
                 resources={"metadata": {"path": folder}},
             )
             client.execute()
