@@ -110,7 +110,7 @@ def flow() -> Iterator[str]:
     yield arrow((154, 88), (210, 88))
     yield arrow((360, 88), (416, 88))
     yield words(24, 140, "pprof, jemalloc, heaptrack, mtrace, memory_replay, Go", "s")
-    yield arrow((330, 136), (480, 136), (480, 114))
+    yield arrow((338, 136), (480, 136), (480, 114))
     yield box((416, 160, 130, 52), OURS, ("operations", "sw_op, 32 bytes each"))
     yield arrow((500, 114), (500, 160))
     yield box((416, 258, 130, 52), OURS, ("runner", "runs them on a heap"))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An hour of phases, each with sizes of its own, in seconds: the process's clock is this program's,
- * and goes on with the work. Prints `rss_growth`: 1 + what resident memory gains for certain from
- * the second cycle to the last, over its mean. That is the lower end of the interval (95 %,
+ * and goes on with the work. Prints `rss_growth`: 1 + what RSS gains from the second cycle to
+ * the last beyond the noise of cycles, over its mean. That is the lower end of the interval (95 %,
  * one-sided) of a line of least squares, and nothing where that end is below 0: cycles differ by
  * chance, so that the line alone rises for half of all allocators that do not grow.
  * bench_field_phases [PERCENT]: below 100 a short form, from 400 on four hours. */
@@ -78,8 +78,8 @@ static double student_of(uint32_t cycles) {
     return cycles == SHORT ? 6.314 : cycles == HOUR ? 1.833 : 1.679;
 }
 
-/* What values at 0, 1, 2, ... gain from the first to the last for certain, over their mean: by a
- * line of least squares whose slope is taken `student` standard errors lower. At least 0. */
+/* What values at 0, 1, 2, ... gain from the first to the last beyond their noise, over their mean:
+ * by a line of least squares whose slope is taken `student` standard errors lower. At least 0. */
 static double growth_of(const double *values, uint32_t count, double student) {
     double middle = (count - 1) / 2.0, over = 0, under = 0, mean = 0, missed = 0;
     for (uint32_t i = 0; i < count; i++) mean += values[i] / count;

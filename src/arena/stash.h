@@ -49,12 +49,12 @@ void sw_arena_stash_retire(sw_arena *arena);
  * that make and free arenas write to no counter in common. */
 uint64_t sw_arena_stash_used(void);
 
-/* How many bytes of chunks each thread keeps. */
+/* How many bytes of chunks each thread keeps at most. */
 void sw_arena_stash_set_limit(uint64_t bytes);
 /* Gives the calling thread's chunks to the process. */
 void sw_arena_stash_empty(void);
 
-/* How many bytes of chunks each thread keeps at most. */
+/* Of a fork: before it, in the parent after it, and in the child. */
 void sw_arena_stash_lock(void);
 void sw_arena_stash_unlock(void);
 void sw_arena_stash_recover(void);

@@ -149,12 +149,26 @@ static void drained_by_the_owner(void) {
 
 /* --- a slot that the owner frees too ---------------------------------------------------------- */
 
-/* The owner's free came first by a moment, so that neither saw the other's bit: the slot has a hint
- * and a bit by another thread. It is handed out once, and the second free is told once. */
-static void hinted_and_remote(const sw_table *of) {
+/* Announces the span, drains it, and expects that the object is handed out once and that the second
+ * free is told once. */
+static void ends_once(sw_span *span, const void *object) {
     enum { LATER = 4 * SLOTS };
-    void *objects[SLOTS];
     int handed_out = 0;
+    sw_remote_announce(owner, span, 0);
+    for (int i = 0; i < LATER; i++) handed_out += sw_cache_alloc(owner, SLOT, 0) == object;
+    sw_remote_drain(owner);
+    for (int i = 0; i < LATER; i++) handed_out += sw_cache_alloc(owner, SLOT, 0) == object;
+    CHECK_EQ(handed_out, 1);
+    CHECK_EQ(doubles, 1);
+    CHECK(doubled == object);
+    sw_cache_close(owner);
+    end();
+}
+
+/* The owner's free came first by a moment, so that neither saw the other's bit: the slot has a hint
+ * and a bit by another thread. */
+static void hinted_and_remote(const sw_table *of) {
+    void *objects[SLOTS];
     make(of);
     doubles = 0;
     fill(objects);
@@ -165,22 +179,12 @@ static void hinted_and_remote(const sw_table *of) {
     (void)__atomic_fetch_or(&target.span->words->remote, 1ull << target.slot, __ATOMIC_ACQ_REL);
     CHECK(sw_span_announce(heap->space, target.span, target.slot));
     CHECK(sw_cache_alloc(owner, SLOT, 0) != objects[3]); /* not before it is drained */
-    sw_remote_announce(owner, target.span, 0);
-    for (int i = 0; i < LATER; i++) handed_out += sw_cache_alloc(owner, SLOT, 0) == objects[3];
-    sw_remote_drain(owner);
-    for (int i = 0; i < LATER; i++) handed_out += sw_cache_alloc(owner, SLOT, 0) == objects[3];
-    CHECK_EQ(handed_out, 1);
-    CHECK_EQ(doubles, 1);
-    CHECK(doubled == objects[3]);
-    sw_cache_close(owner);
-    end();
+    ends_once(target.span, objects[3]);
 }
 
 /* The same of the span that its cache allocates from: its only word is used up but for that slot. */
 static void in_the_current_word(const sw_table *of) {
-    enum { LATER = 4 * SLOTS };
     void *objects[SLOTS];
-    int handed_out = 0;
     make(of);
     doubles = 0;
     fill(objects);
@@ -188,15 +192,7 @@ static void in_the_current_word(const sw_table *of) {
     sw_span *span = sw_target_find(heap, objects[3]).span;
     (void)__atomic_fetch_or(&span->words->remote, 1ull << 3, __ATOMIC_ACQ_REL);
     CHECK(sw_span_announce(heap->space, span, 3));
-    sw_remote_announce(owner, span, 0);
-    for (int i = 0; i < LATER; i++) handed_out += sw_cache_alloc(owner, SLOT, 0) == objects[3];
-    sw_remote_drain(owner);
-    for (int i = 0; i < LATER; i++) handed_out += sw_cache_alloc(owner, SLOT, 0) == objects[3];
-    CHECK_EQ(handed_out, 1);
-    CHECK_EQ(doubles, 1);
-    CHECK(doubled == objects[3]);
-    sw_cache_close(owner);
-    end();
+    ends_once(span, objects[3]);
 }
 
 int main(void) {
