@@ -1,46 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Range allocators by hand-made cases: the contract of each call, threads, scopes, memory of their own,
- * and the defects of an earlier library that must not come back, each a case of its own.
- * Random sequences against a model are in test_range_model.c. */
-#include <pthread.h>
-#include <stdbool.h>
-
-#include "check.h"
-#include "range/range.h"
+/* Range allocators by hand-made cases: the contract of each call, holes that grow, and buddies. Memory of
+ * their own is in test_range_memory.c, threads and scopes in test_range_threads.c, the defects of an
+ * earlier library in test_range_defects.c, random sequences against a model in test_range_model.c. */
+#include "range_cases.h"
 #include "range_memory.h"
-
-static sw_range *make(uint32_t backend, uint64_t size, uint64_t unit) {
-    sw_range_options options;
-    sw_range *range = NULL;
-    sw_range_options_init(&options);
-    options.backend = backend;
-    options.unit = unit;
-    CHECK_EQ(sw_range_create(size, &options, &range), SW_OK);
-    return range;
-}
-
-static void end(sw_range *range) {
-    CHECK_EQ(sw_range_verify(range), SW_OK);
-    sw_range_destroy(range);
-}
-
-static sw_range_stats stats_of(sw_range *range) {
-    sw_range_stats stats;
-    CHECK_EQ(sw_range_get_stats(range, &stats), SW_OK);
-    return stats;
-}
-
-/* Every list of holes as text: "0+10 30+5". */
-static const char *holes_of(sw_range *range) {
-    static char text[400];
-    sw_range_hole holes[16];
-    size_t count = sw_range_holes(range, 0, holes, 16), used = 0;
-    text[0] = '\0';
-    for (size_t i = 0; i < count; i++)
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%" PRIu64 "+%" PRIu64,
-                                 i == 0 ? "" : " ", holes[i].start, holes[i].size);
-    return text;
-}
 
 /* --- the contract ------------------------------------------------------------------------------- */
 
@@ -169,79 +132,7 @@ static void holds_the_largest_range(uint32_t backend) {
     end(range);
 }
 
-/* --- memory of its own --------------------------------------------------------------------------- */
-
-enum { PIECES = 2000 };
-
-/* Every other piece is freed, and taken again: as many holes, in another order each time. */
-static void churn(sw_range *range, uint64_t *seed) {
-    bool is_free[PIECES] = {false};
-    for (int round = 0; round < 2; round++) {
-        for (int i = 0; i < PIECES / 2; i++) {
-            uint64_t piece = check_random(seed) % (PIECES / 2) * 2;
-            if (is_free[piece]) continue;
-            is_free[piece] = true;
-            CHECK_EQ(sw_range_free(range, piece * 16, 16), SW_OK);
-        }
-        while (sw_range_alloc(range, 16) != SW_RANGE_NONE) {
-        }
-        memset(is_free, 0, sizeof is_free);
-    }
-}
-
-static void needs_no_memory_once_grown(uint32_t backend) {
-    counted_memory memory = {0, 0, 0};
-    sw_allocator allocator = counted_allocator(&memory);
-    sw_range_options options;
-    sw_range *range;
-    uint64_t seed = backend;
-    sw_range_options_init(&options);
-    options.backend = backend;
-    options.unit = 16;
-    options.memory = &allocator;
-    CHECK_EQ(sw_range_create(PIECES * 16, &options, &range), SW_OK);
-    while (sw_range_alloc(range, 16) != SW_RANGE_NONE) {
-    }
-    for (uint64_t i = 0; i < PIECES; i += 2) CHECK_EQ(sw_range_free(range, i * 16, 16), SW_OK);
-    while (sw_range_alloc(range, 16) != SW_RANGE_NONE) {
-    }
-    uint64_t calls = memory.calls;
-    CHECK_EQ(stats_of(range).held_bytes, memory.held_bytes);
-    for (int i = 0; i < 20; i++) churn(range, &seed);
-    CHECK_EQ(memory.calls, calls);
-    end(range);
-    CHECK_EQ(memory.held_bytes, 0);
-}
-
-/* A free that needs a record of a hole which nobody gives changes nothing, and can be repeated. */
-static void survives_refused_memory(uint32_t backend) {
-    counted_memory memory = {0, 0, 0};
-    sw_allocator allocator = counted_allocator(&memory);
-    sw_range_options options;
-    sw_range *range;
-    sw_range_options_init(&options);
-    options.backend = backend;
-    options.memory = &allocator;
-    memory.refuses = 1;
-    CHECK_EQ(sw_range_create(PIECES * 16, &options, &range), SW_NOMEM);
-    memory.refuses = 0;
-    CHECK_EQ(sw_range_create(PIECES * 16, &options, &range), SW_OK);
-    CHECK_EQ(sw_range_alloc(range, PIECES * 16), 0);
-    memory.refuses = 1;
-    uint64_t freed = 0, piece = 0;
-    for (; piece < PIECES; piece += 2) {
-        if (sw_range_free(range, piece * 16, 16) != SW_OK) break;
-        freed += 16;
-    }
-    CHECK(piece < PIECES);
-    CHECK_EQ(sw_last_error()->status, SW_NOMEM);
-    CHECK_EQ(sw_range_free_size(range), freed);
-    CHECK_EQ(sw_range_verify(range), SW_OK);
-    memory.refuses = 0;
-    for (; piece < PIECES; piece += 2) CHECK_EQ(sw_range_free(range, piece * 16, 16), SW_OK);
-    CHECK_EQ(sw_range_free_size(range), PIECES / 2 * 16);
-    end(range);
-}
+/* --- holes that grow ----------------------------------------------------------------------------- */
 
 /* A hole among others that frees make longer at both of its ends, without a look in between: 100+10 of a full
  * range of 1000, with holes at 0 and 500. */
@@ -331,105 +222,6 @@ static void a_grown_hole_serves(uint32_t backend) {
     end(range);
 }
 
-/* --- threads and scopes --------------------------------------------------------------------------- */
-
-static void *takes_a_foreign_range(void *arg) {
-    sw_range *range = arg;
-    sw_range_stats stats;
-    sw_range_hole hole;
-    CHECK_EQ(sw_range_alloc(range, 10), SW_RANGE_NONE);
-    CHECK_EQ(sw_last_error()->status, SW_OWNER);
-    CHECK_EQ(sw_range_find(range, 10), SW_RANGE_NONE);
-    CHECK_EQ(sw_range_fast_find(range, 10), SW_RANGE_NONE);
-    CHECK_EQ(sw_range_free(range, 0, 10), SW_OWNER);
-    CHECK_EQ(sw_range_reset(range), SW_OWNER);
-    CHECK_EQ(sw_range_free_size(range), 0);
-    CHECK_EQ(sw_range_largest_hole(range), 0);
-    CHECK_EQ(sw_range_holes(range, 0, &hole, 1), 0);
-    CHECK_EQ(sw_range_get_stats(range, &stats), SW_OWNER);
-    CHECK_EQ(sw_range_verify(range), SW_OWNER);
-    sw_range_destroy(range);
-    CHECK_EQ(sw_last_error()->status, SW_OWNER);
-    return NULL;
-}
-
-static void *takes_it_over(void *arg) {
-    CHECK_EQ(sw_range_adopt(arg), SW_OK);
-    CHECK_EQ(sw_range_alloc(arg, 10), 10);
-    return NULL;
-}
-
-static void in_a_thread(void *(*body)(void *), sw_range *range) {
-    pthread_t thread;
-    CHECK_EQ(pthread_create(&thread, NULL, body, range), 0);
-    CHECK_EQ(pthread_join(thread, NULL), 0);
-}
-
-/* The article's example of two threads that share an unlocked allocator. */
-static void another_thread_is_refused(uint32_t backend) {
-    sw_range *range = make(backend, 4096, 2);
-    CHECK_EQ(sw_range_alloc(range, 10), 0);
-    in_a_thread(takes_a_foreign_range, range);
-    CHECK_EQ(sw_range_free_size(range), backend == SW_RANGE_BUDDY ? 4096 - 16 : 4096 - 10);
-    CHECK_EQ(stats_of(range).refused, 0);
-    sw_range_destroy(range);
-    range = make(SW_RANGE_WIDE, 4096, 0);
-    CHECK_EQ(sw_range_alloc(range, 10), 0);
-    in_a_thread(takes_it_over, range);
-    CHECK_EQ(sw_range_alloc(range, 10), SW_RANGE_NONE);
-    CHECK_EQ(sw_last_error()->status, SW_OWNER);
-    CHECK_EQ(sw_range_adopt(range), SW_OK);
-    end(range);
-}
-
-enum { ROUNDS = 2000 };
-
-static void *takes_and_gives(void *range) {
-    uint64_t at[16];
-    for (int round = 0; round < ROUNDS; round++) {
-        for (uint64_t i = 0; i < 16; i++) at[i] = sw_range_alloc(range, i + 1);
-        for (uint64_t i = 0; i < 16; i++) CHECK_EQ(sw_range_free(range, at[i], i + 1), SW_OK);
-    }
-    return NULL;
-}
-
-static void a_lock_lets_all_threads_in(uint32_t backend) {
-    sw_range_options options;
-    sw_range *range;
-    pthread_t threads[2];
-    sw_range_options_init(&options);
-    options.backend = backend;
-    options.unit = 1;
-    options.locked = 1;
-    CHECK_EQ(sw_range_create(4096, &options, &range), SW_OK);
-    for (int i = 0; i < 2; i++)
-        CHECK_EQ(pthread_create(&threads[i], NULL, takes_and_gives, range), 0);
-    for (int i = 0; i < 2; i++) CHECK_EQ(pthread_join(threads[i], NULL), 0);
-    CHECK_EQ(sw_range_free_size(range), 4096);
-    CHECK_EQ(range->lock.acquisitions, 2 * 2 * 16 * ROUNDS + 1); /* a turn each, one to ask above */
-    CHECK_EQ(stats_of(range).allocs, 2 * 16 * ROUNDS);
-    CHECK_EQ(sw_range_adopt(range), SW_OK); /* and it stays everybody's */
-    in_a_thread(takes_and_gives, range);
-    end(range);
-}
-
-static void a_scope_gives_back(void) {
-    sw_range *range = make(SW_RANGE_TWO, 100, 0);
-    {
-        SW_RANGE_SCOPE(outer, range, 60);
-        SW_RANGE_SCOPE(none, range, 60);
-        CHECK_EQ(outer.offset, 0);
-        CHECK_EQ(none.offset, SW_RANGE_NONE);
-        CHECK_EQ(sw_range_free_size(range), 40);
-        SW_RANGE_SCOPE(early, range, 10);
-        CHECK_EQ(sw_range_scope_end(&early), SW_OK);
-        CHECK_EQ(sw_range_scope_end(&early), SW_OK);
-        CHECK_EQ(sw_range_free_size(range), 40);
-    }
-    CHECK_EQ(sw_range_free_size(range), 100);
-    end(range);
-}
-
 /* --- buddies -------------------------------------------------------------------------------------- */
 
 static void buddy_rounds_and_says_so(void) {
@@ -479,112 +271,9 @@ static void buddy_has_a_small_table(void) {
     end(range);
 }
 
-/* --- the defects ---------------------------------------------------------------------------------- */
-
-/* 1: requests were refused while a hole was large enough. The sequence of the finding. */
-static void defect_1_refused_with_room(uint32_t backend) {
-    enum { LIVE = 512 };
-    static uint64_t offsets[LIVE], sizes[LIVE];
-    memset(sizes, 0, sizeof sizes);
-    sw_range *range = make(backend, 1 << 20, 0);
-    uint64_t seed = 1, wrong = 0, refused = 0, steps = 100000 / check_share();
-    for (uint64_t i = 0; i < steps; i++) {
-        uint64_t slot = check_random(&seed) % LIVE, size = 1 + check_random(&seed) % 4096;
-        if (sizes[slot] != 0) CHECK_EQ(sw_range_free(range, offsets[slot], sizes[slot]), SW_OK);
-        uint64_t largest = sw_range_largest_hole(range);
-        offsets[slot] = sw_range_alloc(range, size);
-        sizes[slot] = offsets[slot] == SW_RANGE_NONE ? 0 : size;
-        refused += sizes[slot] == 0;
-        wrong += (sizes[slot] == 0) != (largest < size);
-    }
-    CHECK_EQ(wrong, 0);
-    CHECK_EQ(stats_of(range).refused, refused);
-    end(range);
-}
-
-/* 5: what was freed twice was handed out twice. */
-static void defect_5_double_free(uint32_t backend) {
-    sw_range *range = make(backend, 4096, 64);
-    CHECK_EQ(sw_range_alloc(range, 64), 0);
-    CHECK_EQ(sw_range_alloc(range, 64), 64);
-    CHECK_EQ(sw_range_free(range, 0, 64), SW_OK);
-    CHECK_EQ(sw_range_free(range, 0, 64), SW_OVERLAP);
-    CHECK_EQ(sw_last_error()->status, SW_OVERLAP);
-    CHECK_EQ(sw_range_free(range, 2048, 64), SW_OVERLAP);
-    CHECK_EQ(sw_range_free_size(range), 4096 - 64);
-    CHECK_EQ(sw_range_free(range, 64, 64), SW_OK);
-    CHECK_EQ(sw_range_free(range, 64, 64), SW_OVERLAP);
-    CHECK_EQ(sw_range_free_size(range), 4096);
-    if (backend != SW_RANGE_BUDDY) {
-        CHECK_EQ(sw_range_alloc(range, 100), 0);
-        CHECK_EQ(sw_range_free(range, 50, 100), SW_OVERLAP); /* half of it is free */
-        CHECK_EQ(sw_range_free_size(range), 3996);
-    }
-    end(range);
-}
-
-/* 6: a request below the unit never returned; sizes between units overlapped. */
-static void defect_6_below_the_unit(void) {
-    sw_range *range = make(SW_RANGE_BUDDY, 64 * 1024, 1024);
-    CHECK_EQ(sw_range_alloc(range, 0), SW_RANGE_NONE);
-    CHECK_EQ(sw_range_alloc(range, 1), 0);
-    CHECK_EQ(sw_range_alloc(range, 1500), 2048);
-    CHECK_EQ(sw_range_alloc(range, 1500), 4096);
-    end(range);
-}
-
-/* 8: the free of an address inside a block freed the block; one of another size did too. */
-static void defect_8_interior_free(void) {
-    sw_range *range = make(SW_RANGE_BUDDY, 64 * 1024, 1024);
-    CHECK_EQ(sw_range_alloc(range, 4096), 0);
-    CHECK_EQ(sw_range_free(range, 1024, 1024), SW_INVALID);
-    CHECK_EQ(sw_range_free(range, 2048, 2048), SW_INVALID);
-    CHECK_EQ(sw_range_free(range, 10, 4096), SW_INVALID);
-    CHECK_EQ(sw_range_free(range, 0, 4095), SW_INVALID);
-    CHECK_EQ(sw_range_free(range, 0, 8192), SW_INVALID);
-    CHECK_EQ(sw_range_free_size(range), 60 * 1024);
-    CHECK_EQ(sw_range_free(range, 0, 4096), SW_OK);
-    end(range);
-}
-
-/* 9: sizes of a buddy were rounded up in 32 bits. */
-static void defect_9_sizes_above_32_bits(void) {
-    sw_range *range = make(SW_RANGE_BUDDY, UINT64_C(64) << 32, UINT64_C(1) << 30);
-    CHECK_EQ(sw_range_alloc(range, (UINT64_C(5) << 32) + 1), 0); /* 8 << 32 of 64 */
-    CHECK_EQ(sw_range_free_size(range), UINT64_C(56) << 32);
-    CHECK_EQ(sw_range_alloc(range, UINT64_C(33) << 32), SW_RANGE_NONE); /* rounded up to 64 << 32 */
-    CHECK_EQ(sw_range_alloc(range, UINT64_C(32) << 32), UINT64_C(32) << 32);
-    CHECK_EQ(sw_range_free(range, 0, (UINT64_C(5) << 32) + 1), SW_OK);
-    CHECK_EQ(sw_range_free_size(range), UINT64_C(32) << 32);
-    end(range);
-}
-
-/* 10: which tree ran was decided by the build, whatever a benchmark was called, and most asked a pool with one hole, where no
- * tree is searched. With holes of 20, 12 and 100 each back end puts a request of 11 where its own rule says. */
-static void defect_10_back_ends_side_by_side(void) {
-    static const uint64_t placed[] = {10, 10, 40};
-    sw_range *ranges[SW_RANGE_BUDDY];
-    for (uint32_t backend = 0; backend < SW_RANGE_BUDDY; backend++) {
-        sw_range *range = ranges[backend] = make(backend, 160, 1);
-        CHECK_EQ(sw_range_alloc(range, 60), 0);
-        CHECK_EQ(sw_range_free(range, 10, 20), SW_OK);
-        CHECK_EQ(sw_range_free(range, 40, 12), SW_OK);
-        CHECK_STR(holes_of(range), "10+20 40+12 60+100");
-    }
-    for (uint32_t backend = 0; backend < SW_RANGE_BUDDY; backend++) {
-        CHECK_EQ(sw_range_find(ranges[backend], 11), placed[backend]);
-        CHECK_EQ(sw_range_alloc(ranges[backend], 11), placed[backend]);
-    }
-    for (uint32_t backend = 0; backend < SW_RANGE_BUDDY; backend++) end(ranges[backend]);
-}
-
 int main(void) {
     for (uint32_t backend = 0; backend < SW_RANGE_BACKEND_COUNT; backend++) {
         refuses_bad_arguments(backend);
-        needs_no_memory_once_grown(backend);
-        another_thread_is_refused(backend);
-        a_lock_lets_all_threads_in(backend);
-        defect_5_double_free(backend);
         if (backend == SW_RANGE_BUDDY) continue;
         takes_from_the_front_and_joins(backend);
         places_as_told(backend);
@@ -592,18 +281,11 @@ int main(void) {
         a_hole_grows(backend);
         a_grown_hole_serves(backend);
         a_range_is_drained_and_refilled(backend);
-        survives_refused_memory(backend);
-        defect_1_refused_with_room(backend);
     }
     refuses_bad_options();
-    a_scope_gives_back();
     buddy_rounds_and_says_so();
     buddy_of_an_odd_size();
     buddy_without_a_buddy();
     buddy_has_a_small_table();
-    defect_6_below_the_unit();
-    defect_8_interior_free();
-    defect_9_sizes_above_32_bits();
-    defect_10_back_ends_side_by_side();
     return check_result();
 }

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from spanwise.recordings.outputs import check_output
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.sources import ARRAY_BATCH, FileSource, write_ops
 from spanwise.recordings.temporary import temporary_recording
+from spanwise.results.progress import Progress, Step, progress_bar
 
 _READERS: dict[str, Any] = {
     "heaptrack": import_heaptrack,  # before pprof: gzip may have packed either file
@@ -81,6 +82,7 @@ def convert(
     value: str = "inuse",
     most_objects: int = OBJECTS_MAX,
     force: bool = False,
+    progress: Progress = None,
 ) -> Recording:
     """Makes a recording from what another tool wrote.
 
@@ -98,6 +100,8 @@ def convert(
         most_objects: of a snapshot at most so many, 1 to 100,000,000: where there are more, all
             counts are scaled down alike.
         force: replace the output when it exists.
+        progress: as of `Recording.ledger`; the steps are operations, of which the number is not
+            known before.
 
     Returns:
         The recording; `remark` says what it lacks.
@@ -125,8 +129,17 @@ def convert(
     content, name = _read(Path(source))
     kind = form or _form_of(content, name)
     read = _operations(content, name, kind, value, most)
-    _write(path, read, [("program", Path(source).name), ("imported_from", kind)])
+    with progress_bar(progress, None, f"convert {name}", "operations") as tell:
+        watched = replace(read, blocks=_watched(read.blocks, tell))
+        _write(path, watched, [("program", Path(source).name), ("imported_from", kind)])
     return Recording.open(path)
+
+
+def _watched(blocks: Iterable[NDArray[np.void]], tell: Step) -> Iterator[NDArray[np.void]]:
+    """The blocks, each told of once it was written."""
+    for block in blocks:
+        yield block
+        tell(len(block))
 
 
 def _write(path: Path, read: _Read, about: list[tuple[str, str]]) -> None:

@@ -24,12 +24,12 @@ def no_step(_count: int) -> None:
 
 
 @contextmanager
-def progress_bar(progress: Progress, total: int, what: str, unit: str) -> Iterator[Step]:
+def progress_bar(progress: Progress, total: int | None, what: str, unit: str) -> Iterator[Step]:
     """Gives what is to be called with steps done.
 
     Args:
         progress: as the user gave it.
-        total: number of steps.
+        total: number of steps; None: not known, so they are counted and no bar is filled.
         what: is being done, before the bar.
         unit: plural noun of the steps.
     """
@@ -48,7 +48,7 @@ def progress_bar(progress: Progress, total: int, what: str, unit: str) -> Iterat
         total=total,
         desc=what,
         unit=f" {unit}",
-        unit_scale=total >= 10_000,
+        unit_scale=total is None or total >= 10_000,
         delay=0 if progress else 1,
         leave=bool(progress),
         file=sys.stderr,

@@ -310,9 +310,26 @@ def test_a_long_trace_is_the_same_history(tmp_path: Path) -> None:
             lines.append(f"7: malloc {live[-1]:#x} {size}")
     path = tmp_path / "long.txt"
     path.write_text("\n".join(lines) + "\n")
-    one = sw.convert(path, tmp_path / "long.swt")
+    steps: list[int] = []
+    one = sw.convert(path, tmp_path / "long.swt", progress=steps.append)
+    assert sum(steps) == 80_000 and len(steps) > 1
     assert sizes(one) == dict(wanted)
     assert one.summary.end_live_objects == len(live) and len(one) == 80_000
+
+
+def test_a_conversion_that_is_cut_short_leaves_no_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stop(_: int) -> None:
+        raise KeyboardInterrupt
+
+    path, out = tmp_path / "app.txt", tmp_path / "app.swt"
+    path.write_text(TRACE)
+    with pytest.raises(KeyboardInterrupt):
+        sw.convert(path, out, progress=stop)
+    assert [found.name for found in tmp_path.iterdir()] == ["app.txt"]
+    sw.convert(path, out, progress=True)  # of an unknown number
+    assert "convert app.txt" in capsys.readouterr().err
 
 
 # --- the command ----------------------------------------------------------------------------------
