@@ -97,8 +97,7 @@ static sw_span *fresh_span(sw_heap *heap, uint32_t span_class, uint32_t pages, s
     return span;
 }
 
-sw_span *sw_fresh_span(sw_heap *heap, uint32_t span_class, sw_status *why) {
-    uint32_t pages = sw_heap_next_pages(heap, span_class);
+sw_span *sw_fresh_span(sw_heap *heap, uint32_t span_class, uint32_t pages, sw_status *why) {
     uint32_t first = heap->table->classes[span_class / 2].first_pages;
     sw_span *span = fresh_span(heap, span_class, pages, why);
     if (span == NULL && pages > first) span = fresh_span(heap, span_class, first, why);

@@ -15,11 +15,12 @@
  *      Paths for which the class is a constant look at the word first.
  *   3. If the word is empty, the next word of the current span that has a free bit is taken.
  *      (refill.h)
- *   4. If the span has none, it goes to the full list, and a partial span of this cache becomes the
- *      current one. If there is none, the frees of other threads are drained first. (refill.c)
- *   5. If there is still none, a span that the cache has on a shelf or that the heap keeps is
- *      taken; else, under the heap's lock, a partial span of the central lists is taken
- *      (central.c), or a fresh one is made of pages of the page heap (fresh.c).
+ *   4. If the span has none, it goes to the full list, and a partial span of this cache, or one that
+ *      it has on a shelf, becomes the current one. If there is none, the frees of other threads are
+ *      drained. (refill.c)
+ *   5. If there is still none, a span that the heap keeps is taken; else, under the heap's lock, a
+ *      partial span of the central lists is taken (central.c), or a fresh one is made of pages of
+ *      the page heap (fresh.c).
  *   6. If there are no pages, idle memory is given back (reclaim.c) and the system is asked for
  *      more, within the limit. If that fails, the caller gets NULL and ENOMEM.
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The order in which a cache looks for free slots: hints, words, partial spans, frees of other
- * threads, kept spans, central spans, fresh spans. */
+/* The order in which a cache looks for free slots: hints, words, partial spans, shelved spans, frees
+ * of other threads, kept spans, central spans, fresh spans. */
 #include "heap/refill.h"
 
 #include "base/fail.h"
@@ -96,8 +96,9 @@ static sw_always_inline sw_span *adopt(sw_cache *cache, uint32_t span_class, sw_
     if (span == NULL) span = sw_central_take_kept(heap, span_class);
     if (span == NULL) {
         sw_owned_note_fresh(cache, span_class);
-        sw_idle_give_up(cache, sw_heap_next_pages(heap, span_class));
-        span = sw_fresh_span(heap, span_class, why);
+        uint32_t pages = sw_heap_next_pages(heap, span_class);
+        sw_idle_give_up(cache, pages);
+        span = sw_fresh_span(heap, span_class, pages, why);
     }
     if (span != NULL) make_own(cache, span, span_class);
     return span;
@@ -130,7 +131,7 @@ static sw_span *take_unowned(sw_cache *cache, uint32_t span_class) {
 }
 
 /* Takes an idle span from a shelf of the cache; NULL: none of a fitting length lies there. */
-static sw_span *take_shelved(sw_cache *cache, uint32_t span_class) {
+static sw_always_inline sw_span *take_shelved(sw_cache *cache, uint32_t span_class) {
     if (cache->cold->span_turns == 0) return NULL;
     sw_span *span =
         sw_span_shelf_take(cache, span_class, sw_heap_next_pages(cache->heap, span_class));
@@ -157,29 +158,40 @@ static sw_span *take_kept(sw_cache *cache, uint32_t span_class) {
     return span;
 }
 
+/* Takes a partial or a shelved span of the cache. */
+static sw_always_inline sw_span *take_own(sw_cache *cache, uint32_t span_class) {
+    sw_span *span = cache->cold->partial[span_class].head != 0
+                        ? sw_owned_take_partial(cache, span_class)
+                        : NULL;
+    return span != NULL ? span : take_shelved(cache, span_class);
+}
+
+/* The same once the frees of other threads are drained. If the last search under the heap's lock
+ * found nothing, all of them are, because another search would most likely fail as well. */
+static sw_noinline sw_span *drain_and_take_own(sw_cache *cache, uint32_t span_class) {
+    if (cache->cold->exhausted) {
+        sw_remote_drain(cache);
+    } else {
+        sw_remote_drain_settled(cache);
+    }
+    return take_own(cache, span_class);
+}
+
 /* Takes a span with a free slot; it is in no list. The frees of other threads are drained only when
- * the cache's own partial spans are used up: most likely these threads are still freeing into the
- * spans that they announced last, and if one thread allocates from a word while another frees into
- * it, each operation of both costs a cache miss. If the last search under the heap's lock found
- * nothing, all frees are drained, because another search would most likely fail as well. */
+ * the cache's own partial and shelved spans are used up. A drain looks at every span that was freed
+ * into, most of them of other classes: it takes twenty times as long as a span from a shelf. And
+ * most likely these threads are still freeing into the spans that they announced last: if one thread
+ * allocates from a word while another frees into it, each operation of both costs a cache miss. */
 static sw_span *take_span(sw_cache *cache, uint32_t span_class) {
     const uint32_t *remote = &cache->cold->remote_head;
     sw_span *span;
     for (int look = 0; look < 2; look++) {
-        span = cache->cold->partial[span_class].head != 0 ? sw_owned_take_partial(cache, span_class)
-                                                          : NULL;
-        if (span == NULL && __atomic_load_n(remote, __ATOMIC_RELAXED) != 0) {
-            if (cache->cold->exhausted) {
-                sw_remote_drain(cache);
-            } else {
-                sw_remote_drain_settled(cache);
-            }
-            span = sw_owned_take_partial(cache, span_class);
-        }
+        span = take_own(cache, span_class);
+        if (span == NULL && __atomic_load_n(remote, __ATOMIC_RELAXED) != 0)
+            span = drain_and_take_own(cache, span_class);
         if (span == NULL && sw_heap_is_collected(cache->heap) &&
             cache->heap->hooks->sought(cache, span_class))
             span = sw_owned_take_partial(cache, span_class);
-        if (span == NULL) span = take_shelved(cache, span_class);
         if (span == NULL) span = take_kept(cache, span_class);
         if (span == NULL) span = take_unowned(cache, span_class);
         if (span != NULL || __atomic_load_n(remote, __ATOMIC_RELAXED) == 0) break;

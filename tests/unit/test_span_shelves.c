@@ -84,6 +84,25 @@ static void serves_every_class(bool dry) {
     end();
 }
 
+/* What another cache freed waits on the stack while there is a span on a shelf, and is drained before a
+ * fresh span is made. */
+static void serves_before_a_drain(void) {
+    sw_cache *other;
+    make(0, false);
+    CHECK_EQ(sw_cache_open(heap, &other), SW_OK);
+    char *small = take(1024);
+    shelve(1);
+    sw_cache_free(other, small);
+    CHECK(cache->cold->remote_head != 0);
+    CHECK(take(4096) == objects[0]);
+    CHECK(cache->cold->remote_head != 0);
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    CHECK(take(PAGE) != NULL);
+    CHECK_EQ(cache->cold->remote_head, 0);
+    sw_cache_close(other);
+    end();
+}
+
 /* What was written to is cleared for whoever asks for zeroes. */
 static void is_cleared(void) {
     make(0, false);
@@ -291,6 +310,7 @@ int main(void) {
         is_cached(dry);
         tracked(dry);
     }
+    serves_before_a_drain();
     is_cleared();
     is_bounded();
     serves_others();
