@@ -166,29 +166,26 @@ static sw_always_inline sw_span *take_own(sw_cache *cache, uint32_t span_class) 
     return span != NULL ? span : take_shelved(cache, span_class);
 }
 
-/* The same once the frees of other threads are drained. If the last search under the heap's lock
- * found nothing, all of them are, because another search would most likely fail as well. */
-static sw_noinline sw_span *drain_and_take_own(sw_cache *cache, uint32_t span_class) {
-    if (cache->cold->exhausted) {
-        sw_remote_drain(cache);
-    } else {
-        sw_remote_drain_settled(cache);
-    }
-    return take_own(cache, span_class);
-}
-
 /* Takes a span with a free slot; it is in no list. The frees of other threads are drained only when
  * the cache's own partial and shelved spans are used up. A drain looks at every span that was freed
  * into, most of them of other classes: it takes twenty times as long as a span from a shelf. And
  * most likely these threads are still freeing into the spans that they announced last: if one thread
- * allocates from a word while another frees into it, each operation of both costs a cache miss. */
+ * allocates from a word while another frees into it, each operation of both costs a cache miss. If
+ * the last search under the heap's lock found nothing, all frees are drained, because another search
+ * would most likely fail as well. */
 static sw_span *take_span(sw_cache *cache, uint32_t span_class) {
     const uint32_t *remote = &cache->cold->remote_head;
     sw_span *span;
     for (int look = 0; look < 2; look++) {
         span = take_own(cache, span_class);
-        if (span == NULL && __atomic_load_n(remote, __ATOMIC_RELAXED) != 0)
-            span = drain_and_take_own(cache, span_class);
+        if (span == NULL && __atomic_load_n(remote, __ATOMIC_RELAXED) != 0) {
+            if (cache->cold->exhausted) {
+                sw_remote_drain(cache);
+            } else {
+                sw_remote_drain_settled(cache);
+            }
+            span = take_own(cache, span_class);
+        }
         if (span == NULL && sw_heap_is_collected(cache->heap) &&
             cache->heap->hooks->sought(cache, span_class))
             span = sw_owned_take_partial(cache, span_class);
