@@ -6,12 +6,17 @@
 #include "check.h"
 #include "spanwise/range.h"
 
-static inline sw_range *make(uint32_t backend, uint64_t size, uint64_t unit) {
+static inline sw_range_options options_of(uint32_t backend, uint64_t unit) {
     sw_range_options options;
-    sw_range *range = NULL;
     sw_range_options_init(&options);
     options.backend = backend;
     options.unit = unit;
+    return options;
+}
+
+static inline sw_range *make(uint32_t backend, uint64_t size, uint64_t unit) {
+    sw_range_options options = options_of(backend, unit);
+    sw_range *range = NULL;
     CHECK_EQ(sw_range_create(size, &options, &range), SW_OK);
     return range;
 }

@@ -168,10 +168,8 @@ static void a_hole_grows(uint32_t backend) {
 static void a_range_is_drained_and_refilled(uint32_t backend) {
     counted_memory memory = {0, 0, 0};
     sw_allocator allocator = counted_allocator(&memory);
-    sw_range_options options;
+    sw_range_options options = options_of(backend, 0);
     sw_range *range;
-    sw_range_options_init(&options);
-    options.backend = backend;
     options.memory = &allocator;
     CHECK_EQ(sw_range_create(100, &options, &range), SW_OK);
     memory.refuses = 1; /* the record of the hole is there */
@@ -252,11 +250,8 @@ static void buddy_of_an_odd_size(void) {
 static void buddy_without_a_buddy(void) {
     counted_memory memory = {0, 0, 0};
     sw_allocator allocator = counted_allocator(&memory);
-    sw_range_options options;
+    sw_range_options options = options_of(SW_RANGE_BUDDY, 8);
     sw_range *range;
-    sw_range_options_init(&options);
-    options.backend = SW_RANGE_BUDDY;
-    options.unit = 8;
     options.memory = &allocator;
     CHECK_EQ(sw_range_create(24 * 8, &options, &range), SW_OK); /* 16 + 8 units */
     CHECK_EQ(sw_range_alloc(range, 64), 128);

@@ -27,12 +27,9 @@ static void churn(sw_range *range, uint64_t *seed) {
 static void needs_no_memory_once_grown(uint32_t backend) {
     counted_memory memory = {0, 0, 0};
     sw_allocator allocator = counted_allocator(&memory);
-    sw_range_options options;
+    sw_range_options options = options_of(backend, 16);
     sw_range *range;
     uint64_t seed = backend;
-    sw_range_options_init(&options);
-    options.backend = backend;
-    options.unit = 16;
     options.memory = &allocator;
     CHECK_EQ(sw_range_create(PIECES * 16, &options, &range), SW_OK);
     while (sw_range_alloc(range, 16) != SW_RANGE_NONE) {
@@ -52,10 +49,8 @@ static void needs_no_memory_once_grown(uint32_t backend) {
 static void survives_refused_memory(uint32_t backend) {
     counted_memory memory = {0, 0, 0};
     sw_allocator allocator = counted_allocator(&memory);
-    sw_range_options options;
+    sw_range_options options = options_of(backend, 0);
     sw_range *range;
-    sw_range_options_init(&options);
-    options.backend = backend;
     options.memory = &allocator;
     memory.refuses = 1;
     CHECK_EQ(sw_range_create(PIECES * 16, &options, &range), SW_NOMEM);

@@ -67,12 +67,9 @@ static void *takes_and_gives(void *range) {
 }
 
 static void a_lock_lets_all_threads_in(uint32_t backend) {
-    sw_range_options options;
+    sw_range_options options = options_of(backend, 1);
     sw_range *range;
     pthread_t threads[2];
-    sw_range_options_init(&options);
-    options.backend = backend;
-    options.unit = 1;
     options.locked = 1;
     CHECK_EQ(sw_range_create(4096, &options, &range), SW_OK);
     for (int i = 0; i < 2; i++)
