@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Counts instructions, loads, stores, branches and calls of each path beside a committed baseline.
+"""Counts instructions, loads, stores, branches and calls per path against a committed baseline.
 
 Example: python3 bench/instructions.py --check --build build/bench
 """
@@ -13,10 +13,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from runner import counts
-from runner.command import run_command
-from runner.errors import BenchError
-from runner.text import text_table, write_whole
+from driver import counts
+from driver.errors import BenchError
+from driver.text import text_table, write_atomically
 
 BENCH = Path(__file__).resolve().parent
 SKIPPED = 77  # what ctest takes for skipped
@@ -25,39 +24,39 @@ SKIPPED = 77  # what ctest takes for skipped
 def parser() -> argparse.ArgumentParser:
     """The options."""
     made = argparse.ArgumentParser(
-        description="What an operation of each allocation path executes, by callgrind.",
+        description="Count what an operation of each allocation path executes, by callgrind.",
         epilog="example: python3 bench/instructions.py --check --build build/bench",
     )
     add = made.add_argument
-    add("--check", action="store_true", help="exit 1 when a path grew since the baseline")
-    add("--update", action="store_true", help="writes the counts into the baseline")
+    add("--check", action="store_true", help="exit 1 if a path grew since the baseline")
+    add("--update", action="store_true", help="write the counts into the baseline")
     add("--build", type=Path, default=BENCH.parent / "build/bench", help="where the programs are")
     add("--baseline", type=Path, default=BENCH / "instructions.json")
-    add("--preload", type=Path, help="only malloc of this library, beside no baseline")
+    add("--preload", type=Path, help="count only malloc of this library, without a baseline")
     return made
 
 
 def skip(why: str) -> int:
-    """Says why nothing was compared."""
+    """Say why nothing was compared."""
     print(f"skipped: {why}")
     return SKIPPED
 
 
 def count_program(program: counts.Program) -> dict[str, counts.Counts]:
-    """The counts of all its paths."""
+    """Count all paths of a program."""
     paths = counts.paths_of(program)
     found = counts.count_all([(program, path) for path in paths])
     return dict(zip(paths, found, strict=True))
 
 
 def show(title: str, now: dict[str, counts.Counts], known: dict[str, counts.Counts]) -> None:
-    """Prints a table of counts."""
+    """Print a table of counts."""
     print(f"{title}, one operation and its loop")
     print(text_table(["path", *counts.KINDS, "baseline"], counts.table(now, known)))
 
 
 def run(options: argparse.Namespace) -> int:
-    """Counts, prints, compares or writes; returns the exit status."""
+    """Count, print, and compare or write; return the exit status."""
     if counts.find_valgrind() is None:
         if options.update:
             raise BenchError("valgrind was not found: apt-get install valgrind")
@@ -80,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
     if options.update:
         baseline.update(now)
         whole = {key: {p: c.as_json() for p, c in rows.items()} for key, rows in baseline.items()}
-        write_whole(options.baseline, json.dumps(whole, indent=1, sort_keys=True) + "\n")
+        write_atomically(options.baseline, json.dumps(whole, indent=1, sort_keys=True) + "\n")
         print(f"written: {options.baseline}")
         return 0
     problems: list[str] = []
@@ -95,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
 def count_again(
     programs: Sequence[counts.Program], baseline: counts.Baseline, now: counts.Baseline
 ) -> None:
-    """Counts grown paths again: on a busy machine the decay may have run in one of them."""
+    """Count grown paths again: on a busy machine the decay may have run in one of them."""
     for program in programs:
         key = counts.key_of(program)
         rows = {p: now[key][p] for p in counts.paths_of(program)}
@@ -105,7 +104,7 @@ def count_again(
 
 
 def complaints(baseline: counts.Baseline, now: counts.Baseline) -> list[str]:
-    """What keeps a check from passing: paths that grew, paths without a baseline."""
+    """Return what fails a check: paths that grew, paths without a baseline."""
     found = []
     for key, rows in now.items():
         found += [f"grew: {growth} ({key})" for growth in counts.growths(baseline[key], rows)]
@@ -118,9 +117,16 @@ def complaints(baseline: counts.Baseline, now: counts.Baseline) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns 0, 1 when a path grew, 2 for bad input, 77 for nothing to compare, 130 for Ctrl-C."""
+    """Return 0, 1 if a path grew, 2 for bad input, 77 if nothing was compared, 130 for Ctrl-C."""
     options = parser().parse_args(arguments)
-    return run_command("instructions", lambda: run(options))
+    try:
+        return run(options)
+    except BenchError as error:
+        print(f"instructions: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("instructions: interrupted", file=sys.stderr)
+        return 130
 
 
 if __name__ == "__main__":

@@ -11,16 +11,11 @@
 #   bench_buffers        multi-buffer memory and readers, beside plain ones in C
 #   bench_peer_<name>    another allocator, linked: Debian's mimalloc if it is there, and what the
 #                        user supplies in SPANWISE_PEER_<NAME>_DIR (include/ or headers, and library)
-#   bench_field          the programs of the field, under whatever is preloaded; _phases: one of them,
-#                        whose clock is its own;  bench_launch: runs them and tells what they used
+#   bench_patterns          the programs of the field, under whatever is preloaded; _phases: one of them,
+#                        whose clock is its own;  bench_rusage: runs them and tells what they used
 #   bench_threads_check  proves time and count of the rows of several threads
-#   bench_same_place     how often a pair is slow because of where its pages lie
-#   bench_limits         prototypes, each with one requirement more than the one before
-#   bench_limits_check   proves that they do what they say; this and bench_paths_limits are built by
-#                        the target bench_study_limits
 #   bench_paths          loops to be counted under callgrind (bench/instructions.py); _bare, _malloc: the
-#                        library without checks, and malloc of whatever is preloaded; _limits: the
-#                        prototypes
+#                        library without checks, and malloc of whatever is preloaded
 enable_language(CXX)
 find_package(benchmark QUIET)
 if(NOT benchmark_FOUND)
@@ -29,8 +24,7 @@ if(NOT benchmark_FOUND)
 endif()
 
 set(bench_dir "${PROJECT_SOURCE_DIR}/bench")
-set(bench_rows "${bench_dir}/rows")
-set(bench_studies "${bench_dir}/studies")
+set(bench_micro "${bench_dir}/micro")
 set(bench_compiler "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION} ${CMAKE_BUILD_TYPE}")
 
 # For tests that run each row once and check no times: saves a minute of compiling.
@@ -46,7 +40,7 @@ function(bench_executable name source)
   add_executable(${name} "${source}")
   spanwise_compile(${name})
   set_target_properties(${name} PROPERTIES CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON)
-  target_include_directories(${name} PRIVATE "${bench_rows}")
+  target_include_directories(${name} PRIVATE "${bench_micro}")
   target_compile_definitions(${name} PRIVATE BENCH_COMPILER="${bench_compiler}")
   target_compile_options(${name} PRIVATE -fno-builtin-malloc -fno-builtin-calloc -fno-builtin-free)
   # A loop that begins in the middle of a cache line may take a fifth longer, so loops of all
@@ -66,53 +60,12 @@ function(bench_program name source)
 endfunction()
 
 # Checks the times and counts of the rows of several threads.
-bench_executable(bench_threads_check "${bench_rows}/threads_check.cc")
+bench_executable(bench_threads_check "${bench_micro}/threads_check.cc")
 add_test(NAME bench.threads_check COMMAND bench_threads_check)
 set_tests_properties(bench.threads_check PROPERTIES LABELS bench TIMEOUT 1200)
 
-# Measures, when run by hand, how often a pair is slow because of where its pages lie. The test
-# shows only that it runs.
-add_executable(bench_same_place "${bench_studies}/places/same_place.c")
-spanwise_compile(bench_same_place)
-target_include_directories(bench_same_place PRIVATE "${bench_rows}")
-target_link_libraries(bench_same_place PRIVATE spanwise_static)
-add_test(NAME bench.same_place COMMAND bench_same_place 2)
-set_tests_properties(bench.same_place PROPERTIES LABELS bench TIMEOUT 1200)
-
-# The program of the studies arena-matrix (when an arena pays) and arena-chunks (how large its
-# chunks should be).
-add_executable(bench_study_arenas "${bench_studies}/arenas/tasks.c")
-spanwise_compile(bench_study_arenas)
-target_link_libraries(bench_study_arenas PRIVATE spanwise_static)
-add_test(NAME bench.study_arenas COMMAND bench_study_arenas tasks 64 10 2 100)
-set_tests_properties(bench.study_arenas PROPERTIES LABELS bench TIMEOUT 1200)
-
-# The cost of each requirement. Prototypes that are called are not compiled together with their
-# callers: they are in a library that is bound like the malloc face, and in an archive.
-function(bench_limits_library name type)
-  add_library(${name} ${type} "${bench_studies}/limits/${ARGN}")
-  spanwise_compile(${name})
-  set_target_properties(${name} PROPERTIES CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON PREFIX "")
-  target_include_directories(${name} PRIVATE "${bench_rows}")
-  target_compile_options(${name} PRIVATE ${bench_short})
-endfunction()
-bench_limits_library(bench_limits_called SHARED called.cc)
-set_target_properties(bench_limits_called PROPERTIES CXX_VISIBILITY_PRESET hidden
-                                                     VISIBILITY_INLINES_HIDDEN ON)
-target_compile_options(bench_limits_called PRIVATE -ftls-model=initial-exec)
-spanwise_link_shared(bench_limits_called)
-bench_limits_library(bench_limits_generic STATIC generic.cc)
-
-# The daily tests run one row of them (tests/bench/test_studies.py). The programs that check them
-# and count their instructions are built for the study only.
-bench_executable(bench_limits "${bench_studies}/limits/bench_limits.cc" bench_limits_called
-                 bench_limits_generic)
-bench_executable(bench_limits_check "${bench_studies}/limits/check_limits.cc" bench_limits_called
-                 bench_limits_generic)
-target_sources(bench_limits_check PRIVATE "${bench_studies}/limits/check_called.cc")
-
-bench_program(bench_malloc "${bench_rows}/bench_malloc.cc")
-bench_program(bench_spanwise "${bench_rows}/bench_spanwise.cc" spanwise_static)
+bench_program(bench_malloc "${bench_micro}/bench_malloc.cc")
+bench_program(bench_spanwise "${bench_micro}/bench_spanwise.cc" spanwise_static)
 
 # Range allocators beside plain references in C with the algorithms of the Go library GoMem.
 bench_program(bench_ranges "${bench_dir}/ranges/bench_ranges.cc" spanwise_internal)
@@ -164,16 +117,16 @@ spanwise_compile(spanwise_bare)
 target_compile_options(spanwise_bare PRIVATE -USW_CHECK -DSW_CHECK=0
                        -DSW_FAST_CHECKED=0)
 target_link_libraries(spanwise_bare PUBLIC spanwise_zstd::zstd Threads::Threads)
-bench_program(bench_spanwise_bare "${bench_rows}/bench_spanwise.cc" spanwise_bare)
+bench_program(bench_spanwise_bare "${bench_micro}/bench_spanwise.cc" spanwise_bare)
 target_compile_definitions(bench_spanwise_bare PRIVATE BENCH_BARE=1)
 target_compile_options(bench_spanwise_bare PRIVATE -USW_CHECK -DSW_CHECK=0
                        -DSW_FAST_CHECKED=0)
 
-# --- the field: a program a pattern, under whatever library is preloaded ------------------------------
+# --- allocation patterns: whole programs under a preloaded malloc ----------------------------------
 
-# bench_field_program(NAME SOURCE...)
-function(bench_field_program name)
-  list(TRANSFORM ARGN PREPEND "${bench_dir}/field/")
+# bench_pattern_program(NAME SOURCE...)
+function(bench_pattern_program name)
+  list(TRANSFORM ARGN PREPEND "${bench_dir}/patterns/")
   add_executable(${name} ${ARGN})
   spanwise_compile(${name})
   target_compile_options(${name} PRIVATE -fno-builtin-malloc -fno-builtin-calloc -fno-builtin-realloc
@@ -181,21 +134,21 @@ function(bench_field_program name)
   target_link_libraries(${name} PRIVATE Threads::Threads)
 endfunction()
 
-bench_field_program(bench_field main.c replace.c bursts.c cross.c latency.c build.c link.c spawn.c)
-bench_field_program(bench_field_phases phases.c)
-target_link_libraries(bench_field_phases PRIVATE m)
+bench_pattern_program(bench_patterns main.c replace.c bursts.c cross.c latency.c build.c link.c spawn.c)
+bench_pattern_program(bench_patterns_phases phases.c)
+target_link_libraries(bench_patterns_phases PRIVATE m)
 # Exports the program's clock, so that a preloaded allocator finds it.
-set_target_properties(bench_field_phases PROPERTIES ENABLE_EXPORTS ON)
-bench_field_program(bench_launch ../../src/launch/main.c)
-add_test(NAME bench.field COMMAND bench_field random-1k 1)
-add_test(NAME bench.field_phases COMMAND bench_field_phases 1)
-set_tests_properties(bench.field bench.field_phases PROPERTIES LABELS bench TIMEOUT 1200)
+set_target_properties(bench_patterns_phases PROPERTIES ENABLE_EXPORTS ON)
+bench_pattern_program(bench_rusage ../../src/launch/main.c)
+add_test(NAME bench.patterns COMMAND bench_patterns random-1k 1)
+add_test(NAME bench.patterns_phases COMMAND bench_patterns_phases 1)
+set_tests_properties(bench.patterns bench.patterns_phases PROPERTIES LABELS bench TIMEOUT 1200)
 
 # --- linked peers ---------------------------------------------------------------------------------
 
 find_package(mimalloc QUIET)
 if(mimalloc_FOUND AND TARGET mimalloc)
-  bench_program(bench_peer_mimalloc "${bench_dir}/peers/bench_peer_mimalloc.cc" mimalloc)
+  bench_program(bench_peer_mimalloc "${bench_micro}/bench_peer_mimalloc.cc" mimalloc)
   find_path(bench_mimalloc_include mimalloc.h HINTS "${MIMALLOC_INCLUDE_DIR}"
             PATH_SUFFIXES mimalloc-2.0 mimalloc-2.1 mimalloc-2.2 mimalloc-3.0)
   target_include_directories(bench_peer_mimalloc SYSTEM PRIVATE "${bench_mimalloc_include}")
@@ -227,7 +180,7 @@ function(bench_peer name source header)
     endif()
     set(library "${bench_${name}_library}")
   endif()
-  bench_program(bench_peer_${name} "${bench_dir}/peers/${source}" ${library})
+  bench_program(bench_peer_${name} "${bench_micro}/${source}" ${library})
   target_include_directories(bench_peer_${name} SYSTEM PRIVATE "${bench_${name}_include}")
   target_compile_definitions(bench_peer_${name}
                              PRIVATE BENCH_PEER_VERSION="${SPANWISE_PEER_${upper}_VERSION}")
@@ -251,24 +204,18 @@ endif()
 
 # bench_paths_program(NAME SOURCE [WHAT IT LINKS...])
 function(bench_paths_program name source)
-  add_executable(${name} "${bench_rows}/paths.c" "${source}")
+  add_executable(${name} "${bench_micro}/paths.c" "${source}")
   spanwise_compile(${name})
-  target_include_directories(${name} PRIVATE "${bench_rows}")
+  target_include_directories(${name} PRIVATE "${bench_micro}")
   target_compile_definitions(${name} PRIVATE BENCH_BUILD_TYPE="${CMAKE_BUILD_TYPE}")
   target_compile_options(${name} PRIVATE -fno-builtin-malloc -fno-builtin-calloc -fno-builtin-free)
   target_link_libraries(${name} PRIVATE ${ARGN})
 endfunction()
 
-bench_paths_program(bench_paths "${bench_rows}/paths_spanwise.c" spanwise_static)
-bench_paths_program(bench_paths_bare "${bench_rows}/paths_spanwise.c" spanwise_bare)
+bench_paths_program(bench_paths "${bench_micro}/paths_spanwise.c" spanwise_static)
+bench_paths_program(bench_paths_bare "${bench_micro}/paths_spanwise.c" spanwise_bare)
 target_compile_options(bench_paths_bare PRIVATE -USW_CHECK -DSW_CHECK=0 -DSW_FAST_CHECKED=0)
-bench_paths_program(bench_paths_malloc "${bench_rows}/paths_malloc.c")
-bench_paths_program(bench_paths_limits "${bench_studies}/limits/paths_limits.cc"
-                    bench_limits_called bench_limits_generic benchmark::benchmark
-                    Threads::Threads)
-set_target_properties(bench_paths_limits PROPERTIES CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON)
-set_target_properties(bench_limits_check bench_paths_limits PROPERTIES EXCLUDE_FROM_ALL ON)
-add_custom_target(bench_study_limits DEPENDS bench_limits_check bench_paths_limits)
+bench_paths_program(bench_paths_malloc "${bench_micro}/paths_malloc.c")
 
 find_program(bench_valgrind valgrind)
 find_program(bench_python python3)
@@ -279,25 +226,3 @@ if(bench_valgrind AND bench_python AND NOT SPANWISE_SANITIZE)
   set_tests_properties(bench.instructions PROPERTIES LABELS bench TIMEOUT 1200 COST 20
                        SKIP_RETURN_CODE 77)
 endif()
-
-# --- one allocation taken apart (./dev study anatomy) ---------------------------------------------
-
-# The library as the others have it, with the debug information that names inlined functions; valgrind
-# before 3.20 stops at clang's DWARF 5. In builds whose times do not count, the others' library
-# itself gets this debug information.
-set(anatomy_library spanwise_anatomy)
-if(SPANWISE_BENCH_SHORT)
-  set(anatomy_library spanwise_static)
-  target_compile_options(spanwise_objects PRIVATE -g -gdwarf-4)
-else()
-  add_library(spanwise_anatomy STATIC EXCLUDE_FROM_ALL ${core_sources})
-  spanwise_compile(spanwise_anatomy)
-  target_compile_options(spanwise_anatomy PRIVATE -g -gdwarf-4)
-  target_link_libraries(spanwise_anatomy PUBLIC spanwise_zstd::zstd Threads::Threads)
-endif()
-add_executable(bench_anatomy "${bench_studies}/anatomy/anatomy.c")
-spanwise_compile(bench_anatomy)
-target_include_directories(bench_anatomy PRIVATE "${bench_rows}")
-target_compile_definitions(bench_anatomy PRIVATE BENCH_BUILD_TYPE="${CMAKE_BUILD_TYPE}")
-target_compile_options(bench_anatomy PRIVATE -g -gdwarf-4)
-target_link_libraries(bench_anatomy PRIVATE ${anatomy_library})

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of our collector: bench_collectors ROW SIZE. With BENCH_HUGE_PAGES in the environment its heap asks for huge
- * pages, which the rows of the scoreboard do not; BENCH_GC_PERCENT is the percentage of its pace, else 100; with BENCH_GC_ORDER=span cycles mark span by span;
+ * pages, which the rows of targets.toml do not; BENCH_GC_PERCENT is the percentage of its pace, else 100; with BENCH_GC_ORDER=span cycles mark span by span;
  * BENCH_PAGE_BYTES is the page size of its spans, else 8192. */
 #include <stdlib.h>
 

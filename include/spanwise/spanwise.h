@@ -5,8 +5,8 @@
 
 /* The version of these headers: as text, and as major * 10000 + minor * 100 + patch, for #if. What
  * may change between versions: docs/stability.md. */
-#define SPANWISE_VERSION "0.3.0"
-#define SW_VERSION_NUMBER 300
+#define SPANWISE_VERSION "0.1.0"
+#define SW_VERSION_NUMBER 100
 
 #include <spanwise/allocator_vtable.h>
 #include <spanwise/arena.h>
@@ -34,7 +34,7 @@
 extern "C" {
 #endif
 
-/* The version of the library that is linked: as text, e.g. "0.3.0", and as SW_VERSION_NUMBER. */
+/* The version of the library that is linked: as text, e.g. "0.1.0", and as SW_VERSION_NUMBER. */
 SW_API const char *sw_version(void);
 SW_API uint32_t sw_version_number(void);
 

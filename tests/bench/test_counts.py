@@ -7,8 +7,8 @@ from pathlib import Path
 
 import instructions
 import pytest
-from runner import counts
-from runner.errors import BenchError
+from driver import counts
+from driver.errors import BenchError
 
 from tests.bench.tools import BENCH, counted_paths
 
@@ -34,7 +34,7 @@ def test_growth_beyond_the_slack() -> None:
         ("b", "instructions"),
         ("c", "loads"),
     ]
-    assert str(grown[0]).startswith("b: 20.00 -> 21.00 instructions an operation; ")
+    assert str(grown[0]).startswith("b: 20.00 -> 21.00 instructions per operation; ")
     said = instructions.complaints({"k": baseline}, {"k": now})
     assert said[-1] == "no baseline: new (k); run bench/instructions.py --update"
     assert len(said) == 3

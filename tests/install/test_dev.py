@@ -11,7 +11,7 @@ import pytest
 from install_tools import ROOT, run
 
 COMMANDS = (
-    *("demo", "test", "bench", "real", "study", "stress", "notebooks", "check"),
+    *("demo", "test", "bench", "stress", "notebooks", "check"),
     *("environment", "gen"),
 )
 
@@ -47,30 +47,6 @@ def test_unknown_option() -> None:
     assert result.stderr == "dev: test has no option '--sideways'; see ./dev test --help\n"
 
 
-@pytest.mark.parametrize(
-    ("option", "study"),
-    [
-        ("--ablations", "ablations"),
-        ("--limits", "limits"),
-        ("--anatomy", "anatomy"),
-        ("--classes", "seed-claim"),
-    ],
-)
-def test_an_option_that_became_a_study(option: str, study: str) -> None:
-    result = dev("bench", "--quick", option)
-    line = f"dev: bench has no option '{option}'; it is a study: ./dev study {study}\n"
-    assert (result.returncode, result.stdout, result.stderr) == (2, "", line)
-
-
-def test_studies_are_listed() -> None:
-    lines = run(ROOT / "dev", "study").splitlines()
-    assert any(line.startswith("  limits ") for line in lines)
-    assert any(line.startswith("  held-out ") for line in lines)
-    unknown = dev("study", "nothing")
-    line = "study: there is no study 'nothing'; ./dev study lists them\n"
-    assert (unknown.returncode, unknown.stderr) == (2, line)
-
-
 def test_python_keeps_what_it_compiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the shell says: a process that compiles numpy anew takes twice the time."""
     tools = tmp_path / "bin"
@@ -79,7 +55,7 @@ def test_python_keeps_what_it_compiles(tmp_path: Path, monkeypatch: pytest.Monke
     python.write_text('#!/bin/sh\necho "${PYTHONDONTWRITEBYTECODE-kept}"\n')
     python.chmod(0o755)
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    result = dev("study", path=f"{tools}:{os.environ['PATH']}")
+    result = dev("docs", "--check", path=f"{tools}:{os.environ['PATH']}")
     assert (result.returncode, result.stdout) == (0, "kept\n")
 
 

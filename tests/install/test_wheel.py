@@ -97,7 +97,7 @@ def test_builds_and_replays_from_the_wheel(
 def test_closes_the_loop_from_the_wheel(environment: Path, tools: Path, tmp_path: Path) -> None:
     """Record, optimise, build, run: what is measured is what was predicted."""
     figures = tmp_path / "loop.json"
-    script = ROOT / "bench/studies/loop_check.py"
+    script = ROOT / "tests/install/loop_check.py"
     words = (script, "--quick", "-o", figures)
     said = run(environment / "python", *words, cwd=tmp_path, env={"CC": str(tools / "cc")})
     assert "the loop holds: equal to the byte, within 2%" in said

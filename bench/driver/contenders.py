@@ -1,0 +1,337 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns a source such as "linked pair/16" into the programs that measure it.
+
+A source is a way and its words:
+
+    inline, bare, exported, generic ROW   our library, linked (bench_spanwise; bare: no checks)
+    preload ROW                           malloc of libspanwise-malloc.so
+    linked ROW                            every linked peer that was built (bench_peer_*)
+    allocators ROW                        malloc of glibc and of each preloaded peer
+    go ROW                                the same case in Go, generic and specialized malloc
+    arenas, ranges, buffers NAME          a row of that program under its full name
+    collectors, boehm, go-collectors, go-collectors-old ROW SIZE   one collector's figures
+    go-arenas KEY                         Go's arenas, heap and sync.Pool
+    pattern NAME, pattern-allocators NAME an allocation pattern, preloaded: ours; everyone else
+    loop NAME                             optimizer, simulator and sweep (bench/loop.py)
+    counted PATH                          instructions per operation, by callgrind
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from driver.errors import BenchError, NoPeerError
+
+BENCH = Path(__file__).resolve().parents[1]
+OURS = "spanwise"
+# Debian's sonames of the allocators that are preloaded, and the package of each.
+PRELOADS = {
+    "jemalloc": ("libjemalloc.so.2", "libjemalloc2"),
+    "mimalloc": ("libmimalloc.so.2", "libmimalloc2.0"),
+    "tcmalloc": ("libtcmalloc_minimal.so.4", "libtcmalloc-minimal4"),
+}
+OWN = {"inline": "bench_spanwise", "exported": "bench_spanwise", "generic": "bench_spanwise"}
+OWN["bare"] = "bench_spanwise_bare"
+GO_BUILDS = {"go": "", "go-special": "sizespecializedmalloc"}
+GO_ROUNDS = "5"
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One way to measure one allocator.
+
+    Attributes:
+        name: of the allocator.
+        words: command line; "{min_time}" stands for the least seconds of a google-benchmark row.
+        reader: how the output is read: google, json, lines, or "counted".
+        key: with reader json: the one figure to take, as "ns"; "": all of them.
+        preload: library for LD_PRELOAD; None: none.
+        version: as the allocator reports it; "" if it does not.
+        variables: added to the environment.
+        small_pages: run with transparent huge pages off.
+    """
+
+    name: str
+    words: tuple[str, ...]
+    reader: str = "google"
+    key: str = ""
+    preload: Path | None = None
+    version: str = ""
+    variables: tuple[tuple[str, str], ...] = ()
+    small_pages: bool = False
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment of the process."""
+        kept = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
+        kept |= {"LC_ALL": "C", **dict(self.variables)}
+        if self.preload is not None:
+            kept["LD_PRELOAD"] = str(self.preload)
+        return kept
+
+    def meets(self, need: str) -> bool:
+        """Whether this is the allocator NAME, at least of VERSION."""
+        name, _, version = need.partition(" ")
+        if name not in (self.name, re.sub(r"\d+$", "", self.name)):
+            return False
+        return _numbers(self.version) >= _numbers(version) if version else True
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    """The first run of numbers and dots: "go1.26.8" -> (1, 26, 8)."""
+    match = re.search(r"\d+(?:\.\d+)*", text)
+    return tuple(int(part) for part in match[0].split(".")) if match else ()
+
+
+def parse_peer(text: str) -> tuple[str, Path]:
+    """Read --peer NAME=PATH.
+
+    Raises:
+        BenchError: another form, or there is no such file.
+    """
+    match = re.fullmatch(r"([a-z][a-z0-9-]*)=(.+)", text)
+    if match is None:
+        raise BenchError(f"--peer '{text}' is not NAME=PATH with NAME in lower case")
+    path = Path(match[2]).absolute()
+    if not path.is_file():
+        raise BenchError(f"--peer {match[1]}: there is no file '{match[2]}'")
+    return match[1], path
+
+
+def find_library(soname: str) -> Path | None:
+    """Find a shared library as the dynamic linker does, by preloading it."""
+    done = subprocess.run(
+        ["/bin/sh", "-c", 'LD_PRELOAD="$0" exec cat /proc/self/maps', soname],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    stem = soname.split(".so", maxsplit=1)[0]
+    for line in done.stdout.splitlines():
+        path = line.split(maxsplit=5)[-1]
+        if path.startswith("/") and Path(path).name.startswith(stem + ".so"):
+            return Path(path)
+    return None
+
+
+@dataclass
+class Machine:
+    """The programs and allocators of this machine.
+
+    Attributes:
+        build: directory of the bench programs.
+        peers: NAME=PATH of further allocators to preload.
+        quick: small sizes, to show that everything runs.
+        missing: what was not found: name, and how to get it.
+    """
+
+    build: Path
+    peers: Sequence[str] = ()
+    quick: bool = False
+    missing: dict[str, str] = field(default_factory=dict)
+
+    def contenders(self, source: str) -> list[Contender]:
+        """Return the programs of a source.
+
+        Raises:
+            NoPeerError: a program of the peer is not here; the message says how to get it.
+            BenchError: the way is unknown, or a program of ours was not built.
+        """
+        way, _, words = source.partition(" ")
+        ways: dict[str, Callable[[str], Iterator[Contender]]] = {
+            "preload": self._preload,
+            "linked": self._linked,
+            "allocators": self._allocators,
+            "go": self._go,
+            "collectors": self._collectors,
+            "boehm": self._boehm,
+            "go-collectors": lambda row: self._go_collectors(row, "greenteagc"),
+            "go-collectors-old": lambda row: self._go_collectors(row, "nogreenteagc"),
+            "go-arenas": self._go_arenas,
+            "pattern": self._pattern,
+            "pattern-allocators": self._pattern_allocators,
+            "loop": self._loop,
+            "counted": self._counted,
+        }
+        if way in OWN:
+            return [self._google(OURS, OWN[way], f"{way}/{words}")]
+        if way in ("arenas", "ranges", "buffers"):
+            return [self._google(OURS, f"bench_{way}", words, label=words.split("/")[0])]
+        if way not in ways:
+            raise BenchError(f"'{source}': the way '{way}' is unknown; see driver/contenders.py")
+        return list(ways[way](words))
+
+    def _program(self, name: str) -> Path:
+        path = self.build / name
+        if not path.is_file():
+            raise BenchError(f"{path} was not built; run ./dev bench")
+        return path
+
+    def _google(self, name: str, program: str, row: str, label: str = "") -> Contender:
+        return Contender(label or name, google_words(self._program(program), row))
+
+    def _size(self, row: str) -> list[str]:
+        """ROW SIZE with a small size in a quick run."""
+        name, _, size = row.partition(" ")
+        if self.quick and size:
+            size = str(min(int(size), 10_000 if int(size) > 1000 else 10))
+        return [name, size or "0"]
+
+    # --- allocators -------------------------------------------------------------------------------
+
+    def _own_preload(self) -> Path:
+        return self._program("libspanwise-malloc.so")
+
+    @functools.cached_property
+    def preloads(self) -> list[tuple[str, Path | None, str]]:
+        """Name, library and version of each allocator that serves malloc; glibc has no library."""
+        found: dict[str, Path | None] = {"glibc": None, **dict(map(parse_peer, self.peers))}
+        for name, (soname, package) in PRELOADS.items():
+            if name in found:
+                continue
+            library = find_library(soname)
+            if library is None:
+                self.missing[name] = f"apt-get install {package}"
+            else:
+                found[name] = library
+        return [(name, library, self._version(name, library)) for name, library in found.items()]
+
+    def _version(self, name: str, library: Path | None) -> str:
+        """The version that a preloaded allocator reports; proves that it serves malloc."""
+        program = self._program("bench_malloc")
+        asked = Contender(name, (str(program), "--version"), preload=library)
+        done = subprocess.run(
+            asked.words, env=asked.environment(), capture_output=True, text=True, check=False
+        )
+        version, serves = [*done.stdout.splitlines(), "", ""][:2]
+        if done.returncode != 0:
+            raise BenchError(f"{name}: {program.name} --version ended with {done.returncode}")
+        if library is not None and Path(serves.strip()).resolve() != library.resolve():
+            raise BenchError(f"{name}: {library} does not define malloc; '{serves}' served it")
+        return version.strip()
+
+    def _preload(self, row: str) -> Iterator[Contender]:
+        words = google_words(self._program("bench_malloc"), f"malloc/{row}")
+        yield Contender(OURS, words, preload=self._own_preload())
+
+    def _allocators(self, row: str) -> Iterator[Contender]:
+        words = google_words(self._program("bench_malloc"), f"malloc/{row}")
+        for name, library, version in self.preloads:
+            yield Contender(name, words, preload=library, version=version)
+
+    def _linked(self, row: str) -> Iterator[Contender]:
+        programs = sorted(self.build.glob("bench_peer_*"))
+        if not programs:
+            raise NoPeerError("no bench_peer_* was built: give SPANWISE_PEER_<NAME>_DIR to cmake")
+        for program in filter(lambda path: os.access(path, os.X_OK), programs):
+            done = subprocess.run(
+                [program, "--version"], capture_output=True, text=True, check=False
+            )
+            version = (done.stdout.splitlines() or [""])[0]
+            name = program.name.removeprefix("bench_peer_")
+            yield Contender(name, google_words(program, f"linked/{row}"), version=version)
+
+    # --- Go and Boehm -----------------------------------------------------------------------------
+
+    def _go(self, row: str) -> Iterator[Contender]:
+        for name, experiment in GO_BUILDS.items():
+            program = go_program("micro/go", experiment)
+            words = (str(program), row.rpartition("/")[2], GO_ROUNDS)
+            yield Contender(name, words, version=go_version())
+
+    def _collectors(self, row: str) -> Iterator[Contender]:
+        words = (str(self._program("bench_collectors")), *self._size(row))
+        yield Contender(OURS, words, reader="json", small_pages=True)
+
+    def _boehm(self, row: str) -> Iterator[Contender]:
+        program = self.build / "bench_collectors_boehm"
+        if not program.is_file():
+            raise NoPeerError("bench_collectors_boehm was not built: apt-get install libgc-dev")
+        words = (str(program), *self._size(row))
+        for markers in ("1", "2"):
+            variables = (("GC_MARKERS", markers),)
+            name = f"boehm-{markers}-markers"
+            yield Contender(name, words, "json", variables=variables, small_pages=True)
+
+    def _go_collectors(self, row: str, experiment: str) -> Iterator[Contender]:
+        words = (str(go_program("collectors/go", experiment)), *self._size(row))
+        yield Contender("go", words, "json", version=go_version(), small_pages=True)
+
+    def _go_arenas(self, key: str) -> Iterator[Contender]:
+        words = (str(go_program("arenas/go", "arenas")), *(["quick"] if self.quick else []))
+        yield Contender("go", words, "json", key=key, version=go_version())
+
+    # --- patterns, the loop, instructions ---------------------------------------------------------
+
+    def _pattern_words(self, name: str, library: Path | None) -> tuple[str, ...]:
+        own = self.build / f"bench_patterns_{name}"
+        words = [str(own)] if own.is_file() else [str(self._program("bench_patterns")), name]
+        percent = "1" if self.quick else "100"
+        wrapper = str(self._program("bench_rusage"))
+        return (wrapper, "{report}", str(library or ""), *words, percent)
+
+    def _pattern(self, name: str) -> Iterator[Contender]:
+        yield Contender(OURS, self._pattern_words(name, self._own_preload()), "lines")
+
+    def _pattern_allocators(self, name: str) -> Iterator[Contender]:
+        for allocator, library, version in self.preloads:
+            words = self._pattern_words(name, library)
+            yield Contender(allocator, words, "lines", version=version)
+
+    def _loop(self, name: str) -> Iterator[Contender]:
+        words = (sys.executable, str(BENCH / "loop.py"), name, *(["--quick"] if self.quick else []))
+        yield Contender(OURS, words, "json")
+
+    def _counted(self, path: str) -> Iterator[Contender]:
+        yield Contender(OURS, (str(self._program("bench_paths")), path), "counted")
+
+
+def google_words(program: Path, row: str) -> tuple[str, ...]:
+    """The command line of one google-benchmark row."""
+    return (
+        str(program),
+        f"--benchmark_filter=^{re.escape(row)}(/iterations:1)?(/manual_time)?$",
+        "--benchmark_format=json",
+        "--benchmark_min_time={min_time}",
+    )
+
+
+@functools.cache
+def go_version() -> str:
+    """The version of the Go toolchain, "1.26.8"."""
+    done = subprocess.run(["go", "env", "GOVERSION"], capture_output=True, text=True, check=False)
+    return done.stdout.strip().removeprefix("go")
+
+
+@functools.cache
+def go_program(source: str, experiment: str) -> Path:
+    """Build a Go program of bench/ with a GOEXPERIMENT.
+
+    Raises:
+        NoPeerError: there is no Go toolchain, or it does not know the experiment.
+    """
+    go = shutil.which("go")
+    if go is None:
+        raise NoPeerError("there is no Go toolchain in PATH")
+    out = Path(tempfile.mkdtemp(prefix="spanwise-go-")) / "program"
+    env = {**os.environ, "GOEXPERIMENT": experiment, "GOFLAGS": "-mod=mod", "GOWORK": "off"}
+    done = subprocess.run(
+        [go, "build", "-o", str(out), "."],
+        cwd=BENCH / source,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        said = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise NoPeerError(f"go build of {source} failed: {said}")
+    return out

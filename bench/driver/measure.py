@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a contender once and reads its figures."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+
+from driver.contenders import Contender
+from driver.errors import BenchError
+
+MIN_TIME_S, QUICK_MIN_TIME_S = 0.05, 0.001
+TIMEOUT_S = 900.0
+PR_SET_THP_DISABLE = 41
+MIB = float(1 << 20)
+
+Figures = dict[str, float]
+
+
+def measure(contender: Contender, *, quick: bool = False) -> Figures:
+    """Run a contender in a process of its own.
+
+    Args:
+        contender: what is run.
+        quick: short google-benchmark rows.
+
+    Returns:
+        Figures by name: `ns` per operation, and what the program prints. Patterns also have `cpu`
+        and `elapsed` (seconds) and `peak` (MiB resident).
+
+    Raises:
+        BenchError: it failed, or printed something else; the message says what.
+    """
+    if contender.reader == "counted":
+        return _counted(contender)
+    with tempfile.TemporaryDirectory(prefix="spanwise-bench-") as folder:
+        report = Path(folder) / "report"
+        least = str(QUICK_MIN_TIME_S if quick else MIN_TIME_S)
+        words = [
+            word.replace("{min_time}", least).replace("{report}", str(report))
+            for word in contender.words
+        ]
+        told = _output(contender, words)
+        try:
+            if contender.reader == "lines":
+                return read_lines(told, report.read_text(encoding="ascii"))
+            read = read_google if contender.reader == "google" else read_json
+            figures = read(told)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise BenchError(f"{_label(contender)}: cannot read its output: {error}") from error
+    if contender.key:
+        if contender.key not in figures:
+            raise BenchError(f"{_label(contender)}: has no figure '{contender.key}'")
+        return {"ns": figures[contender.key]}
+    return figures
+
+
+def _label(contender: Contender) -> str:
+    words = [word for word in contender.words if not word.startswith(("--benchmark_m", "{"))]
+    return f"{contender.name} ({' '.join(Path(word).name for word in words if word)})"
+
+
+def _output(contender: Contender, words: list[str]) -> str:
+    """What a command prints. It and its children have ended when this returns or raises."""
+    disable_huge_pages(contender.small_pages)  # children inherit it
+    try:
+        child = subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            env=contender.environment(),
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise BenchError(f"{words[0]}: {error.strerror}") from error
+    finally:
+        disable_huge_pages(False)
+    try:
+        told, said = child.communicate(timeout=TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        raise BenchError(f"{_label(contender)}: took longer than {TIMEOUT_S:g} s") from None
+    finally:
+        if child.poll() is None:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+    if child.returncode != 0:
+        last = (said.strip().splitlines() or ["no message"])[-1]
+        raise BenchError(f"{_label(contender)}: ended with {child.returncode}: {last}")
+    return told
+
+
+def disable_huge_pages(disabled: bool) -> None:
+    """Switch transparent huge pages off, or on again, for this process and new children."""
+    ctypes.CDLL(None).prctl(PR_SET_THP_DISABLE, int(disabled), 0, 0, 0)
+
+
+def read_google(text: str) -> Figures:
+    """The counters of the one row in google-benchmark's JSON.
+
+    `ns` is the counter `op` (seconds) where a program has one, else its CPU time.
+    """
+    rows = json.loads(text)["benchmarks"]
+    if len(rows) != 1:
+        raise ValueError(f"{len(rows)} rows match, not 1")
+    row = rows[0]
+    if row.get("error_occurred"):
+        raise ValueError(row.get("error_message", "failed"))
+    figures = {
+        key: float(value)
+        for key, value in row.items()
+        if isinstance(value, (int, float)) and not isinstance(value, bool)
+    }
+    figures["ns"] = figures["op"] * 1e9 if "op" in figures else figures["cpu_time"]
+    return figures
+
+
+def read_json(text: str) -> Figures:
+    """Figures printed as one JSON object."""
+    return {str(name): float(value) for name, value in json.loads(text).items()}
+
+
+def read_lines(text: str, report: str) -> Figures:
+    """Figures printed as `NAME VALUE` lines, and the line of the rusage wrapper."""
+    figures = {}
+    for line in text.splitlines():
+        name, value = line.split()
+        figures[name] = float(value)
+    kind, *words = report.split()
+    status, wall_ns, user_us, system_us, peak_kib = map(int, words[:5])
+    if (kind, status) != ("exit", 0):
+        raise ValueError(f"ended with {kind} {status}")
+    figures["cpu"] = (user_us + system_us) * 1e-6
+    figures["elapsed"] = wall_ns * 1e-9
+    figures["peak"] = peak_kib * 1024 / MIB
+    return figures
+
+
+def _counted(contender: Contender) -> Figures:
+    # Needs valgrind, and takes seconds: imported where it is used.
+    from driver import counts  # noqa: PLC0415
+
+    program, path = contender.words
+    (found,) = counts.count_all([(counts.Program(Path(program)), path)])
+    return {"instructions": found.instructions}

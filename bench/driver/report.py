@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Prints, stores and draws scores."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from driver.errors import BenchError
+from driver.judge import FAILED, MET, MISSED, NO_PEER, REPORTED, SKIPPED, Score, Values
+from driver.text import number, text_table, write_atomically
+
+COLOURS = {MET: "#2a9d8f", MISSED: "#d1495b", REPORTED: "#6c757d"}
+
+
+def unit_of(score: Score) -> str:
+    """The unit of a row's values, for people."""
+    return score.row.unit or {"ns": "ns", "cpu": "s", "elapsed": "s", "peak": "MiB"}.get(
+        score.row.value, score.row.value
+    )
+
+
+def limit_of(score: Score) -> str:
+    """The target as text."""
+    row = score.row
+    if row.limit is not None:
+        return f"<= {row.limit:g} {unit_of(score)}"
+    if row.rank is not None:
+        return f"rank <= {row.rank:g}"
+    return "-" if row.target is None else f"<= {row.target:g}"
+
+
+def table(scores: Sequence[Score]) -> str:
+    """All rows, the notes below, and a closing line with the tally."""
+    rows = []
+    for score in scores:
+        found = score.ratio
+        spread = f"{found.median:.2f} [{found.low:.2f}, {found.high:.2f}]" if found else "-"
+        peer = f"{score.peer_name} {number(score.peer)}" if score.peer_name else "-"
+        ours = f"{number(score.ours)} {unit_of(score)}" if score.ours is not None else "-"
+        rows.append([score.row.name, ours, peer, spread, limit_of(score), score.verdict])
+    head = ["row", "ours", "best peer", "ratio [interval]", "target", "verdict"]
+    lines = [text_table(head, rows)]
+    notes = [f"  {score.row.name}: {score.note}" for score in scores if score.note]
+    if notes:
+        lines += ["", *notes]
+    verdicts = [score.verdict for score in scores]
+    order = (MET, MISSED, FAILED, NO_PEER, REPORTED, SKIPPED)
+    tally = ", ".join(f"{verdicts.count(name)} {name}" for name in order if name in verdicts)
+    return "\n".join([*lines, "", tally])
+
+
+def to_json(scores: Sequence[Score], values: Values, about: Mapping[str, Any]) -> str:
+    """Provenance, verdicts and every measured figure."""
+    rows = []
+    for score in scores:
+        found = asdict(score.ratio) if score.ratio else None
+        rows.append(
+            {
+                "name": score.row.name,
+                "ours": score.ours,
+                "unit": unit_of(score),
+                "peer_name": score.peer_name,
+                "peer": score.peer,
+                "ratio": found,
+                "target": score.row.target,
+                "limit": score.row.limit,
+                "verdict": score.verdict,
+                "note": score.note,
+            }
+        )
+    runs = [
+        {"name": who.name, "version": who.version, "words": who.words, "figures": figures}
+        for who, figures in values.items()
+    ]
+    return json.dumps({**about, "rows": rows, "runs": runs}, indent=1) + "\n"
+
+
+def write_json(path: Path, text: str) -> None:
+    """Write the JSON atomically."""
+    write_atomically(path, text)
+
+
+def plot(scores: Sequence[Score], path: Path, about: str) -> None:
+    """Draw each row's ratio with its interval and its target as a tick; write a PNG.
+
+    Raises:
+        BenchError: matplotlib is missing, or the file cannot be written.
+    """
+    try:
+        pyplot: Any = importlib.import_module("matplotlib.pyplot")
+    except ImportError:
+        raise BenchError("--plot needs matplotlib: pip install matplotlib") from None
+    drawn = [score for score in scores if score.ratio is not None and score.row.rank is None]
+    figure, axis = pyplot.subplots(figsize=(9, 1.4 + 0.24 * len(drawn)), layout="constrained")
+    for place, score in enumerate(reversed(drawn)):
+        found = score.ratio
+        assert found is not None
+        target = 1.0 if score.row.limit is not None else score.row.target
+        if target is not None:
+            axis.plot(target, place, marker="|", markersize=12, markeredgewidth=2, color="black")
+        error = [[found.median - found.low], [found.high - found.median]]
+        colour = COLOURS.get(score.verdict, "#6c757d")
+        axis.errorbar(found.median, place, xerr=error, fmt="o", markersize=4, color=colour)
+    axis.set_yticks(range(len(drawn)), [score.row.name for score in reversed(drawn)])
+    axis.set_ylim(-0.7, max(len(drawn), 1) - 0.3)
+    axis.set_xscale("log")
+    axis.set_xticks([0.1, 0.2, 0.5, 1, 2, 5])
+    axis.xaxis.set_major_formatter("{x:g}")
+    axis.xaxis.set_minor_formatter("")
+    axis.axvline(1, color="black", linewidth=0.8, zorder=0)
+    axis.set_xlabel("ours / best peer or limit (dot, interval); tick: target; lower is better")
+    axis.set_title("Benchmarks against their targets")
+    figure.text(0.01, 0.002, about, fontsize=7, color="#6c757d")
+    try:
+        figure.savefig(path, dpi=150)
+    except OSError as error:
+        raise BenchError(f"{path}: {error.strerror}") from error
+    finally:
+        pyplot.close(figure)

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads bench/targets.toml. The file's own header explains the keys."""
+
+from __future__ import annotations
+
+import fnmatch
+import importlib
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from driver.errors import BenchError
+
+# Before Python 3.11 the same reader comes from pip's copy.
+tomllib: Any = importlib.import_module(
+    "tomllib" if sys.version_info >= (3, 11) else "pip._vendor.tomli"
+)
+NUMBERS = ("target", "limit", "per", "needs_gb", "spare", "rank")
+TEXTS = ("name", "ours", "base", "value", "unit")
+LISTS = ("peers", "needs", "without", "rows")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row: what is measured, against whom, and its target.
+
+    Attributes:
+        name: printed name.
+        ours: the source of our value, "WAY WORDS" (driver.contenders).
+        peers: sources of the peers' values; empty for a row with an absolute limit.
+        value: which figure of the program is compared.
+        unit: of our printed value.
+        target: largest ratio of ours to the best peer; None: no target.
+        limit: largest value of ours, in `unit`; None: no limit.
+        per: operations in one iteration of ours; its value is divided by this.
+        base: a bench row; the ratio is divided by the ratio measured there. "": none.
+        needs: peers, "NAME VERSION", without which the row has no verdict.
+        without: peers, "NAME VERSION", that do not compete.
+        needs_gb: free memory in 10^9 bytes without which the row is skipped.
+        spare: excess over the peer, in the value's unit, that is allowed above the target.
+        rows: a mean row: patterns of row names whose geometric mean is compared.
+        rank: a mean row: the worst rank among all allocators that meets the target.
+    """
+
+    name: str
+    ours: str = ""
+    peers: tuple[str, ...] = ()
+    value: str = "ns"
+    unit: str = ""
+    target: float | None = None
+    limit: float | None = None
+    per: float = 1.0
+    base: str = ""
+    needs: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    needs_gb: float = 0.0
+    spare: float = 0.0
+    rows: tuple[str, ...] = ()
+    rank: float | None = None
+
+
+@dataclass(frozen=True)
+class Targets:
+    """The file: rows in order, and the repetitions that a judged run needs."""
+
+    rows: tuple[Row, ...]
+    repetitions: int
+
+
+def _checked(key: str, value: Any) -> Any:
+    if key in NUMBERS:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
+            raise ValueError(f"{key} is {value!r}; use a number above 0")
+        return float(value)
+    if key in TEXTS:
+        if not isinstance(value, str) or not value:
+            raise ValueError(f"{key} is {value!r}; use text")
+        return value
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list) or not all(isinstance(text, str) and text for text in texts):
+        raise ValueError(f"{key} is {value!r}; use a text or a list of texts")
+    return tuple(texts)
+
+
+def parse_row(raw: Mapping[str, Any]) -> Row:
+    """Check one [[row]].
+
+    Raises:
+        ValueError: the row breaks a rule.
+    """
+    known = {field.name for field in fields(Row)}
+    for key in raw:
+        if key not in known:
+            raise ValueError(f"unknown key '{key}'; known are {', '.join(sorted(known))}")
+    row = Row(**{"name": "", **{key: _checked(key, value) for key, value in raw.items()}})
+    if not row.name:
+        raise ValueError("name is missing")
+    if bool(row.ours) == bool(row.rows):
+        raise ValueError("give either ours (a measured row) or rows (a mean of measured rows)")
+    if row.ours and bool(row.peers) == (row.limit is not None):
+        raise ValueError("give either peers (and a target) or a limit")
+    if row.rank is not None and not row.rows:
+        raise ValueError("rank belongs to a row with rows")
+    for need in (*row.needs, *row.without):
+        if re.fullmatch(r"[a-z][a-z0-9-]*( \d+(\.\d+)*)?", need) is None:
+            raise ValueError(f"'{need}' is not NAME or NAME VERSION")
+    return row
+
+
+def load(path: Path) -> Targets:
+    """Read and check the file.
+
+    Raises:
+        BenchError: the file is missing, is not TOML or breaks a rule; the message names the row.
+    """
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BenchError(f"{path}: {error.strerror}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise BenchError(f"{path}: not TOML: {error}") from error
+    repetitions = data.get("repetitions")
+    if isinstance(repetitions, bool) or not isinstance(repetitions, int) or repetitions < 1:
+        raise BenchError(f"{path}: repetitions is {repetitions!r}; use a whole number, 1 or more")
+    rows: list[Row] = []
+    for index, raw in enumerate(data.get("row", []), start=1):
+        try:
+            row = parse_row(raw)
+            if any(row.name == other.name for other in rows):
+                raise ValueError("an earlier row has the same name")
+        except ValueError as error:
+            raise BenchError(f"{path}: row {index} ({raw.get('name', '?')}): {error}") from error
+        rows.append(row)
+    if not rows:
+        raise BenchError(f"{path}: has no [[row]]")
+    return Targets(tuple(rows), repetitions)
+
+
+def choose(rows: Sequence[Row], patterns: Sequence[str]) -> list[Row]:
+    """Return the rows whose names match a shell pattern, or contain its text.
+
+    Raises:
+        BenchError: a pattern matches no row.
+    """
+    chosen: set[str] = set()
+    for pattern in patterns:
+        loose = pattern if any(mark in pattern for mark in "*?[") else f"*{pattern}*"
+        found = {row.name for row in rows if fnmatch.fnmatchcase(row.name, loose)}
+        if not found:
+            names = ", ".join(row.name for row in rows[:4])
+            raise BenchError(f"--rows '{pattern}' matches none of {len(rows)} rows: {names}, ...")
+        chosen |= found
+    return [row for row in rows if row.name in chosen]

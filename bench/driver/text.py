@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Text tables, and files written atomically."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from driver.errors import BenchError
+
+
+def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return an aligned table: the first column flush left, the others flush right."""
+    lines = [list(header), *map(list, rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
+
+    def render(line: Sequence[str]) -> str:
+        first = line[0].ljust(widths[0])
+        rest = [cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True)]
+        return "  ".join([first, *rest]).rstrip()
+
+    rule = "  ".join("-" * width for width in widths)
+    return "\n".join([render(lines[0]), rule, *map(render, lines[1:])])
+
+
+def number(value: float | None) -> str:
+    """Format a value with about three significant digits; `-` for None."""
+    if value is None:
+        return "-"
+    return f"{value:.2f}" if value < 100 else f"{value:.0f}"
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a file that is complete or absent.
+
+    Raises:
+        BenchError: the file cannot be written; the message names the path.
+    """
+    part = path.with_name(path.name + ".part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
+    except OSError as error:
+        raise BenchError(f"{path}: {error.strerror}") from error
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink()

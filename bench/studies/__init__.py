@@ -1,2 +1,0 @@
-# SPDX-License-Identifier: Apache-2.0
-"""Studies: each answers one question once. ./dev study lists them; docs/ tells what they found."""

@@ -1,2 +1,0 @@
-# SPDX-License-Identifier: Apache-2.0
-"""One allocation taken apart, instruction by instruction."""

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""bench/targets.toml: what is read, what is refused, and that its rows name what exists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from driver.contenders import OWN
+from driver.errors import BenchError
+from driver.rows import choose, load
+
+from tests.bench.tools import BENCH, counted_paths
+
+TARGETS = load(BENCH / "targets.toml")
+GOOD = 'repetitions = 3\n[[row]]\nname = "a"\nours = "inline pair/16"\npeers = "linked pair/16"\n'
+
+
+def read(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "targets.toml"
+    path.write_text(text)
+    with pytest.raises(BenchError) as caught:
+        load(path)
+    return str(caught.value).removeprefix(f"{path}: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[[row]", "not TOML"),
+        ("[[row]]", "repetitions is None; use a whole number, 1 or more"),
+        ("repetitions = true\n", "repetitions is True; use a whole number, 1 or more"),
+        ("repetitions = 2.5\n", "repetitions is 2.5; use a whole number, 1 or more"),
+        ("repetitions = 3\n", "has no [[row]]"),
+        (GOOD + "target = 0\n", "row 1 (a): target is 0; use a number above 0"),
+        (GOOD + "target = true\n", "row 1 (a): target is True; use a number above 0"),
+        (GOOD + "speed = 3\n", "row 1 (a): unknown key 'speed'; known are "),
+        (GOOD + "unit = 3\n", "row 1 (a): unit is 3; use text"),
+        (GOOD + "needs = [3]\n", "row 1 (a): needs is [3]; use a text or a list of texts"),
+        (GOOD + 'needs = "go >= 1"\n', "row 1 (a): 'go >= 1' is not NAME or NAME VERSION"),
+        (GOOD + "limit = 1\n", "row 1 (a): give either peers (and a target) or a limit"),
+        (GOOD + "rank = 1\n", "row 1 (a): rank belongs to a row with rows"),
+        (GOOD + 'rows = "b"\n', "row 1 (a): give either ours (a measured row) or rows"),
+        (GOOD + GOOD.partition("\n")[2], "row 2 (a): an earlier row has the same name"),
+        ('repetitions = 3\n[[row]]\nours = "inline x"\nlimit = 1\n', "row 1 (?): name is missing"),
+    ],
+)
+def test_bad_files(tmp_path: Path, text: str, said: str) -> None:
+    assert read(tmp_path, text).startswith(said)
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(BenchError, match=r"none\.toml: No such file or directory"):
+        load(tmp_path / "none.toml")
+
+
+def test_rows_are_chosen_by_pattern_or_by_text() -> None:
+    names = [row.name for row in choose(TARGETS.rows, ["range find*"])]
+    assert names == ["range find, single tree", "range find, two trees"]
+    assert [row.name for row in choose(TARGETS.rows, ["buddy"])] == ["range buddy pair"]
+    with pytest.raises(BenchError, match="--rows 'nothing' matches none of "):
+        choose(TARGETS.rows, ["nothing"])
+
+
+def _google_rows(folder: str) -> str:
+    return "".join(path.read_text() for path in sorted((BENCH / folder).glob("*.[ch]*")))
+
+
+def test_targets_name_rows_that_the_programs_have() -> None:
+    """The first word after the way is registered in the sources of that program."""
+    sources = {way: _google_rows("micro") for way in (*OWN, "preload", "linked", "allocators")}
+    sources |= {way: _google_rows(way) for way in ("arenas", "ranges", "buffers", "collectors")}
+    sources |= {way: _google_rows("patterns") for way in ("pattern", "pattern-allocators")}
+    checked = 0
+    for row in TARGETS.rows:
+        for source in filter(None, (row.ours, *row.peers)):
+            way, _, words = source.partition(" ")
+            if way not in sources:
+                continue
+            word = words.split("/")[2 if way in ("arenas", "ranges", "buffers") else 0].split()[0]
+            assert re.search(rf"\b{re.escape(word)}\b", sources[way]), source
+            checked += 1
+    assert checked > 200
+
+
+def test_counted_paths_exist() -> None:
+    named = {s.split()[1] for row in TARGETS.rows for s in row.peers if s.startswith("counted")}
+    assert named and named <= counted_paths()
+
+
+def test_bases_and_means_name_rows() -> None:
+    names = {row.name for row in TARGETS.rows}
+    assert {row.base for row in TARGETS.rows if row.base} <= names
+    means = [row for row in TARGETS.rows if row.rows]
+    assert [len(choose([r for r in TARGETS.rows if r.ours], row.rows)) for row in means] == [
+        *(24, 24, 10),
+    ]
