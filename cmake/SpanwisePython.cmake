@@ -24,7 +24,7 @@ spanwise_compile(spanwise_lessons)
 # Selects the stable ABI by hand: FindPython knows USE_SABI from CMake 3.26 on, and Debian 12 has
 # 3.25. For a free-threaded interpreter, which has no stable ABI, scikit-build-core does not ask for
 # it.
-add_library(spanwise_extension MODULE "${ffi_source}" "${PROJECT_SOURCE_DIR}/cmake/ffi_arrow.c"
+add_library(spanwise_extension MODULE "${ffi_source}"
                                     $<TARGET_OBJECTS:spanwise_lessons>)
 set_target_properties(spanwise_extension PROPERTIES PREFIX "" OUTPUT_NAME _spanwise C_STANDARD 11
                                                     C_VISIBILITY_PRESET hidden)

@@ -4,7 +4,6 @@
  */
 #include <spanwise/spanwise.h>
 
-#include "ffi_arrow.h"
 #include "lesson/lesson.h"
 #include "service/service.h"
 

@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
     """Prints the table."""
     table = SizeClassTable.named(options.table)
     if options.json or options.format == "json":
-        print_json(table.to_columns())
+        print_json(table.generator_dict())
     elif options.format == "md":
         print(table.to_markdown())
     elif options.format == "c":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows that numpy, pandas, pyarrow, polars and duckdb read, and what has such rows."""
+"""Rows of named columns for numpy and data frames, and the base of results that have them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanwise import _format, errors
-from spanwise.results.arrow import stream_capsule
 from spanwise.results.files import write_whole
 
 _SHOWN = 20
@@ -28,12 +27,8 @@ class Rows:
     functions take rows, `np.asarray(rows)` is the structured array itself, and what that array can
     do (`rows.dtype`, `rows.nbytes`, `rows.tolist()`, ...) rows can do, with the same results.
 
-    pyarrow, polars and duckdb read rows through the Arrow C stream interface
-    (https://arrow.apache.org/docs/format/CStreamInterface.html), without a dependency of this
-    package. A column of fixed arrays becomes a fixed-size list. `Rows` is no subclass of numpy's
-    array, because duckdb refuses a structured array before it asks for a
-    stream. For pandas take `to_pandas`:
-    `pandas.DataFrame(rows)` makes one column of tuples.
+    Other tools take `to_columns()`: `pyarrow.table(rows.to_columns())`,
+    `polars.DataFrame(rows.to_columns())`; pandas and duckdb take `to_pandas()`.
     """
 
     __slots__ = ("_array",)
@@ -94,6 +89,14 @@ class Rows:
             write_whole(path, content)
         return content
 
+    def to_columns(self) -> dict[str, Any]:
+        """Columns by name: numpy arrays of shape (rows,), views of the rows.
+
+        A column of fixed arrays becomes a list of lists.
+        """
+        names = self.dtype.names or ()
+        return {n: self[n] if self[n].ndim == 1 else self[n].tolist() for n in names}
+
     def to_pandas(self) -> Any:
         """A pandas.DataFrame; a column of fixed arrays has one list a row.
 
@@ -106,14 +109,7 @@ class Rows:
             raise errors.UnsupportedError(
                 "pandas is not installed; pip install pandas, or use the rows as a numpy array"
             ) from None
-        names = self.dtype.names or ()
-        return pandas.DataFrame(
-            {name: self[name] if self[name].ndim == 1 else self[name].tolist() for name in names}
-        )
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """The rows as a capsule of the Arrow C stream interface; they are copied into it."""
-        return stream_capsule(self._array)
+        return pandas.DataFrame(self.to_columns())
 
     def _cells(self) -> list[tuple[str, ...]]:
         names = self.dtype.names or ()
@@ -183,7 +179,7 @@ def _column(values: list[Any]) -> NDArray[Any]:
 
 
 class Tabular:
-    """What has rows in `array`: it becomes a data frame, and is read as an Arrow stream."""
+    """A result with rows in `array`, which become a data frame or columns."""
 
     __slots__ = ()
 
@@ -202,6 +198,6 @@ class Tabular:
         """
         return self.array.to_pandas()
 
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """`array` for pyarrow, polars, duckdb: a capsule of the Arrow C stream interface."""
-        return self.array.__arrow_c_stream__(requested_schema)
+    def to_columns(self) -> dict[str, Any]:
+        """`array` as columns by name, for pyarrow, polars and other tools."""
+        return self.array.to_columns()

@@ -307,7 +307,7 @@ class SizeClassTable(Result, Tabular):
 
     # --- other forms ---
 
-    def to_columns(self) -> dict[str, Any]:
+    def generator_dict(self) -> dict[str, Any]:
         """The table with every column, in the keys that `spanwise classes --json` prints.
 
         They are those of the generator's JSON, which other tables' files in the field have too.

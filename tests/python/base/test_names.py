@@ -19,7 +19,7 @@ PUBLIC_TYPES = [
 def test_what_has_rows_has_all_forms_of_them() -> None:
     with_rows = [kind for kind in PUBLIC_TYPES if hasattr(kind, "to_pandas")]
     for kind in with_rows:
-        assert hasattr(kind, "__arrow_c_stream__") and hasattr(kind, "to_json"), kind
+        assert hasattr(kind, "to_columns") and hasattr(kind, "to_json"), kind
     assert {kind.__name__ for kind in with_rows} >= {
         *("Comparison", "Frontier", "Ledger", "Optimum", "PeerComparison", "Recording"),
         *(

@@ -4,13 +4,10 @@
 from __future__ import annotations
 
 import functools
-import gc
 import importlib
 import json
 import math
 import pickle
-import resource
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -28,7 +25,6 @@ from spanwise.results.rows import as_rows, rows_of
 from spanwise.tables.table import STOCK
 
 from tests.python.helpers import random_ops
-from tests.python.results.arrow_consumer import read
 
 REPR_MAX = 4096
 
@@ -62,58 +58,26 @@ EXPECTED = {
 # --- rows -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("release", [True, False])
-def test_an_arrow_consumer_reads_every_type(release: bool) -> None:
-    assert read(as_rows(ROWS), release=release) == EXPECTED
-    gc.collect()
+def test_columns_by_name() -> None:
+    columns = as_rows(ROWS).to_columns()
+    assert {n: c if isinstance(c, list) else c.tolist() for n, c in columns.items()} == EXPECTED
+    assert np.shares_memory(columns["wide"], ROWS)
+    assert [len(column) for column in as_rows(ROWS[:0]).to_columns().values()] == [0] * len(
+        EXPECTED
+    )
 
 
-def test_an_arrow_consumer_reads_no_row_and_some_rows_of_many() -> None:
-    assert read(as_rows(ROWS[:0])) == {name: [] for name in EXPECTED}
-    many = np.repeat(ROWS, 500)[::-3]  # not contiguous
-    assert read(as_rows(many)) == {name: many[name].tolist() for name in EXPECTED}
-
-
-def test_a_capsule_that_nobody_reads_is_released() -> None:
-    rows = as_rows(np.repeat(ROWS, 3000))
-    for round_ in range(200):
-        rows.__arrow_c_stream__()
-        read(rows[:100], release=bool(round_ % 2))
-        if round_ == 20:
-            before = resident_bytes()
-    assert resident_bytes() < before + 100 * rows.nbytes  # 180 more copies would be more
-
-
-def resident_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
-
-
-def test_rows_that_arrow_has_no_type_for_are_refused() -> None:
-    for dtype in ([("a", ">u4")], [("a", "S4")], [("a", "u4", (2, 2))]):
-        with pytest.raises(sw.UnsupportedError, match="Arrow"):
-            as_rows(np.zeros(2, dtype)).__arrow_c_stream__()
-    with pytest.raises(sw.UnsupportedError, match="only rows"):
-        as_rows(np.zeros(2)).__arrow_c_stream__()  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("tool", ["pyarrow", "polars", "pandas", "duckdb"])
+@pytest.mark.parametrize("tool", ["pyarrow", "polars", "pandas"])
 def test_tools_that_are_installed_read_rows(tool: str) -> None:
     module = pytest.importorskip(tool)
-    if tool == "duckdb":
-        rows = as_rows(ROWS)  # found by its name in the query
-        assert module.sql("select * from rows").fetchall() == [
-            tuple(tuple(v) if isinstance(v, list) else v for v in row)
-            for row in zip(*EXPECTED.values(), strict=True)
-        ]
-        assert len(rows) == len(ROWS)
-        return
+    rows = as_rows(ROWS)
     if tool == "pyarrow":
-        assert module.table(as_rows(ROWS)).to_pydict() == EXPECTED
+        assert module.table(rows.to_columns()).to_pydict() == EXPECTED
     elif tool == "polars":
-        found = module.DataFrame(as_rows(ROWS)).to_dict(as_series=False)
+        found = module.DataFrame(rows.to_columns()).to_dict(as_series=False)
         assert {name: [*map(_plain, values)] for name, values in found.items()} == EXPECTED
     else:
-        assert as_rows(ROWS).to_pandas().to_dict("list") == EXPECTED
+        assert rows.to_pandas().to_dict("list") == EXPECTED
 
 
 def _plain(value: Any) -> Any:
@@ -315,14 +279,14 @@ def test_a_repr_is_short_and_says_what_it_is(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(BIG))
-def test_a_result_becomes_json_and_rows_become_a_stream(name: str, tmp_path: Path) -> None:
+def test_a_result_becomes_json_and_rows_become_columns(name: str, tmp_path: Path) -> None:
     made = BIG[name]()
     if hasattr(made, "to_json"):
         text = made.to_json(tmp_path / "x.json")
         assert (tmp_path / "x.json").read_text(encoding="utf-8") == text
         json.loads(text)
     if hasattr(made, "array"):
-        columns = read(made)
+        columns = made.to_columns()
         assert list(columns) == list(made.array.dtype.names)
         assert all(len(values) == len(made.array) for values in columns.values())
 
@@ -361,15 +325,6 @@ def test_without_pandas_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(sw.UnsupportedError, match="pip install pandas"):
         LEDGER.to_pandas()
-
-
-def test_the_extension_frees_all_that_it_gave_when_the_interpreter_ends() -> None:
-    code = (
-        "import spanwise as sw\n"
-        "kept = [sw.synthesize(8, 4, count=99).__arrow_c_stream__() for _ in range(9)]\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
 
 
 # --- progress -------------------------------------------------------------------------------------

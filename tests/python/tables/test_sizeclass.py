@@ -39,7 +39,7 @@ def go_numbers() -> dict[str, Any]:
 
 
 def test_go_equals_go_in_every_column() -> None:
-    ours, theirs = sw.SizeClassTable.go().to_columns(), go_numbers()
+    ours, theirs = sw.SizeClassTable.go().generator_dict(), go_numbers()
     assert list(ours) == list(theirs)
     assert ours["classes"] == theirs["classes"]
     for key in ("page_bytes", "max_small", "small_size_div", "small_size_max", "large_size_div"):
@@ -112,8 +112,8 @@ def test_spans_that_grow(tmp_path: Path) -> None:
     assert pickle.loads(pickle.dumps(grows)) == grows
     assert str(grows).splitlines()[0].endswith("min align  first span")
     assert str(fixed).splitlines()[0].endswith("min align")
-    assert "first_span_bytes" in grows.to_columns()["classes"][0]
-    assert "first_span_bytes" not in fixed.to_columns()["classes"][0]
+    assert "first_span_bytes" in grows.generator_dict()["classes"][0]
+    assert "first_span_bytes" not in fixed.generator_dict()["classes"][0]
 
 
 def test_c16_is_go_without_24() -> None:
