@@ -51,6 +51,12 @@ install(DIRECTORY include src DESTINATION spanwise/_source COMPONENT python
 install(FILES scripts/sizeclasses.py scripts/build_check.c
         DESTINATION spanwise/_source/scripts COMPONENT python)
 install(FILES LICENSE DESTINATION spanwise/_source COMPONENT python)
-# Manual pages (scripts/man_pages.py): pip puts them into share/man of the environment.
-install(DIRECTORY docs/man/ DESTINATION "${SKBUILD_DATA_DIR}/share/man/man1" COMPONENT python
-        FILES_MATCHING PATTERN "*.1")
+# Manual pages, from the help texts. pip puts them into share/man of the environment. A cross build
+# cannot load the extension and goes without.
+set(man_pages "${PROJECT_BINARY_DIR}/man")
+add_custom_command(TARGET spanwise_extension POST_BUILD
+  COMMAND "${Python_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/scripts/man_pages.py" "${man_pages}"
+          --extension "$<TARGET_FILE:spanwise_extension>" || "${CMAKE_COMMAND}" -E echo "no manual pages"
+  VERBATIM)
+install(DIRECTORY "${man_pages}/" DESTINATION "${SKBUILD_DATA_DIR}/share/man/man1" COMPONENT python
+        OPTIONAL FILES_MATCHING PATTERN "*.1")

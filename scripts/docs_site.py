@@ -37,7 +37,6 @@ CONFIGURATION = """\
 project = "spanwise"
 extensions = ["myst_nb"]
 root_doc = "docs/index"
-exclude_patterns = ["docs/man"]
 myst_heading_anchors = 6
 nb_execution_mode = "off"
 html_theme = "alabaster"
@@ -144,7 +143,7 @@ def header_reference(root: Path) -> str:
 def gather(source: Path) -> None:
     """Copies and makes all pages."""
     shutil.rmtree(source, ignore_errors=True)
-    shutil.copytree(ROOT / "docs", source / "docs", ignore=shutil.ignore_patterns("man"))
+    shutil.copytree(ROOT / "docs", source / "docs")
     for name in (*(f"{page}.md" for page in OUTSIDE), "CITATION.cff"):
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         text = (ROOT / name).read_text(encoding="utf-8")
