@@ -3,7 +3,7 @@
  *
  * A request reaches the specialised path of its size by a call through a table. Processors predict
  * the target of such a call while sizes repeat. If sizes vary, most predictions are wrong, and that
- * costs more than the path saves (docs/decisions/0051-varied-sizes.md). So each small request
+ * costs more than the path saves (docs/decisions/0005-heap-policies.md). So each small request
  * without pointers that takes the slow path (a *slow end*) changes an account, cold->variety: it
  * grows if the class differs from that of the last slow end, and shrinks if it is the same. While
  * requests are *varied*, cache->paths is heap->varied, whose cut-off is 0, and inline code looks

@@ -18,7 +18,7 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 NAMED = re.compile(r"`((?:docs|tests|scripts|include|python|cmake)/[\w./-]+)`")
 DATED = re.compile(r"(?<!measurements/)\b20\d\d-\d\d-\d\d\b|\bcommit [0-9a-f]{7}")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
-NOTE_LINES, NOTE_BYTES = 40, 2_700
+NOTE_LINES = 60
 
 
 def anchors(page: Path) -> set[str]:
@@ -73,10 +73,8 @@ def test_figures_of_a_day_are_found() -> None:
     assert DATED.findall(text) == ["2026-11-20", "commit f9e30fd"]
 
 
-def test_each_note_has_a_number_of_its_own() -> None:
-    """There may be gaps: numbers are given out before the notes are written."""
-    assert all(re.match(r"\d{4}-", note.name) for note in NOTES)
-    assert len({note.name[:5] for note in NOTES}) == len(NOTES)
+def test_notes_are_numbered_without_gaps() -> None:
+    assert [note.name[:5] for note in NOTES] == [f"{i:04}-" for i in range(1, len(NOTES) + 1)]
 
 
 @pytest.mark.parametrize("note", NOTES, ids=[note.stem for note in NOTES])
@@ -84,10 +82,6 @@ def test_a_note_has_one_page(note: Path) -> None:
     text = note.read_text(encoding="utf-8")
     assert text.startswith(f"# {note.name[:4]}: ")
     assert text.count("\n") <= NOTE_LINES
-    assert len(text.encode()) <= NOTE_BYTES
-    for part in ("Summary.", "Goal."):
-        assert f"**{part}**" in text
-    assert re.search(r"\*\*(Measure of success|Alternative|Price|Risk)", text)
 
 
 def long_lines(page: Path) -> list[int]:
