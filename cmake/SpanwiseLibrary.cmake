@@ -136,7 +136,5 @@ if(SPANWISE_HAS_GLIBC AND SPANWISE_OS STREQUAL "linux" AND NOT SPANWISE_SANITIZE
     src/watch/verify.c src/watch/touched.c src/watch/audit_lists.c src/watch/audit_span.c
     src/watch/map.c src/watch/ledger.c src/watch/walk.c src/page/space.c src/heap/trim.c src/heap/misuse.c src/heap/heap.c src/heap/checks.c src/page/checks.c src/page/purge.c src/page/give_back.c
     PROPERTIES COMPILE_OPTIONS -Os)
-  # A program that opens it by dlopen might close it while objects live, so it is never unloaded.
-  target_link_options(spanwise_malloc PRIVATE -Wl,-z,nodelete)
   list(APPEND spanwise_faces spanwise_record spanwise_malloc)
 endif()

@@ -37,7 +37,7 @@ endif()
 spanwise_hide_folders(spanwise_extension)
 target_include_directories(spanwise_extension PRIVATE ${Python_INCLUDE_DIRS} "${PROJECT_SOURCE_DIR}/cmake" "${PROJECT_SOURCE_DIR}/src")
 target_link_libraries(spanwise_extension PRIVATE spanwise_static m)
-target_link_options(spanwise_extension PRIVATE -Wl,--exclude-libs,ALL)
+target_link_options(spanwise_extension PRIVATE -Wl,--exclude-libs,ALL -Wl,-z,nodelete)
 
 install(TARGETS spanwise_extension LIBRARY DESTINATION spanwise COMPONENT python)
 if(spanwise_faces)

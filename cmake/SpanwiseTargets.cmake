@@ -86,8 +86,11 @@ endfunction()
 
 # A shared library takes from archives what it needs and shows none of it; undefined names are an
 # error here, not in the user's program (the sanitizers' own names come late: not with them).
+# It is never unloaded: threads that used it call its exit function when they end, and objects that
+# it allocated may outlive the last dlclose.
 function(spanwise_link_shared target)
-  target_link_options(${target} PRIVATE -Wl,--exclude-libs,ALL -Wl,-z,now -Wl,-z,relro)
+  target_link_options(${target} PRIVATE -Wl,--exclude-libs,ALL -Wl,-z,now -Wl,-z,relro
+                      -Wl,-z,nodelete)
   if(NOT SPANWISE_SANITIZE)
     target_link_options(${target} PRIVATE -Wl,-z,defs)
   endif()

@@ -182,6 +182,17 @@ if(NOT SPANWISE_SANITIZE)
   endforeach()
 endif()
 
+# Threads that used a shared library outlive its dlclose.
+if(NOT SPANWISE_SANITIZE AND SPANWISE_OS STREQUAL "linux")
+  add_executable(dlclose "${PROJECT_SOURCE_DIR}/tests/install/dlclose.c")
+  spanwise_compile(dlclose)
+  target_link_libraries(dlclose PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
+  foreach(library IN ITEMS spanwise_shared ${spanwise_faces})
+    add_test(NAME dlclose.${library} COMMAND dlclose $<TARGET_FILE:${library}>)
+    set_tests_properties(dlclose.${library} PROPERTIES LABELS "unit;native")
+  endforeach()
+endif()
+
 if(SPANWISE_OS STREQUAL "none")
   add_test(NAME portable.static
            COMMAND sh "${PROJECT_SOURCE_DIR}/tests/install/portable.sh" "${CMAKE_NM}"

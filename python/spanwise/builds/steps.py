@@ -51,9 +51,9 @@ SHORT_SOURCES = (
 is resident too."""
 SHARED_FLAGS = (
     *("-shared", "-pthread", "-Wl,--exclude-libs,ALL", "-Wl,-z,now", "-Wl,-z,relro"),
-    "-Wl,-z,defs",
+    *("-Wl,-z,defs", "-Wl,-z,nodelete"),
 )
-FACE_LINK_FLAGS = ("-static-libgcc", "-Wl,-z,nodelete", "-Wl,--gc-sections")
+FACE_LINK_FLAGS = ("-static-libgcc", "-Wl,--gc-sections")
 _FLOOR = ("base", "os/linux", "ds", "size", "gen", "page", "span", "heap", "watch")
 _NOT_CORE = ("launch", "lesson", "malloc", "os/none", "player", "recorder", "service")
 

@@ -29,6 +29,7 @@ from spanwise.builds.steps import (
 )
 from spanwise.builds.work import remove_stale
 
+from tests.python.elf import is_never_unloaded
 from tests.python.helpers import ROOT, random_ops, script, spanwise
 
 CC = shutil.which("cc")
@@ -98,6 +99,7 @@ def test_stamp_and_files(built: sw.Build, table: sw.SizeClassTable) -> None:
     assert any("division exact" in proof for proof in stamp["proofs"])
     for path in (built.library, built.archive, built.malloc_library):
         assert path.stat().st_size > 10_000
+    assert is_never_unloaded(built.library) and is_never_unloaded(built.malloc_library)
     again = sw.Build.open(built.folder)
     assert again.stamp == stamp and again.table == table and "few-16.x" in repr(again)
     objects = built.archive.read_bytes() + built.malloc_library.read_bytes()
