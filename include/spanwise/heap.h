@@ -132,7 +132,8 @@ SW_API void *sw_heap_realloc(sw_heap *heap, void *ptr, size_t size, unsigned fla
 SW_API void sw_heap_free(sw_heap *heap, void *ptr);
 /* As free, and `size` must be of the object's class (else misuse SIZE_MISMATCH). */
 SW_API void sw_heap_free_sized(sw_heap *heap, void *ptr, size_t size);
-/* Bytes that the caller may use; 0 for NULL. A bad pointer is misuse. */
+/* Bytes that the caller may use; 0 for NULL, and for tiny objects, which share a block. A bad pointer
+ * is misuse. */
 SW_API size_t sw_heap_usable_size(sw_heap *heap, const void *ptr);
 
 /* The default heap, with libc's conventions for results and errno. */

@@ -93,9 +93,10 @@ static void *take(sw_arena *arena, const request *ask) {
     void *object = cut_slow(arena, size, align, ask->flags);
     if (object != NULL) return cleared(object, size, ask->flags);
     if (is_own(arena, ask)) return sw_arena_own_alloc(arena, size, align, ask->flags);
-    if (sw_arena_refill(arena) == SW_OK)
+    bool falls_back = arena->mode != SW_ARENA_FORCE;
+    if ((falls_back ? sw_arena_try_refill(arena) : sw_arena_refill(arena)) == SW_OK)
         return cleared(cut_slow(arena, size, align, ask->flags), size, ask->flags);
-    if (arena->mode == SW_ARENA_FORCE) return NULL;
+    if (!falls_back) return NULL;
     object = sw_arena_own_alloc(arena, size, align, ask->flags);
     if (object != NULL) arena->fallbacks++;
     return object;

@@ -12,7 +12,7 @@
  * Allocation
  *   1. An end moves by the size: in line, or in sw_arena_alloc (spanwise/arena.h, alloc.c).
  *   2. If too little is left, a request above a quarter of a chunk becomes an object of the heap
- *      (own.c).
+ *      (own.c). The heap knows that an arena owns it (heap/arena_object.h).
  *   3. Any other request takes a new chunk: of the thread's stash, of the process or of the system
  *      (refill.c, stash.c).
  *   4. If the limit is reached or the system refuses a chunk, mode AUTO takes the object from the
@@ -42,8 +42,10 @@
 typedef struct sw_arena_own {
     struct sw_arena_own *next; /* the one that was made before */
     void *object;
-    uint64_t bytes; /* as requested */
-    uint32_t scan;  /* 1: it may hold pointers */
+    void *block;        /* what is freed with it; NULL: an older object's block has it */
+    uintptr_t room_end; /* the end of its block; 0: the block takes no more objects */
+    uint64_t bytes;     /* as requested */
+    uint32_t scan;      /* 1: it may hold pointers */
 } sw_arena_own;
 
 /* A savepoint that was not released: what the arena was like when it was made. */

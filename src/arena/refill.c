@@ -28,23 +28,26 @@ void sw_arena_use_first(sw_arena *arena) {
     if (arena->first.bytes != 0) add(arena, &arena->first);
 }
 
+/* Sets the last error of a chunk that was refused. */
+static sw_status explain(const sw_arena *arena, uint32_t log2, sw_status status) {
+    unsigned long long bytes = 1ull << log2;
+    if (status == SW_LIMIT)
+        return sw_fail(SW_LIMIT, "arena",
+                       "the arena holds %llu bytes, a chunk has %llu, the limit is %llu: raise "
+                       "limit_bytes, or reset the arena",
+                       (unsigned long long)arena->held_bytes, bytes,
+                       (unsigned long long)arena->limit_bytes);
+    return sw_fail(SW_NOMEM, "arena", "no memory for a chunk of %llu bytes", bytes);
+}
+
 /* Takes a chunk for the arena, which is in none of its lists yet. NULL: *status says why. */
 static sw_chunk *take(sw_arena *arena, uint32_t log2, sw_status *status) {
     uint64_t bytes = UINT64_C(1) << log2;
-    if (arena->limit_bytes != 0 && arena->held_bytes + bytes > arena->limit_bytes) {
-        *status = sw_fail(SW_LIMIT, "arena",
-                          "the arena holds %llu bytes, a chunk has %llu, the limit is %llu: raise "
-                          "limit_bytes, or reset the arena",
-                          (unsigned long long)arena->held_bytes, (unsigned long long)bytes,
-                          (unsigned long long)arena->limit_bytes);
-        return NULL;
-    }
+    *status = SW_LIMIT;
+    if (arena->limit_bytes != 0 && arena->held_bytes + bytes > arena->limit_bytes) return NULL;
     sw_chunk *chunk = sw_arena_stash_take(log2);
-    if (chunk == NULL) {
-        *status = sw_fail(SW_NOMEM, "arena", "no memory for a chunk of %llu bytes",
-                          (unsigned long long)bytes);
-        return NULL;
-    }
+    *status = chunk == NULL ? SW_NOMEM : SW_OK;
+    if (chunk == NULL) return NULL;
     if (arena->log != NULL) {
         sw_chunk_use_small_pages(chunk);
         sw_arena_log_use(arena->log);
@@ -56,11 +59,16 @@ static sw_chunk *take(sw_arena *arena, uint32_t log2, sw_status *status) {
     return chunk;
 }
 
-sw_status sw_arena_refill(sw_arena *arena) {
-    sw_status status = SW_OK;
+sw_status sw_arena_try_refill(sw_arena *arena) {
+    sw_status status;
     sw_chunk *chunk = take(arena, arena->log2, &status);
     if (chunk != NULL) add(arena, chunk);
     return status;
+}
+
+sw_status sw_arena_refill(sw_arena *arena) {
+    sw_status status = sw_arena_try_refill(arena);
+    return status == SW_OK ? SW_OK : explain(arena, arena->log2, status);
 }
 
 sw_chunk *sw_arena_take_big(sw_arena *arena, size_t bytes, sw_status *status) {
@@ -71,7 +79,9 @@ sw_chunk *sw_arena_take_big(sw_arena *arena, size_t bytes, sw_status *status) {
     if (log2 == 0) return NULL;
     if (arena->chunks == NULL) *status = sw_arena_refill(arena);
     if (arena->chunks == NULL) return NULL;
-    sw_chunk *chunk = take(arena, log2 < SW_CHUNK_LOG2_MIN ? SW_CHUNK_LOG2_MIN : log2, status);
+    if (log2 < SW_CHUNK_LOG2_MIN) log2 = SW_CHUNK_LOG2_MIN;
+    sw_chunk *chunk = take(arena, log2, status);
+    if (chunk == NULL) *status = explain(arena, log2, *status);
     if (chunk == NULL) return NULL;
     chunk->front = chunk->base;
     chunk->next = arena->chunks->next;

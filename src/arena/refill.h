@@ -5,7 +5,9 @@
 
 #include "arena/arena.h"
 
-/* Makes another chunk the newest one. SW_LIMIT or SW_NOMEM: there is none. */
+/* Makes another chunk the newest one. SW_LIMIT or SW_NOMEM: there is none; the last error stays. */
+sw_status sw_arena_try_refill(sw_arena *arena);
+/* The same; a failure is the last error. */
 sw_status sw_arena_refill(sw_arena *arena);
 /* Takes a chunk for one big object of a safe arena, and links it behind the newest one. NULL: the
  * status is one of sw_arena_refill's. */

@@ -60,7 +60,8 @@ static bool claim_span(sw_gc *gc, uint32_t id, swept_span *made) {
 /* Fills the dead slots, so that a program which still uses one soon goes wrong. */
 static void clobber(const swept_span *made) {
     const sw_span *span = made->span;
-    if (sw_span_is_large(span) && sw_span_large_lives(span) && (made->marks[0] & 1) == 0)
+    if (sw_span_is_large(span) && sw_span_large_lives(span) && !sw_span_large_is_arenas(span) &&
+        (made->marks[0] & 1) == 0)
         memset((void *)span->base, SW_GC_CLOBBER_BYTE, made->bytes);
     for (uint32_t k = 0; k < sw_span_word_count(span); k++)
         for (uint64_t dead = ~sw_word_all(&span->words[k]) & ~made->marks[k]; dead != 0;

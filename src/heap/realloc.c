@@ -125,21 +125,26 @@ void *sw_realloc(void *ptr, size_t size) {
     return cache != NULL ? resize(cache, ptr, size, 0) : refuse(ENOMEM);
 }
 
-static size_t usable(sw_heap *heap, const void *ptr) {
+static size_t usable(sw_heap *heap, const void *ptr, const char *op) {
     if (ptr == NULL) return 0;
     sw_target target = sw_target_find(heap, ptr);
+    if (sw_target_is_shared(heap, &target)) return 0; /* its neighbours begin anywhere */
     if (target.misuse == SW_MISUSE_NONE) return usable_bytes(heap, target.span);
-    sw_target_report(heap, &target, "usable_size", ptr, 0);
+    sw_target_report(heap, &target, op, ptr, 0);
     return 0;
 }
 
+size_t sw_target_usable(sw_heap *heap, const void *ptr, const char *op) {
+    return sw_heap_check(heap, op) ? usable(heap, ptr, op) : 0;
+}
+
 size_t sw_heap_usable_size(sw_heap *heap, const void *ptr) {
-    return sw_heap_check(heap, "usable_size") ? usable(heap, ptr) : 0;
+    return sw_target_usable(heap, ptr, "usable_size");
 }
 
 size_t sw_usable_size(const void *ptr) {
     const sw_span *own = find_own(sw_tls.cache, ptr);
     if (sw_likely(own != NULL)) return sw_slot_bytes(sw_tls.cache->table, own);
     sw_heap *heap = sw_heap_default();
-    return heap == NULL ? 0 : usable(heap, ptr);
+    return heap == NULL ? 0 : usable(heap, ptr, "usable_size");
 }

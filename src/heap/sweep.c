@@ -11,7 +11,7 @@
 
 static sw_swept sweep_large(sw_heap *heap, sw_span *span, const uint64_t *marks) {
     if (!sw_span_large_lives(span)) return (sw_swept){0};
-    if ((marks[0] & 1) != 0) return (sw_swept){.kept = 1};
+    if ((marks[0] & 1) != 0 || sw_span_large_is_arenas(span)) return (sw_swept){.kept = 1};
     if (!sw_span_large_end(span, span->base)) return (sw_swept){0};
     sw_shelf_release(heap, span);
     return (sw_swept){.freed = 1};

@@ -36,6 +36,8 @@ sw_target sw_target_find(sw_heap *heap, const void *ptr) {
     if (id == SW_SPAN_RELEASED) return bad(SW_MISUSE_DOUBLE_FREE, NULL);
     sw_span *span = sw_space_span(heap->space, id);
     const sw_heap *owner = sw_space_cold(heap->space, span)->heap;
+    if (owner != NULL && sw_span_is_large(span) && sw_span_large_is_arenas(span))
+        return bad(SW_MISUSE_ARENA, span);
     if (owner != heap) /* NULL: a racing free has just made the record unused */
         return owner == NULL ? bad(SW_MISUSE_DOUBLE_FREE, NULL) : bad(SW_MISUSE_WRONG_HEAP, span);
     if (!sw_span_is_large(span) && sw_span_state_seen(span) != SW_SPAN_SHELVED)
@@ -59,6 +61,14 @@ bool sw_object_is_shared(sw_heap *heap, const void *object) {
     if ((heap->mode & SW_MODE_TINY) == 0) return false;
     sw_target target = sw_target_find(heap, object);
     return sw_target_is_shared(heap, &target);
+}
+
+bool sw_target_check(sw_heap *heap, const void *ptr, const char *op) {
+    if (!sw_heap_check(heap, op)) return false;
+    sw_target target = sw_target_find(heap, ptr);
+    if (target.misuse == SW_MISUSE_NONE || sw_target_is_shared(heap, &target)) return true;
+    sw_target_report(heap, &target, op, ptr, 0);
+    return false;
 }
 
 sw_misuse (*sw_target_foreign)(const void *ptr);

@@ -23,6 +23,12 @@ bool sw_object_is_shared(sw_heap *heap, const void *object);
  * addresses; atomic. NULL: no such code runs. */
 extern sw_misuse (*sw_target_foreign)(const void *ptr);
 
+/* As sw_heap_usable_size; a misuse is reported as one of `op`. */
+size_t sw_target_usable(sw_heap *heap, const void *ptr, const char *op);
+/* True: a live object of the heap starts at ptr, or may start there among tiny ones. False: the
+ * misuse was reported. */
+bool sw_target_check(sw_heap *heap, const void *ptr, const char *op);
+
 /* Reports the misuse; returns only if the fault handler chose to leak the object and continue. */
 void sw_target_report(sw_heap *heap, const sw_target *target, const char *op, const void *ptr,
                       size_t size);

@@ -7,6 +7,7 @@
 #include "base/attributes.h"
 #include "base/fail.h"
 #include "ds/handle.h"
+#include "heap/target.h"
 #include "pool/pool.h"
 
 #define MARK offsetof(sw_pool, front.mark)
@@ -186,7 +187,7 @@ static sw_always_inline bool give(sw_pool *pool, void *item) {
  * more, is misuse. */
 static sw_noinline sw_status put_watched(sw_pool *pool, void *item) {
     sw_heap *heap = pool->heap != NULL ? pool->heap : sw_heap_default();
-    if (sw_heap_usable_size(heap, item) < pool->item_bytes) {
+    if (sw_target_usable(heap, item, "pool_put") < pool->item_bytes) {
         return sw_fail(SW_INVALID, "pool_put", "%p is no object of %llu bytes of the pool's heap",
                        item, (unsigned long long)pool->item_bytes);
     }

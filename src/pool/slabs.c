@@ -9,6 +9,7 @@
 #include "base/attributes.h"
 #include "base/fail.h"
 #include "ds/handle.h"
+#include "heap/target.h"
 
 #define MARK offsetof(sw_slabs, mark)
 
@@ -209,7 +210,7 @@ static bool is_last(const sw_slabs *slabs, const sw_slab_tier *tier) {
 static sw_cold void report(const sw_slabs *slabs, const char *op, const void *ptr,
                            const sw_slab_tier *tier, sw_slab_state state) {
     sw_heap *heap = heap_of(slabs);
-    if (is_last(slabs, tier) && heap != NULL && sw_heap_usable_size(heap, ptr) == 0) return;
+    if (is_last(slabs, tier) && heap != NULL && !sw_target_check(heap, ptr, op)) return;
     sw_fault fault = {.code = SW_MISUSE_FOREIGN, .op = op, .ptr = ptr, .thread = sw_os_thread_id()};
     if (state == SW_SLAB_INTERIOR) fault.code = SW_MISUSE_INTERIOR;
     if (state == SW_SLAB_FREE) fault.code = SW_MISUSE_DOUBLE_FREE;
@@ -259,7 +260,7 @@ size_t sw_slabs_usable_size(sw_slabs *slabs, const void *ptr) {
     bool is_own = is_last(slabs, tier) && sw_address_set_has(&slabs->own, ptr);
     leave(slabs);
     if (state == SW_SLAB_USED) return tier->slot_bytes;
-    if (is_own) return sw_heap_usable_size(heap_of(slabs), ptr);
+    if (is_own) return sw_target_usable(heap_of(slabs), ptr, "slabs_usable_size");
     report(slabs, "slabs_usable_size", ptr, tier, state);
     return 0;
 }

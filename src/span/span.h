@@ -122,11 +122,15 @@ static inline void sw_span_set_owner(sw_span *span, sw_cache *cache, sw_span_mar
     __atomic_store_n(&span->owner, (sw_cache *)owner, __ATOMIC_RELEASE);
 }
 
+#define SW_SPAN_ARENAS ((uintptr_t)1 << 63)
+
 /* While a large object lives, `owner` of its record is the object's own address, where no cache can
  * lie. A free exchanges that address for NULL in one atomic step: only one of several frees
  * succeeds, and a free of an old pointer fails even if the record describes another span by then.
  * While `owner` is NULL no object lives in the span; it lies on a shelf of a cache (heap/shelf.h)
- * or is changing hands. */
+ * or is changing hands. While an arena owns the object, `owner` has SW_SPAN_ARENAS as well, which
+ * is a bit of no address, so that no free and no resize by address succeeds. */
+
 static inline bool sw_span_large_lives(const sw_span *span) {
     return __atomic_load_n(&span->owner, __ATOMIC_ACQUIRE) != NULL;
 }
@@ -138,6 +142,15 @@ static sw_always_inline bool sw_span_large_end(sw_span *span, uintptr_t p) {
     sw_cache *live = (sw_cache *)p;
     return __atomic_compare_exchange_n(&span->owner, &live, NULL, false, __ATOMIC_ACQ_REL,
                                        __ATOMIC_RELAXED);
+}
+
+/* Whether an arena owns the large object. */
+static inline bool sw_span_large_is_arenas(const sw_span *span) {
+    return ((uintptr_t)__atomic_load_n(&span->owner, __ATOMIC_ACQUIRE) & SW_SPAN_ARENAS) != 0;
+}
+static inline void sw_span_large_set_arenas(sw_span *span, bool arenas) {
+    uintptr_t owner = span->base | (arenas ? SW_SPAN_ARENAS : 0);
+    __atomic_store_n(&span->owner, (sw_cache *)owner, __ATOMIC_RELEASE);
 }
 
 static inline void sw_span_enter(sw_span *span, sw_span_state state) {

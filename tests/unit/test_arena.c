@@ -235,6 +235,7 @@ static void stops_or_falls_back_at_the_limit(void) {
     CHECK_EQ(sw_arena_free(force), SW_OK);
 
     sw_arena *falls = make(4096, 8192, SW_ARENA_AUTO);
+    sw_clear_error();
     for (int i = 0; i < 20; i++) {
         char *p = sw_arena_alloc(falls, 1000, 16, SW_ZERO);
         CHECK(p != NULL && is_zero(p, 1000));
@@ -242,6 +243,7 @@ static void stops_or_falls_back_at_the_limit(void) {
     }
     CHECK_EQ(stats_of(falls).chunk_bytes, 8192);
     CHECK_EQ(stats_of(falls).fallbacks, 12);
+    CHECK_EQ(sw_last_error()->status, SW_OK); /* no call has failed */
     CHECK_EQ(stats_of(falls).own_objects, stats_of(falls).fallbacks);
     CHECK_EQ(sw_arena_free(falls), SW_OK);
 }

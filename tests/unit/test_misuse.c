@@ -101,6 +101,11 @@ static void tiny_blocks(void) {
     CHECK(*a == 0 && *b == 0 && *c == 0 && *d == 0);
     EXPECT(COLLECTED, a, sw_heap_free(heap, a));
     EXPECT(COLLECTED, a, (void)sw_heap_realloc(heap, a, 12, 0)); /* would grow over b */
+    seen_count = 0;
+    CHECK_EQ(sw_heap_usable_size(heap, a), 0); /* b begins in it */
+    CHECK_EQ(sw_heap_usable_size(heap, b), 0);
+    CHECK_EQ(sw_heap_usable_size(heap, c), 0);
+    CHECK_EQ(seen_count, 0);
     char *e = sw_heap_alloc(heap, 4, SW_SCAN); /* with pointers: a slot of its own */
     sw_heap_free(heap, e);
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);

@@ -101,6 +101,7 @@ static void watches_no_foreign_item_in(void) {
     CHECK_EQ(sw_pool_watch_puts(pool), SW_OK);
     static uint64_t foreign[POOL_BYTES];
     EXPECT_FAULT(FOREIGN, foreign, CHECK_EQ(sw_pool_put(pool, foreign, POOL_BYTES), SW_INVALID));
+    CHECK_STR(seen.op, "pool_put");
     char *small = sw_heap_alloc(heap, 8, 0);
     CHECK_EQ(sw_pool_put(pool, small, POOL_BYTES), SW_INVALID);
     CHECK_EQ(stats_of(pool).puts, 0);

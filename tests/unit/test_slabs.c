@@ -128,17 +128,23 @@ static void names_misuse(void) {
         EXPECT_FAULT(INTERIOR, inside[i], CHECK_EQ(sw_slabs_free(slabs, inside[i]), SW_INVALID));
         CHECK(seen.size == 1024 && strcmp(seen.op, "slabs_free") == 0);
         EXPECT_FAULT(INTERIOR, inside[i], CHECK_EQ(sw_slabs_usable_size(slabs, inside[i]), 0));
+        CHECK_STR(seen.op, "slabs_usable_size");
     }
     char *const foreign[] = {slot + 1024, of_others, of_heap,
                              &local,      (char *)8, (char *)UINTPTR_MAX};
-    for (int i = 0; i < 6; i++)
+    for (int i = 0; i < 6; i++) {
         EXPECT_FAULT(FOREIGN, foreign[i], CHECK_EQ(sw_slabs_free(slabs, foreign[i]), SW_INVALID));
+        CHECK_STR(seen.op, "slabs_free");
+        EXPECT_FAULT(FOREIGN, foreign[i], CHECK_EQ(sw_slabs_usable_size(slabs, foreign[i]), 0));
+        CHECK_STR(seen.op, "slabs_usable_size");
+    }
     EXPECT_FAULT(FOREIGN, slot, sw_heap_free(heap, slot));
     CHECK_EQ(stats_of(slabs).used_slots, 1);
     CHECK_EQ(sw_slabs_free(slabs, slot), SW_OK);
     EXPECT_FAULT(DOUBLE_FREE, slot, CHECK_EQ(sw_slabs_free(slabs, slot), SW_INVALID));
     EXPECT_FAULT(DOUBLE_FREE, slot, CHECK_EQ(sw_slabs_usable_size(slabs, slot), 0));
     EXPECT_FAULT(INTERIOR, big + 8, CHECK_EQ(sw_slabs_free(slabs, big + 8), SW_INVALID));
+    CHECK_STR(seen.op, "slabs_free");
     CHECK_EQ(sw_slabs_free(slabs, big), SW_OK);
     EXPECT_FAULT(DOUBLE_FREE, big, CHECK_EQ(sw_slabs_free(slabs, big), SW_INVALID));
     CHECK(stats_of(slabs).used_slots == 0 && stats_of(slabs).own_objects == 0);
