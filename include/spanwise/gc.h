@@ -232,8 +232,8 @@ SW_API sw_status sw_gc_set_pace(sw_gc *gc, const sw_gc_pace *pace);
  * reachable from a root before it. A call that works on a cycle waits until all threads that have
  * joined have come. If one does not come in time (sw_gc_set_stop_ns) the call returns SW_BUSY with
  * its name, and gives up a cycle that marks; sw_gc_new, where it keeps a pace, then allocates all
- * the same. Nobody waits for threads that have not joined. A thread that has joined must leave
- * before it ends. name: copied, 31 bytes of it. The method is that of compilers with safe points
+ * the same. Nobody waits for threads that have not joined; one that allocates or frees
+ * meanwhile is misuse NOT_JOINED. The end of a thread that has joined makes it leave. name: copied, 31 bytes of it. The method is that of compilers with safe points
  * (Agesen, "GC points in a threaded environment", 1998), with calls in place of code that a
  * compiler adds. Errors: SW_STATE: it has joined before; SW_INVALID: name is NULL; SW_NOMEM. */
 SW_API sw_status sw_gc_join(sw_gc *gc, const char *name);

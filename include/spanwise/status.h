@@ -71,7 +71,8 @@ extern "C" {
     X(BUSY_HANDLE, "handle is in use, so it can not be destroyed")                                 \
     X(ARENA, "object belongs to an arena, which frees all of its objects together")                \
     X(FREED_ARENA, "object belonged to an arena that was freed")                                   \
-    X(DOUBLE_PUT, "item is in its pool already")
+    X(DOUBLE_PUT, "item is in its pool already")                                                   \
+    X(NOT_JOINED, "thread used a collected heap during a cycle without joining it")
 
 #define SW_STATUS_ENUM_(name, text) SW_##name,
 typedef enum sw_status { SW_STATUS_LIST(SW_STATUS_ENUM_) SW_STATUS_COUNT } sw_status;

@@ -192,5 +192,6 @@ MISUSE_ERRORS: dict[str, type[SpanwiseError]] = {
     "ARENA": MisuseError,
     "FREED_ARENA": MisuseError,
     "DOUBLE_PUT": BlockFreedError,
+    "NOT_JOINED": MisuseError,
 }
 """sw_misuse (without SW_MISUSE_ and without NONE) -> exception."""

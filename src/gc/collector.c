@@ -148,7 +148,7 @@ static void note_assist(sw_gc *gc, uint64_t begin_ns) {
 /* Does the work that is due before an allocation of so many bytes. Returns 0 if the allocation may
  * go on, else the errno with which it fails. */
 static sw_noinline int work_before(sw_gc *gc, size_t bytes) {
-    if (sw_gc_is_stopping(gc)) sw_gc_stop_here(gc);
+    if (sw_gc_is_stopping(gc)) sw_gc_stop_in_call(gc);
     uint64_t fresh = count_fresh(gc, bytes);
     if (fresh < __atomic_load_n(&gc->pace_due, __ATOMIC_RELAXED)) return 0;
     uint64_t begin = sw_gc_events_now(gc);

@@ -185,6 +185,8 @@ struct sw_gc {
     uint32_t joined;     /* atomic: threads that have joined */
     uint32_t running;    /* atomic: of them, those that are not away */
     uint32_t stopping;   /* atomic: 1: the world is to stop, or stands */
+    uint32_t changing;   /* atomic: threads that change the heap's spans or lists */
+    uint32_t waiting;    /* threads that wait for the world to go on */
     /* Index + 1 of the thread that stops the world, if it has joined and was not away; else 0. */
     uint32_t stopper;
     uint64_t stop_ns;  /* how long a stop waits for late threads */

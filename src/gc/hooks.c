@@ -106,6 +106,12 @@ static bool may_release(const sw_heap *heap) {
     return sw_gc_phase_seen(heap->collector) != SW_GC_MARKING;
 }
 
+/* The frames of the thread's shadow stacks end with its stack. */
+static void ended(sw_heap *heap) {
+    sw_gc_thread_ended(heap->collector);
+    sw_gc_shadows_drop_own(heap->collector);
+}
+
 static void forked(sw_heap *heap) {
     sw_gc_stop_forked(heap->collector);
     sw_gc_finalizers_forked(heap->collector);
@@ -122,4 +128,7 @@ const sw_heap_hooks sw_gc_hooks = {.record_bytes = SW_GC_ANNEX_BYTES,
                                    .waits = waits,
                                    .dead = dead,
                                    .may_release = may_release,
+                                   .enter = sw_gc_enter_heap,
+                                   .leave = sw_gc_leave_heap,
+                                   .ended = ended,
                                    .forked = forked};

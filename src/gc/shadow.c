@@ -97,6 +97,13 @@ bool sw_gc_shadows_visit(const sw_gc *gc, sw_gc_root_visit visit, void *arg) {
     return whole;
 }
 
+void sw_gc_shadows_drop_own(sw_gc *gc) {
+    sw_os_lock_acquire(&gc->lock);
+    for (sw_gc_shadow *shadow = gc->shadows; shadow != NULL; shadow = shadow->next)
+        if (shadow->thread == sw_gc_here()) set_top(shadow, NULL);
+    sw_os_lock_release(&gc->lock);
+}
+
 void sw_gc_shadows_forked(sw_gc *gc) {
     for (sw_gc_shadow *shadow = gc->shadows; shadow != NULL; shadow = shadow->next)
         if (shadow->thread != sw_gc_here()) set_top(shadow, NULL);

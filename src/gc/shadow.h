@@ -27,6 +27,8 @@ const char *sw_gc_shadow_check(const sw_gc_shadow *shadow);
 /* Calls visit for the words of every frame. False: a frame is not as it was pushed (a jump has left
  * it, and the program has not cut the stack), and what lies below it was not visited. */
 bool sw_gc_shadows_visit(const sw_gc *gc, sw_gc_root_visit visit, void *arg);
+/* Drops the frames of the calling thread's stacks: it ends. */
+void sw_gc_shadows_drop_own(sw_gc *gc);
 /* In the child of a fork: the stacks of other threads lose their frames, whose memory may be used
  * again. */
 void sw_gc_shadows_forked(sw_gc *gc);

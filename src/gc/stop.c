@@ -12,6 +12,7 @@
 #include "gc/events.h"
 #include "gc/pace.h"
 #include "gc/type.h"
+#include "heap/thread.h"
 
 enum { SLICE_NS = 1000000000 };
 
@@ -50,13 +51,15 @@ static void wait_at(sw_gc *gc, const uint32_t *word, uint32_t value, uint64_t ns
 }
 
 static void wait_for_world(sw_gc *gc) {
+    gc->waiting++;
     while (gc->stopping != 0) wait_at(gc, &gc->stopping, 1, SLICE_NS);
+    gc->waiting--;
 }
 
 static void set_stopping(sw_gc *gc, uint32_t stopping) {
-    __atomic_store_n(&gc->stopping, stopping, __ATOMIC_RELAXED);
+    __atomic_store_n(&gc->stopping, stopping, __ATOMIC_SEQ_CST); /* before reads of `changing` */
     sw_gc_set_due(gc);
-    if (stopping == 0) sw_os_wake(&gc->stopping);
+    if (stopping == 0 && gc->waiting != 0) sw_os_wake(&gc->stopping);
 }
 
 static void set_joined(sw_gc *gc, uint32_t joined) {
@@ -76,6 +79,10 @@ static void go_on(sw_gc *gc) {
  * point. */
 static sw_status name_late(sw_gc *gc, const char *op) {
     const sw_gc_thread *late = gc->threads.items;
+    if (gc->running == 0) {
+        go_on(gc);
+        return sw_fail(SW_BUSY, op, "a thread that has not joined is inside a call on the heap");
+    }
     while (late->at == 0 || late->is_away) late++;
     go_on(gc);
     return sw_fail(SW_BUSY, op, "thread '%s' (%llu) has come to no safe point for %llu ms",
@@ -83,9 +90,15 @@ static sw_status name_late(sw_gc *gc, const char *op) {
                    (unsigned long long)(gc->stop_ns / 1000000));
 }
 
+/* The count of threads that are to be waited for; NULL: there are none. */
+static const uint32_t *late_word(const sw_gc *gc) {
+    if (gc->running != 0) return &gc->running;
+    if (gc->inside) return NULL;
+    return __atomic_load_n(&gc->changing, __ATOMIC_SEQ_CST) != 0 ? &gc->changing : NULL;
+}
+
 sw_status sw_gc_stop_world(sw_gc *gc, const char *op) {
     sw_os_lock_acquire(&gc->lock);
-    if (gc->joined == 0) return SW_OK;
     sw_gc_thread *own = find(gc, sw_gc_here());
     bool stops = own != NULL && !own->is_away;
     if (stops) go_away(gc, own); /* another thread may be waiting for this one */
@@ -93,13 +106,16 @@ sw_status sw_gc_stop_world(sw_gc *gc, const char *op) {
     if (stops) own = find(gc, sw_gc_here()); /* the records may have moved */
     gc->stopper = stops ? (uint32_t)(own - (sw_gc_thread *)gc->threads.items) + 1 : 0;
     set_stopping(gc, 1);
-    uint64_t asked = sw_os_now_ns(), end = asked + gc->stop_ns;
-    while (gc->running != 0) {
+    uint64_t asked = gc->joined != 0 ? sw_os_now_ns() : 0, end = 0;
+    const uint32_t *late;
+    while ((late = late_word(gc)) != NULL) {
         uint64_t now = sw_os_now_ns();
+        if (end == 0) end = now + gc->stop_ns;
         if (now >= end) return name_late(gc, op);
-        wait_at(gc, &gc->running, gc->running, end - now);
+        uint32_t seen = __atomic_load_n(late, __ATOMIC_SEQ_CST);
+        if (seen != 0) wait_at(gc, late, seen, end - now);
     }
-    sw_gc_events_note(gc, SW_GC_EVENT_WAIT, asked);
+    if (asked != 0) sw_gc_events_note(gc, SW_GC_EVENT_WAIT, asked);
     return SW_OK;
 }
 
@@ -108,20 +124,41 @@ void sw_gc_resume_world(sw_gc *gc) {
     sw_os_lock_release(&gc->lock);
 }
 
-void sw_gc_stop_here(sw_gc *gc) {
+/* False: the calling thread has not joined, or is away. */
+static bool stop_here(sw_gc *gc) {
     sw_os_lock_acquire(&gc->lock);
     sw_gc_thread *own = find(gc, sw_gc_here());
-    if (own != NULL && !own->is_away && gc->stopping != 0) {
+    bool runs = own != NULL && !own->is_away;
+    if (runs && gc->stopping != 0) {
         go_away(gc, own);
         wait_for_world(gc);
         come_back(gc, find(gc, sw_gc_here()));
     }
     sw_os_lock_release(&gc->lock);
+    return runs;
+}
+
+static sw_cold void report_not_joined(const sw_gc *gc, const char *op) {
+    sw_misuse_report(&(sw_fault){.code = SW_MISUSE_NOT_JOINED,
+                                 .op = op,
+                                 .ptr = gc,
+                                 .heap_id = gc->heap->id,
+                                 .thread = sw_os_thread_id()});
+}
+
+void sw_gc_stop_here(sw_gc *gc) { (void)stop_here(gc); }
+
+void sw_gc_stop_in_call(sw_gc *gc) {
+    if (stop_here(gc)) return;
+    sw_os_lock_acquire(&gc->lock);
+    wait_for_world(gc);
+    sw_os_lock_release(&gc->lock);
+    report_not_joined(gc, "gc_new");
 }
 
 void sw_gc_stop_forked(sw_gc *gc) {
     sw_gc_thread *threads = gc->threads.items;
-    gc->joined = gc->running = gc->stopper = 0;
+    gc->joined = gc->running = gc->stopper = gc->changing = gc->waiting = 0;
     for (uint32_t i = 0; i < gc->threads.count; i++) {
         if (threads[i].at != sw_gc_here()) threads[i] = (sw_gc_thread){0};
         gc->joined += threads[i].at != 0;
@@ -129,6 +166,40 @@ void sw_gc_stop_forked(sw_gc *gc) {
     }
     set_stopping(gc, 0);
 }
+
+/* --- inside of the heap ------------------------------------------------------------------------- */
+
+static void leave_heap(sw_gc *gc) {
+    uint32_t left = __atomic_sub_fetch(&gc->changing, 1, __ATOMIC_SEQ_CST);
+    if (left == 0 && __atomic_load_n(&gc->stopping, __ATOMIC_SEQ_CST) != 0) sw_os_wake(&gc->changing);
+}
+
+/* Waits until the world goes on. True: the thread has joined and runs, so the world has not stopped
+ * yet, and the thread may go on. */
+static bool wait_outside(sw_gc *gc) {
+    sw_os_lock_acquire(&gc->lock);
+    const sw_gc_thread *own = find(gc, sw_gc_here());
+    bool runs = own != NULL && !own->is_away;
+    if (runs)
+        __atomic_add_fetch(&gc->changing, 1, __ATOMIC_SEQ_CST);
+    else
+        wait_for_world(gc);
+    sw_os_lock_release(&gc->lock);
+    return runs;
+}
+
+void sw_gc_enter_heap(sw_heap *heap, bool reports) {
+    sw_gc *gc = heap->collector;
+    for (;;) {
+        __atomic_add_fetch(&gc->changing, 1, __ATOMIC_SEQ_CST); /* before the read of `stopping` */
+        if (sw_likely(__atomic_load_n(&gc->stopping, __ATOMIC_SEQ_CST) == 0)) return;
+        leave_heap(gc);
+        if (wait_outside(gc)) return;
+        if (reports) report_not_joined(gc, "heap");
+    }
+}
+
+void sw_gc_leave_heap(sw_heap *heap) { leave_heap(heap->collector); }
 
 /* --- calls ------------------------------------------------------------------------------------ */
 
@@ -150,6 +221,7 @@ sw_status sw_gc_join(sw_gc *gc, const char *name) {
     sw_status status = SW_GC_STATUS(gc, op);
     if (status != SW_OK) return status;
     if (name == NULL) return sw_fail(SW_INVALID, op, "the name is NULL");
+    if (sw_thread_cache(gc->heap) == NULL) return SW_NOMEM; /* its end makes the thread leave */
     sw_os_lock_acquire(&gc->lock);
     wait_for_world(gc);
     bool joined = find(gc, sw_gc_here()) != NULL, added = !joined && add_thread(gc, name);
@@ -172,15 +244,27 @@ static sw_gc_thread *enter(sw_gc *gc, const char *op, bool is_away, sw_status *s
     return NULL;
 }
 
+/* Under the lock. */
+static void drop_thread(sw_gc *gc, sw_gc_thread *own) {
+    if (!own->is_away) go_away(gc, own);
+    *own = (sw_gc_thread){0};
+    set_joined(gc, gc->joined - 1);
+}
+
 sw_status sw_gc_leave(sw_gc *gc) {
     sw_status status;
     sw_gc_thread *own = enter(gc, "gc_leave", false, &status);
     if (own == NULL) return status;
-    go_away(gc, own);
-    *own = (sw_gc_thread){0};
-    set_joined(gc, gc->joined - 1);
+    drop_thread(gc, own);
     sw_os_lock_release(&gc->lock);
     return SW_OK;
+}
+
+void sw_gc_thread_ended(sw_gc *gc) {
+    sw_os_lock_acquire(&gc->lock);
+    sw_gc_thread *own = find(gc, sw_gc_here());
+    if (own != NULL) drop_thread(gc, own);
+    sw_os_lock_release(&gc->lock);
 }
 
 sw_status sw_gc_block(sw_gc *gc) {

@@ -18,6 +18,13 @@ void sw_gc_resume_world(sw_gc *gc);
 /* Without the lock: if the calling thread has joined and the world is to stop, it waits here until
  * the world goes on. */
 void sw_gc_stop_here(sw_gc *gc);
+/* The same within a call on the heap, which is misuse of a thread that has not joined. */
+void sw_gc_stop_in_call(sw_gc *gc);
+/* heap/collected.h: enter and leave. */
+void sw_gc_enter_heap(sw_heap *heap, bool reports);
+void sw_gc_leave_heap(sw_heap *heap);
+/* The calling thread leaves, if it has joined: it ends. */
+void sw_gc_thread_ended(sw_gc *gc);
 /* Address of the calling thread's copy of a thread-local variable, which a fork does not change:
  * sw_gc_thread.at. */
 static inline uintptr_t sw_gc_here(void) { return (uintptr_t)&sw_tls_thread; }

@@ -3,6 +3,7 @@
 #include "base/bits.h"
 #include "heap/cache.h"
 #include "heap/central.h"
+#include "heap/collected.h"
 #include "heap/hazard.h"
 #include "heap/remote.h"
 #include "heap/shelf.h"
@@ -85,6 +86,7 @@ static void clear_shelves(sw_cache *cache) {
 void sw_cache_shut(sw_cache *cache) {
     sw_heap *heap = cache->heap;
     struct sw_cache_cold *cold = cache->cold;
+    if (sw_heap_is_collected(heap)) heap->hooks->enter(heap, false); /* a thread may end any time */
     sw_verify_hold(); /* a cache that is half closed would not pass verification */
     sw_hazard_clear(cache);
     sw_remote_drain(cache);
@@ -100,6 +102,7 @@ void sw_cache_shut(sw_cache *cache) {
     sw_remote_drain_closed(cache); /* frees announced meanwhile, into spans that it owned before */
     sw_verify_leave_end(heap);
     sw_verify_unhold();
+    sw_heap_leave(heap);
     sw_verify_point(heap, NULL);
 }
 

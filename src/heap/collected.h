@@ -45,6 +45,13 @@ struct sw_heap_hooks {
     sw_dead_slots (*dead)(const sw_heap *heap, const sw_span *span, uint32_t k);
     /* Whether spans, and pages of large objects, may be given up now. */
     bool (*may_release)(const sw_heap *heap);
+    /* No lock is held: the thread is about to change spans or lists of the heap. Waits while another
+     * thread works on a cycle; that is misuse of a thread that has not joined, if `reports`. */
+    void (*enter)(sw_heap *heap, bool reports);
+    /* The change is done. */
+    void (*leave)(sw_heap *heap);
+    /* The calling thread ends: it leaves the collector. */
+    void (*ended)(sw_heap *heap);
     /* In the child of a fork, which has no other thread. */
     void (*forked)(sw_heap *heap);
 };
@@ -55,6 +62,15 @@ sw_status sw_heap_create_collected(const sw_heap_options *options, const sw_heap
                                    void *collector, sw_os_lock *lock, sw_heap **out);
 /* Destroys the heap when its collector ends. No cycle is under way. */
 sw_status sw_heap_destroy_collected(sw_heap *heap);
+
+/* Around every change of spans or lists of the heap, so that none falls into a cycle. Nothing in
+ * between calls the program. */
+static sw_always_inline void sw_heap_enter(sw_heap *heap) {
+    if (sw_unlikely(sw_heap_is_collected(heap))) heap->hooks->enter(heap, true);
+}
+static sw_always_inline void sw_heap_leave(sw_heap *heap) {
+    if (sw_unlikely(sw_heap_is_collected(heap))) heap->hooks->leave(heap);
+}
 
 /* Metadata that each span record of the heap takes. */
 static inline size_t sw_heap_record_bytes(const sw_heap *heap) {

@@ -217,9 +217,11 @@ void sw_free_checked(sw_cache *cache, void *ptr, const char *op) {
         return;
     int saved_errno = errno;
     sw_target target;
+    sw_heap_enter(cache->heap);
     do {
         target = find_guarded(cache, ptr);
     } while (!free_target(cache, ptr, &target));
+    sw_heap_leave(cache->heap);
     errno = saved_errno;
     if (target.misuse != SW_MISUSE_NONE) sw_target_report(cache->heap, &target, op, ptr, 0);
 }

@@ -117,10 +117,12 @@ static sw_always_inline sw_span *take_locked(sw_heap *heap, uint32_t pages, size
 static sw_always_inline sw_span *take_collected(const sw_cache *cache, uint32_t pages, size_t align,
                                                 bool noscan, sw_status *why) {
     sw_heap *heap = cache->heap;
+    sw_heap_enter(heap);
     sw_os_lock_acquire(&heap->lock);
     sw_span *span = take(heap, pages, align, noscan, why);
     if (span != NULL) cache->cold->newest_large = sw_space_span_id(heap->space, span);
     sw_reclaim_unlock(heap);
+    sw_heap_leave(heap);
     return span;
 }
 
@@ -222,20 +224,28 @@ static bool stretch(sw_heap *heap, sw_span *span, sw_span_cold *cold, uint32_t p
 
 /* During the resize the object does not count as live, so a free by another thread meanwhile is
  * reported as misuse. */
-bool sw_large_resize(sw_heap *heap, sw_span *span, uintptr_t p, size_t size) {
-    size_t pages = sw_pages_of(heap->table, size);
+static bool resize_locked(sw_heap *heap, sw_span *span, uintptr_t p, size_t size, uint32_t pages) {
     sw_span_cold *cold = sw_space_cold(heap->space, span);
     bool done = true;
-    if (pages == 0 || pages >= UINT32_MAX / 4) return false;
-    if (pages < cold->pages && sw_heap_is_collected(heap) && !heap->hooks->may_release(heap))
-        return false;
     sw_os_lock_acquire(&heap->lock);
     if (pages != cold->pages) sw_reclaim_decay(heap);
     bool live = sw_span_large_end(span, p);
-    if (live && pages < cold->pages) shrink(heap, cold, (uint32_t)pages);
-    if (live && pages > cold->pages) done = stretch(heap, span, cold, (uint32_t)pages);
+    if (live && pages < cold->pages) shrink(heap, cold, pages);
+    if (live && pages > cold->pages) done = stretch(heap, span, cold, pages);
     if (live && done) __atomic_store_n(&cold->requested, size, __ATOMIC_RELAXED);
     if (live) sw_span_large_begin(span);
     sw_reclaim_unlock(heap);
     return live && done;
+}
+
+bool sw_large_resize(sw_heap *heap, sw_span *span, uintptr_t p, size_t size) {
+    size_t pages = sw_pages_of(heap->table, size);
+    const sw_span_cold *cold = sw_space_cold(heap->space, span);
+    if (pages == 0 || pages >= UINT32_MAX / 4) return false;
+    sw_heap_enter(heap);
+    bool may = pages >= cold->pages || !sw_heap_is_collected(heap) ||
+               heap->hooks->may_release(heap);
+    bool resized = may && resize_locked(heap, span, p, size, (uint32_t)pages);
+    sw_heap_leave(heap);
+    return resized;
 }

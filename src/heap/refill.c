@@ -235,7 +235,9 @@ static sw_always_inline bool refill_bin(sw_cache *cache, uint32_t span_class) {
     uint32_t asked = 0;
     bool done;
     do {
+        sw_heap_enter(cache->heap);
         done = refill(cache, span_class, &doubled);
+        sw_heap_leave(cache->heap);
     } while (sw_unlikely(!done) && may_retry(cache, span_class, &asked));
     sw_verify_note(cache->heap, SW_VERIFY_REFILL);
     sw_verify_point(cache->heap, cache);

@@ -7,6 +7,7 @@
 #include <errno.h>
 
 #include "base/fail.h"
+#include "heap/collected.h"
 #include "heap/fork.h"
 #include "heap/reclaim.h"
 #include "spanwise/fast.h"
@@ -30,6 +31,7 @@ static bool close_caches(sw_thread *thread) {
         sw_cache *cache = sw_registry_take_cache(thread, i);
         if (cache == NULL) continue;
         sw_heap *heap = cache->heap;
+        if (sw_heap_is_collected(heap)) heap->hooks->ended(heap);
         sw_cache_shut(cache);
         sw_registry_release_heap(heap);
         closed = true;
