@@ -193,6 +193,16 @@ if(NOT SPANWISE_SANITIZE AND SPANWISE_OS STREQUAL "linux")
   endforeach()
 endif()
 
+# Every function with NULL for each of its pointers.
+find_program(spanwise_python python3)
+if(spanwise_python AND NOT SPANWISE_SANITIZE AND SPANWISE_OS STREQUAL "linux"
+   AND NOT CMAKE_CROSSCOMPILING)
+  add_test(NAME null_arguments
+           COMMAND "${spanwise_python}" "${PROJECT_SOURCE_DIR}/tests/install/null_arguments.py"
+                   "${CMAKE_C_COMPILER}" $<TARGET_FILE:spanwise_shared>)
+  set_tests_properties(null_arguments PROPERTIES LABELS "unit;native" TIMEOUT 600)
+endif()
+
 if(SPANWISE_OS STREQUAL "none")
   add_test(NAME portable.static
            COMMAND sh "${PROJECT_SOURCE_DIR}/tests/install/portable.sh" "${CMAKE_NM}"

@@ -104,7 +104,7 @@ typedef struct sw_gc_frame {
     sw_gc_shadow *shadow; /* that it is on; NULL: on none */
     const void *start;
     size_t bytes;
-    size_t depth; /* frames up to this one */
+    size_t depth; /* lower half: frames up to this one; upper half: a sum of other fields */
 } sw_gc_frame;
 
 /* A stack without frames, of the calling thread, which alone may push, pop and cut. These calls

@@ -208,7 +208,8 @@ static bool is_gone(const void *object) {
 }
 
 void *sw_arena_clone(sw_arena *arena, const void *object, size_t size, unsigned flags) {
-    if (!sw_handle_check(arena, SW_ARENA_MARK, SW_HANDLE_ARENA, "arena_clone")) {
+    if (!sw_handle_check(arena, SW_ARENA_MARK, SW_HANDLE_ARENA, "arena_clone") ||
+        (object == NULL && size != 0 && sw_fail_null("arena_clone", "object") != SW_OK)) {
         errno = EINVAL;
         return NULL;
     }

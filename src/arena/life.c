@@ -22,6 +22,7 @@
 /* --- options ---------------------------------------------------------------------------------- */
 
 void sw_arena_options_init(sw_arena_options *options) {
+    if (options == NULL) return;
     *options =
         (sw_arena_options){.struct_bytes = sizeof *options, .chunk_bytes = SW_ARENA_CHUNK_DEFAULT};
 }
@@ -119,6 +120,7 @@ static sw_status make_safe(sw_arena *arena) {
 }
 
 sw_status sw_arena_create(const sw_arena_options *options, sw_arena **out) {
+    if (out == NULL) return sw_fail_null("arena_create", "out");
     sw_arena_options usual;
     sw_arena_options_init(&usual);
     if (options == NULL) options = &usual;
@@ -247,6 +249,7 @@ sw_status sw_arena_reset(sw_arena *arena) {
 /* --- the process ------------------------------------------------------------------------------ */
 
 void sw_arena_get_pool_stats(sw_arena_pool_stats *out) {
+    if (out == NULL) return;
     *out = (sw_arena_pool_stats){.arenas = sw_arena_stash_used()};
     sw_chunk_add_stats(out);
     sw_quarantine_add_stats(out);

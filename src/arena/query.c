@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Figures of one arena. */
 #include "arena/enter.h"
+#include "base/fail.h"
 
 sw_status sw_arena_get_stats(sw_arena *arena, sw_arena_stats *out) {
+    if (out == NULL) return sw_fail_null("arena_stats", "out");
     sw_status status = sw_arena_enter(arena, "arena_stats");
     if (status != SW_OK) return status;
     *out = (sw_arena_stats){.chunks = arena->chunk_count,

@@ -16,6 +16,7 @@ void sw_arena_savepoint_drop(sw_arena *arena, const sw_arena_saved *last) {
 }
 
 sw_status sw_arena_mark(sw_arena *arena, sw_arena_savepoint *out) {
+    if (out == NULL) return sw_fail_null("arena_mark", "out");
     sw_status status = sw_arena_enter(arena, "arena_mark");
     if (status != SW_OK) return status;
     sw_arena_saved *saved = sw_chunk_new_record(sizeof *saved);

@@ -18,6 +18,7 @@ enum { EVENTS_MAX = 1 << 24, EVENTS_USUAL = 1024 };
 /* --- life ------------------------------------------------------------------------------------- */
 
 void sw_tracker_options_init(sw_tracker_options *options) {
+    if (options == NULL) return;
     *options = (sw_tracker_options){
         .struct_bytes = sizeof *options, .frames = SW_TRACKER_FRAMES_MAX, .events = EVENTS_USUAL};
 }
@@ -56,6 +57,7 @@ static sw_tracker *new_tracker(const sw_tracker_options *options) {
 }
 
 sw_status sw_tracker_create(const sw_tracker_options *options, sw_tracker **out) {
+    if (out == NULL) return sw_fail_null("tracker_create", "out");
     sw_tracker_options usual;
     sw_tracker_options_init(&usual);
     if (options == NULL) options = &usual;
@@ -205,6 +207,10 @@ static uint64_t difference(uint64_t a, uint64_t b) { return a > b ? a - b : b - 
 sw_status sw_tracker_check(sw_tracker *tracker, sw_tracker_totals *out) {
     sw_status status = enter(tracker, "tracker_check");
     if (status != SW_OK) return status;
+    if (out == NULL) {
+        sw_track_unlock();
+        return sw_fail_null("tracker_check", "out");
+    }
     *out = (sw_tracker_totals){0};
     add_tracked(tracker, out);
     sw_track_unlock();

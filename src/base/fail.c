@@ -82,6 +82,10 @@ sw_status sw_fail(sw_status status, const char *op, const char *format, ...) {
     return status;
 }
 
+sw_status sw_fail_null(const char *op, const char *argument) {
+    return sw_fail(SW_INVALID, op, "%s is NULL: give an address", argument);
+}
+
 void sw_set_fault_handler(sw_fault_handler *handler, void *arg) {
     atomic_store(&fault_handler_arg, arg);
     atomic_store(&fault_handler, handler);

@@ -14,6 +14,9 @@
 /* Stores op, status and the formatted message as the thread's last error. Returns status. */
 sw_status sw_fail(sw_status status, const char *op, const char *format, ...) sw_printf_like(3, 4);
 
+/* Fails with SW_INVALID: the named argument is NULL. */
+sw_cold sw_status sw_fail_null(const char *op, const char *argument);
+
 /* Calls the fault handler. If there is none, or it does not choose to leak and continue, prints
  * "spanwise: fatal: <CODE> op=.. ptr=.. size=.. heap=.. thread=.." and aborts. The caller must hold
  * no lock. */

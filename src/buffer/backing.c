@@ -201,6 +201,7 @@ const char *sw_backing_name(sw_backing backing) {
 }
 
 void sw_backing_get_stats(sw_backing_stats *out) {
+    if (out == NULL) return;
     sw_backing_stats stats = {0};
     tell_forks();
     sw_os_lock_acquire(&lock);

@@ -25,6 +25,8 @@ static size_t gather(sw_reader reader, uint64_t limit, sw_buffer pieces[SW_OS_BU
 }
 
 sw_status sw_memory_read_from(sw_memory *memory, int descriptor, uint64_t *got) {
+    if (memory == NULL || got == NULL)
+        return sw_fail_null("memory_read_from", "the memory or its count");
     sw_buffer pieces[SW_OS_BUFFERS_MAX];
     size_t count = gather(sw_reader_of(memory), UINT64_MAX, pieces);
     if (count == 0)
@@ -37,6 +39,8 @@ sw_status sw_memory_read_from(sw_memory *memory, int descriptor, uint64_t *got) 
 }
 
 sw_status sw_reader_write_to(sw_reader *reader, int descriptor, uint64_t limit, uint64_t *written) {
+    if (reader == NULL || written == NULL)
+        return sw_fail_null("reader_write_to", "the reader or its count");
     *written = 0;
     sw_status status = sw_reader_check_revision(reader, "reader_write_to");
     limit = sw_min_u64(limit, sw_reader_length(reader));

@@ -19,6 +19,7 @@ enum {
 /* --- the list --------------------------------------------------------------------------------- */
 
 void sw_memory_init(sw_memory *memory, const sw_allocator *allocator) {
+    if (memory == NULL) return;
     memory->size = memory->revision = 0;
     memory->buffers = memory->few;
     memory->count = 0;
@@ -44,6 +45,7 @@ static sw_buffer *move_list(sw_memory *memory, size_t capacity) {
 }
 
 void sw_memory_end(sw_memory *memory) {
+    if (memory == NULL) return;
     const sw_allocator *allocator = &memory->allocator;
     if (memory->buffers != memory->few) {
         if (allocator->allocate == NULL) {
@@ -59,6 +61,7 @@ void sw_memory_end(sw_memory *memory) {
 }
 
 void sw_memory_reset(sw_memory *memory) {
+    if (memory == NULL) return;
     memory->count = 0;
     memory->size = 0;
     memory->revision++;
@@ -125,12 +128,15 @@ static sw_status add(sw_memory *memory, const sw_buffer *buffers, size_t count, 
 }
 
 sw_status sw_memory_push_buffers(sw_memory *memory, const sw_buffer *buffers, size_t count) {
+    if (memory == NULL || (buffers == NULL && count != 0))
+        return sw_fail_null("memory_push", "the memory or its buffers");
     uint64_t sum = 0;
     sw_status status = add_up(memory, 0, buffers, count, "memory_push", &sum);
     return status == SW_OK ? add(memory, buffers, count, sum - memory->size) : status;
 }
 
 sw_status sw_memory_append(sw_memory *memory, const sw_memory *other) {
+    if (memory == NULL || other == NULL) return sw_fail_null("memory_append", "a memory");
     if (other->size > SW_MEMORY_SIZE_MAX - memory->size)
         return sw_fail(SW_LIMIT, "memory_append",
                        "%" PRIu64 " bytes beside %" PRIu64 ": a memory has at most 2^63 - 1 in all",
@@ -146,6 +152,7 @@ sw_status sw_memory_push_slow(sw_memory *memory, void *bytes, size_t size) {
 /* --- changes inside --------------------------------------------------------------------------- */
 
 sw_status sw_memory_update(sw_memory *memory, int64_t index, void *bytes, size_t size) {
+    if (memory == NULL) return sw_fail_null("memory_update", "the memory");
     uint64_t from_end = index < 0 ? 0 - (uint64_t)index : 0;
     uint64_t place = index < 0 ? memory->count - from_end : (uint64_t)index;
     if (from_end > memory->count || place >= memory->count)
@@ -162,6 +169,7 @@ sw_status sw_memory_update(sw_memory *memory, int64_t index, void *bytes, size_t
 }
 
 sw_status sw_memory_drop_front(sw_memory *memory, uint64_t size) {
+    if (memory == NULL) return sw_fail_null("memory_drop_front", "the memory");
     if (size > memory->size)
         return sw_fail(SW_SHORT, "memory_drop_front", "%" PRIu64 " bytes of a memory of %" PRIu64,
                        size, memory->size);
@@ -209,6 +217,7 @@ static sw_status check_room(const sw_memory *memory, const void *out, size_t cap
 }
 
 sw_status sw_memory_copy_to(const sw_memory *memory, void *out, size_t capacity) {
+    if (memory == NULL) return sw_fail_null("memory_copy_to", "the memory");
     sw_status status = check_room(memory, out, capacity, "memory_copy_to");
     if (status == SW_OK) copy_all(memory, out);
     return status;
@@ -216,6 +225,7 @@ sw_status sw_memory_copy_to(const sw_memory *memory, void *out, size_t capacity)
 
 sw_status sw_memory_copy_from(sw_memory *memory, const sw_memory *other, void *space,
                               size_t capacity) {
+    if (memory == NULL || other == NULL) return sw_fail_null("memory_copy_from", "a memory");
     sw_status status = check_room(other, space, capacity, "memory_copy_from");
     if (status != SW_OK) return status;
     size_t size = (size_t)other->size;
@@ -230,6 +240,10 @@ sw_status sw_memory_copy_from(sw_memory *memory, const sw_memory *other, void *s
 }
 
 void *sw_memory_to_bytes(const sw_memory *memory) {
+    if (memory == NULL) {
+        (void)sw_fail_null("memory_to_bytes", "the memory");
+        return NULL;
+    }
     uint8_t *bytes = memory->size < SIZE_MAX ? malloc((size_t)memory->size + 1) : NULL;
     if (bytes == NULL) {
         (void)sw_fail(SW_NOMEM, "memory_to_bytes", "no memory for %" PRIu64 " bytes", memory->size);
@@ -240,6 +254,7 @@ void *sw_memory_to_bytes(const sw_memory *memory) {
 }
 
 bool sw_memory_equal(const sw_memory *memory, const sw_memory *other) {
+    if (memory == NULL || other == NULL) return memory == other;
     if (memory->size != other->size || memory->count != other->count) return false;
     const sw_buffer *list = memory->buffers, *others = other->buffers;
     for (size_t i = 0; i < memory->count; i++) {

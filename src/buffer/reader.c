@@ -105,6 +105,7 @@ static void copy_out(sw_reader *reader, uint8_t *out, size_t size) {
 }
 
 size_t sw_reader_read(sw_reader *reader, void *out, size_t size) {
+    if (reader == NULL || out == NULL) return 0;
     size = (size_t)sw_min_u64(size, sw_reader_length(reader));
     if (sw_reader_check_revision(reader, "reader_read") != SW_OK) return 0;
     copy_out(reader, out, size);
@@ -112,6 +113,8 @@ size_t sw_reader_read(sw_reader *reader, void *out, size_t size) {
 }
 
 sw_status sw_reader_read_bytes(sw_reader *reader, void *out, size_t size) {
+    if (reader == NULL || (out == NULL && size != 0))
+        return sw_fail_null("reader_read_bytes", "the reader or its bytes");
     if (size > sw_reader_length(reader)) return refuse_short(reader, size, "reader_read_bytes");
     sw_status status = sw_reader_check_revision(reader, "reader_read_bytes");
     if (status == SW_OK) copy_out(reader, out, size);
@@ -119,6 +122,7 @@ sw_status sw_reader_read_bytes(sw_reader *reader, void *out, size_t size) {
 }
 
 sw_status sw_reader_unread(sw_reader *reader, uint64_t size) {
+    if (reader == NULL) return sw_fail_null("reader_unread", "the reader");
     uint64_t offset = sw_reader_offset(reader);
     if (size > offset)
         return sw_fail(SW_INVALID, "reader_unread", "%" PRIu64 " bytes back from offset %" PRIu64,
@@ -145,6 +149,7 @@ sw_status sw_reader_unread(sw_reader *reader, uint64_t size) {
 }
 
 sw_buffer sw_reader_current(const sw_reader *reader) {
+    if (reader == NULL) return (sw_buffer){NULL, 0};
     sw_reader_step step = sw_reader_skip_slow(*reader, 0, "reader_current");
     if (step.status != SW_OK) return (sw_buffer){NULL, 0};
     return (sw_buffer){(uint8_t *)step.reader.at, sw_reader_here(&step.reader)};
@@ -163,6 +168,7 @@ static void hand_out(const sw_memory *memory, uint64_t size,
 
 sw_status sw_reader_clip_front(sw_reader *reader, sw_memory *memory,
                                void (*each)(void *context, sw_buffer part), void *context) {
+    if (reader == NULL) return sw_fail_null("reader_clip_front", "the reader");
     if (reader->memory != memory || memory == NULL)
         return sw_fail(SW_INVALID, "reader_clip_front",
                        "the reader reads something else than that memory");

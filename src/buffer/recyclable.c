@@ -9,6 +9,7 @@
 #include "buffer/memory.h"
 
 void sw_recyclable_init(sw_recyclable *recyclable, sw_scalable *allocator) {
+    if (recyclable == NULL) return;
     sw_memory_init(&recyclable->memory, NULL);
     sw_memory_init(&recyclable->owned, NULL);
     recyclable->allocator = allocator;
@@ -50,6 +51,7 @@ static sw_status give_each_back(const sw_recyclable *recyclable, size_t first, s
 }
 
 sw_status sw_recyclable_recycle(sw_recyclable *recyclable) {
+    if (recyclable == NULL) return sw_fail_null("recyclable_recycle", "the recyclable memory");
     sw_memory *owned = &recyclable->owned;
     sw_status found = SW_OK;
     sw_check2(sw_recyclable_check(recyclable));
@@ -71,6 +73,7 @@ sw_status sw_recyclable_recycle(sw_recyclable *recyclable) {
 }
 
 sw_status sw_recyclable_end(sw_recyclable *recyclable) {
+    if (recyclable == NULL) return sw_fail_null("recyclable_end", "the recyclable memory");
     sw_status status = sw_recyclable_recycle(recyclable);
     sw_memory_end(&recyclable->owned);
     sw_memory_end(&recyclable->memory);
@@ -86,6 +89,7 @@ static void forget_last(sw_memory *list) {
 }
 
 sw_status sw_recyclable_add(sw_recyclable *recyclable, void *bytes, size_t size) {
+    if (recyclable == NULL) return sw_fail_null("recyclable_add", "the recyclable memory");
     if (bytes == NULL || size == 0)
         return sw_fail(SW_INVALID, "recyclable_add", "%zu bytes at %p: name what is to be owned",
                        size, bytes);
@@ -109,6 +113,10 @@ static void *take(const sw_recyclable *recyclable, size_t size) {
 }
 
 void *sw_recyclable_next(sw_recyclable *recyclable, size_t size) {
+    if (recyclable == NULL) {
+        (void)sw_fail_null("recyclable_next", "the recyclable memory");
+        return NULL;
+    }
     void *bytes = take(recyclable, size);
     if (bytes == NULL || sw_recyclable_add(recyclable, bytes, size) == SW_OK) return bytes;
     (void)give_back(recyclable, (sw_buffer){bytes, size});
@@ -126,6 +134,8 @@ static void undo(sw_recyclable *recyclable, size_t count, size_t blocks) {
 }
 
 sw_status sw_recyclable_clone(sw_recyclable *recyclable, const sw_memory *from) {
+    if (recyclable == NULL || from == NULL)
+        return sw_fail_null("recyclable_clone", "a memory");
     size_t count = recyclable->memory.count, blocks = recyclable->owned.count;
     size_t many = from->count; /* `from` may be this memory itself, which grows in the loop */
     for (size_t i = 0; i < many; i++) {
@@ -181,5 +191,7 @@ static void drop_part(void *context, sw_buffer part) {
 }
 
 sw_status sw_recyclable_clip_front(sw_recyclable *recyclable, sw_reader *reader) {
+    if (recyclable == NULL)
+        return sw_fail_null("recyclable_clip_front", "the recyclable memory");
     return sw_reader_clip_front(reader, &recyclable->memory, drop_part, recyclable);
 }

@@ -56,6 +56,7 @@ static sw_always_inline sw_range *range_of(sw_child *child) {
 /* --- life ------------------------------------------------------------------------------------- */
 
 void sw_scalable_options_init(sw_scalable_options *options) {
+    if (options == NULL) return;
     *options = (sw_scalable_options){.struct_bytes = sizeof *options,
                                      .locked = 1,
                                      .idle_max = 1,
@@ -84,6 +85,7 @@ static sw_status check_options(const sw_scalable_options *options) {
 }
 
 sw_status sw_scalable_create(const sw_scalable_options *options, sw_scalable **out) {
+    if (out == NULL) return sw_fail_null("scalable_create", "out");
     sw_scalable_options usual;
     sw_scalable_options_init(&usual);
     if (options == NULL) options = &usual;
@@ -281,6 +283,7 @@ sw_status sw_scalable_reset(sw_scalable *scalable) {
 /* --- figures ---------------------------------------------------------------------------------- */
 
 sw_status sw_scalable_get_stats(sw_scalable *scalable, sw_scalable_stats *out) {
+    if (out == NULL) return sw_fail_null("scalable_get_stats", "out");
     sw_status status = enter(scalable, "scalable_get_stats");
     if (status != SW_OK) return status;
     *out = (sw_scalable_stats){.children = scalable->count,

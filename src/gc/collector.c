@@ -49,6 +49,7 @@ static void release(sw_gc *gc) {
 }
 
 sw_status sw_gc_create(const sw_heap_options *options, sw_gc **out) {
+    if (out == NULL) return sw_fail_null("gc_create", "out");
     sw_gc *gc = sw_os_map(sizeof *gc);
     if (gc == NULL) return sw_fail(SW_NOMEM, "gc_create", "no memory for a collector");
     gc->epoch = 1;

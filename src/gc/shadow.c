@@ -11,15 +11,31 @@
 
 #define MARK offsetof(sw_gc_shadow, mark)
 
+/* The field `depth` of a frame: its depth in the lower half, and in the upper half a sum of
+ * that and the fields that a cycle follows. A frame lies in the program's memory, which may be overwritten. */
+static uint64_t seal_of(const sw_gc_frame *frame, uint64_t depth) {
+    uint64_t sum = (uintptr_t)frame->below * UINT64_C(0x9E3779B97F4A7C15) +
+                   (uintptr_t)frame->start * UINT64_C(0xC2B2AE3D27D4EB4F) +
+                   frame->bytes * UINT64_C(0x165667B19E3779F9) +
+                   (uint32_t)depth * UINT64_C(0xD6E8FEB86659FD93);
+    return (sum & UINT64_C(0xFFFFFFFF00000000)) | (uint32_t)depth;
+}
+static uint32_t depth_of(const sw_gc_frame *frame) { return (uint32_t)frame->depth; }
+
+/* Whether the frame is on the stack, and as it was when it was pushed. */
+static bool is_whole(const sw_gc_shadow *shadow, const sw_gc_frame *frame) {
+    return frame->shadow == shadow && frame->depth == seal_of(frame, depth_of(frame));
+}
+
 const char *sw_gc_shadow_check(const sw_gc_shadow *shadow) {
     return SW_RULE((shadow->top == NULL) == (shadow->depth == 0))
         ?: SW_RULE(shadow->top == NULL || shadow->top->shadow == shadow)
-        ?: SW_RULE(shadow->top == NULL || shadow->top->depth == shadow->depth)
+        ?: SW_RULE(shadow->top == NULL || depth_of(shadow->top) == shadow->depth)
         ?: SW_RULE(*shadow->back == shadow);
 }
 
 static void set_top(sw_gc_shadow *shadow, sw_gc_frame *top) {
-    shadow->depth = top != NULL ? top->depth : 0;
+    shadow->depth = top != NULL ? depth_of(top) : 0;
     __atomic_store_n(&shadow->top, top, __ATOMIC_RELEASE);
 }
 
@@ -38,6 +54,11 @@ static sw_noinline sw_status refuse_words(const void *start, size_t bytes) {
                    bytes, start);
 }
 
+static sw_noinline sw_status refuse_damaged(const char *op, const sw_gc_frame *frame) {
+    return sw_fail(SW_STATE, op, "the frame at %p was overwritten since it was pushed",
+                   (const void *)frame);
+}
+
 sw_status sw_gc_shadow_push(sw_gc_shadow *shadow, sw_gc_frame *frame, const void *start,
                             size_t bytes) {
     const char *op = "gc_shadow_push";
@@ -51,8 +72,8 @@ sw_status sw_gc_shadow_push(sw_gc_shadow *shadow, sw_gc_frame *frame, const void
     *frame = (sw_gc_frame){.below = shadow->top,
                            .shadow = shadow,
                            .start = start,
-                           .bytes = bytes,
-                           .depth = shadow->depth + 1};
+                           .bytes = bytes};
+    frame->depth = seal_of(frame, shadow->depth + 1);
     set_top(shadow, frame);
     return SW_OK;
 }
@@ -64,6 +85,7 @@ sw_status sw_gc_shadow_pop(sw_gc_shadow *shadow, sw_gc_frame *frame) {
     if (frame == NULL || frame != shadow->top)
         return sw_fail(SW_STATE, op, "the frame at %p is not the one that was pushed last",
                        (void *)frame);
+    if (!is_whole(shadow, frame)) return refuse_damaged(op, frame);
     set_top(shadow, frame->below);
     frame->shadow = NULL;
     return SW_OK;
@@ -73,7 +95,7 @@ sw_status sw_gc_shadow_cut(sw_gc_shadow *shadow, sw_gc_frame *frame) {
     const char *op = "gc_shadow_cut";
     sw_status status = enter(shadow, op);
     if (status != SW_OK) return status;
-    if (frame != NULL && (frame->shadow != shadow || frame->depth > shadow->depth))
+    if (frame != NULL && (!is_whole(shadow, frame) || depth_of(frame) > shadow->depth))
         return sw_fail(SW_STATE, op, "the frame at %p is not on the stack", (void *)frame);
     set_top(shadow, frame);
     return SW_OK;
@@ -84,7 +106,7 @@ sw_status sw_gc_shadow_cut(sw_gc_shadow *shadow, sw_gc_frame *frame) {
 static bool visit_frames(const sw_gc_shadow *shadow, sw_gc_root_visit visit, void *arg) {
     size_t depth = shadow->depth;
     for (const sw_gc_frame *frame = shadow->top; frame != NULL; frame = frame->below, depth--) {
-        if (frame->shadow != shadow || frame->depth != depth) return false;
+        if (!is_whole(shadow, frame) || depth_of(frame) != (uint32_t)depth) return false;
         visit(arg, frame->start, frame->bytes);
     }
     return true;

@@ -8,7 +8,7 @@
 
 /* The thread that made the stack writes top and depth, without a lock; a cycle reads them while the
  * world stands. The collector's lock covers the links.
- *   (top == NULL) == (depth == 0);  top == NULL, or top->shadow == this and top->depth == depth
+ *   (top == NULL) == (depth == 0);  top == NULL, or top->shadow == this and its depth is `depth`
  *   *back == this
  *   each frame below the top has this shadow, and a depth that is 1 less than that of the one above
  */

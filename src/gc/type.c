@@ -164,6 +164,7 @@ sw_status sw_gc_add_type(sw_gc *gc, const sw_gc_type *type, uint32_t *id) {
     sw_status status = sw_handle_status(gc, offsetof(sw_gc, mark), SW_HANDLE_GC, "gc_add_type");
     if (status == SW_OK) status = check_type(type);
     if (status != SW_OK) return status;
+    if (id == NULL) return sw_fail_null("gc_add_type", "id");
     sw_os_lock_acquire(&gc->lock);
     status = add_type(gc, type, id);
     sw_os_lock_release(&gc->lock);

@@ -228,5 +228,7 @@ void sw_cache_set_closed(sw_cache *cache) {
 
 sw_status sw_cache_open(sw_heap *heap, sw_cache **out) {
     sw_status status = sw_heap_status(heap, "cache_open");
-    return status == SW_OK ? sw_cache_make(heap, SW_CACHE_OF_USER, out) : status;
+    if (status != SW_OK) return status;
+    if (out == NULL) return sw_fail_null("cache_open", "out");
+    return sw_cache_make(heap, SW_CACHE_OF_USER, out);
 }

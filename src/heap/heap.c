@@ -143,6 +143,7 @@ static sw_status create(const sw_heap_options *options, const sw_heap_hooks *hoo
 }
 
 sw_status sw_heap_create(const sw_heap_options *options, sw_heap **out) {
+    if (out == NULL) return sw_fail_null("heap_create", "out");
     return create(options, NULL, NULL, NULL, out);
 }
 

@@ -16,6 +16,7 @@ enum { LARGE_TOUCHED_ALL = 1000000 };
 static const sw_heap_options defaults = {.decay_ns = SW_DECAY_DEFAULT_MS * 1000000ull};
 
 sw_status sw_heap_options_fill(sw_heap_options *options, uint64_t struct_bytes) {
+    if (options == NULL) return sw_fail_null("heap_options_fill", "options");
     if (!sw_sized_is_valid(struct_bytes))
         return sw_sized_refuse(struct_bytes, "heap_options_fill", "give sizeof(sw_heap_options)");
     sw_heap_options filled = defaults;

@@ -44,6 +44,7 @@ typedef struct workspace {
 } workspace;
 
 void sw_optimize_options_init(sw_optimize_options *options) {
+    if (options == NULL) return;
     *options = (sw_optimize_options){
         .struct_bytes = sizeof *options,
         .classes = 24,
@@ -227,6 +228,9 @@ sw_status sw_optimizer_create(const sw_optimize_options *options, const double *
 
 sw_status sw_optimizer_create_bounded(const sw_optimize_options *options, uint32_t waste_percent,
                                       const double *weights, sw_optimizer **out) {
+    if (options == NULL) return sw_fail_null(OP_OPTIMIZE, "options");
+    if (weights == NULL) return sw_fail_null(OP_OPTIMIZE, "weights");
+    if (out == NULL) return sw_fail_null(OP_OPTIMIZE, "out");
     sw_optimizer *optimizer = sw_os_map(sizeof *optimizer);
     if (optimizer == NULL) return sw_fail(SW_NOMEM, OP_OPTIMIZE, "no memory for an optimiser");
     sw_handle_begin(&optimizer->mark, SW_HANDLE_OPTIMIZER);
@@ -271,6 +275,8 @@ sw_status sw_optimizer_table(const sw_optimizer *optimizer, uint32_t classes, sw
     sw_status status = sw_handle_status(optimizer, offsetof(sw_optimizer, mark),
                                         SW_HANDLE_OPTIMIZER, "optimizer_table");
     if (status != SW_OK) return status;
+    if (specs == NULL || count == NULL || out == NULL)
+        return sw_fail_null("optimizer_table", "specs, count or out");
     sw_check2(sw_optimizer_record_check(optimizer));
     const sw_choices *c = &optimizer->choices;
     if (classes == 0) return sw_fail(SW_INVALID, OP_OPTIMIZE, "classes 0: must be at least 1");

@@ -27,6 +27,7 @@ static bool check(const sw_profile *profile, const char *op) {
 }
 
 sw_status sw_profile_create(uint64_t peak_op, sw_profile **out) {
+    if (out == NULL) return sw_fail_null(OP_PROFILE, "out");
     sw_profile *profile = sw_os_map(sizeof *profile);
     if (profile == NULL) return sw_fail(SW_NOMEM, OP_PROFILE, "no memory for a profile");
     profile->peak_op = peak_op;
@@ -103,6 +104,7 @@ static void add_one(sw_profile *profile, const sw_op *op) {
 sw_status sw_profile_add(sw_profile *profile, const sw_op *ops, size_t count) {
     sw_status known = profile_status(profile, "profile_add");
     if (known != SW_OK) return known;
+    if (ops == NULL && count != 0) return sw_fail_null("profile_add", "ops");
     if (profile->ended) return sw_fail(SW_STATE, OP_PROFILE, "the profile has ended; make another");
     for (size_t i = 0; i < count; i++) {
         if (sw_unlikely(ops[i].object >= profile->capacity)) {
@@ -146,6 +148,7 @@ const double *sw_profile_weights(const sw_profile *profile, sw_weigh weigh) {
 sw_status sw_profile_get_large(const sw_profile *profile, sw_weigh weigh, sw_profile_large *out) {
     sw_status known = profile_status(profile, "profile_get_large");
     if (known != SW_OK) return known;
+    if (out == NULL) return sw_fail_null("profile_get_large", "out");
     if ((unsigned)weigh >= SW_WEIGH_COUNT)
         return sw_fail(SW_INVALID, OP_PROFILE, "kind %d of weights: there are %d", (int)weigh,
                        SW_WEIGH_COUNT);

@@ -237,6 +237,7 @@ static uint64_t puts_of(const sw_pool *pool) {
 sw_status sw_pool_get_stats(sw_pool *pool, sw_pool_stats *out) {
     sw_status status = sw_handle_status(pool, MARK, SW_HANDLE_POOL, "pool_stats");
     if (status != SW_OK) return status;
+    if (out == NULL) return sw_fail_null("pool_stats", "out");
     look_at_cycles(pool);
     enter(pool);
     uint64_t idle = idle_items(pool), puts = puts_of(pool);

@@ -13,6 +13,7 @@ _Static_assert(offsetof(sw_pool, front) == 0, "inline code finds the front at th
 /* --- life ------------------------------------------------------------------------------------- */
 
 void sw_pool_options_init(sw_pool_options *options) {
+    if (options == NULL) return;
     *options =
         (sw_pool_options){.struct_bytes = sizeof *options, .item_bytes = 64, .capacity = 1024};
 }
@@ -38,6 +39,7 @@ static sw_status check_options(const sw_pool_options *options) {
 }
 
 sw_status sw_pool_create(const sw_pool_options *options, sw_pool **out) {
+    if (out == NULL) return sw_fail_null("pool_create", "out");
     if (options == NULL)
         return sw_fail(SW_INVALID, "pool_create", "options are NULL: they tell the item's size");
     sw_status status = check_options(options);

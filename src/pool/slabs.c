@@ -16,6 +16,7 @@
 /* --- life ------------------------------------------------------------------------------------- */
 
 void sw_slabs_options_init(sw_slabs_options *options) {
+    if (options == NULL) return;
     *options = (sw_slabs_options){.struct_bytes = sizeof *options,
                                   .tier_count = 3,
                                   .slot_bytes = {256, 1024, 4096},
@@ -58,6 +59,7 @@ static void release(sw_slabs *slabs) {
 }
 
 sw_status sw_slabs_create(const sw_slabs_options *options, sw_slabs **out) {
+    if (out == NULL) return sw_fail_null("slabs_create", "out");
     sw_slabs_options usual;
     sw_slabs_options_init(&usual);
     if (options == NULL) options = &usual;
@@ -279,6 +281,7 @@ size_t sw_slabs_trim(sw_slabs *slabs) {
 sw_status sw_slabs_get_stats(sw_slabs *slabs, sw_slabs_stats *out) {
     sw_status status = sw_handle_status(slabs, MARK, SW_HANDLE_SLABS, "slabs_stats");
     if (status != SW_OK) return status;
+    if (out == NULL) return sw_fail_null("slabs_stats", "out");
     enter(slabs);
     *out = (sw_slabs_stats){.tiers = slabs->tier_count,
                             .over_tier = slabs->over_tier,
@@ -297,6 +300,7 @@ sw_status sw_slabs_get_stats(sw_slabs *slabs, sw_slabs_stats *out) {
 sw_status sw_slabs_get_tier(sw_slabs *slabs, uint32_t tier, sw_slab_tier_stats *out) {
     sw_status status = sw_handle_status(slabs, MARK, SW_HANDLE_SLABS, "slabs_get_tier");
     if (status != SW_OK) return status;
+    if (out == NULL) return sw_fail_null("slabs_get_tier", "out");
     if (tier >= slabs->tier_count)
         return sw_fail(SW_INVALID, "slabs_get_tier", "tier %u: there are %u", tier,
                        slabs->tier_count);

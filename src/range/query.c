@@ -22,6 +22,7 @@ uint64_t sw_range_largest_hole(sw_range *range) {
 size_t sw_range_holes(sw_range *range, uint64_t from, sw_range_hole *out, size_t capacity) {
     if (!sw_range_has_entered(range, "range_holes")) return 0;
     size_t count = 0;
+    if (out == NULL) capacity = 0;
     sw_range_settle(range);
     while (count < capacity && range->ops->hole(range, from, &out[count])) {
         from = out[count].start + out[count].size;
@@ -32,6 +33,7 @@ size_t sw_range_holes(sw_range *range, uint64_t from, sw_range_hole *out, size_t
 }
 
 sw_status sw_range_get_stats(sw_range *range, sw_range_stats *out) {
+    if (out == NULL) return sw_fail_null("range_get_stats", "out");
     sw_status status = sw_range_enter(range, "range_get_stats");
     if (status != SW_OK) return status;
     *out = (sw_range_stats){.size = range->size,

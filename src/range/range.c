@@ -34,6 +34,7 @@ const char *sw_range_backend_name(sw_range_backend backend) {
 }
 
 void sw_range_options_init(sw_range_options *options) {
+    if (options == NULL) return;
     *options = (sw_range_options){.struct_bytes = sizeof *options, .unit = 1024};
 }
 
@@ -59,6 +60,7 @@ static sw_status check_options(uint64_t size, const sw_range_options *options,
 }
 
 sw_status sw_range_create(uint64_t size, const sw_range_options *options, sw_range **out) {
+    if (out == NULL) return sw_fail_null("range_create", "out");
     sw_range_options usual;
     sw_range_options_init(&usual);
     if (options == NULL) options = &usual;

@@ -40,6 +40,7 @@ static bool grow(void **array, size_t *capacity, size_t index, size_t item_bytes
 sw_status sw_runner_create(sw_heap *heap, sw_runner **out) {
     sw_status status = sw_heap_status(heap, "runner_create");
     if (status != SW_OK) return status;
+    if (out == NULL) return sw_fail_null("runner", "out");
     sw_runner *runner = sw_os_map(sizeof *runner);
     if (runner == NULL) return sw_fail(SW_NOMEM, "runner", "no memory for a runner");
     runner->heap = heap;
@@ -407,6 +408,7 @@ sw_status sw_runner_run(sw_runner *runner, const sw_op *ops, size_t count, int t
                         const volatile int *cancel, size_t *done) {
     sw_status status = sw_runner_status(runner, "runner_run");
     if (status != SW_OK) return status;
+    if (ops == NULL && count != 0) return sw_fail_null("runner_run", "ops");
     return run_batch(runner, ops, count, 0, touch, cancel, done);
 }
 
@@ -433,7 +435,7 @@ sw_status sw_runner_run_trace(sw_runner *runner, sw_trace *trace, uint64_t until
 }
 
 void sw_runner_stats(const sw_runner *runner, sw_replay_stats *out) {
-    if (!sw_runner_check(runner, "runner_stats")) return;
+    if (!sw_runner_check(runner, "runner_stats") || out == NULL) return;
     *out = runner->stats;
     out->held_bytes = sw_heap_held_bytes(runner->heap);
 }

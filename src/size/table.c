@@ -373,6 +373,7 @@ static double waste_percent(const sw_table *table, uint32_t cls, uint32_t pages)
 sw_status sw_table_class(const sw_table *table, uint32_t cls, sw_class_info *out) {
     sw_status status = table_status(table, "table_class");
     if (status != SW_OK) return status;
+    if (out == NULL) return sw_fail_null("table_class", "out");
     if (cls == 0 || cls >= table->class_count) {
         return sw_fail(SW_INVALID, "table_class", "class %" PRIu32 ": table %s has 1 to %" PRIu32,
                        cls, table->name, table->class_count - 1);

@@ -17,6 +17,7 @@ _Static_assert(offsetof(sw_stack, front) == 0, "inline code finds the front at t
 /* --- life ------------------------------------------------------------------------------------- */
 
 void sw_stack_options_init(sw_stack_options *options) {
+    if (options == NULL) return;
     *options = (sw_stack_options){
         .struct_bytes = sizeof *options, .first_bytes = 2 << 10, .limit_bytes = 1 << 30};
 }
@@ -40,6 +41,7 @@ static sw_status check_options(const sw_stack_options *options) {
 }
 
 sw_status sw_stack_create(const sw_stack_options *options, sw_stack **out) {
+    if (out == NULL) return sw_fail_null("stack_create", "out");
     sw_stack_options usual;
     sw_stack_options_init(&usual);
     if (options == NULL) options = &usual;
@@ -170,6 +172,7 @@ static uint64_t slack_of(const sw_stack *stack) {
 sw_status sw_stack_get_stats(sw_stack *stack, sw_stack_stats *out) {
     sw_status status = sw_handle_status(stack, MARK, SW_HANDLE_STACK, "stack_get_stats");
     if (status != SW_OK) return status;
+    if (out == NULL) return sw_fail_null("stack_get_stats", "out");
     *out = (sw_stack_stats){.depth = sw_stack_used(stack),
                             .held_bytes = stack->held_bytes,
                             .blocks = stack->count + (stack->spare.base != NULL),

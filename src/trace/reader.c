@@ -51,6 +51,7 @@ void sw_trace_close(sw_trace *trace) {
 sw_status sw_trace_next(sw_trace *trace, const sw_op **ops, size_t *count) {
     sw_status known = swt_trace_status(trace, "sw_trace_next");
     if (known != SW_OK) return known;
+    if (ops == NULL || count == NULL) return sw_fail_null("sw_trace_next", "ops or count");
     if (trace->failed != SW_OK)
         return sw_fail(trace->failed, "sw_trace_next", "%s", trace->message);
     sw_check2(sw_trace_record_check(trace));
@@ -65,6 +66,8 @@ sw_status sw_trace_next(sw_trace *trace, const sw_op **ops, size_t *count) {
 sw_status sw_trace_read(sw_trace *trace, sw_op *out, size_t capacity, size_t *count) {
     sw_status known = swt_trace_status(trace, "sw_trace_read");
     if (known != SW_OK) return known;
+    if ((out == NULL && capacity != 0) || count == NULL)
+        return sw_fail_null("sw_trace_read", "out or count");
     size_t got = 0;
     while (got < capacity) {
         if (trace->rest_count == 0) {
@@ -98,7 +101,7 @@ static uint64_t number(const swt_file *file, const char *key) {
 }
 
 void sw_trace_get_info(const sw_trace *trace, sw_trace_info *out) {
-    if (!check(trace, "sw_trace_get_info")) return;
+    if (!check(trace, "sw_trace_get_info") || out == NULL) return;
     const swt_file *file = &trace->file;
     *out = (sw_trace_info){
         .file_bytes = file->bytes,
@@ -118,6 +121,7 @@ void sw_trace_get_info(const sw_trace *trace, sw_trace_info *out) {
 sw_status sw_trace_get_summary(sw_trace *trace, sw_trace_summary *out) {
     sw_status known = swt_trace_status(trace, "sw_trace_get_summary");
     if (known != SW_OK) return known;
+    if (out == NULL) return sw_fail_null("sw_trace_get_summary", "out");
     const swt_file *file = &trace->file;
     if (!trace->summarised && file->complete && !file->damaged &&
         file->header.form == SW_TRACE_ORDERED && !swt_infers_ends(file)) {

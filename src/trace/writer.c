@@ -155,6 +155,7 @@ void sw_trace_abort(sw_trace_writer *w) {
 sw_status sw_trace_set_meta(sw_trace_writer *w, const char *key, const char *value) {
     sw_status known = writer_status(w, "sw_trace_set_meta");
     if (known != SW_OK) return known;
+    if (key == NULL || value == NULL) return sw_fail_null("sw_trace_set_meta", "key or value");
     if (w->started)
         return sw_fail(SW_STATE, "sw_trace_set_meta", "metadata comes before the first operation");
     if (swt_put_meta(&w->meta, key, value)) return SW_OK;
@@ -247,6 +248,7 @@ static sw_status append_one(sw_trace_writer *w, const sw_op *op) {
 sw_status sw_trace_append(sw_trace_writer *w, const sw_op *ops, size_t count) {
     sw_status known = writer_status(w, "sw_trace_append");
     if (known != SW_OK) return known;
+    if (ops == NULL && count != 0) return sw_fail_null("sw_trace_append", "ops");
     if (w->failed)
         return sw_fail(SW_STATE, "sw_trace_append", "the recording failed before: abort it");
     sw_status status = start(w);

@@ -163,6 +163,7 @@ sw_status sw_heap_ledger_read(sw_heap *heap, sw_ledger *out, sw_ledger_class *ro
     const char *op = "heap_ledger";
     sw_status status = sw_heap_status(heap, op);
     if (status != SW_OK) return status;
+    if (out == NULL) return sw_fail_null(op, "out");
     if (!sw_sized_is_valid(out->struct_bytes))
         return sw_sized_refuse(out->struct_bytes, op, "set it to sizeof(sw_ledger)");
     if (rows != NULL && capacity < heap->table->class_count)

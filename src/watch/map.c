@@ -137,6 +137,7 @@ sw_status sw_heap_map_read(sw_heap *heap, int touched, sw_heap_map *map) {
     const char *op = "heap_map";
     sw_status status = sw_heap_status(heap, op);
     if (status != SW_OK) return status;
+    if (map == NULL) return sw_fail_null(op, "map");
     if ((map->tiles == NULL && map->tile_capacity != 0) ||
         (map->requested == NULL && map->slot_capacity != 0))
         return sw_fail(SW_INVALID, op, "an array is NULL, its capacity is not 0");

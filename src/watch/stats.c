@@ -15,6 +15,7 @@ sw_status sw_heap_stats_read(const sw_heap *heap, sw_heap_stats *out) {
     const char *op = "heap_stats_read";
     sw_status status = sw_heap_status(heap, op);
     if (status != SW_OK) return status;
+    if (out == NULL) return sw_fail_null(op, "out");
     if (!sw_sized_is_valid(out->struct_bytes))
         return sw_sized_refuse(out->struct_bytes, op, "set it to sizeof(sw_heap_stats)");
     size_t bytes = sw_min_u64(out->struct_bytes, sizeof *out);

@@ -260,6 +260,43 @@ static void test_jump(void) {
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
 
+/* --- frames that were overwritten ---------------------------------------------------------------- */
+
+/* Each word of a frame, with a bit or all bits changed: the frame and what is below it are unknown,
+ * so the cycle frees nothing, and reads no address out of the frame. */
+static void test_damaged_frames(void) {
+    enum { WORDS = sizeof(sw_gc_frame) / 8 };
+    static const uint64_t changes[] = {1, 8, 1 << 30, UINT64_C(1) << 33, UINT64_C(1) << 63, ~UINT64_C(0)};
+    static sw_gc_frame frames[2];
+    static void *words[2];
+    uint64_t saved;
+    sw_gc_shadow *shadow;
+    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
+    start();
+    CHECK_EQ(sw_gc_shadow_create(gc, &shadow), SW_OK);
+    for (int f = 0; f < 2; f++) {
+        words[f] = sw_gc_new(gc, node_type, 1);
+        CHECK_EQ(sw_gc_shadow_push(shadow, &frames[f], &words[f], sizeof words[f]), SW_OK);
+    }
+    for (int word = 0; word < WORDS; word++)
+        for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+            char *at = (char *)&frames[1] + word * 8;
+            memcpy(&saved, at, 8);
+            uint64_t damaged = saved ^ changes[i];
+            memcpy(at, &damaged, 8);
+            CHECK_EQ(sw_gc_collect(gc, &cycle), SW_OK);
+            CHECK(cycle.given_up == 1 && cycle.freed_objects == 0);
+            CHECK_EQ(sw_gc_shadow_pop(shadow, &frames[1]), SW_STATE);
+            CHECK_EQ(sw_gc_shadow_cut(shadow, &frames[1]), SW_STATE);
+            memcpy(at, &saved, 8);
+        }
+    CHECK_EQ(sw_gc_collect(gc, &cycle), SW_OK);
+    CHECK(cycle.given_up == 0 && cycle.marked_objects == 2);
+    CHECK_EQ(sw_gc_shadow_pop(shadow, &frames[1]), SW_OK);
+    CHECK_EQ(left(), 1);
+    CHECK_EQ(sw_gc_destroy(gc), SW_OK);
+}
+
 /* --- threads ----------------------------------------------------------------------------------- */
 
 enum { THREADS = 3, LISTS = 60, LONGEST = 20 };
@@ -366,6 +403,7 @@ int main(void) {
     test_steps();
     test_misuse();
     test_jump();
+    test_damaged_frames();
     test_threads();
     test_fork();
     return check_result();
