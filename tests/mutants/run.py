@@ -117,8 +117,8 @@ class CCopy:
 
 def _run(words: list[str], folder: Path, **env: str) -> tuple[int, str]:
     limited = ["timeout", "--kill-after=9", "900", *words]  # what runs longer hangs
-    out = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "stdin": subprocess.DEVNULL}
-    done: Any = subprocess.run(limited, cwd=folder, env={**os.environ, **env}, check=False, **out)
+    out: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "stdin": subprocess.DEVNULL}
+    done = subprocess.run(limited, cwd=folder, env={**os.environ, **env}, check=False, **out)
     return done.returncode, done.stdout.decode(errors="replace")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 import spanwise as sw
+from spanwise.optimizer import search
 
 from tests.python.helpers import random_ops
 
@@ -17,3 +18,9 @@ def program() -> sw.Recording:
 @pytest.fixture(scope="module")
 def other() -> sw.Recording:
     return sw.Recording.from_ops(random_ops(6, 4_000), name="other")
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No family takes part, so that a figure by hand decides."""
+    monkeypatch.setattr(search, "FAMILIES", ())

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import spanwise as sw
-from spanwise.optimizer import search
 from spanwise.optimizer.scores import Scores
 from spanwise.optimizer.search import FAMILIES, simulated_operations
 from spanwise.optimizer.solver import Rules
@@ -20,12 +19,6 @@ from tests.python.helpers import ALLOC, FREE, make_ops
 from tests.python.optimizer.optimizer_tools import by_peak, churned, wanting
 
 CHURNED = churned(1024, 2048, 4096, 8192)
-
-
-@pytest.fixture
-def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No family takes part, so that a figure by hand decides."""
-    monkeypatch.setattr(search, "FAMILIES", ())
 
 
 def test_what_the_objective_loves_may_lose() -> None:

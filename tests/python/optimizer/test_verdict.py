@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verdict of `optimize`: from bytes given by hand, and where fit and held-out set disagree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import spanwise as sw
+from spanwise.ledger.comparison import Comparison
+from spanwise.optimizer.fit import Fit
+from spanwise.optimizer.folds import FOLD_DTYPE
+from spanwise.optimizer.optimum import Optimum
+from spanwise.optimizer.profile import joint_profile
+from spanwise.optimizer.solver import Rules
+from spanwise.optimizer.trial import Trial
+from spanwise.results.rows import as_rows
+
+from tests.python.helpers import ALLOC, make_ops
+from tests.python.optimizer.optimizer_tools import by_peak, wanting
+
+Bytes = tuple[int, int]
+"""Peak resident bytes under c16 and under the found table."""
+
+ONE = wanting(16)
+MINE = sw.SizeClassTable.custom([(16, 1), (32768, 4)], name="mine")
+LEDGERS = Comparison([ONE.ledger(table, "peak-resident") for table in ("go", "c16", MINE)])
+UNALIGNED = {"go": "not aligned to 16"}
+
+
+def trial(name: str, resident: Bytes) -> Trial:
+    """A trial in which go would be the best, but is not aligned."""
+    c16, mine = resident
+    return Trial(name, LEDGERS, {"go": 1, "c16": c16, "mine": mine}, "mine", 16, 0, UNALIGNED)
+
+
+def optimum(fitted: Bytes, *held_out: Bytes, parts: int = 1, folds: Any = None) -> Optimum:
+    """What `optimize` would return; held-out recordings are called a, b, ..."""
+    recordings = [ONE] * parts
+    rules = Rules(2, 16, 32768, 8192, 10, 0.5, 0.0)
+    fit = Fit(recordings, "peak", joint_profile(recordings, "peak", None), rules, parts)
+    rows = None
+    if folds is not None:
+        rows = np.zeros(len(folds), FOLD_DTYPE)
+        rows["saved_percent"] = folds
+    trials = tuple(trial(name, one) for name, one in zip("ab", held_out, strict=False))
+    return Optimum(
+        *(fit, MINE, MINE, trial("fit", fitted), trials),
+        folds=None if rows is None else as_rows(rows),
+    )
+
+
+@pytest.mark.parametrize(
+    ("resident", "saved", "percent", "loses_on", "holds"),
+    [
+        ([(1000, 990)], 10, 1.0, "", True),  # exactly the least that is asked for
+        ([(1000, 991)], 9, 0.9, "", False),
+        ([(1000, 1000)], 0, 0.0, "", False),
+        ([(1000, 1010)], -10, -1.0, "", False),
+        ([(1000, 500), (4000, 3960)], 40, 1.0, "", True),
+        ([(1000, 500), (4000, 3961)], 39, 0.975, "", False),
+        ([(1000, 500), (4000, 4000)], 0, 0.0, "", False),
+        ([(1000, 500), (4000, 4001)], -1, -0.025, "a", False),
+        ([(1000, 1200), (4000, 3600)], 400, 10.0, "", True),  # the fit does not decide
+        ([(1000, 900), (2000, 2000), (2000, 1900)], 100, 2.5, "", True),  # a tie is no loss
+        ([(1000, 900), (2000, 2001), (2000, 1000)], 999, 24.975, "a", False),
+    ],
+)
+def test_what_was_held_out_decides(
+    resident: list[Bytes], saved: int, percent: float, loses_on: str, holds: bool
+) -> None:
+    """Of what was fitted to, and then of each recording that was held out."""
+    best = optimum(*resident)
+    assert (best.stock, best.saved_bytes, best.loses_on) == ("c16", saved, tuple(loses_on))
+    assert 100 * best.saved_share == pytest.approx(percent)
+    assert best.beats_stock == (saved > 0) and best.holds is holds
+    assert best.verdict().startswith("c16 stays: ") is not holds
+    assert ("condemned" in best.table.to_dict().get("parameters", {})) is not holds
+    told = best.to_dict()
+    assert (told["saved_bytes"], told["holds"]) == (saved, holds)
+    assert told["saved_share"] == best.saved_share
+
+
+def test_verdicts_in_words() -> None:
+    """Shares are of what is resident under c16 on the recording that is named."""
+    won = optimum((1024, 1023), (2048, 1536))
+    assert won.verdict() == (
+        "mine saves 512 B (25.0 %) of the peak resident of 2.0 KiB under c16 on a, held out; go,"
+        " not aligned to 16, would have a peak resident of 1 B."
+    )
+    lost = optimum((1024, 1023), (2048, 1024), (1000, 1100))
+    assert lost.verdict() == (
+        "c16 stays: nothing found saves more than 924 B (30.3 %) and loses nowhere: mine saves"
+        " 1.0 KiB (50.0 %) of the peak resident of 2.0 KiB under c16 on a, held out; mine loses"
+        " 100 B (10.0 %) of the peak resident of 1000 B under c16 on b, held out; go, not aligned"
+        " to 16, would have a peak resident of 1 B."
+    )
+
+
+def test_tables_are_listed_by_what_decides() -> None:
+    """On the fit c16 has less resident, on what was held out the found table."""
+    rows, head = optimum((1000, 2000), (4000, 3000))._resident_rows()
+    assert head == ("", "fit", "a, held out")
+    assert rows[:3] == [("go", "1", "1"), ("mine", "2,000", "3,000"), ("c16", "1,000", "4,000")]
+
+
+@pytest.mark.parametrize(
+    ("parts", "folds", "holds"),
+    [
+        (2, [0.5, -0.1], True),  # the median is 0.2
+        (2, [0.0, 0.0], False),
+        (2, [0.1, -0.3], False),
+        (3, [-9.0, 0.1, 0.2], True),  # the mean is below 0
+        (3, [9.0, -0.1, -0.2], False),
+        (1, [-9.0, -9.0], True),  # parts of one recording do not decide
+        (2, None, True),
+    ],
+)
+def test_the_median_of_the_parts_left_out_decides(
+    parts: int, folds: list[float] | None, holds: bool
+) -> None:
+    best = optimum((1000, 900), parts=parts, folds=folds)
+    assert best.holds is holds
+    said = "c16 stays: nothing found saves more than 0 B of what was left out: mine saves 100 B"
+    assert best.verdict().startswith("mine saves 100 B" if holds else said)
+
+
+# --- tables that are chosen -----------------------------------------------------------------------
+
+NEAR = sw.SizeClassTable.custom([(528, 8), (1152, 4, 1), (32768, 4)], name="near")
+WIDE = sw.SizeClassTable.custom([(560, 8), (1040, 8), (32768, 4)], name="wide")
+"""For objects of 520 and 1,040 bytes. An object's part of a full span, tail included, is 580 and
+1,170 bytes under c16 (113 slots in 64 KiB, 28 in 32 KiB), 528.5 and 1,170 under `near` (124 and
+28), 560 and 1,040 under `wide` (117 and 63). First spans of c16 are shorter and have longer tails.
+"""
+
+
+def choice(fitted: sw.Recording, **options: Any) -> Optimum:
+    """Of these two, and a proposal of a single class of 32 KiB."""
+    return by_peak(fitted, classes=1, tables=[NEAR, WIDE], **options)
+
+
+@pytest.mark.usefixtures("alone")
+def test_what_was_held_out_chooses() -> None:
+    """By hand: `near` saves more where it was fitted, and nothing of what was held out."""
+    fitted, held_out = wanting(*[520] * 4000), wanting(*[1040] * 4000)
+    assert choice(fitted).table.name == "near"
+    best = choice(fitted, holdout=held_out)
+    assert best.table.name == "wide" and best.holds
+    assert best.saved_share == pytest.approx(1 - 1040 / 1170, abs=0.01)
+    assert best.trial.saved_bytes / best.resident_bytes["c16"] == pytest.approx(
+        1 - 560 / 580, abs=0.01
+    )
+
+
+@pytest.mark.usefixtures("alone")
+def test_the_sum_over_what_was_held_out_chooses() -> None:
+    """By hand: of an object of each size `near` saves 51.5 bytes, and `wide` 20 and 130."""
+    both = [wanting(*[520] * 4000), wanting(*[1040] * 4000)]
+    best = choice(wanting(*[520] * 100), holdout=both)
+    assert best.table.name == "wide"
+    assert best.saved_bytes == pytest.approx(4000 * (20 + 130), rel=0.08)
+
+
+@pytest.mark.usefixtures("alone")
+def test_who_loses_on_one_recording_is_not_chosen() -> None:
+    """`odd` saves most of the sum, but gives 520 bytes a slot of 1,040."""
+    odd = sw.SizeClassTable.custom([(1040, 9), (32768, 4)], name="odd")
+    both = [wanting(*[520] * 200), wanting(*[1040] * 20_000)]
+    best = by_peak(wanting(16), classes=1, tables=[odd, NEAR], holdout=both)
+    resident = {
+        name: sum(t.resident_bytes[name] for t in best.held_out) for name in ("odd", "near")
+    }
+    assert resident["odd"] < resident["near"] and best.table.name == "near"
+
+
+# --- choices on parts -----------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("judge", ["optimize", "cross_validate"])
+def test_where_the_choice_loses_the_stock_table_is_taken(judge: str) -> None:
+    """A single class of 32 KiB loses wherever it is tried; the saving of c16 over itself is 0."""
+    two = [wanting(*[520] * 300), wanting(*[520] * 200)]
+    if judge == "optimize":
+        rows = by_peak(two, classes=1, folds=2).folds
+    else:
+        rows = sw.cross_validate(two, 1, "peak", waste_percent=100, prior=0)
+    assert rows is not None
+    assert rows["stock_stays"].tolist() == [True, True]
+    assert rows["saved_bytes"].tolist() == rows["saved_percent"].tolist() == [0, 0]
+    assert rows["stock_bytes"].tolist() == rows["chosen_bytes"].tolist()
+    assert rows["stock_bytes"].tolist() == [
+        one.ledger("c16", "peak-resident").resident_bytes for one in two
+    ]
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_part_is_judged_by_the_choice_on_the_others() -> None:
+    """By hand: on 520 bytes `near` is chosen, which saves nothing of 1,040; on those `wide`."""
+    two = [wanting(*[520] * 4000), wanting(*[1040] * 4000)]
+    rows = by_peak(two, classes=1, tables=[NEAR, WIDE], folds=2).folds
+    assert rows is not None and rows["fold"].tolist() == [0, 1]
+    expected = [("c16", "wide"), ("c16", "near")]
+    tables: dict[str, Any] = {"c16": "c16", "near": NEAR, "wide": WIDE}
+    for row, recording, pair in zip(rows, two, expected, strict=True):
+        stock, chosen = (
+            recording.ledger(tables[name], "peak-resident").resident_bytes for name in pair
+        )
+        assert stock is not None and chosen is not None
+        assert (row["stock_bytes"], row["chosen_bytes"]) == (stock, chosen)
+        assert row["saved_percent"] == pytest.approx(100 * (stock - chosen) / stock)
+    assert rows["saved_percent"][0] == pytest.approx(100 * 20 / 580, abs=0.5)
+    assert abs(rows["saved_percent"][1]) < 0.5
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_saving_below_the_least_percent_is_no_choice_of_cross_validation() -> None:
+    """By hand: 51.5 bytes of 10,000 objects, next to 64 MiB that no table changes: 0.7 %."""
+    rows = [(ALLOC, i, 520) for i in range(10_000)]
+    two = [sw.Recording.from_ops(make_ops(*rows, (ALLOC, 10_000, 64 << 20))) for _ in range(2)]
+    for least, stays in ((1.0, True), (0.5, False)):
+        found = sw.cross_validate(
+            two, 1, "peak", tables=[NEAR], waste_percent=100, prior=0, least_percent=least
+        )
+        assert found["stock_stays"].tolist() == [stays, stays]

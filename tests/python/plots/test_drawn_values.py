@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each picture's data, read back from the figure, is what its input says by hand."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+import spanwise as sw
+from spanwise import plots
+from spanwise.ledger.parts import PARTS
+from spanwise.measure.field_result import ROW_FIELDS as FIELD_ROW
+from spanwise.measure.field_result import Field
+from spanwise.measure.replay_result import SAMPLES_DTYPE
+from spanwise.optimizer.frontier import FRONTIER_DTYPE
+from spanwise.plots import collectors
+from spanwise.plots.latencies import latencies
+from spanwise.recordings.hostages import HOSTAGES_DTYPE, Hostages
+from spanwise.results.rows import as_rows
+
+KIB, MIB = 1 << 10, 1 << 20
+
+
+def rows(columns: str, *given: tuple[Any, ...]) -> sw.Rows:
+    """Rows of named columns; those of words are `phase`, `kind`, `sizes`, ..."""
+    names = columns.split()
+    made = [np.array(column) for column in zip(*given, strict=True)]
+    found = np.zeros(len(given), [(n, c.dtype) for n, c in zip(names, made, strict=True)])
+    for name, column in zip(names, made, strict=True):
+        found[name] = column
+    return as_rows(found)
+
+
+def ledger(**parts: int) -> Any:
+    """As much of a ledger as pictures need."""
+    known = {name: parts.get(name.removesuffix("_bytes"), 0) for name in PARTS}
+    held = sum(known.values())
+    waste, resident = held - known["requested_bytes"], parts["resident"]
+    more: dict[str, Any] = {"table": "t", "at": "peak", "source": "s", "resident_bytes": resident}
+    return SimpleNamespace(**known, held_bytes=held, waste_bytes=waste, **more)
+
+
+def bars(ax: Any) -> dict[str, list[tuple[float, ...]]]:
+    """Left, bottom, width and height of the bars, by label."""
+    return {
+        one.get_label(): [
+            tuple(
+                round(float(value), 6)
+                for value in (bar.get_x(), bar.get_y(), bar.get_width(), bar.get_height())
+            )
+            for bar in one
+        ]
+        for one in ax.containers
+    }
+
+
+def segments(collection: Any) -> list[list[list[float]]]:
+    """The ends of each line of hlines, vlines or broken_barh."""
+    return [np.round(np.asarray(path.vertices), 6).tolist() for path in collection.get_paths()]
+
+
+def line(ax: Any, label: str) -> list[list[float]]:
+    (found,) = (one for one in ax.lines if one.get_label() == label)
+    return [np.round(np.asarray(data, float), 6).tolist() for data in found.get_data()]
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+
+def test_ledgers() -> None:
+    """A bar each, from the left: its parts; a line as high as the bar where resident bytes end."""
+    one = ledger(requested=4 * KIB, roundup=KIB, free_page=3 * KIB, resident=6 * KIB)
+    other = ledger(requested=2 * KIB, roundup=0, free_page=KIB, resident=2560)
+    ax: Any = plots.ledgers([one, other])
+    assert ax.get_xlabel() == "held, KiB"
+    assert bars(ax) == {
+        "requested": [(0, -0.31, 4, 0.62), (0, 0.69, 2, 0.62)],
+        "round-up": [(4, -0.31, 1, 0.62), (2, 0.69, 0, 0.62)],
+        "free pages": [(5, -0.31, 3, 0.62), (2, 0.69, 1, 0.62)],
+    }
+    (resident,) = ax.collections
+    assert segments(resident) == [[[6, -0.31], [6, 0.31]], [[2.5, 0.69], [2.5, 1.31]]]
+    assert ax.get_ylim()[0] > ax.get_ylim()[1]  # the first one is at the top
+    assert [text.get_text() for text in ax.texts] == [
+        "8.0 KiB, 50.0 % waste",
+        "3.0 KiB, 33.3 % waste",
+    ]
+
+
+def test_a_sample_of_a_time_line_lasts_until_the_next() -> None:
+    samples = rows(
+        "time_ns op requested_bytes slot_bytes held_bytes free_page_bytes",
+        *((0, 0, 10, 20, 50, 5), (4_000_000, 1, 30, 40, 60, 6), (9_000_000, 2, 30, 40, 70, 7)),
+    )
+    ax: Any = plots.timeline(samples)
+    (top,) = segments(ax.collections[0])
+    assert [0, 10] in top and [4, 10] in top and [4, 30] in top and [0, 30] not in top
+
+
+def test_replays() -> None:
+    """A line an allocator is what is resident, the grey area what was requested."""
+    samples = np.zeros(3, SAMPLES_DTYPE)
+    samples["time_ns"] = [0, 4_000_000, 8_000_000]
+    samples["rss_bytes"], samples["requested_bytes"] = [10, 30, 50], [1, 2, 3]
+    run = sw.Run(*([1] * 13), {}, "", None, as_rows(samples), as_rows(samples))  # type: ignore[arg-type]
+    ax: Any = plots.replays([sw.Replay("mine", "a", 1, 1, 0, 9, 9, "pages", None, (run,))])
+    assert line(ax, "a") == [[0, 4, 8], [10, 30, 50]]
+    (area,) = segments(ax.collections[0])
+    assert {y for _, y in area} == {0, 1, 2, 3}
+
+
+# --- sizes and classes ----------------------------------------------------------------------------
+
+
+def test_waste_of_a_size_is_of_its_slot() -> None:
+    """By hand: under go 33 bytes have a slot of 48, and 1,025 one of 1,152."""
+    go = sw.SizeClassTable.go()
+    _, percent = line(go.plot_waste(), "go")
+    assert (percent[33 - 1], percent[48 - 1]) == (31.25, 0)
+    assert percent[1025 - 1] == pytest.approx(100 * 127 / 1152, abs=1e-5)
+    _, doubled = line(plots.waste([go, sw.SizeClassTable.pow2()]), "pow2")
+    assert doubled[33 - 1] == pytest.approx(100 * 31 / 64, abs=1e-5)
+
+
+def test_a_histogram_counts_requests() -> None:
+    ax: Any = plots.histogram(rows("size_bytes count", (0, 3), (16, 40), (100, 7)))
+    assert segments(ax.collections[0]) == [
+        [[1, 0.5], [1, 3]],
+        [[16, 0.5], [16, 40]],
+        [[100, 0.5], [100, 7]],
+    ]
+
+
+def test_a_frontier_shows_what_is_resident_beyond_requested() -> None:
+    """100 bytes are requested; held bytes fall where resident ones rise, and are not drawn."""
+    given = [
+        (8, 1, 0, 100, *[0] * 6, 900, 160),
+        (16, 1, 0, 100, *[0] * 6, 800, 130),
+        (32, 1, 0, 100, *[0] * 6, 700, 190),
+    ]
+    ax: Any = sw.Frontier(as_rows(np.array(given, FRONTIER_DTYPE))).plot()
+    assert line(ax, "caches as recorded") == [[8, 16, 32], [60, 30, 90]]
+    (ring,) = (one for one in ax.lines if one.get_markersize() == 11)
+    assert [data.tolist() for data in map(np.asarray, ring.get_data())] == [[16], [30]]
+    assert ax.get_ylabel() == "resident beyond requested, bytes"
+
+
+def test_a_full_span_has_the_last_colour_of_the_map() -> None:
+    """Spans of one page of go's class of 1,024 bytes, eight slots: all in use, and one."""
+    with sw.Heap("go", dry=True) as heap:
+        blocks = [heap.alloc(1024) for _ in range(16)]
+        for block in blocks[9:]:
+            block.free()
+        ax = heap.map().plot()
+    pixels = np.asarray(ax.images[0].get_array())
+    side = pixels.shape[1] // int(ax.get_xlim()[1])
+    full, one = (pixels[side // 2, side * cell + side // 2] for cell in (0, 1))
+    colours = [np.array(mpl.colormaps["cividis_r"](share)[:3]) * 255 for share in (1.0, 1 / 8)]
+    assert full == pytest.approx(colours[0], abs=2) and one == pytest.approx(colours[1], abs=2)
+
+
+# --- who holds ------------------------------------------------------------------------------------
+
+
+def test_hostages() -> None:
+    """Of each group above what comes free without it, below the free bytes that it keeps."""
+    given = [(7, 1, 100, 3 * KIB, 1, 1, 8 * KIB), (9, 1, 100, 5 * KIB, 1, 0, 4 * KIB)]
+    found = as_rows(np.array(given, HOSTAGES_DTYPE))
+    one = Hostages(found, "thread", ledger(requested=100, resident=0), 2, 8 * KIB)
+    ax: Any = plots.hostages(one)
+    assert bars(ax) == {
+        "would come free without the group": [(0, -0.39, 8, 0.38), (0, 0.61, 4, 0.38)],
+        "free bytes that it keeps, shared evenly": [(0, 0.01, 3, 0.38), (0, 1.01, 5, 0.38)],
+    }
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["7", "9"]
+    assert ax.get_ylim()[0] > ax.get_ylim()[1]
+
+
+def test_room_over_what_is_live() -> None:
+    """Two policies under two lifetimes: four bars, and a line at the bound of each lifetime."""
+    given = [
+        ("u", "queue", "first", 1.5, 3.0),
+        ("u", "stack", "first", 1.25, 4.0),
+        ("u", "queue", "best", 1.0, 3.0),
+        ("u", "stack", "best", 2.0, 4.0),
+        ("other", "stack", "best", 9.0, 9.0),
+    ]
+    ax: Any = plots.extents(rows("sizes lifetimes policy needed bound", *given), "u")
+    assert bars(ax) == {
+        "first": [(-0.38, 0, 0.36, 1.5), (0.62, 0, 0.36, 1.25)],
+        "best": [(0.02, 0, 0.36, 1.0), (1.02, 0, 0.36, 2.0)],
+    }
+    assert segments(ax.collections[0]) == [[[-0.45, 3], [0.45, 3]], [[0.55, 4], [1.45, 4]]]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["queue", "stack"]
+
+
+def run_of(allocator: str, number: int, **values: int) -> dict[str, Any]:
+    row: dict[str, Any] = dict.fromkeys(FIELD_ROW)
+    return row | {"program": "p", "input": "", "allocator": allocator, "round": number, **values}
+
+
+def test_a_field() -> None:
+    """Five runs: the mark is the median, the bar from the least to the most, the ring 6 + 4."""
+    found = Field(
+        [run_of("a", i, rss_bytes=size * MIB) for i, size in enumerate((5, 9, 6, 8, 7))]
+        + [
+            run_of("spanwise", i, rss_bytes=8 * MIB, predicted_bytes=6 * MIB, outside_bytes=4 * MIB)
+            for i in range(5)
+        ]
+    )
+    ax: Any = found.plot()
+    assert ax.get_xlabel().startswith("peak RSS, MiB")
+    assert segments(ax.collections[0]) == [[[5, -0.2], [9, -0.2]]]
+    assert segments(ax.collections[1]) == [[[8, 0.2], [8, 0.2]]]
+    assert line(ax, "a") == [[7], [-0.2]] and line(ax, "spanwise") == [[8], [0.2]]
+    (ring,) = (one for one in ax.lines if one.get_markersize() == 10)
+    assert np.asarray(ring.get_data()).ravel().tolist() == [10, 0.2]
+    assert ax.get_ylim() == (0.5, -0.5)
+
+
+# --- times ----------------------------------------------------------------------------------------
+
+
+def test_latencies_rise_with_the_percentage() -> None:
+    """Of 1,000 messages the n-th slowest took 1,000 / n µs: at 90 % 10 µs, at 99.9 % 1,000 µs."""
+
+    def latency_ns(percent: float) -> float:
+        return 1e3 / (1 - percent / 100)
+
+    run = SimpleNamespace(strategy="s", messages=1000, latency_ns=latency_ns)
+    ax: Any = latencies([run])
+    ranks, times = line(ax, "s")
+    assert (ranks[0], ranks[-1]) == (1, 1000)
+    assert ax.get_ylabel() == "latency, ms" or ax.get_ylabel() == "latency, µs"
+    unit = {"latency, ms": 1000, "latency, µs": 1}[ax.get_ylabel()]
+    assert [time * unit for time in times] == pytest.approx(ranks, rel=1e-2)
+    ticks = dict(zip((t.get_text() for t in ax.get_xticklabels()), ax.get_xticks(), strict=True))
+    assert ticks["0"] == 1 and ticks["90"] == pytest.approx(10)
+    assert ticks["99.9"] == pytest.approx(1000)
+
+
+def test_pauses_are_shares_of_calls() -> None:
+    """Of four calls of 10, 20, 30 and 40 ns a quarter took no more than 10 ns, and all 40 ns."""
+    given = [("mark", 30), ("idle", 5), ("mark", 10), ("mark", 40), ("mark", 20)]
+    ax: Any = collectors.pauses(rows("phase ns", *given))
+    assert line(ax, "mark (4)") == [[10, 20, 30, 40], [25, 50, 75, 100]]
+    assert line(ax, "idle (1)") == [[5], [100]]
+    assert ax.get_xlabel() == "time of a call, ns"
+
+
+def test_cycles_are_stacked() -> None:
+    given = [(1, 4 * KIB, 2 * KIB, KIB), (2, 3 * KIB, 5 * KIB, 0)]
+    names = "number marked_bytes freed_bytes pending_bytes"
+    ax: Any = collectors.cycles(rows(names, *given))
+    assert bars(ax) == {
+        "kept": [(0.6, 0, 0.8, 4), (1.6, 0, 0.8, 3)],
+        "freed": [(0.6, 4, 0.8, 2), (1.6, 3, 0.8, 5)],
+        "freed by hand": [(0.6, 6, 0.8, 1), (1.6, 8, 0.8, 0)],
+    }
+    assert ax.get_ylabel() == "slots, KiB"
+
+
+def test_a_histogram_of_pauses() -> None:
+    ax: Any = collectors.pause_histogram(
+        rows("from_ns to_ns calls", (1000, 2000, 3), (2000, 4000, 0), (4000, 8000, 5))
+    )
+    (stairs,) = ax.patches
+    values, edges, baseline = stairs.get_data()
+    assert (values.tolist(), edges.tolist(), baseline) == ([3, 0, 5], [1, 2, 4, 8], 0)
+    assert ax.get_xlabel() == "length of a pause, µs" and ax.get_xscale() == "log"
+
+
+def test_utilisation_is_a_percentage() -> None:
+    ax: Any = collectors.utilisation(rows("window_ns utilisation", (1000, 0.0), (4000, 0.75)))
+    (drawn,) = ax.lines
+    assert [np.asarray(data).tolist() for data in drawn.get_data()] == [[1, 4], [0, 75]]
+    assert ax.get_xlabel() == "length of a window, µs" and ax.get_ylim() == (0, 105)
+
+
+def test_lanes_begin_and_last() -> None:
+    """The program runs from 0 to 10 µs, marking from 10 to 14 µs; the lanes from top to bottom."""
+    events = rows("kind start_ns ns", ("mark", 10_000, 4000))
+    ax: Any = collectors.lanes(events, rows("start_ns ns", (0, 10_000)))
+    boxes = [
+        [np.asarray(path.vertices).min(axis=0), np.asarray(path.vertices).max(axis=0)]
+        for one in ax.collections
+        for path in one.get_paths()
+    ]
+    assert np.round(boxes, 6).tolist() == [[[0, -0.4], [10, 0.4]], [[10, 0.6], [14, 1.4]]]
+    labels = [label.get_text() for label in ax.get_yticklabels()]
+    assert labels == ["mutator (1)", "mark (1)"] and ax.get_ylim()[0] > ax.get_ylim()[1]
+
+
+def test_lives_of_arenas() -> None:
+    """Times begin with the first event; one arena was made before it, and one is not freed."""
+    events = rows(
+        "event arena time_ns",
+        *(("arena.new", 2, 5_000), ("arena.free", 1, 7_000), ("arena.alert", 0, 8_000)),
+        *(("arena.new", 3, 9_000), ("arena.free", 2, 11_000), ("arena.free", 9, 13_000)),
+    )
+    ax: Any = plots.arena_lifetimes(events)
+    freed, kept = ax.collections
+    assert segments(freed) == [[[0, 1], [2, 1]], [[0, 2], [6, 2]], [[0, 9], [8, 9]]]
+    assert segments(kept) == [[[4, 3], [8, 3]]]
+    (alert,) = ax.lines
+    assert np.asarray(alert.get_xdata()).tolist() == [3, 3]
+    assert ax.get_xlabel() == "time since the first event, µs"
