@@ -12,8 +12,8 @@ import pytest
 import spanwise as sw
 from spanwise import plots
 from spanwise.ledger.parts import PARTS
-from spanwise.measure.field_result import ROW_FIELDS as FIELD_ROW
 from spanwise.measure.field_result import Field
+from spanwise.measure.field_rounds import ROW_FIELDS as FIELD_ROW
 from spanwise.measure.replay_result import SAMPLES_DTYPE
 from spanwise.optimizer.frontier import FRONTIER_DTYPE
 from spanwise.plots import collectors
@@ -105,7 +105,8 @@ def test_replays() -> None:
     samples = np.zeros(3, SAMPLES_DTYPE)
     samples["time_ns"] = [0, 4_000_000, 8_000_000]
     samples["rss_bytes"], samples["requested_bytes"] = [10, 30, 50], [1, 2, 3]
-    run = sw.Run(*([1] * 13), {}, "", None, as_rows(samples), as_rows(samples))  # type: ignore[arg-type]
+    fields: Any = (*[1] * 13, {}, "", None, as_rows(samples), as_rows(samples))
+    run = sw.Run(*fields)
     ax: Any = plots.replays([sw.Replay("mine", "a", 1, 1, 0, 9, 9, "pages", None, (run,))])
     assert line(ax, "a") == [[0, 4, 8], [10, 30, 50]]
     (area,) = segments(ax.collections[0])
