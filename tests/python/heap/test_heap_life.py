@@ -43,8 +43,14 @@ def test_a_heap_in_a_cycle_is_released() -> None:
 
 def test_thousands_of_heaps() -> None:
     """More than may live at once: each goes when it is dropped."""
+    handles = []
     for _ in range(5000):
-        sw.Heap().alloc(8)
+        heap = sw.Heap()
+        heap.alloc(8)
+        handles.append(weakref.ref(heap._handle))
+    del heap
+    gc.collect()
+    assert [handle() for handle in handles] == [None] * 5000
 
 
 def test_too_many_heaps() -> None:

@@ -158,7 +158,8 @@ def test_the_end_of_a_view_waits_for_no_lock() -> None:
 
     in_daemons(work, 2)
     for heap, block in zip(heaps, blocks, strict=True):
-        block.free()
+        block.free()  # refused while there is a view
+        assert heap.ledger().live_objects == 0
         heap.close()
 
 
@@ -179,8 +180,9 @@ def test_views_that_another_thread_drops() -> None:
     baskets.clear()
     gc.collect()
     for heap, block in zip(heaps, blocks, strict=True):
-        block.free()
+        block.free()  # refused while there is a view
         heap.verify()
+        assert heap.ledger().live_objects == 0
         heap.close()
 
 

@@ -101,7 +101,9 @@ def test_cells_of_a_small_heap_are_many_pixels_wide() -> None:
 
 
 def test_an_empty_map_is_drawn() -> None:
-    sw.Recording.from_ops(np.zeros(0, sw.OPS_DTYPE)).map("go").plot()
+    ax = sw.Recording.from_ops(np.zeros(0, sw.OPS_DTYPE)).map("go").plot()
+    assert ax.get_title(loc="left").endswith("\n0 live objects in 0 spans")
+    assert (np.asarray(ax.images[0].get_array()) == 255).all()  # nothing is held
 
 
 def test_measures_that_are_not_known_are_refused() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -119,8 +120,10 @@ def test_garbage_of_one_cycle_ends_in_whatever_order() -> None:
         memory = sw.RecyclableMemory(allocator)
         ring += [memory, memory.next_n(100), ring]
         vars(allocator)["ring"] = ring
+        ended = [weakref.ref(one) for one in (allocator, memory)]
         del allocator, memory, ring
         gc.collect()
+        assert [one() for one in ended] == [None, None]
 
 
 def test_what_is_refused_changes_nothing() -> None:

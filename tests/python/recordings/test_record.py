@@ -276,14 +276,16 @@ def test_another_machine(tmp_path: Path) -> None:
 
 @needs_compiler
 def test_no_elf_bytes_crash_the_look(tmp_path: Path) -> None:
-    whole = compiled(tmp_path, EMPTY).read_bytes()
+    program = compiled(tmp_path, EMPTY)
+    whole, elf = program.read_bytes(), programs.read_elf(str(program))
+    assert elf is not None and elf.bits == 64 and elf.needed
     path = tmp_path / "cut"
     for length in [*range(0, 1200, 7), len(whole) // 2]:
         path.write_bytes(whole[:length])
-        programs.read_elf(str(path))
+        assert programs.read_elf(str(path)) is None or length > 64
     for place in range(0, 900, 3):
         path.write_bytes(whole[:place] + b"\xff\xff\xff" + whole[place + 3 :])
-        programs.read_elf(str(path))
+        assert programs.read_elf(str(path)) is None or place > 3  # the magic number is 4 bytes
 
 
 def test_bad_arguments(tmp_path: Path) -> None:

@@ -382,8 +382,8 @@ def needs(to: str) -> None:
 @pytest.mark.parametrize("to", FORMATS)
 def test_an_empty_recording_and_one_without_sites(to: str, tmp_path: Path) -> None:
     needs(to)
-    for one in (sw.Recording.from_ops(PLAIN.ops[:0], name="nothing"), PLAIN):
-        assert isinstance(exported(one, to, tmp_path), bytes)
+    nothing = sw.Recording.from_ops(PLAIN.ops[:0], name="nothing")
+    assert len(exported(nothing, to, tmp_path)) < len(exported(PLAIN, to, tmp_path))
 
 
 # --- commands -------------------------------------------------------------------------------------
