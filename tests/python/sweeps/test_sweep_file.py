@@ -117,6 +117,60 @@ def test_a_file_has_one_moment_and_one_writer(files: list[str], tmp_path: Path) 
         sw.sweep(files[0], "go", output="/dev/null")
 
 
+def changed(path: Path, **fields: object) -> bytes:
+    """The file with other fields in its header, as another build or machine would write it."""
+    head, *rows = lines_of(path)
+    path.write_text("\n".join(map(json.dumps, ({**head, **fields}, *rows))) + "\n")
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("version", ["0.0.1", f"{sw.__version__}.1", None])
+def test_rows_of_another_version_are_not_continued(
+    files: list[str], tmp_path: Path, version: str | None
+) -> None:
+    path = tmp_path / "s.jsonl"
+    sw.sweep(files[0], "go", output=path)
+    before = changed(path, versions={"spanwise": version} if version else {})
+    said = f"{path}: made by spanwise {version}, this is {sw.__version__}; give another file"
+    for tables in ("go", ["go", "c16"]):
+        with pytest.raises(sw.InvalidError) as caught:
+            sw.sweep(files[0], tables, output=path)
+        assert str(caught.value) == said
+    assert path.read_bytes() == before
+    assert len(sw.Sweep.open(path)) == 1  # it may still be read
+
+
+@pytest.mark.parametrize("field", ["build", "commit"])
+def test_rows_of_another_build_are_continued_with_a_note(
+    files: list[str], tmp_path: Path, field: str
+) -> None:
+    path = tmp_path / "s.jsonl"
+    sw.sweep(files[0], "go", output=path)
+    commit = lines_of(path)[0]["commit"] or "unknown"
+    changed(path, **{field: "0123"})
+    found = sw.sweep(files[0], ["go", "c16"], output=path)
+    made = "0123" if field == "commit" else commit
+    note = f"{path}: its rows were made by another build of spanwise {sw.__version__}"
+    assert f"{note} (commit {made})" in found.notes
+    assert any(one.startswith("1 row ") and "not computed again" in one for one in found.notes)
+    heads = [line for line in lines_of(path) if line["kind"] == "spanwise sweep"]
+    assert [head[field] == "0123" for head in heads] == [True, False]
+
+
+def test_failed_rows_are_done_again(files: list[str], tmp_path: Path) -> None:
+    """Of two rows one is made a failed one: it is the only work, and it takes its place."""
+    path = tmp_path / "s.jsonl"
+    first = sw.sweep(files[0], ["go", "c16"], output=path)
+    head, *rows = lines_of(path)
+    failed = [row | {"error": "it broke"} if row["table"] == "go" else row for row in rows]
+    path.write_text("\n".join(map(json.dumps, (head, *failed))) + "\n")
+    assert [row["table"] for row in sw.Sweep.open(path).failures] == ["go"]
+    counts: list[int] = []
+    again = sw.sweep(files[0], ["go", "c16"], output=path, progress=counts.append)
+    assert sum(counts) == 1 and settled(again) == settled(first)
+    assert len(lines_of(path)) == 1 + 2 + 2  # a header and a row more
+
+
 def test_a_full_disk_keeps_what_was_written(
     files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
