@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the search is made of, by hand: scores, neighbours, the fit and its charges."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import spanwise as sw
+from spanwise.optimizer import neighbours, search
+from spanwise.optimizer.fit import Fit, held_counts
+from spanwise.optimizer.folds import parts_of
+from spanwise.optimizer.neighbours import Neighbourhood, Specs
+from spanwise.optimizer.profile import joint_profile, profile_of
+from spanwise.optimizer.scores import MixedScores, Scores
+from spanwise.optimizer.solver import Rules
+
+from tests.python.helpers import ALLOC, FREE, make_ops
+from tests.python.optimizer.optimizer_tools import by_peak, wanting
+
+RULES = Rules(4, 16, 32768, 8192, 10, 0.5, 0.0)
+BIG, SMALL = wanting(*[100] * 4000), wanting(*[100] * 500)
+TABLE = sw.SizeClassTable.custom([(128, 1), (32768, 4)], name="mine")
+
+
+def peaks(*recordings: sw.Recording) -> list[int]:
+    found = [one.ledger(TABLE, "peak-resident").resident_bytes for one in recordings]
+    return [size for size in found if size is not None]
+
+
+# --- scores ---------------------------------------------------------------------------------------
+
+
+def test_a_score_is_the_sum_over_recordings() -> None:
+    big, small = peaks(BIG, SMALL)
+    scores = Scores([BIG, SMALL])
+    assert scores(TABLE) == big + small and len(scores) == 1
+    ledger = scores.ledger(TABLE)
+    assert ledger.resident_bytes == big + small
+    assert [part.resident_bytes for part in ledger.parts] == [big, small]
+
+
+def test_a_table_that_is_given_up_counts_as_done() -> None:
+    """Above its limit after the first recording: a number above; all operations are counted."""
+    big, small = peaks(BIG, SMALL)
+    counts: list[int] = []
+    scores = Scores([BIG, SMALL], counts.append)
+    assert big + small >= scores.within([TABLE], [big - 1])[0] > big - 1
+    assert sum(counts) == 4500
+    assert scores.within([TABLE], [big + small]) == [big + small]  # at the limit it is known
+    assert sum(counts) == 2 * 4500
+
+
+def test_unseen_sizes_have_their_part_of_a_score() -> None:
+    """By hand: ten requests of 100 bytes cost 1,280 in slots of 128, which have no tail."""
+    unseen = profile_of(wanting(*[100] * 10), "peak")
+    big, small = peaks(BIG, SMALL)
+    for prior in (0.0, 0.25, 0.5):
+        mixed = MixedScores(Scores([BIG, SMALL]), unseen, prior)
+        score = (1 - prior) * (big + small) + prior * 1280
+        assert mixed.within([TABLE], score) == [pytest.approx(score)]  # not given up
+        assert mixed(TABLE) == pytest.approx(score) and len(mixed) == 1
+        low = MixedScores(Scores([BIG, SMALL]), unseen, prior)
+        assert score >= low.within([TABLE], 0.9 * score)[0] > 0.9 * score
+
+
+# --- neighbours -----------------------------------------------------------------------------------
+
+SPECS: Specs = ((64, 1, 1), (1024, 1, 1), (32768, 4, 4))
+
+
+def near(*sizes: int, rules: Rules = RULES) -> Neighbourhood:
+    return Neighbourhood(profile_of(wanting(*sizes), "peak"), rules)
+
+
+def test_spans_that_a_class_may_have() -> None:
+    """A slot must fit into the shortest span, and the longest is that doubled again and again."""
+    one = near(100)
+    fits = [(8192, 1, 1), (8192, 8, 1), (32768, 4, 4), (16, 16, 1), (32768, 64, 4)]
+    assert all(one._fits(*spec) for spec in fits)
+    wrong = [(8208, 1, 1), (8192, 3, 2), (8192, 6, 1), (8192, 1, 2), (64, 1, 0), (16, 32, 1)]
+    wrong.append((32768, 128, 4))  # more than 8 times 10 pages
+    assert not any(one._fits(*spec) for spec in wrong)
+
+
+def test_every_neighbour_keeps_the_largest_class_and_the_rules() -> None:
+    one = near(40, 100, 700, 5000)
+    found = [*one.of(SPECS, random.Random(1))]
+    assert len(found) == len(set(found)) > 20 and SPECS not in found
+    for specs in found:
+        sizes = [size for size, _, _ in specs]
+        assert sizes[-1] == 32768 and sizes == sorted(set(sizes)) and len(specs) <= 4
+        assert not any(size % 16 for size in sizes)
+    assert {len(specs) for specs in found} == {2, 3, 4}
+
+
+def test_a_class_is_split_where_it_saves_most_round_up() -> None:
+    """By hand: a class at 16, 32 or 48 below one of 64 serves 1, 11 or 12 of the requests.
+
+    It saves 48, 32 or 16 bytes of each: 48, 352 or 192.
+    """
+    one = near(16, *[32] * 10, 48)
+    assert one._splits(0, 64) == [32, 48, 16]
+    assert one._splits(32, 64) == [48] and one._splits(48, 64) == []
+
+
+class Given:
+    """Scores that depend on the first class alone, in place of a simulation."""
+
+    def __init__(self, of_first: Callable[[int], float]) -> None:
+        self._of_first = of_first
+        self.seen: set[int] = set()
+
+    def __call__(self, table: sw.SizeClassTable) -> float:
+        """Of one table."""
+        return self.of([table])[0]
+
+    def __len__(self) -> int:
+        return len(self.seen)
+
+    def of(self, tables: Sequence[sw.SizeClassTable]) -> list[float]:
+        """Of tables."""
+        self.seen |= {table.hash for table in tables}
+        return [self._of_first(int(table.classes["size_bytes"][0])) for table in tables]
+
+    def within(self, tables: Sequence[sw.SizeClassTable], _most: float) -> list[float]:
+        """Of tables; none is given up."""
+        return self.of(tables)
+
+
+def table_of(specs: Specs) -> sw.SizeClassTable:
+    return sw.SizeClassTable.custom(specs, name="mine")
+
+
+def searched(of_first: Callable[[int], float], candidates: int, *starts: Specs) -> Any:
+    scores: Any = Given(of_first)
+    tables = [table_of(specs) for specs in starts]
+    found = neighbours.search(tables, near(100, 200, 300), scores, candidates, table_of)
+    return found, len(scores)
+
+
+def test_a_search_goes_to_what_is_better_and_ends_where_nothing_is() -> None:
+    """The score is least where the first class is 112, which is a step away from 208."""
+    found, count = searched(lambda size: abs(size - 112), 500, ((208, 1, 1), (32768, 4, 4)))
+    assert (found.table.classes["size_bytes"][0], found.score, found.stopped) == (112, 0, False)
+    assert count < 500
+    flat, count = searched(lambda _: 7, 500, SPECS)
+    assert flat.table == table_of(SPECS) and flat.score == 7 and count < 500
+
+
+def test_what_is_equal_is_not_better() -> None:
+    scores: Any = Given(lambda _: 7)
+    start = table_of(SPECS)
+    rest = (near(100, 200, 300), scores, 500, table_of)
+    assert neighbours._first_better(start, *rest) is None
+
+
+def test_of_several_starts_the_best_is_kept() -> None:
+    """No more tables may be simulated than there are starts."""
+    starts: list[Specs] = [((size, 1, 1), (32768, 4, 4)) for size in (512, 112, 256)]
+    found, count = searched(lambda size: abs(size - 112), 3, *starts)
+    assert (found.table, found.score, count) == (table_of(starts[1]), 0, 3)
+
+
+@pytest.mark.parametrize(("operations", "tables"), [(1, 160), (2_000_000, 100), (10**9, 48)])
+def test_how_many_tables_are_simulated(
+    operations: int, tables: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """200 million operations, at least 48 tables, at most 160."""
+    monkeypatch.setattr(sw.Recording, "__len__", lambda _: operations)
+    assert search.default_candidates([BIG]) == tables
+
+
+# --- the fit --------------------------------------------------------------------------------------
+
+
+def fit_of(*recordings: sw.Recording, kind: str = "peak", rules: Rules = RULES) -> Fit:
+    given = list(recordings)
+    return Fit(given, kind, joint_profile(given, kind, None), rules, len(given))
+
+
+def test_a_span_is_charged_for_each_recording_or_second() -> None:
+    """Byte-seconds are charged by the second: of two objects 2 s apart the recording lasts 2 s."""
+    ops = make_ops((ALLOC, 0, 100), (FREE, 0, 0))
+    ops["time_ns"] = [0, 2_000_000_000]
+    slow = sw.Recording.from_ops(ops)
+    assert fit_of(slow, kind="time")._span_weight == 2
+    both = fit_of(BIG, SMALL)
+    assert (both._span_weight, both.of([BIG])._span_weight) == (2, 1)
+    assert both.of([SMALL]).profile.requested == 50_000
+
+
+def test_points_of_a_frontier_have_as_many_classes_as_asked_for(program: sw.Recording) -> None:
+    """Neither the charge for spans nor the bound on waste keeps them from it."""
+    rules = Rules(32, 16, 32768, 8192, 10, 0.5, 0.0, waste_percent=25)
+    tables = fit_of(program, rules=rules).tables((4, 64), (1, 2))
+    assert {key: len(table) for key, table in tables.items()} == {
+        **{(4, 1): 4, (64, 1): 64},
+        **{(4, 2): 4, (64, 2): 64},
+    }
+
+
+def test_held_takes_the_proposal_that_holds_least(program: sw.Recording) -> None:
+    rules = Rules(24, 16, 32768, 8192, 10, 0.5, 0.0)
+    fit = Fit([program], "held", joint_profile([program], "peak", None), rules, 1)
+    held = [program.ledger(table).held_bytes for table in fit.proposals(None)]
+    best = by_peak(program, 24, "held").proposal
+    assert len(held) > 3 and max(held) > program.ledger(best).held_bytes == min(held)
+    assert (best.name, held_counts(24)) == ("best-24-held", [4, 8, 12, 16, 20, 24])
+
+
+def test_as_many_parts_as_operations() -> None:
+    """Three operations are cut into three parts, but not into four."""
+    three = [wanting(8, 16, 24)]
+    assert len(parts_of(three, 3)) == 3
+    with pytest.raises(sw.InvalidError, match="3 operations cannot be cut into 4 parts"):
+        parts_of(three, 4)
+
+
+def test_progress_of_a_frontier_is_the_operations_up_to_the_peak(program: sw.Recording) -> None:
+    counts: list[int] = []
+    best = by_peak(program, classes=8)
+    best.make_frontier(counts=(4,), caches=(0,), scales=(1,), progress=counts.append)
+    assert sum(counts) == 2 * program.summary.peak_op
+    counts.clear()
+    sw.optimize(program, 8, "held", waste_percent=100, progress=counts.append)
+    assert 0 < sum(counts) <= search.simulated_operations(program, 8, "held")
