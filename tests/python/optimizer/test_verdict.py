@@ -20,8 +20,8 @@ from spanwise.results.rows import as_rows
 from tests.python.helpers import ALLOC, make_ops
 from tests.python.optimizer.optimizer_tools import by_peak, wanting
 
-Bytes = tuple[int, int]
-"""Peak resident bytes under c16 and under the found table."""
+Bytes = tuple[int, ...]
+"""Peak resident bytes under c16 and the found table, and under go where these are not 1."""
 
 ONE = wanting(16)
 MINE = sw.SizeClassTable.custom([(16, 1), (32768, 4)], name="mine")
@@ -31,8 +31,8 @@ UNALIGNED = {"go": "not aligned to 16"}
 
 def trial(name: str, resident: Bytes) -> Trial:
     """A trial in which go would be the best, but is not aligned."""
-    c16, mine = resident
-    return Trial(name, LEDGERS, {"go": 1, "c16": c16, "mine": mine}, "mine", 16, 0, UNALIGNED)
+    c16, mine, go = (*resident, 1)[:3]
+    return Trial(name, LEDGERS, {"go": go, "c16": c16, "mine": mine}, "mine", 16, 0, UNALIGNED)
 
 
 def optimum(fitted: Bytes, *held_out: Bytes, parts: int = 1, folds: Any = None) -> Optimum:
@@ -96,6 +96,18 @@ def test_verdicts_in_words() -> None:
         " 100 B (10.0 %) of the peak resident of 1000 B under c16 on b, held out; go, not aligned"
         " to 16, would have a peak resident of 1 B."
     )
+
+
+@pytest.mark.parametrize(
+    ("fitted", "held_out", "said"),
+    [(1, 899, True), (1, 900, False), (5000, 1, True), (1, 5000, False)],
+)
+def test_a_table_that_breaks_a_rule_is_named_where_it_would_save_more(
+    fitted: int, held_out: int, said: bool
+) -> None:
+    """On what was held out, where the found table has 900 bytes resident."""
+    best = optimum((1000, 900, fitted), (1000, 900, held_out))
+    assert ("; go, not aligned to 16, would have a peak" in best.verdict()) is said
 
 
 def test_tables_are_listed_by_what_decides() -> None:
