@@ -151,6 +151,7 @@ def test_partial_spans_by_lifetime() -> None:
         assert split["span lengths"] == -13 * 512 * count
         assert sum(split.values()) == trial.saved_bytes
         assert trial.to_dict()["left"] == trial.left()
+        assert trial.limit_bytes == (19 * 512 + (1 << 20)) * count
 
 
 def test_nothing_is_better_than_the_stock_table(alone: None) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -108,6 +109,12 @@ def test_a_table_that_breaks_a_rule_is_named_where_it_would_save_more(
     """On what was held out, where the found table has 900 bytes resident."""
     best = optimum((1000, 900, fitted), (1000, 900, held_out))
     assert ("; go, not aligned to 16, would have a peak" in best.verdict()) is said
+
+
+def test_families_rise_and_are_those_without_a_ledger() -> None:
+    one = trial("a", (1000, 900))
+    one = replace(one, resident_bytes={**one.resident_bytes, "pow2": 70, "jemalloc": 60})
+    assert list(one.families().items()) == [("jemalloc", 60), ("pow2", 70)]
 
 
 def test_tables_are_listed_by_what_decides() -> None:

@@ -16,7 +16,7 @@ import spanwise as sw
 from spanwise.ledger.ledger import LEDGER_CLASS_DTYPE
 from spanwise.ledger.parts import PARTS
 from spanwise.recordings.timeline import PARTS_DTYPE
-from spanwise.report import charts, page, svg
+from spanwise.report import charts, page, series, svg
 from spanwise.report.facts import Facts
 from spanwise.results.rows import as_rows
 
@@ -109,6 +109,15 @@ def test_held_bytes_over_time() -> None:
     (peak,) = shapes(text, "line", "peak")
     assert peak["x1"] == peak["x2"] == middle
     assert charts.place_in_time(moments(), 5, 2_000_000) == (LEFT + middle) / 2
+
+
+def test_growth_is_what_was_requested_since_the_last_moment() -> None:
+    """4 KiB in the first 4 ms, then 2 KiB in 4 ms: 1,024,000 and 512,000 bytes a second."""
+    events = series.counters(moments())
+    growth = [(e["ts"], e["args"]) for e in events if e["name"] == "growth, bytes/s"]
+    assert growth == [(4000, {"requested": 1_024_000}), (8000, {"requested": 512_000})]
+    resident = [e["args"]["resident"] for e in events if e["name"] == "resident, bytes"]
+    assert resident == [KIB, 3 * KIB, 7 * KIB]
 
 
 def test_without_times_the_axis_is_of_operations() -> None:
