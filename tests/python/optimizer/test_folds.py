@@ -57,7 +57,7 @@ def test_a_part_is_judged_by_what_it_did_not_choose() -> None:
     """Of two classes fitted to 1,040 bytes the larger wastes a third of each object of 5,400."""
     three = [wanting(*[1040] * 500), wanting(*[1040] * 500), wanting(*[5400] * 500)]
     rows = sw.cross_validate(three, 2, **LOOSE, largest_bytes=8192)
-    assert rows["saved_bytes"][2] < 0
+    assert rows["saved_bytes"][2] < 0 and rows["stock_stays"].tolist() == [True, True, False]
 
 
 def test_a_single_recording_is_cut() -> None:
@@ -136,6 +136,9 @@ def test_a_choice_that_loses_on_what_was_left_out_is_condemned() -> None:
     said = "c16 stays: nothing found saves more than 0 B of what was left out: "
     assert best.verdict().startswith(said) and best.table.to_dict()["parameters"]["condemned"]
     assert sw.optimize(two, 3, folds=0, **rules).holds
+    # The choice on both is not cross-validated in its turn, by which it would not hold.
+    rows = sw.cross_validate([*two, wanting(*[1040] * 400)], 3, **rules)
+    assert not rows["stock_stays"][2] and rows["saved_bytes"][2] > 0
 
 
 def test_parts_of_a_single_recording_are_told_and_do_not_decide() -> None:

@@ -106,6 +106,43 @@ def test_a_class_is_split_where_it_saves_most_round_up() -> None:
     assert one._splits(32, 64) == [48] and one._splits(48, 64) == []
 
 
+class ByName:
+    """The scores of tables by their names, in place of a simulation."""
+
+    def __init__(self, known: dict[str, int]) -> None:
+        self._known = known
+
+    def __call__(self, table: sw.SizeClassTable) -> int:
+        return self._known[table.name]
+
+    def of(self, tables: Sequence[sw.SizeClassTable]) -> list[int]:
+        """Of tables."""
+        return [self(table) for table in tables]
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "chosen"),
+    [
+        ((100, 60), (90, 90), "a"),  # no more than c16 is no loss
+        ((101, 10), (99, 99), "b"),
+        ((150, 10), (110, 95), "a"),  # both lose
+        ((10, 90), (60, 60), "a"),
+        ((80, 80), (80, 80), "b"),  # the last of equal ones
+        ((70, 90), (1, 1000), "a"),
+    ],
+)
+def test_the_least_of_those_that_lose_nowhere_is_chosen(
+    a: tuple[int, int], b: tuple[int, int], chosen: str
+) -> None:
+    """Of two recordings c16 has 100 bytes resident each; go has 1, and is not aligned."""
+    mine = [sw.SizeClassTable.custom([(64, 1), (32768, 4)], name=name) for name in "ab"]
+    tables = [sw.SizeClassTable.go(), sw.SizeClassTable.c16(), *mine]
+    judged: list[Any] = [
+        ByName({"go": 1, "c16": 100, "a": of_a, "b": of_b}) for of_a, of_b in zip(a, b, strict=True)
+    ]
+    assert search.choose(tables, RULES, judged).name == chosen
+
+
 class Given:
     """Scores that depend on the first class alone, in place of a simulation."""
 

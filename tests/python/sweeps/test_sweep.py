@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -174,6 +176,29 @@ def test_progress_bar(files: list[str], capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().err == ""  # no terminal
     sw.sweep(files, "go", progress=True)
     assert "2/2" in capsys.readouterr().err
+    sw.sweep([files[0], "absent.swt"], ["go", "c16"], progress=True)
+    assert "4/4" in capsys.readouterr().err  # failed rows are rows
+
+
+def test_tables_share_the_time_that_reading_takes(
+    files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clock that only reading moves on, by 100 s a block: four tables have 25 s of each."""
+    now, blocks, read = 0.0, 0, worker._blocks
+
+    def slow(recording: sw.Recording) -> Iterator[Any]:
+        nonlocal now, blocks
+        for batch in read(recording):
+            now, blocks = now + 100, blocks + 1
+            yield batch
+
+    monkeypatch.setattr(worker, "_blocks", slow)
+    monkeypatch.setattr(worker, "BLOCK_OPS", 700)
+    monkeypatch.setattr(worker, "time", SimpleNamespace(perf_counter=lambda: now))
+    monkeypatch.setattr(plans, "TABLES_A_TASK", 4)
+    found = sw.sweep(files[0], TABLES[:4], workers=1)
+    assert blocks > 3 and sum(row["seconds"] for row in found) == 100 * blocks
+    assert len({row["seconds"] for row in found}) == 1
 
 
 def test_to_pandas(files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
