@@ -113,6 +113,7 @@ class ByName:
         self._known = known
 
     def __call__(self, table: sw.SizeClassTable) -> int:
+        """Of one table."""
         return self._known[table.name]
 
     def of(self, tables: Sequence[sw.SizeClassTable]) -> list[int]:

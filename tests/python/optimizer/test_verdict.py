@@ -224,6 +224,17 @@ def test_where_the_choice_loses_the_stock_table_is_taken(judge: str) -> None:
 
 
 @pytest.mark.usefixtures("alone")
+def test_parts_are_judged_next_to_the_better_stock_table() -> None:
+    """With align 8 that may be either: c16 for many objects of 1,040 bytes, go for few of 24."""
+    for name, other, sizes in (("c16", "go", [1040] * 3000), ("go", "c16", [24] * 300)):
+        two = [wanting(*sizes), wanting(*sizes)]
+        better, worse = (two[0].ledger(t, "peak-resident").resident_bytes for t in (name, other))
+        assert better is not None and worse is not None and better < worse
+        rows = by_peak(two, classes=1, align=8, folds=2).folds
+        assert rows is not None and rows["stock_bytes"].tolist() == [better, better]
+
+
+@pytest.mark.usefixtures("alone")
 def test_a_part_is_judged_by_the_choice_on_the_others() -> None:
     """By hand: on 520 bytes `near` is chosen, which saves nothing of 1,040; on those `wide`."""
     two = [wanting(*[520] * 4000), wanting(*[1040] * 4000)]
