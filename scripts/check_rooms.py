@@ -4,7 +4,7 @@
 The sources are read, not imported. A module imports only its own room and the rooms above it in the
 list; a function may also import the rooms that draw. Imports form no ring. Only the rooms that draw
 import matplotlib, only `_lib.py` imports the extension. No module is hidden behind another thing of
-its name, and python/spanwise has at most 24 entries. Exit status: 0 clean, 1 violations (one line
+its name, and python/spanwise has at most 25 entries. Exit status: 0 clean, 1 violations (one line
 each), 2 bad usage or input.
 
 Example:
@@ -24,7 +24,7 @@ from checking import InputError, Room, command_line, read_rooms, run
 
 PAGE = "python/ROOMS.md"
 RESERVED_LINE = re.compile(r"^Reserved for rooms that come later: (?P<names>.*)$", re.MULTILINE)
-ENTRIES_MAX = 24
+ENTRIES_MAX = 25
 PACKAGE = "spanwise"
 DRAWING = ("plots", "report")
 EXTENSION = "spanwise._spanwise"

@@ -9,12 +9,8 @@ from __future__ import annotations
 import errno
 import operator
 import os
-import threading
-import weakref
-from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, TypeVar
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from spanwise import errors
 from spanwise._spanwise import ffi, lib
@@ -30,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = [
     "OPS_DTYPE",
     "RUN_SAMPLE_DTYPE",
-    "Owner",
     "as_bytes_size",
     "as_index",
     "c_path",
@@ -221,67 +216,3 @@ def __getattr__(name: str) -> Any:
 def pointer(array: np.ndarray[Any, Any], ctype: str) -> Any:
     """A C pointer to an array's memory; the array must outlive its use."""
     return ffi.cast(ctype, array.ctypes.data)
-
-
-# --- objects of C ---------------------------------------------------------------------------------
-
-OwnerT = TypeVar("OwnerT", bound="Owner")
-
-
-class Uncopied:
-    """Base of objects that refer to memory of this process: a copy would not learn of its end."""
-
-    __slots__ = ()
-
-    def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        raise TypeError(
-            f"{type(self).__name__} cannot be copied or pickled: it is memory of this process"
-        )
-
-
-class Owner(Uncopied):
-    """Owns one C object until `close`, or until no reference to the owner is left.
-
-    Every call holds the lock, so no call uses a C object that another thread is closing.
-    """
-
-    def __init__(self, c_object: Any, end: Callable[[Any], object]) -> None:
-        self._lock = threading.RLock()
-        self._c: Any = c_object
-        self._finalizer = weakref.finalize(self, end, c_object)
-        self._finalizer.atexit = False  # when the process ends, the system takes all memory
-
-    @property
-    def closed(self) -> bool:
-        """Whether close was called."""
-        return self._c is None
-
-    def close(self) -> None:
-        """Ends it; a second call does nothing."""
-        with self._lock:
-            if self._c is not None:
-                self._end()
-                self._c = None
-
-    def _end(self) -> None:
-        """Ends the C object; called once, by `close`. If it raises, the object stays open."""
-        self._finalizer()
-
-    def __enter__(self: OwnerT) -> OwnerT:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def _open(self) -> Any:
-        if self._c is None:
-            raise errors.StateError(f"the {self._named()} is closed; make another")
-        return self._c
-
-    def _named(self) -> str:
-        return type(self).__name__

@@ -172,17 +172,17 @@ def test_module_behind_another_thing_is_found(
     assert check(tree)[1][:-1] == [said]
 
 
-def test_the_25th_entry_is_found(tree: Path) -> None:
+def test_the_26th_entry_is_found(tree: Path) -> None:
     """The small tree has 5 entries and 2 reserved rooms."""
     package = tree / "python/spanwise"
-    for number in range(17):
+    for number in range(18):
         (package / f"{number}.txt").touch()
     (package / "__pycache__").mkdir()
     assert check(tree)[0] == 0
     (package / "gc").mkdir()  # was counted before it was there
     assert check(tree)[0] == 0
-    (package / "17.txt").touch()
-    told = "python/spanwise: 25 entries, the reserved rooms counted; at most 24"
+    (package / "18.txt").touch()
+    told = "python/spanwise: 26 entries, the reserved rooms counted; at most 25"
     assert check(tree)[1][:-1] == [told]
 
 

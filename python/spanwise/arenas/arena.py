@@ -14,6 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from spanwise import _lib
 from spanwise._lib import check, ffi, lib
+from spanwise._owner import Count, Life, Owner, array_at
 from spanwise.errors import BlockBusyError, HeapClosedError, InvalidError, StateError
 from spanwise.gc.heap import CollectedHeap
 from spanwise.results.values import Result
@@ -68,7 +69,12 @@ def _free(c_arena: Any) -> None:
     check(lib.sw_arena_free(c_arena))
 
 
-class Arena(_lib.Owner):
+def _unhold(c_arena: Any, _: Life) -> None:
+    """Lets an arena go, which the second argument has kept."""
+    lib.sw_arena_unhold(c_arena)
+
+
+class Arena(Owner):
     """Memory for arrays that are freed together, in one step.
 
     An array keeps its arena alive. While an array lives, or one that was derived from it, `reset`
@@ -118,6 +124,7 @@ class Arena(_lib.Owner):
         out = ffi.new("sw_arena **")
         check(lib.sw_arena_create(options, out))
         super().__init__(out[0], _free)
+        self._arrays = Count()
         self._seen_by: CollectedHeap | None = None
 
     # --- the end ---
@@ -130,17 +137,10 @@ class Arena(_lib.Owner):
         """
         super().close()
 
-    def _end(self) -> None:
-        self._without_arrays(lib.sw_arena_free(self._c))
-        self._finalizer.detach()
-
-    def _without_arrays(self, status: int) -> None:
-        """Raises for a failed status; for a busy arena the message says to let go of the arrays."""
-        try:
-            check(status)
-        except BlockBusyError as error:
-            mend = "let go of it and of what was made from it (del, or leave its function) first"
-            raise BlockBusyError(f"an array of the arena lives: {mend}") from error
+    def _refuse_close(self) -> None:
+        if self._arrays.alive:
+            fix = "let go of it and of what was made from it (del, or leave its function) first"
+            raise BlockBusyError(f"an array of the arena lives: {fix}")
 
     def reset(self) -> None:
         """Ends all objects; the arena keeps a chunk for the next ones.
@@ -150,7 +150,9 @@ class Arena(_lib.Owner):
             StateError: the arena is closed.
         """
         with self._lock, self._standing():
-            self._without_arrays(lib.sw_arena_reset(self._open()))
+            c_arena = self._open()
+            self._refuse_close()
+            check(lib.sw_arena_reset(c_arena))
 
     # --- a collector ---
 
@@ -237,18 +239,17 @@ class Arena(_lib.Owner):
         array: NDArray[Any] = np.ndarray(lengths, kind, buffer=self._export(size, flags))
         return array
 
-    def _export(self, size: int, flags: int) -> Any:
-        """A buffer that keeps the arena from being freed until the last array over it is gone."""
+    def _export(self, size: int, flags: int) -> NDArray[np.uint8]:
+        """Bytes that keep the arena from being freed until the last array over them is gone."""
         with self._lock, self._standing():
             arena = self._open()
+            check(lib.sw_arena_hold(arena))
+            life = self._arrays.taken(Life(_unhold, arena, self._life))
             memory = lib.sw_arena_alloc(arena, size, 64, flags)
             if memory == ffi.NULL:
+                life.end()
                 check(lib.sw_last_error().status)
-            check(lib.sw_arena_hold(arena))
-        return ffi.buffer(ffi.gc(memory, self._unexport), size)
-
-    def _unexport(self, _: object) -> None:
-        lib.sw_arena_unhold(self._c)  # _c is valid: an arena that is held is not freed
+            return array_at(int(ffi.cast("uintptr_t", memory)), size, life)
 
     # --- figures ---
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from spanwise import _lib
 from spanwise._lib import check, ffi, lib
+from spanwise._owner import Owner
 from spanwise.errors import InvalidError, StateError
 from spanwise.results.rows import AnyRows, Rows, as_rows
 from spanwise.results.values import Result
@@ -116,7 +117,7 @@ def _ns(seconds: float, what: str) -> int:
     return round(seconds * NS)
 
 
-class ArenaTracker(_lib.Owner):
+class ArenaTracker(Owner):
     """Knows the arenas that are made while it is open. There is one at a time in a process.
 
     A heap's live bytes do not include arenas, but for objects that are too big for a chunk.

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from spanwise._lib import check, ffi, lib
-from spanwise.errors import BlockFreedError
+from spanwise._owner import Made
 from spanwise.gc.handle import GcHandle
 from spanwise.gc.objects import CollectedObject, ObjectType
 
@@ -36,8 +36,7 @@ class _Unraisable:
 def set_finalizer(handle: GcHandle, target: CollectedObject, finalizer: Finalizer | None) -> None:
     """Gives a live object of the heap a finalizer, in place of the one that it has."""
     with handle as c_gc:
-        if target.freed or target.released:
-            raise BlockFreedError(f"{target!r}: the heap may have taken it back")
+        target._check_kept()
         address = ffi.cast("void *", target.address)
         if finalizer is None:
             check(lib.sw_gc_set_finalizer(c_gc, address, ffi.NULL, ffi.NULL))
@@ -81,33 +80,48 @@ def object_at(handle: GcHandle, address: int, kind: ObjectType, count: int) -> C
     """
     found = handle.objects.get(address)
     if not isinstance(found, CollectedObject) or found.freed or found.released:
-        found = CollectedObject(handle, kind, count, address)
+        found = CollectedObject._make(handle, kind, count, address)
         handle.objects[address] = found
     return found
 
 
-class WeakObject:
+class WeakObject(Made):
     """A weak reference to a collected object: calling it gives the object, None once it is gone.
 
     Made by `CollectedHeap.weak`. What it gives is a root again, like every `CollectedObject`.
     """
 
-    __slots__ = ("__weakref__", "_handle", "_ref", "count", "long", "type")
+    __slots__ = ("__weakref__", "_count", "_handle", "_life", "_long", "_ref", "_type")
+    _maker = "CollectedHeap.weak"
 
-    def __init__(self, handle: GcHandle, target: CollectedObject, *, long: bool) -> None:
+    def _set(self, handle: GcHandle, target: CollectedObject, *, long: bool) -> None:
         self._handle = handle
-        self._ref = 0
-        self.type = target.type
-        self.count = target.count
-        self.long = long
+        self._type = target.type
+        self._count = target.count
+        self._long = long
         out = ffi.new("sw_gc_ref *")
         with handle as c_gc:
-            if target.freed or target.released:
-                raise BlockFreedError(f"{target!r}: the heap may have taken it back")
+            target._check_kept()
             kind = lib.SW_GC_WEAK_LONG if long else lib.SW_GC_WEAK
             check(lib.sw_gc_ref_new(c_gc, kind, ffi.cast("void *", target.address), out))
             handle.objects[target.address] = target
-        self._ref = int(out[0])
+            self._ref = int(out[0])
+            self._life = handle.ref(self._ref)
+
+    @property
+    def type(self) -> ObjectType:
+        """The object's type."""
+        return self._type
+
+    @property
+    def count(self) -> int:
+        """How many objects of the type are in the row."""
+        return self._count
+
+    @property
+    def long(self) -> bool:
+        """Whether it holds until the object is freed."""
+        return self._long
 
     def __call__(self) -> CollectedObject | None:
         """The object; None: nothing reaches it any more, or it was freed.
@@ -119,12 +133,7 @@ class WeakObject:
         with self._handle as c_gc:
             check(lib.sw_gc_ref_get(c_gc, self._ref, out))
             address = int(ffi.cast("uintptr_t", out[0]))
-            return object_at(self._handle, address, self.type, self.count) if address else None
-
-    def __del__(self) -> None:
-        ref = getattr(self, "_ref", 0)
-        if ref:
-            self._handle.drop_ref(ref)
+            return object_at(self._handle, address, self._type, self._count) if address else None
 
     def __repr__(self) -> str:
-        return f"<WeakObject to {self.type!r}{', long' if self.long else ''}>"
+        return f"<WeakObject to {self._type!r}{', long' if self._long else ''}>"

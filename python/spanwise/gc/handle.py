@@ -10,25 +10,48 @@ arrays are never moved nor freed before the collector has ended.
 
 from __future__ import annotations
 
+import functools
 import threading
 import weakref
 from collections import deque
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spanwise._lib import check, ffi, lib
+from spanwise._owner import CallLock, Life
 from spanwise.errors import HeapClosedError
-from spanwise.heap.handle import ExitLock
 from spanwise.tables.table import SizeClassTable
+
+if TYPE_CHECKING:
+    from spanwise.gc.objects import ObjectType
 
 ROOTS_A_CHUNK = 1024
 
+Root = tuple[NDArray[np.uint64], int]
 
-def _destroy(c_gc: Any, *kept: object) -> None:
-    """Ends a collector; `kept` keeps the memory that the collector reads alive until then."""
+
+def _destroy(c_gc: Any, *_: object) -> None:
+    """Ends a collector; the other arguments are memory that the collector reads."""
     lib.sw_gc_destroy(c_gc)
+
+
+class Kept:
+    """An object that a root word keeps while Python objects hold it.
+
+    Attributes:
+        root: the word: an array and its index there.
+        holders: how many Python objects hold it; guarded by the heap's lock.
+        freed: it was freed explicitly.
+    """
+
+    __slots__ = ("freed", "holders", "root")
+
+    def __init__(self, root: Root) -> None:
+        self.root = root
+        self.holders = 0
+        self.freed = False
 
 
 class GcHandle:
@@ -38,51 +61,56 @@ class GcHandle:
         "__weakref__",
         "_c",
         "_chunks",
-        "_finalizer",
         "_free",
+        "_life",
         "_lock",
+        "_open",
         "_thread",
         "finalizers",
         "heap",
         "id",
+        "kept",
         "note",
         "objects",
         "table",
         "tiny",
+        "types",
     )
 
     def __init__(self, options: Any, table: SizeClassTable) -> None:
         out = ffi.new("sw_gc **")
         check(lib.sw_gc_create(options, out))
         self._c: Any = out[0]
-        self._lock = ExitLock()
+        self._open = [True]  # a list, because references outlive the handle
+        self._lock = CallLock()
         self._chunks: list[NDArray[np.uint64]] = []
-        self._free: deque[tuple[NDArray[np.uint64], int]] = deque()
+        self._free: deque[Root] = deque()
         self._thread = threading.local()  # joined: depth of calls + 1, if it has joined
         self.finalizers: dict[int, Any] = {}  # by address: function, type, count
         self.objects: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+        self.kept: dict[int, Kept] = {}  # by address, while a root keeps the object
+        self.types: dict[int, ObjectType] = {}  # by number
         self.note: Any = ffi.new("void **")  # the object whose finalizer was called last
         self.heap = lib.sw_gc_heap(self._c)
         self.id = int(lib.sw_heap_id(self.heap))
         self.table = table
         self.tiny = bool(options.tiny)
-        self._finalizer = weakref.finalize(self, _destroy, self._c, self._chunks, table, self.note)
-        self._finalizer.atexit = False  # when the process ends, the system takes all memory
+        self._life = Life(_destroy, self._c, self._chunks, table, self.note)
 
     @property
     def closed(self) -> bool:
         """Whether close was called."""
-        return self._c is None
+        return not self._open[0]
 
     def close(self) -> None:
         """Ends the collector with all of its objects; a second call does nothing."""
         with self._lock:
-            self._c = None
-            self._finalizer()
+            self._open[0] = False
+            self._lock.at_exit(self._life.end)
 
     def __enter__(self) -> Any:
         self._lock.__enter__()
-        if self._c is None:
+        if self.closed:
             self._lock.__exit__(None, None, None)
             raise HeapClosedError(f"collected heap {self.id} is closed; make another")
         calls = getattr(self._thread, "calls", None)
@@ -96,7 +124,7 @@ class GcHandle:
         calls = getattr(self._thread, "calls", None)
         if calls is not None:
             self._thread.calls = calls - 1
-            if calls == 1 and self._c is not None:
+            if calls == 1 and not self.closed:
                 lib.sw_gc_block(self._c)
         self._lock.__exit__(*error)
 
@@ -113,34 +141,61 @@ class GcHandle:
         """Ends what `join` began; does nothing if the heap is closed."""
         with self._lock:
             del self._thread.calls
-            if self._c is not None:
+            if not self.closed:
                 check(lib.sw_gc_unblock(self._c))
                 check(lib.sw_gc_leave(self._c))
 
     # --- roots ---
 
-    def take_root(self) -> tuple[NDArray[np.uint64], int]:
-        """Takes a free root word (array and index of the word); called inside `with`."""
+    def keep(self, address: int) -> tuple[Kept, Life]:
+        """Keeps the object at an address until the life ends; called inside `with`."""
+        kept = self.kept.get(address)
+        if kept is None or kept.freed:
+            kept = self.kept[address] = Kept(self._take_root())
+            kept.root[0][kept.root[1]] = address
+        kept.holders += 1
+        return kept, Life(
+            _let_go_soon, self._life, self._lock, self.kept, self._free, address, kept
+        )
+
+    def _take_root(self) -> Root:
+        """Takes a free root word."""
         if not self._free:
             chunk = np.zeros(ROOTS_A_CHUNK, np.uint64)
+            self._chunks.append(chunk)
             check(
                 lib.sw_gc_add_roots(
                     self._c, ffi.from_buffer(chunk), chunk.nbytes, ffi.new("uint32_t *")
                 )
             )
-            self._chunks.append(chunk)
             self._free.extend((chunk, i) for i in range(ROOTS_A_CHUNK))
         return self._free.popleft()
 
-    def drop_ref(self, ref: int) -> None:
-        """Frees a C reference, at once or when the lock becomes free; destructors may call it."""
-        self._lock.soon(lambda: self._free_ref(ref))
+    def ref(self, number: int) -> Life:
+        """Frees a C reference at its end, at once or when the lock becomes free."""
+        return Life(_free_ref_soon, self._life, self._lock, self._open, self._c, number)
 
-    def _free_ref(self, ref: int) -> None:
-        if self._c is not None:
-            lib.sw_gc_ref_free(self._c, ref)
 
-    def drop_root(self, root: tuple[NDArray[np.uint64], int]) -> None:
-        """Gives a root word back. Any thread may call this at any time, also from a destructor."""
-        root[0][root[1]] = 0
-        self._free.append(root)
+# The lives' first argument keeps the collector.
+
+
+def _let_go_soon(_: Life, lock: CallLock, *kept: Any) -> None:
+    lock.soon(functools.partial(_let_go, *kept))
+
+
+def _let_go(all_kept: dict[int, Kept], free: deque[Root], address: int, kept: Kept) -> None:
+    kept.holders -= 1
+    if kept.holders == 0:
+        if all_kept.get(address) is kept:
+            del all_kept[address]
+        kept.root[0][kept.root[1]] = 0
+        free.append(kept.root)
+
+
+def _free_ref_soon(_: Life, lock: CallLock, *ref: Any) -> None:
+    lock.soon(functools.partial(_free_ref, *ref))
+
+
+def _free_ref(is_open: list[bool], c_gc: Any, number: int) -> None:
+    if is_open[0]:
+        lib.sw_gc_ref_free(c_gc, number)

@@ -12,6 +12,7 @@ import numpy as np
 
 from spanwise import _format, _lib
 from spanwise._lib import check, ffi, lib
+from spanwise._owner import Uncopied
 from spanwise.errors import InvalidError, StateError
 from spanwise.gc.cycle import ORDERS, PHASES, Cycle, read_cycle
 from spanwise.gc.events import CollectorEvents, as_events, record_events, take_events
@@ -27,7 +28,7 @@ from spanwise.tables.table import SizeClassTable, as_table
 TYPE_BYTES_MAX = 1 << 31
 
 
-class CollectedHeap(History):
+class CollectedHeap(Uncopied, History):
     """A heap with a collector. Any thread may use it; calls wait for each other.
 
     What Python keeps (objects of `new`, graphs of `build`) are roots. Cycles run when they are
@@ -132,13 +133,17 @@ class CollectedHeap(History):
         number = ffi.new("uint32_t *")
         with self._handle as c_gc:
             check(lib.sw_gc_add_type(c_gc, made, number))
-        return ObjectType(str(name), wanted, words, self.id, int(number[0]))
+            kind = ObjectType(str(name), wanted, words, self.id, int(number[0]))
+            self._handle.types[kind.id] = kind
+        return kind
 
     def _check_type(self, kind: ObjectType) -> None:
         if not isinstance(kind, ObjectType):
             raise TypeError(f"type must come from add_type, not be {type(kind).__name__}")
         if kind.heap_id != self.id:
             raise InvalidError(f"{kind!r} belongs to heap {kind.heap_id}, not to heap {self.id}")
+        if self._handle.types.get(kind.id) != kind:
+            raise InvalidError(f"{kind!r} is no type of heap {self.id}; make it with add_type")
 
     def new(
         self,
@@ -167,7 +172,7 @@ class CollectedHeap(History):
             p = self._new(c_gc, type.id, number)
             if p == ffi.NULL:
                 raise _lib.failure(lib.sw_last_error().status)
-            made = CollectedObject(self._handle, type, number, int(ffi.cast("uintptr_t", p)))
+            made = CollectedObject._make(self._handle, type, number, int(ffi.cast("uintptr_t", p)))
             if finalizer is not None:
                 set_finalizer(self._handle, made, finalizer)
             return made
@@ -219,7 +224,7 @@ class CollectedHeap(History):
             BlockFreedError: the object was freed or released.
         """
         self._check_object(target)
-        return WeakObject(self._handle, target, long=long)
+        return WeakObject._make(self._handle, target, long=long)
 
     def build(
         self, type: ObjectType, edges: object, *, keep: Sequence[SupportsIndex] | None = None
@@ -245,7 +250,7 @@ class CollectedHeap(History):
             raise InvalidError(f"node {max(wanted)} is none of {len(made)}")
         with self._handle as c_gc:
             addresses = build(self._handle, c_gc, type, made)
-            return Graph(self._handle, type, addresses, np.array(wanted, np.int64))
+            return Graph._make(self._handle, type, addresses, np.array(wanted, np.int64))
 
     # --- cycles ---
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from spanwise import _format, _lib
 from spanwise._lib import check, ffi, lib
+from spanwise._owner import Life, Made
 from spanwise.errors import BlockFreedError, InvalidError, StateError
 from spanwise.gc.handle import GcHandle
 
@@ -43,43 +44,60 @@ class ObjectType:
         return f"<ObjectType {what}, pointers at words ({words}{more})>"
 
 
-class CollectedObject:
+class CollectedObject(Made):
     """An object, or a row of objects of one type, that a collected heap keeps while this lives.
 
     `obj[word] = other` writes a pointer, `obj[word]` is the address that one holds, None for NULL.
     """
 
-    __slots__ = ("__weakref__", "_handle", "_root", "address", "count", "freed", "type")
+    __slots__ = ("__weakref__", "_address", "_count", "_handle", "_kept", "_life", "_type")
+    _maker = "CollectedHeap.new"
 
-    def __init__(self, handle: GcHandle, kind: ObjectType, count: int, address: int) -> None:
+    def _set(self, handle: GcHandle, kind: ObjectType, count: int, address: int) -> None:
+        """The object at an address; called inside `with handle`."""
         self._handle = handle
-        self.type = kind
-        self.count = count
-        self.address = address
-        self.freed = False
-        root = handle.take_root()
-        root[0][root[1]] = address
-        self._root: tuple[NDArray[np.uint64], int] | None = root
+        self._type = kind
+        self._count = count
+        self._address = address
+        self._kept, life = handle.keep(address)
+        self._life: Life | None = life
 
-    def __del__(self) -> None:
-        root = getattr(self, "_root", None)
-        if root is not None:
-            self._root = None
-            self._handle.drop_root(root)
+    @property
+    def type(self) -> ObjectType:
+        """Its type."""
+        return self._type
+
+    @property
+    def count(self) -> int:
+        """How many objects of the type are in the row."""
+        return self._count
+
+    @property
+    def address(self) -> int:
+        """Address of the first byte."""
+        return self._address
+
+    @property
+    def freed(self) -> bool:
+        """Whether it was freed explicitly."""
+        return self._kept.freed
 
     def __repr__(self) -> str:
-        what = "freed" if self.freed else "released" if self._root is None else hex(self.address)
-        row = f"{self.count} x " if self.count != 1 else ""
-        return f"<CollectedObject {row}{_format.clipped(self.type.name)}, {what}>"
+        what = "freed" if self.freed else "released" if self.released else hex(self._address)
+        row = f"{self._count} x " if self._count != 1 else ""
+        return f"<CollectedObject {row}{_format.clipped(self._type.name)}, {what}>"
+
+    def _check_kept(self) -> None:
+        if self._kept.freed or self._life is None:
+            raise BlockFreedError(f"{self!r}: the heap may have taken it back")
 
     def _at(self, word: SupportsIndex) -> Any:
         number = _lib.as_index(word, "word")
-        if self.freed or self._root is None:
-            raise BlockFreedError(f"{self!r}: the heap may have taken it back")
-        words_each = self.type.size_bytes // WORD
-        if number >= words_each * self.count or number % words_each not in self.type.pointers:
+        self._check_kept()
+        words_each = self._type.size_bytes // WORD
+        if number >= words_each * self._count or number % words_each not in self._type.pointers:
             raise InvalidError(f"word {number} of {self!r} is no pointer of its type")
-        return ffi.cast("void **", self.address) + number
+        return ffi.cast("void **", self._address) + number
 
     def __setitem__(self, word: SupportsIndex, value: CollectedObject | None) -> None:
         with self._handle as c_gc:
@@ -89,26 +107,28 @@ class CollectedObject:
             if value is not None:
                 if value._handle is not self._handle:
                     raise InvalidError(f"{value!r} belongs to another heap")
-                if value.freed or value._root is None:
-                    raise BlockFreedError(f"{value!r}: the heap may have taken it back")
-            address = ffi.NULL if value is None else ffi.cast("void *", value.address)
+                value._check_kept()
+            address = ffi.NULL if value is None else ffi.cast("void *", value._address)
+            self._check_kept()  # a __del__ that ran since may have freed it
             lib.sw_gc_write(c_gc, at, address)
 
     def __getitem__(self, word: SupportsIndex) -> int | None:
         with self._handle:
-            held = int(ffi.cast("uintptr_t", self._at(word)[0]))
+            at = ffi.cast("uintptr_t *", self._at(word))
+            self._check_kept()  # a __del__ that ran since may have freed it
+            held = int(at[0])
         return held or None
 
     @property
     def released(self) -> bool:
         """Whether the object was freed or released, so that this keeps it no longer."""
-        return self._root is None
+        return self._life is None
 
     def release(self) -> None:
         """The heap need not keep it any longer for this; a second call does nothing."""
-        root, self._root = self._root, None
-        if root is not None:
-            self._handle.drop_root(root)
+        life, self._life = self._life, None
+        if life is not None:
+            life.end()
 
     def free(self) -> None:
         """Frees it at once, or, while a cycle runs, with its sweep.
@@ -122,18 +142,20 @@ class CollectedObject:
             HeapClosedError: the heap is closed.
         """
         with self._handle:
-            if self.freed or self._root is None:
-                raise BlockFreedError(f"{self!r}: it cannot be freed twice")
-            bytes_all = self.count * self.type.size_bytes
-            if self._handle.tiny and not self.type.pointers and bytes_all <= TINY_BLOCK_BYTES:
+            kept = self._kept
+            bytes_all = self._count * self._type.size_bytes
+            if self._handle.tiny and not self._type.pointers and bytes_all <= TINY_BLOCK_BYTES:
                 raise StateError(f"{self!r} may share its block with others; release() it instead")
-            self.freed = True
+            if kept.freed or self._life is None:
+                raise BlockFreedError(f"{self!r}: it cannot be freed twice")
+            kept.freed = True  # no call since the look: nothing else frees it
+            kept.root[0][kept.root[1]] = 0
             self.release()
-            self._handle.finalizers.pop(self.address, None)
-            lib.sw_heap_free(self._handle.heap, ffi.cast("void *", self.address))
+            self._handle.finalizers.pop(self._address, None)
+            lib.sw_heap_free(self._handle.heap, ffi.cast("void *", self._address))
 
 
-class Graph:
+class Graph(Made):
     """Objects that `CollectedHeap.build` made, some of which the heap keeps while this lives.
 
     Attributes:
@@ -142,38 +164,31 @@ class Graph:
         type: of all of them.
     """
 
-    __slots__ = ("__weakref__", "_handle", "_roots", "kept", "nodes", "type")
+    __slots__ = ("__weakref__", "_lives", "kept", "nodes", "type")
+    _maker = "CollectedHeap.build"
 
-    def __init__(
+    def _set(
         self,
         handle: GcHandle,
         kind: ObjectType,
         addresses: NDArray[np.uint64],
         keep: NDArray[np.int64],
     ) -> None:
-        self._handle = handle
+        """The graph of these addresses; called inside `with handle`."""
         self.type = kind
         self.nodes = len(addresses)
         self.kept = tuple(int(i) for i in keep)
-        self._roots: list[Any] | None = []
-        for i in self.kept:
-            root = handle.take_root()
-            root[0][root[1]] = addresses[i]
-            self._roots.append(root)
-
-    def __del__(self) -> None:
-        if getattr(self, "_roots", None):
-            self.release()
+        self._lives: list[Life] | None = [handle.keep(int(addresses[i]))[1] for i in self.kept]
 
     def __repr__(self) -> str:
-        kept = "released" if self._roots is None else _format.plural(len(self.kept), "root")
+        kept = "released" if self._lives is None else _format.plural(len(self.kept), "root")
         return f"<Graph of {_format.plural(self.nodes, 'object')}, {self.type.name}, {kept}>"
 
     def release(self) -> None:
         """The heap need not keep it any longer for this; a second call does nothing."""
-        roots, self._roots = self._roots, None
-        for root in roots or ():
-            self._handle.drop_root(root)
+        lives, self._lives = self._lives, None
+        for life in lives or ():
+            life.end()
 
 
 def build(

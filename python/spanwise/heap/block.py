@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spanwise._lib import Uncopied, ffi, lib
+from spanwise._lib import ffi, lib
+from spanwise._owner import Count, Made, array_at
 from spanwise.errors import BlockBusyError, BlockFreedError, StateError, UnsupportedError
 from spanwise.heap.handle import HeapHandle
 
 
-class Block(Uncopied):
+class Block(Made):
     """Memory of one `Heap.alloc`. It stays allocated until `free()`, or until its heap is closed.
 
     Dropping the last reference does not free it: a block is what C's malloc returns. Any thread may
@@ -22,32 +23,35 @@ class Block(Uncopied):
     closing its heap raises BlockBusyError (a BufferError). In a Python without the GIL, a view that
     is dropped by another thread than the one that made it stays alive until the maker runs Python
     code again, or ends.
-
-    Attributes:
-        size_bytes: bytes that were requested.
     """
 
     __slots__ = (
         "__weakref__",
         "_address",
-        "_exports",
         "_freed",
         "_handle",
         "_scan",
+        "_size",
         "_usable",
-        "size_bytes",
+        "_views",
     )
+    _maker = "Heap.alloc"
 
-    def __init__(
+    def _set(
         self, handle: HeapHandle, address: int, size: int, usable_bytes: int, scan: bool
     ) -> None:
         self._handle = handle
         self._address = address
         self._usable = usable_bytes
         self._scan = scan
-        self._exports = 0
+        self._views = Count()
         self._freed = False
-        self.size_bytes = size
+        self._size = size
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes that were requested."""
+        return self._size
 
     @property
     def usable_bytes(self) -> int:
@@ -82,9 +86,10 @@ class Block(Uncopied):
         with self._handle.lock:
             if self._freed:
                 raise BlockFreedError(f"{self!r} is already free", "DOUBLE_FREE")
-            if self._exports:
+            if self._views.alive:
+                alive = self._views.alive
                 raise BlockBusyError(
-                    f"{self!r} has {self._exports} live view{'s' if self._exports > 1 else ''};"
+                    f"{self!r} has {alive} live view{'s' if alive > 1 else ''};"
                     " release what view(), np.asarray() or memoryview() gave before freeing"
                 )
             if self._handle.tiny and not self._scan and self._usable == 16:
@@ -99,8 +104,7 @@ class Block(Uncopied):
             HeapClosedError: its heap is closed.
             UnsupportedError: its heap is dry, there is no memory.
         """
-        array: NDArray[np.uint8] = np.ndarray((self.size_bytes,), np.uint8, buffer=self._export())
-        return array
+        return self._export()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         array: NDArray[Any] = self.view()
@@ -111,27 +115,21 @@ class Block(Uncopied):
         return array.copy() if copy else array
 
     def __buffer__(self, flags: int, /) -> memoryview:
-        return memoryview(self._export())
+        array: Any = self._export()
+        return memoryview(array)
 
-    def _export(self) -> Any:
-        """A buffer whose owner calls `unexport` when the last view of the block is gone."""
+    def _export(self) -> NDArray[np.uint8]:
+        """The bytes as an array that keeps the block from being freed until no view is left."""
         handle = self._handle
         if handle.dry:
             raise UnsupportedError(f"{self!r} has no memory: its heap is dry")
         with handle.lock:
-            if self._freed:
-                raise BlockFreedError(f"{self!r} is free")
-            handle.export()
-            self._exports += 1
-            bytes_ = ffi.cast("unsigned char *", self._address)
-            return ffi.buffer(ffi.gc(bytes_, self._unexport), self.size_bytes)
-
-    def _unexport(self, _: object) -> None:
-        self._handle.lock.soon(self._count_out)
-
-    def _count_out(self) -> None:
-        self._exports -= 1
-        self._handle.unexport()
+            if not self._freed:
+                life = handle.view_taken(self._views)
+                if not self._freed:  # nothing can free it from here on
+                    return array_at(self._address, self._size, life)
+                life.end()
+            raise BlockFreedError(f"{self!r} is free")
 
     def __len__(self) -> int:
         return self.size_bytes

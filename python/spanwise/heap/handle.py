@@ -1,24 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """The C heap behind `Heap` and its blocks: when it may be called, and when it goes away.
 
-Invariant: the C heap lives while `calls + exports > 0`, also after close. A call pins it for its
-duration, an exported view for the view's life. So no thread ever calls into a heap that another one
-destroys, and no array ever points into memory that is gone.
+Invariant: the C heap lives while there are callers or exports, also after close. A call pins it for
+its duration, an exported view for the view's life. So no thread ever calls into a heap that another
+one destroys, and no array ever points into memory that is gone.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import weakref
-from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
 from spanwise._lib import check, ffi, lib
+from spanwise._owner import CallLock, Count, Life
 from spanwise.errors import BlockBusyError, HeapClosedError, StateError
 from spanwise.tables.table import SizeClassTable
 
@@ -29,87 +28,23 @@ def _plural_views(count: int) -> str:
     return "1 view of its blocks is" if count == 1 else f"{count} views of its blocks are"
 
 
-class ExitLock:
-    """A reentrant lock that is open once the interpreter ends.
-
-    At that point a daemon thread may have been stopped while it held the lock, which nobody would
-    then release. Only one thread still runs, so it needs no lock.
-
-    Destructors use `soon`, which never waits. A destructor may run in a thread that holds the lock
-    of another heap: Python's collector may call it there, and without the GIL a thread may free
-    objects that other threads dropped. Two threads that waited in this way could deadlock.
-    """
-
-    __slots__ = ("_due", "_lock")
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._due: deque[Callable[[], None]] = deque()
-
-    def __enter__(self) -> None:
-        self._acquire(blocking=True)
-        if self._due:
-            self._do_due()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
-        self._release()
-        if self._due:
-            self._try_due()
-
-    def soon(self, work: Callable[[], None]) -> None:
-        """Does work under the lock: now, or, if a thread holds the lock, in that thread afterwards.
-
-        The holder looks for such work after it has released the lock, so no work is forgotten.
-        """
-        self._due.append(work)
-        self._try_due()
-
-    def renew(self) -> None:
-        """After a fork, in the child: nobody holds the lock."""
-        self._lock = threading.RLock()
-
-    def _try_due(self) -> None:
-        while self._due and self._acquire(blocking=False):
-            try:
-                self._do_due()
-            finally:
-                self._release()
-
-    def _do_due(self) -> None:
-        with suppress(IndexError):  # a destructor that runs inside may have done the rest
-            while True:
-                self._due.popleft()()
-
-    def _acquire(self, *, blocking: bool) -> bool:
-        return sys.is_finalizing() or self._lock.acquire(blocking)
-
-    def _release(self) -> None:
-        if not sys.is_finalizing():
-            self._lock.release()
-
-
 class HeapHandle:
     """Owns one sw_heap. C calls are made inside `with handle as c_heap:`.
 
     Attributes:
         id: the C library's number of the heap.
         lock: guards every field; reentrant, because a finalizer may run inside.
-        calls: threads inside a call.
+        callers: the thread of each call that goes on.
         exports: views of its blocks that are alive.
-        closed: no further calls; destroyed as soon as calls and exports are 0.
+        closed: no further calls; destroyed as soon as callers and exports are none.
     """
 
     __slots__ = (
         "__weakref__",
         "_c",
-        "_finalizer",
+        "_life",
         "_runner",
-        "calls",
+        "callers",
         "closed",
         "dry",
         "exports",
@@ -129,13 +64,12 @@ class HeapHandle:
         self.id = int(lib.sw_heap_id(self._c))
         self.dry = bool(options.dry)
         self.tiny = bool(options.tiny)
-        self.lock = ExitLock()
+        self.lock = CallLock()
         self.run_lock = threading.Lock()
-        self.calls = 0
+        self.callers: list[int] = []
         self.exports = 0
         self.closed = False
-        self._finalizer = weakref.finalize(self, _destroy, self._c, self._runner, table)
-        self._finalizer.atexit = False  # when the process ends, the system takes all memory
+        self._life = Life(_destroy, self._c, self._runner, table)
         _live.add(self)
 
     # --- calls ---
@@ -143,7 +77,7 @@ class HeapHandle:
     def __enter__(self) -> Any:
         with self.lock:
             self._check_open()
-            self.calls += 1
+            self.callers.append(threading.get_ident())
         return self._c
 
     def __exit__(
@@ -153,7 +87,7 @@ class HeapHandle:
         where: TracebackType | None,
     ) -> None:
         with self.lock:
-            self.calls -= 1
+            self.callers.remove(threading.get_ident())
             self._destroy_if_idle()
 
     def _check_open(self) -> None:
@@ -171,6 +105,14 @@ class HeapHandle:
         """Counts a view out. The caller holds the lock."""
         self.exports -= 1
         self._destroy_if_idle()
+
+    def view_taken(self, views: Count) -> Life:
+        """Counts a view of a block in, and out when the life ends. The caller holds the lock."""
+        self.export()
+        return views.taken(Life(self._unexport_soon))
+
+    def _unexport_soon(self) -> None:
+        self.lock.soon(self.unexport)
 
     # --- the end ---
 
@@ -200,8 +142,8 @@ class HeapHandle:
             return alive
 
     def _destroy_if_idle(self) -> None:
-        if self.closed and self.calls == 0 and self.exports == 0:
-            self._finalizer()  # cffi calls it once
+        if self.closed and not self.callers and self.exports == 0:
+            self._life.end()
 
     # --- the runner ---
 
@@ -242,11 +184,10 @@ def _destroy(c_heap: Any, runner: Any, table: SizeClassTable) -> None:
 
 
 def _after_fork_in_child() -> None:
-    """The child's only thread holds no lock and is in no call."""
+    """Only the calls of the thread that forked go on in the child."""
     for handle in list(_live):
-        handle.lock.renew()
         handle.run_lock = threading.Lock()
-        handle.calls = 0
+        handle.callers = [one for one in handle.callers if one == threading.get_ident()]
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

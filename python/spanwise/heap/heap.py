@@ -9,6 +9,7 @@ from typing import Any, SupportsIndex
 
 from spanwise import _format, _lib, errors
 from spanwise._lib import check, ffi, lib
+from spanwise._owner import Uncopied
 from spanwise.heap.block import Block
 from spanwise.heap.handle import HeapHandle
 from spanwise.heap.heap_map import HeapMap, read_tiles
@@ -22,7 +23,7 @@ from spanwise.tables.explanation import Explanation
 from spanwise.tables.table import SizeClassTable, as_table
 
 
-class Heap(_lib.Uncopied):
+class Heap(Uncopied):
     """A heap of its own: memory, spans, caches.
 
     Use it in a `with`, or `close()` it. Any thread may use it. Leaving the `with` while views of
@@ -140,7 +141,8 @@ class Heap(_lib.Uncopied):
                 p = lib.sw_heap_alloc_aligned(heap, wanted, alignment, flags)
             if p == ffi.NULL:
                 raise _alloc_failure(handle, wanted)
-            return Block(handle, _address(p), wanted, self._usable(heap, p, wanted, scan), scan)
+            usable = self._usable(heap, p, wanted, scan)
+            return Block._make(handle, _address(p), wanted, usable, scan)
 
     def _usable(self, heap: Any, p: Any, size: int, scan: bool) -> int:
         if self._handle.tiny and not scan and 0 < size < 16:
@@ -190,7 +192,7 @@ class Heap(_lib.Uncopied):
         """
         handle = self._handle
         with handle.lock:  # while the lock is held, no other thread can begin a call
-            if handle.calls:
+            if handle.callers:
                 raise errors.BlockBusyError(
                     f"heap {self.id}: another thread is inside a call; verify when it is idle"
                 )

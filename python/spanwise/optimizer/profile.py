@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from spanwise import _lib, errors
 from spanwise._lib import check, ffi, lib
+from spanwise._owner import Owned
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.sources import FileSource
 from spanwise.tables.table import SizeClassTable
@@ -182,10 +183,12 @@ def _read_profiles(recording: Recording) -> dict[str, SizeProfile]:
     summary = recording.summary
     out = ffi.new("sw_profile **")
     check(lib.sw_profile_create(summary.peak_op, out))
-    profile = ffi.gc(out[0], lib.sw_profile_destroy)
+    owned = Owned(out[0], lib.sw_profile_destroy)
+    profile = owned.c
     source = recording._source
     if isinstance(source, FileSource):
-        check(lib.sw_profile_trace(profile, source.open()))
+        trace = source.open()
+        check(lib.sw_profile_trace(profile, trace.c))
     else:
         for batch in source.batches():
             check(lib.sw_profile_add(profile, batch.ops, batch.count))

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from spanwise import _lib, errors
 from spanwise._lib import check, ffi, lib
+from spanwise._owner import Owned
 from spanwise.optimizer.profile import SizeProfile, pointer_to
 from spanwise.tables.table import SizeClassTable, rebuild
 
@@ -80,7 +81,7 @@ class Solver:
                 f"waste_percent {bound}: must be 1 to 100; 100 bounds nothing"
             )
         check(lib.sw_optimizer_create_bounded(options, bound, pointer_to(weights), out))
-        self._c = ffi.gc(out[0], lib.sw_optimizer_destroy)
+        self._owned = Owned(out[0], lib.sw_optimizer_destroy)
         self.fewest = fewest_classes(rules)
 
     def table(self, classes: int, name: str, source: str, span_scale: int = 1) -> SizeClassTable:
@@ -94,7 +95,7 @@ class Solver:
         """
         specs = ffi.new("sw_class_spec[]", classes)
         count, result = ffi.new("uint32_t *"), ffi.new("sw_optimize_result *")
-        check(lib.sw_optimizer_table(self._c, classes, specs, count, result))
+        check(lib.sw_optimizer_table(self._owned.c, classes, specs, count, result))
         page = self.rules.page_bytes
         pairs = [
             (int(s.size_bytes), _scaled(int(s.size_bytes), int(s.pages), page, span_scale))

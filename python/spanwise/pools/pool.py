@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, SupportsIndex
 
 from spanwise import _lib
 from spanwise._lib import check, ffi, lib
+from spanwise._owner import Owner
 from spanwise.errors import (
     BlockFreedError,
     HeapClosedError,
@@ -67,13 +67,13 @@ def _create(options: Any, primaries: bool) -> Any:
     return out[0]
 
 
-def _end(handle: HeapHandle, c_pool: Any) -> None:
+def _end(c_pool: Any, handle: HeapHandle) -> None:
     """Ends a pool, which frees its idle blocks, and lets its heap go."""
     lib.sw_pool_destroy(c_pool)
     handle.lock.soon(handle.unexport)
 
 
-class Pool(_lib.Owner):
+class Pool(Owner):
     """Blocks of one size that are used again instead of being freed. Every thread may call.
 
     A block that is not put back may be freed by its own `free`. A heap can be closed after its
@@ -145,7 +145,7 @@ class Pool(_lib.Owner):
             except BaseException:
                 lib.sw_pool_destroy(c_pool)
                 raise
-        super().__init__(c_pool, functools.partial(_end, handle))
+        super().__init__(c_pool, _end, handle)
 
     def get(self) -> Block:
         """An idle block as it was left (cleared with zero=True), else a new one.
@@ -162,7 +162,7 @@ class Pool(_lib.Owner):
             with self._handle as c_heap:
                 usable = int(lib.sw_heap_usable_size(c_heap, address))
             where = int(ffi.cast("uintptr_t", address))
-            block = Block(self._handle, where, self._bytes, usable, False)
+            block = Block._make(self._handle, where, self._bytes, usable, False)
             is_new = self._stats().fresh > fresh
         if is_new and self._construct is not None:
             try:

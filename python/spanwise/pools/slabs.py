@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, SupportsIndex
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from spanwise import _lib
 from spanwise._lib import check, ffi, lib
+from spanwise._owner import Count, Made, Owner, array_at
 from spanwise.errors import (
     BlockBusyError,
     BlockFreedError,
@@ -58,40 +58,47 @@ class SlabsStats(Result):
         return asdict(self)
 
 
-def _end(handle: HeapHandle, c_slabs: Any) -> None:
+def _end(c_slabs: Any, handle: HeapHandle) -> None:
     """Ends slabs, with all that they gave, and lets their heap go."""
     lib.sw_slabs_destroy(c_slabs)
     handle.lock.soon(handle.unexport)
 
 
-class SlabBlock(_lib.Uncopied):
+class SlabBlock(Made):
     """Memory of one `TieredSlabs.alloc`. It is in use until `free`, or until its slabs are closed.
 
     Dropping the last reference does not free it. While a view of it is alive, freeing it or closing
     its slabs raises BlockBusyError (a BufferError).
-
-    Attributes:
-        size_bytes: bytes that were requested.
-        usable_bytes: of its slot, or of the heap's block.
     """
 
     __slots__ = (
         "__weakref__",
         "_address",
-        "_exports",
         "_freed",
+        "_size",
         "_slabs",
-        "size_bytes",
-        "usable_bytes",
+        "_usable",
+        "_views",
     )
+    _maker = "TieredSlabs.alloc"
 
-    def __init__(self, slabs: TieredSlabs, address: int, size: int, usable_bytes: int) -> None:
+    def _set(self, slabs: TieredSlabs, address: int, size: int, usable_bytes: int) -> None:
         self._slabs = slabs
         self._address = address
-        self._exports = 0
+        self._views = Count()
         self._freed = False
-        self.size_bytes = size
-        self.usable_bytes = usable_bytes
+        self._size = size
+        self._usable = usable_bytes
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes that were requested."""
+        return self._size
+
+    @property
+    def usable_bytes(self) -> int:
+        """Bytes of its slot, or of the heap's block."""
+        return self._usable
 
     @property
     def address(self) -> int:
@@ -116,11 +123,12 @@ class SlabBlock(_lib.Uncopied):
             c_slabs = slabs._open()
             if self._freed:
                 raise BlockFreedError(f"{self!r} is already free", "DOUBLE_FREE")
-            if self._exports:
-                alive = f"{self._exports} view{'s' if self._exports > 1 else ''} of {self!r} alive"
-                raise BlockBusyError(f"{alive}; let go of what view() gave first")
-            check(lib.sw_slabs_free(c_slabs, ffi.cast("void *", self._address)))
+            alive = self._views.alive
+            if alive:
+                views = f"{alive} view{'s' if alive > 1 else ''} of {self!r} alive"
+                raise BlockBusyError(f"{views}; let go of what view() gave first")
             self._freed = True
+            check(lib.sw_slabs_free(c_slabs, ffi.cast("void *", self._address)))
 
     def view(self) -> NDArray[np.uint8]:
         """The requested bytes as a writable uint8 array of shape (size_bytes,), without a copy.
@@ -129,20 +137,16 @@ class SlabBlock(_lib.Uncopied):
             BlockFreedError: it was freed.
             StateError: its slabs are closed.
         """
-        with self._slabs._lock:
-            self._slabs._open()
-            if self._freed:
-                raise BlockFreedError(f"{self!r} is free")
-            self._exports += 1
-            self._slabs._exports += 1
-        pointer = ffi.gc(ffi.cast("unsigned char *", self._address), self._unexport)
-        bytes_ = ffi.buffer(pointer, self.size_bytes)
-        array: NDArray[np.uint8] = np.ndarray((self.size_bytes,), np.uint8, buffer=bytes_)
-        return array
-
-    def _unexport(self, _: object) -> None:
-        self._exports -= 1
-        self._slabs._exports -= 1
+        slabs = self._slabs
+        with slabs._lock:
+            slabs._open()
+            if not self._freed:
+                life = self._views.taken(slabs._views.taken(slabs._life))
+                if not (self._freed or slabs.closed):  # nothing can free it from here on
+                    return array_at(self._address, self._size, life)
+                life.end()
+                slabs._open()
+        raise BlockFreedError(f"{self!r} is free")
 
     def __len__(self) -> int:
         return self.size_bytes
@@ -152,7 +156,7 @@ class SlabBlock(_lib.Uncopied):
         return f"<SlabBlock at {self._address:#x}: {size}>"
 
 
-class TieredSlabs(_lib.Owner):
+class TieredSlabs(Owner):
     """Slots of a few fixed sizes, for what lives as long as a connection. Every thread may call.
 
     A request gets a slot of the smallest tier that holds it. What is larger than all slots, or
@@ -208,7 +212,7 @@ class TieredSlabs(_lib.Owner):
             raise InvalidError("alert_every 0: use 1 or more")
         self._alert = alert
         self._handle = handle
-        self._exports = 0
+        self._views = Count()
         out = ffi.new("sw_slabs **")
         with handle as c_heap:
             options.heap = c_heap
@@ -219,7 +223,7 @@ class TieredSlabs(_lib.Owner):
             except BaseException:
                 lib.sw_slabs_destroy(out[0])
                 raise
-        super().__init__(out[0], functools.partial(_end, handle))
+        super().__init__(out[0], _end, handle)
 
     def close(self) -> None:
         """Ends the slabs with all of their blocks; a second call does nothing.
@@ -229,11 +233,11 @@ class TieredSlabs(_lib.Owner):
         """
         super().close()
 
-    def _end(self) -> None:
-        if self._exports:
-            views = f"{self._exports} view{'s' if self._exports > 1 else ''} of its blocks alive"
+    def _refuse_close(self) -> None:
+        alive = self._views.alive
+        if alive:
+            views = f"{alive} view{'s' if alive > 1 else ''} of its blocks alive"
             raise BlockBusyError(f"{views}; let go of what view() gave first")
-        super()._end()
 
     def alloc(self, size: SupportsIndex, *, zero: bool = False) -> SlabBlock:
         """A block of so many bytes; of the smallest tier if it is 0.
@@ -252,7 +256,7 @@ class TieredSlabs(_lib.Owner):
             if address == ffi.NULL:
                 raise OutOfMemoryError(f"no memory for a block of {number:,} bytes")
             usable = int(lib.sw_slabs_usable_size(c_slabs, address))
-            block = SlabBlock(self, int(ffi.cast("uintptr_t", address)), number, usable)
+            block = SlabBlock._make(self, int(ffi.cast("uintptr_t", address)), number, usable)
         if self._alert is not None and count > before and (count - 1) % self._every == 0:
             try:
                 self._alert("over-tier" if number > self._largest() else "full", number, count)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from spanwise import _lib
 from spanwise._lib import check, ffi, lib
+from spanwise._owner import Owner
 from spanwise.errors import StateError
 from spanwise.results.values import Result
 
@@ -70,7 +71,7 @@ def _destroy(c_range: Any) -> None:
     lib.sw_range_destroy(c_range)
 
 
-class RangeBase(_lib.Owner):
+class RangeBase(Owner):
     """Owns one sw_range.
 
     The C library checks the thread: a call raises OwnerError in a thread that neither made the
@@ -91,9 +92,8 @@ class RangeBase(_lib.Owner):
         """
         super().close()
 
-    def _end(self) -> None:
+    def _refuse_close(self) -> None:
         self._stats()  # refuses another thread
-        super()._end()
 
     def _named(self) -> str:
         return f"{type(self).__name__} of size {self._size}"

@@ -9,8 +9,8 @@ import threading
 from collections.abc import Iterator
 from typing import Any, Protocol, SupportsIndex
 
-from spanwise import _lib
 from spanwise._lib import check, ffi, lib
+from spanwise._owner import Life, Uncopied
 from spanwise.errors import InvalidError, StateError
 
 PIECES_MAX = 64  # buffers of one system call, SW_OS_BUFFERS_MAX
@@ -41,7 +41,7 @@ def as_bytes_view(buffer: Any) -> memoryview:
     return view.cast("B") if view.nbytes else memoryview(b"")
 
 
-class Memory(_lib.Uncopied):
+class Memory(Uncopied):
     """Bytes that lie in several buffers. The buffers are shared with their owners, never copied.
 
     Whatever has the buffer protocol can be pushed: bytes, bytearray, numpy arrays, mmap and so on.
@@ -60,10 +60,12 @@ class Memory(_lib.Uncopied):
             TypeError: one of them has no buffer protocol.
             InvalidError: the bytes of one do not lie in a row.
         """
+        if hasattr(self, "_life"):
+            raise TypeError(f"this {type(self).__name__} is made already; make another")
         self._lock = threading.RLock()
-        raw = ffi.new("sw_memory *")
-        lib.sw_memory_init(raw, ffi.NULL)
-        self._c = ffi.gc(raw, lib.sw_memory_end)
+        self._c = ffi.new("sw_memory *")
+        lib.sw_memory_init(self._c, ffi.NULL)
+        self._life = Life(lib.sw_memory_end, self._c)
         self._views: list[memoryview] = []
         self._kept: list[Any] = []  # keeps the bytes of each view from moving
         self.push(*buffers)

@@ -11,11 +11,17 @@ from typing import Any, SupportsIndex
 
 from spanwise import _lib
 from spanwise._lib import check, ffi, lib
+from spanwise._owner import Uncopied
 from spanwise.errors import InvalidError, LimitError, StateError, TraceFormatError
 from spanwise.ranges.memory import PIECES_MAX, HasFileno, Memory, as_bytes_view, descriptor_of
 
+LINE_LOOK_BYTES = 128
+"""Bytes in which a line's end is looked for at first; doubled where there is none."""
 
-class Reader(_lib.Uncopied, io.RawIOBase):
+LINE_LOOK_BYTES_MAX = 64 << 10
+
+
+class Reader(Uncopied, io.RawIOBase):
     r"""Reads a memory, or one object with the buffer protocol, from its beginning.
 
     It is a file (`read`, `readinto`, `seek`, `tell`, iteration by lines; `io.BufferedReader` and
@@ -145,6 +151,31 @@ class Reader(_lib.Uncopied, io.RawIOBase):
         with self._memory._lock:
             out = ffi.from_buffer(view)
             return int(lib.sw_reader_read(self._open(), out, view.nbytes))
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        """The bytes up to and with the next newline, copied; at most `size` unless it is negative.
+
+        Raises:
+            StateError: the memory was changed.
+        """
+        left = _lib.SIZE_MAX if size is None or size < 0 else size
+        parts: list[bytes] = []
+        look = LINE_LOOK_BYTES
+        with self._memory._lock:
+            while left > 0:
+                view = self._next(min(left, look))
+                if view is None:
+                    break
+                part = bytes(view)
+                end = part.find(b"\n") + 1
+                if end:
+                    self.unread(len(part) - end)
+                    parts.append(part[:end])
+                    break
+                parts.append(part)
+                left -= len(part)
+                look = min(2 * look, LINE_LOOK_BYTES_MAX)
+        return b"".join(parts)
 
     # --- places ---
 

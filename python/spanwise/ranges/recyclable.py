@@ -4,35 +4,31 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import Any, SupportsIndex
+from typing import SupportsIndex
 
 from spanwise import _lib
 from spanwise._lib import ffi
+from spanwise._owner import Count
 from spanwise.errors import BlockBusyError, InvalidError, OutOfMemoryError
-from spanwise.ranges.memory import Memory, as_bytes_view
-from spanwise.ranges.scalable import Blocks, ScalableAllocator, ScalableBlock
+from spanwise.ranges.memory import Memory
+from spanwise.ranges.scalable import BlockSource, Piece, ScalableAllocator, ScalableBlock
 
 
 class _PlainBlocks:
     """Blocks of Python's own allocator, one by one: nothing stays for the next request."""
 
-    def __init__(self) -> None:
-        self._kept: dict[int, Any] = {}
-
-    def _take(self, size: int) -> int:
+    def _take(self, size: int) -> Piece:
         if size == 0:
             raise InvalidError("a request of size 0: ask for 1 or more")
         try:
             block = ffi.new("unsigned char[]", size)
         except (MemoryError, OverflowError) as error:
             raise OutOfMemoryError(f"no memory for {size:,} bytes") from error
-        address = int(ffi.cast("uintptr_t", block))
-        self._kept[address] = block
-        return address
+        return Piece(int(ffi.cast("uintptr_t", block)), size, _drop, block)
 
-    def _give(self, address: int, size: int) -> None:
-        del size
-        del self._kept[address]
+
+def _drop(*_: object) -> None:
+    """Gives a plain block back: its last reference goes with the arguments."""
 
 
 class RecyclableMemory(Memory):
@@ -58,13 +54,18 @@ class RecyclableMemory(Memory):
         Args:
             allocator: where blocks come from; None: the memory is plain.
         """
+        if allocator is not None and not isinstance(allocator, ScalableAllocator):
+            kind = type(allocator).__name__
+            raise TypeError(f"allocator must be a ScalableAllocator or None, not {kind}")
         super().__init__()
-        self._blocks = Blocks(_PlainBlocks() if allocator is None else allocator)
+        self._source: BlockSource = _PlainBlocks() if allocator is None else allocator
+        self._owned: dict[int, Piece] = {}  # by address
+        self._block_views = Count()  # that are alive, the memory's own ones included
 
     @property
     def allocator(self) -> ScalableAllocator | None:
         """Where blocks come from; None: the memory is plain."""
-        source = self._blocks.allocator
+        source = self._source
         return source if isinstance(source, ScalableAllocator) else None
 
     def clone(self, other: Memory) -> None:
@@ -74,25 +75,23 @@ class RecyclableMemory(Memory):
             OutOfMemoryError, StateError: as `next_n`; nothing is added then.
         """
         copies: list[memoryview] = []
-        taken: list[int] = []
+        taken: list[Piece] = []
         views = other.views()  # other's lock is released again before this one is taken
         with self._lock:
-            blocks = self._blocks
             try:
                 for view in views:
                     if view.nbytes == 0:
                         copies.append(view)
                         continue
-                    taken.append(blocks.allocator._take(view.nbytes))
-                    blocks.owned[taken[-1]] = view.nbytes
-                    copies.append(as_bytes_view(blocks.export(taken[-1])))
+                    taken.append(self._source._take(view.nbytes))
+                    copies.append(taken[-1].export(self._block_views))
                     copies[-1][:] = view
                 self.push(*copies)
             except BaseException:
                 copies.clear()
-                for address in taken:
-                    blocks.allocator._give(address, blocks.owned.pop(address))
+                taken.clear()
                 raise
+            self._owned.update({piece.address: piece for piece in taken})
 
     def next_n(self, size: SupportsIndex) -> memoryview:
         """Takes a block, adds it at the end, and gives its bytes, which are not zeroed.
@@ -104,10 +103,11 @@ class RecyclableMemory(Memory):
         """
         number = _lib.as_index(size, "size")
         with self._lock:
-            address = self._blocks.allocator._take(number)
-            self._blocks.owned[address] = number
-            self.push(self._blocks.export(address))
-            return self._views[-1][:]
+            piece = self._source._take(number)
+            self._owned[piece.address] = piece
+            view = piece.export(self._block_views)
+            self.push(view)
+            return view[:]
 
     def add(self, block: ScalableBlock) -> None:
         """Adds a block at the end, and owns it from now on: the block itself counts as freed.
@@ -118,11 +118,11 @@ class RecyclableMemory(Memory):
             BlockBusyError: a view of it is alive.
         """
         with self._lock:
-            if block._allocator is not self._blocks.allocator:
+            if block._allocator is not self._source:
                 raise InvalidError(f"{block!r} is of another allocator than {self!r}")
-            address, size = block._hand_over()
-            self._blocks.owned[address] = size
-            self.push(self._blocks.export(address))
+            piece = block._hand_over()
+            self._owned[piece.address] = piece
+            self.push(piece.export(self._block_views))
 
     def recycle(self) -> None:
         """Gives all blocks back and forgets all buffers. Readers of this memory are out of date.
@@ -131,20 +131,20 @@ class RecyclableMemory(Memory):
             BlockBusyError: somebody has a view of a block.
         """
         with self._lock:
-            blocks = self._blocks
-            starts = sorted(blocks.owned)
+            starts = sorted(self._owned)
             found = [self._place_of(view, starts) for view in self._views]
             self._views.clear()
             self._kept.clear()
-            if blocks.exports:
-                alive = blocks.exports
+            alive = self._block_views.alive
+            if alive:
                 self._restore(found)
                 raise BlockBusyError(
                     f"{alive} view{'s' if alive > 1 else ''} of blocks of {self!r} are alive;"
                     " release them before recycling"
                 )
             super().reset()
-            blocks.give_back()
+            while self._owned:
+                self._owned.popitem()[1].give_back()
 
     def reset(self) -> None:
         """As recycle."""
@@ -160,7 +160,7 @@ class RecyclableMemory(Memory):
         address = int(ffi.cast("uintptr_t", ffi.from_buffer(view)))
         before = bisect_right(starts, address)
         block = starts[before - 1] if before else 0
-        if before and address < block + self._blocks.owned[block]:
+        if before and address < block + self._owned[block].size_bytes:
             return block, address - block, view.nbytes
         return view
 
@@ -169,12 +169,13 @@ class RecyclableMemory(Memory):
         for place in found:
             if isinstance(place, tuple):
                 block, offset, size = place
-                view = memoryview(self._blocks.export(block)).cast("B")[offset : offset + size]
+                bytes_ = self._owned[block].export(self._block_views)
+                view = bytes_[offset : offset + size]
             else:
                 view = place
             self._views.append(view)
             self._kept.append(ffi.from_buffer(view))
 
     def __repr__(self) -> str:
-        owned, kind = len(self._blocks.owned), "plain, " if self.allocator is None else ""
+        owned, kind = len(self._owned), "plain, " if self.allocator is None else ""
         return f"<RecyclableMemory: {kind}{self.size_bytes:,} B, {owned:,} blocks owned>"

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, SupportsIndex
 
 from spanwise import _lib
 from spanwise._lib import check, ffi, lib
+from spanwise._owner import Count, Life, Made, Owner, view_at
 from spanwise.errors import BlockBusyError, BlockFreedError, InvalidError
 from spanwise.ranges.memory import HasFileno, descriptor_of
 from spanwise.results.values import Result
@@ -48,7 +49,7 @@ class ScalableStats(Result):
         return asdict(self)
 
 
-class ScalableAllocator(_lib.Owner):
+class ScalableAllocator(Owner):
     """Bytes from a few large blocks, each twice as large as the one before, up to a cap.
 
     `alloc` takes a block; `RecyclableMemory` takes many and gives them back at once. Every thread
@@ -116,7 +117,7 @@ class ScalableAllocator(_lib.Owner):
         """
         number = _lib.as_index(size, "size")
         with self._lock:
-            return ScalableBlock(self, self._take(number), number)
+            return ScalableBlock._make(self, self._take(number))
 
     def read(self, file: int | HasFileno, size: SupportsIndex) -> ScalableBlock | None:
         """Takes a block, fills it by one read of a file, and frees what was not filled.
@@ -156,27 +157,19 @@ class ScalableAllocator(_lib.Owner):
                 view.release()
             block.free()
 
-    def _end(self) -> None:
+    def _refuse_close(self) -> None:
         taken = self.stats().taken_bytes
         if taken:
             raise BlockBusyError(f"{taken} bytes are taken; recycle the memories that have them")
-        super()._end()
 
-    def _take(self, size: int) -> int:
+    def _take(self, size: int) -> Piece:
         with self._lock:
-            address = lib.sw_scalable_alloc(self._open(), size)
+            c_allocator = self._open()
+            address = lib.sw_scalable_alloc(c_allocator, size)
             if address == ffi.NULL:
                 check(lib.sw_last_error().status)
-            return int(ffi.cast("uintptr_t", address))
-
-    def _give(self, address: int, size: int) -> None:
-        """Frees a block. Destructors call it, so it waits for no lock of Python's.
-
-        The allocator cannot be closed here, because the block is taken. But if both are garbage of
-        one reference cycle, the allocator's finalizer may have run first and freed all blocks.
-        """
-        if self._finalizer.alive:
-            check(lib.sw_scalable_free(self._c, ffi.cast("void *", address), size))
+            # A piece frees itself without a lock of Python's, because destructors do it.
+            return Piece(int(ffi.cast("uintptr_t", address)), size, _free, c_allocator, self._life)
 
     def trim(self) -> None:
         """Gives every block back of which nothing is taken."""
@@ -210,53 +203,69 @@ class ScalableAllocator(_lib.Owner):
         return f"<{type(self).__name__}: {stats.taken_bytes:,} of {stats.held_bytes:,} B taken>"
 
 
-class BlockSource(Protocol):
-    """Whatever blocks are taken from and given back to."""
-
-    def _take(self, size: int) -> int: ...
-
-    def _give(self, address: int, size: int) -> None: ...
+def _free(address: int, size: int, c_allocator: Any, _: Life) -> None:
+    """Frees a block of an allocator, which the last argument has kept."""
+    check(lib.sw_scalable_free(c_allocator, ffi.cast("void *", address), size))
 
 
-class Blocks:
-    """Blocks of one owner. They are given back once: by the owner, or when no view is left."""
+class Piece:
+    """A block that was taken. It is given back by `give_back`, or when nobody has it any more.
 
-    def __init__(self, allocator: BlockSource) -> None:
-        self.allocator = allocator
-        self.owned: dict[int, int] = {}  # address -> size
-        self.exports = 0  # views that are alive, the memory's own ones included
+    Attributes:
+        address: of the first byte.
+        size_bytes: its length.
+    """
 
-    def export(self, address: int) -> Any:
-        """The bytes of a block, as a buffer that is counted as long as anybody has it."""
-        self.exports += 1
-        pointer = ffi.gc(ffi.cast("unsigned char *", address), self._unexport)
-        return ffi.buffer(pointer, self.owned[address])
+    __slots__ = ("_life", "_size", "address")
 
-    def _unexport(self, _: object) -> None:
-        self.exports -= 1
+    def __init__(self, address: int, size: int, give: Callable[..., object], *needs: Any) -> None:
+        """`give(address, size, *needs)` will give it back."""
+        self.address = address
+        self._size = [size]  # a list, because the life outlives the piece
+        self._life = Life(_give, give, address, self._size, *needs)
+
+    @property
+    def size_bytes(self) -> int:
+        """Its length."""
+        return self._size[0]
+
+    @size_bytes.setter
+    def size_bytes(self, size: int) -> None:
+        self._size[0] = size
 
     def give_back(self) -> None:
-        """Frees all blocks."""
-        while self.owned:
-            self.allocator._give(*self.owned.popitem())
+        """Gives it back now; a second call does nothing."""
+        self._life.end()
 
-    def __del__(self) -> None:
-        """Nobody has a view or the memory any more."""
-        self.give_back()
+    def export(self, views: Count) -> memoryview:
+        """Its bytes, counted as long as anybody has them; they keep the block from going."""
+        return view_at(self.address, self._size[0], views.taken(self._life))
 
 
-class ScalableBlock(_lib.Uncopied):
+def _give(give: Callable[..., object], address: int, size: list[int], *needs: Any) -> None:
+    give(address, size[0], *needs)
+
+
+class BlockSource(Protocol):
+    """Whatever blocks are taken from."""
+
+    def _take(self, size: int) -> Piece: ...
+
+
+class ScalableBlock(Made):
     """Bytes of a scalable allocator. They are taken until `free`, or until nobody has the block.
 
     While a view of it is alive the block cannot be freed or made shorter (BlockBusyError).
     """
 
-    def __init__(self, allocator: ScalableAllocator, address: int, size: int) -> None:
+    __slots__ = ("__weakref__", "_address", "_allocator", "_piece", "_views")
+    _maker = "ScalableAllocator.alloc"
+
+    def _set(self, allocator: ScalableAllocator, piece: Piece) -> None:
         self._allocator = allocator
-        self._blocks = Blocks(allocator)
-        self._blocks.owned[address] = size
-        self._address = address
-        self._bytes = size
+        self._piece: Piece | None = piece
+        self._address = piece.address
+        self._views = Count()
 
     @property
     def address(self) -> int:
@@ -266,12 +275,13 @@ class ScalableBlock(_lib.Uncopied):
     @property
     def size_bytes(self) -> int:
         """Its length; 0: it was freed."""
-        return self._bytes
+        piece = self._piece
+        return 0 if piece is None else piece.size_bytes
 
     @property
     def freed(self) -> bool:
         """Whether it was freed."""
-        return self._bytes == 0
+        return self._piece is None
 
     def view(self) -> memoryview:
         """The bytes, where they are.
@@ -280,8 +290,9 @@ class ScalableBlock(_lib.Uncopied):
             BlockFreedError: it was freed.
         """
         with self._allocator._lock:
-            self._check()
-            return memoryview(self._blocks.export(self._address)).cast("B")
+            view = self._open().export(self._views)
+            self._open()  # a __del__ that ran since may have freed it
+            return view
 
     def __buffer__(self, flags: int, /) -> memoryview:
         return self.view()
@@ -303,51 +314,51 @@ class ScalableBlock(_lib.Uncopied):
             BlockFreedError, BlockBusyError: as `free`.
         """
         with self._allocator._lock:
-            self._check()
-            self._shorten(_lib.as_index(keep, "keep", self._bytes))
+            self._shorten(_lib.as_index(keep, "keep", self._open().size_bytes))
 
-    def _check(self) -> None:
-        if self._bytes == 0:
+    def _open(self) -> Piece:
+        piece = self._piece
+        if piece is None:
             gone = f"the block at {self._address:#x} was freed, or added to a memory"
             raise BlockFreedError(gone, "DOUBLE_FREE")
+        return piece
 
     def _refuse_views(self) -> None:
-        alive = self._blocks.exports
+        alive = self._views.alive
         if alive:
             told = f"{alive} view{'s' if alive > 1 else ''} of {self!r} alive"
             raise BlockBusyError(f"{told}; release what view() gave first")
 
-    def _hand_over(self) -> tuple[int, int]:
-        """Address and size, of which somebody else takes care from now on.
+    def _hand_over(self) -> Piece:
+        """The piece, of which somebody else takes care from now on.
 
         Raises:
             BlockFreedError, BlockBusyError: as `free`.
         """
         with self._allocator._lock:
-            self._check()
+            piece = self._open()
             self._refuse_views()
-            self._bytes = 0
-            return self._blocks.owned.popitem()
+            self._piece = None
+            return piece
 
     def _shorten(self, keep: int) -> None:
-        blocks = self._blocks
         with self._allocator._lock:
-            self._check()
-            if keep >= self._bytes:
+            c_allocator = self._allocator._open()
+            piece = self._open()
+            if keep >= piece.size_bytes:
                 return
             self._refuse_views()
             if keep == 0:
-                self._bytes = 0
-                blocks.give_back()
+                self._piece = None
+                piece.give_back()
                 return
-            at = ffi.cast("void *", self._address)
-            c_allocator = self._allocator._open()
-            check(lib.sw_scalable_shrink(c_allocator, at, self._bytes, keep))
-            self._bytes = blocks.owned[self._address] = keep
+            at = ffi.cast("void *", piece.address)
+            check(lib.sw_scalable_shrink(c_allocator, at, piece.size_bytes, keep))
+            piece.size_bytes = keep
 
     def __len__(self) -> int:
-        return self._bytes
+        return self.size_bytes
 
     def __repr__(self) -> str:
-        size = f"{self._bytes:,} B" if self._bytes else "freed"
+        size = "freed" if self.freed else f"{self.size_bytes:,} B"
         return f"<ScalableBlock at {self._address:#x}: {size}>"

@@ -10,6 +10,7 @@ from typing import Any, SupportsIndex
 
 from spanwise import _lib
 from spanwise._lib import check, ffi, lib
+from spanwise._owner import Count, Made, Owner, view_at
 from spanwise.errors import BlockBusyError, InvalidError, StateError
 from spanwise.results.values import Result
 
@@ -46,21 +47,33 @@ class StackStats(Result):
         return asdict(self)
 
 
-class StackBlock(_lib.Uncopied):
-    """What one push gave. It knows its depth, so it stays right when the stack moves.
+class StackBlock(Made):
+    """What one push gave. It knows its depth, so it stays right when the stack moves."""
 
-    Attributes:
-        depth: bytes of the stack below it.
-        size_bytes: as asked for.
-        released: whether it is gone, with a mark below it or with the stack.
-    """
+    __slots__ = ("__weakref__", "_depth", "_released", "_size", "_stack", "_views")
+    _maker = "Stack.push"
 
-    def __init__(self, stack: Stack, depth: int, size: int) -> None:
+    def _set(self, stack: Stack, depth: int, size: int) -> None:
         self._stack = stack
-        self._exports = 0
-        self.depth = depth
-        self.size_bytes = size
-        self.released = False
+        self._views = Count()
+        self._depth = depth
+        self._size = size
+        self._released = False
+
+    @property
+    def depth(self) -> int:
+        """Bytes of the stack below it."""
+        return self._depth
+
+    @property
+    def size_bytes(self) -> int:
+        """As asked for."""
+        return self._size
+
+    @property
+    def released(self) -> bool:
+        """Whether it is gone, with a mark below it or with the stack."""
+        return self._released
 
     @property
     def address(self) -> int:
@@ -73,9 +86,10 @@ class StackBlock(_lib.Uncopied):
             return int(ffi.cast("uintptr_t", self._locate()))
 
     def _locate(self) -> Any:
-        if self.released:
+        c_stack = self._stack._open()
+        if self._released:
             raise StateError(f"{self!r}: push another; what it pointed to is gone")
-        return lib.sw_stack_at(self._stack._open(), self.depth)
+        return lib.sw_stack_at(c_stack, self._depth)
 
     def view(self) -> memoryview:
         """Its bytes, without a copy; while the view lives, the block is not moved or released.
@@ -84,37 +98,59 @@ class StackBlock(_lib.Uncopied):
             StateError: it is released.
         """
         with self._stack._lock:
-            pointer = ffi.gc(ffi.cast("unsigned char *", self._locate()), self._unexport)
-            self._exports += 1
-            return memoryview(ffi.buffer(pointer, self.size_bytes))
-
-    def _unexport(self, _: object) -> None:
-        self._exports -= 1
+            life = self._views.taken(self._stack._life)  # first: nothing moves it from here on
+            try:
+                address = int(ffi.cast("uintptr_t", self._locate()))
+            except StateError:
+                life.end()
+                raise
+            return view_at(address, self._size, life)
 
     def __repr__(self) -> str:
-        state = "released" if self.released else f"at depth {self.depth:,}"
-        return f"<StackBlock of {self.size_bytes:,} B, {state}>"
+        state = "released" if self._released else f"at depth {self._depth:,}"
+        return f"<StackBlock of {self._size:,} B, {state}>"
 
 
-class StackPointer(_lib.Uncopied):
+class StackPointer(Made):
     """A pointer into a stack that C has registered: growth by copy makes it follow its target.
 
     It is kept outside of the stack, or in the bytes of a block (`Stack.register`). It points into
     one pushed block: once that block is released, the pointer raises StateError, also if something
     else was pushed there since.
-
-    Attributes:
-        target: the block into which it points.
-        offset: of the byte in the block.
-        registered: False after `unregister`, and after the block in which it is kept was released.
     """
 
-    def __init__(self, target: StackBlock, offset: int, slot: StackBlock | None, at: int) -> None:
+    __slots__ = (
+        "__weakref__",
+        "_kept_at",
+        "_kept_in",
+        "_offset",
+        "_own",
+        "_registered",
+        "_target",
+    )
+    _maker = "Stack.register"
+
+    def _set(self, target: StackBlock, offset: int, slot: StackBlock | None, at: int) -> None:
         self._kept_in, self._kept_at = slot, at
         self._own = ffi.new("void **") if slot is None else None
-        self.target = target
-        self.offset = offset
-        self.registered = False
+        self._target = target
+        self._offset = offset
+        self._registered = False
+
+    @property
+    def target(self) -> StackBlock:
+        """The block into which it points."""
+        return self._target
+
+    @property
+    def offset(self) -> int:
+        """Of the byte in the block."""
+        return self._offset
+
+    @property
+    def registered(self) -> bool:
+        """False after `unregister`, and after the block in which it is kept was released."""
+        return self._registered
 
     def _slot(self) -> Any:
         """Where it is kept now."""
@@ -130,9 +166,10 @@ class StackPointer(_lib.Uncopied):
             StateError: it is not registered.
         """
         with self.target._stack._lock:
-            if not self.registered:
+            slot = self._slot() if self._registered else None
+            if slot is None or not self._registered:  # a __del__ may have ended it meanwhile
                 raise StateError(f"{self!r}: register another")
-            return int(ffi.cast("uintptr_t", self._slot()[0]))
+            return int(ffi.cast("uintptr_t", slot[0]))
 
     def view(self) -> memoryview:
         """The bytes from where it points to the end of the block, without a copy.
@@ -155,18 +192,18 @@ class StackPointer(_lib.Uncopied):
         """
         stack = self.target._stack
         with stack._lock:
-            if not self.registered:
+            if not self._registered:
                 raise StateError(f"{self!r}: it is unregistered already")
             check(lib.sw_stack_unregister(stack._open(), self._slot()))
-            self.registered = False
-            stack._pointers.remove(self)
+            self._registered = False
+            stack._pointers = [pointer for pointer in stack._pointers if pointer is not self]
 
     def __repr__(self) -> str:
-        state = "" if self.registered else ", unregistered"
+        state = "" if self._registered else ", unregistered"
         return f"<StackPointer to byte {self.offset:,} of {self.target!r}{state}>"
 
 
-class Stack(_lib.Owner):
+class Stack(Owner):
     """Bytes that are pushed one by one, and given up in one step down to a mark.
 
     A stack begins with 2 KiB and doubles: by copy, where all bytes move into a larger block, or as
@@ -209,10 +246,15 @@ class Stack(_lib.Owner):
         options.checked = int(checked)
         out = ffi.new("sw_stack **")
         check(lib.sw_stack_create(options, out))
-        self.growth = growth
+        self._growth = growth
         self._blocks: list[StackBlock] = []  # ascending by depth
         self._pointers: list[StackPointer] = []  # C writes into them when the stack moves
         super().__init__(out[0], lib.sw_stack_destroy)
+
+    @property
+    def growth(self) -> str:
+        """How it gets larger, one of GROWTHS."""
+        return self._growth
 
     def close(self) -> None:
         """Gives all blocks up and ends the stack; a second call does nothing.
@@ -222,12 +264,11 @@ class Stack(_lib.Owner):
         """
         super().close()
 
-    def _end(self) -> None:
+    def _refuse_close(self) -> None:
         self._refuse_views(self._blocks, "ends")
-        super()._end()
         self._forget(0)
         for pointer in self._pointers:
-            pointer.registered = False
+            pointer._registered = False
         self._pointers.clear()
 
     # --- blocks ---
@@ -244,11 +285,11 @@ class Stack(_lib.Owner):
         number = _lib.as_index(size, "size")
         with self._lock:
             depth = self.depth
-            if self.growth == "copy" and number > self.stats().held_bytes - depth:
+            if self._growth == "copy" and number > self.stats().held_bytes - depth:
                 self._refuse_views(self._blocks, "moves")
             if lib.sw_stack_push(self._open(), number) == ffi.NULL:
                 check(lib.sw_last_error().status)
-            self._blocks.append(StackBlock(self, depth, number))
+            self._blocks.append(StackBlock._make(self, depth, number))
             return self._blocks[-1]
 
     @property
@@ -314,11 +355,16 @@ class Stack(_lib.Owner):
                 raise InvalidError(
                     f"a pointer at {at} of {kept_in!r}: 8 bytes from a multiple of 8"
                 )
-            pointer = StackPointer(target, to, kept_in, at)
-            slot, place = pointer._slot(), ffi.cast("char *", target._locate()) + to
-            slot[0] = ffi.cast("void *", place)
-            check(lib.sw_stack_register(self._open(), slot))
-            pointer.registered = True
+            pointer = StackPointer._make(target, to, kept_in, at)
+            still = [block._views.taken() for block in (target, kept_in) if block is not None]
+            try:  # neither block moves while its address is used
+                slot, place = pointer._slot(), ffi.cast("char *", target._locate()) + to
+                slot[0] = ffi.cast("void *", place)
+                check(lib.sw_stack_register(self._open(), slot))
+            finally:
+                for life in still:
+                    life.end()
+            pointer._registered = True
             self._pointers.append(pointer)
             return pointer
 
@@ -337,7 +383,7 @@ class Stack(_lib.Owner):
             self.release(mark)
 
     def _refuse_views(self, blocks: list[StackBlock], what: str) -> None:
-        alive = sum(block._exports for block in blocks)
+        alive = sum(block._views.alive for block in blocks)
         if alive:
             raise BlockBusyError(
                 f"{alive} view{'s' if alive > 1 else ''} of blocks of {self!r} are alive; release"
@@ -346,11 +392,11 @@ class Stack(_lib.Owner):
 
     def _forget(self, mark: int) -> None:
         while self._blocks and self._blocks[-1].depth >= mark:
-            self._blocks.pop().released = True
+            self._blocks.pop()._released = True
         for pointer in self._pointers:
             kept_in = pointer._kept_in
-            pointer.registered = kept_in is None or not kept_in.released
-        self._pointers = [pointer for pointer in self._pointers if pointer.registered]
+            pointer._registered = kept_in is None or not kept_in._released
+        self._pointers = [pointer for pointer in self._pointers if pointer._registered]
 
     # --- the whole ---
 
@@ -362,7 +408,7 @@ class Stack(_lib.Owner):
             OutOfMemoryError: there is no memory for a smaller block.
         """
         with self._lock:
-            if self.growth == "copy":
+            if self._growth == "copy":
                 self._refuse_views(self._blocks, "moves")
             check(lib.sw_stack_trim(self._open()))
 
@@ -388,6 +434,6 @@ class Stack(_lib.Owner):
 
     def __repr__(self) -> str:
         if self._c is None:
-            return f"<Stack, {self.growth}, closed>"
+            return f"<Stack, {self._growth}, closed>"
         stats = self.stats()
-        return f"<Stack, {self.growth}: {stats.depth:,} of {stats.held_bytes:,} B pushed>"
+        return f"<Stack, {self._growth}: {stats.depth:,} of {stats.held_bytes:,} B pushed>"

@@ -11,13 +11,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spanwise import _lib
 from spanwise._lib import RUN_SAMPLE_DTYPE, check, ffi, lib
+from spanwise._owner import Owned
 from spanwise.heap.handle import HeapHandle
 from spanwise.heap.heap_map import HeapMap, read_tiles
 from spanwise.heap.options import DEFAULT, HeapOptions, c_options
@@ -76,10 +77,10 @@ class Simulation:
         self.done += batch.count
         self.time_ns = int(batch.ops[batch.count - 1].time_ns)
 
-    def run_trace(self, trace: Any, until: int) -> bool:
+    def run_trace(self, trace: Owned, until: int) -> bool:
         """Runs a reader's operations until `until` were run in all; false at the end of them."""
         done = ffi.new("uint64_t *", self.done)
-        check(lib.sw_runner_run_trace(self._runner, trace, until, self._touch, ffi.NULL, done))
+        check(lib.sw_runner_run_trace(self._runner, trace.c, until, self._touch, ffi.NULL, done))
         self.done = int(done[0])
         return self.done >= until
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from spanwise import _lib
 from spanwise._lib import OPS_DTYPE, check, ffi, lib
+from spanwise._owner import Owned
 
 ARRAY_BATCH = 1 << 19
 """Operations of an array that go to C at once: some ten milliseconds of work."""
@@ -77,18 +78,18 @@ class FileSource:
         self.flags = int(lib.SW_TRACE_VALID_PREFIX) if valid_prefix else 0
         self._raw = _lib.c_path(path)
 
-    def open(self) -> Any:
+    def open(self) -> Owned:
         """A C reader, closed when the last reference goes."""
         out = ffi.new("sw_trace **")
         check(lib.sw_trace_open(self._raw, self.flags, out), self.path)
-        return ffi.gc(out[0], lib.sw_trace_close)
+        return Owned(out[0], lib.sw_trace_close)
 
     def batches(self) -> Iterator[Batch]:
         """The operations from the first to the last."""
         trace = self.open()
         ops, count = ffi.new("const sw_op **"), ffi.new("size_t *")
         while True:
-            check(lib.sw_trace_next(trace, ops, count), self.path)
+            check(lib.sw_trace_next(trace.c, ops, count), self.path)
             if count[0] == 0:
                 return
             yield Batch(ops[0], int(count[0]))
@@ -99,7 +100,7 @@ class FileSource:
         count = ffi.new("size_t *")
         while True:
             block = np.empty(rows, OPS_DTYPE)
-            status = lib.sw_trace_read(trace, _lib.pointer(block, "sw_op *"), rows, count)
+            status = lib.sw_trace_read(trace.c, _lib.pointer(block, "sw_op *"), rows, count)
             check(status, self.path)
             if count[0]:
                 yield block[: count[0]]
@@ -139,36 +140,36 @@ class Module(NamedTuple):
     build_id: str
 
 
-def read_info(trace: Any) -> dict[str, int]:
+def read_info(trace: Owned) -> dict[str, int]:
     """What the head of the file says."""
     info = ffi.new("sw_trace_info *")
-    lib.sw_trace_get_info(trace, info)
+    lib.sw_trace_get_info(trace.c, info)
     return {name: int(value) for name, value in _lib.struct_dict(info).items()}
 
 
-def read_summary(trace: Any, path: str | None = None) -> dict[str, int]:
+def read_summary(trace: Owned, path: str | None = None) -> dict[str, int]:
     """Totals of the whole recording."""
     summary = ffi.new("sw_trace_summary *")
-    check(lib.sw_trace_get_summary(trace, summary), path)
+    check(lib.sw_trace_get_summary(trace.c, summary), path)
     return {name: int(value) for name, value in _lib.struct_dict(summary).items()}
 
 
-def read_meta(trace: Any) -> list[tuple[str, str]]:
+def read_meta(trace: Owned) -> list[tuple[str, str]]:
     """Pairs of strings, in the order of the file."""
     key, value = ffi.new("const char **"), ffi.new("const char **")
     pairs = []
-    for i in range(lib.sw_trace_meta_count(trace)):
-        lib.sw_trace_meta_at(trace, i, key, value)
+    for i in range(lib.sw_trace_meta_count(trace.c)):
+        lib.sw_trace_meta_at(trace.c, i, key, value)
         pairs.append((_lib.text(key[0]), _lib.text(value[0])))
     return pairs
 
 
-def read_modules(trace: Any) -> list[Module]:
+def read_modules(trace: Owned) -> list[Module]:
     """The modules, in the order of the file."""
     out = ffi.new("sw_trace_module *")
     modules = []
-    for i in range(lib.sw_trace_module_count(trace)):
-        lib.sw_trace_module_at(trace, i, out)
+    for i in range(lib.sw_trace_module_count(trace.c)):
+        lib.sw_trace_module_at(trace.c, i, out)
         count = out.build_id_bytes if out.build_id != ffi.NULL else 0
         build_id = bytes(ffi.buffer(out.build_id, count)).hex() if count else ""
         modules.append(
@@ -177,13 +178,13 @@ def read_modules(trace: Any) -> list[Module]:
     return modules
 
 
-def read_sites(trace: Any) -> dict[int, tuple[int, ...]]:
+def read_sites(trace: Owned) -> dict[int, tuple[int, ...]]:
     """Return addresses of the call sites by id, innermost caller first."""
     addresses = ffi.new("const uint64_t **")
     sites = {}
-    for place in range(lib.sw_trace_site_count(trace)):
-        site = int(lib.sw_trace_site_at(trace, place, addresses))
-        depth = lib.sw_trace_site(trace, site, addresses)
+    for place in range(lib.sw_trace_site_count(trace.c)):
+        site = int(lib.sw_trace_site_at(trace.c, place, addresses))
+        depth = lib.sw_trace_site(trace.c, site, addresses)
         sites[site] = tuple(int(addresses[0][i]) for i in range(depth))
     return sites
 

@@ -50,7 +50,7 @@ def _blocks(recording: Recording) -> Iterator[Batch]:
     block = np.empty(BLOCK_OPS, OPS_DTYPE)
     start, count = _lib.pointer(block, "sw_op *"), ffi.new("size_t *")
     while True:
-        check(lib.sw_trace_read(trace, start, BLOCK_OPS, count))
+        check(lib.sw_trace_read(trace.c, start, BLOCK_OPS, count))
         if count[0]:
             yield Batch(start, int(count[0]))
         if count[0] < BLOCK_OPS:

@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
@@ -14,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from spanwise import _format, _lib, errors
 from spanwise._lib import check, ffi, lib
+from spanwise._owner import Life
 from spanwise.results.rows import Rows, Tabular, as_rows
 from spanwise.results.values import Result
 from spanwise.tables import families
@@ -38,20 +38,6 @@ _SOURCES = {
 }
 
 
-def _destroy(
-    c_table: Any,
-    is_finalizing: Callable[[], bool] = sys.is_finalizing,
-    destroy: Callable[[Any], None] = lib.sw_table_destroy,
-) -> None:
-    """Destroys a table that no heap uses.
-
-    Heaps that are open when the interpreter ends are not destroyed, nor are their tables. The C
-    functions are arguments, since the module's names may be gone by then.
-    """
-    if not is_finalizing():
-        destroy(c_table)
-
-
 class SizeClassTable(Result, Tabular):
     """An immutable table of size classes.
 
@@ -61,16 +47,26 @@ class SizeClassTable(Result, Tabular):
     hashed, pickled and shared by any number of heaps and threads.
     """
 
-    __slots__ = ("__weakref__", "_c", "_classes", "_parameters", "_sizes", "_source")
+    __slots__ = ("__weakref__", "_c", "_classes", "_life", "_parameters", "_sizes", "_source")
 
-    def __init__(
-        self, c_table: Any, source: str = "", parameters: Mapping[str, Any] | None = None
-    ) -> None:
-        if isinstance(c_table, str):
-            raise TypeError(f"a table by its name: spanwise.SizeClassTable.named({c_table!r})")
+    def __init__(self, *arguments: object, **_: object) -> None:
+        name = next((one for one in arguments if isinstance(one, str)), "c16")
+        raise TypeError(
+            "cannot create a SizeClassTable directly; call"
+            f" spanwise.SizeClassTable.named({name!r}), or custom()"
+        )
+
+    @classmethod
+    def _make(cls, c_table: Any, source: str, life: Life | None = None) -> SizeClassTable:
+        self = cls.__new__(cls)
+        self._set(c_table, source, life)
+        return self
+
+    def _set(self, c_table: Any, source: str, life: Life | None) -> None:
         self._c = c_table
+        self._life = life
         self._source = source
-        self._parameters = dict(parameters) if parameters is not None else None
+        self._parameters: dict[str, Any] | None = None
         self._classes = as_rows(read_classes(c_table))
         self._sizes = self._classes["size_bytes"].astype(np.int64)
 
@@ -91,7 +87,7 @@ class SizeClassTable(Result, Tabular):
         """The C library's default table, which is c16."""
         c_table = lib.sw_table_default()
         name = _lib.text(lib.sw_table_name(c_table))
-        return cls(c_table, _SOURCES.get(name, f"spanwise table {name}"))
+        return cls._make(c_table, _SOURCES.get(name, f"spanwise table {name}"))
 
     @classmethod
     def jemalloc(cls) -> SizeClassTable:
@@ -175,7 +171,7 @@ class SizeClassTable(Result, Tabular):
         out = ffi.new("sw_table **")
         raw = name_bytes(name)
         check(lib.sw_table_create(raw, page, c_specs, len(specs), out))
-        return cls(ffi.gc(out[0], _destroy), f"spanwise table {name}")
+        return cls._make(out[0], f"spanwise table {name}", Life(lib.sw_table_destroy, out[0]))
 
     @classmethod
     def from_json(cls, path: str | os.PathLike[str]) -> SizeClassTable:
@@ -205,7 +201,7 @@ class SizeClassTable(Result, Tabular):
             OSError: the file cannot be read.
         """
         if name in _SOURCES:
-            return cls(lib.sw_table_builtin(name.encode()), _SOURCES[name])
+            return cls._make(lib.sw_table_builtin(name.encode()), _SOURCES[name])
         if name.endswith(".json"):
             return cls.from_json(name)
         made = families.named(name)

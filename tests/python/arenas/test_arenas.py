@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import gc
-import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -47,17 +46,17 @@ def test_an_arena_with_arrays_is_not_freed() -> None:
 
 @pytest.mark.parametrize("safe", [False, True])
 def test_an_array_keeps_its_arena(safe: bool) -> None:
-    arena = sw.Arena(safe=safe)
-    gone = weakref.ref(arena)
-    array = arena.zeros(1000, np.uint8)
-    array[:] = 7
-    del arena
-    gc.collect()
-    assert gone() is not None
-    assert array.sum() == 7000
-    del array
-    gc.collect()
-    assert gone() is None
+    with sw.ArenaTracker() as tracker:
+        arena = sw.Arena(safe=safe)
+        array = arena.zeros(1000, np.uint8)
+        array[:] = 7
+        del arena
+        gc.collect()
+        assert tracker.totals().tracked_arenas == 1
+        assert array.sum() == 7000
+        del array
+        gc.collect()
+        assert tracker.totals().tracked_arenas == 0
 
 
 def test_memory_is_used_again() -> None:

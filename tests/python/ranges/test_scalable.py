@@ -165,7 +165,7 @@ def test_a_plain_memory_does_the_same_without_an_allocator() -> None:
     del view
     gc.collect()
     memory.recycle()
-    assert (memory.size_bytes, len(memory), len(memory._blocks.owned)) == (0, 0, 0)
+    assert (memory.size_bytes, len(memory), len(memory._owned)) == (0, 0, 0)
     for size, kind in ((0, sw.InvalidError), (-1, sw.InvalidError), (1 << 62, sw.OutOfMemoryError)):
         with pytest.raises(kind):
             memory.next_n(size)
@@ -192,9 +192,9 @@ def test_a_clone_has_its_own_bytes(plain: bool) -> None:
     assert source.to_bytes() == b"abcdefgh"
     clone.clone(clone)
     assert clone.to_bytes() == b"xabcDefghxabcDefgh"
-    assert len(clone._blocks.owned) == 2 + 3
+    assert len(clone._owned) == 2 + 3
     clone.recycle()
-    assert len(clone._blocks.owned) == 0
+    assert len(clone._owned) == 0
 
 
 def test_a_clone_that_does_not_fit_adds_nothing() -> None:

@@ -1,0 +1,332 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When C objects are destroyed, and that nothing uses them afterwards.
+
+A C object must outlive everything in Python that can still reach it. CPython handles a garbage
+reference cycle in this order: weakref callbacks (and `weakref.finalize`); then, in no useful order,
+`__del__` methods, `finally` blocks of suspended generators and coroutines, and destructors of
+`ffi.gc`; then it clears the objects. Code of the second step may use every object of the cycle, so
+a C object may be destroyed in the third step only. A `Life` ends there.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, ClassVar, NoReturn, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spanwise import errors
+
+OwnerT = TypeVar("OwnerT", bound="Owner")
+MadeT = TypeVar("MadeT", bound="Made")
+
+_locks: weakref.WeakSet[CallLock] = weakref.WeakSet()
+
+
+class Life:
+    """Calls `end(*args)` once: when asked to, or when nothing refers to it any more.
+
+    The work is hidden from Python's collector in an array of numpy, which the collector does not
+    look into. So only a reference count ends it, when its owner is cleared. `args` are hidden, too:
+    they stay as they are until then. They must not lead to objects of users, because a reference
+    cycle through them would never be collected.
+
+    When the interpreter ends nothing is destroyed: a daemon thread may be inside a call, and the
+    system takes all memory.
+    """
+
+    __slots__ = ("_hidden",)
+
+    def __init__(self, end: Callable[..., object], *args: Any) -> None:
+        self._hidden: Any = np.empty((), object)
+        self._hidden[()] = _End(end, args)
+
+    def end(self) -> None:
+        """Ends it now; a second call does nothing."""
+        self._hidden[()].end()
+
+
+class _End:
+    """What a life does at its end."""
+
+    __slots__ = ("_work",)
+
+    def __init__(self, end: Callable[..., object], args: tuple[Any, ...]) -> None:
+        self._work = [(end, args)]
+
+    # A default, because the names of a module may be gone when the interpreter ends.
+    def end(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        try:
+            end, args = self._work.pop()
+        except IndexError:  # it has ended
+            return
+        if not is_finalizing():
+            end(*args)
+
+    __del__ = end
+
+
+class Owned:
+    """A C object without methods of its own: `c` is destroyed when this is dropped."""
+
+    __slots__ = ("_life", "c")
+
+    def __init__(self, c_object: Any, destroy: Callable[[Any], object]) -> None:
+        self.c = c_object
+        self._life = Life(destroy, c_object)
+
+
+class Count:
+    """How many views of something are alive."""
+
+    __slots__ = ("_tokens",)
+
+    def __init__(self) -> None:
+        self._tokens: set[object] = set()  # any thread may add and remove without a lock
+
+    @property
+    def alive(self) -> int:
+        """The count."""
+        return len(self._tokens)
+
+    def taken(self, *needs: object) -> Life:
+        """Counts a view in, and out when the life ends; `needs` are kept alive until then."""
+        token = object()
+        self._tokens.add(token)
+        return Life(self._drop, token, *needs)
+
+    def _drop(self, token: object, *_: object) -> None:
+        self._tokens.discard(token)
+
+
+class _Memory:
+    """Base of the arrays that `array_at` makes."""
+
+    __slots__ = ("__array_interface__", "_life")
+
+    def __init__(self, interface: dict[str, Any], life: Life) -> None:
+        self.__array_interface__ = interface
+        self._life = life
+
+
+def array_at(address: int, size: int, life: Life) -> NDArray[np.uint8]:
+    """The bytes at an address as a writable array; `life` is dropped with the last view of it.
+
+    `ffi.buffer` over an `ffi.gc` pointer would not do: its destructor runs before `__del__`
+    methods of the same cycle, which may still read the view.
+    """
+    interface = {"data": (address, False), "shape": (size,), "typestr": "|u1", "version": 3}
+    array: NDArray[np.uint8] = np.asarray(_Memory(interface, life))
+    return array
+
+
+def view_at(address: int, size: int, life: Life) -> memoryview:
+    """As `array_at`, a memoryview."""
+    array: Any = array_at(address, size, life)
+    return memoryview(array)
+
+
+class CallLock:
+    """A reentrant lock around the calls of a C object; it is open once the interpreter ends.
+
+    At that point a daemon thread may have been stopped while it held the lock, which nobody would
+    then release. Only one thread still runs, so it needs no lock.
+
+    A signal handler, or a `__del__` that Python's collector calls, may run in the middle of a call
+    and close the object that the call is about. So what destroys a C object is handed to
+    `at_exit`, and happens when the last call has ended.
+
+    Destructors use `soon`, which never waits. A destructor may run in a thread that holds the lock
+    of another heap: Python's collector may call it there, and without the GIL a thread may free
+    objects that other threads dropped. Two threads that waited in this way could deadlock.
+    """
+
+    __slots__ = ("__weakref__", "_at_exit", "_depth", "_due", "_lock")
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._depth = 0
+        self._at_exit: list[Callable[[], object]] = []
+        self._due: deque[Callable[[], object]] = deque()
+        _locks.add(self)
+
+    def __enter__(self) -> None:
+        self._acquire(blocking=True)
+        self._depth += 1
+        if self._due and self._depth == 1:
+            self._do_due()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        self._leave()
+        if self._due:
+            self._try_due()
+
+    def at_exit(self, work: Callable[[], object]) -> None:
+        """Does work when the outermost `with` of this thread ends. The caller holds the lock."""
+        self._at_exit.append(work)
+
+    def soon(self, work: Callable[[], object]) -> None:
+        """Does work under the lock: now, or, if a thread holds the lock, in that thread afterwards.
+
+        That thread may be this one, in the middle of a call. The holder looks for such work after
+        it has released the lock, so no work is forgotten.
+        """
+        self._due.append(work)
+        self._try_due()
+
+    def _leave(self) -> None:
+        try:
+            while self._depth == 1 and self._at_exit:
+                self._at_exit.pop()()
+        finally:
+            self._depth -= 1
+            self._release()
+
+    def _try_due(self) -> None:
+        while self._due and self._acquire(blocking=False):
+            if self._depth:
+                self._release()
+                return
+            self._depth = 1
+            try:
+                self._do_due()
+            finally:
+                self._leave()
+
+    def _do_due(self) -> None:
+        with suppress(IndexError):  # a destructor that runs inside may have done the rest
+            while True:
+                self._due.popleft()()
+
+    def _acquire(self, *, blocking: bool) -> bool:
+        return sys.is_finalizing() or self._lock.acquire(blocking)
+
+    def _release(self) -> None:
+        if not sys.is_finalizing():
+            self._lock.release()
+
+    def _renew(self) -> None:
+        """After a fork, in the child: only the calls of the thread that forked go on."""
+        lock = threading.RLock()
+        owned = self._lock._is_owned()  # type: ignore[attr-defined]
+        self._depth = self._depth if owned else 0
+        for _ in range(self._depth):
+            lock.acquire()
+        self._lock = lock
+
+
+def _after_fork_in_child() -> None:
+    for lock in list(_locks):
+        lock._renew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+class Uncopied:
+    """Base of objects that refer to memory of this process: a copy would not learn of its end."""
+
+    __slots__ = ()
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError(
+            f"{type(self).__name__} cannot be copied or pickled: it is memory of this process"
+        )
+
+
+class Made(Uncopied):
+    """Base of objects whose addresses come from C: only methods of other objects create them."""
+
+    __slots__ = ()
+    _maker: ClassVar[str]
+
+    def __init__(self, *_: object, **__: object) -> None:
+        raise TypeError(f"cannot create a {type(self).__name__} directly; call {self._maker}()")
+
+    @classmethod
+    def _make(cls: type[MadeT], *arguments: Any, **options: Any) -> MadeT:
+        """Creates one; the arguments are those of `_set`."""
+        self = cls.__new__(cls)
+        self._set(*arguments, **options)
+        return self
+
+    def _set(self, *arguments: Any, **options: Any) -> None:
+        raise NotImplementedError
+
+
+class Owner(Uncopied):
+    """Owns one C object until `close`, or until no reference to the owner is left.
+
+    Every call holds the lock, so no call uses a C object that another thread is closing.
+    """
+
+    def __init_subclass__(cls) -> None:
+        """Makes `__init__` refuse an object that is made already: its blocks would not know."""
+        super().__init_subclass__()
+        init = vars(cls).get("__init__")
+        if init is not None:
+
+            @functools.wraps(init)
+            def made_once(self: Owner, *arguments: Any, **options: Any) -> None:
+                if hasattr(self, "_life"):
+                    raise TypeError(f"this {type(self).__name__} is made already; make another")
+                init(self, *arguments, **options)
+
+            cls.__init__ = made_once  # type: ignore[method-assign]
+
+    def __init__(self, c_object: Any, end: Callable[..., object], *needs: object) -> None:
+        """Owns `c_object`; `end(c_object, *needs)` destroys it."""
+        self._lock = CallLock()
+        self._c: Any = c_object
+        self._life = Life(end, c_object, *needs)
+
+    @property
+    def closed(self) -> bool:
+        """Whether close was called."""
+        return self._c is None
+
+    def close(self) -> None:
+        """Ends it; a second call does nothing."""
+        with self._lock:
+            if self._c is not None:
+                self._refuse_close()
+                self._c = None
+                self._lock.at_exit(self._life.end)
+
+    def _refuse_close(self) -> None:
+        """Raises if it cannot be closed now."""
+
+    def __enter__(self: OwnerT) -> OwnerT:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _open(self) -> Any:
+        """The C object. The caller holds the lock until it needs the C object no more."""
+        if self._c is None:
+            raise errors.StateError(f"the {self._named()} is closed; make another")
+        return self._c
+
+    def _named(self) -> str:
+        return type(self).__name__

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls every method of one class where the collector could have destroyed objects of C already.
+
+Usage: attacks.py CLASS. Each case prints one line before it begins, so that a signal names the
+case, and one line of JSON with what came of it.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import gc
+import json
+import sys
+import warnings
+import weakref
+from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+from types import SimpleNamespace as World
+
+import spanwise as sw
+
+from tests.python.lives import worlds
+
+ENDS = ("close", "free", "reset", "recycle", "release", "unregister", "drain", "trim", "collect")
+"""Methods that end something, which are called on everything around before a result is used."""
+
+
+def outcome(world: World, name: str) -> str:
+    """Calls a method, ends all that can be ended, uses the result, and says what the call did."""
+    try:
+        result = worlds.call(world, name)
+    except worlds.NoArgumentError:
+        raise
+    except Exception as error:
+        result, said = None, f"{type(error).__name__}"
+    else:
+        said = f"returned {type(result).__name__}"
+    end_all(world)
+    use(result)
+    return said
+
+
+def end_all(world: World) -> None:
+    """Closes, frees and resets everything around, as far as that is possible now."""
+    for one in list(vars(world).values()):
+        for name in ENDS:
+            end = getattr(one, name, None)
+            if callable(end) and type(one).__module__.startswith("spanwise"):
+                with suppress(Exception):
+                    end(0) if (type(one), name) == (sw.Stack, "release") else end()
+
+
+def use(result: Any) -> None:
+    """Reads and writes the bytes of what a call gave, and looks at it in other ways."""
+    with suppress(Exception):
+        repr(result)
+    with suppress(Exception):
+        result = result.view()
+    if hasattr(result, "__next__"):
+        with suppress(Exception):
+            result = next(result)
+    for one in result if isinstance(result, list) else [result]:
+        with suppress(TypeError, ValueError, BufferError):
+            view = memoryview(one)
+            bytes(view)
+            if view.nbytes and not view.readonly and view.format == "B":
+                view[0], view[-1] = 1, 1
+        if isinstance(one, np.ndarray):
+            one.copy()
+
+
+def directly(make: Callable[[], World], name: str, note: Callable[[str], None]) -> World:
+    """The call in ordinary code, with which the others are compared."""
+    world = make()
+    note(outcome(world, name))
+    return world
+
+
+class InDel:
+    """A user's object in a reference cycle with all that it uses."""
+
+    world: World
+    name: str
+    note: Callable[[str], None]
+
+    def __del__(self) -> None:
+        self.note(outcome(self.world, self.name))
+
+
+def in_del(make: Callable[[], World], name: str, note: Callable[[str], None]) -> World:
+    """The call from `__del__` of an object in the cycle."""
+    user, world = InDel(), make()
+    user.world, user.name, user.note = world, name, note
+    world.cycle = user
+    return world
+
+
+def _finally(world: World, name: str, note: Callable[[str], None]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        note(outcome(world, name))
+
+
+def in_finally(make: Callable[[], World], name: str, note: Callable[[str], None]) -> World:
+    """The call from the `finally` block of a suspended generator that the cycle has."""
+    world = make()
+    world.cycle = [_finally(world, name, note)]
+    next(world.cycle[0])
+    world.cycle.append(world)
+    return world
+
+
+def in_coroutine(make: Callable[[], World], name: str, note: Callable[[str], None]) -> World:
+    """The call from a coroutine that is closed with the cycle."""
+    world = make()
+
+    async def wait() -> None:
+        try:
+            await _Never()
+        finally:
+            note(outcome(world, name))
+
+    world.cycle = [wait(), world]
+    world.cycle[0].send(None)
+    return world
+
+
+class _Never:
+    def __await__(self) -> Generator[None, None, None]:
+        yield
+
+
+def suspended(make: Callable[[], World], name: str, note: Callable[[str], None]) -> World:
+    """What the call gives is entered or begun, and left to the collector with all the rest."""
+    world = make()
+    note("done")
+    with suppress(Exception):
+        result = worlds.call(world, name)
+        begun = result.__enter__() if hasattr(result, "__exit__") else None
+        if hasattr(result, "__next__"):
+            begun = next(result)
+        world.cycle = [world, result, begun]
+    world.again = world
+    return world
+
+
+WAYS = (directly, in_del, in_finally, in_coroutine, suspended)
+
+
+def main() -> None:
+    """Runs all cases of the class that the command line names."""
+    faulthandler.enable()
+    warnings.simplefilter("ignore")
+    gc.disable()
+    cls = sys.argv[1]
+    for name in worlds.own_names(getattr(sw, cls)):
+        for way in WAYS:
+            print(f"{cls}.{name} {way.__name__}", file=sys.stderr, flush=True)
+            gc.freeze()  # the collections below look at what comes from here on
+            said: list[str] = []
+            world = way(worlds.WORLDS[cls], name, said.append)
+            it = world.it
+            left = weakref.ref(it) if type(it).__weakrefoffset__ else None
+            del world, it
+            gc.collect()
+            gc.collect()
+            gone = left is None or left() is None
+            row = {"name": name, "way": way.__name__, "said": said, "gone": gone}
+            print(json.dumps(row), flush=True)
+    with sw.Heap() as heap:  # the library still works
+        heap.alloc(100).view()[:] = 1
+        heap.verify()
+
+
+if __name__ == "__main__":
+    main()
