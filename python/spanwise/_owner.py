@@ -108,6 +108,32 @@ class Count:
         self._tokens.discard(token)
 
 
+class Claim:
+    """The right to free something, which one of several calls gets."""
+
+    __slots__ = ("_rights",)
+
+    def __init__(self) -> None:
+        self._rights = [None]
+
+    @property
+    def taken(self) -> bool:
+        """Whether a call has it."""
+        return not self._rights
+
+    def take(self) -> bool:
+        """Takes it; False: another call has it. Nothing can come in between."""
+        try:
+            self._rights.pop()
+        except IndexError:
+            return False
+        return True
+
+    def give_back(self) -> None:
+        """After `take`: what it is about was not freed."""
+        self._rights.append(None)
+
+
 class _Memory:
     """Base of the arrays that `array_at` makes."""
 

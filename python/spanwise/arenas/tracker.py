@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -52,7 +52,7 @@ class TrackedArena(Result):
     id: int
     tag: str | None
     made_ns: int
-    age_ns: int
+    age_ns: int = field(compare=False)
     thread: int
     chunk_bytes: int
     own_bytes: int
@@ -80,7 +80,7 @@ class TrackerTotals(Result):
         alerts: raised so far.
     """
 
-    now_ns: int
+    now_ns: int = field(compare=False)
     arenas: int
     tracked_arenas: int
     chunk_bytes: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,7 +58,7 @@ class CollectorEvents(Value, Result, Tabular):
     source: str
     array: Rows
     lost: int
-    total_ns: int
+    total_ns: int = field(compare=False)
 
     def of(self, kind: str) -> Rows:
         """The rows of one kind."""

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanwise._lib import check, ffi, lib
-from spanwise._owner import CallLock, Life
+from spanwise._owner import CallLock, Claim, Life
 from spanwise.errors import HeapClosedError
 from spanwise.tables.table import SizeClassTable
 
@@ -43,15 +43,20 @@ class Kept:
     Attributes:
         root: the word: an array and its index there.
         holders: how many Python objects hold it; guarded by the heap's lock.
-        freed: it was freed explicitly.
+        claim: to free it explicitly.
     """
 
-    __slots__ = ("freed", "holders", "root")
+    __slots__ = ("claim", "holders", "root")
 
     def __init__(self, root: Root) -> None:
         self.root = root
         self.holders = 0
-        self.freed = False
+        self.claim = Claim()
+
+    @property
+    def freed(self) -> bool:
+        """Whether it was freed explicitly."""
+        return self.claim.taken
 
 
 class GcHandle:

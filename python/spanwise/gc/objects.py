@@ -146,9 +146,8 @@ class CollectedObject(Made):
             bytes_all = self._count * self._type.size_bytes
             if self._handle.tiny and not self._type.pointers and bytes_all <= TINY_BLOCK_BYTES:
                 raise StateError(f"{self!r} may share its block with others; release() it instead")
-            if kept.freed or self._life is None:
+            if self._life is None or not kept.claim.take():
                 raise BlockFreedError(f"{self!r}: it cannot be freed twice")
-            kept.freed = True  # no call since the look: nothing else frees it
             kept.root[0][kept.root[1]] = 0
             self.release()
             self._handle.finalizers.pop(self._address, None)
@@ -157,14 +156,9 @@ class CollectedObject(Made):
 
 class Graph(Made):
     """Objects that `CollectedHeap.build` made, some of which the heap keeps while this lives.
-
-    Attributes:
-        nodes: objects made.
-        kept: numbers of those that are roots.
-        type: of all of them.
     """
 
-    __slots__ = ("__weakref__", "_lives", "kept", "nodes", "type")
+    __slots__ = ("__weakref__", "_kept", "_lives", "_nodes", "_type")
     _maker = "CollectedHeap.build"
 
     def _set(
@@ -175,10 +169,25 @@ class Graph(Made):
         keep: NDArray[np.int64],
     ) -> None:
         """The graph of these addresses; called inside `with handle`."""
-        self.type = kind
-        self.nodes = len(addresses)
-        self.kept = tuple(int(i) for i in keep)
-        self._lives: list[Life] | None = [handle.keep(int(addresses[i]))[1] for i in self.kept]
+        self._type = kind
+        self._nodes = len(addresses)
+        self._kept = tuple(int(i) for i in keep)
+        self._lives: list[Life] | None = [handle.keep(int(addresses[i]))[1] for i in self._kept]
+
+    @property
+    def nodes(self) -> int:
+        """Objects made."""
+        return self._nodes
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """Numbers of those that are roots."""
+        return self._kept
+
+    @property
+    def type(self) -> ObjectType:
+        """Type of all of them."""
+        return self._type
 
     def __repr__(self) -> str:
         kept = "released" if self._lives is None else _format.plural(len(self.kept), "root")

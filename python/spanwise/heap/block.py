@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanwise._lib import ffi, lib
-from spanwise._owner import Count, Made, array_at
+from spanwise._owner import Claim, Count, Made, array_at
 from spanwise.errors import BlockBusyError, BlockFreedError, StateError, UnsupportedError
 from spanwise.heap.handle import HeapHandle
 
@@ -28,7 +28,7 @@ class Block(Made):
     __slots__ = (
         "__weakref__",
         "_address",
-        "_freed",
+        "_claim",
         "_handle",
         "_scan",
         "_size",
@@ -45,7 +45,7 @@ class Block(Made):
         self._usable = usable_bytes
         self._scan = scan
         self._views = Count()
-        self._freed = False
+        self._claim = Claim()
         self._size = size
 
     @property
@@ -66,7 +66,7 @@ class Block(Made):
     @property
     def freed(self) -> bool:
         """Whether the block was freed."""
-        return self._freed
+        return self._claim.taken
 
     def free(self) -> None:
         """Gives the block back to its heap.
@@ -82,19 +82,20 @@ class Block(Made):
             lib.sw_heap_free(heap, ffi.cast("void *", self._address))
 
     def _claim_free(self) -> None:
-        """Claims the block for one free; of several threads that free it exactly one succeeds."""
+        """Claims the block for one free; of several calls that free it exactly one succeeds."""
         with self._handle.lock:
-            if self._freed:
+            if not self._claim.take():
                 raise BlockFreedError(f"{self!r} is already free", "DOUBLE_FREE")
-            if self._views.alive:
-                alive = self._views.alive
+            alive = self._views.alive
+            if alive:
+                self._claim.give_back()
                 raise BlockBusyError(
                     f"{self!r} has {alive} live view{'s' if alive > 1 else ''};"
                     " release what view(), np.asarray() or memoryview() gave before freeing"
                 )
             if self._handle.tiny and not self._scan and self._usable == 16:
+                self._claim.give_back()
                 raise StateError(f"{self!r} shares its slot with others; it goes with its heap")
-            self._freed = True
 
     def view(self) -> NDArray[np.uint8]:
         """The requested bytes as a writable uint8 array of shape (size_bytes,), without a copy.
@@ -124,9 +125,9 @@ class Block(Made):
         if handle.dry:
             raise UnsupportedError(f"{self!r} has no memory: its heap is dry")
         with handle.lock:
-            if not self._freed:
+            if not self._claim.taken:
                 life = handle.view_taken(self._views)
-                if not self._freed:  # nothing can free it from here on
+                if not self._claim.taken:  # nothing can free it from here on
                     return array_at(self._address, self._size, life)
                 life.end()
             raise BlockFreedError(f"{self!r} is free")

@@ -76,8 +76,10 @@ class HeapHandle:
 
     def __enter__(self) -> Any:
         with self.lock:
-            self._check_open()
-            self.callers.append(threading.get_ident())
+            self.callers.append(threading.get_ident())  # first: nothing destroys it from here on
+            if self.closed:
+                self._leave()
+                raise self._closed_error()
         return self._c
 
     def __exit__(
@@ -87,19 +89,23 @@ class HeapHandle:
         where: TracebackType | None,
     ) -> None:
         with self.lock:
-            self.callers.remove(threading.get_ident())
-            self._destroy_if_idle()
+            self._leave()
 
-    def _check_open(self) -> None:
-        if self.closed:
-            raise HeapClosedError(f"heap {self.id} is closed")
+    def _leave(self) -> None:
+        self.callers.remove(threading.get_ident())
+        self._destroy_if_idle()
+
+    def _closed_error(self) -> HeapClosedError:
+        return HeapClosedError(f"heap {self.id} is closed")
 
     # --- views ---
 
     def export(self) -> None:
         """Counts a view in. The caller holds the lock and calls `unexport` at the view's end."""
-        self._check_open()
-        self.exports += 1
+        self.exports += 1  # first: nothing destroys it from here on
+        if self.closed:
+            self.unexport()
+            raise self._closed_error()
 
     def unexport(self) -> None:
         """Counts a view out. The caller holds the lock."""

@@ -63,8 +63,8 @@ def rss_bytes(handle: HeapHandle) -> int | None:
     if handle.dry:
         return None
     try:
-        with Path("/proc/self/statm").open(encoding="ascii") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        pages = Path("/proc/self/statm").read_bytes().split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, IndexError, ValueError):
         return None
 

@@ -30,7 +30,8 @@ LEDGER_CLASS_DTYPE = _lib.dtype_of("sw_ledger_class")
 class Ledger(Result, Value, Tabular):
     """Where the bytes are. The sum of the first ten is held_bytes, exactly.
 
-    Ledgers are equal when all they say is equal, and may be hashed.
+    Ledgers are equal when all they say of the heap is equal, and may be hashed: the RSS of the
+    process moves by itself and takes no part.
 
     Attributes:
         requested_bytes: asked for by live objects (slot bytes if the heap is not tracked).
@@ -81,7 +82,7 @@ class Ledger(Result, Value, Tabular):
     quarantine_bytes: int
     free_page_bytes: int
     held_bytes: int
-    rss_bytes: int | None
+    rss_bytes: int | None = field(compare=False)
     events: int
     live_objects: int
     large_objects: int

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from spanwise import _lib
 from spanwise._lib import check, ffi, lib
-from spanwise._owner import Count, Made, Owner, array_at
+from spanwise._owner import Claim, Count, Made, Owner, array_at
 from spanwise.errors import (
     BlockBusyError,
     BlockFreedError,
@@ -74,7 +74,7 @@ class SlabBlock(Made):
     __slots__ = (
         "__weakref__",
         "_address",
-        "_freed",
+        "_claim",
         "_size",
         "_slabs",
         "_usable",
@@ -86,7 +86,7 @@ class SlabBlock(Made):
         self._slabs = slabs
         self._address = address
         self._views = Count()
-        self._freed = False
+        self._claim = Claim()
         self._size = size
         self._usable = usable_bytes
 
@@ -108,7 +108,7 @@ class SlabBlock(Made):
     @property
     def freed(self) -> bool:
         """Whether it was freed."""
-        return self._freed
+        return self._claim.taken
 
     def free(self) -> None:
         """Gives the slot back.
@@ -121,13 +121,13 @@ class SlabBlock(Made):
         slabs = self._slabs
         with slabs._lock:
             c_slabs = slabs._open()
-            if self._freed:
+            if not self._claim.take():
                 raise BlockFreedError(f"{self!r} is already free", "DOUBLE_FREE")
             alive = self._views.alive
             if alive:
+                self._claim.give_back()
                 views = f"{alive} view{'s' if alive > 1 else ''} of {self!r} alive"
                 raise BlockBusyError(f"{views}; let go of what view() gave first")
-            self._freed = True
             check(lib.sw_slabs_free(c_slabs, ffi.cast("void *", self._address)))
 
     def view(self) -> NDArray[np.uint8]:
@@ -140,9 +140,9 @@ class SlabBlock(Made):
         slabs = self._slabs
         with slabs._lock:
             slabs._open()
-            if not self._freed:
+            if not self._claim.taken:
                 life = self._views.taken(slabs._views.taken(slabs._life))
-                if not (self._freed or slabs.closed):  # nothing can free it from here on
+                if not (self._claim.taken or slabs.closed):  # nothing can free it from here on
                     return array_at(self._address, self._size, life)
                 life.end()
                 slabs._open()

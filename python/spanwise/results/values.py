@@ -37,7 +37,7 @@ class Result:
 
 
 class Value:
-    """A frozen dataclass that may hold arrays: equal, and hashed, by all of its fields.
+    """A frozen dataclass that may hold arrays: equal, and hashed, by all fields with compare=True.
 
     The dataclass is made with eq=False.
     """
@@ -59,7 +59,8 @@ def _content(value: Any) -> Any:
         return (value.dtype.str, str(value.dtype.descr), value.shape, value.tobytes())
     if isinstance(value, Value):
         fields = dataclasses.fields(value)  # type: ignore[arg-type]
-        return (type(value), *(_content(getattr(value, field.name)) for field in fields))
+        said = (_content(getattr(value, field.name)) for field in fields if field.compare)
+        return (type(value), *said)
     if isinstance(value, Mapping):
         return tuple((key, _content(item)) for key, item in value.items())
     if isinstance(value, list | tuple):

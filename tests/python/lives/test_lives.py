@@ -11,7 +11,7 @@ import pytest
 import spanwise as sw
 
 from tests.python.helpers import ROOT, python
-from tests.python.lives import attacks, worlds
+from tests.python.lives import attacks, interruptions, worlds
 
 CLOSED_FIRST = {"Reader"}
 """Files: io.RawIOBase closes them in the same step in which a cycle's `__del__` methods run."""
@@ -45,3 +45,14 @@ def test_every_method_from_a_cycle_that_is_collected(cls: str) -> None:
         direct = next(one["said"] for one in rows if one["name"] == row["name"])
         allowed = [direct, ["done"]] + ([["ValueError"]] if cls in CLOSED_FIRST else [])
         assert row["said"] in allowed, f"{where}: {row['said']}, but directly {direct}"
+
+
+@pytest.mark.parametrize("cls", sorted(set(worlds.WORLDS) - interruptions.NOT_HERE))
+def test_every_method_while_everything_is_ended_at_any_of_its_lines(cls: str) -> None:
+    done = python(ROOT / "tests/python/lives/interruptions.py", cls)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "Exception ignored" not in done.stderr, done.stderr[-3000:]
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    names = [name for name in worlds.own_names(getattr(sw, cls)) if "plot" not in name]
+    assert [row["name"] for row in rows] == names
+    assert sum(row["lines"] for row in rows) > len(names)
