@@ -170,10 +170,10 @@ static sw_always_inline uint32_t sw_slot_bytes(const sw_table *table, const sw_s
     return table->classes[span->span_class / 2].size;
 }
 
-/* Pages of the class's next fresh span. A class of up to 1 KiB takes the shortest of its lengths
- * that is more pages than all its spans have now, or else its longest. A larger class takes its
- * first length until its spans have twice its longest, and from then on the longest. So a class
- * with few objects has short spans. The length depends on the operations on the heap only. */
+/* Pages of the class's next fresh span, unless it is a cache's first (refill.c). A class of up to 1
+ * KiB takes the shortest of its lengths that is more pages than all its spans have now, or else its
+ * longest. A larger class takes its first length until its spans have twice its longest, and from
+ * then on the longest. So a class with few objects has short spans. The length depends on the operations on the heap only. */
 uint32_t sw_heap_next_pages(const sw_heap *heap, uint32_t span_class);
 /* Counts the pages of a span that the class has got, or lost (`pages` below 0). */
 static inline void sw_heap_add_class_pages(sw_heap *heap, uint32_t span_class, int64_t pages) {

@@ -79,6 +79,14 @@ static void populate(const sw_cache *cache, const sw_span *span) {
         (void)sw_os_populate((void *)span->base, bytes);
 }
 
+/* Pages of the cache's next fresh span. Its first span of a class is the shortest: otherwise each of
+ * many threads with one object would hold a long span. */
+static sw_noinline uint32_t next_pages(const sw_cache *cache, uint32_t span_class) {
+    bool had = (cache->cold->classes[span_class / 64] >> span_class % 64 & 1) != 0;
+    return had ? sw_heap_next_pages(cache->heap, span_class)
+               : cache->heap->table->classes[span_class / 2].first_pages;
+}
+
 /* Makes the cache the owner of a span that no cache owned. */
 static sw_always_inline void make_own(sw_cache *cache, sw_span *span, uint32_t span_class) {
     sw_idle_note(cache, span_class);
@@ -96,7 +104,7 @@ static sw_always_inline sw_span *adopt(sw_cache *cache, uint32_t span_class, sw_
     if (span == NULL) span = sw_central_take_kept(heap, span_class);
     if (span == NULL) {
         sw_owned_note_fresh(cache, span_class);
-        uint32_t pages = sw_heap_next_pages(heap, span_class);
+        uint32_t pages = next_pages(cache, span_class);
         sw_idle_give_up(cache, pages);
         span = sw_fresh_span(heap, span_class, pages, why);
     }
@@ -125,16 +133,14 @@ static sw_span *take_unowned(sw_cache *cache, uint32_t span_class) {
     if (span != NULL && !span->needzero) populate(cache, span);
     if (span == NULL)
         sw_fail(why, "alloc", "heap %u: no span of %u bytes: %s", heap->id,
-                sw_heap_next_pages(heap, span_class) << heap->table->page_shift,
-                sw_status_text(why));
+                next_pages(cache, span_class) << heap->table->page_shift, sw_status_text(why));
     return span;
 }
 
 /* Takes an idle span from a shelf of the cache; NULL: none of a fitting length lies there. */
 static sw_always_inline sw_span *take_shelved(sw_cache *cache, uint32_t span_class) {
     if (cache->cold->span_turns == 0) return NULL;
-    sw_span *span =
-        sw_span_shelf_take(cache, span_class, sw_heap_next_pages(cache->heap, span_class));
+    sw_span *span = sw_span_shelf_take(cache, span_class, next_pages(cache, span_class));
     if (span == NULL) return NULL;
     sw_cache_note_class(cache->cold, span_class);
     sw_span_set_owner(span, cache, SW_MARK_NONE);
@@ -224,7 +230,7 @@ static bool refill(sw_cache *cache, uint32_t span_class, uintptr_t *doubled) {
  * so. */
 static bool may_retry(sw_cache *cache, uint32_t span_class, uint32_t *asked) {
     const sw_heap *heap = cache->heap;
-    uint64_t bytes = (uint64_t)sw_heap_next_pages(heap, span_class) << heap->table->page_shift;
+    uint64_t bytes = (uint64_t)next_pages(cache, span_class) << heap->table->page_shift;
     return sw_last_error()->status == SW_LIMIT && sw_reclaim_ask_limit(cache->heap, bytes, asked);
 }
 

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 
 #include "check.h"
-#include "heap/heap.h"
+#include "heap/cache.h"
 #include "spanwise/spanwise.h"
 
 enum { PAGE = 4096, SIZE = 64, SLOTS = PAGE / SIZE, SPANS_MAX = 64 };
@@ -95,7 +95,8 @@ static void shrinks_with_use(void) {
     close_heap();
 }
 
-/* All caches of a heap share the count of a class; objects with and without pointers do not. */
+/* All caches of a heap share the count of a class; objects with and without pointers do not. The
+ * first span of a cache is the shortest, whatever the count is. */
 static void counted_by_span_class(void) {
     static void *objects[SLOTS];
     sw_cache *other;
@@ -103,10 +104,36 @@ static void counted_by_span_class(void) {
     fill(objects, SIZE, 1, 0);
     CHECK_EQ(sw_cache_open(heap, &other), SW_OK);
     CHECK(sw_cache_alloc(other, SIZE, 0) != NULL);
-    CHECK_STR(lengths(1), "12");
+    CHECK_STR(lengths(1), "11");
+    for (uint32_t i = 0; i < SLOTS; i++) CHECK(sw_cache_alloc(other, SIZE, 0) != NULL);
+    CHECK_STR(lengths(1), "114"); /* the class had 2 pages */
     fill(objects, SIZE, 1, SW_SCAN);
-    CHECK_STR(lengths(1), "121");
+    CHECK_STR(lengths(1), "1141");
     sw_cache_close(other);
+    close_heap();
+}
+
+/* The first span of each of many caches is the shortest, and so is that of a cache which opens
+ * again. */
+static void first_ones_are_short(bool dry) {
+    enum { CACHES = 9 };
+    sw_cache *caches[CACHES];
+    open_heap(dry, 0);
+    for (int i = 0; i < CACHES; i++) {
+        CHECK_EQ(sw_cache_make(heap, SW_CACHE_OF_LIBRARY, &caches[i]), SW_OK);
+        CHECK(sw_cache_alloc(caches[i], SIZE, 0) != NULL);
+        CHECK(sw_cache_alloc(caches[i], 3072, 0) != NULL);
+    }
+    CHECK_STR(lengths(1), "111111111");
+    CHECK_STR(lengths(3), "333333333");
+    for (int i = 0; i < CACHES; i++) sw_cache_close(caches[i]);
+    sw_cache *again;
+    CHECK_EQ(sw_cache_make(heap, SW_CACHE_OF_LIBRARY, &again), SW_OK);
+    CHECK(again == caches[CACHES - 1]);
+    fill((void *[SLOTS]){NULL}, SIZE, 1, SW_SCAN);
+    CHECK(sw_cache_alloc(again, SIZE, SW_SCAN) != NULL);
+    CHECK_STR(lengths(1), "11111111111");
+    sw_cache_close(again);
     close_heap();
 }
 
@@ -211,6 +238,8 @@ int main(void) {
     waits_above_1_KiB(true);
     shrinks_with_use();
     counted_by_span_class();
+    first_ones_are_short(false);
+    first_ones_are_short(true);
     short_at_the_limit();
     dry_equals_live();
     counts_are_verified();
