@@ -72,6 +72,13 @@ enum { SW_DECAY_DEFAULT_MS = 500 };
 /* decay_ns of SW_DECAY_NEVER: keep pages; 0 in sw_heap_options_init means the default. */
 #define SW_DECAY_NEVER UINT64_MAX
 
+/* decay_ns: no thread of the library's own watches the time. Calls that take or give up pages do: a
+ * large object, the first object of a span, the free of a span's last object, and not every one of
+ * these. A heap that is not called, or whose calls only reuse slots, returns nothing; sw_heap_trim
+ * returns every free page at once. A thread that ends needs no later call: if it leaves more than 8
+ * MiB of free pages in a heap, all free pages go back then, except with SW_DECAY_NEVER. Up to 8 MiB
+ * of free pages and 512 KiB of empty spans stay until the next calls. */
+
 /* huge_pages: madvise(MADV_HUGEPAGE) on each window. Pages are then backed 2 MiB at a time where
  * the system agrees, so more may be resident than is held until idle pages go back. */
 

@@ -100,11 +100,43 @@ static sw_cache *unqueue_handle(sw_heap *heap) {
     return cache;
 }
 
+/* --- stripped records ------------------------------------------------------------------------- */
+
+/* Bytes that a record loses. */
+static size_t strip_bytes(const sw_heap *heap) {
+    return sw_cache_record_bytes(heap) - sw_os_page_bytes();
+}
+
+bool sw_cache_is_surplus(const sw_cache *cache) {
+    const sw_heap *heap = cache->heap;
+    return cache->cold->holder != SW_CACHE_OF_USER && heap->closed_count >= SW_CLOSED_WHOLE &&
+           strip_bytes(heap) != 0;
+}
+
+bool sw_cache_strip(sw_cache *cache) {
+    return sw_os_purge((char *)cache + sw_os_page_bytes(), strip_bytes(cache->heap));
+}
+
+/* Takes a stripped cache and restores its record; NULL: there is none. */
+static sw_cache *reuse_stripped(sw_heap *heap) {
+    sw_cache *cache = heap->stripped_caches;
+    if (cache == NULL) return NULL;
+    unlink_cache(&heap->stripped_caches, cache);
+    cache->cold->stripped = 0;
+    sw_set_counter(&heap->meta.held_bytes, heap->meta.held_bytes + strip_bytes(heap));
+    sw_cache_reset_bins(cache);
+    return cache;
+}
+
 static sw_cache *reuse_closed(sw_heap *heap) {
     sw_cache *cache = heap->closed_caches;
-    if (cache == NULL) return unqueue_handle(heap);
-    unlink_cache(&heap->closed_caches, cache);
-    return cache;
+    if (cache != NULL) {
+        unlink_cache(&heap->closed_caches, cache);
+        heap->closed_count--;
+        return cache;
+    }
+    cache = reuse_stripped(heap);
+    return cache != NULL ? cache : unqueue_handle(heap);
 }
 
 void sw_cache_reset_bins(sw_cache *cache) {
@@ -218,10 +250,15 @@ void sw_cache_set_closed(sw_cache *cache) {
     sw_handle_end(&cache->mark, SW_HANDLE_CACHE);
     clear_view(cache);
     unlink_cache(&heap->open_caches, cache);
-    if (cache->cold->holder == SW_CACHE_OF_USER)
+    if (cache->cold->holder == SW_CACHE_OF_USER) {
         queue_handle(heap, cache);
-    else
+    } else if (cache->cold->stripped) {
+        link_cache(&heap->stripped_caches, cache);
+        sw_set_counter(&heap->meta.held_bytes, heap->meta.held_bytes - strip_bytes(heap));
+    } else {
         link_cache(&heap->closed_caches, cache);
+        heap->closed_count++;
+    }
     heap->cache_count--;
     __atomic_store_n(&cache->cold->closed, 1, __ATOMIC_SEQ_CST);
 }

@@ -34,6 +34,7 @@ struct sw_cache_cold {
     uint16_t holder;       /* sw_cache_holder */
     uint8_t exhausted;     /* 1: the last search under the heap's lock found no span */
     uint8_t been_central;  /* 1: there was such a search since the cache was opened */
+    uint8_t stripped;      /* 1: only the first page of its record has memory */
     uint32_t scarcity;     /* what words cost the cache (heap/hint.h); 0 while hints are on */
     uint32_t dropped;      /* useless hints since a word served; 0 while hints are off */
     uint32_t slow_class;   /* span class of the last slow end (heap/variety.h) */
@@ -136,6 +137,20 @@ void sw_cache_set_closed(sw_cache *cache);
 /* Called before the heap's metadata is given back. The records stay for a while, as those of ended
  * handles, so that their use can be reported. */
 void sw_cache_retire_records(sw_heap *heap);
+
+/* --- stripped records -------------------------------------------------------------------------
+ * The records of closed caches stay mapped, because a thread that frees an object may still have a
+ * pointer to one. SW_CLOSED_WHOLE of them keep their memory for the next threads. A cache that
+ * closes above this bound is stripped: its record loses the memory of all pages but the first, the
+ * only one that other threads read. These pages do not count as held, and the bins on them are
+ * zeros until the cache opens again. Caches of users are never stripped. */
+enum { SW_CLOSED_WHOLE = 64 };
+
+/* Under the heap's lock: whether the cache must be stripped before it closes. */
+bool sw_cache_is_surplus(const sw_cache *cache);
+/* Returns these pages to the system. The cache owns nothing any more; no lock is needed. False: the
+ * system refused. */
+bool sw_cache_strip(sw_cache *cache);
 
 /* Whether the handle is an open cache; if not, the misuse is reported. In a closed cache the bins
  * and the shelves are empty, no address is in its view, and no size is small. So every call with it

@@ -13,6 +13,7 @@ const char *sw_heap_record_check(const sw_heap *heap) {
                ?: SW_RULE(heap->cache_count <= heap->cache_numbers)
                ?: SW_RULE((heap->cache_count == 0) == (heap->open_caches == NULL))
                ?: SW_RULE(heap->closed_handle_count <= heap->cache_numbers)
+               ?: SW_RULE((heap->closed_count == 0) == (heap->closed_caches == NULL))
                ?: SW_RULE((heap->closed_handle_count == 0) == (heap->closed_handles == NULL))
                ?: SW_RULE(sw_heap_kept_pages(heap) << heap->pages.page_shift <= SW_KEPT_BYTES)
                ?: SW_RULE(heap->kept_credit <= SW_KEPT_CREDIT);
@@ -33,6 +34,8 @@ const char *sw_cache_record_check(const sw_cache *cache) {
 
 const char *sw_cache_cold_check(const struct sw_cache_cold *cold, uint32_t span_classes) {
     return SW_RULE(cold->closed <= 1)
+               ?: SW_RULE(cold->stripped <= cold->closed)
+               ?: SW_RULE(cold->stripped == 0 || cold->holder != SW_CACHE_OF_USER)
                ?: SW_RULE(cold->exhausted <= 1)
                ?: SW_RULE(cold->been_central <= 1)
                ?: SW_RULE(cold->holder <= SW_CACHE_OF_USER)

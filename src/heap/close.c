@@ -5,11 +5,12 @@
 #include "heap/central.h"
 #include "heap/collected.h"
 #include "heap/hazard.h"
+#include "heap/reclaim.h"
 #include "heap/remote.h"
 #include "heap/shelf.h"
 #include "heap/verify_point.h"
 
-enum { DISOWN_TURN = 64 };
+enum { DISOWN_TURN = 64, SW_CLOSED_FREE_BYTES = 8 << 20 };
 
 /* Releases the heap's lock for a moment after each DISOWN_TURN steps, so that other threads can get
  * it. This is safe because no other thread uses the lists of a cache that closes, and they are
@@ -83,6 +84,24 @@ static void clear_shelves(sw_cache *cache) {
     cold->span_turns = cold->large_turns = 0;
 }
 
+/* Strips the cache if enough closed ones are whole. The heap's lock is released for the system
+ * call. */
+static void strip_surplus(sw_cache *cache) {
+    if (sw_likely(!sw_cache_is_surplus(cache))) return;
+    sw_os_lock_release(&cache->heap->lock);
+    bool stripped = sw_cache_strip(cache);
+    sw_os_lock_acquire(&cache->heap->lock);
+    cache->cold->stripped = stripped;
+}
+
+/* Bounds the free pages that ended threads leave behind: above SW_CLOSED_FREE_BYTES, all free pages
+ * go back now. A tick would return them later, but only if another thread takes the heap's lock. */
+static void bound_free_pages(sw_heap *heap) {
+    sw_pages *pages = &heap->pages;
+    if (sw_likely(pages->free_held_pages << pages->page_shift <= SW_CLOSED_FREE_BYTES)) return;
+    if (heap->options.decay_ns != SW_DECAY_NEVER) sw_pages_take_out_all(pages);
+}
+
 void sw_cache_shut(sw_cache *cache) {
     sw_heap *heap = cache->heap;
     struct sw_cache_cold *cold = cache->cold;
@@ -96,9 +115,11 @@ void sw_cache_shut(sw_cache *cache) {
     cold->tiny_used = 0;
     clear_shelves(cache);
     sw_central_release_idle(heap);
+    strip_surplus(cache);
     sw_cache_set_closed(cache);
     sw_verify_leave_begin(heap);
-    sw_os_lock_release(&heap->lock);
+    bound_free_pages(heap);
+    sw_reclaim_unlock(heap);
     sw_remote_drain_closed(cache); /* frees announced meanwhile, into spans that it owned before */
     sw_verify_leave_end(heap);
     sw_verify_unhold();

@@ -116,10 +116,12 @@ struct sw_heap {
     uint32_t closing; /* exiting threads that are closing their cache; under the registry's lock */
     uint32_t leaving; /* grade 3: threads still at work on a closed cache; under the lock */
     sw_cache *caches; /* every cache ever opened, open or closed */
-    sw_cache *open_caches;   /* cache_count of them */
-    sw_cache *closed_caches; /* closed caches have empty shelves and no hazard */
+    sw_cache *open_caches;     /* cache_count of them */
+    sw_cache *closed_caches;   /* closed caches have empty shelves and no hazard */
+    sw_cache *stripped_caches; /* closed ones without the pages behind the first (cache.h) */
     sw_cache *closed_handles, *closed_handles_end; /* closed caches of users, oldest first */
     uint32_t closed_handle_count;
+    uint32_t closed_count; /* caches in closed_caches */
     uint32_t cache_count;
     uint32_t central_idle;   /* 0: no span of the central lists is idle */
     uint32_t kept_pages;     /* atomic: pages of the kept spans (central.h) */

@@ -50,12 +50,13 @@ static void take_out_left(sw_pages *pages) {
     }
 }
 
-/* Begins to take out free pages, from the lowest page on. */
+/* Begins to take out free pages, from the lowest page on. While runs are on their way, the thread
+ * that gives these back goes on with the others. */
 static void take_out_from_start(sw_pages *pages, bool idle_only) {
     pages->purge_next = 0;
     pages->purge_idle_only = idle_only;
     pages->purge_left = true;
-    take_out_left(pages);
+    if (pages->purge_state != SW_PURGE_RUNNING) take_out_left(pages);
 }
 
 void sw_pages_purge_end(sw_pages *pages, uint64_t number) {

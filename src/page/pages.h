@@ -145,7 +145,7 @@ static inline bool sw_pages_decay_due(const sw_pages *pages, uint64_t now_ns) {
  * no tick is due, or while the runs of an earlier one are still on their way. */
 void sw_pages_decay(sw_pages *pages, uint64_t now_ns);
 /* Takes out every free held page; those that find no room in `purging` are taken out in further
- * turns. */
+ * turns, and all of them if the runs of an earlier call are still on their way. */
 void sw_pages_take_out_all(sw_pages *pages);
 /* Gives every free held page back at once, under the lock. Returns the bytes that were given
  * back. */

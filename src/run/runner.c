@@ -282,6 +282,8 @@ static sw_noinline void end_thread(sw_runner *runner, uint32_t thread) {
     }
     sw_cache_close(runner->threads[thread].cache);
     runner->threads[thread].cache = NULL;
+    if (notes_writes(runner->heap))
+        runner->unwritten_caches = sw_touched_unwritten_caches(runner->heap);
     runner->stats.thread_ends++;
 }
 

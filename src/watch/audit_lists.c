@@ -142,13 +142,14 @@ static void check_cache(sw_audit *a, const sw_cache *cache, uint64_t seen[SW_SPA
         cold->tiny_used > 16)
         SW_BROKEN(a, "cache %u: its record is damaged", number);
     for (uint32_t i = 0; i < heap->span_classes && a->status == SW_OK; i++) {
-        check_slot(a, cache, i);
+        const sw_cache_bin *bin = cold->stripped ? NULL : &cache->bins[i]; /* NULL: no memory */
+        if (bin != NULL) check_slot(a, cache, i);
         if (a->status != SW_OK) return;
-        uint64_t current = cache->bins[i].span != NULL;
+        uint64_t current = bin != NULL && bin->span != NULL;
         uint64_t full = check_list(a, &cold->full[i], SW_SPAN_FULL, i, cache, &idle);
         uint64_t partial = check_list(a, &cold->partial[i], SW_SPAN_PARTIAL, i, cache, &idle);
-        if (a->status == SW_OK) check_full(a, cache, i);
-        if (a->status == SW_OK) check_hints(a, cache, i);
+        if (a->status == SW_OK && bin != NULL) check_full(a, cache, i);
+        if (a->status == SW_OK && bin != NULL) check_hints(a, cache, i);
         if (a->status == SW_OK && idle > heap->options.batch_spans)
             SW_BROKEN(a, "cache %u: span class %u keeps %u wholly free spans, above %u", number, i,
                       idle, heap->options.batch_spans);
@@ -161,7 +162,7 @@ static void check_cache(sw_audit *a, const sw_cache *cache, uint64_t seen[SW_SPA
                       number, i, idle, cold->idle_spans[i]);
         bool known = (cold->classes[i / 64] >> i % 64 & 1) != 0;
         if (a->status == SW_OK && !known &&
-            (current + full + partial != 0 || cache->bins[i].hinted != 0))
+            (current + full + partial != 0 || (bin != NULL && bin->hinted != 0)))
             SW_BROKEN(a, "cache %u: it has spans of class %u, and does not know", number, i);
         seen[SW_SPAN_CURRENT] += current;
         seen[SW_SPAN_FULL] += full;
@@ -300,13 +301,17 @@ static void check_caches(sw_audit *a, uint64_t seen[SW_SPAN_STATE_COUNT]) {
     }
     uint64_t open = check_cache_list(a, a->heap->open_caches, 0);
     uint64_t handles = check_cache_list(a, a->heap->closed_handles, 1);
-    uint64_t closed = check_cache_list(a, a->heap->closed_caches, 1) + handles;
+    uint64_t whole = check_cache_list(a, a->heap->closed_caches, 1);
+    uint64_t closed = check_cache_list(a, a->heap->stripped_caches, 1) + whole + handles;
     if (a->status == SW_OK && open + closed != count)
         SW_BROKEN(a, "caches: %llu are open and %llu closed, of %llu", (unsigned long long)open,
                   (unsigned long long)closed, (unsigned long long)count);
     else if (a->status == SW_OK && handles != a->heap->closed_handle_count)
         SW_BROKEN(a, "caches: %llu closed ones wait, counted as %u", (unsigned long long)handles,
                   a->heap->closed_handle_count);
+    else if (a->status == SW_OK && whole != a->heap->closed_count)
+        SW_BROKEN(a, "caches: %llu closed ones keep their record, counted as %u",
+                  (unsigned long long)whole, a->heap->closed_count);
     else if (a->status == SW_OK && open != a->heap->cache_count)
         SW_BROKEN(a, "caches: %llu are open, counted as %u", (unsigned long long)open,
                   a->heap->cache_count);

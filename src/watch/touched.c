@@ -121,7 +121,8 @@ uint64_t sw_touched_unwritten_caches(const sw_heap *heap) {
     uint32_t grain_shift = sw_log2_floor(sw_os_page_bytes());
     uint64_t pages = sw_cache_record_bytes(heap) >> grain_shift, sum = 0;
     for (const sw_cache *cache = heap->caches; cache != NULL; cache = cache->cold->next)
-        sum += pages - sw_popcount(sw_cache_written_pages(cache, grain_shift));
+        if (!cache->cold->stripped)
+            sum += pages - sw_popcount(sw_cache_written_pages(cache, grain_shift));
     return sum << grain_shift;
 }
 

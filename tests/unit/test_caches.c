@@ -18,7 +18,10 @@ static uint64_t length_of(const sw_cache *list, uint32_t closed) {
 
 static void check_lists(const sw_heap *heap, uint64_t open, uint64_t closed) {
     CHECK_EQ(length_of(heap->open_caches, 0), open);
-    CHECK_EQ(length_of(heap->closed_caches, 1), closed);
+    uint64_t whole = closed < SW_CLOSED_WHOLE ? closed : SW_CLOSED_WHOLE;
+    CHECK_EQ(length_of(heap->closed_caches, 1), whole);
+    CHECK_EQ(length_of(heap->stripped_caches, 1), closed - whole);
+    CHECK_EQ(heap->closed_count, whole);
     CHECK_EQ(heap->cache_count, open);
     CHECK_EQ(heap->cache_numbers, open + closed);
 }

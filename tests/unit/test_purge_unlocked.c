@@ -108,6 +108,29 @@ static void gives_back(void (*how)(void), void (*act)(void)) {
     end();
 }
 
+/* Meanwhile a thread frees 16 MB at low addresses, where the search for pages has been, and ends: its
+ * end does not wait, and these pages go back as well. */
+static void *end_there(void *arg) {
+    CHECK(sw_heap_alloc(heap, 100, 0) != NULL); /* opens its cache */
+    for (int i = 1; i < 20; i += 2) sw_heap_free(heap, objects[i]);
+    return arg;
+}
+static void end_by_thread(void) {
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, end_there, NULL), 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    CHECK(free_page_bytes() >= 10 * (uint64_t)LARGE);
+}
+static void thread_ends_meanwhile(void (*how)(void)) {
+    make();
+    leave_holes();
+    meanwhile = end_by_thread;
+    how();
+    CHECK_EQ(free_page_bytes(), 0);
+    end();
+}
+static void trim_more(void) { CHECK(sw_heap_trim(heap) >= (OBJECTS / 2 + 10) * (uint64_t)LARGE); }
+
 /* A heap is verified meanwhile: it waits until the runs are free pages again. */
 static sem_t reached;
 static void *verify_there(void *arg) {
@@ -199,6 +222,8 @@ int main(void) {
     gives_back(tick, use_heap);
     gives_back(tick, use_heap_by_thread);
     gives_back(trim, use_heap_by_thread);
+    thread_ends_meanwhile(tick);
+    thread_ends_meanwhile(trim_more);
     beside(verify_there);
     if (!UNDER_TSAN) beside(fork_there); /* its runtime does not survive forks beside threads */
     counts();
