@@ -205,10 +205,12 @@ static void damage_cache(sw_heap *heap, sw_cache *cache) {
     DAMAGE_BIT(cache, table, 4);
     DAMAGE_BIT(cache, mode, 1);
     DAMAGE_BIT(cache->cold, closed, 0);
+    DAMAGE_BIT(cache->cold, stripped, 0);
 }
 
 static void damage_heap(sw_heap *heap) {
     DAMAGE_BIT(heap, cache_count, 0);
+    DAMAGE(heap, closed_count);
     DAMAGE(heap, free_records);
     DAMAGE(heap, kept_pages);
     for (uint32_t i = 0; i < heap->span_classes; i++) {

@@ -137,6 +137,27 @@ static void first_ones_are_short(bool dry) {
     close_heap();
 }
 
+/* So is one that comes from a shelf: a cache with an empty span of a page on a shelf makes no other. */
+static void shelved_ones_are_first(void) {
+    static void *objects[SLOTS];
+    sw_cache *other;
+    open_heap(false, 0);
+    CHECK_EQ(sw_cache_open(heap, &other), SW_OK);
+    CHECK(sw_cache_alloc(other, SIZE, 0) != NULL);
+    fill(objects, SIZE, 1, SW_SCAN);
+    CHECK(sw_heap_alloc(heap, SIZE, SW_SCAN) != NULL); /* the first span is full now */
+    CHECK_STR(lengths(1), "112");
+    for (uint32_t i = 0; i < SLOTS; i++) sw_heap_free(heap, objects[i]);
+    sw_heap_stats before = {.struct_bytes = sizeof before}, after = before;
+    CHECK_EQ(sw_heap_stats_read(heap, &before), SW_OK);
+    CHECK(sw_heap_alloc(heap, SIZE, 0) == objects[0]);
+    CHECK_EQ(sw_heap_stats_read(heap, &after), SW_OK);
+    CHECK_EQ(after.lock_acquisitions, before.lock_acquisitions); /* shelves need no lock */
+    CHECK_STR(lengths(1), "112");
+    sw_cache_close(other);
+    close_heap();
+}
+
 /* Where a longer span is above the limit, the first length may do. */
 static void short_at_the_limit(void) {
     static void *objects[3 * SLOTS];
@@ -240,6 +261,7 @@ int main(void) {
     counted_by_span_class();
     first_ones_are_short(false);
     first_ones_are_short(true);
+    shelved_ones_are_first();
     short_at_the_limit();
     dry_equals_live();
     counts_are_verified();

@@ -51,11 +51,12 @@ static uint64_t free_page_bytes(void) {
 
 /* Large objects in a row; every second one is freed, so that as many runs of pages are free. */
 static void *objects[OBJECTS];
-static void leave_holes(void) {
+static void leave_some_holes(int holes) {
     for (int i = 0; i < OBJECTS; i++) objects[i] = sw_heap_alloc(heap, LARGE, 0);
-    for (int i = 0; i < OBJECTS; i += 2) sw_heap_free(heap, objects[i]);
-    CHECK_EQ(free_page_bytes(), (uint64_t)OBJECTS / 2 * LARGE);
+    for (int i = 0; i < 2 * holes; i += 2) sw_heap_free(heap, objects[i]);
+    CHECK_EQ(free_page_bytes(), (uint64_t)holes * LARGE);
 }
+static void leave_holes(void) { leave_some_holes(OBJECTS / 2); }
 
 static void end(void) {
     CHECK(meanwhile == NULL); /* it was reached */
@@ -121,15 +122,15 @@ static void end_by_thread(void) {
     CHECK_EQ(pthread_join(thread, NULL), 0);
     CHECK(free_page_bytes() >= 10 * (uint64_t)LARGE);
 }
-static void thread_ends_meanwhile(void (*how)(void)) {
+static void thread_ends_meanwhile(void (*how)(void), int holes) {
     make();
-    leave_holes();
+    leave_some_holes(holes);
     meanwhile = end_by_thread;
     how();
     CHECK_EQ(free_page_bytes(), 0);
     end();
 }
-static void trim_more(void) { CHECK(sw_heap_trim(heap) >= (OBJECTS / 2 + 10) * (uint64_t)LARGE); }
+static void trim_more(void) { CHECK(sw_heap_trim(heap) >= 20 * (uint64_t)LARGE); }
 
 /* A heap is verified meanwhile: it waits until the runs are free pages again. */
 static sem_t reached;
@@ -222,8 +223,9 @@ int main(void) {
     gives_back(tick, use_heap);
     gives_back(tick, use_heap_by_thread);
     gives_back(trim, use_heap_by_thread);
-    thread_ends_meanwhile(tick);
-    thread_ends_meanwhile(trim_more);
+    thread_ends_meanwhile(tick, OBJECTS / 2); /* more runs than one turn takes out */
+    thread_ends_meanwhile(trim_more, OBJECTS / 2);
+    thread_ends_meanwhile(trim_more, 10);
     beside(verify_there);
     if (!UNDER_TSAN) beside(fork_there); /* its runtime does not survive forks beside threads */
     counts();

@@ -244,10 +244,17 @@ static void whole_ones_come_first(void) {
     end();
 }
 
-/* A user still has the addresses of his caches, so their records stay whole. */
+/* Users still have the addresses of their caches, so these records stay whole. */
 static void users_stay_whole(void) {
     make(0, false, false);
+    open_all(SW_CACHE_OF_LIBRARY);
+    for (int i = 0; i < threads; i++) sw_cache_close(caches[i]);
     open_all(SW_CACHE_OF_USER);
+    sw_cache *library[WHOLE];
+    for (int i = 0; i < WHOLE; i++)
+        CHECK_EQ(sw_cache_make(heap, SW_CACHE_OF_LIBRARY, &library[i]), SW_OK);
+    for (int i = 0; i < WHOLE; i++) sw_cache_close(library[i]);
+    CHECK_EQ(heap->closed_count, WHOLE);
     uint64_t metadata = ledger().metadata_bytes;
     for (int i = 0; i < threads; i++) sw_cache_close(caches[i]);
     CHECK_EQ(ledger().metadata_bytes, metadata);
