@@ -107,7 +107,7 @@ static size_t strip_bytes(const sw_heap *heap) {
     return sw_cache_record_bytes(heap) - sw_os_page_bytes();
 }
 
-bool sw_cache_is_surplus(const sw_cache *cache) {
+bool sw_cache_must_strip(const sw_cache *cache) {
     const sw_heap *heap = cache->heap;
     return cache->cold->holder != SW_CACHE_OF_USER && heap->closed_count >= SW_CLOSED_WHOLE &&
            strip_bytes(heap) != 0;

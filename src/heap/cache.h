@@ -147,7 +147,7 @@ void sw_cache_retire_records(sw_heap *heap);
 enum { SW_CLOSED_WHOLE = 64 };
 
 /* Under the heap's lock: whether the cache must be stripped before it closes. */
-bool sw_cache_is_surplus(const sw_cache *cache);
+bool sw_cache_must_strip(const sw_cache *cache);
 /* Returns these pages to the system. The cache owns nothing any more; no lock is needed. False: the
  * system refused. */
 bool sw_cache_strip(sw_cache *cache);

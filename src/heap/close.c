@@ -86,8 +86,8 @@ static void clear_shelves(sw_cache *cache) {
 
 /* Strips the cache if enough closed ones are whole. The heap's lock is released for the system
  * call. */
-static void strip_surplus(sw_cache *cache) {
-    if (sw_likely(!sw_cache_is_surplus(cache))) return;
+static void strip_if_many(sw_cache *cache) {
+    if (sw_likely(!sw_cache_must_strip(cache))) return;
     sw_os_lock_release(&cache->heap->lock);
     bool stripped = sw_cache_strip(cache);
     sw_os_lock_acquire(&cache->heap->lock);
@@ -115,7 +115,7 @@ void sw_cache_shut(sw_cache *cache) {
     cold->tiny_used = 0;
     clear_shelves(cache);
     sw_central_release_idle(heap);
-    strip_surplus(cache);
+    strip_if_many(cache);
     sw_cache_set_closed(cache);
     sw_verify_leave_begin(heap);
     bound_free_pages(heap);

@@ -142,7 +142,7 @@ static void recover_cache(sw_heap *heap, sw_cache *cache) {
     cold->tiny_block = 0;
     cold->tiny_used = 0;
     if (cold->holder != SW_CACHE_OF_THREAD) return; /* its user may be the forking thread */
-    if (sw_cache_is_surplus(cache)) cold->stripped = sw_cache_strip(cache);
+    if (sw_cache_must_strip(cache)) cold->stripped = sw_cache_strip(cache);
     sw_cache_set_closed(cache);
 }
 
