@@ -69,13 +69,15 @@ static void insert_region(sw_region *region) {
     __atomic_store_n(&pool.newest, region, __ATOMIC_RELEASE);
 }
 
-/* Reserves SW_REGION_CHUNKS chunks, or a smaller power of two if the system refuses so many. Chunks
+/* Reserves SW_REGION_CHUNKS chunks, but at most SW_REGION_BYTES_MAX or one chunk, because addresses
+ * count against a limit of the process (RLIMIT_AS); or fewer if the system refuses so many. Chunks
  * that are as long as a huge page or longer begin at one, so that what is done with a chunk splits
  * none. */
 static void *reserve(uint32_t log2, uint32_t *count) {
     size_t align =
         log2 >= SW_CHUNK_LOG2_HUGE ? (size_t)1 << SW_CHUNK_LOG2_HUGE : sw_os_page_bytes();
-    for (*count = SW_REGION_CHUNKS; *count > 0; *count /= 2) {
+    *count = (uint32_t)sw_min_u64(SW_REGION_CHUNKS, (uint64_t)SW_REGION_BYTES_MAX >> log2);
+    for (*count += *count == 0; *count > 0; *count /= 2) {
         void *base = sw_os_reserve((size_t)*count << log2, align);
         if (base != NULL) return base;
     }

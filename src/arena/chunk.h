@@ -27,7 +27,9 @@ enum {
     /* Log2 of the bytes of a huge page: on x86-64, and on arm64 with pages of 4 KiB. */
     SW_CHUNK_LOG2_HUGE = 21,
     SW_CHUNK_SIZES = SW_CHUNK_LOG2_MAX - SW_CHUNK_LOG2_MIN + 1,
-    SW_REGION_CHUNKS = 64, /* chunks of a region, or fewer where the system refuses so many */
+    SW_REGION_CHUNKS = 64, /* chunks of a region, or fewer of more than 1 MiB, or where the system
+                            * refuses so many */
+    SW_REGION_BYTES_MAX = 64 << 20,
 };
 
 /* A chunk. `next` belongs to the list that the chunk is in; whoever takes the chunk writes the

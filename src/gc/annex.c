@@ -9,50 +9,40 @@
 #include "gc/grey.h"
 #include "gc/type.h"
 
-enum { COMMIT_ANNEXES = 1024 };
-
 sw_gc_annex *sw_gc_annexes;
 uint32_t **sw_gc_slot_types;
 
-static uint32_t annexes_committed; /* atomic: at least so many annexes are writable */
-
-/* Reserves an array, unless it is reserved. No lock is taken, because threads of several heaps may
- * call this at once while one of them forks; the thread that comes second releases its own
- * reservation. */
-static bool start(void **array, size_t bytes) {
-    void *there = __atomic_load_n(array, __ATOMIC_ACQUIRE);
-    if (there != NULL) return true;
-    void *made = sw_os_reserve_readable(bytes);
-    if (made == NULL) return false;
-    if (!__atomic_compare_exchange_n(array, &there, made, false, __ATOMIC_ACQ_REL,
-                                     __ATOMIC_ACQUIRE))
-        (void)sw_os_release(made, bytes);
-    return true;
-}
-
-bool sw_gc_annex_start(void) {
+/* Finds a place for the three arrays and maps the types of the first `count` spans. */
+static bool find_place(uint32_t count) {
     size_t limit = sw_space_live()->span_limit;
-    return start((void **)&sw_gc_slot_types, limit * sizeof *sw_gc_slot_types) &&
-           start((void **)&sw_gc_greys_of, limit * sizeof *sw_gc_greys_of) &&
-           start((void **)&sw_gc_annexes, limit * sizeof *sw_gc_annexes);
-}
-
-/* Makes annexes up to `id` writable. Two threads may do so at once: making a page writable twice
- * does no harm. */
-static bool commit(uint32_t id) {
-    uint32_t from = __atomic_load_n(&annexes_committed, __ATOMIC_RELAXED);
-    if (sw_likely(id < from)) return true;
-    uint32_t to = (uint32_t)sw_align_up((uint64_t)id + 1, COMMIT_ANNEXES);
-    uint32_t count = to - from;
-    if (!sw_os_commit(&sw_gc_annexes[from], count * sizeof *sw_gc_annexes) ||
-        !sw_os_commit(&sw_gc_greys_of[from], count * sizeof *sw_gc_greys_of) ||
-        !sw_os_commit(&sw_gc_slot_types[from], count * sizeof *sw_gc_slot_types))
-        return false;
-    while (from < to && !__atomic_compare_exchange_n(&annexes_committed, &from, to, false,
-                                                     __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-        continue;
+    char *place = sw_os_place(limit * SW_GC_ANNEX_BYTES, count * sizeof *sw_gc_slot_types);
+    if (place == NULL) return false;
+    sw_gc_slot_types = (uint32_t **)(void *)place;
+    sw_gc_greys_of = (sw_gc_greys **)(void *)(sw_gc_slot_types + limit);
+    sw_gc_annexes = (sw_gc_annex *)(void *)(sw_gc_greys_of + limit);
     return true;
 }
+
+/* Maps the annexes of `count` span records, for sw_space_follow_records. Marking reads the annexes
+ * of every span of the process, so all of them are mapped. */
+static bool map_annexes(uint32_t first, uint32_t count) {
+    size_t types_bytes = count * sizeof *sw_gc_slot_types;
+    size_t greys_bytes = count * sizeof *sw_gc_greys_of;
+    bool has_types = first == 0
+                         ? find_place(count)
+                         : sw_os_map_at(&sw_gc_slot_types[first], types_bytes) == SW_OS_MAPPED;
+    if (!has_types) return false;
+    if (sw_os_map_at(&sw_gc_greys_of[first], greys_bytes) == SW_OS_MAPPED) {
+        if (sw_os_map_at(&sw_gc_annexes[first], count * sizeof *sw_gc_annexes) == SW_OS_MAPPED)
+            return true;
+        (void)sw_os_unmap_at(&sw_gc_greys_of[first], greys_bytes);
+    }
+    (void)(first == 0 ? sw_os_release(sw_gc_slot_types, types_bytes)
+                      : sw_os_unmap_at(&sw_gc_slot_types[first], types_bytes));
+    return false;
+}
+
+bool sw_gc_annex_start(void) { return sw_space_follow_records(sw_space_live(), map_annexes); }
 
 const char *sw_gc_annex_check(const sw_gc_annex *annex, const sw_span *span) {
     return SW_RULE(annex->base == span->base) ?: SW_RULE(annex->magic == span->magic)
@@ -65,7 +55,6 @@ static size_t marks_bytes(uint32_t words) { return 2 * words * sizeof(uint64_t);
 
 bool sw_gc_annex_born(sw_heap *heap, sw_span *span) {
     uint32_t id = sw_space_span_id(heap->space, span);
-    if (!commit(id)) return false;
     sw_gc_annex *annex = &sw_gc_annexes[id];
     uint32_t words = sw_gc_mark_words(heap, span);
     uint64_t *marks = &annex->own;

@@ -44,7 +44,8 @@ extern uint32_t **sw_gc_slot_types;
 
 enum { SW_GC_ANNEX_BYTES = sizeof(sw_gc_annex) + sizeof(uint32_t *) + sizeof(void *) };
 
-/* Reserves the addresses of the arrays, once in a process. False: the system refuses. */
+/* Maps the arrays for all span records, those to come included, once in a process. False: the system
+ * refuses. */
 bool sw_gc_annex_start(void);
 
 /* Hooks of collected heaps (heap.h). */

@@ -172,8 +172,8 @@ struct sw_gc {
     sw_heap *heap;         /* constant */
     uint64_t mark;         /* ds/handle.h */
     uint64_t fresh;        /* atomic: bytes asked for since the last cycle, if due < UINT64_MAX */
-    sw_gc_layout *layouts; /* of types, by number; a reservation of layouts_reserved entries */
-    size_t layouts_bytes;  /* of these, accessible */
+    sw_gc_layout *layouts; /* of types, by number; in a place for layouts_reserved of them */
+    size_t layouts_bytes;  /* of these, mapped */
     uint32_t type_count;   /* atomic */
     uint32_t heap_index;   /* heap->index, until the collector ends */
     uint32_t phase;        /* atomic: sw_gc_phase */

@@ -77,10 +77,10 @@ bool sw_gc_mark_drain(sw_gc_marker *marker) {
 void sw_gc_marker_start(sw_gc_marker *marker, sw_gc *gc, int64_t work) {
     sw_heap *heap = gc->heap;
     *marker = (sw_gc_marker){.annexes = sw_gc_annexes,
-                             .view = heap->space->view,
+                             .view = sw_space_view_now(heap->space),
                              .stamp = sw_gc_stamp(gc, gc->epoch),
                              .stack = gc->stack,
-                             .constrained = heap->space->constrained,
+                             .has_extras = sw_space_has_extras(heap->space),
                              .by_span = gc->cycle.order == SW_GC_BY_SPAN,
                              .marked = 1,
                              .gc = gc,

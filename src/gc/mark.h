@@ -33,7 +33,7 @@ typedef struct sw_gc_marker {
     sw_gc *gc;
     int64_t work;         /* what is left of it; 0 or less: none */
     bool by_span;         /* the cycle's order */
-    bool constrained;     /* objects may lie outside of the view */
+    bool has_extras;      /* objects may lie outside of the range */
     uint64_t marked;      /* bit 0 is set: it stands for the mark where there is no object */
     sw_gc_pointer *found; /* NULL: this marker does not drain */
     uint32_t found_count;

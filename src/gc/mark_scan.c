@@ -20,9 +20,8 @@ bool sw_gc_meet(sw_gc_marker *marker, uint32_t id) {
 }
 
 void sw_gc_discover_outside(sw_gc_marker *marker, uintptr_t p) {
-    const sw_space *space = marker->gc->heap->space;
-    if (!space->constrained) return;
-    uint32_t id = sw_space_id_of(space, p);
+    if (!marker->has_extras) return;
+    uint32_t id = sw_space_id_of(marker->gc->heap->space, p);
     if (id >= SW_SPAN_FIRST) sw_gc_discover_in(marker, p, id);
 }
 

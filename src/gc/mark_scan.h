@@ -85,8 +85,7 @@ static sw_always_inline void sw_gc_scan_words(sw_gc_marker *marker, uintptr_t at
         marker->found[count].p = p;
         marker->found[count].id = id;
         count += inside;
-        if (sw_unlikely(marker->constrained) && !inside && p != 0)
-            sw_gc_discover_outside(marker, p);
+        if (sw_unlikely(marker->has_extras) && !inside && p != 0) sw_gc_discover_outside(marker, p);
     }
     marker->found_count = count;
     if (count > SW_GC_FOUND - 64) sw_gc_settle_all(marker);

@@ -5,25 +5,25 @@
 #include "base/assert.h"
 #include "os/os.h"
 
-/* The stack reserves 4 GiB of addresses at most, for 268 million waiting objects; when it is full,
- * the heap is scanned again (mark.c). */
+/* The stack has a place of 4 GiB at most, for 268 million waiting objects; when it is full, the heap
+ * is scanned again (mark.c). */
 enum { FIRST_BYTES = 64 << 10, PURGED_BYTES = 512 << 10, MOST_LOG2 = 32, LEAST_LOG2 = 20 };
 
 bool sw_gc_stack_start(sw_gc_stack *stack) {
-    size_t page = sw_os_page_bytes();
     *stack = (sw_gc_stack){0};
     for (uint32_t log2 = MOST_LOG2; log2 >= LEAST_LOG2 && stack->base == NULL; log2 -= 4) {
-        stack->base = sw_os_reserve((size_t)1 << log2, page);
+        stack->base = sw_os_place((size_t)1 << log2, FIRST_BYTES);
         stack->reserved = ((size_t)1 << log2) / sizeof(sw_gc_grey);
     }
     if (stack->base == NULL) return false;
-    stack->top = stack->end = stack->dirty = stack->base;
+    stack->top = stack->dirty = stack->base;
+    stack->end = stack->base + FIRST_BYTES / sizeof(sw_gc_grey);
     return true;
 }
 
 void sw_gc_stack_end(sw_gc_stack *stack) {
     if (stack->base != NULL)
-        (void)sw_os_release(stack->base, stack->reserved * sizeof *stack->base);
+        (void)sw_os_release(stack->base, (size_t)(stack->end - stack->base) * sizeof *stack->base);
     *stack = (sw_gc_stack){0};
 }
 
@@ -35,10 +35,9 @@ const char *sw_gc_stack_check(const sw_gc_stack *stack) {
 
 bool sw_gc_stack_grow(sw_gc_stack *stack) {
     sw_check2(sw_gc_stack_check(stack));
-    size_t entries = (size_t)(stack->end - stack->base);
-    size_t more = entries == 0 ? FIRST_BYTES / sizeof(sw_gc_grey) : entries;
-    if (entries + more > stack->reserved) return false;
-    if (!sw_os_commit(stack->end, more * sizeof *stack->end)) return false;
+    size_t more = (size_t)(stack->end - stack->base);
+    if (2 * more > stack->reserved) return false;
+    if (sw_os_map_at(stack->end, more * sizeof *stack->end) != SW_OS_MAPPED) return false;
     stack->end += more;
     return true;
 }

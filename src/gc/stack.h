@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The mark stack: a reservation of addresses that becomes accessible as it is used. Callers:
- * mark. */
+/* The mark stack: a place (os/os.h) that is mapped as it is used. Callers: mark. */
 #ifndef SW_GC_STACK_H
 #define SW_GC_STACK_H
 
@@ -23,13 +22,13 @@ typedef struct sw_gc_grey {
 typedef struct sw_gc_stack {
     sw_gc_grey *base, *top, *end; /* end: of what is accessible */
     sw_gc_grey *dirty;            /* end of what may have to be given back to the system */
-    size_t reserved;              /* entries */
+    size_t reserved;              /* entries of the whole place */
 } sw_gc_stack;
 
 /* The rule that does not hold, or NULL (base/assert.h). */
 const char *sw_gc_stack_check(const sw_gc_stack *stack);
 
-/* False: no addresses. */
+/* False: no place. */
 bool sw_gc_stack_start(sw_gc_stack *stack);
 void sw_gc_stack_end(sw_gc_stack *stack);
 /* Empties the stack; the memory that it has used is then to be given back. */

@@ -46,13 +46,15 @@ uint64_t sw_gc_pattern_at(const sw_gc_layout *layout, uint64_t word) {
     return bits;
 }
 
-enum { COMMIT_BYTES = 64 << 10, LIMIT_LOG2 = 24, LEAST_LIMIT_LOG2 = 8 };
+enum { COMMIT_BYTES = 64 << 10, LIMIT_LOG2 = 24, LEAST_LIMIT_LOG2 = 12 };
 
+/* Finds a place for the layouts, and maps the first of them. */
 static bool reserve_layouts(sw_gc *gc) {
     for (uint32_t log2 = LIMIT_LOG2; log2 >= LEAST_LIMIT_LOG2 && gc->layouts == NULL; log2 -= 4) {
-        gc->layouts = sw_os_reserve(sizeof *gc->layouts << log2, sw_os_page_bytes());
+        gc->layouts = sw_os_place(sizeof *gc->layouts << log2, COMMIT_BYTES);
         gc->layouts_reserved = 1u << log2;
     }
+    gc->layouts_bytes = gc->layouts == NULL ? 0 : COMMIT_BYTES;
     return gc->layouts != NULL;
 }
 
@@ -60,7 +62,8 @@ static bool reserve_layouts(sw_gc *gc) {
 static bool make_room(sw_gc *gc) {
     if (gc->type_count == gc->layouts_reserved) return false;
     if ((gc->type_count + 1) * sizeof *gc->layouts <= gc->layouts_bytes) return true;
-    if (!sw_os_commit((char *)gc->layouts + gc->layouts_bytes, COMMIT_BYTES)) return false;
+    if (sw_os_map_at((char *)gc->layouts + gc->layouts_bytes, COMMIT_BYTES) != SW_OS_MAPPED)
+        return false;
     gc->layouts_bytes += COMMIT_BYTES;
     return true;
 }
@@ -87,8 +90,7 @@ void sw_gc_types_end(sw_gc *gc) {
         if (type->map != NULL)
             (void)sw_os_release((void *)(uintptr_t)type->map, map_words(type->words) * 8);
     }
-    if (gc->layouts != NULL)
-        (void)sw_os_release(gc->layouts, gc->layouts_reserved * sizeof *gc->layouts);
+    if (gc->layouts != NULL) (void)sw_os_release(gc->layouts, gc->layouts_bytes);
     gc->layouts = NULL;
     gc->type_count = 0;
 }

@@ -158,6 +158,11 @@ bool sw_cache_strip(sw_cache *cache);
 static sw_always_inline bool sw_cache_check(const sw_cache *cache, const char *op) {
     return sw_handle_check(cache, offsetof(struct sw_cache, mark), SW_HANDLE_CACHE, op);
 }
+/* Brings the cache's copy of view.frames up to date (page/space.h). The cache's thread calls it for
+ * an open cache, so that the cache finds its own spans on the fast path. */
+static sw_always_inline void sw_cache_renew_frames(sw_cache *cache) {
+    cache->frames = sw_heap_view(cache->heap).frames;
+}
 /* Whether a cache that was open once is still open; nothing is reported. */
 static sw_always_inline bool sw_cache_is_open(const sw_cache *cache) {
     uint64_t mark = __atomic_load_n(&cache->mark, __ATOMIC_RELAXED);

@@ -161,7 +161,7 @@ static bool free_unowned(sw_cache *cache, const void *ptr, sw_target *target) {
 }
 
 /* Frees a live slot of the cache's own span that the fast path did not free, because the span is
- * marked, its frame lies outside of the main reservation, or the heap packs tiny objects or is
+ * marked, its frame lies outside of the cache's view, or the heap packs tiny objects or is
  * collected. */
 static void free_own(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr) {
     if (sw_template_mark(cache, span) == SW_MARK_FRESH)
@@ -212,6 +212,7 @@ static sw_cache *usable_cache(sw_cache *cache, const void *ptr, const char *op) 
 void sw_free_checked(sw_cache *cache, void *ptr, const char *op) {
     cache = usable_cache(cache, ptr, op);
     if (cache == NULL) return;
+    sw_cache_renew_frames(cache);
     uint32_t id = sw_space_id_of(cache->heap->space, (uintptr_t)ptr);
     if (id >= SW_SPAN_FIRST && !sw_heap_is_collected(cache->heap) && sw_free_large(cache, id, ptr))
         return;

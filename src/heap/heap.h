@@ -156,7 +156,7 @@ static inline bool sw_heap_decay_due(const sw_heap *heap, uint64_t now_ns) {
  * frees them, every free must take the slow path; so the view has no frames, and no address is
  * found in it. */
 static inline sw_space_view sw_heap_view(const sw_heap *heap) {
-    sw_space_view view = heap->space->view;
+    sw_space_view view = sw_space_view_now(heap->space);
     if ((heap->mode & (SW_MODE_TINY | SW_MODE_COLLECTED)) != 0) view.frames = 0;
     return view;
 }

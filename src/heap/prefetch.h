@@ -17,7 +17,8 @@ static inline const sw_space_view *sw_prefetch_view(const sw_heap *heap) {
 static sw_always_inline const uint32_t *sw_prefetch_entry(const sw_space_view *view,
                                                           const void *p) {
     uint64_t frame = ((uintptr_t)p - view->base) >> SW_FRAME_SHIFT;
-    return &view->page_map[frame < view->frames ? frame : 0];
+    uint64_t frames = __atomic_load_n(&view->frames, __ATOMIC_RELAXED);
+    return &view->page_map[frame < frames ? frame : 0];
 }
 
 static sw_always_inline void sw_prefetch_span(const sw_space_view *view, const void *p) {

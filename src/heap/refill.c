@@ -90,6 +90,7 @@ static sw_noinline uint32_t next_pages(const sw_cache *cache, uint32_t span_clas
 /* Makes the cache the owner of a span that no cache owned. */
 static sw_always_inline void make_own(sw_cache *cache, sw_span *span, uint32_t span_class) {
     sw_idle_note(cache, span_class);
+    sw_cache_renew_frames(cache);
     sw_span_set_owner(span, cache, span->needzero ? SW_MARK_NONE : SW_MARK_FRESH);
     __atomic_thread_fence(__ATOMIC_RELEASE); /* a free that sees a live slot sees the owner */
     sw_span_enter(span, SW_SPAN_CURRENT);

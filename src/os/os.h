@@ -18,15 +18,9 @@
 
 size_t sw_os_page_bytes(void);
 
-/* The most bytes of address space that this process may map; UINT64_MAX: there is no limit. */
-uint64_t sw_os_address_limit(void);
-
 /* Reserves address space that can be neither read nor written. align: a power of two, at least a
  * page. NULL: refused. */
 void *sw_os_reserve(size_t bytes, size_t align);
-/* Reserves address space that reads as zeroes. The system does not count it as the process's memory
- * before sw_os_commit. NULL: refused. */
-void *sw_os_reserve_readable(size_t bytes);
 /* Makes [p, p+bytes) readable and writable. False: refused, and nothing has changed. */
 bool sw_os_commit(void *p, size_t bytes);
 /* Takes access away from whole pages that were purged, so that the system no longer counts them as
@@ -50,6 +44,30 @@ bool sw_os_release(void *p, size_t bytes);
 bool sw_os_shorten(void *p, size_t bytes, size_t kept);
 /* Maps zeroed memory, aligned to pages. NULL: refused. */
 void *sw_os_map(size_t bytes);
+
+/* A place is a range of addresses for an array that grows where it is. It is chosen far from where
+ * the system puts mappings, and only the pieces in use are mapped. So limits of the process
+ * (RLIMIT_AS, RLIMIT_MEMLOCK) count those pieces and not the whole range. Another library may still
+ * map something there if it asks for that very address. */
+
+typedef enum sw_os_mapped {
+    SW_OS_MAPPED,
+    SW_OS_REFUSED,
+    SW_OS_OCCUPIED, /* another mapping is there */
+} sw_os_mapped;
+
+enum { SW_OS_PLACE_LOG2 = 33 };
+
+/* Finds a place of `bytes` bytes, aligned to its length rounded up to a power of two, and maps its
+ * first `ready` bytes (at least a page), readable, writable and zeroed. They must stay mapped while
+ * the place is in use, because they mark it as taken; sw_os_release of them ends it. Only the live
+ * space may have a place of more than 2^SW_OS_PLACE_LOG2 bytes. NULL: refused. */
+void *sw_os_place(size_t bytes, size_t ready);
+/* Maps [p, p+bytes) of a place, readable, writable and zeroed. Unless it returns SW_OS_MAPPED,
+ * nothing has changed. */
+sw_os_mapped sw_os_map_at(void *p, size_t bytes);
+/* Unmaps [p, p+bytes) of a place, which may have holes. False: refused, and nothing has changed. */
+bool sw_os_unmap_at(void *p, size_t bytes);
 /* Sets out[i] to whether page i, counted from the page at p, is resident. False: the system does
  * not tell. */
 bool sw_os_resident_pages(void *p, size_t pages, uint8_t *out);

@@ -17,7 +17,8 @@ const char *sw_window_check(const sw_window *window) {
 }
 
 const char *sw_space_check(const sw_space *space) {
-    return SW_RULE(space->span_next >= SW_SPAN_FIRST)
+    return SW_RULE(space->view.frames <= space->range_frames)
+               ?: SW_RULE(space->span_next >= SW_SPAN_FIRST)
                ?: SW_RULE((space->span_next - SW_SPAN_FIRST) % SW_SPAN_BATCH == 0)
                ?: SW_RULE(space->span_next <= space->span_committed)
                ?: SW_RULE(space->span_committed <= space->span_limit)

@@ -138,7 +138,8 @@ static uint64_t retreat(sw_pages *pages, sw_window *window) {
     uint32_t page = window->first_page + window->frontier - n;
     uint64_t bytes = (uint64_t)n << pages->page_shift;
     if (sw_bits_test(pages->held, page, n) && sw_pages_purge(pages, page, n) == 0) return 0;
-    if (!sw_os_uncommit((void *)sw_pages_address(pages, page), bytes)) return 0;
+    if (!sw_space_uncommit(pages->space, sw_pages_address(pages, page), bytes)) return 0;
+    window->blocked = false;
     sw_runs_set_used(&pages->runs, page, n);
     sw_bits_clear(pages->idle, page, n);
     window->frontier -= n;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Making a space, its windows and its span records (space.h). The main reservation is first asked
- * for large, and then smaller. Windows are cut from it as buddies; when it is used up, each further
- * window is a reservation of its own. */
+/* Making a space, its windows and its span records (space.h). Windows are cut from the range as
+ * buddies; when it is used up, each further window is a reservation of its own. */
 #include "page/space.h"
 
 #include <string.h>
@@ -11,13 +10,12 @@
 #include "size/table.h"
 
 enum {
-    RESERVE_LOG2 = 40,     /* 1 TiB of addresses in the usual case */
-    UNLIMITED_LOG2 = 34,   /* 16 GiB if 1 TiB is refused without a limit, as under emulators */
-    CONSTRAINED_LOG2 = 26, /* 64 MiB if the address space is limited: see make_space */
-    SMALLEST_LOG2 = 20,
-    SPANS_MAX = 1 << 25,
-    SPANS_CONSTRAINED = 1 << 18,
-    SPAN_COMMIT = 1024, /* records made writable at a time */
+    RANGE_LOG2 = 40,    /* 1 TiB of addresses in the usual case */
+    SMALLEST_LOG2 = 26, /* the shortest range: where addresses have few bits */
+    SPANS_LOG2 = 25,    /* span records of the longest range; shorter ones have fewer */
+    SPANS_LEAST_LOG2 = 18,
+    SPAN_COMMIT = 1024,        /* records mapped at a time */
+    FRAMES_AT_FIRST = 1 << 14, /* the page map of the first window of a heap */
 };
 
 /* Addresses of dry heaps start here. It is far from NULL, and a multiple of the length of any
@@ -30,102 +28,100 @@ static uint32_t live_ready; /* atomic */
 
 sw_word sw_sentinel_word = {.local = ~0ull};
 
-static bool commit(void *p, size_t bytes) {
-    size_t page = sw_os_page_bytes();
-    uintptr_t from = (uintptr_t)sw_align_down((uintptr_t)p, page);
-    uintptr_t to = (uintptr_t)sw_align_up((uintptr_t)p + bytes, page);
-    return sw_os_commit((void *)from, to - from);
+/* --- making a space --------------------------------------------------------------------------- */
+
+static bool is_in_range(const sw_space *space, uintptr_t address) {
+    return (address - space->view.base) >> SW_FRAME_SHIFT < space->range_frames;
 }
 
-/* Makes the next SPAN_COMMIT records writable, with their cold parts. */
+/* Maps the page map up to the frame `end`, and further ahead: its length at least doubles, so that
+ * the copies of view.frames in caches are seldom out of date. False: refused. */
+static bool cover_frames(sw_space *space, uint64_t end) {
+    uint64_t have = space->view.frames, unit = sw_os_page_bytes() / sizeof(uint32_t);
+    if (end <= have) return true;
+    uint64_t most = sw_max_u64(sw_max_u64(end, 2 * have), FRAMES_AT_FIRST);
+    uint64_t ends[] = {sw_min_u64(most, space->range_frames), end};
+    uint32_t *entries = (uint32_t *)(uintptr_t)space->view.page_map + have;
+    for (int i = 0; i < 2; i++) {
+        uint64_t to = sw_align_up(ends[i], unit);
+        if (sw_os_map_at(entries, (to - have) * sizeof *entries) != SW_OS_MAPPED) continue;
+        __atomic_store_n(&space->view.frames, to, __ATOMIC_RELEASE);
+        return true;
+    }
+    return false;
+}
+
+/* Maps the next SPAN_COMMIT records, with their cold parts and what other layers keep for them. The
+ * first records of a space are mapped already, because its place begins with them. */
 static bool commit_spans(sw_space *space) {
-    if (space->span_committed >= space->span_limit) return false;
-    sw_span *hot = space->view.spans + space->span_committed;
-    sw_span_cold *cold = space->cold + space->span_committed;
-    if (!commit(hot, SPAN_COMMIT * sizeof *hot)) return false;
-    if (!commit(cold, SPAN_COMMIT * sizeof *cold)) return false;
-    space->span_committed += SPAN_COMMIT;
-    return true;
-}
-
-static void release_span_records(sw_space *space) {
-    size_t count = space->span_limit;
-    if (space->view.spans != NULL) (void)sw_os_release(space->view.spans, count * sizeof(sw_span));
-    if (space->cold != NULL) (void)sw_os_release(space->cold, count * sizeof(sw_span_cold));
-    space->view.spans = NULL;
-    space->cold = NULL;
-}
-
-static bool make_span_records(sw_space *space, uint32_t limit) {
-    space->span_limit = limit;
-    while (space->view.spans == NULL || space->cold == NULL) {
-        size_t count = space->span_limit;
-        space->view.spans = sw_os_reserve_readable(count * sizeof(sw_span));
-        space->cold = sw_os_reserve_readable(count * sizeof(sw_span_cold));
-        if (space->view.spans != NULL && space->cold != NULL) break;
-        release_span_records(space);
-        if (count <= SPAN_COMMIT) return false;
-        space->span_limit /= 2;
+    uint32_t from = space->span_committed;
+    if (from >= space->span_limit) return false;
+    sw_span *hot = space->view.spans + from;
+    sw_span_cold *cold = space->cold + from;
+    size_t hot_bytes = SPAN_COMMIT * sizeof *hot, cold_bytes = SPAN_COMMIT * sizeof *cold;
+    if (from != 0 && sw_os_map_at(hot, hot_bytes) != SW_OS_MAPPED) return false;
+    if (sw_os_map_at(cold, cold_bytes) == SW_OS_MAPPED) {
+        if (space->records_fn == NULL || space->records_fn(from, SPAN_COMMIT)) {
+            space->span_committed += SPAN_COMMIT;
+            return true;
+        }
+        (void)sw_os_unmap_at(cold, cold_bytes);
     }
-    if (!commit_spans(space)) return false;
-    for (uint32_t id = 0; id < SW_SPAN_FIRST; id++) space->view.spans[id].words = &sw_sentinel_word;
-    space->span_next = SW_SPAN_FIRST;
-    return true;
+    if (from != 0) (void)sw_os_unmap_at(hot, hot_bytes);
+    return false;
 }
 
-/* Reserves 2^log2_bytes bytes of addresses and their page map as the main reservation. */
-static bool reserve_main(sw_space *space, uint32_t log2_bytes) {
-    size_t bytes = (size_t)1 << log2_bytes;
-    size_t frames = bytes >> SW_FRAME_SHIFT;
-    void *base = space->dry ? (void *)DRY_BASE : sw_os_reserve(bytes, bytes);
-    if (base == NULL) return false;
-    uint32_t *map = sw_os_reserve_readable(frames * sizeof *map);
-    if (map == NULL) {
-        if (!space->dry) (void)sw_os_release(base, bytes);
-        return false;
-    }
-    space->view.base = (uintptr_t)base;
-    space->view.page_map = map;
-    space->view.frames = frames;
-    space->free_windows[0] = (sw_window){.base = (uintptr_t)base, .map = map, .frames = frames};
-    space->free_window_count = 1;
-    return true;
+bool sw_space_follow_records(sw_space *space, sw_space_records_fn *fn) {
+    sw_os_lock_acquire(&space->lock);
+    if (space->records_fn == NULL && fn(0, space->span_committed)) space->records_fn = fn;
+    bool follows = space->records_fn != NULL;
+    sw_os_lock_release(&space->lock);
+    return follows;
 }
 
 static void release_space(sw_space *space) {
-    uint64_t frames = space->view.frames;
-    if (space->view.page_map != NULL)
-        (void)sw_os_release((void *)(uintptr_t)space->view.page_map, frames * sizeof(uint32_t));
-    if (!space->dry && frames != 0)
-        (void)sw_os_release((void *)space->view.base, frames << SW_FRAME_SHIFT);
-    release_span_records(space);
-    space->view = (sw_space_view){0};
-    space->span_committed = space->free_window_count = 0;
+    size_t cold_bytes = space->span_committed * sizeof(sw_span_cold);
+    size_t map_bytes = space->view.frames * sizeof(uint32_t);
+    if (map_bytes != 0) (void)sw_os_unmap_at((void *)(uintptr_t)space->view.page_map, map_bytes);
+    if (cold_bytes != 0) (void)sw_os_unmap_at(space->cold, cold_bytes);
+    uint32_t mapped = space->span_committed != 0 ? space->span_committed : SPAN_COMMIT;
+    (void)sw_os_release(space->view.spans, mapped * sizeof(sw_span));
 }
 
-/* The logarithm of the bytes that a live space asks for after 2^log2_bytes were refused. */
-static uint32_t next_smaller(uint32_t log2_bytes) {
-    if (log2_bytes > UNLIMITED_LOG2 && sw_os_address_limit() == UINT64_MAX) return UNLIMITED_LOG2;
-    return log2_bytes > CONSTRAINED_LOG2 ? CONSTRAINED_LOG2 : log2_bytes - 2;
-}
-
-/* If the address space of the process is limited, a live space starts small and adds reservations
- * later. A dry space can not add any, so it starts with the largest that is granted. Both leave
- * most of the addresses to the rest of the program. */
-static bool make_space(sw_space *space, bool dry) {
-    uint32_t log2_bytes = RESERVE_LOG2, spans = SPANS_MAX;
+/* Makes the space with a range of 2^log2 bytes. In its place the span records come first, then
+ * their cold parts and the page map; the range of a live space is the second half. */
+static bool make_range(sw_space *space, bool dry, uint32_t log2) {
+    uint32_t spans_log2 = SPANS_LOG2 - (RANGE_LOG2 - log2);
+    size_t spans = (size_t)1 << sw_max_u64(spans_log2, SPANS_LEAST_LOG2);
+    size_t bytes = (size_t)1 << log2, frames = bytes >> SW_FRAME_SHIFT;
+    size_t records = spans * (sizeof(sw_span) + sizeof(sw_span_cold));
+    char *place = sw_os_place(dry ? records + frames * sizeof(uint32_t) : 2 * bytes,
+                              SPAN_COMMIT * sizeof(sw_span));
+    if (place == NULL) return false;
     space->dry = dry;
-    while (!reserve_main(space, log2_bytes)) {
-        if (log2_bytes <= SMALLEST_LOG2) return false;
-        space->constrained = true;
-        log2_bytes = dry ? log2_bytes - 2 : next_smaller(log2_bytes);
-        spans = dry || log2_bytes > CONSTRAINED_LOG2
-                    ? SPANS_MAX >> (RESERVE_LOG2 - 1 - log2_bytes)
-                    : SPANS_CONSTRAINED >> (CONSTRAINED_LOG2 - log2_bytes);
-    }
-    if (make_span_records(space, spans)) return true;
+    space->span_limit = (uint32_t)spans;
+    space->view.spans = (sw_span *)(void *)place;
+    space->cold = (sw_span_cold *)(void *)(place + spans * sizeof(sw_span));
+    space->view.page_map = (uint32_t *)(void *)(place + records);
+    space->view.base = dry ? DRY_BASE : (uintptr_t)place + bytes;
+    space->range_frames = frames;
+    uint32_t *map = (uint32_t *)(uintptr_t)space->view.page_map;
+    space->free_windows[0] = (sw_window){.base = space->view.base, .map = map, .frames = frames};
+    space->free_window_count = 1;
+    if (commit_spans(space) && cover_frames(space, 1)) return true;
     release_space(space);
+    space->view = (sw_space_view){0};
+    space->span_committed = 0;
     return false;
+}
+
+static bool make_space(sw_space *space, bool dry) {
+    uint32_t log2 = RANGE_LOG2;
+    while (!make_range(space, dry, log2))
+        if ((log2 -= 2) < SMALLEST_LOG2) return false;
+    for (uint32_t id = 0; id < SW_SPAN_FIRST; id++) space->view.spans[id].words = &sw_sentinel_word;
+    space->span_next = SW_SPAN_FIRST;
+    return true;
 }
 
 sw_space *sw_space_live(void) {
@@ -154,12 +150,12 @@ void sw_space_dry_destroy(sw_space *space) {
 
 /* --- windows ---------------------------------------------------------------------------------- */
 
-/* The length of a window of the main reservation is a power of two, and the window is aligned to
+/* The length of a window of the range is a power of two, and the window is aligned to
  * its length, so that two free halves can be merged again: this is the buddy system (Knowlton, "A
  * fast storage allocator", 1965). Free windows are few and are kept in an array. */
 
 static bool is_main(const sw_space *space, const sw_window *window) {
-    return (window->base - space->view.base) >> SW_FRAME_SHIFT < space->view.frames;
+    return is_in_range(space, window->base);
 }
 
 static void keep_window(sw_space *space, const sw_window *window) {
@@ -211,32 +207,52 @@ static uint32_t choose_window(const sw_space *space, uint64_t exact, uint64_t fr
     return best;
 }
 
-/* Makes the first bytes of a window accessible, because its heap needs them at once. False: the
- * system refused, so the heap can not use the window. */
-static bool commit_first_bytes(const sw_space *space, const sw_window *window, uint64_t bytes) {
-    return space->dry || bytes == 0 || commit((void *)window->base, bytes);
+sw_os_mapped sw_space_commit(const sw_space *space, uintptr_t from, uint64_t bytes) {
+    if (is_in_range(space, from)) return sw_os_map_at((void *)from, bytes);
+    return sw_os_commit((void *)from, bytes) ? SW_OS_MAPPED : SW_OS_REFUSED;
 }
 
-/* Takes a free window and cuts it to the requested length. A heap never gets a longer window that
- * an earlier heap has left, because then its layout would depend on that heap. */
-static sw_window_answer free_window(sw_space *space, uint64_t exact, uint64_t frames,
-                                    uint64_t ready_bytes, sw_window *out) {
-    uint32_t i = choose_window(space, exact, frames);
-    if (i == space->free_window_count) return SW_WINDOW_NO_ADDRESSES;
-    sw_window window = space->free_windows[i];
-    bool whole = !is_main(space, &window);
-    if (!whole && !commit(window.map, frames * sizeof *window.map)) return SW_WINDOW_NO_MEMORY;
-    if (!commit_first_bytes(space, &window, ready_bytes)) return SW_WINDOW_NO_MEMORY;
-    (void)drop_window(space, i);
-    while (!whole && window.frames > frames) {
+bool sw_space_uncommit(const sw_space *space, uintptr_t from, uint64_t bytes) {
+    if (is_in_range(space, from)) return sw_os_unmap_at((void *)from, bytes);
+    return sw_os_uncommit((void *)from, bytes);
+}
+
+/* Makes the first bytes of a window accessible, because its heap needs them at once. */
+static sw_os_mapped commit_first_bytes(const sw_space *space, const sw_window *window,
+                                       uint64_t bytes) {
+    if (space->dry || bytes == 0) return SW_OS_MAPPED;
+    return sw_space_commit(space, window->base, sw_align_up(bytes, sw_os_page_bytes()));
+}
+
+/* Takes the i-th free window and cuts it to `frames` frames; the rest stays free. */
+static sw_window cut_window(sw_space *space, uint32_t i, uint64_t frames) {
+    sw_window window = drop_window(space, i);
+    while (is_main(space, &window) && window.frames > frames) {
         window.frames /= 2;
         sw_window upper = {.base = window.base + (window.frames << SW_FRAME_SHIFT),
                            .map = window.map + window.frames,
                            .frames = window.frames};
         keep_window(space, &upper);
     }
-    *out = window;
-    return SW_WINDOW_TAKEN;
+    return window;
+}
+
+/* Takes a free window of the requested length. A heap never gets a longer window that an earlier
+ * heap has left, because then its layout would depend on that heap. Addresses that another library
+ * occupies are not used again. */
+static sw_window_answer free_window(sw_space *space, uint64_t exact, uint64_t frames,
+                                    uint64_t ready_bytes, sw_window *out) {
+    for (;;) {
+        uint32_t i = choose_window(space, exact, frames);
+        if (i == space->free_window_count) return SW_WINDOW_NO_ADDRESSES;
+        const sw_window *window = &space->free_windows[i];
+        uint64_t end = (window->base - space->view.base) / SW_FRAME_BYTES + frames;
+        if (is_main(space, window) && !cover_frames(space, end)) return SW_WINDOW_NO_MEMORY;
+        sw_os_mapped mapped = commit_first_bytes(space, window, ready_bytes);
+        if (mapped == SW_OS_REFUSED) return SW_WINDOW_NO_MEMORY;
+        *out = cut_window(space, i, frames);
+        if (mapped == SW_OS_MAPPED) return SW_WINDOW_TAKEN;
+    }
 }
 
 /* Makes a window that is a reservation of its own, with its own piece of page map. Threads search
@@ -250,7 +266,7 @@ static sw_window_answer extra_window(sw_space *space, uint64_t frames, uint64_t 
     if (base == NULL) return SW_WINDOW_NO_ADDRESSES;
     uint32_t *map = sw_os_map(frames * sizeof *map);
     sw_window window = {.base = (uintptr_t)base, .map = map, .frames = frames};
-    if (map == NULL || !commit_first_bytes(space, &window, ready_bytes)) {
+    if (map == NULL || commit_first_bytes(space, &window, ready_bytes) != SW_OS_MAPPED) {
         (void)sw_os_release(base, bytes);
         if (map == NULL) return SW_WINDOW_NO_ADDRESSES; /* a shorter map may be granted */
         (void)sw_os_release(map, frames * sizeof *map);
@@ -289,13 +305,24 @@ static void clear_map(uint32_t *map, uint64_t frames) {
     memset((void *)last, 0, end - last);
 }
 
-void sw_space_return_window(sw_space *space, const sw_window *window) {
+/* Makes a window of a live space as it was before it was taken, so that the next heap finds zeroes
+ * there. False: the system refused, and the window must not be used again. */
+static bool forget_window(const sw_space *space, const sw_window *window, uint64_t accessible) {
+    if (is_main(space, window)) {
+        if (accessible == 0 || sw_space_uncommit(space, window->base, accessible))
+            return !window->blocked;
+        (void)sw_os_purge((void *)window->base, accessible);
+        return false;
+    }
     uint64_t bytes = window->frames << SW_FRAME_SHIFT;
+    if (!sw_os_purge((void *)window->base, bytes)) return false;
+    (void)sw_os_uncommit((void *)window->base, bytes);
+    return true;
+}
+
+void sw_space_return_window(sw_space *space, const sw_window *window, uint64_t accessible) {
     clear_map(window->map, window->frames);
-    /* The next heap must find zeroes here. If the system refuses to purge, the window is not
-     * reused. */
-    if (!space->dry && !sw_os_purge((void *)window->base, bytes)) return;
-    if (!space->dry) (void)sw_os_uncommit((void *)window->base, bytes);
+    if (!space->dry && !forget_window(space, window, accessible)) return;
     sw_os_lock_acquire(&space->lock);
     sw_check2(sw_space_check(space));
     merge_window(space,
@@ -305,7 +332,7 @@ void sw_space_return_window(sw_space *space, const sw_window *window) {
 
 const uint32_t *sw_space_entry(const sw_space *space, uintptr_t address) {
     uint64_t frame = (address - space->view.base) >> SW_FRAME_SHIFT;
-    if (frame < space->view.frames) return &space->view.page_map[frame];
+    if (frame < sw_space_view_now(space).frames) return &space->view.page_map[frame];
     uint32_t extras = __atomic_load_n(&space->extra_count, __ATOMIC_ACQUIRE);
     for (uint32_t i = 0; i < extras; i++) {
         const sw_window *extra = &space->extras[i];

@@ -1,14 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A space: a reservation of addresses, its page map and its span records. One live space serves
- * every heap of the process, so one load of its page map finds the span of any pointer. Each dry
- * heap has a space of its own, whose addresses are only numbers.
+/* A space: a range of addresses, its page map and its span records. One live space serves every
+ * heap of the process, so one load of its page map finds the span of any pointer. Each dry heap has
+ * a space of its own, whose addresses are only numbers.
  *
  *   address:   base ........ windows handed to heaps, each a power of two, naturally aligned ...
  *   page map:  u32 a frame (4 KiB) -> span id;  0: never an object's; 1: released
- *   spans:     sw_span[id], 64 B each; cold: sw_span_cold[id] beside it
+ *   spans:     sw_span[id], 64 B each; cold: sw_span_cold[id] next to it
  *
- * If the system refuses a large reservation (ulimit -v), the live space starts with a small one and
- * adds further reservations. Only sw_space_entry, on the slow path, finds pointers into those. The
+ * All of it lies in one place (os.h), where only the parts in use are mapped: the accessible part
+ * of each window, the page map up to the highest window that was ever taken, and the span records
+ * that were ever handed out. So a limit that the program sets later counts only these. `base`,
+ * `page_map` and `spans` never change, while `frames` grows with the page map. A cache keeps a copy
+ * of it that may be out of date: then the free takes the slow path, which renews the copy.
+ *
+ *   cache's frames <= view.frames = frames whose entries are mapped <= range_frames
+ *   every window of the range ends at or below view.frames
+ *
+ * If the range is used up, or part of it is occupied by another library, windows are reservations
+ * of their own (extras). Only sw_space_entry, on the slow path, finds pointers into those. The
  * space's lock covers windows and span ids; heaps take it inside their own lock.
  * Callers: the page heap (windows), heap (span records, look-up of pointers), watch.
  */
@@ -65,28 +74,35 @@ typedef struct sw_window {
     uint32_t first_page; /* logical number of its first page (set by the heap) */
     uint32_t pages;
     uint32_t frontier; /* pages committed so far, from the start */
+    bool blocked;      /* another mapping lies right above the frontier, which can not move up */
 } sw_window;
 
 const char *sw_window_check(const sw_window *window);
 
-/* The space's lock covers every field except `view`, which is constant, and those marked atomic.
- *   SW_SPAN_FIRST <= span_next <= span_committed <= span_limit
+/* Maps what another layer keeps for each span record, for the `count` records from `first` on.
+ * False: refused, and nothing has changed. */
+typedef bool sw_space_records_fn(uint32_t first, uint32_t count);
+
+/* The space's lock covers every field except `view`, which is constant but for view.frames, and
+ * those marked atomic.
+ *   view.frames <= range_frames;  SW_SPAN_FIRST <= span_next <= span_committed <= span_limit
  *   (span_next - SW_SPAN_FIRST) % SW_SPAN_BATCH == 0;  free_batches < span_next
  *   free_window_count <= SW_SPACE_FREE_WINDOWS;  extra_count <= SW_SPACE_EXTRAS */
 typedef struct sw_space {
-    sw_space_view view; /* what fast paths read */
+    sw_space_view view;    /* what fast paths read; frames is atomic */
+    uint64_t range_frames; /* frames of the whole range; constant */
     sw_span_cold *cold;
     sw_os_lock lock;
     bool dry;
-    bool constrained;        /* the large reservation was refused */
-    uint32_t span_limit;     /* records that fit into the reservation */
+    uint32_t span_limit;     /* records that fit into the place; constant */
     uint32_t span_committed; /* records that are writable */
     uint32_t span_next;      /* atomic: first id never handed out */
     uint32_t free_batches;   /* ids of returned batches, linked through sw_span_cold.next */
     sw_window free_windows[SW_SPACE_FREE_WINDOWS];
     uint32_t free_window_count;
-    sw_window extras[SW_SPACE_EXTRAS]; /* further reservations */
-    uint32_t extra_count;
+    sw_window extras[SW_SPACE_EXTRAS]; /* windows outside of the range */
+    uint32_t extra_count;              /* atomic */
+    sw_space_records_fn *records_fn;   /* NULL: no other layer keeps anything for span records */
     /* For a dry space whose heap notes writes; the heap's lock covers both. map_touch has the pages
      * of the page map that were written to, by offset in view.page_map. map_touched_bytes counts
      * the bytes of page-map entries of accessible pages that lie in such pages. */
@@ -120,18 +136,41 @@ typedef enum sw_window_answer {
  * address is mapped that was not mapped before. */
 sw_window_answer sw_space_take_window(sw_space *space, uint64_t bytes, uint64_t ready_bytes,
                                       sw_window *out);
-/* Gives a window back: purges it, makes it inaccessible and clears its page-map entries. */
-void sw_space_return_window(sw_space *space, const sw_window *window);
+/* Gives a window back, whose first `accessible` bytes are accessible: takes the access away and
+ * clears its page-map entries. */
+void sw_space_return_window(sw_space *space, const sw_window *window, uint64_t accessible);
+
+/* Makes bytes of a window of a live space accessible. They were never accessible, or
+ * sw_space_uncommit was called for them. */
+sw_os_mapped sw_space_commit(const sw_space *space, uintptr_t from, uint64_t bytes);
+/* Takes the access to purged pages away. False: refused, and nothing has changed. */
+bool sw_space_uncommit(const sw_space *space, uintptr_t from, uint64_t bytes);
+
+/* What fast paths read of the space, with the frames that it has now. */
+static inline sw_space_view sw_space_view_now(const sw_space *space) {
+    return (sw_space_view){.base = space->view.base,
+                           .frames = __atomic_load_n(&space->view.frames, __ATOMIC_ACQUIRE),
+                           .page_map = space->view.page_map,
+                           .spans = space->view.spans};
+}
+/* Whether objects may lie outside of the range. */
+static inline bool sw_space_has_extras(const sw_space *space) {
+    return __atomic_load_n(&space->extra_count, __ATOMIC_ACQUIRE) != 0;
+}
+/* Calls fn for the records that are mapped, and from now on before further ones are handed out. Each
+ * caller in the process passes the same fn. False: fn refused; it is not called again. */
+bool sw_space_follow_records(sw_space *space, sw_space_records_fn *fn);
 
 /* Takes SW_SPAN_BATCH fresh records and returns the first id; 0: no records are left, or no
  * memory. */
 uint32_t sw_space_take_spans(sw_space *space);
 void sw_space_return_spans(sw_space *space, uint32_t first);
 
-/* The page-map entry of an address; NULL outside of every reservation. Only slow paths call it. */
+/* The page-map entry of an address; NULL outside of the mapped frames and of every extra window.
+ * Only slow paths call it. */
 const uint32_t *sw_space_entry(const sw_space *space, uintptr_t address);
 
-/* The span id at an address; SW_SPAN_NONE outside of every reservation. A thread that has a live
+/* The span id at an address; SW_SPAN_NONE where sw_space_entry is NULL. A thread that has a live
  * object received it from the thread that allocated it, and so sees the current record of its span.
  * A thread whose object was freed by another one at the same time sees the record at least as it
  * was when the id was written: the load here is an acquire, and sw_pages_map releases. Fast paths

@@ -122,11 +122,13 @@ static sw_cold bool grow_maps(sw_pages *pages, uint32_t end) {
     return true;
 }
 
-/* Advises the system to use huge pages in a window, or takes the advice back. A refusal is no
- * failure. */
-static void advise(const sw_pages *pages, const sw_window *window, bool huge) {
-    if (!pages->huge || pages->space->dry) return;
-    (void)sw_os_advise_huge((void *)window->base, window->frames << SW_FRAME_SHIFT, huge);
+/* Advises the system to use huge pages in the n pages of a window from its page `from` on, or takes
+ * the advice back. A refusal is no failure. */
+static void advise(const sw_pages *pages, const sw_window *window, uint32_t from, uint32_t n,
+                   bool huge) {
+    if (!pages->huge || pages->space->dry || n == 0) return;
+    uintptr_t start = window->base + ((uintptr_t)from << pages->page_shift);
+    (void)sw_os_advise_huge((void *)start, (size_t)n << pages->page_shift, huge);
 }
 
 /* How many pages to make accessible when n are needed: a quarter of the bytes that the heap holds,
@@ -188,13 +190,13 @@ static bool add_window(sw_pages *pages, uint32_t n, uint64_t align) {
     uint64_t count = window.frames >> (pages->page_shift - SW_FRAME_SHIFT);
     uint64_t end = (uint64_t)pages->page_end + count + SW_PAGE_GAP;
     if (end >= UINT32_MAX / 2 || !grow_maps(pages, (uint32_t)end)) {
-        sw_space_return_window(pages->space, &window);
+        sw_space_return_window(pages->space, &window, (uint64_t)ready << pages->page_shift);
         return false;
     }
     window.first_page = pages->page_end;
     window.pages = (uint32_t)count;
     window.frontier = 0;
-    advise(pages, &window, true);
+    advise(pages, &window, 0, ready, true);
     pages->page_end = (uint32_t)sw_align_up(end, 64);
     pages->windows[pages->window_count] = window;
     set_frontier(pages, &pages->windows[pages->window_count++], ready);
@@ -205,8 +207,12 @@ static bool add_window(sw_pages *pages, uint32_t n, uint64_t align) {
 static bool advance(sw_pages *pages, sw_window *window, uint32_t n) {
     n = (uint32_t)sw_align_up(n, pages->unit);
     uintptr_t from = window->base + ((uintptr_t)window->frontier << pages->page_shift);
-    if (!pages->space->dry && !sw_os_commit((void *)from, (size_t)n << pages->page_shift))
-        return false;
+    sw_os_mapped mapped = SW_OS_MAPPED;
+    if (!pages->space->dry)
+        mapped = sw_space_commit(pages->space, from, (uint64_t)n << pages->page_shift);
+    window->blocked = mapped == SW_OS_OCCUPIED;
+    if (mapped != SW_OS_MAPPED) return false;
+    advise(pages, window, window->frontier, n, true);
     sw_set_counter(&pages->commits, pages->commits + 1);
     set_frontier(pages, window, window->frontier + n);
     return true;
@@ -235,16 +241,19 @@ bool sw_pages_grow(sw_pages *pages, uint32_t n, uint64_t align) {
         sw_window *window = &pages->windows[i];
         uint32_t have = sw_pages_free_before_frontier(pages, window);
         sw_assert1(have < n); /* or first fit would have found the run */
-        if (window->pages - window->frontier < n - have) continue;
-        return sw_pages_advance(pages, window, n - have);
+        if (window->blocked || window->pages - window->frontier < n - have) continue;
+        if (sw_pages_advance(pages, window, n - have)) return true;
+        if (!window->blocked) return false;
     }
     return add_window(pages, n, align);
 }
 
 void sw_pages_drop_windows(sw_pages *pages) {
     for (uint32_t i = 0; i < pages->window_count; i++) {
-        advise(pages, &pages->windows[i], false);
-        sw_space_return_window(pages->space, &pages->windows[i]);
+        const sw_window *window = &pages->windows[i];
+        advise(pages, window, 0, window->frontier, false);
+        sw_space_return_window(pages->space, window,
+                               (uint64_t)window->frontier << pages->page_shift);
     }
     pages->window_count = 0;
 }

@@ -15,13 +15,33 @@ static uint64_t words_bytes(uint64_t capacity) {
     return (freed_words(capacity) + groups + sw_summary_words(groups)) * sizeof(uint64_t);
 }
 
+/* Finds addresses for all slots of the tier: a place, whose first slab is mapped, or for a longer
+ * tier a reservation. */
+static void reserve(sw_slab_tier *tier) {
+    if (tier->reserved_bytes <= UINT64_C(1) << SW_OS_PLACE_LOG2) {
+        tier->base = (uintptr_t)sw_os_place(tier->reserved_bytes, SW_SLAB_BYTES);
+        tier->is_placed = tier->base != 0;
+    } else {
+        tier->base = (uintptr_t)sw_os_reserve(tier->reserved_bytes, sw_os_page_bytes());
+    }
+}
+
+/* Makes memory of the tier accessible. The first slab of a place is so already. */
+static bool commit(const sw_slab_tier *tier, uint64_t from, uint64_t bytes) {
+    uint64_t ready = tier->is_placed && from == 0 ? SW_SLAB_BYTES : 0;
+    void *p = (void *)(tier->base + from + ready);
+    if (bytes <= ready) return true;
+    return tier->is_placed ? sw_os_map_at(p, bytes - ready) == SW_OS_MAPPED
+                           : sw_os_commit(p, bytes);
+}
+
 static bool begin_with(sw_slab_tier *tier, uint64_t slot_bytes, uint64_t capacity) {
     uint64_t bytes = sw_align_up(capacity * slot_bytes, SW_SLAB_BYTES);
     if (bytes > SW_SLAB_RESERVED_MAX) return false;
     *tier = (sw_slab_tier){.reserved_bytes = bytes, .slot_bytes = slot_bytes, .capacity = capacity};
     tier->magic = UINT64_MAX / (slot_bytes / SW_SLAB_UNIT) + 1;
     tier->freed = sw_os_map(words_bytes(capacity));
-    tier->base = (uintptr_t)sw_os_reserve(bytes, sw_os_page_bytes());
+    reserve(tier);
     if (tier->freed != NULL && tier->base != 0) {
         uint64_t groups = groups_words(capacity);
         tier->groups = tier->freed + freed_words(capacity);
@@ -48,7 +68,8 @@ void sw_slab_tier_init_last(sw_slab_tier *tier) {
 void sw_slab_tier_end(sw_slab_tier *tier) {
     if (tier->base != 0) {
         sw_os_watch_allow((const void *)tier->base, tier->held_bytes);
-        (void)sw_os_release((void *)tier->base, tier->reserved_bytes);
+        uint64_t mapped = sw_max_u64(tier->held_bytes, SW_SLAB_BYTES);
+        (void)sw_os_release((void *)tier->base, tier->is_placed ? mapped : tier->reserved_bytes);
     }
     if (tier->freed != NULL) (void)sw_os_release(tier->freed, words_bytes(tier->capacity));
     *tier = (sw_slab_tier){0};
@@ -62,7 +83,7 @@ static bool grow(sw_slab_tier *tier) {
     if (end <= tier->held_bytes) return true;
     uint64_t bytes = sw_align_up(end, SW_SLAB_BYTES) - tier->held_bytes;
     void *slab = (void *)(tier->base + tier->held_bytes);
-    if (!sw_os_commit(slab, bytes)) return false;
+    if (!commit(tier, tier->held_bytes, bytes)) return false;
     sw_os_watch_forbid(slab, bytes);
     tier->held_bytes += bytes;
     return true;
@@ -114,6 +135,14 @@ static void lower_frontier(sw_slab_tier *tier) {
         forget(tier, --tier->frontier);
 }
 
+/* Takes the access to purged memory away, except to the first slab of a place. */
+static bool uncommit(const sw_slab_tier *tier, uint64_t from, uint64_t bytes) {
+    uint64_t stays = tier->is_placed && from == 0 ? SW_SLAB_BYTES : 0;
+    void *p = (void *)(tier->base + from + stays);
+    if (bytes <= stays) return true;
+    return tier->is_placed ? sw_os_unmap_at(p, bytes - stays) : sw_os_uncommit(p, bytes);
+}
+
 uint64_t sw_slab_tier_trim(sw_slab_tier *tier) {
     lower_frontier(tier);
     uint64_t kept = sw_align_up(tier->frontier * tier->slot_bytes, SW_SLAB_BYTES);
@@ -121,7 +150,7 @@ uint64_t sw_slab_tier_trim(sw_slab_tier *tier) {
     void *end = (void *)(tier->base + kept);
     if (bytes == 0) return 0;
     sw_os_watch_allow(end, bytes);
-    bool is_gone = sw_os_purge(end, bytes) && sw_os_uncommit(end, bytes);
+    bool is_gone = sw_os_purge(end, bytes) && uncommit(tier, kept, bytes);
     if (is_gone)
         tier->held_bytes = kept;
     else

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One tier of slabs: slots of one size in reserved addresses.
+/* One tier of slabs: slots of one size in a row, at addresses that are known from the start.
  *
  *   | slot 0 | slot 1 | ... | slot frontier - 1 | never given | no memory yet ...  |
  *   base                                        frontier      held_bytes           reserved_bytes
@@ -58,6 +58,7 @@ typedef struct sw_slab_tier {
     uint64_t peak_slots; /* the most that were in use: the highest frontier */
     uint64_t capacity;
     sw_summary others; /* indices in `groups` */
+    bool is_placed;    /* base is that of a place (os/os.h) and not of a reservation */
 } sw_slab_tier;
 
 /* What an address is to a tier. */
@@ -68,7 +69,7 @@ typedef enum sw_slab_state {
     SW_SLAB_UNGIVEN,  /* behind the frontier */
 } sw_slab_state;
 
-/* Reserves addresses for `capacity` slots, or for fewer where the system refuses. False: no
+/* Finds addresses for `capacity` slots, or for fewer where the system refuses. False: no
  * memory. */
 bool sw_slab_tier_begin(sw_slab_tier *tier, uint64_t slot_bytes, uint64_t capacity);
 /* Makes the sentinel behind the last tier. It has no slot, but every size is at most its

@@ -116,7 +116,7 @@ static void check_hints(sw_audit *a, const sw_cache *cache, uint32_t span_class)
 
 static bool has_view(const sw_cache *cache, const sw_heap *heap) {
     const sw_space_view view = sw_heap_view(heap);
-    return cache->base == view.base && cache->frames == view.frames &&
+    return cache->base == view.base && cache->frames <= view.frames &&
            cache->page_map == view.page_map && cache->spans == view.spans &&
            cache->table == heap->table && cache->mode == heap->mode &&
            cache->small_map == heap->table->small_map &&

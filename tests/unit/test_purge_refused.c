@@ -13,9 +13,12 @@
 
 static bool refuse;
 
+enum { DONTNEED_LOCKED = 24 }; /* which the library tries after EINVAL */
+
 /* In place of libc's. */
 int madvise(void *p, size_t bytes, int advice) {
-    if (!refuse || advice != MADV_DONTNEED) return (int)syscall(SYS_madvise, p, bytes, advice);
+    bool gives_back = advice == MADV_DONTNEED || advice == DONTNEED_LOCKED;
+    if (!refuse || !gives_back) return (int)syscall(SYS_madvise, p, bytes, advice);
     errno = EINVAL; /* as for locked pages */
     return -1;
 }

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The memory functions of os.h on Linux. No other file calls mmap, mprotect, madvise or munmap. */
+/* The memory functions of os.h on Linux. Only this file and place.c map memory. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/bits.h"
@@ -20,12 +19,6 @@ size_t sw_os_page_bytes(void) {
         __atomic_store_n(&page, known, __ATOMIC_RELAXED);
     }
     return known;
-}
-
-uint64_t sw_os_address_limit(void) {
-    struct rlimit limit;
-    bool limited = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
-    return limited ? limit.rlim_cur : UINT64_MAX;
 }
 
 static void *map(size_t bytes, int protection) {
@@ -48,16 +41,29 @@ void *sw_os_reserve(size_t bytes, size_t align) {
     return p;
 }
 
-void *sw_os_reserve_readable(size_t bytes) { return map(bytes, PROT_READ); }
-
 bool sw_os_commit(void *p, size_t bytes) { return mprotect(p, bytes, PROT_READ | PROT_WRITE) == 0; }
 
 bool sw_os_uncommit(void *p, size_t bytes) { return mprotect(p, bytes, PROT_NONE) == 0; }
 
+#ifndef MADV_DONTNEED_LOCKED
+#define MADV_DONTNEED_LOCKED 24 /* since Linux 5.18 */
+#endif
+
+/* MADV_DONTNEED refuses pages that mlockall has locked. MADV_DONTNEED_LOCKED takes them back, and
+ * locks those that are touched again. An older kernel must unlock them first, for good. */
+static bool purge_locked(void *p, size_t bytes) {
+    if (madvise(p, bytes, MADV_DONTNEED_LOCKED) == 0) return true;
+    return errno == EINVAL && munlock(p, bytes) == 0 && madvise(p, bytes, MADV_DONTNEED) == 0;
+}
+
 /* Only whole pages are purged: the system would round the end up and purge objects that follow. */
 bool sw_os_purge(void *p, size_t bytes) {
+    int saved_errno = errno; /* a free must not change it */
     bool whole = (((uintptr_t)p | bytes) & (sw_os_page_bytes() - 1)) == 0;
-    return whole && madvise(p, bytes, MADV_DONTNEED) == 0;
+    bool done = whole && (madvise(p, bytes, MADV_DONTNEED) == 0 ||
+                          (errno == EINVAL && purge_locked(p, bytes)));
+    errno = saved_errno;
+    return done;
 }
 
 #ifndef MADV_POPULATE_WRITE

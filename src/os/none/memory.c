@@ -15,6 +15,7 @@ enum { PAGE_BYTES = 4096 };
 
 /* The longest reservation; calloc may make all of it resident. */
 #define RESERVATION_MAX ((size_t)1 << 30)
+#define PLACE_MAX (2 * RESERVATION_MAX)
 
 /* Lies directly before each block that is given out. */
 typedef struct origin {
@@ -33,14 +34,24 @@ static void *take(size_t bytes, size_t align) {
 
 size_t sw_os_page_bytes(void) { return PAGE_BYTES; }
 
-uint64_t sw_os_address_limit(void) { return RESERVATION_MAX; }
-
 void *sw_os_reserve(size_t bytes, size_t align) {
     if (bytes > RESERVATION_MAX || align > RESERVATION_MAX) return NULL;
     return take(bytes, align > PAGE_BYTES ? align : PAGE_BYTES);
 }
 
-void *sw_os_reserve_readable(size_t bytes) { return take(bytes, PAGE_BYTES); }
+/* A place is accessible as a whole. */
+void *sw_os_place(size_t bytes, size_t ready) {
+    (void)ready;
+    return bytes > PLACE_MAX ? NULL : take(bytes, PAGE_BYTES);
+}
+
+sw_os_mapped sw_os_map_at(void *p, size_t bytes) {
+    (void)p;
+    (void)bytes;
+    return SW_OS_MAPPED;
+}
+
+bool sw_os_unmap_at(void *p, size_t bytes) { return sw_os_purge(p, bytes); }
 
 bool sw_os_commit(void *p, size_t bytes) {
     (void)p;
