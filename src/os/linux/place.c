@@ -9,10 +9,6 @@
 #include "base/bits.h"
 #include "os/os.h"
 
-#ifndef MAP_FIXED_NOREPLACE
-#define MAP_FIXED_NOREPLACE 0x100000 /* since Linux 4.17; older ones take the address as a hint */
-#endif
-
 /* Places of about the same length share a part of the address space, which is divided into slots. The
  * parts end at so many sixteenths of it: programs and their heaps lie from two thirds on, and the
  * system puts mappings below the stack, which is at the top, or with an unlimited stack upwards from
@@ -30,15 +26,16 @@ enum {
     LONGEST_LOG2 = 44
 };
 
+/* The address is a hint, which the system follows unless something is mapped there. (Under
+ * ThreadSanitizer MAP_FIXED_NOREPLACE would end the process where only an address is refused.) */
 sw_os_mapped sw_os_map_at(void *p, size_t bytes) {
-    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     int saved_errno = errno; /* the caller may succeed elsewhere */
     void *there = mmap(p, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
-    bool refused = there == MAP_FAILED && errno != EEXIST;
-    if (there != MAP_FAILED && there != p) (void)munmap(there, bytes); /* p was only a hint */
+    if (there != MAP_FAILED && there != p) (void)munmap(there, bytes);
     errno = saved_errno;
-    if (refused) return SW_OS_REFUSED;
-    return there == p ? SW_OS_MAPPED : SW_OS_OCCUPIED;
+    if (there == p) return SW_OS_MAPPED;
+    return there == MAP_FAILED ? SW_OS_REFUSED : SW_OS_OCCUPIED;
 }
 
 bool sw_os_unmap_at(void *p, size_t bytes) { return munmap(p, bytes) == 0; }
