@@ -7,8 +7,10 @@ import argparse
 from pathlib import Path
 
 from spanwise import _format
+from spanwise.commands import _options
 from spanwise.commands._common import SubParsers, new_command, print_json
 from spanwise.errors import InvalidError
+from spanwise.recordings.content import UNPACKED_FLOOR, UNPACKED_MULTIPLE
 from spanwise.recordings.conversion import FORMS, OBJECTS_MAX, VALUES, convert
 
 
@@ -49,6 +51,13 @@ def add(commands: SubParsers) -> None:
         metavar="N",
         help=f"of a snapshot at most so many; more are scaled down (default {OBJECTS_MAX:,})",
     )
+    parser.add_argument(
+        "--unpacked-max",
+        type=_options.size,
+        metavar="SIZE",
+        help="of a packed file, the size to which it may unpack"
+        f" (default {UNPACKED_MULTIPLE} times its own, at least {_format.size(UNPACKED_FLOOR)})",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -62,6 +71,7 @@ def run(options: argparse.Namespace) -> int:
         form=options.form,
         value=options.value,
         most_objects=options.objects,
+        unpacked_max=options.unpacked_max,
         force=options.force,
     )
     if options.json:

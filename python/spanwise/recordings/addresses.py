@@ -7,12 +7,16 @@ given out while it is live is freed before, as in a recording (docs/design/trace
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spanwise._lib import OPS_DTYPE, lib
+from spanwise.errors import InvalidError, TraceFormatError
+from spanwise.recordings.content import Content
 
 STEP_NS = 1000
 """The time from one call to the next, in nanoseconds, if the file has no times."""
@@ -43,6 +47,14 @@ class Addresses:
     def __contains__(self, address: int) -> bool:
         """Whether an object lives there."""
         return address in self._live
+
+    def advance(self, time_ns: int) -> None:
+        """Moves the time on to `time_ns`, unless it is there already.
+
+        Raises:
+            ValueError: no recording can have it.
+        """
+        self.now_ns = max(self.now_ns, checked_size(time_ns, "time"))
 
     def alloc(self, address: int, size: int, align_log2: int = 0, flags: int = 0) -> list[Made]:
         """An allocation; at 0 it failed, and nothing is made."""
@@ -77,15 +89,59 @@ class Addresses:
         return [*before, (self.now_ns, size, known, int(lib.SW_OP_REALLOC), 0, 0)]
 
 
-def checked_size(size: int) -> int:
-    """The size.
+def checked_size(size: int, noun: str = "size") -> int:
+    """The size, or another number.
 
     Raises:
         ValueError: no recording can have it.
     """
     if size > _SIZE_MAX:
-        raise ValueError(f"size {size} is too large")
+        shown = size if size < 1 << 64 else "of more than 64 bits"
+        raise ValueError(f"{noun} {shown} is too large")
     return size
+
+
+class History(Protocol):
+    """What the calls of a file do, one line after another."""
+
+    done: int
+
+    def call(self, found: re.Match[bytes]) -> list[Any]:
+        """The operations of a line; ValueError: it is no call after all."""
+        ...
+
+
+def read_calls(
+    content: Content,
+    pattern: re.Pattern[bytes],
+    history: History,
+    wanted: Callable[[bytes], bool] = bool,
+) -> Iterator[list[Any]]:
+    """The operations of each line of a list of calls.
+
+    Args:
+        content: the list.
+        pattern: of a line that is a call.
+        history: what turns a call into operations, and counts in `done`.
+        wanted: whether a line is to be a call; blank ones are not.
+
+    Raises:
+        TraceFormatError: naming the line that is no call, or cut.
+        ValueError: as `history`; `content.place()` has the line.
+        InvalidError: there is no call.
+    """
+    for line in content.lines():
+        text = line.rstrip(b"\r")
+        if not text.strip() or not wanted(text):
+            continue
+        found = pattern.fullmatch(text)
+        if found is None or content.cut:
+            what = "is cut short" if content.cut else "is no call"
+            shown = text[:60].decode("utf-8", "replace").strip()
+            raise TraceFormatError(f"{content.name}: {content.place()} {what}: {shown!r}")
+        yield history.call(found)
+    if not history.done:
+        raise InvalidError(f"{content.name}: has no call; nothing to make")
 
 
 def batches(calls: Iterable[list[Row]]) -> Iterator[NDArray[np.void]]:

@@ -28,6 +28,8 @@ from spanwise.recordings import (
     import_pprof,
     import_replay,
 )
+from spanwise.recordings.addresses import checked_size
+from spanwise.recordings.content import HEAD_BYTES, Content
 from spanwise.recordings.outputs import check_output
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.sources import ARRAY_BATCH, FileSource, write_ops
@@ -81,16 +83,17 @@ def convert(
     form: str | None = None,
     value: str = "inuse",
     most_objects: int = OBJECTS_MAX,
+    unpacked_max: int | None = None,
     force: bool = False,
     progress: Progress = None,
 ) -> Recording:
     """Makes a recording from what another tool wrote.
 
     Args:
-        source: the file: a heap profile of pprof (gzipped or not), jemalloc's statistics as JSON
-            (malloc_stats_print with "J"), a trace of Android's memory_replay (a text, or a zip file
-            of one), what heaptrack wrote (packed or not, raw or not), the file of glibc's mtrace(),
-            or an execution trace of Go 1.23 or later that GODEBUG=traceallocfree=1 was set for.
+        source: the file, which gzip, zip or zstd may have packed: a heap profile of pprof,
+            jemalloc's statistics as JSON (malloc_stats_print with "J"), a trace of Android's
+            memory_replay, what heaptrack wrote (raw or not), the file of glibc's mtrace(), or an
+            execution trace of Go 1.23 or later that GODEBUG=traceallocfree=1 was set for.
         output: the recording; None: a file in the system's folder for temporary files that goes
             when this Python ends.
         form: one of "pprof", "jemalloc", "memory-replay", "heaptrack", "mtrace", "go-trace"; None:
@@ -99,6 +102,8 @@ def convert(
             each freed at once).
         most_objects: of a snapshot at most so many, 1 to 100,000,000: where there are more, all
             counts are scaled down alike.
+        unpacked_max: of a packed file, bytes to which it may unpack; None: 64 times its size, at
+            least 64 MiB.
         force: replace the output when it exists.
         progress: as of `Recording.ledger`; the steps are operations, of which the number is not
             known before.
@@ -110,14 +115,16 @@ def convert(
         InvalidError: no such form, value or count; the output exists, and force was not given; the
             file is of no known form, or has no allocation.
         TraceFormatError: the file is cut or damaged; the message has the place.
-        UnsupportedError: the file is packed by zstd, and there is no program `zstd`; or it is a
-            trace of a Go that is newer than those that are known.
+        LimitError: the file unpacks to more than `unpacked_max`.
+        UnsupportedError: the file is packed by zstd, and there is no program `zstd`; or it is of
+            a Go or heaptrack that is newer than those that are known.
         OSError: the system refused to read or write.
     """
     for word, known, what in ((form, (*FORMS, None), "form"), (value, VALUES, "value")):
         if word not in known:
             names = ", ".join(name for name in known if name)
             raise errors.InvalidError(f"{what} {word!r}: use one of {names}")
+    unpacked = None if unpacked_max is None else _lib.as_index(unpacked_max, "unpacked_max")
     most = _lib.as_index(most_objects, "most_objects", 100_000_000)
     if most == 0:
         raise errors.InvalidError("most_objects 0: give at least 1")
@@ -126,18 +133,26 @@ def convert(
         if path.is_file() and not force:
             raise errors.InvalidError(f"{path}: exists already; give another name, or force=True")
         check_output(path, replace=force)
-    content, name = _read(Path(source))
-    kind = form or _form_of(content, name)
-    read = _operations(content, name, kind, value, most)
-    with progress_bar(progress, None, f"convert {name}", "operations") as tell:
-        watched = replace(read, blocks=_watched(read.blocks, tell))
-        _write(path, watched, [("program", Path(source).name), ("imported_from", kind)])
+    with Content(source, unpacked) as content:
+        with content.reading():
+            kind = form or _form_of(content)
+            read = _operations(content, kind, value, most)
+        with progress_bar(progress, None, f"convert {content.name}", "operations") as tell:
+            watched = replace(read, blocks=_watched(read.blocks, content, tell))
+            _write(path, watched, [("program", content.name), ("imported_from", kind)])
     return Recording.open(path)
 
 
-def _watched(blocks: Iterable[NDArray[np.void]], tell: Step) -> Iterator[NDArray[np.void]]:
+def _watched(
+    blocks: Iterable[NDArray[np.void]], content: Content, tell: Step
+) -> Iterator[NDArray[np.void]]:
     """The blocks, each told of once it was written."""
-    for block in blocks:
+    each = iter(blocks)
+    while True:
+        with content.reading():
+            block = next(each, None)
+        if block is None:
+            return
         yield block
         tell(len(block))
 
@@ -157,40 +172,43 @@ def _write(path: Path, read: _Read, about: list[tuple[str, str]]) -> None:
         raise
 
 
-def _read(path: Path) -> tuple[bytes, str]:
-    """What the file has, unpacked where it is an archive of one text, and its name."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from None
-    return import_replay.unpacked(content, path.name), path.name
-
-
-def _form_of(content: bytes, name: str) -> str:
+def _form_of(content: Content) -> str:
     """The form by what is in the file."""
-    for form, module in _READERS.items():
-        if module.is_one(content):
-            return form
+    form = _recognized(content.head)
+    if form is None and len(content.head) == HEAD_BYTES:
+        form = _recognized(content.whole())  # a program may print much before jemalloc does
+    if form is not None:
+        return form
+    if content.packed == "gzip":
+        return "pprof"  # fields of a profile may come in any order
     raise errors.InvalidError(
-        f"{name}: is no heap profile of pprof, no JSON of jemalloc's statistics and no trace of Go,"
-        " memory_replay, heaptrack or mtrace; name the form if it is one of these (--from, form=)"
+        f"{content.name}: is no heap profile of pprof, no JSON of jemalloc's statistics and no"
+        " trace of Go, memory_replay, heaptrack or mtrace; name the form if it is one of these"
+        " (--from, form=)"
     )
 
 
-def _operations(content: bytes, name: str, form: str, value: str, most: int) -> _Read:
+def _recognized(begin: bytes) -> str | None:
+    """The form that a file begins as; None: no known one."""
+    found = (form for form, module in _READERS.items() if module.is_one(begin))
+    return next(found, None)
+
+
+def _operations(content: Content, form: str, value: str, most: int) -> _Read:
+    name = content.name
     if form == "memory-replay":
-        return _Read(import_replay.operations(content, name), "")
+        return _Read(import_replay.operations(content), "")
     if form == "mtrace":
-        return _Read(import_mtrace.operations(content, name), _OF_CALLS)
+        return _Read(import_mtrace.operations(content), _OF_CALLS)
     if form == "go-trace":
-        return _Read(*import_go_trace.operations(content, name))
+        return _Read(*import_go_trace.operations(content.whole(), name))
     if form == "heaptrack":
-        return _Read(*import_heaptrack.operations(content, name))
+        return _Read(*import_heaptrack.operations(content))
     module = _READERS[form]
-    rows: Sequence[tuple[int, int]] = module.sizes(content, name, value)
+    rows: Sequence[tuple[int, int]] = module.sizes(content.whole(), name, value)
     counts: dict[int, int] = {}
     for size, count in rows:
-        counts[size] = counts.get(size, 0) + count
+        counts[checked_size(size)] = counts.get(size, 0) + checked_size(count, "count")
     if not any(counts.values()):
         raise errors.InvalidError(f"{name}: has no object of {value}; nothing to make")
     remark, kept = _OF_SIZES.format(form=module.NOUN), counts

@@ -14,19 +14,25 @@ Neither times nor threads nor alignments are told.
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spanwise.errors import InvalidError, TraceFormatError
-from spanwise.recordings.addresses import STEP_NS, Addresses, Made, batches, checked_size
+from spanwise.recordings.addresses import (
+    STEP_NS,
+    Addresses,
+    Made,
+    batches,
+    checked_size,
+    read_calls,
+)
+from spanwise.recordings.content import Content
 
 _BEGIN = re.compile(rb"= Start\r?\n")
 _MARK = re.compile(rb"= (Start|End)")
-_NUMBER = rb"(0x[0-9a-f]+|0|\(nil\))"
+_NUMBER = rb"(0x[0-9a-f]{1,16}|0|\(nil\))"
 _CALL = re.compile(rb"(?:@ .*? )??([-+<>!]) " + _NUMBER + rb"(?: " + _NUMBER + rb")?")
 _SIZED = b"+>!"
 
@@ -36,34 +42,15 @@ def is_one(content: bytes) -> bool:
     return _BEGIN.match(content) is not None
 
 
-def operations(content: bytes, name: str) -> Iterator[NDArray[np.void]]:
+def operations(content: Content) -> Iterator[NDArray[np.void]]:
     """The calls as operations, block by block, all of one thread and a microsecond apart.
 
     Raises:
         TraceFormatError: naming the line that is no call, or cut.
         InvalidError: there is no call.
     """
-    calls = ([(*row[:3], 0, *row[3:]) for row in made] for made in _calls(content, name))
-    return batches(calls)
-
-
-def _calls(content: bytes, name: str) -> Iterator[list[Made]]:
-    history = _History()
-    for number, line in enumerate(io.BytesIO(content), 1):
-        text = line.rstrip(b"\r\n")
-        if not text or _MARK.fullmatch(text):
-            continue
-        found = _CALL.fullmatch(text)
-        if found is None or not line.endswith(b"\n"):
-            what = "is cut short" if not line.endswith(b"\n") else "is no call"
-            shown = text[:60].decode("utf-8", "replace")
-            raise TraceFormatError(f"{name}: line {number} {what}: {shown!r}")
-        try:
-            yield history.call(found)
-        except ValueError as error:
-            raise TraceFormatError(f"{name}: line {number}: {error}") from None
-    if not history.done:
-        raise InvalidError(f"{name}: has no call; nothing to make")
+    calls = read_calls(content, _CALL, _History(), lambda line: _MARK.fullmatch(line) is None)
+    return batches([(*row[:3], 0, *row[3:]) for row in made] for made in calls)
 
 
 class _History:

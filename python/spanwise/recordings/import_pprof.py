@@ -7,8 +7,6 @@ jeprof write such profiles; their counts are estimated from samples.
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -23,8 +21,8 @@ _ONLY = ("objects", "space")  # profiles that tell one pair only, of what lives
 
 
 def is_one(content: bytes) -> bool:
-    """Whether a file begins as a profile: gzip's magic, or its first field, a type of samples."""
-    return content[:2] == b"\x1f\x8b" or (content[:1] == b"\x0a" and content[2:3] == b"\x08")
+    """Whether a file begins as a profile: with its first field, a type of samples."""
+    return content[:1] == b"\x0a" and content[2:3] == b"\x08"
 
 
 def sizes(content: bytes, name: str, value: str) -> list[tuple[int, int]]:
@@ -35,18 +33,9 @@ def sizes(content: bytes, name: str, value: str) -> list[tuple[int, int]]:
         TraceFormatError: it is cut or damaged.
     """
     profile = _Profile(name)
-    for number, _, inside in _fields(_inflated(content, name), name):
+    for number, _, inside in _fields(content, name):
         profile.add(number, inside)
     return profile.rows(value)
-
-
-def _inflated(content: bytes, name: str) -> bytes:
-    if content[:2] != b"\x1f\x8b":
-        return content
-    try:
-        return gzip.decompress(content)
-    except (OSError, EOFError, zlib.error) as error:
-        raise TraceFormatError(f"{name}: its gzip stream is cut or damaged: {error}") from None
 
 
 @dataclass

@@ -12,20 +12,26 @@ Two times in nanoseconds, of the call's begin and end, may follow; one after thr
 
 from __future__ import annotations
 
-import io
 import re
-import zipfile
 from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spanwise._lib import lib
-from spanwise.errors import InvalidError, TraceFormatError
-from spanwise.recordings.addresses import STEP_NS, Addresses, Made, Row, batches, checked_size
+from spanwise.recordings.addresses import (
+    STEP_NS,
+    Addresses,
+    Made,
+    Row,
+    batches,
+    checked_size,
+    read_calls,
+)
+from spanwise.recordings.content import Content
 
 _LINE = re.compile(
-    rb"\s*(\d+): (malloc|calloc|realloc|memalign|free|thread_done) 0x([0-9a-f]+)\b(.*)"
+    rb"\s*(\d{1,20}): (malloc|calloc|realloc|memalign|free|thread_done) 0x([0-9a-f]{1,16})\b(.*)"
 )
 _NUMBERS = {"malloc": 1, "calloc": 2, "realloc": 2, "memalign": 2, "free": 0, "thread_done": 0}
 
@@ -35,52 +41,14 @@ def is_one(content: bytes) -> bool:
     return _LINE.match(content[:4096]) is not None
 
 
-def unpacked(content: bytes, name: str) -> bytes:
-    """The text of an archive that has one file; what is no archive is as it is.
-
-    Raises:
-        InvalidError: it has several files.
-        TraceFormatError: it is cut or damaged.
-    """
-    if content[:4] != b"PK\x03\x04":
-        return content
-    try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            names = [one for one in archive.namelist() if not one.endswith("/")]
-            if len(names) != 1:
-                raise InvalidError(f"{name}: has {len(names)} files; give it one of them")
-            return archive.read(names[0])
-    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
-        raise TraceFormatError(f"{name}: the archive is cut or damaged: {error}") from None
-
-
-def operations(content: bytes, name: str) -> Iterator[NDArray[np.void]]:
+def operations(content: Content) -> Iterator[NDArray[np.void]]:
     """The calls as operations, block by block.
 
     Raises:
         TraceFormatError: naming the line that is no call, or cut.
         InvalidError: there is no call.
     """
-    return batches(_calls(content, name))
-
-
-def _calls(content: bytes, name: str) -> Iterator[list[Row]]:
-    """The operations of each line."""
-    history = _History()
-    for number, line in enumerate(io.BytesIO(content), 1):
-        if not line.strip():
-            continue
-        found = _LINE.fullmatch(line.rstrip(b"\r\n"))
-        if found is None or not line.endswith(b"\n"):
-            what = "is cut short" if not line.endswith(b"\n") else "is no call"
-            text = line[:60].decode("utf-8", "replace").strip()
-            raise TraceFormatError(f"{name}: line {number} {what}: {text!r}")
-        try:
-            yield history.call(found)
-        except ValueError as error:
-            raise TraceFormatError(f"{name}: line {number}: {error}") from None
-    if not history.done:
-        raise InvalidError(f"{name}: has no call; nothing to make")
+    return batches(read_calls(content, _LINE, _History()))
 
 
 class _History:
@@ -132,7 +100,7 @@ class _History:
             return
         if self._first_ns is None:
             self._first_ns = begin_ns
-        self._addresses.now_ns = max(self._addresses.now_ns, begin_ns - self._first_ns)
+        self._addresses.advance(begin_ns - self._first_ns)
 
     def _end(self, thread: int) -> list[Row]:
         known = self._threads.pop(thread, None)

@@ -135,7 +135,7 @@ def test_a_file_that_zstd_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     path = tmp_path / "h.zst"
     assert len(made(path, packed)) == 6
     path.write_bytes(packed[:-9])
-    with pytest.raises(sw.TraceFormatError, match=r"h\.zst: its zstd stream is cut or damaged"):
+    with pytest.raises(sw.TraceFormatError, match=r"h\.zst: byte \d+: its zstd stream is cut"):
         sw.convert(path)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(sw.UnsupportedError, match="install the program zstd, or unpack it"):
