@@ -24,6 +24,12 @@ def number(count: int) -> str:
     return f"{count:,}"
 
 
+def digits(value: float, count: int = 4) -> str:
+    """A number with `count` significant digits, or all those of its integer: 0.3307, 33,070."""
+    text = f"{value:.{count}g}"
+    return f"{value:,.0f}" if "e+" in text else text
+
+
 def seconds(nanoseconds: int) -> str:
     """A length of time, in a unit that suits it."""
     for unit_ns, unit in ((10**9, "s"), (10**6, "ms"), (10**3, "us")):
@@ -47,7 +53,12 @@ def clipped(text: str) -> str:
     return f"{text[: _CLIPPED - 60]}\n... {len(text) - _CLIPPED + 60:,} characters more"
 
 
-_PLURALS = {"child": "children", "image before exec": "images before exec", "class": "classes"}
+_PLURALS = {
+    "child": "children",
+    "image before exec": "images before exec",
+    "class": "classes",
+    "process": "processes",
+}
 
 
 def short_end(text: str, most: int) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import argparse
 
+from spanwise import _format
 from spanwise.commands._common import SubParsers, new_command, print_json
+from spanwise.errors import InvalidError
 from spanwise.gc.trace import GcTrace, read_gctrace
 from spanwise.results.rows import Rows
 
@@ -21,7 +23,9 @@ def add(commands: SubParsers) -> None:
         "spanwise gctrace gc.txt    # GODEBUG=gctrace=1 ./program 2>gc.txt",
         run,
     )
-    parser.add_argument("file", metavar="FILE", help="a program's error output")
+    parser.add_argument(
+        "file", metavar="FILE", help="error output of a program or several, or a log of it"
+    )
     parser.add_argument(
         "--pauses",
         action="store_true",
@@ -49,24 +53,38 @@ def _print_pauses(trace: GcTrace, stopped: bool) -> None:
         if row["calls"]:
             bar = "#" * -(-40 * int(row["calls"]) // most)
             low, high = int(row["from_ns"]) / 1e3, int(row["to_ns"]) / 1e3
-            print(f"    {low:10.4g} to {high:10.4g} µs {int(row['calls']):8} {bar}")
-    print("  least share of a window that was left to the program:")
-    for row in _utilisation(trace, stopped):
-        print(f"    any {row['window_ns'] / 1e6:10.4g} ms {row['utilisation'] * 100:6.1f} %")
+            ends = f"{_format.digits(low):>10} to {_format.digits(high):>10} µs"
+            print(f"    {ends} {int(row['calls']):8} {bar}")
+    parts = trace.processes
+    for i, one in enumerate(parts, 1):
+        which = f"process {i}" if len(parts) > 1 else "the program"
+        print(f"  least share of a window that was left to {which}:")
+        for row in _utilisation(one, stopped):
+            window = _format.digits(row["window_ns"] / 1e6)
+            print(f"    any {window:>10} ms {row['utilisation'] * 100:6.1f} %")
 
 
 def run(options: argparse.Namespace) -> int:
     """Prints the summary."""
     trace = read_gctrace(options.file)
-    has_rows = options.pauses and len(trace.array) > 0
+    if not len(trace.array):
+        torn = f", and {_format.plural(trace.torn_lines, 'torn one')}" if trace.torn_lines else ""
+        raise InvalidError(
+            f"{options.file}: no whole gctrace line{torn}; run the program with GODEBUG=gctrace=1"
+            " (Go) or SPANWISE_DEBUG=gctrace=1"
+        )
     if options.json:
-        told = trace.to_dict()
-        if has_rows:
-            told["pause_histogram"] = trace.pause_histogram(stopped=options.stopped).to_dicts()
-            told["utilisation"] = _utilisation(trace, options.stopped).to_dicts()
-        print_json(told)
-    else:
-        print(trace)
-        if has_rows:
-            _print_pauses(trace, options.stopped)
+        found = trace.to_dict()
+        if options.pauses:
+            found["pause_histogram"] = trace.pause_histogram(stopped=options.stopped).to_dicts()
+            found["utilisation"] = [
+                {"process": i, **row}
+                for i, one in enumerate(trace.processes, 1)
+                for row in _utilisation(one, options.stopped).to_dicts()
+            ]
+        print_json(found)
+        return 0
+    print(trace)
+    if options.pauses:
+        _print_pauses(trace, options.stopped)
     return 0

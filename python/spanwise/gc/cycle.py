@@ -77,11 +77,13 @@ class Cycle(Result):
 
     def __str__(self) -> str:
         end = ", given up" if self.given_up else ""
+        times = (self.mark_ns, self.sweep_ns, self.longest_ns)
+        mark, swept, longest = (f"{_format.digits(ns / 1e6, 3)} ms" for ns in times)
         return (
             f"cycle {self.number}: {_format.size(self.marked_bytes)} live in {self.marked_objects}"
             f" objects, {_format.size(self.freed_bytes)} freed of {self.freed_objects}; marked in"
-            f" {self.mark_ns / 1e6:.3g} ms, swept in {self.sweep_ns / 1e6:.3g} ms, longest of"
-            f" {self.steps} calls {self.longest_ns / 1e6:.3g} ms{end}"
+            f" {mark}, swept in {swept}, longest of"
+            f" {self.steps} calls {longest}{end}"
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -136,13 +136,14 @@ class CollectorEvents(Value, Result, Tabular):
 
     def __str__(self) -> str:
         told = [
-            f"{row['kind']} {row['events']} ({int(row['ns']) / 1e6:.4g} ms)"
+            f"{row['kind']} {row['events']} ({_format.digits(int(row['ns']) / 1e6)} ms)"
             for row in self.sums()
             if row["events"]
         ]
         lost = f", {self.lost} lost" if self.lost else ""
         count = _format.plural(len(self.array), "event")
-        return f"{self.source}: {count} in {self.total_ns / 1e6:.4g} ms{lost}: {', '.join(told)}"
+        whole = f"{_format.digits(self.total_ns / 1e6)} ms"
+        return f"{self.source}: {count} in {whole}{lost}: {', '.join(told)}"
 
 
 def record_events(c_gc: Any, capacity: int) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import os
 import re
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,39 +17,64 @@ import numpy as np
 from spanwise import _format
 from spanwise.errors import InvalidError
 from spanwise.gc.pauses import mutator_utilisation, pause_histogram
+from spanwise.results.reading import reading
 from spanwise.results.rows import Rows, Tabular, rows_of
 from spanwise.results.values import Result, Value
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_N = r"(\d+(?:\.\d+)?)"
+_N = r"\d{1,9}(?:\.\d{1,9})?"  # of milliseconds eleven days, so sums fit into 64 bits
 _LINE = re.compile(
-    rf"gc (\d+) @{_N}s (\d+)%: {_N}\+{_N}\+{_N} ms clock,"
-    rf" {_N}\+{_N}/{_N}/{_N}\+{_N} ms cpu,"
-    rf" {_N}(?: ?MB)?->{_N}(?: ?MB)?->{_N} ?MB,? \(?{_N} ?MB goal\)?"
-    rf"(?:, {_N} MB stacks, {_N} MB globals)?(?:, (\d+) P)?(?: \(forced\))?"
-    rf"(?: \(arena: {_N} MB\)?)?\s*"
+    rf"gc (?P<number>\d{{1,9}}) @(?P<at_s>{_N})s (?P<percent>\d{{1,9}})%:"
+    rf" (?P<clock>{_N}\+{_N}(?:\+{_N}\+{_N})?\+{_N}) ms clock,"
+    rf" (?P<cpu>{_N}\+(?:{_N}\+{_N}\+)?{_N}/{_N}/{_N}\+{_N}) ms cpu,"
+    rf" (?P<before>{_N})(?: ?MB)?->(?P<peak>{_N})(?: ?MB)?->(?P<after>{_N}) ?MB,?"
+    rf" \(?(?P<goal>{_N}) ?MB goal\)?"
+    rf"(?:, {_N} MB stacks, {_N} MB globals)?(?:, (?P<processors>\d{{1,9}}) P)?(?: \(forced\))?"
+    rf"(?: \(arena: (?P<arena>{_N}) MB\)?)?"
 )
 _BEGIN = re.compile(r"gc \d+ @")
+_END = re.compile(r'\s*(?:\\n)?(?:".*)?')  # a log in JSON goes on
+_LABEL = re.compile(r"(?:\x1b\[[\d;]*m)*(\[pod/[^\]\s]+\]|[\w./-]+ *\|)")
+"""Of `kubectl logs --prefix` and `docker compose logs`: which process printed a line."""
+
+_OPEN_MAX = 64
 QUANTILES = (50, 90, 99)
+_SHOWN = 20
+_COLUMNS = (
+    *("process", "number", "at_s", "gc_percent", "start_ns", "mark_ns", "end_ns", "cpu_ns"),
+    *("before_mb", "peak_mb", "after_mb", "goal_mb", "processors", "arena_mb"),
+)
 
 
 @dataclass(frozen=True, eq=False)
 class GcTrace(Value, Result, Tabular):
-    """The cycles that gctrace lines tell, a row each.
+    """The cycles that gctrace lines report, a row each.
 
     Attributes:
         source: what the lines are of.
-        array: number, at_s (since the program's start), gc_percent (of the processor time so far),
-            start_ns, mark_ns, end_ns (elapsed), cpu_ns, before_mb, peak_mb, after_mb, goal_mb,
-            processors and arena_mb (NaN where the line has none). Of Go's lines start_ns and
-            end_ns are pauses, and mark_ns is marking while the program runs; of ours the calls
-            that start, mark and sweep.
+        array: process (from 1 on), number, at_s (since the program's start), gc_percent (of the
+            processor time so far), start_ns, mark_ns, end_ns (elapsed), cpu_ns, before_mb,
+            peak_mb, after_mb, goal_mb, processors and arena_mb (NaN where the line has none). Of
+            Go's lines start_ns and end_ns are pauses, and mark_ns is what runs concurrently with
+            the program (of Go 1.5 scan, synchronization and mark); of ours the calls that start,
+            mark and sweep.
+        torn_lines: gctrace lines that other output has cut; they are left out.
     """
 
     source: str
     array: Rows
+    torn_lines: int = 0
+
+    @property
+    def processes(self) -> list[GcTrace]:
+        """The cycles of each process, in the order of their first lines."""
+        ids = self.array["process"]
+        return [
+            GcTrace(f"{self.source}, process {one}", self.array[ids == one])
+            for one in np.unique(ids).tolist()
+        ]
 
     @property
     def pauses_ns(self) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -90,10 +117,17 @@ class GcTrace(Value, Result, Tabular):
             stopped: as in `pause_histogram`.
 
         Raises:
-            InvalidError: there is no line, or a window is not above 0 or longer than the time.
+            InvalidError: there is no line, or a window is not above 0 or longer than the time; or
+                there are several processes, which have a time each.
         """
         if not len(self.array):
             raise InvalidError(f"{self.source}: no gctrace line, so no time")
+        count = len(np.unique(self.array["process"]))
+        if count > 1:
+            raise InvalidError(
+                f"{self.source}: lines of {count} processes, which have a time each; take one of"
+                " .processes"
+            )
         return mutator_utilisation(*self._intervals(stopped), windows_ns)
 
     def plot_pause_histogram(self, ax: Axes | None = None, *, stopped: bool = False) -> Axes:
@@ -113,72 +147,114 @@ class GcTrace(Value, Result, Tabular):
         found = self.pauses_ns
         told = {f"p{q}": float(np.percentile(found, q)) for q in QUANTILES} if len(found) else {}
         sums = {"sum": float(found.sum()), "max": float(found.max(initial=0))}
-        return {"source": self.source, "pauses_ns": told | sums, "cycles": self.array.to_dicts()}
+        return {
+            "source": self.source,
+            "torn_lines": self.torn_lines,
+            "pauses_ns": told | sums,
+            "cycles": self.array.to_dicts(),
+        }
 
     def __str__(self) -> str:
+        parts = self.processes
+        if not parts:
+            lines = [f"{self.source}: no gctrace line"]
+        elif len(parts) == 1:
+            lines = [self._summary(self.source)]
+        else:
+            lines = [f"{self.source}: {_format.plural(len(parts), 'process')}"]
+            lines += [one._summary(f"process {i}") for i, one in enumerate(parts[:_SHOWN], 1)]
+        if len(parts) > _SHOWN:
+            lines.append(f"... {_format.plural(len(parts) - _SHOWN, 'process')} more")
+        if self.torn_lines:
+            lines.append(f"left out: {_format.plural(self.torn_lines, 'torn line')}")
+        return "\n".join(lines)
+
+    def _summary(self, name: str) -> str:
         rows, found = self.array, self.pauses_ns
-        if not len(rows):
-            return f"{self.source}: no gctrace line"
-        parts = [f"P{q} {np.percentile(found, q) / 1e3:.4g}" for q in QUANTILES]
+        shown = _format.digits
+        parts = [f"P{q} {shown(np.percentile(found, q) / 1e3)}" for q in QUANTILES]
         return (
-            f"{self.source}: {_format.plural(len(rows), 'cycle')} in {rows['at_s'].max():g} s,"
+            f"{name}: {_format.plural(len(rows), 'cycle')} in {shown(rows['at_s'].max(), 6)} s,"
             f" {rows['gc_percent'][-1]} % of the processor time\n"
-            f"  starts and ends: {', '.join(parts)}, longest {found.max() / 1e3:.4g} µs,"
-            f" {found.sum() / 1e6:.4g} ms in all\n"
-            f"  marking: {rows['mark_ns'].sum() / 1e6:.4g} ms elapsed, processor time of all parts"
-            f" {rows['cpu_ns'].sum() / 1e6:.4g} ms\n"
-            f"  heap: at most {rows['peak_mb'].max():g} MB, after the last cycle"
-            f" {rows['after_mb'][-1]:g} MB"
+            f"  starts and ends: {', '.join(parts)}, longest {shown(found.max() / 1e3)} µs,"
+            f" {shown(found.sum() / 1e6)} ms in all\n"
+            f"  marking: {shown(rows['mark_ns'].sum() / 1e6)} ms elapsed, processor time of all"
+            f" parts {shown(rows['cpu_ns'].sum() / 1e6)} ms\n"
+            f"  heap: at most {shown(rows['peak_mb'].max(), 6)} MB, after the last cycle"
+            f" {shown(rows['after_mb'][-1], 6)} MB"
         )
 
 
-def _row(fields: tuple[str | None, ...]) -> dict[str, Any]:
-    number, at, percent = int(fields[0] or 0), float(fields[1] or 0), int(fields[2] or 0)
-    values = [None if field is None else float(field) for field in fields[3:]]
-    start, mark, end = (round((value or 0) * 1e6) for value in values[0:3])
-    cpu = round(sum(value or 0 for value in values[3:8]) * 1e6)
-    before, peak, after, goal = (float(value or 0) for value in values[8:12])
+def _row(text: str) -> dict[str, Any] | None:
+    """The cycle of a text that begins as a gctrace line; None: it is torn."""
+    match = _LINE.match(text)
+    if match is None or _END.fullmatch(text, match.end()) is None:
+        return None
+    clock = [round(float(one) * 1e6) for one in match["clock"].split("+")]
+    cpu = [float(one) for one in re.split(r"[+/]", match["cpu"])]
+    if len(cpu) != len(clock) + 2:
+        return None
     return {
-        "number": number,
-        "at_s": at,
-        "gc_percent": percent,
-        "start_ns": start,
-        "mark_ns": mark,
-        "end_ns": end,
-        "cpu_ns": cpu,
-        "before_mb": before,
-        "peak_mb": peak,
-        "after_mb": after,
-        "goal_mb": goal,
-        "processors": None if values[14] is None else float(values[14]),
-        "arena_mb": values[15],
+        "process": 0,
+        "number": int(match["number"]),
+        "at_s": float(match["at_s"]),
+        "gc_percent": int(match["percent"]),
+        "start_ns": clock[0],
+        "mark_ns": sum(clock[1:-1]),
+        "end_ns": clock[-1],
+        "cpu_ns": round(sum(cpu) * 1e6),
+        **{f"{name}_mb": float(match[name]) for name in ("before", "peak", "after", "goal")},
+        "processors": None if match["processors"] is None else float(match["processors"]),
+        "arena_mb": None if match["arena"] is None else float(match["arena"]),
     }
 
 
+class _Processes:
+    """Tells apart whose cycle a line is: by the label of its log, and by numbers and times.
+
+    A cycle goes on with the process whose last number is one less, or just less where lines were
+    lost, and whose last time is not later; of several with the one whose time is nearest. Without
+    one it begins a process. Only the last _OPEN_MAX processes of a label go on.
+    """
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._open: dict[str, deque[dict[str, Any]]] = {}
+
+    def of(self, label: str, row: dict[str, Any]) -> int:
+        """The process of a cycle, from 1 on."""
+        last = self._open.setdefault(label, deque(maxlen=_OPEN_MAX))
+        number, at_s = row["number"], row["at_s"]
+        fits = [one for one in last if one["number"] < number and one["at_s"] <= at_s]
+        before = max(fits, key=lambda one: (one["number"] == number - 1, one["at_s"]), default=None)
+        if before is None:
+            self._count += 1
+            last.append({**row, "process": self._count})
+            return self._count
+        before.update(number=number, at_s=at_s)
+        return int(before["process"])
+
+
 def parse_gctrace(lines: Iterable[str], source: str = "gctrace") -> GcTrace:
-    """Reads gctrace lines; whatever else stands between them is left out.
+    """Reads gctrace lines, wherever they begin in a line of text; all else is left out.
 
     Args:
-        lines: text of the program's error output.
+        lines: text of the error output of one program or several, or a log of it.
         source: what to call it.
-
-    Raises:
-        InvalidError: a line begins as one of gctrace and goes on differently; it is named.
     """
-    found = []
-    for number, line in enumerate(lines, 1):
-        text = line.strip()
-        if _BEGIN.match(text) is None:
-            continue
-        match = _LINE.fullmatch(text)
-        if match is None:
-            raise InvalidError(
-                f"{source}:{number}: no gctrace line as Go or spanwise print it:"
-                f" {_format.clipped(text)}"
-            )
-        found.append(_row(match.groups()))
-    empty = tuple(_row(("0", "0", "0", *[None] * 16)))
-    return GcTrace(source, rows_of(found, empty))
+    found: list[dict[str, Any]] = []
+    torn, processes = 0, _Processes()
+    for line in lines:
+        starts = [match.start() for match in _BEGIN.finditer(line)]
+        label = _LABEL.match(line[: starts[0]]) if starts else None
+        for start, end in pairwise([*starts, len(line)]):
+            row = _row(line[start:end].rstrip())
+            if row is None:
+                torn += 1
+                continue
+            row["process"] = processes.of(label[1] if label else "", row)
+            found.append(row)
+    return GcTrace(source, rows_of(found, _COLUMNS), torn)
 
 
 def read_gctrace(path: str | os.PathLike[str]) -> GcTrace:
@@ -186,7 +262,7 @@ def read_gctrace(path: str | os.PathLike[str]) -> GcTrace:
 
     Raises:
         OSError: it cannot be read.
-        InvalidError: as `parse_gctrace`.
     """
-    with Path(path).open(encoding="utf-8", errors="replace") as file:
-        return parse_gctrace(file, os.fspath(path))
+    name = os.fspath(path)
+    with reading(name), Path(path).open(encoding="utf-8", errors="replace") as file:
+        return parse_gctrace(file, name)

@@ -183,7 +183,7 @@ class Hostages(Result, Value, Tabular):
 def _time(ns: int) -> str:
     """Three digits of a power of two in a unit that suits it."""
     scale, unit = next(one for one in _TIMES if ns >= one[0] or one[0] == 1)
-    return f"{ns / scale:.3g} {unit}"
+    return f"{_format.digits(ns / scale, 3)} {unit}"
 
 
 def check_by(by: str) -> None:

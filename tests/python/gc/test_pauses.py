@@ -143,5 +143,5 @@ def test_lines_of_go(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
     assert trace.pause_histogram()["calls"].sum() == 10
     assert main(["gctrace", str(SAMPLES), "--pauses"]) == 0
     assert "any" in capsys.readouterr().out
-    assert trace.plot_utilisation().get_xscale() == "log"
+    assert trace.processes[-1].plot_utilisation().get_xscale() == "log"
     assert trace.plot_pause_histogram().get_ylabel() == "pauses"
