@@ -19,6 +19,7 @@ from spanwise.results.rows import Rows, Tabular, rows_of
 from spanwise.results.values import Result
 from spanwise.sweeps import row_file
 from spanwise.sweeps.row_file import RowKind
+from spanwise.sweeps.row_types import COUNT, OBJECT, TEXT, optional
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,7 +32,14 @@ def _renamed(line: FieldRow) -> FieldRow:
     return {"page_faults": None, **line} if line.get("kind") == "row" else line
 
 
-FIELD = RowKind("field", ("machine",), ("allocators",), ROW_FIELDS, _renamed)
+_TYPES = {
+    **dict.fromkeys(ROW_FIELDS, TEXT),
+    **{"round": COUNT, "error": optional(TEXT)},
+    **dict.fromkeys(VALUE_FIELDS, optional(COUNT)),
+}
+FIELD = RowKind(
+    "field", ("machine",), {"machine": TEXT, "allocators": OBJECT}, _TYPES, renamed=_renamed
+)
 """Rows of one file are of one kind of machine."""
 
 

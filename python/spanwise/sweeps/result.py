@@ -67,6 +67,13 @@ class Sweep(Sequence[Row], Result, Tabular):
         """
         found = row_file.read(path, row_file.SWEEP)
         specs = [spec for header in found.headers for spec in header["tables"]]
+        known = {spec["hash"] for spec in specs}
+        for row in found.rows:
+            if row["error"] is None and row["table_hash"] not in known:
+                raise errors.InvalidError(
+                    f"{os.fspath(path)}: no header has the table {row['table_hash']} of a row; its"
+                    " session's header is lost"
+                )
         return cls(latest(found.rows), specs, path=os.fspath(path), notes=found.notes)
 
     # --- rows ---

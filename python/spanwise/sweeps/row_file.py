@@ -12,17 +12,32 @@ import fcntl
 import json
 import os
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from spanwise import _lib, errors
 from spanwise.heap.options import DEFAULT, HeapOptions
-from spanwise.sweeps.tasks import ROW_FIELDS
+from spanwise.results.reading import READING_ERRORS, what_is_wrong
+from spanwise.sweeps.row_types import (
+    COUNT,
+    HASH,
+    MOMENT,
+    NUMBER,
+    OBJECT,
+    OBJECTS,
+    TABLES,
+    TEXT,
+    FieldType,
+    check_fields,
+    optional,
+)
+from spanwise.sweeps.tasks import ROW_FIELDS, VALUE_FIELDS
 
 FORMAT = 1
-_BUILD = ("versions", "commit", "build")
+_BUILD = {"versions": OBJECT, "commit": optional(TEXT), "build": optional(TEXT)}
+_STARTED = {"started": TEXT}
 
 
 def _as_it_is(value: dict[str, Any]) -> dict[str, Any]:
@@ -36,15 +51,17 @@ class RowKind:
     Attributes:
         noun: of the work, for messages; `spanwise NOUN` is the kind that a header tells.
         fixed: fields of headers that are the same in all sessions of a file.
-        header_fields: further ones that every header has.
-        row_fields: those that every row has.
+        header_fields: the types of those, and of further ones that every header has.
+        row_fields: the types of the fields that every row has.
+        filled: fields that are not null in rows without an error.
         renamed: a line as it is called today.
     """
 
     noun: str
     fixed: tuple[str, ...]
-    header_fields: tuple[str, ...]
-    row_fields: tuple[str, ...]
+    header_fields: Mapping[str, FieldType]
+    row_fields: Mapping[str, FieldType]
+    filled: tuple[str, ...] = ()
     renamed: Callable[[dict[str, Any]], dict[str, Any]] = _as_it_is
 
     @property
@@ -96,13 +113,13 @@ def _parse(path: str, raw: bytes, kind: RowKind) -> Contents:
             _sort_in(found, json.loads(line), kind)
         except errors.InvalidError as error:
             raise errors.InvalidError(f"{path}: line {number}: {error}") from None
-        except (ValueError, TypeError) as error:
+        except READING_ERRORS as error:
             if number == len(lines):
                 found.notes.append(f"{path}: line {number} was cut; it is dropped")
                 break
             raise errors.InvalidError(
                 f"{path}: line {number}, byte {found.whole_bytes}: not a line of a {kind.noun}"
-                f" ({error}); remove it"
+                f" ({what_is_wrong(error)}); remove it"
             ) from None
         found.whole_bytes += len(line)
     return found
@@ -135,22 +152,50 @@ def _sort_in(found: Contents, value: Any, kind: RowKind) -> None:
             raise errors.InvalidError(
                 f"format {value.get('format')} is not known here; this spanwise reads {FORMAT}"
             )
-        _need(value, (*_BUILD, *kind.fixed, *kind.header_fields))
+        _need(value, (*_BUILD, *kind.header_fields))
+        check_fields(value, {**_STARTED, **_BUILD, **kind.header_fields})
         found.headers.append(value)
     elif told == "row":
         _need(value, kind.row_fields)
+        check_fields(value, kind.row_fields)
+        if value["error"] is None:
+            _check_filled(value, kind.filled)
         found.rows.append({key: item for key, item in value.items() if key != "kind"})
     else:
         raise ValueError("neither header nor row")
 
 
-def _need(value: dict[str, Any], names: Sequence[str]) -> None:
+def _check_filled(row: dict[str, Any], names: Iterable[str]) -> None:
+    empty = next((name for name in names if row[name] is None), None)
+    if empty is not None:
+        raise errors.InvalidError(f"{empty} is null in a row without an error")
+
+
+def _need(value: dict[str, Any], names: Iterable[str]) -> None:
     missing = [name for name in names if name not in value]
     if missing:
         raise ValueError(f"without {missing[0]}")
 
 
-SWEEP = RowKind("sweep", ("at", "options"), ("recordings", "tables"), ROW_FIELDS, _renamed)
+_OFTEN_NULL = ("resident_bytes", "peak_resident_bytes", "mean_held_over_requested")
+_SWEEP_TYPES = {
+    **{"recording": TEXT, "recording_sha256": optional(TEXT), "table": TEXT, "at": MOMENT},
+    **{"table_hash": optional(HASH), "classes": COUNT},
+    **dict.fromkeys(VALUE_FIELDS, optional(COUNT)),
+    **{"mean_held_over_requested": optional(NUMBER), "seconds": optional(NUMBER)},
+    **{"worker": optional(TEXT), "error": optional(TEXT)},
+}
+SWEEP = RowKind(
+    "sweep",
+    ("at", "options"),
+    {"at": MOMENT, "options": OBJECT, "recordings": OBJECTS, "tables": TABLES},
+    {name: _SWEEP_TYPES[name] for name in ROW_FIELDS},
+    (
+        *("recording_sha256", "table_hash"),
+        *(name for name in VALUE_FIELDS if name not in _OFTEN_NULL),
+    ),
+    _renamed,
+)
 
 
 class RowFile:
