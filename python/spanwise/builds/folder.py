@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from spanwise import errors
+from spanwise.results.reading import READING_ERRORS
 from spanwise.results.values import Result
 from spanwise.tables.table import SizeClassTable
 
@@ -41,8 +42,11 @@ class Build(Result):
         place = Path(folder)
         try:
             stamp = json.loads((place / STAMP).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            raise errors.InvalidError(f"{place}: is no folder that `spanwise build` made") from None
+            named = [stamp["table"][key] for key in ("name", "hash")]
+        except (OSError, *READING_ERRORS):
+            named = [None]
+        if not all(isinstance(one, str) for one in named):
+            raise errors.InvalidError(f"{place}: is no folder that `spanwise build` made")
         return cls(place.absolute(), stamp)
 
     @property

@@ -32,6 +32,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from spanwise.results.reading import READING_ERRORS
+
 VARIABLE = "SPANWISE_CACHE"
 """A folder by its absolute path; anything else, such as "off": no objects are kept."""
 LIMIT_BYTES = 256 << 20
@@ -195,7 +197,7 @@ class ObjectCache:
             return []
         try:
             found = json.loads(self._manifest(key).read_bytes())
-        except (OSError, ValueError):
+        except (OSError, *READING_ERRORS):
             return []
         return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 

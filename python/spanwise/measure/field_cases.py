@@ -18,6 +18,7 @@ from spanwise.heap.options import DEFAULT, HeapOptions, check_real
 from spanwise.measure.replayer import PEERS, allocator_named
 from spanwise.measure.running import find_face
 from spanwise.recordings.preload import words_of
+from spanwise.results.reading import reading
 from spanwise.results.values import Result
 
 SPANWISE, GLIBC, FITTED = "spanwise", "glibc", "fitted"
@@ -89,10 +90,8 @@ def read_cases(path: str | os.PathLike[str]) -> list[FieldCase]:
         InvalidError: naming the case and what is wrong with it.
         OSError: it cannot be read.
     """
-    try:
+    with reading(f"{os.fspath(path)}: not JSON", error=errors.InvalidError):
         value = json.loads(Path(path).read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise errors.InvalidError(f"{os.fspath(path)}: not JSON: {error}") from None
     if not isinstance(value, list) or not value:
         raise errors.InvalidError(f"{os.fspath(path)}: must be a list of at least one case")
     return [_case(each, f"{os.fspath(path)}: case {i}") for i, each in enumerate(value, 1)]

@@ -23,6 +23,7 @@ from spanwise.recordings.recorder import run_recorded
 from spanwise.recordings.recording import Recording
 from spanwise.results.files import write_whole
 from spanwise.results.progress import Progress, Step, progress_bar
+from spanwise.results.reading import READING_ERRORS
 from spanwise.results.values import Result
 from spanwise.sweeps.plans import made_by
 from spanwise.tables.table import SizeClassTable
@@ -138,7 +139,7 @@ def _known(place: Path, program: str, made_of: dict[str, Any]) -> FieldFit | Non
         value["folder"] = None if told is None else Path(told)
         value["predicted"] = {case: tuple(pair) for case, pair in value["predicted"].items()}
         return FieldFit(**{**value, "program": program})
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, errors.SpanwiseError):
+    except (OSError, errors.SpanwiseError, *READING_ERRORS):
         return None  # no file, or one that was cut: the result is made anew
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from spanwise import _format, errors
 from spanwise.ledger.ledger import LEDGER_CLASS_DTYPE, Ledger
 from spanwise.ledger.parts import OUTSIDE, PARTS, SUMS
 from spanwise.ledger.run_stats import C_NAMES, RunStats
+from spanwise.results.reading import reading
 from spanwise.results.rows import as_rows
 from spanwise.results.values import Result, Value
 
@@ -91,56 +93,67 @@ def read_process_ledger(path: str | os.PathLike[str]) -> ProcessLedger:
         InvalidError: it is no such file.
         OSError: it cannot be read.
     """
-    try:
+    name = f"{os.fspath(path)}: no ledger of the preloaded malloc"
+    with reading(name, error=errors.InvalidError):
         value = json.loads(Path(path).read_text(encoding="ascii"))
         if (value["format"], value["version"]) != (_FORMAT, _VERSION):
             raise ValueError(f"{value['format']} version {value['version']}")
         return _process_ledger(value)
-    except (ValueError, KeyError, TypeError) as error:
-        raise errors.InvalidError(
-            f"{os.fspath(path)}: no ledger of the preloaded malloc: {error}"
-        ) from None
+
+
+def _count(value: Any) -> int:
+    """A number of bytes or objects.
+
+    Raises:
+        TypeError, ValueError: it is none.
+    """
+    if not 0 <= operator.index(value) < 1 << 64:
+        raise ValueError("a number is negative or has more than 64 bits")
+    return int(value)
 
 
 def _process_ledger(value: dict[str, Any]) -> ProcessLedger:
     stats = _stats(value["run"]) if value.get("run") else None
     peak = value["peak"]
     return ProcessLedger(
-        pid=value["pid"],
-        program=value["program"] or "",
+        pid=_count(value["pid"]),
+        program=str(value["program"] or ""),
         ledger=_ledger(value, "end", stats),
         peak=_ledger(value, "peak", stats) if peak else None,
-        peak_held_bytes=value["peak_held_bytes"],
-        peak_rss_bytes=value["peak_rss_bytes"],
+        peak_held_bytes=_count(value["peak_held_bytes"]),
+        peak_rss_bytes=_count(value["peak_rss_bytes"]),
         tracked=bool(value["tracked"]),
-        limit_bytes=value["limit_bytes"] or None,
+        limit_bytes=_count(value["limit_bytes"]) or None,
     )
 
 
 def _stats(value: dict[str, int]) -> RunStats:
     names = {told: name for name, told in C_NAMES.items()}
-    counts = {names.get(told, told): count for told, count in value.items()}
+    counts = {names.get(told, told): _count(count) for told, count in value.items()}
     return RunStats(**counts, skipped=0, mean_held_over_requested=None)
 
 
 def _ledger(value: dict[str, Any], at: str, stats: RunStats | None) -> Ledger:
     part = value[at]
-    numbers: dict[str, Any] = {name: part[name] for name in SUMS if name not in OUTSIDE}
-    numbers |= {name: part.get(name, 0) for name in OUTSIDE}  # a program does not tell all of them
+    numbers: dict[str, Any] = {name: _count(part[name]) for name in SUMS if name not in OUTSIDE}
+    # a program does not know all of them
+    numbers |= {name: _count(part.get(name, 0)) for name in OUTSIDE}
     ledger = Ledger(
         **numbers,
-        rss_bytes=value["rss_bytes"] if at == "end" else None,
-        events=part["ops"],
+        rss_bytes=_count(value["rss_bytes"]) if at == "end" else None,
+        events=_count(part["ops"]),
         classes=as_rows(_rows(part["classes"])),
-        table=value["table"],
+        table=str(value["table"]),
         at=at,
-        source=Path(value["program"] or "").name,
+        source=Path(str(value["program"] or "")).name,
         tracked=bool(value["tracked"]),
         stats=stats,
     )
     if "resident" not in part:
         return ledger
-    touched = {name: part["resident"][name] for name in (*PARTS, "held_bytes")}
+    touched: dict[str, Any] = {
+        name: _count(part["resident"][name]) for name in (*PARTS, "held_bytes")
+    }
     resident = replace(ledger, **touched, classes=ledger.classes[:0], stats=None, rss_bytes=None)
     return replace(ledger, resident=resident)
 

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from spanwise import _lib, errors
 from spanwise.recordings.recording import Recording
 from spanwise.results.progress import Step
+from spanwise.results.reading import READING_ERRORS
 from spanwise.tables.classes import file_specs
 from spanwise.tables.table import SizeClassTable
 
@@ -123,7 +124,7 @@ def built_allocator(folder: Path) -> Allocator:
             f"{face}: not there; give a folder that `spanwise build` made (without --no-malloc)"
         )
     name = folder.name
-    with suppress(OSError, ValueError, KeyError):
+    with suppress(OSError, *READING_ERRORS):
         name = json.loads((folder / "build.json").read_text(encoding="utf-8"))["table"]["name"]
     return Allocator(f"spanwise {name} (built)", str(face.absolute()), face.name)
 

@@ -29,6 +29,7 @@ from spanwise.recordings.preload import (
     words_of,
 )
 from spanwise.recordings.programs import Use, examine
+from spanwise.results.reading import READING_ERRORS
 from spanwise.results.values import Result
 
 MALLOC_FACE = "libspanwise-malloc.so"
@@ -211,7 +212,7 @@ def find_face(lib: str | os.PathLike[str] | None, table: str | None) -> Path:
 
 
 def _built_table(folder: Path) -> str:
-    with suppress(OSError, ValueError, KeyError, TypeError):
+    with suppress(OSError, *READING_ERRORS):
         return str(json.loads((folder / "build.json").read_text("utf-8"))["table"]["name"])
     return "unknown"
 

@@ -8,6 +8,7 @@ Only the part of the format that names need is read: 64 bits, little endian, as 
 from __future__ import annotations
 
 import mmap
+import stat
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from spanwise.results.reading import READING_ERRORS, what_is_wrong
 
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = np.dtype(
@@ -78,6 +81,8 @@ class ElfFile:
 
     def __init__(self, path: str | Path) -> None:
         try:
+            if not stat.S_ISREG(Path(path).stat().st_mode):  # opening a pipe would wait
+                raise ElfError("no regular file")
             with Path(path).open("rb") as file:
                 self._raw = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except ValueError:
@@ -86,8 +91,8 @@ class ElfFile:
             raise ElfError("no ELF file of 64 bits")
         try:
             self._sections = self._read_sections()
-        except (struct.error, IndexError, ValueError) as error:
-            raise ElfError(f"damaged: {error}") from None
+        except READING_ERRORS as error:
+            raise ElfError(f"damaged: {what_is_wrong(error)}") from None
 
     def _read_sections(self) -> list[Section]:
         (start,) = struct.unpack_from("<Q", self._raw, 40)
@@ -154,6 +159,6 @@ class ElfFile:
                 texts[at : texts.index(b"\0", at)].decode("utf-8", "replace")
                 for at in rows["name"].tolist()
             )
-        except (IndexError, ValueError) as error:
-            raise ElfError(f"damaged: names of {section.name}: {error}") from None
+        except READING_ERRORS as error:
+            raise ElfError(f"damaged: names of {section.name}: {what_is_wrong(error)}") from None
         return Functions(rows["value"], rows["value"] + rows["size"], names, complete)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from spanwise.errors import ProgramError, ProgramNotFoundError
+from spanwise.results.reading import READING_ERRORS
 
 _MACHINES = {3: "x86", 40: "Arm", 62: "x86-64", 183: "AArch64", 243: "RISC-V"}
 _PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
@@ -25,6 +26,7 @@ _LIBPYTHON = re.compile(r"^libpython3[0-9.]*[a-z]*\.so")
 _FREE_THREADED = b" free-threading build"  # of sys.version
 _SHELLS = ("sh", "bash", "dash", "ash", "ksh", "zsh", "busybox")
 _SCRIPT_DEPTH = 4
+_HEADS_BYTES_MAX = 1 << 22  # 65,535 heads, as many as a file can say, are shorter
 
 
 @dataclass(frozen=True)
@@ -156,7 +158,7 @@ def read_elf(path: str) -> Elf | None:
     try:
         with Path(path).open("rb") as file:
             return _parse(file)
-    except (OSError, struct.error, ValueError, IndexError):
+    except (OSError, *READING_ERRORS):
         return None
 
 
@@ -172,7 +174,7 @@ def _parse(file: BinaryIO) -> Elf | None:
     start = struct.unpack_from(order + "Q", ident, 32)[0]
     entry_bytes, count = struct.unpack_from(order + "HH", ident, 54)
     file.seek(start)
-    table = file.read(entry_bytes * count)
+    table = file.read(min(entry_bytes * count, _HEADS_BYTES_MAX))
     # type, flags, offset, virtual address, physical address, file bytes, memory bytes, alignment
     heads = [struct.unpack_from(order + "IIQQQQQQ", table, i * entry_bytes) for i in range(count)]
     interpreter = ""
@@ -227,7 +229,7 @@ def runtime_of(path: str) -> str:
     try:
         with Path(path).open("rb") as file:
             return "Go" if _GO_SECTION in _section_names(file) else ""
-    except (OSError, struct.error, ValueError):
+    except (OSError, *READING_ERRORS):
         return ""
 
 
@@ -240,7 +242,7 @@ def _section_names(file: BinaryIO) -> list[bytes]:
     start = struct.unpack_from(order + "Q", head, 40)[0]
     entry_bytes, count, names = struct.unpack_from(order + "HHH", head, 58)
     file.seek(start)
-    table = file.read(entry_bytes * count)
+    table = file.read(min(entry_bytes * count, _HEADS_BYTES_MAX))
     # name, type, flags, address, offset, bytes
     sections = [struct.unpack_from(order + "IIQQQQ", table, i * entry_bytes) for i in range(count)]
     if names >= count:
