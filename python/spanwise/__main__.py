@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import signal
 import sys
@@ -54,6 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         0 all is well, 1 a finding, 2 wrong use or bad input, 130 interrupted.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")  # names need not be UTF-8
     try:
         _start.loud()
         options = _parse(argv)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from spanwise import errors
-from spanwise.results.reading import READING_ERRORS
+from spanwise.results.reading import READING_ERRORS, is_text
 from spanwise.results.values import Result
 from spanwise.tables.table import SizeClassTable
 
@@ -45,7 +45,7 @@ class Build(Result):
             named = [stamp["table"][key] for key in ("name", "hash")]
         except (OSError, *READING_ERRORS):
             named = [None]
-        if not all(isinstance(one, str) for one in named):
+        if not all(map(is_text, named)):
             raise errors.InvalidError(f"{place}: is no folder that `spanwise build` made")
         return cls(place.absolute(), stamp)
 

@@ -18,7 +18,7 @@ from spanwise.heap.options import DEFAULT, HeapOptions, check_real
 from spanwise.measure.replayer import PEERS, allocator_named
 from spanwise.measure.running import find_face
 from spanwise.recordings.preload import words_of
-from spanwise.results.reading import reading
+from spanwise.results.reading import is_text, reading
 from spanwise.results.values import Result
 
 SPANWISE, GLIBC, FITTED = "spanwise", "glibc", "fitted"
@@ -103,16 +103,24 @@ def _case(value: Any, place: str) -> FieldCase:
     unknown = sorted(set(value) - _KEYS)
     if unknown:
         known = ", ".join(sorted(_KEYS))
-        raise errors.InvalidError(f"{place}: unknown key {unknown[0]!r}; the keys are {known}")
+        raise errors.InvalidError(f"{place}: unknown key {unknown[0][:40]!r}; the keys are {known}")
     argv, environment = value["argv"], value.get("environment", {})
-    if not isinstance(argv, list) or not argv or not all(isinstance(one, str) for one in argv):
+    if not isinstance(argv, list) or not argv or not all(map(_is_word, argv)):
         raise errors.InvalidError(f"{place}: argv must be a list of words")
-    texts = isinstance(environment, dict) and all(
-        isinstance(one, str) for one in environment.values()
-    )
-    if not texts:
+    if not isinstance(environment, dict) or not all(
+        _is_word(name) and name and "=" not in name and _is_word(one)
+        for name, one in environment.items()
+    ):
         raise errors.InvalidError(f"{place}: environment must be an object of texts")
-    return case_of(argv, value.get("program"), value.get("input"), environment)
+    names = value.get("program"), value.get("input")
+    if not all(one is None or _is_word(one) for one in names):
+        raise errors.InvalidError(f"{place}: program and input must be texts")
+    return case_of(argv, *names, environment)
+
+
+def _is_word(value: Any) -> bool:
+    """Whether a program can get it."""
+    return is_text(value) and "\0" not in value
 
 
 def case_of(

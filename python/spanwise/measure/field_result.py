@@ -257,7 +257,7 @@ class Field(Sequence[FieldRow], Result, Tabular):
             OSError: the system refused to write.
         """
         text = io.StringIO()
-        writer = csv.DictWriter(text, ROW_FIELDS, lineterminator="\n")
+        writer = csv.DictWriter(text, ROW_FIELDS, extrasaction="ignore", lineterminator="\n")
         writer.writeheader()
         writer.writerows(self._rows)
         if path is not None:

@@ -10,13 +10,17 @@ from pathlib import Path
 
 
 def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
-    """Writes a file that appears whole or not at all; a text in UTF-8.
+    r"""Writes a file that appears whole or not at all; a text in UTF-8.
+
+    Bytes of names that are no UTF-8 become \udcXX, as they are shown.
 
     Raises:
         OSError: naming `path`; what was there before stays.
     """
     with whole_file(path) as growing:
-        growing.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
+        if isinstance(content, str):
+            content = content.encode("utf-8", "backslashreplace")
+        growing.write_bytes(content)
 
 
 @contextmanager

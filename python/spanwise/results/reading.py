@@ -11,6 +11,7 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from spanwise.errors import OutOfMemoryError, SpanwiseError, TraceFormatError
 
@@ -49,6 +50,20 @@ def reading(
         raise OutOfMemoryError(message) from None
     except READING_ERRORS as found:
         raise error(_line(name, place(), what_is_wrong(found))) from None
+
+
+def is_text(value: Any) -> bool:
+    """Whether a value from JSON is a text that can be written; half a surrogate pair cannot.
+
+    Names that are no UTF-8 have their bytes as os.fsdecode keeps them, so these can.
+    """
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def what_is_wrong(found: Exception) -> str:

@@ -171,7 +171,10 @@ class Sweep(Sequence[Row], Result, Tabular):
         totals = self._totals(by, recording)
         if not totals:
             raise errors.StateError("no table has a row without an error for every recording")
-        return spec_table(self._specs[totals[0][0]])
+        try:
+            return spec_table(self._specs[totals[0][0]])
+        except errors.InvalidError as error:
+            raise errors.InvalidError(f"{self.path or 'sweep'}: a table of it: {error}") from None
 
     def _specs_name(self, key: str) -> str:
         return str(self._specs[key]["name"])

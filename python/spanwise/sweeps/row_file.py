@@ -29,6 +29,7 @@ from spanwise.sweeps.row_types import (
     OBJECTS,
     TABLES,
     TEXT,
+    VERSIONS,
     FieldType,
     check_fields,
     optional,
@@ -36,7 +37,7 @@ from spanwise.sweeps.row_types import (
 from spanwise.sweeps.tasks import ROW_FIELDS, VALUE_FIELDS
 
 FORMAT = 1
-_BUILD = {"versions": OBJECT, "commit": optional(TEXT), "build": optional(TEXT)}
+_BUILD = {"versions": VERSIONS, "commit": optional(TEXT), "build": optional(TEXT)}
 _STARTED = {"started": TEXT}
 
 

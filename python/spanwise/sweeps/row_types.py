@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from spanwise.errors import InvalidError
+from spanwise.results.reading import is_text
 
 _HASH = re.compile(r"[0-9a-f]{16}")
 _NUMBER_MAX = 1e300
@@ -33,10 +34,6 @@ def list_of(noun: str, holds: Callable[[Any], bool]) -> FieldType:
     )
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
 def _is_count(value: Any) -> bool:
     return type(value) is int and 0 <= value < 1 << 63
 
@@ -53,11 +50,15 @@ def _is_hash(value: Any) -> bool:
     return isinstance(value, str) and _HASH.fullmatch(value) is not None
 
 
+def _is_versions(value: Any) -> bool:
+    return isinstance(value, dict) and is_text(value.get("spanwise"))
+
+
 def _is_table(value: Any) -> bool:
     """Whether it is a table as tasks have it: name, hash, page_bytes, [[size, pages, first]]."""
     return (
         isinstance(value, dict)
-        and _is_text(value.get("name"))
+        and is_text(value.get("name"))
         and _is_hash(value.get("hash"))
         and _is_count(value.get("page_bytes"))
         and isinstance(value.get("classes"), list)
@@ -68,12 +69,13 @@ def _is_table(value: Any) -> bool:
     )
 
 
-TEXT = FieldType("a text", _is_text)
+TEXT = FieldType("a text", is_text)
 COUNT = FieldType("an integer from 0 to 2^63 - 1", _is_count)
 NUMBER = FieldType("a number", _is_number)
 HASH = FieldType("16 hexadecimal digits", _is_hash)
-MOMENT = FieldType("a text or a number", lambda value: _is_text(value) or _is_number(value))
+MOMENT = FieldType("a text or a number", lambda value: is_text(value) or _is_number(value))
 OBJECT = FieldType("an object", _is_object)
+VERSIONS = FieldType("an object with the version of spanwise", _is_versions)
 OBJECTS = list_of("objects", _is_object)
 TABLES = list_of("tables", _is_table)
 
