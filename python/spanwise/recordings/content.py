@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -38,6 +39,7 @@ HEAD_BYTES = 1 << 16
 
 _CHUNK = 1 << 18
 _LINE_BYTES_MAX = 1 << 20
+_LINE = re.compile(rb"[^\n]+")
 
 
 class Content:
@@ -107,11 +109,14 @@ class Content:
         """
         count, rest, self.cut = 0, b"", False
         for chunk in self._chunks():
-            *whole, rest = (rest + chunk).split(b"\n")
-            for self.line, line in enumerate(whole, count + 1):
-                if line:
-                    yield line
-            count += len(whole)
+            part = rest + chunk
+            whole, rest = part[: (end := part.rfind(b"\n") + 1)], part[end:]
+            at, number = 0, count + 1
+            for found in _LINE.finditer(whole):
+                number, at = number + whole.count(b"\n", at, found.start()), found.start()
+                self.line = number
+                yield found[0]
+            count += whole.count(b"\n")
             if len(rest) > _LINE_BYTES_MAX:
                 raise TraceFormatError(
                     f"{self.name}: line {count + 1} is longer than {_format.size(_LINE_BYTES_MAX)},"
