@@ -96,7 +96,7 @@ def checked_size(size: int, noun: str = "size") -> int:
         ValueError: no recording can have it.
     """
     if size > _SIZE_MAX:
-        shown = size if size < 1 << 64 else "of more than 64 bits"
+        shown = size if size < 1 << 128 else "of more than 128 bits"
         raise ValueError(f"{noun} {shown} is too large")
     return size
 

@@ -208,7 +208,7 @@ def _operations(content: Content, form: str, value: str, most: int) -> _Read:
     rows: Sequence[tuple[int, int]] = module.sizes(content.whole(), name, value)
     counts: dict[int, int] = {}
     for size, count in rows:
-        counts[checked_size(size)] = counts.get(size, 0) + checked_size(count, "count")
+        counts[checked_size(size)] = counts.get(size, 0) + count
     if not any(counts.values()):
         raise errors.InvalidError(f"{name}: has no object of {value}; nothing to make")
     remark, kept = _OF_SIZES.format(form=module.NOUN), counts
