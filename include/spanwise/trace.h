@@ -155,6 +155,14 @@ SW_API int sw_trace_module_at(const sw_trace *trace, size_t index, sw_trace_modu
 SW_API sw_status sw_trace_create(const char *path, sw_trace_writer **out);
 /* Adds a metadata pair; only before the first append (SW_STATE). */
 SW_API sw_status sw_trace_set_meta(sw_trace_writer *writer, const char *key, const char *value);
+/* Adds a call site, which operations name by its id; addresses[0] is the innermost caller's return
+ * address. Ids are 1..2^24 and rise; depth is at most 128. Only before the first append
+ * (SW_STATE); SW_INVALID. */
+SW_API sw_status sw_trace_add_site(sw_trace_writer *writer, uint32_t site,
+                                   const uint64_t *addresses, size_t depth);
+/* Adds a module, in which addresses of call sites are looked up: start < end, a path below 4096
+ * bytes, a build id of at most 64. Errors as for sw_trace_add_site. */
+SW_API sw_status sw_trace_add_module(sw_trace_writer *writer, const sw_trace_module *module);
 /* Appends operations. The caller's object ids may be any dense ids; the file has its own (the last
  * freed id is taken first), so ids read back differ but name the same objects.
  * SW_INVALID, naming the operation's index: unknown kind or flag, ALLOC of a live object, FREE or

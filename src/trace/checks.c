@@ -111,7 +111,7 @@ const char *sw_trace_writer_record_check(const struct sw_trace_writer *writer) {
                ?: SW_RULE(writer->columns.count <= writer->state.count)
                ?: SW_RULE(writer->headed || !writer->started)
                ?: SW_RULE(writer->object_capacity == 0 || writer->objects != NULL)
-               ?: swt_buffer_check(&writer->meta)
+               ?: swt_buffer_check(&writer->small)
                ?: swt_ops_state_check(&writer->state)
                ?: swt_ops_columns_check(&writer->columns)
                ?: swt_totals_check(&writer->totals);

@@ -9,22 +9,6 @@
 #include "trace/source.h"
 #include "trace/writer.h"
 
-enum { SMALL_BLOCK_BYTES = 64 * 1024 };
-
-/* Collects entries of one kind of small block and writes a block whenever the buffer is full. */
-typedef struct gather {
-    sw_trace_writer *writer;
-    swt_block_kind kind;
-    swt_buffer buffer;
-} gather;
-
-static sw_status flush(gather *g) {
-    if (g->buffer.used == 0) return SW_OK;
-    sw_status status = swt_writer_block(g->writer, g->kind, g->buffer.data, g->buffer.used);
-    g->buffer.used = 0;
-    return status;
-}
-
 static sw_status copy_meta(const swt_notes *notes, sw_trace_writer *writer) {
     sw_status status = SW_OK;
     for (size_t i = 0; status == SW_OK && i + 1 < notes->meta_used; i += 2)
@@ -33,33 +17,29 @@ static sw_status copy_meta(const swt_notes *notes, sw_trace_writer *writer) {
     return status;
 }
 
-static sw_status copy_sites(const swt_notes *notes, gather *g) {
+static sw_status copy_sites(const swt_notes *notes, sw_trace_writer *writer) {
     sw_status status = SW_OK;
     for (size_t i = 0; status == SW_OK && i < notes->site_count; i++) {
         const swt_site *site = &notes->sites[i];
         const uint64_t *frames = site->depth == 0 ? NULL : notes->frames + site->frame;
-        if (swt_put_site(&g->buffer, site->id, frames, site->depth)) continue;
-        status = flush(g);
-        swt_put_site(&g->buffer, site->id, frames, site->depth);
+        status = swt_writer_site(writer, site->id, frames, site->depth);
     }
-    return status == SW_OK ? flush(g) : status;
+    return status;
 }
 
-static bool put_module(gather *g, const swt_notes *notes, const swt_module *module) {
-    return swt_put_module(&g->buffer, module->start, module->end, module->bias,
-                          notes->text + module->path, notes->text + module->build_id,
-                          (uint32_t)module->build_id_bytes);
-}
-
-static sw_status copy_modules(const swt_notes *notes, gather *g) {
+static sw_status copy_modules(const swt_notes *notes, sw_trace_writer *writer) {
     sw_status status = SW_OK;
-    g->kind = SWT_BLOCK_MODULES;
     for (size_t i = 0; status == SW_OK && i < notes->module_count; i++) {
-        if (put_module(g, notes, &notes->modules[i])) continue;
-        status = flush(g);
-        put_module(g, notes, &notes->modules[i]);
+        const swt_module *from = &notes->modules[i];
+        sw_trace_module module = {from->start,
+                                  from->end,
+                                  from->bias,
+                                  notes->text + from->path,
+                                  (const uint8_t *)notes->text + from->build_id,
+                                  from->build_id_bytes};
+        status = swt_writer_module(writer, &module);
     }
-    return status == SW_OK ? flush(g) : status;
+    return status;
 }
 
 /* --- operations -------------------------------------------------------------------------------
@@ -155,13 +135,10 @@ static sw_status copy_ops(swt_source *source, sw_trace_writer *writer, const vol
 static sw_status copy_all(swt_source *source, sw_trace_writer *writer, const volatile int *cancel,
                           volatile uint64_t *done) {
     const swt_notes *notes = &source->file->notes;
-    gather g = {writer, SWT_BLOCK_SITES, {malloc(SMALL_BLOCK_BYTES), 0, SMALL_BLOCK_BYTES}};
-    if (g.buffer.data == NULL) return swt_file_no_memory(source->file);
     sw_status status = copy_meta(notes, writer);
     if (status == SW_OK) status = copy_ops(source, writer, cancel, done);
-    if (status == SW_OK) status = copy_sites(notes, &g);
-    if (status == SW_OK) status = copy_modules(notes, &g);
-    free(g.buffer.data);
+    if (status == SW_OK) status = copy_sites(notes, writer);
+    if (status == SW_OK) status = copy_modules(notes, writer);
     sw_trace_summary told = {0};
     swt_source_complete(source, &told);
     swt_writer_set_summary(writer, &told);

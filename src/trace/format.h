@@ -41,6 +41,7 @@ enum {
 enum {
     SWT_SITE_HEAD_BYTES = 8,
     SWT_MODULE_HEAD_BYTES = 32,
+    SWT_SITES_MAX = 1 << 24,    /* ids of call sites; far above what programs need */
     SWT_MODULE_PATH_MAX = 4096, /* with its NUL; longer paths are cut */
     SWT_MODULE_BUILD_ID_MAX = 64,
     SWT_CLOCK_BYTES = 24,

@@ -12,7 +12,6 @@
 /* Limits far above what programs need. They bound the memory that a maliciously made file can
  * take. */
 enum {
-    SITES_MAX = 1 << 24,
     NOTE_BYTES_MAX = 1 << 30,
     NOTE_BYTES_FREE = 1 << 20, /* bytes that are allowed for a file of any length */
     NOTE_RATIO_MAX = 64,       /* and this many times the length of the file */
@@ -53,7 +52,7 @@ static const char *add_meta(swt_notes *notes, const uint8_t *p, size_t bytes) {
 
 static const char *add_site(swt_notes *notes, uint32_t site, const uint8_t *frames,
                             uint32_t depth) {
-    if (site == 0 || site > SITES_MAX) return "impossible id of a call site";
+    if (site == 0 || site > SWT_SITES_MAX) return "impossible id of a call site";
     if (notes->site_count != 0 && site <= notes->sites[notes->site_count - 1].id)
         return "call sites are not in the order of their ids";
     if (!swt_grow(&notes->sites, &notes->site_capacity, notes->site_count + 1,

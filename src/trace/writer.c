@@ -17,7 +17,7 @@
 #include "os/os.h"
 
 enum {
-    META_BYTES = 256 * 1024, /* of one META block; further pairs go to further blocks */
+    SMALL_BYTES = 256 * 1024, /* of one small block; further entries go to further blocks */
     /* The caller's ids may exceed 16 times the number of its allocations by this much. A larger id
      * is an error, and does not lead to an array of gigabytes. */
     DENSE_SLACK = 1 << 20,
@@ -40,31 +40,30 @@ static sw_status put(sw_trace_writer *w, const void *data, size_t bytes) {
     return io_failed(w, "write the recording");
 }
 
-sw_status swt_writer_block(sw_trace_writer *w, swt_block_kind kind, const void *payload,
-                           size_t bytes) {
+static sw_status write_block(sw_trace_writer *w, swt_block_kind kind, const void *payload,
+                             size_t bytes) {
     const uint8_t *block;
     size_t length = swt_encode_block(w->encoder, kind, payload, bytes, &block);
     return put(w, block, length);
 }
 
-/* Writes the metadata gathered so far; before it, once, the file header. */
-static sw_status write_meta(sw_trace_writer *w) {
+sw_status swt_writer_end_small(sw_trace_writer *w) {
     uint8_t bytes[SWT_FILE_HEADER_BYTES];
     swt_header header = {.version = SW_TRACE_VERSION, .form = SW_TRACE_ORDERED};
     sw_status status = SW_OK;
     swt_header_encode(bytes, &header);
     if (!w->headed) status = put(w, bytes, sizeof bytes);
     w->headed = true;
-    if (status == SW_OK && w->meta.used != 0)
-        status = swt_writer_block(w, SWT_BLOCK_META, w->meta.data, w->meta.used);
-    w->meta.used = 0;
+    if (status == SW_OK && w->small.used != 0)
+        status = write_block(w, w->small_kind, w->small.data, w->small.used);
+    w->small.used = 0;
     return status;
 }
 
 static sw_status start(sw_trace_writer *w) {
     if (w->started) return SW_OK;
     w->started = true;
-    return write_meta(w);
+    return swt_writer_end_small(w);
 }
 
 /* A device (/dev/null, /dev/stdout) is written directly, because a rename would replace it. */
@@ -101,9 +100,9 @@ static sw_status allocate(sw_trace_writer *w) {
     size_t bytes = (swt_encoder_bytes() + SW_CACHE_LINE - 1) & ~(size_t)(SW_CACHE_LINE - 1);
     w->memory = aligned_alloc(SW_CACHE_LINE, bytes);
     w->columns.scratch = malloc(SWT_OPS_SCRATCH_BYTES);
-    w->meta.data = malloc(META_BYTES);
-    w->meta.capacity = META_BYTES;
-    if (w->memory == NULL || w->columns.scratch == NULL || w->meta.data == NULL)
+    w->small.data = malloc(SMALL_BYTES);
+    w->small.capacity = SMALL_BYTES;
+    if (w->memory == NULL || w->columns.scratch == NULL || w->small.data == NULL)
         return sw_fail(SW_NOMEM, "sw_trace_create", "out of memory");
     w->encoder = swt_encoder_init(w->memory, bytes);
     if (!swt_encoder_compress(w->encoder))
@@ -125,7 +124,7 @@ static void end(sw_trace_writer *w) {
     swt_encoder_end(w->encoder);
     free(w->memory);
     free(w->columns.scratch);
-    free(w->meta.data);
+    free(w->small.data);
     free(w->objects);
     swt_ids_free(&w->state.ids);
     swt_totals_free(&w->totals);
@@ -150,18 +149,6 @@ sw_status sw_trace_create(const char *path, sw_trace_writer **out) {
 
 void sw_trace_abort(sw_trace_writer *w) {
     if (w != NULL && writer_status(w, "sw_trace_abort") == SW_OK) end(w);
-}
-
-sw_status sw_trace_set_meta(sw_trace_writer *w, const char *key, const char *value) {
-    sw_status known = writer_status(w, "sw_trace_set_meta");
-    if (known != SW_OK) return known;
-    if (key == NULL || value == NULL) return sw_fail_null("sw_trace_set_meta", "key or value");
-    if (w->started)
-        return sw_fail(SW_STATE, "sw_trace_set_meta", "metadata comes before the first operation");
-    if (swt_put_meta(&w->meta, key, value)) return SW_OK;
-    sw_status status = write_meta(w);
-    if (status != SW_OK || swt_put_meta(&w->meta, key, value)) return status;
-    return sw_fail(SW_LIMIT, "sw_trace_set_meta", "a pair of more than %d bytes", META_BYTES);
 }
 
 /* --- operations ------------------------------------------------------------------------------- */
@@ -303,7 +290,7 @@ static sw_status write_summary(sw_trace_writer *w) {
     complete(w);
     memcpy(fields, &w->totals.sum, sizeof fields);
     for (size_t i = 0; i < SWT_SUMMARY_FIELDS; i++) swt_put64(payload + 8 * i, fields[i]);
-    return swt_writer_block(w, SWT_BLOCK_SUMMARY, payload, sizeof payload);
+    return write_block(w, SWT_BLOCK_SUMMARY, payload, sizeof payload);
 }
 
 static sw_status put_in_place(sw_trace_writer *w) {
@@ -326,6 +313,7 @@ sw_status sw_trace_commit(sw_trace_writer *w, sw_trace_summary *out) {
             sw_fail(SW_STATE, "sw_trace_commit", "the recording failed before: nothing written");
     if (status == SW_OK) status = start(w);
     if (status == SW_OK) status = flush(w);
+    if (status == SW_OK) status = swt_writer_end_small(w);
     if (status == SW_OK) status = write_summary(w);
     if (status == SW_OK) status = put_in_place(w);
     if (status == SW_OK && out != NULL) *out = w->totals.sum;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The record of a writer, and what sw_trace_finish needs of it to copy the small blocks of a raw
- * recording. */
+ * recording. Code: writer.c, and writer_small.c for metadata, call sites and modules. */
 #ifndef SW_TRACE_WRITER_H
 #define SW_TRACE_WRITER_H
 
@@ -13,7 +13,7 @@
 
 /* Used by one thread at a time.
  *   state.count == totals.sum.ops;  columns.count <= state.count;  headed where started
- *   objects != NULL where object_capacity != 0;  and the rules of meta, state, columns and totals
+ *   objects != NULL where object_capacity != 0;  and the rules of small, state, columns and totals
  */
 struct sw_trace_writer {
     uint64_t mark; /* ds/handle.h */
@@ -23,15 +23,17 @@ struct sw_trace_writer {
                    * directly */
     void *memory; /* of the encoder */
     swt_encoder *encoder;
-    swt_buffer meta;
-    uint32_t *objects; /* caller's id -> file's id + 1; 0: not live */
+    swt_buffer small; /* entries of the small block that is being filled */
+    swt_block_kind small_kind;
+    uint32_t last_site; /* id of the last site of sw_trace_add_site */
+    uint32_t *objects;  /* caller's id -> file's id + 1; 0: not live */
     size_t object_capacity;
     swt_ops_state state;
     swt_ops_columns columns;
     swt_totals totals;
     sw_trace_summary told;
     bool headed;  /* the file header is written */
-    bool started; /* all metadata is written, operations follow */
+    bool started; /* all metadata is written, operations follow (sw_trace_finish: sites, too) */
     bool failed;
 };
 
@@ -39,9 +41,13 @@ struct sw_trace_writer {
  * (base/assert.h). */
 const char *sw_trace_writer_record_check(const struct sw_trace_writer *writer);
 
-/* Writes a small block that lies between blocks of operations. */
-sw_status swt_writer_block(sw_trace_writer *writer, swt_block_kind kind, const void *payload,
-                           size_t bytes);
+/* Writes the small block that is being filled; before it, once, the file header. */
+sw_status swt_writer_end_small(sw_trace_writer *writer);
+/* Adds an entry to the small block of its kind, also after operations: as sw_trace_add_site and
+ * sw_trace_add_module, without their checks. */
+sw_status swt_writer_site(sw_trace_writer *writer, uint32_t site, const uint64_t *addresses,
+                          uint32_t depth);
+sw_status swt_writer_module(sw_trace_writer *writer, const sw_trace_module *module);
 /* Appends operations of a source (source.h) without the checks of sw_trace_append. */
 sw_status swt_writer_append_known(sw_trace_writer *writer, const sw_op *ops, size_t count);
 /* Takes the fields of the summary that cannot be counted from operations from `told`. */

@@ -205,6 +205,8 @@ static void (*const volatile cache_free)(sw_cache *, void *) = sw_cache_free;
     X(sw_trace_module_count, TRACE, NAMED, true, 0, sw_trace_module_count(h))                      \
     X(sw_trace_module_at, TRACE, NAMED, true, 0, (uint64_t)sw_trace_module_at(h, 0, &out.module))  \
     X(sw_trace_set_meta, WRITER, STATUS, true, SW_INVALID, sw_trace_set_meta(h, "a", "b"))         \
+    X(sw_trace_add_site, WRITER, STATUS, true, SW_INVALID, sw_trace_add_site(h, 1, NULL, 0))       \
+    X(sw_trace_add_module, WRITER, STATUS, true, SW_INVALID, sw_trace_add_module(h, &out.module))  \
     X(sw_trace_append, WRITER, STATUS, true, SW_INVALID, sw_trace_append(h, &op, 1))               \
     X(sw_trace_commit, WRITER, STATUS, true, SW_INVALID, sw_trace_commit(h, &out.summary))         \
     X(sw_trace_abort, WRITER, IGNORED, true, 0, (sw_trace_abort(h), 0))                            \

@@ -216,6 +216,64 @@ static void metadata(void) {
     remove(path);
 }
 
+/* Call sites and modules are read as they were added, over several blocks, and before any
+ * operation. */
+static void sites_and_modules(void) {
+    enum { SITES = 400, DEPTH = 128 }; /* 400 sites of 1032 bytes: more than one block */
+    static uint64_t frames[DEPTH + 1];
+    static char longest[5000];
+    const char *path = fixture_path("sites.swt");
+    const uint64_t *got;
+    const uint8_t build_id[3] = {1, 2, 3};
+    const sw_trace_module module = {0x1000, 0x2000, 0x800, "/bin/a", build_id, 3};
+    sw_trace_module read, wrong = module;
+    sw_trace_writer *w;
+    sw_trace_summary sum;
+    sw_op op = {.kind = SW_OP_ALLOC, .size = 7, .site = 5};
+    for (size_t i = 0; i < DEPTH; i++) frames[i] = 0x1000 + i;
+    memset(longest, 'x', sizeof longest - 1);
+    CHECK_EQ(sw_trace_create(path, &w), SW_OK);
+    for (uint32_t i = 1; i <= SITES; i++) {
+        frames[0] = i;
+        CHECK_EQ(sw_trace_add_site(w, i * 5, frames, DEPTH), SW_OK);
+    }
+    CHECK_EQ(sw_trace_add_site(w, SITES * 5 + 1, NULL, 0), SW_OK);
+    CHECK_EQ(sw_trace_add_site(w, SITES * 5 + 1, frames, 1), SW_INVALID); /* not risen */
+    CHECK_EQ(sw_trace_add_site(w, (1 << 24) + 1, frames, 1), SW_INVALID);
+    CHECK_EQ(sw_trace_add_site(w, 1 << 23, frames, DEPTH + 1), SW_INVALID);
+    CHECK_EQ(sw_trace_add_site(w, 1 << 23, NULL, 1), SW_INVALID);
+    CHECK_EQ(sw_trace_add_module(w, &module), SW_OK);
+    CHECK_EQ(sw_trace_set_meta(w, "after", "modules"), SW_OK);
+    CHECK_EQ(sw_trace_add_module(w, NULL), SW_INVALID);
+    wrong.path = longest;
+    CHECK_EQ(sw_trace_add_module(w, &wrong), SW_INVALID);
+    wrong = (sw_trace_module){0x1000, 0x1000, 0, "/bin/a", NULL, 0};
+    CHECK_EQ(sw_trace_add_module(w, &wrong), SW_INVALID);
+    CHECK_EQ(sw_trace_append(w, &op, 1), SW_OK);
+    CHECK_EQ(sw_trace_add_site(w, 1 << 23, frames, 1), SW_STATE);
+    CHECK_EQ(sw_trace_add_module(w, &module), SW_STATE);
+    CHECK_EQ(sw_trace_commit(w, &sum), SW_OK);
+    CHECK_EQ(sum.sites, SITES + 1);
+
+    sw_trace *t;
+    CHECK_EQ(sw_trace_open(path, 0, &t), SW_OK);
+    CHECK_EQ(sw_trace_site_count(t), SITES + 1);
+    for (uint32_t i = 1; i <= SITES; i++) {
+        CHECK_EQ(sw_trace_site(t, i * 5, &got), DEPTH);
+        CHECK_EQ(got[0], i);
+        CHECK_EQ(got[DEPTH - 1], 0x1000 + DEPTH - 1);
+    }
+    CHECK_EQ(sw_trace_site(t, SITES * 5 + 1, &got), 0);
+    CHECK_EQ(sw_trace_module_count(t), 1);
+    CHECK(sw_trace_module_at(t, 0, &read));
+    CHECK(read.start == 0x1000 && read.end == 0x2000 && read.bias == 0x800);
+    CHECK_STR(read.path, "/bin/a");
+    CHECK(read.build_id_bytes == 3 && memcmp(read.build_id, build_id, 3) == 0);
+    CHECK_STR(sw_trace_meta_find(t, "after"), "modules");
+    sw_trace_close(t);
+    remove(path);
+}
+
 int main(void) {
     for (uint64_t seed = 1; seed <= 12; seed++) round_trip(seed, (size_t)(seed * 3000));
     round_trip(99, 0);
@@ -226,6 +284,7 @@ int main(void) {
     extremes();
     lengths();
     metadata();
+    sites_and_modules();
     CHECK_EQ(sw_trace_open(NULL, 0, NULL), SW_INVALID);
     CHECK_EQ(sw_trace_create("", NULL), SW_INVALID);
     return check_result();
