@@ -32,7 +32,9 @@ from spanwise.recordings.addresses import checked_size
 from spanwise.recordings.content import HEAD_BYTES, Content
 from spanwise.recordings.outputs import check_output
 from spanwise.recordings.recording import Recording
-from spanwise.recordings.sources import ARRAY_BATCH, FileSource, write_ops
+from spanwise.recordings.snapshots import Frame, Objects, Snapshot, objects_of, scaled
+from spanwise.recordings.sources import ARRAY_BATCH, FileSource, Module, write_ops
+from spanwise.recordings.stacks_of_profiles import sites_of
 from spanwise.recordings.temporary import temporary_recording
 from spanwise.results.progress import Progress, Step, progress_bar
 
@@ -47,8 +49,8 @@ _READERS: dict[str, Any] = {
 
 FORMS = tuple(_READERS)
 """Formats that are read: execution traces of Go with its heap, heaptrack's files, heap profiles in
-profile.proto, the JSON of malloc_stats_print, the text of malloc_debug's record_allocs, the file of
-glibc's mtrace()."""
+profile.proto, the JSON of malloc_stats_print, the text of malloc_debug's record_allocs,
+the file of glibc's mtrace()."""
 
 VALUES = ("inuse", "alloc")
 """Of a snapshot: objects that live in it, or all that were allocated until then."""
@@ -69,11 +71,15 @@ class _Read:
 
     Attributes:
         late: what belongs to the remark once all operations were read; "": nothing.
+        stacks: of the call sites 1, 2, ...
+        modules: in which their return addresses are.
     """
 
     blocks: Iterable[NDArray[np.void]]
     remark: str
     late: Callable[[], str] = str
+    stacks: Sequence[tuple[Frame, ...]] = ()
+    modules: Sequence[Module] = ()
 
 
 def convert(
@@ -160,7 +166,7 @@ def _watched(
 def _write(path: Path, read: _Read, about: list[tuple[str, str]]) -> None:
     """Writes the recording; anew if its remark is known in full only after its operations."""
     first = [*about, ("remark", read.remark)] if read.remark else about
-    write_ops(path, iter(read.blocks), first)
+    write_ops(path, iter(read.blocks), first, *sites_of(read.stacks, read.modules))
     late = read.late()
     if not late:
         return
@@ -204,46 +210,49 @@ def _operations(content: Content, form: str, value: str, most: int) -> _Read:
         return _Read(*import_go_trace.operations(content.whole(), name))
     if form == "heaptrack":
         return _Read(*import_heaptrack.operations(content))
-    module = _READERS[form]
-    rows: Sequence[tuple[int, int]] = module.sizes(content.whole(), name, value)
-    counts: dict[int, int] = {}
-    for size, count in rows:
-        counts[checked_size(size)] = counts.get(size, 0) + count
-    if not any(counts.values()):
+    found: Snapshot = _READERS[form].snapshot(content.whole(), name, value)
+    objects = objects_of(found.samples)
+    for size, _ in objects.counts:
+        checked_size(size)
+    if not objects.counts:
         raise errors.InvalidError(f"{name}: has no object of {value}; nothing to make")
-    remark, kept = _OF_SIZES.format(form=module.NOUN), counts
-    if module.REMARK:
-        remark += f"; {module.REMARK}"
+    counts = objects.counts
+    remarks = [_OF_SIZES.format(form=found.noun), *found.remarks, *_remainder(objects)]
     if sum(counts.values()) > most:
-        kept = scaled(counts, most)
-        factor = sum(counts.values()) / sum(kept.values())
-        remark += f"; one object stands for {_format.number(round(factor))}"
-    return _Read(_snapshot(kept, value == "alloc"), remark)
+        counts = scaled(counts, most)
+        factor = sum(objects.counts.values()) / most
+        remarks.append(f"one object stands for {_format.number(round(factor))}")
+    blocks = _snapshot(counts, value == "alloc")
+    return _Read(blocks, "; ".join(remarks), stacks=objects.stacks[1:], modules=found.modules)
 
 
-def scaled(counts: dict[int, int], most: int) -> dict[int, int]:
-    """Counts of about `most` objects in all, shared out by largest remainders (Hamilton's method).
+def _remainder(objects: Objects) -> Iterator[str]:
+    """How the objects' bytes differ from those of the file."""
+    if objects.uncounted_bytes:
+        yield (
+            f"{_format.number(objects.uncounted_bytes)} B of it have no count of objects, and each"
+            " such sample is one object"
+        )
+    less = objects.file_bytes - objects.total_bytes
+    if less:
+        yield (
+            f"whole objects have {_format.number(objects.total_bytes)} B, which is"
+            f" {_format.number(abs(less))} B {'less' if less > 0 else 'more'} than the file's"
+        )
 
-    Args:
-        counts: objects by size.
-        most: objects that are wanted.
+
+def _snapshot(counts: dict[tuple[int, int], int], dies: bool) -> Iterator[NDArray[np.void]]:
+    """Objects by rising size, a microsecond apart, of counts by size and call site.
+
+    Each is freed at once if it `dies`.
     """
-    total = sum(counts.values())
-    kept = {size: count * most // total for size, count in counts.items()}
-    left = sorted(counts, key=lambda size: (-(counts[size] * most % total), size))
-    for size in left[: most - sum(kept.values())]:
-        kept[size] += 1
-    return {size: count for size, count in kept.items() if count}
-
-
-def _snapshot(counts: dict[int, int], dies: bool) -> Iterator[NDArray[np.void]]:
-    """Objects by rising size, a microsecond apart; each is freed at once if it `dies`."""
     done = 0
-    for size, count in sorted(counts.items()):
+    for (size, site), count in sorted(counts.items()):
         for first in range(0, count, 1 << 16):
             many = min(count - first, 1 << 16)
             rows = np.zeros(many * (2 if dies else 1), OPS_DTYPE)
             rows["time_ns"] = (done + np.arange(len(rows), dtype=np.uint64)) * np.uint64(1000)
+            rows["site"][:: 2 if dies else 1] = site
             if dies:
                 rows["size"][::2] = size
                 rows["kind"][1::2] = lib.SW_OP_FREE

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from spanwise.results.reading import READING_ERRORS, what_is_wrong
 
 _SECTION = struct.Struct("<IIQQQQIIQQ")
+_SEGMENT = struct.Struct("<IIQQQQQQ")
 _SYMBOL = np.dtype(
     {
         "names": ["name", "info", "section", "value", "size"],
@@ -29,8 +30,10 @@ _SYMBOL = np.dtype(
     }
 )
 _SYMTAB, _NOTE, _NOBITS, _DYNSYM = 2, 7, 8, 11
+_LOAD = 1  # PT_LOAD
 _FUNCTIONS = (2, 10)  # STT_FUNC, STT_GNU_IFUNC
 _NOTE_BUILD_ID = 3
+_PAGE = 0xFFF  # a segment is mapped from the start of its first page on
 
 
 class ElfError(Exception):
@@ -105,6 +108,23 @@ class ElfFile:
             Section(self._text(texts + head[0]), head[1], head[4], head[5], head[6])
             for head in heads
         ]
+
+    def address_of(self, offset: int) -> int | None:
+        """The address of a byte of the file in memory, before relocation; None: it is not loaded.
+
+        Raises:
+            ElfError: the file is damaged.
+        """
+        (start,) = struct.unpack_from("<Q", self._raw, 32)
+        size, count = struct.unpack_from("<HH", self._raw, 54)
+        try:
+            segments = [_SEGMENT.unpack_from(self._raw, start + i * size) for i in range(count)]
+        except struct.error as error:
+            raise ElfError(f"damaged: {error}") from None
+        for kind, _, begins, address, _, stored, _, _ in segments:
+            if kind == _LOAD and begins & ~_PAGE <= offset < begins + stored:
+                return int(address - begins + offset)
+        return None
 
     def _text(self, at: int) -> str:
         end = self._raw.find(b"\0", at)

@@ -19,7 +19,7 @@ from spanwise.recordings.lifetimes import take_lifetimes
 from spanwise.recordings.moments import is_after, operation_of, parse_seconds
 from spanwise.recordings.names import build_ids_of
 from spanwise.recordings.ops import summarize_ops
-from spanwise.recordings.python_lines import FrameNames, is_function
+from spanwise.recordings.python_lines import FrameNames, is_function, is_python
 from spanwise.recordings.sites import Site, Sites, same_sites
 from spanwise.recordings.sources import ArraySource, FileSource, Module, Source
 from spanwise.recordings.summary import (
@@ -80,6 +80,11 @@ class History(Result, Tabular):
     def program(self) -> str:
         """The recorded program's file, or the name of the recording."""
         return next((value for key, value in self.meta if key == "program"), self.name)
+
+    @property
+    def imported(self) -> bool:
+        """Whether `convert` made it from another tool's file."""
+        return any(key == "imported_from" for key, _ in self.meta)
 
     @cached_property
     def summary(self) -> Summary:
@@ -222,7 +227,7 @@ class History(Result, Tabular):
 
     @cached_property
     def _all_modules(self) -> list[Module]:
-        """The modules, and the functions of Python that are in the file as modules."""
+        """The modules, and the functions that are in the file as modules."""
         if not isinstance(self._source, FileSource):
             return []
         return sources.read_modules(self._source.open())
@@ -230,7 +235,7 @@ class History(Result, Tabular):
     @property
     def has_python_lines(self) -> bool:
         """Whether call sites are lines of Python, where there was one."""
-        return len(self._all_modules) > len(self.modules)
+        return any(map(is_python, self._all_modules))
 
     @cached_property
     def sites(self) -> Sites:
@@ -245,7 +250,7 @@ class History(Result, Tabular):
             Site(site, allocs, allocated_bytes, self._frames.get(site, ()))
             for site, (allocs, allocated_bytes) in sums.items()
         )
-        return Sites(sites, build_ids_of(self.modules))
+        return Sites(sites, build_ids_of(self.modules), self.imported)
 
     @cached_property
     def _frames(self) -> dict[int, tuple[str, ...]]:

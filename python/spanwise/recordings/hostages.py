@@ -21,7 +21,7 @@ from spanwise.ledger.ledger import Ledger
 from spanwise.recordings.lifetimes import floor_pow2
 from spanwise.recordings.live_sites import LiveObjects, Placed, span_of, sum_by
 from spanwise.recordings.names import name_frames
-from spanwise.recordings.sites import UNKNOWN_ONLY, callers
+from spanwise.recordings.sites import callers, unknown_text
 from spanwise.results.rows import Rows, Tabular, as_rows
 from spanwise.results.values import Result, Value
 
@@ -86,6 +86,7 @@ class Hostages(Result, Value, Tabular):
         frames: of each group the site's frames; () of what is no site.
         names: of the frames; () before `named`.
         build_ids: as of `LiveSites`.
+        imported: as of `LiveSites`.
     """
 
     array: Rows
@@ -96,6 +97,7 @@ class Hostages(Result, Value, Tabular):
     frames: tuple[tuple[str, ...], ...] = ()
     names: tuple[tuple[str, ...], ...] = ()
     build_ids: tuple[tuple[str, str], ...] = ()
+    imported: bool = False
 
     def __len__(self) -> int:
         return len(self.array)
@@ -173,7 +175,7 @@ class Hostages(Result, Value, Tabular):
         if len(self) > SHOWN:
             lines.append(f"  ... {_format.plural(len(self) - SHOWN, 'group')} more")
         if self.by == "site" and self.array["group"].tolist() == [0]:
-            lines.append(f"  {UNKNOWN_ONLY}")
+            lines.append(f"  {unknown_text(self.imported)}")
         return _format.clipped("\n".join(lines))
 
     def _repr_html_(self) -> str:

@@ -1,23 +1,48 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sizes and counts in a heap profile of pprof.
+"""Heap profiles in pprof's format profile.proto: sizes, counts and stacks.
 
-Source: https://github.com/google/pprof/blob/main/proto/profile.proto. Go, gperftools and jemalloc's
-jeprof write such profiles; their counts are estimated from samples.
+Source: https://github.com/google/pprof/blob/main/proto/profile.proto. Go and TCMalloc write such
+profiles, and `go tool pprof -proto` makes them of others. Counts and bytes are estimates from
+samples. The label "bytes" has the size of a sample's objects; bytes over that size is how many
+there are, because Go rounds the count of each sample down.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from string import hexdigits
+from typing import NamedTuple
 
+from spanwise import _format
 from spanwise.errors import InvalidError, TraceFormatError
+from spanwise.recordings.snapshots import Call, Frame, Sample, Snapshot
+from spanwise.recordings.sources import Module
+from spanwise.recordings.stacks_of_profiles import mapped_module
 
-NOUN = "heap profile"
-REMARK = "its counts are estimates from samples"
+_NOUN = "heap profile"
+_ESTIMATES = "its counts are estimates from samples"
+_CHANGES = "it is the difference of two profiles, so it has only what changed between them"
+_GROWTH = "if it is the difference of two profiles it has only what grew between them"
 
-_SAMPLE_TYPE, _SAMPLE, _STRINGS = 1, 2, 6
+_SAMPLE_TYPE, _SAMPLE, _MAPPING, _LOCATION, _FUNCTION, _STRING, _DURATION = 1, 2, 3, 4, 5, 6, 10
 _PAIRS = {"inuse": ("inuse_objects", "inuse_space"), "alloc": ("alloc_objects", "alloc_space")}
 _ONLY = ("objects", "space")  # profiles that tell one pair only, of what lives
+
+_UNITS = {
+    unit: 1 << 10 * power
+    for power, units in enumerate(
+        (
+            ("b", "byte"),
+            ("kb", "kbyte", "kilobyte", "kib"),
+            ("mb", "mbyte", "megabyte", "mib"),
+            ("gb", "gbyte", "gigabyte", "gib"),
+            ("tb", "tbyte", "terabyte", "tib"),
+        )
+    )
+    for unit in units
+}
+"""Bytes of a unit, as pprof's internal/measurement has them; "" is bytes."""
 
 
 def is_one(content: bytes) -> bool:
@@ -25,17 +50,30 @@ def is_one(content: bytes) -> bool:
     return content[:1] == b"\x0a" and content[2:3] == b"\x08"
 
 
-def sizes(content: bytes, name: str, value: str) -> list[tuple[int, int]]:
-    """Sizes in bytes and counts; a size may be there several times.
+def snapshot(content: bytes, name: str, value: str) -> Snapshot:
+    """The samples of a profile.
+
+    Args:
+        content: the file.
+        name: of it, for messages.
+        value: "inuse" or "alloc".
 
     Raises:
-        InvalidError: it is a profile of something else.
+        InvalidError: it is a profile of something else, or the difference of two.
         TraceFormatError: it is cut or damaged.
     """
     profile = _Profile(name)
     for number, _, inside in _fields(content, name):
         profile.add(number, inside)
-    return profile.rows(value)
+    return profile.snapshot(value)
+
+
+class _Read(NamedTuple):
+    """A sample: its values, the size of its objects where a label has it, and its locations."""
+
+    values: list[int]
+    size: int | None
+    locations: list[int]
 
 
 @dataclass
@@ -46,21 +84,33 @@ class _Profile:
     strings: list[str] = field(default_factory=list)
     types: list[tuple[int, int]] = field(default_factory=list)
     samples: list[bytes] = field(default_factory=list)
+    mappings: dict[int, dict[int, int]] = field(default_factory=dict)
+    locations: dict[int, bytes] = field(default_factory=dict)
+    functions: dict[int, dict[int, int]] = field(default_factory=dict)
+    duration_ns: int = 0
+    frames: dict[int, tuple[Frame, ...]] = field(default_factory=dict)  # by location
 
     def add(self, number: int, inside: int | bytes) -> None:
         """A field of the profile."""
         if not isinstance(inside, bytes):
-            return
-        if number == _STRINGS:
+            self.duration_ns = _signed(inside) if number == _DURATION else self.duration_ns
+        elif number == _STRING:
             self.strings.append(inside.decode("utf-8", "replace"))
-        elif number == _SAMPLE_TYPE:
-            found = _numbers_of(inside, self.name)
-            self.types.append((found.get(1, 0), found.get(2, 0)))
         elif number == _SAMPLE:
             self.samples.append(inside)
+        elif number in (_SAMPLE_TYPE, _MAPPING, _LOCATION, _FUNCTION):
+            found = _numbers_of(inside, self.name)
+            if number == _SAMPLE_TYPE:
+                self.types.append((found.get(1, 0), found.get(2, 0)))
+            elif number == _MAPPING:
+                self.mappings[found.get(1, 0)] = found
+            elif number == _LOCATION:
+                self.locations[found.get(1, 0)] = inside
+            else:
+                self.functions[found.get(1, 0)] = found
 
-    def rows(self, value: str) -> list[tuple[int, int]]:
-        """Size and count of each sample."""
+    def snapshot(self, value: str) -> Snapshot:
+        """The samples."""
         names = [self._text(kind) for kind, _ in self.types]
         wanted = next((pair for pair in (_PAIRS[value], _ONLY) if set(pair) <= set(names)), None)
         if wanted is None or (wanted == _ONLY and value != "inuse"):
@@ -69,38 +119,112 @@ class _Profile:
                 f"{self.name}: is no heap profile with {' and '.join(_PAIRS[value])}; it has {has}"
             )
         count_at, bytes_at = (names.index(one) for one in wanted)
-        rows = []
-        for sample in self.samples:
-            values, size = self._sample(sample)
-            if len(values) != len(names):
+        unit = self._unit(self.types[bytes_at][1], wanted[1])
+        samples, falls = [], False
+        for body in self.samples:
+            read = self._sample(body)
+            if len(read.values) != len(names):
                 raise TraceFormatError(
-                    f"{self.name}: a sample has {len(values)} values, and {len(names)} are declared"
+                    f"{self.name}: a sample has {len(read.values)} values, and {len(names)} are"
+                    " declared"
                 )
-            count, total = values[count_at], values[bytes_at]
-            if min(count, total, size or 0) < 0:
-                raise TraceFormatError(f"{self.name}: a sample has a negative count or size")
-            if count:
-                rows.append((size if size is not None else round(total / count), count))
-        return rows
+            falls = falls or min(read.values) < 0
+            count, total = read.values[count_at], read.values[bytes_at]
+            if min(count, total) < 0:
+                raise self._difference(value, names, min(count, total))
+            if count or total:
+                stack = tuple(f for at in read.locations for f in self._frames_of(at))
+                samples.append(Sample(count, total * unit, read.size, stack))
+        return Snapshot(samples, _NOUN, self._remarks(falls), self._modules())
+
+    def _remarks(self, falls: bool) -> list[str]:
+        """What must be known of the samples; `falls`: a value is negative."""
+        if falls:
+            return [_ESTIMATES, _CHANGES]
+        if self.duration_ns <= 0:
+            return [_ESTIMATES]
+        lasts = _format.seconds(self.duration_ns)
+        return [_ESTIMATES, f"it covers {lasts}, and {_GROWTH}"]
+
+    def _difference(self, value: str, names: list[str], found: int) -> InvalidError:
+        """The error of a profile that has negative values."""
+        other = (
+            ", or give --value alloc (value='alloc') for what was allocated between them"
+            if value == "inuse" and set(_PAIRS["alloc"]) <= set(names)
+            else ""
+        )
+        return InvalidError(
+            f"{self.name}: is the difference of two profiles (a sample has {found}), not a heap;"
+            f" convert one of the two{other}"
+        )
+
+    def _unit(self, place: int, what: str) -> int:
+        """Bytes of a unit."""
+        word = self._text(place).lower()
+        found = _UNITS.get(word.removesuffix("s") or "b")
+        if found is None:
+            raise InvalidError(
+                f"{self.name}: the unit of {what} is {word!r}, which is no number of bytes"
+            )
+        return found
 
     def _text(self, index: int) -> str:
         if not 0 <= index < len(self.strings):
             raise TraceFormatError(f"{self.name}: string {index} is not in its table")
         return self.strings[index]
 
-    def _sample(self, sample: bytes) -> tuple[list[int], int | None]:
-        """Values, and the size of the sample's objects where a label tells it, as Go's does."""
-        values: list[int] = []
-        size = None
+    def _sample(self, sample: bytes) -> _Read:
+        read = _Read([], None, [])
         for number, _, inside in _fields(sample, self.name):
-            if number == 2:
+            if number in (1, 2):
                 packed = isinstance(inside, bytes)
-                values += _packed(inside, self.name) if packed else [_signed(inside)]
+                into = read.locations if number == 1 else read.values
+                into += _packed(inside, self.name) if packed else [_signed(inside)]
             elif number == 3 and isinstance(inside, bytes):
                 label = _numbers_of(inside, self.name)
                 if self._text(label.get(1, 0)) == "bytes" and 3 in label:
-                    size = label[3]
-        return values, size
+                    size = label[3] * self._unit(label.get(4, 0), "the label bytes")
+                    if size < 0:
+                        raise TraceFormatError(f"{self.name}: objects of a sample have {size} B")
+                    read = read._replace(size=size)
+        return read
+
+    # --- stacks ---
+
+    def _frames_of(self, location: int) -> tuple[Frame, ...]:
+        """Calls of a location, the innermost inlined one first; its return address if unnamed."""
+        if location not in self.frames:
+            self.frames[location] = self._read_location(location)
+        return self.frames[location]
+
+    def _read_location(self, location: int) -> tuple[Frame, ...]:
+        body = self.locations.get(location, b"")
+        calls = []
+        for number, _, inside in _fields(body, self.name):
+            if number == 4 and isinstance(inside, bytes):
+                line = _numbers_of(inside, self.name)
+                function = self.functions.get(line.get(1, 0), {})
+                word = self._text(function.get(2, 0)) or self._text(function.get(3, 0))
+                if word:
+                    calls.append(Call(word, self._text(function.get(4, 0)), line.get(2, 0)))
+        if calls:
+            return tuple(calls)
+        # The address is that of the call, or inside it (profile.proto, Location).
+        address = _numbers_of(body, self.name).get(3, 0) % (1 << 64)
+        return ((address + 1) % (1 << 64),) if address else ()
+
+    def _modules(self) -> list[Module]:
+        """The files that are mapped."""
+        made = []
+        for one in self.mappings.values():
+            start, end, offset = (one.get(place, 0) % (1 << 64) for place in (2, 3, 4))
+            path = self._text(one.get(5, 0))
+            if path.startswith("/") and start < end:
+                build_id = self._text(one.get(6, 0))
+                is_hex = len(build_id) % 2 == 0 and set(build_id) <= set(hexdigits)
+                known = build_id if is_hex and len(build_id) <= 128 else ""
+                made.append(mapped_module(start, end, offset, path, known))
+        return made
 
 
 # --- wire format ----------------------------------------------------------------------------------

@@ -21,12 +21,12 @@ from spanwise.recordings.latest import Latest
 from spanwise.recordings.names import name_frames
 from spanwise.recordings.simulate import Simulation, look_once
 from spanwise.recordings.sites import (
-    UNKNOWN_ONLY,
     callers,
     joined,
     number_sites,
     same_sites,
     unknown_only,
+    unknown_text,
 )
 from spanwise.recordings.sources import Source
 from spanwise.results.progress import Step
@@ -85,12 +85,14 @@ class LiveSites(Result, Value, Tabular):
         no_site: bytes of the ledger that no live object keeps: `free_span_bytes` (wholly free spans
             and large objects that caches keep), `metadata_bytes`, `free_page_bytes`.
         build_ids: of the modules, (path, id): names are taken from the same files only.
+        imported: whether the recording was made from another tool's file.
     """
 
     sites: tuple[LiveSite, ...]
     ledger: Ledger
     no_site: dict[str, int]
     build_ids: tuple[tuple[str, str], ...] = ()
+    imported: bool = False
 
     def named(self, sites: int | None = None) -> LiveSites:
         """The same with names: of functions, with file and line where these are known.
@@ -151,7 +153,7 @@ class LiveSites(Result, Value, Tabular):
         if len(self.sites) > SHOWN_SITES:
             lines.append(f"  ... {_format.plural(len(self.sites) - SHOWN_SITES, 'site')} more")
         if unknown_only(self.sites):
-            lines.append(f"  {UNKNOWN_ONLY}")
+            lines.append(f"  {unknown_text(self.imported)}")
         return _format.clipped("\n".join(lines))
 
     def _repr_html_(self) -> str:
@@ -362,4 +364,5 @@ def add_live_sites(found: Sequence[LiveSites], source: str) -> LiveSites:
     no_site = {name: sum(one.no_site[name] for one in found) for name in names}
     build_ids = dict(pair for one in found for pair in one.build_ids)
     ledger = add_ledgers([one.ledger for one in found], source)
-    return LiveSites(tuple(sites), ledger, no_site, tuple(build_ids.items()))
+    imported = all(one.imported for one in found)
+    return LiveSites(tuple(sites), ledger, no_site, tuple(build_ids.items()), imported)

@@ -204,7 +204,8 @@ class Recording(History, Shown):
         """As `live_sites`."""
         placed, objects = self._live_objects(asked, tell)
         sites = add_by_site(placed, objects, self._frames, build_ids_of(self.modules))
-        return replace(sites, ledger=replace(sites.ledger, remark=self.remark))
+        ledger = replace(sites.ledger, remark=self.remark)
+        return replace(sites, ledger=ledger, imported=self.imported)
 
     def _site_groups(self, asked: Asked, tell: Step) -> Rows:
         """As `site_groups`."""
@@ -217,6 +218,7 @@ class Recording(History, Shown):
         placed, objects = self._live_objects(asked, tell)
         placed = replace(placed, ledger=replace(placed.ledger, remark=self.remark))
         found = hostages_of(placed, objects, keys_of(by, placed, objects, self.blocks()), by)
+        found = replace(found, imported=self.imported)
         if by != "site":
             return found
         frames = [self._frames.get(one, ()) for one in found.array["group"].tolist()]

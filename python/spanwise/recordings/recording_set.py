@@ -152,6 +152,11 @@ class RecordingSet(Sequence[Recording], Shown, Result, Tabular):
         return any(one.has_python_lines for one in self)
 
     @property
+    def imported(self) -> bool:
+        """Whether `convert` made all of them from other tools' files."""
+        return all(one.imported for one in self)
+
+    @property
     def sites(self) -> Sites:
         """Call sites of all, those with the same frames added up, numbered anew from 1."""
         counts: dict[tuple[str, ...], tuple[int, int]] = {}
@@ -160,7 +165,7 @@ class RecordingSet(Sequence[Recording], Shown, Result, Tabular):
             counts[site.frames] = allocs + site.allocs, size + site.allocated_bytes
         ids = number_sites(counts)
         sites = (Site(ids[frames], *count, frames) for frames, count in counts.items())
-        return Sites(sites, build_ids_of(self.modules))
+        return Sites(sites, build_ids_of(self.modules), self.imported)
 
     # --- other forms ---
 

@@ -16,6 +16,7 @@ _SHOWN = 10
 _WIDTH = 60
 UNKNOWN_ONLY = "no call sites are known: record the program with --stacks 8 (stacks=8 in Python)"
 """The message if a recording without call sites is asked for them."""
+_IMPORTED_ONLY = "no call sites are known: spanwise convert found none in the file it read"
 _COLUMNS = ("id", "allocs", "allocated_bytes", "frames", "names")
 
 
@@ -38,6 +39,15 @@ class Framed(Protocol):
 def joined(site: Framed) -> dict[str, str]:
     """Frames and names, each joined into one text as in columns."""
     return {"frames": ";".join(site.frames), "names": ";".join(site.names)}
+
+
+def unknown_text(imported: bool) -> str:
+    """The message if a recording without call sites is asked for them.
+
+    Args:
+        imported: whether it was made from another tool's file.
+    """
+    return _IMPORTED_ONLY if imported else UNKNOWN_ONLY
 
 
 def unknown_only(sites: Iterable[Framed]) -> bool:
@@ -85,7 +95,8 @@ class Site(Result):
         allocs: allocations; allocated_bytes is what they asked for.
         frames: return addresses as "module+0xoffset", innermost caller first. The offset is an
             address in the module's file, as addr2line takes it. A line of Python (`record` with
-            python_sites) is "python: function (file:line)".
+            python_sites) is "python: function (file:line)", a call that an imported profile names
+            "profile: function (file:line)".
         names: of the frames, "function (file:line)" where that is known; () before `Sites.named`.
     """
 
@@ -114,11 +125,18 @@ class Sites(Sequence[Site], Result, Tabular):
     Args:
         sites: the sites.
         build_ids: of the modules, by path: names are taken from the same files only.
+        imported: whether the recording was made from another tool's file.
     """
 
-    def __init__(self, sites: Iterable[Site], build_ids: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        sites: Iterable[Site],
+        build_ids: Mapping[str, str] | None = None,
+        imported: bool = False,
+    ) -> None:
         self._sites = tuple(sorted(sites, key=lambda site: -site.allocated_bytes))
         self._build_ids = dict(build_ids or {})
+        self._imported = imported
 
     def named(self) -> Sites:
         """The same sites with names: of functions, with file and line where these are known.
@@ -127,12 +145,14 @@ class Sites(Sequence[Site], Result, Tabular):
         """
         names = name_frames((f for site in self for f in site.frames), self._build_ids)
         sites = [replace(site, names=tuple(names[f] for f in site.frames)) for site in self]
-        return Sites(sites, self._build_ids)
+        return Sites(sites, self._build_ids, self._imported)
 
     def __getitem__(self, index: Any) -> Any:
         """A site, or `Sites` of a slice."""
         found = self._sites[index]
-        return Sites(found, self._build_ids) if isinstance(index, slice) else found
+        if not isinstance(index, slice):
+            return found
+        return Sites(found, self._build_ids, self._imported)
 
     def __len__(self) -> int:
         return len(self._sites)
@@ -169,7 +189,7 @@ class Sites(Sequence[Site], Result, Tabular):
         if len(self) > _SHOWN:
             lines.append(f"  ... {_format.plural(len(self) - _SHOWN, 'site')} more")
         if unknown_only(self):
-            lines.append(f"  {UNKNOWN_ONLY}")
+            lines.append(f"  {unknown_text(self._imported)}")
         return _format.clipped("\n".join(lines))
 
     def _repr_html_(self) -> str:

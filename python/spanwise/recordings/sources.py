@@ -193,8 +193,17 @@ def write_ops(
     path: str | os.PathLike[str],
     blocks: Iterator[NDArray[np.void]],
     meta: Sequence[tuple[str, str]] = (),
+    sites: Sequence[tuple[int, ...]] = (),
+    modules: Sequence[Module] = (),
 ) -> None:
     """Writes an ordered recording; the file appears whole, at the end.
+
+    Args:
+        path: the recording.
+        blocks: its operations.
+        meta: pairs of strings.
+        sites: return addresses of the call sites 1, 2, ..., innermost caller first.
+        modules: in which these addresses are.
 
     Raises:
         InvalidError: naming the operation that is impossible.
@@ -205,6 +214,11 @@ def write_ops(
     try:
         for key, value in meta:
             check(lib.sw_trace_set_meta(out[0], os.fsencode(key), os.fsencode(value)))
+        for site, frames in enumerate(sites, 1):
+            addresses = ffi.new("uint64_t[]", frames)
+            check(lib.sw_trace_add_site(out[0], site, addresses, len(frames)), path)
+        for module in modules:
+            _add_module(out[0], module, path)
         for block in blocks:
             rows = np.ascontiguousarray(block)
             status = lib.sw_trace_append(out[0], _lib.pointer(rows, "const sw_op *"), len(rows))
@@ -213,3 +227,13 @@ def write_ops(
         lib.sw_trace_abort(out[0])
         raise
     check(lib.sw_trace_commit(out[0], ffi.NULL), path)
+
+
+def _add_module(writer: Any, module: Module, path: str | os.PathLike[str]) -> None:
+    name = ffi.new("char[]", os.fsencode(module.path))
+    raw_id = bytes.fromhex(module.build_id)
+    build_id = ffi.from_buffer("uint8_t[]", raw_id)
+    row = ffi.new("sw_trace_module *")
+    row.start, row.end, row.bias, row.path = module.start, module.end, module.bias, name
+    row.build_id, row.build_id_bytes = build_id, len(raw_id)
+    check(lib.sw_trace_add_module(writer, row), path)

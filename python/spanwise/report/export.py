@@ -16,7 +16,7 @@ import numpy as np
 from spanwise._lib import OPS_DTYPE
 from spanwise.errors import InvalidError, UnsupportedError
 from spanwise.recordings.outputs import check_output
-from spanwise.recordings.sites import UNKNOWN_ONLY, unknown_only
+from spanwise.recordings.sites import unknown_only, unknown_text
 from spanwise.report import flame, series, stacks, threads, trace_events
 from spanwise.results.files import whole_file, write_whole
 from spanwise.tables.table import SizeClassTable
@@ -139,7 +139,7 @@ def check_flame(path: str | os.PathLike[str], of: str) -> None:
 def write_flame(live: LiveSites, path: str | os.PathLike[str], of: str) -> str:
     """Writes a flame graph, whole or not at all; as `Recording.to_flame`."""
     if unknown_only(live):
-        raise InvalidError(f"{live.ledger.source}: {UNKNOWN_ONLY}")
+        raise InvalidError(f"{live.ledger.source}: {unknown_text(live.imported)}")
     named = live.named()
     root = flame.tree_of(named, of)
     said = flame.sentence(root, named, of)

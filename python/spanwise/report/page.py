@@ -167,12 +167,13 @@ def _heap_map(facts: Facts) -> str:
 
 def _sites(facts: Facts) -> str:
     if not facts.has_sites:
-        return _section(
-            "Call sites",
-            "This recording has no call sites. To see who wastes, record the program with them:"
-            " spanwise record --stacks 8 -o FILE.swt -- PROGRAM ARGS.",
-            "",
+        how = (
+            " spanwise convert found none in the file it read."
+            if facts.recording.imported
+            else " To see who wastes, record the program with them:"
+            " spanwise record --stacks 8 -o FILE.swt -- PROGRAM ARGS."
         )
+        return _section("Call sites", f"This recording has no call sites.{how}", "")
     rows = [
         (
             _format.size(site.waste_bytes),

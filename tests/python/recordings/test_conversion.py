@@ -18,7 +18,9 @@ import numpy as np
 import pytest
 import spanwise as sw
 from spanwise.__main__ import main
-from spanwise.recordings.conversion import scaled
+from spanwise.recordings.snapshots import scaled
+
+from tests.python.recordings.profile_writer import profile, sample
 
 JEMALLOC = Path("/usr/lib/x86_64-linux-gnu/libjemalloc.so.2")
 
@@ -45,52 +47,14 @@ def refused(path: Path, **named: object) -> str:
 # --- pprof ----------------------------------------------------------------------------------------
 
 
-def number(value: int) -> bytes:
-    made = b""
-    while value > 127:
-        made += bytes([value & 127 | 128])
-        value >>= 7
-    return made + bytes([value])
-
-
-def inside(field: int, content: bytes) -> bytes:
-    return number(field << 3 | 2) + number(len(content)) + content
-
-
-def plain(field: int, value: int) -> bytes:
-    return number(field << 3) + number(value)
-
-
-def profile(*samples: bytes, types: tuple[str, ...] = ("inuse_objects", "inuse_space")) -> bytes:
-    """A heap profile: its strings are "", the types, "bytes"."""
-    names = ["", *types, "bytes"]
-    declared = b"".join(
-        inside(1, plain(1, 1 + i) + plain(2, len(names) - 1)) for i in range(len(types))
-    )
-    strings = b"".join(inside(6, name.encode()) for name in names)
-    return declared + b"".join(inside(2, one) for one in samples) + strings
-
-
-def sample(*values: int, label: int | None = None, packed: bool = True) -> bytes:
-    """Values of a sample; the label is the size of its objects."""
-    made = (
-        inside(2, b"".join(map(number, values)))
-        if packed
-        else b"".join(plain(2, v) for v in values)
-    )
-    if label is not None:
-        made += inside(3, plain(1, 3) + plain(3, label))
-    return inside(1, number(7)) + made
-
-
 def test_a_heap_profile_by_hand(tmp_path: Path) -> None:
-    """Three objects of 48 bytes by their label, four of about 25 by division, none of the last."""
+    """Three objects of 48 bytes by their label, four that share 101 bytes, none of the last."""
     path = tmp_path / "heap.pb.gz"
     body = profile(sample(3, 150, label=48), sample(4, 101, packed=False), sample(0, 0))
     for content in (body, gzip.compress(body)):
         path.write_bytes(content)
         one = sw.convert(path)
-        assert sizes(one) == {25: 4, 48: 3}
+        assert sizes(one) == {25: 3, 26: 1, 48: 3}
         assert one.summary.end_live_objects == 7 and one.summary.peak_op == 7
         assert one.program == "heap.pb.gz"
         assert "estimates from samples" in one.remark and "no frees" in one.remark
@@ -131,7 +95,9 @@ def test_profiles_that_are_cut_damaged_or_of_something_else(tmp_path: Path) -> N
         path
     )
     path.write_bytes(profile(sample((1 << 64) - 1, 100)))
-    assert "negative count or size" in refused(path)
+    assert "is the difference of two profiles (a sample has -1), not a heap" in refused(path)
+    path.write_bytes(profile(sample(1, 100, label=(1 << 64) - 48)))
+    assert "objects of a sample have -48 B" in refused(path)
     path.write_bytes(profile())
     assert "has no object of inuse" in refused(path)
     rng = random.Random(5)
@@ -164,25 +130,66 @@ def test_more_objects_than_are_wanted(tmp_path: Path) -> None:
 
 
 def statistics(**arenas: object) -> str:
-    classes = {"bin": [{"size": 8}, {"size": 16}], "lextent": [{"size": 16384}]}
+    classes = {"bin": [{"size": 8}, {"size": 16}], "lextent": [{"size": 16384}, {"size": 20480}]}
     return json.dumps({"jemalloc": {"arenas": classes, "stats.arenas": arenas}})
 
 
-def arena(*live: int, requests: tuple[int, int] = (9, 9), large: int = 0) -> dict[str, object]:
+def arena(
+    *live: int,
+    requests: tuple[int, int] = (9, 9),
+    large: tuple[int, ...] = (0, 0),
+    nmalloc: int = 0,
+    nrequests: int = 0,
+) -> dict[str, object]:
     bins = [{"curregs": n, "nrequests": asked} for n, asked in zip(live, requests, strict=True)]
-    return {"bins": bins, "lextents": [{"curlextents": large}]}
+    return {
+        "large": {"nmalloc": nmalloc, "nrequests": nrequests},
+        "bins": bins,
+        "lextents": [{"curlextents": count} for count in large],
+    }
 
 
 def test_statistics_of_jemalloc_by_hand(tmp_path: Path) -> None:
     """Arenas are added up, unless their sum is told; what was printed before does not matter."""
     path = tmp_path / "stats.json"
-    path.write_text("{1} hello\n" + statistics(**{"0": arena(2, 3), "1": arena(1, 0, large=2)}))
+    path.write_text(
+        "{1} hello\n" + statistics(**{"0": arena(2, 3), "1": arena(1, 0, large=(2, 0))})
+    )
     one = sw.convert(path)
     assert sizes(one) == {8: 3, 16: 3, 16384: 2}
     assert "its classes, not what was asked for" in one.remark
     path.write_text(statistics(merged=arena(5, 0, requests=(7, 4)), **{"0": arena(1, 1)}))
     assert sizes(sw.convert(path)) == {8: 5}
     assert sizes(sw.convert(path, value="alloc")) == {8: 7, 16: 4}
+
+
+def test_large_allocations_of_jemalloc(tmp_path: Path) -> None:
+    """Of 1,010 only ten live, three in one class and seven in the other: the rest is shared out."""
+    path = tmp_path / "stats.json"
+    few = arena(0, 0, requests=(0, 0), large=(1, 4), nmalloc=500, nrequests=400)
+    many = arena(0, 0, requests=(0, 0), large=(2, 3), nmalloc=10, nrequests=510)
+    path.write_text(statistics(**{"0": few, "1": many}))
+    assert sizes(sw.convert(path)) == {16384: 3, 20480: 7}
+    one = sw.convert(path, value="alloc")
+    assert sizes(one) == {16384: 303, 20480: 707} and one.summary.allocs == 1010
+    assert "1,000 of its 1,010 large allocations were freed, and are taken to have" in one.remark
+    gone = arena(0, 0, requests=(2, 0), nmalloc=1000)
+    path.write_text(statistics(merged=gone))
+    one = sw.convert(path, value="alloc")
+    assert sizes(one) == {8: 2}
+    assert "1,000 of its 1,000 large allocations are left out" in one.remark
+
+
+def test_the_last_of_several_dumps_of_jemalloc(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    first, last = statistics(merged=arena(1, 0)), statistics(merged=arena(0, 5))
+    path.write_text(f"begin\n{first}\nwork\n{last}\nend\n")
+    one = sw.convert(path)
+    assert sizes(one) == {16: 5} and "it is the last of 2 dumps in the file" in one.remark
+    path.write_text(f"{first}\n{last[:-30]}")
+    said = refused(path)
+    assert "the last of 2 dumps in the file may be cut" in said
+    assert int(said.split("byte ")[1].split(":")[0]) > len(first)
 
 
 def test_statistics_that_are_cut_or_lack_parts(tmp_path: Path) -> None:
@@ -352,7 +359,9 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         assert main(["convert", *words]) == 2
         captured = capsys.readouterr()
         assert said in captured.err and captured.err.count("\n") == 1 and captured.out == ""
-    with pytest.raises(sw.InvalidError, match="form 'massif': use one of heaptrack, pprof"):
+    with pytest.raises(
+        sw.InvalidError, match="form 'massif': use one of heaptrack, pprof"
+    ):
         sw.convert(path, form="massif")
     with pytest.raises(sw.InvalidError, match="value 'peak': use one of inuse, alloc"):
         sw.convert(path, value="peak")

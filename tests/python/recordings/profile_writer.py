@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes heap profiles in profile.proto; knows the format from its definition, not from a reader.
+
+The strings of a profile are "", the names of its types, "bytes", the unit, and those of its stacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+OBJECTS = ("inuse_objects", "inuse_space")
+
+
+def number(value: int) -> bytes:
+    """A varint; a negative number as its 64 bits."""
+    value %= 1 << 64
+    made = b""
+    while value > 127:
+        made += bytes([value & 127 | 128])
+        value >>= 7
+    return made + bytes([value])
+
+
+def inside(field: int, content: bytes) -> bytes:
+    """A field with bytes."""
+    return number(field << 3 | 2) + number(len(content)) + content
+
+
+def plain(field: int, value: int) -> bytes:
+    """A field with a number."""
+    return number(field << 3) + number(value)
+
+
+def profile(
+    *samples: bytes,
+    types: tuple[str, ...] = OBJECTS,
+    unit: str = "bytes",
+    texts: Sequence[str] = (),
+    parts: bytes = b"",
+) -> bytes:
+    """A heap profile.
+
+    Args:
+        samples: of `sample`.
+        types: of its values.
+        unit: of all of them.
+        texts: further strings, of which the first is `first_text(types)`.
+        parts: further fields: mappings, locations, functions.
+    """
+    names = ["", *types, "bytes", unit, *texts]
+    declared = b"".join(
+        inside(1, plain(1, 1 + i) + plain(2, len(types) + 2)) for i in range(len(types))
+    )
+    strings = b"".join(inside(6, name.encode()) for name in names)
+    return declared + b"".join(inside(2, one) for one in samples) + strings + parts
+
+
+def first_text(types: tuple[str, ...] = OBJECTS) -> int:
+    """The place of the first further string."""
+    return len(types) + 3
+
+
+def sample(
+    *values: int, label: int | None = None, packed: bool = True, stack: Sequence[int] = (7,)
+) -> bytes:
+    """Values of a sample of a profile with two types.
+
+    Args:
+        values: of each type.
+        label: the size of its objects.
+        packed: whether the values are one field.
+        stack: locations, innermost first.
+    """
+    made = (
+        inside(2, b"".join(map(number, values)))
+        if packed
+        else b"".join(plain(2, v) for v in values)
+    )
+    if label is not None:
+        made += inside(3, plain(1, 3) + plain(3, label))
+    return inside(1, b"".join(map(number, stack))) + made
