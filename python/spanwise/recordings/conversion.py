@@ -22,6 +22,7 @@ from spanwise import _format, _lib, errors
 from spanwise._lib import OPS_DTYPE, lib
 from spanwise.recordings import (
     import_go_trace,
+    import_heap_text,
     import_heaptrack,
     import_jemalloc,
     import_mtrace,
@@ -39,7 +40,8 @@ from spanwise.recordings.temporary import temporary_recording
 from spanwise.results.progress import Progress, Step, progress_bar
 
 _READERS: dict[str, Any] = {
-    "heaptrack": import_heaptrack,  # before pprof: gzip may have packed either file
+    "heaptrack": import_heaptrack,  # before pprof: gzip may have packed any of the three
+    "heap-text": import_heap_text,
     "pprof": import_pprof,
     "go-trace": import_go_trace,
     "jemalloc": import_jemalloc,
@@ -49,7 +51,7 @@ _READERS: dict[str, Any] = {
 
 FORMS = tuple(_READERS)
 """Formats that are read: execution traces of Go with its heap, heaptrack's files, heap profiles in
-profile.proto, the JSON of malloc_stats_print, the text of malloc_debug's record_allocs,
+profile.proto or as text, the JSON of malloc_stats_print, the text of malloc_debug's record_allocs,
 the file of glibc's mtrace()."""
 
 VALUES = ("inuse", "alloc")
@@ -217,6 +219,9 @@ def _operations(content: Content, form: str, value: str, most: int) -> _Read:
     if not objects.counts:
         raise errors.InvalidError(f"{name}: has no object of {value}; nothing to make")
     counts = objects.counts
+    largest = max(size for size, _ in counts)
+    if largest >> 63:
+        raise errors.TraceFormatError(f"{name}: an object of {largest} B is impossible")
     remarks = [_OF_SIZES.format(form=found.noun), *found.remarks, *_remainder(objects)]
     if sum(counts.values()) > most:
         counts = scaled(counts, most)

@@ -83,6 +83,8 @@ class ElfFile:
     """
 
     def __init__(self, path: str | Path) -> None:
+        if Path(path).exists() and not Path(path).is_file():
+            raise ElfError("no regular file")  # a pipe would wait for its writer
         try:
             if not stat.S_ISREG(Path(path).stat().st_mode):  # opening a pipe would wait
                 raise ElfError("no regular file")

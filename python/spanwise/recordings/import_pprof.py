@@ -18,7 +18,7 @@ from spanwise import _format
 from spanwise.errors import InvalidError, TraceFormatError
 from spanwise.recordings.snapshots import Call, Frame, Sample, Snapshot
 from spanwise.recordings.sources import Module
-from spanwise.recordings.stacks_of_profiles import mapped_module
+from spanwise.recordings.stacks_of_profiles import MappedFiles
 
 _NOUN = "heap profile"
 _ESTIMATES = "its counts are estimates from samples"
@@ -215,16 +215,14 @@ class _Profile:
 
     def _modules(self) -> list[Module]:
         """The files that are mapped."""
-        made = []
+        files = MappedFiles()
         for one in self.mappings.values():
             start, end, offset = (one.get(place, 0) % (1 << 64) for place in (2, 3, 4))
-            path = self._text(one.get(5, 0))
-            if path.startswith("/") and start < end:
-                build_id = self._text(one.get(6, 0))
-                is_hex = len(build_id) % 2 == 0 and set(build_id) <= set(hexdigits)
-                known = build_id if is_hex and len(build_id) <= 128 else ""
-                made.append(mapped_module(start, end, offset, path, known))
-        return made
+            build_id = self._text(one.get(6, 0))
+            is_hex = len(build_id) % 2 == 0 and set(build_id) <= set(hexdigits)
+            known = build_id if is_hex and len(build_id) <= 128 else ""
+            files.add(start, end, offset, self._text(one.get(5, 0)), known)
+        return files.modules
 
 
 # --- wire format ----------------------------------------------------------------------------------

@@ -7,9 +7,9 @@ for its function: beyond all addresses of programs, as functions of Python are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from pathlib import Path
 
 from spanwise.recordings.elf import ElfError, ElfFile
 from spanwise.recordings.python_lines import FUNCTION_BASE, LINE_BITS, PYTHON_BASE
@@ -23,7 +23,7 @@ _NAME_BYTES, _FILE_BYTES = 3000, 1000  # together below SWT_MODULE_PATH_MAX
 
 
 def sites_of(
-    stacks: Iterable[tuple[Frame, ...]], modules: Sequence[Module]
+    stacks: Iterable[tuple[Frame, ...]], modules: Iterable[Module]
 ) -> tuple[list[tuple[int, ...]], list[Module]]:
     """Addresses of each stack, and the modules that these are in.
 
@@ -33,10 +33,12 @@ def sites_of(
     """
     functions: dict[tuple[str, str], int] = {}
     used: dict[Module, None] = {}
+    find = finder(modules)
 
     def address_of(frame: Frame) -> int:
         if not isinstance(frame, Call) and frame < PYTHON_BASE:
-            used.update((one, None) for one in modules if one.start <= frame < one.end)
+            module = find(frame)
+            used.update({module: None} if module else {})
             return frame
         call = frame if isinstance(frame, Call) else Call(f"{frame:#x}", "", 0)
         number = functions.setdefault((call.function, call.file), len(functions))
@@ -66,10 +68,44 @@ def _clean(text: str) -> bytes:
     return text.translate({0: "?", 10: " "}).encode("utf-8", "replace")
 
 
-def mapped_module(start: int, end: int, offset: int, path: str, build_id: str = "") -> Module:
-    """A module that is mapped from a file's offset on; its bias needs the file if that is here."""
-    address = offset
-    with suppress(ElfError, OSError):
-        found = ElfFile(Path(path)).address_of(offset)
-        address = offset if found is None else found
-    return Module(start, end, (start - address) % (1 << 64), path, build_id)
+def finder(modules: Iterable[Module]) -> Callable[[int], Module | None]:
+    """A function that finds the module of an address."""
+    ordered = sorted(modules)
+    starts = [module.start for module in ordered]
+
+    def find(address: int) -> Module | None:
+        place = bisect_right(starts, address) - 1
+        return ordered[place] if place >= 0 and address < ordered[place].end else None
+
+    return find
+
+
+class MappedFiles:
+    """Modules of a profile, by what was mapped where.
+
+    Attributes:
+        modules: those that a recording can have.
+    """
+
+    def __init__(self) -> None:
+        self.modules: list[Module] = []
+        self._files: dict[str, ElfFile | None] = {}
+
+    def add(self, start: int, end: int, offset: int, path: str, build_id: str = "") -> None:
+        """Adds what is mapped from a file's offset on.
+
+        The bias of the module needs the file; if that is not here, addresses in it are taken to be
+        offsets, as they are in the text of most position-independent files.
+        """
+        if start >= end or not path.startswith("/") or not path.isprintable():
+            return
+        if path not in self._files:
+            self._files[path] = None
+            with suppress(ElfError, OSError):
+                self._files[path] = ElfFile(path)
+        address = None
+        if (file := self._files[path]) is not None:
+            with suppress(ElfError):
+                address = file.address_of(offset)
+        bias = (start - (offset if address is None else address)) % (1 << 64)
+        self.modules.append(Module(start, end, bias, path, build_id))

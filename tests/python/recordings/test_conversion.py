@@ -360,7 +360,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         captured = capsys.readouterr()
         assert said in captured.err and captured.err.count("\n") == 1 and captured.out == ""
     with pytest.raises(
-        sw.InvalidError, match="form 'massif': use one of heaptrack, pprof"
+        sw.InvalidError, match="form 'massif': use one of heaptrack, heap-text, pprof"
     ):
         sw.convert(path, form="massif")
     with pytest.raises(sw.InvalidError, match="value 'peak': use one of inuse, alloc"):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import os
 import re
 from pathlib import Path
 
@@ -85,6 +86,11 @@ def test_units(unit: str, factor: int, tmp_path: Path) -> None:
 def test_a_unit_that_is_no_number_of_bytes(tmp_path: Path) -> None:
     said = refused(tmp_path / "x.pb", profile(sample(10, 1000), unit="pages"))
     assert "the unit of inuse_space is 'pages'" in said
+
+
+def test_an_object_that_is_too_large(tmp_path: Path) -> None:
+    said = refused(tmp_path / "x.pb", profile(sample(1, 1 << 60), unit="kB"))
+    assert "an object of 1180591620717411303424 B is impossible" in said
 
 
 def test_the_unit_of_a_label(tmp_path: Path) -> None:
@@ -235,6 +241,24 @@ def test_what_a_stack_may_have(tmp_path: Path) -> None:
     assert wide.frames[3].startswith("profile: c++ f(int (*)(int)) const (")
     assert wide.frames[4] == "profile: 0xffffffffff600001"
     assert one.sites.named()[1].names[3].startswith("c++ f(int (*)(int)) const (")
+
+
+def test_mappings_that_are_no_files(tmp_path: Path) -> None:
+    """A pipe, a folder, a name with a line feed, a range that ends before it begins."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    texts = [str(pipe), str(tmp_path), "/a\nb", "/ended"]
+    begin = first_text()
+    parts = b""
+    for i, place in enumerate(range(begin, begin + 4), 1):
+        start = 0x1000 * i
+        end = start + (0x1000 if i < 4 else 0)
+        parts += inside(3, plain(1, i) + plain(2, start) + plain(3, end) + plain(5, place))
+        parts += inside(4, plain(1, i) + plain(3, start + 7))
+    content = profile(sample(1, 10, stack=(1, 2, 3, 4)), texts=texts, parts=parts)
+    (site,) = made(tmp_path / "x.pb", content).sites
+    assert site.frames == (f"{pipe}+0x8", f"{tmp_path}+0x8", "0x3008", "0x4008")
+    assert len(sw.convert(tmp_path / "x.pb").sites.named()[0].names) == 4
 
 
 def test_the_profile_of_a_go_program_has_sites_and_a_flame_graph(
