@@ -26,7 +26,8 @@ def add(commands: SubParsers) -> None:
     parser.add_argument(
         "file",
         metavar="FILE",
-        help="a heap profile of pprof; jemalloc's statistics as JSON (MALLOC_CONF=stats_print:true,"
+        help="a heap profile of pprof, or as text of jemalloc (MALLOC_CONF=prof:true), gperftools,"
+        " TCMalloc or Go (debug=1); jemalloc's statistics as JSON (MALLOC_CONF=stats_print:true,"
         "stats_print_opts:J); a trace of Android's memory_replay, a text or zipped; what heaptrack"
         " wrote; the file of glibc's mtrace(); an execution trace of Go 1.23 or later that was made"
         " with GODEBUG=traceallocfree=1 (sizes are those of slots, so round-up is not Go's)",

@@ -2,9 +2,9 @@
 """Recordings made from what other tools wrote: docs/design/export.md.
 
 A list of calls (Android's memory_replay, mtrace, heaptrack, traces of Go) becomes the same history.
-A snapshot (heap profiles of pprof, jemalloc's statistics) has sizes and counts only: it becomes
-objects that are allocated one after another and live to the end, from which tables can be proposed
-and ledgers of full spans made.
+A snapshot (heap profiles, jemalloc's statistics) has sizes, counts and perhaps call sites: it
+becomes objects that are allocated one after another and live to the end, from which tables can be
+proposed and ledgers of full spans made.
 """
 
 from __future__ import annotations
@@ -98,14 +98,15 @@ def convert(
     """Makes a recording from what another tool wrote.
 
     Args:
-        source: the file, which gzip, zip or zstd may have packed: a heap profile of pprof,
-            jemalloc's statistics as JSON (malloc_stats_print with "J"), a trace of Android's
-            memory_replay, what heaptrack wrote (raw or not), the file of glibc's mtrace(), or an
-            execution trace of Go 1.23 or later that GODEBUG=traceallocfree=1 was set for.
+        source: the file, which gzip, zip or zstd may have packed: a heap profile of pprof, or the
+            text of one that jemalloc, gperftools, TCMalloc or Go (debug=1) wrote, jemalloc's
+            statistics as JSON (malloc_stats_print with "J"), a trace of Android's memory_replay,
+            what heaptrack wrote (raw or not), the file of glibc's mtrace(), or an execution trace
+            of Go 1.23 or later that GODEBUG=traceallocfree=1 was set for.
         output: the recording; None: a file in the system's folder for temporary files that goes
             when this Python ends.
-        form: one of "pprof", "jemalloc", "memory-replay", "heaptrack", "mtrace", "go-trace"; None:
-            by what is in the file.
+        form: one of "pprof", "heap-text", "jemalloc", "memory-replay", "heaptrack", "mtrace",
+            "go-trace"; None: by what is in the file.
         value: of a snapshot "inuse" (what lives) or "alloc" (all that was allocated until then,
             each freed at once).
         most_objects: of a snapshot at most so many, 1 to 100,000,000: where there are more, all
@@ -124,8 +125,8 @@ def convert(
             file is of no known form, or has no allocation.
         TraceFormatError: the file is cut or damaged; the message has the place.
         LimitError: the file unpacks to more than `unpacked_max`.
-        UnsupportedError: the file is packed by zstd, and there is no program `zstd`; or it is of
-            a Go or heaptrack that is newer than those that are known.
+        UnsupportedError: the file is packed by zstd, and there is no program `zstd`; it is from a
+            Go or heaptrack newer than those that are known, or a heap profile of Java as text.
         OSError: the system refused to read or write.
     """
     for word, known, what in ((form, (*FORMS, None), "form"), (value, VALUES, "value")):

@@ -114,7 +114,7 @@ class _Profile:
         names = [self._text(kind) for kind, _ in self.types]
         wanted = next((pair for pair in (_PAIRS[value], _ONLY) if set(pair) <= set(names)), None)
         if wanted is None or (wanted == _ONLY and value != "inuse"):
-            has = ", ".join(filter(None, names)) or "no values"
+            has = ", ".join(n if n.isprintable() else repr(n) for n in names if n) or "no values"
             raise InvalidError(
                 f"{self.name}: is no heap profile with {' and '.join(_PAIRS[value])}; it has {has}"
             )

@@ -93,6 +93,11 @@ def test_an_object_that_is_too_large(tmp_path: Path) -> None:
     assert "an object of 1180591620717411303424 B is impossible" in said
 
 
+def test_names_of_types_are_one_line(tmp_path: Path) -> None:
+    said = refused(tmp_path / "x.pb", profile(sample(1, 1), types=("a\nb", "c")))
+    assert said.endswith("it has 'a\\nb', c")
+
+
 def test_the_unit_of_a_label(tmp_path: Path) -> None:
     body = inside(2, b"\x01\x64") + inside(3, plain(1, 3) + plain(3, 2) + plain(4, first_text()))
     content = profile(body, unit="kilobytes", texts=["kilobytes"])
