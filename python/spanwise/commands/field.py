@@ -29,21 +29,24 @@ def add(commands: SubParsers) -> None:
     )
     add_told(
         parser,
-        "Told is the peak RSS first. With --fit DIR the recordings lie in DIR/PROGRAM; of one of"
-        " them spanwise optimize tells the row 'limit', too: what perfect packing would have"
-        " resident, the highest requested bytes.",
+        "Peak RSS is printed first. The program runs in the current directory, as it does by hand:"
+        " files that one run leaves there are there in the next. A run that fails, or a pipeline"
+        " of sh -c of which any command fails, is a failed row, and nothing is fitted to it."
+        " 'plain' is the program without spanwise; the others run CPython with"
+        " PYTHONMALLOC=malloc. With --fit DIR the recordings are in DIR/PROGRAM, from which"
+        " spanwise optimize prints the row 'limit': what perfect packing would have resident.",
     )
     parser.add_argument(
         "--cases",
         metavar="FILE.json",
-        help="programs with their inputs: a list of {program, input, argv, environment}",
+        help="programs with their inputs: a list of {program, input, argv, environment, folder}",
     )
     parser.add_argument(
         "--allocator",
         action="append",
         metavar="A",
-        help=f"{', '.join(EVERYBODY)}, or the path of a library that defines malloc; give it again"
-        " for each (default: all of these that are here)",
+        help=f"{', '.join(EVERYBODY)}, or the path of a library that defines malloc; repeat"
+        " for each (default: all of these that are installed)",
     )
     parser.add_argument(
         "--fit",

@@ -8,6 +8,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from spanwise.measure.running import FACE_TABLE
 from spanwise.optimizer.search import optimize
 from spanwise.recordings.recorder import run_recorded
 from spanwise.recordings.recording import Recording
+from spanwise.recordings.shells import PIPE_CLOSED, with_pipefail
 from spanwise.results.files import write_whole
 from spanwise.results.progress import Progress, Step, progress_bar
 from spanwise.results.reading import READING_ERRORS
@@ -37,13 +39,13 @@ class FieldFit(Result):
 
     Attributes:
         program: what it is called.
-        table: what was found.
+        table: what was found; the stock table if the first input failed.
         holds: whether it saves anything there; else the stock table stays and nothing is built.
-        verdict: what the optimiser says.
+        verdict: what the optimiser says, or how the first input failed.
         folder: of the build; None: there is none.
         why_not: why; "" where there is one.
         predicted: by hash of each case the peak resident bytes of a simulated heap under the
-            stock table and under this one.
+            stock table and under this one; without cases that failed.
     """
 
     program: str
@@ -77,8 +79,10 @@ def fit_cases(
 ) -> dict[str, FieldFit]:
     """Records each case, fits a table to the first input of each program, builds it.
 
-    The other inputs are not looked at before the table is chosen. Results that an earlier call left
-    in the folder are used again if they are of the same cases and were made by the same spanwise.
+    The other inputs are not looked at before the table is chosen. Nothing is fitted to a run that
+    fails: the result then says why, and is made anew by the next call. Other results that an
+    earlier call left in the folder are used again if they are of the same cases and were made by
+    the same spanwise.
 
     Args:
         cases: programs with their inputs; the first one of a program is fitted to.
@@ -146,8 +150,14 @@ def _known(place: Path, program: str, made_of: dict[str, Any]) -> FieldFit | Non
 def _make(
     program: str, cases: Sequence[FieldCase], place: Path, made_of: dict[str, Any]
 ) -> FieldFit:
-    recordings = [record_case(case, place / f"{number}.swt") for number, case in enumerate(cases)]
-    found = optimize(recordings[0], progress=False, **made_of["rules"])
+    (place / FILE).unlink(missing_ok=True)
+    try:
+        first = record_case(cases[0], place / "0.swt")
+    except errors.ProgramError as error:
+        stock, why = SizeClassTable.named(FACE_TABLE), f"not fitted: {error}"
+        return FieldFit(program, stock, False, why, None, why)
+    recordings = {cases[0].hash: first, **_others(cases[1:], place)}
+    found = optimize(first, progress=False, **made_of["rules"])
     found.table.to_json(place / TABLE)
     folder, why_not = None, ""
     if found.holds and not made_of["built"]:
@@ -161,12 +171,23 @@ def _make(
         why_not = "the stock table stays"
     tables = (SizeClassTable.named(FACE_TABLE), found.table)
     predicted = {
-        case.hash: (_highest(recording, tables[0]), _highest(recording, tables[1]))
-        for case, recording in zip(cases, recordings, strict=True)
+        case: (_highest(recording, tables[0]), _highest(recording, tables[1]))
+        for case, recording in recordings.items()
     }
     fit = FieldFit(program, found.table, found.holds, found.verdict(), folder, why_not, predicted)
-    write_whole(place / FILE, json.dumps({"made_of": made_of, **fit.to_dict()}, indent=1) + "\n")
+    if len(recordings) == len(cases):  # else the next call records what failed again
+        text = json.dumps({"made_of": made_of, **fit.to_dict()}, indent=1)
+        write_whole(place / FILE, f"{text}\n")
     return fit
+
+
+def _others(cases: Sequence[FieldCase], place: Path) -> dict[str, Recording]:
+    """The recordings of the inputs after the first, by hash; without those that failed."""
+    found = {}
+    for number, case in enumerate(cases, 1):
+        with suppress(errors.ProgramError):
+            found[case.hash] = record_case(case, place / f"{number}.swt")
+    return found
 
 
 def _highest(recording: Recording, table: SizeClassTable) -> int:
@@ -180,24 +201,34 @@ def record_case(case: FieldCase, path: Path) -> Recording:
     Args:
         case: a program with its input.
         path: of the recording; one that is there is replaced.
+
+    Raises:
+        ProgramError: it cannot be recorded, or it failed.
     """
+    path.unlink(missing_ok=True)  # a failed case must not leave the recording of an earlier one
     with tempfile.TemporaryDirectory(prefix="spanwise-field-", dir=path.parent) as scratch:
-        work = Path(scratch, "work")
-        work.mkdir()
+        env = variables_of(case.environment)
+        words = with_pipefail(case.argv, env.get("PATH"), case.folder)
         told = run_recorded(
-            case.argv,
+            words,
             Path(scratch, "run.swt"),
             children=True,
             stacks=0,
-            env=variables_of(case.environment),
-            cwd=work,
+            env=env,
+            cwd=case.folder,
             stdout=subprocess.DEVNULL,
         )
+        if told.status not in ((0, PIPE_CLOSED) if words != list(case.argv) else (0,)):
+            raise errors.ProgramError(f"{case.argv[0]}: {_how(told.status)} while it was recorded")
         highest = told.recordings().highest()
         if highest.path is None:
             raise errors.StateError(f"{case.program}, {case.input}: nothing was recorded")
         Path(highest.path).replace(path)
     return Recording.open(path)
+
+
+def _how(status: int) -> str:
+    return f"signal {-status} ended it" if status < 0 else f"ended with {status}"
 
 
 __all__ = ["FieldFit", "fit_cases", "record_case", "recording_path"]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from spanwise import _format, errors
-from spanwise.measure.field_cases import FITTED, SPANWISE
+from spanwise.measure.field_cases import FITTED, PLAIN, SPANWISE
 from spanwise.measure.field_rounds import ROW_FIELDS, VALUE_FIELDS
 from spanwise.results.files import write_whole
 from spanwise.results.intervals import Interval, interval_of
@@ -223,14 +223,45 @@ class Field(Sequence[FieldRow], Result, Tabular):
         return interval_of(shares) if shares else None
 
     def verdict(self) -> str:
-        """What the fitted tables save of the peak RSS; "" without any."""
+        """What the fitted tables save of the peak RSS, and what spanwise saves at all.
+
+        The first is compared with spanwise's own table c16, the second with the programs as they
+        are, without spanwise. Each is left out without such runs.
+        """
+        return " ".join(filter(None, (self._fitted_verdict(), self._plain_verdict())))
+
+    def _plain_verdict(self) -> str:
+        """Ours against the programs without spanwise: under the fitted table, if there is one."""
+        found = [self.plain_saving(*case) for case in self.cases]
+        savings = [one for one in found if one is not None]
+        if not savings:
+            return ""
+        middle = savings[0] if len(savings) == 1 else interval_of(one.median for one in savings)
+        cases = _format.plural(len(savings), "case")
+        ends = f"(median of {cases}; {middle.low:.1f} to {middle.high:.1f} % saved)"
+        return f"Compared with running without spanwise, peak RSS is {_change(middle)} {ends}."
+
+    def plain_saving(self, program: str, input: str) -> Interval | None:
+        """What spanwise saves of the peak RSS of the program without it, in percent.
+
+        Args:
+            program: of the case.
+            input: of the case.
+
+        Returns:
+            As `saving`, of the fitted table where one was built, otherwise of c16.
+        """
+        ours = FITTED if self._ran(program, input, FITTED) else SPANWISE
+        return self.saving(program, input, allocator=ours, stock=PLAIN)
+
+    def _fitted_verdict(self) -> str:
         savings = [self.saving(*case) for case in self.cases]
         medians = [one.median for one in savings if one is not None]
         if not medians:
             return ""
         middle = interval_of(medians)
         said = (
-            f"Fitted tables save {middle.median:.1f} % of the peak RSS (median of"
+            f"Fitted tables save {middle.median:.1f} % of the peak RSS under c16 (median of"
             f" {_format.plural(len(medians), 'case')}"
         )
         worst = min(one.low for one in savings if one is not None)
@@ -285,21 +316,33 @@ class Field(Sequence[FieldRow], Result, Tabular):
             "medians and their intervals (90 % from five runs on)",
             table,
             *(self._saving_line(*case) for case in self.cases if self.saving(*case) is not None),
-            *filter(None, [self.verdict()]),
+            *(self._plain_line(*case) for case in self.cases),
+            self.verdict(),
             *(
                 f"{_format.plural(len(self.failures), 'run')} failed: {row['error']}"
                 for row in self.failures[:1]
             ),
         ]
-        return "\n".join(lines)
+        return "\n".join(filter(None, lines))
+
+    def _plain_line(self, program: str, input: str) -> str:
+        found = self.plain_saving(program, input)
+        if found is None:
+            return ""
+        ours = "its fitted table" if self._ran(program, input, FITTED) else "spanwise"
+        name = f"{program}, {input}" if input else program
+        return (
+            f"{name}: compared with running without spanwise, peak RSS under {ours} is"
+            f" {_change(found)} ({found.low:.2f} to {found.high:.2f} % saved)"
+        )
 
     def _saving_line(self, program: str, input: str) -> str:
         found = self.saving(program, input)
         assert found is not None
         word = "saves" if found.median >= 0 else "loses"
         return (
-            f"{program}, {input}: its fitted table {word} {abs(found.median):.2f} % of peak RSS"
-            f" ({found.low:.2f} to {found.high:.2f} % saved)"
+            f"{program}, {input}: its fitted table {word} {abs(found.median):.2f} % of the peak RSS"
+            f" under c16 ({found.low:.2f} to {found.high:.2f} % saved)"
         )
 
     def __repr__(self) -> str:
@@ -325,6 +368,13 @@ def _cells(row: FieldRow) -> list[str]:
         between("cpu", "ns"),
         between("elapsed", "ns"),
     ]
+
+
+def _change(saved: Interval) -> str:
+    """A saving in words; no difference where the interval has 0 in it."""
+    if saved.low <= 0 <= saved.high:
+        return "no different"
+    return f"{abs(saved.median):.1f} % {'lower' if saved.median > 0 else 'higher'}"
 
 
 def _with_ends(middle: str, low: str, high: str) -> str:

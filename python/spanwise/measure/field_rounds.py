@@ -18,11 +18,11 @@ from typing import Any
 
 from spanwise import _lib, errors
 from spanwise.heap.options import HeapOptions
-from spanwise.measure.field_cases import FieldCase, Server, library_sha256
+from spanwise.measure.field_cases import PLAIN, FieldCase, Server, library_sha256
 from spanwise.measure.launching import Usage, launch
 from spanwise.measure.process_ledger import ProcessLedger, read_process_ledger
 from spanwise.measure.running import heap_variables
-from spanwise.recordings.preload import python_variables
+from spanwise.recordings.preload import python_variables, seen_from
 from spanwise.recordings.programs import Use, examine
 from spanwise.sweeps.inputs import worker_name
 from spanwise.sweeps.worker import describe
@@ -134,6 +134,8 @@ def _row(round_: Round, server: Server) -> dict[str, Any]:
 
 def _check_library(server: Server) -> None:
     """Raises if this machine has another file at the library's path, or none."""
+    if server.name == PLAIN:
+        return
     if not Path(server.library).is_file():
         raise errors.InvalidError(
             f"{server.library}: is not on this worker; put the same file there, under the same name"
@@ -147,18 +149,22 @@ def _check_library(server: Server) -> None:
 def _run(round_: Round, server: Server) -> dict[str, Any]:
     case = round_.case
     base = {**os.environ, **SEEDS, **case.environment}
-    program = examine(case.argv[0], base.get("PATH"), _USE)
-    with tempfile.TemporaryDirectory(prefix="spanwise-field-") as folder:
-        work, told = Path(folder, "work"), Path(folder, "told")
-        work.mkdir()
-        told.mkdir()
+    plain = server.name == PLAIN
+    program = examine(seen_from(case.argv[0], case.folder), base.get("PATH"), _USE)
+    with tempfile.TemporaryDirectory(prefix="spanwise-field-") as told:
         own = heap_variables(server.options, tracked=False)
-        own["SPANWISE_LEDGER"] = str(told / "%p.json")
-        env = {**base, **python_variables(program, False), **(own if server.own else {})}
-        usage = launch(case.argv, server.library, env=env, cwd=work, timeout_s=round_.timeout_s)
+        own["SPANWISE_LEDGER"] = str(Path(told, "%p.json"))
+        env = {**base, **python_variables(program, plain), **(own if server.own else {})}
+        usage = launch(
+            case.argv,
+            base.get("LD_PRELOAD", "") if plain else server.library,
+            env=env,
+            cwd=case.folder,
+            timeout_s=round_.timeout_s,
+        )
         if usage.error:
             return round_.row(server, f"{case.argv[0]}: {usage.error}")
-        ledgers = [read_process_ledger(path) for path in sorted(told.glob("*.json"))]
+        ledgers = [read_process_ledger(path) for path in sorted(Path(told).glob("*.json"))]
     if server.own and not ledgers:
         return round_.row(server, f"{case.argv[0]}: no process of it told a ledger")
     return round_.row(server, None, **_values(usage, server, ledgers))

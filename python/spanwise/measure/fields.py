@@ -66,13 +66,15 @@ def field(
     """Runs programs under allocators, in turns, and tells memory and time of each run.
 
     In a round each case runs once under each allocator, the preloaded malloc at full speed (not
-    tracked). Runs follow each other; an executor with several workers on one machine lets them
-    disturb each other's times.
+    tracked). Each run has the case's folder as its working directory, so files that one run leaves
+    there are there in the next. Runs follow each other; an executor with several workers on one
+    machine lets them disturb each other's times, and share the folder.
 
     Args:
         cases: programs with their inputs.
-        allocators: "spanwise", "glibc", "jemalloc", "mimalloc", "tcmalloc", or paths of libraries
-            that define malloc; one that is not here is left out with a note.
+        allocators: "plain" (the program without spanwise), "spanwise", "glibc", "jemalloc",
+            "mimalloc", "tcmalloc", or paths of libraries that define malloc; one that is not here
+            is left out with a note. All but "plain" run CPython with PYTHONMALLOC=malloc.
         fits: by program what `fit_cases` found; its built table joins as "fitted".
         policies: options under which "spanwise" runs, too, each as an allocator of its own that is
             called by what it changes, such as "placement fullest, decay_ms 0".

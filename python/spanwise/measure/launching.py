@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spanwise import _lib
+from spanwise.recordings.shells import PIPE_CLOSED, with_pipefail
 
 LAUNCHER = "spanwise-launch"
 
@@ -47,10 +48,12 @@ def launch(
     preload: str,
     *,
     env: Mapping[str, str],
-    cwd: Path,
+    cwd: str | os.PathLike[str],
     timeout_s: float,
 ) -> Usage:
     """Runs a command to its end; what it prints is thrown away.
+
+    A pipeline of a shell fails if any of its commands does (`with_pipefail`).
 
     Args:
         argv: program and arguments.
@@ -63,13 +66,14 @@ def launch(
         UnsupportedError: the launcher is not installed.
     """
     program = _lib.native_library(LAUNCHER)
+    words = with_pipefail(argv, env.get("PATH"), cwd)
     kept = {name: value for name, value in env.items() if name != "LD_PRELOAD"}
     with (
         tempfile.NamedTemporaryFile(prefix="spanwise-usage-") as report,
         tempfile.TemporaryFile() as complaint,
     ):
         child = subprocess.Popen(
-            [program, report.name, preload, *argv],
+            [program, report.name, preload, *words],
             cwd=cwd,
             env=kept,
             stdin=subprocess.DEVNULL,
@@ -85,7 +89,8 @@ def launch(
             _end(child)
         complaint.seek(0)
         said = complaint.read().decode("utf-8", "replace").strip().splitlines()
-        return _read(Path(report.name), said[-1] if said else "")
+        allowed = (0, PIPE_CLOSED) if words != list(argv) else (0,)
+        return _read(Path(report.name), said[-1] if said else "", allowed)
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
@@ -95,8 +100,14 @@ def _end(child: subprocess.Popen[bytes]) -> None:
         child.wait()
 
 
-def _read(report: Path, said: str) -> Usage:
-    """The launcher's line; `said` is the last line of what was said on standard error."""
+def _read(report: Path, said: str, allowed: tuple[int, ...]) -> Usage:
+    """The launcher's line.
+
+    Args:
+        report: the file that it wrote.
+        said: the last line of standard error.
+        allowed: the exit statuses of a good run.
+    """
     try:
         kind, *words = report.read_text(encoding="ascii").split()
         number, wall_ns, user_us, system_us, peak_kb, anonymous_kb, faults = map(int, words)
@@ -105,7 +116,7 @@ def _read(report: Path, said: str) -> Usage:
     error = ""
     if kind == "signal":
         error = f"signal {number} ended it"
-    elif number:
+    elif number not in allowed:
         error = f"ended with {number}"
     told = f"{error}: {said[:200]}" if error and said else error
     cpu_ns = 1000 * (user_us + system_us)

@@ -26,6 +26,7 @@ from spanwise.measure.fields import processor
 from spanwise.measure.launching import launch
 from spanwise.measure.replayer import MALLOC_FACE
 from spanwise.recordings import recorder
+from spanwise.recordings.shells import with_pipefail
 from spanwise.results.intervals import interval_of
 
 from tests.python.helpers import needs_recorder
@@ -256,7 +257,7 @@ def test_a_saving_is_taken_round_by_round() -> None:
     assert (saving.median, saving.low, saving.high) == pytest.approx((5, -10, 20))
     assert saving.sure == 15 / 16
     assert found.verdict() == (
-        "Fitted tables save 5.0 % of the peak RSS (median of 1 case);"
+        "Fitted tables save 5.0 % of the peak RSS under c16 (median of 1 case);"
         " the worst end of an interval is a loss of 10.0 %."
     )
     assert "  100.0 KiB (10.0 .. 200.0)" in str(found)  # held, median and ends
@@ -276,6 +277,140 @@ def test_intervals_by_hand(count: int, low: int, high: int, sure: float) -> None
     """Of 8 values 1 - 2 (1 + 8) / 256 = 119 / 128 lie within the second and the seventh."""
     found = interval_of(reversed(range(count)))
     assert (found.low, found.high, found.sure) == (low, high, sure)
+
+
+@pytest.mark.parametrize(
+    ("runs", "line", "verdict"),
+    [
+        (
+            {"plain": [100, 200, 50], "spanwise": [110, 230, 60], "fitted": [90, 150, 44]},
+            "compared with running without spanwise, peak RSS under its fitted table is 12.0 %"
+            " lower (10.00 to 25.00 % saved)",
+            "Compared with running without spanwise, peak RSS is 12.0 % lower (median of 1 case;"
+            " 10.0 to 25.0 % saved).",
+        ),
+        (
+            {"plain": [100, 200, 50], "spanwise": [110, 230, 60]},
+            "compared with running without spanwise, peak RSS under spanwise is 15.0 % higher"
+            " (-20.00 to -10.00 % saved)",
+            "Compared with running without spanwise, peak RSS is 15.0 % higher (median of 1 case;"
+            " -20.0 to -10.0 % saved).",
+        ),
+        (
+            {"plain": [100, 200, 50], "spanwise": [90, 230, 50]},
+            "peak RSS under spanwise is no different (-15.00 to 10.00 % saved)",
+            "peak RSS is no different (median of 1 case; -15.0 to 10.0 % saved).",
+        ),
+        ({"glibc": [100], "spanwise": [90]}, "", ""),
+    ],
+)
+def test_the_baseline_is_the_program_without_spanwise(
+    runs: dict[str, list[int]], line: str, verdict: str
+) -> None:
+    """By hand, round by round: 10, 25 and 12 %; -10, -15 and -20 %; 10, -15 and 0 %."""
+    found = rows_of(**runs)
+    assert line in str(found) and found.verdict().endswith(verdict)
+    assert ("without spanwise" in str(found)) == bool(line)
+
+
+# --- where and how a case runs -------------------------------------------------------------------
+
+
+def script(path: Path, text: str) -> Path:
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def test_a_case_runs_in_the_folder_of_its_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program and a file of that folder are found, and what a run writes there stays."""
+    script(tmp_path / "svc", "#!/bin/sh\ncat data >> seen; pwd > where\n")
+    (tmp_path / "data").write_text("x\n")
+    (tmp_path / "job.py").write_text("open('data').read()\n")
+    monkeypatch.chdir(tmp_path)
+    found = sw.field([case_of(["./svc"])], QUICK, rounds=2, progress=False)
+    assert not found.failures and len(found) == 4
+    assert (tmp_path / "seen").read_text() == "x\n" * 4
+    assert (tmp_path / "where").read_text() == f"{tmp_path.resolve()}\n"
+    job = case_of([sys.executable, "-S", "job.py"])
+    monkeypatch.chdir("/")  # the folder is that in which the case was made
+    assert not sw.field([job], ["glibc"], rounds=1, progress=False).failures
+    cases = tmp_path / "cases.json"
+    cases.write_text(json.dumps([{"argv": ["./svc"], "folder": str(tmp_path)}]))
+    (case,) = read_cases(cases)
+    assert case.folder == str(tmp_path)
+    assert not sw.field([case], ["plain"], rounds=1, progress=False).failures
+    assert case.hash != replace(case, folder="/").hash
+    assert (tmp_path / "seen").read_text() == "x\n" * 5
+
+
+PIPELINES = (
+    ("false | cat", "ended with 1"),
+    ("sh -c 'kill -11 $$' | cat", "ended with 139"),
+    ("cat /dev/null | false | cat", "ended with 1"),
+    ("true | cat", None),
+    ("yes | head -n 1", None),  # SIGPIPE: the reader ended first
+    ("if false; then :; fi", None),
+    ("echo '|' > /dev/null; exit 3", "ended with 3"),
+)
+
+
+@pytest.mark.parametrize(("text", "error"), PIPELINES)
+@pytest.mark.parametrize("form", ["words", "script"])
+def test_a_pipeline_fails_as_any_of_its_commands(
+    tmp_path: Path, text: str, error: str | None, form: str
+) -> None:
+    if shutil.which("bash") is None:
+        pytest.skip("no bash, and an old dash has no pipefail")
+    script(tmp_path / "run.sh", f"#!/bin/sh\n{text}\n")
+    words = ["sh", "-c", text] if form == "words" else ["./run.sh"]
+    case = case_of(words, "p", "", folder=tmp_path)
+    (row,) = sw.field([case], ["glibc"], rounds=1, progress=False)
+    assert (row["error"] is None) == (error is None)
+    assert error is None or error in row["error"]
+
+
+@pytest.mark.parametrize(
+    ("words", "changed"),
+    [
+        (["bash", "-c", "a | b"], ["bash", "-o", "pipefail", "-c", "a | b"]),
+        (["bash", "-c", "a; b"], None),
+        (["awk", "a | b"], None),
+        (["./b.sh", "x"], ["/usr/bin/env-bash", "-o", "pipefail", "./b.sh", "x"]),
+        (["./e.sh"], ["bash", "-o", "pipefail", "./e.sh"]),
+        (["./p.py"], None),
+        (["no-such-program"], None),
+    ],
+)
+def test_words_of_a_shell_get_pipefail(
+    tmp_path: Path, words: list[str], changed: list[str] | None
+) -> None:
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("no bash")
+    script(tmp_path / "b.sh", f"#!{bash}\na | b\n")
+    script(tmp_path / "e.sh", "#!/usr/bin/env bash\na | b\n")
+    script(tmp_path / "p.py", f"#!{sys.executable}\n1 | 2\n")
+    wanted = [bash if one == "/usr/bin/env-bash" else one for one in changed or words]
+    assert with_pipefail(words, None, tmp_path) == wanted
+
+
+def test_plain_is_the_program_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CPython keeps pymalloc, nothing is preloaded; under the others neither holds."""
+    monkeypatch.delenv("PYTHONMALLOC", raising=False)
+    monkeypatch.delenv("LD_PRELOAD", raising=False)
+    code = (
+        "import os; open('seen', 'a').write(f'{os.environ.get(\"PYTHONMALLOC\")}"
+        ' {bool(os.environ.get("LD_PRELOAD"))}\\n\')'
+    )
+    case = case_of([sys.executable, "-c", code], "p", "", folder=tmp_path)
+    for name, seen in (("plain", "None False\n"), ("glibc", "malloc True\n")):
+        (row,) = sw.field([case], [name], rounds=1, progress=False)
+        assert row["error"] is None and row["held_bytes"] is None
+        assert (tmp_path / "seen").read_text() == seen
+        (tmp_path / "seen").unlink()
 
 
 # --- fits -----------------------------------------------------------------------------------------
@@ -331,6 +466,36 @@ def test_a_table_is_fitted_to_the_first_input(
     assert len(recorded) == 6
 
 
+@needs_recorder()
+def test_nothing_is_fitted_to_a_run_that_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first input failed: no table. Another one failed: no prediction of it."""
+    monkeypatch.setattr(
+        field_fits, "build", lambda *_words, **_options: pytest.fail("a table was built")
+    )
+    monkeypatch.chdir(tmp_path)
+    work = "awk 'BEGIN { for (i = 0; i < 9000; i++) a[i] = i }'"
+    bad = case_of(["sh", "-c", f"{work}; exit 3"], "job", "bad")
+    piped = case_of(["sh", "-c", "false | cat"], "piped", "bad")
+    fits = sw.fit_cases([bad, piped], "fits", candidates=2, progress=False)
+    told = "not fitted: sh: ended with {} while it was recorded"
+    for name, status in (("job", 3), ("piped", 1)):
+        fit = fits[name]
+        assert fit.verdict == fit.why_not == told.format(status)
+        assert (fit.holds, fit.folder, dict(fit.predicted)) == (False, None, {})
+        assert not (tmp_path / f"fits/{name}/0.swt").exists()
+    good = case_of(["sh", "-c", work], "job", "good")
+    fit = sw.fit_cases([good, bad], "fits", built=False, candidates=2, progress=False)["job"]
+    assert set(fit.predicted) == {good.hash}
+    assert main(["field", "--fit", "fits", "--rounds", "1", "--", "sh", "-c", "exit 3"]) == 1
+    out, err = capsys.readouterr()
+    assert "sh: not fitted: sh: ended with 3 while it was recorded" in err
+    assert "failed: sh: ended with 3" in out
+    for word in ("saves", "Fitted tables", "without spanwise"):
+        assert word not in out
+
+
 # --- bad input ------------------------------------------------------------------------------------
 
 
@@ -344,6 +509,7 @@ def test_a_table_is_fitted_to_the_first_input(
         ('[{"argv": ["a"]}, {"argv": []}]', "case 2: argv must be a list of words"),
         ('[{"argv": "ls"}]', "case 1: argv must be a list of words"),
         ('[{"argv": ["a"], "inputs": "b"}]', "unknown key 'inputs'; the keys are argv, env"),
+        ('[{"argv": ["a"], "folder": 3}]', "case 1: folder must be a text"),
         ('[{"argv": ["a"], "environment": {"A": 1}}]', "environment must be an object of texts"),
     ],
 )
