@@ -23,7 +23,7 @@ from spanwise.commands._common import SubParsers, add_told, new_command, print_j
 from spanwise.ledger.comparison import Comparison
 from spanwise.ledger.parts import PARTS
 from spanwise.measure import closed_loop
-from spanwise.measure.field_cases import FITTED, SPANWISE, case_of
+from spanwise.measure.field_cases import FITTED, PLAIN, SPANWISE, case_of
 from spanwise.measure.field_fits import FieldFit
 from spanwise.measure.field_result import Field
 from spanwise.measure.fields import field
@@ -96,7 +96,9 @@ def add(commands: SubParsers) -> None:
     add_told(
         parser,
         "Tables are judged by the peak resident bytes of a simulated run. The row 'limit' is"
-        " what perfect packing would have resident: the highest requested bytes.",
+        " what perfect packing would have resident: the highest requested bytes. python3 is"
+        " recorded and run with PYTHONMALLOC=malloc, so that its objects reach malloc; the last"
+        " sentence compares with plain python3, as its users run it.",
     )
     parser.add_argument("-o", "--output", default="out", metavar="DIR", help="default: out")
 
@@ -179,8 +181,8 @@ def _close_loop(
         replace(one, peak_rss=_rising(runs, name, "rss"), outside=_rising(runs, name, "outside"))
         for one, name in ((stock, SPANWISE), (better, FITTED))
     )
-    loop = closed_loop.Loop("python3", stock, better, len(best), found.holds, found.verdict())
-    return loop, found, runs
+    said = ("python3", stock, better, len(best), found.holds, found.verdict())
+    return closed_loop.Loop(*said, plain_rss=_rising(runs, PLAIN, "rss")), found, runs
 
 
 def _rising(runs: Field, allocator: str, what: str) -> tuple[int, ...]:

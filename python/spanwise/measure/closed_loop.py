@@ -153,6 +153,8 @@ class Loop:
         wins: whether the optimiser's verdict is for that table.
         verdict: the optimiser's verdict.
         why_not: why the table was not built; "" when it was.
+        plain_rss: the peak RSS of each run without spanwise, in the same rounds as `peak_rss` of
+            the others; bytes, rising. CPython keeps its own allocator in these runs.
     """
 
     label: str
@@ -162,10 +164,12 @@ class Loop:
     wins: bool
     verdict: str
     why_not: str = ""
+    plain_rss: tuple[int, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, for JSON."""
         return {
+            "plain_peak_rss_bytes": list(self.plain_rss),
             "classes": self.classes,
             "wins": self.wins,
             "verdict": self.verdict,
@@ -215,7 +219,10 @@ class Loop:
         return found
 
     def sentence(self) -> str:
-        """Predicted resident and wasted bytes with the verdict, then the measured ones."""
+        """Predicted resident and wasted bytes with the verdict, then what was measured.
+
+        The last sentence compares the peak RSS with that of the program without spanwise.
+        """
         before = self.stock.predicted
         parts = {name: getattr(before, name) for name in PARTS if name != "requested_bytes"}
         most = max(parts, key=lambda name: parts[name])
@@ -227,7 +234,7 @@ class Loop:
             f" {_format.size(before.waste_bytes)}"
             f" ({_format.share(before.waste_bytes, before.held_bytes)}) were waste, most of it in"
             f" {PARTS[most]} ({_format.size(parts[most])}); {self.verdict.rstrip('.')}."
-            f" {self._measured()}."
+            f" {self._measured()}.{self._resident()}"
         )
 
     def _measured(self) -> str:
@@ -235,27 +242,38 @@ class Loop:
         if stock.measured_bytes is None or best.measured_bytes is None:
             return f"It was not built, so nothing was measured: {self.why_not}"
         used = "With it built and used" if self.wins else "With it built and used all the same"
-        resident = self._resident()
-        who = f"{resident}; it" if resident else self.label
         return (
-            f"{used}, {who} held {_format.size(best.measured_bytes)} at most instead"
+            f"{used}, {self.label} held {_format.size(best.measured_bytes)} at most instead"
             f" of {_format.size(stock.measured_bytes)} (predicted"
             f" {_format.size(best.predicted_bytes)} instead of"
             f" {_format.size(stock.predicted_bytes)})"
         )
 
     def _resident(self) -> str:
-        """Peak RSS under both tables; "no difference" if the ranges of the runs overlap."""
-        stock, best = self.stock.peak_rss, self.best.peak_rss
-        if not stock or not best:
+        """The peak RSS without spanwise, under c16 and under the table, and what that saves."""
+        stock, best, plain = self.stock.peak_rss, self.best.peak_rss, self.plain_rss
+        if not stock or not best or not plain:
             return ""
-        whose = f"the peak RSS of {self.label} was"
-        if best[-1] < stock[0] or stock[-1] < best[0]:
-            less, more = (_format.size(round(statistics.median(one))) for one in (best, stock))
-            runs = _format.plural(len(best), "run")
-            return f"{whose} {less} instead of {more} (medians of {runs} each)"
-        spans = (f"{_format.size(one[0])} to {_format.size(one[-1])}" for one in (best, stock))
-        return f"{whose} no different ({', and before '.join(spans)})"
+        without, under, found = (
+            _format.size(round(statistics.median(one))) for one in (plain, stock, best)
+        )
+        runs = _format.plural(len(plain), "interleaved run")
+        return (
+            f" The peak RSS of {self.label} was {without} without spanwise, {under} under"
+            f" {self.stock.predicted.table} and {found} under {self.best.predicted.table} (medians"
+            f" of {runs}): {_saved(plain, best)}."
+        )
+
+
+def _saved(plain: Sequence[int], ours: Sequence[int]) -> str:
+    """What runs save of others; both rising. Ranges that overlap are no difference."""
+    before, after = statistics.median(plain), statistics.median(ours)
+    change = f"{_format.size(round(abs(before - after)))} ({abs(before - after) / before:.1%})"
+    if ours[-1] < plain[0]:
+        return f"spanwise saves {change}"
+    if plain[-1] < ours[0]:
+        return f"no saving, spanwise costs {change}"
+    return "no difference, the ranges of the runs overlap"
 
 
 def _peak_resident(ledger: Ledger) -> int | None:
