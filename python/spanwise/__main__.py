@@ -16,6 +16,7 @@ from spanwise import _lib
 from spanwise.commands import _completion, _start
 from spanwise.commands._common import Parser
 from spanwise.errors import SpanwiseError
+from spanwise.results.threads import is_refused
 
 COMMANDS = (
     *("classes", "explain", "record", "convert", "run", "ledger", "compare", "optimize", "build"),
@@ -74,6 +75,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(f"{what}{error.strerror or error}", EXIT_BAD)
     except MemoryError as error:
         return _fail(str(error) or "out of memory", EXIT_BAD)
+    except RuntimeError as error:
+        if not is_refused(error):
+            raise
+        return _fail("the system refused to start a thread; raise its limit (ulimit -u)", EXIT_BAD)
     return status
 
 
@@ -95,6 +100,10 @@ def _fail(message: str, status: int) -> int:
 
 def command() -> NoReturn:
     """The process `spanwise`: runs one command and ends."""
+    if "OPENBLAS_NUM_THREADS" not in os.environ:
+        # Nothing here uses the threads that numpy's OpenBLAS starts as it is loaded, and it raises
+        # SIGINT if the system refuses one. Programs that a command runs do not get the variable.
+        os.putenv("OPENBLAS_NUM_THREADS", "1")
     try:
         status = main()
     finally:

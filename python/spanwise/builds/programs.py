@@ -18,12 +18,13 @@ import signal
 import subprocess
 import threading
 from collections.abc import Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from contextlib import suppress
 from dataclasses import dataclass
 
 from spanwise.errors import SpanwiseError
 from spanwise.results.interrupts import LOOK_SECONDS, raise_what_came
+from spanwise.results.threads import Workers
 
 _STEP_SECONDS = 600
 _GRACE_SECONDS = 2
@@ -77,7 +78,7 @@ def run_steps(steps: Sequence[Step], jobs: int) -> list[str]:
         KeyboardInterrupt: a signal came that `Signals.heard` hears; likewise.
     """
     running = Running()
-    with ThreadPoolExecutor(jobs) as pool:
+    with Workers(jobs) as pool:
         try:
             tasks = [pool.submit(running.run, step) for step in steps]
             done = _waited_for(tasks)

@@ -15,6 +15,7 @@ from spanwise._lib import OPS_DTYPE, failure, ffi, lib, pointer
 from spanwise.ledger.run_stats import RunStats
 from spanwise.results.interrupts import LOOK_SECONDS, ctrl_c_heard, raise_what_came
 from spanwise.results.rows import Rows
+from spanwise.results.threads import start_thread
 
 _DIRECT_OPS = 1 << 18
 """Fewer operations than this run in the calling thread: they take some milliseconds."""
@@ -91,6 +92,8 @@ def interruptible(
 ) -> errors.SpanwiseError | None:
     """Runs a long C call beside the main thread, which looks for Ctrl-C and then sets `cancel`.
 
+    When the system refuses a thread, the main thread makes the call, and Ctrl-C waits for its end.
+
     Args:
         call: the call; its result is returned.
         cancel: an int that the call reads.
@@ -108,10 +111,12 @@ def interruptible(
         finally:
             done.set()
 
-    thread = threading.Thread(target=work, name="spanwise-run", daemon=True)
+    thread: threading.Thread | None = None
     with ctrl_c_heard():
         try:
-            thread.start()
+            thread = start_thread(work, "spanwise-run")
+            if thread is None:
+                work()
             while not done.wait(LOOK_SECONDS):
                 raise_what_came()
                 look()
@@ -119,7 +124,7 @@ def interruptible(
             cancel[0] = 1
             # The arrays must live until the call has ended. A thread that starts only now sees
             # `cancel`.
-            while thread.is_alive() and not done.is_set():
+            while thread is not None and thread.is_alive() and not done.is_set():
                 done.wait()
             raise
     return result[0] if result else None

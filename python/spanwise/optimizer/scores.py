@@ -8,7 +8,7 @@ import math
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from typing import NamedTuple, TypeVar
 
 from spanwise.ledger.ledger import Ledger, add_ledgers
@@ -18,6 +18,7 @@ from spanwise.recordings.recording import Recording
 from spanwise.recordings.simulate import Simulation, visit
 from spanwise.results.interrupts import ctrl_c_heard, raise_what_came
 from spanwise.results.progress import Step, no_step
+from spanwise.results.threads import Workers
 from spanwise.tables.table import SizeClassTable
 
 Made = TypeVar("Made")
@@ -138,10 +139,14 @@ class Scores:
 
     def _run(self, jobs: Sequence[Callable[[], Made]]) -> list[Made]:
         """Does jobs, several at once; what each gives, in their order."""
-        with ctrl_c_heard(), ThreadPoolExecutor(self.workers) as pool:
-            futures: list[Future[Made]] = [pool.submit(job) for job in jobs]
-            waiting: set[Future[Made]] = set(futures)
+        with ctrl_c_heard(), Workers(self.workers) as pool:
+            futures: list[Future[Made]] = []
+            waiting: set[Future[Made]] = set()
             try:
+                for job in jobs:
+                    raise_what_came()  # without threads, to submit a job is to do it
+                    futures.append(pool.submit(job))
+                    waiting.add(futures[-1])
                 while waiting:
                     raise_what_came()
                     ended, waiting = wait(waiting, _TELL_SECONDS)

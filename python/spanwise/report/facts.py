@@ -13,11 +13,12 @@ from spanwise.heap.heap_map import HeapMap
 from spanwise.heap.options import HeapOptions
 from spanwise.ledger.ledger import Ledger
 from spanwise.ledger.parts import PARTS
+from spanwise.optimizer.fit import RESIDENT
 from spanwise.optimizer.optimum import Optimum
-from spanwise.optimizer.search import default_candidates, optimize
+from spanwise.optimizer.search import default_candidates, optimize, simulated_operations
 from spanwise.recordings.live_sites import LiveSites
 from spanwise.recordings.recording import Recording
-from spanwise.results.progress import Progress, progress_bar
+from spanwise.results.progress import Progress, Step, progress_bar
 from spanwise.results.rows import Rows
 from spanwise.tables.table import SizeClassTable
 
@@ -37,6 +38,8 @@ SEARCH_OPERATIONS = 100_000_000
 SEARCHED_MIN and at most what `optimize` would simulate: the page of a long recording should not
 wait for the last hundredth of a saving."""
 SEARCHED_MIN = 8
+_PASSES = 4
+"""Simulations of the recording before that search: ledger, time line, maps, call sites."""
 
 
 @dataclass(frozen=True)
@@ -151,25 +154,20 @@ def gather(
     Raises:
         InvalidError, TraceFormatError: as of those calls.
     """
-    with progress_bar(progress, 6, "report", "passes") as tell:
-
-        def done(value: Any) -> Any:
-            tell(1)
-            return value
-
-        ledger = done(recording.ledger(table, options=options, progress=False))
+    total = _PASSES * len(recording)
+    if advice is None:
+        total += _searched_operations(recording, holdout)
+    with progress_bar(progress, total, "report", "operations") as tell:
+        ledger = recording.ledger(table, options=options, progress=tell)
         timeline = recording.timeline(
-            table, samples=MOMENTS, detail="parts", options=options, progress=False
+            table, samples=MOMENTS, detail="parts", options=options, progress=tell
         )
-        done(None)
-        maps = done(recording.maps(table, samples=FRAMES, options=options, progress=False))
-        sites = recording.live_sites(table, options=options, progress=False)
-        sites = done(sites.named(FLAME_SITES))
-        histogram = done(recording.histogram())
+        maps = recording.maps(table, samples=FRAMES, options=options, progress=tell)
+        sites = recording.live_sites(table, options=options, progress=tell).named(FLAME_SITES)
+        histogram = recording.histogram()
         why = ""
         if advice is None:
-            advice, why = _advise(recording, table, holdout)
-        done(None)
+            advice, why = _advise(recording, table, holdout, tell)
     seen = (recording, table, ledger, timeline, histogram, tuple(maps), sites)
     return Facts(*seen, advice, why, peers)
 
@@ -180,8 +178,20 @@ def searched_tables(recording: Recording) -> int:
     return min(fewer, default_candidates([recording]))
 
 
+def _searched_operations(recording: Recording, holdout: Sequence[Recording]) -> int:
+    """How many operations the search for the fitted table simulates at most."""
+    return simulated_operations(
+        recording,
+        CLASSES,
+        RESIDENT,
+        holdout=holdout,
+        tables=1,
+        candidates=searched_tables(recording),
+    )
+
+
 def _advise(
-    recording: Recording, table: SizeClassTable, holdout: Sequence[Recording]
+    recording: Recording, table: SizeClassTable, holdout: Sequence[Recording], progress: Step
 ) -> tuple[Optimum | None, str]:
     """The fitted table, or why there is none."""
     if not recording.events:
@@ -193,7 +203,7 @@ def _advise(
             tables=(table,),
             holdout=holdout or None,
             candidates=searched_tables(recording),
-            progress=False,
+            progress=progress,
         )
     except errors.InvalidError as error:
         if holdout:

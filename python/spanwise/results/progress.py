@@ -29,7 +29,8 @@ def progress_bar(progress: Progress, total: int | None, what: str, unit: str) ->
 
     Args:
         progress: as the user gave it.
-        total: number of steps; None: not known, so they are counted and no bar is filled.
+        total: number of steps; None: not known, so they are counted and no bar is filled. The
+            estimate of the time that is left holds only if all steps take about equally long.
         what: is being done, before the bar.
         unit: plural noun of the steps.
     """
@@ -44,13 +45,14 @@ def progress_bar(progress: Progress, total: int | None, what: str, unit: str) ->
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # tqdm warns of widgets that are not installed
         module = importlib.import_module("tqdm.auto" if notebook else "tqdm")
-    with module.tqdm(
-        total=total,
-        desc=what,
-        unit=f" {unit}",
-        unit_scale=total is None or total >= 10_000,
-        delay=0 if progress else 1,
-        leave=bool(progress),
-        file=sys.stderr,
-    ) as bar:
+        bar = module.tqdm(  # it warns, too, where the system refuses its thread
+            total=total,
+            desc=what,
+            unit=f" {unit}",
+            unit_scale=total is None or total >= 10_000,
+            delay=0 if progress else 1,
+            leave=bool(progress),
+            file=sys.stderr,
+        )
+    with bar:
         yield bar.update

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from spanwise import errors
 from spanwise.recordings.recording import Recording
+from spanwise.results.threads import Workers, start_thread
 from spanwise.sweeps.tasks import Row, Task
 from spanwise.sweeps.worker import run_task
 
@@ -71,7 +72,7 @@ class ThreadEngine:
         self._own = given is None
         self.width = int(getattr(given, "_max_workers", width))
         self.window = 2 * self.width
-        self._pool = given or ThreadPoolExecutor(width, "spanwise-sweep")
+        self._pool = given or Workers(width, "spanwise-sweep")
         self.name = f"threads, {self.width}"
 
     def submit(self, task: Task, content: bytes | None = None) -> Future[list[Row]]:
@@ -107,7 +108,7 @@ def start_worker(stop: Any) -> None:
     global _stop_flag  # noqa: PLW0603  a process pool's initializer has no other place
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _stop_flag = stop
-    threading.Thread(target=_end_with_parent, name="spanwise-parent", daemon=True).start()
+    start_thread(_end_with_parent, "spanwise-parent")
 
 
 def _end_with_parent() -> None:
@@ -128,6 +129,11 @@ class ProcessEngine:
     remote = True
 
     def __init__(self, width: int) -> None:
+        if start_thread(int, "spanwise-probe") is None:
+            raise errors.UnsupportedError(
+                "executor processes: the system refused to start a thread, which a pool of"
+                " processes needs; raise its limit (ulimit -u), or use threads"
+            )
         self.width, self.window = width, 2 * width
         self.name = f"processes, {width}"
         self._context = multiprocessing.get_context("spawn")

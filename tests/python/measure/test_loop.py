@@ -184,14 +184,16 @@ def test_the_last_sentence_compares_with_the_program_without_spanwise() -> None:
 
     def said(plain: tuple[int, ...], stock: tuple[int, ...], best: tuple[int, ...]) -> str:
         runs = (_told(ledger, 5 * mib),)
-        faces = (Measured(ledger, runs, tuple(mib * one for one in rss)) for rss in (stock, best))
+        before, after = (
+            Measured(ledger, runs, tuple(mib * one for one in rss)) for rss in (stock, best)
+        )
         plain = tuple(mib * one for one in plain)
-        loop = Loop("ls", *faces, 67, True, "best saves much.", plain_rss=plain)
+        loop = Loop("ls", before, after, 67, True, "best saves much.", plain_rss=plain)
         assert loop.to_dict()["plain_peak_rss_bytes"] == list(plain)
         whole = loop.sentence()
         assert " would have a peak resident of " in whole and "; best saves much. With it" in whole
-        before, _, last = whole.partition(" The peak RSS of ls was ")
-        assert before.endswith(").") and ", ls held 5.0 MiB at most instead of" in before
+        first, _, last = whole.partition(" The peak RSS of ls was ")
+        assert first.endswith(").") and ", ls held 5.0 MiB at most instead of" in first
         return last
 
     medians = "10.0 MiB without spanwise, {} MiB under c16 and {} MiB under c16 (medians of 3"

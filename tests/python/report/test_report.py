@@ -11,6 +11,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -261,3 +263,34 @@ def test_long_recordings_are_searched_less(monkeypatch: pytest.MonkeyPatch) -> N
     for ops, tables in ((10, 160), (624_999, 160), (1_000_000, 100), (10_000_000, 10), (10**8, 8)):
         monkeypatch.setattr(sw.Recording, "__len__", lambda _, ops=ops: ops)
         assert facts_of.searched_tables(RECORDING) == tables
+
+
+def test_the_bar_counts_simulated_operations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nearly all the time goes into the search, so nearly all steps are there, and told in it.
+
+    By hand, of n operations: four passes; the search's 160 tables, then two stock ones, the
+    report's and the found one twice each, six families and one of them again: 179 n.
+    """
+    totals: list[int] = []
+    steps: list[int] = []
+    search: list[int] = []
+
+    @contextmanager
+    def bar(progress: object, total: int, what: str, unit: str) -> Iterator[Any]:
+        totals.append(total)
+        assert (what, unit) == ("report", "operations")
+        yield steps.append
+
+    def advise(*words: Any) -> Any:
+        search.append(sum(steps))
+        return real(*words)
+
+    real = facts_of._advise
+    monkeypatch.setattr(facts_of, "progress_bar", bar)
+    monkeypatch.setattr(facts_of, "_advise", advise)
+    recording = sw.Recording.from_ops(random_ops(1, 2000))
+    n = len(recording)
+    facts_of.gather(recording, sw.SizeClassTable.c16(), progress=True)
+    assert totals == [(4 + 160 + 2 * 4 + 6 + 1) * n]
+    assert search == [4 * n]
+    assert 50 * n < sum(steps) <= totals[0] and max(steps) < totals[0] / 5
