@@ -231,8 +231,6 @@ def _record_compiler(folder: Path) -> Recording | None:
         _say("no C compiler on this machine: the second program is left out")
         return None
     _say(f"recording {compiler} -O2 -c of 5,000 lines, with its children")
-    for old in folder.glob("compiler.*.swt"):
-        old.unlink()
     with tempfile.TemporaryDirectory(prefix="spanwise-demo-") as scratch:
         source = Path(scratch) / "demo.c"
         source.write_text(c_source(5000), encoding="ascii")
@@ -241,6 +239,7 @@ def _record_compiler(folder: Path) -> Recording | None:
             folder / "compiler.swt",
             children=True,
             stdout=sys.stderr,
+            force=True,
         )
     _say(outcome.lines()[-1])
     return outcome.recordings().highest()

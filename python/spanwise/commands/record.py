@@ -27,7 +27,10 @@ def add(commands: SubParsers) -> None:
     parser.usage = "%(prog)s [options] [-o FILE.swt] -- PROGRAM [ARGS...]"
     parser.add_argument("-o", "--output", metavar="FILE.swt", help="default: PROGRAM.swt, here")
     parser.add_argument(
-        "-f", "--force", action="store_true", help="replace FILE.swt when it exists"
+        "-f",
+        "--force",
+        action="store_true",
+        help="replace FILE.swt when it exists, and FILE.PID.swt of an earlier run",
     )
     parser.add_argument(
         "--children",
@@ -64,6 +67,7 @@ def run(options: argparse.Namespace) -> int:
         python_sites=options.python_sites,
         stdout=sys.stderr if options.json else None,  # stdout is for the JSON alone
         patient=True,
+        force=options.force,
     )
     if options.json:
         print_json(_as_dict(outcome))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +15,17 @@ from spanwise.recordings.recording import Recording
 from spanwise.results.progress import progress_bar
 
 
-def finish_all(folder: Path, areas: Path, raw: Path, output: Path) -> tuple[tuple[Path, ...], str]:
+def finish_all(
+    folder: Path, areas: Path, raw: Path, output: Path, *, force: bool
+) -> tuple[tuple[Path, ...], str]:
     """Puts every raw recording in order and in its final place.
+
+    Args:
+        folder: has the raw recordings.
+        areas: the folder of open blocks.
+        raw: that of the program itself.
+        output: its final place.
+        force: remove the other processes' recordings of an earlier run with the same output.
 
     Returns:
         The files beside the program's own. Why raw ones were put in place (no room for both on a
@@ -34,9 +44,36 @@ def finish_all(folder: Path, areas: Path, raw: Path, output: Path) -> tuple[tupl
             finish(path, path)
         except errors.RecordingIOError as error:
             unordered = str(error)
+    if force:
+        for earlier in earlier_recordings(output):
+            earlier.unlink(missing_ok=True)
     for path, place in finished.items():
         path.replace(place)
     return tuple(place for path, place in finished.items() if path != raw), unordered
+
+
+def earlier_recordings(output: Path) -> list[Path]:
+    """The recordings of other processes that an earlier run left next to its output.
+
+    Only recordings of the process whose id is in the name: a file that merely has such a name is
+    somebody else's.
+    """
+    stem = re.escape(output.name.removesuffix(".swt"))
+    name = re.compile(rf"{stem}\.(?P<pid>[0-9]+)(\.[0-9]+)?\.swt")
+    found = (
+        (name.fullmatch(path.name), path) for path in sorted(output.absolute().parent.iterdir())
+    )
+    return [path for match, path in found if match and _pid_of(path) == int(match["pid"])]
+
+
+def _pid_of(path: Path) -> int | None:
+    """The process of a recording; None of any other file."""
+    if path.is_symlink() or not path.is_file():
+        return None
+    try:
+        return int(Recording.open(path, valid_prefix=True).info["pid"])
+    except (errors.SpanwiseError, OSError):
+        return None
 
 
 def salvage(path: Path, areas: Path, unrecorded: int = 0, recorded: int = 0) -> None:

@@ -96,7 +96,8 @@ def record(
             return address as ever.
         env: the program's environment; None: that of this process.
         cwd: its working folder; None: that of this process.
-        force: replace the output when it exists.
+        force: replace the output when it exists, and remove the recordings of other processes that
+            an earlier run left next to it.
 
     Returns:
         The recording; with children a RecordingSet, the program's own recording first.
@@ -121,6 +122,7 @@ def record(
         python_sites=python_sites,
         env=env,
         cwd=cwd,
+        force=force,
     )
     for line in outcome.lines():
         print(line, file=sys.stderr)
@@ -145,6 +147,7 @@ def run_recorded(
     cwd: str | os.PathLike[str] | None = None,
     stdout: int | IO[Any] | None = None,
     patient: bool = False,
+    force: bool = False,
 ) -> Outcome:
     """Records a program as `record` does, and prints nothing.
 
@@ -160,6 +163,8 @@ def run_recorded(
         stdout: the program's.
         patient: Ctrl-C is left to the program, whose end is waited for; a second one kills it.
             SIGTERM is passed on. Only in the main thread.
+        force: remove the recordings of other processes that an earlier run left next to the
+            output. The output itself is replaced in any case.
 
     Raises:
         KeyboardInterrupt: unless patient; the recording of what ran until then is in place.
@@ -175,6 +180,7 @@ def run_recorded(
         cwd=cwd,
         stdout=stdout,
         patient=patient,
+        force=force,
     )
     if outcome.stopped_by and not patient:
         raise KeyboardInterrupt
@@ -193,6 +199,7 @@ def _run_recorded(
     cwd: str | os.PathLike[str] | None,
     stdout: int | IO[Any] | None = None,
     patient: bool = False,
+    force: bool = False,
 ) -> Outcome:
     words = words_of(argv)
     _lib.c_path(output)
@@ -234,7 +241,7 @@ def _run_recorded(
                 )
             from spanwise.recordings.finish import finish_all  # noqa: PLC0415  loaded by now
 
-            others, unordered = finish_all(folder, areas, raw, output)
+            others, unordered = finish_all(folder, areas, raw, output, force=force)
         return Outcome(output, others, status, stopped_by, unordered, python_sites)
 
 

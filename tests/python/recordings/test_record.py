@@ -141,6 +141,35 @@ def test_children(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert reopened.ledger("go").held_bytes == family.ledger("go").held_bytes
 
 
+def test_force_removes_the_recordings_of_an_earlier_runs_children(tmp_path: Path) -> None:
+    """And of its images before exec; not other files, whatever they are called."""
+    output = tmp_path / "r.swt"
+    words = ["/bin/sh", "-c", "/bin/ls / >/dev/null; exec /bin/ls / >/dev/null"]
+    first = sw.record(words, output, children=True)
+    assert isinstance(first, sw.RecordingSet) and len(first) == 3
+    earlier = {Path(str(one.path)) for one in first} - {output}
+    image = sw.record(words, tmp_path / "image.swt")
+    (before_exec,) = tmp_path.glob("image.*.swt")
+    before_exec.rename(tmp_path / f"r.{image.info['pid']}.2.swt")
+    kept = {tmp_path / f"r.{name}.swt" for name in ("2024", "1.2.3", "x1", "3")}
+    for path in kept:
+        shutil.copy(output, path)
+    (tmp_path / "r.3.swt").write_text("no recording")
+    kept |= {tmp_path / "image.swt", tmp_path / f"rs.{first[0].info['pid']}.swt"}
+    shutil.copy(output, tmp_path / f"rs.{first[0].info['pid']}.swt")
+    assert "exists already" in spanwise("record", "-o", output, "--", "/bin/true").stderr
+    assert all(path.exists() for path in earlier)
+    script = "/bin/ls / >/dev/null; :"
+    done = spanwise("record", "-f", "--children", "-o", output, "--", "/bin/sh", "-c", script)
+    assert done.returncode == 0, done.stderr
+    found = set(tmp_path.glob("*.swt"))
+    (child,) = found - kept - {output}
+    assert child not in earlier and kept <= found
+    assert Path(sw.Recording.open(child).program).name == "ls"
+    again = sw.record(["/bin/true"], output, force=True)
+    assert set(tmp_path.glob("*.swt")) == kept | {Path(str(again.path))}
+
+
 def test_images_before_exec(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     recording = sw.record(["/bin/sh", "-c", "exec /bin/ls /bin/ls"], tmp_path / "a.swt")
     assert Path(recording.program).name == "ls"
