@@ -84,6 +84,13 @@ void record_area_mark_loss(void) {
         __atomic_store_n(&areas.sites->lost, 1, __ATOMIC_RELAXED);
 }
 
+bool record_area_note_end(uint32_t drop_reason, uint64_t dropped_calls) {
+    if (areas.sites == NULL || record_is_stray_copy()) return false;
+    areas.sites->dropped_calls = dropped_calls;
+    __atomic_store_n(&areas.sites->drop_reason, drop_reason, __ATOMIC_RELEASE);
+    return true;
+}
+
 /* --- the file --------------------------------------------------------------------------------- */
 
 void record_area_begin(const char *recording) {
@@ -101,7 +108,8 @@ void record_area_begin(const char *recording) {
 /* Does not unmap the areas, because threads may still write to them. The unlinked file exists until
  * its last mapping is gone. */
 void record_area_end(void) {
-    if (areas.file.fd >= 0) (void)syscall(SYS_unlinkat, AT_FDCWD, areas.file.path, 0);
+    bool kept = areas.sites != NULL && areas.sites->drop_reason != SWT_DROP_NONE;
+    if (areas.file.fd >= 0 && !kept) (void)syscall(SYS_unlinkat, AT_FDCWD, areas.file.path, 0);
     record_descriptor_close(&areas.file);
 }
 

@@ -27,7 +27,8 @@ typedef struct record_areas {
 /* The rule that does not hold, or NULL (base/assert.h). */
 const char *record_areas_check(const record_areas *areas);
 
-/* Begins the file of areas that belongs to a recording; record_area_end removes it. */
+/* Begins the file of areas that belongs to a recording; record_area_end removes it, unless
+ * record_area_note_end gave a reason. */
 void record_area_begin(const char *recording);
 void record_area_end(void);
 /* Gives the file of areas of the image before exec the name that belongs to `aside`, the new name
@@ -43,6 +44,10 @@ uint8_t *record_area_sites(size_t bytes);
 void record_area_publish_sites(size_t used);
 /* Marks the file of areas as incomplete: some open block is not in it. */
 void record_area_mark_loss(void);
+
+/* Notes why END could not be written, and the calls that it would have called dropped.
+ * SWT_DROP_NONE: END was written. False: there is no file of areas. */
+bool record_area_note_end(uint32_t drop_reason, uint64_t dropped_calls);
 
 /* In a fork child: forgets the parent's file. If `area` is shared, private memory that reads as
  * zero is mapped in its place, so that a call which the fork interrupted cannot write into the

@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE
 #include "recorder/end.h"
 
 #include <errno.h>
 #include <linux/membarrier.h>
 #include <sched.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/fail.h"
 #include "recorder/area.h"
 #include "recorder/children.h"
 #include "recorder/file.h"
 #include "recorder/meta.h"
+#include "recorder/options.h"
 #include "recorder/thread.h"
 
 static bool in_exec;        /* the holder of the finish lock is calling exec */
@@ -57,7 +61,9 @@ static void write_end(void) {
     if (!record_file_is_open()) return;
     flush_all();
     if (record_this.is_root) record_children_read();
-    record_write_tail();
+    if (!record_write_tail() && record_file_is_open()) /* else the file was lost before */
+        sw_emergency_print("spanwise: record: %s: %s; the recording has no end\n",
+                           record_option.file, strerrordesc_np(errno));
 }
 
 void record_before_exit(void) {

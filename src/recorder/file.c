@@ -227,24 +227,30 @@ static swt_end complete(swt_end end) {
     return end;
 }
 
-static bool write_tail(flusher *f, const swt_end *counts) {
+static bool write_tail(flusher *f, const swt_end *end) {
     uint8_t memory[TAIL_MAX], clock_payload[64], end_payload[128];
     swt_buffer tail = {.data = memory, .capacity = sizeof memory};
     swt_buffer clock = {.data = clock_payload, .capacity = sizeof clock_payload};
     swt_buffer last = {.data = end_payload, .capacity = sizeof end_payload};
-    swt_end end = complete(*counts);
     put_clock(&clock);
-    (void)swt_put_end(&last, &end);
+    (void)swt_put_end(&last, end);
     add_block(f, &tail, SWT_BLOCK_CLOCK, &clock);
     add_block(f, &tail, SWT_BLOCK_END, &last);
     return put_at_end(tail.data, tail.used);
 }
 
-void record_file_put_tail(const swt_end *counts) {
+bool record_file_put_tail(swt_end *end) {
+    swt_end counts = *end;
     flusher *f = take_flusher(0);
-    if (f == NULL) return;
-    if (!write_tail(f, counts) && give_up_last_block()) (void)write_tail(f, counts);
-    sw_os_lock_release(&f->lock);
+    *end = complete(counts);
+    bool done = f != NULL && write_tail(f, end);
+    if (f != NULL && !done) {
+        bool retry = give_up_last_block();
+        *end = complete(counts); /* with the reason of the failure */
+        done = retry && write_tail(f, end);
+    }
+    if (f != NULL) sw_os_lock_release(&f->lock);
+    return done;
 }
 
 /* --- opening ---------------------------------------------------------------------------------- */

@@ -43,9 +43,10 @@ bool record_file_put_clock(void);
 /* Writes a CLOCK block if the last one is more than a second old. */
 void record_file_keep_clock(void);
 /* Writes CLOCK and END after the last block; record_file_cut_tail, or the next block, removes them.
- * counts: those of threads, children and dropped calls; this function adds the calls in the file,
- * and the reason why calls are missing. */
-void record_file_put_tail(const swt_end *counts);
+ * The caller fills in the counts of threads, children and dropped calls; this function adds the
+ * calls in the file, and the reason why calls are missing. False: they could not be written, and
+ * errno tells why. */
+bool record_file_put_tail(swt_end *end);
 void record_file_cut_tail(void);
 
 /* Stops recording in this process. Of several reasons the first is kept. */

@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "recorder/cxx.h"
 #include "recorder/end.h"
 #include "recorder/process.h"
 #include "recorder/recorder.h"
@@ -137,6 +138,7 @@ RECORD_EXPORT int dlclose(void *handle) {
     int result = record_real.dlclose(handle);
     sw_os_unwind_forget();
     record_sites_forget_walks();
+    record_operators_forget();
     return result;
 }
 

@@ -130,9 +130,10 @@ static uint32_t align_log2(size_t align) { return align == 0 ? 0 : sw_log2_ceil(
 RECORD_EXPORT void *aligned_alloc(size_t align, size_t size) {
     record_thread *thread = enter();
     if (sw_unlikely(thread == NULL)) return record_real.aligned_alloc(align, size);
+    size_t requested = record_requested_size(align, size);
     void *p = record_real.aligned_alloc(align, size);
     if (sw_likely(p != NULL))
-        note_alloc(thread, SWT_RAW_MALLOC, p, size, align_log2(align), SW_OS_CALLER_FRAME());
+        note_alloc(thread, SWT_RAW_MALLOC, p, requested, align_log2(align), SW_OS_CALLER_FRAME());
     leave(thread);
     return p;
 }
@@ -143,9 +144,10 @@ RECORD_EXPORT void *memalign(size_t align, size_t size) {
         void *own = align <= 4096 ? pass_alloc(size, align) : NULL;
         return own != NULL ? own : record_real.memalign(align, size);
     }
+    size_t requested = record_requested_size(align, size);
     void *p = record_real.memalign(align, size);
     if (sw_likely(p != NULL))
-        note_alloc(thread, SWT_RAW_MALLOC, p, size, align_log2(align), SW_OS_CALLER_FRAME());
+        note_alloc(thread, SWT_RAW_MALLOC, p, requested, align_log2(align), SW_OS_CALLER_FRAME());
     leave(thread);
     return p;
 }
@@ -153,9 +155,11 @@ RECORD_EXPORT void *memalign(size_t align, size_t size) {
 RECORD_EXPORT int posix_memalign(void **out, size_t align, size_t size) {
     record_thread *thread = enter();
     if (sw_unlikely(thread == NULL)) return record_real.posix_memalign(out, align, size);
+    size_t requested = record_requested_size(align, size);
     int error = record_real.posix_memalign(out, align, size);
     if (sw_likely(error == 0))
-        note_alloc(thread, SWT_RAW_MALLOC, *out, size, align_log2(align), SW_OS_CALLER_FRAME());
+        note_alloc(thread, SWT_RAW_MALLOC, *out, requested, align_log2(align),
+                   SW_OS_CALLER_FRAME());
     leave(thread);
     return error;
 }

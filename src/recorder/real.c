@@ -11,6 +11,7 @@
 #include "base/bits.h"
 
 record_real_functions record_real;
+sw_tls_fast record_request record_requested;
 
 /* Puts the next definition of a function into the function pointer at `out`. If there is none, the
  * pointer stays as it is. */
@@ -65,6 +66,7 @@ void record_resolve(void) {
     next_symbol("execveat", &record_real.execveat);
     next_symbol("abort", &record_real.abort);
     next_symbol("dlclose", &record_real.dlclose);
+    next_symbol("_ZnwmSt11align_val_t", &record_real.new_aligned);
 }
 
 /* --- the scratch memory ----------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The functions underneath the recorder's, and the scratch memory for calls that the recorder
- * itself makes. */
+/* The functions underneath the recorder's, the size that a C++ program asked of operator new for
+ * those that the operator calls, and the scratch memory for calls that the recorder itself makes. */
 #ifndef SW_RECORDER_REAL_H
 #define SW_RECORDER_REAL_H
 
@@ -9,6 +9,9 @@
 #include <stdint.h>
 
 #include "base/attributes.h"
+
+/* operator new(size_t, std::align_val_t) */
+typedef void *record_new_aligned(size_t, size_t);
 
 typedef struct record_real_functions {
     void *(*malloc)(size_t);
@@ -32,12 +35,36 @@ typedef struct record_real_functions {
                     int); /* NULL: the C library lacks it */
     void (*abort)(void);
     int (*dlclose)(void *);
+    record_new_aligned *new_aligned; /* NULL: no C++ library is in the global scope */
 } record_real_functions;
 
 extern record_real_functions record_real;
 
 /* Fills record_real with the next definitions in the loader's search order. */
 void record_resolve(void);
+
+/* --- the size that operator new was asked for -------------------------------------------------- */
+
+typedef struct record_request {
+    size_t size, align; /* align 0: there is none */
+} record_request;
+
+/* Of the call of operator new that this thread is in; it is taken by the first aligned allocation.
+ * A stale one, of an operator that made no such call, fits only an allocation of the same alignment
+ * and rounded size. */
+extern sw_tls_fast record_request record_requested;
+
+/* The requested size of an aligned allocation: the noted one if `size` is that, rounded up to a
+ * multiple of the alignment. */
+static sw_always_inline size_t record_requested_size(size_t align, size_t size) {
+    record_request noted = record_requested;
+    record_requested.align = 0;
+    if (sw_likely(noted.align == 0) || noted.align > align) return size;
+    size_t least = noted.size + (noted.size == 0); /* a C++ library makes 1 byte of 0 */
+    return size - least < align ? noted.size : size;
+}
+
+/* --- scratch memory ---------------------------------------------------------------------------- */
 
 /* The scratch memory serves allocations that the recorder causes itself (by dlsym or pthread keys).
  * They are never recorded, and the memory is never given back. */

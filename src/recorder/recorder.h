@@ -5,6 +5,7 @@
  * The files, each of which calls only those below it:
  *
  *   malloc.c      the malloc family: real call, then one event
+ *   cxx.c         the aligned operator new: notes the size before a C++ library rounds it up
  *   hooks.c       exec, _exit, abort, dlclose; the start and the end of this library
  *   slow.c        calls that the inline paths do not serve
  *   process.c     start, fork, children

@@ -151,12 +151,15 @@ void record_thread_flush(record_thread *thread) {
     }
 }
 
-void record_write_tail(void) {
+bool record_write_tail(void) {
     swt_end end = {.dropped_calls = count_dropped(),
                    .threads = count_threads(),
                    .children_unrecorded = record_children_unrecorded(),
                    .children_recorded = record_children_recorded()};
-    record_file_put_tail(&end);
+    bool done = record_file_put_tail(&end);
+    return record_area_note_end(done ? SWT_DROP_NONE : (uint32_t)end.drop_reason,
+                                end.dropped_calls) ||
+           done;
 }
 
 /* Waits while another thread is in exec. False: nothing may be written any more. The thread is in
@@ -303,7 +306,7 @@ void record_thread_put(record_thread *thread, const record_event *event) {
         record_modules_flush();
         if (swt_raw_count(&thread->raw) > 0) record_thread_flush(thread);
         if ((record_gate & RECORD_STOPPED) != 0)
-            record_write_tail(); /* so that END tells the reason at once */
+            (void)record_write_tail(); /* so that END tells the reason at once */
         (void)put(thread, event);
     } else if ((record_gate & RECORD_STOPPED) != 0) {
         record_count(&thread->dropped);

@@ -90,8 +90,10 @@ void record_leave_slow(record_thread *thread);
 void record_thread_put(record_thread *thread, const record_event *event);
 /* Encodes and writes a thread's block and empties it. The thread must not be changing it. */
 void record_thread_flush(record_thread *thread);
-/* Writes CLOCK and END at the end of the file, with the counts of all threads and children. */
-void record_write_tail(void);
+/* Writes CLOCK and END at the end of the file, with the counts of all threads and children. If they
+ * cannot be written, notes what END would say in the file of areas. False: neither was possible,
+ * and errno tells why END was not. */
+bool record_write_tail(void);
 
 /* Whether the recorder itself called malloc; then the scratch memory serves the call. */
 bool record_is_own_call(void);

@@ -35,15 +35,18 @@ typedef enum swt_area_kind { SWT_AREA_SITES = 1, SWT_AREA_THREAD = 2 } swt_area_
 
 /* The head of an area. The content follows it directly. */
 struct swt_area {
-    uint64_t magic;      /* written last: 0 in an area that is not ready */
-    uint32_t area_bytes; /* of each area of this file */
-    uint32_t kind;       /* swt_area_kind */
-    uint64_t base_stamp; /* THREAD: stamp of the first event, a copy of swt_raw.base_stamp */
-    uint32_t thread;     /* THREAD: the recorder's thread id */
-    uint32_t used;       /* SITES: bytes of the whole entries */
-    uint32_t lost;       /* SITES: 1: calls were lost, or the block of a thread is not in this
+    uint64_t magic;       /* written last: 0 in an area that is not ready */
+    uint32_t area_bytes;  /* of each area of this file */
+    uint32_t kind;        /* swt_area_kind */
+    uint64_t base_stamp;  /* THREAD: stamp of the first event, a copy of swt_raw.base_stamp */
+    uint32_t thread;      /* THREAD: the recorder's thread id */
+    uint32_t used;        /* SITES: bytes of the whole entries */
+    uint32_t lost;        /* SITES: 1: calls were lost, or the block of a thread is not in this
                           * file */
-    uint32_t unused[7];
+    uint32_t drop_reason; /* SITES: swt_drop_reason; not NONE: the program ended, but the END block
+                           * could not be written */
+    uint64_t dropped_calls; /* SITES: those that END would have named */
+    uint32_t unused[4];
 };
 _Static_assert(sizeof(struct swt_area) == 64, "events begin at a cache line");
 

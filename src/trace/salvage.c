@@ -27,8 +27,9 @@ typedef struct salvage {
     FILE *out;
     void *memory; /* of the encoder */
     swt_encoder *encoder;
-    uint64_t calls; /* in the recording, and in the appended blocks */
-    bool lost;      /* some recorded calls are neither in the recording nor in the areas */
+    uint64_t calls;                      /* in the recording, and in the appended blocks */
+    uint64_t drop_reason, dropped_calls; /* of the END that the recorder could not write */
+    bool lost; /* some recorded calls are neither in the recording nor in the areas */
 } salvage;
 
 static sw_status no_memory(void) { return sw_fail(SW_NOMEM, op, "out of memory"); }
@@ -132,6 +133,8 @@ static sw_status append_sites(salvage *s) {
     size_t room = s->area_bytes - sizeof *s->area;
     if (!read_area(s, 0)) return io_failed(s, "read its open blocks");
     s->lost = s->area->lost != 0;
+    if (s->area->drop_reason < SWT_DROP_REASON_COUNT) s->drop_reason = s->area->drop_reason;
+    if (s->drop_reason != SWT_DROP_NONE) s->dropped_calls = s->area->dropped_calls;
     if (s->area->used == 0) return SW_OK;
     swt_block sites = {.kind = SWT_BLOCK_SITES, .raw_bytes = s->area->used};
     const uint8_t *entries = swt_area_content(s->area);
@@ -170,15 +173,18 @@ static sw_status append_threads(salvage *s) {
     return status;
 }
 
-/* Appends the END block. If something was lost, it is left out, so that the recording counts as
- * incomplete. */
+/* Appends the END block. If something was lost, and the recorder did not say what, it is left out,
+ * so that the recording counts as incomplete. */
 static sw_status append_end(salvage *s, uint64_t unrecorded, uint64_t recorded) {
     uint8_t payload[128];
     const uint8_t *block;
     swt_buffer buffer = {.data = payload, .capacity = sizeof payload};
-    swt_end end = {
-        .calls = s->calls, .children_unrecorded = unrecorded, .children_recorded = recorded};
-    if (s->lost) return SW_OK;
+    swt_end end = {.calls = s->calls + s->dropped_calls,
+                   .dropped_calls = s->dropped_calls,
+                   .drop_reason = s->drop_reason,
+                   .children_unrecorded = unrecorded,
+                   .children_recorded = recorded};
+    if (s->lost && s->drop_reason == SWT_DROP_NONE) return SW_OK;
     (void)swt_put_end(&buffer, &end);
     size_t bytes = swt_encode_block(s->encoder, SWT_BLOCK_END, payload, buffer.used, &block);
     return append(s, block, bytes);

@@ -243,6 +243,15 @@ static int do_size_limit(long n) {
     return 0;
 }
 
+/* Nothing can be written from here on, END neither. */
+static int do_size_shut(long n) {
+    struct rlimit limit = {.rlim_cur = 1, .rlim_max = 1};
+    churn(n, 1001);
+    setrlimit(RLIMIT_FSIZE, &limit);
+    churn(10, 1001);
+    return 0;
+}
+
 static int do_chroot(long n) {
     churn(10, 1001);
     if (chroot("/dev") != 0 || chdir("/") != 0) return 77;
@@ -305,13 +314,28 @@ typedef struct mode {
 } mode;
 
 static const mode modes[] = {
-    {"churn", do_churn},           {"fork", do_fork},           {"vfork", do_vfork},
-    {"spawn", do_spawn},           {"fork_exec", do_fork_exec}, {"exec", do_exec},
-    {"raw_fork", do_raw_fork},     {"abort", do_abort},         {"kill", do_kill},
-    {"exit_busy", do_exit_busy},   {"threads", do_threads},     {"small_stack", do_small_stack},
-    {"cancel", do_cancel},         {"close_all", do_close_all}, {"close_lost", do_close_lost},
-    {"size_limit", do_size_limit}, {"chroot", do_chroot},       {"signals", do_signals},
-    {"errno", do_errno},           {"dlopen", do_dlopen},       {"exit_handlers", do_exit_handlers},
+    {"churn", do_churn},
+    {"fork", do_fork},
+    {"vfork", do_vfork},
+    {"spawn", do_spawn},
+    {"fork_exec", do_fork_exec},
+    {"exec", do_exec},
+    {"raw_fork", do_raw_fork},
+    {"abort", do_abort},
+    {"kill", do_kill},
+    {"exit_busy", do_exit_busy},
+    {"threads", do_threads},
+    {"small_stack", do_small_stack},
+    {"cancel", do_cancel},
+    {"close_all", do_close_all},
+    {"close_lost", do_close_lost},
+    {"size_limit", do_size_limit},
+    {"size_shut", do_size_shut},
+    {"chroot", do_chroot},
+    {"signals", do_signals},
+    {"errno", do_errno},
+    {"dlopen", do_dlopen},
+    {"exit_handlers", do_exit_handlers},
     {"quick_exit", do_quick_exit},
 };
 

@@ -33,6 +33,65 @@ def test_every_function_of_the_family(recorder: Recorder, tmp_path: Path) -> Non
     assert run.leftovers == []
 
 
+ALIGNED = [10021, 10023, 10025, 10027, 10240, 0, 384, 10048, 10011]
+"""Sizes that aligned.cpp asks for, in order."""
+ALIGNED_LOG2 = [12, 8, 6, 9, 10, 5, 7, 6, 13]
+
+
+def cxx_program(recorder: Recorder, *flags: str) -> Path:
+    needs("g++")
+    out = recorder.build / "-".join(["aligned", *flags])
+    if not out.exists():
+        source = PROGRAMS / "aligned.cpp"
+        subprocess.run(["g++", "-O1", "-std=c++17", *flags, source, "-o", out], check=True)
+    return out
+
+
+def aligned_ops(path: Path) -> list[tuple[int, int]]:
+    """Size and logarithm of the alignment of each aligned allocation, in order."""
+    ops = np.asarray(sw.Recording.open(path).ops)
+    rows = ops[(ops["kind"] == lib.SW_OP_ALLOC) & (ops["align_log2"] >= 5)]
+    return list(zip(rows["size"].tolist(), rows["align_log2"].tolist(), strict=True))
+
+
+def test_aligned_new_has_the_size_that_was_asked_for(recorder: Recorder, tmp_path: Path) -> None:
+    """A C++ library rounds it up to a multiple of the alignment before it allocates."""
+    run = recorder.run([cxx_program(recorder)], tmp_path)
+    assert (run.process.returncode, run.process.stderr) == (0, "")
+    assert_consistent(run.main)
+    wanted = list(zip(ALIGNED, ALIGNED_LOG2, strict=True))
+    assert aligned_ops(tmp_path / "out.swt") == wanted
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="deep call sites need x86-64")
+def test_aligned_new_is_called_from_where_it_was(recorder: Recorder, tmp_path: Path) -> None:
+    """The recorder's own operator is in no call stack."""
+    recorder.run([cxx_program(recorder, "-rdynamic")], tmp_path, options={"STACKS": "8"})
+    recording = sw.Recording.open(tmp_path / "out.swt")
+    modules = [site.frames for site in recording.sites]
+    assert modules and not any("libspanwise-record" in one for each in modules for one in each)
+
+
+def test_aligned_new_of_libraries_with_names_of_their_own(
+    recorder: Recorder, tmp_path: Path
+) -> None:
+    """As modules of Python are loaded: each calls the operator that it would without recorder."""
+    shared = ("-fPIC", "-shared", "-DLIBRARY")
+    libraries = [cxx_program(recorder, *shared), cxx_program(recorder, *shared, "-DPOOL")]
+    for paths in (libraries, libraries[::-1], libraries[1:]):
+        run = recorder.run([recorder.program("opener"), *paths], tmp_path)
+        assert (run.process.returncode, run.process.stderr) == (0, "")
+        assert_consistent(run.main)
+        own, of_pool = (
+            list(zip(sizes, logs, strict=True))
+            for sizes, logs in ((ALIGNED, ALIGNED_LOG2), (ALIGNED[-2:], ALIGNED_LOG2[-2:]))
+        )
+        each = [own if path == libraries[0] else of_pool for path in paths]
+        wanted = [op for ops in each for op in ops * 2] * 2
+        found = [op for op in aligned_ops(tmp_path / "out.swt") if op[0] in ALIGNED]
+        assert found == wanted
+
+
 def test_eight_threads_free_each_others_blocks(recorder: Recorder, tmp_path: Path) -> None:
     rounds = 100_000
     run = recorder.run([recorder.program("pingpong"), "8", str(rounds)], tmp_path)

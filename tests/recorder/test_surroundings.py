@@ -61,6 +61,29 @@ def test_file_size_limit(recorder: Recorder, tmp_path: Path, n: int) -> None:
     assert run.number("file_bytes") <= 300_000
 
 
+@pytest.mark.parametrize("n", [10, 10_000])
+def test_an_end_that_cannot_be_written_is_reported(
+    recorder: Recorder, tmp_path: Path, n: int
+) -> None:
+    """Without areas in a line. With them their reader, who has room, writes the end."""
+    environment = recorder.environment(tmp_path / "out.swt")
+    command: list[str | Path] = [recorder.program("lifecycle"), "size_shut", str(n)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    line = f"spanwise: record: {tmp_path}/out.swt: File too large; the recording has no end\n"
+    assert (done.returncode, done.stderr) == (0, line)
+    assert recorder.summarise(tmp_path / "out.swt", prefix=True)["incomplete"] == "1"
+    environment = recorder.environment(tmp_path / "out.swt", {"AREAS": str(tmp_path)})
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    recorder.salvage(tmp_path / "out.swt", tmp_path / "out.swt.areas")
+    found = recorder.summarise(tmp_path / "out.swt")
+    assert (found["incomplete"], found["drop_reason"]) == ("0", "1")
+    recorded = 2 * n // 4096 * 4096  # blocks that were full before; END makes room by the last one
+    assert int(found["calls"]) == 2 * (n + 10 + ATEXIT_BLOCKS)
+    dropped = int(found["calls"]) - max(0, recorded - 4096)
+    assert int(found["dropped_calls"]) == dropped == int(found["calls"]) - int(found["ops"])
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
 def test_full_device(recorder: Recorder, tmp_path: Path) -> None:
     environment = recorder.environment("/dev/full")

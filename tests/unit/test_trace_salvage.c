@@ -167,6 +167,34 @@ static void test_nothing_to_take(void) {
     CHECK_EQ(sw_trace_salvage("/nonexistent", areas_file, 0, 0), SW_IO);
 }
 
+/* The recorder could not write END and left what it would have said. An unknown reason is one that
+ * the program wrote there by mistake. */
+static void test_refused_end(void) {
+    swt_raw one, two;
+    for (uint32_t lost = 0; lost < 2; lost++) {
+        fill(&one, &two);
+        areas[0]->lost = lost;
+        areas[0]->drop_reason = SWT_DROP_DISK;
+        areas[0]->dropped_calls = 1000;
+        write_areas();
+        write_recording(NULL, 0);
+        sw_trace_summary sum = salvaged();
+        CHECK_EQ(sum.incomplete, 0);
+        CHECK_EQ(sum.drop_reason, 1);
+        CHECK_EQ(sum.dropped_calls, 1000);
+        CHECK_EQ(sum.calls, 1006);
+        CHECK_EQ(sum.ops, 6);
+    }
+    fill(&one, &two);
+    areas[0]->drop_reason = SWT_DROP_REASON_COUNT;
+    areas[0]->dropped_calls = 1000;
+    write_areas();
+    write_recording(NULL, 0);
+    sw_trace_summary sum = salvaged();
+    check_all_there(&sum);
+    CHECK_EQ(sum.dropped_calls, 0);
+}
+
 int main(void) {
     size_t bytes = (size_t)sw_align_up(swt_encoder_bytes(), 64);
     close(mkstemp(recording));
@@ -178,6 +206,7 @@ int main(void) {
     test_written_block();
     test_half_reallocation();
     test_known_loss();
+    test_refused_end();
     test_emptied_block();
     test_nothing_to_take();
     for (uint32_t i = 0; i < AREAS; i++) free(areas[i]);

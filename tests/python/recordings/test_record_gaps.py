@@ -7,13 +7,15 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import spanwise as sw
 from spanwise.recordings import programs, recorder
 
-from tests.python.helpers import make_ops, needs_recorder, spanwise
+from tests.python.helpers import make_ops, needs_python_malloc, needs_recorder, spanwise
+from tests.recorder.test_surroundings import small_disk
 
 CC = shutil.which("gcc") or shutil.which("cc") or shutil.which("clang")
 needs_compiler = pytest.mark.skipif(CC is None, reason="no C compiler on this machine")
@@ -54,6 +56,48 @@ func main() {
 	}
 }
 """
+
+
+SHUT = """
+import resource
+kept = [bytes(600) for _ in range(9000)]
+resource.setrlimit(resource.RLIMIT_FSIZE, (1, 1))
+"""
+FILLED = """
+import contextlib, sys
+kept = [bytes(600) for _ in range(9000)]
+with contextlib.suppress(OSError), open(sys.argv[1], "wb", buffering=0) as file:
+    while file.write(b"x" * 4096): pass
+kept += [bytes(600) for _ in range(9000)]
+"""
+
+
+@needs_recorder()
+@needs_python_malloc()
+def test_a_disk_that_was_full_at_the_end_is_named(tmp_path: Path) -> None:
+    """The last events and the end mark could not be written by the program."""
+    place = tmp_path / "a.swt"
+    words = ["--stacks", "0", "-o", place, "--", sys.executable, "-S", "-c", SHUT]
+    done = spanwise("record", *words)
+    assert done.returncode == 1
+    assert "are missing: the disk was full, or the file at its size limit" in done.stderr
+    assert "it has no end" not in done.stderr
+    summary = sw.Recording.open(place).summary
+    assert not summary.incomplete and summary.dropped_calls > 0 < summary.allocs
+    assert "the disk was full" in spanwise("ledger", place).stderr
+
+
+@needs_recorder()
+@needs_python_malloc()
+@pytest.mark.parametrize("kib", [400, 700])
+def test_a_disk_that_is_full_for_the_reader_too(tmp_path: Path, kib: int) -> None:
+    """Of what could be written something is kept, and the disk is named as what is to blame."""
+    with small_disk(tmp_path, kib):
+        place = tmp_path / "a.swt"
+        words = ["--stacks", "0", "-o", place, "--", sys.executable, "-S", "-c", FILLED]
+        done = spanwise("record", *words, tmp_path / "filler")
+        assert done.returncode in (1, 2) and "Traceback" not in done.stderr
+        assert "the disk was full" in done.stderr or "No space left on device" in done.stderr
 
 
 @pytest.fixture(scope="module")

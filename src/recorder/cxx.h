@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The aligned operator new of a recorded C++ program. */
+#ifndef SW_RECORDER_CXX_H
+#define SW_RECORDER_CXX_H
+
+/* Called when a module was unloaded: an operator that was found may be gone. */
+void record_operators_forget(void);
+
+#endif
