@@ -23,13 +23,11 @@ from __future__ import annotations
 import io
 import math
 import re
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from spanwise import _format
 from spanwise.errors import InvalidError, TraceFormatError, UnsupportedError
-from spanwise.recordings.import_pprof import inflated
 from spanwise.recordings.snapshots import Call, Frame, Sample, Snapshot
 from spanwise.recordings.sources import Module
 from spanwise.recordings.stacks_of_profiles import MappedFiles, finder
@@ -56,14 +54,8 @@ _COUNT_ALLOCS = ("heap", "heapprofile")  # the others may have the same counts i
 
 
 def is_one(content: bytes) -> bool:
-    """Whether a file begins as such a profile, also where gzip has packed it."""
-    begin = content[:256]
-    if content[:2] == b"\x1f\x8b":
-        try:
-            begin = zlib.decompressobj(wbits=31).decompress(content[:4096], 256)
-        except zlib.error:
-            return False
-    line = begin.split(b"\n", 1)[0]
+    """Whether a file begins as such a profile."""
+    line = content[:256].split(b"\n", 1)[0]
     return line.startswith((b"heap profile:", b"heap_v2/", _JAVA))
 
 
@@ -80,7 +72,7 @@ def snapshot(content: bytes, name: str, value: str) -> Snapshot:
         UnsupportedError: it is a profile of Java.
         TraceFormatError: it is cut or damaged; the message has the line.
     """
-    lines = io.BytesIO(inflated(content, name))
+    lines = io.BytesIO(content)
     head = lines.readline()
     if head.startswith(_JAVA):
         raise UnsupportedError(

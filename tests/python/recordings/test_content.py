@@ -22,7 +22,8 @@ from spanwise.__main__ import main
 from spanwise.recordings import content
 from spanwise.recordings.content import Content
 
-from tests.python.recordings.test_conversion import TRACE, profile, sample
+from tests.python.recordings.profile_writer import profile, sample
+from tests.python.recordings.test_conversion import TRACE
 from tests.python.recordings.test_conversion_of_calls import PAIRS, RAW
 
 
