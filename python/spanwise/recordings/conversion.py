@@ -220,9 +220,6 @@ def _operations(content: Content, form: str, value: str, most: int) -> _Read:
     if not objects.counts:
         raise errors.InvalidError(f"{name}: has no object of {value}; nothing to make")
     counts = objects.counts
-    largest = max(size for size, _ in counts)
-    if largest >> 63:
-        raise errors.TraceFormatError(f"{name}: an object of {largest} B is impossible")
     remarks = [_OF_SIZES.format(form=found.noun), *found.remarks, *_remainder(objects)]
     if sum(counts.values()) > most:
         counts = scaled(counts, most)
