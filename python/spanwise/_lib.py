@@ -9,8 +9,9 @@ from __future__ import annotations
 import errno
 import operator
 import os
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 
 from spanwise import errors
 from spanwise._spanwise import ffi, lib
@@ -28,8 +29,11 @@ __all__ = [
     "RUN_SAMPLE_DTYPE",
     "as_bytes_size",
     "as_index",
+    "as_iterable",
     "c_path",
     "check",
+    "check_callable",
+    "check_type",
     "dtype_of",
     "failure",
     "ffi",
@@ -38,6 +42,8 @@ __all__ = [
     "text",
     "version",
 ]
+
+ItemT = TypeVar("ItemT")
 
 SIZE_MAX = (1 << 63) - 1
 """PTRDIFF_MAX: the largest request that C knows."""
@@ -110,6 +116,27 @@ def as_index(value: SupportsIndex, what: str, largest: int = SIZE_MAX) -> int:
     if number > largest:
         raise errors.InvalidError(f"{what} {_shown(number)} is too large; give at most {largest}")
     return number
+
+
+def check_type(value: object, kind: type | tuple[type, ...], what: str) -> None:
+    """Raises TypeError, naming the argument, unless it is of this type, or of one of these."""
+    if not isinstance(value, kind):
+        kinds = kind if isinstance(kind, tuple) else (kind,)
+        names = ["None" if one is type(None) else one.__name__ for one in kinds]
+        raise TypeError(f"{what} must be {' or '.join(names)}, not {type(value).__name__}")
+
+
+def check_callable(value: object, what: str) -> None:
+    """Raises TypeError, naming the argument, unless it can be called or is None."""
+    if value is not None and not callable(value):
+        raise TypeError(f"{what} must be callable or None, not {type(value).__name__}")
+
+
+def as_iterable(values: Iterable[ItemT], what: str) -> Iterable[ItemT]:
+    """Raises TypeError, naming the argument, unless it can be gone through."""
+    if not isinstance(values, Iterable):
+        raise TypeError(f"{what} must be iterable, not {type(values).__name__}")
+    return values
 
 
 def as_bytes_size(value: SupportsIndex) -> int:

@@ -59,6 +59,7 @@ def _kept_tag(tag: str | None) -> Any:
     """A tag as a string of C that is never freed."""
     if tag is None:
         return ffi.NULL
+    _lib.check_type(tag, (str, type(None)), "tag")
     if "\0" in tag:
         raise InvalidError(f"tag {tag!r} holds a NUL character")
     return _tags.setdefault(tag, ffi.new("char[]", tag.encode()))
@@ -170,8 +171,7 @@ class Arena(Owner):
             StateError: the arena is closed, or another heap sees it.
             HeapClosedError: the heap is closed.
         """
-        if heap is not None and not isinstance(heap, CollectedHeap):
-            raise TypeError(f"a CollectedHeap or None is wanted, not {type(heap).__name__}")
+        _lib.check_type(heap, (CollectedHeap, type(None)), "heap")
         with self._lock:
             arena = self._open()
             with self._standing():
@@ -211,7 +211,11 @@ class Arena(Owner):
             LimitError: the limit is reached, in mode "force" and of safe arenas.
             StateError: the arena is closed.
         """
-        return self._array(shape, np.dtype(dtype), lib.SW_ZERO)
+        try:
+            kind: np.dtype[Any] = np.dtype(dtype)
+        except TypeError as error:
+            raise TypeError(f"dtype: {error}") from None
+        return self._array(shape, kind, lib.SW_ZERO)
 
     def pointers(self, shape: int | Sequence[int]) -> NDArray[np.uint64]:
         """An array of addresses, 0 at first, that a collected heap follows once it is attached.
@@ -234,7 +238,7 @@ class Arena(Owner):
         if kind.hasobject:
             raise InvalidError(f"type {kind} holds Python objects, which no arena knows")
         axes = shape if isinstance(shape, Sequence) else (shape,)
-        lengths = tuple(_lib.as_index(length, "length") for length in axes)
+        lengths = tuple(_lib.as_index(length, "shape") for length in axes)
         size = _lib.as_index(math.prod(lengths) * kind.itemsize, "size")
         array: NDArray[Any] = np.ndarray(lengths, kind, buffer=self._export(size, flags))
         return array

@@ -169,7 +169,7 @@ class ArenaTracker(Owner):
             InvalidError: the time goes back, or the clock is the system's.
             StateError: the tracker is closed.
         """
-        now_ns = _ns(seconds, "time")
+        now_ns = _ns(seconds, "seconds")
         with self._lock:
             check(lib.sw_tracker_set_time(self._open(), now_ns))
 
@@ -185,6 +185,7 @@ class ArenaTracker(Owner):
             StateError: the tracker is closed.
         """
         min_age_ns = _ns(min_age_seconds, "min_age_seconds")
+        _lib.check_type(tag, (str, type(None)), "tag")
         c_tag = ffi.NULL if tag is None else ffi.new("char[]", tag.encode())
         with self._lock:
             c_tracker, count, capacity = self._open(), 1, 0
@@ -234,6 +235,8 @@ class ArenaTracker(Owner):
         """
         from spanwise.report import arenas  # noqa: PLC0415  reports know models
 
+        _lib.check_type(events, (Rows, np.ndarray), "events")
+        _lib.check_type(path, (str, os.PathLike), "path")
         arenas.write(events, path)
 
     def events(self) -> Rows:

@@ -73,7 +73,7 @@ def linked_list(
 
 
 def as_edges(edges: object) -> NDArray[np.uint32]:
-    """A contiguous array of shape (nodes, degree).
+    """A copy of shape (nodes, degree), in a row.
 
     Raises:
         TypeError: they are no integers.
@@ -90,4 +90,4 @@ def as_edges(edges: object) -> NDArray[np.uint32]:
         low, high = int(given.min()), int(given.max())
         if low < 0 or high > NO_EDGE:
             raise errors.InvalidError(f"edge {low if low < 0 else high} is not a node's number")
-    return np.ascontiguousarray(given, np.uint32)
+    return np.array(given, np.uint32, order="C")  # a copy: no thread changes it during the call

@@ -117,8 +117,10 @@ class CollectedHeap(Uncopied, History):
         Raises:
             InvalidError: the size is not allowed, or a word lies outside of it.
         """
+        _lib.check_type(name, str, "name")
         wanted = _lib.as_index(size, "size", TYPE_BYTES_MAX)
-        words = tuple(sorted({_lib.as_index(word, "pointer word") for word in pointers}))
+        numbers = _lib.as_iterable(pointers, "pointers")
+        words = tuple(sorted({_lib.as_index(word, "pointers") for word in numbers}))
         if words and words[-1] >= wanted // 8:
             raise InvalidError(
                 f"type {name!r} of {wanted} B has {wanted // 8} words: word {words[-1]} is none"
@@ -126,14 +128,14 @@ class CollectedHeap(Uncopied, History):
         bits = np.zeros(max(1, -(-wanted // 512)), np.uint64)
         for word in words:
             bits[word // 64] |= np.uint64(1) << np.uint64(word % 64)
-        c_name = ffi.new("char[]", str(name).encode())
+        c_name = ffi.new("char[]", name.encode())
         pattern = ffi.from_buffer("uint64_t[]", bits)
         given = pattern if words else ffi.NULL
         made = ffi.new("sw_gc_type *", {"name": c_name, "bytes": wanted, "pointers": given})
         number = ffi.new("uint32_t *")
         with self._handle as c_gc:
             check(lib.sw_gc_add_type(c_gc, made, number))
-            kind = ObjectType(str(name), wanted, words, self.id, int(number[0]))
+            kind = ObjectType(name, wanted, words, self.id, int(number[0]))
             self._handle.types[kind.id] = kind
         return kind
 
@@ -165,6 +167,7 @@ class CollectedHeap(Uncopied, History):
             HeapClosedError: the heap is closed.
         """
         self._check_type(type)
+        _lib.check_callable(finalizer, "finalizer")
         number = _lib.as_index(count, "count")
         if number == 0 or number * type.size_bytes > _lib.SIZE_MAX:
             raise InvalidError(f"{number} objects of {type.size_bytes} B cannot be in a row")
@@ -179,7 +182,7 @@ class CollectedHeap(Uncopied, History):
 
     def _check_object(self, target: CollectedObject) -> None:
         if not isinstance(target, CollectedObject):
-            raise TypeError(f"an object of the heap is wanted, not {type(target).__name__}")
+            raise TypeError(f"target must be CollectedObject, not {type(target).__name__}")
         if target.type.heap_id != self.id:
             raise InvalidError(f"{target!r} belongs to another heap")
 
@@ -195,8 +198,7 @@ class CollectedHeap(Uncopied, History):
             OutOfMemoryError: no memory; the object keeps what it had.
         """
         self._check_object(target)
-        if finalizer is not None and not callable(finalizer):
-            raise TypeError(f"a finalizer is called, but {finalizer!r} cannot be")
+        _lib.check_callable(finalizer, "finalizer")
         set_finalizer(self._handle, target, finalizer)
 
     def run_finalizers(self, most: SupportsIndex | None = None) -> int:
@@ -245,7 +247,10 @@ class CollectedHeap(Uncopied, History):
         self._check_type(type)
         made = as_edges(edges)
         first = [0] if len(made) else []
-        wanted = [_lib.as_index(i, "kept node") for i in (first if keep is None else keep)]
+        wanted = [
+            _lib.as_index(i, "keep")
+            for i in (first if keep is None else _lib.as_iterable(keep, "keep"))
+        ]
         if any(i >= len(made) for i in wanted):
             raise InvalidError(f"node {max(wanted)} is none of {len(made)}")
         with self._handle as c_gc:
@@ -425,6 +430,7 @@ class CollectedHeap(Uncopied, History):
         Raises:
             StateError: the thread has joined before.
         """
+        _lib.check_type(name, str, "name")
         self._handle.join(name)
         try:
             yield
@@ -437,6 +443,7 @@ class CollectedHeap(Uncopied, History):
         Raises:
             InvalidError: it is not above 0.
         """
+        _lib.check_type(ms, (int, float), "ms")
         with self._handle as c_gc:
             check(lib.sw_gc_set_stop_ns(c_gc, _lib.as_index(round(ms * 1e6), "ms")))
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from spanwise._lib import as_iterable
 from spanwise.gc.cycle import PAUSE_DTYPE, Cycle
 from spanwise.gc.pauses import mutator_utilisation, pause_histogram
 from spanwise.results.rows import Rows, as_rows, rows_of
@@ -70,6 +71,8 @@ class History:
         Raises:
             InvalidError: a window is not above 0, or longer than the heap's life.
         """
+        if windows_ns is not None:
+            as_iterable(windows_ns, "windows_ns")
         pauses = self.pauses
         total = self._now_ns()
         return mutator_utilisation(pauses["at_ns"], pauses["ns"], total, windows_ns)

@@ -155,8 +155,7 @@ class CollectedObject(Made):
 
 
 class Graph(Made):
-    """Objects that `CollectedHeap.build` made, some of which the heap keeps while this lives.
-    """
+    """Objects that `CollectedHeap.build` made, some of which the heap keeps while this lives."""
 
     __slots__ = ("__weakref__", "_kept", "_lives", "_nodes", "_type")
     _maker = "CollectedHeap.build"

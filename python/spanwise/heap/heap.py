@@ -131,7 +131,7 @@ class Heap(Uncopied):
             HeapClosedError: the heap is closed.
         """
         wanted = _lib.as_bytes_size(size)
-        alignment = None if align is None else _lib.as_bytes_size(align)
+        alignment = None if align is None else _lib.as_index(align, "align")
         flags = (lib.SW_ZERO if zero else 0) | (lib.SW_SCAN if scan else 0)
         handle = self._handle
         with handle as heap:
@@ -277,7 +277,7 @@ class Heap(Uncopied):
     def set_time(self, seconds: float) -> None:
         """Moves the clock of a heap with manual_clock, never backwards; idle pages go back."""
         if not (isinstance(seconds, int | float) and 0 <= seconds < 2**63 / 1e9):
-            raise errors.InvalidError(f"time {seconds!r}: give seconds, 0 or more")
+            raise errors.InvalidError(f"seconds {seconds!r}: give seconds, 0 or more")
         with self._handle as heap:
             lib.sw_heap_set_time(heap, round(seconds * 1e9))
 

@@ -122,6 +122,8 @@ class Pool(Owner):
         if construct is not None and zero:
             raise UnsupportedError("zero clears what construct has made: use one of them")
         self._bytes = _lib.as_index(item_bytes, "item_bytes")
+        _lib.check_type(heap, Heap, "heap")
+        _lib.check_callable(construct, "construct")
         handle = heap._handle
         if handle.dry or (handle.tiny and self._bytes < TINY_BYTES):
             kind = "dry: there is no memory" if handle.dry else "tiny: small blocks share slots"
@@ -181,6 +183,7 @@ class Pool(Owner):
             InvalidError: it is of another size, or of another heap.
             StateError: the pool is closed.
         """
+        _lib.check_type(block, Block, "block")
         if block._handle is not self._handle:
             raise InvalidError(f"{block!r} is of another heap than the pool, {self._handle.id}")
         with self._lock:
@@ -217,8 +220,7 @@ class Pool(Owner):
             HeapClosedError: the heap is closed.
             StateError: the pool is closed.
         """
-        if heap is not None and not isinstance(heap, CollectedHeap):
-            raise TypeError(f"a CollectedHeap or None is wanted, not {type(heap).__name__}")
+        _lib.check_type(heap, (CollectedHeap, type(None)), "heap")
         self._leave_collector()
         if heap is None:
             with self._lock:

@@ -194,12 +194,14 @@ class TieredSlabs(Owner):
             UnsupportedError: the heap is dry.
             HeapClosedError: the heap is closed.
         """
+        _lib.check_type(heap, Heap, "heap")
+        _lib.check_callable(alert, "alert")
         handle = heap._handle
         if handle.dry:
             raise UnsupportedError(f"heap {handle.id} is dry: it has no memory")
         options = ffi.new("sw_slabs_options *")
         lib.sw_slabs_options_init(options)
-        sizes = [_lib.as_index(size, "tier") for size in tiers]
+        sizes = [_lib.as_index(size, "tiers") for size in _lib.as_iterable(tiers, "tiers")]
         if not 1 <= len(sizes) <= lib.SW_SLABS_TIERS_MAX:
             raise InvalidError(f"{len(sizes)} tiers: use 1 to {lib.SW_SLABS_TIERS_MAX}")
         options.tier_count = len(sizes)

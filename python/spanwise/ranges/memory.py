@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any, Protocol, SupportsIndex
 
-from spanwise._lib import check, ffi, lib
+from spanwise._lib import check, check_type, ffi, lib
 from spanwise._owner import Life, Uncopied
 from spanwise.errors import InvalidError, StateError
 
@@ -25,17 +25,25 @@ class HasFileno(Protocol):
 
 def descriptor_of(file: int | HasFileno) -> int:
     """A descriptor, or that of a file."""
-    return file if isinstance(file, int) else file.fileno()
+    if isinstance(file, int):
+        return file
+    if not hasattr(file, "fileno"):
+        raise TypeError(f"file must be a descriptor or have fileno(), not {type(file).__name__}")
+    return file.fileno()
 
 
-def as_bytes_view(buffer: Any) -> memoryview:
+def as_bytes_view(buffer: Any, what: str = "buffer") -> memoryview:
     """The bytes of an object with the buffer protocol, where they are.
 
     Raises:
         TypeError: it has no buffer protocol.
         InvalidError: its bytes do not lie in a row.
     """
-    view = memoryview(buffer)
+    try:
+        view = memoryview(buffer)
+    except TypeError:
+        kind = type(buffer).__name__
+        raise TypeError(f"{what} must have the buffer protocol, not be {kind}") from None
     if not view.c_contiguous:
         raise InvalidError(f"{type(buffer).__name__}: its bytes do not lie in a row; copy it first")
     return view.cast("B") if view.nbytes else memoryview(b"")
@@ -83,10 +91,12 @@ class Memory(Uncopied):
 
     def append(self, other: Memory) -> None:
         """Adds the buffers of another memory, or of this one once more."""
+        check_type(other, Memory, "other")
         self._add(other.views())
 
     def copy_from(self, other: Memory) -> None:
         """Adds a copy of another memory's bytes as one buffer."""
+        check_type(other, Memory, "other")
         self.push(other.to_bytes())
 
     def _add(self, views: list[memoryview]) -> None:
@@ -111,6 +121,7 @@ class Memory(Uncopied):
             InvalidError: there is no such index, or the bytes do not lie in a row.
             TypeError: it has no buffer protocol.
         """
+        check_type(index, SupportsIndex, "index")
         place, view = operator.index(index), as_bytes_view(buffer)
         with self._lock:
             if not -len(self._views) <= place < len(self._views):
@@ -192,12 +203,13 @@ class Memory(Uncopied):
             InvalidError: no buffer has bytes, or one is read-only.
             OSError: of the system.
         """
+        descriptor = descriptor_of(file)
         views = [view for view in self.views() if view.nbytes][:PIECES_MAX]
         if not views:
             raise InvalidError("a memory without bytes: push the buffers that are to be filled")
         if any(view.readonly for view in views):
             raise InvalidError("a buffer of the memory is read-only: push a bytearray instead")
-        return os.readv(descriptor_of(file), views)
+        return os.readv(descriptor, views)
 
     def __repr__(self) -> str:
         count = len(self)

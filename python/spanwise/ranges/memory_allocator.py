@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import SupportsIndex
 
+from spanwise import _lib
 from spanwise.ranges.scalable import ScalableAllocator
 
 
@@ -30,6 +31,7 @@ class MemoryAllocator(ScalableAllocator):
         Raises:
             InvalidError: one of them is not within these limits.
         """
+        _lib.as_index(size, "size")
         super().__init__(
             first_bytes=size, child_limit_bytes=size, limit_bytes=size, backing=backing
         )

@@ -47,7 +47,9 @@ class Reader(Uncopied, io.RawIOBase):
             InvalidError: its bytes do not lie in a row.
         """
         super().__init__()
-        self._memory = source if isinstance(source, Memory) else Memory(source)
+        self._memory = (
+            source if isinstance(source, Memory) else Memory(as_bytes_view(source, "source"))
+        )
         with self._memory._lock:
             self._c: Any = ffi.new("sw_reader *", lib.sw_reader_of(self._memory._c))
 
@@ -73,6 +75,7 @@ class Reader(Uncopied, io.RawIOBase):
             ShortError: none is left.
             StateError: the memory was changed.
         """
+        _lib.check_type(mask, SupportsIndex, "mask")
         out, bits = ffi.new("uint8_t *"), operator.index(mask)
         with self._memory._lock:
             check(lib.sw_reader_read_byte(self._open(), out))
@@ -130,6 +133,7 @@ class Reader(Uncopied, io.RawIOBase):
         Raises:
             StateError: the memory was changed.
         """
+        _lib.check_type(size, (int, type(None)), "size")
         with self._memory._lock:
             left = int(lib.sw_reader_length(self._open()))
             return self.read_bytes(left if size is None or size < 0 else min(size, left))
@@ -158,6 +162,7 @@ class Reader(Uncopied, io.RawIOBase):
         Raises:
             StateError: the memory was changed.
         """
+        _lib.check_type(size, (int, type(None)), "size")
         left = _lib.SIZE_MAX if size is None or size < 0 else size
         parts: list[bytes] = []
         look = LINE_LOOK_BYTES
@@ -229,6 +234,8 @@ class Reader(Uncopied, io.RawIOBase):
             InvalidError: that is outside of what there is to read, or whence is none of these.
             StateError: the memory was changed.
         """
+        _lib.check_type(offset, int, "offset")
+        _lib.check_type(whence, int, "whence")
         with self._memory._lock:
             here, size = self.tell(), self.size_bytes
             origins = {os.SEEK_SET: 0, os.SEEK_CUR: here, os.SEEK_END: size}
@@ -328,6 +335,7 @@ class Reader(Uncopied, io.RawIOBase):
             OSError: of the system.
         """
         limit = _lib.SIZE_MAX if size is None else _lib.as_index(size, "size")
+        descriptor = descriptor_of(file)
         with self._memory._lock:
             pieces: list[memoryview] = []
             start = self.tell()
@@ -336,7 +344,7 @@ class Reader(Uncopied, io.RawIOBase):
                 if len(pieces) == PIECES_MAX:
                     break
             self.unread(self.tell() - start)
-            written = os.writev(descriptor_of(file), pieces) if pieces else 0
+            written = os.writev(descriptor, pieces) if pieces else 0
             self.skip(written)
             return written
 

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from typing import SupportsIndex
 
 from spanwise import _lib
-from spanwise._lib import ffi
+from spanwise._lib import check_type, ffi
 from spanwise._owner import Count
 from spanwise.errors import BlockBusyError, InvalidError, OutOfMemoryError
 from spanwise.ranges.memory import Memory
@@ -54,9 +54,7 @@ class RecyclableMemory(Memory):
         Args:
             allocator: where blocks come from; None: the memory is plain.
         """
-        if allocator is not None and not isinstance(allocator, ScalableAllocator):
-            kind = type(allocator).__name__
-            raise TypeError(f"allocator must be a ScalableAllocator or None, not {kind}")
+        check_type(allocator, (ScalableAllocator, type(None)), "allocator")
         super().__init__()
         self._source: BlockSource = _PlainBlocks() if allocator is None else allocator
         self._owned: dict[int, Piece] = {}  # by address
@@ -74,6 +72,7 @@ class RecyclableMemory(Memory):
         Raises:
             OutOfMemoryError, StateError: as `next_n`; nothing is added then.
         """
+        check_type(other, Memory, "other")
         copies: list[memoryview] = []
         taken: list[Piece] = []
         views = other.views()  # other's lock is released again before this one is taken
@@ -117,6 +116,7 @@ class RecyclableMemory(Memory):
             BlockFreedError: it was freed, or added before.
             BlockBusyError: a view of it is alive.
         """
+        check_type(block, ScalableBlock, "block")
         with self._lock:
             if block._allocator is not self._source:
                 raise InvalidError(f"{block!r} is of another allocator than {self!r}")

@@ -132,9 +132,10 @@ class ScalableAllocator(Owner):
         Raises:
             OSError: of the system; nothing is taken then. Else as `alloc`.
         """
+        descriptor = descriptor_of(file)
         block = self.alloc(size)
         try:
-            count = os.readv(descriptor_of(file), [block.view()])
+            count = os.readv(descriptor, [block.view()])
         except BaseException:
             block.free()
             raise

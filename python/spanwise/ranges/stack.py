@@ -312,6 +312,7 @@ class Stack(Owner):
             InvalidError: it is no depth of a block.
             BlockBusyError: a view of a block that is to go is alive.
         """
+        _lib.check_type(result, (StackBlock, type(None)), "result")
         number = _lib.as_index(mark, "mark")
         with self._lock:
             self._refuse_views([b for b in self._blocks if b.depth >= number], "is released")
@@ -346,6 +347,8 @@ class Stack(Owner):
             InvalidError: an offset outside of its block, or a block of another stack.
             StateError: one of the blocks is released.
         """
+        _lib.check_type(target, StackBlock, "target")
+        _lib.check_type(kept_in, (StackBlock, type(None)), "kept_in")
         to = _lib.as_index(offset, "offset", target.size_bytes - 1)
         at = _lib.as_index(kept_at, "kept_at")
         with self._lock:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from spanwise._lib import check_type
+
 
 def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
     r"""Writes a file that appears whole or not at all; a text in UTF-8.
@@ -17,6 +19,7 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
     Raises:
         OSError: naming `path`; what was there before stays.
     """
+    check_type(path, (str, bytes, os.PathLike), "path")
     with whole_file(path) as growing:
         if isinstance(content, str):
             content = content.encode("utf-8", "backslashreplace")

@@ -107,11 +107,13 @@ class SizeClassTable(Result, Tabular):
     @classmethod
     def pow2(cls, largest_bytes: int = 32768) -> SizeClassTable:
         """Powers of two from 8 to `largest_bytes`."""
+        _lib.as_index(largest_bytes, "largest_bytes")
         return cls._of_family(families.make("pow2", largest_bytes))
 
     @classmethod
     def fibonacci(cls, largest_bytes: int = 32768, *, align: int = 16) -> SizeClassTable:
         """`align` (8 or 16 bytes) times the Fibonacci numbers, up to `largest_bytes`."""
+        _lib.as_index(largest_bytes, "largest_bytes")
         return cls._of_family(families.make("fibonacci", largest_bytes, align))
 
     @classmethod
@@ -134,6 +136,9 @@ class SizeClassTable(Result, Tabular):
         Raises:
             InvalidError: for an argument out of range, or more than 255 classes.
         """
+        _lib.check_type(ratio, (int, float), "ratio")
+        _lib.as_index(smallest_bytes, "smallest_bytes")
+        _lib.as_index(largest_bytes, "largest_bytes")
         made = families.make("geometric", ratio, smallest_bytes, largest_bytes, align)
         return cls._of_family(made)
 
@@ -166,6 +171,7 @@ class SizeClassTable(Result, Tabular):
             InvalidError: naming the class and the rule that it breaks.
         """
         page = _lib.as_index(page_bytes, "page_bytes", (1 << 32) - 1)
+        _lib.as_iterable(classes, "classes")
         specs = [class_spec(item, i, page) for i, item in enumerate(classes, 1)]
         c_specs = ffi.new("sw_class_spec[]", specs or 1)
         out = ffi.new("sw_table **")
@@ -183,6 +189,7 @@ class SizeClassTable(Result, Tabular):
             InvalidError: naming the file, and the class and rule, or the line, that is wrong.
             OSError: the file cannot be read.
         """
+        _lib.check_type(path, (str, os.PathLike), "path")
         _lib.c_path(path)
         shown = os.fspath(path)
         raw = Path(path).read_bytes()
@@ -200,6 +207,7 @@ class SizeClassTable(Result, Tabular):
             InvalidError: there is no such table.
             OSError: the file cannot be read.
         """
+        _lib.check_type(name, str, "name")
         if name in _SOURCES:
             return cls._make(lib.sw_table_builtin(name.encode()), _SOURCES[name])
         if name.endswith(".json"):

@@ -80,7 +80,7 @@ def test_what_is_refused() -> None:
     arena.attach(first)
     with pytest.raises(sw.StateError, match=r"another heap sees the arena: call attach\(None\)"):
         arena.attach(second)
-    with pytest.raises(TypeError, match="a CollectedHeap or None is wanted, not int"):
+    with pytest.raises(TypeError, match="heap must be CollectedHeap or None, not int"):
         arena.attach(3)  # type: ignore[arg-type]
     first.close()
     assert not arena.zeros(3).any()

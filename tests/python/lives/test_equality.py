@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import time
+from types import SimpleNamespace as World
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,6 @@ import spanwise as sw
 from spanwise.results.values import Result
 
 from tests.python.lives import worlds
-from tests.python.lives.worlds import World
 
 COUNT_THEMSELVES = {
     ("Heap", "stats"),  # takes the heap's lock, and counts that

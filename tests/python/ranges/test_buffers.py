@@ -338,3 +338,40 @@ def test_threads_share_a_reader_and_a_memory() -> None:
     assert not failed
     assert got == [7] * 200 + [0] * 56
     assert memory.size_bytes == 2 * 1400
+
+
+@given(
+    st.lists(st.lists(st.sampled_from([b"a", b"\n", b"bb", b"c" * 200]), max_size=9), max_size=5),
+    st.integers(-1, 300),
+)
+def test_lines_are_those_of_a_file(parts: list[list[bytes]], size: int) -> None:
+    buffers = [b"".join(part) for part in parts]
+    whole = b"".join(buffers)
+    assert sw.Reader(sw.Memory(*buffers)).readlines() == io.BytesIO(whole).readlines()
+    reader, file = sw.Reader(sw.Memory(*buffers)), io.BytesIO(whole)
+    while line := file.readline(size):
+        assert reader.readline(size) == line
+        assert reader.tell() == file.tell()
+        if size == 0:
+            break
+
+
+class _Counting(sw.Reader):
+    """Counts the looks into the memory."""
+
+    looks = 0
+
+    def _next(self, limit: int) -> memoryview | None:
+        self.looks += 1
+        return super()._next(limit)
+
+    def read(self, size: int | None = -1) -> bytes:
+        self.looks += 1
+        return super().read(size)
+
+
+def test_a_long_line_is_not_read_byte_by_byte() -> None:
+    """128 B, 256 B, ... 64 KiB: 10 looks for the first 130,944 B, then one for each 64 KiB."""
+    reader = _Counting(bytes(200_000))
+    assert reader.readlines() == [bytes(200_000)]
+    assert reader.looks <= 10 + 2 + 3
