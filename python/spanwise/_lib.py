@@ -242,4 +242,4 @@ def __getattr__(name: str) -> Any:
 
 def pointer(array: np.ndarray[Any, Any], ctype: str) -> Any:
     """A C pointer to an array's memory; the array must outlive its use."""
-    return ffi.cast(ctype, array.ctypes.data)
+    return ffi.cast(ctype, array.__array_interface__["data"][0])

@@ -209,14 +209,12 @@ ATTACKS = {
 
         class Last:
             def __del__(self):
-                block.view()[:] = 1
-                made[0] = made
-                collected.collect()
-                try:
-                    heap.ledger()
-                except ImportError:  # Python imports nothing any more
-                    pass
-                heap.close()
+                calls = [block.view, made.__repr__, collected.collect, heap.ledger, heap.close]
+                for call in calls:
+                    try:
+                        call()
+                    except Exception:  # Python imports nothing any more, and closes its files
+                        pass
 
         sys.modules["last"] = Last()
     """,
