@@ -67,7 +67,7 @@ def use(result: Any) -> None:
         with suppress(Exception):
             result = next(result)
     for one in result if isinstance(result, list) else [result]:
-        with suppress(TypeError, ValueError, BufferError):
+        with suppress(TypeError, ValueError, BufferError, sw.SpanwiseError):
             view = memoryview(one)
             bytes(view)
             if view.nbytes and not view.readonly and view.format == "B":
