@@ -23,10 +23,10 @@ extern "C" {
 #define SW_FAST_CHECKED 1
 #endif
 
-/* Each thread has one. Its only field in use lies 8 bytes behind a multiple of 16, as those of
- * sw_cache do. */
+/* Each thread has one. Inline code reads `cache` alone, which lies 8 bytes behind a multiple of 16,
+ * as the fields of sw_cache do. */
 typedef struct sw_tls_record {
-    uint64_t unused;
+    uint64_t unused; /* by inline code: the library's record of the thread */
     sw_cache *cache; /* of the default heap; before the thread's first call one without a heap */
 } __attribute__((aligned(16))) sw_tls_record;
 

@@ -4,13 +4,10 @@
 
 #include "base/assert.h"
 
-static sw_tls_fast uint64_t own_thread; /* 0: not known yet */
-
-void sw_arena_log_recover(void) { own_thread = 0; }
+void sw_arena_log_recover(void) { sw_os_forget_thread_id(); }
 
 static void note_calls(sw_arena_calls *calls) {
-    if (own_thread == 0) own_thread = sw_os_thread_id();
-    calls->thread = own_thread;
+    calls->thread = sw_os_known_thread_id();
     calls->count = sw_os_call_stack(calls->frames, SW_LOG_FRAMES);
 }
 

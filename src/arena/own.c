@@ -44,8 +44,7 @@ static bool share_block(const sw_arena *arena, sw_arena_own *made, size_t align)
 static void take_block(const sw_arena *arena, sw_arena_own *made, size_t align, unsigned flags) {
     sw_heap *heap = arena->heap != NULL ? arena->heap : sw_heap_default();
     if (heap == NULL) return;
-    bool shared =
-        made->bytes <= SHARED_MAX && align <= SHARED_MAX && !sw_heap_is_collected(heap);
+    bool shared = made->bytes <= SHARED_MAX && align <= SHARED_MAX && !sw_heap_is_collected(heap);
     size_t size = shared && arena->own_objects >= FIRST_FEW ? BLOCK_BYTES : made->bytes, usable = 0;
     made->block = sw_arena_object_alloc(heap, size, align, flags, &usable);
     if (made->block == NULL && size > made->bytes)

@@ -20,8 +20,8 @@
 #define sw_likely(x) __builtin_expect(!!(x), 1)
 #define sw_unlikely(x) __builtin_expect(!!(x), 0)
 
-/* Thread-local variables that fast paths read. They have a few words in all, so they fit into the
- * static TLS that the loader reserves for libraries that are loaded by dlopen. */
+/* Thread-local variables that fast paths read: four words in all, because libraries that are loaded
+ * by dlopen share a small reserve of static TLS. What slow paths need is in thread_state.h. */
 #define sw_tls_fast _Thread_local __attribute__((tls_model("initial-exec")))
 
 enum { SW_CACHE_LINE = 64 };

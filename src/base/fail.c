@@ -11,11 +11,15 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "base/thread_state.h"
 
-enum { MESSAGE_BYTES = 240 };
+static sw_thread_state *find_unthreaded(bool makes) {
+    static sw_thread_state state;
+    (void)makes;
+    return &state;
+}
 
-static _Thread_local sw_error last_error;
-static _Thread_local char last_message[MESSAGE_BYTES];
+sw_thread_state *(*sw_thread_state_find)(bool makes) = find_unthreaded;
 
 static _Atomic(sw_fault_handler *) fault_handler;
 static _Atomic(void *) fault_handler_arg;
@@ -61,24 +65,26 @@ const char *sw_misuse_text(sw_misuse misuse) {
     }
 }
 
-const sw_error *sw_last_error(void) { return &last_error; }
+static const sw_error no_error = {.op = "", .message = ""};
+
+const sw_error *sw_last_error(void) {
+    const sw_thread_state *own = sw_thread_state_find(false);
+    return own == NULL || own->error.message == NULL ? &no_error : &own->error;
+}
 
 void sw_clear_error(void) {
-    memset(&last_error, 0, sizeof last_error);
-    last_message[0] = '\0';
-    last_error.op = "";
-    last_error.message = last_message;
+    sw_thread_state *own = sw_thread_state_find(false);
+    if (own != NULL) own->error = no_error;
 }
 
 sw_status sw_fail(sw_status status, const char *op, const char *format, ...) {
+    sw_thread_state *own = sw_thread_state_find(true);
+    if (own == NULL) return status;
     va_list args;
     va_start(args, format);
-    (void)vsnprintf(last_message, sizeof last_message, format, args);
+    (void)vsnprintf(own->message, sizeof own->message, format, args);
     va_end(args);
-    memset(&last_error, 0, sizeof last_error);
-    last_error.status = status;
-    last_error.op = op;
-    last_error.message = last_message;
+    own->error = (sw_error){.status = status, .op = op, .message = own->message};
     return status;
 }
 
@@ -164,23 +170,19 @@ typedef struct report {
     uint64_t stamp;
 } report;
 
-static _Thread_local struct {
-    const report *at;
-    uint64_t stamp;
-} innermost;
-
 /* The innermost report whose handler still runs; NULL: none. `here` is an address in the caller's
  * frame. The stack grows downwards, so frames of outer calls lie above `here`, and a record below
  * it belongs to a call that has ended. */
-static sw_noinline sw_left_stack const report *running_report(const volatile report *here) {
-    const volatile report *last = innermost.at;
-    bool runs = last != NULL && (uintptr_t)last > (uintptr_t)here && last->stamp == innermost.stamp;
-    return runs ? innermost.at : NULL;
+static sw_noinline sw_left_stack const report *running_report(const sw_thread_state *own,
+                                                              const volatile report *here) {
+    const volatile report *last = own->report_at;
+    bool runs =
+        last != NULL && (uintptr_t)last > (uintptr_t)here && last->stamp == own->report_stamp;
+    return runs ? own->report_at : NULL;
 }
 
-static uint64_t new_stamp(void) {
-    static _Thread_local uint64_t count;
-    return ++count * UINT64_C(0x9E3779B97F4A7C15); /* unlikely to be on a stack by chance */
+static uint64_t new_stamp(sw_thread_state *own) {
+    return ++own->stamps * UINT64_C(0x9E3779B97F4A7C15); /* unlikely to be on a stack by chance */
 }
 
 static bool is_handler_running_for(const report *running, const void *ptr) {
@@ -192,16 +194,18 @@ static bool is_handler_running_for(const report *running, const void *ptr) {
  * itself misuses the pointer would be called without end. */
 static sw_fault_action ask_handler(sw_fault_handler *handler, const sw_fault *fault) {
     volatile report mine = {.ptr = fault->ptr};
-    mine.outer = running_report(&mine);
-    if (is_handler_running_for(mine.outer, fault->ptr)) return SW_FAULT_ABORT;
-    innermost.stamp = mine.stamp = new_stamp();
-    innermost.at = (const report *)&mine;
     sw_fault copy = *fault;
+    sw_thread_state *own = sw_thread_state_find(true);
+    if (own == NULL) return handler(&copy, atomic_load(&fault_handler_arg));
+    mine.outer = running_report(own, &mine);
+    if (is_handler_running_for(mine.outer, fault->ptr)) return SW_FAULT_ABORT;
+    own->report_stamp = mine.stamp = new_stamp(own);
+    own->report_at = (const void *)&mine;
     sw_fail(SW_INVALID, fault->op, "%s", sw_misuse_text(fault->code));
-    last_error.fault = copy;
+    own->error.fault = copy;
     sw_fault_action action = handler(&copy, atomic_load(&fault_handler_arg));
-    innermost.at = mine.outer;
-    innermost.stamp = mine.outer == NULL ? 0 : mine.outer->stamp;
+    own->report_at = mine.outer;
+    own->report_stamp = mine.outer == NULL ? 0 : mine.outer->stamp;
     return action;
 }
 

@@ -134,8 +134,7 @@ static void undo(sw_recyclable *recyclable, size_t count, size_t blocks) {
 }
 
 sw_status sw_recyclable_clone(sw_recyclable *recyclable, const sw_memory *from) {
-    if (recyclable == NULL || from == NULL)
-        return sw_fail_null("recyclable_clone", "a memory");
+    if (recyclable == NULL || from == NULL) return sw_fail_null("recyclable_clone", "a memory");
     size_t count = recyclable->memory.count, blocks = recyclable->owned.count;
     size_t many = from->count; /* `from` may be this memory itself, which grows in the loop */
     for (size_t i = 0; i < many; i++) {
@@ -191,7 +190,6 @@ static void drop_part(void *context, sw_buffer part) {
 }
 
 sw_status sw_recyclable_clip_front(sw_recyclable *recyclable, sw_reader *reader) {
-    if (recyclable == NULL)
-        return sw_fail_null("recyclable_clip_front", "the recyclable memory");
+    if (recyclable == NULL) return sw_fail_null("recyclable_clip_front", "the recyclable memory");
     return sw_reader_clip_front(reader, &recyclable->memory, drop_part, recyclable);
 }

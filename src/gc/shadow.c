@@ -69,10 +69,7 @@ sw_status sw_gc_shadow_push(sw_gc_shadow *shadow, sw_gc_frame *frame, const void
         return refuse_words(start, bytes);
     if (frame->shadow != NULL)
         return sw_fail(SW_STATE, op, "the frame is on a stack, or was not zeroed before");
-    *frame = (sw_gc_frame){.below = shadow->top,
-                           .shadow = shadow,
-                           .start = start,
-                           .bytes = bytes};
+    *frame = (sw_gc_frame){.below = shadow->top, .shadow = shadow, .start = start, .bytes = bytes};
     frame->depth = seal_of(frame, shadow->depth + 1);
     set_top(shadow, frame);
     return SW_OK;

@@ -171,7 +171,8 @@ void sw_gc_stop_forked(sw_gc *gc) {
 
 static void leave_heap(sw_gc *gc) {
     uint32_t left = __atomic_sub_fetch(&gc->changing, 1, __ATOMIC_SEQ_CST);
-    if (left == 0 && __atomic_load_n(&gc->stopping, __ATOMIC_SEQ_CST) != 0) sw_os_wake(&gc->changing);
+    if (left == 0 && __atomic_load_n(&gc->stopping, __ATOMIC_SEQ_CST) != 0)
+        sw_os_wake(&gc->changing);
 }
 
 /* Waits until the world goes on. True: the thread has joined and runs, so the world has not stopped

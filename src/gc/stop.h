@@ -25,9 +25,8 @@ void sw_gc_enter_heap(sw_heap *heap, bool reports);
 void sw_gc_leave_heap(sw_heap *heap);
 /* The calling thread leaves, if it has joined: it ends. */
 void sw_gc_thread_ended(sw_gc *gc);
-/* Address of the calling thread's copy of a thread-local variable, which a fork does not change:
- * sw_gc_thread.at. */
-static inline uintptr_t sw_gc_here(void) { return (uintptr_t)&sw_tls_thread; }
+/* Identifies the calling thread, in the child of a fork as well: sw_gc_thread.at. */
+static inline uintptr_t sw_gc_here(void) { return (uintptr_t)&sw_tls; }
 
 /* In the child of a fork: drops the records of all threads but the calling one. */
 void sw_gc_stop_forked(sw_gc *gc);

@@ -243,8 +243,8 @@ bool sw_large_resize(sw_heap *heap, sw_span *span, uintptr_t p, size_t size) {
     const sw_span_cold *cold = sw_space_cold(heap->space, span);
     if (pages == 0 || pages >= UINT32_MAX / 4) return false;
     sw_heap_enter(heap);
-    bool may = pages >= cold->pages || !sw_heap_is_collected(heap) ||
-               heap->hooks->may_release(heap);
+    bool may =
+        pages >= cold->pages || !sw_heap_is_collected(heap) || heap->hooks->may_release(heap);
     bool resized = may && resize_locked(heap, span, p, size, (uint32_t)pages);
     sw_heap_leave(heap);
     return resized;

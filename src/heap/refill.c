@@ -216,13 +216,26 @@ static bool point_at_word(sw_cache *cache, sw_cache_bin *bin, uintptr_t *doubled
     return true;
 }
 
+/* The same as for other heaps, outside of cycles that other threads work on. */
+static sw_noinline void change_span_collected(sw_cache *cache, sw_cache_bin *bin,
+                                              uint32_t span_class) {
+    sw_heap_enter(cache->heap);
+    if (bin->span != NULL) sw_owned_set_full(cache, bin);
+    bin->span = take_span(cache, span_class);
+    if (bin->span != NULL) cache->heap->hooks->taken(cache, bin->span);
+    sw_heap_leave(cache->heap);
+}
+
 static bool refill(sw_cache *cache, uint32_t span_class, uintptr_t *doubled) {
     sw_cache_bin *bin = &cache->bins[span_class];
     while (!point_at_word(cache, bin, doubled)) {
-        if (bin->span != NULL) sw_owned_set_full(cache, bin);
-        bin->span = take_span(cache, span_class);
+        if (sw_heap_is_collected(cache->heap)) {
+            change_span_collected(cache, bin, span_class);
+        } else {
+            if (bin->span != NULL) sw_owned_set_full(cache, bin);
+            bin->span = take_span(cache, span_class);
+        }
         if (bin->span == NULL) return false;
-        if (sw_heap_is_collected(cache->heap)) cache->heap->hooks->taken(cache, bin->span);
     }
     return true;
 }
@@ -242,9 +255,7 @@ static sw_always_inline bool refill_bin(sw_cache *cache, uint32_t span_class) {
     uint32_t asked = 0;
     bool done;
     do {
-        sw_heap_enter(cache->heap);
         done = refill(cache, span_class, &doubled);
-        sw_heap_leave(cache->heap);
     } while (sw_unlikely(!done) && may_retry(cache, span_class, &asked));
     sw_verify_note(cache->heap, SW_VERIFY_REFILL);
     sw_verify_point(cache->heap, cache);

@@ -5,10 +5,19 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "spanwise/fast.h"
 
 enum { SPARE_MAX = 256 }; /* records that wait for a thread; about 1 MiB of them is resident */
 
-sw_tls_fast sw_thread *sw_tls_thread;
+/* The cache of threads that have no cache of the default heap. It has no heap, no address and no
+ * free slot, so every fast path takes its slow path, and no fast path has to compare with NULL. */
+enum { NO_CACHE_BINS = 2 * sizeof sw_fast_class_bytes / sizeof *sw_fast_class_bytes };
+static sw_cache no_cache = {
+    .bins = {[0 ... NO_CACHE_BINS - 1] = {.word = &sw_sentinel_word, .base = SW_NO_BASE}}};
+
+_Thread_local SW_FAST_TLS sw_tls_record sw_tls = {.cache = &no_cache};
+
+void sw_registry_drop_default(void) { sw_tls.cache = &no_cache; }
 
 static sw_os_lock registry_lock;
 static sw_thread *threads;
@@ -134,7 +143,7 @@ void sw_registry_each_heap(void (*fn)(sw_heap *)) {
 /* Makes the records of all threads but this one spare. Their list is linked in front of the spare
  * ones as it is, so that hardly any page of them is copied in the child. */
 static void recover_threads(void) {
-    sw_thread *own = sw_tls_thread, **link = &threads;
+    sw_thread *own = sw_registry_own(), **link = &threads;
     if (own != NULL) {
         if (own->next != NULL) own->next->back = own->back;
         *own->back = own->next;

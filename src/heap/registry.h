@@ -6,6 +6,7 @@
 #define SW_HEAP_REGISTRY_H
 
 #include "heap/cache.h"
+#include "spanwise/fast_slots.h"
 
 /* The record of a thread with its caches. It is a mapping of its own, of which most threads touch
  * only the first page. `next`, `back` and `used` are written under the registry's lock. The thread
@@ -18,17 +19,26 @@ typedef struct sw_thread {
     sw_cache *caches[SW_HEAPS_MAX + 1];
 } sw_thread;
 
-extern sw_tls_fast sw_thread *sw_tls_thread; /* NULL: the thread has none yet, or has ended */
+/* The calling thread's record lies in sw_tls, beside its cache of the default heap. */
+enum { SW_TLS_NO_THREAD = 0, SW_TLS_ENDED = 1 }; /* in its place: it has none yet; it has ended */
+
+/* The calling thread's record; NULL: it has none. */
+static sw_always_inline sw_thread *sw_registry_own(void) {
+    return sw_tls.unused <= SW_TLS_ENDED ? NULL : (sw_thread *)(uintptr_t)sw_tls.unused;
+}
 
 /* Checks the record of a thread that lives, under the registry's lock. Returns the rule that does
  * not hold, or NULL (base/assert.h). */
 const char *sw_thread_check(const sw_thread *thread);
 
+/* Leaves the thread without a cache of the default heap, as it was at first. */
+void sw_registry_drop_default(void);
+
 /* This thread's cache of the heap with that index; NULL: it has none. */
 static sw_always_inline sw_cache *sw_registry_cache_at(uint32_t index) {
-    sw_thread *thread = sw_tls_thread;
-    if (sw_unlikely(thread == NULL)) return NULL;
-    return __atomic_load_n(&thread->caches[index], __ATOMIC_RELAXED);
+    uint64_t own = sw_tls.unused;
+    if (sw_unlikely(own <= SW_TLS_ENDED)) return NULL;
+    return __atomic_load_n(&((sw_thread *)(uintptr_t)own)->caches[index], __ATOMIC_RELAXED);
 }
 static sw_always_inline sw_cache *sw_registry_own_cache(const sw_heap *heap) {
     return sw_registry_cache_at(heap->index);

@@ -10,23 +10,13 @@
 #include "heap/collected.h"
 #include "heap/fork.h"
 #include "heap/reclaim.h"
-#include "spanwise/fast.h"
-
-/* The cache of threads that have no cache of the default heap. It has no heap, no address and no
- * free slot, so every fast path takes its slow path, and no fast path has to compare with NULL. */
-enum { NO_CACHE_BINS = 2 * sizeof sw_fast_class_bytes / sizeof *sw_fast_class_bytes };
-static sw_cache no_cache = {
-    .bins = {[0 ... NO_CACHE_BINS - 1] = {.word = &sw_sentinel_word, .base = SW_NO_BASE}}};
-
-_Thread_local SW_FAST_TLS sw_tls_record sw_tls = {.cache = &no_cache};
-static _Thread_local SW_FAST_TLS bool tls_ended; /* end_thread has run */
 
 /* Closes the caches of a thread that ends. Another thread may destroy one of their heaps meanwhile:
  * the user can not order that against the exit of a thread, because the exit is no call on the
  * heap. True: there was a cache to close. */
 static bool close_caches(sw_thread *thread) {
     bool closed = false;
-    sw_tls.cache = &no_cache;
+    sw_registry_drop_default();
     for (size_t i = 0; i < thread->used; i++) {
         sw_cache *cache = sw_registry_take_cache(thread, i);
         if (cache == NULL) continue;
@@ -43,17 +33,16 @@ static bool close_caches(sw_thread *thread) {
  * again, which opens another cache. So this closes caches until there are none. */
 static void end_thread(void *record) {
     sw_thread *thread = record;
-    tls_ended = true;
     while (close_caches(thread)) {
     }
-    sw_tls_thread = NULL;
+    sw_tls.unused = SW_TLS_ENDED;
     sw_registry_leave(thread);
 }
 
 static sw_thread *make_thread(void) {
     sw_thread *thread = sw_registry_enter();
     if (thread == NULL) return NULL;
-    sw_tls_thread = thread;
+    sw_tls.unused = (uintptr_t)thread;
     /* If the system refuses this, the thread's cache is not closed at its end, and its spans are
      * not reused. That does no other harm. */
     (void)sw_os_at_thread_exit(SW_OS_EXIT_HEAP, end_thread, thread);
@@ -72,7 +61,7 @@ static bool relieved(sw_heap *heap) {
 static sw_noinline sw_cache *open_for_thread(sw_heap *heap) {
     if (!sw_heap_check(heap, "heap"))
         return NULL; /* the report says "heap", since keeping the call's name takes a register */
-    sw_thread *thread = sw_tls_thread;
+    sw_thread *thread = sw_registry_own();
     if (thread == NULL) thread = make_thread();
     if (thread == NULL && relieved(heap)) thread = make_thread();
     if (thread == NULL) {
@@ -108,7 +97,7 @@ sw_cache *sw_thread_default_cache(void) {
     return cache;
 }
 
-bool sw_thread_has_ended(void) { return sw_unlikely(tls_ended) && sw_tls_thread == NULL; }
+bool sw_thread_has_ended(void) { return sw_unlikely(sw_tls.unused == SW_TLS_ENDED); }
 
 /* Registers the fork handlers when the library is loaded, before there are threads. In some C
  * libraries the registration allocates, so it must not happen under a lock of ours. If it is

@@ -3,7 +3,12 @@
 
 static sw_verify_fn *verify; /* atomic; NULL: no function was installed */
 
-static sw_tls_fast struct {
+#if SW_CHECK >= 3
+#define PER_THREAD sw_tls_fast
+#else
+#define PER_THREAD /* nothing calls the functions that use it */
+#endif
+static PER_THREAD struct {
     sw_heap *heap;    /* the heap that `noted` is about */
     uint32_t noted;   /* a bit for each sw_verify_event that was noted and not answered yet */
     uint32_t holders; /* calls of sw_verify_hold that sw_verify_unhold has not ended yet */

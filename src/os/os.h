@@ -6,6 +6,7 @@
 #ifndef SW_OS_OS_H
 #define SW_OS_OS_H
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -111,8 +112,15 @@ void sw_os_lock_wake(sw_os_lock *lock);  /* wakes one sleeper, which tries again
  * because fork handlers of other libraries run in between and may allocate. */
 void sw_os_lock_pass(bool pass);
 
-/* What sw_os_lock_pass has set for the calling thread. */
-extern sw_tls_fast bool sw_os_lock_passes;
+/* An address that identifies the calling thread while it runs. A fork does not change it. */
+static inline const void *sw_os_here(void) { return &errno; }
+
+/* sw_os_here of the thread that passes locks, atomic; NULL: none does. It holds all of them, so
+ * there is one such thread at a time. */
+extern const void *sw_os_lock_fork_thread;
+static sw_always_inline bool sw_os_lock_in_fork(void) {
+    return sw_unlikely(__atomic_load_n(&sw_os_lock_fork_thread, __ATOMIC_RELAXED) != NULL);
+}
 
 /* Whether a thread that is about to sleep for a lock first makes every other thread pass a memory
  * barrier. Once true, it stays true. While it is false, sw_os_lock_leave does the same as
@@ -136,7 +144,7 @@ static inline void sw_os_lock_enter(sw_os_lock *lock) {
     }
 }
 static inline void sw_os_lock_leave(sw_os_lock *lock) {
-    if (sw_unlikely(sw_os_lock_passes) ||
+    if (sw_os_lock_in_fork() ||
         sw_unlikely(!__atomic_load_n(&sw_os_lock_has_barrier, __ATOMIC_RELAXED))) {
         sw_os_lock_release(lock);
         return;
@@ -181,6 +189,10 @@ size_t sw_os_call_stack(uint64_t *addresses, size_t max);
 uint64_t sw_os_now_ns(void);        /* monotonic */
 uint64_t sw_os_coarse_now_ns(void); /* monotonic; cheap, in steps of a scheduler tick */
 uint64_t sw_os_thread_id(void);
+/* The same, without a system call from the second call of the thread on; forgotten in the child of
+ * a fork. */
+uint64_t sw_os_known_thread_id(void);
+void sw_os_forget_thread_id(void);
 uint64_t sw_os_process_id(void);
 uint32_t sw_os_node(void); /* memory node (NUMA) on which the calling thread runs; 0: not known */
 /* True: the process has no other thread. False: it has, or that is not known, as in builds below

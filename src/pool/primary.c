@@ -5,14 +5,12 @@
 #include <stddef.h>
 
 #include "base/attributes.h"
+#include "os/os.h"
 
 _Static_assert(sizeof(sw_primary) == 64, "two threads' places share no line of the cache");
 
-/* Its address is different in each thread. */
-static sw_tls_fast char own;
-
 sw_primary *sw_primary_of_thread(sw_primary *primaries) {
-    return &primaries[((uintptr_t)&own * UINT64_C(0x9E3779B97F4A7C15)) >> 58];
+    return &primaries[((uintptr_t)sw_os_here() * UINT64_C(0x9E3779B97F4A7C15)) >> 58];
 }
 
 void *sw_primary_take(sw_primary *primary) {

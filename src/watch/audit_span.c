@@ -53,7 +53,8 @@ static void check_large(sw_audit *a, const sw_span *span) {
     uint64_t requested = cold->requested == 0 ? 1 : cold->requested;
     bool live = sw_span_large_lives(span);
     a->shelved += !live;
-    if (span->magic != 0 || span->slots != 0 || (live && ((uintptr_t)span->owner & ~SW_SPAN_ARENAS) != span->base) ||
+    if (span->magic != 0 || span->slots != 0 ||
+        (live && ((uintptr_t)span->owner & ~SW_SPAN_ARENAS) != span->base) ||
         span->words != &sw_sentinel_word || span->span_class > 1 || span->cursor != 0 ||
         span->idle != 0)
         SW_BROKEN(a, "large object at page %u: its record is a span of slots'",

@@ -57,8 +57,8 @@ static void default_heap_refuses(const char *name, char *p, size_t size) {
     EXPECT_NAMED(name, "usable_size", p, CHECK_EQ(sw_usable_size(p), 0));
 }
 
-static const size_t sizes[] = {1,     16,    1000,   CHUNK / 4, CHUNK / 4 + 1, 20000, 32768,
-                               32769, 65536, 100000, 1000000,   5000000};
+static const size_t sizes[] = {1,     16,    1000,  CHUNK / 4, CHUNK / 4 + 1, 20000,
+                               32768, 32769, 65536, 100000,    1000000,       5000000};
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
 static void refuses_each_size(uint32_t mode, bool safe, uint64_t limit, const char *name) {
@@ -114,7 +114,7 @@ static void ended_objects_are_gone(void) {
     CHECK_EQ(sw_arena_reset(arena), SW_OK);
     EXPECT_FAULT(DOUBLE_FREE, big, sw_heap_free(heap, big));
     char *again = sw_heap_alloc(heap, 100000, 0);
-    CHECK(again == big); /* from the cache's shelf */
+    CHECK(again == big);                                /* from the cache's shelf */
     CHECK_EQ(sw_heap_usable_size(heap, again), 106496); /* 13 pages of 8 KiB */
     sw_heap_free(heap, again);
     CHECK_EQ(sw_arena_free(arena), SW_OK);
@@ -138,7 +138,9 @@ static void short_objects_share_blocks(void) {
         char *objects[COUNT];
         for (int i = 0; i < COUNT; i++) {
             objects[i] = sw_arena_alloc(arena, BYTES, i % 3 == 0 ? 64 : 0,
-                                        i % 2 == 0 ? SW_SCAN : i % 5 == 0 ? SW_ZERO : 0);
+                                        i % 2 == 0   ? SW_SCAN
+                                        : i % 5 == 0 ? SW_ZERO
+                                                     : 0);
             CHECK((uintptr_t)objects[i] % (i % 3 == 0 ? 64 : 16) == 0);
             bool cleared = i % 2 == 0 || i % 5 == 0;
             for (int k = 0; cleared && k < BYTES; k++) CHECK(objects[i][k] == 0);

@@ -266,7 +266,8 @@ static void test_jump(void) {
  * so the cycle frees nothing, and reads no address out of the frame. */
 static void test_damaged_frames(void) {
     enum { WORDS = sizeof(sw_gc_frame) / 8 };
-    static const uint64_t changes[] = {1, 8, 1 << 30, UINT64_C(1) << 33, UINT64_C(1) << 63, ~UINT64_C(0)};
+    static const uint64_t changes[] = {
+        1, 8, 1 << 30, UINT64_C(1) << 33, UINT64_C(1) << 63, ~UINT64_C(0)};
     static sw_gc_frame frames[2];
     static void *words[2];
     uint64_t saved;

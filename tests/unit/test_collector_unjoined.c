@@ -90,8 +90,7 @@ static void names_a_call(int kind) {
     if (kind == FREE_LARGE || kind == REALLOC_LARGE)
         made.object = sw_heap_alloc(sw_gc_heap(gc), LARGE, 0);
     sw_gc_ref kept = 0;
-    if (made.object != NULL)
-        CHECK_EQ(sw_gc_ref_new(gc, SW_GC_STRONG, made.object, &kept), SW_OK);
+    if (made.object != NULL) CHECK_EQ(sw_gc_ref_new(gc, SW_GC_STRONG, made.object, &kept), SW_OK);
     has_joined = may_stop = 0;
     seen_count = 0;
     CHECK_EQ(pthread_create(&late, NULL, hold_up, NULL), 0);
@@ -115,45 +114,36 @@ static void names_a_call(int kind) {
 /* --- calls at any time -------------------------------------------------------------------------- */
 
 enum { MUTATORS = 2, CYCLES = 200 };
-static node *lists[MUTATORS]; /* roots */
-static uint32_t stops, reports;
+static uint32_t stops;
 
-static sw_fault_action count_report(const sw_fault *fault, void *arg) {
+static sw_fault_action expect_report(const sw_fault *fault, void *arg) {
     (void)arg;
     CHECK_EQ(fault->code, SW_MISUSE_NOT_JOINED);
-    __atomic_add_fetch(&reports, 1, __ATOMIC_RELAXED);
     return SW_FAULT_LEAK_AND_CONTINUE;
 }
 
+/* It touches none of its objects: a cycle that does not see its stack may have freed them. */
 static void *mutate(void *arg) {
-    node **list = arg;
     sw_heap *heap = sw_gc_heap(gc);
     for (uint64_t i = 0; read_word(&stops) == 0; i++) {
-        node *made = sw_gc_new(gc, type, 1);
-        CHECK(made != NULL);
-        sw_gc_write(gc, &made->next, *list);
-        *list = i % 100 == 99 ? NULL : made;
-        if (i % 64 == 0) sw_heap_free(heap, sw_heap_alloc(heap, i % 128 == 0 ? LARGE : 200, 0));
+        CHECK(sw_gc_new(gc, type, 1) != NULL);
+        if (i % 64 == 0) CHECK(sw_heap_alloc(heap, i % 128 == 0 ? LARGE : 200, 0) != NULL);
     }
-    return NULL;
+    return arg;
 }
 
 /* What such a thread allocates may be lost, but neither it nor the collector crashes, and the heap
  * stays whole. */
 static void cycles_outlive_them(void) {
     pthread_t threads[MUTATORS];
-    uint32_t roots;
     start();
-    CHECK_EQ(sw_gc_add_roots(gc, lists, sizeof lists, &roots), SW_OK);
-    sw_set_fault_handler(count_report, NULL);
+    sw_set_fault_handler(expect_report, NULL);
     stops = 0;
-    for (int i = 0; i < MUTATORS; i++)
-        CHECK_EQ(pthread_create(&threads[i], NULL, mutate, &lists[i]), 0);
+    for (int i = 0; i < MUTATORS; i++) CHECK_EQ(pthread_create(&threads[i], NULL, mutate, NULL), 0);
     for (int i = 0; i < CYCLES; i++) CHECK_EQ(sw_gc_collect(gc, NULL), SW_OK);
     __atomic_store_n(&stops, 1, __ATOMIC_SEQ_CST);
     for (int i = 0; i < MUTATORS; i++) CHECK_EQ(pthread_join(threads[i], NULL), 0);
     remember_faults();
-    CHECK_EQ(sw_gc_remove_roots(gc, roots), SW_OK);
     end();
 }
 

@@ -170,8 +170,8 @@ static void damage_heap(void) {
 }
 
 static void damage_thread(void) {
-    sw_tls_thread->used = SW_HEAPS_MAX + 1;
-    sw_registry_leave(sw_tls_thread);
+    sw_registry_own()->used = SW_HEAPS_MAX + 1;
+    sw_registry_leave(sw_registry_own());
 }
 
 /* Below grade 2 it waits for ever, until the alarm; above, the alarm must not come before the words. */

@@ -7,6 +7,7 @@
 #include <ucontext.h>
 
 #include "base/attributes.h"
+#include "base/thread_state.h"
 #include "os/os.h"
 #include "os/unwind.h"
 
@@ -61,10 +62,11 @@ static void init_unwinder(void) { has_unwinder = sw_os_unwind_init(); }
 
 sw_noinline size_t sw_os_call_stack(uint64_t *addresses, size_t max) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    static _Thread_local uintptr_t stack_high;
     if (pthread_once(&once, init_unwinder) != 0 || max == 0) return 0;
-    if (stack_high == 0) stack_high = sw_os_stack_high();
-    if (has_unwinder) return sw_os_unwind(SW_OS_CALLER_FRAME(), stack_high, addresses, max, NULL);
+    sw_thread_state *own = sw_thread_state_find(true);
+    uintptr_t high = own == NULL || own->stack_high == 0 ? sw_os_stack_high() : own->stack_high;
+    if (own != NULL) own->stack_high = high;
+    if (has_unwinder) return sw_os_unwind(SW_OS_CALLER_FRAME(), high, addresses, max, NULL);
     addresses[0] = (uint64_t)(uintptr_t)__builtin_return_address(0);
     return 1;
 }

@@ -13,6 +13,7 @@
 
 #include "base/assert.h"
 #include "base/bits.h"
+#include "base/thread_state.h"
 #include "os/os.h"
 
 #if SW_CHECK >= 3 && defined(__has_include)
@@ -108,16 +109,21 @@ static sw_noinline void acquire_contended(sw_os_lock *lock) {
     acquire_asleep(lock);
 }
 
-sw_tls_fast bool sw_os_lock_passes;
+const void *sw_os_lock_fork_thread;
 
-void sw_os_lock_pass(bool pass) { sw_os_lock_passes = pass; }
+void sw_os_lock_pass(bool pass) {
+    __atomic_store_n(&sw_os_lock_fork_thread, pass ? sw_os_here() : NULL, __ATOMIC_RELAXED);
+}
 
 const char *sw_os_lock_check(const sw_os_lock *lock) {
     return SW_RULE(__atomic_load_n(&lock->state, __ATOMIC_RELAXED) <= CONTENDED);
 }
 
-void sw_os_lock_acquire(sw_os_lock *lock) {
-    if (sw_unlikely(sw_os_lock_passes)) return;
+static bool passes(void) {
+    return __atomic_load_n(&sw_os_lock_fork_thread, __ATOMIC_RELAXED) == sw_os_here();
+}
+
+static sw_always_inline void acquire(sw_os_lock *lock) {
     if (sw_unlikely(!try_acquire(&lock->state))) {
         sw_check2(sw_os_lock_check(lock));
         acquire_contended(lock);
@@ -126,10 +132,31 @@ void sw_os_lock_acquire(sw_os_lock *lock) {
     sw_set_counter(&lock->acquisitions, lock->acquisitions + 1);
 }
 
-void sw_os_lock_release(sw_os_lock *lock) {
-    if (sw_unlikely(sw_os_lock_passes)) return;
+static void release(sw_os_lock *lock) {
     if (__atomic_exchange_n(&lock->state, FREE, __ATOMIC_RELEASE) == CONTENDED)
         futex_wake_one(&lock->state);
+}
+
+/* While a thread forks. */
+static sw_noinline void acquire_unless_passed(sw_os_lock *lock) {
+    if (!passes()) acquire(lock);
+}
+static sw_noinline void release_unless_passed(sw_os_lock *lock) {
+    if (!passes()) release(lock);
+}
+
+void sw_os_lock_acquire(sw_os_lock *lock) {
+    if (sw_os_lock_in_fork())
+        acquire_unless_passed(lock);
+    else
+        acquire(lock);
+}
+
+void sw_os_lock_release(sw_os_lock *lock) {
+    if (sw_os_lock_in_fork())
+        release_unless_passed(lock);
+    else
+        release(lock);
 }
 
 void sw_os_lock_wake(sw_os_lock *lock) { futex_wake_one(&lock->state); }
@@ -151,6 +178,16 @@ static uint64_t read_clock(clockid_t clock) {
 uint64_t sw_os_now_ns(void) { return read_clock(CLOCK_MONOTONIC); }
 uint64_t sw_os_coarse_now_ns(void) { return read_clock(CLOCK_MONOTONIC_COARSE); }
 uint64_t sw_os_thread_id(void) { return (uint64_t)syscall(SYS_gettid); }
+uint64_t sw_os_known_thread_id(void) {
+    sw_thread_state *own = sw_thread_state_find(true);
+    if (own == NULL) return sw_os_thread_id();
+    if (own->id == 0) own->id = sw_os_thread_id();
+    return own->id;
+}
+void sw_os_forget_thread_id(void) {
+    sw_thread_state *own = sw_thread_state_find(false);
+    if (own != NULL) own->id = 0;
+}
 uint64_t sw_os_process_id(void) { return (uint64_t)getpid(); }
 uint32_t sw_os_node(void) {
     unsigned processor, node = 0;

@@ -6,6 +6,7 @@
 
 #include "base/assert.h"
 #include "base/bits.h"
+#include "base/thread_state.h"
 #include "os/os.h"
 
 /* --- locks: spin locks, because they are held for a short time only --------------------------- */
@@ -39,7 +40,7 @@ void sw_os_lock_wake(sw_os_lock *lock) { (void)lock; } /* threads do not sleep h
 bool sw_os_lock_has_barrier; /* always false: C11 has no barrier for other threads */
 void sw_os_lock_ask_barrier(void) {}
 
-sw_tls_fast bool sw_os_lock_passes; /* always false: there is no fork */
+const void *sw_os_lock_fork_thread; /* always NULL: there is no fork */
 
 void sw_os_lock_pass(bool pass) { (void)pass; }
 
@@ -76,9 +77,18 @@ uint64_t sw_os_thread_id(void) {
     return (uint64_t)(uintptr_t)&mark;
 }
 
+uint64_t sw_os_known_thread_id(void) { return sw_os_thread_id(); }
+void sw_os_forget_thread_id(void) {}
 uint64_t sw_os_process_id(void) { return 1; }
 uint32_t sw_os_node(void) { return 0; }
 bool sw_os_is_single_threaded(void) { return false; }
+
+static sw_thread_state *find_state(bool makes) {
+    static _Thread_local sw_thread_state state;
+    (void)makes;
+    return &state;
+}
+__attribute__((constructor)) static void start(void) { sw_thread_state_find = find_state; }
 
 /* --- a thread for a piece of work ------------------------------------------------------------- */
 
