@@ -67,6 +67,13 @@ def version() -> str:
 # --- statuses -------------------------------------------------------------------------------------
 
 
+_ADVICE = {
+    "sw_range_adopt": "adopt()",
+    "make it with the option locked": "make it with locked=True",
+}
+"""What messages advise a C program to do -> the same in Python."""
+
+
 def failure(status: int, path: str | os.PathLike[str] | None = None) -> errors.SpanwiseError:
     """The exception of a status, with the C library's message about this thread's last failure.
 
@@ -78,6 +85,8 @@ def failure(status: int, path: str | os.PathLike[str] | None = None) -> errors.S
     last = lib.sw_last_error()
     told = last.message != ffi.NULL and last.status == status
     message = text(last.message) if told else text(lib.sw_status_text(status))
+    for in_c, in_python in _ADVICE.items():
+        message = message.replace(in_c, in_python)
     kind = errors.STATUS_ERRORS.get(name, errors.SpanwiseError)
     number = _errno_in(message) if issubclass(kind, OSError) else None
     if kind is errors.RecordingIOError and number == errno.ENOENT:

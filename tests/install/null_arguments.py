@@ -260,9 +260,8 @@ def program() -> tuple[str, int]:
                 continue
             parts.append(case(len(rows), name, result, kinds, i))
             creates = kind.endswith("* *") and re.search(r"_create(_bounded)?$|_open$", name)
-            rows.append(
-                f'    failed += run("{name}, argument {i + 1}", case_{len(rows)}, {int(bool(creates))});'
-            )
+            what = f"{name}, argument {i + 1}"
+            rows.append(f'    failed += run("{what}", case_{len(rows)}, {int(bool(creates))});')
     body = "\n".join(rows)
     parts.append(f"int main(void) {{\n    int failed = 0;\n{body}\n    return failed != 0;\n}}\n")
     return "\n".join(parts), len(rows)

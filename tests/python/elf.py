@@ -11,7 +11,7 @@ DT_FLAGS_1, DF_1_NODELETE = 0x6FFFFFFB, 0x8
 
 
 def program_headers(path: Path) -> dict[int, tuple[int, int, int]]:
-    """Each segment type's (file offset, bytes in the file, bytes in memory), from the ELF header."""
+    """Each segment type's file offset, bytes in the file and bytes in memory."""
     image = path.read_bytes()
     assert image[:6] == b"\x7fELF\x02\x01", "a 64-bit little-endian object"
     (table,) = struct.unpack_from("<Q", image, 32)

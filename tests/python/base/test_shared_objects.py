@@ -49,7 +49,7 @@ with spanwise.Heap() as heap:
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 def test_imports_after_a_library_with_much_static_tls(tmp_path: Path) -> None:
-    """The largest library that this process can load leaves room for the extension, minus 256 bytes."""
+    """Next to the largest library that a process can load, less 256 bytes."""
     source = tmp_path / "large.c"
     words = [sys.executable, "-c", "import ctypes, sys; ctypes.CDLL(sys.argv[1])"]
 

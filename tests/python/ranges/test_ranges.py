@@ -178,6 +178,8 @@ def test_another_thread_is_refused() -> None:
     ]
     assert [type(in_a_thread(call)) for call in calls] == [sw.OwnerError] * len(calls)
     assert (ranges.free_size, ranges.closed) == (100, False)
+    advice = str(in_a_thread(ranges.reset))
+    assert "adopt()" in advice and "locked=True" in advice and "sw_" not in advice
 
     def take_over() -> None:
         ranges.adopt()
