@@ -7,7 +7,7 @@ file(GLOB unit_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/unit/test_
 # stack walk, a large reservation of addresses and limits on it, advice about pages, locks that tell
 # of waiters.
 set(spanwise_needs_linux
-    "^(arena_refused|arena_safe|cfi|collector_events|collector_finalizers|collector_inside|collector_maker|collector_shadow|collector_stop|collector_tiny|collector_unjoined|thread|face_grades|fork|hints_interleaved|record|space|unwind|limits|populate|purge|refused|remote_late|verify_points)")
+    "^(arena_heap_misuse|arena_refused|arena_safe|cfi|collector_events|collector_finalizers|collector_inside|collector_maker|collector_shadow|collector_stop|collector_tiny|collector_unjoined|thread|face_grades|fork|hints_interleaved|record|space|unwind|limits|populate|purge|refused|remote_late|verify_points)")
 
 # The longest tests begin first, so that no processor waits for one long test at the end.
 set(spanwise_long caches collector collector_steps custom fork hints large_misuse large_storm limits

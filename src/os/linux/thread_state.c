@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "os/linux/thread_state.h"
 #include "os/os.h"
 
 enum { FIRST = 16, MORE_BYTES = 16384 };
@@ -96,8 +97,7 @@ static void leave(void *arg) {
     __atomic_store_n(&own->owner, NULL, __ATOMIC_RELEASE);
 }
 
-/* Early, so that the key is one of the first: for later ones pthread_setspecific calls malloc. */
-__attribute__((constructor(101))) static void start(void) {
+void sw_os_thread_state_start(void) {
     has_key = pthread_key_create(&key, leave) == 0;
     sw_thread_state_find = find;
 }

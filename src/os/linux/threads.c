@@ -14,6 +14,7 @@
 #include "base/assert.h"
 #include "base/bits.h"
 #include "base/thread_state.h"
+#include "os/linux/thread_state.h"
 #include "os/os.h"
 
 #if SW_CHECK >= 3 && defined(__has_include)
@@ -165,6 +166,15 @@ void sw_os_lock_wake(sw_os_lock *lock) { futex_wake_one(&lock->state); }
 void sw_os_lock_reset(sw_os_lock *lock) {
     __atomic_store_n(&lock->sleepers, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&lock->state, FREE, __ATOMIC_RELEASE);
+}
+
+/* --- records of threads ----------------------------------------------------------------------- */
+
+/* Early, so that the key is one of the first: for later ones pthread_setspecific calls malloc. (The
+ * constructor is in this file because, of a static library, the linker takes thread_state.o only if
+ * something calls it.) */
+__attribute__((constructor(101))) static void start_thread_state(void) {
+    sw_os_thread_state_start();
 }
 
 /* --- time and identity ------------------------------------------------------------------------ */
