@@ -3,6 +3,7 @@
 #include "gc/stack.h"
 
 #include "base/assert.h"
+#include "base/bits.h"
 #include "os/os.h"
 
 /* The stack has a place of 4 GiB at most, for 268 million waiting objects; when it is full, the heap
@@ -35,8 +36,9 @@ const char *sw_gc_stack_check(const sw_gc_stack *stack) {
 
 bool sw_gc_stack_grow(sw_gc_stack *stack) {
     sw_check2(sw_gc_stack_check(stack));
-    size_t more = (size_t)(stack->end - stack->base);
-    if (2 * more > stack->reserved) return false;
+    size_t entries = (size_t)(stack->end - stack->base);
+    size_t more = sw_max_u64(entries, FIRST_BYTES / sizeof(sw_gc_grey));
+    if (entries + more > stack->reserved) return false;
     if (sw_os_map_at(stack->end, more * sizeof *stack->end) != SW_OS_MAPPED) return false;
     stack->end += more;
     return true;

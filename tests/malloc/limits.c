@@ -160,7 +160,10 @@ static void nothing_more(void) {
  * is zero where it must be. Exit status 77: the system does not allow to lock memory. */
 static int lock(void) {
     unsigned char *small[100], *big;
+    struct rlimit most;
     free(malloc(100));
+    CHECK_EQ(getrlimit(RLIMIT_MEMLOCK, &most), 0);
+    if (geteuid() != 0 && most.rlim_cur < 64 * (rlim_t)MIB) return 77;
     if (mlockall(MCL_CURRENT | MCL_FUTURE) != 0) return 77;
     for (size_t i = 0; i < 100; i++) {
         small[i] = malloc(1000 + i * 100);

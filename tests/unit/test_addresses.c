@@ -87,6 +87,45 @@ static void no_leak(void) {
     CHECK(addresses_kb() <= before + 4 * 1024);
 }
 
+/* --- places ---------------------------------------------------------------------------------- */
+
+static bool is_zero(const char *p, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (p[i] != 0) return false;
+    return true;
+}
+
+/* Places do not overlap, only their mapped pieces count as the process's memory, and what another
+ * mapping occupies is left alone. */
+static void places(void) {
+    enum { PLACES = 40 };
+    size_t page = sw_os_page_bytes(), bytes = (size_t)5 << 30;
+    char *place[PLACES];
+    uint64_t before = status_kb("VmSize:");
+    for (int i = 0; i < PLACES; i++) {
+        place[i] = sw_os_place(bytes, page);
+        CHECK(place[i] != NULL && is_zero(place[i], page));
+        memset(place[i], i + 1, page);
+        for (int k = 0; k < i; k++)
+            CHECK(place[k] + bytes <= place[i] || place[i] + bytes <= place[k]);
+    }
+    CHECK(status_kb("VmSize:") < before + 2 * PLACES * (page >> 10));
+    char *end = place[0] + bytes - page;
+    CHECK_EQ(sw_os_map_at(end, page), SW_OS_MAPPED);
+    CHECK(is_zero(end, page));
+    memset(end, 7, page);
+    CHECK_EQ(sw_os_map_at(end - page, 2 * page), SW_OS_OCCUPIED);
+    CHECK_EQ(sw_os_map_at(end, page), SW_OS_OCCUPIED);
+    CHECK(end[0] == 7 && end[page - 1] == 7);
+    CHECK_EQ(sw_os_map_at(end - page, page), SW_OS_MAPPED); /* nothing was left there */
+    CHECK(sw_os_unmap_at(end - page, 2 * page));
+    CHECK_EQ(sw_os_map_at(end, page), SW_OS_MAPPED);
+    CHECK(is_zero(end, page));
+    CHECK(sw_os_unmap_at(end, page));
+    for (int i = 0; i < PLACES; i++) CHECK(place[i][0] == i + 1 && sw_os_release(place[i], page));
+    CHECK_EQ(status_kb("VmSize:"), before);
+}
+
 /* --- growth of the page map ------------------------------------------------------------------- */
 
 /* Takes windows until the next one must lie beyond the page map. */
@@ -294,7 +333,24 @@ static void all_under_limit(void) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
+/* The page map at least doubles, so that caches seldom have to follow: 512 windows of 64 MiB take at
+ * most log2(512) + 1 growths. */
+static void few_growths(void) {
+    enum { COUNT = 512 };
+    static sw_window windows[COUNT];
+    sw_space *space = sw_space_live();
+    size_t growths = 0;
+    for (size_t i = 0; i < COUNT; i++) {
+        uint64_t frames = space->view.frames;
+        CHECK_EQ(sw_space_take_window(space, 64 * MIB, 0, &windows[i]), SW_WINDOW_TAKEN);
+        growths += space->view.frames != frames;
+    }
+    CHECK(growths <= 10);
+    for (size_t i = 0; i < COUNT; i++) sw_space_return_window(space, &windows[i], 0);
+}
+
 int main(void) {
+    places();
     few_addresses();
     no_leak();
     if (!SANITIZED) all_under_limit();
@@ -302,5 +358,6 @@ int main(void) {
     frees_follow();
     collector_follows();
     around_others();
+    few_growths();
     return check_result();
 }

@@ -8,7 +8,6 @@
 #include "base/bits.h"
 #include "check.h"
 #include "os/os.h"
-#include "status.h"
 
 static bool is_zero(const char *p, size_t n) {
     for (size_t i = 0; i < n; i++)
@@ -36,37 +35,6 @@ static void memory(void) {
     char *map = sw_os_map(10 * page);
     CHECK(map != NULL && is_zero(map, 10 * page));
     CHECK(sw_os_release(map, 10 * page));
-}
-
-/* Places do not overlap, only their mapped pieces count as the process's memory, and what another
- * mapping occupies is left alone. */
-static void places(void) {
-    enum { PLACES = 40 };
-    size_t page = sw_os_page_bytes(), bytes = (size_t)5 << 30;
-    char *place[PLACES];
-    uint64_t before = status_kb("VmSize:");
-    for (int i = 0; i < PLACES; i++) {
-        place[i] = sw_os_place(bytes, page);
-        CHECK(place[i] != NULL && is_zero(place[i], page));
-        memset(place[i], i + 1, page);
-        for (int k = 0; k < i; k++)
-            CHECK(place[k] + bytes <= place[i] || place[i] + bytes <= place[k]);
-    }
-    CHECK(status_kb("VmSize:") < before + 2 * PLACES * (page >> 10));
-    char *end = place[0] + bytes - page;
-    CHECK_EQ(sw_os_map_at(end, page), SW_OS_MAPPED);
-    CHECK(is_zero(end, page));
-    memset(end, 7, page);
-    CHECK_EQ(sw_os_map_at(end - page, 2 * page), SW_OS_OCCUPIED);
-    CHECK_EQ(sw_os_map_at(end, page), SW_OS_OCCUPIED);
-    CHECK(end[0] == 7 && end[page - 1] == 7);
-    CHECK_EQ(sw_os_map_at(end - page, page), SW_OS_MAPPED); /* nothing was left there */
-    CHECK(sw_os_unmap_at(end - page, 2 * page));
-    CHECK_EQ(sw_os_map_at(end, page), SW_OS_MAPPED);
-    CHECK(is_zero(end, page));
-    CHECK(sw_os_unmap_at(end, page));
-    for (int i = 0; i < PLACES; i++) CHECK(place[i][0] == i + 1 && sw_os_release(place[i], page));
-    CHECK_EQ(status_kb("VmSize:"), before);
 }
 
 /* Impossible requests are answered, not obeyed. */
@@ -191,7 +159,6 @@ static void work_in_threads(void) {
 
 int main(void) {
     memory();
-    places();
     refusals();
     locks();
     locks_in_line();

@@ -42,7 +42,7 @@ void *sw_os_reserve(size_t bytes, size_t align) {
 /* A place is accessible as a whole. */
 void *sw_os_place(size_t bytes, size_t ready) {
     (void)ready;
-    return bytes > PLACE_MAX ? NULL : take(bytes, PAGE_BYTES);
+    return bytes > PLACE_MAX ? NULL : take(bytes, (size_t)1 << sw_log2_ceil(bytes));
 }
 
 sw_os_mapped sw_os_map_at(void *p, size_t bytes) {
