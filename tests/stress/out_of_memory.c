@@ -158,7 +158,7 @@ static const limited limits[] = {
     {"16 MiB of data", RLIMIT_DATA, 16 << 20, 0, 1 << 20, false},
     {"4 MiB of data", RLIMIT_DATA, 4 << 20, 0, 0, false},
     {"addresses lowered to what is in use", RLIMIT_AS, 0, 0, 0, true},
-    {"addresses lowered to 16 MiB more", RLIMIT_AS, 0, 16 << 20, 1 << 20, true},
+    {"addresses lowered to 16 MiB more", RLIMIT_AS, 0, 16 << 20, 8 << 20, true},
     {"data lowered to 16 MiB more", RLIMIT_DATA, 0, 16 << 20, 4 << 20, true},
     {"data lowered to nothing more", RLIMIT_DATA, 0, 0, 0, true},
 };
