@@ -144,13 +144,20 @@ def test_jemalloc_by_hand(tmp_path: Path) -> None:
 
 
 def test_a_rate_of_one_or_none_is_not_scaled(tmp_path: Path) -> None:
-    for rate in ("heap/2", "heap_v2/1", "heap_v2"):
+    for rate in ("heap/2", "heap_v2/1", "heap_v2", "heapprofile/4096"):
         text = f"heap profile: 3: 30 [3: 30] @ {rate}\n3: 30 [3: 30] @ 0x1\n\nMAPPED_LIBRARIES:\n"
         one = made(tmp_path / "a", text)
         assert sizes(one) == {10: 3} and "samples" not in one.remark
 
 
-def test_growth(tmp_path: Path) -> None:
+def test_two_sizes_of_a_stack_have_their_shares_of_bytes(tmp_path: Path) -> None:
+    """Objects of 1 B and 2 B in one stack: 33 B are eleven of each."""
+    assert int(3 * scale(1.5, 16)) == 33
+    text = "heap_v2/16\n@ 0x1\n  t*: 2: 3 [0: 0]\n\nMAPPED_LIBRARIES:\n"
+    assert sizes(made(tmp_path / "a", text)) == {1: 11, 2: 11}
+
+
+def test_growth() -> None:
     one = sw.convert(DATA / "growth.heap")
     assert sizes(one) == {1 << 20: 9}
     assert "regions that the allocator took from the system" in one.remark

@@ -126,8 +126,9 @@ def test_a_difference_of_two_profiles_is_named(tmp_path: Path) -> None:
     one = made(tmp_path / "x.pb", content, value="alloc")
     assert sizes(one) == {100: 8}
     assert "it is the difference of two profiles, so it has only what changed" in one.remark
-    said = refused(tmp_path / "x.pb", profile(sample(-1, -100)))
-    assert said.endswith("convert one of the two")
+    for values in ((-1, -100), (0, -100), (2, -100), (-1, 0)):
+        said = refused(tmp_path / "x.pb", profile(sample(*values)))
+        assert said.endswith("convert one of the two")
 
 
 def test_a_difference_that_go_writes(tmp_path: Path) -> None:
@@ -235,13 +236,15 @@ def test_what_a_stack_may_have(tmp_path: Path) -> None:
     locations += inside(4, plain(1, 5) + plain(3, 0xFFFFFFFFFF600000))
     content = profile(
         sample(1, 10, stack=(1, 2, 3, 4, 5)),
-        sample(1, 20, stack=[3] * 200),
+        sample(1, 20, stack=[4, *[3] * 200]),
         texts=texts,
         parts=functions + locations,
     )
     one = made(tmp_path / "x.pb", content)
     deep, wide = one.sites
-    assert len(deep.frames) == 128 and deep.frames[0].startswith("profile: a b (")
+    assert len(deep.frames) == 128 and deep.frames[0].startswith("profile: c++ f")
+    assert all(frame.startswith("profile: a b (") for frame in deep.frames[1:])
+    assert wide.frames[1].startswith("profile: üü") and "a b" not in wide.frames[1]
     assert [frame.rpartition(":")[2] for frame in wide.frames[:4]] == ["5)", "0)", "0)", "7)"]
     assert wide.frames[3].startswith("profile: c++ f(int (*)(int)) const (")
     assert wide.frames[4] == "profile: 0xffffffffff600001"
