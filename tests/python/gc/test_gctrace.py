@@ -99,8 +99,12 @@ def test_processes_are_told_apart() -> None:
     # One that lives on while it runs two others, each with its own numbers and times.
     parent = [ONE.replace("@0.012s", "@0.500s"), TWO.replace("@0.112s", "@0.600s")]
     assert processes_of(parent[0], ONE, parent[1], TWO, THREE, ONE) == [1, 2, 1, 2, 2, 3]
-    labels = ["app-1  | ", "app-2  | "]
-    both = [f"{label}{line}" for line in (ONE, TWO) for label in labels]
+    # The number before counts more than the nearest time.
+    five, six = (TWO.replace("gc 2 @0.112s", f"gc {i} @0.{i}00s") for i in (5, 6))
+    assert processes_of(five, ONE.replace("@0.012s", "@0.550s"), six) == [1, 2, 1]
+    # A label counts more than both.
+    late = ONE.replace("@0.012s", "@0.100s")
+    both = [f"app-1  | {ONE}", f"app-2  | {late}", f"app-1  | {TWO}", f"app-2  | {TWO}"]
     assert processes_of(*both) == [1, 2, 1, 2]
 
 
