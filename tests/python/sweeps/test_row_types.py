@@ -134,6 +134,15 @@ def test_a_row_of_a_table_that_no_header_has(tmp_path: Path) -> None:
     assert refused(path, sw.Sweep).startswith("no header has the table 0000000000000000 of a row")
 
 
+def test_a_table_that_is_none(tmp_path: Path) -> None:
+    """It is made when it is asked for; the error names the file."""
+    path = written(tmp_path / "s.jsonl", {**HEAD, "tables": [{**GO, "classes": [[7, 1, 0]]}]}, ROW)
+    found = sw.Sweep.open(path)
+    with pytest.raises(sw.InvalidError) as caught:
+        found.best()
+    assert str(caught.value).startswith(f"{path}: a table of it: class 1 (7 bytes): size must be")
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [("rss_bytes", "4096"), ("round", None), ("program", 7), ("error", []), ("cpu_ns", 0.5)],
