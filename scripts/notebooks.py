@@ -112,12 +112,13 @@ def limit_seconds(book: Any) -> int:
     return int(book.metadata.get("spanwise", {}).get("limit_seconds", LIMIT_SECONDS))
 
 
-def execute(path: Path, *, full: bool = False) -> Any:
-    """Runs a notebook in a fresh kernel, in an empty folder; gives it back with its outputs.
+def execute(path: Path, *, full: bool = False, folder: Path | None = None) -> Any:
+    """Runs a notebook in a fresh kernel; gives it back with its outputs.
 
     Args:
         path: of the notebook.
         full: with its large parameters; else with those of the tests.
+        folder: where it runs; None: in an empty folder of its own.
 
     Raises:
         nbclient.exceptions.CellExecutionError: a cell failed.
@@ -132,14 +133,14 @@ def execute(path: Path, *, full: bool = False) -> Any:
     if full:
         os.environ[FULL] = "full"
     try:
-        with tempfile.TemporaryDirectory(prefix="spanwise-notebook-") as folder:
+        with tempfile.TemporaryDirectory(prefix="spanwise-notebook-") as empty:
             client = NotebookClient(
                 book,
                 timeout=limit,
                 startup_timeout=600,
                 kernel_name=KERNEL["name"],
                 extra_arguments=["--IPKernelApp.log_level=ERROR"],  # not that TCP is not encrypted
-                resources={"metadata": {"path": folder}},
+                resources={"metadata": {"path": str(folder or empty)}},
             )
             client.execute()
     finally:
