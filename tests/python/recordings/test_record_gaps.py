@@ -77,7 +77,8 @@ kept += [bytes(600) for _ in range(9000)]
 def test_a_disk_that_was_full_at_the_end_is_named(tmp_path: Path) -> None:
     """The last events and the end mark could not be written by the program."""
     place = tmp_path / "a.swt"
-    words = ["--stacks", "0", "-o", place, "--", sys.executable, "-S", "-c", SHUT]
+    words: list[str | Path] = ["--stacks", "0", "-o", place, "--"]
+    words += [sys.executable, "-S", "-c", SHUT]
     done = spanwise("record", *words)
     assert done.returncode == 1
     assert "are missing: the disk was full, or the file at its size limit" in done.stderr
@@ -94,7 +95,8 @@ def test_a_disk_that_is_full_for_the_reader_too(tmp_path: Path, kib: int) -> Non
     """Of what could be written something is kept, and the disk is named as what is to blame."""
     with small_disk(tmp_path, kib):
         place = tmp_path / "a.swt"
-        words = ["--stacks", "0", "-o", place, "--", sys.executable, "-S", "-c", FILLED]
+        words: list[str | Path] = ["--stacks", "0", "-o", place, "--"]
+        words += [sys.executable, "-S", "-c", FILLED]
         done = spanwise("record", *words, tmp_path / "filler")
         assert done.returncode in (1, 2) and "Traceback" not in done.stderr
         assert "the disk was full" in done.stderr or "No space left on device" in done.stderr
