@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 import spanwise as sw
-from spanwise.optimizer import neighbours, search
+from spanwise.optimizer import frontier, neighbours, search
 from spanwise.optimizer.fit import Fit, held_counts
 from spanwise.optimizer.folds import parts_of
 from spanwise.optimizer.neighbours import Neighbourhood, Specs
@@ -257,8 +258,15 @@ def test_as_many_parts_as_operations() -> None:
         parts_of(three, 4)
 
 
-def test_progress_of_a_frontier_is_the_operations_up_to_the_peak(program: sw.Recording) -> None:
+def test_progress_is_the_operations_up_to_the_peak(
+    program: sw.Recording, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     counts: list[int] = []
+    stored = sw.Recording.from_ops(program.ops, tmp_path / "a.swt")
+    monkeypatch.setattr(frontier, "FILE_STEP", 500)
+    frontier.peak_ledger([stored, stored], TABLE, progress=counts.append)
+    assert sum(counts) == 2 * program.summary.peak_op and max(counts) <= 500
+    counts.clear()
     best = by_peak(program, classes=8)
     best.make_frontier(counts=(4,), caches=(0,), scales=(1,), progress=counts.append)
     assert sum(counts) == 2 * program.summary.peak_op
