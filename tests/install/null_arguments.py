@@ -253,7 +253,7 @@ def program() -> tuple[str, int]:
             f'    give({call}, "{kind}");\n    return out;\n}}'
         )
     parts.append(RUN)
-    rows = []
+    rows: list[str] = []
     for name, result, kinds in functions():
         for i, kind in enumerate(kinds):
             if not is_pointer(kind) or name in MAY_CRASH:

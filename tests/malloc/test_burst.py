@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.malloc.tools import Face
@@ -27,7 +29,7 @@ def bound_kib(threads: int) -> int:
 @pytest.mark.parametrize("threads", [300, pytest.param(1000, marks=pytest.mark.slow)])
 def test_ended_threads_leave_little(face: Face, threads: int, thp: str) -> None:
     """Neither a tick nor another call returns memory: the threads do as they end."""
-    options = {"THP": thp} if thp else {}
+    options: dict[str, Any] = {"THP": thp} if thp else {}
     run = face.run([face.program("burst.c"), str(threads)], **options)
     assert run.returncode == 0, run.stderr
     live, ended, trimmed = map(int, run.stdout.split())

@@ -70,6 +70,6 @@ def test_imports_after_a_library_with_much_static_tls(tmp_path: Path) -> None:
         middle = (low + high) // 128 * 64
         low, high = (middle, high) if loads(built(middle)) else (low, middle)
     assert low >= 512, "no reserve of static TLS to test with"
-    late = [sys.executable, "-c", IMPORT_LATE, built(low - 256)]
+    late = [sys.executable, "-c", IMPORT_LATE, str(built(low - 256))]
     done = subprocess.run(late, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
