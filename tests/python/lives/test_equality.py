@@ -68,3 +68,14 @@ def test_the_rss_of_ledgers_takes_no_part() -> None:
         assert heap.ledger() != one
         assert heap.map() == heap.map()
         assert ballast.sum() == 64 << 20
+
+
+def test_the_clock_of_trackers_takes_no_part() -> None:
+    with sw.ArenaTracker() as tracker, sw.Arena(tag="old"):
+        one, old = tracker.totals(), tracker.leaks()
+        until = time.perf_counter_ns() + 100_000
+        while time.perf_counter_ns() < until:
+            pass
+        other, older = tracker.totals(), tracker.leaks()
+        assert one.now_ns < other.now_ns and old[0].age_ns < older[0].age_ns
+        assert one == other and old == older

@@ -9,9 +9,11 @@ import inspect
 import pickle
 from typing import Any
 
+import numpy as np
 import pytest
 import spanwise as sw
 from spanwise._owner import Made, Uncopied
+from spanwise.gc.graphs import as_edges
 
 from tests.python.lives import worlds
 
@@ -115,3 +117,9 @@ def test_a_forged_type_is_refused() -> None:
         with pytest.raises(sw.InvalidError, match="belongs to heap"):
             other.new(kind)
         assert heap.new(pickle.loads(pickle.dumps(kind))).type == kind
+
+
+def test_a_graph_is_built_from_a_copy_of_its_edges() -> None:
+    """Another thread may write the caller's array after C has looked at it."""
+    edges = sw.linked_list(5)
+    assert not np.shares_memory(as_edges(edges), edges)
