@@ -73,7 +73,37 @@ static void ended_records_are_used_again(void) {
     }
 }
 
+/* --- the thread that forks ---------------------------------------------------------------------- */
+
+static sw_os_lock held, other_lock;
+
+static void *take_other(void *arg) {
+    sw_os_lock_acquire(&other_lock);
+    return arg;
+}
+
+/* It passes locks that it holds, and leaves them held; other threads take locks as ever. */
+static void one_thread_passes_locks(void) {
+    pthread_t thread;
+    sw_os_lock_acquire(&held);
+    sw_os_lock_pass(true);
+    sw_os_lock_acquire(&held);
+    sw_os_lock_enter(&held);
+    sw_os_lock_leave(&held);
+    sw_os_lock_release(&held);
+    CHECK_EQ(held.state, 1);
+    CHECK_EQ(held.acquisitions, 1);
+    CHECK_EQ(pthread_create(&thread, NULL, take_other, NULL), 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    CHECK_EQ(other_lock.state, 1);
+    sw_os_lock_pass(false);
+    sw_os_lock_release(&held);
+    CHECK_EQ(held.state, 0);
+    sw_os_lock_release(&other_lock);
+}
+
 int main(void) {
+    one_thread_passes_locks();
     CHECK_EQ(sw_last_error()->status, SW_OK);
     threads_have_their_own();
     ended_records_are_used_again();
