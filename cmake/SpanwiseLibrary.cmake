@@ -132,7 +132,7 @@ if(SPANWISE_HAS_GLIBC AND SPANWISE_OS STREQUAL "linux" AND NOT SPANWISE_SANITIZE
   # small, not fast, since its code is resident too.
   set_source_files_properties(
     src/malloc/start.c src/malloc/report.c src/malloc/json.c src/malloc/options.c src/malloc/info.c
-    src/malloc/account.c src/malloc/slow.c src/heap/options.c src/size/table.c src/heap/fork.c
+    src/malloc/account.c src/malloc/slow.c src/base/fail.c src/os/linux/thread_state.c src/heap/options.c src/size/table.c src/heap/fork.c
     src/watch/verify.c src/watch/touched.c src/watch/audit_lists.c src/watch/audit_span.c
     src/watch/map.c src/watch/ledger.c src/watch/walk.c src/page/space.c src/heap/trim.c src/heap/misuse.c src/heap/heap.c src/heap/checks.c src/page/checks.c src/page/purge.c src/page/give_back.c
     PROPERTIES COMPILE_OPTIONS -Os)

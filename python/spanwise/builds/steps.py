@@ -45,7 +45,7 @@ SHORT_SOURCES = (
     *("watch/verify.c", "watch/touched.c", "watch/audit_lists.c", "watch/audit_span.c"),
     *("watch/map.c", "watch/ledger.c", "watch/walk.c", "heap/misuse.c", "heap/heap.c"),
     *("heap/checks.c", "heap/trim.c", "page/checks.c", "page/purge.c", "page/give_back.c"),
-    "page/space.c",
+    *("page/space.c", "base/fail.c", "os/linux/thread_state.c"),
 )
 """Code that runs once, or only in tracked heaps, is compiled to be small, not fast, since its code
 is resident too."""
