@@ -84,7 +84,7 @@ static void no_leak(void) {
         CHECK_EQ(sw_heap_destroy(heap), SW_OK);
         if (round == 20) before = addresses_kb();
     }
-    CHECK(addresses_kb() <= before + 4 * 1024);
+    CHECK(addresses_kb() <= before + 1024); /* 39 times the smallest piece, of 64 KiB, are 2496 */
 }
 
 /* --- places ---------------------------------------------------------------------------------- */
