@@ -77,7 +77,7 @@ static void no_leak(void) {
         CHECK_EQ(sw_slabs_create(NULL, &slabs), SW_OK);
         CHECK(sw_heap_alloc(heap, 5 * MIB, 0) != NULL);
         CHECK(sw_heap_alloc(dry, (size_t)3 << 30, 0) != NULL);
-        CHECK(sw_slabs_alloc(slabs, 100, 0) != NULL);
+        for (int i = 0; i < 1000; i++) CHECK(sw_slabs_alloc(slabs, 256, 0) != NULL); /* 4 slabs */
         sw_slabs_destroy(slabs);
         CHECK_EQ(sw_gc_destroy(gc), SW_OK);
         CHECK_EQ(sw_heap_destroy(dry), SW_OK);
@@ -85,6 +85,22 @@ static void no_leak(void) {
         if (round == 20) before = addresses_kb();
     }
     CHECK(addresses_kb() <= before + 1024); /* 39 times the smallest piece, of 64 KiB, are 2496 */
+}
+
+/* The first collector of a process that has 3000 spans, more than are mapped at first. */
+static void late_collector(void) {
+    enum { OBJECTS = 3000 };
+    sw_heap *heap = make_heap(0);
+    for (int i = 0; i < OBJECTS; i++) CHECK(sw_heap_alloc(heap, 80 << 10, 0) != NULL);
+    CHECK(sw_space_live()->span_committed > OBJECTS);
+    sw_gc *gc = NULL;
+    CHECK_EQ(sw_gc_create(NULL, &gc), SW_OK);
+    for (int i = 0; i < OBJECTS; i++)
+        CHECK(sw_heap_alloc(sw_gc_heap(gc), 40 << 10, SW_SCAN) != NULL);
+    CHECK_EQ(sw_gc_collect(gc, NULL), SW_OK);
+    CHECK_EQ(sw_heap_verify(sw_gc_heap(gc)), SW_OK);
+    CHECK_EQ(sw_gc_destroy(gc), SW_OK);
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
 /* --- places ---------------------------------------------------------------------------------- */
@@ -327,6 +343,14 @@ static void all_under_limit(void) {
     CHECK_EQ(pthread_join(thread, NULL), 0);
     sw_heap_free(heap, p);
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    p = sw_heap_alloc(heap, 90 * MIB, SW_ZERO); /* the 60 MiB must be unmapped for it */
+    CHECK(p != NULL);
+    if (p != NULL) memset(p, 2, 90 * MIB);
+    sw_heap_free(heap, p);
+    p = sw_heap_alloc(heap, 60 * MIB, SW_ZERO); /* there again */
+    CHECK(p != NULL && p[0] == 0 && p[60 * MIB - 1] == 0);
+    sw_heap_free(heap, p);
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
     CHECK_EQ(setrlimit(RLIMIT_AS, &old), 0);
     CHECK((p = sw_heap_alloc(heap, 200 * MIB, 0)) != NULL);
     sw_heap_free(heap, p);
@@ -350,6 +374,7 @@ static void few_growths(void) {
 }
 
 int main(void) {
+    late_collector();
     places();
     few_addresses();
     no_leak();
