@@ -180,6 +180,15 @@ def test_hostages() -> None:
     assert ax.get_ylim()[0] > ax.get_ylim()[1]
 
 
+def test_sizes_of_hostages_stand_in_their_order() -> None:
+    """The larger slots would free more, and come first in the rows."""
+    given = [(64, 1, 100, 0, 1, 1, 8 * KIB), (16, 1, 100, 0, 1, 1, 4 * KIB)]
+    found = as_rows(np.array(given, HOSTAGES_DTYPE))
+    ax: Any = plots.hostages(Hostages(found, "size", ledger(requested=1, resident=0), 2, KIB))
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["16 B", "64 B"]
+    assert [width for _, _, width, _ in next(iter(bars(ax).values()))] == [4, 8]
+
+
 def test_room_over_what_is_live() -> None:
     """Two policies under two lifetimes: four bars, and a line at the bound of each lifetime."""
     given = [
