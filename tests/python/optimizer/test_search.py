@@ -250,8 +250,13 @@ def test_held_takes_the_proposal_that_holds_least(program: sw.Recording) -> None
     assert (best.name, held_counts(24)) == ("best-24-held", [4, 8, 12, 16, 20, 24])
 
 
-def test_as_many_parts_as_operations() -> None:
-    """Three operations are cut into three parts, but not into four."""
+def test_parts_of_a_recording() -> None:
+    """Three operations are cut into three parts, but not into four.
+
+    Seven are cut after the second and the fourth; then so many objects live, which are allocated
+    at the beginning of the next part.
+    """
+    assert [len(part) for part in parts_of([wanting(*[8] * 7)], 3)] == [2, 2 + 2, 4 + 3]
     three = [wanting(8, 16, 24)]
     assert len(parts_of(three, 3)) == 3
     with pytest.raises(sw.InvalidError, match="3 operations cannot be cut into 4 parts"):
