@@ -235,7 +235,7 @@ class ArenaTracker(Owner):
         """
         from spanwise.report import arenas  # noqa: PLC0415  reports know models
 
-        _lib.check_type(events, (Rows, np.ndarray), "events")
+        _lib.as_iterable(events, "events")
         _lib.check_type(path, (str, os.PathLike), "path")
         arenas.write(events, path)
 
