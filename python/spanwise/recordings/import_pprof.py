@@ -114,7 +114,8 @@ class _Profile:
         names = [self._text(kind) for kind, _ in self.types]
         wanted = next((pair for pair in (_PAIRS[value], _ONLY) if set(pair) <= set(names)), None)
         if wanted is None or (wanted == _ONLY and value != "inuse"):
-            has = ", ".join(n if n.isprintable() else repr(n) for n in names if n) or "no values"
+            shown = ", ".join(n if n.isprintable() else repr(n) for n in names if n)[:200]
+            has = shown or "no values"
             raise InvalidError(
                 f"{self.name}: is no heap profile with {' and '.join(_PAIRS[value])}; it has {has}"
             )
