@@ -488,6 +488,9 @@ def test_nothing_is_fitted_to_a_run_that_fails(
     good = case_of(["sh", "-c", work], "job", "good")
     fit = sw.fit_cases([good, bad], "fits", built=False, candidates=2, progress=False)["job"]
     assert set(fit.predicted) == {good.hash}
+    assert not (tmp_path / "fits/job/fit.json").exists()  # so that the next call tries it again
+    sw.fit_cases([good], "fits", built=False, candidates=2, progress=False)
+    assert (tmp_path / "fits/job/fit.json").exists()
     assert main(["field", "--fit", "fits", "--rounds", "1", "--", "sh", "-c", "exit 3"]) == 1
     out, err = capsys.readouterr()
     assert "sh: not fitted: sh: ended with 3 while it was recorded" in err

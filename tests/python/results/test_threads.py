@@ -74,6 +74,28 @@ def test_a_pool_does_each_piece_of_work_once(refusing: Callable[[int], None], al
     assert found == [number * number for number in range(40) if number != 7]
 
 
+def test_work_that_a_thread_took_meanwhile_is_not_done_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A thread finds it in the pool's queue before its submitter learns of the refusal."""
+    free, taken = threading.Event(), threading.Event()
+    started: list[threading.Thread] = []
+    real = threading.Thread.start
+
+    def start(thread: threading.Thread) -> None:
+        if started:
+            free.set()
+            assert taken.wait(60)
+            raise RuntimeError(REFUSAL)
+        started.append(thread)
+        real(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with Workers(2) as pool:
+        pool.submit(free.wait, 60)
+        assert pool.submit(taken.set).exception(60) is None
+
+
 def test_other_errors_of_a_pool_stay() -> None:
     pool = Workers(1)
     pool.shutdown()
