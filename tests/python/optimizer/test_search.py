@@ -196,6 +196,25 @@ def test_what_is_equal_is_not_better() -> None:
     assert neighbours._first_better(start, *rest) is None
 
 
+def test_the_best_start_is_searched_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[int] = []
+
+    def first_better(table: sw.SizeClassTable, *_: Any) -> None:
+        order.append(int(table.classes["size_bytes"][0]))
+
+    monkeypatch.setattr(neighbours, "_first_better", first_better)
+    starts: list[Specs] = [((size, 1, 1), (32768, 4, 4)) for size in (512, 112, 256)]
+    searched(lambda size: abs(size - 112), 500, *starts)
+    assert order == [112, 256, 512]
+
+
+def test_what_a_class_is_charged_by_default() -> None:
+    """Half a span, but nothing where every allocation counts."""
+    for objective, partial in (("peak", 0.5), ("time", 0.5), ("allocs", 0.0)):
+        assert by_peak(SMALL, 1, objective).rules.partial == partial
+        assert by_peak(SMALL, 1, objective, partial=0.25).rules.partial == 0.25
+
+
 def test_of_several_starts_the_best_is_kept() -> None:
     """No more tables may be simulated than there are starts."""
     starts: list[Specs] = [((size, 1, 1), (32768, 4, 4)) for size in (512, 112, 256)]
