@@ -40,7 +40,7 @@ from spanwise.recordings.temporary import temporary_recording
 from spanwise.results.progress import Progress, Step, progress_bar
 
 _READERS: dict[str, Any] = {
-    "heaptrack": import_heaptrack,  # before pprof: gzip may have packed any of the three
+    "heaptrack": import_heaptrack,
     "heap-text": import_heap_text,
     "pprof": import_pprof,
     "go-trace": import_go_trace,

@@ -117,12 +117,12 @@ class ElfFile:
         Raises:
             ElfError: the file is damaged.
         """
-        (start,) = struct.unpack_from("<Q", self._raw, 32)
-        size, count = struct.unpack_from("<HH", self._raw, 54)
         try:
+            (start,) = struct.unpack_from("<Q", self._raw, 32)
+            size, count = struct.unpack_from("<HH", self._raw, 54)
             segments = [_SEGMENT.unpack_from(self._raw, start + i * size) for i in range(count)]
-        except struct.error as error:
-            raise ElfError(f"damaged: {error}") from None
+        except READING_ERRORS as error:
+            raise ElfError(f"damaged: {what_is_wrong(error)}") from None
         for kind, _, begins, address, _, stored, _, _ in segments:
             if kind == _LOAD and begins & ~_PAGE <= offset < begins + stored:
                 return int(address - begins + offset)
