@@ -24,7 +24,7 @@ from driver.errors import BenchError
 SHORT, LONG = 8192, 40960  # operations of weight 1; whole spans of 16 B objects
 # Tolerated growth of each count, less than one instruction of a short path: refills vary with the C
 # library, and long paths sometimes read the clock.
-SLACK, SHARE = 0.25, 0.005
+SLACK, SHARE = 0.5, 0.01
 
 
 @dataclass(frozen=True)
