@@ -7,7 +7,7 @@ file(GLOB unit_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/unit/test_
 # stack walk, a large reservation of addresses and limits on it, advice about pages, locks that tell
 # of waiters.
 set(spanwise_needs_linux
-    "^(addresses|arena_heap_misuse|arena_refused|arena_safe|cfi|collector_events|collector_finalizers|collector_inside|collector_maker|collector_shadow|collector_stop|collector_tiny|collector_unjoined|thread|face_grades|fork|hints_interleaved|record|space|unwind|limits|populate|purge|refused|remote_late|verify_points)")
+    "^(addresses|arena_heap_misuse|arena_refused|arena_safe|cfi|collector_events|collector_finalizers|collector_inside|collector_maker|collector_shadow|collector_stop|collector_tiny|collector_unjoined|collector_wakes|thread|face_grades|fork|hints_interleaved|record|space|unwind|limits|populate|purge|refused|remote_late|verify_points)")
 
 # The longest tests begin first, so that no processor waits for one long test at the end.
 set(spanwise_long caches collector collector_steps custom fork hints large_misuse large_storm limits
@@ -19,7 +19,7 @@ set(spanwise_long caches collector collector_steps custom fork hints large_misus
 # threads, trace_damage), and its advice about pages and its resident memory differ from the
 # kernel's (populate, refused_calls, refused_collector, touched).
 set(spanwise_needs_native
-    addresses arena_grades arena_refused arena_safe buffer_grades collector_events collector_finalizers collector_shadow collector_stop face_grades fail fork fork_arena fork_backing fork_large fork_pool gc_grades grades pool_grades range_grades limits limits_refill populate purge_unlocked refused_calls refused_collector runner thread_births thread_burst threads
+    addresses arena_grades arena_refused arena_safe buffer_grades collector_events collector_finalizers collector_shadow collector_stop collector_wakes face_grades fail fork fork_arena fork_backing fork_large fork_pool gc_grades grades pool_grades range_grades limits limits_refill populate purge_unlocked refused_calls refused_collector runner thread_births thread_burst threads
     touched trace_damage)
 
 # Tests to which an emulator gives 512 GiB of addresses (cmake/arm64.cmake), because they look at

@@ -54,8 +54,9 @@ sw_status sw_gc_create(const sw_heap_options *options, sw_gc **out) {
     if (gc == NULL) return sw_fail(SW_NOMEM, "gc_create", "no memory for a collector");
     gc->epoch = 1;
     gc->due = gc->pace_due = UINT64_MAX;
-    gc->stop_ns = STOP_NS;
-    gc->born_ns = sw_os_now_ns();
+    gc->stop_ns = gc->sleep_ns = STOP_NS;
+    gc->clock = sw_os_now_ns;
+    gc->born_ns = gc->clock();
     gc->traced = sw_gc_trace_asked();
     sw_status status = SW_NOMEM;
     if (sw_gc_stack_start(&gc->stack) && sw_gc_types_start(gc))

@@ -149,7 +149,7 @@ static void end_cycle(sw_gc *gc) {
 }
 
 static sw_status step(sw_gc *gc, sw_cache *cache, int64_t work, bool exact) {
-    uint64_t begin = sw_os_now_ns();
+    uint64_t begin = gc->clock();
     uint64_t *spent = &gc->cycle.mark_ns;
     sw_status status = SW_OK;
     if (gc->phase == SW_GC_MARKING) {
@@ -159,7 +159,7 @@ static sw_status step(sw_gc *gc, sw_cache *cache, int64_t work, bool exact) {
         bool purged = sw_gc_stack_purge(&gc->stack, work == SW_GC_ALL_WORK);
         if (purged && sw_gc_sweep(gc, cache, work)) enter_phase(gc, SW_GC_IDLE);
     }
-    *spent += sw_os_now_ns() - begin;
+    *spent += gc->clock() - begin;
     if (gc->phase == SW_GC_IDLE) end_cycle(gc);
     return status;
 }
@@ -191,10 +191,10 @@ static sw_status step_once(sw_gc *gc, sw_cache *cache, int64_t work, bool exact)
 }
 
 static void start(sw_gc *gc) {
-    uint64_t begin = sw_os_now_ns();
+    uint64_t begin = gc->clock();
     gc->began_ns = gc->stood_ns;
     begin_marking(gc);
-    gc->start_ns = sw_os_now_ns() - begin;
+    gc->start_ns = gc->clock() - begin;
     gc->cycle.mark_ns += gc->start_ns;
     note_piece(gc, SW_GC_MARKING, begin);
 }
@@ -317,10 +317,10 @@ sw_status sw_gc_step_ns(sw_gc *gc, uint64_t ns) {
     if (status != SW_OK) return status;
     sw_gc_phase phase = (sw_gc_phase)gc->phase;
     if (phase == SW_GC_IDLE) return leave(gc, SW_OK, NULL);
-    uint64_t before = spent_ns(gc), begin = sw_os_now_ns();
+    uint64_t before = spent_ns(gc), begin = gc->clock();
     do {
         status = step(gc, cache, PIECE_WORK, false);
-    } while (gc->phase == phase && sw_os_now_ns() - begin < ns);
+    } while (gc->phase == phase && gc->clock() - begin < ns);
     note_piece(gc, phase, begin);
     note_call(gc, before);
     return leave(gc, status, NULL);

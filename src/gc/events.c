@@ -21,7 +21,7 @@ void sw_gc_events_add(sw_gc *gc, sw_gc_event_kind kind, uint64_t begin_ns) {
         ring->lost++;
     }
     ring->items[ring->ended++ % ring->capacity] = (sw_gc_event){.start_ns = begin_ns - gc->born_ns,
-                                                                .ns = sw_os_now_ns() - begin_ns,
+                                                                .ns = gc->clock() - begin_ns,
                                                                 .cycle = gc->cycle.number,
                                                                 .thread = sw_os_thread_id(),
                                                                 .kind = kind};

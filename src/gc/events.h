@@ -17,7 +17,7 @@ static inline bool sw_gc_events_on(const sw_gc *gc) {
 }
 /* The start of an event that begins now; 0: no events are kept. */
 static inline uint64_t sw_gc_events_now(const sw_gc *gc) {
-    return sw_gc_events_on(gc) ? sw_os_now_ns() : 0;
+    return sw_gc_events_on(gc) ? gc->clock() : 0;
 }
 /* Under the lock: notes an event of the calling thread that began at begin_ns and ends now.
  * sw_gc_events_note ignores begin_ns 0: no events were kept when this one began. */

@@ -189,7 +189,10 @@ struct sw_gc {
     uint32_t waiting;    /* threads that wait for the world to go on */
     /* Index + 1 of the thread that stops the world, if it has joined and was not away; else 0. */
     uint32_t stopper;
-    uint64_t stop_ns;  /* how long a stop waits for late threads */
+    uint64_t stop_ns; /* how long a stop waits for late threads */
+    uint64_t
+        sleep_ns; /* longest sleep of a thread that waits for the world; only tests change it */
+    uint64_t timeouts; /* atomic: sleeps that ended without a wake-up; only tests read it */
     uint64_t pace_due; /* atomic: the value of due while the world goes on */
     sw_gc_array roots; /* sw_gc_roots; id: index + 1 */
     sw_gc_array lent;  /* sw_gc_roots of sources, as they were when the cycle began */
@@ -215,6 +218,7 @@ struct sw_gc {
     uint64_t step_work;      /* units of work of one step */
     uint64_t goal;           /* bytes of objects when the next cycle runs, or is over; 0: no pace */
     bool traced;             /* SPANWISE_DEBUG=gctrace=1: a line at each end of a cycle */
+    uint64_t (*clock)(void); /* nanoseconds: sw_os_now_ns, or the clock of a test */
     uint64_t born_ns;        /* when the collector was made */
     uint64_t start_ns;       /* what the start of the cycle took */
     uint64_t spent_ns;       /* what all ended cycles took */

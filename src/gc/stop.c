@@ -14,8 +14,6 @@
 #include "gc/type.h"
 #include "heap/thread.h"
 
-enum { SLICE_NS = 1000000000 };
-
 const char *sw_gc_thread_check(const sw_gc_thread *thread) {
     return SW_RULE(thread->at != 0 || !thread->is_away);
 }
@@ -46,13 +44,14 @@ static void come_back(sw_gc *gc, sw_gc_thread *thread) {
 /* Waits, without the lock, until the word is written, which is `value` now, or the time is over. */
 static void wait_at(sw_gc *gc, const uint32_t *word, uint32_t value, uint64_t ns) {
     sw_os_lock_release(&gc->lock);
-    sw_os_wait(word, value, ns);
+    bool in_time = sw_os_wait(word, value, ns);
     sw_os_lock_acquire(&gc->lock);
+    if (!in_time) __atomic_store_n(&gc->timeouts, gc->timeouts + 1, __ATOMIC_RELAXED);
 }
 
 static void wait_for_world(sw_gc *gc) {
     gc->waiting++;
-    while (gc->stopping != 0) wait_at(gc, &gc->stopping, 1, SLICE_NS);
+    while (gc->stopping != 0) wait_at(gc, &gc->stopping, 1, gc->sleep_ns);
     gc->waiting--;
 }
 
@@ -106,10 +105,10 @@ sw_status sw_gc_stop_world(sw_gc *gc, const char *op) {
     if (stops) own = find(gc, sw_gc_here()); /* the records may have moved */
     gc->stopper = stops ? (uint32_t)(own - (sw_gc_thread *)gc->threads.items) + 1 : 0;
     set_stopping(gc, 1);
-    uint64_t asked = gc->joined != 0 ? sw_os_now_ns() : 0, end = 0;
+    uint64_t asked = gc->joined != 0 ? gc->clock() : 0, end = 0;
     const uint32_t *late;
     while ((late = late_word(gc)) != NULL) {
-        uint64_t now = sw_os_now_ns();
+        uint64_t now = gc->clock();
         if (end == 0) end = now + gc->stop_ns;
         if (now >= end) return name_late(gc, op);
         uint32_t seen = __atomic_load_n(late, __ATOMIC_SEQ_CST);

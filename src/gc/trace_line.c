@@ -29,7 +29,7 @@ enum { LINE = 320, MB = 1 << 20 };
 void sw_gc_trace_print(const sw_gc *gc) {
     const sw_gc_cycle *cycle = &gc->cycle;
     char line[LINE];
-    uint64_t age = sw_os_now_ns() - gc->born_ns, mark = cycle->mark_ns - gc->start_ns;
+    uint64_t age = gc->clock() - gc->born_ns, mark = cycle->mark_ns - gc->start_ns;
     unsigned long long after = cycle->marked_bytes;
     unsigned long long before = after + cycle->freed_bytes + cycle->pending_bytes;
     (void)snprintf(line, sizeof line,

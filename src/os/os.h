@@ -107,6 +107,9 @@ void sw_os_lock_acquire(sw_os_lock *lock);
 void sw_os_lock_release(sw_os_lock *lock);
 void sw_os_lock_reset(sw_os_lock *lock); /* in a fork child only */
 void sw_os_lock_wake(sw_os_lock *lock);  /* wakes one sleeper, which tries again */
+/* Atomic: how many sleeps for any lock ended by timeout. Threads sleep with a timeout only if the
+ * system refuses the barrier of sw_os_lock_leave; for tests. */
+extern uint64_t sw_os_lock_timeouts;
 /* While `pass` is set, acquire and release do nothing in the calling thread. A thread that forks
  * sets it from its prepare handler, which has taken every lock, to its parent or child handler,
  * because fork handlers of other libraries run in between and may allocate. */
@@ -155,8 +158,8 @@ static inline void sw_os_lock_leave(sw_os_lock *lock) {
 }
 
 /* If *word is `value`, sleeps until sw_os_wake is called for the word, or for at most `ns`
- * nanoseconds. It may return earlier for no reason. */
-void sw_os_wait(const uint32_t *word, uint32_t value, uint64_t ns);
+ * nanoseconds. It may return earlier for no reason. False: the time is over. */
+bool sw_os_wait(const uint32_t *word, uint32_t value, uint64_t ns);
 /* Wakes every thread that sleeps at the word. */
 void sw_os_wake(const uint32_t *word);
 

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "spanwise/gc.h"
+#include "gc/gc.h"
 #include "spanwise/stats.h"
 
 enum { THREADS = 3, ROUNDS = 30000, LONGEST = 200, SHORT_NS = 20000000 };
@@ -143,6 +143,7 @@ static void run_threads(bool paced) {
     start(&shared);
     CHECK_EQ(sw_gc_set_debug(shared.gc, SW_GC_CHECKMARK | SW_GC_CLOBBER), SW_OK);
     CHECK_EQ(sw_gc_set_stop_ns(shared.gc, LONG_NS), SW_OK);
+    shared.gc->sleep_ns = LONG_NS;
     if (paced) CHECK_EQ(sw_gc_set_pace(shared.gc, &pace), SW_OK);
     running = THREADS;
     working = paced ? 0 : 2;
@@ -153,6 +154,7 @@ static void run_threads(bool paced) {
     for (int t = 0; t < THREADS; t++) CHECK_EQ(pthread_join(threads[t], NULL), 0);
     for (int w = 0; w < 2 && !paced; w++) CHECK_EQ(pthread_join(workers[w], NULL), 0);
     CHECK(has_seen_enough() || check_failed());
+    CHECK_EQ(shared.gc->timeouts, 0); /* every wake-up came */
     check_left(&shared);
     CHECK_EQ(sw_gc_destroy(shared.gc), SW_OK);
 }

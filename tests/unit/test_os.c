@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The door to the operating system: memory is zero when promised and keeps its bytes otherwise,
  * locks exclude, clocks do not fall. */
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>
@@ -127,6 +128,36 @@ static void locks_in_line(void) {
     CHECK_EQ(lock.sleepers, 0);
 }
 
+/* --- waits ------------------------------------------------------------------------------------ */
+
+static uint32_t word;
+
+static void *wait_at_word(void *arg) {
+    while (__atomic_load_n(&word, __ATOMIC_ACQUIRE) == 1)
+        if (!sw_os_wait(&word, 1, 30000000000)) *(bool *)arg = true;
+    return NULL;
+}
+
+/* A wait says how it ended, and a wake-up ends all of them; the error of the caller stays. */
+static void waits(void) {
+    pthread_t threads[THREADS];
+    bool late[THREADS] = {false};
+    errno = 7;
+    CHECK(sw_os_wait(&word, 1, 30000000000)); /* another value: at once */
+    if (sw_os_lock_has_barrier) CHECK(!sw_os_wait(&word, 0, 1));
+    CHECK_EQ(errno, 7);
+    word = 1;
+    for (int i = 0; i < THREADS; i++)
+        CHECK_EQ(pthread_create(&threads[i], NULL, wait_at_word, &late[i]), 0);
+    for (int i = 0; i < 1000; i++) sched_yield();
+    __atomic_store_n(&word, 2, __ATOMIC_RELEASE);
+    sw_os_wake(&word);
+    for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+    for (int i = 0; i < THREADS; i++) CHECK(!late[i]);
+    /* Where there is a barrier, a thread sleeps for a lock until it is woken. */
+    if (sw_os_lock_has_barrier) CHECK_EQ(sw_os_lock_timeouts, 0);
+}
+
 static void clocks(void) {
     uint64_t fine = sw_os_now_ns(), coarse = sw_os_coarse_now_ns();
     for (int i = 0; i < 1000; i++) {
@@ -162,6 +193,7 @@ int main(void) {
     refusals();
     locks();
     locks_in_line();
+    waits();
     clocks();
     work_in_threads();
     return check_result();

@@ -47,12 +47,19 @@ static void futex_wake_one(uint32_t *word) {
     errno = saved;
 }
 
-void sw_os_wait(const uint32_t *word, uint32_t value, uint64_t ns) {
+/* Whether it did not end by timeout. limit NULL: none. */
+static bool futex_wait(const uint32_t *word, uint32_t value, const struct timespec *limit) {
+    return syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, limit, NULL, 0) == 0 ||
+           errno != ETIMEDOUT;
+}
+
+bool sw_os_wait(const uint32_t *word, uint32_t value, uint64_t ns) {
     int saved = errno;
     struct timespec limit = {.tv_sec = (time_t)(ns / 1000000000u),
                              .tv_nsec = (long)(ns % 1000000000u)};
-    (void)syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &limit, NULL, 0);
+    bool in_time = futex_wait(word, value, &limit);
     errno = saved;
+    return in_time;
 }
 
 void sw_os_wake(const uint32_t *word) {
@@ -67,6 +74,7 @@ static bool try_acquire(uint32_t *state) {
                                        __ATOMIC_RELAXED);
 }
 
+uint64_t sw_os_lock_timeouts;
 bool sw_os_lock_has_barrier;
 
 static bool call_membarrier(int command) { return syscall(SYS_membarrier, command, 0, 0) == 0; }
@@ -96,7 +104,8 @@ static void acquire_asleep(sw_os_lock *lock) {
     __atomic_add_fetch(&lock->sleepers, 1, __ATOMIC_SEQ_CST);
     const struct timespec *limit = is_seen_by_all() ? NULL : &millisecond;
     while (__atomic_exchange_n(&lock->state, CONTENDED, __ATOMIC_ACQUIRE) != FREE)
-        (void)syscall(SYS_futex, &lock->state, FUTEX_WAIT_PRIVATE, CONTENDED, limit, NULL, 0);
+        if (!futex_wait(&lock->state, CONTENDED, limit))
+            __atomic_add_fetch(&sw_os_lock_timeouts, 1, __ATOMIC_RELAXED);
     __atomic_sub_fetch(&lock->sleepers, 1, __ATOMIC_RELAXED);
     errno = saved;
 }

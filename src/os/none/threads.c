@@ -37,6 +37,8 @@ void sw_os_lock_reset(sw_os_lock *lock) { __atomic_store_n(&lock->state, FREE, _
 
 void sw_os_lock_wake(sw_os_lock *lock) { (void)lock; } /* threads do not sleep here */
 
+uint64_t sw_os_lock_timeouts; /* always 0 */
+
 bool sw_os_lock_has_barrier; /* always false: C11 has no barrier for other threads */
 void sw_os_lock_ask_barrier(void) {}
 
@@ -45,8 +47,9 @@ const void *sw_os_lock_fork_thread; /* always NULL: there is no fork */
 void sw_os_lock_pass(bool pass) { (void)pass; }
 
 /* C11 has no such wait: it returns at once, and the caller looks again. */
-void sw_os_wait(const uint32_t *word, uint32_t value, uint64_t ns) {
+bool sw_os_wait(const uint32_t *word, uint32_t value, uint64_t ns) {
     (void)word, (void)value, (void)ns;
+    return true;
 }
 void sw_os_wake(const uint32_t *word) { (void)word; }
 

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Wake-ups of threads that wait for each other around a stop of the world: each sleep here is certain (the thread is
+ * asleep, says the system, before the other one goes on), and must be ended by a wake-up, not by its timeout. Times
+ * are never measured: the collector counts the sleeps that ended by timeout. */
+#include <pthread.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "check.h"
+#include "gc/gc.h"
+#include "gc/stop.h"
+#include "gc/type.h"
+
+enum { LATE = 2 };
+static const uint64_t SLEEP_NS = 30000000000; /* a wake-up that comes is not later than that */
+
+static sw_gc *gc;
+static uint32_t type;
+static sw_gc_source source;
+static uint64_t stopper;          /* the main thread, by the system's id */
+static uint64_t late[LATE];       /* atomic: ids of the others; 0: not there */
+static int joined, done;          /* atomic: others that run; the cycle has ended */
+static bool sleeps;               /* the others sleep while the world stands */
+static void (*comes)(int thread); /* what the others do when the world is to stop */
+
+static void wait_until_asleep(uint64_t id) {
+    char name[64], text[256];
+    snprintf(name, sizeof name, "/proc/self/task/%llu/stat", (unsigned long long)id);
+    for (bool is_asleep = false; !is_asleep; (void)sched_yield()) {
+        FILE *file = fopen(name, "r");
+        CHECK(file != NULL);
+        if (file == NULL) return;
+        text[fread(text, 1, sizeof text - 1, file)] = '\0';
+        (void)fclose(file);
+        const char *end = strrchr(text, ')');
+        is_asleep = end != NULL && end[1] == ' ' && end[2] == 'S';
+    }
+}
+
+/* The collector calls it while the world stands. */
+static bool lend(sw_gc_source *from, sw_gc_array *ranges) {
+    (void)from, (void)ranges;
+    bool waits = sw_os_thread_id() == stopper && sleeps;
+    for (int i = 0; i < LATE && waits; i++) wait_until_asleep(late[i]);
+    return true;
+}
+
+/* Both threads run, and come one after the other, each when the stopper sleeps. */
+static void *be_late(void *arg) {
+    int own = (int)((uint64_t *)arg - late);
+    CHECK_EQ(sw_gc_join(gc, "late"), SW_OK);
+    __atomic_store_n(&late[own], sw_os_thread_id(), __ATOMIC_RELEASE);
+    __atomic_add_fetch(&joined, 1, __ATOMIC_RELEASE);
+    while (__atomic_load_n(&gc->stopping, __ATOMIC_ACQUIRE) == 0 ||
+           __atomic_load_n(&gc->running, __ATOMIC_ACQUIRE) != (uint32_t)(own + 1))
+        (void)sched_yield();
+    wait_until_asleep(stopper);
+    comes(own);
+    return NULL;
+}
+
+static void leave(void) { CHECK_EQ(sw_gc_leave(gc), SW_OK); }
+static void by_safepoint(int thread) {
+    (void)thread;
+    sw_gc_safepoint(gc);
+    leave();
+}
+static void by_new(int thread) {
+    (void)thread;
+    while (__atomic_load_n(&done, __ATOMIC_ACQUIRE) == 0) CHECK(sw_gc_new(gc, type, 1) != NULL);
+    leave();
+}
+static void by_block(int thread) {
+    (void)thread;
+    CHECK_EQ(sw_gc_block(gc), SW_OK);
+    CHECK_EQ(sw_gc_unblock(gc), SW_OK); /* waits for the world */
+    leave();
+}
+static void by_leave(int thread) {
+    (void)thread;
+    leave();
+    CHECK_EQ(sw_gc_join(gc, "again"), SW_OK); /* waits, too */
+    leave();
+}
+static void by_collect(int thread) {
+    (void)thread;
+    CHECK_EQ(sw_gc_collect(gc, NULL), SW_OK);
+    leave();
+}
+/* The thread's end is the only thing that it does; then nobody is asleep. */
+static void by_end(int thread) { (void)thread; }
+
+static void start(void) {
+    static const uint64_t none = 0;
+    CHECK_EQ(sw_gc_create(NULL, &gc), SW_OK);
+    CHECK_EQ(sw_gc_add_type(gc, &(sw_gc_type){"type", 64, &none}, &type), SW_OK);
+    CHECK_EQ(sw_gc_set_stop_ns(gc, SLEEP_NS), SW_OK);
+    gc->sleep_ns = SLEEP_NS;
+    source = (sw_gc_source){.lend = lend};
+    sw_gc_add_source(gc, &source);
+    stopper = sw_os_thread_id();
+    joined = done = 0;
+    memset(late, 0, sizeof late);
+}
+
+static void end(void) {
+    CHECK_EQ(gc->timeouts, 0);
+    CHECK_EQ(gc->running, 0);
+    CHECK_EQ(gc->waiting, 0);
+    sw_gc_remove_source(&source);
+    CHECK_EQ(sw_gc_destroy(gc), SW_OK);
+}
+
+static void play(void (*way)(int thread), bool they_sleep) {
+    pthread_t threads[LATE];
+    if (check_failed()) return;
+    start();
+    comes = way;
+    sleeps = they_sleep;
+    for (int i = 0; i < LATE; i++)
+        CHECK_EQ(pthread_create(&threads[i], NULL, be_late, &late[i]), 0);
+    while (__atomic_load_n(&joined, __ATOMIC_ACQUIRE) < LATE) (void)sched_yield();
+    CHECK_EQ(sw_gc_collect(gc, NULL), SW_OK);
+    sleeps = false;
+    __atomic_store_n(&done, 1, __ATOMIC_RELEASE);
+    for (int i = 0; i < LATE; i++) CHECK_EQ(pthread_join(threads[i], NULL), 0);
+    end();
+}
+
+/* --- threads that have not joined --------------------------------------------------------------- */
+
+/* Both are inside of the heap when the world is to stop; the second one to leave wakes the stopper. Then one comes back
+ * and waits outside. */
+static void *be_inside(void *arg) {
+    int own = (int)((uint64_t *)arg - late);
+    sw_gc_enter_heap(gc->heap, false);
+    __atomic_store_n(&late[own], sw_os_thread_id(), __ATOMIC_RELEASE);
+    __atomic_add_fetch(&joined, 1, __ATOMIC_RELEASE);
+    while (__atomic_load_n(&gc->stopping, __ATOMIC_ACQUIRE) == 0 ||
+           __atomic_load_n(&gc->changing, __ATOMIC_ACQUIRE) != (uint32_t)(own + 1))
+        (void)sched_yield();
+    wait_until_asleep(stopper);
+    sw_gc_leave_heap(gc->heap);
+    sw_gc_enter_heap(gc->heap, false);
+    sw_gc_leave_heap(gc->heap);
+    return NULL;
+}
+
+static void inside(void) {
+    pthread_t threads[LATE];
+    if (check_failed()) return;
+    start();
+    sleeps = true;
+    CHECK(sw_heap_alloc(sw_gc_heap(gc), 64, 0) != NULL); /* this thread has its cache */
+    for (int i = 0; i < LATE; i++)
+        CHECK_EQ(pthread_create(&threads[i], NULL, be_inside, &late[i]), 0);
+    while (__atomic_load_n(&joined, __ATOMIC_ACQUIRE) < LATE) (void)sched_yield();
+    CHECK_EQ(sw_gc_collect(gc, NULL), SW_OK);
+    sleeps = false;
+    for (int i = 0; i < LATE; i++) CHECK_EQ(pthread_join(threads[i], NULL), 0);
+    CHECK_EQ(gc->changing, 0);
+    end();
+}
+
+/* --- the deadline ------------------------------------------------------------------------------- */
+
+static uint64_t readings;
+/* A nanosecond for each reading; a stop that does not end gets a late time in the end. */
+static uint64_t tick(void) { return ++readings < 1000 ? readings : UINT64_MAX / 2; }
+
+/* A stop of 10 ns that is asked for at 2 ends at 12, after ten sleeps whose ends are counted. Reading 1 is of the event. */
+static void deadline(void) {
+    if (check_failed()) return;
+    start();
+    sleeps = false;
+    CHECK_EQ(sw_gc_set_stop_ns(gc, 10), SW_OK);
+    CHECK_EQ(sw_gc_join(gc, "main"), SW_OK);
+    gc->clock = tick;
+    __atomic_add_fetch(&gc->changing, 1, __ATOMIC_SEQ_CST);
+    CHECK_EQ(sw_gc_collect(gc, NULL), SW_BUSY);
+    CHECK_EQ(readings, 12);
+    CHECK_EQ(gc->timeouts, 10);
+    CHECK_EQ(gc->stopping, 0);
+    __atomic_sub_fetch(&gc->changing, 1, __ATOMIC_SEQ_CST);
+    readings = 0;
+    CHECK_EQ(sw_gc_set_stop_ns(gc, 5), SW_OK);
+    CHECK_EQ(sw_gc_collect(gc, NULL), SW_OK); /* nobody is late: no sleep */
+    CHECK_EQ(gc->timeouts, 10);
+    CHECK_EQ(sw_gc_leave(gc), SW_OK);
+    gc->timeouts = 0;
+    end();
+}
+
+int main(void) {
+    play(by_safepoint, true);
+    play(by_new, true);
+    play(by_block, true);
+    play(by_leave, true);
+    play(by_collect, true);
+    play(by_end, false);
+    inside();
+    deadline();
+    return check_result();
+}
