@@ -9,7 +9,7 @@
 #include "check.h"
 #include "os/os.h"
 
-enum { TOGETHER = 100, IN_TURN = 500 };
+enum { TOGETHER = 100, STACK_BYTES = 1 << 20, IN_TURN = 500 };
 
 static pthread_barrier_t all;
 static const void *records[TOGETHER];
@@ -59,7 +59,7 @@ static void *fail_once(void *arg) {
 /* The stacks of these threads lie at different addresses, so that none has the address of one that
  * has ended. */
 static void ended_records_are_used_again(void) {
-    static char stacks[IN_TURN][65536] __attribute__((aligned(4096)));
+    static char stacks[IN_TURN][STACK_BYTES] __attribute__((aligned(4096)));
     const void *one = NULL, *other;
     for (int i = 0; i < IN_TURN; i++) {
         pthread_t thread;
