@@ -42,16 +42,16 @@ foreach(source IN LISTS unit_sources)
     continue()
   endif()
   # The recorder's stack walk is compared with glibc's; the faces' structs are made for glibc.
-  if(NOT SPANWISE_HAS_GLIBC AND module MATCHES "^(unwind|face_grades)$")
+  if(NOT SPANWISE_HAS_GLIBC AND module MATCHES "^(unwind|recorder_walks|face_grades)$")
     continue()
   endif()
-  # The recorder walks by rules of registers (cfi), and single steps count instructions (range_steps) or stop at
+  # The recorder walks by rules of registers (cfi, recorder_walks), and single steps count instructions (range_steps) or stop at
   # each (collector_inside), on x86-64 alone. Code for a sanitizer or for grade 3 takes ten times as
   # many steps, and a step could stop ThreadSanitizer while it holds locks of its own.
   if(module STREQUAL "collector_inside" AND (SPANWISE_SANITIZE OR SPANWISE_CHECK EQUAL 3))
     continue()
   endif()
-  if(module MATCHES "^(cfi|range_steps|collector_inside)$" AND NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+  if(module MATCHES "^(cfi|recorder_walks|range_steps|collector_inside)$" AND NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
     continue()
   endif()
   # ThreadSanitizer can find nothing where there is one thread, and takes ten times as long.
@@ -72,7 +72,7 @@ foreach(source IN LISTS unit_sources)
   endif()
   # The walk reads registers that callers saved on the stack, which MemorySanitizer takes for
   # uninitialised.
-  if(SPANWISE_SANITIZE STREQUAL "memory" AND module STREQUAL "unwind")
+  if(SPANWISE_SANITIZE STREQUAL "memory" AND module MATCHES "^(unwind|recorder_walks)$")
     continue()
   endif()
   # A test's code is the same for each operating system.
@@ -103,6 +103,11 @@ foreach(source IN LISTS unit_sources)
   if(module STREQUAL "face_grades") # of preloaded libraries and a program only the rules are tested
     foreach(room IN ITEMS recorder malloc player)
       target_sources(${name} PRIVATE "${PROJECT_SOURCE_DIR}/src/${room}/checks.c")
+    endforeach()
+  endif()
+  if(module STREQUAL "recorder_walks") # the rest of the recorder is the test's
+    foreach(file IN ITEMS site checks)
+      target_sources(${name} PRIVATE "${PROJECT_SOURCE_DIR}/src/recorder/${file}.c")
     endforeach()
   endif()
   if(module MATCHES "^(lesson|service)$") # only the Python extension has this module
