@@ -189,9 +189,8 @@ struct sw_gc {
     uint32_t waiting;    /* threads that wait for the world to go on */
     /* Index + 1 of the thread that stops the world, if it has joined and was not away; else 0. */
     uint32_t stopper;
-    uint64_t stop_ns; /* how long a stop waits for late threads */
-    uint64_t
-        sleep_ns; /* longest sleep of a thread that waits for the world; only tests change it */
+    uint64_t stop_ns;  /* how long a stop waits for late threads */
+    uint64_t sleep_ns; /* longest sleep of a waiter; only tests change it */
     uint64_t timeouts; /* atomic: sleeps that ended without a wake-up; only tests read it */
     uint64_t pace_due; /* atomic: the value of due while the world goes on */
     sw_gc_array roots; /* sw_gc_roots; id: index + 1 */

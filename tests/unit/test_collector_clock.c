@@ -208,24 +208,21 @@ static void line(void) {
     CHECK_EQ(sw_gc_destroy(f->gc), SW_OK);
 }
 
-/* A program frees 2 MiB while a cycle sweeps: they were there when it began. The start reads 1-2, the step 3-4. The line
- * comes at T(7) = 28 ms again. */
+/* What the program frees while a cycle marks was there when it began: 2 of 4 MiB. */
 static void line_of_pending(void) {
     fixture *f = start(4 * MIB / NODE);
     f->gc->traced = true;
     CHECK_EQ(sw_gc_start(f->gc), SW_OK);
-    CHECK_EQ(sw_gc_step(f->gc, SIZE_MAX), SW_OK);
-    CHECK_EQ(sw_gc_current_phase(f->gc), SW_GC_SWEEPING);
     for (int i = 0; i < 2 * MIB / NODE; i++) {
         void *next = *(void **)f->list;
         sw_heap_free(sw_gc_heap(f->gc), f->list);
         f->list = next;
     }
-    const char *text = written(finish, f);
-    sw_gc_cycle cycle = last(f);
-    CHECK_EQ(cycle.freed_bytes + cycle.pending_bytes, 2 * MIB);
-    CHECK(strstr(text, " MB, 0 MB goal, 1 P\n") != NULL);
-    CHECK(strncmp(text, "gc 1 @0.028s 42%: 2.000+4.000+6.000 ms", 38) == 0);
+    CHECK_STR(
+        written(finish, f),
+        "gc 1 @0.028s 42%: 2.000+4.000+6.000 ms clock, 2.000+0/4.000/0+6.000 ms cpu, 4->4->2 MB, "
+        "0 MB goal, 1 P\n");
+    CHECK_EQ(last(f).pending_bytes, 2 * MIB);
     CHECK_EQ(sw_gc_destroy(f->gc), SW_OK);
 }
 
