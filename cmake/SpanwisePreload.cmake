@@ -47,10 +47,6 @@ file(GLOB stress_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/stress/*
 foreach(source IN LISTS stress_sources)
   get_filename_component(name "${source}" NAME_WE)
   spanwise_preload_program(stress_${name} tests/stress/${name}.c)
-  if(SPANWISE_WIDE_EMULATOR) # the test compares held bytes from round to round
-    set_target_properties(stress_${name} PROPERTIES CROSSCOMPILING_EMULATOR
-                                                    "${SPANWISE_WIDE_EMULATOR}")
-  endif()
   add_test(NAME stress.${name} COMMAND stress_${name})
   set(labels preload)
   if(NOT name STREQUAL "thread_ends") # the others fork or set limits of memory

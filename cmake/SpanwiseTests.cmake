@@ -22,11 +22,6 @@ set(spanwise_needs_native
     addresses arena_grades arena_refused arena_safe buffer_grades collector_events collector_finalizers collector_shadow collector_stop collector_wakes face_grades fail fork fork_arena fork_backing fork_large fork_pool gc_grades grades pool_grades range_grades limits limits_refill populate purge_unlocked refused_calls refused_collector runner thread_births thread_burst threads
     touched trace_damage)
 
-# Tests to which an emulator gives 512 GiB of addresses (cmake/arm64.cmake), because they look at
-# windows of the usual sizes, compare live heaps with dry ones only there, or have many heaps at a
-# time (caches).
-set(spanwise_needs_addresses caches custom heap space touched)
-
 # Some 130 programs a preset, each with the whole library: gold links them in half the time.
 include(CheckLinkerFlag)
 check_linker_flag(C -fuse-ld=gold SPANWISE_HAS_GOLD)
@@ -94,9 +89,6 @@ foreach(source IN LISTS unit_sources)
     target_compile_options(${name} PRIVATE -O0)
   elseif(SPANWISE_CHECK EQUAL 3)
     target_compile_options(${name} PRIVATE -O1)
-  endif()
-  if(SPANWISE_WIDE_EMULATOR AND module IN_LIST spanwise_needs_addresses)
-    set_target_properties(${name} PROPERTIES CROSSCOMPILING_EMULATOR "${SPANWISE_WIDE_EMULATOR}")
   endif()
   target_link_libraries(${name} PRIVATE spanwise_internal m)
   target_link_options(${name} PRIVATE ${spanwise_test_linker})

@@ -13,9 +13,6 @@ set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
 
-# The loader and the C library are those of the cross compiler. qemu looks at every page of a reservation,
-# which took a fifth of the tests' time with 16 GiB of addresses. So programs get 1 GiB, and the reservation
-# of 1 TiB becomes a small one, as under a limit. Tests of the usual one, and of more heaps at a time than
-# fit, get 512 GiB, as from a kernel with 39 bits of addresses.
-set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64 -R 0x40000000 -L /usr/aarch64-linux-gnu)
-set(SPANWISE_WIDE_EMULATOR qemu-aarch64 -R 0x8000000000 -L /usr/aarch64-linux-gnu)
+# The loader and the C library are those of the cross compiler. Programs get 512 GiB of addresses, as
+# from a kernel with 39 bits of them.
+set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64 -R 0x8000000000 -L /usr/aarch64-linux-gnu)

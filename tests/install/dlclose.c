@@ -39,8 +39,8 @@ static void use_library(void *library) {
 
 /* For libraries that replace malloc; dlsym finds theirs before the C library's. */
 static void use_malloc(void *library) {
-    void *(*allocate)(size_t bytes);
-    void (*release)(void *object);
+    void *(*allocate)(size_t bytes) = NULL;
+    void (*release)(void *object) = NULL;
     CHECK(find(library, "malloc", &allocate) && find(library, "free", &release));
     for (size_t i = 0; i < OBJECTS; i++) release(allocate(100 + i));
 }
