@@ -305,6 +305,32 @@ def test_a_walk_that_is_remembered_is_of_the_same_callers(
     assert {chain[:2] for chain in found} == {found[0][:2]}
 
 
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="deep call sites need x86-64")
+def test_a_library_at_the_addresses_of_one_that_was_unloaded(
+    recorder: Recorder, tmp_path: Path
+) -> None:
+    """Neither its rules nor a walk through it serve the other one, whose frames are larger."""
+    shape = ("-shared", "-O2", "-fomit-frame-pointer", "-fno-stack-protector")
+    plugins = [recorder.program("plugin", *shape, f"-DROOM={room}") for room in (256, 512)]
+    program = recorder.program("reloads", "-O2", "-fomit-frame-pointer")
+    rounds = 512
+    run = recorder.run([program, *plugins, str(rounds)], tmp_path, options={"STACKS": "8"})
+    assert int(run.process.stdout) > rounds / 2
+    recording = sw.Recording.open(tmp_path / "out.swt")
+    ops = np.asarray(recording.ops)
+    frames = {site.id: site.frames for site in recording.sites}
+    chains = []
+    for size in (2000, 4000):
+        rows = ops[(ops["kind"] == lib.SW_OP_ALLOC) & (ops["size"] - size < rounds)]
+        found = {frames[site] for site in rows["site"].tolist()}
+        (chain,) = (chain for chain in found if chain[0].startswith(str(program)))
+        chains.append(chain)
+    first, second = chains
+    assert len(first) == len(second) == 8
+    # allocate, plugin_call, call_first or call_second, load, main, and what is below
+    assert [a == b for a, b in zip(first, second)] == [True] * 2 + [False] + [True] * 5
+
+
 @pytest.mark.parametrize(("depth", "longest"), [("0", 0), ("1", 1), ("3", 3), (None, 8)])
 def test_depth_option(recorder: Recorder, tmp_path: Path, depth: str | None, longest: int) -> None:
     options = {} if depth is None else {"STACKS": depth}
