@@ -328,7 +328,8 @@ def test_a_library_at_the_addresses_of_one_that_was_unloaded(
     first, second = chains
     assert len(first) == len(second) == 8
     # allocate, plugin_call, call_first or call_second, load, main, and what is below
-    assert [a == b for a, b in zip(first, second)] == [True] * 2 + [False] + [True] * 5
+    assert first[:2] + first[3:] == second[:2] + second[3:]
+    assert first[2] != second[2]
 
 
 @pytest.mark.parametrize(("depth", "longest"), [("0", 0), ("1", 1), ("3", 3), (None, 8)])

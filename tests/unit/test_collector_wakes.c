@@ -2,10 +2,14 @@
 /* Wake-ups of threads that wait for each other around a stop of the world: each sleep here is certain (the thread is
  * asleep, says the system, before the other one goes on), and must be ended by a wake-up, not by its timeout. Times
  * are never measured: the collector counts the sleeps that ended by timeout. */
+#define _GNU_SOURCE
+#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "check.h"
 #include "gc/gc.h"
@@ -163,6 +167,52 @@ static void inside(void) {
     end();
 }
 
+/* --- of two that sleep, one that is slow -------------------------------------------------------- */
+
+static int gone; /* atomic: threads that the world let go on */
+
+static void *join_and_leave(void *arg) {
+    __atomic_store_n((uint64_t *)arg, sw_os_thread_id(), __ATOMIC_RELEASE);
+    CHECK_EQ(sw_gc_join(gc, "late"), SW_OK); /* waits for the world */
+    __atomic_add_fetch(&gone, 1, __ATOMIC_RELEASE);
+    leave();
+    return NULL;
+}
+
+static void set_stopping(uint32_t stopping) {
+    sw_os_lock_acquire(&gc->lock);
+    __atomic_store_n(&gc->stopping, stopping, __ATOMIC_SEQ_CST);
+    sw_os_lock_release(&gc->lock);
+}
+
+/* The world goes on, and stops again before the second of two sleepers has looked: it is woken the next time. */
+static void slow_sleeper(void) {
+    pthread_t threads[LATE];
+    if (check_failed()) return;
+    start();
+    gone = 0;
+    CHECK_EQ(sw_gc_stop_world(gc, "test"), SW_OK);
+    sw_os_lock_release(&gc->lock);
+    for (int i = 0; i < LATE; i++) {
+        CHECK_EQ(pthread_create(&threads[i], NULL, join_and_leave, &late[i]), 0);
+        while (__atomic_load_n(&late[i], __ATOMIC_ACQUIRE) == 0) (void)sched_yield();
+    }
+    for (uint32_t waiting = 0; waiting < LATE; (void)sched_yield()) {
+        sw_os_lock_acquire(&gc->lock);
+        waiting = gc->waiting;
+        sw_os_lock_release(&gc->lock);
+    }
+    for (int i = 0; i < LATE; i++) wait_until_asleep(late[i]);
+    set_stopping(0);
+    (void)syscall(SYS_futex, &gc->stopping, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    while (__atomic_load_n(&gone, __ATOMIC_ACQUIRE) == 0) (void)sched_yield();
+    set_stopping(1);
+    sw_os_lock_acquire(&gc->lock);
+    sw_gc_resume_world(gc);
+    for (int i = 0; i < LATE; i++) CHECK_EQ(pthread_join(threads[i], NULL), 0);
+    end();
+}
+
 /* --- the deadline ------------------------------------------------------------------------------- */
 
 static uint64_t readings;
@@ -200,6 +250,7 @@ int main(void) {
     play(by_collect, true);
     play(by_end, false);
     inside();
+    slow_sleeper();
     deadline();
     return check_result();
 }
