@@ -3,7 +3,6 @@
  * same chain. Sites are numbered as they are met, so the number of each call is known, and `walk_turns` counts the
  * walks that were made anew. The code that the stacks return to is at the end: of each of its three parts the rules of
  * the frames are known. */
-#define _GNU_SOURCE
 #include <sys/mman.h>
 
 #include "check.h"
@@ -282,10 +281,11 @@ static void change_rule(void) {
     CHECK(hdr != NULL);
     if (hdr == NULL) return;
     memcpy(&to_frames, hdr + 4, sizeof to_frames);
-    const uint8_t *frames = hdr + 4 + to_frames;
-    uint8_t *found = memmem(frames, end - (uintptr_t)frames, rules, sizeof rules);
-    CHECK(found != NULL);
-    if (found == NULL) return;
+    uint8_t *found = (uint8_t *)(uintptr_t)(hdr + 4 + to_frames),
+            *last = (uint8_t *)end - sizeof rules;
+    while (found < last && memcmp(found, rules, sizeof rules) != 0) found++;
+    CHECK(found < last);
+    if (found >= last) return;
     CHECK_EQ(mprotect((void *)((uintptr_t)found & ~(page - 1)), 2 * page, PROT_READ | PROT_WRITE),
              0);
     found[5] = 32;
