@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>
+#include <unistd.h>
 
 #include "base/bits.h"
 #include "check.h"
@@ -116,6 +117,7 @@ static void locks_in_line(void) {
     CHECK_EQ(pthread_create(&threads[0], NULL, enter_once, NULL), 0);
     while (sw_os_lock_has_barrier && __atomic_load_n(&lock.sleepers, __ATOMIC_ACQUIRE) == 0)
         sched_yield();
+    (void)usleep(20000); /* a sleep with a timeout would end by it */
     sw_os_lock_leave(&lock);
     pthread_join(threads[0], NULL);
     CHECK_EQ(counter, THREADS * ROUNDS + 1);
