@@ -50,16 +50,23 @@ static bool lend(sw_gc_source *from, sw_gc_array *ranges) {
     return true;
 }
 
+/* Until so many threads are late and the stopper sleeps, or, after a failure, until it has given up. */
+static void wait_for_turn(const uint32_t *count, uint32_t left) {
+    while (__atomic_load_n(&gc->stopping, __ATOMIC_ACQUIRE) == 0 ||
+           __atomic_load_n(count, __ATOMIC_ACQUIRE) != left) {
+        if (__atomic_load_n(&done, __ATOMIC_ACQUIRE) != 0) return;
+        (void)sched_yield();
+    }
+    wait_until_asleep(stopper);
+}
+
 /* Both threads run, and come one after the other, each when the stopper sleeps. */
 static void *be_late(void *arg) {
     int own = (int)((uint64_t *)arg - late);
     CHECK_EQ(sw_gc_join(gc, "late"), SW_OK);
     __atomic_store_n(&late[own], sw_os_thread_id(), __ATOMIC_RELEASE);
     __atomic_add_fetch(&joined, 1, __ATOMIC_RELEASE);
-    while (__atomic_load_n(&gc->stopping, __ATOMIC_ACQUIRE) == 0 ||
-           __atomic_load_n(&gc->running, __ATOMIC_ACQUIRE) != (uint32_t)(own + 1))
-        (void)sched_yield();
-    wait_until_asleep(stopper);
+    wait_for_turn(&gc->running, (uint32_t)own + 1);
     comes(own);
     return NULL;
 }
@@ -141,10 +148,7 @@ static void *be_inside(void *arg) {
     sw_gc_enter_heap(gc->heap, false);
     __atomic_store_n(&late[own], sw_os_thread_id(), __ATOMIC_RELEASE);
     __atomic_add_fetch(&joined, 1, __ATOMIC_RELEASE);
-    while (__atomic_load_n(&gc->stopping, __ATOMIC_ACQUIRE) == 0 ||
-           __atomic_load_n(&gc->changing, __ATOMIC_ACQUIRE) != (uint32_t)(own + 1))
-        (void)sched_yield();
-    wait_until_asleep(stopper);
+    wait_for_turn(&gc->changing, (uint32_t)own + 1);
     sw_gc_leave_heap(gc->heap);
     sw_gc_enter_heap(gc->heap, false);
     sw_gc_leave_heap(gc->heap);
@@ -162,6 +166,7 @@ static void inside(void) {
     while (__atomic_load_n(&joined, __ATOMIC_ACQUIRE) < LATE) (void)sched_yield();
     CHECK_EQ(sw_gc_collect(gc, NULL), SW_OK);
     sleeps = false;
+    __atomic_store_n(&done, 1, __ATOMIC_RELEASE);
     for (int i = 0; i < LATE; i++) CHECK_EQ(pthread_join(threads[i], NULL), 0);
     CHECK_EQ(gc->changing, 0);
     end();
