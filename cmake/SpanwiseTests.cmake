@@ -19,7 +19,7 @@ set(spanwise_long caches collector collector_steps custom fork hints large_misus
 # threads, trace_damage), and its advice about pages and its resident memory differ from the
 # kernel's (populate, refused_calls, refused_collector, touched).
 set(spanwise_needs_native
-    addresses arena_grades arena_refused arena_safe buffer_grades collector_events collector_finalizers collector_shadow collector_stop collector_wakes face_grades fail fork fork_arena fork_backing fork_large fork_pool gc_grades grades pool_grades range_grades limits limits_refill populate purge_unlocked refused_calls refused_collector runner thread_births thread_burst threads
+    addresses arena_grades arena_quarantine arena_refused arena_safe buffer_grades collector_events collector_finalizers collector_shadow collector_stop collector_wakes face_grades fail fork fork_arena fork_backing fork_large fork_pool gc_grades grades pool_grades range_grades limits limits_refill populate purge_unlocked refused_calls refused_collector runner thread_births thread_burst threads
     touched trace_damage)
 
 # Some 130 programs a preset, each with the whole library: gold links them in half the time.
