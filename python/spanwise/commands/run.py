@@ -6,8 +6,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from spanwise import _format, errors
@@ -19,6 +17,7 @@ from spanwise.ledger.ledger import add_ledgers
 from spanwise.measure.process_ledger import ProcessLedger
 from spanwise.measure.running import RunResult, find_face, heap_variables, run_under
 from spanwise.recordings.outputs import check_output
+from spanwise.results.files import write_whole
 
 _MORE = """\
 The exit status is the program's; 128 + N when signal N ended it; 1 when it went well but told no
@@ -103,7 +102,7 @@ def run(options: argparse.Namespace) -> int:
         return status or 1
     text = json.dumps(_as_dict(result), indent=1) if options.json else _as_text(result, options)
     if options.output:
-        _write(Path(options.output), text)
+        write_whole(options.output, text + "\n")
     else:
         print(text, file=sys.stderr)
     return status
@@ -117,17 +116,6 @@ def _limit(text: str) -> int | None:
 
 
 # --- output ---------------------------------------------------------------------------------------
-
-
-def _write(path: Path, text: str) -> None:
-    fresh = path.with_name(f".{path.name}.new")
-    try:
-        fresh.write_text(text + "\n", encoding="utf-8")
-        fresh.replace(path)
-    except OSError:
-        with suppress(OSError):
-            fresh.unlink()
-        raise
 
 
 def _as_dict(result: RunResult) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from spanwise.plots import raster
 from spanwise.plots.raster import Grid
 from spanwise.plots.style import in_style, new_axes, pyplot, scale_of, styled, time_scale_of
 from spanwise.recordings.outputs import check_output
+from spanwise.results.files import whole_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -99,7 +99,6 @@ def save_frames(
         raise InvalidError("no map to draw: the recording has no operation")
     if _lib.as_index(fps, "fps", 60) == 0:
         raise InvalidError("fps 0: give at least 1")
-    growing = place.with_name(f".{place.stem}.{os.getpid()}{place.suffix}")
     animation = importlib.import_module("matplotlib.animation")
     ax = new_axes(height=5.0)
     figure: Any = ax.figure
@@ -111,18 +110,13 @@ def save_frames(
         return []
 
     try:
-        with styled():
+        with whole_file(place) as growing, styled():
             made = animation.FuncAnimation(figure, draw, frames=len(maps), interval=1000 // fps)
             if place.suffix.lower() == ".gif":
                 made.save(growing, writer=animation.PillowWriter(fps=fps), dpi=100)
             else:
                 growing.write_text(_page(made.to_jshtml(fps=fps)), encoding="utf-8")
-        growing.replace(place)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(place)) from None
     finally:
-        with suppress(OSError):
-            growing.unlink()
         pyplot().close(figure)
 
 

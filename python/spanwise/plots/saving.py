@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import importlib
 import os
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spanwise.errors import InvalidError
 from spanwise.plots.style import pyplot, styled
 from spanwise.recordings.outputs import check_output
+from spanwise.results.files import whole_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,16 +43,9 @@ def save(ax: Axes, path: str | os.PathLike[str]) -> None:
     """
     plt = pyplot()
     figure: Any = ax.figure
-    place = Path(path)
-    growing = place.with_name(f".{place.stem}.{os.getpid()}{place.suffix}")
     try:
-        _check_ending(place)
-        with styled():
+        _check_ending(Path(path))
+        with whole_file(path) as growing, styled():
             figure.savefig(growing)
-        growing.replace(place)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(place)) from None
     finally:
-        with suppress(OSError):
-            growing.unlink()
         plt.close(figure)

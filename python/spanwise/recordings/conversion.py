@@ -31,7 +31,7 @@ from spanwise.recordings import (
 )
 from spanwise.recordings.addresses import checked_size
 from spanwise.recordings.content import HEAD_BYTES, Content
-from spanwise.recordings.outputs import check_output
+from spanwise.recordings.outputs import check_output, check_regular
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.snapshots import Frame, Objects, Snapshot, objects_of, scaled
 from spanwise.recordings.sources import ARRAY_BATCH, FileSource, Module, write_ops
@@ -142,6 +142,7 @@ def convert(
         if path.is_file() and not force:
             raise errors.InvalidError(f"{path}: exists already; give another name, or force=True")
         check_output(path, replace=force)
+        check_regular(path)
     with Content(source, unpacked) as content:
         with content.reading():
             kind = form or _form_of(content)

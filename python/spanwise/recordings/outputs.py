@@ -47,6 +47,17 @@ def check_output(
         raise InvalidError(f"{place}: exists already and is no JSON; give another name")
 
 
+def check_regular(path: str | os.PathLike[str]) -> None:
+    """Refuses a place that a recording would replace but not be: a device, a pipe, a folder.
+
+    Raises:
+        InvalidError: there is such a thing.
+    """
+    place = Path(path)
+    if place.exists() and not place.is_file():
+        raise InvalidError(f"{place}: not a regular file; give another name")
+
+
 def is_recording(path: Path) -> bool:
     """Whether the file begins as a recording does."""
     try:

@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, overload
 
 from spanwise import _lib, errors
 from spanwise.recordings.outcome import Outcome
+from spanwise.recordings.outputs import check_regular
 from spanwise.recordings.preload import (
     passing_on,
     preload_of,
@@ -203,6 +204,7 @@ def _run_recorded(
 ) -> Outcome:
     words = words_of(argv)
     _lib.c_path(output)
+    check_regular(output)
     stacks = _lib.as_index(stacks, "stacks", STACKS_MAX)
     if python_sites and (stacks == 0 or keep_pymalloc):
         other = "keep_pymalloc (--keep-pymalloc)" if keep_pymalloc else "stacks 0 (--stacks)"

@@ -23,6 +23,7 @@ import numpy as np
 from spanwise._lib import lib
 from spanwise.errors import InvalidError, SpanwiseError, StateError
 from spanwise.recordings.finish import finish, salvage
+from spanwise.recordings.outputs import check_regular
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.slices import own_ops, slice_ops
 from spanwise.recordings.temporary import temporary_recording
@@ -87,6 +88,8 @@ def recording(
         RecordingIOError: no room for a copy in the system's folder for temporary files.
     """
     raw = _raw_recording()
+    if output is not None:
+        check_regular(output)
     if output is not None and Path(output).is_file():
         raise InvalidError(f"{output}: exists already; give another name")
     part = RecordedPart()

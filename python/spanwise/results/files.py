@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -30,19 +32,30 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
 def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A file that appears at the end of the block, or not at all if that raises.
 
+    A device or a pipe gets the bytes; a symbolic link stays, and the file behind it is replaced.
+
     Yields:
-        Where to write meanwhile: a name beside it.
+        Where to write meanwhile: a name beside it with the same ending.
 
     Raises:
         OSError: naming `path`; what was there before stays.
     """
     place = Path(path)
-    growing = place.with_name(f".{place.name}.{os.getpid()}")
     try:
-        yield growing
-        growing.replace(place)
+        if place.exists() and not place.is_file() and not place.is_dir():
+            with tempfile.TemporaryDirectory(prefix="spanwise-") as folder:
+                growing = Path(folder) / place.name
+                yield growing
+                with growing.open("rb") as made, place.open("wb") as device:
+                    shutil.copyfileobj(made, device)
+            return
+        target = Path(os.path.realpath(place)) if place.is_symlink() else place
+        growing = target.with_name(f".{target.stem}.{os.getpid()}{place.suffix}")
+        try:
+            yield growing
+            growing.replace(target)
+        finally:
+            with suppress(OSError):
+                growing.unlink()
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(place)) from None
-    finally:
-        with suppress(OSError):
-            growing.unlink()
