@@ -13,7 +13,7 @@ if(SPANWISE_OS STREQUAL "linux")
                          -fno-builtin-realloc -fno-builtin-free)
   target_link_libraries(spanwise_replay PRIVATE spanwise_internal Threads::Threads
                                                 ${CMAKE_DL_LIBS})
-  # Runs a command and reports its use of time and memory; `spanwise field` and the benches start
+  # Runs a command and reports its use of time and memory; `spanwise bench` and the benches start
   # programs by it.
   add_executable(spanwise_launch "${PROJECT_SOURCE_DIR}/src/launch/main.c")
   spanwise_compile(spanwise_launch)

@@ -87,7 +87,7 @@ def still(book: Any) -> Any:
 
 def dated(book: Any, *, full: bool) -> Any:
     """The notebook with a cell that tells when, of which commit and on what machine it ran."""
-    from spanwise.measure.fields import processor  # noqa: PLC0415  stripping needs no package
+    from spanwise.measure.bench import processor  # noqa: PLC0415  stripping needs no package
     from spanwise.sweeps.plans import commit  # noqa: PLC0415
 
     form = "in full" if full else "in the short form of the tests"

@@ -91,10 +91,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     import spanwise as sw  # noqa: PLC0415  --packages runs before the package is installed
 
     with tempfile.TemporaryDirectory(prefix="spanwise-programs-") as folder:
-        cases = [sw.FieldCase(**prepared(p, Path(folder), options.quick)) for p in chosen]
+        cases = [sw.BenchCase(**prepared(p, Path(folder), options.quick)) for p in chosen]
         os.chdir(folder)
         rounds = 1 if options.quick else options.rounds
-        found = sw.field(cases, rounds=rounds, output=options.output)
+        found = sw.bench(cases, rounds=rounds, output=options.output)
     print(found)
     return 1 if found.failures else 0
 

@@ -72,10 +72,10 @@ if TYPE_CHECKING:
     from spanwise.ledger.measures import Measure
     from spanwise.ledger.run_stats import RunStats
     from spanwise.lessons.growth import Growth, simulate_growth
-    from spanwise.measure.field_cases import FieldCase
-    from spanwise.measure.field_fits import FieldFit, fit_cases
-    from spanwise.measure.field_result import Field
-    from spanwise.measure.fields import FieldInterrupted, field
+    from spanwise.measure.bench import BenchInterrupted, bench
+    from spanwise.measure.bench_cases import BenchCase
+    from spanwise.measure.bench_fits import BenchFit, fit_cases
+    from spanwise.measure.bench_result import BenchResult
     from spanwise.measure.ledger_check import LedgerCheck, check_ledger
     from spanwise.measure.peers import PeerComparison, PeerRow, compare_peers
     from spanwise.measure.process_ledger import ProcessLedger
@@ -121,6 +121,10 @@ __all__ = [
     "Arena",
     "ArenaStats",
     "ArenaTracker",
+    "BenchCase",
+    "BenchFit",
+    "BenchInterrupted",
+    "BenchResult",
     "Block",
     "BlockBusyError",
     "BlockFreedError",
@@ -136,10 +140,6 @@ __all__ = [
     "Cycle",
     "EscapeError",
     "Explanation",
-    "Field",
-    "FieldCase",
-    "FieldFit",
-    "FieldInterrupted",
     "Frontier",
     "GcTrace",
     "Graph",
@@ -213,6 +213,7 @@ __all__ = [
     "Trial",
     "UnsupportedError",
     "WeakObject",
+    "bench",
     "binary_tree",
     "build",
     "check_ledger",
@@ -220,7 +221,6 @@ __all__ = [
     "compare_peers",
     "convert",
     "cross_validate",
-    "field",
     "fit_cases",
     "linked_list",
     "mutator_utilisation",
@@ -268,10 +268,10 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "ledger.measures": ("Measure",),
     "ledger.run_stats": ("RunStats",),
     "lessons.growth": ("Growth", "simulate_growth"),
-    "measure.field_cases": ("FieldCase",),
-    "measure.field_fits": ("FieldFit", "fit_cases"),
-    "measure.field_result": ("Field",),
-    "measure.fields": ("FieldInterrupted", "field"),
+    "measure.bench_cases": ("BenchCase",),
+    "measure.bench_fits": ("BenchFit", "fit_cases"),
+    "measure.bench_result": ("BenchResult",),
+    "measure.bench": ("BenchInterrupted", "bench"),
     "measure.ledger_check": ("LedgerCheck", "check_ledger"),
     "measure.peers": ("PeerComparison", "PeerRow", "compare_peers"),
     "measure.process_ledger": ("ProcessLedger",),

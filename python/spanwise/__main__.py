@@ -20,7 +20,7 @@ from spanwise.results.threads import is_refused
 
 COMMANDS = (
     *("classes", "explain", "record", "convert", "run", "ledger", "compare", "optimize", "build"),
-    *("replay", "sweep", "field", "report", "flame", "export", "check", "diff", "gctrace", "demo"),
+    *("replay", "sweep", "bench", "report", "flame", "export", "check", "diff", "gctrace", "demo"),
 )
 """Each is a module of spanwise.commands, in the order of the help."""
 EXIT_BAD = 2

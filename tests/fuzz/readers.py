@@ -20,9 +20,9 @@ from typing import Any
 
 import spanwise as sw
 from spanwise.__main__ import main
-from spanwise.measure import field_fits
-from spanwise.measure.field_cases import read_cases
-from spanwise.measure.field_result import FIELD
+from spanwise.measure import bench_fits
+from spanwise.measure.bench_cases import read_cases
+from spanwise.measure.bench_result import BENCH
 from spanwise.measure.process_ledger import read_process_ledger
 from spanwise.recordings import conversion
 from spanwise.recordings.elf import ElfError, ElfFile
@@ -193,15 +193,15 @@ def sweep(path: Path, rng: random.Random) -> bool:
     return called(path, reads)
 
 
-def field(path: Path, rng: random.Random) -> bool:
-    """Rows of a field."""
+def bench(path: Path, rng: random.Random) -> bool:
+    """Rows of a benchmark."""
 
     def reads() -> None:
-        found = sw.Field.open(path)
+        found = sw.BenchResult.open(path)
         _shown(found, found.array, found.to_csv(), *found.notes, found.measured)
         for case in found.cases:
             found.saving(*case, "cpu_ns", allocator="glibc")
-        _continued(path, FIELD)
+        _continued(path, BENCH)
 
     return called(path, reads)
 
@@ -225,7 +225,7 @@ def process_ledger(path: Path, rng: random.Random) -> bool:
 
 
 def cases(path: Path, rng: random.Random) -> bool:
-    """The cases of a field."""
+    """The cases of a benchmark."""
     return called(path, lambda: _shown(*read_cases(path)))
 
 
@@ -238,10 +238,10 @@ def build(path: Path, rng: random.Random) -> bool:
 
 
 def fit(path: Path, rng: random.Random) -> bool:
-    """What an earlier field has fitted; a damaged one is made anew."""
-    path.replace(path.with_name(field_fits.FILE))
-    path.with_name(field_fits.TABLE).write_text(json.dumps(sw.SizeClassTable.go().to_dict()))
-    found = field_fits._known(path.parent, "ls", {"spanwise": "0"})
+    """What an earlier benchmark has fitted; a damaged one is made anew."""
+    path.replace(path.with_name(bench_fits.FILE))
+    path.with_name(bench_fits.TABLE).write_text(json.dumps(sw.SizeClassTable.go().to_dict()))
+    found = bench_fits._known(path.parent, "ls", {"spanwise": "0"})
     if found is not None:
         _shown(found)
     return found is not None
@@ -268,7 +268,7 @@ READERS: tuple[Reader, ...] = (
     Reader("gctrace", gctrace, ".txt"),
     Reader("table", table, ".json"),
     Reader("sweep", sweep, ".jsonl"),
-    Reader("field", field, ".jsonl"),
+    Reader("bench", bench, ".jsonl"),
     Reader("process ledger", process_ledger, ".json"),
     Reader("cases", cases, ".json"),
     Reader("build", build, ".json"),

@@ -117,7 +117,7 @@ def _program() -> bytes:
 
 
 def _fit() -> bytes:
-    found = sw.FieldFit("ls", sw.SizeClassTable.go(), True, "saves 3 %", None, "", {"0": (1, 2)})
+    found = sw.BenchFit("ls", sw.SizeClassTable.go(), True, "saves 3 %", None, "", {"0": (1, 2)})
     return json.dumps({"made_of": {"spanwise": "0"}, **found.to_dict()}).encode()
 
 
@@ -142,7 +142,7 @@ def seeds() -> dict[str, list[bytes]]:
         "gctrace": gc,
         "table": [table.encode()],
         "sweep": [_lines(HEAD, ROW, failed), _lines(HEAD, ROW, HEAD, ROW)],
-        "field": [_lines(RUNS, RUN, {**RUN, "round": 1, "cpu_ns": None}), _lines(RUNS, RUN, RUNS)],
+        "bench": [_lines(RUNS, RUN, {**RUN, "round": 1, "cpu_ns": None}), _lines(RUNS, RUN, RUNS)],
         "process ledger": [(_HERE / "process-ledger.json").read_bytes()],
         "cases": [json.dumps([case, {"argv": ["true"]}]).encode()],
         "build": [json.dumps(stamp).encode()],

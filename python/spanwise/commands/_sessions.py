@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `sweep` and `field` have in common: rows that go to a file as they come, on an executor."""
+"""What `sweep` and `bench` have in common: rows that go to a file as they come, on an executor."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from spanwise import _format, plots
 from spanwise.commands import _options
 from spanwise.commands._executors import add_executor_option, check_executor
-from spanwise.measure.field_result import Field
+from spanwise.measure.bench_result import BenchResult
 from spanwise.recordings.outputs import check_output
 from spanwise.sweeps.result import Sweep
 
@@ -47,7 +47,7 @@ def check_session(
         plots.check_place(options.plot)
 
 
-def tell_session(found: Sweep | Field, noun: str) -> None:
+def tell_session(found: Sweep | BenchResult, noun: str) -> None:
     """Its notes, and where its rows are, on stderr."""
     for note in found.notes:
         print(f"spanwise: {note}", file=sys.stderr)

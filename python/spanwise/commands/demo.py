@@ -23,10 +23,10 @@ from spanwise.commands._common import SubParsers, add_told, new_command, print_j
 from spanwise.ledger.comparison import Comparison
 from spanwise.ledger.parts import PARTS
 from spanwise.measure import closed_loop
-from spanwise.measure.field_cases import FITTED, PLAIN, SPANWISE, case_of
-from spanwise.measure.field_fits import FieldFit
-from spanwise.measure.field_result import Field
-from spanwise.measure.fields import field
+from spanwise.measure.bench import bench
+from spanwise.measure.bench_cases import FITTED, PLAIN, SPANWISE, case_of
+from spanwise.measure.bench_fits import BenchFit
+from spanwise.measure.bench_result import BenchResult
 from spanwise.measure.running import FACE_TABLE
 from spanwise.optimizer.optimum import Optimum
 from spanwise.optimizer.search import optimize
@@ -40,7 +40,7 @@ TABLES = ("go", "c16")
 RUNS, ROUNDS = 3, 5
 """Runs under each malloc, tracked and at full speed; the median of each counts."""
 PYTHON = ("python3", "JSON and sqlite")
-"""The names of program and input in the rows of the field."""
+"""The names of program and input in the benchmark."""
 REPORT = "python.html"
 BUILD = "best"
 """Folder of the build, in the folder of the results."""
@@ -123,15 +123,15 @@ def _run_in(folder: Path, options: argparse.Namespace) -> int:
     picture = plots.boundaries(python.recording.histogram(), stock_and_found)
     plots.save(picture, folder / "python-tables.png")
     if runs is not None:
-        plots.save(runs.plot(), folder / "python-field.png")
+        plots.save(runs.plot(), folder / "python-bench.png")
     _say("a report of python3")
     report = folder / REPORT
     stock = SizeClassTable.named(TABLES[-1])
     page.write(python.recording, report, stock, (), None, progress=False, advice=found)
     if options.json:
         ledgers = {one.label: one.comparison.to_dict() for one in shown}
-        field_told = None if runs is None else runs.to_dict()
-        print_json({**ledgers, "loop": loop.to_dict(), "field": field_told, "report": str(report)})
+        bench_told = None if runs is None else runs.to_dict()
+        print_json({**ledgers, "loop": loop.to_dict(), "bench": bench_told, "report": str(report)})
         return 0
     print(loop, end="\n\n")
     if runs is not None:
@@ -152,7 +152,7 @@ def _run_in(folder: Path, options: argparse.Namespace) -> int:
 
 def _close_loop(
     recording: Recording, folder: Path
-) -> tuple[closed_loop.Loop, Optimum, Field | None]:
+) -> tuple[closed_loop.Loop, Optimum, BenchResult | None]:
     """Finds and builds a table for python3, and runs python3 on it, as far as this machine can.
 
     The table is built even if the stock table is better, so that the measured runs can show that.
@@ -176,7 +176,7 @@ def _close_loop(
     stock = closed_loop.measure(_python_argv(), stock.predicted, RUNS)
     better = closed_loop.measure(_python_argv(), better.predicted, RUNS, lib=made.folder)
     _say(f"and {ROUNDS} times at full speed under each allocator of this machine")
-    runs = _run_field(found, made.folder)
+    runs = _run_bench(found, made.folder)
     stock, better = (
         replace(one, peak_rss=_rising(runs, name, "rss"), outside=_rising(runs, name, "outside"))
         for one, name in ((stock, SPANWISE), (better, FITTED))
@@ -185,23 +185,23 @@ def _close_loop(
     return closed_loop.Loop(*said, plain_rss=_rising(runs, PLAIN, "rss")), found, runs
 
 
-def _rising(runs: Field, allocator: str, what: str) -> tuple[int, ...]:
+def _rising(runs: BenchResult, allocator: str, what: str) -> tuple[int, ...]:
     """One field, in bytes, of each run of python3 under an allocator, rising."""
     told = runs.values(*PYTHON, allocator, f"{what}_bytes")
     return tuple(sorted(map(int, told.values())))
 
 
-def _run_field(found: Optimum, build: Path) -> Field:
-    """One row of a field: python3 under the stock and the found table, and other allocators."""
+def _run_bench(found: Optimum, build: Path) -> BenchResult:
+    """Runs python3 under the stock and the found table, and the other allocators."""
     same = closed_loop.same_environment()
     added = {name: value for name, value in same.items() if os.environ.get(name) != value}
     case = case_of(_python_argv(), *PYTHON, added)
     resident = found.trial.resident_bytes
     pair = resident[FACE_TABLE], resident[found.table.name]
-    fit = FieldFit(
+    fit = BenchFit(
         case.program, found.table, found.holds, found.verdict(), build, "", {case.hash: pair}
     )
-    return field([case], fits={case.program: fit}, rounds=ROUNDS, progress=False)
+    return bench([case], fits={case.program: fit}, rounds=ROUNDS, progress=False)
 
 
 # --- recording ------------------------------------------------------------------------------------

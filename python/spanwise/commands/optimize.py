@@ -41,7 +41,7 @@ def add(commands: SubParsers) -> None:
         " 'limit' is what perfect packing would have resident, the highest requested bytes: no"
         " table saves more than what lies above it. What it saves is split by cause; left under it"
         " are partial spans, which a few objects keep that outlived their neighbours, and what the"
-        " process has outside of the heap, which 'spanwise field' measures.",
+        " process has outside of the heap, which 'spanwise bench' measures.",
     )
     parser.add_argument(
         "files", nargs="+", metavar="FILE.swt", help="recordings to fit the table to"

@@ -15,7 +15,7 @@ from spanwise.plots.lives import lifetimes
 from spanwise.plots.maps import heap_map, save_frames
 from spanwise.plots.memory import ledgers, occupancy, replays, timeline
 from spanwise.plots.placements import extents
-from spanwise.plots.programs import field
+from spanwise.plots.programs import bench
 from spanwise.plots.saving import check_place, save
 from spanwise.plots.sizes import boundaries, histogram, waste
 from spanwise.plots.spans import slots
@@ -26,10 +26,10 @@ __all__ = [
     "PART_COLOURS",
     "STYLE",
     "arena_lifetimes",
+    "bench",
     "boundaries",
     "check_place",
     "extents",
-    "field",
     "frontier",
     "heap_map",
     "histogram",

@@ -12,18 +12,18 @@ from spanwise.plots.style import COLOURS, MARKERS, in_style, new_axes, scale_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from spanwise.measure.field_result import Field
+    from spanwise.measure.bench_result import BenchResult
 
 
 @in_style
-def field(found: Field, ax: Axes | None = None) -> Axes:
+def bench(found: BenchResult, ax: Axes | None = None) -> Axes:
     """The peak RSS of each case: a row a case, a mark an allocator.
 
     A bar behind a mark is the interval of its median; a ring is what was predicted. The title says
-    when, of which commit and on what machine it was measured, where the field knows.
+    when, of which commit and on what machine it was measured, if the result knows.
 
     Args:
-        found: the field.
+        found: the result.
         ax: where to draw; None makes a new figure.
     """
     rows = found.array

@@ -3,7 +3,7 @@
 
 Whole lines are appended and synced, so whatever ends a session leaves at most one cut line, the
 last; the next session drops it. One session at a time writes to a file. Those of sweeps:
-docs/design/sweep.md; those of a field: docs/design/field.md.
+docs/design/sweep.md; those of `bench`: docs/design/programs.md.
 """
 
 from __future__ import annotations

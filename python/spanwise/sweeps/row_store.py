@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rows of a session, of a sweep or a field: by key, and in a file if one is asked for."""
+"""The rows of a session, of a sweep or a benchmark: by key, and in a file if one is asked for."""
 
 from __future__ import annotations
 

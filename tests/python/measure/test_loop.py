@@ -115,7 +115,7 @@ def test_demo(tmp_path: Path) -> None:
         )
         best = sw.SizeClassTable.from_json(tmp_path / "out/best.json")
         assert "fitted" in done.stdout and "glibc" in done.stdout
-        assert (tmp_path / "out/python-field.png").is_file()
+        assert (tmp_path / "out/python-bench.png").is_file()
         assert Build.open(tmp_path / "out/best").table.hash == best.hash
 
 
@@ -125,7 +125,7 @@ def test_demo_json_without_a_compiler(tmp_path: Path) -> None:
     done = run_demo("--json", "-o", tmp_path, env={"PATH": str(tmp_path), "CC": ""})
     value: dict[str, Any] = json.loads(done.stdout)
     loop = value.pop("loop")
-    assert value.pop("field") is None
+    assert value.pop("bench") is None
     assert Path(value.pop("report")).is_file()
     for comparison in value.values():
         for ledger in comparison["ledgers"]:

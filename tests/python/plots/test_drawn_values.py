@@ -12,8 +12,8 @@ import pytest
 import spanwise as sw
 from spanwise import plots
 from spanwise.ledger.parts import PARTS
-from spanwise.measure.field_result import Field
-from spanwise.measure.field_rounds import ROW_FIELDS as FIELD_ROW
+from spanwise.measure.bench_result import BenchResult
+from spanwise.measure.bench_rounds import ROW_FIELDS as BENCH_ROW
 from spanwise.measure.replay_result import SAMPLES_DTYPE
 from spanwise.optimizer.frontier import FRONTIER_DTYPE
 from spanwise.plots import collectors
@@ -208,13 +208,13 @@ def test_room_over_what_is_live() -> None:
 
 
 def run_of(allocator: str, number: int, **values: int) -> dict[str, Any]:
-    row: dict[str, Any] = dict.fromkeys(FIELD_ROW)
+    row: dict[str, Any] = dict.fromkeys(BENCH_ROW)
     return row | {"program": "p", "input": "", "allocator": allocator, "round": number, **values}
 
 
-def test_a_field() -> None:
+def test_programs_under_allocators() -> None:
     """Five runs: the mark is the median, the bar from the least to the most, the ring 6 + 4."""
-    found = Field(
+    found = BenchResult(
         [run_of("a", i, rss_bytes=size * MIB) for i, size in enumerate((5, 9, 6, 8, 7))]
         + [
             run_of("spanwise", i, rss_bytes=8 * MIB, predicted_bytes=6 * MIB, outside_bytes=4 * MIB)

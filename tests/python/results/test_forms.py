@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import spanwise as sw
-from spanwise.measure.field_rounds import ROW_FIELDS
+from spanwise.measure.bench_rounds import ROW_FIELDS
 from spanwise.measure.peers import PeerComparison, PeerRow
 from spanwise.measure.process_ledger import ProcessLedger
 from spanwise.recordings.sites import Site, Sites
@@ -154,7 +154,7 @@ GC_LINES = [
     " 12MB->13MB->8MB (16MB goal)"
 ]
 
-FIELD_ROW = dict.fromkeys(ROW_FIELDS) | {"program": "ls", "allocator": "glibc", "round": 0}
+BENCH_ROW = dict.fromkeys(ROW_FIELDS) | {"program": "ls", "allocator": "glibc", "round": 0}
 
 
 def stack_pointer() -> sw.StackPointer:
@@ -196,9 +196,9 @@ BIG: dict[str, Callable[[], Any]] = {
     "Constraint": lambda: sw.Constraint("align 8", 1.0, 2.0),
     "Cycle": lambda: sw.CollectedHeap().collect(),
     "Explanation": lambda: sw.SizeClassTable.go().explain(33),
-    "Field": lambda: sw.Field([FIELD_ROW] * 500),
-    "FieldCase": lambda: sw.FieldCase("ls", "", ("ls", LONG)),
-    "FieldFit": lambda: sw.FieldFit("ls", sw.SizeClassTable.c16(), False, LONG[:900], None),
+    "BenchResult": lambda: sw.BenchResult([BENCH_ROW] * 500),
+    "BenchCase": lambda: sw.BenchCase("ls", "", ("ls", LONG)),
+    "BenchFit": lambda: sw.BenchFit("ls", sw.SizeClassTable.c16(), False, LONG[:900], None),
     "Frontier": lambda: sw.Frontier(as_rows(np.repeat(frontier_rows(), 500))),
     "GcTrace": lambda: sw.parse_gctrace(GC_LINES * 500),
     "Graph": lambda: big_graph()[2],

@@ -18,7 +18,7 @@ import pytest
 import spanwise as sw
 from spanwise.builds.programs import Step, run_steps
 from spanwise.heap.runner import interruptible
-from spanwise.measure import fields
+from spanwise.measure import bench
 from spanwise.optimizer.scores import Scores
 from spanwise.results.interrupts import Signals, ctrl_c_heard, raise_what_came
 from spanwise.sweeps.engines import ThreadEngine, make_engine
@@ -129,7 +129,7 @@ def test_ctrl_c_while_a_sweep_runs(line: int, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_ctrl_c_while_a_field_runs(line: int) -> None:
+def test_ctrl_c_while_a_benchmark_runs(line: int) -> None:
     """On an executor that ends its tasks only when nobody waits for them any more."""
     ended = threading.Event()
 
@@ -148,7 +148,7 @@ def test_ctrl_c_while_a_field_runs(line: int) -> None:
     with Endless(2) as pool:
         try:
             with pytest.raises(KeyboardInterrupt), ctrl_c_at(line), ctrl_c_heard():
-                fields._run_on(pool, plans, nothing)
+                bench._run_on(pool, plans, nothing)
         finally:
             ended.set()
 

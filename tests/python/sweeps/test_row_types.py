@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import spanwise as sw
-from spanwise.measure.field_rounds import ROW_FIELDS as RUN_FIELDS
+from spanwise.measure.bench_rounds import ROW_FIELDS as RUN_FIELDS
 from spanwise.sweeps.tasks import ROW_FIELDS, VALUE_FIELDS, table_spec
 
 GO = table_spec(sw.SizeClassTable.go())
@@ -43,7 +43,7 @@ ROW: dict[str, Any] = {
     "worker": "host:7",
 }
 RUNS: dict[str, Any] = {
-    "kind": "spanwise field",
+    "kind": "spanwise bench",
     "format": 1,
     **BUILD,
     "machine": "Linux x86_64",
@@ -77,7 +77,7 @@ def test_whole_rows_are_read(tmp_path: Path) -> None:
     assert sw.Sweep.open(written(tmp_path / "s.jsonl", HEAD, failed)).failures
     old = {name: value for name, value in ROW.items() if "resident" not in name}
     assert sw.Sweep.open(written(tmp_path / "s.jsonl", HEAD, old))[0]["resident_bytes"] is None
-    assert sw.Field.open(written(tmp_path / "f.jsonl", RUNS, RUN))[0]["rss_bytes"] == 4096
+    assert sw.BenchResult.open(written(tmp_path / "f.jsonl", RUNS, RUN))[0]["rss_bytes"] == 4096
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_a_table_that_is_none(tmp_path: Path) -> None:
 )
 def test_fields_of_runs(name: str, value: Any, tmp_path: Path) -> None:
     path = written(tmp_path / "f.jsonl", RUNS, {**RUN, name: value})
-    assert refused(path, sw.Field).startswith(f"line 2: {name} must be ")
+    assert refused(path, sw.BenchResult).startswith(f"line 2: {name} must be ")
 
 
 def test_a_line_that_is_nested_too_deeply(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rows of a field, and what they answer: medians, intervals, what one table saves."""
+"""The runs of a benchmark: medians, intervals, what one allocator saves over another."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from spanwise import _format, errors
-from spanwise.measure.field_cases import FITTED, PLAIN, SPANWISE
-from spanwise.measure.field_rounds import ROW_FIELDS, VALUE_FIELDS
+from spanwise.measure.bench_cases import FITTED, PLAIN, SPANWISE
+from spanwise.measure.bench_rounds import ROW_FIELDS, VALUE_FIELDS
 from spanwise.results.files import write_whole
 from spanwise.results.intervals import Interval, interval_of
 from spanwise.results.rows import Rows, Tabular, rows_of
@@ -24,10 +24,10 @@ from spanwise.sweeps.row_types import COUNT, OBJECT, TEXT, optional
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-FieldRow = dict[str, Any]
+BenchRow = dict[str, Any]
 
 
-def _renamed(line: FieldRow) -> FieldRow:
+def _renamed(line: BenchRow) -> BenchRow:
     """A line with today's fields: files of older versions have no page faults."""
     return {"page_faults": None, **line} if line.get("kind") == "row" else line
 
@@ -37,13 +37,13 @@ _TYPES = {
     **{"round": COUNT, "error": optional(TEXT)},
     **dict.fromkeys(VALUE_FIELDS, optional(COUNT)),
 }
-FIELD = RowKind(
-    "field", ("machine",), {"machine": TEXT, "allocators": OBJECT}, _TYPES, renamed=_renamed
+BENCH = RowKind(
+    "bench", ("machine",), {"machine": TEXT, "allocators": OBJECT}, _TYPES, renamed=_renamed
 )
 """Rows of one file are of one kind of machine."""
 
 
-def measured_on(header: FieldRow) -> str:
+def measured_on(header: BenchRow) -> str:
     """Date, commit (without one the version) and machine of a session, as its header has them."""
     build = header.get("commit")
     made = f"commit {build}" if build else f"spanwise {header['versions']['spanwise']}"
@@ -53,7 +53,7 @@ def measured_on(header: FieldRow) -> str:
 _MEASURED = ("rss_bytes", "anonymous_bytes", "held_bytes", "cpu_ns", "elapsed_ns", "page_faults")
 
 
-class Field(Sequence[FieldRow], Result, Tabular):
+class BenchResult(Sequence[BenchRow], Result, Tabular):
     """Programs with their inputs under allocators, each run several times.
 
     A row is one run: program, input, case_hash, allocator, library_sha256, round; rss_bytes (peak
@@ -70,7 +70,7 @@ class Field(Sequence[FieldRow], Result, Tabular):
 
     def __init__(
         self,
-        rows: Iterable[FieldRow],
+        rows: Iterable[BenchRow],
         *,
         path: str | None = None,
         notes: Iterable[str] = (),
@@ -82,14 +82,14 @@ class Field(Sequence[FieldRow], Result, Tabular):
         self.measured = measured
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> Field:
-        """The rows of a field's file, also of one that was interrupted.
+    def open(cls, path: str | os.PathLike[str]) -> BenchResult:
+        """The rows of a benchmark's file, also of one that was interrupted.
 
         Raises:
             InvalidError: it is no such file; the line is named.
             OSError: it cannot be read.
         """
-        found = row_file.read(path, FIELD)
+        found = row_file.read(path, BENCH)
         return cls(
             latest(found.rows).values(),
             path=os.fspath(path),
@@ -106,7 +106,7 @@ class Field(Sequence[FieldRow], Result, Tabular):
         return len(self._rows)
 
     @property
-    def failures(self) -> list[FieldRow]:
+    def failures(self) -> list[BenchRow]:
         """The failed rows."""
         return [row for row in self if row["error"] is not None]
 
@@ -159,11 +159,11 @@ class Field(Sequence[FieldRow], Result, Tabular):
         wanted = (program, input, allocator)
         return any((row["program"], row["input"], row["allocator"]) == wanted for row in self)
 
-    def _summary(self, program: str, input: str, allocator: str) -> FieldRow:
+    def _summary(self, program: str, input: str, allocator: str) -> BenchRow:
         key = (program, input, allocator)
         runs = len(self.values(*key, "rss_bytes"))
         all_runs = sum((row["program"], row["input"], row["allocator"]) == key for row in self)
-        found: FieldRow = {
+        found: BenchRow = {
             "program": program,
             "input": input,
             "allocator": allocator,
@@ -299,7 +299,7 @@ class Field(Sequence[FieldRow], Result, Tabular):
         """Draws the peak RSS of each case and allocator; returns the Axes."""
         from spanwise import plots  # noqa: PLC0415  pictures know models, not models pictures
 
-        return plots.field(self, ax)
+        return plots.bench(self, ax)
 
     def __str__(self) -> str:
         head = ("program, input", "allocator", "peak RSS", "anonymous", "held", "predicted RSS")
@@ -349,7 +349,7 @@ class Field(Sequence[FieldRow], Result, Tabular):
         return _format.clipped(str(self))
 
 
-def _cells(row: FieldRow) -> list[str]:
+def _cells(row: BenchRow) -> list[str]:
     def between(name: str, unit: str) -> str:
         middle = row[f"{name}_{unit}"]
         if math.isnan(middle):
@@ -385,7 +385,7 @@ def _with_ends(middle: str, low: str, high: str) -> str:
     return f"{middle} ({low} .. {high})"
 
 
-def _plain(rows: list[FieldRow]) -> list[FieldRow]:
+def _plain(rows: list[BenchRow]) -> list[BenchRow]:
     """Rows for JSON, which knows no NaN."""
     return [
         {
@@ -396,7 +396,7 @@ def _plain(rows: list[FieldRow]) -> list[FieldRow]:
     ]
 
 
-def latest(rows: Iterable[FieldRow]) -> dict[tuple[str, str, str, str, str, int], FieldRow]:
+def latest(rows: Iterable[BenchRow]) -> dict[tuple[str, str, str, str, str, int], BenchRow]:
     """The last row of each run."""
     return {
         (
@@ -407,4 +407,4 @@ def latest(rows: Iterable[FieldRow]) -> dict[tuple[str, str, str, str, str, int]
     }
 
 
-__all__ = ["FIELD", "Field", "FieldRow", "latest"]
+__all__ = ["BENCH", "BenchResult", "BenchRow", "latest"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A table for each program of a field: recorded, fitted to its first input, built, predicted."""
+"""Fit a size-class table to the first input of each program, build it, predict its peak."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from typing import Any
 from spanwise import errors
 from spanwise.builds.build import build
 from spanwise.builds.programs import BuildError
-from spanwise.measure.field_cases import FieldCase, check_cases
-from spanwise.measure.field_rounds import variables_of
+from spanwise.measure.bench_cases import BenchCase, check_cases
+from spanwise.measure.bench_rounds import variables_of
 from spanwise.measure.running import FACE_TABLE
 from spanwise.optimizer.search import optimize
 from spanwise.recordings.recorder import run_recorded
@@ -34,7 +34,7 @@ FILE, TABLE = "fit.json", "table.json"
 
 
 @dataclass(frozen=True)
-class FieldFit(Result):
+class BenchFit(Result):
     """The table that was fitted to the first input of a program.
 
     Attributes:
@@ -70,13 +70,13 @@ class FieldFit(Result):
 
 
 def fit_cases(
-    cases: Iterable[FieldCase],
+    cases: Iterable[BenchCase],
     folder: str | os.PathLike[str],
     *,
     built: bool = True,
     progress: Progress = None,
     **rules: Any,
-) -> dict[str, FieldFit]:
+) -> dict[str, BenchFit]:
     """Records each case, fits a table to the first input of each program, builds it.
 
     The other inputs are not looked at before the table is chosen. Nothing is fitted to a run that
@@ -101,7 +101,7 @@ def fit_cases(
     """
     wanted = list(cases)
     check_cases(wanted)
-    programs: dict[str, list[FieldCase]] = {}
+    programs: dict[str, list[BenchCase]] = {}
     for case in wanted:
         programs.setdefault(case.program, []).append(case)
     with progress_bar(progress, len(programs), "fits", "programs") as tell:
@@ -118,8 +118,8 @@ def recording_path(folder: Path, program: str, number: int) -> Path:
 
 
 def _fit(
-    program: str, cases: Sequence[FieldCase], folder: Path, how: dict[str, Any], tell: Step
-) -> FieldFit:
+    program: str, cases: Sequence[BenchCase], folder: Path, how: dict[str, Any], tell: Step
+) -> BenchFit:
     place = recording_path(folder, program, 0).parent
     place.mkdir(parents=True, exist_ok=True)
     made_of = {**made_by(), "cases": [one.hash for one in cases], **how}
@@ -130,7 +130,7 @@ def _fit(
     return found
 
 
-def _known(place: Path, program: str, made_of: dict[str, Any]) -> FieldFit | None:
+def _known(place: Path, program: str, made_of: dict[str, Any]) -> BenchFit | None:
     """The result of an earlier call for the same cases; None: there is none."""
     try:
         value = json.loads((place / FILE).read_text(encoding="utf-8"))
@@ -142,20 +142,20 @@ def _known(place: Path, program: str, made_of: dict[str, Any]) -> FieldFit | Non
         value["table"] = SizeClassTable.from_json(place / TABLE)
         value["folder"] = None if told is None else Path(told)
         value["predicted"] = {case: tuple(pair) for case, pair in value["predicted"].items()}
-        return FieldFit(**{**value, "program": program})
+        return BenchFit(**{**value, "program": program})
     except (OSError, errors.SpanwiseError, *READING_ERRORS):
         return None  # no file, or one that was cut: the result is made anew
 
 
 def _make(
-    program: str, cases: Sequence[FieldCase], place: Path, made_of: dict[str, Any]
-) -> FieldFit:
+    program: str, cases: Sequence[BenchCase], place: Path, made_of: dict[str, Any]
+) -> BenchFit:
     (place / FILE).unlink(missing_ok=True)
     try:
         first = record_case(cases[0], place / "0.swt")
     except errors.ProgramError as error:
         stock, why = SizeClassTable.named(FACE_TABLE), f"not fitted: {error}"
-        return FieldFit(program, stock, False, why, None, why)
+        return BenchFit(program, stock, False, why, None, why)
     recordings = {cases[0].hash: first, **_others(cases[1:], place)}
     found = optimize(first, progress=False, **made_of["rules"])
     found.table.to_json(place / TABLE)
@@ -174,14 +174,14 @@ def _make(
         case: (_highest(recording, tables[0]), _highest(recording, tables[1]))
         for case, recording in recordings.items()
     }
-    fit = FieldFit(program, found.table, found.holds, found.verdict(), folder, why_not, predicted)
+    fit = BenchFit(program, found.table, found.holds, found.verdict(), folder, why_not, predicted)
     if len(recordings) == len(cases):  # else the next call records what failed again
         text = json.dumps({"made_of": made_of, **fit.to_dict()}, indent=1)
         write_whole(place / FILE, f"{text}\n")
     return fit
 
 
-def _others(cases: Sequence[FieldCase], place: Path) -> dict[str, Recording]:
+def _others(cases: Sequence[BenchCase], place: Path) -> dict[str, Recording]:
     """The recordings of the inputs after the first, by hash; without those that failed."""
     found = {}
     for number, case in enumerate(cases, 1):
@@ -195,7 +195,7 @@ def _highest(recording: Recording, table: SizeClassTable) -> int:
     return recording.ledger(table, "peak-resident", progress=False).resident_bytes or 0
 
 
-def record_case(case: FieldCase, path: Path) -> Recording:
+def record_case(case: BenchCase, path: Path) -> Recording:
     """Records a case; of several processes the one that needs most is kept.
 
     Args:
@@ -206,7 +206,7 @@ def record_case(case: FieldCase, path: Path) -> Recording:
         ProgramError: it cannot be recorded, or it failed.
     """
     path.unlink(missing_ok=True)  # a failed case must not leave the recording of an earlier one
-    with tempfile.TemporaryDirectory(prefix="spanwise-field-", dir=path.parent) as scratch:
+    with tempfile.TemporaryDirectory(prefix="spanwise-bench-", dir=path.parent) as scratch:
         env = variables_of(case.environment)
         words = with_pipefail(case.argv, env.get("PATH"), case.folder)
         told = run_recorded(
@@ -231,4 +231,4 @@ def _how(status: int) -> str:
     return f"signal {-status} ended it" if status < 0 else f"ended with {status}"
 
 
-__all__ = ["FieldFit", "fit_cases", "record_case", "recording_path"]
+__all__ = ["BenchFit", "fit_cases", "record_case", "recording_path"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a field runs: programs with their inputs, and the allocators that serve them."""
+"""What a benchmark runs: programs with their inputs, and the allocators that serve them."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ PLAIN, SPANWISE, GLIBC, FITTED = "plain", "spanwise", "glibc", "fitted"
 """PLAIN is the program as its users run it: nothing is preloaded, and CPython keeps pymalloc."""
 PRELOADED = (SPANWISE, *PEERS)
 EVERYBODY = (PLAIN, *PRELOADED)
-"""The default allocators of a field; FITTED joins where a table was built."""
+"""The default allocators; FITTED joins them if a table was built."""
 
 _KEYS = {"program", "input", "argv", "environment", "folder"}
 
 
 @dataclass(frozen=True)
-class FieldCase(Result):
+class BenchCase(Result):
     """A program with one of its inputs.
 
     Attributes:
@@ -87,7 +87,7 @@ class Server:
     options: HeapOptions = DEFAULT
 
 
-def read_cases(path: str | os.PathLike[str]) -> list[FieldCase]:
+def read_cases(path: str | os.PathLike[str]) -> list[BenchCase]:
     """The cases of a JSON file: a list of objects with program, input, argv, environment, folder.
 
     Only argv is required. A relative folder is relative to the current directory.
@@ -103,7 +103,7 @@ def read_cases(path: str | os.PathLike[str]) -> list[FieldCase]:
     return [_case(each, f"{os.fspath(path)}: case {i}") for i, each in enumerate(value, 1)]
 
 
-def _case(value: Any, place: str) -> FieldCase:
+def _case(value: Any, place: str) -> BenchCase:
     if not isinstance(value, dict) or "argv" not in value:
         raise errors.InvalidError(f"{place}: must be an object with argv")
     unknown = sorted(set(value) - _KEYS)
@@ -138,19 +138,19 @@ def case_of(
     input: str | None = None,
     environment: Mapping[str, str] | None = None,
     folder: str | os.PathLike[str] = ".",
-) -> FieldCase:
+) -> BenchCase:
     """A case; without names it is called by its words. The folder is where it runs."""
     words = words_of(argv)
     told = Path(words[0]).name if program is None else str(program)
     rest = " ".join(" ".join(words[1:]).split()) if input is None else str(input)
     short = rest if len(rest) <= 40 else f"{rest[:37]}..."
     name = short if input is None else rest
-    return FieldCase(
+    return BenchCase(
         told, name, tuple(words), dict(environment or {}), str(Path(folder).absolute())
     )
 
 
-def check_cases(cases: Sequence[FieldCase]) -> None:
+def check_cases(cases: Sequence[BenchCase]) -> None:
     """Refuses no case at all, and two of one name that run different things."""
     if not cases:
         raise errors.InvalidError("no case to run; give at least one")
@@ -265,7 +265,7 @@ __all__ = [
     "PLAIN",
     "PRELOADED",
     "SPANWISE",
-    "FieldCase",
+    "BenchCase",
     "Server",
     "built_server",
     "case_of",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A round of a field: one case runs once under each of its allocators, one after the other.
+"""One round of a benchmark: a case runs once under each of its allocators, one after the other.
 
 One worker does a whole round, so that other load on its machine affects all runs of the round
 alike. The order of the runs changes from round to round.
@@ -18,7 +18,7 @@ from typing import Any
 
 from spanwise import _lib, errors
 from spanwise.heap.options import HeapOptions
-from spanwise.measure.field_cases import PLAIN, FieldCase, Server, library_sha256
+from spanwise.measure.bench_cases import PLAIN, BenchCase, Server, library_sha256
 from spanwise.measure.launching import Usage, launch
 from spanwise.measure.process_ledger import ProcessLedger, read_process_ledger
 from spanwise.measure.running import heap_variables
@@ -42,7 +42,7 @@ ROW_FIELDS = (
     *("worker", "error"),
 )
 
-_USE = Use("run in a field", "an allocator")
+_USE = Use("benchmarked", "an allocator")
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Round:
     """
 
     library: str
-    case: FieldCase
+    case: BenchCase
     number: int
     servers: tuple[Server, ...]
     timeout_s: float
@@ -76,7 +76,7 @@ class Round:
             Server(**{**one, "options": HeapOptions(**one["options"])}) for one in value["servers"]
         )
         case = value["case"]
-        value["case"] = FieldCase(**{**case, "argv": tuple(case["argv"])})
+        value["case"] = BenchCase(**{**case, "argv": tuple(case["argv"])})
         return cls(**value)
 
     def row(self, server: Server, error: str | None, **values: int | None) -> dict[str, Any]:
@@ -151,7 +151,7 @@ def _run(round_: Round, server: Server) -> dict[str, Any]:
     base = {**os.environ, **SEEDS, **case.environment}
     plain = server.name == PLAIN
     program = examine(seen_from(case.argv[0], case.folder), base.get("PATH"), _USE)
-    with tempfile.TemporaryDirectory(prefix="spanwise-field-") as told:
+    with tempfile.TemporaryDirectory(prefix="spanwise-bench-") as told:
         own = heap_variables(server.options, tracked=False)
         own["SPANWISE_LEDGER"] = str(Path(told, "%p.json"))
         env = {**base, **python_variables(program, plain), **(own if server.own else {})}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""spanwise field: real programs under several allocators, memory and time of each, in one table."""
+"""spanwise bench: real programs under several allocators, memory and time of each, in one table."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from spanwise.commands._common import SubParsers, add_told, new_command, print_j
 from spanwise.commands._executors import executor_of
 from spanwise.commands._sessions import add_session_options, check_session, tell_session
 from spanwise.errors import InvalidError
-from spanwise.measure.field_cases import EVERYBODY, FieldCase, case_of, read_cases
-from spanwise.measure.field_fits import FieldFit, fit_cases
-from spanwise.measure.field_result import Field
-from spanwise.measure.fields import FieldInterrupted, field
+from spanwise.measure.bench import BenchInterrupted, bench
+from spanwise.measure.bench_cases import EVERYBODY, BenchCase, case_of, read_cases
+from spanwise.measure.bench_fits import BenchFit, fit_cases
+from spanwise.measure.bench_result import BenchResult
 
 
 def add(commands: SubParsers) -> None:
     """Declares the command."""
     parser = new_command(
         commands,
-        "field",
+        "bench",
         "run programs under several allocators in turns; memory and time of each in one table",
-        "spanwise field --fit fits -o field.jsonl --plot field.png -- python3 -c 'print(1)'",
+        "spanwise bench --fit fits -o bench.jsonl --plot bench.png -- python3 -c 'print(1)'",
         run,
     )
     add_told(
@@ -74,14 +74,14 @@ def run(options: argparse.Namespace) -> int:
     """Prints the table; 1 when a run failed."""
     check_session(options, "here", [options.csv])
     cases = _cases(options)
-    fits: dict[str, FieldFit] = {}
+    fits: dict[str, BenchFit] = {}
     if options.fit:
         fits = fit_cases(cases, options.fit)
         for one in fits.values():
             print(f"spanwise: {one.program}: {one.verdict}", file=sys.stderr)
     try:
         with executor_of(options.executor, options.workers) as executor:
-            found = field(
+            found = bench(
                 cases,
                 options.allocator or EVERYBODY,
                 fits=fits,
@@ -90,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
                 executor=executor,
                 output=options.output,
             )
-    except FieldInterrupted as stop:
+    except BenchInterrupted as stop:
         tell_session(stop.result, "run")
         _write(stop.result, options)
         raise
@@ -99,15 +99,15 @@ def run(options: argparse.Namespace) -> int:
     return int(bool(found.failures))
 
 
-def _cases(options: argparse.Namespace) -> list[FieldCase]:
+def _cases(options: argparse.Namespace) -> list[BenchCase]:
     words = options.command[1:] if options.command[:1] == ["--"] else options.command
     if bool(words) == bool(options.cases):
         raise InvalidError("give --cases FILE.json, or one program after --")
     return read_cases(options.cases) if options.cases else [case_of(words)]
 
 
-def _write(found: Field, options: argparse.Namespace) -> None:
-    """All forms that were asked for, also of a field that was interrupted."""
+def _write(found: BenchResult, options: argparse.Namespace) -> None:
+    """Writes every requested form, also of an interrupted benchmark."""
     if options.csv:
         found.to_csv(Path(options.csv))
     if options.plot and len(found) > len(found.failures):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fields: what a run used, rounds, files that are gone on with, savings by hand, bad input."""
+"""spanwise bench: one run, rounds, resumed files, savings computed by hand, bad input."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ import pytest
 import spanwise as sw
 from spanwise import _lib
 from spanwise.__main__ import main
-from spanwise.measure import field_fits, field_rounds
-from spanwise.measure.field_cases import case_of, find_servers, read_cases
-from spanwise.measure.field_result import Field, measured_on
-from spanwise.measure.field_rounds import ROW_FIELDS, VALUE_FIELDS, Round, run_round
-from spanwise.measure.fields import processor
+from spanwise.measure import bench_fits, bench_rounds
+from spanwise.measure.bench import processor
+from spanwise.measure.bench_cases import case_of, find_servers, read_cases
+from spanwise.measure.bench_result import BenchResult, measured_on
+from spanwise.measure.bench_rounds import ROW_FIELDS, VALUE_FIELDS, Round, run_round
 from spanwise.measure.launching import launch
 from spanwise.measure.replayer import MALLOC_FACE
 from spanwise.recordings import recorder
@@ -83,7 +83,7 @@ def test_a_run_that_fails_says_how(
     assert used(tmp_path, *words, timeout_s=timeout_s).error.startswith(error)
 
 
-# --- fields ---------------------------------------------------------------------------------------
+# --- benchmarks -----------------------------------------------------------------------------------
 
 
 def test_each_case_runs_under_each_allocator() -> None:
@@ -91,7 +91,7 @@ def test_each_case_runs_under_each_allocator() -> None:
     for stays_s in (0.3, 3, 30):  # until samples have seen them
         words = [sys.executable, "-S", "-c", BYTES.replace("0.3", str(stays_s))]
         cases = [TRUE, case_of(words, "python", "32 MiB")]
-        found = sw.field(cases, QUICK, rounds=2, progress=False)
+        found = sw.bench(cases, QUICK, rounds=2, progress=False)
         seen = [row["anonymous_bytes"] for row in found if row["program"] == "python"]
         if all((anonymous or 0) > 32 * MIB for anonymous in seen):
             break
@@ -125,14 +125,14 @@ def test_a_file_is_gone_on_with(tmp_path: Path) -> None:
     path = tmp_path / "f.jsonl"
     flag = tmp_path / "flag"
     late = case_of(["sh", "-c", f"test -e {flag}"], "late", "")
-    first = sw.field([TRUE, late], ["glibc"], rounds=2, output=path, progress=False)
+    first = sw.bench([TRUE, late], ["glibc"], rounds=2, output=path, progress=False)
     assert [row["error"] for row in first.failures] == ["sh: ended with 1"] * 2
     assert "2 runs failed: sh: ended with 1" in str(first)
     flag.touch()
     with path.open("a") as file:
         file.write('{"kind": "row", "prog')
     steps: list[int] = []
-    again = sw.field([TRUE, late], ["glibc"], rounds=3, output=path, progress=steps.append)
+    again = sw.bench([TRUE, late], ["glibc"], rounds=3, output=path, progress=steps.append)
     assert len(again) == 6 and not again.failures and sum(steps) == 4
     assert any("2 runs were there and not done again" in note for note in again.notes)
     assert any("was cut" in note for note in again.notes)
@@ -140,7 +140,7 @@ def test_a_file_is_gone_on_with(tmp_path: Path) -> None:
     for row in again:
         if row["program"] == "true" and row["round"] < 2:
             assert row["elapsed_ns"] == kept["true", row["round"]]
-    opened = Field.open(path)
+    opened = BenchResult.open(path)
     assert len(opened) == 6 and not opened.failures
     assert opened.measured == again.measured != ""
     assert all(row["page_faults"] > 0 for row in opened)
@@ -148,7 +148,7 @@ def test_a_file_is_gone_on_with(tmp_path: Path) -> None:
     for line in lines:
         line.pop("page_faults", None)
     path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    before_it_was_told = Field.open(path)
+    before_it_was_told = BenchResult.open(path)
     assert [row["page_faults"] for row in before_it_was_told] == [None] * 6
     with pytest.raises(sw.InvalidError, match="not the file of a sweep"):
         sw.Sweep.open(path)
@@ -159,19 +159,19 @@ def test_interrupted_what_was_done_is_kept(tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     path = tmp_path / "f.jsonl"
-    with pytest.raises(sw.FieldInterrupted, match="interrupted after 2 runs") as caught:
-        sw.field([TRUE], QUICK, rounds=3, output=path, progress=step)
+    with pytest.raises(sw.BenchInterrupted, match="interrupted after 2 runs") as caught:
+        sw.bench([TRUE], QUICK, rounds=3, output=path, progress=step)
     assert [row["round"] for row in caught.value.result] == [0, 0]
     steps: list[int] = []
-    assert len(sw.field([TRUE], QUICK, rounds=3, output=path, progress=steps.append)) == 6
+    assert len(sw.bench([TRUE], QUICK, rounds=3, output=path, progress=steps.append)) == 6
     assert sum(steps) == 4
 
 
 def test_on_an_executor_and_when_it_breaks() -> None:
     with ThreadPoolExecutor(2) as executor:
-        found = sw.field([TRUE], QUICK, rounds=2, executor=executor, progress=False)
+        found = sw.bench([TRUE], QUICK, rounds=2, executor=executor, progress=False)
         assert len(found) == 4 and not found.failures
-    broken = sw.field([TRUE], QUICK, rounds=2, executor=executor, progress=False)
+    broken = sw.bench([TRUE], QUICK, rounds=2, executor=executor, progress=False)
     assert [row["error"] for row in broken] == [
         "RuntimeError: cannot schedule new futures after shutdown"
     ] * 4
@@ -182,7 +182,7 @@ def test_a_policy_is_an_allocator_of_its_own() -> None:
     asks = 'test "$SPANWISE_PLACEMENT $SPANWISE_BATCH" = "lasting use:2"'
     policy = sw.HeapOptions(placement="lasting", batch_spans=2, batch_by_use=True)
     case = case_of(["sh", "-c", asks], "asks", "")
-    found = sw.field([case], ["spanwise"], policies=[policy, policy], rounds=1, progress=False)
+    found = sw.bench([case], ["spanwise"], policies=[policy, policy], rounds=1, progress=False)
     asked = "placement lasting, batch_spans 2, batch_by_use True"
     assert {row["allocator"]: row["error"] is None for row in found} == {
         "spanwise": False,
@@ -193,9 +193,9 @@ def test_a_policy_is_an_allocator_of_its_own() -> None:
         (sw.HeapOptions(large_touched_percent=5), "large_touched_percent is for simulations; a"),
     ):
         with pytest.raises(sw.InvalidError, match=message):
-            sw.field([case], ["spanwise"], policies=[bad], progress=False)
+            sw.bench([case], ["spanwise"], policies=[bad], progress=False)
     with pytest.raises(TypeError, match="policies must be HeapOptions, not dict"):
-        sw.field([case], ["spanwise"], policies=[{}], progress=False)  # type: ignore[list-item]
+        sw.bench([case], ["spanwise"], policies=[{}], progress=False)  # type: ignore[list-item]
 
 
 def test_a_worker_without_the_file() -> None:
@@ -236,7 +236,7 @@ def test_a_header_tells_where_and_when(header: dict[str, Any], told: str) -> Non
 # --- what a table saves ---------------------------------------------------------------------------
 
 
-def rows_of(**by_allocator: list[int]) -> Field:
+def rows_of(**by_allocator: list[int]) -> BenchResult:
     """By hand: one case, a run a value."""
     rows = []
     for allocator, values in by_allocator.items():
@@ -246,7 +246,7 @@ def rows_of(**by_allocator: list[int]) -> Field:
             row |= {"rss_bytes": value, "outside_bytes": 10, "predicted_bytes": value // 2}
             row |= {"held_bytes": value << 10}
             rows.append(row)
-    return Field(rows)
+    return BenchResult(rows)
 
 
 def test_a_saving_is_taken_round_by_round() -> None:
@@ -330,18 +330,18 @@ def test_a_case_runs_in_the_folder_of_its_user(
     (tmp_path / "data").write_text("x\n")
     (tmp_path / "job.py").write_text("open('data').read()\n")
     monkeypatch.chdir(tmp_path)
-    found = sw.field([case_of(["./svc"])], QUICK, rounds=2, progress=False)
+    found = sw.bench([case_of(["./svc"])], QUICK, rounds=2, progress=False)
     assert not found.failures and len(found) == 4
     assert (tmp_path / "seen").read_text() == "x\n" * 4
     assert (tmp_path / "where").read_text() == f"{tmp_path.resolve()}\n"
     job = case_of([sys.executable, "-S", "job.py"])
     monkeypatch.chdir("/")  # the folder is that in which the case was made
-    assert not sw.field([job], ["glibc"], rounds=1, progress=False).failures
+    assert not sw.bench([job], ["glibc"], rounds=1, progress=False).failures
     cases = tmp_path / "cases.json"
     cases.write_text(json.dumps([{"argv": ["./svc"], "folder": str(tmp_path)}]))
     (case,) = read_cases(cases)
     assert case.folder == str(tmp_path)
-    assert not sw.field([case], ["plain"], rounds=1, progress=False).failures
+    assert not sw.bench([case], ["plain"], rounds=1, progress=False).failures
     assert case.hash != replace(case, folder="/").hash
     assert (tmp_path / "seen").read_text() == "x\n" * 5
 
@@ -367,7 +367,7 @@ def test_a_pipeline_fails_as_any_of_its_commands(
     script(tmp_path / "run.sh", f"#!/bin/sh\n{text}\n")
     words = ["sh", "-c", text] if form == "words" else ["./run.sh"]
     case = case_of(words, "p", "", folder=tmp_path)
-    (row,) = sw.field([case], ["glibc"], rounds=1, progress=False)
+    (row,) = sw.bench([case], ["glibc"], rounds=1, progress=False)
     assert (row["error"] is None) == (error is None)
     assert error is None or error in row["error"]
 
@@ -407,7 +407,7 @@ def test_plain_is_the_program_as_it_is(tmp_path: Path, monkeypatch: pytest.Monke
     )
     case = case_of([sys.executable, "-c", code], "p", "", folder=tmp_path)
     for name, seen in (("plain", "None False\n"), ("glibc", "malloc True\n")):
-        (row,) = sw.field([case], [name], rounds=1, progress=False)
+        (row,) = sw.bench([case], [name], rounds=1, progress=False)
         assert row["error"] is None and row["held_bytes"] is None
         assert (tmp_path / "seen").read_text() == seen
         (tmp_path / "seen").unlink()
@@ -434,8 +434,8 @@ def test_a_table_is_fitted_to_the_first_input(
         recorded.append(argv)
         return real(argv, *words, **options)
 
-    monkeypatch.setattr(field_fits, "build", build)
-    monkeypatch.setattr(field_fits, "run_recorded", run_recorded)
+    monkeypatch.setattr(bench_fits, "build", build)
+    monkeypatch.setattr(bench_fits, "run_recorded", run_recorded)
     awk = 'BEGIN {{ for (i = 0; i < {}; i++) a[i] = i " " i }}'
     cases = [case_of(["awk", awk.format(n)], "awk", str(n)) for n in (9000, 3000)]
     fits = sw.fit_cases(cases, tmp_path, candidates=6, progress=False)
@@ -451,7 +451,7 @@ def test_a_table_is_fitted_to_the_first_input(
     assert again["awk"].table.hash == fit.table.hash
     if fit.folder is None:
         fits = {"awk": replace(fit, folder=build(fit.table, tmp_path / "copy").folder)}
-    found = sw.field(cases, QUICK, fits=fits, rounds=2, progress=False)
+    found = sw.bench(cases, QUICK, fits=fits, rounds=2, progress=False)
     assert found.allocators == [*QUICK, "fitted"] and not found.failures
     saving = found.saving("awk", "9000")
     assert saving is not None and abs(saving.median) < 10
@@ -461,7 +461,7 @@ def test_a_table_is_fitted_to_the_first_input(
         assert row["predicted_bytes"] == predicted[row["allocator"]]
     sw.fit_cases(cases[::-1], tmp_path, candidates=6, progress=False)
     assert len(recorded) == 4
-    monkeypatch.setattr(field_fits, "made_by", lambda: {"spanwise": "of other files"})
+    monkeypatch.setattr(bench_fits, "made_by", lambda: {"spanwise": "of other files"})
     sw.fit_cases(cases[::-1], tmp_path, candidates=6, progress=False)
     assert len(recorded) == 6
 
@@ -472,7 +472,7 @@ def test_nothing_is_fitted_to_a_run_that_fails(
 ) -> None:
     """The first input failed: no table. Another one failed: no prediction of it."""
     monkeypatch.setattr(
-        field_fits, "build", lambda *_words, **_options: pytest.fail("a table was built")
+        bench_fits, "build", lambda *_words, **_options: pytest.fail("a table was built")
     )
     monkeypatch.chdir(tmp_path)
     work = "awk 'BEGIN { for (i = 0; i < 9000; i++) a[i] = i }'"
@@ -491,7 +491,7 @@ def test_nothing_is_fitted_to_a_run_that_fails(
     assert not (tmp_path / "fits/job/fit.json").exists()  # so that the next call tries it again
     sw.fit_cases([good], "fits", built=False, candidates=2, progress=False)
     assert (tmp_path / "fits/job/fit.json").exists()
-    assert main(["field", "--fit", "fits", "--rounds", "1", "--", "sh", "-c", "exit 3"]) == 1
+    assert main(["bench", "--fit", "fits", "--rounds", "1", "--", "sh", "-c", "exit 3"]) == 1
     out, err = capsys.readouterr()
     assert "sh: not fitted: sh: ended with 3 while it was recorded" in err
     assert "failed: sh: ended with 3" in out
@@ -523,8 +523,8 @@ def test_files_of_cases_that_are_wrong(tmp_path: Path, content: str, message: st
         read_cases(path)
 
 
-def test_fields_that_cannot_be(tmp_path: Path) -> None:
-    wrong: tuple[tuple[list[sw.FieldCase], dict[str, Any], str], ...] = (
+def test_arguments_that_are_refused(tmp_path: Path) -> None:
+    wrong: tuple[tuple[list[sw.BenchCase], dict[str, Any], str], ...] = (
         ([], {}, "no case to run"),
         ([TRUE], {"rounds": 0}, "rounds 0: must be at least 1"),
         ([TRUE], {"timeout_s": 0}, "timeout_s 0: must be more than 0"),
@@ -532,16 +532,16 @@ def test_fields_that_cannot_be(tmp_path: Path) -> None:
     )
     for cases, options, message in wrong:
         with pytest.raises(sw.InvalidError, match=message):
-            sw.field(cases, QUICK, **options)
+            sw.bench(cases, QUICK, **options)
     with pytest.raises(sw.InvalidError, match="allocator 'nomalloc': unknown; use spanwise, gl"):
-        sw.field([TRUE], ["nomalloc"])
+        sw.bench([TRUE], ["nomalloc"])
     with pytest.raises(TypeError, match="executor must be an Executor, not str"):
-        sw.field([TRUE], QUICK, executor="threads")  # type: ignore[arg-type]
+        sw.bench([TRUE], QUICK, executor="threads")  # type: ignore[arg-type]
 
 
 def test_an_allocator_that_is_not_here_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spanwise.measure.field_cases.loaded_library", lambda _name: None)
-    found = sw.field([TRUE], ["spanwise", "jemalloc"], rounds=1, progress=False)
+    monkeypatch.setattr("spanwise.measure.bench_cases.loaded_library", lambda _name: None)
+    found = sw.bench([TRUE], ["spanwise", "jemalloc"], rounds=1, progress=False)
     assert found.allocators == ["spanwise"]
     assert found.notes == ("jemalloc is not here: install libjemalloc2",)
 
@@ -550,7 +550,7 @@ def test_an_allocator_that_is_not_here_is_told(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["field", "--rounds", "2", "--allocator", "glibc", "-o", str(tmp_path / "f.jsonl")]
+    words = ["bench", "--rounds", "2", "--allocator", "glibc", "-o", str(tmp_path / "f.jsonl")]
     forms = ["--csv", str(tmp_path / "f.csv"), "--plot", str(tmp_path / "f.png")]
     assert main([*words, *forms, "--", "true"]) == 0
     out, err = capsys.readouterr()
@@ -561,7 +561,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert [row["round"] for row in json.loads(capsys.readouterr().out)["rows"]] == [0, 1]
     cases = tmp_path / "cases.json"
     cases.write_text('[{"program": "no", "input": "luck", "argv": ["false"]}]')
-    assert main(["field", "--rounds", "1", "--allocator", "glibc", "--cases", str(cases)]) == 1
+    assert main(["bench", "--rounds", "1", "--allocator", "glibc", "--cases", str(cases)]) == 1
     assert "1 run failed: false: ended with 1" in capsys.readouterr().out
 
 
@@ -578,9 +578,9 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_commands_that_cannot_be(
     words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["field", *words]) == 2
+    assert main(["bench", *words]) == 2
     assert message in capsys.readouterr().err
 
 
 def test_seeds_are_fixed() -> None:
-    assert field_rounds.SEEDS == {"PYTHONHASHSEED": "0", "PERL_HASH_SEED": "0"}
+    assert bench_rounds.SEEDS == {"PYTHONHASHSEED": "0", "PERL_HASH_SEED": "0"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fields: real programs under several allocators, on any executor (docs/design/field.md)."""
+"""Run programs under several allocators, on any executor (docs/design/programs.md)."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from typing import Any
 
 from spanwise import _format, _lib, errors
 from spanwise.heap.options import HeapOptions
-from spanwise.measure.field_cases import (
+from spanwise.measure.bench_cases import (
     EVERYBODY,
     FITTED,
     SPANWISE,
-    FieldCase,
+    BenchCase,
     Server,
     built_server,
     check_cases,
     find_servers,
     policy_servers,
 )
-from spanwise.measure.field_fits import FieldFit
-from spanwise.measure.field_result import FIELD, Field, FieldRow, latest, measured_on
-from spanwise.measure.field_rounds import Round, run_round
+from spanwise.measure.bench_fits import BenchFit
+from spanwise.measure.bench_result import BENCH, BenchResult, BenchRow, latest, measured_on
+from spanwise.measure.bench_rounds import Round, run_round
 from spanwise.results.interrupts import ctrl_c_heard, first_ended
 from spanwise.results.progress import Progress, Step, progress_bar
 from spanwise.sweeps.plans import build, commit
@@ -39,31 +39,31 @@ WINDOW = 64
 """Rounds that are under way on an executor at once at most."""
 
 
-class FieldInterrupted(KeyboardInterrupt):
-    """Ctrl-C in a field.
+class BenchInterrupted(KeyboardInterrupt):
+    """Ctrl-C during a benchmark.
 
     Attributes:
         result: the rows that were done.
     """
 
-    def __init__(self, result: Field) -> None:
+    def __init__(self, result: BenchResult) -> None:
         super().__init__(f"interrupted after {_format.plural(len(result), 'run')}")
         self.result = result
 
 
-def field(
-    cases: Iterable[FieldCase],
+def bench(
+    cases: Iterable[BenchCase],
     allocators: Iterable[str] = EVERYBODY,
     *,
-    fits: Mapping[str, FieldFit] | None = None,
+    fits: Mapping[str, BenchFit] | None = None,
     policies: Iterable[HeapOptions] = (),
     rounds: int = 5,
     timeout_s: float = 120.0,
     executor: Executor | None = None,
     output: str | os.PathLike[str] | None = None,
     progress: Progress = None,
-) -> Field:
-    """Runs programs under allocators, in turns, and tells memory and time of each run.
+) -> BenchResult:
+    """Runs programs under several allocators, interleaved; measures CPU time and peak RSS.
 
     In a round each case runs once under each allocator, the preloaded malloc at full speed (not
     tracked). Each run has the case's folder as its working directory, so files that one run leaves
@@ -91,8 +91,8 @@ def field(
 
     Raises:
         InvalidError: an argument that is not allowed, or an output file of something else.
-        StateError: another field writes to the output file.
-        FieldInterrupted: Ctrl-C; it has the rows that were done, and so has the file.
+        StateError: another benchmark writes to the output file.
+        BenchInterrupted: Ctrl-C; it has the rows that were done, and so has the file.
         OSError: the system refused to write.
     """
     wanted = list(cases)
@@ -107,7 +107,7 @@ def field(
     servers += policy_servers(policies)
     notes = [f"{name} is not here: {mend}" for name, mend in missing.items()]
     served = [_servers_of(case, servers, (fits or {}).get(case.program)) for case in wanted]
-    # The rounds are outermost: a field that is stopped has run all cases about equally often.
+    # Rounds are the outermost loop: a stopped benchmark has run all cases about equally often.
     plan = [
         Round(_lib.version(), case, number, own, timeout_s)
         for number in range(rounds)
@@ -115,17 +115,17 @@ def field(
     ]
     session = _Session(plan, notes, output)
     try:
-        with progress_bar(progress, session.total, "field", "runs") as tell:
+        with progress_bar(progress, session.total, "bench", "runs") as tell:
             session.run(executor, tell)
     except KeyboardInterrupt:
-        raise FieldInterrupted(session.result()) from None
+        raise BenchInterrupted(session.result()) from None
     finally:
         session.close()
     return session.result()
 
 
 def _servers_of(
-    case: FieldCase, servers: Sequence[Server], fit: FieldFit | None
+    case: BenchCase, servers: Sequence[Server], fit: BenchFit | None
 ) -> tuple[Server, ...]:
     """The allocators of a case: with what is predicted of ours, and with the fitted one."""
     if fit is None:
@@ -138,7 +138,7 @@ def _servers_of(
 
 
 class _Session:
-    """One run of a field: the rows of earlier runs, and those that it adds."""
+    """One benchmark: the rows of earlier sessions, and those that it adds."""
 
     def __init__(
         self, plan: Sequence[Round], notes: Sequence[str], output: str | os.PathLike[str] | None
@@ -146,7 +146,7 @@ class _Session:
         self._notes = list(notes)
         header = _header(plan)
         self._measured = measured_on(header)
-        self._store = RowStore(output, header, FIELD, _key)
+        self._store = RowStore(output, header, BENCH, _key)
         keys = {round_.key(server) for round_ in plan for server in round_.servers}
         old = latest(self._store.before).values()
         kept = [row for row in old if row["error"] is None and _key(row) in keys]
@@ -162,7 +162,7 @@ class _Session:
     def run(self, executor: Executor | None, tell: Step) -> None:
         """Does the rounds that are not done."""
 
-        def deliver(rows: Sequence[FieldRow]) -> None:
+        def deliver(rows: Sequence[BenchRow]) -> None:
             self._store.add(rows, tell)
 
         if executor is not None:
@@ -172,7 +172,7 @@ class _Session:
         for round_ in self._plan:
             deliver(run_round(round_.to_json()))
 
-    def result(self) -> Field:
+    def result(self) -> BenchResult:
         """The rows by case, allocator and round, with the names that cases have now."""
         names = {key: (case.program, case.input) for key, case in self._cases.items()}
         cases = list(names)
@@ -188,7 +188,7 @@ class _Session:
                 row["round"],
             )
         )
-        return Field(
+        return BenchResult(
             rows,
             path=self._store.path,
             notes=[*self._store.notes, *self._notes],
@@ -200,7 +200,7 @@ class _Session:
         self._store.close()
 
 
-def _key(row: FieldRow) -> tuple[str, str, str, int]:
+def _key(row: BenchRow) -> tuple[str, str, str, int]:
     """As `Round.key`."""
     return (row["case_hash"], row["allocator"], row["library_sha256"], row["round"])
 
@@ -229,11 +229,11 @@ def processor() -> str:
 
 
 def _run_on(
-    executor: Executor, plan: Sequence[Round], deliver: Callable[[Sequence[FieldRow]], None]
+    executor: Executor, plan: Sequence[Round], deliver: Callable[[Sequence[BenchRow]], None]
 ) -> None:
     """Does rounds on an executor. What ends it (Ctrl-C) keeps the rows that are there."""
     queue = deque(plan)
-    flying: dict[Future[list[FieldRow]], Round] = {}
+    flying: dict[Future[list[BenchRow]], Round] = {}
     try:
         while queue or flying:
             while queue and len(flying) < WINDOW:
@@ -253,7 +253,7 @@ def _run_on(
         raise
 
 
-def _rows_of(future: Future[list[FieldRow]], round_: Round) -> list[FieldRow]:
+def _rows_of(future: Future[list[BenchRow]], round_: Round) -> list[BenchRow]:
     """The rows of a round. Rounds raise nothing, so an exception is the executor's."""
     try:
         return future.result()
@@ -261,4 +261,4 @@ def _rows_of(future: Future[list[FieldRow]], round_: Round) -> list[FieldRow]:
         return round_.failures(describe(error))
 
 
-__all__ = ["Field", "FieldInterrupted", "field"]
+__all__ = ["BenchInterrupted", "BenchResult", "bench"]
