@@ -60,6 +60,11 @@ def add(commands: SubParsers) -> None:
     parser.add_argument(
         "--timeout", type=float, default=120.0, metavar="S", help="of a run, seconds (default 120)"
     )
+    parser.add_argument(
+        "--ignore-output",
+        action="store_true",
+        help="accept a stdout that differs from the plain run's, as of times or addresses",
+    )
     add_session_options(parser, "run", "here", "also draw the peak RSS")
     parser.add_argument("--csv", metavar="FILE.csv", help="also write the runs there")
     parser.add_argument(
@@ -87,6 +92,7 @@ def run(options: argparse.Namespace) -> int:
                 fits=fits,
                 rounds=options.rounds,
                 timeout_s=options.timeout,
+                ignore_output=options.ignore_output,
                 executor=executor,
                 output=options.output,
             )

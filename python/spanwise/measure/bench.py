@@ -18,6 +18,7 @@ from spanwise.heap.options import HeapOptions
 from spanwise.measure.bench_cases import (
     EVERYBODY,
     FITTED,
+    PLAIN,
     SPANWISE,
     BenchCase,
     Server,
@@ -59,6 +60,7 @@ def bench(
     policies: Iterable[HeapOptions] = (),
     rounds: int = 5,
     timeout_s: float = 120.0,
+    ignore_output: bool = False,
     executor: Executor | None = None,
     output: str | os.PathLike[str] | None = None,
     progress: Progress = None,
@@ -80,10 +82,12 @@ def bench(
             called by what it changes, such as "placement fullest, decay_ms 0".
         rounds: runs of each case under each allocator.
         timeout_s: a run that takes longer is ended, and is a failed row; seconds.
+        ignore_output: accept a stdout that differs from that of the plain run of the same round,
+            as of a program that prints times or addresses. By default such a run is a failed row.
         executor: any `concurrent.futures.Executor`, e.g. of a Dask cluster; its workers have the
             same files under the same names. None: here, one run after the other.
         output: JSON lines file to which rows go as they come. If it is there, its runs are not
-            done again; failed ones are.
+            done again, except those that failed or have no plain run to compare with.
         progress: as of `Recording.ledger`; the steps are runs.
 
     Returns:
@@ -109,7 +113,7 @@ def bench(
     served = [_servers_of(case, servers, (fits or {}).get(case.program)) for case in wanted]
     # Rounds are the outermost loop: a stopped benchmark has run all cases about equally often.
     plan = [
-        Round(_lib.version(), case, number, own, timeout_s)
+        Round(_lib.version(), case, number, own, timeout_s, ignore_output)
         for number in range(rounds)
         for case, own in zip(wanted, served, strict=True)
     ]
@@ -147,14 +151,16 @@ class _Session:
         header = _header(plan)
         self._measured = measured_on(header)
         self._store = RowStore(output, header, BENCH, _key)
-        keys = {round_.key(server) for round_ in plan for server in round_.servers}
-        old = latest(self._store.before).values()
-        kept = [row for row in old if row["error"] is None and _key(row) in keys]
+        kept, plain = _kept(plan, latest(self._store.before).values())
         self._store.keep(kept)
         done = set(map(_key, kept))
         self._order = [round_.key(server) for round_ in plan for server in round_.servers]
         self._cases = {round_.case.hash: round_.case for round_ in plan}
-        self._plan = [left for one in plan if (left := one.without(done)).servers]
+        self._plan = [
+            replace(left, plain_sha256=plain.get((one.case.hash, one.number)))
+            for one in plan
+            if (left := one.without(done)).servers
+        ]
         self.total = sum(len(one.servers) for one in self._plan)
         if kept:
             self._notes.append(f"{_format.plural(len(kept), 'run')} were there and not done again")
@@ -198,6 +204,33 @@ class _Session:
     def close(self) -> None:
         """Ends the file."""
         self._store.close()
+
+
+def _kept(
+    plan: Sequence[Round], old: Iterable[BenchRow]
+) -> tuple[list[BenchRow], dict[tuple[str, int], str]]:
+    """The rows of earlier sessions that need not be run again.
+
+    Where stdout is compared, a row is kept only if the plain run of its round is, and agrees.
+
+    Returns:
+        The rows, and the hash of the plain run's stdout by case and round.
+    """
+    rounds = {round_.key(server): round_ for round_ in plan for server in round_.servers}
+    good = [row for row in old if row["error"] is None and _key(row) in rounds]
+    plain = {
+        (row["case_hash"], row["round"]): row["output_sha256"]
+        for row in good
+        if row["allocator"] == PLAIN
+    }
+
+    def agrees(row: BenchRow) -> bool:
+        round_ = rounds[_key(row)]
+        if round_.ignore_output or all(one.name != PLAIN for one in round_.servers):
+            return True
+        return bool(plain.get((row["case_hash"], row["round"])) == row["output_sha256"])
+
+    return [row for row in good if agrees(row)], plain
 
 
 def _key(row: BenchRow) -> tuple[str, str, str, int]:

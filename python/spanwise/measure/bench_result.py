@@ -27,19 +27,12 @@ if TYPE_CHECKING:
 BenchRow = dict[str, Any]
 
 
-def _renamed(line: BenchRow) -> BenchRow:
-    """A line with today's fields: files of older versions have no page faults."""
-    return {"page_faults": None, **line} if line.get("kind") == "row" else line
-
-
 _TYPES = {
     **dict.fromkeys(ROW_FIELDS, TEXT),
-    **{"round": COUNT, "error": optional(TEXT)},
+    **{"round": COUNT, "output_sha256": optional(TEXT), "error": optional(TEXT)},
     **dict.fromkeys(VALUE_FIELDS, optional(COUNT)),
 }
-BENCH = RowKind(
-    "bench", ("machine",), {"machine": TEXT, "allocators": OBJECT}, _TYPES, renamed=_renamed
-)
+BENCH = RowKind("bench", ("machine",), {"machine": TEXT, "allocators": OBJECT}, _TYPES)
 """Rows of one file are of one kind of machine."""
 
 
@@ -59,8 +52,9 @@ class BenchResult(Sequence[BenchRow], Result, Tabular):
     A row is one run: program, input, case_hash, allocator, library_sha256, round; rss_bytes (peak
     of the largest process), anonymous_bytes (of that, as sampled), held_bytes (most that our heap
     held), outside_bytes (resident outside of our heap at the end), predicted_bytes (highest
-    resident bytes of the simulated heap), cpu_ns, elapsed_ns, page_faults; worker (host and
-    process), error. In a failed row error is a line of text; what a run does not tell is None.
+    resident bytes of the simulated heap), cpu_ns, elapsed_ns, page_faults; output_sha256 (of
+    stdout), worker (host and process), error. In a failed row error is a line of text. Unknown
+    values are None.
 
     Attributes:
         path: the file with the rows; None: there is none.

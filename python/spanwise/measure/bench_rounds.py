@@ -2,7 +2,8 @@
 """One round of a benchmark: a case runs once under each of its allocators, one after the other.
 
 One worker does a whole round, so that other load on its machine affects all runs of the round
-alike. The order of the runs changes from round to round.
+alike. The order of the runs changes from round to round. A run whose stdout differs from that of
+the plain run fails: the allocator, or the program, has changed what the program computes.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ VALUE_FIELDS = (
 ROW_FIELDS = (
     *("program", "input", "case_hash", "allocator", "library_sha256", "round"),
     *VALUE_FIELDS,
-    *("worker", "error"),
+    *("output_sha256", "worker", "error"),
 )
 
 _USE = Use("benchmarked", "an allocator")
@@ -55,6 +56,8 @@ class Round:
         number: of the round, from 0.
         servers: the allocators.
         timeout_s: a run that takes longer has failed.
+        ignore_output: stdout may differ from that of the plain run.
+        plain_sha256: hash of the plain run's stdout, if an earlier session did that run.
     """
 
     library: str
@@ -62,6 +65,8 @@ class Round:
     number: int
     servers: tuple[Server, ...]
     timeout_s: float
+    ignore_output: bool = False
+    plain_sha256: str | None = None
 
     def to_json(self) -> str:
         """The round as text."""
@@ -79,7 +84,7 @@ class Round:
         value["case"] = BenchCase(**{**case, "argv": tuple(case["argv"])})
         return cls(**value)
 
-    def row(self, server: Server, error: str | None, **values: int | None) -> dict[str, Any]:
+    def row(self, server: Server, error: str | None, **values: int | str | None) -> dict[str, Any]:
         """A row of a run; without values it is one that failed."""
         return {
             "program": self.case.program,
@@ -88,7 +93,7 @@ class Round:
             "allocator": server.name,
             "library_sha256": server.sha256,
             "round": self.number,
-            **dict.fromkeys(VALUE_FIELDS),
+            **dict.fromkeys((*VALUE_FIELDS, "output_sha256")),
             **values,
             "worker": worker_name(),
             "error": error,
@@ -121,7 +126,23 @@ def run_round(text: str) -> list[dict[str, Any]]:
     order = list(round_.servers)
     random.Random(f"{round_.case.hash} {round_.number}").shuffle(order)
     rows = {server: _row(round_, server) for server in order}
-    return [rows[server] for server in round_.servers]
+    return _compared(round_, [rows[server] for server in round_.servers])
+
+
+def _compared(round_: Round, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows; those with another stdout than the plain run are failed ones."""
+    plain = next((row["output_sha256"] for row in rows if row["allocator"] == PLAIN), None)
+    wanted = plain or round_.plain_sha256
+    if round_.ignore_output or wanted is None:
+        return rows
+    error = (
+        f"{round_.case.argv[0]}: stdout differs from that of the plain run; find out why, or ignore"
+        " it with --ignore-output (ignore_output=True) if it has times or addresses in it"
+    )
+    return [
+        row if row["output_sha256"] in (None, wanted) else round_.row(server, error)
+        for server, row in zip(round_.servers, rows, strict=True)
+    ]
 
 
 def _row(round_: Round, server: Server) -> dict[str, Any]:
@@ -167,7 +188,8 @@ def _run(round_: Round, server: Server) -> dict[str, Any]:
         ledgers = [read_process_ledger(path) for path in sorted(Path(told).glob("*.json"))]
     if server.own and not ledgers:
         return round_.row(server, f"{case.argv[0]}: no process of it told a ledger")
-    return round_.row(server, None, **_values(usage, server, ledgers))
+    values = _values(usage, server, ledgers)
+    return round_.row(server, None, **values, output_sha256=usage.output_sha256)
 
 
 def _values(usage: Usage, server: Server, ledgers: list[ProcessLedger]) -> dict[str, int | None]:

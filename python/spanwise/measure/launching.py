@@ -1,24 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A command is run once, and what it used is read: time, and memory of its largest process.
+"""Run a command once: its times, the peak RSS of its largest process, a hash of its stdout.
 
-The program is `spanwise-launch` (src/launch/main.c), because a child of Python would report the
-peak of Python's own memory.
+`spanwise-launch` (src/launch/main.c) starts it, because a child of Python would report the peak of
+Python's own memory.
 """
 
 from __future__ import annotations
 
+import array
+import fcntl
+import hashlib
 import os
+import select
 import signal
 import subprocess
 import tempfile
+import termios
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spanwise import _lib
 from spanwise.recordings.shells import PIPE_CLOSED, with_pipefail
 
 LAUNCHER = "spanwise-launch"
+CHUNK_BYTES = 1 << 20
+"""Size of the pipe, so that the command rarely waits for its reader, and of one read."""
+POLL_S = 0.05
+"""How often the end of a command is checked while a process that it left holds its stdout."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +44,7 @@ class Usage:
             resident.
         page_faults: of the same processes as cpu_ns.
         error: "" after exit status 0, else how it ended.
+        output_sha256: SHA-256 of its stdout; "" if the launcher did not report.
     """
 
     elapsed_ns: int
@@ -41,6 +53,7 @@ class Usage:
     anonymous_bytes: int
     page_faults: int
     error: str = ""
+    output_sha256: str = ""
 
 
 def launch(
@@ -51,7 +64,10 @@ def launch(
     cwd: str | os.PathLike[str],
     timeout_s: float,
 ) -> Usage:
-    """Runs a command to its end; what it prints is thrown away.
+    """Runs a command to its end. Its stdout is hashed and dropped.
+
+    Hashed is what it and its children print until it ends. A process that it leaves running may
+    hold the pipe open; that process is not waited for.
 
     A pipeline of a shell fails if any of its commands does (`with_pipefail`).
 
@@ -77,12 +93,13 @@ def launch(
             cwd=cwd,
             env=kept,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            bufsize=0,
             stderr=complaint,
             start_new_session=True,
         )
         try:
-            child.wait(timeout_s)
+            output_sha256 = _hash_output(child, timeout_s)
         except subprocess.TimeoutExpired:
             return Usage(0, 0, 0, 0, 0, f"did not end within {timeout_s:g} s")
         finally:
@@ -90,7 +107,39 @@ def launch(
         complaint.seek(0)
         said = complaint.read().decode("utf-8", "replace").strip().splitlines()
         allowed = (0, PIPE_CLOSED) if words != list(argv) else (0,)
-        return _read(Path(report.name), said[-1] if said else "", allowed)
+        usage = _read(Path(report.name), said[-1] if said else "", allowed)
+        return replace(usage, output_sha256=output_sha256)
+
+
+def _hash_output(child: subprocess.Popen[bytes], timeout_s: float) -> str:
+    """Reads stdout until the child has ended; returns its SHA-256.
+
+    Raises:
+        TimeoutExpired: the child did not end in time.
+    """
+    assert child.stdout is not None
+    pipe = child.stdout.fileno()
+    with suppress(OSError):  # the system may refuse a larger pipe
+        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, CHUNK_BYTES)
+    found = hashlib.sha256()
+    deadline = time.monotonic() + timeout_s
+    readable = select.poll()
+    readable.register(pipe, select.POLLIN)
+    while child.poll() is None:
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            raise subprocess.TimeoutExpired(child.args, timeout_s)
+        if readable.poll(1000 * min(left_s, POLL_S)):
+            chunk = os.read(pipe, CHUNK_BYTES)
+            found.update(chunk)
+            if not chunk:  # nobody has it open any more, so the launcher is at its end
+                child.wait(left_s)
+    # What was printed before the end is in the pipe. Later output of a process that is left is not
+    # the command's.
+    left = array.array("i", [0])
+    fcntl.ioctl(pipe, termios.FIONREAD, left)
+    found.update(os.read(pipe, left[0]))
+    return found.hexdigest()
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
@@ -98,6 +147,8 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     if child.poll() is None:
         os.killpg(child.pid, signal.SIGKILL)
         child.wait()
+    if child.stdout is not None:
+        child.stdout.close()
 
 
 def _read(report: Path, said: str, allowed: tuple[int, ...]) -> Usage:

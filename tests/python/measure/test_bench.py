@@ -4,10 +4,16 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
+import os
 import shutil
+import signal
 import sys
+import threading
+import time
+import tracemalloc
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -18,7 +24,7 @@ import pytest
 import spanwise as sw
 from spanwise import _lib
 from spanwise.__main__ import main
-from spanwise.measure import bench_fits, bench_rounds
+from spanwise.measure import bench_fits, bench_rounds, launching
 from spanwise.measure.bench import processor
 from spanwise.measure.bench_cases import case_of, find_servers, read_cases
 from spanwise.measure.bench_result import BenchResult, measured_on
@@ -75,12 +81,90 @@ def test_a_run_tells_its_own_memory(tmp_path: Path) -> None:
             "ended with 2: spanwise-launch: no-such-program: No such file or",
         ),
         (["sleep", "600"], 0.5, "did not end within 0.5 s"),
+        (["yes"], 0.5, "did not end within 0.5 s"),
+        (["sh", "-c", "exec >&-; exec sleep 600"], 0.5, "did not end within 0.5 s"),
     ],
 )
 def test_a_run_that_fails_says_how(
     tmp_path: Path, words: list[str], timeout_s: float, error: str
 ) -> None:
     assert used(tmp_path, *words, timeout_s=timeout_s).error.startswith(error)
+
+
+ABC = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+"""SHA-256 of the bytes abc (FIPS 180-2, appendix B.1)."""
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("printf abc", ""),
+        ("printf a; sleep 0.1; printf bc", ""),
+        ("printf abc; printf d >&2", ""),
+        ("printf abc; exec >&-; sleep 0.1; exit 3", "ended with 3"),
+        ("sleep 600 & echo $! > left; printf abc", ""),  # it keeps the pipe open
+    ],
+)
+def test_stdout_is_hashed(tmp_path: Path, text: str, error: str) -> None:
+    try:
+        found = used(tmp_path, "sh", "-c", text)
+    finally:
+        for left in tmp_path.glob("left"):
+            os.kill(int(left.read_text()), signal.SIGKILL)
+    assert (found.output_sha256, found.error) == (ABC, error)
+
+
+def test_a_large_output_is_hashed_in_bounded_memory(tmp_path: Path) -> None:
+    """50 MB, with the exit status of its program."""
+    tracemalloc.start()
+    try:
+        found = used(tmp_path, "sh", "-c", "head -c 50000000 /dev/zero; exit 3")
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found.output_sha256 == hashlib.sha256(bytes(50_000_000)).hexdigest()
+    assert found.error == "ended with 3" and peak_bytes < 5_000_000
+
+
+def wait_for_end(pid: int) -> bool:
+    """Whether a process that was killed ends; a zombie has no command line."""
+    for _ in range(3000):
+        try:
+            if not Path(f"/proc/{pid}/cmdline").read_bytes():
+                return True
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        time.sleep(0.01)
+    return False
+
+
+@pytest.mark.parametrize("work", ["yes", "sleep 600", "sleep 600 >&-"])
+def test_ctrl_c_ends_the_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, work: str
+) -> None:
+    pid = tmp_path / "pid"
+    started = threading.Event()
+    real = launching._hash_output
+
+    def hash_output(*arguments: Any) -> str:
+        started.set()
+        return real(*arguments)
+
+    def interrupt() -> None:
+        started.wait()
+        while not pid.exists() or not pid.read_text().endswith("\n"):
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(launching, "_hash_output", hash_output)
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            used(tmp_path, "sh", "-c", f"echo $$ > pid; exec {work}")
+    finally:
+        thread.join()
+    assert wait_for_end(int(pid.read_text()))
 
 
 # --- benchmarks -----------------------------------------------------------------------------------
@@ -144,12 +228,6 @@ def test_a_file_is_gone_on_with(tmp_path: Path) -> None:
     assert len(opened) == 6 and not opened.failures
     assert opened.measured == again.measured != ""
     assert all(row["page_faults"] > 0 for row in opened)
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    for line in lines:
-        line.pop("page_faults", None)
-    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    before_it_was_told = BenchResult.open(path)
-    assert [row["page_faults"] for row in before_it_was_told] == [None] * 6
     with pytest.raises(sw.InvalidError, match="not the file of a sweep"):
         sw.Sweep.open(path)
 
@@ -231,6 +309,71 @@ def test_a_worker_without_the_file() -> None:
 def test_a_header_tells_where_and_when(header: dict[str, Any], told: str) -> None:
     also = {"machine": "Linux x86_64, AMD EPYC", "versions": {"spanwise": "0.3.0"}}
     assert measured_on({**header, **also}) == told
+
+
+# --- output is the same under each allocator ------------------------------------------------------
+
+ALLOCATORS = ("plain", "spanwise", "glibc")
+DIFFERS = "sh: stdout differs from that of the plain run; find out why, or ignore it"
+PRELOADED = case_of(["sh", "-c", 'echo "preloaded: ${LD_PRELOAD:+yes}"'], "preloaded", "")
+
+
+def bench(case: sw.BenchCase, allocators: Any = ALLOCATORS, **options: Any) -> list[str | None]:
+    """The errors of the runs."""
+    found = sw.bench([case], allocators, progress=False, **{"rounds": 1, **options})
+    return [row["error"] for row in found]
+
+
+def test_a_different_output_is_a_failed_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LD_PRELOAD", raising=False)
+    plain, *others = bench(PRELOADED)
+    assert plain is None and len(others) == 2
+    for error in others:
+        assert error is not None and error.startswith(DIFFERS) and "\n" not in error
+    assert bench(PRELOADED, ignore_output=True) == [None] * 3
+    assert bench(PRELOADED, ("spanwise", "glibc")) == [None] * 2  # they agree; no plain run
+    words = ["bench", "--rounds", "1", "--allocator", "plain", "--allocator", "glibc"]
+    assert main([*words, "--", *PRELOADED.argv]) == 1
+    assert main([*words, "--ignore-output", "--", *PRELOADED.argv]) == 0
+
+
+@pytest.mark.parametrize(
+    "text", ["seq 3", "head -c 50000000 /dev/zero", "echo a; exec >&-; true", "true"]
+)
+def test_the_same_output_is_no_failure(text: str) -> None:
+    assert bench(case_of(["sh", "-c", text])) == [None] * 3
+
+
+def test_a_failed_plain_run_has_no_output_to_compare() -> None:
+    text = 'echo "a$LD_PRELOAD"; test -n "$LD_PRELOAD"'
+    errors = bench(case_of(["sh", "-c", text]))
+    assert errors == ["sh: ended with 1", None, None]
+
+
+def test_a_resumed_file_compares_with_its_plain_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that were kept without a comparison, or without a plain run, are run again."""
+    monkeypatch.delenv("LD_PRELOAD", raising=False)
+    path = tmp_path / "f.jsonl"
+    steps: list[int] = []
+    assert bench(PRELOADED, ignore_output=True, output=path) == [None] * 3
+    found = sw.bench([PRELOADED], ALLOCATORS, rounds=1, output=path, progress=steps.append)
+    assert [row["error"] is None for row in found] == [True, False, False]
+    assert sum(steps) == 2  # the plain run is kept
+    assert bench(PRELOADED, ignore_output=True, output=path) == [None] * 3
+    for case, allocators, runs, failures in (
+        (PRELOADED, ("glibc",), 1, 0),  # no plain run to compare with
+        (PRELOADED, ("plain", "glibc"), 2, 1),
+        (PRELOADED, ALLOCATORS, 2, 2),
+        (TRUE, ("plain", "glibc"), 2, 0),
+        (TRUE, ALLOCATORS, 1, 0),
+    ):
+        steps.clear()
+        found = sw.bench(
+            [case], allocators, rounds=1, output=tmp_path / "g.jsonl", progress=steps.append
+        )
+        assert (sum(steps), len(found.failures)) == (runs, failures)
 
 
 # --- what a table saves ---------------------------------------------------------------------------

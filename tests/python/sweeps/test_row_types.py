@@ -53,7 +53,13 @@ RUN: dict[str, Any] = {
     "kind": "row",
     **dict.fromkeys(RUN_FIELDS, 4096),
     **{"program": "ls", "input": "", "case_hash": "0" * 16, "allocator": "glibc"},
-    **{"library_sha256": "0" * 64, "round": 0, "worker": "host:7", "error": None},
+    **{
+        "library_sha256": "0" * 64,
+        "output_sha256": "0" * 64,
+        "round": 0,
+        "worker": "host:7",
+        "error": None,
+    },
 }
 
 
