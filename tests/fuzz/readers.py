@@ -22,7 +22,7 @@ import spanwise as sw
 from spanwise.__main__ import main
 from spanwise.measure import bench_fits
 from spanwise.measure.bench_cases import read_cases
-from spanwise.measure.bench_result import BENCH
+from spanwise.measure.bench_rounds import BENCH
 from spanwise.measure.process_ledger import read_process_ledger
 from spanwise.recordings import conversion
 from spanwise.recordings.elf import ElfError, ElfFile

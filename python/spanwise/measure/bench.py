@@ -28,8 +28,8 @@ from spanwise.measure.bench_cases import (
     policy_servers,
 )
 from spanwise.measure.bench_fits import BenchFit
-from spanwise.measure.bench_result import BENCH, BenchResult, BenchRow, latest, measured_on
-from spanwise.measure.bench_rounds import Round, run_round
+from spanwise.measure.bench_result import BenchResult, BenchRow, latest, measured_on
+from spanwise.measure.bench_rounds import BENCH, Round, run_round
 from spanwise.results.interrupts import ctrl_c_heard, first_ended
 from spanwise.results.progress import Progress, Step, progress_bar
 from spanwise.sweeps.plans import build, commit

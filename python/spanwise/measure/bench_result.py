@@ -7,33 +7,23 @@ import csv
 import io
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from spanwise import _format, errors
 from spanwise.measure.bench_cases import FITTED, PLAIN, SPANWISE
-from spanwise.measure.bench_rounds import ROW_FIELDS, VALUE_FIELDS
+from spanwise.measure.bench_rounds import BENCH, ROW_FIELDS, VALUE_FIELDS
 from spanwise.results.files import write_whole
 from spanwise.results.intervals import Interval, interval_of
 from spanwise.results.rows import Rows, Tabular, rows_of
 from spanwise.results.values import Result
 from spanwise.sweeps import row_file
-from spanwise.sweeps.row_file import RowKind
-from spanwise.sweeps.row_types import COUNT, OBJECT, TEXT, optional
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 BenchRow = dict[str, Any]
-
-
-_TYPES = {
-    **dict.fromkeys(ROW_FIELDS, TEXT),
-    **{"round": COUNT, "output_sha256": optional(TEXT), "error": optional(TEXT)},
-    **dict.fromkeys(VALUE_FIELDS, optional(COUNT)),
-}
-BENCH = RowKind("bench", ("machine",), {"machine": TEXT, "allocators": OBJECT}, _TYPES)
-"""Rows of one file are of one kind of machine."""
 
 
 def measured_on(header: BenchRow) -> str:
@@ -217,36 +207,26 @@ class BenchResult(Sequence[BenchRow], Result, Tabular):
         return interval_of(shares) if shares else None
 
     def verdict(self) -> str:
-        """What the fitted tables save of the peak RSS, and what spanwise saves at all.
+        """What spanwise saves compared with plain, and what fitted tables save compared with c16.
 
-        The first is compared with spanwise's own table c16, the second with the programs as they
-        are, without spanwise. Each is left out without such runs.
+        Each sentence is left out without such runs.
         """
-        return " ".join(filter(None, (self._fitted_verdict(), self._plain_verdict())))
+        sentences = (*self._plain_verdict(self.cases), self._fitted_verdict())
+        return " ".join(f"{one[0].upper()}{one[1:]}." for one in sentences if one)
 
-    def _plain_verdict(self) -> str:
-        """Ours against the programs without spanwise: under the fitted table, if there is one."""
-        found = [self.plain_saving(*case) for case in self.cases]
-        savings = [one for one in found if one is not None]
-        if not savings:
-            return ""
-        middle = savings[0] if len(savings) == 1 else interval_of(one.median for one in savings)
-        cases = _format.plural(len(savings), "case")
-        ends = f"(median of {cases}; {middle.low:.1f} to {middle.high:.1f} % saved)"
-        return f"Compared with running without spanwise, peak RSS is {_change(middle)} {ends}."
-
-    def plain_saving(self, program: str, input: str) -> Interval | None:
-        """What spanwise saves of the peak RSS of the program without it, in percent.
-
-        Args:
-            program: of the case.
-            input: of the case.
-
-        Returns:
-            As `saving`, of the fitted table where one was built, otherwise of c16.
-        """
-        ours = FITTED if self._ran(program, input, FITTED) else SPANWISE
-        return self.saving(program, input, allocator=ours, stock=PLAIN)
+    def _plain_verdict(self, cases: Sequence[tuple[str, str]]) -> Iterator[str]:
+        """Peak RSS and CPU time of spanwise, and under fitted tables, compared with plain."""
+        for name, field in (("peak RSS", "rss_bytes"), ("CPU time", "cpu_ns")):
+            said = []
+            for allocator in (SPANWISE, FITTED):
+                found = [
+                    self.saving(*case, field, allocator=allocator, stock=PLAIN) for case in cases
+                ]
+                savings = [one for one in found if one is not None]
+                if savings:
+                    said.append(f"{allocator} {_change(savings, len(cases) > 1)}")
+            if said:
+                yield f"{name} compared with plain: {', '.join(said)}"
 
     def _fitted_verdict(self) -> str:
         savings = [self.saving(*case) for case in self.cases]
@@ -261,7 +241,7 @@ class BenchResult(Sequence[BenchRow], Result, Tabular):
         worst = min(one.low for one in savings if one is not None)
         more = f"; {middle.low:.1f} to {middle.high:.1f} %" if len(medians) > 1 else ""
         loss = f"; the worst end of an interval is a loss of {-worst:.1f} %" if worst < 0 else ""
-        return f"{said}{more}){loss}."
+        return f"{said}{more}){loss}"
 
     # --- other forms ---
 
@@ -300,43 +280,40 @@ class BenchResult(Sequence[BenchRow], Result, Tabular):
         rows: list[Sequence[str]] = []
         last = ""
         for row in self.array.to_dicts():
-            name = f"{row['program']}, {row['input']}" if row["input"] else row["program"]
+            name = _called(row["program"], row["input"])
             if last and name != last:
                 rows.append(())
             rows.append(("" if name == last else name, *_cells(row)))
             last = name
         table = _format.table(rows, (*head, "CPU", "elapsed"), left=2)
+        failures = Counter(row["error"] for row in self.failures)
         lines = [
+            *self._plain_verdict(self.cases),
             "medians and their intervals (90 % from five runs on)",
             table,
-            *(self._saving_line(*case) for case in self.cases if self.saving(*case) is not None),
-            *(self._plain_line(*case) for case in self.cases),
-            self.verdict(),
-            *(
-                f"{_format.plural(len(self.failures), 'run')} failed: {row['error']}"
-                for row in self.failures[:1]
-            ),
+            *self._case_lines(),
+            self._fitted_verdict(),
+            *(f"{_format.plural(n, 'run')} failed: {error}" for error, n in failures.items()),
         ]
         return "\n".join(filter(None, lines))
 
-    def _plain_line(self, program: str, input: str) -> str:
-        found = self.plain_saving(program, input)
-        if found is None:
-            return ""
-        ours = "its fitted table" if self._ran(program, input, FITTED) else "spanwise"
-        name = f"{program}, {input}" if input else program
-        return (
-            f"{name}: compared with running without spanwise, peak RSS under {ours} is"
-            f" {_change(found)} ({found.low:.2f} to {found.high:.2f} % saved)"
-        )
+    def _case_lines(self) -> Iterator[str]:
+        """What is saved in each case; compared with plain if the head speaks of several cases."""
+        for case in self.cases:
+            if self.saving(*case) is not None:
+                yield self._saving_line(*case)
+        if len(self.cases) > 1:
+            for case in self.cases:
+                for said in self._plain_verdict([case]):
+                    yield f"{_called(*case)}: {said}"
 
     def _saving_line(self, program: str, input: str) -> str:
         found = self.saving(program, input)
         assert found is not None
         word = "saves" if found.median >= 0 else "loses"
         return (
-            f"{program}, {input}: its fitted table {word} {abs(found.median):.2f} % of the peak RSS"
-            f" under c16 ({found.low:.2f} to {found.high:.2f} % saved)"
+            f"{_called(program, input)}: its fitted table {word} {abs(found.median):.2f} % of the"
+            f" peak RSS under c16 ({found.low:.2f} to {found.high:.2f} % saved)"
         )
 
     def __repr__(self) -> str:
@@ -364,11 +341,22 @@ def _cells(row: BenchRow) -> list[str]:
     ]
 
 
-def _change(saved: Interval) -> str:
-    """A saving in words; no difference where the interval has 0 in it."""
-    if saved.low <= 0 <= saved.high:
-        return "no different"
-    return f"{abs(saved.median):.1f} % {'lower' if saved.median > 0 else 'higher'}"
+def _called(program: str, input: str) -> str:
+    return f"{program}, {input}" if input else program
+
+
+def _change(savings: Sequence[Interval], counted: bool) -> str:
+    """A saving, or the median of several, in words; "no difference" if its interval includes 0."""
+    middle = interval_of(one.median for one in savings) if len(savings) > 1 else savings[0]
+    low, high = middle.low, middle.high
+    if low <= 0 <= high:
+        said = "no difference"
+    elif low > 0:
+        said = f"saves {middle.median:.1f} %"
+    else:
+        said, low, high = f"costs {-middle.median:.1f} % more", -high, -low
+    cases = f"; median of {_format.plural(len(savings), 'case')}" if counted else ""
+    return f"{said} ({low:.1f} % to {high:.1f} %{cases})"
 
 
 def _with_ends(middle: str, low: str, high: str) -> str:
@@ -401,4 +389,4 @@ def latest(rows: Iterable[BenchRow]) -> dict[tuple[str, str, str, str, str, int]
     }
 
 
-__all__ = ["BENCH", "BenchResult", "BenchRow", "latest"]
+__all__ = ["BenchResult", "BenchRow", "latest"]

@@ -26,6 +26,8 @@ from spanwise.measure.running import heap_variables
 from spanwise.recordings.preload import python_variables, seen_from
 from spanwise.recordings.programs import Use, examine
 from spanwise.sweeps.inputs import worker_name
+from spanwise.sweeps.row_file import RowKind
+from spanwise.sweeps.row_types import COUNT, OBJECT, TEXT, optional
 from spanwise.sweeps.worker import describe
 
 SEEDS = {"PYTHONHASHSEED": "0", "PERL_HASH_SEED": "0"}
@@ -42,6 +44,14 @@ ROW_FIELDS = (
     *VALUE_FIELDS,
     *("output_sha256", "worker", "error"),
 )
+
+_TYPES = {
+    **dict.fromkeys(ROW_FIELDS, TEXT),
+    **{"round": COUNT, "output_sha256": optional(TEXT), "error": optional(TEXT)},
+    **dict.fromkeys(VALUE_FIELDS, optional(COUNT)),
+}
+BENCH = RowKind("bench", ("machine",), {"machine": TEXT, "allocators": OBJECT}, _TYPES)
+"""Rows of one file are of one kind of machine."""
 
 _USE = Use("benchmarked", "an allocator")
 
@@ -215,4 +225,4 @@ def variables_of(environment: Mapping[str, str]) -> dict[str, str]:
     return {**os.environ, **SEEDS, **environment}
 
 
-__all__ = ["ROW_FIELDS", "SEEDS", "VALUE_FIELDS", "Round", "run_round", "variables_of"]
+__all__ = ["BENCH", "ROW_FIELDS", "SEEDS", "VALUE_FIELDS", "Round", "run_round", "variables_of"]

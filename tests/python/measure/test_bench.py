@@ -423,37 +423,53 @@ def test_intervals_by_hand(count: int, low: int, high: int, sure: float) -> None
 
 
 @pytest.mark.parametrize(
-    ("runs", "line", "verdict"),
+    ("runs", "line"),
     [
         (
             {"plain": [100, 200, 50], "spanwise": [110, 230, 60], "fitted": [90, 150, 44]},
-            "compared with running without spanwise, peak RSS under its fitted table is 12.0 %"
-            " lower (10.00 to 25.00 % saved)",
-            "Compared with running without spanwise, peak RSS is 12.0 % lower (median of 1 case;"
-            " 10.0 to 25.0 % saved).",
-        ),
-        (
-            {"plain": [100, 200, 50], "spanwise": [110, 230, 60]},
-            "compared with running without spanwise, peak RSS under spanwise is 15.0 % higher"
-            " (-20.00 to -10.00 % saved)",
-            "Compared with running without spanwise, peak RSS is 15.0 % higher (median of 1 case;"
-            " -20.0 to -10.0 % saved).",
+            "spanwise costs 15.0 % more (10.0 % to 20.0 %), fitted saves 12.0 % (10.0 % to 25.0 %)",
         ),
         (
             {"plain": [100, 200, 50], "spanwise": [90, 230, 50]},
-            "peak RSS under spanwise is no different (-15.00 to 10.00 % saved)",
-            "peak RSS is no different (median of 1 case; -15.0 to 10.0 % saved).",
+            "spanwise no difference (-15.0 % to 10.0 %)",
         ),
-        ({"glibc": [100], "spanwise": [90]}, "", ""),
+        (
+            {"plain": [100, 200, 50], "spanwise": [100, 180, 40]},  # 0, 10 and 20 %
+            "spanwise no difference (0.0 % to 20.0 %)",
+        ),
+        ({"plain": [100, 200], "fitted": [50, 150]}, "fitted saves 37.5 % (25.0 % to 50.0 %)"),
     ],
 )
-def test_the_baseline_is_the_program_without_spanwise(
-    runs: dict[str, list[int]], line: str, verdict: str
-) -> None:
-    """By hand, round by round: 10, 25 and 12 %; -10, -15 and -20 %; 10, -15 and 0 %."""
+def test_the_first_line_compares_with_plain(runs: dict[str, list[int]], line: str) -> None:
+    """By hand, round by round: -10, -15 and -20 %, and 10, 25 and 12 %; 10, -15 and 0 %."""
     found = rows_of(**runs)
-    assert line in str(found) and found.verdict().endswith(verdict)
-    assert ("without spanwise" in str(found)) == bool(line)
+    first = f"peak RSS compared with plain: {line}"
+    assert str(found).splitlines()[0] == first
+    assert str(found).count("compared with plain") == 1
+    assert found.verdict().startswith(f"P{first[1:]}.")
+
+
+def test_several_cases_are_compared_with_plain() -> None:
+    """By hand: 10, 20 and 40 % of the peak RSS in three cases; 50 % more CPU time in one."""
+    rows: list[dict[str, Any]] = []
+    for name, peak in (("a", 90), ("b", 80), ("c", 60)):
+        rows += [row | {"program": name} for row in rows_of(plain=[100], spanwise=[peak])]
+    rows[0]["cpu_ns"], rows[1]["cpu_ns"] = 10, 15
+    lines = str(BenchResult(rows)).splitlines()
+    assert lines[:2] == [
+        "peak RSS compared with plain: spanwise saves 20.0 % (10.0 % to 40.0 %; median of 3 cases)",
+        "CPU time compared with plain: spanwise costs 50.0 % more (50.0 % to 50.0 %; median of 1"
+        " case)",
+    ]
+    assert "b, i: peak RSS compared with plain: spanwise saves 20.0 % (20.0 % to 20.0 %)" in lines
+    one = "a, i: CPU time compared with plain: spanwise costs 50.0 % more (50.0 % to 50.0 %)"
+    assert one in lines
+
+
+def test_without_plain_nothing_is_compared_with_it() -> None:
+    found = rows_of(glibc=[100], spanwise=[90])
+    assert "plain" not in str(found) and found.verdict() == ""
+    assert str(found).startswith("medians and their intervals")
 
 
 # --- where and how a case runs -------------------------------------------------------------------
@@ -638,7 +654,7 @@ def test_nothing_is_fitted_to_a_run_that_fails(
     out, err = capsys.readouterr()
     assert "sh: not fitted: sh: ended with 3 while it was recorded" in err
     assert "failed: sh: ended with 3" in out
-    for word in ("saves", "Fitted tables", "without spanwise"):
+    for word in ("saves", "Fitted tables", "compared with plain"):
         assert word not in out
 
 
