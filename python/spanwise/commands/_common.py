@@ -32,6 +32,22 @@ def suggestion(word: str, known: Iterable[str]) -> str:
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line, with what may have been meant."""
 
+    def format_help(self) -> str:
+        """What the command does, then its example, then the rest of the description."""
+        first, _, rest = (self.description or "").partition("\n\n")
+        notes, mark, example = (self.epilog or "").partition("example:\n")
+        formatter = self._get_formatter()
+        formatter.add_usage(self.usage, self._actions, self._mutually_exclusive_groups)
+        for text in (first, mark + example, rest):
+            formatter.add_text(text)
+        for group in self._action_groups:
+            formatter.start_section(group.title)
+            formatter.add_text(group.description)
+            formatter.add_arguments(group._group_actions)
+            formatter.end_section()
+        formatter.add_text(notes.rstrip("\n"))
+        return formatter.format_help()
+
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
 
@@ -71,8 +87,8 @@ def new_command(
 
 
 def add_told(parser: argparse.ArgumentParser, text: str) -> None:
-    """Adds to the help of a command, in whole sentences, what it prints."""
-    parser.description = textwrap.fill(f"{parser.description} {text}", 79)
+    """Adds a paragraph on what a command does and prints to its help."""
+    parser.description = f"{parser.description}\n\n{textwrap.fill(text, 79)}"
 
 
 def open_recordings(options: argparse.Namespace) -> Recording | RecordingSet:

@@ -17,19 +17,18 @@ from spanwise.errors import InvalidError, UnsupportedError
 
 def add_executor_option(parser: argparse.ArgumentParser, default: str) -> None:
     """`--executor` and `--workers`; `default` is what runs the work if nothing is asked for."""
-    here = "threads (the default)" if default == "threads" else f"{default} (the default)"
     parser.add_argument(
         "--executor",
         default=default,
         metavar="E",
-        help=f"{here}, processes, dask (a cluster on this machine) or dask:tcp://HOST:PORT (its"
-        " scheduler)",
+        help=f"{default}, processes, dask (a cluster on this machine) or dask:tcp://HOST:PORT (its"
+        f" scheduler) [{default}]",
     )
     parser.add_argument(
         "--workers",
         type=int,
         metavar="N",
-        help=f"{'threads or ' if default == 'threads' else ''}processes (default: processors)",
+        help=f"{'threads or ' if default == 'threads' else ''}processes [one per processor]",
     )
 
 

@@ -30,7 +30,7 @@ def add_session_options(
         "-o",
         "--output",
         metavar="FILE.jsonl",
-        help=f"{noun}s go there as they come; the same command goes on where it was stopped",
+        help=f"file for the {noun}s, written as they finish; the same command resumes it",
     )
     _options.add_plot_option(parser, picture)
     add_executor_option(parser, executor)

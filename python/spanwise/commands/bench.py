@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""spanwise bench: real programs under several allocators, memory and time of each, in one table."""
+"""spanwise bench: run a program under several allocators; compare CPU time and peak RSS."""
 
 from __future__ import annotations
 
@@ -23,55 +23,61 @@ def add(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "bench",
-        "run programs under several allocators in turns; memory and time of each in one table",
-        "spanwise bench --fit fits -o bench.jsonl --plot bench.png -- python3 -c 'print(1)'",
+        "run a program under several allocators and compare CPU time and peak RSS",
+        "spanwise bench -- python3 job.py",
         run,
     )
     add_told(
         parser,
-        "Peak RSS is printed first. The program runs in the current directory, as it does by hand:"
-        " files that one run leaves there are there in the next. A run that fails, or a pipeline"
-        " of sh -c of which any command fails, is a failed row, and nothing is fitted to it."
-        " 'plain' is the program without spanwise; the others run CPython with"
-        " PYTHONMALLOC=malloc. With --fit DIR the recordings are in DIR/PROGRAM, from which"
-        " spanwise optimize prints the row 'limit': what perfect packing would have resident.",
+        "A round runs the program once under each allocator, in random order. 'plain' is the"
+        " program as its users run it, with its own allocator. The others preload a malloc, and"
+        " CPython gets PYTHONMALLOC=malloc. The first line says what spanwise saves compared with"
+        " plain. The program runs in the current directory; files that one run leaves there are"
+        " there in the next. A run fails if its exit status is not 0, if any command of its"
+        " pipeline fails, or if its stdout differs from the plain run's. No table is fitted to a"
+        " program that fails. The recordings of --fit are in DIR/PROGRAM; 'spanwise optimize'"
+        " prints the lower bound on their peak, the row 'limit'.",
     )
     parser.add_argument(
         "--cases",
         metavar="FILE.json",
-        help="programs with their inputs: a list of {program, input, argv, environment, folder}",
+        help="list of programs with their inputs: {program, input, argv, environment, folder}",
     )
     parser.add_argument(
         "--allocator",
         action="append",
         metavar="A",
-        help=f"{', '.join(EVERYBODY)}, or the path of a library that defines malloc; repeat"
-        " for each (default: all of these that are installed)",
+        help=f"{', '.join(EVERYBODY)}, or the path of a library that defines malloc; repeatable"
+        " [all that are installed]",
     )
     parser.add_argument(
         "--fit",
         metavar="DIR",
-        help="record each case, fit a table to the first input of each program, build it, and run"
-        " it, too; what lies in DIR from the last time is taken",
+        help="directory for a table fitted to the first input of each program: its recordings,"
+        " and a build, which also runs; reused if it is there",
     )
     parser.add_argument(
-        "--rounds", type=int, default=5, metavar="N", help="runs of each (default 5)"
+        "--rounds", type=int, default=5, metavar="N", help="runs under each allocator [5]"
     )
     parser.add_argument(
-        "--timeout", type=float, default=120.0, metavar="S", help="of a run, seconds (default 120)"
+        "--timeout",
+        type=float,
+        default=120.0,
+        metavar="S",
+        help="time limit of a run, seconds [120]",
     )
     parser.add_argument(
         "--ignore-output",
         action="store_true",
-        help="accept a stdout that differs from the plain run's, as of times or addresses",
+        help="no comparison of stdout, for programs that print times or addresses",
     )
-    add_session_options(parser, "run", "here", "also draw the peak RSS")
-    parser.add_argument("--csv", metavar="FILE.csv", help="also write the runs there")
+    add_session_options(parser, "run", "here", "picture of the peak RSS")
+    parser.add_argument("--csv", metavar="FILE.csv", help="table of all runs")
     parser.add_argument(
         "command",
         nargs=argparse.REMAINDER,
         metavar="-- PROGRAM ARGS",
-        help="one case, in place of --cases",
+        help="program to run, in place of --cases",
     )
 
 

@@ -72,7 +72,9 @@ def test_help_has_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> N
     assert caught.value.code == 0
     text = capsys.readouterr().out
     assert text.startswith(f"usage: spanwise {name}")
-    assert f"example:\n  spanwise {name} " in text
+    first, example = text.split("\n\n")[1:3]
+    assert first[0].isupper() and first.endswith(".")
+    assert example.startswith(f"example:\n  spanwise {name} ")
     assert "--json" in text
 
 
