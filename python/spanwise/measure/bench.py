@@ -69,8 +69,8 @@ def bench(
 
     In a round each case runs once under each allocator, the preloaded malloc at full speed (not
     tracked). Each run has the case's folder as its working directory, so files that one run leaves
-    there are there in the next. Runs follow each other; an executor with several workers on one
-    machine lets them disturb each other's times, and share the folder.
+    there are there in the next. Runs follow each other; with an executor of several workers on one
+    machine they disturb each other's times and share the folder.
 
     Args:
         cases: programs with their inputs.
