@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -18,6 +17,7 @@ from spanwise.builds.build import build
 from spanwise.builds.programs import BuildError
 from spanwise.measure.bench_cases import BenchCase, check_cases
 from spanwise.measure.bench_rounds import variables_of
+from spanwise.measure.launching import dropped_output
 from spanwise.measure.running import FACE_TABLE
 from spanwise.optimizer.search import optimize
 from spanwise.recordings.recorder import run_recorded
@@ -206,7 +206,10 @@ def record_case(case: BenchCase, path: Path) -> Recording:
         ProgramError: it cannot be recorded, or it failed.
     """
     path.unlink(missing_ok=True)  # a failed case must not leave the recording of an earlier one
-    with tempfile.TemporaryDirectory(prefix="spanwise-bench-", dir=path.parent) as scratch:
+    with (
+        tempfile.TemporaryDirectory(prefix="spanwise-bench-", dir=path.parent) as scratch,
+        dropped_output() as stdout,
+    ):
         env = variables_of(case.environment)
         words = with_pipefail(case.argv, env.get("PATH"), case.folder)
         told = run_recorded(
@@ -216,7 +219,7 @@ def record_case(case: BenchCase, path: Path) -> Recording:
             stacks=0,
             env=env,
             cwd=case.folder,
-            stdout=subprocess.DEVNULL,
+            stdout=stdout,
         )
         if told.status not in ((0, PIPE_CLOSED) if words != list(case.argv) else (0,)):
             raise errors.ProgramError(f"{case.argv[0]}: {_how(told.status)} while it was recorded")

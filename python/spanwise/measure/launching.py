@@ -16,9 +16,10 @@ import signal
 import subprocess
 import tempfile
 import termios
+import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -111,6 +112,26 @@ def launch(
         return replace(usage, output_sha256=output_sha256)
 
 
+@contextmanager
+def dropped_output() -> Iterator[int]:
+    """A descriptor for stdout whose output is read and dropped.
+
+    /dev/null will not do: programs such as grep and tar do less work if they print there.
+    """
+    end, descriptor = os.pipe()
+
+    def drain() -> None:
+        with open(end, "rb", buffering=0) as pipe:  # noqa: PTH123  a descriptor
+            while pipe.read(CHUNK_BYTES):
+                pass
+
+    threading.Thread(target=drain, name="spanwise-drain", daemon=True).start()
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 def _hash_output(child: subprocess.Popen[bytes], timeout_s: float) -> str:
     """Reads stdout until the child has ended; returns its SHA-256.
 
@@ -174,4 +195,4 @@ def _read(report: Path, said: str, allowed: tuple[int, ...]) -> Usage:
     return Usage(wall_ns, cpu_ns, peak_kb << 10, anonymous_kb << 10, faults, told)
 
 
-__all__ = ["LAUNCHER", "Usage", "launch"]
+__all__ = ["LAUNCHER", "Usage", "dropped_output", "launch"]

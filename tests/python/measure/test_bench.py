@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -112,6 +113,18 @@ def test_stdout_is_hashed(tmp_path: Path, text: str, error: str) -> None:
         for left in tmp_path.glob("left"):
             os.kill(int(left.read_text()), signal.SIGKILL)
     assert (found.output_sha256, found.error) == (ABC, error)
+
+
+def test_output_that_is_read_after_the_end_is_hashed(tmp_path: Path) -> None:
+    """All of it is still in the pipe, which a process that is left holds open."""
+    words = ["sh", "-c", "sleep 600 & echo $! > left; printf abc"]
+    child = subprocess.Popen(words, stdout=subprocess.PIPE, bufsize=0, cwd=tmp_path)
+    try:
+        child.wait()
+        assert launching._hash_output(child, 300) == ABC
+    finally:
+        os.kill(int((tmp_path / "left").read_text()), signal.SIGKILL)
+        launching._end(child)
 
 
 def test_a_large_output_is_hashed_in_bounded_memory(tmp_path: Path) -> None:
@@ -623,6 +636,15 @@ def test_a_table_is_fitted_to_the_first_input(
     monkeypatch.setattr(bench_fits, "made_by", lambda: {"spanwise": "of other files"})
     sw.fit_cases(cases[::-1], tmp_path, candidates=6, progress=False)
     assert len(recorded) == 6
+
+
+@needs_recorder()
+def test_a_recorded_run_prints_into_a_pipe(tmp_path: Path) -> None:
+    """As measured runs do; grep, for one, stops at the first match if stdout is /dev/null."""
+    text = "test -p /dev/stdout && head -c 3000000 /dev/zero"
+    case = case_of(["sh", "-c", text], folder=tmp_path)
+    assert bench_fits.record_case(case, tmp_path / "0.swt").events > 0
+    assert bench(case) == [None] * 3
 
 
 @needs_recorder()
