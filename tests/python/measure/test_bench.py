@@ -357,10 +357,18 @@ def test_the_same_output_is_no_failure(text: str) -> None:
     assert bench(case_of(["sh", "-c", text])) == [None] * 3
 
 
-def test_a_failed_plain_run_has_no_output_to_compare() -> None:
-    text = 'echo "a$LD_PRELOAD"; test -n "$LD_PRELOAD"'
-    errors = bench(case_of(["sh", "-c", text]))
-    assert errors == ["sh: ended with 1", None, None]
+@pytest.mark.parametrize(
+    ("status", "errors"),
+    [
+        ('test -n "$LD_PRELOAD"', ["sh: ended with 1", None, None]),
+        ('test -z "$LD_PRELOAD"', [None, "sh: ended with 1", "sh: ended with 1"]),
+    ],
+)
+def test_a_run_that_failed_has_no_output_to_compare(
+    monkeypatch: pytest.MonkeyPatch, status: str, errors: list[str | None]
+) -> None:
+    monkeypatch.delenv("LD_PRELOAD", raising=False)
+    assert bench(case_of(["sh", "-c", f'echo "a$LD_PRELOAD"; {status}'])) == errors
 
 
 def test_a_resumed_file_compares_with_its_plain_run(
