@@ -356,7 +356,8 @@ def _change(savings: Sequence[Interval], counted: bool) -> str:
     else:
         said, low, high = f"costs {-middle.median:.1f} % more", -high, -low
     cases = f"; median of {_format.plural(len(savings), 'case')}" if counted else ""
-    return f"{said} ({low:.1f} % to {high:.1f} %{cases})"
+    ends = f"{low:.1f} % to {high:.1f} %" if middle.sure else "one round, no interval"
+    return f"{said} ({ends}{cases})"
 
 
 def _with_ends(middle: str, low: str, high: str) -> str:
