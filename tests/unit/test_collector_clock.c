@@ -8,6 +8,7 @@
 
 #include "check.h"
 #include "gc/gc.h"
+#include "gc/trace_line.h"
 
 enum { MIB = 1 << 20, NODE = 64, ROOM = 64 };
 static const uint64_t MS = 1000000;
@@ -226,6 +227,18 @@ static void line_of_pending(void) {
     CHECK_EQ(sw_gc_destroy(f->gc), SW_OK);
 }
 
+/* The variable of the environment has options with commas between them. */
+static void asked(void) {
+    static const char *const with[] = {"gctrace=1", "gctrace=1,other", "other=2,gctrace=1",
+                                       "a,gctrace=1,b"};
+    static const char *const without[] = {"", "gctrace=10", "gctrace=0", "xgctrace=1", "gctrace"};
+    for (int i = 0; i < 4; i++)
+        CHECK(setenv("SPANWISE_DEBUG", with[i], 1) == 0 && sw_gc_trace_asked());
+    for (int i = 0; i < 5; i++)
+        CHECK(setenv("SPANWISE_DEBUG", without[i], 1) == 0 && !sw_gc_trace_asked());
+    CHECK(unsetenv("SPANWISE_DEBUG") == 0 && !sw_gc_trace_asked());
+}
+
 /* --- the pace --------------------------------------------------------------------------------- */
 
 typedef struct pace_case {
@@ -300,6 +313,7 @@ int main(void) {
     events_in_steps();
     line();
     line_of_pending();
+    asked();
     goals();
     pieces();
     return check_result();

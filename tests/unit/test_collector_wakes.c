@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -247,6 +248,23 @@ static void deadline(void) {
     end();
 }
 
+/* --- a fork ------------------------------------------------------------------------------------- */
+
+/* Threads that were inside of the heap are not in the child, which waits for none of them. */
+static void forked(void) {
+    if (check_failed()) return;
+    start();
+    sleeps = false;
+    __atomic_add_fetch(&gc->changing, 1, __ATOMIC_SEQ_CST); /* of another thread */
+    pid_t child = fork();
+    if (child == 0) _exit(gc->changing != 0 || gc->waiting != 0 || gc->stopping != 0);
+    int status = 1;
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK_EQ(status, 0);
+    __atomic_sub_fetch(&gc->changing, 1, __ATOMIC_SEQ_CST);
+    end();
+}
+
 int main(void) {
     play(by_safepoint, true);
     play(by_new, true);
@@ -257,5 +275,6 @@ int main(void) {
     inside();
     slow_sleeper();
     deadline();
+    forked();
     return check_result();
 }

@@ -40,6 +40,7 @@ void record_python_after_fork(void) {}
  * based: cfa = fp + 16; the caller's fp is at cfa - 16
  * saves: cfa = sp + 32; the caller's fp is at cfa - 16
  * loses: cfa = sp + 16; the caller's fp is lost
+ * below: cfa = sp + 16; the caller's fp would be below the frame
  * other: cfa = sp + 16, as the last of two rules; the first one is met nowhere else
  * An instruction is a byte long, and any of them may be one that a call returns to. */
 
@@ -50,9 +51,10 @@ __asm__(".text\n" CODE("leaf", ".cfi_def_cfa_offset 16\n")
             CODE("based", ".cfi_def_cfa 6, 16\n.cfi_offset 6, -16\n")
                 CODE("saves", ".cfi_def_cfa_offset 32\n.cfi_offset 6, -16\n")
                     CODE("loses", ".cfi_def_cfa_offset 16\n.cfi_undefined 6\n")
-                        CODE("other", ".cfi_def_cfa_offset 98768\n.cfi_def_cfa_offset 16\n"));
+                        CODE("below", ".cfi_def_cfa_offset 16\n.cfi_offset 6, -48\n")
+                            CODE("other", ".cfi_def_cfa_offset 98768\n.cfi_def_cfa_offset 16\n"));
 extern const char test_walks_leaf[], test_walks_based[], test_walks_saves[], test_walks_loses[],
-    test_walks_other[];
+    test_walks_other[], test_walks_below[];
 
 static uintptr_t leaf(int k) { return (uintptr_t)test_walks_leaf + 10 + (uintptr_t)k; }
 static uintptr_t based(int k) { return (uintptr_t)test_walks_based + 10 + (uintptr_t)k; }
@@ -161,6 +163,9 @@ static void frame_pointers(void) {
     uint64_t chain[8];
     const sw_os_frame from = {saves(0), place(600), 0};
     CHECK_EQ(sw_os_unwind(from, thread.stack_high, chain, 8, NULL), 3);
+    const sw_os_frame below = {(uintptr_t)test_walks_below + 10, place(602), 0};
+    CHECK_EQ(sw_os_unwind(below, thread.stack_high, chain, 8, NULL), 1); /* it is damaged */
+    CHECK_EQ(sw_os_unwind(from, thread.stack_high, chain, 8, NULL), 3);
     CHECK(chain[0] == saves(0) && chain[1] == stack[603] && chain[2] == based(3));
 }
 
@@ -205,8 +210,10 @@ static void ends_of_stacks(void) {
     for (size_t word = page_words - 5; word < page_words + 4; word += 2) stack[word] = leaf(31);
     NEW(call(leaf(23), page_words - 6, 0)); /* five words */
     first = sites_known;
-    thread.stack_high = 1;                               /* another thread's, or none */
-    NEW(call(leaf(23), page_words - 6, 0));              /* the three of the page */
+    thread.stack_high = 1;                  /* another thread's, or none */
+    NEW(call(leaf(23), page_words - 6, 0)); /* the three of the page */
+    thread.stack_high = place(page_words);  /* the same end */
+    KNOWN(call(leaf(23), page_words - 6, 0), first + 1);
     thread.stack_high = place(0) + ((uintptr_t)1 << 31); /* far away: */
     KNOWN(call(leaf(23), page_words - 6, 0), first + 1);
     stack[page_words + 1] = leaf(32);
