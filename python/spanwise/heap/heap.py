@@ -147,7 +147,8 @@ class Heap(Uncopied):
     def _usable(self, heap: Any, p: Any, size: int, scan: bool) -> int:
         if self._handle.tiny and not scan and 0 < size < 16:
             return 16  # the C library cannot look p up, which may lie inside a shared slot
-        return int(lib.sw_heap_usable_size(heap, p))
+        # 0: a slot of 16 B, which the C library takes for a shared one.
+        return int(lib.sw_heap_usable_size(heap, p)) or 16
 
     # --- accounts ---
 

@@ -15,7 +15,7 @@ from spanwise._lib import OPS_DTYPE, failure, ffi, lib, pointer
 from spanwise.ledger.run_stats import RunStats
 from spanwise.results.interrupts import LOOK_SECONDS, ctrl_c_heard, raise_what_came
 from spanwise.results.rows import Rows
-from spanwise.results.threads import start_thread
+from spanwise.results.threads import starts
 
 _DIRECT_OPS = 1 << 18
 """Fewer operations than this run in the calling thread: they take some milliseconds."""
@@ -111,11 +111,10 @@ def interruptible(
         finally:
             done.set()
 
-    thread: threading.Thread | None = None
+    thread = threading.Thread(target=work, name="spanwise-run", daemon=True)
     with ctrl_c_heard():
         try:
-            thread = start_thread(work, "spanwise-run")
-            if thread is None:
+            if not starts(thread):
                 work()
             while not done.wait(LOOK_SECONDS):
                 raise_what_came()
@@ -124,7 +123,7 @@ def interruptible(
             cancel[0] = 1
             # The arrays must live until the call has ended. A thread that starts only now sees
             # `cancel`.
-            while thread is not None and thread.is_alive() and not done.is_set():
+            while thread.is_alive() and not done.is_set():
                 done.wait()
             raise
     return result[0] if result else None

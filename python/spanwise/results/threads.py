@@ -20,16 +20,19 @@ def is_refused(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and "can't start new thread" in str(error)
 
 
-def start_thread(work: Callable[[], object], name: str) -> threading.Thread | None:
-    """Starts a daemon thread; None: the system refused."""
-    thread = threading.Thread(target=work, name=name, daemon=True)
+def starts(thread: threading.Thread) -> bool:
+    """Starts a thread; False: the system refused.
+
+    The caller holds the thread before it starts, so that it can wait for it whatever happens here:
+    Ctrl-C may come when the thread has begun and this has not returned.
+    """
     try:
         thread.start()
     except RuntimeError as error:
         if not is_refused(error):
             raise
-        return None
-    return thread
+        return False
+    return True
 
 
 class Workers(ThreadPoolExecutor):
@@ -63,4 +66,4 @@ class Workers(ThreadPoolExecutor):
         return future
 
 
-__all__ = ["Workers", "is_refused", "start_thread"]
+__all__ = ["Workers", "is_refused", "starts"]

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from spanwise import errors
 from spanwise.recordings.recording import Recording
-from spanwise.results.threads import Workers, start_thread
+from spanwise.results.threads import Workers, starts
 from spanwise.sweeps.tasks import Row, Task
 from spanwise.sweeps.worker import run_task
 
@@ -108,7 +108,7 @@ def start_worker(stop: Any) -> None:
     global _stop_flag  # noqa: PLW0603  a process pool's initializer has no other place
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _stop_flag = stop
-    start_thread(_end_with_parent, "spanwise-parent")
+    starts(threading.Thread(target=_end_with_parent, name="spanwise-parent", daemon=True))
 
 
 def _end_with_parent() -> None:
@@ -129,7 +129,7 @@ class ProcessEngine:
     remote = True
 
     def __init__(self, width: int) -> None:
-        if start_thread(int, "spanwise-probe") is None:
+        if not starts(threading.Thread(target=int, name="spanwise-probe", daemon=True)):
             raise errors.UnsupportedError(
                 "executor processes: the system refused to start a thread, which a pool of"
                 " processes needs; raise its limit (ulimit -u), or use threads"

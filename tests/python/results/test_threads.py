@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from spanwise.__main__ import main
 from spanwise.recordings.sources import write_ops
-from spanwise.results.threads import Workers, is_refused, start_thread
+from spanwise.results.threads import Workers, is_refused, starts
 
 from tests.python.helpers import python, random_ops
 
@@ -103,22 +103,21 @@ def test_other_errors_of_a_pool_stay() -> None:
         pool.submit(int)
     assert is_refused(RuntimeError(REFUSAL)) and not is_refused(ValueError(REFUSAL))
     done = threading.Event()
-    thread = start_thread(done.set, "x")
-    assert thread is not None and thread.daemon and done.wait(60)
+    assert starts(threading.Thread(target=done.set)) and done.wait(60)
 
 
-def test_start_thread_says_when_it_is_refused(
+def test_a_refused_start_is_reported(
     refusing: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refusing(0)
-    assert start_thread(int, "x") is None
+    assert not starts(threading.Thread(target=int))
 
     def fail(_: threading.Thread) -> None:
         raise RuntimeError("another one")
 
     monkeypatch.setattr(threading.Thread, "start", fail)
     with pytest.raises(RuntimeError, match="another one"):
-        start_thread(int, "x")
+        starts(threading.Thread(target=int))
 
 
 def recorded(folder: Path) -> Path:
