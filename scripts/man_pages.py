@@ -145,6 +145,8 @@ def main() -> int:
     parser.add_argument("--extension", type=Path, metavar="FILE", help="the extension module")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
+    for old in options.out.glob("spanwise*.1"):  # of commands that are no more
+        old.unlink()
     for name, text in pages(load_package(options.extension)).items():
         (options.out / name).write_text(text, encoding="utf-8")
     return 0

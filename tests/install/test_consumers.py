@@ -90,7 +90,7 @@ def test_a_library_of_another_interface_is_refused_at_load(
     (wanted,) = (path for path in libdir.glob("libspanwise.so.*.*") if path.name.count(".") == 3)
     assert run(program, env={"LD_LIBRARY_PATH": str(libdir)}).startswith("consumer ok ")
     other.mkdir()
-    shutil.copy(wanted, other / "libspanwise.so.0.1")
+    shutil.copy(wanted, other / "libspanwise.so.0.2")
     done = subprocess.run(
         [program],
         capture_output=True,
@@ -111,7 +111,7 @@ def test_version_of_package_and_header_agree(libdir: Path) -> None:
     assert f'SPANWISE_VERSION "{version}"' in header
 
 
-@pytest.mark.parametrize(("wanted", "fits"), [(MINOR, True), ("0.1", False), ("1.0", False)])
+@pytest.mark.parametrize(("wanted", "fits"), [(MINOR, True), ("0.2", False), ("1.0", False)])
 def test_a_version_that_does_not_fit_is_refused(
     wanted: str, fits: bool, prefix: Path, generator: list[str], tmp_path: Path
 ) -> None:
