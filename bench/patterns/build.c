@@ -225,7 +225,8 @@ struct array {
 static void array_push(struct array *array, uint64_t number) {
     if (array->count == array->capacity) {
         array->capacity = array->capacity == 0 ? 4 : array->capacity + array->capacity / 2;
-        array->number = pattern_must(realloc(array->number, array->capacity * sizeof *array->number));
+        array->number =
+            pattern_must(realloc(array->number, array->capacity * sizeof *array->number));
     }
     array->number[array->count++] = number;
 }

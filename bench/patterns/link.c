@@ -78,7 +78,8 @@ static void search_tree(uint64_t percent, struct pattern_result *result) {
     struct pattern_random random = {37};
     struct node *root = NULL;
     uint64_t times = pattern_share(3000000, percent);
-    for (uint64_t i = 0; i < times; i++) root = toggle(root, pattern_below(&random, 20000), &random);
+    for (uint64_t i = 0; i < times; i++)
+        root = toggle(root, pattern_below(&random, 20000), &random);
     *result = (struct pattern_result){times, tree_drop(root)};
 }
 

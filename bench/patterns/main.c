@@ -5,9 +5,9 @@
 
 #include "patterns.h"
 
-static const struct pattern_program *const lists[] = {pattern_replacing, pattern_bursting, pattern_crossing,
-                                                    pattern_measuring, pattern_building, pattern_linking,
-                                                    pattern_spawning};
+static const struct pattern_program *const lists[] = {
+    pattern_replacing, pattern_bursting, pattern_crossing, pattern_measuring,
+    pattern_building,  pattern_linking,  pattern_spawning};
 enum { LISTS = sizeof lists / sizeof lists[0] };
 
 static const struct pattern_program *find(const char *name) {

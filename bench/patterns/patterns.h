@@ -87,7 +87,7 @@ extern const struct pattern_program pattern_bursting[];  /* bursts.c: bursts, sh
 extern const struct pattern_program pattern_crossing[];  /* cross.c: frees by other threads */
 extern const struct pattern_program pattern_measuring[]; /* latency.c: cycles of single calls */
 extern const struct pattern_program pattern_building[];  /* build.c: text, maps, rows, arrays */
-extern const struct pattern_program pattern_linking[];   /* link.c: trees, documents, event queues */
-extern const struct pattern_program pattern_spawning[];  /* spawn.c: many small processes */
+extern const struct pattern_program pattern_linking[];  /* link.c: trees, documents, event queues */
+extern const struct pattern_program pattern_spawning[]; /* spawn.c: many small processes */
 
 #endif

@@ -81,7 +81,7 @@ static void populate(const sw_cache *cache, const sw_span *span) {
 
 /* Pages of the cache's next fresh span. Its first span of a class is the shortest: otherwise each of
  * many threads with one object would hold a long span. */
-static sw_noinline uint32_t next_pages(const sw_cache *cache, uint32_t span_class) {
+static sw_always_inline uint32_t next_pages(const sw_cache *cache, uint32_t span_class) {
     bool had = (cache->cold->classes[span_class / 64] >> span_class % 64 & 1) != 0;
     return had ? sw_heap_next_pages(cache->heap, span_class)
                : cache->heap->table->classes[span_class / 2].first_pages;
@@ -216,12 +216,13 @@ static bool point_at_word(sw_cache *cache, sw_cache_bin *bin, uintptr_t *doubled
     return true;
 }
 
-/* The same as for other heaps, outside of cycles that other threads work on. */
-static sw_noinline void change_span_collected(sw_cache *cache, sw_cache_bin *bin,
-                                              uint32_t span_class) {
-    sw_heap_enter(cache->heap);
+/* Gives the bin another span, in a collected heap outside of cycles that other threads work on. */
+static sw_always_inline void change_span(sw_cache *cache, sw_cache_bin *bin, uint32_t span_class) {
+    const bool is_collected = sw_heap_is_collected(cache->heap);
+    if (is_collected) sw_heap_enter(cache->heap);
     if (bin->span != NULL) sw_owned_set_full(cache, bin);
     bin->span = take_span(cache, span_class);
+    if (!is_collected) return;
     if (bin->span != NULL) cache->heap->hooks->taken(cache, bin->span);
     sw_heap_leave(cache->heap);
 }
@@ -229,12 +230,7 @@ static sw_noinline void change_span_collected(sw_cache *cache, sw_cache_bin *bin
 static bool refill(sw_cache *cache, uint32_t span_class, uintptr_t *doubled) {
     sw_cache_bin *bin = &cache->bins[span_class];
     while (!point_at_word(cache, bin, doubled)) {
-        if (sw_heap_is_collected(cache->heap)) {
-            change_span_collected(cache, bin, span_class);
-        } else {
-            if (bin->span != NULL) sw_owned_set_full(cache, bin);
-            bin->span = take_span(cache, span_class);
-        }
+        change_span(cache, bin, span_class);
         if (bin->span == NULL) return false;
     }
     return true;

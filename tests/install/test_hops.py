@@ -54,7 +54,6 @@ ALLOC_DOES = {
     "sw_large_clear",
     "release_locked",
     "populate",
-    "change_span_collected",
 }
 # By way of an allocation, the function that goes it: whoever calls that one has decided. The next
 # word is decided in sw_alloc_slow itself, which notes it by sw_hint_note_word.
