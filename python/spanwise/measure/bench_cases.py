@@ -156,9 +156,10 @@ def check_cases(cases: Sequence[BenchCase]) -> None:
         raise errors.InvalidError("no case to run; give at least one")
     seen: dict[tuple[str, str], str] = {}
     for case in cases:
-        if seen.setdefault((case.program, case.input), case.hash) != case.hash:
+        key = (case.program, case.input)
+        if seen.setdefault(key, case.hash) != case.hash:
             raise errors.InvalidError(
-                f"two different cases are called {case.program}, {case.input}; rename one"
+                f"two different cases are called {', '.join(filter(None, key))}; rename one"
             )
 
 

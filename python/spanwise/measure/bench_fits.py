@@ -225,7 +225,8 @@ def record_case(case: BenchCase, path: Path) -> Recording:
             raise errors.ProgramError(f"{case.argv[0]}: {_how(told.status)} while it was recorded")
         highest = told.recordings().highest()
         if highest.path is None:
-            raise errors.StateError(f"{case.program}, {case.input}: nothing was recorded")
+            name = ", ".join(filter(None, (case.program, case.input)))
+            raise errors.StateError(f"{name}: nothing was recorded")
         Path(highest.path).replace(path)
     return Recording.open(path)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -90,10 +91,20 @@ def styled() -> Iterator[None]:
 
 
 def in_style(draw: Callable[_P, Axes]) -> Callable[_P, Axes]:
-    """Draws in the shipped style and puts the user's settings back."""
+    """Draws in the shipped style and puts the user's settings back.
+
+    A first argument that is annotated with a class must be of that class: TypeError names it. The
+    annotation is compared by name, since pictures import their models for type checkers only.
+    """
+    argument = next(iter(inspect.signature(draw).parameters))
+    wanted = draw.__annotations__[argument]
 
     @functools.wraps(draw)
     def drawn(*args: _P.args, **kwargs: _P.kwargs) -> Axes:
+        if args and wanted.isidentifier() and wanted != "AnyRows":
+            kind = type(args[0])
+            if wanted not in [one.__name__ for one in kind.__mro__]:
+                raise TypeError(f"{argument} must be {wanted}, not {kind.__name__}")
         with styled():
             return draw(*args, **kwargs)
 

@@ -88,3 +88,18 @@ def test_matplotlib_is_imported_late() -> None:
         "print('matplotlib' in sys.modules, 'IPython' in sys.modules)"
     )
     assert python("-c", code).stdout == "False False\n"
+
+
+@pytest.mark.parametrize(
+    ("draw", "named"),
+    [
+        (plots.bench, "found must be BenchResult"),
+        (plots.frontier, "points must be Frontier"),
+        (plots.heap_map, "tiles must be HeapMap"),
+        (plots.occupancy, "one must be Ledger"),
+        (plots.waste_by_class, "one must be Ledger"),
+    ],
+)
+def test_a_wrong_model_is_named(draw: Callable[[Any], Axes], named: str) -> None:
+    with pytest.raises(TypeError, match=f"^{named}, not int$"):
+        draw(7)
