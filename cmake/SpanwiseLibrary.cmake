@@ -135,7 +135,6 @@ if(SPANWISE_HAS_GLIBC AND SPANWISE_OS STREQUAL "linux" AND NOT SPANWISE_SANITIZE
     src/malloc/account.c src/malloc/slow.c src/base/fail.c src/os/linux/thread_state.c src/heap/options.c src/size/table.c src/heap/fork.c
     src/watch/verify.c src/watch/touched.c src/watch/audit_lists.c src/watch/audit_span.c
     src/watch/map.c src/watch/ledger.c src/watch/walk.c src/page/space.c src/heap/trim.c src/heap/misuse.c src/heap/heap.c src/heap/checks.c src/page/checks.c src/page/purge.c src/page/give_back.c
-    src/os/linux/place.c src/page/windows.c src/heap/registry.c src/heap/thread.c
     PROPERTIES COMPILE_OPTIONS -Os)
   list(APPEND spanwise_faces spanwise_record spanwise_malloc)
 endif()

@@ -397,11 +397,12 @@ static void lost_window(void) {
     refill();
 }
 
-/* Of a cache that is idle: one that takes a span renews its copy first. */
+/* Of a cache that is idle: one that takes a span renews its copy first. A heap of two caches is
+ * checked only where the process is known to have one thread. */
 static void lost_view(void) {
     sw_cache *other = NULL;
     CHECK_EQ(sw_cache_open(heap, &other), SW_OK);
-    other->frames = sw_live_space.view.frames + 1;
+    other->frames = UINT64_MAX; /* the space may grow meanwhile */
     refill();
 }
 
@@ -523,6 +524,7 @@ int main(void) {
     CHECK_EQ(SW_CHECK, grade);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char words[DYING_WORDS_MAX];
+        if (cases[i].fn == lost_view && !sw_os_is_single_threaded()) continue;
         bool died = died_with(cases[i].fn, words);
         bool told = strstr(words, "ASSERT ") != NULL && strstr(words, cases[i].rule) != NULL;
         if (told != (grade >= cases[i].grade) || (told && !died))
