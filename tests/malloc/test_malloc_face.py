@@ -377,4 +377,4 @@ def test_the_library_itself_is_small(face: Face) -> None:
         if "libspanwise-malloc.so" in part
     ]
     assert len(kib) >= 3  # text, constants, data
-    assert sum(kib) < 150  # 244 with the specialised paths and everything that nobody calls
+    assert sum(kib) < 160  # 244 with the specialised paths and everything that nobody calls
