@@ -3,7 +3,6 @@
  * caller's object ids by those of the file, encodes blocks, and renames the finished file to its
  * path.
  */
-#define _GNU_SOURCE
 #include "trace/writer.h"
 
 #include <errno.h>
@@ -73,22 +72,11 @@ static bool is_device(const char *path) {
     return stat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
 }
 
-/* The path to write to, of malloc: a link is followed, because a rename would replace it
- * (/dev/stdout is one, and as root also that would go). NULL: there is no memory. */
-static char *target_of(const char *path) {
-    struct stat info;
-    if (lstat(path, &info) == 0 && S_ISLNK(info.st_mode)) {
-        char *real = realpath(path, NULL);
-        if (real != NULL) return real; /* else it leads nowhere yet */
-    }
-    return strdup(path);
-}
-
-static sw_status open_stream(sw_trace_writer *w, const char *asked) {
-    w->path = target_of(asked);
-    if (w->path == NULL) return sw_fail(SW_NOMEM, "sw_trace_create", "out of memory");
-    const char *path = w->path;
+static sw_status open_stream(sw_trace_writer *w, const char *path) {
     size_t length = strlen(path);
+    w->path = malloc(length + 1);
+    if (w->path == NULL) return sw_fail(SW_NOMEM, "sw_trace_create", "out of memory");
+    memcpy(w->path, path, length + 1);
     if (is_device(path)) {
         w->stream = fopen(path, "wb");
         return w->stream != NULL ? SW_OK : io_failed(w, "open");

@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ordered recordings: what is appended is what is read, up to object names; what is invalid is
  * refused with its index; summary, metadata, rewind and read. */
-#define _GNU_SOURCE
 #include "trace_fixture.h"
-
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { IDS = 700, COUNT = 50000 };
 
@@ -278,21 +274,6 @@ static void sites_and_modules(void) {
     remove(path);
 }
 
-/* As /dev/stdout is one when the output of a command goes to a file. */
-static void a_link_stays(void) {
-    const char *target = fixture_path("behind.swt"), *link = fixture_path("link.swt");
-    file_write(target, "old", 3);
-    CHECK_EQ(symlink(target, link), 0);
-    write_ops(link, ops, 0, NULL);
-    struct stat info;
-    CHECK_EQ(lstat(link, &info), 0);
-    CHECK(S_ISLNK(info.st_mode));
-    CHECK_EQ(lstat(target, &info), 0);
-    CHECK(S_ISREG(info.st_mode) && info.st_size > 3);
-    remove(link);
-    remove(target);
-}
-
 int main(void) {
     for (uint64_t seed = 1; seed <= 12; seed++) round_trip(seed, (size_t)(seed * 3000));
     round_trip(99, 0);
@@ -304,7 +285,6 @@ int main(void) {
     lengths();
     metadata();
     sites_and_modules();
-    a_link_stays();
     CHECK_EQ(sw_trace_open(NULL, 0, NULL), SW_INVALID);
     CHECK_EQ(sw_trace_create("", NULL), SW_INVALID);
     return check_result();
