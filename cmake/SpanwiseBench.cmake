@@ -111,7 +111,7 @@ target_sources(bench_buffers PRIVATE "${bench_dir}/buffers/reference_scalable.c"
 target_include_directories(bench_buffers PRIVATE "${bench_dir}/buffers" "${bench_dir}/ranges")
 
 # What the checks cost: the heap and the inline paths with SW_CHECK=0 (the `bare` preset).
-spanwise_sources(bare_sources ${spanwise_floor} "size/*" "gen/*" "page/*" "span/*" "heap/*" "watch/*")
+spanwise_sources(bare_sources ${spanwise_floor} "sizeclass/*" "gen/*" "page/*" "span/*" "heap/*" "inspect/*")
 add_library(spanwise_bare STATIC EXCLUDE_FROM_ALL ${bare_sources})
 spanwise_compile(spanwise_bare)
 target_compile_options(spanwise_bare PRIVATE -USW_CHECK -DSW_CHECK=0
@@ -139,7 +139,7 @@ bench_pattern_program(bench_patterns_phases phases.c)
 target_link_libraries(bench_patterns_phases PRIVATE m)
 # Exports the program's clock, so that a preloaded allocator finds it.
 set_target_properties(bench_patterns_phases PROPERTIES ENABLE_EXPORTS ON)
-bench_pattern_program(bench_rusage ../../src/launch/main.c)
+bench_pattern_program(bench_rusage ../../src/rusage_wrapper/main.c)
 add_test(NAME bench.patterns COMMAND bench_patterns random-1k 1)
 add_test(NAME bench.patterns_phases COMMAND bench_patterns_phases 1)
 set_tests_properties(bench.patterns bench.patterns_phases PROPERTIES LABELS bench TIMEOUT 1200)

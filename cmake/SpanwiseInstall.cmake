@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What `cmake --install` lays down: headers, both libraries, the faces, the replayer, a CMake
+# What `cmake --install` lays down: headers, both libraries, the preloads, the replayer, a CMake
 # package (find_package(spanwise), target spanwise::spanwise) and a pkg-config file.
 include(CMakePackageConfigHelpers)
 

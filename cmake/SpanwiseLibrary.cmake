@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # libspanwise, static and shared, from one set of position-independent objects (every layer except
-# the faces); spanwise_internal, for tests that call the layers; and the faces: libraries for
+# the preloads); spanwise_internal, for tests that call the layers; and the preloads: libraries for
 # LD_PRELOAD.
 
 set(spanwise_floor "base/*" "os/${SPANWISE_OS}/*" "ds/*")
-spanwise_sources(core_sources ${spanwise_floor} "size/*" "gen/*" "page/*" "span/*" "heap/*"
-                 "gc/*" "arena/*" "pool/*" "watch/*" "trace/*" "run/*" "optimize/*" "range/*" "buffer/*"
+spanwise_sources(core_sources ${spanwise_floor} "sizeclass/*" "gen/*" "page/*" "span/*" "heap/*"
+                 "gc/*" "arena/*" "pool/*" "inspect/*" "trace/*" "simulator/*" "optimize/*" "range/*" "buffer/*"
                  "stack/*")
 if(SPANWISE_REUSE)
   spanwise_reused(core_objects spanwise_objects ${core_sources})
@@ -67,17 +67,17 @@ set_target_properties(
   spanwise_shared PROPERTIES VERSION ${PROJECT_VERSION}
                              SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 # At grade 3 the whole heap is verified by an object that nothing refers to: it installs itself
-# (src/watch/verify_points.c).
+# (src/inspect/verify_points.c).
 if(SPANWISE_CHECK EQUAL 3)
   target_link_options(spanwise_internal INTERFACE -Wl,-u,sw_verify_every)
 endif()
 spanwise_link_shared(spanwise_shared)
 
-# A face: preloaded into programs that know nothing of it. Only what it defines for the C library's
+# A preloaded library: preloaded into programs that know nothing of it. Only what it defines for the C library's
 # names is visible (SW_API is empty), and compilers must not know what malloc means, or they turn a
 # calloc that is written as malloc and memset into a call of itself. (They may know memset: plain
 # -fno-builtin makes a call of it that clears 16 bytes, and a calloc twice as slow.)
-function(spanwise_compile_face target)
+function(spanwise_compile_preload target)
   spanwise_compile(${target})
   target_compile_definitions(${target} PRIVATE SW_API=)
   target_compile_options(${target} PRIVATE -fno-builtin-malloc -fno-builtin-calloc
@@ -87,17 +87,17 @@ function(spanwise_compile_face target)
   target_compile_options(${target} PRIVATE -ffunction-sections -fdata-sections)
 endfunction()
 
-# spanwise_face(NAME SOURCE...): the sources, and the lowest layers, which are compiled once for all faces.
-function(spanwise_face name)
+# spanwise_preload(NAME SOURCE...): the sources, and the lowest layers, which are compiled once for all preloads.
+function(spanwise_preload name)
   set(target spanwise_${name})
   if(SPANWISE_REUSE)
     spanwise_reused(objects ${target} ${ARGN})
-    spanwise_reused(floor spanwise_face_floor ${floor_sources})
+    spanwise_reused(floor spanwise_preload_floor ${floor_sources})
     add_library(${target} SHARED ${objects} ${floor})
     set_target_properties(${target} PROPERTIES LINKER_LANGUAGE C)
   else()
-    add_library(${target} SHARED ${ARGN} $<TARGET_OBJECTS:spanwise_face_floor>)
-    spanwise_compile_face(${target})
+    add_library(${target} SHARED ${ARGN} $<TARGET_OBJECTS:spanwise_preload_floor>)
+    spanwise_compile_preload(${target})
   endif()
   set_target_properties(${target} PROPERTIES OUTPUT_NAME spanwise-${name})
   target_link_libraries(${target} PRIVATE spanwise_zstd::zstd Threads::Threads ${CMAKE_DL_LIBS})
@@ -117,24 +117,24 @@ set(spanwise_faces)
 if(SPANWISE_HAS_GLIBC AND SPANWISE_OS STREQUAL "linux" AND NOT SPANWISE_SANITIZE)
   spanwise_sources(floor_sources ${spanwise_floor})
   if(NOT SPANWISE_REUSE)
-    add_library(spanwise_face_floor OBJECT ${floor_sources})
-    spanwise_compile_face(spanwise_face_floor)
+    add_library(spanwise_preload_floor OBJECT ${floor_sources})
+    spanwise_compile_preload(spanwise_preload_floor)
   endif()
   spanwise_sources(record_sources "trace/*" "recorder/*")
-  spanwise_face(record ${record_sources})
-  spanwise_sources(malloc_sources "size/*" "gen/*" "page/*" "span/*" "heap/*"
-                   "watch/*" "malloc/*")
+  spanwise_preload(record ${record_sources})
+  spanwise_sources(malloc_sources "sizeclass/*" "gen/*" "page/*" "span/*" "heap/*"
+                   "inspect/*" "preload/*")
   list(FILTER malloc_sources EXCLUDE REGEX "/gen/paths_")
-  spanwise_face(malloc ${malloc_sources})
+  spanwise_preload(malloc ${malloc_sources})
   target_compile_definitions(spanwise_malloc PRIVATE SW_SPECIALISED=0 SW_COLLECTABLE=0 SW_TOUCH_MAPS=0
                              SW_OTHER_TABLES=0)
   # Code that runs once, at the start or at the end, or only in tracked heaps, is compiled to be
   # small, not fast, since its code is resident too.
   set_source_files_properties(
-    src/malloc/start.c src/malloc/report.c src/malloc/json.c src/malloc/options.c src/malloc/info.c
-    src/malloc/account.c src/malloc/slow.c src/base/fail.c src/os/linux/thread_state.c src/heap/options.c src/size/table.c src/heap/fork.c
-    src/watch/verify.c src/watch/touched.c src/watch/audit_lists.c src/watch/audit_span.c
-    src/watch/map.c src/watch/ledger.c src/watch/walk.c src/page/space.c src/heap/trim.c src/heap/misuse.c src/heap/heap.c src/heap/checks.c src/page/checks.c src/page/purge.c src/page/give_back.c
+    src/preload/start.c src/preload/report.c src/preload/json.c src/preload/options.c src/preload/info.c
+    src/preload/account.c src/preload/slow.c src/base/fail.c src/os/linux/thread_state.c src/heap/options.c src/sizeclass/table.c src/heap/fork.c
+    src/inspect/verify.c src/inspect/touched.c src/inspect/audit_lists.c src/inspect/audit_span.c
+    src/inspect/map.c src/inspect/ledger.c src/inspect/walk.c src/page/space.c src/heap/trim.c src/heap/misuse.c src/heap/heap.c src/heap/checks.c src/page/checks.c src/page/purge.c src/page/give_back.c
     PROPERTIES COMPILE_OPTIONS -Os)
   list(APPEND spanwise_faces spanwise_record spanwise_malloc)
 endif()

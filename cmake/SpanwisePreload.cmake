@@ -37,7 +37,7 @@ if(spanwise_python)
   endif()
   add_test(NAME differential
            COMMAND "${spanwise_python}" "${PROJECT_SOURCE_DIR}/tests/differential/differential.py"
-                   --face $<TARGET_FILE:spanwise_malloc> ${differential_programs})
+                   --preload $<TARGET_FILE:spanwise_malloc> ${differential_programs})
   set_tests_properties(differential PROPERTIES LABELS "preload;native" TIMEOUT 1200 COST 20)
 endif()
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # What goes into the wheel (component `python`): the extension, which carries the whole library; the
-# faces and the replayer in spanwise/_native; and headers, sources and the generator's script in
+# preloads and the replayer in spanwise/_native; and headers, sources and the generator's script in
 # spanwise/_source, from which an installed spanwise builds an allocator for another table. The
 # generator itself is the package spanwise_sizeclasses, which wheel.packages of pyproject.toml names.
 find_package(Python REQUIRED COMPONENTS Interpreter Development.Module)

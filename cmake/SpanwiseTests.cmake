@@ -7,7 +7,7 @@ file(GLOB unit_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/unit/test_
 # stack walk, a large reservation of addresses and limits on it, advice about pages, locks that tell
 # of waiters.
 set(spanwise_needs_linux
-    "^(addresses|arena_heap_misuse|arena_refused|arena_safe|cfi|collector_events|collector_finalizers|collector_inside|collector_maker|collector_shadow|collector_stop|collector_tiny|collector_unjoined|collector_wakes|thread|face_grades|fork|hints_interleaved|record|space|unwind|limits|populate|purge|refused|remote_late|verify_points)")
+    "^(addresses|arena_heap_misuse|arena_refused|arena_safe|cfi|collector_events|collector_finalizers|collector_inside|collector_type_allocator|collector_shadow|collector_stop|collector_tiny|collector_unjoined|collector_wakes|thread|preload_grades|fork|hints_interleaved|record|space|unwind|limits|populate|purge|refused|remote_late|verify_points)")
 
 # The longest tests begin first, so that no processor waits for one long test at the end.
 set(spanwise_long caches collector collector_steps custom fork hints large_misuse large_storm limits
@@ -19,7 +19,7 @@ set(spanwise_long caches collector collector_steps custom fork hints large_misus
 # threads, trace_damage), and its advice about pages and its resident memory differ from the
 # kernel's (populate, refused_calls, refused_collector, touched).
 set(spanwise_needs_native
-    addresses arena_grades arena_quarantine arena_refused arena_safe buffer_grades collector_events collector_finalizers collector_shadow collector_stop collector_wakes face_grades fail fork fork_arena fork_backing fork_large fork_pool gc_grades grades pool_grades range_grades limits limits_refill populate purge_unlocked refused_calls refused_collector runner thread_births thread_burst threads
+    addresses arena_grades arena_quarantine arena_refused arena_safe buffer_grades collector_events collector_finalizers collector_shadow collector_stop collector_wakes preload_grades fail fork fork_arena fork_backing fork_large fork_pool gc_grades grades pool_grades range_grades limits limits_refill populate purge_unlocked refused_calls refused_collector runner thread_births thread_burst threads
     touched trace_damage)
 
 # Some 130 programs a preset, each with the whole library: gold links them in half the time.
@@ -36,8 +36,8 @@ foreach(source IN LISTS unit_sources)
   if(SPANWISE_OS STREQUAL "none" AND module MATCHES "${spanwise_needs_linux}")
     continue()
   endif()
-  # The recorder's stack walk is compared with glibc's; the faces' structs are made for glibc.
-  if(NOT SPANWISE_HAS_GLIBC AND module MATCHES "^(unwind|recorder_walks|face_grades)$")
+  # The recorder's stack walk is compared with glibc's; the preloads' structs are made for glibc.
+  if(NOT SPANWISE_HAS_GLIBC AND module MATCHES "^(unwind|recorder_walks|preload_grades)$")
     continue()
   endif()
   # The recorder walks by rules of registers (cfi, recorder_walks), and single steps count instructions (range_steps) or stop at
@@ -92,8 +92,8 @@ foreach(source IN LISTS unit_sources)
   endif()
   target_link_libraries(${name} PRIVATE spanwise_internal m)
   target_link_options(${name} PRIVATE ${spanwise_test_linker})
-  if(module STREQUAL "face_grades") # of preloaded libraries and a program only the rules are tested
-    foreach(room IN ITEMS recorder malloc player)
+  if(module STREQUAL "preload_grades") # of preloaded libraries and a program only the rules are tested
+    foreach(room IN ITEMS recorder preload replay)
       target_sources(${name} PRIVATE "${PROJECT_SOURCE_DIR}/src/${room}/checks.c")
     endforeach()
   endif()

@@ -121,7 +121,7 @@ def symbols_of(paths: list[str], nm: str) -> Iterator[tuple[str, str, str]]:
 
 
 def in_c_library(name: str) -> bool:
-    """Whether the C library defines the name: then a face that defines it too only stands in."""
+    """Whether the C library defines the name, so that a preloaded library may replace it."""
     return hasattr(ctypes.CDLL(None), name)
 
 

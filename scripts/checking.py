@@ -81,7 +81,7 @@ class Room:
         )
 
 
-ROOM_LINE = re.compile(r"^\d+\. `(?P<name>[a-z-]+)`: (?P<patterns>`[^(]+`)(?P<note>.*)$")
+ROOM_LINE = re.compile(r"^\d+\. `(?P<name>[a-z_-]+)`: (?P<patterns>`[^(]+`)(?P<note>.*)$")
 
 
 def read_rooms(text: str, page: str, noun: str) -> list[Room]:
@@ -101,7 +101,7 @@ def read_rooms(text: str, page: str, noun: str) -> list[Room]:
             raise InputError(f"{page}: {noun} '{name}' is listed twice")
         allowed = known
         if "uses only" in match["note"]:
-            allowed = set(re.findall(r"`([a-z-]+)`", match["note"]))
+            allowed = set(re.findall(r"`([a-z_-]+)`", match["note"]))
             if not allowed <= known:
                 unknown = ", ".join(sorted(allowed - known))
                 raise InputError(f"{page}: '{name}' uses '{unknown}', not a {noun} above it")

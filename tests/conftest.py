@@ -21,7 +21,7 @@ HERE = Path(__file__).parent
 WHEEL_AND_PREFIX = ("consumers", "paths", "readme", "sdist", "wheel")
 TOGETHER = {
     "install": tuple(f"tests/install/test_{name}.py" for name in WHEEL_AND_PREFIX),
-    "preloaded": ("tests/malloc/", "tests/recorder/"),
+    "preloaded": ("tests/preload/", "tests/recorder/"),
 }
 
 

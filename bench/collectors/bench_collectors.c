@@ -13,7 +13,7 @@ enum { LIVE = 12 * 1024 * 1024 / 64, BATCH = 32, SESSION = 32, TEXT = 16, REPLY 
 
 static sw_gc *gc;
 static uint32_t type_of[KINDS], number_type;
-static sw_gc_maker makers[KINDS];
+static sw_gc_type_allocator makers[KINDS];
 static void *held[HELD];
 static size_t held_count;
 
@@ -58,7 +58,7 @@ static void start(void) {
     for (int i = 0; i < KINDS; i++) {
         sw_gc_type type = {.name = names[i], .bytes = bytes_of[i], .pointers = &pointers[i]};
         if (sw_gc_add_type(gc, &type, &type_of[i]) != SW_OK) __builtin_abort();
-        if (sw_gc_maker_begin(gc, type_of[i], &makers[i]) != SW_OK) __builtin_abort();
+        if (sw_gc_type_allocator_begin(gc, type_of[i], &makers[i]) != SW_OK) __builtin_abort();
     }
     if (sw_gc_add_type(gc, &number, &number_type) != SW_OK) __builtin_abort();
     if (sw_gc_add_roots(gc, held, sizeof held, &root) != SW_OK) __builtin_abort();
@@ -76,7 +76,7 @@ static void collect(void) {
 }
 
 static inline __attribute__((always_inline)) void *make(int kind) {
-    void *object = sw_gc_make(&makers[kind]);
+    void *object = sw_gc_type_alloc(&makers[kind]);
     if (object == NULL) __builtin_abort();
     return object;
 }

@@ -96,11 +96,11 @@ def programs_of(build: Path) -> list[Program]:
     Raises:
         BenchError: a program was not built.
     """
-    face = build / "libspanwise-malloc.so"
+    preload = build / "libspanwise-malloc.so"
     programs = [
         Program(build / "bench_paths"),
         Program(build / "bench_paths_bare", prefix="inline"),
-        Program(build / "bench_paths_malloc", face),
+        Program(build / "bench_paths_malloc", preload),
     ]
     for program in programs:
         for file in (program.file, program.preload):

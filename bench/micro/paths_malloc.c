@@ -13,7 +13,7 @@ enum {
 
 static void first(void) { free(malloc(1)); }
 
-static void face_pair(size_t count) {
+static void preload_pair(size_t count) {
     for (size_t i = 0; i < count; i++) {
         void *p = malloc(16);
         touch(p);
@@ -30,14 +30,14 @@ static inline void large_pair(size_t count, size_t size) {
     }
 }
 
-static void face_pair_64k(size_t count) { large_pair(count, 64 << 10); }
-static void face_pair_256k(size_t count) { large_pair(count, 256 << 10); }
-static void face_pair_1m(size_t count) { large_pair(count, 1 << 20); }
-static void face_pair_2m(size_t count) { large_pair(count, 2 << 20); }
+static void preload_pair_64k(size_t count) { large_pair(count, 64 << 10); }
+static void preload_pair_256k(size_t count) { large_pair(count, 256 << 10); }
+static void preload_pair_1m(size_t count) { large_pair(count, 1 << 20); }
+static void preload_pair_2m(size_t count) { large_pair(count, 2 << 20); }
 
 /* Random replacement of large objects: a freed object mostly has another number of pages than the
  * next request. */
-static void face_replace_large(size_t count) {
+static void preload_replace_large(size_t count) {
     for (size_t n = 0; n < count; n++) {
         uint32_t i = random_below(REPLACED_LARGE);
         free(held[i]);
@@ -47,32 +47,32 @@ static void face_replace_large(size_t count) {
 
 static void live_large(size_t count) {
     (void)count;
-    face_replace_large(8 * REPLACED_LARGE);
+    preload_replace_large(8 * REPLACED_LARGE);
 }
 
-static void face_malloc(size_t count) {
+static void preload_malloc(size_t count) {
     for (size_t i = 0; i < count; i++) held[i] = malloc(16);
 }
 
-static void face_calloc(size_t count) {
+static void preload_calloc(size_t count) {
     for (size_t i = 0; i < count; i++) held[i] = calloc(1, 16);
 }
 
-static void face_free(size_t count) {
+static void preload_free(size_t count) {
     for (size_t i = 0; i < count; i++) free(held[i]);
 }
 
 static void shuffled(size_t count) {
-    face_malloc(count);
+    preload_malloc(count);
     shuffle(count);
 }
 
 static void freed(size_t count) {
     shuffled(count);
-    face_free(count);
+    preload_free(count);
 }
 
-static void face_replace(size_t count) {
+static void preload_replace(size_t count) {
     for (size_t n = 0; n < count; n++) {
         uint32_t i = random_below(REPLACED_LIVE);
         free(held[i]);
@@ -83,21 +83,21 @@ static void face_replace(size_t count) {
 static void live(size_t count) {
     (void)count;
     for (size_t i = 0; i < REPLACED_LIVE; i++) held[i] = malloc(replace_size());
-    face_replace(2 * REPLACED_LIVE); /* until the fragmentation of the heap has become steady */
+    preload_replace(2 * REPLACED_LIVE); /* until the fragmentation of the heap has become steady */
 }
 
 const path paths[] = {
-    {"face_pair", first, nothing, face_pair, 1},
-    {"face_pair_64K", first, nothing, face_pair_64k, 4},
-    {"face_pair_256K", first, nothing, face_pair_256k, 4},
-    {"face_pair_1M", first, nothing, face_pair_1m, 4},
-    {"face_pair_2M", first, nothing, face_pair_2m, 16},
-    {"face_malloc", first, nothing, face_malloc, 1},
-    {"face_malloc_after", first, freed, face_malloc, 1},
-    {"face_calloc", first, nothing, face_calloc, 1},
-    {"face_free", first, face_malloc, face_free, 1},
-    {"face_free_random", first, shuffled, face_free, 1},
-    {"face_replace", first, live, face_replace, 1},
-    {"face_replace_large", first, live_large, face_replace_large, 16},
+    {"preload_pair", first, nothing, preload_pair, 1},
+    {"preload_pair_64K", first, nothing, preload_pair_64k, 4},
+    {"preload_pair_256K", first, nothing, preload_pair_256k, 4},
+    {"preload_pair_1M", first, nothing, preload_pair_1m, 4},
+    {"preload_pair_2M", first, nothing, preload_pair_2m, 16},
+    {"preload_malloc", first, nothing, preload_malloc, 1},
+    {"preload_malloc_after", first, freed, preload_malloc, 1},
+    {"preload_calloc", first, nothing, preload_calloc, 1},
+    {"preload_free", first, preload_malloc, preload_free, 1},
+    {"preload_free_random", first, shuffled, preload_free, 1},
+    {"preload_replace", first, live, preload_replace, 1},
+    {"preload_replace_large", first, live_large, preload_replace_large, 16},
 };
 const size_t path_count = sizeof paths / sizeof paths[0];

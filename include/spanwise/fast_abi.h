@@ -75,18 +75,23 @@ typedef struct sw_hint {
 
 /* Where a cache allocates next for one span class. It points to the word of the current span and
  * never copies it, so that frees by other threads, walks and verify see the same bits. A bin is a
- * cache line, whose fields are placed by the rule of sw_cache. */
+ * cache line, whose fields are placed by the rule of sw_cache.
+ *
+ * Collected heaps: gc_type is the type of every object of the span, SW_GC_UNTYPED if they differ or have
+ * no pointers; only the cache's thread writes it. gc_next_bit is the bit of the slot after the one taken
+ * last (0: the word ends before it), gc_next_at its offset in bytes from base; next_at == bytes * (number
+ * of next_bit), whatever word the bin has. */
 typedef struct sw_cache_bin {
-    sw_span *span;   /* NULL when there is none */
-    sw_word *word;   /* never NULL; an always-empty word when there is no span */
-    sw_hint *hints;  /* the oldest first */
-    uintptr_t base;  /* address of that word's slot 0; far from any object when there is no span */
-    uint64_t unused; /* but in collected heaps: sw_gc_bin_next_bit */
-    uint32_t hinted; /* bytes of the hints that there are: the offset behind the newest one */
-    uint32_t hinted_max; /* bytes of the most hints that are kept */
-    uint64_t unused_too; /* but in collected heaps: sw_gc_bin_next_at */
-    uint32_t bytes;      /* of a slot of the class */
-    uint32_t unused_end; /* but in collected heaps: sw_gc_bin_type */
+    sw_span *span;  /* NULL when there is none */
+    sw_word *word;  /* never NULL; an always-empty word when there is no span */
+    sw_hint *hints; /* the oldest first */
+    uintptr_t base; /* address of that word's slot 0; far from any object when there is no span */
+    uint64_t gc_next_bit; /* of collected heaps; 0 elsewhere */
+    uint32_t hinted;      /* bytes of the hints that there are: the offset behind the newest one */
+    uint32_t hinted_max;  /* bytes of the most hints that are kept */
+    uint64_t gc_next_at;  /* of collected heaps */
+    uint32_t bytes;       /* of a slot of the class */
+    uint32_t gc_type;     /* of collected heaps */
 } sw_cache_bin;
 
 #define SW_NO_BASE (UINTPTR_MAX / 2 + 1)

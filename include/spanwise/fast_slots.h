@@ -26,7 +26,7 @@ extern "C" {
 /* Each thread has one. Inline code reads `cache` alone, which lies 8 bytes behind a multiple of 16,
  * as the fields of sw_cache do. */
 typedef struct sw_tls_record {
-    uint64_t unused; /* by inline code: the library's record of the thread */
+    uint64_t thread; /* not for inline code: the library's record of the thread */
     sw_cache *cache; /* of the default heap; before the thread's first call one without a heap */
 } __attribute__((aligned(16))) sw_tls_record;
 

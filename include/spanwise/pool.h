@@ -75,16 +75,16 @@ SW_API sw_status sw_pool_set_constructor(sw_pool *pool, sw_pool_construct_fn *co
 /* Finds items that are put although they are idle: misuse DOUBLE_PUT. If an item is no object of
  * the heap any more, the heap reports what misuse that is. Costs a hash table of 16 to 32 bytes for
  * each item of the capacity, and a look into it for each call.
- * Errors: SW_UNSUPPORTED, the pool has primaries; SW_STATE, it was used before; SW_NOMEM. */
+ * Errors: SW_UNSUPPORTED, the pool has thread slots; SW_STATE, it was used before; SW_NOMEM. */
 SW_API sw_status sw_pool_watch_puts(sw_pool *pool);
 
-/* Gives each thread a place of its own for one idle item, its primary, which it uses without the
+/* Gives each thread a place of its own for one idle item, its thread slot, which it uses without the
  * lock, as the private item of Go's sync.Pool. There are 64, found by a hash of the thread; their
  * items are beside the capacity, and age with the others. A new item is made only when no thread's
- * primary has one.
+ * thread slot has one.
  * Errors: SW_UNSUPPORTED unless the pool is locked, LIFO and not watched; SW_STATE, it was used
  * before; SW_NOMEM. */
-SW_API sw_status sw_pool_add_primaries(sw_pool *pool);
+SW_API sw_status sw_pool_add_thread_slots(sw_pool *pool);
 
 /* --- items ------------------------------------------------------------------------------------ */
 

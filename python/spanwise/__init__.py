@@ -84,7 +84,7 @@ if TYPE_CHECKING:
     from spanwise.measure.running import RunResult, run
     from spanwise.optimizer.cross_validation import cross_validate
     from spanwise.optimizer.frontier import Frontier
-    from spanwise.optimizer.optimum import Constraint, Optimum
+    from spanwise.optimizer.optimum import Constraint, OptimizeResult
     from spanwise.optimizer.search import optimize
     from spanwise.optimizer.trial import Trial
     from spanwise.pools.pool import Pool, PoolStats
@@ -99,12 +99,12 @@ if TYPE_CHECKING:
     from spanwise.ranges.stack import Stack, StackBlock, StackPointer, StackStats
     from spanwise.recordings.compare import compare
     from spanwise.recordings.conversion import convert
-    from spanwise.recordings.hostages import Hostages
     from spanwise.recordings.live_sites import LiveSite, LiveSites
     from spanwise.recordings.recorder import record
     from spanwise.recordings.recording import Recording
     from spanwise.recordings.recording_set import RecordingSet
     from spanwise.recordings.sites import Site, Sites
+    from spanwise.recordings.span_pinning import SpanPinning
     from spanwise.recordings.summary import Summary
     from spanwise.recordings.within import RecordedPart, recording
     from spanwise.results.rows import Rows
@@ -150,7 +150,6 @@ __all__ = [
     "HeapMap",
     "HeapOptions",
     "HeapStats",
-    "Hostages",
     "InvalidError",
     "Ledger",
     "LedgerCheck",
@@ -162,7 +161,7 @@ __all__ = [
     "MemoryAllocator",
     "MisuseError",
     "ObjectType",
-    "Optimum",
+    "OptimizeResult",
     "OutOfMemoryError",
     "OverlapError",
     "OwnerError",
@@ -196,6 +195,7 @@ __all__ = [
     "SizeClassTable",
     "SlabBlock",
     "SlabsStats",
+    "SpanPinning",
     "SpanwiseError",
     "Stack",
     "StackBlock",
@@ -280,7 +280,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "measure.running": ("RunResult", "run"),
     "optimizer.cross_validation": ("cross_validate",),
     "optimizer.frontier": ("Frontier",),
-    "optimizer.optimum": ("Constraint", "Optimum"),
+    "optimizer.optimum": ("Constraint", "OptimizeResult"),
     "optimizer.search": ("optimize",),
     "optimizer.trial": ("Trial",),
     "pools.pool": ("Pool", "PoolStats"),
@@ -295,7 +295,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "ranges.stack": ("Stack", "StackBlock", "StackPointer", "StackStats"),
     "recordings.compare": ("compare",),
     "recordings.conversion": ("convert",),
-    "recordings.hostages": ("Hostages",),
+    "recordings.span_pinning": ("SpanPinning",),
     "recordings.live_sites": ("LiveSite", "LiveSites"),
     "recordings.recorder": ("record",),
     "recordings.recording": ("Recording",),

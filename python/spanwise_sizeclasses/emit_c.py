@@ -2,8 +2,8 @@
 """A table as C: its data, its specialised paths, and the data of the public inline header.
 
 Every text is a pure function of its arguments, so that checked-in copies can be compared byte for
-byte. The C stands on src/size/table.h and src/heap/template.h, which explain the fields and the
-template; the layout here follows them exactly.
+byte. src/sizeclass/table.h and src/heap/template.h explain the fields and the template,
+which the layout here follows exactly.
 """
 
 from __future__ import annotations
@@ -84,8 +84,10 @@ def _text(lines: Iterable[str]) -> str:
 def table_source(table: Table, origin: Origin) -> str:
     """table_<name>.c: `const struct sw_table sw_table_<name>_data`."""
     name = f"sw_table_{table.identifier}_data"
-    lines = _head("The look-up data of the table; size/table.h tells the fields.", origin, table)
-    lines += ["", '#include "size/table.h"', ""]
+    lines = _head(
+        "The look-up data of the table; the fields are in sizeclass/table.h.", origin, table
+    )
+    lines += ["", '#include "sizeclass/table.h"', ""]
     lines += ["/* {size, magic, slots, pages, first_pages}; class 0 is a dummy. */"]
     lines += [
         f"static const sw_class classes[{len(table.classes) + 1}] = {{",
@@ -99,7 +101,7 @@ def table_source(table: Table, origin: Origin) -> str:
     lines += [*_array("static const uint8_t small_map", _numbers(table.small_map)), ""]
     if table.large_map:
         lines += [*_array("static const uint8_t large_map", _numbers(table.large_map)), ""]
-    if table.identifier not in BUILTINS:  # size/table.h declares these
+    if table.identifier not in BUILTINS:  # sizeclass/table.h declares these
         lines += [f"extern const struct sw_table {name};"]
     lines += [
         f"const struct sw_table {name} = {{",
@@ -122,7 +124,7 @@ def default_header(table: Table, origin: Origin, cutoff: int) -> str:
     what = (
         "The library's default table: the generated names that stand for it, and where a cache\n"
         "has the two bins (scan, noscan) of a size's class, in bytes from its first bin. For\n"
-        "size/default.c and heap/default.h; inline code has spanwise/gen/fast.h.\n"
+        "sizeclass/default.c and heap/default.h; inline code has spanwise/gen/fast.h.\n"
         "`spanwise build` compiles the same sources with a default.h of another table."
     )
     name = table.identifier

@@ -3,11 +3,11 @@
 #include <errno.h>
 #include <string.h>
 
+#include "arena/chunk_cache.h"
 #include "arena/enter.h"
 #include "arena/own.h"
 #include "arena/refill.h"
 #include "arena/report.h"
-#include "arena/stash.h"
 #include "arena/track.h"
 #include "base/bits.h"
 #include "base/fail.h"
@@ -145,10 +145,11 @@ static sw_noinline void *alloc_slow(sw_arena *arena, request *ask) {
 /* The short path of a safe arena: serves its owner, while the newest chunk and the newest page of
  * the log have room. NULL: the slow path is to be taken. */
 static sw_noinline void *alloc_noted(sw_arena *arena, const request *ask) {
-    const sw_arena_stash *stash = sw_arena_stash_own();
+    const sw_arena_chunk_cache *chunk_cache = sw_arena_chunk_cache_own();
     sw_log_page *page = arena->log->pages;
-    if (sw_unlikely(page == NULL) || page->count == SW_LOG_OBJECTS || stash == NULL ||
-        stash->number != __atomic_load_n(&arena->owner, __ATOMIC_RELAXED) || is_own(arena, ask))
+    if (sw_unlikely(page == NULL) || page->count == SW_LOG_OBJECTS || chunk_cache == NULL ||
+        chunk_cache->number != __atomic_load_n(&arena->owner, __ATOMIC_RELAXED) ||
+        is_own(arena, ask))
         return NULL;
     sw_check2(sw_arena_record_check(arena));
     void *object = cut(arena->ends, ask->size, ask->align, ask->flags);

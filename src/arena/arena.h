@@ -3,7 +3,7 @@
  *
  * Nouns. An *arena* owns *chunks* (chunk.h), of which the newest serves requests from both *ends*.
  * An *own object* is one that lies in no chunk: of the heap, or of the C library in mode OFF. A
- * *savepoint* is a moment to which an arena can go back. A *stash* (stash.h) is what a thread keeps
+ * *savepoint* is a moment to which an arena can go back. A *chunk cache* (chunk_cache.h) is what a thread keeps
  * for its next arenas. A *guarded* arena is one whose every call goes through the library, because
  * it is locked or safe, a tracker notes its objects, or a memory checker is at work.
  *
@@ -13,20 +13,20 @@
  *   1. An end moves by the size: in line, or in sw_arena_alloc (spanwise/arena.h, alloc.c).
  *   2. If too little is left, a request above a quarter of a chunk becomes an object of the heap
  *      (own.c). The heap knows that an arena owns it (heap/arena_object.h).
- *   3. Any other request takes a new chunk: of the thread's stash, of the process or of the system
- *      (refill.c, stash.c).
+ *   3. Any other request takes a new chunk: of the thread's chunk cache, of the process or of the system
+ *      (refill.c, chunk_cache.c).
  *   4. If the limit is reached or the system refuses a chunk, mode AUTO takes the object from the
  *      heap, and mode FORCE fails (alloc.c).
- * Free: own objects go back to where they came from, chunks to the stash, and the record to a ring,
+ * Free: own objects go back to where they came from, chunks to the chunk cache, and the record to a ring,
  * where its mark tells later calls for a while that the arena has ended (life.c).
  *
  * A *safe* arena has a *log* of its objects, and its chunks go to the *quarantine*. A tracker has a
  * record of each *tracked* arena, its *track*.
  *
  * Locks, outermost first: list of locked arenas (fork.c) < sw_arena.lock < tracks (track.c) <
- * stashes (stash.c) < quarantine (quarantine.c) < pool (chunk.c).
+ * chunk caches (chunk_cache.c) < quarantine (quarantine.c) < pool (chunk.c).
  *
- * Files, the lowest first: node, idle, chunk, log, quarantine, report, stash, track, refill, own,
+ * Files, the lowest first: node, idle, chunk, log, quarantine, report, chunk cache, track, refill, own,
  * savepoint, fork, tracker, scan, life, alloc, hold, drop, query; beside them checks (rules of the
  * structs). Design: docs/design/arena.md.
  */

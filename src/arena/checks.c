@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The rules of the structs of this folder, which stand beside their fields. */
 #include "arena/arena.h"
-#include "arena/stash.h"
+#include "arena/chunk_cache.h"
 #include "base/assert.h"
 #include "base/bits.h"
 
@@ -33,12 +33,13 @@ const char *sw_chunk_pool_check(const sw_chunk_pool *pool) {
                   : SW_RULE(pool->idle_bytes + pool->returned_bytes <= pool->reserved_bytes);
 }
 
-const char *sw_arena_stash_check(const sw_arena_stash *stash) {
-    const char *broken = SW_RULE(stash->number != 0);
-    broken = broken ? broken : SW_RULE(stash->fresh_count < SW_STASH_FRESH);
+const char *sw_arena_chunk_cache_check(const sw_arena_chunk_cache *chunk_cache) {
+    const char *broken = SW_RULE(chunk_cache->number != 0);
+    broken = broken ? broken : SW_RULE(chunk_cache->fresh_count < SW_STASH_FRESH);
     bool is_empty = true;
-    for (uint32_t i = 0; i < SW_CHUNK_SIZES; i++) is_empty = is_empty && stash->chunks[i] == NULL;
-    return broken ? broken : SW_RULE(is_empty == (stash->kept_bytes == 0));
+    for (uint32_t i = 0; i < SW_CHUNK_SIZES; i++)
+        is_empty = is_empty && chunk_cache->chunks[i] == NULL;
+    return broken ? broken : SW_RULE(is_empty == (chunk_cache->kept_bytes == 0));
 }
 
 const char *sw_arena_log_check(const sw_arena_log *log) {

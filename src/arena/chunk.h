@@ -8,7 +8,7 @@
  * one, and an idle chunk is used again instead of being unmapped, which saves the system mapping
  * and page faults. One pool serves the process; its lock covers all of it, and is the innermost of
  * the arenas' locks. In the pool each node of the machine's memory has lists of its own (node.h).
- * Callers: stash.c (a thread's own idle chunks), refill.c. Design: docs/design/arena.md.
+ * Callers: chunk_cache.c (a thread's own idle chunks), refill.c. Design: docs/design/arena.md.
  */
 #ifndef SW_ARENA_CHUNK_H
 #define SW_ARENA_CHUNK_H

@@ -2,9 +2,9 @@
 /* Forks of processes that have arenas (fork.h). */
 #include "arena/fork.h"
 
+#include "arena/chunk_cache.h"
 #include "arena/log.h"
 #include "arena/quarantine.h"
-#include "arena/stash.h"
 #include "arena/track.h"
 
 static sw_os_lock lock;  /* covers the list of locked arenas; the outermost lock */
@@ -15,7 +15,7 @@ static void prepare(void) {
     for (sw_arena *arena = locked; arena != NULL; arena = arena->next_locked)
         sw_os_lock_acquire(&arena->lock);
     sw_track_lock();
-    sw_arena_stash_lock();
+    sw_arena_chunk_cache_lock();
     sw_quarantine_lock();
     sw_chunk_lock();
 }
@@ -23,7 +23,7 @@ static void prepare(void) {
 static void parent(void) {
     sw_chunk_unlock();
     sw_quarantine_unlock();
-    sw_arena_stash_unlock();
+    sw_arena_chunk_cache_unlock();
     sw_track_unlock();
     for (sw_arena *arena = locked; arena != NULL; arena = arena->next_locked)
         sw_os_lock_release(&arena->lock);
@@ -34,7 +34,7 @@ static void child(void) {
     sw_arena_log_recover();
     sw_chunk_reset_lock();
     sw_quarantine_recover();
-    sw_arena_stash_recover();
+    sw_arena_chunk_cache_recover();
     sw_track_recover();
     for (sw_arena *arena = locked; arena != NULL; arena = arena->next_locked)
         sw_os_lock_reset(&arena->lock);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Owners of arenas, holds, and references to objects of arenas. */
+#include "arena/chunk_cache.h"
 #include "arena/enter.h"
-#include "arena/stash.h"
 #include "base/fail.h"
 
 /* --- owners ----------------------------------------------------------------------------------- */
 
 sw_status sw_arena_refuse_thread(const sw_arena *arena, const char *op) {
-    const sw_arena_stash *stash = sw_arena_stash_own();
+    const sw_arena_chunk_cache *chunk_cache = sw_arena_chunk_cache_own();
     uint64_t owner = __atomic_load_n(&arena->owner, __ATOMIC_RELAXED);
-    if (owner == 0 || (stash != NULL && stash->number == owner)) return SW_OK;
+    if (owner == 0 || (chunk_cache != NULL && chunk_cache->number == owner)) return SW_OK;
     return sw_fail(SW_OWNER, op,
                    "the arena %p belongs to another thread: call it there, hand it over with "
                    "sw_arena_adopt, or make it with the option locked",
@@ -19,10 +19,10 @@ sw_status sw_arena_refuse_thread(const sw_arena *arena, const char *op) {
 sw_status sw_arena_adopt(sw_arena *arena) {
     sw_status status = sw_handle_status(arena, SW_ARENA_MARK, SW_HANDLE_ARENA, "arena_adopt");
     if (status != SW_OK || __atomic_load_n(&arena->owner, __ATOMIC_RELAXED) == 0) return status;
-    const sw_arena_stash *stash = sw_arena_stash_own();
-    if (stash == NULL)
+    const sw_arena_chunk_cache *chunk_cache = sw_arena_chunk_cache_own();
+    if (chunk_cache == NULL)
         return sw_fail(SW_NOMEM, "arena_adopt", "no memory for the number of a thread");
-    __atomic_store_n(&arena->owner, stash->number, __ATOMIC_RELEASE);
+    __atomic_store_n(&arena->owner, chunk_cache->number, __ATOMIC_RELEASE);
     return SW_OK;
 }
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arena/chunk_cache.h"
 #include "arena/enter.h"
 #include "arena/fork.h"
 #include "arena/node.h"
@@ -11,7 +12,6 @@
 #include "arena/refill.h"
 #include "arena/report.h"
 #include "arena/savepoint.h"
-#include "arena/stash.h"
 #include "arena/track.h"
 #include "arena/tracker.h"
 #include "base/bits.h"
@@ -106,15 +106,15 @@ static sw_arena_log *new_log(const sw_arena *arena) {
 }
 
 /* Makes an arena safe: it gets a log, and unless it is locked it belongs to the calling thread,
- * whose number is in its stash. */
+ * whose number is in its chunk cache. */
 static sw_status make_safe(sw_arena *arena) {
-    const sw_arena_stash *stash = sw_arena_stash_own();
+    const sw_arena_chunk_cache *chunk_cache = sw_arena_chunk_cache_own();
     if (!sw_arena_report_install())
         return sw_fail(SW_UNSUPPORTED, "arena_create", "the system does not tell of faults");
-    if (stash != NULL) arena->log = new_log(arena);
-    if (stash == NULL || arena->log == NULL)
+    if (chunk_cache != NULL) arena->log = new_log(arena);
+    if (chunk_cache == NULL || arena->log == NULL)
         return sw_fail(SW_NOMEM, "arena_create", "no memory for the log of a safe arena");
-    if (arena->is_locked == 0) arena->owner = stash->number;
+    if (arena->is_locked == 0) arena->owner = chunk_cache->number;
     arena->is_noted = !sw_arena_is_told(arena);
     return SW_OK;
 }
@@ -132,14 +132,14 @@ sw_status sw_arena_create(const sw_arena_options *options, sw_arena **out) {
                        "SPANWISE_ARENA is none of off, auto and force: use one of them");
     sw_arena_fork_register();
     install_misuse();
-    sw_arena *arena = sw_arena_stash_record();
+    sw_arena *arena = sw_arena_chunk_cache_record();
     if (arena == NULL) return sw_fail(SW_NOMEM, "arena_create", "no memory for an arena");
     begin(arena, options, options->safe != 0 ? SW_ARENA_FORCE : mode);
     if (options->safe != 0) status = make_safe(arena);
     if (status != SW_OK) {
         sw_os_watch_end(arena);
         sw_handle_end(&arena->mark, SW_HANDLE_ARENA);
-        sw_arena_stash_retire(arena);
+        sw_arena_chunk_cache_retire(arena);
         return status;
     }
     sw_track_begin(arena, (uintptr_t)__builtin_return_address(0));
@@ -195,7 +195,7 @@ sw_status sw_arena_free(sw_arena *arena) {
         sw_os_watch_allow((const void *)arena->first.base, arena->first.bytes);
     sw_arena_leave(arena);
     if (arena->is_locked != 0) sw_arena_fork_remove(arena);
-    sw_arena_stash_retire(arena);
+    sw_arena_chunk_cache_retire(arena);
     sw_tracker_look_due();
     return SW_OK;
 }
@@ -250,13 +250,13 @@ sw_status sw_arena_reset(sw_arena *arena) {
 
 void sw_arena_get_pool_stats(sw_arena_pool_stats *out) {
     if (out == NULL) return;
-    *out = (sw_arena_pool_stats){.arenas = sw_arena_stash_used()};
+    *out = (sw_arena_pool_stats){.arenas = sw_arena_chunk_cache_used()};
     sw_chunk_add_stats(out);
     sw_quarantine_add_stats(out);
 }
 
 void sw_arena_set_keep(uint64_t thread_bytes, uint64_t idle_bytes) {
-    sw_arena_stash_set_limit(thread_bytes);
+    sw_arena_chunk_cache_set_limit(thread_bytes);
     sw_chunk_set_idle_limit(idle_bytes);
 }
 
@@ -278,6 +278,6 @@ sw_status sw_arena_set_nodes(uint32_t count, uint32_t (*node_of_thread)(void *co
 void sw_arena_set_quarantine(uint64_t bytes) { sw_quarantine_set_limit(bytes); }
 
 uint64_t sw_arena_trim(void) {
-    sw_arena_stash_empty();
+    sw_arena_chunk_cache_empty();
     return sw_chunk_trim();
 }

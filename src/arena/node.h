@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Nodes of a machine: processors and the memory that is near to them (NUMA). Arenas ask which node
- * the calling thread is on. Callers: chunk.c, stash.c.
+ * the calling thread is on. Callers: chunk.c, chunk_cache.c.
  */
 #ifndef SW_ARENA_NODE_H
 #define SW_ARENA_NODE_H

@@ -2,8 +2,8 @@
 /* How an arena gets chunks and gives them up (refill.h). */
 #include "arena/refill.h"
 
+#include "arena/chunk_cache.h"
 #include "arena/quarantine.h"
-#include "arena/stash.h"
 #include "arena/track.h"
 #include "base/bits.h"
 #include "base/fail.h"
@@ -45,7 +45,7 @@ static sw_chunk *take(sw_arena *arena, uint32_t log2, sw_status *status) {
     uint64_t bytes = UINT64_C(1) << log2;
     *status = SW_LIMIT;
     if (arena->limit_bytes != 0 && arena->held_bytes + bytes > arena->limit_bytes) return NULL;
-    sw_chunk *chunk = sw_arena_stash_take(log2);
+    sw_chunk *chunk = sw_arena_chunk_cache_take(log2);
     *status = chunk == NULL ? SW_NOMEM : SW_OK;
     if (chunk == NULL) return NULL;
     if (arena->log != NULL) {
@@ -108,6 +108,6 @@ void sw_arena_drop_chunks(sw_arena *arena, const sw_chunk *last) {
         if (__atomic_load_n(&chunk->log, __ATOMIC_RELAXED) != NULL)
             sw_quarantine_put(chunk);
         else
-            sw_arena_stash_give(chunk);
+            sw_arena_chunk_cache_give(chunk);
     }
 }

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
+#include "arena/chunk_cache.h"
 #include "arena/fork.h"
-#include "arena/stash.h"
 #include "arena/track.h"
 #include "base/assert.h"
 #include "base/attributes.h"
@@ -198,7 +198,7 @@ static void add_tracked(const sw_tracker *tracker, sw_tracker_totals *out) {
 
 /* Adds what the library counts itself; without the lock. */
 static void add_counted(sw_tracker_totals *out) {
-    out->arenas = sw_arena_stash_used();
+    out->arenas = sw_arena_chunk_cache_used();
     out->chunk_bytes = sw_chunk_owned_bytes();
 }
 

@@ -12,7 +12,7 @@
  *
  * Rules are joined by `?:`. A check reads only its own struct and what that struct owns, takes no
  * lock, and does not take longer in a larger heap. Slow paths call it by sw_check2, and the
- * verification of the whole heap (watch/) calls it for every struct that it meets. Design:
+ * verification of the whole heap (inspect/) calls it for every struct that it meets. Design:
  * docs/design/checks.md.
  */
 #ifndef SW_BASE_ASSERT_H

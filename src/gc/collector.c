@@ -5,12 +5,12 @@
 
 #include "base/assert.h"
 #include "base/fail.h"
-#include "gc/annex.h"
 #include "gc/events.h"
 #include "gc/hooks.h"
 #include "gc/pace.h"
 #include "gc/refs.h"
 #include "gc/shadow.h"
+#include "gc/span_meta.h"
 #include "gc/stop.h"
 #include "gc/trace_line.h"
 #include "gc/type.h"
@@ -30,7 +30,7 @@ static sw_status make_heap(const sw_heap_options *options, sw_gc *gc) {
     if (options->dry || options->tracked)
         return sw_fail(SW_INVALID, op, "a collected heap can not be %s",
                        options->dry ? "dry" : "tracked");
-    if (sw_space_live() == NULL || !sw_gc_annex_start())
+    if (sw_space_live() == NULL || !sw_gc_span_meta_start())
         return sw_fail(SW_NOMEM, op, "no addresses for the collector");
     return sw_heap_create_collected(options, &sw_gc_hooks, gc, &gc->lock, &gc->heap);
 }
@@ -223,8 +223,7 @@ static sw_always_inline void *take(sw_gc *gc, uint32_t type, const sw_gc_layout 
     sw_cache_bin *bin = &cache->bins[layout->span_class];
     __asm__("" : "+r"(bin)); /* kept in one register */
     uint64_t bits = sw_word_free(bin->word);
-    if (sw_unlikely(bits == 0) || sw_unlikely(*sw_gc_bin_type(bin) != bin_type))
-        return new_one(gc, type);
+    if (sw_unlikely(bits == 0) || sw_unlikely(bin->gc_type != bin_type)) return new_one(gc, type);
     char *p = sw_gc_bin_pop(bin, bits);
     return bin_type == 0 ? p : clear(bin, p, bin->bytes); /* 0: no pointers to clear */
 }

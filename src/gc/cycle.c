@@ -5,13 +5,13 @@
 #include "base/assert.h"
 #include "base/bits.h"
 #include "base/sized.h"
+#include "gc/checkmark.h"
 #include "gc/dangling.h"
 #include "gc/events.h"
 #include "gc/finalizer.h"
 #include "gc/mark.h"
 #include "gc/pace.h"
 #include "gc/refs.h"
-#include "gc/second_mark.h"
 #include "gc/shadow.h"
 #include "gc/stop.h"
 #include "gc/sweep.h"
@@ -42,8 +42,8 @@ static void prepare_current(sw_gc *gc, uint64_t stamp) {
     for (const sw_cache *cache = heap->open_caches; cache != NULL; cache = cache->cold->list_next)
         for (uint32_t i = 0; i < heap->span_classes; i++) {
             const sw_span *span = cache->bins[i].span;
-            if (span == NULL || sw_gc_annex_of(heap, span)->stamp == stamp) continue;
-            sw_gc_annex_prepare(heap, sw_space_span_id(heap->space, span), stamp);
+            if (span == NULL || sw_gc_span_meta_of(heap, span)->stamp == stamp) continue;
+            sw_gc_span_meta_prepare(heap, sw_space_span_id(heap->space, span), stamp);
         }
     sw_os_lock_release(&heap->lock);
 }
@@ -105,7 +105,7 @@ enum { PIECE_WORK = 256 }; /* units of work between two looks at the clock */
 static sw_status check_marks(sw_gc *gc, bool exact) {
     if ((gc->debug & (SW_GC_CHECKMARK | SW_GC_DANGLING)) == 0) return SW_OK;
     bool has_all = sw_gc_ask_sources(gc); /* the ranges may have moved since the start */
-    sw_status status = has_all ? sw_gc_second_mark(gc, exact) : SW_OK;
+    sw_status status = has_all ? sw_gc_checkmark(gc, exact) : SW_OK;
     gc->given_up = !has_all || status != SW_OK;
     return status;
 }

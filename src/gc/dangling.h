@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Dangling words: words of roots and of reachable objects that point to memory outside of the heap
  * which its owner has ended. They are noted while the world stands, and reported when no lock is
- * held. Callers: second_mark, cycle; arena/report.c.
+ * held. Callers: checkmark, cycle; arena/report.c.
  */
 #ifndef SW_GC_DANGLING_H
 #define SW_GC_DANGLING_H

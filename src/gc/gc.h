@@ -4,7 +4,7 @@
  * Nouns. The *collector* of a heap frees what no root reaches. A *mark* is a bit for each slot;
  * marks lie dense and out of line, 64 slots a word, so that marking writes to few cache lines. A
  * *cycle* is one marking and the sweep after it. The *layout* of a type says which words of its
- * objects are pointers; an *annex* is what the collector knows of one span. The *mark stack* has
+ * objects are pointers; an *meta* is what the collector knows of one span. The *mark stack* has
  * objects that are marked and not scanned yet.
  *
  * What a mark says, and when. A cycle *prepares* a span before it looks at the first mark there: it
@@ -17,13 +17,13 @@
  * through the hooks. While a cycle marks, a thread prepares a span before it takes slots of it;
  * while a cycle sweeps, it sweeps the span before that; and it leaves explicit frees to the sweep.
  *
- * Files, the lowest first: type (layouts), annex (of spans), grey (spans that wait), place (a walk
- * over annexes), stack, mark_scan, mark_objects and mark_spans (the two orders), mark, refs
+ * Files, the lowest first: type (layouts), span_meta, grey (spans that wait), place (a walk
+ * over span metadata), stack, mark_scan, mark_objects and mark_spans (the two orders), mark, refs
  * (references and finalizers), shadow (stacks of frames), dangling (words that point to memory that
- * ended), second_mark (the check of a marking), sweep, pace (when cycles begin), events (what was
+ * ended), checkmark (the check of a marking), sweep, pace (when cycles begin), events (what was
  * done when), stop (of the world), finalizer (when they are due and called), hooks (what the heap
  * calls), cycle (the driver), roots, graph, verify, barrier (writes of pointers), collector
- * (making, ending, typed new), maker (what inline allocation needs).
+ * (making, ending, typed new), type_allocator (what inline allocation needs).
  */
 #ifndef SW_GC_GC_H
 #define SW_GC_GC_H
@@ -42,7 +42,7 @@
 typedef struct sw_gc_layout {
     size_t bytes;
     uint32_t span_class; /* of one object */
-    uint32_t bin_type;   /* value of sw_gc_bin_type for the short path; 0: no pointers */
+    uint32_t bin_type;   /* value of sw_cache_bin.gc_type for the short path; 0: no pointers */
     size_t words;
     bool scan;                    /* it has pointers */
     bool has_makers;              /* makers have copies of the fields, so these stay */
@@ -147,7 +147,7 @@ typedef struct sw_gc_thread {
     bool is_away;  /* it waits at a safe point, or is in a blocking region */
 } sw_gc_thread;
 
-/* A queue of spans that wait to be scanned, by id; the links are in their greys (grey.h).
+/* A queue of spans that wait to be scanned, by id; the links are in their grey bits (grey.h).
  *   (first == 0) == (last == 0) */
 typedef struct sw_gc_span_queue {
     uint32_t first, last; /* 0: it is empty */
@@ -227,7 +227,7 @@ struct sw_gc {
     uint64_t began_ns; /* when the cycle began; 0: no events were kept */
 };
 
-/* The stamp of annexes that are prepared or swept in this epoch of the collector. */
+/* The stamp of span metadata that is prepared or swept in this epoch of the collector. */
 static inline uint64_t sw_gc_stamp(const sw_gc *gc, uint32_t epoch) {
     return (uint64_t)gc->heap->id << 32 | epoch;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Marking span by span (Go, "The Green Tea garbage collector", 2025). A marked object that is not
  * scanned yet is *grey*; each slot of a span has a bit that says so. A span with grey objects waits
- * in a queue, once, however many they are. Callers: mark_scan, mark_spans, annex, cycle, verify. */
+ * in a queue, once, however many they are. Callers: mark_scan, mark_spans, meta, cycle, verify. */
 #ifndef SW_GC_GREY_H
 #define SW_GC_GREY_H
 
@@ -13,26 +13,26 @@
  *   in a cycle that marks and has this stamp: each grey slot is marked, and is_queued if there is
  *     one
  *   next == 0 unless is_queued */
-typedef struct sw_gc_greys {
+typedef struct sw_gc_grey_bits {
     uint64_t stamp;
     uint32_t next;       /* id of the next span in the queue; 0: this is the last one */
     uint32_t words : 31; /* words of the span's marks, and of `bits` */
     uint32_t is_queued : 1;
     uint64_t bits[];
-} sw_gc_greys;
+} sw_gc_grey_bits;
 
 /* By span id; NULL: no object of the span was ever grey. */
-extern sw_gc_greys **sw_gc_greys_of;
+extern sw_gc_grey_bits **sw_gc_grey_bits_of;
 
 /* The rules that do not hold, or NULL (base/assert.h). */
-const char *sw_gc_greys_check(const sw_gc_greys *greys, const sw_gc_annex *annex);
+const char *sw_gc_grey_bits_check(const sw_gc_grey_bits *grey_bits, const sw_gc_span_meta *meta);
 const char *sw_gc_span_queue_check(const sw_gc_span_queue *queue);
 
-/* Begins the greys of a span in this cycle: makes the block if there is none, and empties it. NULL:
+/* Begins the grey_bits of a span in this cycle: makes the block if there is none, and empties it. NULL:
  * no memory. */
-sw_gc_greys *sw_gc_greys_begin(const sw_gc_marker *marker, uint32_t id);
-/* Under the heap's lock: frees the greys of a span that ends. */
-void sw_gc_greys_end(sw_heap *heap, uint32_t id);
+sw_gc_grey_bits *sw_gc_grey_bits_begin(const sw_gc_marker *marker, uint32_t id);
+/* Under the heap's lock: frees the grey_bits of a span that ends. */
+void sw_gc_grey_bits_end(sw_heap *heap, uint32_t id);
 
 /* Puts a span at the end of the queue. */
 void sw_gc_queue_append(sw_gc_span_queue *queue, uint32_t id);
@@ -44,13 +44,13 @@ void sw_gc_queue_take(sw_gc_span_queue *queue);
 /* Makes grey a slot that was just marked. False: no memory for that. */
 static sw_always_inline bool sw_gc_grey_add(const sw_gc_marker *marker, uint32_t id,
                                             uint64_t slot) {
-    sw_gc_greys *greys = sw_gc_greys_of[id];
-    if (sw_unlikely(greys == NULL) || sw_unlikely(greys->stamp != marker->stamp)) {
-        greys = sw_gc_greys_begin(marker, id);
-        if (greys == NULL) return false;
+    sw_gc_grey_bits *grey_bits = sw_gc_grey_bits_of[id];
+    if (sw_unlikely(grey_bits == NULL) || sw_unlikely(grey_bits->stamp != marker->stamp)) {
+        grey_bits = sw_gc_grey_bits_begin(marker, id);
+        if (grey_bits == NULL) return false;
     }
-    greys->bits[slot / 64] |= 1ull << slot % 64;
-    if (!greys->is_queued) sw_gc_queue_append(&marker->gc->queue, id);
+    grey_bits->bits[slot / 64] |= 1ull << slot % 64;
+    if (!grey_bits->is_queued) sw_gc_queue_append(&marker->gc->queue, id);
     return true;
 }
 

@@ -2,11 +2,11 @@
 /* What threads do for a cycle that is under way, while they allocate and free. */
 #include "gc/hooks.h"
 
-#include "gc/annex.h"
 #include "gc/events.h"
 #include "gc/finalizer.h"
 #include "gc/refs.h"
 #include "gc/shadow.h"
+#include "gc/span_meta.h"
 #include "gc/stop.h"
 #include "gc/sweep.h"
 
@@ -25,9 +25,9 @@ static void taken(sw_cache *cache, sw_span *span) {
     sw_gc *gc = heap->collector;
     if (!enter(gc)) return;
     uint64_t stamp = sw_gc_stamp(gc, gc->epoch);
-    bool current = sw_gc_annex_of(heap, span)->stamp == stamp;
+    bool current = sw_gc_span_meta_of(heap, span)->stamp == stamp;
     if (!current && gc->phase == SW_GC_MARKING)
-        sw_gc_annex_prepare(heap, sw_space_span_id(heap->space, span), stamp);
+        sw_gc_span_meta_prepare(heap, sw_space_span_id(heap->space, span), stamp);
     if (!current && gc->phase == SW_GC_SWEEPING) {
         uint64_t begin = sw_gc_events_now(gc);
         sw_gc_sweep_own(gc, cache, span);
@@ -52,11 +52,11 @@ static bool sought(sw_cache *cache, uint32_t span_class) {
  * one. */
 static sw_deferral defer(sw_gc *gc, const sw_span *span, uint32_t slot) {
     sw_heap *heap = gc->heap;
-    sw_gc_annex *annex = sw_gc_annex_of(heap, span);
-    bool swept = annex->stamp == sw_gc_stamp(gc, gc->epoch) && gc->phase != SW_GC_MARKING;
+    sw_gc_span_meta *meta = sw_gc_span_meta_of(heap, span);
+    bool swept = meta->stamp == sw_gc_stamp(gc, gc->epoch) && gc->phase != SW_GC_MARKING;
     sw_deferral deferral = SW_FREE_NOW;
     if (gc->phase != SW_GC_IDLE && !swept) {
-        uint64_t *word = &sw_gc_pending(heap, span, annex)[slot / 64], bit = 1ull << slot % 64;
+        uint64_t *word = &sw_gc_pending(heap, span, meta)[slot / 64], bit = 1ull << slot % 64;
         uint64_t before = __atomic_fetch_or(word, bit, __ATOMIC_RELAXED);
         deferral = (before & bit) != 0 ? SW_FREE_DOUBLE : SW_FREE_LATER;
     }
@@ -72,16 +72,16 @@ static sw_deferral deferred(sw_heap *heap, sw_span *span, uint32_t slot) {
     } else {
         sw_os_lock_acquire(&gc->lock);
     }
-    const sw_gc_annex *annex = sw_gc_annex_of(heap, span);
+    const sw_gc_span_meta *meta = sw_gc_span_meta_of(heap, span);
     sw_deferral deferral = defer(gc, span, slot);
     if (deferral != SW_FREE_DOUBLE)
-        sw_gc_refs_forget(&gc->refs, annex->base + (uintptr_t)slot * annex->bytes);
+        sw_gc_refs_forget(&gc->refs, meta->base + (uintptr_t)slot * meta->bytes);
     sw_os_lock_release(&gc->lock);
     return deferral;
 }
 
 static bool waits(const sw_heap *heap, const sw_span *span, uint32_t slot) {
-    const uint64_t *pending = sw_gc_pending(heap, span, sw_gc_annex_of(heap, span));
+    const uint64_t *pending = sw_gc_pending(heap, span, sw_gc_span_meta_of(heap, span));
     return (__atomic_load_n(&pending[slot / 64], __ATOMIC_RELAXED) >> slot % 64 & 1) != 0;
 }
 
@@ -89,16 +89,16 @@ static bool waits(const sw_heap *heap, const sw_span *span, uint32_t slot) {
  * objects. */
 static sw_dead_slots dead(const sw_heap *heap, const sw_span *span, uint32_t k) {
     const sw_gc *gc = heap->collector;
-    sw_gc_annex *annex = sw_gc_annex_of(heap, span);
-    bool swept = annex->stamp == sw_gc_stamp(gc, gc->epoch) && gc->phase != SW_GC_MARKING;
+    sw_gc_span_meta *meta = sw_gc_span_meta_of(heap, span);
+    bool swept = meta->stamp == sw_gc_stamp(gc, gc->epoch) && gc->phase != SW_GC_MARKING;
     if (gc->phase == SW_GC_IDLE || swept) return (sw_dead_slots){0};
-    uint64_t waiting = __atomic_load_n(&sw_gc_pending(heap, span, annex)[k], __ATOMIC_RELAXED);
+    uint64_t waiting = __atomic_load_n(&sw_gc_pending(heap, span, meta)[k], __ATOMIC_RELAXED);
     sw_dead_slots slots = {.pending = waiting};
-    bool met = annex->stamp == sw_gc_stamp(gc, gc->epoch - 1);
+    bool met = meta->stamp == sw_gc_stamp(gc, gc->epoch - 1);
     uint64_t used =
         sw_span_is_large(span) ? sw_span_large_lives(span) : ~sw_word_all(&span->words[k]);
     if (gc->phase == SW_GC_SWEEPING && !gc->given_up)
-        slots.unswept = used & ~waiting & (met ? ~annex->marks[k] : ~0ull);
+        slots.unswept = used & ~waiting & (met ? ~meta->marks[k] : ~0ull);
     return slots;
 }
 
@@ -119,9 +119,9 @@ static void forked(sw_heap *heap) {
 }
 
 const sw_heap_hooks sw_gc_hooks = {.record_bytes = SW_GC_ANNEX_BYTES,
-                                   .born = sw_gc_annex_born,
-                                   .gone = sw_gc_annex_gone,
-                                   .typed = sw_gc_annex_typed,
+                                   .born = sw_gc_span_meta_born,
+                                   .gone = sw_gc_span_meta_gone,
+                                   .typed = sw_gc_span_meta_typed,
                                    .taken = taken,
                                    .sought = sought,
                                    .deferred = deferred,

@@ -27,21 +27,21 @@ static void drain_all(sw_gc_marker *marker) {
  * slots count as marked, too, and are left out. */
 static void rescan(sw_gc_marker *marker, uint32_t id) {
     const sw_heap *heap = marker->gc->heap;
-    const sw_gc_annex *annex = &marker->annexes[id];
+    const sw_gc_span_meta *meta = &marker->span_metas[id];
     const sw_span *span = sw_space_span(heap->space, id);
-    if (annex->stamp != marker->stamp || annex->type == SW_GC_TYPE_UNSET) return;
+    if (meta->stamp != marker->stamp || meta->type == SW_GC_TYPE_UNSET) return;
     if (sw_span_is_large(span)) {
-        if ((annex->own & 1) != 0) sw_gc_scan(marker, (sw_gc_grey){annex->base | SW_GC_WIDE, id});
+        if ((meta->own & 1) != 0) sw_gc_scan(marker, (sw_gc_grey){meta->base | SW_GC_WIDE, id});
         sw_gc_settle_all(marker);
         return;
     }
     for (uint32_t k = 0; k < sw_span_word_count(span); k++)
-        for (uint64_t bits = annex->marks[k] & ~sw_word_all(&span->words[k]); bits != 0;
+        for (uint64_t bits = meta->marks[k] & ~sw_word_all(&span->words[k]); bits != 0;
              bits &= bits - 1) {
-            uintptr_t at = annex->base + (uintptr_t)(k * 64 + sw_ctz(bits)) * annex->bytes;
-            bool narrow = annex->scan_mask != 0;
+            uintptr_t at = meta->base + (uintptr_t)(k * 64 + sw_ctz(bits)) * meta->bytes;
+            bool narrow = meta->scan_mask != 0;
             sw_gc_scan(marker,
-                       (sw_gc_grey){narrow ? at : at | SW_GC_WIDE, narrow ? annex->scan_mask : id});
+                       (sw_gc_grey){narrow ? at : at | SW_GC_WIDE, narrow ? meta->scan_mask : id});
             marker->work--;
             sw_gc_settle_all(marker);
             if (!marker->by_span && marker->stack.top == marker->stack.end) drain_all(marker);
@@ -76,7 +76,7 @@ bool sw_gc_mark_drain(sw_gc_marker *marker) {
 
 void sw_gc_marker_start(sw_gc_marker *marker, sw_gc *gc, int64_t work) {
     sw_heap *heap = gc->heap;
-    *marker = (sw_gc_marker){.annexes = sw_gc_annexes,
+    *marker = (sw_gc_marker){.span_metas = sw_gc_span_metas,
                              .view = sw_space_view_now(heap->space),
                              .stamp = sw_gc_stamp(gc, gc->epoch),
                              .stack = gc->stack,
@@ -93,10 +93,10 @@ void sw_gc_marker_end(sw_gc_marker *marker) { marker->gc->stack = marker->stack;
  * word waits on the stack for the next step, in which every other thread is outside of the heap. */
 void sw_gc_mark_word(sw_gc *gc, uintptr_t value) {
     uint32_t id = sw_space_id_of(gc->heap->space, value);
-    if (id < SW_SPAN_FIRST || !sw_gc_annex_is_of(gc->heap, id)) return;
+    if (id < SW_SPAN_FIRST || !sw_gc_span_meta_is_of(gc->heap, id)) return;
     sw_gc_marker marker;
     sw_gc_marker_start(&marker, gc, 0);
-    if (sw_gc_annexes[id].stamp == marker.stamp) {
+    if (sw_gc_span_metas[id].stamp == marker.stamp) {
         sw_gc_discover_in(&marker, value, id);
     } else if (!sw_gc_try_push(&marker.stack, SW_GC_WORD, value)) {
         gc->lost = true;

@@ -14,7 +14,7 @@ enum { SW_GC_PIECE_BYTES = 16 << 10, SW_GC_WORK_BYTES = 512 };
 enum { SW_GC_BATCH = 8, SW_GC_FOUND = 192 };
 
 /* A word that points into a span and waits to be marked with others. word and slot are known once
- * the annex was read.
+ * the metadata was read.
  *   word is that of the slot's mark, or &sw_gc_marker.marked if there is no object */
 typedef struct sw_gc_pointer {
     uintptr_t p;
@@ -26,9 +26,9 @@ typedef struct sw_gc_pointer {
 /* What a call needs while it marks.
  *   found_count <= SW_GC_FOUND - 64 between two calls of scan_words;  0 where found == NULL */
 typedef struct sw_gc_marker {
-    sw_gc_annex *annexes; /* annexes, view, stamp: read for each pointer */
+    sw_gc_span_meta *span_metas; /* span_metas, view, stamp: read for each pointer */
     sw_space_view view;
-    uint64_t stamp; /* of this cycle: sw_gc_annex.stamp */
+    uint64_t stamp; /* of this cycle: sw_gc_span_meta.stamp */
     sw_gc_stack stack;
     sw_gc *gc;
     int64_t work;         /* what is left of it; 0 or less: none */

@@ -66,15 +66,15 @@ static sw_always_inline sw_gc_grey *discover_at(sw_gc_marker *marker, uintptr_t 
         return marker->stack.top;
     }
     uint32_t id = marker->view.page_map[frame];
-    sw_gc_annex *annex = &marker->annexes[id];
-    if (sw_unlikely(annex->stamp != marker->stamp) && !sw_gc_meet(marker, id)) return top;
-    uint64_t slot = (uint64_t)(((sw_product)(p - annex->base) * annex->magic) >> 64);
-    uint64_t *word = &annex->marks[slot / 64], bits = *word, mask = annex->scan_mask;
+    sw_gc_span_meta *meta = &marker->span_metas[id];
+    if (sw_unlikely(meta->stamp != marker->stamp) && !sw_gc_meet(marker, id)) return top;
+    uint64_t slot = (uint64_t)(((sw_product)(p - meta->base) * meta->magic) >> 64);
+    uint64_t *word = &meta->marks[slot / 64], bits = *word, mask = meta->scan_mask;
     if (sw_fast_set_bit(&bits, slot)) return top;
     *word = bits;
-    uintptr_t at = sw_gc_start_of(annex, slot, p);
+    uintptr_t at = sw_gc_start_of(meta, slot, p);
     *top = sw_likely(mask != 0) ? (sw_gc_grey){at, mask} : (sw_gc_grey){at | SW_GC_WIDE, id};
-    return top + (mask != 0 || annex->type != SW_GC_TYPE_UNSET);
+    return top + (mask != 0 || meta->type != SW_GC_TYPE_UNSET);
 }
 
 static sw_always_inline uintptr_t word_of(uintptr_t at, uint64_t word) {

@@ -14,8 +14,8 @@ void sw_gc_refuse_push(sw_gc_marker *marker) {
 
 bool sw_gc_meet(sw_gc_marker *marker, uint32_t id) {
     sw_heap *heap = marker->gc->heap;
-    if (marker->annexes[id].stamp >> 32 != heap->id) return false;
-    sw_gc_annex_prepare(heap, id, marker->stamp);
+    if (marker->span_metas[id].stamp >> 32 != heap->id) return false;
+    sw_gc_span_meta_prepare(heap, id, marker->stamp);
     return true;
 }
 
@@ -30,12 +30,12 @@ void sw_gc_discover_outside(sw_gc_marker *marker, uintptr_t p) {
 /* Finds the word of marks, if the pointer leads into a span of this heap; else takes a word whose
  * bit is set. */
 static sw_always_inline void place(sw_gc_marker *marker, sw_gc_pointer *found) {
-    const sw_gc_annex *annex = &marker->annexes[found->id];
+    const sw_gc_span_meta *meta = &marker->span_metas[found->id];
     found->word = &marker->marked;
     found->slot = 0;
-    if (sw_unlikely(annex->stamp != marker->stamp) && !sw_gc_meet(marker, found->id)) return;
-    found->slot = (uint32_t)(((sw_product)(found->p - annex->base) * annex->magic) >> 64);
-    found->word = &annex->marks[found->slot / 64];
+    if (sw_unlikely(meta->stamp != marker->stamp) && !sw_gc_meet(marker, found->id)) return;
+    found->slot = (uint32_t)(((sw_product)(found->p - meta->base) * meta->magic) >> 64);
+    found->word = &meta->marks[found->slot / 64];
     __builtin_prefetch(found->word, 1);
 }
 
@@ -43,17 +43,17 @@ static sw_always_inline void place(sw_gc_marker *marker, sw_gc_pointer *found) {
  * because a processor can not guess the marks of a graph. The stack has room for one more entry. */
 static sw_always_inline sw_gc_grey *settle(const sw_gc_marker *marker, const sw_gc_pointer *found,
                                            sw_gc_grey *top) {
-    const sw_gc_annex *annex = &marker->annexes[found->id];
-    uint64_t bits = *found->word, mask = annex->scan_mask, slot = found->slot;
+    const sw_gc_span_meta *meta = &marker->span_metas[found->id];
+    uint64_t bits = *found->word, mask = meta->scan_mask, slot = found->slot;
     bool was = sw_fast_set_bit(&bits, slot) != 0;
     *found->word = bits;
-    uintptr_t at = annex->base + slot * annex->bytes;
+    uintptr_t at = meta->base + slot * meta->bytes;
     *top = mask != 0 ? (sw_gc_grey){at, mask} : (sw_gc_grey){at | SW_GC_WIDE, found->id};
-    return top + (!was & (mask != 0 || annex->type != SW_GC_TYPE_UNSET));
+    return top + (!was & (mask != 0 || meta->type != SW_GC_TYPE_UNSET));
 }
 
-/* Marks all objects that were found. Their annexes were prefetched when they were found, and the
- * words of marks are fetched while further annexes are read. */
+/* Marks all objects that were found. Their span metadata was prefetched when they were found, and the
+ * words of marks are fetched while more of it is read. */
 void sw_gc_settle_all(sw_gc_marker *marker) {
     sw_gc_stack *stack = &marker->stack;
     sw_gc_pointer *found = marker->found, *end = found + marker->found_count;
@@ -73,7 +73,7 @@ void sw_gc_settle_all(sw_gc_marker *marker) {
 
 /* Bytes of each object of the span; a large object has all of its pages. */
 static size_t object_bytes(const sw_heap *heap, uint32_t id) {
-    size_t bytes = sw_gc_annexes[id].bytes;
+    size_t bytes = sw_gc_span_metas[id].bytes;
     return bytes != 0 ? bytes : (size_t)heap->space->cold[id].pages << heap->table->page_shift;
 }
 
@@ -83,10 +83,10 @@ static size_t object_bytes(const sw_heap *heap, uint32_t id) {
  * scanned now, because the piece would be lost again in each round after an overflow. */
 static void scan_wide(sw_gc_marker *marker, uintptr_t at, uint64_t rest) {
     uint32_t id = (uint32_t)rest;
-    const sw_gc_annex *annex = &marker->annexes[id];
+    const sw_gc_span_meta *meta = &marker->span_metas[id];
     const sw_span *span = sw_space_span(marker->gc->heap->space, id);
     const uint32_t *types = sw_gc_slot_types[id];
-    uint32_t type = types == NULL ? annex->type : types[sw_span_slot_of(span, at)];
+    uint32_t type = types == NULL ? meta->type : types[sw_span_slot_of(span, at)];
     const sw_gc_layout *layout = sw_gc_layout_of(marker->gc, type);
     size_t end = object_bytes(marker->gc->heap, id), from = (rest >> 32) * SW_GC_PIECE_BYTES;
     size_t to = end;

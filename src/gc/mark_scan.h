@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What both orders of marking are made of: from a word to the object that it points into, which is
  * marked and then waits to be scanned, and from an object to its words. What a few scanned objects
- * point to is marked together, in three passes. The first prefetches the annexes, the second reads
+ * point to is marked together, in three passes. The first prefetches the span metadata, the second reads
  * them and prefetches the words of marks, the third reads and writes those words. Callers: mark,
  * mark_objects, mark_spans. */
 #ifndef SW_GC_MARK_SCAN_H
@@ -40,26 +40,26 @@ static sw_always_inline void sw_gc_push(sw_gc_marker *marker, uintptr_t at, uint
  * guesses so goes on with p itself before it has looked anything up; along a list, each look-up
  * would else wait for the one before. The empty asm hides from the compiler that both values are
  * the same. */
-static sw_always_inline uintptr_t sw_gc_start_of(const sw_gc_annex *annex, uint64_t slot,
+static sw_always_inline uintptr_t sw_gc_start_of(const sw_gc_span_meta *meta, uint64_t slot,
                                                  uintptr_t p) {
-    uintptr_t at = annex->base + slot * annex->bytes;
+    uintptr_t at = meta->base + slot * meta->bytes;
     if (sw_unlikely(at != p)) return at;
     __asm__("" : "+r"(p));
     return p;
 }
 
 static sw_always_inline void sw_gc_discover_in(sw_gc_marker *marker, uintptr_t p, uint32_t id) {
-    sw_gc_annex *annex = &marker->annexes[id];
-    if (sw_unlikely(annex->stamp != marker->stamp) && !sw_gc_meet(marker, id)) return;
-    uint64_t slot = (uint64_t)(((sw_product)(p - annex->base) * annex->magic) >> 64);
-    uint64_t *word = &annex->marks[slot / 64], bits = *word;
+    sw_gc_span_meta *meta = &marker->span_metas[id];
+    if (sw_unlikely(meta->stamp != marker->stamp) && !sw_gc_meet(marker, id)) return;
+    uint64_t slot = (uint64_t)(((sw_product)(p - meta->base) * meta->magic) >> 64);
+    uint64_t *word = &meta->marks[slot / 64], bits = *word;
     if (sw_fast_set_bit(&bits, slot)) return;
     *word = bits;
-    uintptr_t at = sw_gc_start_of(annex, slot, p);
-    if (sw_likely(annex->scan_mask != 0)) {
+    uintptr_t at = sw_gc_start_of(meta, slot, p);
+    if (sw_likely(meta->scan_mask != 0)) {
         if (sw_likely(!marker->by_span) || !sw_gc_grey_add(marker, id, slot))
-            sw_gc_push(marker, at, annex->scan_mask);
-    } else if (sw_gc_annex_is_wide(annex)) {
+            sw_gc_push(marker, at, meta->scan_mask);
+    } else if (sw_gc_span_meta_is_wide(meta)) {
         sw_gc_push(marker, at | SW_GC_WIDE, id);
     }
 }
@@ -81,7 +81,7 @@ static sw_always_inline void sw_gc_scan_words(sw_gc_marker *marker, uintptr_t at
         uint64_t frame = (p - marker->view.base) >> SW_FRAME_SHIFT;
         bool inside = frame < marker->view.frames;
         uint32_t id = marker->view.page_map[inside ? frame : 0];
-        __builtin_prefetch(&marker->annexes[id]);
+        __builtin_prefetch(&marker->span_metas[id]);
         marker->found[count].p = p;
         marker->found[count].id = id;
         count += inside;

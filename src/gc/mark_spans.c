@@ -18,9 +18,9 @@ static void prefetch_all(uintptr_t first, uint64_t bits, uint32_t bytes) {
  * meanwhile, in this word too, wait for the span's next turn. The span may have got objects of
  * several types since the slots turned grey. */
 static void scan_word(sw_gc_marker *marker, uint32_t id, uint64_t *word, uintptr_t first) {
-    const sw_gc_annex *annex = &marker->annexes[id];
-    uint64_t bits = *word, mask = annex->scan_mask;
-    uint32_t bytes = annex->bytes;
+    const sw_gc_span_meta *meta = &marker->span_metas[id];
+    uint64_t bits = *word, mask = meta->scan_mask;
+    uint32_t bytes = meta->bytes;
     *word = 0;
     prefetch_all(first, bits, bytes);
     for (; bits != 0 && marker->work > 0; bits &= bits - 1) {
@@ -38,17 +38,18 @@ static void scan_word(sw_gc_marker *marker, uint32_t id, uint64_t *word, uintptr
 /* Scans the span that has waited longest, as far as the work allows. */
 static void scan_span(sw_gc_marker *marker, sw_gc_span_queue *queue) {
     uint32_t id = queue->first;
-    const sw_gc_annex *annex = &marker->annexes[id];
-    sw_gc_greys *greys = sw_gc_greys_of[id];
+    const sw_gc_span_meta *meta = &marker->span_metas[id];
+    sw_gc_grey_bits *grey_bits = sw_gc_grey_bits_of[id];
     uint64_t left = 0;
-    sw_check2(sw_gc_greys_check(greys, annex));
+    sw_check2(sw_gc_grey_bits_check(grey_bits, meta));
     sw_gc_queue_take(queue);
-    for (uint32_t k = 0; k < greys->words; k++) {
-        if (greys->bits[k] != 0 && marker->work > 0)
-            scan_word(marker, id, &greys->bits[k], annex->base + (uintptr_t)k * 64 * annex->bytes);
-        left |= greys->bits[k];
+    for (uint32_t k = 0; k < grey_bits->words; k++) {
+        if (grey_bits->bits[k] != 0 && marker->work > 0)
+            scan_word(marker, id, &grey_bits->bits[k],
+                      meta->base + (uintptr_t)k * 64 * meta->bytes);
+        left |= grey_bits->bits[k];
     }
-    if (left != 0 && !greys->is_queued) sw_gc_queue_put_back(queue, id);
+    if (left != 0 && !grey_bits->is_queued) sw_gc_queue_put_back(queue, id);
 }
 
 bool sw_gc_drain_spans(sw_gc_marker *marker) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A walk over the annexes of a heap that may stop anywhere and go on later. Records that are added
+/* A walk over the span metadata of a heap that may stop anywhere and go on later. Records that are added
  * meanwhile are not met. Callers: mark, sweep, verify. */
 #ifndef SW_GC_PLACE_H
 #define SW_GC_PLACE_H
 
-#include "gc/annex.h"
+#include "gc/span_meta.h"
 
 /* The rule that does not hold, or NULL (base/assert.h). */
 const char *sw_gc_place_check(const sw_gc_place *place);
@@ -15,8 +15,8 @@ static inline bool sw_gc_place_at_end(const sw_gc_place *place) { return place->
 uint32_t sw_gc_place_next(const sw_heap *heap, sw_gc_place *place);
 
 /* Whether the record is of a span of the heap. */
-static inline bool sw_gc_annex_is_of(const sw_heap *heap, uint32_t id) {
-    return sw_gc_annexes[id].stamp >> 32 == heap->id;
+static inline bool sw_gc_span_meta_is_of(const sw_heap *heap, uint32_t id) {
+    return sw_gc_span_metas[id].stamp >> 32 == heap->id;
 }
 
 #endif

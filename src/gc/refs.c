@@ -6,8 +6,8 @@
 
 #include "base/assert.h"
 #include "base/fail.h"
-#include "gc/annex.h"
 #include "gc/mark.h"
+#include "gc/span_meta.h"
 #include "gc/type.h"
 #include "heap/target.h"
 
@@ -154,10 +154,10 @@ bool sw_gc_refs_is_object(const sw_gc *gc, const void *object) {
 
 bool sw_gc_refs_is_marked(const sw_gc *gc, uintptr_t object) {
     uint32_t id = sw_space_id_of(gc->heap->space, object);
-    const sw_gc_annex *annex = &sw_gc_annexes[id];
-    if (annex->stamp != sw_gc_stamp(gc, gc->epoch)) return false; /* the cycle never met it */
-    uint64_t slot = (uint64_t)(((sw_product)(object - annex->base) * annex->magic) >> 64);
-    return (annex->marks[slot / 64] >> slot % 64 & 1) != 0;
+    const sw_gc_span_meta *meta = &sw_gc_span_metas[id];
+    if (meta->stamp != sw_gc_stamp(gc, gc->epoch)) return false; /* the cycle never met it */
+    uint64_t slot = (uint64_t)(((sw_product)(object - meta->base) * meta->magic) >> 64);
+    return (meta->marks[slot / 64] >> slot % 64 & 1) != 0;
 }
 
 void sw_gc_refs_settle(sw_gc *gc, sw_gc_entry_state state) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What refers to objects from outside of the heap: references that the program holds by number, and
- * finalizers. Everything is done under the collector's lock. Callers: mark (roots), second_mark,
+ * finalizers. Everything is done under the collector's lock. Callers: mark (roots), checkmark,
  * finalizer, hooks, cycle, verify. */
 #ifndef SW_GC_REFS_H
 #define SW_GC_REFS_H

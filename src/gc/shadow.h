@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shadow stacks: frames that functions of the program push, and whose words are roots. Callers:
- * mark (roots), second_mark, hooks, collector. */
+ * mark (roots), checkmark, hooks, collector. */
 #ifndef SW_GC_SHADOW_H
 #define SW_GC_SHADOW_H
 

@@ -39,21 +39,21 @@ static uint32_t take_pending(uint64_t *marks, uint64_t *pending, uint32_t words)
  * span was swept before. */
 static bool claim_span(sw_gc *gc, uint32_t id, swept_span *made) {
     sw_heap *heap = gc->heap;
-    sw_gc_annex *annex = &sw_gc_annexes[id];
+    sw_gc_span_meta *meta = &sw_gc_span_metas[id];
     uint64_t swept = sw_gc_stamp(gc, gc->epoch);
-    if (!sw_gc_annex_is_of(heap, id) || annex->stamp == swept) return false;
+    if (!sw_gc_span_meta_is_of(heap, id) || meta->stamp == swept) return false;
     sw_span *span = sw_space_span(heap->space, id);
     uint32_t words = sw_gc_mark_words(heap, span);
-    if (annex->stamp != sw_gc_stamp(gc, gc->epoch - 1)) sw_gc_annex_prepare(heap, id, swept);
-    if (gc->given_up) memset(annex->marks, 0xFF, words * sizeof *annex->marks);
-    annex->stamp = swept;
+    if (meta->stamp != sw_gc_stamp(gc, gc->epoch - 1)) sw_gc_span_meta_prepare(heap, id, swept);
+    if (gc->given_up) memset(meta->marks, 0xFF, words * sizeof *meta->marks);
+    meta->stamp = swept;
     uint64_t pages = heap->space->cold[id].pages;
-    *made = (swept_span){
-        .span = span,
-        .marks = annex->marks,
-        .bytes = annex->bytes != 0 ? annex->bytes : pages << heap->table->page_shift,
-        .words = words,
-        .pending = take_pending(annex->marks, sw_gc_pending(heap, span, annex), words)};
+    *made =
+        (swept_span){.span = span,
+                     .marks = meta->marks,
+                     .bytes = meta->bytes != 0 ? meta->bytes : pages << heap->table->page_shift,
+                     .words = words,
+                     .pending = take_pending(meta->marks, sw_gc_pending(heap, span, meta), words)};
     return true;
 }
 
@@ -111,7 +111,7 @@ enum { SOUGHT_SPANS = 32, SOUGHT_RECORDS = 1024 };
 /* Under the heap's lock, so that no record comes or goes: sweeps the span if no cache owns it.
  * True: the span is this cache's, which sweeps it without the lock. */
 static bool look_at(sw_gc *gc, const sw_cache *cache, uint32_t id) {
-    if (!sw_gc_annex_is_of(gc->heap, id)) return false;
+    if (!sw_gc_span_meta_is_of(gc->heap, id)) return false;
     sw_span *span = sw_space_span(gc->heap->space, id);
     const sw_cache *owner = sw_span_is_large(span) ? NULL : sw_span_owner(span);
     if (owner == cache) return true;

@@ -1,37 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rules of all annexes of a heap (sw_gc_verify). */
+/* The rules of all span metadata of a heap (sw_gc_verify). */
 #include "base/fail.h"
 #include "gc/grey.h"
 #include "gc/place.h"
 #include "gc/refs.h"
 
 /* The broken rule of word k of the span's marks, as a text; NULL: none is broken. */
-static const char *broken_word(const sw_gc *gc, const sw_span *span, const sw_gc_annex *annex,
+static const char *broken_word(const sw_gc *gc, const sw_span *span, const sw_gc_span_meta *meta,
                                const uint64_t *pending, uint32_t k) {
     uint64_t free_bits = sw_word_all(&span->words[k]);
-    bool prepared = gc->phase == SW_GC_MARKING && annex->stamp == sw_gc_stamp(gc, gc->epoch);
-    if (prepared && (free_bits & ~annex->marks[k]) != 0) return "a free slot is not marked";
+    bool prepared = gc->phase == SW_GC_MARKING && meta->stamp == sw_gc_stamp(gc, gc->epoch);
+    if (prepared && (free_bits & ~meta->marks[k]) != 0) return "a free slot is not marked";
     if ((pending[k] & free_bits) != 0) return "a free slot waits to be freed";
     return NULL;
 }
 
 static const char *broken_rule(const sw_gc *gc, uint32_t id) {
     const sw_heap *heap = gc->heap;
-    sw_gc_annex *annex = &sw_gc_annexes[id];
+    sw_gc_span_meta *meta = &sw_gc_span_metas[id];
     const sw_span *span = sw_space_span(heap->space, id);
-    const char *broken = sw_gc_annex_check(annex, span);
+    const char *broken = sw_gc_span_meta_check(meta, span);
     if (broken != NULL) return broken;
-    bool swept = gc->phase != SW_GC_MARKING && annex->stamp == sw_gc_stamp(gc, gc->epoch);
+    bool swept = gc->phase != SW_GC_MARKING && meta->stamp == sw_gc_stamp(gc, gc->epoch);
     if (gc->phase == SW_GC_IDLE && !swept) return "it was not swept";
-    const sw_gc_greys *greys = sw_gc_greys_of[id];
-    if (greys != NULL && gc->phase == SW_GC_MARKING && greys->stamp == annex->stamp)
-        broken = sw_gc_greys_check(greys, annex);
+    const sw_gc_grey_bits *grey_bits = sw_gc_grey_bits_of[id];
+    if (grey_bits != NULL && gc->phase == SW_GC_MARKING && grey_bits->stamp == meta->stamp)
+        broken = sw_gc_grey_bits_check(grey_bits, meta);
     if (broken != NULL) return broken;
-    const uint64_t *pending = sw_gc_pending(heap, span, annex);
+    const uint64_t *pending = sw_gc_pending(heap, span, meta);
     for (uint32_t k = 0; k < sw_gc_mark_words(heap, span); k++)
         if (swept && pending[k] != 0) return "a slot waits to be freed after the sweep";
     for (uint32_t k = 0; k < sw_span_word_count(span) && broken == NULL; k++)
-        broken = broken_word(gc, span, annex, pending, k);
+        broken = broken_word(gc, span, meta, pending, k);
     return broken;
 }
 
@@ -59,7 +59,7 @@ static sw_status verify(const sw_gc *gc) {
     sw_gc_place place = sw_gc_place_begin(gc->heap);
     while (!sw_gc_place_at_end(&place)) {
         uint32_t id = sw_gc_place_next(gc->heap, &place);
-        if (!sw_gc_annex_is_of(gc->heap, id)) continue;
+        if (!sw_gc_span_meta_is_of(gc->heap, id)) continue;
         broken = broken_rule(gc, id);
         if (broken != NULL) return sw_fail(SW_STATE, op, "span %u: %s", id, broken);
     }

@@ -6,7 +6,7 @@
  *
  * The library's default table: the generated names that stand for it, and where a cache
  * has the two bins (scan, noscan) of a size's class, in bytes from its first bin. For
- * size/default.c and heap/default.h; inline code has spanwise/gen/fast.h.
+ * sizeclass/default.c and heap/default.h; inline code has spanwise/gen/fast.h.
  * `spanwise build` compiles the same sources with a default.h of another table.
  */
 #ifndef SW_GEN_DEFAULT_H

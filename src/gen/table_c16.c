@@ -77,10 +77,10 @@
  *    65      28672       57344        2           0      4.91%       4096       57344
  *    66      32768       32768        1           0     12.50%       8192       32768
  *
- * The look-up data of the table; size/table.h tells the fields.
+ * The look-up data of the table; the fields are in sizeclass/table.h.
  */
 
-#include "size/table.h"
+#include "sizeclass/table.h"
 
 /* {size, magic, slots, pages, first_pages}; class 0 is a dummy. */
 static const sw_class classes[67] = {

@@ -67,7 +67,7 @@
 #include "ds/meta.h"
 #include "heap/paths.h"
 #include "page/pages.h"
-#include "size/table.h"
+#include "sizeclass/table.h"
 #include "span/span.h"
 #include "spanwise/fast_slots.h"
 

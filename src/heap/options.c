@@ -8,7 +8,7 @@
 #include "base/bits.h"
 #include "base/fail.h"
 #include "base/sized.h"
-#include "size/table.h"
+#include "sizeclass/table.h"
 
 #define MEND "call sw_heap_options_init first"
 enum { LARGE_TOUCHED_ALL = 1000000 };

@@ -4,7 +4,7 @@
 #ifndef SW_HEAP_PATHS_H
 #define SW_HEAP_PATHS_H
 
-#include "size/table.h"
+#include "sizeclass/table.h"
 #include "spanwise/fast_abi.h"
 
 /* Whether plain heaps take specialised paths. It is 0 in the preloaded malloc, whose inline path

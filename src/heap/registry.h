@@ -24,7 +24,7 @@ enum { SW_TLS_NO_THREAD = 0, SW_TLS_ENDED = 1 }; /* in its place: it has none ye
 
 /* The calling thread's record; NULL: it has none. */
 static sw_always_inline sw_thread *sw_registry_own(void) {
-    return sw_tls.unused <= SW_TLS_ENDED ? NULL : (sw_thread *)(uintptr_t)sw_tls.unused;
+    return sw_tls.thread <= SW_TLS_ENDED ? NULL : (sw_thread *)(uintptr_t)sw_tls.thread;
 }
 
 /* Checks the record of a thread that lives, under the registry's lock. Returns the rule that does
@@ -36,7 +36,7 @@ void sw_registry_drop_default(void);
 
 /* This thread's cache of the heap with that index; NULL: it has none. */
 static sw_always_inline sw_cache *sw_registry_cache_at(uint32_t index) {
-    uint64_t own = sw_tls.unused;
+    uint64_t own = sw_tls.thread;
     if (sw_unlikely(own <= SW_TLS_ENDED)) return NULL;
     return __atomic_load_n(&((sw_thread *)(uintptr_t)own)->caches[index], __ATOMIC_RELAXED);
 }

@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-#include "size/table.h"
+#include "sizeclass/table.h"
 
 /* Bytes of the slack array of a span of so many slots. */
 static inline size_t sw_slack_bytes(uint32_t slot_bytes, uint32_t slots) {

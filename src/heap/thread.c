@@ -35,14 +35,14 @@ static void end_thread(void *record) {
     sw_thread *thread = record;
     while (close_caches(thread)) {
     }
-    sw_tls.unused = SW_TLS_ENDED;
+    sw_tls.thread = SW_TLS_ENDED;
     sw_registry_leave(thread);
 }
 
 static sw_thread *make_thread(void) {
     sw_thread *thread = sw_registry_enter();
     if (thread == NULL) return NULL;
-    sw_tls.unused = (uintptr_t)thread;
+    sw_tls.thread = (uintptr_t)thread;
     /* If the system refuses this, the thread's cache is not closed at its end, and its spans are
      * not reused. That does no other harm. */
     (void)sw_os_at_thread_exit(SW_OS_EXIT_HEAP, end_thread, thread);
@@ -97,7 +97,7 @@ sw_cache *sw_thread_default_cache(void) {
     return cache;
 }
 
-bool sw_thread_has_ended(void) { return sw_unlikely(sw_tls.unused == SW_TLS_ENDED); }
+bool sw_thread_has_ended(void) { return sw_unlikely(sw_tls.thread == SW_TLS_ENDED); }
 
 /* Registers the fork handlers when the library is loaded, before there are threads. In some C
  * libraries the registration allocates, so it must not happen under a lock of ours. If it is

@@ -2,7 +2,7 @@
 /* The points at which a build of grade 3 verifies the whole heap. Builds of a lower grade execute
  * no instruction for them.
  *
- * Verification is code of watch/, a layer above the heap, so watch installs a function here. Slow
+ * Verification is code of inspect/, a layer above the heap, so inspect installs a function here. Slow
  * paths note events (sw_verify_note). At the next point at which the heap is whole
  * (sw_verify_point), the function is called under the heap's lock, if the heap is quiet
  * (sw_verify_is_quiet). While a slow path has taken parts out of the heap's structures, such as a

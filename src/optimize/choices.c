@@ -65,7 +65,7 @@ static sw_status check_weights(const sw_optimize_options *o, const double *weigh
 /* --- spans ------------------------------------------------------------------------------------ */
 
 /* Whether Go's multiplication by a 32-bit number finds the slot of every offset in the span.
- * size/table.c has the proof. */
+ * sizeclass/table.c has the proof. */
 static bool narrow_divides(uint32_t size, uint32_t span) {
     uint64_t magic = UINT32_MAX / size + 1, slots = span / size;
     return ((slots * size - 1) * magic) >> 32 == slots - 1 && (span * magic) >> 32 == slots;

@@ -2,7 +2,7 @@
 /* The rules of the page layer's structs, as the headers state them. See base/assert.h. */
 #include "base/assert.h"
 #include "page/pages.h"
-#include "size/table.h"
+#include "sizeclass/table.h"
 
 const char *sw_span_cold_check(const sw_span_cold *cold) {
     return SW_RULE(cold->next == 0 || cold->next != cold->prev)

@@ -6,7 +6,7 @@
 #include "base/assert.h"
 #include "base/bits.h"
 #include "page/pages.h"
-#include "size/table.h"
+#include "sizeclass/table.h"
 
 /* Finds the next run, at or after *from, of pages that are free and held, and also idle if
  * `idle_only`. Sets *from to its start and returns its length; 0: there is none. */

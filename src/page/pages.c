@@ -8,7 +8,7 @@
 #include "base/assert.h"
 #include "base/bits.h"
 #include "base/fail.h"
-#include "size/table.h"
+#include "sizeclass/table.h"
 
 void sw_pages_init(sw_pages *pages, sw_space *space, sw_meta *meta, uint32_t page_shift) {
     memset(pages, 0, sizeof *pages);

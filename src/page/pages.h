@@ -13,7 +13,7 @@
  * held_pages == popcount(held);  free_held_pages == popcount(free & held)
  * Every page of a span is held. Pages that were only made accessible ahead of their use are not
  * held: they take no memory. The heap's lock covers everything here.
- * Callers: heap, which takes pages for spans and large objects; watch, which reads.
+ * Callers: heap, which takes pages for spans and large objects; inspect, which reads.
  */
 #ifndef SW_PAGE_PAGES_H
 #define SW_PAGE_PAGES_H

@@ -4,7 +4,7 @@
 #include "base/assert.h"
 #include "base/bits.h"
 #include "page/pages.h"
-#include "size/table.h"
+#include "sizeclass/table.h"
 
 /* Changes a run of free pages to whole units of the system and returns its new length. Each end
  * moves outwards if the other pages of its unit are free as well, else inwards. */

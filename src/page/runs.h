@@ -11,7 +11,7 @@
  * Most requests are for one page, and the lowest word that has a free page serves most of them, so
  * the tree is rarely searched. Therefore a change only marks the words that it touches as *stale*,
  * and a search of the tree first computes the summaries of stale words anew.
- * Owns: the bitmap and the tree, out of the heap's pool. Callers: the page heap; watch, for verify.
+ * Owns: the bitmap and the tree, out of the heap's pool. Callers: the page heap; inspect, for verify.
  */
 #ifndef SW_PAGE_RUNS_H
 #define SW_PAGE_RUNS_H

@@ -7,7 +7,7 @@
 
 #include "base/assert.h"
 #include "base/bits.h"
-#include "size/table.h"
+#include "sizeclass/table.h"
 
 enum {
     RANGE_LOG2 = 40,    /* 1 TiB of addresses in the usual case */

@@ -19,7 +19,7 @@
  * If the range is used up, or part of it is occupied by another library, windows are reservations
  * of their own (extras). Only sw_space_entry, on the slow path, finds pointers into those. The
  * space's lock covers windows and span ids; heaps take it inside their own lock.
- * Callers: the page heap (windows), heap (span records, look-up of pointers), watch.
+ * Callers: the page heap (windows), heap (span records, look-up of pointers), inspect.
  */
 #ifndef SW_PAGE_SPACE_H
 #define SW_PAGE_SPACE_H

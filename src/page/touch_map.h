@@ -5,7 +5,7 @@
  * heap mincore tells which pages are resident, and both must agree. The bits are in the order of
  * the heap's logical pages (pages.h). The map is an instrument: its memory counts in no ledger. The
  * heap's lock covers it if operations run in more than one thread.
- * Callers: pages, which clears bits of pages that go back; run, which notes writes; watch, which
+ * Callers: pages, which clears bits of pages that go back; run, which notes writes; inspect, which
  * reads. */
 #ifndef SW_PAGE_TOUCH_MAP_H
 #define SW_PAGE_TOUCH_MAP_H

@@ -7,7 +7,7 @@
 
 #include "base/assert.h"
 #include "base/bits.h"
-#include "size/table.h"
+#include "sizeclass/table.h"
 
 enum {
     GROW_MIN_BYTES = 1 << 20, /* the least that is made accessible at once */

@@ -57,7 +57,7 @@ static sw_always_inline void leave(sw_pool *pool) {
 
 /* --- generations ------------------------------------------------------------------------------ */
 
-/* Idle items in the array and in front.newest. Those of primaries are not counted. */
+/* Idle items in the array and in front.newest. Those of thread slots are not counted. */
 static uint64_t idle_items(const sw_pool *pool) {
     return pool->count + (pool->front.newest != NULL);
 }
@@ -80,10 +80,10 @@ static bool keep(sw_pool *pool, void *item) {
     return true;
 }
 
-/* Puts the items of all primaries into the array, where they age with the others. */
-static void collect_primaries(sw_pool *pool) {
+/* Puts the items of all thread slots into the array, where they age with the others. */
+static void collect_thread_slots(sw_pool *pool) {
     for (uint32_t i = 0; i < SW_PRIMARIES; i++) {
-        void *item = sw_primary_take(&pool->primaries[i]);
+        void *item = sw_thread_slot_take(&pool->thread_slots[i]);
         if (item == NULL || keep(pool, item)) continue;
         pool->old++;
         free_item(pool, item);
@@ -100,7 +100,7 @@ static void age(sw_pool *pool) {
     pool->count -= pool->victims;
     pool->old += pool->victims;
     memmove(pool->items, pool->items + pool->victims, pool->count * sizeof(void *));
-    if (pool->primaries != NULL) collect_primaries(pool);
+    if (pool->thread_slots != NULL) collect_thread_slots(pool);
     pool->victims = pool->count;
 }
 
@@ -133,11 +133,11 @@ static sw_always_inline void look_at_cycles(sw_pool *pool) {
 
 /* --- calls ------------------------------------------------------------------------------------ */
 
-/* Returns an item that another thread has put into its primary, else a new one. It is called with
+/* Returns an item that another thread has put into its thread slot, else a new one. It is called with
  * the lock, if the pool has one, and releases it. */
 static sw_noinline void *get_fresh(sw_pool *pool) {
     sw_check2(sw_pool_record_check(pool));
-    void *item = pool->primaries == NULL ? NULL : sw_primaries_take(pool->primaries);
+    void *item = pool->thread_slots == NULL ? NULL : sw_thread_slots_take(pool->thread_slots);
     leave(pool);
     if (item != NULL) return item;
     item = new_item(pool);
@@ -155,7 +155,8 @@ void *sw_pool_get(sw_pool *pool) {
     }
     look_at_cycles(pool);
     void *item = NULL;
-    if (pool->primaries != NULL) item = sw_primary_take(sw_primary_of_thread(pool->primaries));
+    if (pool->thread_slots != NULL)
+        item = sw_thread_slot_take(sw_thread_slot_of_thread(pool->thread_slots));
     if (item != NULL) return item;
     enter(pool);
     item = pool->front.newest;
@@ -219,7 +220,8 @@ sw_status sw_pool_put(sw_pool *pool, void *item, size_t bytes) {
         return refuse_item(pool, item, bytes);
     look_at_cycles(pool);
     if (pool->zero != 0 && pool->idle.slots == NULL) memset(item, 0, bytes);
-    if (pool->primaries != NULL && sw_primary_put(sw_primary_of_thread(pool->primaries), item))
+    if (pool->thread_slots != NULL &&
+        sw_thread_slot_put(sw_thread_slot_of_thread(pool->thread_slots), item))
         return SW_OK;
     if (sw_unlikely(pool->idle.slots != NULL)) return put_watched(pool, item);
     enter(pool);
@@ -230,7 +232,7 @@ sw_status sw_pool_put(sw_pool *pool, void *item, size_t bytes) {
 }
 
 static uint64_t puts_of(const sw_pool *pool) {
-    uint64_t beside = pool->primaries == NULL ? 0 : sw_primaries_puts(pool->primaries);
+    uint64_t beside = pool->thread_slots == NULL ? 0 : sw_thread_slots_puts(pool->thread_slots);
     return pool->front.puts + beside;
 }
 
@@ -241,7 +243,7 @@ sw_status sw_pool_get_stats(sw_pool *pool, sw_pool_stats *out) {
     look_at_cycles(pool);
     enter(pool);
     uint64_t idle = idle_items(pool), puts = puts_of(pool);
-    if (pool->primaries != NULL) idle += sw_primaries_idle(pool->primaries);
+    if (pool->thread_slots != NULL) idle += sw_thread_slots_idle(pool->thread_slots);
     uint64_t gone = pool->dropped + pool->old + idle;
     *out = (sw_pool_stats){.idle = idle,
                            .gets = pool->fresh + (puts > gone ? puts - gone : 0),
@@ -257,8 +259,9 @@ void sw_pool_empty(sw_pool *pool) {
     if (pool->front.newest != NULL) free_item(pool, pool->front.newest);
     pool->front.newest = NULL;
     while (pool->count > 0) free_item(pool, take(pool));
-    if (pool->primaries == NULL) return;
-    for (void *item; (item = sw_primaries_take(pool->primaries)) != NULL;) free_item(pool, item);
+    if (pool->thread_slots == NULL) return;
+    for (void *item; (item = sw_thread_slots_take(pool->thread_slots)) != NULL;)
+        free_item(pool, item);
 }
 
 /* --- rules ------------------------------------------------------------------------------------ */
@@ -272,8 +275,8 @@ const char *sw_pool_record_check(const sw_pool *pool) {
                               (pool->front.plain_bytes == 0 && pool->front.newest == NULL));
     broken = broken ? broken : SW_RULE(pool->order == SW_POOL_FIFO || pool->first == 0);
     broken = broken ? broken : SW_RULE(pool->first < pool->capacity);
-    broken = broken ? broken : SW_RULE(pool->primaries == NULL || pool->locked != 0);
-    broken = broken ? broken : SW_RULE(pool->primaries == NULL || pool->idle.slots == NULL);
+    broken = broken ? broken : SW_RULE(pool->thread_slots == NULL || pool->locked != 0);
+    broken = broken ? broken : SW_RULE(pool->thread_slots == NULL || pool->idle.slots == NULL);
     broken = broken ? broken : SW_RULE(pool->idle.slots == NULL || pool->idle.count == pool->count);
     broken = broken ? broken : SW_RULE(pool->aged != 0 || (pool->cycle | pool->aged_cycle) == 0);
     broken = broken ? broken : sw_address_set_check(&pool->idle);

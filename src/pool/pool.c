@@ -75,8 +75,8 @@ void sw_pool_destroy(sw_pool *pool) {
     sw_pool_empty(pool); /* inline code now calls the library, which reports the ended handle */
     pool->front.plain_bytes = 0;
     sw_address_set_end(&pool->idle);
-    if (pool->primaries != NULL)
-        (void)sw_os_release(pool->primaries, SW_PRIMARIES * sizeof *pool->primaries);
+    if (pool->thread_slots != NULL)
+        (void)sw_os_release(pool->thread_slots, SW_PRIMARIES * sizeof *pool->thread_slots);
     (void)sw_os_release(pool->items, pool->capacity * sizeof(void *));
     sw_handle_retire(pool, sizeof *pool, sizeof pool->front.mark, SW_HANDLE_POOL);
 }
@@ -105,9 +105,9 @@ sw_status sw_pool_watch_puts(sw_pool *pool) {
     sw_status status = sw_handle_status(pool, MARK, SW_HANDLE_POOL, "pool_watch_puts");
     if (status == SW_OK) status = check_unused(pool, "pool_watch_puts");
     if (status != SW_OK) return status;
-    if (pool->primaries != NULL)
+    if (pool->thread_slots != NULL)
         return sw_fail(SW_UNSUPPORTED, "pool_watch_puts",
-                       "the pool has primaries, which no put locks");
+                       "the pool has thread_slots, which no put locks");
     if (pool->idle.slots == NULL && !sw_address_set_reserve(&pool->idle, pool->capacity))
         return sw_fail(SW_NOMEM, "pool_watch_puts", "no memory for %llu addresses",
                        (unsigned long long)pool->capacity);
@@ -115,16 +115,18 @@ sw_status sw_pool_watch_puts(sw_pool *pool) {
     return SW_OK;
 }
 
-sw_status sw_pool_add_primaries(sw_pool *pool) {
-    sw_status status = sw_handle_status(pool, MARK, SW_HANDLE_POOL, "pool_add_primaries");
-    if (status == SW_OK) status = check_unused(pool, "pool_add_primaries");
+sw_status sw_pool_add_thread_slots(sw_pool *pool) {
+    sw_status status = sw_handle_status(pool, MARK, SW_HANDLE_POOL, "pool_add_thread_slots");
+    if (status == SW_OK) status = check_unused(pool, "pool_add_thread_slots");
     if (status != SW_OK) return status;
     if (pool->locked == 0 || pool->order != SW_POOL_LIFO || pool->idle.slots != NULL)
-        return sw_fail(SW_UNSUPPORTED, "pool_add_primaries",
-                       "primaries are for pools that are locked, LIFO and not watched");
-    if (pool->primaries == NULL) pool->primaries = sw_os_map(SW_PRIMARIES * sizeof(sw_primary));
-    if (pool->primaries == NULL)
-        return sw_fail(SW_NOMEM, "pool_add_primaries", "no memory for %d primaries", SW_PRIMARIES);
+        return sw_fail(SW_UNSUPPORTED, "pool_add_thread_slots",
+                       "thread_slots are for pools that are locked, LIFO and not watched");
+    if (pool->thread_slots == NULL)
+        pool->thread_slots = sw_os_map(SW_PRIMARIES * sizeof(sw_thread_slot));
+    if (pool->thread_slots == NULL)
+        return sw_fail(SW_NOMEM, "pool_add_thread_slots", "no memory for %d thread_slots",
+                       SW_PRIMARIES);
     return SW_OK;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A pool from the inside: an array of its idle items, which is a stack (LIFO) or a ring (FIFO).
  *
- *   stack, aged:  | victims | primary | free places |      age frees the victims
+ *   stack, aged:  | victims | thread slot | free places |      age frees the victims
  *                 0      victims     count     capacity
  *   ring:         items at first, first + 1, ... modulo capacity
  *
@@ -10,9 +10,9 @@
  * it is not NULL and goes on, whereas for the top of a stack it would have to wait for the count
  * that the put has just stored.
  *
- * In a pool with primaries a thread looks into its own primary first (primary.h), and all threads
+ * In a pool with thread slots a thread looks into its own thread slot first (thread_slot.h), and all threads
  * share the array. A watched pool also knows the addresses of its idle items (address_set.h), and
- * has no primaries.
+ * has no thread slots.
  *
  * A pool that ages with a collector is told when a cycle begins, and ages in the first call after
  * that: its items are freed by the thread that uses the pool, not by the one that collects.
@@ -27,7 +27,7 @@
 #include "gc/gc.h"
 #include "os/os.h"
 #include "pool/address_set.h"
-#include "pool/primary.h"
+#include "pool/thread_slot.h"
 #include "spanwise/pool.h"
 
 /* All fields belong to the holder of the lock or, in a pool without one, to the thread that may
@@ -36,7 +36,7 @@
  *   count + (front.newest != NULL) <= capacity;  victims <= count
  *   order == SW_POOL_LIFO or victims == 0;  order == SW_POOL_FIFO or first == 0;  first < capacity
  *   idle items + dropped + old <= front.puts
- *   primaries == NULL or locked;  idle.slots == NULL or primaries == NULL
+ *   thread slots == NULL or locked;  idle.slots == NULL or thread slots == NULL
  *   idle.slots == NULL or idle.count == count
  *   aged or cycle == aged_cycle == 0 */
 struct sw_pool {
@@ -53,7 +53,7 @@ struct sw_pool {
     uint32_t aged;
     sw_heap *heap;                /* NULL: the default one */
     uint64_t fresh, dropped, old; /* counts, from which the number of gets follows */
-    sw_primary *primaries;        /* SW_PRIMARIES; NULL: none */
+    sw_thread_slot *thread_slots; /* SW_PRIMARIES; NULL: none */
     sw_address_set idle;
     sw_gc_source source; /* lends no roots; is told when a cycle begins; gc NULL: none */
     uint64_t cycle;      /* atomic: number of the newest cycle of the pool's collector */
@@ -64,7 +64,7 @@ struct sw_pool {
     sw_fork_lock fork; /* of a locked one */
 };
 
-/* Frees all idle items, also those of primaries. No other thread uses the pool any more. */
+/* Frees all idle items, also those of thread slots. No other thread uses the pool any more. */
 void sw_pool_empty(sw_pool *pool);
 
 const char *sw_pool_record_check(const sw_pool *pool);

@@ -11,7 +11,7 @@
  * freed twice has its bit in two of them. sw_word (fast_abi.h) and the section "frees by other
  * threads" below say which thread writes which field. Only the owner writes `state` and the links;
  * while the span has no owner, the holder of the heap's lock does.
- * Callers: heap, and watch, which reads.
+ * Callers: heap, and inspect, which reads.
  */
 #ifndef SW_SPAN_SPAN_H
 #define SW_SPAN_SPAN_H
@@ -19,7 +19,7 @@
 #include "base/attributes.h"
 #include "base/bits.h"
 #include "page/space.h"
-#include "size/table.h"
+#include "sizeclass/table.h"
 
 typedef enum sw_span_state {
     SW_SPAN_UNUSED = 0,      /* the record describes no span */

@@ -123,16 +123,16 @@ def compare(theirs: list[str], ours: list[str], seen: Counter[str]) -> list[str]
 def main() -> int:
     """Compares every program given."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--face", type=Path, required=True, help="libspanwise-malloc.so")
+    parser.add_argument("--preload", type=Path, required=True, help="libspanwise-malloc.so")
     parser.add_argument("--timeout", type=float, default=1000, help="seconds for one run of one")
     parser.add_argument("programs", type=Path, nargs="+", help="the programs of the cases")
     options = parser.parse_args()
     seen: Counter[str] = Counter()
     wrong: list[str] = []
-    faces = (None, options.face.resolve())
+    preloads = (None, options.preload.resolve())
     with ThreadPoolExecutor(2) as both:  # each sleeps for some of its time
         for program in options.programs:
-            theirs, ours = both.map(run, [program] * 2, faces, [options.timeout] * 2)
+            theirs, ours = both.map(run, [program] * 2, preloads, [options.timeout] * 2)
             wrong += compare(theirs, ours, seen)
     total = sum(seen.values()) + len(wrong)
     print(f"{total} cases: {seen['equal']} equal, {len(wrong)} not as documented")

@@ -142,7 +142,7 @@ def recording(path: Path, rng: random.Random) -> bool:
         (
             ("ledger",),
             ("ledger", "--sites", "--at", "peak-resident"),
-            ("ledger", "--json", "--hostages", "site"),
+            ("ledger", "--json", "--span-pinning", "site"),
             ("check", "--max-waste", "50%"),
             ("flame", "-o", out),
             ("export", "--to", rng.choice(("pprof", "speedscope", "collapsed")), "-o", out),

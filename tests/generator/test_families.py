@@ -192,7 +192,7 @@ def test_every_family_is_proved_and_survives_a_file(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["c16", "jemalloc", "tcmalloc", "mimalloc", "pow2", "fibonacci"])
-def test_families_fit_the_malloc_face(name: str) -> None:
+def test_families_fit_the_malloc_preload(name: str) -> None:
     assert all(c.size % 16 == 0 for c in made(name).classes if c.size >= 16)
 
 

@@ -127,7 +127,7 @@ int main(void) {
     (custom / "own/gen").mkdir(parents=True)
     shutil.copy(custom / "default.h", custom / "own/gen")
     for name, first in (("own", "-iquoteown"), ("stock", "-O2")):
-        source = str(ROOT / "src/size/default.c")
+        source = str(ROOT / "src/sizeclass/default.c")
         result = compile_c(compiler, first, "-c", source, "-o", f"{name}.o", cwd=custom)
         assert result.returncode == 0, result.stderr
     tables = [str(ROOT / "src/gen/table_c16.c"), "table_best_16_v2.c"]

@@ -32,7 +32,7 @@ from typing import Any
 import spanwise as sw
 from spanwise.builds.build import build_telling
 from spanwise.measure import closed_loop
-from spanwise.measure.running import FACE_TABLE
+from spanwise.measure.running import PRELOAD_TABLE
 from spanwise.recordings.recorder import run_recorded
 
 TOLERANCE = 0.02
@@ -75,12 +75,12 @@ def close(
     _say(f"{runs} runs under each preloaded malloc")
     measured = [
         closed_loop.measure(argv, recording.ledger(table, options=options), runs, lib=lib, env=env)
-        for table, lib in ((FACE_TABLE, None), (best, made.folder))
+        for table, lib in ((PRELOAD_TABLE, None), (best, made.folder))
     ]
     _say("replays by one thread on tracked heaps")
     checks = [
         sw.check_ledger(recording, table, at)
-        for table in (FACE_TABLE, best)
+        for table in (PRELOAD_TABLE, best)
         for at in ("peak", "end")
     ]
     name = Path(recording.program).name

@@ -63,7 +63,7 @@ SPECIAL = {
     ("sw_optimizer_create_bounded", "const double *"): "weights",
     ("sw_table_create", "const sw_class_spec *"): "specs",
     ("sw_gc_add_type", "const sw_gc_type *"): "&node",
-    ("sw_gc_maker_begin", "uint32_t"): "make_type(given0)",
+    ("sw_gc_type_allocator_begin", "uint32_t"): "make_type(given0)",
     ("sw_gc_new", "uint32_t"): "make_type(given0)",
     ("sw_gc_build", "uint32_t"): "0",
     ("sw_pool_put", "size_t"): "64",

@@ -31,21 +31,21 @@ ALLOC_ENTRIES = {
     "sw_alloc_slow_path": 1,
     "sw_alloc_tiny": 1,
 }
-# Functions that decide, behind which no hop is counted. face_free and face_alloc serve the first
-# call of a thread and tracked heaps, alloc_first the first allocation of a thread: they begin anew.
+# Functions that decide; hops after them are not counted. preload_free and preload_alloc serve the
+# first call of a thread and tracked heaps, alloc_first the first allocation of a thread.
 FREE_DECIDES = {
     "sw_free_checked",
     "free_unmarking",
     "free_unhinted",
     "free_full",
     "announce",
-    "face_free",
+    "preload_free",
 }
 # Functions that do what their caller has decided: they make a slot an object, clear it, give pages
 # back or ask for them early. alloc_tiny calls a path that packs, and sw_alloc_tiny asks for a block
 # to pack into: that is an allocation of its own, and an entry.
 ALLOC_DOES = {
-    "face_alloc",
+    "preload_alloc",
     "alloc_first",
     "alloc_tiny",
     "sw_alloc_tiny",
@@ -70,16 +70,16 @@ WAYS = {
 }
 FREE_SOURCES = {
     "free": "src/heap/free.c",
-    "malloc": "src/malloc/malloc.c",
-    "slow": "src/malloc/slow.c",
+    "malloc": "src/preload/malloc.c",
+    "slow": "src/preload/slow.c",
 }
 ALLOC_SOURCES = {
     "alloc": "src/heap/alloc.c",
     "refill": "src/heap/refill.c",
     "large": "src/heap/large.c",
     "object": "src/heap/object.c",
-    "malloc": "src/malloc/malloc.c",
-    "slow": "src/malloc/slow.c",
+    "malloc": "src/preload/malloc.c",
+    "slow": "src/preload/slow.c",
 }
 
 FUNCTION = re.compile(r"^[0-9a-f]+ <([\w.]+)>:$")
@@ -184,7 +184,7 @@ def allocating(compiler: str, tmp_path_factory: pytest.TempPathFactory) -> dict[
 def test_a_free_is_decided_within_two_hops(compiler: str, tmp_path: Path) -> None:
     calls = calls_of(compiled(compiler, FREE_SOURCES, tmp_path))
     hops = most_hops(calls, FREE_ENTRIES, FREE_DECIDES)
-    assert set(hops) >= {"sw_free_checked", "free_unmarking", "sw_free_hinted", "face_free"}
+    assert set(hops) >= {"sw_free_checked", "free_unmarking", "sw_free_hinted", "preload_free"}
     assert {name: n for name, n in hops.items() if n > 2} == {}
 
 

@@ -39,7 +39,7 @@ STARTS = {
     "run",
     "sw.record",
     "sw.run",
-    "face.run",
+    "preload.run",
 }
 # Assignments that list programs.
 LISTS = {"TOOLS", "COMPILERS"}

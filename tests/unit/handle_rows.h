@@ -91,7 +91,7 @@ static uint32_t number;
 static sw_gc_ref ref;
 static sw_gc_frame frame;
 static void *referred;
-static sw_gc_maker maker;
+static sw_gc_type_allocator type_allocator;
 static sw_class_spec spec[8];
 static sw_optimize_result result;
 static const sw_op *ops;
@@ -306,7 +306,7 @@ static void (*const volatile cache_free)(sw_cache *, void *) = sw_cache_free;
     X(sw_pool_set_constructor, POOL, STATUS, true, SW_INVALID,                                     \
       sw_pool_set_constructor(h, NULL, NULL))                                                      \
     X(sw_pool_watch_puts, POOL, STATUS, true, SW_INVALID, sw_pool_watch_puts(h))                   \
-    X(sw_pool_add_primaries, POOL, STATUS, true, SW_INVALID, sw_pool_add_primaries(h))             \
+    X(sw_pool_add_thread_slots, POOL, STATUS, true, SW_INVALID, sw_pool_add_thread_slots(h))       \
     X(sw_pool_get_stats, POOL, STATUS, true, SW_INVALID, sw_pool_get_stats(h, &out.pool))          \
     X(sw_arena_get_stats, ARENA, STATUS, true, SW_INVALID, sw_arena_get_stats(h, &out.arena))      \
     X(sw_gc_start, GC, STATUS, true, SW_INVALID, sw_gc_start(h))                                   \
@@ -338,7 +338,8 @@ static void (*const volatile cache_free)(sw_cache *, void *) = sw_cache_free;
     X(sw_gc_set_type_finalizer, GC, STATUS, true, SW_INVALID,                                      \
       sw_gc_set_type_finalizer(h, 1, NULL, NULL))                                                  \
     X(sw_gc_finalize, GC, NAMED, true, 0, sw_gc_finalize(h, 1))                                    \
-    X(sw_gc_maker_begin, GC, STATUS, true, SW_INVALID, sw_gc_maker_begin(h, 1, &maker))            \
+    X(sw_gc_type_allocator_begin, GC, STATUS, true, SW_INVALID,                                    \
+      sw_gc_type_allocator_begin(h, 1, &type_allocator))                                                    \
     X(sw_gc_shadow_create, GC, STATUS, true, SW_INVALID, sw_gc_shadow_create(h, &out.shadow))      \
     X(sw_gc_shadow_destroy, SHADOW, IGNORED, true, SW_INVALID, sw_gc_shadow_destroy(h))            \
     X(sw_gc_shadow_push, SHADOW, STATUS, true, SW_INVALID, sw_gc_shadow_push(h, &frame, &out, 8))  \

@@ -5,7 +5,7 @@
 #define SPANWISE_TEST_LONG_SPANS_H
 
 #include "check.h"
-#include "size/table.h"
+#include "sizeclass/table.h"
 
 /* Made at the first call; it lives as long as the test. */
 static inline const sw_table *long_spans(void) {

@@ -2,8 +2,8 @@
 /* The checks of arenas, as test_grades.c has those of heaps: a damage planted in each struct ends a forked
  * child with the broken rule at grade 2 and above, and is not looked for below. */
 #include "arena/arena.h"
+#include "arena/chunk_cache.h"
 #include "arena/log.h"
-#include "arena/stash.h"
 #include "arena/track.h"
 #include "base/assert.h"
 #include "dying_words.h"
@@ -34,9 +34,9 @@ static void damage_chunk(void) {
     (void)sw_arena_free(arena);
 }
 
-static void damage_stash(void) {
+static void damage_chunk_cache(void) {
     make();
-    sw_arena_stash_own()->number = 0;
+    sw_arena_chunk_cache_own()->number = 0;
     (void)sw_arena_free(arena);
 }
 
@@ -112,7 +112,7 @@ static const planted cases[] = {
     {"(arena->own == NULL) == (arena->own_objects == 0)", damage_record},
     {"ends->front >= chunk->base", damage_ends},
     {"chunk->bytes == UINT64_C(1) << chunk->log2", damage_chunk},
-    {"stash->number != 0", damage_stash},
+    {"chunk_cache->number != 0", damage_chunk_cache},
     {"region->taken <= region->count", damage_region},
     {"newest == NULL || newest->newer == NULL", damage_node},
     {"pool->idle_bytes + pool->returned_bytes <= pool->reserved_bytes", damage_chunk_pool},
@@ -125,8 +125,9 @@ static const planted cases[] = {
 int main(void) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char words[DYING_WORDS_MAX];
-        bool has_stash = sw_arena_stash_own() != NULL; /* where the system tells of exits */
-        bool can_be = (cases[i].fn != damage_stash || has_stash) &&
+        bool has_chunk_cache =
+            sw_arena_chunk_cache_own() != NULL; /* where the system tells of exits */
+        bool can_be = (cases[i].fn != damage_chunk_cache || has_chunk_cache) &&
                       (cases[i].fn != damage_queue || make_safe());
         if (SW_CHECK < 2 || !can_be) {
             CHECK(cases[i].rule != NULL); /* what a damage does then is anybody's guess */

@@ -211,8 +211,8 @@ static bool is_marked(sw_gc *gc, uintptr_t p) {
     uint32_t id = sw_space_id_of(space, p);
     const sw_span *span = sw_space_span(space, id);
     uint32_t slot = sw_span_is_large(span) ? 0 : sw_span_slot_of(span, p);
-    const sw_gc_annex *annex = &sw_gc_annexes[id];
-    return (uint32_t)annex->stamp == gc->epoch && (annex->marks[slot / 64] >> slot % 64 & 1) != 0;
+    const sw_gc_span_meta *meta = &sw_gc_span_metas[id];
+    return (uint32_t)meta->stamp == gc->epoch && (meta->marks[slot / 64] >> slot % 64 & 1) != 0;
 }
 
 /* The stack takes `entries` objects and no more; everything that is reached is marked all the same. */

@@ -6,8 +6,8 @@
 
 #include "check.h"
 #include "faults.h"
+#include "gc/checkmark.h"
 #include "gc/mark.h"
-#include "gc/second_mark.h"
 #include "heap/collected.h"
 #include "spanwise/gc.h"
 #include "spanwise/stats.h"
@@ -299,8 +299,8 @@ static void test_checkmark(void) {
     root = NULL;
     CHECK_EQ(sw_gc_start(f.gc), SW_OK);
     (void)sw_gc_new(f.gc, f.node, 1);
-    CHECK_EQ(sw_gc_second_mark(f.gc, false), SW_OK);
-    CHECK_EQ(sw_gc_second_mark(f.gc, true), SW_STATE);
+    CHECK_EQ(sw_gc_checkmark(f.gc, false), SW_OK);
+    CHECK_EQ(sw_gc_checkmark(f.gc, true), SW_STATE);
     end(&f);
 }
 

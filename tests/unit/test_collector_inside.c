@@ -37,7 +37,7 @@ enum { KEPT = 40 };
 
 static sw_gc *gc;
 static uint32_t type_of[WAYS];
-static sw_gc_maker maker;
+static sw_gc_type_allocator maker;
 static void *kept[KEPT], *root[1];
 
 /* --- the other thread ------------------------------------------------------------------------- */
@@ -114,7 +114,7 @@ static inline __attribute__((always_inline)) void step_end(void) {
 
 static void *make(way how) {
     sw_heap *heap = gc->heap;
-    if (how == MAKER) return sw_gc_make(&maker);
+    if (how == MAKER) return sw_gc_type_alloc(&maker);
     if (how == UNTYPED) return sw_heap_alloc(heap, way_bytes[how], SW_SCAN);
     return sw_gc_new(gc, type_of[how], 1);
 }
@@ -151,7 +151,7 @@ static void begin(bool inside, unsigned debug) {
     static const uint64_t pointers[WAYS] = {1, 1, 0, 2, 0, 0, 0};
     for (int w = 0; w < WAYS; w++) type_of[w] = add_type(way_bytes[w], pointers[w]);
     type_of[CALL] = type_of[MAKER];
-    CHECK_EQ(sw_gc_maker_begin(gc, type_of[MAKER], &maker), SW_OK);
+    CHECK_EQ(sw_gc_type_allocator_begin(gc, type_of[MAKER], &maker), SW_OK);
     CHECK_EQ(sw_gc_add_roots(gc, kept, sizeof kept, &roots), SW_OK);
     CHECK_EQ(sw_gc_add_roots(gc, root, sizeof root, &roots), SW_OK);
 }

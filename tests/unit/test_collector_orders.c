@@ -51,11 +51,11 @@ static uint32_t span_of(const fixture *f, const void *object) {
 /* Whether the object is grey. */
 static int waits(const fixture *f, const void *object) {
     uint32_t id = span_of(f, object);
-    const sw_gc_annex *annex = &sw_gc_annexes[id];
-    const sw_gc_greys *greys = sw_gc_greys_of[id];
-    uint64_t slot = ((uintptr_t)object - annex->base) / annex->bytes;
-    return greys != NULL && greys->stamp == annex->stamp &&
-           (greys->bits[slot / 64] >> slot % 64 & 1) != 0;
+    const sw_gc_span_meta *meta = &sw_gc_span_metas[id];
+    const sw_gc_grey_bits *grey_bits = sw_gc_grey_bits_of[id];
+    uint64_t slot = ((uintptr_t)object - meta->base) / meta->bytes;
+    return grey_bits != NULL && grey_bits->stamp == meta->stamp &&
+           (grey_bits->bits[slot / 64] >> slot % 64 & 1) != 0;
 }
 
 static void step(const fixture *f, size_t work) {
@@ -220,7 +220,7 @@ static void test_types_change(void) {
     CHECK(waits(&f, waiting));
     roots[1] = new_object(&f, f.late);
     CHECK_EQ(span_of(&f, roots[1]), span_of(&f, waiting));
-    CHECK_EQ(sw_gc_annexes[span_of(&f, waiting)].scan_mask, 0);
+    CHECK_EQ(sw_gc_span_metas[span_of(&f, waiting)].scan_mask, 0);
     sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
     CHECK_EQ(sw_gc_finish(f.gc, &cycle), SW_OK);
     CHECK_EQ(cycle.marked_objects, 3);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Forks while other threads are inside the lock of a pool: a plain locked one, one that is aged and has primaries,
+/* Forks while other threads are inside the lock of a pool: a plain locked one, one that is aged and has thread slots,
  * and one that watches its puts. One argument: how many (40 without one). */
 #include <pthread.h>
 #include <sys/wait.h>
@@ -23,7 +23,7 @@ static void make_pools(void) {
         options.aged = i == 1;
         CHECK_EQ(sw_pool_create(&options, &pools[i]), SW_OK);
     }
-    CHECK_EQ(sw_pool_add_primaries(pools[1]), SW_OK);
+    CHECK_EQ(sw_pool_add_thread_slots(pools[1]), SW_OK);
     CHECK_EQ(sw_pool_watch_puts(pools[2]), SW_OK);
 }
 

@@ -3,10 +3,10 @@
  * forked child with the broken rule at grade 2 and above, and is not looked for below. */
 #include "base/assert.h"
 #include "dying_words.h"
-#include "gc/annex.h"
 #include "gc/grey.h"
 #include "gc/place.h"
 #include "gc/shadow.h"
+#include "gc/span_meta.h"
 #include "gc/stack.h"
 #include "gc/type.h"
 #include "spanwise/spanwise.h"
@@ -17,10 +17,10 @@ static sw_gc *make_gc(void) {
     return gc;
 }
 
-static void damage_annex(void) {
+static void damage_span_meta(void) {
     sw_gc *gc = make_gc();
     void *object = sw_heap_alloc(sw_gc_heap(gc), 64, SW_SCAN);
-    sw_gc_annexes[sw_space_id_of(&sw_live_space, (uintptr_t)object)].magic++;
+    sw_gc_span_metas[sw_space_id_of(&sw_live_space, (uintptr_t)object)].magic++;
     (void)sw_gc_collect(gc, NULL);
 }
 
@@ -65,7 +65,7 @@ static void damage_gc(void) {
 }
 
 /* Slots wait to be scanned that nobody has marked. */
-static void damage_greys(void) {
+static void damage_grey_bits(void) {
     sw_gc *gc = make_gc();
     void **list = NULL;
     uint32_t root;
@@ -78,8 +78,8 @@ static void damage_greys(void) {
     }
     if (sw_gc_start(gc) != SW_OK) abort();
     while (gc->queue.first == 0) (void)sw_gc_step(gc, 1);
-    sw_gc_greys *greys = sw_gc_greys_of[gc->queue.first];
-    for (uint32_t k = 0; k < greys->words; k++) greys->bits[k] = ~0ull;
+    sw_gc_grey_bits *grey_bits = sw_gc_grey_bits_of[gc->queue.first];
+    for (uint32_t k = 0; k < grey_bits->words; k++) grey_bits->bits[k] = ~0ull;
     (void)sw_gc_finish(gc, NULL);
 }
 
@@ -112,14 +112,14 @@ static void damage_source(void) {
 }
 
 static const planted cases[] = {
-    {"annex->magic == span->magic", damage_annex},
+    {"meta->magic == span->magic", damage_span_meta},
     {"stack->top <= stack->end", damage_gc_stack},
     {"refs->hashed <= refs->entries.count", damage_gc_refs},
     {"array->count <= array->capacity", damage_gc_array},
     {"gc->type_count >= 1", damage_gc},
     {"thread->at != 0 || !thread->is_away", damage_gc_thread},
     {"(shadow->top == NULL) == (shadow->depth == 0)", damage_gc_shadow},
-    {"unmarked == 0", damage_greys},
+    {"unmarked == 0", damage_grey_bits},
     {"(queue->first == 0) == (queue->last == 0)", damage_span_queue},
     {"place->first == 0 || place->id - place->first < ", damage_place},
     {"ring->taken <= ring->ended", damage_ring},

@@ -9,17 +9,17 @@
 #include "heap/refill.h"
 #include "heap/registry.h"
 #include "heap/thread.h"
+#include "inspect/verify_points.h"
 #include "optimize/hull.h"
 #include "optimize/optimizer.h"
 #include "optimize/profile.h"
 #include "page/touch_map.h"
-#include "run/runner.h"
+#include "simulator/runner.h"
 #include "spanwise/spanwise.h"
 #include "trace/merge.h"
 #include "trace/raw.h"
 #include "trace/reader.h"
 #include "trace/writer.h"
-#include "watch/verify_points.h"
 
 /* A heap with this thread's cache, which a forked child keeps as it is. */
 static sw_heap *heap;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a pool can be asked for beside its options: a constructor, puts that are watched, primaries of threads. */
+/* What a pool can be asked for beside its options: a constructor, puts that are watched, thread slots of threads. */
 #include <errno.h>
 #include <pthread.h>
 
@@ -8,7 +8,7 @@
 #include "dying_words.h"
 #include "faults.h"
 #include "pool/pool.h"
-#include "pool/primary.h"
+#include "pool/thread_slot.h"
 #include "pools.h"
 
 /* --- constructor ------------------------------------------------------------------------------ */
@@ -106,7 +106,7 @@ static void watches_no_foreign_item_in(void) {
     CHECK_EQ(sw_pool_put(pool, small, POOL_BYTES), SW_INVALID);
     CHECK_EQ(stats_of(pool).puts, 0);
     sw_heap_free(heap, small);
-    CHECK_EQ(sw_pool_add_primaries(pool), SW_UNSUPPORTED);
+    CHECK_EQ(sw_pool_add_thread_slots(pool), SW_UNSUPPORTED);
     sw_pool_destroy(pool);
 }
 
@@ -136,18 +136,18 @@ static void set_is_a_set(void) {
     sw_address_set_end(&idle);
 }
 
-/* --- primaries -------------------------------------------------------------------------------- */
+/* --- thread slots -------------------------------------------------------------------------------- */
 
 /* A thread that gets what another one has put: first what threads share, then what the other one keeps.
- * Where the hash gives both threads one primary (one time in 64), the other way round. */
+ * Where the hash gives both threads one thread slot (one time in 64), the other way round. */
 struct visit {
     sw_pool *pool;
-    sw_primary *primary; /* the other thread's */
+    sw_thread_slot *thread_slot; /* the other thread's */
     void *kept, *shared;
 };
 static void *get_both_elsewhere(void *arg) {
     struct visit *visit = arg;
-    bool together = sw_primary_of_thread(visit->pool->primaries) == visit->primary;
+    bool together = sw_thread_slot_of_thread(visit->pool->thread_slots) == visit->thread_slot;
     CHECK(sw_pool_get(visit->pool) == (together ? visit->kept : visit->shared));
     CHECK(sw_pool_get(visit->pool) == (together ? visit->shared : visit->kept));
     return visit;
@@ -165,9 +165,9 @@ static void *in_a_thread(void *(*work)(void *), void *pool) {
     return item;
 }
 
-static void a_primary_needs_no_lock(void) {
+static void a_thread_slot_needs_no_lock(void) {
     sw_pool *pool = make_pool((sw_pool_options){.capacity = 1, .locked = 1});
-    CHECK_EQ(sw_pool_add_primaries(pool), SW_OK);
+    CHECK_EQ(sw_pool_add_thread_slots(pool), SW_OK);
     CHECK_EQ(sw_pool_watch_puts(pool), SW_UNSUPPORTED);
     void *a = sw_pool_fast_get(pool), *b = sw_pool_get(pool), *c = sw_pool_get(pool);
     uint64_t turns = pool->lock.acquisitions;
@@ -176,12 +176,12 @@ static void a_primary_needs_no_lock(void) {
         CHECK(sw_pool_fast_get(pool) == a);
     }
     CHECK_EQ(pool->lock.acquisitions, turns);
-    CHECK_EQ(sw_pool_put(pool, a, POOL_BYTES), SW_OK); /* the primary */
+    CHECK_EQ(sw_pool_put(pool, a, POOL_BYTES), SW_OK); /* the thread_slot */
     CHECK_EQ(sw_pool_put(pool, b, POOL_BYTES), SW_OK); /* the array */
     CHECK_EQ(sw_pool_put(pool, c, POOL_BYTES), SW_OK); /* full */
     sw_pool_stats stats = stats_of(pool);
     CHECK(stats.idle == 2 && stats.puts == 8 && stats.dropped == 1 && stats.gets == 8);
-    struct visit visit = {pool, sw_primary_of_thread(pool->primaries), a, b};
+    struct visit visit = {pool, sw_thread_slot_of_thread(pool->thread_slots), a, b};
     CHECK(in_a_thread(get_both_elsewhere, &visit) == &visit);
     CHECK_EQ(stats_of(pool).fresh, 3);
     sw_heap_free(heap, a);
@@ -194,10 +194,10 @@ static void a_primary_needs_no_lock(void) {
     CHECK_EQ(live_objects(), 0);
 }
 
-/* What a primary has is gone after two agings, unless it was used between them; a full array lets it go at once. */
-static void primaries_age(void) {
+/* What a thread slot has is gone after two agings, unless it was used between them; a full array lets it go at once. */
+static void thread_slots_age(void) {
     sw_pool *pool = make_pool((sw_pool_options){.capacity = 2, .locked = 1, .aged = 1});
-    CHECK_EQ(sw_pool_add_primaries(pool), SW_OK);
+    CHECK_EQ(sw_pool_add_thread_slots(pool), SW_OK);
     void *item = sw_pool_get(pool);
     CHECK_EQ(sw_pool_put(pool, item, POOL_BYTES), SW_OK);
     CHECK_EQ(sw_pool_age(pool), SW_OK);
@@ -231,7 +231,7 @@ static void ages_with_a_collector(uint32_t locked, unsigned debug) {
     CHECK_EQ(sw_gc_set_debug(gc, debug), SW_OK);
     CHECK_EQ(sw_gc_collect(gc, NULL), SW_OK); /* before: does not count */
     sw_pool *pool = make_pool((sw_pool_options){.capacity = 8, .locked = locked, .aged = 1});
-    if (locked != 0) CHECK_EQ(sw_pool_add_primaries(pool), SW_OK);
+    if (locked != 0) CHECK_EQ(sw_pool_add_thread_slots(pool), SW_OK);
     CHECK_EQ(sw_pool_age_with(pool, gc), SW_OK);
     put_new(pool, 3);
     CHECK_EQ(sw_gc_start(gc), SW_OK); /* a cycle counts from its beginning on, and once */
@@ -289,11 +289,11 @@ static int clear(void *item, void *context) {
     return 1;
 }
 
-static void threads_share_primaries(void) {
+static void threads_share_slots(void) {
     sw_pool *pool = make_pool((sw_pool_options){.capacity = 5, .locked = 1, .aged = 1});
     pthread_t threads[THREADS];
     CHECK_EQ(sw_pool_set_constructor(pool, clear, NULL), SW_OK);
-    CHECK_EQ(sw_pool_add_primaries(pool), SW_OK);
+    CHECK_EQ(sw_pool_add_thread_slots(pool), SW_OK);
     for (int i = 0; i < THREADS; i++) CHECK_EQ(pthread_create(&threads[i], NULL, turn, pool), 0);
     for (int i = 0; i < THREADS; i++) {
         void *failed;
@@ -310,13 +310,13 @@ static void threads_share_primaries(void) {
 
 static void refuses_what_does_not_fit(void) {
     sw_pool *pool = make_pool((sw_pool_options){.capacity = 3});
-    CHECK_EQ(sw_pool_add_primaries(pool), SW_UNSUPPORTED); /* not locked */
+    CHECK_EQ(sw_pool_add_thread_slots(pool), SW_UNSUPPORTED); /* not locked */
     sw_pool_destroy(pool);
     pool = make_pool((sw_pool_options){.capacity = 3, .locked = 1, .order = SW_POOL_FIFO});
-    CHECK_EQ(sw_pool_add_primaries(pool), SW_UNSUPPORTED);
+    CHECK_EQ(sw_pool_add_thread_slots(pool), SW_UNSUPPORTED);
     void *item = sw_pool_get(pool);
     CHECK_EQ(sw_pool_watch_puts(pool), SW_STATE);
-    CHECK_EQ(sw_pool_add_primaries(pool), SW_STATE);
+    CHECK_EQ(sw_pool_add_thread_slots(pool), SW_STATE);
     CHECK_EQ(sw_pool_put(pool, item, POOL_BYTES), SW_OK);
     sw_pool_destroy(pool);
 }
@@ -344,11 +344,11 @@ int main(void) {
     names_a_double_put((sw_pool_options){.locked = 1, .aged = 1});
     watches_no_foreign_item_in();
     set_is_a_set();
-    a_primary_needs_no_lock();
-    primaries_age();
+    a_thread_slot_needs_no_lock();
+    thread_slots_age();
     ages_with_a_collector(0, 0);
     ages_with_a_collector(1, SW_GC_CHECKMARK); /* a checked cycle asks its sources twice */
-    threads_share_primaries();
+    threads_share_slots();
     refuses_what_does_not_fit();
     finds_damage();
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);

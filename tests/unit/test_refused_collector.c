@@ -189,7 +189,7 @@ static void test_types_refused(void) {
     uint32_t span = sw_space_id_of(sw_gc_heap(gc)->space, (uintptr_t)pair[1]);
     CHECK_EQ(span, sw_space_id_of(sw_gc_heap(gc)->space, (uintptr_t)pair[0]));
     CHECK(sw_gc_slot_types[span] == NULL);
-    CHECK_EQ(sw_gc_annexes[span].type, SW_GC_UNTYPED);
+    CHECK_EQ(sw_gc_span_metas[span].type, SW_GC_UNTYPED);
     pair[0][0] = text;
     pair[1][1] = other;
     sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
@@ -230,11 +230,11 @@ static void test_bits_refused(void) {
     sys.from = sys.made + 1;
     sys.to = UINT32_MAX;
     collect_list(gc, SW_GC_BY_SPAN, NODES);
-    CHECK(sw_gc_greys_of[sw_space_id_of(sw_gc_heap(gc)->space, (uintptr_t)head)] == NULL);
+    CHECK(sw_gc_grey_bits_of[sw_space_id_of(sw_gc_heap(gc)->space, (uintptr_t)head)] == NULL);
     sys.to = 0;
     meta->bump = bump;
     collect_list(gc, SW_GC_BY_SPAN, NODES);
-    CHECK(sw_gc_greys_of[sw_space_id_of(sw_gc_heap(gc)->space, (uintptr_t)head)] != NULL);
+    CHECK(sw_gc_grey_bits_of[sw_space_id_of(sw_gc_heap(gc)->space, (uintptr_t)head)] != NULL);
     CHECK_EQ(sw_heap_verify(sw_gc_heap(gc)), SW_OK);
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Size-class tables: the generator's proofs again in C, Go's numbers, run-time tables, messages. */
-#include "size/table.h"
+#include "sizeclass/table.h"
 
 #include "check.h"
 #include "spanwise/gen/fast.h"

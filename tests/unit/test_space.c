@@ -7,7 +7,7 @@
 #include "base/bits.h"
 #include "check.h"
 #include "page/space.h"
-#include "size/table.h"
+#include "sizeclass/table.h"
 
 enum { WINDOWS = 40 };
 

@@ -8,8 +8,8 @@
 #include "heap/hint.h"
 #include "heap/shelf.h"
 #include "heap/thread.h"
+#include "inspect/ledger.h"
 #include "spanwise/spanwise.h"
-#include "watch/ledger.h"
 
 enum { SLOT = 512, SLOTS = 16, PAGE = 8192 };
 

@@ -9,8 +9,8 @@
 #include "check.h"
 #include "heap/cache.h"
 #include "heap/thread.h"
+#include "inspect/verify_points.h"
 #include "spanwise/spanwise.h"
-#include "watch/verify_points.h"
 
 enum { SIZE = 4096, OBJECTS = 400 };
 

@@ -19,9 +19,9 @@ from spanwise.builds.objects import ObjectCache, cache_folder
 from spanwise.builds.programs import BuildError, run_step
 from spanwise.builds.steps import (
     COMMON_FLAGS,
-    FACE_FLAGS,
-    FACE_LINK_FLAGS,
-    FACE_ROOMS,
+    PRELOAD_FLAGS,
+    PRELOAD_LINK_FLAGS,
+    PRELOAD_ROOMS,
     SHARED_FLAGS,
     Compiler,
     Say,
@@ -260,8 +260,8 @@ def _build_in(parts: _Parts, tell: Say) -> dict[str, Any]:
     _build_library(parts, zstd, tell)
     _check_library(parts, link, tell)
     if parts.malloc:
-        _build_face(parts, tell)
-        _check_face(parts, tell)
+        _build_preload(parts, tell)
+        _check_preload(parts, tell)
     stamp = _stamp(parts, link, proofs)
     (parts.out / STAMP).write_text(json.dumps(stamp, indent=1) + "\n", encoding="utf-8")
     return stamp
@@ -288,14 +288,14 @@ def _build_library(parts: _Parts, zstd: list[str] | None, tell: Say) -> None:
     run_step([parts.compiler.tool("ar"), "rcs", lib / "libspanwise.a", one], "ar")
 
 
-def _build_face(parts: _Parts, tell: Say) -> None:
+def _build_preload(parts: _Parts, tell: Say) -> None:
     tell("preloaded malloc: compiling")
-    objects = parts.objects(FACE_ROOMS, FACE_FLAGS, "face", paths=False)
-    face = parts.lib / "libspanwise-malloc.so"
+    objects = parts.objects(PRELOAD_ROOMS, PRELOAD_FLAGS, "preload", paths=False)
+    preload = parts.lib / "libspanwise-malloc.so"
     run_step(
         [
-            *(*parts.compiler.words, *SHARED_FLAGS, *FACE_LINK_FLAGS),
-            *("-Wl,-soname,libspanwise-malloc.so", "-o", face, *objects, "-ldl"),
+            *(*parts.compiler.words, *SHARED_FLAGS, *PRELOAD_LINK_FLAGS),
+            *("-Wl,-soname,libspanwise-malloc.so", "-o", preload, *objects, "-ldl"),
         ],
         "linking libspanwise-malloc.so",
     )
@@ -314,15 +314,15 @@ def _check_library(parts: _Parts, link: Sequence[str], tell: Say) -> None:
     run_step([program], "library check", _without_preload())
 
 
-def _check_face(parts: _Parts, tell: Say) -> None:
+def _check_preload(parts: _Parts, tell: Say) -> None:
     tell("preloaded malloc: checking every size")
     program = parts.work / "check-malloc"
     words = [*parts.compiler.words, "-std=gnu11", "-O1", "-fno-builtin", "-DCHECK_MALLOC"]
     words.append(f"-DCHECK_LARGEST={parts.table.largest_bytes}")
     source = parts.root / "scripts/build_check.c"
     run_step([*words, source, "-o", program], "compiling the malloc check")
-    face = str(parts.lib / "libspanwise-malloc.so")
-    run_step([program], "malloc check", {**_without_preload(), "LD_PRELOAD": face})
+    preload = str(parts.lib / "libspanwise-malloc.so")
+    run_step([program], "malloc check", {**_without_preload(), "LD_PRELOAD": preload})
 
 
 def _without_preload() -> dict[str, str]:
@@ -342,7 +342,7 @@ def _stamp(parts: _Parts, link: Sequence[str], proofs: Sequence[str]) -> dict[st
         "cutoff": parts.cutoff,
         "compiler": {"command": list(compiler.words), "version": compiler.version},
         "flags": list(COMMON_FLAGS),
-        "malloc_flags": list(FACE_FLAGS) if parts.malloc else None,
+        "malloc_flags": list(PRELOAD_FLAGS) if parts.malloc else None,
         "malloc": parts.malloc,
         "objects": {"compiled": parts.cache.compiled, "reused": parts.cache.reused},
         "recordings": "-lzstd" in link,

@@ -26,7 +26,7 @@ COMMON_FLAGS = (
     *("-std=gnu11", "-O3", "-DNDEBUG", "-DSW_CHECK=1", "-fPIC", "-fvisibility=hidden"),
     *("-fno-semantic-interposition", "-pthread"),
 )
-FACE_FLAGS = (
+PRELOAD_FLAGS = (
     *("-DSW_API=", "-ftls-model=initial-exec"),
     *("-fno-builtin-malloc", "-fno-builtin-calloc", "-fno-builtin-realloc", "-fno-builtin-free"),
     *(
@@ -40,10 +40,16 @@ FACE_FLAGS = (
 )
 SHORT_FLAG = "-Os"
 SHORT_SOURCES = (
-    *("malloc/start.c", "malloc/report.c", "malloc/json.c", "malloc/options.c", "malloc/info.c"),
-    *("malloc/account.c", "malloc/slow.c", "heap/options.c", "size/table.c", "heap/fork.c"),
-    *("watch/verify.c", "watch/touched.c", "watch/audit_lists.c", "watch/audit_span.c"),
-    *("watch/map.c", "watch/ledger.c", "watch/walk.c", "heap/misuse.c", "heap/heap.c"),
+    *(
+        "preload/start.c",
+        "preload/report.c",
+        "preload/json.c",
+        "preload/options.c",
+        "preload/info.c",
+    ),
+    *("preload/account.c", "preload/slow.c", "heap/options.c", "sizeclass/table.c", "heap/fork.c"),
+    *("inspect/verify.c", "inspect/touched.c", "inspect/audit_lists.c", "inspect/audit_span.c"),
+    *("inspect/map.c", "inspect/ledger.c", "inspect/walk.c", "heap/misuse.c", "heap/heap.c"),
     *("heap/checks.c", "heap/trim.c", "page/checks.c", "page/purge.c", "page/give_back.c"),
     *("page/space.c", "base/fail.c", "os/linux/thread_state.c"),
 )
@@ -53,9 +59,9 @@ SHARED_FLAGS = (
     *("-shared", "-pthread", "-Wl,--exclude-libs,ALL", "-Wl,-z,now", "-Wl,-z,relro"),
     *("-Wl,-z,defs", "-Wl,-z,nodelete"),
 )
-FACE_LINK_FLAGS = ("-static-libgcc", "-Wl,--gc-sections")
-_FLOOR = ("base", "os/linux", "ds", "size", "gen", "page", "span", "heap", "watch")
-_NOT_CORE = ("launch", "lesson", "malloc", "os/none", "player", "recorder", "service")
+PRELOAD_LINK_FLAGS = ("-static-libgcc", "-Wl,--gc-sections")
+_FLOOR = ("base", "os/linux", "ds", "sizeclass", "gen", "page", "span", "heap", "inspect")
+_NOT_CORE = ("lesson", "os/none", "preload", "recorder", "replay", "rusage_wrapper", "service")
 
 
 @dataclass(frozen=True)
@@ -159,7 +165,7 @@ def core_rooms(root: Path, recordings: bool) -> tuple[str, ...]:
     return tuple(sorted(rooms.difference(_NOT_CORE)))
 
 
-FACE_ROOMS = (*_FLOOR, "malloc")
+PRELOAD_ROOMS = (*_FLOOR, "preload")
 
 
 def zstd_words(compiler: Compiler, scratch: Path) -> list[str] | None:

@@ -109,7 +109,7 @@ def simulation_of(
     return table, open_recordings(options), _options.heap_options_of(options)
 
 
-def told_gaps(recordings: Iterable[Recording]) -> bool:
+def warn_gaps(recordings: Iterable[Recording]) -> bool:
     """Prints to stderr what recordings lack of their programs; returns whether they lack any.
 
     A result from such a recording is printed all the same, and the exit status is 1.

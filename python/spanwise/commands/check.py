@@ -14,7 +14,7 @@ from spanwise.commands._common import (
     new_command,
     print_json,
     simulation_of,
-    told_gaps,
+    warn_gaps,
 )
 from spanwise.errors import InvalidError
 from spanwise.ledger.ledger import Ledger
@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
     else:
         for text, kept in checks:
             print(f"{'ok' if kept else 'TOO MUCH'}: {text}")
-    return int(told_gaps(each_of(recordings)) or bool(failed))
+    return int(warn_gaps(each_of(recordings)) or bool(failed))
 
 
 def _checks(ledger: Ledger, options: argparse.Namespace) -> list[tuple[str, bool]]:

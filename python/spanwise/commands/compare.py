@@ -13,7 +13,7 @@ from spanwise.commands._common import (
     new_command,
     open_recordings,
     print_json,
-    told_gaps,
+    warn_gaps,
 )
 from spanwise.measure.peers import PeerComparison, compare_peers, parse_peers
 from spanwise.recordings.recording import Recording
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
         print_json({**comparison.to_dict(), **({"peers": peers.to_dict()} if peers else {})})
     else:
         print(comparison, *(["", peers] if peers else []), sep="\n")
-    return int(told_gaps(each_of(recordings)))
+    return int(warn_gaps(each_of(recordings)))
 
 
 def _peers(

@@ -27,8 +27,8 @@ from spanwise.measure.bench import bench
 from spanwise.measure.bench_cases import FITTED, PLAIN, SPANWISE, case_of
 from spanwise.measure.bench_fits import BenchFit
 from spanwise.measure.bench_result import BenchResult
-from spanwise.measure.running import FACE_TABLE
-from spanwise.optimizer.optimum import Optimum
+from spanwise.measure.running import PRELOAD_TABLE
+from spanwise.optimizer.optimum import OptimizeResult
 from spanwise.optimizer.search import optimize
 from spanwise.recordings.outputs import made_folder
 from spanwise.recordings.recorder import run_recorded
@@ -63,7 +63,7 @@ assert len(rows) == 12000
 
 
 @dataclass(frozen=True)
-class Shown:
+class ExportMixin:
     """One recorded program and its ledgers."""
 
     label: str
@@ -152,7 +152,7 @@ def _run_in(folder: Path, options: argparse.Namespace) -> int:
 
 def _close_loop(
     recording: Recording, folder: Path
-) -> tuple[closed_loop.Loop, Optimum, BenchResult | None]:
+) -> tuple[closed_loop.Loop, OptimizeResult, BenchResult | None]:
     """Finds and builds a table for python3, and runs python3 on it, as far as this machine can.
 
     The table is built even if the stock table is better, so that the measured runs can show that.
@@ -164,7 +164,9 @@ def _close_loop(
     _say(found.verdict())
     best = found.table
     best.to_json(folder / "best.json")
-    stock, better = (closed_loop.Measured(recording.ledger(table)) for table in (FACE_TABLE, best))
+    stock, better = (
+        closed_loop.Measured(recording.ledger(table)) for table in (PRELOAD_TABLE, best)
+    )
     try:
         Compiler.find(None)
     except BuildError as error:
@@ -191,13 +193,13 @@ def _rising(runs: BenchResult, allocator: str, what: str) -> tuple[int, ...]:
     return tuple(sorted(map(int, told.values())))
 
 
-def _run_bench(found: Optimum, build: Path) -> BenchResult:
+def _run_bench(found: OptimizeResult, build: Path) -> BenchResult:
     """Runs python3 under the stock and the found table, and the other allocators."""
     same = closed_loop.same_environment()
     added = {name: value for name, value in same.items() if os.environ.get(name) != value}
     case = case_of(_python_argv(), *PYTHON, added)
     resident = found.trial.resident_bytes
-    pair = resident[FACE_TABLE], resident[found.table.name]
+    pair = resident[PRELOAD_TABLE], resident[found.table.name]
     fit = BenchFit(
         case.program, found.table, found.holds, found.verdict(), build, "", {case.hash: pair}
     )
@@ -269,7 +271,7 @@ def c_source(lines: int) -> str:
 # --- showing --------------------------------------------------------------------------------------
 
 
-def _show(recording: Recording, label: str, stem: str, folder: Path, quiet: bool) -> Shown:
+def _show(recording: Recording, label: str, stem: str, folder: Path, quiet: bool) -> ExportMixin:
     name = Path(recording.program).name
     recording.name = f"{name} ({recording.name})"
     comparison = recording.compare(TABLES)
@@ -282,7 +284,7 @@ def _show(recording: Recording, label: str, stem: str, folder: Path, quiet: bool
         for ledger in comparison.ledgers:
             print(f"classes with the most waste under {ledger.table}, bytes")
             print(ledger.class_table(5), end="\n\n", flush=True)
-    return Shown(label, recording, comparison)
+    return ExportMixin(label, recording, comparison)
 
 
 def _draw_tables(folder: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from spanwise import _format
 from spanwise.commands import _options
-from spanwise.commands._common import SubParsers, new_command, print_json, told_gaps
+from spanwise.commands._common import SubParsers, new_command, print_json, warn_gaps
 from spanwise.ledger.ledger import Ledger
 from spanwise.ledger.parts import PARTS
 from spanwise.recordings.live_sites import LiveSites
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
         print_json(told)
     else:
         _print(told, before.ledger, max(options.classes, 0))
-    return int(told_gaps(both))
+    return int(warn_gaps(both))
 
 
 def ledger_rows(before: Ledger, after: Ledger) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from spanwise import _format
 from spanwise.commands import _options
-from spanwise.commands._common import SubParsers, new_command, print_json, told_gaps
+from spanwise.commands._common import SubParsers, new_command, print_json, warn_gaps
 from spanwise.recordings.outputs import check_output
 from spanwise.recordings.recording import Recording
 from spanwise.report.export import FORMATS
@@ -60,4 +60,4 @@ def run(options: argparse.Namespace) -> int:
         print_json({"file": options.output, "format": options.to, "bytes": size})
     else:
         print(f"wrote {options.output} ({options.to}, {_format.size(size)})")
-    return int(told_gaps([recording]))
+    return int(warn_gaps([recording]))

@@ -14,7 +14,7 @@ from spanwise.commands._common import (
     new_command,
     print_json,
     simulation_of,
-    told_gaps,
+    warn_gaps,
 )
 from spanwise.report.export import check_flame
 from spanwise.report.flame import OF
@@ -26,7 +26,7 @@ def add(commands: SubParsers) -> None:
         commands,
         "flame",
         "draw a flame graph of waste, or of resident bytes, by stack",
-        "spanwise flame json.swt --of hostages -o json.svg",
+        "spanwise flame json.swt --of pinned -o json.svg",
         run,
     )
     _options.add_recording_options(parser)
@@ -37,7 +37,7 @@ def add(commands: SubParsers) -> None:
         "--of",
         choices=OF,
         default="waste",
-        help="waste (round-up and hostages, the default); round-up; hostages: free bytes of spans"
+        help="waste (round-up and pinned spans, the default); round-up; pinned: free bytes of spans"
         " that the objects in them keep; resident; requested",
     )
     _options.add_table_option(parser)
@@ -53,4 +53,4 @@ def run(options: argparse.Namespace) -> int:
         print_json({"file": options.output, "of": options.of, "bytes": size, "answer": said})
     else:
         print(f"{said}\nwrote {options.output} ({_format.size(size)}), for any browser")
-    return int(told_gaps(each_of(recordings)))
+    return int(warn_gaps(each_of(recordings)))

@@ -14,11 +14,11 @@ from spanwise.commands._common import (
     new_command,
     print_json,
     simulation_of,
-    told_gaps,
+    warn_gaps,
 )
 from spanwise.ledger.ledger import Ledger
-from spanwise.recordings.hostages import GROUPS, SHOWN, Hostages
 from spanwise.recordings.live_sites import SHOWN_SITES
+from spanwise.recordings.span_pinning import GROUPS, SHOWN, SpanPinning
 
 _MEASURES = (
     ("internal_waste", "all rounding and tails, of requested"),
@@ -48,7 +48,7 @@ def add(commands: SubParsers) -> None:
         "--sites", action="store_true", help="also the call sites whose live objects waste most"
     )
     parser.add_argument(
-        "--hostages",
+        "--span-pinning",
         choices=GROUPS,
         metavar="|".join(GROUPS),
         help="also who holds the partial spans, and what would come free without them",
@@ -71,20 +71,20 @@ def run(options: argparse.Namespace) -> int:
     if options.plot:
         plots.save(ledger.plot(), options.plot)
     held = None
-    if options.hostages:
-        held = recordings.hostages(options.hostages, table, options.at, options=heap)
+    if options.span_pinning:
+        held = recordings.span_pinning(options.span_pinning, table, options.at, options=heap)
         held = held.named(None if options.json else SHOWN)
     if options.json:
         told = sites.to_dict() if sites is not None else ledger.to_dict()
-        print_json(told if held is None else {**told, "hostages": _without_ledger(held)})
+        print_json(told if held is None else {**told, "span_pinning": _without_ledger(held)})
     else:
         print(describe(ledger, max(options.classes, 0)))
         for one in (sites, held):
             print("" if one is None else f"\n{one!r}\n", end="")
-    return int(told_gaps(each_of(recordings)))
+    return int(warn_gaps(each_of(recordings)))
 
 
-def _without_ledger(held: Hostages) -> dict[str, Any]:
+def _without_ledger(held: SpanPinning) -> dict[str, Any]:
     """A dictionary without its ledger, because the JSON has the ledger once, elsewhere."""
     return {name: value for name, value in held.to_dict().items() if name != "ledger"}
 

@@ -12,13 +12,13 @@ from spanwise.commands._common import (
     add_told,
     new_command,
     print_json,
-    told_gaps,
+    warn_gaps,
 )
 from spanwise.commands._options import add_plot_option, add_tables_option
 from spanwise.errors import InvalidError
 from spanwise.optimizer.fit import RESIDENT, SIMULATED
 from spanwise.optimizer.frontier import Frontier
-from spanwise.optimizer.optimum import Optimum
+from spanwise.optimizer.optimum import OptimizeResult
 from spanwise.optimizer.profile import OBJECTIVES
 from spanwise.optimizer.search import LEAST_PERCENT, WASTE_PERCENT, optimize
 from spanwise.recordings.outputs import check_output
@@ -169,7 +169,7 @@ def run(options: argparse.Namespace) -> int:
     fitted = RecordingSet.open(options.files, options.valid_prefix)
     held_out = RecordingSet.open(options.holdout, options.valid_prefix) if options.holdout else None
     if fitted.events == 0:
-        return int(told_gaps(fitted))
+        return int(warn_gaps(fitted))
     best = _optimum(options, fitted, held_out)
     frontier = best.make_frontier() if options.frontier or options.plot else None
     if options.plot and frontier is not None:
@@ -184,7 +184,7 @@ def run(options: argparse.Namespace) -> int:
         _print(best, frontier if options.frontier else None)
         if options.output:
             print(_file_line(best, options.output, written is not None))
-    return int(told_gaps([*fitted, *(held_out or ())]) or not best.holds)
+    return int(warn_gaps([*fitted, *(held_out or ())]) or not best.holds)
 
 
 def _check_table_file(path: str) -> None:
@@ -196,7 +196,7 @@ def _check_table_file(path: str) -> None:
 
 def _optimum(
     options: argparse.Namespace, fitted: RecordingSet, held_out: RecordingSet | None
-) -> Optimum:
+) -> OptimizeResult:
     """The search, the trial, the cross-validation."""
     return optimize(
         fitted,
@@ -220,19 +220,19 @@ def _optimum(
     )
 
 
-def _print(best: Optimum, frontier: Frontier | None) -> None:
+def _print(best: OptimizeResult, frontier: Frontier | None) -> None:
     if frontier is not None:
         print(f"bytes at the peak, simulated\n{frontier}\n")
     print(best)
 
 
-def _file_line(best: Optimum, place: str, written: bool) -> str:
+def _file_line(best: OptimizeResult, place: str, written: bool) -> str:
     if not written:
         return f"{place} was not written; --anyway writes {best.table.name} nevertheless"
     return f"wrote {place} ({best.table.name}, {_format.plural(len(best.table), 'class')})"
 
 
-def _as_json(best: Optimum, frontier: Frontier | None) -> dict[str, object]:
+def _as_json(best: OptimizeResult, frontier: Frontier | None) -> dict[str, object]:
     value: dict[str, object] = best.to_dict()
     if frontier is not None:
         value["frontier"] = frontier.to_dict()

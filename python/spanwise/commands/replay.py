@@ -11,7 +11,7 @@ from spanwise.commands._common import (
     SubParsers,
     new_command,
     print_json,
-    told_gaps,
+    warn_gaps,
 )
 from spanwise.measure.ledger_check import check_ledger
 from spanwise.measure.replay_result import describe
@@ -83,9 +83,9 @@ def run(options: argparse.Namespace) -> int:
         plots.check_place(options.plot)
     recording = Recording.open(options.file, options.valid_prefix)
     if len(recording) == 0:
-        return int(told_gaps([recording]))
+        return int(warn_gaps([recording]))
     if options.ledger:
-        return _run_ledger(options, recording) | told_gaps([recording])
+        return _run_ledger(options, recording) | warn_gaps([recording])
     allocators = _allocators(options)
     replays = replay_many(
         recording,
@@ -101,7 +101,7 @@ def run(options: argparse.Namespace) -> int:
         print_json([one.to_dict() for one in replays])
     else:
         print(describe(replays))
-    return int(told_gaps([recording]) or any(one.failed for one in replays))
+    return int(warn_gaps([recording]) or any(one.failed for one in replays))
 
 
 def _run_ledger(options: argparse.Namespace, recording: Recording) -> int:

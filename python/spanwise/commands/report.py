@@ -8,7 +8,7 @@ from pathlib import Path
 
 from spanwise import _format
 from spanwise.commands import _options
-from spanwise.commands._common import SubParsers, new_command, print_json, told_gaps
+from spanwise.commands._common import SubParsers, new_command, print_json, warn_gaps
 from spanwise.measure.peers import compare_peers, parse_peers
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.recording_set import RecordingSet
@@ -68,4 +68,4 @@ def run(options: argparse.Namespace) -> int:
         print_json({"report": output, "bytes": size, "answer": answer})
     else:
         print(f"{answer}\nwrote {output} ({_format.size(size)}), for any browser")
-    return int(told_gaps([recording, *others]))
+    return int(warn_gaps([recording, *others]))

@@ -15,7 +15,7 @@ from spanwise.commands._sizes import parse_size
 from spanwise.commands.ledger import describe
 from spanwise.ledger.ledger import add_ledgers
 from spanwise.measure.process_ledger import ProcessLedger
-from spanwise.measure.running import RunResult, find_face, heap_variables, run_under
+from spanwise.measure.running import RunResult, find_preload, heap_variables, run_under
 from spanwise.recordings.outputs import check_output
 from spanwise.results.files import write_whole
 
@@ -92,10 +92,12 @@ def run(options: argparse.Namespace) -> int:
     command = _options.program_of(options, "run")
     given = _options.heap_options_of(options, _limit(options.limit))
     variables = heap_variables(given, tracked=not options.plain, huge_pages=options.thp == "advise")
-    face = find_face(options.lib, options.table)
+    preload = find_preload(options.lib, options.table)
     if options.output:
         check_output(options.output, json=options.json)
-    result = run_under(command, face, variables, keep_pymalloc=options.keep_pymalloc, patient=True)
+    result = run_under(
+        command, preload, variables, keep_pymalloc=options.keep_pymalloc, patient=True
+    )
     status = result.returncode if result.returncode >= 0 else 128 - result.returncode
     if result.main is None:
         print(f"spanwise: {result.why_no_ledger()}", file=sys.stderr)

@@ -14,7 +14,7 @@ from spanwise.commands._common import (
     SubParsers,
     new_command,
     print_json,
-    told_gaps,
+    warn_gaps,
 )
 from spanwise.commands._executors import dask_executor
 from spanwise.commands._sessions import add_session_options, check_session, tell_session
@@ -80,15 +80,15 @@ def run(options: argparse.Namespace) -> int:
         if ranking:
             name, value = ranking[0]
             print(f"{name} has the least {by.replace('_', ' ')}: {_shown(by, value)}")
-    return int(_told_gaps(options) or bool(found.failures))
+    return int(_warn_gaps(options) or bool(found.failures))
 
 
-def _told_gaps(options: argparse.Namespace) -> bool:
+def _warn_gaps(options: argparse.Namespace) -> bool:
     recordings = []
     for path in expand(options.files):
         with suppress(SpanwiseError):  # a recording that cannot be read becomes a failed row
             recordings.append(Recording.open(path, options.valid_prefix))
-    return told_gaps(recordings)
+    return warn_gaps(recordings)
 
 
 def _shown(field: str, value: float) -> str:

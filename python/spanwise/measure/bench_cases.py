@@ -16,7 +16,7 @@ from typing import Any
 from spanwise import errors
 from spanwise.heap.options import DEFAULT, HeapOptions, check_real
 from spanwise.measure.replayer import PEERS, allocator_named
-from spanwise.measure.running import find_face
+from spanwise.measure.running import find_preload
 from spanwise.recordings.preload import words_of
 from spanwise.results.reading import is_text, reading
 from spanwise.results.values import Result
@@ -179,7 +179,7 @@ def find_servers(names: Iterable[str]) -> tuple[list[Server], dict[str, str]]:
             found.append(Server(PLAIN, "", ""))
             continue
         if name == SPANWISE:
-            found.append(server_of(name, find_face(None, None), own=True))
+            found.append(server_of(name, find_preload(None, None), own=True))
             continue
         asked = allocator_named(name)
         # A program may be linked with another malloc than the C library's.
@@ -193,7 +193,7 @@ def find_servers(names: Iterable[str]) -> tuple[list[Server], dict[str, str]]:
 
 def built_server(name: str, folder: Path, predicted_bytes: int | None = None) -> Server:
     """The preloaded malloc of a build."""
-    return server_of(name, find_face(folder, None), own=True, predicted_bytes=predicted_bytes)
+    return server_of(name, find_preload(folder, None), own=True, predicted_bytes=predicted_bytes)
 
 
 def policy_servers(policies: Iterable[HeapOptions]) -> list[Server]:
@@ -206,7 +206,7 @@ def policy_servers(policies: Iterable[HeapOptions]) -> list[Server]:
     for options in policies:
         name = policy_name(options)
         check_real(options)
-        found[name] = server_of(name, find_face(None, None), own=True, options=options)
+        found[name] = server_of(name, find_preload(None, None), own=True, options=options)
     return list(found.values())
 
 

@@ -18,7 +18,7 @@ from spanwise.builds.programs import BuildError
 from spanwise.measure.bench_cases import BenchCase, check_cases
 from spanwise.measure.bench_rounds import variables_of
 from spanwise.measure.launching import dropped_output
-from spanwise.measure.running import FACE_TABLE
+from spanwise.measure.running import PRELOAD_TABLE
 from spanwise.optimizer.search import optimize
 from spanwise.recordings.recorder import run_recorded
 from spanwise.recordings.recording import Recording
@@ -154,7 +154,7 @@ def _make(
     try:
         first = record_case(cases[0], place / "0.swt")
     except errors.ProgramError as error:
-        stock, why = SizeClassTable.named(FACE_TABLE), f"not fitted: {error}"
+        stock, why = SizeClassTable.named(PRELOAD_TABLE), f"not fitted: {error}"
         return BenchFit(program, stock, False, why, None, why)
     recordings = {cases[0].hash: first, **_others(cases[1:], place)}
     found = optimize(first, progress=False, **made_of["rules"])
@@ -169,7 +169,7 @@ def _make(
             why_not = str(error)
     else:
         why_not = "the stock table stays"
-    tables = (SizeClassTable.named(FACE_TABLE), found.table)
+    tables = (SizeClassTable.named(PRELOAD_TABLE), found.table)
     predicted = {
         case: (_highest(recording, tables[0]), _highest(recording, tables[1]))
         for case, recording in recordings.items()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run a command once: its times, the peak RSS of its largest process, a hash of its stdout.
 
-`spanwise-launch` (src/launch/main.c) starts it, because a child of Python would report the peak of
-Python's own memory.
+`spanwise-rusage` (src/rusage_wrapper/main.c) starts it: a direct child of Python would report the
+peak RSS of Python itself.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pathlib import Path
 from spanwise import _lib
 from spanwise.recordings.shells import PIPE_CLOSED, with_pipefail
 
-LAUNCHER = "spanwise-launch"
+RUSAGE_WRAPPER = "spanwise-rusage"
 CHUNK_BYTES = 1 << 20
 """Size of the pipe, so that the command rarely waits for its reader, and of one read."""
 POLL_S = 0.05
@@ -82,7 +82,7 @@ def launch(
     Raises:
         UnsupportedError: the launcher is not installed.
     """
-    program = _lib.native_library(LAUNCHER)
+    program = _lib.native_library(RUSAGE_WRAPPER)
     words = with_pipefail(argv, env.get("PATH"), cwd)
     kept = {name: value for name, value in env.items() if name != "LD_PRELOAD"}
     with (
@@ -195,4 +195,4 @@ def _read(report: Path, said: str, allowed: tuple[int, ...]) -> Usage:
     return Usage(wall_ns, cpu_ns, peak_kb << 10, anonymous_kb << 10, faults, told)
 
 
-__all__ = ["LAUNCHER", "Usage", "dropped_output", "launch"]
+__all__ = ["RUSAGE_WRAPPER", "Usage", "dropped_output", "launch"]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The replayer is started with the operations, watched while it runs, and its output is read.
 
-The program is `spanwise-replay` (src/player/). Operations reach it through a file
+The program is `spanwise-replay` (src/replay/). Operations reach it through a file
 without a name, so that nothing is left behind whatever happens.
 """
 
@@ -30,11 +30,11 @@ from spanwise.tables.classes import file_specs
 from spanwise.tables.table import SizeClassTable
 
 PROGRAM = "spanwise-replay"
-MALLOC_FACE = "libspanwise-malloc.so"
+MALLOC_LIBRARY = "libspanwise-malloc.so"
 TOUCHES = ("none", "ends", "pages", "all")
 POLL_SECONDS = 0.005
 
-# struct ops_head of src/player/plan.h
+# struct ops_head of src/replay/plan.h
 _HEAD = struct.Struct("<8sQQQ32x")
 _MAGIC = b"swops\0\0\1"
 _PROGRESS_OFFSET = 24
@@ -103,8 +103,8 @@ def allocator_named(
     if lib is not None:
         return built_allocator(Path(lib))
     if name == "spanwise":
-        face = _lib.native_library(MALLOC_FACE)
-        return Allocator("spanwise", str(face), face.name)
+        preload = _lib.native_library(MALLOC_LIBRARY)
+        return Allocator("spanwise", str(preload), preload.name)
     if name in PEERS:
         return PEERS[name]
     path = Path(name)
@@ -118,15 +118,15 @@ def allocator_named(
 
 def built_allocator(folder: Path) -> Allocator:
     """The preloaded malloc of a folder that `spanwise build` made."""
-    face = folder / "lib" / MALLOC_FACE
-    if not face.is_file():
+    preload = folder / "lib" / MALLOC_LIBRARY
+    if not preload.is_file():
         raise errors.InvalidError(
-            f"{face}: not there; give a folder that `spanwise build` made (without --no-malloc)"
+            f"{preload}: not there; give a folder that `spanwise build` made (without --no-malloc)"
         )
     name = folder.name
     with suppress(OSError, *READING_ERRORS):
         name = json.loads((folder / "build.json").read_text(encoding="utf-8"))["table"]["name"]
-    return Allocator(f"spanwise {name} (built)", str(face.absolute()), face.name)
+    return Allocator(f"spanwise {name} (built)", str(preload.absolute()), preload.name)
 
 
 # --- operations for the program -------------------------------------------------------------------

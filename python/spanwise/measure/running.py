@@ -32,8 +32,8 @@ from spanwise.recordings.programs import Use, examine
 from spanwise.results.reading import READING_ERRORS
 from spanwise.results.values import Result
 
-MALLOC_FACE = "libspanwise-malloc.so"
-FACE_TABLE = "c16"
+MALLOC_LIBRARY = "libspanwise-malloc.so"
+PRELOAD_TABLE = "c16"
 """The table of the preloaded malloc that is installed; others are built."""
 
 _USE = Use("run under spanwise", "the preloaded malloc")
@@ -154,7 +154,7 @@ def run(
     words = words_of(argv)
     variables = heap_variables(as_options(options), tracked=tracked, huge_pages=huge_pages)
     return run_under(
-        words, find_face(lib, table), variables, keep_pymalloc=keep_pymalloc, env=env, cwd=cwd
+        words, find_preload(lib, table), variables, keep_pymalloc=keep_pymalloc, env=env, cwd=cwd
     )
 
 
@@ -185,7 +185,7 @@ def _decay_text(decay_ms: float) -> str:
     return "never" if decay_ms > 1e12 else str(round(decay_ms))
 
 
-def find_face(lib: str | os.PathLike[str] | None, table: str | None) -> Path:
+def find_preload(lib: str | os.PathLike[str] | None, table: str | None) -> Path:
     """The preloaded malloc of a build, or the one that is installed.
 
     Args:
@@ -197,18 +197,18 @@ def find_face(lib: str | os.PathLike[str] | None, table: str | None) -> Path:
         UnsupportedError: none is installed.
     """
     if lib is None:
-        if table not in (None, FACE_TABLE):
+        if table not in (None, PRELOAD_TABLE):
             raise errors.InvalidError(
-                f"table {table}: the installed preloaded malloc has {FACE_TABLE}; make one with"
+                f"table {table}: the installed preloaded malloc has {PRELOAD_TABLE}; make one with"
                 f" `spanwise build --table {table} -o DIR` and give --lib DIR"
             )
-        return _lib.native_library(MALLOC_FACE)
-    face = Path(lib, "lib", MALLOC_FACE).absolute()
-    if not face.is_file():
-        raise errors.InvalidError(f"{face}: not there; give a folder that `spanwise build` made")
+        return _lib.native_library(MALLOC_LIBRARY)
+    preload = Path(lib, "lib", MALLOC_LIBRARY).absolute()
+    if not preload.is_file():
+        raise errors.InvalidError(f"{preload}: not there; give a folder that `spanwise build` made")
     if table is not None and (built := _built_table(Path(lib))) != Path(table).stem:
         raise errors.InvalidError(f"{lib}: built for table {built}, not {table}")
-    return face
+    return preload
 
 
 def _built_table(folder: Path) -> str:
@@ -219,7 +219,7 @@ def _built_table(folder: Path) -> str:
 
 def run_under(
     words: list[str],
-    face: Path,
+    preload: Path,
     variables: Mapping[str, str],
     *,
     keep_pymalloc: bool = False,
@@ -231,7 +231,7 @@ def run_under(
 
     Args:
         words: program and arguments.
-        face: the library for LD_PRELOAD.
+        preload: the library for LD_PRELOAD.
         variables: SPANWISE_ variables of the program.
         keep_pymalloc: as of `run`.
         env: as of `run`.
@@ -246,7 +246,7 @@ def run_under(
             **base,
             **python_variables(program, keep_pymalloc),
             **variables,
-            "LD_PRELOAD": preload_of(face, base),
+            "LD_PRELOAD": preload_of(preload, base),
             "SPANWISE_LEDGER": str(Path(folder, "%p.json")),
         }
         executable = Path(program.path).absolute()

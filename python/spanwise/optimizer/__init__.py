@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """The table that wastes least for given recordings, and how it compares.
 
-Public, as names of `spanwise`: `optimize`, `Optimum`, `Constraint`, `Frontier` and `Trial`.
+Public, as names of `spanwise`: `optimize`, `OptimizeResult`, `Constraint`, `Frontier` and `Trial`.
 """

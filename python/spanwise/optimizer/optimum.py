@@ -47,7 +47,7 @@ class Constraint:
     saved: float
 
 
-class Optimum(Result, Tabular):
+class OptimizeResult(Result, Tabular):
     """The table that was found for recordings, and what it saves beside the stock tables.
 
     Attributes:
@@ -292,9 +292,9 @@ class Optimum(Result, Tabular):
         trial = self.judged[0]
         best = min(trial.resident_bytes[name] for name in (trial.stock, trial.found))
         said = [
-            f"{name}, {trial.barred[name]}, would have a peak resident of {_format.size(size)}"
+            f"{name}, {trial.ineligible[name]}, would have a peak resident of {_format.size(size)}"
             for name, size in trial.resident_bytes.items()
-            if name in trial.barred and size < best
+            if name in trial.ineligible and size < best
         ]
         return [*said, "the search was ended early"] if self.stopped else said
 

@@ -25,11 +25,11 @@ from spanwise.optimizer.fit import (
 from spanwise.optimizer.folds import Choice, dealt, leave_out, parts_of, split
 from spanwise.optimizer.frontier import peak_ledger
 from spanwise.optimizer.inputs import check_held_out, check_programs, given_tables
-from spanwise.optimizer.optimum import LEAST_PERCENT, Constraint, Optimum
+from spanwise.optimizer.optimum import LEAST_PERCENT, Constraint, OptimizeResult
 from spanwise.optimizer.profile import OBJECTIVES, joint_profile
 from spanwise.optimizer.scores import MixedScores, Scores
 from spanwise.optimizer.solver import Rules
-from spanwise.optimizer.trial import barred, hold_trial
+from spanwise.optimizer.trial import hold_trial, ineligible
 from spanwise.recordings.compare import Recordings, as_recordings
 from spanwise.recordings.recording import Recording
 from spanwise.results.progress import Progress, Step, progress_bar
@@ -76,7 +76,7 @@ def optimize(
     folds: int | None = None,
     name: str | None = None,
     progress: Progress = None,
-) -> Optimum:
+) -> OptimizeResult:
     """Finds a table of at most `classes` classes for recordings; tries it beside the stock ones.
 
     Arithmetic proposes tables, and the objective `resident` searches among their neighbours by
@@ -243,7 +243,7 @@ def _try(
     least_percent: float,
     crossing: _Crossing,
     progress: Step,
-) -> Optimum:
+) -> OptimizeResult:
     """Finds a proposal, and tries it beside the others on what is held out, or else as fitted."""
     scores = Scores(fit.recordings, progress)
     unseen = [Scores([one], progress) for one in held_out]
@@ -256,7 +256,7 @@ def _try(
         folds = crossing.rows(fit, name, given, progress)
         stopped = folds is None
     found = (picked.proposal, picked.found, trials[0], tuple(trials[1:]))
-    return Optimum(fit, *found, folds=folds, stopped=stopped, least_percent=least_percent)
+    return OptimizeResult(fit, *found, folds=folds, stopped=stopped, least_percent=least_percent)
 
 
 def _pick(
@@ -320,7 +320,7 @@ def choose(
         rules: what a table must keep to win.
         judged: the recordings that decide, each by itself.
     """
-    kept_out = barred(tables, rules)
+    kept_out = ineligible(tables, rules)
     stock = [one for one in tables if one.name in STOCK and one.name not in kept_out]
     free = [one for one in tables if one.name not in {*kept_out, *STOCK}]
     bars = [min(scores.of(stock)) for scores in judged]
@@ -391,7 +391,7 @@ def _choice(
     progress: Step,
 ) -> Choice | None:
     """The stock table of other recordings, and the table to take; None: Ctrl-C ended the search."""
-    kept_out = barred(given, fit.rules)
+    kept_out = ineligible(given, fit.rules)
     stock = [one for one in given if one.name in STOCK and one.name not in kept_out]
     best = min(stock, key=scores)
     try:
@@ -409,7 +409,7 @@ __all__ = [
     "LEAST_PERCENT",
     "RESIDENT",
     "Constraint",
-    "Optimum",
+    "OptimizeResult",
     "optimize",
     "simulated_operations",
 ]

@@ -43,7 +43,7 @@ class Trial(Result, Value, Tabular):
         found: name of the table that is to beat the stock tables.
         align: what classes must be multiples of, from that size up.
         limit_bytes: what perfect packing would have resident: the highest requested bytes.
-        barred: tables that are shown only and cannot win, and why.
+        ineligible: tables that are shown only and cannot win, and why.
     """
 
     name: str
@@ -52,12 +52,12 @@ class Trial(Result, Value, Tabular):
     found: str
     align: int
     limit_bytes: int
-    barred: Mapping[str, str] = field(default_factory=dict)
+    ineligible: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def stock(self) -> str:
         """The stock table with least resident of those that are aligned as is asked for."""
-        allowed = [name for name in STOCK if name not in self.barred]
+        allowed = [name for name in STOCK if name not in self.ineligible]
         return min(allowed, key=lambda name: self.resident_bytes[name])
 
     @property
@@ -143,7 +143,7 @@ class Trial(Result, Value, Tabular):
             "left": self.left(),
             "limit_bytes": self.limit_bytes,
             "resident_bytes": dict(self.resident_bytes),
-            "barred": dict(self.barred),
+            "ineligible": dict(self.ineligible),
             "tables": {
                 ledger.table: {name: getattr(ledger, name) for name in names}
                 for ledger in self.comparison.ledgers
@@ -202,7 +202,7 @@ def keeps_bound(table: SizeClassTable, rules: Rules) -> bool:
     return all(size <= rules.align or may_follow(rules, low, size) for low, size in pairs)
 
 
-def barred(tables: Iterable[SizeClassTable], rules: Rules) -> dict[str, str]:
+def ineligible(tables: Iterable[SizeClassTable], rules: Rules) -> dict[str, str]:
     """The tables that cannot win, and why: not aligned, or too wasteful for a size not seen.
 
     A stock table is what must be beaten, whatever the bound on waste.
@@ -243,5 +243,5 @@ def hold_trial(
         found,
         rules.align,
         sum(one.summary.peak_requested_bytes for one in scores.recordings),
-        barred(every, rules),
+        ineligible(every, rules),
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from spanwise.plots.arenas import arena_lifetimes
 from spanwise.plots.by_class import waste_by_class
 from spanwise.plots.classes import frontier
-from spanwise.plots.holders import hostages
+from spanwise.plots.holders import span_pinning
 from spanwise.plots.lives import lifetimes
 from spanwise.plots.maps import heap_map, save_frames
 from spanwise.plots.memory import ledgers, occupancy, replays, timeline
@@ -33,7 +33,6 @@ __all__ = [
     "frontier",
     "heap_map",
     "histogram",
-    "hostages",
     "ledgers",
     "lifetimes",
     "map_widget",
@@ -43,6 +42,7 @@ __all__ = [
     "save",
     "save_frames",
     "slots",
+    "span_pinning",
     "timeline",
     "waste",
     "waste_by_class",

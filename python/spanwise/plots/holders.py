@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures of hostages: who holds partial spans."""
+"""Pictures of pinned spans: what holds partial spans."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spanwise.plots.style import PART_COLOURS, PART_HATCHES, in_style, new_axes,
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from spanwise.recordings.hostages import Hostages
+    from spanwise.recordings.span_pinning import SpanPinning
 
 _MOST = 12
 _WIDTH = 44
@@ -28,20 +28,20 @@ _GROUPS = {
 
 
 @in_style
-def hostages(found: Hostages, ax: Axes | None = None) -> Axes:
+def span_pinning(found: SpanPinning, ax: Axes | None = None) -> Axes:
     """Of each group two bars: what would come free without it, and the free bytes that it keeps.
 
     The twelve groups without which most comes free; ages and lifetimes stand in order of time.
 
     Args:
-        found: what `Recording.hostages` gave.
+        found: what `Recording.span_pinning` gave.
         ax: where to draw; None makes a new figure.
 
     Raises:
         InvalidError: no span is partial.
     """
     if not len(found):
-        raise InvalidError("no hostages to draw: no partial span has a live object")
+        raise InvalidError("no pinned spans to draw: no partial span has a live object")
     rows, labels = np.asarray(found.array)[:_MOST], found.labels()[:_MOST]
     if found.by in ("age", "lifetime", "size"):
         order = np.argsort(rows["group"])

@@ -55,11 +55,11 @@ class PoolStats(Result):
         return asdict(self)
 
 
-def _create(options: Any, primaries: bool) -> Any:
-    """A pool of C, with a place for each thread if primaries are asked for."""
+def _create(options: Any, thread_slots: bool) -> Any:
+    """A pool of C, with a place for each thread if thread_slots are asked for."""
     out = ffi.new("sw_pool **")
     check(lib.sw_pool_create(options, out))
-    status = lib.sw_pool_add_primaries(out[0]) if primaries else 0
+    status = lib.sw_pool_add_thread_slots(out[0]) if thread_slots else 0
     if status != 0:
         error = _lib.failure(status)
         lib.sw_pool_destroy(out[0])
@@ -95,7 +95,7 @@ class Pool(Owner):
         order: str = "lifo",
         zero: bool = False,
         aged: bool = False,
-        primaries: bool = False,
+        thread_slots: bool = False,
         construct: Callable[[Block], object] | None = None,
     ) -> None:
         """Makes an empty pool.
@@ -107,7 +107,7 @@ class Pool(Owner):
             order: one of ORDERS.
             zero: blocks are cleared when they are put, and zeroed when new.
             aged: two generations, see `age`. Only of order "lifo".
-            primaries: each thread keeps one idle block for itself, beside the capacity.
+            thread_slots: each thread keeps one idle block for itself, beside the capacity.
             construct: is called with each new block, and with none that is used again. If it
                 raises, the block is freed.
 
@@ -134,13 +134,13 @@ class Pool(Owner):
         options.capacity = _lib.as_index(capacity, "capacity")
         options.order = ORDERS.index(order)
         options.zero, options.aged = int(zero), int(aged)
-        options.locked = int(primaries)
+        options.locked = int(thread_slots)
         self._handle = handle
         self._construct = construct
         self._ages_with: CollectedHeap | None = None
         with handle as c_heap:
             options.heap = c_heap
-            c_pool = _create(options, primaries)
+            c_pool = _create(options, thread_slots)
             try:
                 with handle.lock:
                     handle.export()

@@ -18,10 +18,10 @@ from spanwise.heap.heap_map import HeapMap
 from spanwise.heap.options import HeapOptions, as_options
 from spanwise.ledger.comparison import Comparison
 from spanwise.ledger.ledger import Ledger, add_ledgers
-from spanwise.recordings.hostages import Hostages, check_by
 from spanwise.recordings.lifetimes import add_lifetimes, check_group
 from spanwise.recordings.live_sites import LiveSites, add_live_sites
 from spanwise.recordings.moments import operation_of
+from spanwise.recordings.span_pinning import SpanPinning, check_by
 from spanwise.recordings.summary import Summary
 from spanwise.recordings.sums import add_histograms, add_timelines
 from spanwise.recordings.timeline import MOMENTS_MAX, check_detail, step_of
@@ -36,7 +36,7 @@ Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
-class Asked:
+class QueryArgs:
     """The arguments that questions have in common, checked and converted."""
 
     table: SizeClassTable
@@ -44,8 +44,8 @@ class Asked:
     options: HeapOptions
 
 
-class Questions:
-    """Questions about allocation events; who answers them is a recording or a set of them."""
+class RecordingQueries:
+    """Queries about allocation events, answered by a recording or by a set of recordings."""
 
     name: str
 
@@ -176,17 +176,17 @@ class Questions:
         with self._bar(progress, f"ledger, {asked.table.name}") as tell:
             return self._ledger(asked, tell)
 
-    def _ledger(self, asked: Asked, tell: Step) -> Ledger:
+    def _ledger(self, asked: QueryArgs, tell: Step) -> Ledger:
         """As `ledger`, within a progress bar."""
         found = [one._account(asked, tell) for one in self._each()]
         return self._total(found, lambda ledgers: add_ledgers(ledgers, self.name))
 
     def _asked(
         self, table: SizeClassTable | str, at: str | float, options: HeapOptions | None
-    ) -> Asked:
+    ) -> QueryArgs:
         """The arguments, checked."""
         self._check_moment(at)
-        return Asked(as_table(table), at, as_options(options))
+        return QueryArgs(as_table(table), at, as_options(options))
 
     def _bar(self, progress: Progress, what: str, passes: int = 1) -> AbstractContextManager[Step]:
         """A progress bar of so many passes over the operations."""
@@ -315,7 +315,7 @@ class Questions:
         with self._bar(progress, f"site groups, {asked.table.name}") as tell:
             return only._site_groups(asked, tell)
 
-    def hostages(
+    def span_pinning(
         self,
         by: str = "site",
         table: SizeClassTable | str = "c16",
@@ -323,7 +323,7 @@ class Questions:
         *,
         options: HeapOptions | None = None,
         progress: Progress = None,
-    ) -> Hostages:
+    ) -> SpanPinning:
         """Who holds the partial spans of a moment, and what would come free without them.
 
         `by` is what the groups of live objects are: "site" and "thread" (that last allocated or
@@ -335,9 +335,9 @@ class Questions:
         """
         check_by(by)
         asked = self._asked(table, at, options)
-        only = self._only("a count of hostages")
-        with self._bar(progress, f"hostages, {asked.table.name}") as tell:
-            return only._hostages(asked, by, tell)
+        only = self._only("pinned spans")
+        with self._bar(progress, f"pinned spans, {asked.table.name}") as tell:
+            return only._span_pinning(asked, by, tell)
 
     def map(
         self,

@@ -17,7 +17,6 @@ from spanwise.heap.runner import as_ops
 from spanwise.ledger.ledger import Ledger
 from spanwise.recordings import heap_maps, sources
 from spanwise.recordings.history import History
-from spanwise.recordings.hostages import Hostages, hostages_of, keys_of, with_frames
 from spanwise.recordings.live_sites import (
     LiveObjects,
     LiveSites,
@@ -28,19 +27,20 @@ from spanwise.recordings.live_sites import (
 )
 from spanwise.recordings.names import build_ids_of
 from spanwise.recordings.ops import check_ops
-from spanwise.recordings.questions import Answer, Asked
-from spanwise.recordings.shown import Shown
+from spanwise.recordings.questions import Answer, QueryArgs
+from spanwise.recordings.shown import ExportMixin
 from spanwise.recordings.simulate import Simulation, account
 from spanwise.recordings.site_groups import add_live, count_groups
 from spanwise.recordings.sites import same_sites
 from spanwise.recordings.slices import slice_ops
 from spanwise.recordings.sources import ArraySource, FileSource, OneThread
+from spanwise.recordings.span_pinning import SpanPinning, keys_of, span_pinning_of, with_frames
 from spanwise.recordings.timeline import MOMENTS_MAX, Spread, take_timeline
 from spanwise.results.progress import Step
 from spanwise.results.rows import AnyRows, Rows
 
 
-class Recording(History, Shown):
+class Recording(History, ExportMixin):
     """A history of allocation events: a `.swt` file, or an array of operations.
 
     Make one with `open()`, `from_ops()`, `spanwise.record()`, `spanwise.synthesize()` or
@@ -125,7 +125,7 @@ class Recording(History, Shown):
     def _total(self, found: list[Answer], add: Callable[[list[Answer]], Answer]) -> Answer:
         return found[0]
 
-    def _account(self, asked: Asked, tell: Step) -> Ledger:
+    def _account(self, asked: QueryArgs, tell: Step) -> Ledger:
         """As `ledger`; of a time after the end, the ledger of the end."""
         simulation, name, stop = self._simulation_for(asked)
         try:
@@ -143,7 +143,7 @@ class Recording(History, Shown):
             simulation.close()
 
     def _simulation_for(
-        self, asked: Asked
+        self, asked: QueryArgs
     ) -> tuple[Simulation, str, tuple[int | None, int | None]]:
         """A fresh simulation for a look at a moment; the moment's name, and where to stop."""
         name, stop_op, stop_ns = self._moment(asked.at)
@@ -155,7 +155,7 @@ class Recording(History, Shown):
             simulation.time_ns = self.summary.duration_ns
         return simulation, name, (stop_op, stop_ns)
 
-    def _resident_peak_op(self, asked: Asked) -> int:
+    def _resident_peak_op(self, asked: QueryArgs) -> int:
         """After how many operations most was resident. It depends on the table."""
         simulation = Simulation(asked.table, asked.options, resident=True)
         try:
@@ -164,7 +164,7 @@ class Recording(History, Shown):
         finally:
             simulation.close()
 
-    def _most_held(self, asked: Asked, tell: Step) -> tuple[int, int]:
+    def _most_held(self, asked: QueryArgs, tell: Step) -> tuple[int, int]:
         """The most held, with the threads as recorded and with one for all; 0: no operations."""
         most = []
         for source in (self._source, OneThread(self._source)):
@@ -177,7 +177,7 @@ class Recording(History, Shown):
         return most[0], most[1]
 
     def _timeline(
-        self, asked: Asked, samples: int, step_ns: int | None, detail: str, tell: Step
+        self, asked: QueryArgs, samples: int, step_ns: int | None, detail: str, tell: Step
     ) -> Rows:
         """As `timeline`."""
         if step_ns is not None and self.summary.duration_ns // step_ns >= MOMENTS_MAX:
@@ -191,7 +191,7 @@ class Recording(History, Shown):
         finally:
             simulation.close()
 
-    def _live_objects(self, asked: Asked, tell: Step) -> tuple[Placed, LiveObjects]:
+    def _live_objects(self, asked: QueryArgs, tell: Step) -> tuple[Placed, LiveObjects]:
         """What lives at a moment, where it lies and what it keeps."""
         simulation, name, stop = self._simulation_for(asked)
         try:
@@ -200,31 +200,31 @@ class Recording(History, Shown):
             simulation.close()
         return placed, objects_of(placed, latest, asked.table, self._frames)
 
-    def _live_sites(self, asked: Asked, tell: Step) -> LiveSites:
+    def _live_sites(self, asked: QueryArgs, tell: Step) -> LiveSites:
         """As `live_sites`."""
         placed, objects = self._live_objects(asked, tell)
         sites = add_by_site(placed, objects, self._frames, build_ids_of(self.modules))
         ledger = replace(sites.ledger, remark=self.remark)
         return replace(sites, ledger=ledger, imported=self.imported)
 
-    def _site_groups(self, asked: Asked, tell: Step) -> Rows:
+    def _site_groups(self, asked: QueryArgs, tell: Step) -> Rows:
         """As `site_groups`."""
         _, objects = self._live_objects(asked, tell)
         allocated = count_groups(self.blocks(), asked.table, same_sites(self._frames))
         return add_live(allocated, objects)
 
-    def _hostages(self, asked: Asked, by: str, tell: Step) -> Hostages:
-        """As `hostages`."""
+    def _span_pinning(self, asked: QueryArgs, by: str, tell: Step) -> SpanPinning:
+        """As `span_pinning`."""
         placed, objects = self._live_objects(asked, tell)
         placed = replace(placed, ledger=replace(placed.ledger, remark=self.remark))
-        found = hostages_of(placed, objects, keys_of(by, placed, objects, self.blocks()), by)
+        found = span_pinning_of(placed, objects, keys_of(by, placed, objects, self.blocks()), by)
         found = replace(found, imported=self.imported)
         if by != "site":
             return found
         frames = [self._frames.get(one, ()) for one in found.array["group"].tolist()]
         return with_frames(found, frames, tuple(build_ids_of(self.modules).items()))
 
-    def _map(self, asked: Asked, tell: Step) -> HeapMap:
+    def _map(self, asked: QueryArgs, tell: Step) -> HeapMap:
         """As `map`."""
         simulation, name, stop = self._simulation_for(asked)
         try:
@@ -232,7 +232,7 @@ class Recording(History, Shown):
         finally:
             simulation.close()
 
-    def _maps(self, asked: Asked, samples: int, tell: Step) -> list[HeapMap]:
+    def _maps(self, asked: QueryArgs, samples: int, tell: Step) -> list[HeapMap]:
         """As `maps`."""
         simulation = Simulation(asked.table, asked.options, resident=True)
         spread = len(self), samples, self.summary.peak_op

@@ -16,7 +16,7 @@ from spanwise import _format, errors
 from spanwise.recordings.names import build_ids_of
 from spanwise.recordings.questions import Answer
 from spanwise.recordings.recording import Recording
-from spanwise.recordings.shown import Shown
+from spanwise.recordings.shown import ExportMixin
 from spanwise.recordings.sites import Site, Sites, number_sites
 from spanwise.recordings.sources import Module
 from spanwise.recordings.summary import Summary, count_threads
@@ -27,7 +27,7 @@ from spanwise.results.values import Result
 _SHOWN = 20
 
 
-class RecordingSet(Sequence[Recording], Shown, Result, Tabular):
+class RecordingSet(Sequence[Recording], ExportMixin, Result, Tabular):
     """Recordings of several processes that are accounted together.
 
     Each process has a heap of its own. The sum takes each of them at its own moment: at "peak"

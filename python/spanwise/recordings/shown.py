@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from spanwise import _format
 from spanwise.heap.options import HeapOptions
-from spanwise.recordings.questions import Questions
+from spanwise.recordings.questions import RecordingQueries
 from spanwise.results.progress import Progress
 from spanwise.tables.table import SizeClassTable, as_table
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from spanwise.recordings.recording import Recording
 
 
-class Shown(Questions):
+class ExportMixin(RecordingQueries):
     """Pages, files and pictures made of the answers to the questions."""
 
     def to_html(
@@ -104,8 +104,8 @@ class Shown(Questions):
 
         Args:
             path: of the file, which appears whole; what is there is replaced.
-            of: "waste" (round-up and hostages), "round-up", "hostages" (free bytes that the objects
-                of a span keep), "resident" or "requested".
+            of: "waste" (round-up and pinned spans), "round-up", "pinned" (free bytes that live
+                objects keep), "resident" or "requested".
             table: size classes, or a table's name.
             at: the moment, as of `ledger`.
             options: of the heap.

@@ -14,7 +14,7 @@ from spanwise.heap.options import HeapOptions
 from spanwise.ledger.ledger import Ledger
 from spanwise.ledger.parts import PARTS
 from spanwise.optimizer.fit import RESIDENT
-from spanwise.optimizer.optimum import Optimum
+from spanwise.optimizer.optimum import OptimizeResult
 from spanwise.optimizer.search import default_candidates, optimize, simulated_operations
 from spanwise.recordings.live_sites import LiveSites
 from spanwise.recordings.recording import Recording
@@ -66,7 +66,7 @@ class Facts:
     histogram: Rows
     maps: tuple[HeapMap, ...]
     sites: LiveSites
-    advice: Optimum | None
+    advice: OptimizeResult | None
     no_advice: str
     peers: PeerComparison | None = None
 
@@ -137,7 +137,7 @@ def gather(
     options: HeapOptions | None = None,
     *,
     progress: Progress = None,
-    advice: Optimum | None = None,
+    advice: OptimizeResult | None = None,
     peers: PeerComparison | None = None,
 ) -> Facts:
     """Runs the recording as often as its facts need.
@@ -192,7 +192,7 @@ def _searched_operations(recording: Recording, holdout: Sequence[Recording]) -> 
 
 def _advise(
     recording: Recording, table: SizeClassTable, holdout: Sequence[Recording], progress: Step
-) -> tuple[Optimum | None, str]:
+) -> tuple[OptimizeResult | None, str]:
     """The fitted table, or why there is none."""
     if not recording.events:
         return None, "the recording has no operation"

@@ -19,9 +19,9 @@ from spanwise.recordings.live_sites import LiveSite, LiveSites
 from spanwise.report.stacks import chain_of
 from spanwise.report.svg import element, words
 
-OF = ("waste", "round-up", "hostages", "resident", "requested")
-"""The bytes that a graph shows: round-up and hostages; round-up; free bytes of spans that objects
-keep; resident bytes; requested bytes."""
+OF = ("waste", "round-up", "pinned", "resident", "requested")
+"""The bytes that a graph shows: round-up and pinned spans; round-up; free bytes of spans that
+objects keep; resident bytes; requested bytes."""
 
 NO_OBJECT = "[of no live object]"
 FILE_WIDTH = 1400
@@ -70,7 +70,7 @@ def value_of(site: LiveSite, of: str) -> int:
     return {
         "waste": site.waste_bytes,
         "round-up": site.roundup_bytes,
-        "hostages": site.kept_free_bytes,
+        "pinned": site.kept_free_bytes,
         "resident": site.resident_bytes,
         "requested": site.requested_bytes,
     }[of]
@@ -81,7 +81,7 @@ def total_of(ledger: Ledger, of: str) -> int:
     return {
         "waste": ledger.waste_bytes,
         "round-up": ledger.roundup_bytes + ledger.large_rounding_bytes,
-        "hostages": ledger.tail_bytes + ledger.free_slot_bytes + ledger.cached_bytes,
+        "pinned": ledger.tail_bytes + ledger.free_slot_bytes + ledger.cached_bytes,
         "resident": ledger.resident_bytes or 0,
         "requested": ledger.requested_bytes,
     }[of]
@@ -143,7 +143,7 @@ def sentence(root: Frame, live: LiveSites, of: str) -> str:
 _NOUNS = {
     "waste": "waste",
     "round-up": "round-up",
-    "hostages": "free in spans and caches",
+    "pinned": "free in spans and caches",
     "resident": "resident",
     "requested": "requested",
 }

@@ -25,7 +25,7 @@ from spanwise.tables.table import SizeClassTable
 if TYPE_CHECKING:
     from spanwise.heap.options import HeapOptions
     from spanwise.measure.peers import PeerComparison
-    from spanwise.optimizer.optimum import Optimum
+    from spanwise.optimizer.optimum import OptimizeResult
     from spanwise.recordings.recording import Recording
     from spanwise.results.progress import Progress
 
@@ -47,7 +47,7 @@ def write(
     options: HeapOptions | None,
     *,
     progress: Progress,
-    advice: Optimum | None = None,
+    advice: OptimizeResult | None = None,
     peers: PeerComparison | None = None,
 ) -> str:
     """Writes the page; as `Recording.to_html`. With advice, no other table is looked for."""

@@ -21,7 +21,7 @@ def test_what_has_rows_has_all_forms_of_them() -> None:
     for kind in with_rows:
         assert hasattr(kind, "to_columns") and hasattr(kind, "to_json"), kind
     assert {kind.__name__ for kind in with_rows} >= {
-        *("Comparison", "Frontier", "Ledger", "Optimum", "PeerComparison", "Recording"),
+        *("Comparison", "Frontier", "Ledger", "OptimizeResult", "PeerComparison", "Recording"),
         *(
             "LiveSites",
             "RecordingSet",

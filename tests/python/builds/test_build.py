@@ -18,9 +18,9 @@ from install_tools import in_full, quick_compiler
 from spanwise.builds.build import build_telling, check_malloc_table
 from spanwise.builds.steps import (
     COMMON_FLAGS,
-    FACE_FLAGS,
-    FACE_LINK_FLAGS,
-    FACE_ROOMS,
+    PRELOAD_FLAGS,
+    PRELOAD_LINK_FLAGS,
+    PRELOAD_ROOMS,
     SHARED_FLAGS,
     SHORT_FLAG,
     SHORT_SOURCES,
@@ -357,7 +357,7 @@ def test_flags_and_sources_are_those_of_cmake() -> None:
     for flag in (*SHARED_FLAGS, *COMMON_FLAGS):
         if flag.startswith(("-Wl,", "-fno-")) and flag != "-Wl,-z,defs":
             assert flag in targets, flag
-    for flag in (*FACE_FLAGS, *FACE_LINK_FLAGS):
+    for flag in (*PRELOAD_FLAGS, *PRELOAD_LINK_FLAGS):
         assert flag.removeprefix("-D") in library, flag
     short = re.findall(
         r"set_source_files_properties\((.*?) PROPERTIES COMPILE_OPTIONS (\S+)\)", library, re.DOTALL
@@ -366,7 +366,7 @@ def test_flags_and_sources_are_those_of_cmake() -> None:
         (sorted(f"src/{name}" for name in SHORT_SOURCES), SHORT_FLAG)
     ]
     floor = {"base", "os/linux", "ds"}
-    for name, rooms in (("core", core_rooms(ROOT, True)), ("malloc", FACE_ROOMS)):
+    for name, rooms in (("core", core_rooms(ROOT, True)), ("malloc", PRELOAD_ROOMS)):
         words = re.findall(rf"spanwise_sources\({name}_sources (.*?)\)", library, re.DOTALL)[0]
         listed = {room.removesuffix("/*") for room in re.findall(r'"([^"]+)"', words)}
         assert listed | floor == set(rooms), name

@@ -38,7 +38,7 @@ def test_a_full_span_by_hand() -> None:
     assert "unknown" in found._repr_html_()
 
 
-def test_hostages_by_hand() -> None:
+def test_pinned_spans_by_hand() -> None:
     """What died leaves its slot to those who live on; a resize makes the object its own site's."""
     rows = [(ALLOC, i, 5000, 9) for i in range(3)]
     recording = of_sites(*rows, (FREE, 2, 0, 0), (REALLOC, 0, 5100, 4))

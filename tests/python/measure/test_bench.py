@@ -31,7 +31,7 @@ from spanwise.measure.bench_cases import case_of, find_servers, read_cases
 from spanwise.measure.bench_result import BenchResult, measured_on
 from spanwise.measure.bench_rounds import ROW_FIELDS, VALUE_FIELDS, Round, run_round
 from spanwise.measure.launching import launch
-from spanwise.measure.replayer import MALLOC_FACE
+from spanwise.measure.replayer import MALLOC_LIBRARY
 from spanwise.recordings import recorder
 from spanwise.recordings.shells import with_pipefail
 from spanwise.results.intervals import interval_of
@@ -79,7 +79,7 @@ def test_a_run_tells_its_own_memory(tmp_path: Path) -> None:
         (
             ["no-such-program"],
             300,
-            "ended with 2: spanwise-launch: no-such-program: No such file or",
+            "ended with 2: spanwise-rusage: no-such-program: No such file or",
         ),
         (["sleep", "600"], 0.5, "did not end within 0.5 s"),
         (["yes"], 0.5, "did not end within 0.5 s"),
@@ -607,7 +607,7 @@ def test_a_table_is_fitted_to_the_first_input(
 
     def build(table: sw.SizeClassTable, folder: Path, **_: Any) -> Any:
         (folder / "lib").mkdir(parents=True, exist_ok=True)
-        shutil.copy(_lib.native_library(MALLOC_FACE), folder / "lib")
+        shutil.copy(_lib.native_library(MALLOC_LIBRARY), folder / "lib")
         return sw.Build(folder, {"table": table.to_dict()})
 
     recorded: list[Any] = []

@@ -30,7 +30,7 @@ from spanwise.measure.closed_loop import (
     same_environment,
 )
 from spanwise.measure.process_ledger import ProcessLedger, read_process_ledger
-from spanwise.measure.running import MALLOC_FACE
+from spanwise.measure.running import MALLOC_LIBRARY
 from spanwise.optimizer import search
 from spanwise.recordings.finish import finish
 from spanwise.recordings.recorder import run_recorded
@@ -131,9 +131,9 @@ def test_demo_json_without_a_compiler(tmp_path: Path) -> None:
         for ledger in comparison["ledgers"]:
             assert sum(ledger[part] for part in PARTS) == ledger["held_bytes"]
     assert loop["built"] is False and "no C compiler was found" in loop["why_not"]
-    for face in (loop["stock"], loop["best"]):
-        assert face["measured"] is face["error"] is None
-        assert face["predicted_peak_held_bytes"] >= face["predicted"]["held_bytes"]
+    for preload in (loop["stock"], loop["best"]):
+        assert preload["measured"] is preload["error"] is None
+        assert preload["predicted_peak_held_bytes"] >= preload["predicted"]["held_bytes"]
 
 
 def test_the_loop_in_one_sentence() -> None:
@@ -243,9 +243,9 @@ def test_the_program_of_the_loop_must_succeed() -> None:
 @needs_recorder()
 @needs_python_malloc()
 def test_a_recorded_run_holds_what_its_recording_predicts(tmp_path: Path) -> None:
-    """Recorder and malloc face in one run, so of the very same calls: equal to the byte."""
+    """Recorder and malloc library in one run, so of the very same calls: equal to the byte."""
     raw, told = tmp_path / "raw", tmp_path / "told.json"
-    libraries = (_lib.native_library(name) for name in ("libspanwise-record.so", MALLOC_FACE))
+    libraries = (_lib.native_library(name) for name in ("libspanwise-record.so", MALLOC_LIBRARY))
     variables = {
         "LD_PRELOAD": ":".join(map(str, libraries)),
         "PYTHONMALLOC": "malloc",
@@ -264,7 +264,7 @@ def test_a_recorded_run_holds_what_its_recording_predicts(tmp_path: Path) -> Non
 
 @needs_recorder()
 def test_runs_of_the_loop_have_the_same_environment(tmp_path: Path) -> None:
-    """The same names, under the recorder and under the malloc face: python copies it all."""
+    """The same names, under the recorder and under the preloaded malloc: python copies it all."""
     env = same_environment()
     show = [sys.executable, "-c", "import os; print(*os.environ)"]
     with (tmp_path / "names").open("w") as file:

@@ -26,7 +26,7 @@ def churned(*sizes: int, live: int = 4000) -> sw.Recording:
 
 def by_peak(
     recordings: Recordings, classes: int = 24, objective: str = "peak", **options: Any
-) -> sw.Optimum:
+) -> sw.OptimizeResult:
     """What the arithmetic of the peak proposes, without a search, a bound on waste and a prior."""
     return sw.optimize(
         recordings, classes, objective, **{"waste_percent": 100, "prior": 0, **options}

@@ -14,7 +14,7 @@ import spanwise as sw
 from spanwise.optimizer.scores import Scores
 from spanwise.optimizer.search import FAMILIES, simulated_operations
 from spanwise.optimizer.solver import Rules
-from spanwise.optimizer.trial import _partial_span_bytes, barred, hold_trial, keeps_bound
+from spanwise.optimizer.trial import _partial_span_bytes, hold_trial, ineligible, keeps_bound
 from spanwise.tables.table import STOCK
 
 from tests.python.helpers import ALLOC, FREE, make_ops
@@ -88,7 +88,7 @@ def test_the_verdict_is_the_ledgers(
         assert trial.beats_stock == (ours < stock)
         assert trial.limit_bytes == recording.summary.peak_requested_bytes <= ours
     judged = best.held_out[0].resident_bytes
-    free = [name for name in judged if name not in {*STOCK, *best.trial.barred}]
+    free = [name for name in judged if name not in {*STOCK, *best.trial.ineligible}]
     assert judged[best.table.name] == min(judged[name] for name in free)
     assert best.holds == (100 * judged[best.table.name] <= 99 * judged["c16"])
     assert best.verdict().startswith("c16 stays: ") != best.holds
@@ -175,7 +175,9 @@ def test_nothing_is_better_than_the_stock_table(alone: None) -> None:
 def test_the_families_take_part(program: sw.Recording) -> None:
     """Where one of them has least resident it is the result, whatever was proposed."""
     best = by_peak(program, classes=1)
-    free = {name: best.resident_bytes[name] for name in FAMILIES if name not in best.trial.barred}
+    free = {
+        name: best.resident_bytes[name] for name in FAMILIES if name not in best.trial.ineligible
+    }
     assert best.proposal.name == "best-1-peak"
     assert best.table.name == min(free, key=lambda name: free[name])
     assert best.resident_bytes[best.table.name] < best.resident_bytes["best-1-peak"]
@@ -193,10 +195,10 @@ def test_tables_that_are_given_take_part(program: sw.Recording) -> None:
     assert set(best.resident_bytes) == {"go", "c16", "better", "best-1-peak", *FAMILIES}
     odd = sw.SizeClassTable.custom([(24, 1), (520, 5), (32768, 4)], name="odd")
     best = by_peak(wanting(*[520] * 1000), classes=1, tables=[odd])
-    assert {"go", "odd"} <= set(best.trial.barred) and best.table != odd
+    assert {"go", "odd"} <= set(best.trial.ineligible) and best.table != odd
     assert "odd, not aligned to 16, would have " in best.verdict()
     free = by_peak(wanting(*[520] * 1000), classes=1, tables=[odd], align=8)
-    assert free.trial.barred == {} and free.table == odd
+    assert free.trial.ineligible == {} and free.table == odd
 
 
 def test_what_may_waste_half_a_slot_cannot_win(alone: None) -> None:
@@ -206,10 +208,10 @@ def test_what_may_waste_half_a_slot_cannot_win(alone: None) -> None:
     """
     recording = wanting(*[512] * 1000)
     best = sw.optimize(recording, objective="peak", tables=["pow2", "mimalloc"])
-    assert set(best.trial.barred) == {"go", "pow2"}
+    assert set(best.trial.ineligible) == {"go", "pow2"}
     assert best.resident_bytes["pow2"] < best.resident_bytes["c16"] and best.table.name != "pow2"
     loose = by_peak(recording, classes=1, tables=["pow2"])
-    assert set(loose.trial.barred) == {"go"} and loose.table.name == "pow2"
+    assert set(loose.trial.ineligible) == {"go"} and loose.table.name == "pow2"
 
 
 def test_why_a_table_cannot_win_is_told(alone: None) -> None:
@@ -232,7 +234,7 @@ def test_the_bound_of_a_table_by_hand() -> None:
 def test_a_stock_table_is_to_be_beaten_whatever_the_bound() -> None:
     """By hand: after 1,024 bytes c16 has a class of 1,152, which wastes 127 of it: 11 %."""
     c16 = sw.SizeClassTable.c16()
-    assert barred([c16], replace(RULES, waste_percent=8)) == {}
+    assert ineligible([c16], replace(RULES, waste_percent=8)) == {}
     assert not keeps_bound(c16, replace(RULES, waste_percent=8))
 
 
@@ -240,7 +242,7 @@ def test_with_align_8_both_stock_tables_are_to_be_beaten() -> None:
     """By hand: go's 24-byte class takes 24 KiB for 1,024 objects, c16's of 32 bytes 32 KiB."""
     recording = wanting(*[24] * 20_000)
     best = by_peak(recording, classes=1, align=8)
-    assert best.trial.barred == {} and best.stock == "go"
+    assert best.trial.ineligible == {} and best.stock == "go"
     assert best.resident_bytes["go"] < best.resident_bytes["c16"]
 
 

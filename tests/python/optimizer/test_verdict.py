@@ -12,7 +12,7 @@ import spanwise as sw
 from spanwise.ledger.comparison import Comparison
 from spanwise.optimizer.fit import Fit
 from spanwise.optimizer.folds import FOLD_DTYPE
-from spanwise.optimizer.optimum import Optimum
+from spanwise.optimizer.optimum import OptimizeResult
 from spanwise.optimizer.profile import joint_profile
 from spanwise.optimizer.solver import Rules
 from spanwise.optimizer.trial import Trial
@@ -36,7 +36,7 @@ def trial(name: str, resident: Bytes) -> Trial:
     return Trial(name, LEDGERS, {"go": go, "c16": c16, "mine": mine}, "mine", 16, 0, UNALIGNED)
 
 
-def optimum(fitted: Bytes, *held_out: Bytes, parts: int = 1, folds: Any = None) -> Optimum:
+def optimum(fitted: Bytes, *held_out: Bytes, parts: int = 1, folds: Any = None) -> OptimizeResult:
     """What `optimize` would return; held-out recordings are called a, b, ..."""
     recordings = [ONE] * parts
     rules = Rules(2, 16, 32768, 8192, 10, 0.5, 0.0)
@@ -46,7 +46,7 @@ def optimum(fitted: Bytes, *held_out: Bytes, parts: int = 1, folds: Any = None) 
         rows = np.zeros(len(folds), FOLD_DTYPE)
         rows["saved_percent"] = folds
     trials = tuple(trial(name, one) for name, one in zip("ab", held_out, strict=False))
-    return Optimum(
+    return OptimizeResult(
         *(fit, MINE, MINE, trial("fit", fitted), trials),
         folds=None if rows is None else as_rows(rows),
     )
@@ -155,7 +155,7 @@ WIDE = sw.SizeClassTable.custom([(560, 8), (1040, 8), (32768, 4)], name="wide")
 """
 
 
-def choice(fitted: sw.Recording, **options: Any) -> Optimum:
+def choice(fitted: sw.Recording, **options: Any) -> OptimizeResult:
     """Of these two, and a proposal of a single class of 32 KiB."""
     return by_peak(fitted, classes=1, tables=[NEAR, WIDE], **options)
 

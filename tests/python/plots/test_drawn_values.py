@@ -18,7 +18,7 @@ from spanwise.measure.replay_result import SAMPLES_DTYPE
 from spanwise.optimizer.frontier import FRONTIER_DTYPE
 from spanwise.plots import collectors
 from spanwise.plots.latencies import latencies
-from spanwise.recordings.hostages import HOSTAGES_DTYPE, Hostages
+from spanwise.recordings.span_pinning import PINNED_SPANS_DTYPE, SpanPinning
 from spanwise.results.rows import as_rows
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -166,12 +166,12 @@ def test_a_full_span_has_the_last_colour_of_the_map() -> None:
 # --- who holds ------------------------------------------------------------------------------------
 
 
-def test_hostages() -> None:
+def test_pinned_spans() -> None:
     """Of each group above what comes free without it, below the free bytes that it keeps."""
     given = [(7, 1, 100, 3 * KIB, 1, 1, 8 * KIB), (9, 1, 100, 5 * KIB, 1, 0, 4 * KIB)]
-    found = as_rows(np.array(given, HOSTAGES_DTYPE))
-    one = Hostages(found, "thread", ledger(requested=100, resident=0), 2, 8 * KIB)
-    ax: Any = plots.hostages(one)
+    found = as_rows(np.array(given, PINNED_SPANS_DTYPE))
+    one = SpanPinning(found, "thread", ledger(requested=100, resident=0), 2, 8 * KIB)
+    ax: Any = plots.span_pinning(one)
     assert bars(ax) == {
         "would come free without the group": [(0, -0.39, 8, 0.38), (0, 0.61, 4, 0.38)],
         "free bytes that it keeps, shared evenly": [(0, 0.01, 3, 0.38), (0, 1.01, 5, 0.38)],
@@ -180,11 +180,13 @@ def test_hostages() -> None:
     assert ax.get_ylim()[0] > ax.get_ylim()[1]
 
 
-def test_sizes_of_hostages_stand_in_their_order() -> None:
+def test_sizes_of_pinned_spans_stand_in_their_order() -> None:
     """The larger slots would free more, and come first in the rows."""
     given = [(64, 1, 100, 0, 1, 1, 8 * KIB), (16, 1, 100, 0, 1, 1, 4 * KIB)]
-    found = as_rows(np.array(given, HOSTAGES_DTYPE))
-    ax: Any = plots.hostages(Hostages(found, "size", ledger(requested=1, resident=0), 2, KIB))
+    found = as_rows(np.array(given, PINNED_SPANS_DTYPE))
+    ax: Any = plots.span_pinning(
+        SpanPinning(found, "size", ledger(requested=1, resident=0), 2, KIB)
+    )
     assert [label.get_text() for label in ax.get_yticklabels()] == ["16 B", "64 B"]
     assert [width for _, _, width, _ in next(iter(bars(ax).values()))] == [4, 8]
 

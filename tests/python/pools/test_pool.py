@@ -115,7 +115,7 @@ def test_constructors_see_new_blocks_only() -> None:
 
 
 def test_a_thread_keeps_one_block_for_itself() -> None:
-    with sw.Heap() as heap, sw.Pool(heap, 64, capacity=1, primaries=True) as pool:
+    with sw.Heap() as heap, sw.Pool(heap, 64, capacity=1, thread_slots=True) as pool:
         blocks = [pool.get() for _ in range(3)]
         place = blocks[0].address
         for block in blocks:
@@ -226,7 +226,7 @@ def test_what_a_pool_refuses() -> None:
             (sw.InvalidError, {"capacity": (1 << 32) + 1}),
             (sw.InvalidError, {"order": "filo"}),
             (sw.UnsupportedError, {"order": "fifo", "aged": True}),
-            (sw.UnsupportedError, {"order": "fifo", "primaries": True}),
+            (sw.UnsupportedError, {"order": "fifo", "thread_slots": True}),
             (sw.UnsupportedError, {"zero": True, "construct": print}),
         )
         for kind, options in bad:
@@ -284,7 +284,7 @@ def test_a_dropped_pool_frees_its_idle_blocks() -> None:
 
 def test_threads_share_a_pool() -> None:
     failed: list[BaseException] = []
-    with sw.Heap() as heap, sw.Pool(heap, 64, capacity=3, primaries=True) as pool:
+    with sw.Heap() as heap, sw.Pool(heap, 64, capacity=3, thread_slots=True) as pool:
 
         def work(mark: int) -> None:
             try:

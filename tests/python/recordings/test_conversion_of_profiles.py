@@ -305,7 +305,7 @@ def test_a_file_without_stacks_gives_no_advice_to_record_them(
     for told in (
         one.sites,
         one.live_sites("go"),
-        one.hostages(),
+        one.span_pinning(),
         both.sites,
         both.live_sites(),
     ):

@@ -58,7 +58,7 @@ def test_the_counts_are_the_ledgers(of: str, at: str) -> None:
     wanted = {
         "waste": ledger.held_bytes - ledger.requested_bytes,
         "round-up": ledger.roundup_bytes + ledger.large_rounding_bytes,
-        "hostages": ledger.tail_bytes + ledger.free_slot_bytes + ledger.cached_bytes,
+        "pinned": ledger.tail_bytes + ledger.free_slot_bytes + ledger.cached_bytes,
         "resident": ledger.resident_bytes,
         "requested": ledger.requested_bytes,
     }[of]

@@ -129,7 +129,7 @@ def big_sites() -> Sites:
 
 
 @functools.cache
-def big_optimum() -> sw.Optimum:
+def big_optimum() -> sw.OptimizeResult:
     tables = [sw.SizeClassTable.geometric(1.1 + i / 50) for i in range(30)]
     return sw.optimize(RECORDING, 4, tables=tables, waste_percent=100, progress=False)
 
@@ -206,14 +206,14 @@ BIG: dict[str, Callable[[], Any]] = {
     "HeapMap": RECORDING.map,
     "HeapOptions": lambda: sw.HeapOptions(1 << 60, "address", math.inf, 65535),
     "HeapStats": lambda: sw.Heap().stats(),
-    "Hostages": RECORDING.hostages,
+    "SpanPinning": RECORDING.span_pinning,
     "Ledger": lambda: big_ledgers()[0],
     "LedgerCheck": lambda: sw.LedgerCheck(dict.fromkeys(parts(), 1), LEDGER),
     "LiveSite": lambda: RECORDING.live_sites()[0],
     "LiveSites": RECORDING.live_sites,
     "Measure": lambda: LEDGER.measures["occupancy"],
     "ObjectType": lambda: sw.CollectedHeap().add_type(LONG, 8000, range(1000)),
-    "Optimum": big_optimum,
+    "OptimizeResult": big_optimum,
     "PeerComparison": lambda: PeerComparison("mine", 1, (BIG["PeerRow"](),) * 200),
     "PeerRow": functools.partial(PeerRow, "jemalloc", (5,), 1, "jemalloc", 4),
     "Pool": lambda: sw.Pool(sw.Heap(), 1 << 40),

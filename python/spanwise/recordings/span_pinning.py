@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who holds partial spans: groups of live objects, and what would come free without each of them.
+
+A span that has a free slot is *partial*. Every object in it keeps all of it, so its free bytes are
+shared evenly (`live_sites.py`); but if one group of objects were gone, only the spans in which
+nobody else lives would come free. Both are told of each group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spanwise import _format, errors
+from spanwise._lib import lib
+from spanwise.ledger.ledger import Ledger
+from spanwise.recordings.lifetimes import floor_pow2
+from spanwise.recordings.live_sites import LiveObjects, Placed, span_of, sum_by
+from spanwise.recordings.names import name_frames
+from spanwise.recordings.sites import callers, unknown_text
+from spanwise.results.rows import Rows, Tabular, as_rows
+from spanwise.results.values import Result, Value
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+GROUPS = ("site", "size", "age", "lifetime", "thread")
+"""The kinds of groups that `span_pinning` takes as `by`."""
+
+PINNED_SPANS_DTYPE = np.dtype(
+    [("group", "<u8")]
+    + [
+        (name, "<i8")
+        for name in (
+            *("live_objects", "requested_bytes", "kept_free_bytes"),
+            *("spans", "sole_spans", "released_bytes"),
+        )
+    ]
+)
+"""One group of `Recording.span_pinning`."""
+
+NOT_FREED = np.iinfo(np.uint64).max
+"""The group of lifetimes of what the recording never frees."""
+
+_TIMES = ((10**9, "s"), (10**6, "ms"), (10**3, "us"), (1, "ns"))
+SHOWN = 10
+"""How many groups are shown as text."""
+_HEADS = {
+    "site": "innermost callers",
+    "size": "slots",
+    "age": "age, at least (to twice that)",
+    "lifetime": "life, at least (to twice that)",
+    "thread": "thread",
+}
+_COLUMNS = ("released", "spans alone", "spans", "free kept", "live", "requested")
+
+
+@dataclass(frozen=True)
+class _Framed:
+    """What `callers` takes."""
+
+    id: int
+    frames: tuple[str, ...]
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class SpanPinning(Result, Value, Tabular):
+    """Who holds the partial spans of a moment; the group that would free most comes first.
+
+    Attributes:
+        array: one row a group, `Rows` of PINNED_SPANS_DTYPE. `group` is the site's id, the slot's
+            bytes, the thread's number, or nanoseconds, a power of two (of a lifetime 2**64 - 1:
+            never freed). Of its objects in partial spans: `live_objects` and `requested_bytes`;
+            `kept_free_bytes`, their even share of the free bytes; `spans` that they lie in,
+            `sole_spans` of them in which nobody else lives, and `released_bytes`, all bytes of
+            those: what comes free without the group.
+        by: what the groups are: "site", "size", "age", "lifetime" or "thread".
+        ledger: of the moment.
+        spans: partial spans that have a live object.
+        free_bytes: free slots and tails of these.
+        frames: of each group the site's frames; () of what is no site.
+        names: of the frames; () before `named`.
+        build_ids: as of `LiveSites`.
+        imported: as of `LiveSites`.
+    """
+
+    array: Rows
+    by: str
+    ledger: Ledger
+    spans: int
+    free_bytes: int
+    frames: tuple[tuple[str, ...], ...] = ()
+    names: tuple[tuple[str, ...], ...] = ()
+    build_ids: tuple[tuple[str, str], ...] = ()
+    imported: bool = False
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def named(self, groups: int | None = None) -> SpanPinning:
+        """The same with the names of call sites, as `LiveSites.named`.
+
+        Args:
+            groups: only the first so many get names; None: all.
+        """
+        if self.by != "site":
+            return self
+        wanted = self.frames[:groups]
+        found = name_frames((frame for each in wanted for frame in each), dict(self.build_ids))
+        named = [tuple(found[frame] for frame in each) for each in wanted]
+        rest = ((),) * (len(self.frames) - len(named))
+        return replace(self, names=(*named, *rest))
+
+    def labels(self) -> list[str]:
+        """What each group is called, in the order of `array`."""
+        keys = self.array["group"].tolist()
+        if self.by == "site":
+            names = self.names or ((),) * len(keys)
+            return [callers(_Framed(*one)) for one in zip(keys, self.frames, names, strict=True)]
+        if self.by == "size":
+            return [_format.size(key).replace(".0 ", " ") for key in keys]
+        if self.by == "thread":
+            return [str(key) for key in keys]
+        return ["not freed" if key == NOT_FREED else _time(key) for key in keys]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, for JSON."""
+        rows = self.array.to_dicts()
+        if self.by == "site":
+            names = self.names or ((),) * len(rows)
+            for row, frames, named in zip(rows, self.frames, names, strict=True):
+                row["frames"], row["names"] = list(frames), list(named)
+        return {
+            "by": self.by,
+            "spans": self.spans,
+            "free_bytes": self.free_bytes,
+            "groups": rows,
+            "ledger": self.ledger.to_dict(),
+        }
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draws it; as `spanwise.plots.span_pinning`."""
+        from spanwise import plots  # noqa: PLC0415  pictures know models, not models pictures
+
+        return plots.span_pinning(self, ax)
+
+    # --- text ---
+
+    def _title(self) -> str:
+        what = f" of {self.ledger.source}" if self.ledger.source else ""
+        return (
+            f"{_format.plural(self.spans, 'partial span')}{what} at {self.ledger.at}, table"
+            f" {self.ledger.table}, with {_format.number(self.free_bytes)} free bytes; who holds"
+            " them, bytes"
+        )
+
+    def _text_rows(self) -> list[tuple[str, ...]]:
+        order = ("released_bytes", "sole_spans", "spans", "kept_free_bytes", "live_objects")
+        return [
+            (
+                label,
+                *(_format.number(int(row[name])) for name in (*order, "requested_bytes")),
+            )
+            for label, row in zip(self.labels()[:SHOWN], self.array[:SHOWN], strict=True)
+        ]
+
+    def __repr__(self) -> str:
+        head = (_HEADS[self.by], *_COLUMNS)
+        lines = [self._title(), _format.table(self._text_rows(), head, indent="  ")]
+        if len(self) > SHOWN:
+            lines.append(f"  ... {_format.plural(len(self) - SHOWN, 'group')} more")
+        if self.by == "site" and self.array["group"].tolist() == [0]:
+            lines.append(f"  {unknown_text(self.imported)}")
+        return _format.clipped("\n".join(lines))
+
+    def _repr_html_(self) -> str:
+        return _format.html_table(self._text_rows(), (_HEADS[self.by], *_COLUMNS), self._title())
+
+
+def _time(ns: int) -> str:
+    """Three digits of a power of two in a unit that suits it."""
+    scale, unit = next(one for one in _TIMES if ns >= one[0] or one[0] == 1)
+    return f"{_format.digits(ns / scale, 3)} {unit}"
+
+
+def check_by(by: str) -> None:
+    """Refuses a `by` that `span_pinning` does not know.
+
+    Raises:
+        InvalidError: it is none of `GROUPS`.
+    """
+    if by not in GROUPS:
+        raise errors.InvalidError(f"by {by!r}: use one of {', '.join(GROUPS)}")
+
+
+def keys_of(
+    by: str, placed: Placed, objects: LiveObjects, blocks: Iterator[NDArray[np.void]]
+) -> NDArray[np.uint64]:
+    """The group of each live object.
+
+    Args:
+        by: one of `GROUPS`.
+        placed: the objects.
+        objects: what each of them is.
+        blocks: all operations, which lifetimes need.
+    """
+    if by == "age":
+        now = np.uint64(placed.ledger.time_ns)
+        return floor_pow2(now - np.minimum(objects.placed_ns, now))
+    if by == "lifetime":
+        return lifetimes_of(blocks, placed.done, placed.ids)
+    columns: dict[str, NDArray[Any]] = {
+        "site": objects.site,
+        "size": objects.slot_bytes,
+        "thread": objects.thread,
+    }
+    found: NDArray[np.uint64] = columns[by].astype(np.uint64)
+    return found
+
+
+def lifetimes_of(
+    blocks: Iterator[NDArray[np.void]], done: int, ids: NDArray[np.uint32]
+) -> NDArray[np.uint64]:
+    """How long objects live in all, as powers of two; NOT_FREED of what is never freed.
+
+    Args:
+        blocks: all operations in order.
+        done: the objects live after so many of them.
+        ids: of the objects.
+    """
+    count = int(ids.max(initial=0)) + 1
+    born, died = np.zeros(count, np.uint64), np.full(count, NOT_FREED, np.uint64)
+    for block in blocks:
+        before, after = block[: max(done, 0)], block[max(done, 0) :]
+        done -= len(block)
+        births = before[before["kind"] == lib.SW_OP_ALLOC]
+        births = births[births["object"] < count]
+        born[births["object"]] = births["time_ns"]  # of repeated indices numpy keeps the last
+        ends = after[after["kind"] == lib.SW_OP_FREE]
+        ends = ends[ends["object"] < count][::-1]  # reversed, so that the first free counts
+        ends = ends[died[ends["object"]] == NOT_FREED]
+        died[ends["object"]] = ends["time_ns"]
+    lived = died[ids] - born[ids]
+    found: NDArray[np.uint64] = np.where(died[ids] == NOT_FREED, NOT_FREED, floor_pow2(lived))
+    return found
+
+
+def span_pinning_of(
+    placed: Placed, objects: LiveObjects, keys: NDArray[np.uint64], by: str
+) -> SpanPinning:
+    """Adds up what the groups hold.
+
+    Args:
+        placed: the objects and the spans that they lie in.
+        objects: what each of them occupies and keeps.
+        keys: the group of each of them.
+        by: what the groups are.
+    """
+    spans, of_span = placed.spans, span_of(placed)
+    live = np.bincount(of_span, minlength=len(spans))
+    partial = (np.asarray(spans["cls"]) != 0) & (live > 0) & (live < np.asarray(spans["slots"]))
+    mine = np.flatnonzero(partial[of_span])
+    groups, place = np.unique(keys[mine], return_inverse=True)
+    found = np.zeros(len(groups), PINNED_SPANS_DTYPE)
+    found["group"] = groups
+    counts = objects.counts
+    for name, column in (
+        *(("live_objects", counts[0]), ("requested_bytes", counts[1])),
+        ("kept_free_bytes", counts[3]),
+    ):
+        found[name] = sum_by(place, column[mine], len(groups))
+    pairs = np.unique(of_span[mine] * max(len(groups), 1) + place)
+    span, group = np.divmod(pairs, max(len(groups), 1))
+    alone = np.bincount(span, minlength=len(spans))[span] == 1
+    found["spans"] = np.bincount(group, minlength=len(groups))
+    found["sole_spans"] = np.bincount(group[alone], minlength=len(groups))
+    size = np.asarray(spans["bytes"]).astype(np.int64)
+    found["released_bytes"] = sum_by(group[alone], size[span[alone]], len(groups))
+    order = np.lexsort((found["group"], -found["kept_free_bytes"], -found["released_bytes"]))
+    rows = found[order]
+    rows.flags.writeable = False
+    free = int(found["kept_free_bytes"].sum())
+    return SpanPinning(as_rows(rows), by, placed.ledger, int(partial.sum()), free)
+
+
+def with_frames(
+    found: SpanPinning, frames: Sequence[tuple[str, ...]], build_ids: Sequence[tuple[str, str]]
+) -> SpanPinning:
+    """The same with the frames of its call sites.
+
+    Args:
+        found: of sites.
+        frames: of each group.
+        build_ids: of the modules.
+    """
+    return replace(found, frames=tuple(frames), build_ids=tuple(build_ids))

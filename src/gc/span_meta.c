@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Birth, preparation and end of span metadata; types of their objects. */
+#include "gc/span_meta.h"
+
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/bits.h"
+#include "gc/grey.h"
+#include "gc/type.h"
+
+sw_gc_span_meta *sw_gc_span_metas;
+uint32_t **sw_gc_slot_types;
+
+/* Finds a place for the three arrays and maps the types of the first `count` spans. */
+static bool find_place(uint32_t count) {
+    size_t limit = sw_space_live()->span_limit;
+    char *place = sw_os_place(limit * SW_GC_ANNEX_BYTES, count * sizeof *sw_gc_slot_types);
+    if (place == NULL) return false;
+    sw_gc_slot_types = (uint32_t **)(void *)place;
+    sw_gc_grey_bits_of = (sw_gc_grey_bits **)(void *)(sw_gc_slot_types + limit);
+    sw_gc_span_metas = (sw_gc_span_meta *)(void *)(sw_gc_grey_bits_of + limit);
+    return true;
+}
+
+/* Maps the span metadata of `count` span records, for sw_space_follow_records. Marking reads it
+ * of every span of the process, so all of them are mapped. */
+static bool map_span_metas(uint32_t first, uint32_t count) {
+    size_t types_bytes = count * sizeof *sw_gc_slot_types;
+    size_t grey_bits_bytes = count * sizeof *sw_gc_grey_bits_of;
+    bool has_types = first == 0
+                         ? find_place(count)
+                         : sw_os_map_at(&sw_gc_slot_types[first], types_bytes) == SW_OS_MAPPED;
+    if (!has_types) return false;
+    if (sw_os_map_at(&sw_gc_grey_bits_of[first], grey_bits_bytes) == SW_OS_MAPPED) {
+        if (sw_os_map_at(&sw_gc_span_metas[first], count * sizeof *sw_gc_span_metas) ==
+            SW_OS_MAPPED)
+            return true;
+        (void)sw_os_unmap_at(&sw_gc_grey_bits_of[first], grey_bits_bytes);
+    }
+    (void)(first == 0 ? sw_os_release(sw_gc_slot_types, types_bytes)
+                      : sw_os_unmap_at(&sw_gc_slot_types[first], types_bytes));
+    return false;
+}
+
+bool sw_gc_span_meta_start(void) {
+    return sw_space_follow_records(sw_space_live(), map_span_metas);
+}
+
+const char *sw_gc_span_meta_check(const sw_gc_span_meta *meta, const sw_span *span) {
+    return SW_RULE(meta->base == span->base) ?: SW_RULE(meta->magic == span->magic)
+        ?: SW_RULE(meta->marks != NULL)
+        ?: SW_RULE(meta->scan_mask == 0 || meta->type != SW_GC_TYPE_UNSET);
+}
+
+/* Bytes of the marks and the pending bits of a span that needs several words of each. */
+static size_t marks_bytes(uint32_t words) { return 2 * words * sizeof(uint64_t); }
+
+bool sw_gc_span_meta_born(sw_heap *heap, sw_span *span) {
+    uint32_t id = sw_space_span_id(heap->space, span);
+    sw_gc_span_meta *meta = &sw_gc_span_metas[id];
+    uint32_t words = sw_gc_mark_words(heap, span);
+    uint64_t *marks = &meta->own;
+    if (words > 1) marks = sw_meta_alloc(&heap->meta, marks_bytes(words));
+    if (marks == NULL) return false;
+    const sw_gc *gc = heap->collector;
+    sw_gc_slot_types[id] = NULL; /* a heap that has ended leaves its pointers here */
+    sw_gc_grey_bits_of[id] = NULL;
+    *meta = (sw_gc_span_meta){.base = span->base,
+                              .magic = span->magic,
+                              .marks = marks,
+                              .stamp = sw_gc_stamp(gc, gc->epoch),
+                              .type = SW_GC_TYPE_UNSET};
+    if (!sw_span_is_large(span)) meta->bytes = sw_slot_bytes(heap->table, span);
+    memset(marks, 0xFF, words * sizeof *marks); /* objects in a new span are born marked */
+    return true;
+}
+
+void sw_gc_span_meta_gone(sw_heap *heap, sw_span *span) {
+    uint32_t id = sw_space_span_id(heap->space, span);
+    sw_gc_span_meta *meta = &sw_gc_span_metas[id]; /* all 0 if the span got no metadata */
+    if (meta->stamp >> 32 != heap->id) return;
+    uint32_t words = sw_gc_mark_words(heap, span);
+    if (words > 1) sw_meta_free(&heap->meta, meta->marks, marks_bytes(words));
+    sw_meta_free(&heap->meta, sw_gc_slot_types[id], span->slots * sizeof **sw_gc_slot_types);
+    sw_gc_slot_types[id] = NULL;
+    sw_gc_grey_bits_end(heap, id);
+    *meta = (sw_gc_span_meta){0};
+}
+
+void sw_gc_span_meta_prepare(sw_heap *heap, uint32_t id, uint64_t stamp) {
+    sw_gc_span_meta *meta = &sw_gc_span_metas[id];
+    const sw_span *span = sw_space_span(heap->space, id);
+    sw_check2(sw_gc_span_meta_check(meta, span));
+    meta->stamp = stamp;
+    if (sw_span_is_large(span)) {
+        meta->own = ~1ull;
+        return;
+    }
+    uint32_t words = sw_gc_mark_words(heap, span), filled = sw_span_word_count(span);
+    for (uint32_t k = 0; k < words; k++)
+        meta->marks[k] = k < filled ? sw_word_all(&span->words[k]) : ~0ull;
+}
+
+/* --- types ------------------------------------------------------------------------------------ */
+
+enum { NARROW_WORDS = 64 };
+
+static void unify(const sw_heap *heap, sw_gc_span_meta *meta, uint32_t type) {
+    const sw_gc_layout *layout = sw_gc_layout_of(heap->collector, type);
+    uint32_t words = meta->bytes / 8;
+    bool narrow = meta->bytes != 0 && words <= NARROW_WORDS;
+    meta->type = type;
+    meta->scan_mask = narrow ? layout->pattern & sw_low_mask(words) : 0;
+}
+
+/* Gives each slot of the span a type of its own. If there is no memory for the types, the span
+ * counts as untyped until an object of another type comes: marking then follows every word of its
+ * objects, which may keep garbage but loses no object. */
+static void diversify(sw_heap *heap, const sw_span *span, sw_gc_span_meta *meta) {
+    sw_os_lock_acquire(&heap->lock);
+    uint32_t *types = sw_meta_alloc_stale(&heap->meta, span->slots * sizeof *types);
+    sw_os_lock_release(&heap->lock);
+    if (types == NULL) {
+        unify(heap, meta, SW_GC_UNTYPED);
+        return;
+    }
+    for (uint32_t i = 0; i < span->slots; i++) types[i] = meta->type;
+    sw_gc_slot_types[sw_space_span_id(heap->space, span)] = types;
+    meta->scan_mask = 0;
+}
+
+/* Notes the type of the object at p, in a span whose objects have pointers. */
+static void note_type(sw_heap *heap, const sw_span *span, uintptr_t p, uint32_t type) {
+    sw_gc_span_meta *meta = sw_gc_span_meta_of(heap, span);
+    uint32_t *const *types = &sw_gc_slot_types[sw_space_span_id(heap->space, span)];
+    if (*types == NULL) {
+        if (sw_likely(meta->type == type)) return;
+        if (meta->type == SW_GC_TYPE_UNSET || sw_span_is_large(span))
+            unify(heap, meta, type);
+        else
+            diversify(heap, span, meta);
+    }
+    if (*types != NULL) (*types)[sw_span_slot_of(span, p)] = type;
+}
+
+/* A hook: the generic path has allocated an object of this type. As long as the bin keeps this
+ * span, sw_gc_new takes further objects of the type from the bin's word without a look at the
+ * meta. A bin of objects without pointers has no type and serves all such types. */
+void sw_gc_span_meta_typed(sw_cache *cache, const sw_span *span, uintptr_t p, uint32_t type) {
+    cache->bins[span->span_class].gc_next_bit = 0; /* the bin may have got another word */
+    if ((span->span_class & 1) != 0) return;
+    note_type(cache->heap, span, p, type);
+    if (sw_span_is_large(span)) return;
+    uint32_t id = sw_space_span_id(cache->heap->space, span);
+    cache->bins[span->span_class].gc_type =
+        sw_gc_slot_types[id] == NULL ? sw_gc_span_metas[id].type : SW_GC_UNTYPED;
+}

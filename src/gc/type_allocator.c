@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What inline allocation needs of a type and of the calling thread (spanwise/gc_fast.h). */
+#include "spanwise/gc_fast.h"
+
+#include "base/fail.h"
+#include "gc/type.h"
+#include "heap/thread.h"
+
+/* A type without a short path has span class 0. No slot is ever taken from that bin, so sw_gc_new
+ * makes each of its objects. */
+sw_status sw_gc_type_allocator_begin(sw_gc *gc, uint32_t type, sw_gc_type_allocator *allocator) {
+    const char *op = "gc_maker_begin";
+    sw_status status = SW_GC_STATUS(gc, op);
+    if (status != SW_OK) return status;
+    if (allocator == NULL) return sw_fail(SW_INVALID, op, "the allocator is NULL");
+    if (!sw_gc_has_type(gc, type)) return sw_fail(SW_INVALID, op, "no type has number %u", type);
+    sw_cache *cache = sw_thread_cache(gc->heap);
+    if (cache == NULL) return SW_NOMEM; /* the last error is set */
+    sw_os_lock_acquire(&gc->lock);
+    sw_gc_layout *layout = &gc->layouts[type];
+    layout->has_makers = true;
+    *allocator = (sw_gc_type_allocator){
+        .gc = gc,
+        .bin = &cache->bins[layout->span_class],
+        .fresh = &gc->fresh,
+        .due = &gc->due,
+        .bytes = layout->bytes,
+        .bin_type = layout->bin_type,
+        .clear_bytes = layout->scan ? cache->bins[layout->span_class].bytes : 0,
+        .type = type,
+        .phase = &gc->phase};
+    sw_os_lock_release(&gc->lock);
+    return SW_OK;
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* libspanwise-malloc.so is preloaded into a program, whose malloc family it then serves from the
+ * default heap.
+ * Design and guarantees: docs/design/malloc.md.
+ *
+ * The files, each of which calls only those below it:
+ *
+ *   malloc.c   the malloc family; cxx.c the C++ operators
+ *   info.c     mallinfo and other functions by which programs ask glibc about its allocator
+ *   report.c   the ledger as JSON at the end of the process
+ *   slow.c     calls that the inline paths do not serve
+ *   start.c    the default heap, the cache of ended threads, forks, who writes the ledger
+ *   account.c  live and peak bytes of a tracked heap, and its ledger at the peak
+ *   options.c  the environment;  json.c writes JSON
+ *
+ * Most calls take the heap's inline paths, which begin at the thread's cache of the default heap
+ * (sw_tls.cache) and run no code of this folder's sources. In a thread that has no such cache yet,
+ * sw_tls.cache is a cache without a heap, and every path continues in slow.c. If the heap is
+ * tracked, that is always so.
+ *
+ * Locks, in the order of taking: start < late < account < the heap's.
+ */
+#ifndef SW_MALLOC_MALLOC_H
+#define SW_MALLOC_MALLOC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "heap/default.h"
+#include "heap/template.h"
+
+#define PRELOAD_EXPORT __attribute__((visibility("default")))
+
+/* --- slow calls (slow.c) ---------------------------------------------------------------------- */
+
+/* `align` 0: the alignment is that of malloc. NULL: errno tells why. `op` names the function in a
+ * report of misuse. */
+void *preload_alloc(size_t size, size_t align, unsigned flags);
+void *preload_realloc(void *ptr, size_t size);
+void preload_free(void *ptr, const char *op);
+void preload_free_sized(void *ptr, size_t size);
+
+/* --- inline paths ----------------------------------------------------------------------------- */
+
+/* The functions in which the inline paths continue: an allocation that found nothing in its bin,
+ * and a free that found no live slot at its address. */
+void *preload_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class);
+void preload_free_slow(sw_cache *cache, void *ptr, const char *op);
+
+/* Allocates an object of a size that has no inline path. */
+static sw_always_inline void *preload_allocate_by_table(size_t size, unsigned flags) {
+    sw_cache *cache = sw_tls.cache;
+    return sw_likely(cache->heap != NULL) ? sw_alloc_by_table(cache, size, flags)
+                                          : preload_alloc(size, 0, flags);
+}
+
+static sw_always_inline void *preload_allocate(size_t size) {
+    return sw_likely(size <= SW_FAST_SIZE_MAX) ? sw_default_alloc(size, 0, preload_alloc_slow)
+                                               : preload_allocate_by_table(size, 0);
+}
+
+static sw_always_inline void *preload_allocate_zeroed(size_t size) {
+    return sw_likely(size <= SW_FAST_SIZE_MAX) ? sw_default_alloc(size, SW_ZERO, preload_alloc_slow)
+                                               : preload_allocate_by_table(size, SW_ZERO);
+}
+
+static inline void *preload_allocate_aligned(size_t size, size_t align) {
+    sw_cache *cache = sw_tls.cache;
+    return sw_likely(cache->heap != NULL) ? sw_cache_alloc_aligned(cache, size, align, 0)
+                                          : preload_alloc(size, align, 0);
+}
+
+static sw_always_inline void preload_release(void *ptr) {
+    sw_template_free(sw_tls.cache, ptr, "free", preload_free_slow);
+}
+
+#endif

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calls that the inline paths do not finish: every call of a thread without a cache of a plain
+ * default heap (the first call of the process and of each thread, calls on a tracked heap, and
+ * calls of a thread whose thread-specific data was destroyed already), allocations whose bin has no
+ * free slot at hand, frees without a live slot at their address, and C's free_sized. */
+#include <errno.h>
+
+#include "heap/free.h"
+#include "heap/refill.h"
+#include "heap/thread.h"
+#include "preload/account.h"
+#include "preload/malloc.h"
+#include "preload/options.h"
+#include "preload/start.h"
+
+/* --- the cache of a call ---------------------------------------------------------------------- */
+
+/* The heap and the cache that serve one call, between enter and leave. */
+typedef struct service {
+    sw_heap *heap;
+    sw_cache *cache; /* NULL: no memory */
+    bool late;       /* the thread has ended: the cache is the one that all such threads share */
+    bool tracked;
+} service;
+
+static service enter(void) {
+    service by = {.heap = preload_heap()};
+    if (by.heap == NULL) return by;
+    by.tracked = preload_option.heap.tracked != 0;
+    by.late = sw_thread_has_ended();
+    by.cache =
+        sw_likely(!by.late) ? sw_thread_default_cache() : preload_late_cache_acquire(by.heap);
+    return by;
+}
+
+static void leave(const service *by) {
+    if (sw_unlikely(by->late)) preload_late_cache_release();
+}
+
+/* --- calls ------------------------------------------------------------------------------------ */
+
+void *preload_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class) {
+    return sw_likely(cache->heap != NULL) ? sw_refill_quick(cache, size, flags, span_class)
+                                          : preload_alloc(size, 0, flags);
+}
+
+void preload_free_slow(sw_cache *cache, void *ptr, const char *op) {
+    if (sw_unlikely(cache->heap == NULL)) {
+        preload_free(ptr, op);
+    } else {
+        sw_free_unslotted(cache, ptr, op);
+    }
+}
+
+sw_noinline void *preload_alloc(size_t size, size_t align, unsigned flags) {
+    service by = enter();
+    void *p = NULL;
+    if (sw_unlikely(by.cache == NULL)) {
+        errno = ENOMEM;
+    } else {
+        p = align == 0 ? sw_cache_alloc(by.cache, size, flags)
+                       : sw_cache_alloc_aligned(by.cache, size, align, flags);
+        if (by.tracked) preload_account_alloc(by.heap, p != NULL, size);
+    }
+    leave(&by);
+    return p;
+}
+
+static void *tracked_realloc(const service *by, void *ptr, size_t size) {
+    uint64_t old = 0;
+    bool ours = ptr != NULL && preload_requested(by->heap, ptr, &old);
+    if (ours) preload_before_shrink(by->heap);
+    void *p = sw_cache_realloc(by->cache, ptr, size, 0);
+    if (ptr == NULL) {
+        preload_account_alloc(by->heap, p != NULL, size);
+    } else if (ours) {
+        preload_account_realloc(by->heap, p != NULL, old, size);
+    }
+    return p;
+}
+
+sw_noinline void *preload_realloc(void *ptr, size_t size) {
+    service by = enter();
+    void *p = NULL;
+    if (sw_unlikely(by.cache == NULL)) {
+        errno = ENOMEM;
+    } else {
+        p = by.tracked ? tracked_realloc(&by, ptr, size) : sw_cache_realloc(by.cache, ptr, size, 0);
+    }
+    leave(&by);
+    return p;
+}
+
+/* If there is no memory for a cache, the object is leaked. */
+sw_noinline void preload_free(void *ptr, const char *op) {
+    if (ptr == NULL) return;
+    int saved_errno = errno;
+    service by = enter();
+    uint64_t bytes = 0;
+    if (sw_likely(by.cache != NULL)) {
+        bool counted = by.tracked && preload_requested(by.heap, ptr, &bytes);
+        if (counted) preload_before_shrink(by.heap);
+        if (!sw_fast_try_free(by.cache, ptr)) sw_free_slow(by.cache, ptr, op);
+        if (counted) preload_account_free(by.heap, bytes);
+    }
+    leave(&by);
+    errno = saved_errno;
+}
+
+/* In a thread that has ended the size is not checked, because the check needs a cache of the
+ * thread's own. */
+void preload_free_sized(void *ptr, size_t size) {
+    if (ptr == NULL) return;
+    if (sw_thread_has_ended()) {
+        preload_free(ptr, "free_sized");
+        return;
+    }
+    sw_heap *heap = preload_heap();
+    uint64_t bytes = 0;
+    bool counted =
+        heap != NULL && preload_option.heap.tracked != 0 && preload_requested(heap, ptr, &bytes);
+    if (counted) preload_before_shrink(heap);
+    sw_free_sized(ptr, size);
+    if (counted) preload_account_free(heap, bytes);
+}
