@@ -49,13 +49,11 @@ static sw_thread *make_thread(void) {
     return thread;
 }
 
-/* Gives memory of the heap back after the system has refused memory for a thread's record. False:
- * there was none to give. */
-static bool relieved(sw_heap *heap) {
+/* Gives memory of the heap back after the system has refused memory for a thread's record. */
+static void relieve(sw_heap *heap) {
     sw_os_lock_acquire(&heap->lock);
-    bool done = sw_reclaim_for_metadata(heap);
+    (void)sw_reclaim_for_metadata(heap);
     sw_os_lock_release(&heap->lock);
-    return done;
 }
 
 static sw_noinline sw_cache *open_for_thread(sw_heap *heap) {
@@ -63,7 +61,10 @@ static sw_noinline sw_cache *open_for_thread(sw_heap *heap) {
         return NULL; /* the report says "heap", since keeping the call's name takes a register */
     sw_thread *thread = sw_registry_own();
     if (thread == NULL) thread = make_thread();
-    if (thread == NULL && relieved(heap)) thread = make_thread();
+    if (thread == NULL) { /* retried in any case: another thread may have relieved the heap already */
+        relieve(heap);
+        thread = make_thread();
+    }
     if (thread == NULL) {
         sw_fail(SW_NOMEM, "cache", "heap %u: no memory for a thread's record", heap->id);
         return NULL;
