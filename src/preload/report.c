@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -176,9 +175,8 @@ static bool put_all(sw_heap *heap, int file) {
 
 /* --- the file --------------------------------------------------------------------------------- */
 
-/* Writes the path of the option to `out`, with the process id in place of %p, and with `suffix` at
- * its end. */
-static void make_path(char *out, const char *suffix) {
+/* Writes the path of the option to `out`, with the process id in place of %p. */
+static void make_path(char *out) {
     char digits[20];
     char *end = out + PRELOAD_PATH_MAX - 1;
     for (const char *c = preload_option.ledger; *c != '\0' && out < end; c++) {
@@ -192,33 +190,42 @@ static void make_path(char *out, const char *suffix) {
             digits[n++] = (char)('0' + pid % 10);
         while (n > 0 && out < end) *out++ = digits[--n];
     }
-    while (*suffix != '\0' && out < end) *out++ = *suffix++;
     *out = '\0';
+}
+
+static bool could_not_write(const char *path) {
+    const char *why = strerrordesc_np(errno);
+    sw_emergency_print("spanwise: malloc: cannot write the ledger to %s: %s\n", path,
+                       why == NULL ? "unknown error" : why);
+    return false;
+}
+
+/* Writes the ledger to the open file and closes it. */
+static bool put_and_close(sw_heap *heap, int file) {
+    bool put = put_all(heap, file);
+    int saved_errno = errno;
+    bool closed = close(file) == 0;
+    if (!put) errno = saved_errno;
+    return put && closed;
 }
 
 /* Writes the ledger to the file of the option. A regular file is written under another name and
  * then renamed, so that it appears whole or not at all; a pipe or a terminal is written to
  * directly. */
 static bool write_file(sw_heap *heap) {
-    static char path[PRELOAD_PATH_MAX], fresh[PRELOAD_PATH_MAX];
-    struct stat there;
-    make_path(path, "");
-    make_path(fresh, ".new");
-    bool device = stat(path, &there) == 0 && !S_ISREG(there.st_mode);
-    int file = device ? open(path, O_WRONLY | O_CLOEXEC)
-                      : open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (file >= 0) {
-        bool ok = put_all(heap, file);
-        int saved_errno = errno;
-        ok = close(file) == 0 && ok;
-        if (device ? ok : ok && rename(fresh, path) == 0) return true;
-        if (!device) (void)unlink(fresh);
-        errno = saved_errno;
-    }
-    const char *why = strerrordesc_np(errno);
-    sw_emergency_print("spanwise: malloc: cannot write the ledger to %s: %s\n", path,
-                       why == NULL ? "unknown error" : why);
-    return false;
+    static char asked[PRELOAD_PATH_MAX], path[PRELOAD_PATH_MAX], fresh[PRELOAD_PATH_MAX + 4];
+    make_path(asked);
+    bool renames = sw_os_output_path(asked, path, sizeof path);
+    const char *name = renames ? fresh : asked;
+    (void)snprintf(fresh, sizeof fresh, "%s.new", path);
+    int file = open(name, O_WRONLY | O_CLOEXEC | (renames ? O_CREAT | O_TRUNC : 0), 0666);
+    if (file < 0) return could_not_write(asked);
+    bool put = put_and_close(heap, file) && (!renames || rename(fresh, path) == 0);
+    if (put) return true;
+    int saved_errno = errno;
+    if (renames) (void)unlink(fresh);
+    errno = saved_errno;
+    return could_not_write(asked);
 }
 
 static void tell(sw_heap *heap) {

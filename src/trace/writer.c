@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 
 #include "base/assert.h"
 #include "base/bits.h"
@@ -66,21 +65,16 @@ static sw_status start(sw_trace_writer *w) {
     return swt_writer_end_small(w);
 }
 
-/* A device (/dev/null, /dev/stdout) is written directly, because a rename would replace it. */
-static bool is_device(const char *path) {
-    struct stat info;
-    return stat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
-}
-
-static sw_status open_stream(sw_trace_writer *w, const char *path) {
-    size_t length = strlen(path);
-    w->path = malloc(length + 1);
-    if (w->path == NULL) return sw_fail(SW_NOMEM, "sw_trace_create", "out of memory");
-    memcpy(w->path, path, length + 1);
-    if (is_device(path)) {
+static sw_status open_stream(sw_trace_writer *w, const char *asked) {
+    size_t bytes = strlen(asked) + SW_OS_PATH_BYTES;
+    char *path = w->path = malloc(bytes);
+    if (path == NULL) return sw_fail(SW_NOMEM, "sw_trace_create", "out of memory");
+    if (!sw_os_output_path(asked, path, bytes)) { /* a rename would replace /dev/null */
+        memcpy(path, asked, strlen(asked) + 1);
         w->stream = fopen(path, "wb");
         return w->stream != NULL ? SW_OK : io_failed(w, "open");
     }
+    size_t length = strlen(path);
     w->part = malloc(length + 32);
     if (w->part == NULL) return sw_fail(SW_NOMEM, "sw_trace_create", "out of memory");
     for (unsigned attempt = 0; attempt < 100 && w->stream == NULL; attempt++) {

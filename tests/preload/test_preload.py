@@ -342,6 +342,16 @@ def test_ledger_to_a_device(preload: Preload) -> None:
     assert json.loads(ok(done))["format"] == "spanwise-ledger"
 
 
+def test_a_link_to_the_ledger_stays(preload: Preload, tmp_path: Path) -> None:
+    """As /dev/stdout is one when stdout is a file: a rename would replace the link itself."""
+    target, link = tmp_path / "target.json", tmp_path / "link.json"
+    target.write_text("old")
+    link.symlink_to(target)
+    ok(preload.run([preload.program("memory.c")], LEDGER=str(link)))
+    assert link.is_symlink() and sorted(tmp_path.iterdir()) == [link, target]
+    assert json.loads(target.read_text())["format"] == "spanwise-ledger"
+
+
 @pytest.mark.parametrize("path", ["/nowhere/at/all", "/proc/version", "/"])
 def test_ledger_that_cannot_be_written(preload: Preload, path: str) -> None:
     done = preload.run(["sh", "-c", "exit 4"], LEDGER=path)

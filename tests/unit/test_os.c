@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The door to the operating system: memory is zero when promised and keeps its bytes otherwise,
- * locks exclude, clocks do not fall. */
+/* The system's interface: memory is zero when promised and keeps its bytes otherwise, locks exclude,
+ * clocks do not fall, output paths follow links. */
+#define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>
+#include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/bits.h"
@@ -190,6 +194,54 @@ static void work_in_threads(void) {
     CHECK(started == 0 || started == 8);
 }
 
+/* --- output paths ----------------------------------------------------------------------------- */
+
+/* Whether output for `path` may replace the file `expected`; NULL: whether it is written in place. */
+static void check_output(const char *path, const char *expected) {
+    char found[SW_OS_PATH_BYTES];
+    CHECK_EQ(sw_os_output_path(path, found, sizeof found), expected != NULL);
+    if (expected != NULL) CHECK_STR(found, expected);
+}
+
+static int create(const char *name) {
+    int file = open(name, O_RDWR | O_CREAT, 0600);
+    CHECK(file >= 0);
+    return file;
+}
+
+static void links_are_followed(void) {
+    char name[64];
+    CHECK_EQ(mkdir("in", 0700), 0);
+    int file = create("in/file");
+    CHECK_EQ(symlink("file", "in/short"), 0);
+    CHECK_EQ(symlink("in/short", "chain"), 0);
+    CHECK_EQ(symlink("loop", "loop"), 0);
+    check_output("chain", "in/file");
+    check_output("loop", "loop");
+    snprintf(name, sizeof name, "/proc/self/fd/%d", file);
+    char whole[SW_OS_PATH_BYTES], *here = getcwd(NULL, 0);
+    snprintf(whole, sizeof whole, "%s/in/file", here);
+    check_output(name, whole);
+    free(here);
+    CHECK_EQ(unlink("in/file"), 0);
+    check_output(name, NULL); /* the open file has no name any more */
+    check_output("chain", "chain");
+    CHECK_EQ(close(file) | unlink("loop") | unlink("chain") | unlink("in/short") | rmdir("in"), 0);
+}
+
+static void output_paths(void) {
+    char folder[] = "/tmp/test_os_XXXXXX", small[4];
+    CHECK(mkdtemp(folder) != NULL && chdir(folder) == 0);
+    CHECK_EQ(close(create("file")), 0);
+    check_output("file", "file");
+    check_output("new", "new");
+    check_output("/dev/null", NULL);
+    CHECK(!sw_os_output_path("file", small, sizeof small));
+    if (sw_os_write_buffers(2, NULL, 0) != SW_OS_NO_CALL) links_are_followed();
+    CHECK_EQ(unlink("file"), 0);
+    CHECK_EQ(chdir("/") | rmdir(folder), 0);
+}
+
 int main(void) {
     memory();
     refusals();
@@ -198,5 +250,6 @@ int main(void) {
     waits();
     clocks();
     work_in_threads();
+    output_paths();
     return check_result();
 }

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads and writes of several buffers at a file descriptor in one system call (os.h). */
+/* Descriptors of os.h: reads and writes of several buffers in one system call, and output paths. */
+#define _GNU_SOURCE
 #include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include "os/os.h"
 
@@ -36,4 +40,34 @@ int64_t sw_os_write_buffers(int descriptor, const sw_buffer *buffers, size_t cou
         done = writev(descriptor, pieces, used);
     } while (done < 0 && errno == EINTR);
     return outcome(done);
+}
+
+/* --- output paths ----------------------------------------------------------------------------- */
+
+enum { LINKS_MAX = 40 }; /* as many as the kernel follows */
+
+/* Replaces the link `path` by what it points to. False: it is no link, or does not fit. */
+static bool follow(char *path, size_t bytes) {
+    char target[SW_OS_PATH_BYTES];
+    ssize_t length = readlink(path, target, sizeof target);
+    if (length < 0) return false;
+    const char *slash = target[0] == '/' ? NULL : strrchr(path, '/');
+    size_t kept = slash == NULL ? 0 : (size_t)(slash + 1 - path);
+    if (kept + (size_t)length >= bytes) return false;
+    memcpy(path + kept, target, (size_t)length);
+    path[kept + (size_t)length] = '\0';
+    return true;
+}
+
+bool sw_os_output_path(const char *path, char *out, size_t bytes) {
+    struct stat opened, named;
+    size_t length = strlen(path);
+    if (length >= bytes) return false;
+    memcpy(out, path, length + 1);
+    if (stat(path, &opened) != 0) return true;
+    if (!S_ISREG(opened.st_mode)) return S_ISDIR(opened.st_mode);
+    for (int i = 0; i < LINKS_MAX && follow(out, bytes); i++) {
+    }
+    return lstat(out, &named) == 0 && S_ISREG(named.st_mode) && named.st_dev == opened.st_dev &&
+           named.st_ino == opened.st_ino;
 }
