@@ -28,6 +28,7 @@ from spanwise.recordings.preload import (
 )
 from spanwise.recordings.programs import examine
 from spanwise.recordings.temporary import temporary_recording
+from spanwise.results.files import followed
 
 if TYPE_CHECKING:
     from spanwise.recordings.recording import Recording
@@ -205,6 +206,7 @@ def _run_recorded(
     words = words_of(argv)
     _lib.c_path(output)
     check_regular(output)
+    output = followed(output)
     stacks = _lib.as_index(stacks, "stacks", STACKS_MAX)
     if python_sites and (stacks == 0 or keep_pymalloc):
         other = "keep_pymalloc (--keep-pymalloc)" if keep_pymalloc else "stacks 0 (--stacks)"

@@ -28,6 +28,11 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
         growing.write_bytes(content)
 
 
+def followed(path: Path) -> Path:
+    """The path with links followed, so that a rename replaces the file and not a link to it."""
+    return Path(os.path.realpath(path)) if path.is_symlink() else path
+
+
 @contextmanager
 def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A file that appears at the end of the block, or not at all if that raises.
@@ -49,7 +54,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
                 with growing.open("rb") as made, place.open("wb") as device:
                     shutil.copyfileobj(made, device)
             return
-        target = Path(os.path.realpath(place)) if place.is_symlink() else place
+        target = followed(place)
         growing = target.with_name(f".{target.stem}.{os.getpid()}{place.suffix}")
         try:
             yield growing

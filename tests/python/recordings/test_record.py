@@ -401,3 +401,13 @@ def test_full_file_system(tmp_path: Path) -> None:
         assert summary.drop_reason == 1
     finally:
         subprocess.run(["umount", place], check=True)
+
+
+def test_a_link_to_the_output_stays(tmp_path: Path) -> None:
+    """As /dev/stdout is one when stdout is a file: a rename would replace the link itself."""
+    target, link = tmp_path / "target.swt", tmp_path / "link.swt"
+    link.symlink_to(target.name)
+    for again in (False, True):
+        sw.record(["true"], link, force=again)
+        assert link.is_symlink() and sorted(tmp_path.iterdir()) == [link, target]
+        assert sw.Recording.open(target).info["ops"] >= 0
