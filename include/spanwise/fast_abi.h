@@ -140,7 +140,8 @@ struct sw_cache {
     const uint8_t *small_map;     /* the table's */
     uint64_t mark;                /* atomic: whether it is open */
     size_t plain_end;             /* smaller sizes need no more than their class */
-    uint64_t unused_too;
+    struct sw_thread
+        *thread; /* the library's record of the thread that has the cache; NULL: none */
     /* What sw_span.owner is in the spans into which a free leaves no hint: the cache itself (a full
      * span has a bit more there) or, while every free leaves a hint, SW_NO_CACHE. Written by the
      * cache's thread. */

@@ -23,12 +23,10 @@ extern "C" {
 #define SW_FAST_CHECKED 1
 #endif
 
-/* Each thread has one. Inline code reads `cache` alone, which lies 8 bytes behind a multiple of 16,
- * as the fields of sw_cache do. */
+/* The library's only thread-local variable: static TLS is scarce in programs that load many libraries. */
 typedef struct sw_tls_record {
-    uint64_t thread; /* not for inline code: the library's record of the thread */
-    sw_cache *cache; /* of the default heap; before the thread's first call one without a heap */
-} __attribute__((aligned(16))) sw_tls_record;
+    sw_cache *cache; /* of the default heap; until the thread uses that, one without a heap */
+} sw_tls_record;
 
 /* C++'s `thread_local` would ask at each use whether a constructor must run first. */
 #ifdef __cplusplus

@@ -139,7 +139,7 @@ SW_API const char *sw_range_backend_name(sw_range_backend backend);
 /* The beginning of a sw_range, which inline code reads; part of the binary interface. */
 typedef struct sw_range_front {
     uint64_t mark;
-    uint64_t owner;     /* number of the thread that may call; 0: each may, under the lock */
+    uint64_t owner; /* sw_range_this_thread of the owner; 0: any thread may call, under the lock */
     sw_range_hole only; /* the one hole; size 0: there are several, or none */
 } sw_range_front;
 
@@ -148,22 +148,31 @@ typedef struct sw_range_front {
 SW_API extern const uint32_t sw_range_abi_1;
 __attribute__((used)) static const uint32_t *const sw_range_abi_needed = &sw_range_abi_1;
 
-/* Threads are numbered when they first make or adopt a range; no number is given twice. 0: none
- * yet. */
-#ifdef __cplusplus /* its `thread_local` would ask at each use if a constructor must run */
-extern SW_API __thread __attribute__((tls_model("initial-exec"))) uint64_t sw_range_thread;
+/* As sw_range_this_thread, where inline code does not know the thread pointer. */
+SW_API uint64_t sw_range_find_thread(void);
+
+/* Identifies the calling thread among those that live, by its thread pointer. A thread that starts
+ * after another has ended may get the same one. */
+static inline __attribute__((always_inline)) uint64_t sw_range_this_thread(void) {
+#if defined __linux__ && defined __x86_64__ && defined __LP64__
+    uint64_t pointer;
+    __asm__("mov %%fs:0, %0" : "=r"(pointer));
+    return pointer;
+#elif defined __linux__ && defined __aarch64__
+    uint64_t pointer;
+    __asm__("mrs %0, tpidr_el0" : "=r"(pointer));
+    return pointer;
 #else
-extern SW_API _Thread_local __attribute__((tls_model("initial-exec"))) uint64_t sw_range_thread;
+    return sw_range_find_thread();
 #endif
+}
 
 /* As sw_range_find, for a range that lives. For the owner of a range with one hole it is a few
  * loads in line. */
 static inline __attribute__((always_inline)) uint64_t sw_range_fast_find(sw_range *range,
                                                                          uint64_t size) {
     const sw_range_front *front = (const sw_range_front *)(const void *)range;
-    if (__builtin_expect(size - 1 >= front->only.size || front->owner != sw_range_thread ||
-                             front->owner == 0,
-                         0))
+    if (__builtin_expect(size - 1 >= front->only.size || front->owner != sw_range_this_thread(), 0))
         return sw_range_find(range, size);
     return front->only.start;
 }

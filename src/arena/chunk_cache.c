@@ -7,10 +7,10 @@
 #include "arena/node.h"
 #include "base/assert.h"
 #include "base/bits.h"
+#include "heap/thread.h"
 
 enum { KEPT_LIMIT = 1 << 20 };
 
-static sw_tls_fast sw_arena_chunk_cache *own_chunk_cache;
 static uint64_t kept_limit = KEPT_LIMIT; /* atomic */
 static sw_arena_chunk_cache
     *newest; /* atomic: of all chunk_caches ever made, by the order of their making */
@@ -49,7 +49,6 @@ static void empty(sw_arena_chunk_cache *chunk_cache) {
 /* The records in the ring stay there, so that their handles are still recognised as ended. */
 static void leave(void *arg) {
     sw_arena_chunk_cache *chunk_cache = arg;
-    own_chunk_cache = NULL;
     empty(chunk_cache);
     sw_arena_chunk_cache_lock();
     chunk_cache->next = left.chunk_caches;
@@ -76,18 +75,19 @@ static sw_noinline sw_arena_chunk_cache *make(void) {
     if (chunk_cache == NULL) chunk_cache = make_record();
     if (chunk_cache == NULL) return NULL;
     chunk_cache->number = number;
-    own_chunk_cache = chunk_cache;
-    if (sw_os_at_thread_exit(SW_OS_EXIT_ARENA, leave, chunk_cache)) return chunk_cache;
+    if (sw_thread_set_extra(chunk_cache, leave)) return chunk_cache;
     leave(chunk_cache); /* no exit would empty it */
     return NULL;
 }
 
 sw_arena_chunk_cache *sw_arena_chunk_cache_own(void) {
-    return sw_likely(own_chunk_cache != NULL) ? own_chunk_cache : make();
+    const sw_thread *thread = sw_registry_own();
+    return sw_likely(thread != NULL) && sw_likely(thread->extra != NULL) ? thread->extra : make();
 }
 
 void sw_arena_chunk_cache_empty(void) {
-    if (own_chunk_cache != NULL) empty(own_chunk_cache);
+    sw_arena_chunk_cache *own = sw_thread_extra();
+    if (own != NULL) empty(own);
 }
 
 /* --- chunks ----------------------------------------------------------------------------------- */

@@ -103,7 +103,7 @@ void sw_children_remove(sw_scalable *scalable, sw_child *child) {
     const sw_allocator *memory = &scalable->memory;
     size_t place = (size_t)(child - scalable->list);
     sw_check2(sw_child_check(child));
-    child->range->front.owner = sw_range_number_thread();
+    child->range->front.owner = sw_range_this_thread();
     sw_range_destroy(child->range);
     memory->release(memory->context, child->bytes, child->size);
     scalable->held_bytes -= child->size;

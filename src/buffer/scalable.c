@@ -29,7 +29,8 @@ static sw_always_inline sw_status enter_live(sw_scalable *scalable, const char *
         sw_os_lock_enter(&scalable->lock);
         return SW_OK;
     }
-    return sw_likely(scalable->owner == sw_range_thread) ? SW_OK : refuse_thread(scalable, op);
+    return sw_likely(scalable->owner == sw_range_this_thread()) ? SW_OK
+                                                                : refuse_thread(scalable, op);
 }
 
 static sw_always_inline sw_status enter(sw_scalable *scalable, const char *op) {
@@ -48,8 +49,7 @@ static sw_always_inline void leave(sw_scalable *scalable) {
 
 /* The range of a child, which belongs to this thread while it holds the lock. */
 static sw_always_inline sw_range *range_of(sw_child *child) {
-    child->range->front.owner =
-        sw_likely(sw_range_thread != 0) ? sw_range_thread : sw_range_number_thread();
+    child->range->front.owner = sw_range_this_thread();
     return child->range;
 }
 
@@ -94,7 +94,7 @@ sw_status sw_scalable_create(const sw_scalable_options *options, sw_scalable **o
     sw_scalable *scalable = sw_os_map(sizeof *scalable);
     if (scalable == NULL) return sw_fail(SW_NOMEM, "scalable_create", "no memory for its record");
     scalable->options = *options;
-    scalable->owner = options->locked ? 0 : sw_range_number_thread();
+    scalable->owner = options->locked ? 0 : sw_range_this_thread();
     scalable->next_bytes = options->first_bytes;
     scalable->memory = options->memory != NULL ? *options->memory : *sw_allocator_system();
     if (scalable->owner == 0) sw_os_lock_ask_barrier();
@@ -106,7 +106,7 @@ sw_status sw_scalable_create(const sw_scalable_options *options, sw_scalable **o
 
 sw_status sw_scalable_adopt(sw_scalable *scalable) {
     sw_status status = sw_handle_status(scalable, MARK, SW_HANDLE_SCALABLE, "scalable_adopt");
-    if (status == SW_OK && scalable->owner != 0) scalable->owner = sw_range_number_thread();
+    if (status == SW_OK && scalable->owner != 0) scalable->owner = sw_range_this_thread();
     return status;
 }
 
@@ -118,7 +118,7 @@ static void drop_all(sw_scalable *scalable) {
 void sw_scalable_destroy(sw_scalable *scalable) {
     static const char op[] = "scalable_destroy";
     if (scalable == NULL || !sw_handle_check(scalable, MARK, SW_HANDLE_SCALABLE, op)) return;
-    if (scalable->owner != 0 && scalable->owner != sw_range_thread) {
+    if (scalable->owner != 0 && scalable->owner != sw_range_this_thread()) {
         (void)refuse_thread(scalable, op);
         return;
     }

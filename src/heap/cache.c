@@ -15,7 +15,6 @@
  * says why. */
 #define BESIDE_OBJECTS(record, field)                                                              \
     _Static_assert(offsetof(record, field) % 16 >= 8, #field " of " #record)
-BESIDE_OBJECTS(sw_tls_record, cache);
 BESIDE_OBJECTS(sw_cache, base);
 BESIDE_OBJECTS(sw_cache, frames);
 BESIDE_OBJECTS(sw_cache, page_map);
@@ -164,6 +163,7 @@ static void set_view(sw_cache *cache) {
     sw_variety_reset(cache);
     sw_idle_reset(cache);
     cache->mode = heap->mode;
+    cache->thread = NULL;
     sw_hint_reset(cache);
 }
 

@@ -5,6 +5,7 @@
 #include "base/fail.h"
 #include "heap/heap.h"
 #include "heap/options.h"
+#include "heap/registry.h"
 
 static sw_heap *default_heap; /* atomic */
 static sw_os_lock default_lock;
@@ -26,7 +27,7 @@ static sw_status make_default(const sw_heap_options *options) {
     sw_heap *heap;
     sw_status status = sw_heap_create(options, &heap);
     if (status != SW_OK) return status;
-    heap->id = 1;
+    heap->id = SW_DEFAULT_HEAP_ID;
     __atomic_store_n(&default_heap, heap, __ATOMIC_RELEASE);
     return SW_OK;
 }

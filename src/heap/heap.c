@@ -157,7 +157,7 @@ sw_status sw_heap_destroy(sw_heap *heap) {
     if (heap == NULL) return SW_OK;
     sw_status status = sw_heap_status(heap, op);
     if (status != SW_OK) return status;
-    if (heap->id == 1)
+    if (heap->id == SW_DEFAULT_HEAP_ID)
         return sw_fail(SW_STATE, op, "the default heap lives as long as the process");
     if (sw_heap_is_collected(heap) && heap->collector != NULL)
         return sw_fail(SW_STATE, op, "heap %u ends with its collector: sw_gc_destroy", heap->id);

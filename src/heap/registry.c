@@ -9,22 +9,25 @@
 
 enum { SPARE_MAX = 256 }; /* records that wait for a thread; about 1 MiB of them is resident */
 
-/* The cache of threads that have no cache of the default heap. It has no heap, no address and no
- * free slot, so every fast path takes its slow path, and no fast path has to compare with NULL. */
+/* The caches of threads that have no cache of the default heap, and of threads that have ended (set
+ * when the first one ends). They have no heap, no address and no free slot, so every fast path takes
+ * its slow path, and no fast path has to compare with NULL. */
 enum { NO_CACHE_BINS = 2 * sizeof sw_fast_class_bytes / sizeof *sw_fast_class_bytes };
+enum { NO_CACHE_BYTES = sizeof(sw_cache) + NO_CACHE_BINS * sizeof(sw_cache_bin) };
 static sw_cache no_cache = {
     .bins = {[0 ... NO_CACHE_BINS - 1] = {.word = &sw_sentinel_word, .base = SW_NO_BASE}}};
+static sw_cache ended_cache = {.bins = {[0 ... NO_CACHE_BINS - 1] = {.word = NULL}}};
 
 _Thread_local SW_FAST_TLS sw_tls_record sw_tls = {.cache = &no_cache};
 
-void sw_registry_drop_default(void) { sw_tls.cache = &no_cache; }
-
 static sw_os_lock registry_lock;
 static sw_thread *threads;
+static sw_thread_change
+    *changing;                   /* threads that are beginning or ending; written under the lock */
 static sw_thread *spare_threads; /* records of threads that have ended, for new threads */
 static uint32_t spare_count;
-static sw_heap *heaps[SW_HEAPS_MAX]; /* by index; NULL: free */
-static uint32_t heap_ids = 1;        /* the last id given out; 1 is that of the default heap */
+static sw_heap *heaps[SW_HEAPS_MAX];           /* by index; NULL: free */
+static uint32_t heap_ids = SW_DEFAULT_HEAP_ID; /* the last id given out */
 
 /* --- heaps ------------------------------------------------------------------------------------ */
 
@@ -58,6 +61,63 @@ void sw_registry_remove(sw_heap *heap) {
 
 /* --- threads ---------------------------------------------------------------------------------- */
 
+enum {
+    SHOWN_AT = (sizeof(sw_thread) + SW_CACHE_LINE - 1) / SW_CACHE_LINE * SW_CACHE_LINE,
+    RECORD_BYTES = SHOWN_AT + NO_CACHE_BYTES, /* a thread's record, and a cache without a heap */
+};
+
+void sw_registry_drop_default(void) { sw_tls.cache = &no_cache; }
+
+void sw_registry_set_ended(void) {
+    sw_os_lock_acquire(&registry_lock);
+    if (ended_cache.bins[0].word == NULL) memcpy(&ended_cache, &no_cache, NO_CACHE_BYTES);
+    sw_os_lock_release(&registry_lock);
+    sw_tls.cache = &ended_cache;
+}
+
+bool sw_registry_has_ended(void) { return sw_unlikely(sw_tls.cache == &ended_cache); }
+
+void sw_registry_show(sw_thread *thread) {
+    if (sw_tls.cache->thread == thread) return;
+    sw_cache *shown = (sw_cache *)(void *)((char *)thread + SHOWN_AT);
+    if (shown->thread == NULL) {
+        memcpy(shown, &no_cache, NO_CACHE_BYTES);
+        shown->thread = thread;
+    }
+    sw_tls.cache = shown;
+}
+
+void sw_registry_change_begin(sw_thread_change *change, sw_thread *thread) {
+    *change = (sw_thread_change){.here = sw_os_here(), .thread = thread};
+    sw_os_lock_acquire(&registry_lock);
+    change->next = changing;
+    __atomic_store_n(&changing, change, __ATOMIC_RELAXED);
+    sw_os_lock_release(&registry_lock);
+}
+
+void sw_registry_change_end(sw_thread_change *change) {
+    sw_os_lock_acquire(&registry_lock);
+    sw_thread_change **link = &changing;
+    while (*link != change) link = &(*link)->next;
+    __atomic_store_n(link, change->next, __ATOMIC_RELAXED);
+    sw_os_lock_release(&registry_lock);
+}
+
+static sw_thread *find_changing(void) {
+    const void *here = sw_os_here();
+    for (const sw_thread_change *change = changing; change != NULL; change = change->next)
+        if (change->here == here) return change->thread;
+    return NULL;
+}
+
+sw_thread *sw_registry_find_changing(void) {
+    if (__atomic_load_n(&changing, __ATOMIC_RELAXED) == NULL) return NULL;
+    sw_os_lock_acquire(&registry_lock);
+    sw_thread *thread = find_changing();
+    sw_os_lock_release(&registry_lock);
+    return thread;
+}
+
 /* Takes a record that is in no list, and empties its table; NULL: no memory. A spare record may
  * still name caches: in a forked child, those of the parent's other threads. */
 static sw_thread *take_record(void) {
@@ -68,7 +128,7 @@ static sw_thread *take_record(void) {
         spare_count--;
     }
     sw_os_lock_release(&registry_lock);
-    if (thread == NULL) return sw_os_map(sizeof *thread);
+    if (thread == NULL) return sw_os_map(RECORD_BYTES);
     memset(thread->caches, 0, thread->used * sizeof *thread->caches);
     return thread;
 }
@@ -103,7 +163,7 @@ void sw_registry_leave(sw_thread *thread) {
     *thread->back = thread->next;
     bool kept = keep_record(thread);
     sw_os_lock_release(&registry_lock);
-    if (!kept) (void)sw_os_release(thread, sizeof *thread);
+    if (!kept) (void)sw_os_release(thread, RECORD_BYTES);
 }
 
 void sw_registry_use_entry(sw_thread *thread, uint32_t index) {
@@ -144,6 +204,8 @@ void sw_registry_each_heap(void (*fn)(sw_heap *)) {
  * ones as it is, so that hardly any page of them is copied in the child. */
 static void recover_threads(void) {
     sw_thread *own = sw_registry_own(), **link = &threads;
+    while (changing != NULL && changing->here != sw_os_here()) changing = changing->next;
+    if (changing != NULL) changing->next = NULL;
     if (own != NULL) {
         if (own->next != NULL) own->next->back = own->back;
         *own->back = own->next;

@@ -10,22 +10,40 @@
 
 /* The record of a thread with its caches. It is a mapping of its own, of which most threads touch
  * only the first page. `next`, `back` and `used` are written under the registry's lock. The thread
- * writes entries without it; a thread that destroys a heap clears entries of others under it.
+ * writes entries without it; a thread that destroys a heap clears entries of others under it. A cache
+ * without a heap follows in the mapping (sw_registry_show).
  *   used <= SW_HEAPS_MAX;  caches[used] == NULL;  *back == the record, and next->back == &next */
 typedef struct sw_thread {
     struct sw_thread *next, **back; /* links of its list; only living threads have `back` */
     size_t used;                    /* entries from here on are NULL and were never written */
+    bool exits;                     /* the thread's end is noticed */
+    void *extra;                    /* of an upper layer (sw_thread_set_extra) */
+    void (*leave_extra)(void *extra);
     /* By heap index. The last entry is for heaps that were destroyed; it is always NULL. */
     sw_cache *caches[SW_HEAPS_MAX + 1];
 } sw_thread;
 
-/* The calling thread's record lies in sw_tls, beside its cache of the default heap. */
-enum { SW_TLS_NO_THREAD = 0, SW_TLS_ENDED = 1 }; /* in its place: it has none yet; it has ended */
+/* A record that sw_tls does not lead to: its thread is beginning or ending. Lives on that thread's
+ * stack. */
+typedef struct sw_thread_change {
+    struct sw_thread_change *next;
+    const void *here; /* sw_os_here of the thread */
+    sw_thread *thread;
+} sw_thread_change;
 
-/* The calling thread's record; NULL: it has none. */
+/* The calling thread's record if it is beginning or ending; NULL: neither. */
+sw_cold sw_thread *sw_registry_find_changing(void);
+void sw_registry_change_begin(sw_thread_change *change, sw_thread *thread);
+void sw_registry_change_end(sw_thread_change *change);
+
+/* The calling thread's record, to which the cache in sw_tls leads; NULL: it has none. */
 static sw_always_inline sw_thread *sw_registry_own(void) {
-    return sw_tls.thread <= SW_TLS_ENDED ? NULL : (sw_thread *)(uintptr_t)sw_tls.thread;
+    sw_thread *own = sw_tls.cache->thread;
+    return sw_likely(own != NULL) ? own : sw_registry_find_changing();
 }
+/* Makes sw_tls lead to the calling thread's record: by its cache of the default heap, or by one
+ * without a heap that is the thread's own. */
+void sw_registry_show(sw_thread *thread);
 
 /* Checks the record of a thread that lives, under the registry's lock. Returns the rule that does
  * not hold, or NULL (base/assert.h). */
@@ -33,18 +51,24 @@ const char *sw_thread_check(const sw_thread *thread);
 
 /* Leaves the thread without a cache of the default heap, as it was at first. */
 void sw_registry_drop_default(void);
+/* The same at the thread's end. */
+void sw_registry_set_ended(void);
+/* True when this thread's caches were closed at its end and none was opened since. A cache that is
+ * opened now may stay open for ever. */
+bool sw_registry_has_ended(void);
 
-/* This thread's cache of the heap with that index; NULL: it has none. */
+/* This thread's cache of the heap with that index; NULL: it has none, or is beginning or ending. */
 static sw_always_inline sw_cache *sw_registry_cache_at(uint32_t index) {
-    uint64_t own = sw_tls.thread;
-    if (sw_unlikely(own <= SW_TLS_ENDED)) return NULL;
-    return __atomic_load_n(&((sw_thread *)(uintptr_t)own)->caches[index], __ATOMIC_RELAXED);
+    sw_thread *own = sw_tls.cache->thread;
+    return sw_unlikely(own == NULL) ? NULL : __atomic_load_n(&own->caches[index], __ATOMIC_RELAXED);
 }
 static sw_always_inline sw_cache *sw_registry_own_cache(const sw_heap *heap) {
     return sw_registry_cache_at(heap->index);
 }
 
 /* --- heaps ------------------------------------------------------------------------------------ */
+
+enum { SW_DEFAULT_HEAP_ID = 1 };
 
 /* Gives the heap an index; false when SW_HEAPS_MAX heaps live. */
 bool sw_registry_add(sw_heap *heap);

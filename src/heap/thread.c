@@ -33,19 +33,28 @@ static bool close_caches(sw_thread *thread) {
  * again, which opens another cache. So this closes caches until there are none. */
 static void end_thread(void *record) {
     sw_thread *thread = record;
-    while (close_caches(thread)) {
-    }
-    sw_tls.thread = SW_TLS_ENDED;
+    sw_thread_change change;
+    sw_registry_change_begin(&change, thread);
+    do {
+        void *extra = thread->extra;
+        thread->extra = NULL;
+        if (extra != NULL) thread->leave_extra(extra);
+    } while (close_caches(thread) || thread->extra != NULL);
+    sw_registry_set_ended();
+    sw_registry_change_end(&change);
     sw_registry_leave(thread);
 }
 
 static sw_thread *make_thread(void) {
     sw_thread *thread = sw_registry_enter();
     if (thread == NULL) return NULL;
-    sw_tls.thread = (uintptr_t)thread;
+    sw_thread_change
+        change; /* the next call may allocate, in a program whose malloc this heap is */
+    sw_registry_change_begin(&change, thread);
     /* If the system refuses this, the thread's cache is not closed at its end, and its spans are
      * not reused. That does no other harm. */
-    (void)sw_os_at_thread_exit(SW_OS_EXIT_HEAP, end_thread, thread);
+    thread->exits = sw_os_at_thread_exit(end_thread, thread);
+    sw_registry_change_end(&change);
     return thread;
 }
 
@@ -61,7 +70,8 @@ static sw_noinline sw_cache *open_for_thread(sw_heap *heap) {
         return NULL; /* the report says "heap", since keeping the call's name takes a register */
     sw_thread *thread = sw_registry_own();
     if (thread == NULL) thread = make_thread();
-    if (thread == NULL) { /* retried in any case: another thread may have relieved the heap already */
+    if (thread ==
+        NULL) { /* retried in any case: another thread may have relieved the heap already */
         relieve(heap);
         thread = make_thread();
     }
@@ -69,13 +79,33 @@ static sw_noinline sw_cache *open_for_thread(sw_heap *heap) {
         sw_fail(SW_NOMEM, "cache", "heap %u: no memory for a thread's record", heap->id);
         return NULL;
     }
-    /* If this heap serves malloc, the registration of the record may have opened the cache. */
-    if (thread->caches[heap->index] != NULL) return thread->caches[heap->index];
-    sw_cache *cache;
-    if (sw_cache_make(heap, SW_CACHE_OF_THREAD, &cache) != SW_OK) return NULL;
-    sw_registry_use_entry(thread, heap->index);
-    __atomic_store_n(&thread->caches[heap->index], cache, __ATOMIC_RELEASE);
+    sw_cache *cache = thread->caches[heap->index]; /* that call may have opened it */
+    if (cache == NULL && sw_cache_make(heap, SW_CACHE_OF_THREAD, &cache) == SW_OK) {
+        cache->thread = thread;
+        sw_registry_use_entry(thread, heap->index);
+        __atomic_store_n(&thread->caches[heap->index], cache, __ATOMIC_RELEASE);
+    }
+    if (cache != NULL && heap->mode == 0 && heap->id == SW_DEFAULT_HEAP_ID)
+        sw_tls.cache = cache;
+    else
+        sw_registry_show(thread);
     return cache;
+}
+
+void *sw_thread_extra(void) {
+    const sw_thread *thread = sw_registry_own();
+    return thread == NULL ? NULL : thread->extra;
+}
+
+bool sw_thread_set_extra(void *extra, void (*leave)(void *extra)) {
+    sw_thread *thread = sw_registry_own();
+    if (thread == NULL) thread = make_thread();
+    if (thread == NULL) return false;
+    sw_registry_show(thread);
+    if (!thread->exits) return false;
+    thread->extra = extra;
+    thread->leave_extra = leave;
+    return true;
 }
 
 sw_cache *sw_thread_cache(sw_heap *heap) {
@@ -97,8 +127,6 @@ sw_cache *sw_thread_default_cache(void) {
     if (cache != NULL && heap->mode == 0) sw_tls.cache = cache;
     return cache;
 }
-
-bool sw_thread_has_ended(void) { return sw_unlikely(sw_tls.thread == SW_TLS_ENDED); }
 
 /* Registers the fork handlers when the library is loaded, before there are threads. In some C
  * libraries the registration allocates, so it must not happen under a lock of ours. If it is

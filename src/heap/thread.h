@@ -13,8 +13,10 @@ sw_cache *sw_thread_cache(sw_heap *heap);
 sw_cold void *sw_thread_no_cache(void);
 /* This thread's cache of the default heap; the heap is created if need be. NULL: no memory. */
 sw_cache *sw_thread_default_cache(void);
-/* True when this thread's caches were closed at its exit and none was opened since. A cache that is
- * opened now may stay open for ever. */
-bool sw_thread_has_ended(void);
+
+/* One value that an upper layer keeps for the calling thread; NULL: none was set. */
+void *sw_thread_extra(void);
+/* Sets it; leave(extra) is called at the thread's end. False: no memory, or the end would go unnoticed. */
+bool sw_thread_set_extra(void *extra, void (*leave)(void *extra));
 
 #endif

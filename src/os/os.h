@@ -226,16 +226,9 @@ void sw_os_thread_join(sw_os_thread *thread);
 
 /* --- thread exit and fork ------------------------------------------------------------------- */
 
-/* The users of exit functions of threads. */
-typedef enum sw_os_exit_kind {
-    SW_OS_EXIT_HEAP,
-    SW_OS_EXIT_ARENA,
-    SW_OS_EXIT_KINDS
-} sw_os_exit_kind;
-
-/* Calls fn(arg) when the calling thread exits. All threads of the process have the same fn for a
- * kind. False: refused. */
-bool sw_os_at_thread_exit(sw_os_exit_kind kind, void (*fn)(void *), void *arg);
+/* Calls fn(arg) when the calling thread exits. All threads of the process have the same fn. False:
+ * refused. */
+bool sw_os_at_thread_exit(void (*fn)(void *), void *arg);
 
 /* Registers fork handlers; to be called once. prepare runs before the fork, parent and child after
  * it. */

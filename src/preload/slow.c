@@ -27,7 +27,7 @@ static service enter(void) {
     service by = {.heap = preload_heap()};
     if (by.heap == NULL) return by;
     by.tracked = preload_option.heap.tracked != 0;
-    by.late = sw_thread_has_ended();
+    by.late = sw_registry_has_ended();
     by.cache =
         sw_likely(!by.late) ? sw_thread_default_cache() : preload_late_cache_acquire(by.heap);
     return by;
@@ -111,7 +111,7 @@ sw_noinline void preload_free(void *ptr, const char *op) {
  * thread's own. */
 void preload_free_sized(void *ptr, size_t size) {
     if (ptr == NULL) return;
-    if (sw_thread_has_ended()) {
+    if (sw_registry_has_ended()) {
         preload_free(ptr, "free_sized");
         return;
     }

@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers of threads, and the refusal of threads that do not own a range (enter.h). */
+/* The refusal of threads that do not own a range (enter.h). */
 #include "range/enter.h"
 
 #include "base/fail.h"
+#include "os/os.h"
 
-sw_tls_fast uint64_t sw_range_thread;
-
-uint64_t sw_range_number_thread(void) {
-    static uint64_t numbers;
-    if (sw_range_thread == 0) sw_range_thread = __atomic_add_fetch(&numbers, 1, __ATOMIC_RELAXED);
-    return sw_range_thread;
-}
+uint64_t sw_range_find_thread(void) { return (uint64_t)(uintptr_t)sw_os_here(); }
 
 sw_status sw_range_refuse_thread(const sw_range *range, const char *op) {
     if (range->front.owner == 0) return SW_OK;

@@ -10,15 +10,12 @@
 
 #define SW_RANGE_MARK offsetof(sw_range, front.mark)
 
-/* The number of this thread. If it has none yet, it gets one. */
-uint64_t sw_range_number_thread(void);
 /* SW_OWNER, with the last error set; SW_OK if the range is a locked one. */
 sw_cold sw_status sw_range_refuse_thread(const sw_range *range, const char *op);
 
 /* For a live range. SW_OK: the range belongs to this thread, or is locked now. */
 static sw_always_inline sw_status sw_range_enter_live(sw_range *range, const char *op) {
-    if (sw_likely(range->front.owner == sw_range_thread) && sw_likely(range->front.owner != 0))
-        return SW_OK;
+    if (sw_likely(range->front.owner == sw_range_this_thread())) return SW_OK;
     sw_status status = sw_range_refuse_thread(range, op);
     if (status == SW_OK) sw_os_lock_acquire(&range->lock);
     return status;
@@ -28,7 +25,7 @@ static sw_always_inline sw_status sw_range_enter_live(sw_range *range, const cha
  * nor sw_range_leave. */
 static sw_always_inline bool sw_range_is_own(const sw_range *range) {
     return sw_handle_lives(range, SW_RANGE_MARK, SW_HANDLE_RANGE) &&
-           sw_likely(range->front.owner == sw_range_thread) && sw_likely(range->front.owner != 0);
+           sw_likely(range->front.owner == sw_range_this_thread());
 }
 
 /* For functions that return a status. */

@@ -18,7 +18,7 @@ _Static_assert(offsetof(sw_range, front) == 0, "inline code finds the front at t
 
 sw_status sw_range_adopt(sw_range *range) {
     sw_status status = sw_handle_status(range, SW_RANGE_MARK, SW_HANDLE_RANGE, "range_adopt");
-    if (status == SW_OK && range->front.owner != 0) range->front.owner = sw_range_number_thread();
+    if (status == SW_OK && range->front.owner != 0) range->front.owner = sw_range_this_thread();
     return status;
 }
 
@@ -73,7 +73,7 @@ sw_status sw_range_create(uint64_t size, const sw_range_options *options, sw_ran
     sw_range *range = sw_os_map(sizeof *range);
     if (range == NULL) return sw_fail(SW_NOMEM, "range_create", "no memory for a range");
     range->ops = ops;
-    range->front.owner = options->locked ? 0 : sw_range_number_thread();
+    range->front.owner = options->locked ? 0 : sw_range_this_thread();
     range->size = range->free_size = size;
     range->memory = options->memory != NULL ? *options->memory : *sw_allocator_system();
     range->placement = options->placement != 0 ? options->placement : ops->usual;
@@ -92,7 +92,7 @@ sw_status sw_range_create(uint64_t size, const sw_range_options *options, sw_ran
 void sw_range_destroy(sw_range *range) {
     if (range == NULL || !sw_handle_check(range, SW_RANGE_MARK, SW_HANDLE_RANGE, "range_destroy"))
         return;
-    if (range->front.owner != 0 && range->front.owner != sw_range_thread) {
+    if (range->front.owner != 0 && range->front.owner != sw_range_this_thread()) {
         (void)sw_range_refuse_thread(range, "range_destroy");
         return;
     }

@@ -209,7 +209,7 @@ static record_thread *attach(void) {
     if (thread != NULL) {
         if (record_option.stacks > 1) thread->stack_high = sw_os_stack_high();
         /* If this fails, the thread's last block is written at the end of the process. */
-        (void)sw_os_at_thread_exit(SW_OS_EXIT_HEAP, leave_thread, thread);
+        (void)sw_os_at_thread_exit(leave_thread, thread);
         self_state.area = thread->area;
         self_state.shared = thread->is_shared;
         self_state.stack_high = thread->stack_high;
@@ -226,8 +226,7 @@ static void leave_thread(void *arg) {
     if (thread != record_self) return; /* a record of the parent, in a fork child */
     int saved = errno;
     record_set_phase(thread, RECORD_OWN);
-    if (++thread->exit_rounds < EXIT_ROUNDS &&
-        sw_os_at_thread_exit(SW_OS_EXIT_HEAP, leave_thread, thread)) {
+    if (++thread->exit_rounds < EXIT_ROUNDS && sw_os_at_thread_exit(leave_thread, thread)) {
         record_set_phase(thread, RECORD_IDLE);
     } else {
         record_self = NULL;

@@ -240,31 +240,21 @@ void sw_os_thread_join(sw_os_thread *thread) {
 
 /* --- thread exit ------------------------------------------------------------------------------ */
 
-/* A key for each kind, made when the kind is first used. */
-static pthread_key_t exit_keys[SW_OS_EXIT_KINDS];
-static void (*exit_functions[SW_OS_EXIT_KINDS])(void *);
-static bool exit_keys_made[SW_OS_EXIT_KINDS];
+static pthread_key_t exit_key; /* made when it is first used */
+static void (*exit_function)(void *);
+static bool has_exit_key;
 
-static void run_exit_function(sw_os_exit_kind kind, void *arg) {
-    __atomic_load_n(&exit_functions[kind], __ATOMIC_ACQUIRE)(arg);
+static void run_exit_function(void *arg) { __atomic_load_n(&exit_function, __ATOMIC_ACQUIRE)(arg); }
+
+static void make_exit_key(void) {
+    has_exit_key = pthread_key_create(&exit_key, run_exit_function) == 0;
 }
 
-static void exit_of_heap(void *arg) { run_exit_function(SW_OS_EXIT_HEAP, arg); }
-static void exit_of_arena(void *arg) { run_exit_function(SW_OS_EXIT_ARENA, arg); }
-
-static void make_exit_key(sw_os_exit_kind kind, void (*run)(void *)) {
-    exit_keys_made[kind] = pthread_key_create(&exit_keys[kind], run) == 0;
-}
-
-static void make_heap_key(void) { make_exit_key(SW_OS_EXIT_HEAP, exit_of_heap); }
-static void make_arena_key(void) { make_exit_key(SW_OS_EXIT_ARENA, exit_of_arena); }
-
-bool sw_os_at_thread_exit(sw_os_exit_kind kind, void (*fn)(void *), void *arg) {
-    static pthread_once_t once[SW_OS_EXIT_KINDS] = {PTHREAD_ONCE_INIT, PTHREAD_ONCE_INIT};
-    static void (*const make[SW_OS_EXIT_KINDS])(void) = {make_heap_key, make_arena_key};
-    __atomic_store_n(&exit_functions[kind], fn, __ATOMIC_RELEASE);
-    if (pthread_once(&once[kind], make[kind]) != 0 || !exit_keys_made[kind]) return false;
-    return pthread_setspecific(exit_keys[kind], arg) == 0;
+bool sw_os_at_thread_exit(void (*fn)(void *), void *arg) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    __atomic_store_n(&exit_function, fn, __ATOMIC_RELEASE);
+    if (pthread_once(&once, make_exit_key) != 0 || !has_exit_key) return false;
+    return pthread_setspecific(exit_key, arg) == 0;
 }
 
 /* --- fork ------------------------------------------------------------------------------------- */

@@ -104,8 +104,7 @@ void sw_os_thread_join(sw_os_thread *thread) { (void)thread; }
 
 /* --- thread exit and fork --------------------------------------------------------------------- */
 
-bool sw_os_at_thread_exit(sw_os_exit_kind kind, void (*fn)(void *), void *arg) {
-    (void)kind;
+bool sw_os_at_thread_exit(void (*fn)(void *), void *arg) {
     (void)fn;
     (void)arg;
     return false;

@@ -30,7 +30,7 @@ def test_dlclose_leaves_it_mapped(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "most"),
-    [("_spanwise", 32), ("libspanwise-malloc", 16), ("libspanwise-record", 64)],
+    [("_spanwise", 8), ("libspanwise-malloc", 8), ("libspanwise-record", 64)],
 )
 def test_static_tls(name: str, most: int) -> None:
     """Libraries that are loaded by dlopen share a reserve of some 1.6 KiB of it."""
