@@ -8,7 +8,7 @@
  *   options.first_bytes = options.child_bytes_max = options.limit_bytes = 64 << 20;   one block
  *
  * The choices are those that the Go library GoMem makes by build tags (its type MemoryAllocator):
- * docs/design/buffers.md. All of them belong to the process: every thread may use them, and the
+ * docs/design/buffer.md. All of them belong to the process: every thread may use them, and the
  * child of a fork finds them whole.
  */
 #ifndef SPANWISE_BACKING_H

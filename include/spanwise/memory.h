@@ -10,7 +10,7 @@
  *   sw_memory_end(&message);
  *
  * The operations are those of the Go library GoMem (its type Memory), with every result defined:
- * docs/design/buffers.md.
+ * docs/design/buffer.md.
  *
  * Thread rule: a memory is changed by one thread at a time, and read by none meanwhile. A
  * `sw_memory` stays where it was initialised: it is not copied by assignment.

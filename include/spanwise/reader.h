@@ -11,7 +11,7 @@
  * How much there is to read is fixed when the reader is made: what is added to the memory later is
  * not read. A call that fails consumes nothing. The usual case, a value inside one buffer, is
  * inline. The operations are those of the Go library GoMem (its type MemoryReader):
- * docs/design/buffers.md.
+ * docs/design/buffer.md.
  *
  * Statuses: SW_SHORT, fewer bytes are left than the call needs; SW_STATE, the memory was changed
  * since the reader was made (other than by additions at its end), found when a read leaves a

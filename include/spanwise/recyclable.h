@@ -12,7 +12,7 @@
  *
  * What it owns is in a list of its own, so it does not matter what becomes of the memory's buffers:
  * sw_memory_update, clip_front and reset leave it alone. The operations are those of the Go library
- * GoMem (its type RecyclableMemory): docs/design/buffers.md.
+ * GoMem (its type RecyclableMemory): docs/design/buffer.md.
  *
  * Thread rule: as of sw_memory. The allocator must live until sw_recyclable_end.
  */

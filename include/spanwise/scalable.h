@@ -11,7 +11,7 @@
  *   sw_scalable_free(bytes, packet, received);
  *
  * The operations are those of the Go library GoMem (its type ScalableMemoryAllocator), with every
- * result defined: docs/design/buffers.md. Bytes have no alignment and are not zeroed.
+ * result defined: docs/design/buffer.md. Bytes have no alignment and are not zeroed.
  *
  * Errors leave the allocator as it was. sw_last_error() has the offending values.
  *   SW_INVALID  size 0; bytes that are not, all of them, in one child

@@ -21,7 +21,7 @@
  * anything else that these slabs did not give FOREIGN.
  *
  * Thread rule: one thread at a time; with the option `locked` every thread may call. Structures:
- * docs/design/arena.md.
+ * docs/design/pool.md.
  */
 #ifndef SPANWISE_SLAB_H
 #define SPANWISE_SLAB_H

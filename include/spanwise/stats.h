@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Read-only views of a heap: the ledger of its bytes, per class and per span, and verify.
  *
- * The identity, exact to the byte (docs/design/ledger.md):
+ * The identity, exact to the byte (docs/design/inspect.md):
  *   held = requested + roundup + tail + free_slot + cached + metadata + large_rounding
  *        + arena_slack + quarantine + free_page
  * Walks take the heap's lock. They are exact when no other thread is inside a call on the heap;

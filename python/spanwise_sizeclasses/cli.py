@@ -42,7 +42,7 @@ examples:
   python3 {_SCRIPT} --check                             fail when one of them is stale
 
 A table file is {{"name": "mine", "page_bytes": 8192, "classes": [{{"size": 16, "pages": 1}}]}};
---format file prints any table in that form. Method and proofs: docs/design/sizeclasses.md.
+--format file prints any table in that form. Method and proofs: docs/design/sizeclass.md.
 """
 
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The record of a scalable allocator (spanwise/scalable.h). Callers: scalable.c, children.c.
- * Design: docs/design/buffers.md.
+ * Design: docs/design/buffer.md.
  */
 #ifndef SW_BUFFER_SCALABLE_H
 #define SW_BUFFER_SCALABLE_H

@@ -90,7 +90,7 @@ static sw_always_inline uintptr_t distance(uintptr_t at, uintptr_t p) {
  * object the one that leads nearer is followed first: so a tree is scanned in the order of its
  * addresses, whether its objects were made before their children or after them, and the
  * processor fetches by itself what comes next. Only far objects are prefetched. The other order
- * takes three times as long (docs/decisions/0020). */
+ * takes three times as long (docs/decisions/0018). */
 static sw_noinline int64_t descend(sw_gc_marker *marker) {
     sw_gc_stack *stack = &marker->stack;
     int64_t balance = BALANCE_MOST / 2, work = marker->work;

@@ -170,7 +170,7 @@ static sw_always_inline bool sw_cache_is_open(const sw_cache *cache) {
 }
 /* Whether a cache that the caller promised not to be NULL (SW_NONNULL) is NULL after all. Builds of
  * grade 1 do not ask, because it takes two instructions of each call
- * (docs/decisions/0019-interface.md). The compiler relies on the promise and would delete the
+ * (docs/decisions/0017-interface.md). The compiler relies on the promise and would delete the
  * comparison; the empty assembly hides from it where the pointer comes from. */
 static sw_always_inline bool sw_cache_is_null(const sw_cache *cache) {
     if (SW_CHECK < 2) return false;

@@ -5,7 +5,7 @@
  *
  * Values that Go leaves on the stack are C variables. What Go allocates is an object of the heap,
  * which the operation frees at its end, where Go's collector would find it later. Each time
- * includes one call through a pointer. Design: docs/design/lessons.md.
+ * includes one call through a pointer. Design: docs/design/lesson.md.
  */
 #ifndef SW_LESSON_LESSON_H
 #define SW_LESSON_LESSON_H

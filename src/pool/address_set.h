@@ -3,7 +3,7 @@
  * Computer Programming, volume 3, 6.4, algorithm L; removal by algorithm R). A watched pool has its
  * idle items in one, tiered slabs their objects that lie in no tier.
  *
- * Callers: pool.c, items.c, slabs.c. Design: docs/design/arena.md, "Pools" and "Tiered slabs".
+ * Callers: pool.c, items.c, slabs.c. Design: docs/design/pool.md, "Pools" and "Tiered slabs".
  */
 #ifndef SW_POOL_ADDRESS_SET_H
 #define SW_POOL_ADDRESS_SET_H

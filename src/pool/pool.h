@@ -17,7 +17,7 @@
  * A pool that ages with a collector is told when a cycle begins, and ages in the first call after
  * that: its items are freed by the thread that uses the pool, not by the one that collects.
  *
- * Callers: pool.c (life, features), items.c (get, put, aging). Design: docs/design/arena.md,
+ * Callers: pool.c (life, features), items.c (get, put, aging). Design: docs/design/pool.md,
  * "Pools".
  */
 #ifndef SW_POOL_POOL_H

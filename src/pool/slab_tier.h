@@ -11,7 +11,7 @@
  * behind `first` with a free slot. Memory comes in slabs of SW_SLAB_BYTES, and goes back from the
  * end.
  *
- * Used by slabs.c alone. Design: docs/design/arena.md, "Tiered slabs".
+ * Used by slabs.c alone. Design: docs/design/pool.md, "Tiered slabs".
  */
 #ifndef SW_POOL_SLAB_TIER_H
 #define SW_POOL_SLAB_TIER_H

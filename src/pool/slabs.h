@@ -2,7 +2,7 @@
 /* Tiered slabs from the inside: some tiers (slab_tier.h), and the objects of the heap that stand in
  * for slots.
  *
- * Used by slabs.c alone. Design: docs/design/arena.md, "Tiered slabs".
+ * Used by slabs.c alone. Design: docs/design/pool.md, "Tiered slabs".
  */
 #ifndef SW_POOL_SLABS_H
 #define SW_POOL_SLABS_H

@@ -3,7 +3,7 @@
  * takes the pool's lock. A thread's thread slot is found by a hash, so two threads may share one. An
  * item is put and taken by one atomic instruction each, so that both see a whole item or none.
  *
- * Used by pool.c and items.c. Design: docs/design/arena.md, "Pools".
+ * Used by pool.c and items.c. Design: docs/design/pool.md, "Pools".
  */
 #ifndef SW_POOL_PRIMARY_H
 #define SW_POOL_PRIMARY_H

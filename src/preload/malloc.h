@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* libspanwise-malloc.so is preloaded into a program, whose malloc family it then serves from the
  * default heap.
- * Design and guarantees: docs/design/malloc.md.
+ * Design and guarantees: docs/design/preload.md.
  *
  * The files, each of which calls only those below it:
  *

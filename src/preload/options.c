@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* docs/design/malloc.md describes each option. They are read at the first allocation, before any
+/* docs/design/preload.md describes each option. They are read at the first allocation, before any
  * constructor has run, so the code here can use neither stdio nor a locale nor an allocation.
  */
 #define _GNU_SOURCE

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* At the end of a process its ledgers at the end and at the peak are written, as one JSON object
- * (docs/design/malloc.md lists its members). That happens when main returns and when the process
+ * (docs/design/preload.md lists its members). That happens when main returns and when the process
  * calls exit, quick_exit or _exit. A process that a signal ends, or that calls exec, writes
  * nothing.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names for the files of child processes, and the list from which the counts of children in the END
- * block are made. docs/decisions/0009-recorder-processes.md says why the list is a file of process
+ * block are made. docs/decisions/0008-recorder.md says why the list is a file of process
  * ids. */
 #define _GNU_SOURCE
 #include "recorder/children.h"

@@ -3,7 +3,7 @@
 """Runs the boundary cases under the C library's malloc and under ours and compares the outcomes.
 
 The programs (`cases.c`, `operators.cpp`) print one line a case. Lines must be equal, but for the
-differences that docs/design/differences.md lists; each of those is checked for what it is allowed
+differences that docs/design/preload.md lists; each of those is checked for what it is allowed
 to be. Exit status 0: as documented; 1: not.
 """
 
@@ -21,7 +21,7 @@ from pathlib import Path
 CASES_MIN = 10000
 SHOWN_MAX = 20
 
-# The differences, by name, as in docs/design/differences.md.
+# The differences, by name, as in docs/design/preload.md.
 SMALL_ALIGNMENT = "alignment of up to 8 bytes"
 POSIX_ERRNO = "errno of posix_memalign"
 VAST = "more than the machine's memory"

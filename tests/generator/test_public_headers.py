@@ -94,7 +94,7 @@ def test_the_cache_is_found_without_asking_for_a_constructor(compiler: str) -> N
     ],
 )
 def test_a_cache_that_is_null_is_warned_of(compiler: str, call: str) -> None:
-    """These do not look at run time (docs/decisions/0019-interface.md)."""
+    """These do not look at run time (docs/decisions/0017-interface.md)."""
 
     def compiled(cache: str) -> subprocess.CompletedProcess[str]:
         body = "(void)p; (void)cache; (void)" + call.format(cache=cache)

@@ -26,8 +26,8 @@ MAY_CRASH = {
         "continues inline code",
     ),
     **dict.fromkeys(("sw_reader_skip_slow",), "continues inline code"),
-    "sw_cache_alloc": "docs/decisions/0019-interface.md",
-    "sw_cache_free": "docs/decisions/0019-interface.md",
+    "sw_cache_alloc": "docs/decisions/0017-interface.md",
+    "sw_cache_free": "docs/decisions/0017-interface.md",
     "sw_gc_write": "writes to the address",
     "sw_gc_write_all": "writes to the address",
 }

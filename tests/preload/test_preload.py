@@ -83,7 +83,7 @@ def test_operators(preload: Preload, tracked: str) -> None:
 
 
 def test_boundaries_as_glibc(preload: Preload) -> None:
-    """18,000 cases. The one difference that is allowed: docs/design/malloc.md."""
+    """18,000 cases. The one difference that is allowed: docs/design/preload.md."""
     program = preload.program("boundaries.c")
     theirs = ok(preload.run([program], preload=False)).splitlines()
     assert len(theirs) > 10_000

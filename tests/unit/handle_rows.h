@@ -43,7 +43,7 @@ static const char *const types[KINDS] = {
 };
 
 /* What a call does with NULL. GRADED: builds that check local invariants name it, in others the
- * processor faults (docs/decisions/0019-interface.md). ALLOWED: NULL stands for a default. */
+ * processor faults (docs/decisions/0017-interface.md). ALLOWED: NULL stands for a default. */
 typedef enum answer { STATUS, NAMED, IGNORED, GRADED, ALLOWED } answer;
 
 typedef struct row {

@@ -48,7 +48,7 @@ class Ledger(Result, Value, Tabular):
         held_bytes: pages and metadata that the heap has from the system, by its own account.
         rss_bytes: resident bytes of the process, by the system's account; None: not a live heap.
         resident: the same ledger of resident bytes only: of each part the bytes that lie in pages
-            of the system that were written to (docs/design/ledger.md); its held_bytes is
+            of the system that were written to (docs/design/inspect.md); its held_bytes is
             `resident_bytes`. None: not known.
         events: operations that led here, without ends of threads.
         live_objects: objects live; large_objects of them on pages of their own.

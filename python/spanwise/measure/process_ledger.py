@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the preloaded malloc writes of a process at its end. The file: docs/design/malloc.md."""
+"""What the preloaded malloc writes of a process at its end. The file: docs/design/preload.md."""
 
 from __future__ import annotations
 

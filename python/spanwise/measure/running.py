@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs run under the preloaded malloc: they allocate from our heap, and it writes its ledger.
 
-What that writes and when: docs/design/malloc.md.
+What that writes and when: docs/design/preload.md.
 """
 
 from __future__ import annotations

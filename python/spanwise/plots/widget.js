@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Heap maps through time in a notebook: one byte a cell, as docs/design/heap-map.md says.
+// Heap maps through time in a notebook: one byte a cell, as docs/design/inspect.md says.
 const SIDE = 4, LARGE = 101, FREE = 102, NO_VALUE = 103, NOT_HELD = 255;
 const WIDE = 768, MOST_ZOOM = 64;
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Heap maps through time in a notebook, to zoom and to scrub: docs/design/heap-map.md.
+"""Heap maps through time in a notebook, to zoom and to scrub: docs/design/inspect.md.
 
 The widget needs anywidget, the extra `widget`. Without it, and where no front end runs widgets, the
 same call shows a picture.

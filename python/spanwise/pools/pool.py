@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pools of blocks of one size (docs/design/arena.md, "Pools")."""
+"""Pools of blocks of one size (docs/design/pool.md, "Pools")."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tiered slabs: slots of a few fixed sizes (docs/design/arena.md, "Tiered slabs")."""
+"""Tiered slabs: slots of a few fixed sizes (docs/design/pool.md, "Tiered slabs")."""
 
 from __future__ import annotations
 

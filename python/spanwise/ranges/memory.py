@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Multi-buffer memory: a list of buffers that stay where they are (docs/design/buffers.md)."""
+"""Multi-buffer memory: a list of buffers that stay where they are (docs/design/buffer.md)."""
 
 from __future__ import annotations
 
