@@ -2,7 +2,7 @@
 """Specialised paths are off wherever a sanitizer is at work, by whichever compiler.
 
 Only compiled: MSan's runtime is not on every machine. That sw_heap_path tells the same is checked
-by tests/unit/test_templates.c and test_variety.c under the sanitizer for which they are built.
+by tests/unit/test_fast.c and test_caches.c under the sanitizer for which they are built.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@
 
 #include "check.h"
 #include "heap/cache.h"
+#include "heaps.h"
 #include "page/space.h"
 #include "sanitizer.h"
 #include "spanwise/spanwise.h"
@@ -18,11 +19,7 @@
 enum { MIB = 1 << 20 };
 
 static sw_heap *make_heap(uint8_t dry) {
-    sw_heap_options options;
-    sw_heap *heap = NULL;
-    sw_heap_options_init(&options);
-    options.dry = dry;
-    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
+    sw_heap *heap = heap_with((heap_setting){.dry = dry});
     return heap;
 }
 
@@ -105,12 +102,6 @@ static void late_collector(void) {
 
 /* --- places ---------------------------------------------------------------------------------- */
 
-static bool is_zero(const char *p, size_t n) {
-    for (size_t i = 0; i < n; i++)
-        if (p[i] != 0) return false;
-    return true;
-}
-
 /* Places do not overlap, only their mapped pieces count as the process's memory, and what another
  * mapping occupies is left alone. */
 static void places(void) {
@@ -120,7 +111,7 @@ static void places(void) {
     uint64_t before = status_kb("VmSize:");
     for (int i = 0; i < PLACES; i++) {
         place[i] = sw_os_place(bytes, page);
-        CHECK(place[i] != NULL && is_zero(place[i], page));
+        CHECK(place[i] != NULL && all_are(place[i], page, 0));
         memset(place[i], i + 1, page);
         for (int k = 0; k < i; k++)
             CHECK(place[k] + bytes <= place[i] || place[i] + bytes <= place[k]);
@@ -128,7 +119,7 @@ static void places(void) {
     CHECK(status_kb("VmSize:") < before + 2 * PLACES * (page >> 10));
     char *end = place[0] + bytes - page;
     CHECK_EQ(sw_os_map_at(end, page), SW_OS_MAPPED);
-    CHECK(is_zero(end, page));
+    CHECK(all_are(end, page, 0));
     memset(end, 7, page);
     CHECK_EQ(sw_os_map_at(end - page, 2 * page), SW_OS_OCCUPIED);
     CHECK_EQ(sw_os_map_at(end, page), SW_OS_OCCUPIED);
@@ -136,7 +127,7 @@ static void places(void) {
     CHECK_EQ(sw_os_map_at(end - page, page), SW_OS_MAPPED); /* nothing was left there */
     CHECK(sw_os_unmap_at(end - page, 2 * page));
     CHECK_EQ(sw_os_map_at(end, page), SW_OS_MAPPED);
-    CHECK(is_zero(end, page));
+    CHECK(all_are(end, page, 0));
     CHECK(sw_os_unmap_at(end, page));
     for (int i = 0; i < PLACES; i++) CHECK(place[i][0] == i + 1 && sw_os_release(place[i], page));
     CHECK_EQ(status_kb("VmSize:"), before);
@@ -169,8 +160,7 @@ static void *free_all(void *arg) {
 static void caches_follow(void) {
     static void *objects[OBJECTS + 1];
     sw_heap *heap = make_heap(0);
-    sw_cache *cache = NULL;
-    CHECK_EQ(sw_cache_open(heap, &cache), SW_OK);
+    sw_cache *cache = cache_of(heap);
     CHECK(sw_cache_alloc(cache, LENGTH, 0) != NULL);
     uint64_t frames = cache->frames;
     CHECK_EQ(frames, sw_space_live()->view.frames);
@@ -202,8 +192,7 @@ static void caches_follow(void) {
 /* A cache that only frees learns of the longer page map, too. */
 static void frees_follow(void) {
     sw_heap *heap = make_heap(0);
-    sw_cache *cache = NULL;
-    CHECK_EQ(sw_cache_open(heap, &cache), SW_OK);
+    sw_cache *cache = cache_of(heap);
     uint64_t frames = cache->frames;
     use_up_page_map();
     void *large = sw_heap_alloc(heap, MIB, 0);
@@ -310,8 +299,7 @@ static void around_others(void) {
         CHECK(pieces[i][0] == i + 1 && pieces[i][3 * MIB - 1] == i + 1);
         sw_heap_free(heap, pieces[i]);
     }
-    CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+    heap_end(heap);
     CHECK(is_intact(inside) && is_intact(before));
     heap = make_heap(0);
     for (size_t i = 0; i < PIECES; i++) CHECK(sw_heap_alloc(heap, 3 * MIB, SW_ZERO) != NULL);

@@ -1,13 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Caches that come and go: a closed one serves the next thread, and costs nobody anything
- * meanwhile. */
+/* Caches: closed ones serve the next thread, idle ones have few resident pages, and the classes of a
+ * cache's requests choose its paths. */
+#include <sys/prctl.h>
+
 #include "check.h"
 #include "heap/cache.h"
+#include "heap/hint.h"
+#include "heap/variety.h"
+#include "heaps.h"
+#include "os/os.h"
+#include "sanitizer.h"
 #include "spanwise/spanwise.h"
 
 enum { MANY = 20000, STAY = 16, SLOT_BYTES = 512 };
 
-static sw_cache *caches[MANY];
+static sw_cache *many[MANY];
 
 static uint64_t length_of(const sw_cache *list, uint32_t closed) {
     uint64_t count = 0;
@@ -32,22 +39,21 @@ static void closed_ones_are_taken_again(void) {
     uint64_t rng = 4;
     CHECK_EQ(sw_heap_create(NULL, &heap), SW_OK);
     for (int i = 0; i < MANY; i++)
-        CHECK_EQ(sw_cache_make(heap, SW_CACHE_OF_LIBRARY, &caches[i]), SW_OK);
+        CHECK_EQ(sw_cache_make(heap, SW_CACHE_OF_LIBRARY, &many[i]), SW_OK);
     check_lists(heap, MANY, 0);
     for (int left = MANY; left > STAY; left--) {
         int at = (int)(check_random(&rng) % (uint64_t)left);
-        sw_cache_close(caches[at]);
-        caches[at] = caches[left - 1];
+        sw_cache_close(many[at]);
+        many[at] = many[left - 1];
     }
     check_lists(heap, STAY, MANY - STAY);
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
     for (int i = STAY; i < MANY; i++)
-        CHECK_EQ(sw_cache_make(heap, SW_CACHE_OF_LIBRARY, &caches[i]), SW_OK);
+        CHECK_EQ(sw_cache_make(heap, SW_CACHE_OF_LIBRARY, &many[i]), SW_OK);
     check_lists(heap, MANY, 0);
-    for (int i = 0; i < MANY; i++) sw_cache_close(caches[i]);
+    for (int i = 0; i < MANY; i++) sw_cache_close(many[i]);
     check_lists(heap, 0, MANY);
-    CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+    heap_end(heap);
 }
 
 /* A span that becomes wholly free is given up unless an open cache has a hazard on it. What stands in a
@@ -55,16 +61,15 @@ static void closed_ones_are_taken_again(void) {
 static void spans_given_up(bool by_closed, uint64_t spans_left) {
     sw_heap *heap;
     sw_cache *cache, *freer;
-    sw_ledger ledger;
     CHECK_EQ(sw_heap_create(NULL, &heap), SW_OK);
-    CHECK_EQ(sw_cache_open(heap, &cache), SW_OK);
-    CHECK_EQ(sw_cache_open(heap, &freer), SW_OK);
+    cache = cache_of(heap);
+    freer = cache_of(heap);
     if (by_closed) sw_cache_close(freer);
     void *p = sw_cache_alloc(cache, SLOT_BYTES, 0);
     freer->cold->hazard_id = *sw_space_entry(heap->space, (uintptr_t)p);
     sw_cache_free(cache, p);
     sw_cache_close(cache);
-    CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
+    sw_ledger ledger = ledger_of(heap);
     CHECK_EQ(ledger.spans, spans_left);
     CHECK_EQ(heap->central_idle, spans_left);
     heap->central_idle = 0;
@@ -73,7 +78,7 @@ static void spans_given_up(bool by_closed, uint64_t spans_left) {
     freer->cold->hazard_id = 0;
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
     sw_heap_trim(heap); /* the hazard is cleared: now it is given up */
-    CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
+    ledger = ledger_of(heap);
     CHECK_EQ(ledger.spans, 0);
     CHECK_EQ(heap->central_idle, 0);
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
@@ -83,21 +88,16 @@ static void spans_given_up(bool by_closed, uint64_t spans_left) {
  * first, then the one whose slot was freed last. */
 static void warm_ones_are_adopted_first(void) {
     enum { SLOTS = 16, COUNT = 2 * SLOTS + 1 }; /* 512 B, table go: a page, so 16 slots, a span */
-    sw_heap_options options;
-    sw_heap *heap;
     sw_cache *cache;
     char *p[COUNT];
-    sw_heap_options_init(&options);
-    options.table = sw_table_go();
-    options.placement = SW_PLACE_LIFO;
-    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
-    CHECK_EQ(sw_cache_open(heap, &cache), SW_OK);
+    sw_heap *heap = heap_with((heap_setting){.table = sw_table_go(), .placement = SW_PLACE_LIFO});
+    cache = cache_of(heap);
     for (int i = 0; i < COUNT; i++)
         p[i] = sw_cache_alloc(cache, SLOT_BYTES, SW_SCAN); /* no hints */
     sw_cache_free(cache, p[0]);
     sw_cache_free(cache, p[SLOTS]);
     sw_cache_close(cache);
-    CHECK_EQ(sw_cache_open(heap, &cache), SW_OK);
+    cache = cache_of(heap);
     for (int i = 1; i < SLOTS; i++)
         CHECK(sw_cache_alloc(cache, SLOT_BYTES, SW_SCAN) == p[COUNT - 1] + i * SLOT_BYTES);
     CHECK(sw_cache_alloc(cache, SLOT_BYTES, SW_SCAN) == p[SLOTS]);
@@ -107,10 +107,225 @@ static void warm_ones_are_adopted_first(void) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
+static sw_heap *heap;
+static sw_cache *cache;
+
+/* --- resident pages of hints ------------------------------------------------------------------- */
+
+#if defined(__linux__)
+#endif
+
+enum { PAGES_MAX = 32, LIVE = 2000 };
+
+/* Checks each page that has nothing but hints: it is resident only if a class of `used` has hints there.
+ * Returns the resident ones. */
+static uint32_t hint_pages(const sw_cache *cache, const uint32_t *used, uint32_t count) {
+    uint64_t page = sw_os_page_bytes();
+    uint32_t classes = heap->span_classes / 2, found = 0;
+    uintptr_t at = sw_align_up((uintptr_t)cache->hints, page);
+    uintptr_t end = (uintptr_t)(cache->hints + ((size_t)classes << SW_HINTS_LOG2));
+    uint8_t resident[PAGES_MAX];
+    for (; at < end; at += page) {
+        bool may = false;
+        for (uint32_t i = 0; i < count; i++) {
+            uintptr_t from = (uintptr_t)(cache->hints + ((size_t)used[i] << SW_HINTS_LOG2));
+            may |= from < at + page && from + SW_HINTS_MAX * sizeof(sw_hint) > at;
+        }
+        CHECK(sw_os_resident_pages((void *)at, 1, resident));
+        CHECK(may || resident[0] == 0);
+        found += resident[0];
+    }
+    return found;
+}
+
+/* Random replacement of three sizes, with hints on, so that each class fills its store. */
+static void use(sw_cache *cache, const size_t *sizes) {
+    static void *live[LIVE];
+    uint64_t rng = 3;
+    cache->unhinted_owner = SW_NO_CACHE;
+    for (uint32_t i = 0; i < 20 * LIVE; i++) {
+        void **place = &live[(check_random(&rng) >> 32) % LIVE];
+        sw_cache_free(cache, *place);
+        *place = sw_cache_alloc(cache, sizes[i % 3], 0);
+    }
+    for (uint32_t i = 0; i < LIVE; i++) {
+        sw_cache_free(cache, live[i]);
+        live[i] = NULL;
+    }
+}
+
+static void hints_are_resident_by_use(void) {
+    static const size_t sizes[3] = {24, 100, 700};
+    static _Alignas(65536) char page[65536];
+    sw_cache *busy, *idle;
+    uint32_t used[3];
+    uint8_t known;
+    page[0] = 1;
+#if defined(__linux__)
+    (void)prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0); /* huge pages would be resident whole */
+#endif
+    CHECK_EQ(sw_heap_create(NULL, &heap), SW_OK);
+    busy = cache_of(heap);
+    idle = cache_of(heap);
+    for (int i = 0; i < 3; i++) used[i] = sw_size_class(heap->table, sizes[i]);
+    if (sw_os_resident_pages(page, 1, &known)) {
+        CHECK_EQ(hint_pages(busy, NULL, 0), 0);
+        use(busy, sizes);
+        uint32_t pages = hint_pages(busy, used, 3);
+        CHECK(pages > 0 && pages <= 6); /* three stores of 768 B lie in at most two pages each */
+        CHECK_EQ(hint_pages(idle, NULL, 0), 0);
+    }
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    sw_cache_close(busy);
+    sw_cache_close(idle);
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+}
+
+/* --- paths by the variety of classes ----------------------------------------------------------- */
+
+static sw_heap *heap;
+static void make(const sw_table *table, bool tracked) {
+    heap = heap_with((heap_setting){.table = table, .tracked = tracked});
+    cache = cache_of(heap);
+}
+
+static void end(void) {
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    sw_cache_close(cache);
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+}
+
+static bool is_varied(void) { return cache->paths == &heap->varied; }
+
+/* A short model of the account: 3 for a change, 1 back for a repetition, varied from 33 to 0. */
+typedef struct model {
+    uint32_t last, account;
+    bool varied;
+} model;
+
+static void step(model *m, uint32_t span_class, bool hints_on) {
+    bool changed = m->last != span_class || hints_on;
+    m->last = span_class;
+    if (changed) {
+        m->account += 3;
+        if (m->account >= 33) m->account = 32, m->varied = true;
+    } else if (m->account > 0) {
+        m->account--;
+        if (m->account == 0) m->varied = false;
+    }
+}
+
+static void like_the_model(void) {
+    uint64_t rng = 5;
+    model m = {0, 0, false};
+    uint32_t turns = 0;
+    make(sw_table_c16(), false);
+    if (cache->paths != NULL) {
+        for (uint32_t i = 0; i < 100000; i++) {
+            /* Series of one class, and stretches in which one of four follows another. */
+            bool mixed = i / 100 % 2 != 0;
+            uint32_t random = (uint32_t)(check_random(&rng) >> 32);
+            uint32_t span_class = mixed ? 3 + 2 * (random % 4) : 5;
+            bool was = m.varied, hints_on = i / 1000 % 5 == 4;
+            cache->unhinted_owner = hints_on ? SW_NO_CACHE : cache;
+            sw_variety_note(cache, 0, span_class);
+            step(&m, span_class, hints_on);
+            turns += m.varied != was;
+            CHECK_EQ(is_varied(), m.varied);
+            CHECK_EQ(cache->cold->variety, m.account);
+        }
+        CHECK(turns > 100);
+        cache->unhinted_owner = cache;
+    }
+    end();
+}
+
+/* By hand: of the first object of each class the slow end finds another class than the one before, so the
+ * account is 33, beyond its most, after eleven. Then 64 objects of 8 B share a word: the second word is the
+ * first repetition, and the 32nd one comes with object 1 + 32 * 64. */
+static void by_requests(void) {
+    make(sw_table_c16(), false);
+    bool specialised = heap->paths != NULL;
+    CHECK_EQ(specialised, !SANITIZED);
+    CHECK_EQ(heap->varied.cutoff, 0);
+    for (size_t i = 0; i < 10; i++) CHECK(sw_cache_alloc(cache, 16 + 16 * i, 0) != NULL);
+    CHECK(!is_varied());
+    CHECK(sw_cache_alloc(cache, 8, SW_ZERO) != NULL);
+    CHECK_EQ(is_varied(), specialised);
+    if (specialised) CHECK_EQ(sw_heap_path(heap, 8, SW_SCAN), SW_PATH_SPECIALISED);
+    for (uint32_t i = 0; i < 32 * 64 - 1; i++) CHECK(sw_cache_alloc(cache, 8, 0) != NULL);
+    CHECK_EQ(is_varied(), specialised);
+    CHECK(sw_cache_alloc(cache, 8, 0) != NULL);
+    CHECK(!is_varied());
+    end();
+}
+
+/* Sizes that vary, and series of one size, all kinds of requests: each slot is of the class of its size, and of
+ * no other object; cleared ones are clear. Filled with a byte that tells a neighbour who writes here. */
+static void slots_of(const sw_table *table, bool tracked) {
+    enum { LIVE = 600 };
+    static unsigned char *objects[LIVE];
+    static size_t sizes[LIVE];
+    uint64_t rng = 11;
+    uint32_t turns = 0;
+    make(table, tracked);
+    bool was = is_varied();
+    for (uint32_t i = 0; i < 60000; i++) {
+        uint64_t random = check_random(&rng) >> 20;
+        uint32_t k = (uint32_t)(random % LIVE);
+        unsigned flags = (random >> 12) % 8 == 0 ? SW_SCAN : (random >> 12) % 8 == 1 ? SW_ZERO : 0;
+        size_t size = i / 6000 % 2 == 0 ? 24 : (random >> 16) % 700;
+        if (objects[k] != NULL) {
+            CHECK(all_are(objects[k], sizes[k], (unsigned char)k));
+            sw_cache_free(cache, objects[k]);
+        }
+        objects[k] = sw_cache_alloc(cache, size, flags);
+        sizes[k] = size;
+        if (flags != 0) CHECK(all_are(objects[k], size, 0));
+        memset(objects[k], (unsigned char)k, size);
+        CHECK_EQ(sw_heap_usable_size(heap, objects[k]),
+                 tracked ? sw_heap_usable_size(heap, objects[k])
+                         : table->classes[sw_size_class(table, size)].size);
+        turns += is_varied() != was;
+        was = is_varied();
+    }
+    CHECK_EQ(turns > 0, heap->paths != NULL);
+    for (uint32_t k = 0; k < LIVE; k++) {
+        sw_cache_free(cache, objects[k]);
+        objects[k] = NULL;
+    }
+    end();
+}
+
+/* A cache that opens again begins anew, and one that has closed keeps no account. */
+static void lives(void) {
+    make(sw_table_c16(), false);
+    if (heap->paths != NULL) {
+        for (uint32_t i = 0; i < 100; i++) sw_variety_note(cache, 0, 3 + 2 * (i % 2));
+        CHECK(is_varied());
+        for (uint32_t i = 0; i < 20; i++) {
+            sw_cache_close(cache);
+            CHECK_EQ(cache->paths, NULL);
+            sw_variety_note(cache, 0, 5);
+            cache = cache_of(heap);
+            CHECK_EQ(cache->paths, heap->paths);
+            CHECK_EQ(cache->cold->variety, 0);
+        }
+    }
+    end();
+}
+
 int main(void) {
     closed_ones_are_taken_again();
     spans_given_up(false, 1);
     spans_given_up(true, 0);
     warm_ones_are_adopted_first();
+    hints_are_resident_by_use();
+    like_the_model();
+    by_requests();
+    slots_of(sw_table_c16(), false);
+    slots_of(sw_table_go(), false);
+    slots_of(sw_table_c16(), true);
+    lives();
     return check_result();
 }

@@ -5,20 +5,11 @@
 #include <stdbool.h>
 
 #include "check.h"
+#include "heaps.h"
 #include "page/space.h"
 #include "spanwise/spanwise.h"
 
 enum { OBJECTS = 1500, STEPS = 25000 };
-
-static bool verified(sw_heap *heap) {
-    if (sw_heap_verify(heap) == SW_OK) return true;
-    puts(sw_last_error()->message);
-    return false;
-}
-
-static bool is_zero(const unsigned char *p, size_t size) {
-    return size == 0 || (p[0] == 0 && memcmp(p, p + 1, size - 1) == 0);
-}
 
 static sw_table *make_table(uint32_t page_bytes, const sw_class_spec *specs, uint32_t count) {
     sw_table *table = NULL;
@@ -58,7 +49,7 @@ static void model_run(const sw_table *table, bool tracked, sw_placement placemen
     options.batch_spans = (uint32_t)seed % 3;
     options.batch_by_use = options.batch_spans != 0 && seed % 2 == 0;
     CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
-    for (int i = 0; i < 2; i++) CHECK_EQ(sw_cache_open(heap, &caches[i]), SW_OK);
+    for (int i = 0; i < 2; i++) caches[i] = cache_of(heap);
     size_t max = sw_table_max_bytes(table);
     int steps = STEPS / (int)check_share();
     for (int step = 0; step < steps; step++) {
@@ -91,22 +82,21 @@ static void model_run(const sw_table *table, bool tracked, sw_placement placemen
         items[i].p = sw_cache_alloc_aligned(cache, items[i].size, align, flags);
         CHECK(items[i].p != NULL);
         CHECK_EQ((uintptr_t)items[i].p % align, 0);
-        CHECK(flags == 0 || is_zero(items[i].p, items[i].size));
+        CHECK(flags == 0 || all_are(items[i].p, items[i].size, 0));
         memset(items[i].p, items[i].fill, items[i].size);
         requested += items[i].size;
         live++;
-        if (step % 5000 == 0) CHECK(verified(heap));
+        if (step % 5000 == 0) CHECK(heap_is_whole(heap));
     }
-    CHECK(verified(heap));
-    sw_ledger ledger;
-    CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
+    CHECK(heap_is_whole(heap));
+    sw_ledger ledger = ledger_of(heap);
     CHECK_EQ(ledger.live_objects, live);
     if (tracked) CHECK_EQ(ledger.requested_bytes, requested);
     for (int i = 0; i < OBJECTS; i++) sw_cache_free(caches[i % 2], items[i].p);
     for (int i = 0; i < 2; i++) sw_cache_close(caches[i]);
     (void)sw_heap_trim(heap);
-    CHECK(verified(heap));
-    CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
+    CHECK(heap_is_whole(heap));
+    ledger = ledger_of(heap);
     CHECK_EQ(ledger.held_bytes, ledger.metadata_bytes); /* nothing else is left */
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
@@ -115,16 +105,11 @@ static void model_run(const sw_table *table, bool tracked, sw_placement placemen
  * word of both halves goes over the remote stack. */
 static void all_remote(const sw_table *table, size_t size, uint32_t count, bool tracked) {
     static void *p[40000];
-    sw_heap *heap = NULL;
     sw_cache *owner, *other;
-    sw_heap_options options;
     uint64_t rng = size + count;
-    sw_heap_options_init(&options);
-    options.table = table;
-    options.tracked = tracked;
-    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
-    CHECK_EQ(sw_cache_open(heap, &owner), SW_OK);
-    CHECK_EQ(sw_cache_open(heap, &other), SW_OK);
+    sw_heap *heap = heap_with((heap_setting){.table = table, .tracked = tracked});
+    owner = cache_of(heap);
+    other = cache_of(heap);
     uint64_t held = 0;
     for (int round = 0; round < 6; round++) {
         for (uint32_t i = 0; i < count; i++) p[i] = sw_cache_alloc(owner, size, 0);
@@ -136,21 +121,19 @@ static void all_remote(const sw_table *table, size_t size, uint32_t count, bool 
         }
         for (uint32_t i = 0; i < count; i++) {
             sw_cache_free(other, p[i]);
-            if (i == count / 2) CHECK(verified(heap));
+            if (i == count / 2) CHECK(heap_is_whole(heap));
         }
-        CHECK(verified(heap));
-        sw_ledger ledger;
-        CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
+        CHECK(heap_is_whole(heap));
+        sw_ledger ledger = ledger_of(heap);
         CHECK_EQ(ledger.live_objects, 0);
         if (round == 1) held = ledger.held_bytes;
         if (round > 1) CHECK(ledger.held_bytes <= held); /* what comes back is used again */
     }
     sw_cache_close(owner);
     sw_cache_close(other);
-    CHECK(verified(heap));
+    CHECK(heap_is_whole(heap));
     (void)sw_heap_trim(heap);
-    sw_ledger ledger;
-    CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
+    sw_ledger ledger = ledger_of(heap);
     CHECK_EQ(ledger.spans, 0);
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
@@ -172,18 +155,13 @@ static void dry_equals_live(const sw_table *table, uint64_t seed) {
     }
     sw_ledger ledgers[2];
     for (int dry = 0; dry < 2; dry++) {
-        sw_heap *heap = NULL;
         sw_runner *runner = NULL;
-        sw_heap_options options;
         size_t done;
-        sw_heap_options_init(&options);
-        options.table = table;
-        options.tracked = options.manual_clock = 1;
-        options.dry = (uint8_t)dry;
-        CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
+        sw_heap *heap = heap_with(
+            (heap_setting){.table = table, .tracked = 1, .manual_clock = 1, .dry = (uint8_t)dry});
         CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
         CHECK_EQ(sw_runner_run(runner, ops, COUNT / check_share(), 1, NULL, &done), SW_OK);
-        CHECK(verified(heap));
+        CHECK(heap_is_whole(heap));
         CHECK_EQ(sw_heap_ledger(heap, &ledgers[dry], NULL, 0), SW_OK);
         sw_runner_destroy(runner);
         CHECK_EQ(sw_heap_destroy(heap), SW_OK);

@@ -1,28 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inline header against the exported calls: same classes, same validation, any size. */
+/* Specialised and inline paths against the generic one: the same classes, the same validation, and memory that
+ * is zeroed when the rules say so, and only then. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
 
 #include "check.h"
+#include "faults.h"
+#include "gen/paths.h"
+#include "heap/default.h"
+#include "heap/target.h"
+#include "heaps.h"
+#include "sanitizer.h"
 #include "spanwise/fast.h"
 #include "spanwise/spanwise.h"
-
-static int faults;
-static sw_misuse last;
-
-static sw_fault_action remember(const sw_fault *fault, void *arg) {
-    (void)arg;
-    last = fault->code;
-    faults++;
-    return SW_FAULT_LEAK_AND_CONTINUE;
-}
-
-static bool is_zero(const char *p, size_t n) {
-    for (size_t i = 0; i < n; i++)
-        if (p[i] != 0) return false;
-    return true;
-}
 
 /* The size must be a constant where sw_fast_malloc is written. */
 #define SIZE_CASE(n)                                                                               \
@@ -34,7 +25,7 @@ static bool is_zero(const char *p, size_t n) {
         sw_fast_free(p_);                                                                          \
         for (int k_ = 0; k_ < 3; k_++) {                                                           \
             z_ = sw_fast_zalloc(n);                                                                \
-            CHECK(z_ != NULL && is_zero(z_, (n)));                                                 \
+            CHECK(z_ != NULL && all_are(z_, (n), 0));                                              \
             memset(z_, 0x77, sw_usable_size(z_));                                                  \
             sw_free(z_);                                                                           \
         }                                                                                          \
@@ -74,18 +65,14 @@ static void sized_frees(void) {
     for (int i = 0; i < 200; i++) p[i] = sw_fast_malloc(40);
     for (int i = 199; i >= 0; i--) sw_fast_free_sized(p[i], 33); /* the same class */
     char *q = sw_fast_malloc(48);
-    faults = 0;
-    sw_fast_free_sized(q, 64);
-    CHECK(faults == 1 && last == SW_MISUSE_SIZE_MISMATCH);
-    sw_fast_free_sized(q + 16, 48);
-    CHECK(faults == 2 && last == SW_MISUSE_INTERIOR);
+    EXPECT_FAULT(SIZE_MISMATCH, q, sw_fast_free_sized(q, 64));
+    EXPECT_FAULT(INTERIOR, q + 16, sw_fast_free_sized(q + 16, 48));
     sw_fast_free_sized(q, 48);
-    sw_fast_free_sized(q, 48);
-    CHECK(faults == 3 && last == SW_MISUSE_DOUBLE_FREE);
+    EXPECT_FAULT(DOUBLE_FREE, q, sw_fast_free_sized(q, 48));
+    seen_count = 0;
     sw_fast_free_sized(NULL, 48);
-    CHECK_EQ(faults, 3);
+    CHECK_EQ(seen_count, 0);
     CHECK_EQ(sw_heap_verify(sw_heap_default()), SW_OK);
-    faults = 0;
 }
 
 static bool run_thread(void *(*body)(void *), void *arg) {
@@ -130,11 +117,9 @@ static void first_act_is_a_free(void) {
     for (int i = 0; i < 4; i++) {
         char *p = sw_malloc(i < 2 ? 32 : 200000);
         CHECK(run_thread(free_first, p));
-        CHECK_EQ(faults, 0);
-        if (i != 3) continue; /* of a small one the owner hears at the next drain */
-        sw_free(p);
-        CHECK(faults == 1 && last == SW_MISUSE_DOUBLE_FREE);
-        faults = 0;
+        CHECK_EQ(seen_count, 0);
+        /* Of a small one the owner hears at the next drain. */
+        if (i == 3) EXPECT_FAULT(DOUBLE_FREE, p, sw_free(p));
     }
 }
 
@@ -172,43 +157,34 @@ static void mixed_run(void) {
     CHECK_EQ(sw_heap_verify(sw_heap_default()), SW_OK);
 }
 
-#define EXPECT(code_, statement)                                                                   \
-    do {                                                                                           \
-        faults = 0;                                                                                \
-        statement;                                                                                 \
-        CHECK_EQ(faults, 1);                                                                       \
-        CHECK_STR(sw_misuse_name(last), #code_);                                                   \
-    } while (0)
-
 static void misuse(void) {
     int local;
     char *p = sw_fast_malloc(48), *keep = sw_fast_malloc(48), *large = sw_fast_malloc(100000);
-    sw_set_fault_handler(remember, NULL);
-    EXPECT(INTERIOR, sw_fast_free(p + 1));
-    EXPECT(INTERIOR, sw_fast_free(p + 16));
-    EXPECT(INTERIOR, sw_fast_free(large + 4096));
-    EXPECT(FOREIGN, sw_fast_free(&local));
-    EXPECT(FOREIGN, sw_fast_free((void *)1));
-    EXPECT(FOREIGN, sw_fast_free((void *)(uintptr_t)0xFFFFFFFFFFFFFFF0u));
+    EXPECT_FAULT(INTERIOR, p + 1, sw_fast_free(p + 1));
+    EXPECT_FAULT(INTERIOR, p + 16, sw_fast_free(p + 16));
+    EXPECT_FAULT(INTERIOR, large + 4096, sw_fast_free(large + 4096));
+    EXPECT_FAULT(FOREIGN, &local, sw_fast_free(&local));
+    EXPECT_FAULT(FOREIGN, (void *)1, sw_fast_free((void *)1));
+    EXPECT_FAULT(FOREIGN, (void *)(uintptr_t)0xFFFFFFFFFFFFFFF0u,
+                 sw_fast_free((void *)(uintptr_t)0xFFFFFFFFFFFFFFF0u));
     sw_fast_free(p);
-    EXPECT(DOUBLE_FREE, sw_fast_free(p));
+    EXPECT_FAULT(DOUBLE_FREE, p, sw_fast_free(p));
     sw_fast_free(large);
-    EXPECT(DOUBLE_FREE, sw_fast_free(large));
-    faults = 0;
+    EXPECT_FAULT(DOUBLE_FREE, large, sw_fast_free(large));
+    seen_count = 0;
     errno = 33;
     sw_fast_free(NULL);
     sw_fast_free(keep);
-    CHECK_EQ(faults, 0);
+    CHECK_EQ(seen_count, 0);
     CHECK_EQ(errno, 33);
-    sw_set_fault_handler(NULL, NULL);
 }
 
 static void explicit_caches(void) {
     sw_heap *heap;
     sw_cache *a, *b;
     CHECK_EQ(sw_heap_create(NULL, &heap), SW_OK);
-    CHECK_EQ(sw_cache_open(heap, &a), SW_OK);
-    CHECK_EQ(sw_cache_open(heap, &b), SW_OK);
+    a = cache_of(heap);
+    b = cache_of(heap);
     void *p[1000];
     for (int i = 0; i < 1000; i++) p[i] = sw_fast_cache_alloc(i % 2 == 0 ? a : b, 80, 0);
     for (int i = 0; i < 1000; i++)
@@ -219,22 +195,155 @@ static void explicit_caches(void) {
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
     sw_cache_close(a);
     sw_cache_close(b);
-    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    heap_end(heap);
+}
+
+/* --- specialised paths ------------------------------------------------------------------------- */
+
+static uint32_t span_class_of(sw_heap *heap, const void *p) {
+    sw_target target = sw_target_find(heap, p);
+    CHECK_EQ(target.misuse, SW_MISUSE_NONE);
+    return target.span->span_class;
+}
+
+/* Same class and slot number as a generic heap that is asked for the same things. */
+static void same_as_generic(const sw_table *table, sw_path_fn *const *paths, uint32_t cutoff,
+                            unsigned scan) {
+    sw_heap *fast = heap_with((heap_setting){.table = table}),
+            *generic = heap_with((heap_setting){.table = table, .tracked = true});
+    sw_cache *cache, *other;
+    cache = cache_of(fast);
+    other = cache_of(generic);
+    for (int round = 0; round < 12; round++) {
+        for (size_t size = 0; size <= cutoff; size++) {
+            unsigned flags = scan | (size % 3 == 0 ? SW_ZERO : 0u);
+            char *p = paths[size](cache, size, flags), *q = sw_cache_alloc(other, size, flags);
+            CHECK(p != NULL && q != NULL);
+            CHECK_EQ(span_class_of(fast, p), span_class_of(generic, q));
+            CHECK_EQ(span_class_of(fast, p) & 1, scan == 0);
+            CHECK_EQ(span_class_of(fast, p) / 2, sw_table_class_of(table, size));
+            CHECK_EQ((uintptr_t)p - fast->pages.windows[0].base,
+                     (uintptr_t)q - generic->pages.windows[0].base);
+            if (size % 2 == (size_t)round % 2) {
+                sw_cache_free(cache, p);
+                sw_cache_free(other, q);
+            }
+        }
+    }
+    sw_cache_close(cache);
+    sw_cache_close(other);
+    heap_end(fast);
+    heap_end(generic);
+}
+
+/* Fills every slot of a span with bytes and frees it, so that the next object has old bytes. */
+static void zeroing(const sw_table *table, sw_path_fn *const *paths, uint32_t cutoff, bool scan) {
+    sw_heap *heap = heap_with((heap_setting){.table = table});
+    sw_cache *cache = cache_of(heap);
+    for (size_t size = 1; size <= cutoff; size++) {
+        unsigned kind = scan ? SW_SCAN : 0u;
+        size_t slot = sw_table_round_up(table, size);
+        unsigned char *old = paths[size](cache, size, kind);
+        memset(old, 0xA5, slot);
+        sw_cache_free(cache, old);
+        unsigned char *p = NULL;
+        void *others[2000];
+        size_t count = 0;
+        while (count < 2000 && p != old) /* until the slot comes round again */
+            others[count++] = p = paths[size](cache, size, kind);
+        CHECK(p == old);
+        CHECK(all_are(p, slot, scan ? 0 : 0xA5)); /* noscan: not cleared unless asked */
+        memset(p, 0xA5, slot);
+        for (size_t i = 0; i < count; i++) sw_cache_free(cache, others[i]);
+        for (count = 0, p = NULL; count < 2000 && p != old;)
+            others[count++] = p = paths[size](cache, size, kind | SW_ZERO);
+        CHECK(p == old && all_are(p, slot, 0));
+        for (size_t i = 0; i < count; i++) sw_cache_free(cache, others[i]);
+    }
+    sw_cache_close(cache);
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+}
+
+/* Tiny objects share blocks, do not overlap, are aligned as their size allows, and read as zero. */
+static void tiny_paths(void) {
+    sw_heap *heap = heap_with((heap_setting){.table = sw_table_go(), .tiny = true});
+    sw_cache *cache;
+    uint64_t rng = 4, bytes = 0, blocks = 0;
+    uintptr_t end = 0, block = 0;
+    cache = cache_of(heap);
+    for (int i = 0; i < 20000; i++) {
+        size_t size = 1 + check_random(&rng) % 15;
+        unsigned flags = i % 3 == 0 ? SW_ZERO : 0u;
+        unsigned char *p = i % 2 == 0 ? sw_paths_go_tiny[size](cache, size, flags)
+                                      : sw_cache_alloc(cache, size, flags);
+        uintptr_t at = (uintptr_t)p;
+        CHECK(all_are(p, size, 0));
+        CHECK_EQ(at % (size % 8 == 0 ? 8 : size % 4 == 0 ? 4 : size % 2 == 0 ? 2 : 1), 0);
+        CHECK_EQ(at / 16, (at + size - 1) / 16); /* inside one block */
+        if (at / 16 == block) CHECK(at >= end);
+        if (at / 16 != block) blocks++;
+        block = at / 16;
+        end = at + size;
+        bytes += size;
+        memset(p, 0xFF, size);
+    }
+    CHECK(blocks * 16 < bytes * 2);
+    CHECK(blocks * 16 >= bytes);
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    sw_cache_close(cache);
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+}
+
+/* Where malloc of the default table finds the bin of a size. */
+static void default_pairs(void) {
+    const sw_table *table = sw_table_default();
+    for (uint32_t n = 0; n <= SW_FAST_SIZE_MAX; n++) {
+        uint32_t span_class = sw_span_class_of(sw_size_class(table, n), false);
+        CHECK_EQ(sw_default_pairs[(n + 7) >> 3], span_class * sizeof(sw_cache_bin));
+    }
+    CHECK_EQ(SW_DEFAULT_CUTOFF, SW_DEFAULT_PATHS.cutoff);
+}
+
+/* Which path serves: specialised ones up to the cut-off, in plain heaps of tables that have them, and
+ * none where a sanitizer is at work. */
+static void which_path(void) {
+    sw_path small = SANITIZED ? SW_PATH_GENERIC : SW_PATH_SPECIALISED;
+    sw_heap *plain = heap_with((heap_setting){.table = sw_table_c16()});
+    sw_heap *tracked = heap_with((heap_setting){.table = sw_table_c16(), .tracked = true});
+    CHECK_EQ(sw_heap_path(plain, 0, 0), small);
+    CHECK_EQ(sw_heap_path(plain, 512, SW_SCAN), small);
+    CHECK_EQ(sw_heap_path(plain, 513, 0), SW_PATH_GENERIC);
+    CHECK_EQ(sw_heap_path(plain, 32769, 0), SW_PATH_LARGE);
+    CHECK_EQ(sw_heap_path(tracked, 8, 0), SW_PATH_GENERIC);
+    CHECK_EQ(sw_heap_path(sw_heap_default(), 8, 0), small);
+    CHECK_EQ(sw_heap_destroy(plain), SW_OK);
+    CHECK_EQ(sw_heap_destroy(tracked), SW_OK);
 }
 
 int main(void) {
     void *first = sw_fast_malloc(100); /* before this thread has a cache */
     CHECK(first != NULL);
     sw_fast_free(first);
+    remember_faults();
     constant_sizes();
     mixed_run();
     misuse();
-    sw_set_fault_handler(remember, NULL);
     sized_frees();
     first_calls();
     first_act_is_a_free();
-    sw_set_fault_handler(NULL, NULL);
     explicit_caches();
+    which_path();
+    CHECK_EQ(sw_paths_go_cutoff, 512);
+    CHECK_EQ(sw_paths_c16_cutoff, 512);
+    same_as_generic(sw_table_go(), sw_paths_go_scan, 512, SW_SCAN);
+    same_as_generic(sw_table_go(), sw_paths_go_noscan, 512, 0);
+    same_as_generic(sw_table_c16(), sw_paths_c16_scan, 512, SW_SCAN);
+    same_as_generic(sw_table_c16(), sw_paths_c16_noscan, 512, 0);
+    zeroing(sw_table_go(), sw_paths_go_scan, 512, true);
+    zeroing(sw_table_go(), sw_paths_go_noscan, 512, false);
+    zeroing(sw_table_c16(), sw_paths_c16_scan, 512, true);
+    zeroing(sw_table_c16(), sw_paths_c16_noscan, 512, false);
+    tiny_paths();
+    default_pairs();
     return check_result();
 }

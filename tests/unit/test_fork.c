@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Forks while other threads are inside caches that sw_cache_open made: whatever they were in the
- * middle of, the child can use every such cache. */
+/* Forks of processes that use heaps: while other threads are inside caches, and while caches keep large
+ * objects or empty spans. The child can use every cache that the program opened, and nothing is lost. */
 #include <pthread.h>
 #include <stdatomic.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "check.h"
+#include "child.h"
 #include "heap/heap.h"
+#include "heap/span_shelf.h"
+#include "heaps.h"
 #include "sanitizer.h"
 #include "spanwise/spanwise.h"
 
@@ -20,31 +21,6 @@ static sw_heap *heap;
 static sw_cache *caches[THREADS];
 static _Atomic(void *) held[THREADS][HELD];
 static atomic_int stop;
-
-static uint64_t open_caches(void) {
-    sw_ledger ledger;
-    CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
-    return ledger.caches;
-}
-
-static void check_heap(void) {
-    CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    if (check_failed()) fprintf(stderr, "%d: %s\n", (int)getpid(), sw_last_error()->message);
-}
-
-/* Runs `work` in a child and wants it to pass its checks. */
-static void in_child(void (*work)(void)) {
-    fflush(stdout);
-    pid_t child = fork();
-    if (child == 0) {
-        alarm(200); /* a hang is a failure, not a wait */
-        work();
-        _exit(check_failed());
-    }
-    int status = -1;
-    CHECK_EQ(waitpid(child, &status, 0), child);
-    CHECK_EQ(status, 0);
-}
 
 /* --- threads at work -------------------------------------------------------------------------- */
 
@@ -71,8 +47,8 @@ static void free_held(sw_cache *cache) {
 /* The child plays on with the caches of the threads that it does not have, and closes them. */
 static void play_on(void) {
     uint64_t *p[HELD];
-    check_heap();
-    CHECK_EQ(open_caches(), THREADS + 1);
+    CHECK(heap_is_whole(heap));
+    CHECK_EQ(ledger_of(heap).caches, THREADS + 1);
     for (size_t i = 0; i < HELD; i++) {
         size_t size = sizes[i % 4];
         p[i] = sw_cache_alloc(caches[i % THREADS], size, SW_ZERO);
@@ -82,29 +58,114 @@ static void play_on(void) {
     }
     free_held(caches[1]);
     for (size_t i = 0; i < HELD; i++) sw_cache_free(caches[i / 3 % THREADS], p[i]);
-    check_heap();
+    CHECK(heap_is_whole(heap));
     for (size_t t = 0; t < THREADS; t++) sw_cache_close(caches[t]);
-    check_heap();
-    CHECK_EQ(open_caches(), 1);
+    CHECK(heap_is_whole(heap));
+    CHECK_EQ(ledger_of(heap).caches, 1);
 }
 
 static void threads_at_work(void) {
     pthread_t threads[THREADS];
-    for (size_t t = 0; t < THREADS; t++) CHECK_EQ(sw_cache_open(heap, &caches[t]), SW_OK);
+    for (size_t t = 0; t < THREADS; t++) caches[t] = cache_of(heap);
     for (size_t t = 0; t < THREADS; t++)
         CHECK_EQ(pthread_create(&threads[t], NULL, churn, (void *)t), 0);
-    for (int i = 0; i < FORKS && !check_failed(); i++) in_child(play_on);
+    for (int i = 0; i < FORKS && !check_failed(); i++) check_child(play_on);
     atomic_store(&stop, 1);
     for (size_t t = 0; t < THREADS; t++) pthread_join(threads[t], NULL);
     free_held(caches[0]);
-    check_heap();
+    CHECK(heap_is_whole(heap));
     for (size_t t = 0; t < THREADS; t++) sw_cache_close(caches[t]);
 }
 
+/* --- large objects ----------------------------------------------------------------------------- */
+
+enum { LARGE = 64 << 10 };
+
+static pthread_barrier_t barrier;
+
+static void *keep_large(void *arg) {
+    void *p = sw_heap_alloc(heap, LARGE, 0), *q = sw_heap_alloc(heap, 2 * LARGE, 0);
+    sw_heap_free(heap, p);
+    sw_heap_free(heap, q);
+    sw_heap_free(heap, arg);
+    pthread_barrier_wait(&barrier);
+    pthread_barrier_wait(&barrier);
+    return NULL;
+}
+
+static void child_has_large(void) {
+    CHECK(heap_is_whole(heap));
+    CHECK_EQ(ledger_of(heap).cached_bytes, 0);
+    CHECK_EQ(ledger_of(heap).free_page_bytes, 5 * LARGE);
+    CHECK(sw_heap_alloc(heap, 4 * LARGE, 0) != NULL);
+    CHECK(heap_is_whole(heap));
+}
+
+static void ends_of_threads_and_forks(void) {
+    pthread_t thread;
+    heap = heap_with((heap_setting){.decay_ns = SW_DECAY_NEVER});
+    pthread_barrier_init(&barrier, NULL, 2);
+    void *first = sw_heap_alloc(heap, LARGE, 0), *mine = sw_heap_alloc(heap, LARGE, 0);
+    CHECK_EQ(pthread_create(&thread, NULL, keep_large, first), 0);
+    pthread_barrier_wait(&barrier);
+    sw_heap_free(heap, mine);
+    CHECK_EQ(ledger_of(heap).cached_bytes, 4 * LARGE);
+    check_child(child_has_large);
+    CHECK(sw_heap_alloc(heap, LARGE, 0) == mine);
+    pthread_barrier_wait(&barrier);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    CHECK_EQ(ledger_of(heap).cached_bytes, 0); /* the thread's cache has closed */
+    CHECK_EQ(ledger_of(heap).free_page_bytes, 4 * LARGE);
+    pthread_barrier_destroy(&barrier);
+    heap_end(heap);
+}
+
+/* --- empty spans ------------------------------------------------------------------------------- */
+
+enum { PAGE = 8192, SHELVED = 4 };
+static sw_cache *owner;
+
+/* One object lives, in a span of its own. */
+static void child_has_no_empty_span(void) {
+    CHECK(heap_is_whole(heap));
+    CHECK_EQ(ledger_of(heap).spans, 1);
+    CHECK(sw_cache_alloc(owner, PAGE, 0) != NULL);
+    heap_end(heap);
+}
+
+/* A thread that was changing a span's class had it off its shelf, and out of the page map. */
+static void child_of_a_change(void) {
+    uint32_t *shelf = &owner->cold->span_shelves[0];
+    uint32_t id = __atomic_exchange_n(shelf, 0, __ATOMIC_ACQUIRE);
+    const sw_span *span = sw_space_span(heap->space, id);
+    CHECK_EQ(span->state, SW_SPAN_SHELVED);
+    owner->cold->turning_id = id;
+    sw_space_map(heap->space, span->base, PAGE, SW_SPAN_RELEASED);
+    check_child(child_has_no_empty_span);
+    sw_space_map(heap->space, span->base, PAGE, id);
+    owner->cold->turning_id = 0;
+    *shelf = id;
+}
+
+static void empty_spans_are_free_pages(void) {
+    void *objects[SHELVED + 1];
+    /* each object of a page is a span of its own */
+    heap = heap_with((heap_setting){.table = sw_table_go(), .manual_clock = 1});
+    owner = cache_of(heap);
+    for (int i = 0; i <= SHELVED; i++) objects[i] = sw_cache_alloc(owner, PAGE, 0);
+    for (int i = 0; i < SHELVED; i++) sw_cache_free(owner, objects[i]);
+    check_child(child_has_no_empty_span);
+    child_of_a_change();
+    CHECK_EQ(ledger_of(heap).spans, SHELVED + 1);
+    heap_end(heap);
+}
+
 int main(void) {
-    CHECK_EQ(sw_heap_create(NULL, &heap), SW_OK);
+    heap = heap_with((heap_setting){0});
     sw_heap_free(heap, sw_heap_alloc(heap, 1, 0)); /* a cache of the thread's own */
     if (FORKS_WITH_THREADS) threads_at_work();
-    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+    heap_end(heap);
+    ends_of_threads_and_forks();
+    empty_spans_are_free_pages();
     return check_result();
 }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "child.h"
 #include "sanitizer.h"
 #include "spanwise/spanwise.h"
 
@@ -52,9 +53,8 @@ static void survives_forks(void) {
     for (int i = 0; i < 2; i++)
         CHECK_EQ(pthread_create(&threads[i], NULL, allocate_until_told, shared), 0);
     for (int i = 0; i < 40; i++) {
-        pid_t child = fork();
+        pid_t child = child_begin();
         if (child == 0) {
-            alarm(200);
             sw_arena *arena = make(0);
             bool good = arena != NULL && sw_arena_alloc(arena, 1000, 0, 0) != NULL &&
                         sw_arena_alloc(shared, 1000, 0, 0) != NULL &&
@@ -66,9 +66,7 @@ static void survives_forks(void) {
             sw_tracker_destroy(tracker);
             _exit(good ? 0 : 1);
         }
-        int status = -1;
-        CHECK(waitpid(child, &status, 0) == child);
-        CHECK_EQ(status, 0);
+        child_end(child);
     }
     __atomic_store_n(&stops, true, __ATOMIC_RELAXED);
     for (int i = 0; i < 2; i++) CHECK_EQ(pthread_join(threads[i], NULL), 0);

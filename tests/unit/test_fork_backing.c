@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "child.h"
 #include "spanwise/backing.h"
 #include "spanwise/range.h"
 #include "spanwise/scalable.h"
@@ -60,11 +61,9 @@ static void forks_find_locks_free(int forks) {
     for (uintptr_t i = 0; i < 3; i++)
         if (pthread_create(&threads[i], NULL, hammer, (void *)(i + 1)) != 0) abort();
     for (int i = 0; i < forks; i++) {
-        pid_t child = fork();
+        pid_t child = child_begin();
         if (child == 0) _exit(child_works());
-        int status = -1;
-        CHECK(child > 0 && waitpid(child, &status, 0) == child);
-        CHECK_EQ(status, 0);
+        child_end(child);
     }
     __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
     for (int i = 0; i < 3; i++) (void)pthread_join(threads[i], NULL);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "child.h"
 #include "spanwise/pool.h"
 
 enum { POOLS = 3, ITEM_BYTES = 48, CAPACITY = 64, HELD = 100, THREADS = 3 };
@@ -63,11 +64,9 @@ static void forks_find_locks_free(int forks) {
     for (uintptr_t i = 0; i < THREADS; i++)
         if (pthread_create(&threads[i], NULL, hammer, (void *)i) != 0) abort();
     for (int i = 0; i < forks; i++) {
-        pid_t child = fork();
+        pid_t child = child_begin();
         if (child == 0) _exit(child_works());
-        int status = -1;
-        CHECK(child > 0 && waitpid(child, &status, 0) == child);
-        CHECK_EQ(status, 0);
+        child_end(child);
     }
     __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
     for (int i = 0; i < THREADS; i++) (void)pthread_join(threads[i], NULL);
@@ -80,11 +79,9 @@ static void an_ended_pool_is_forgotten(void) {
         if (i % POOLS == 0) make_pools();
         sw_pool_destroy(pools[i % POOLS]);
     }
-    pid_t child = fork();
+    pid_t child = child_begin();
     if (child == 0) _exit(0);
-    int status = -1;
-    CHECK(child > 0 && waitpid(child, &status, 0) == child);
-    CHECK_EQ(status, 0);
+    child_end(child);
 }
 
 int main(int argc, char **argv) {

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Spans whose length follows use: the lengths of a class's spans one after another, against numbers
- * by hand; equally in dry heaps; who shares the count; what a limit and a damaged count lead to. */
+/* How heaps grow: the lengths of a class's spans follow its use, and current spans that are idle serve other
+ * classes before the heap takes more pages. Expected numbers are computed by hand. */
 #include <stdbool.h>
 
 #include "check.h"
+#include "faults.h"
 #include "heap/cache.h"
+#include "heaps.h"
 #include "spanwise/spanwise.h"
 
 enum { PAGE = 4096, SIZE = 64, SLOTS = PAGE / SIZE, SPANS_MAX = 64 };
@@ -16,19 +18,11 @@ static sw_table *table;
 static sw_heap *heap;
 
 static void open_heap(bool dry, uint64_t limit_bytes) {
-    sw_heap_options options;
-    sw_heap_options_init(&options);
-    options.table = table;
-    options.manual_clock = 1;
-    options.dry = dry;
-    options.limit_bytes = limit_bytes;
-    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
+    heap = heap_with(
+        (heap_setting){.table = table, .manual_clock = 1, .dry = dry, .limit_bytes = limit_bytes});
 }
 
-static void close_heap(void) {
-    CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
-}
+static void close_heap(void) { heap_end(heap); }
 
 /* Allocates so many pages full of objects of a class of one size; their addresses. */
 static void fill(void **objects, uint32_t size, uint32_t pages, unsigned flags) {
@@ -102,7 +96,7 @@ static void counted_by_span_class(void) {
     sw_cache *other;
     open_heap(false, 0);
     fill(objects, SIZE, 1, 0);
-    CHECK_EQ(sw_cache_open(heap, &other), SW_OK);
+    other = cache_of(heap);
     CHECK(sw_cache_alloc(other, SIZE, 0) != NULL);
     CHECK_STR(lengths(1), "11");
     for (uint32_t i = 0; i < SLOTS; i++) CHECK(sw_cache_alloc(other, SIZE, 0) != NULL);
@@ -142,7 +136,7 @@ static void shelved_ones_are_first(void) {
     static void *objects[SLOTS];
     sw_cache *other;
     open_heap(false, 0);
-    CHECK_EQ(sw_cache_open(heap, &other), SW_OK);
+    other = cache_of(heap);
     CHECK(sw_cache_alloc(other, SIZE, 0) != NULL);
     fill(objects, SIZE, 1, SW_SCAN);
     CHECK(sw_heap_alloc(heap, SIZE, SW_SCAN) != NULL); /* the first span is full now */
@@ -241,10 +235,7 @@ static void fixed_tables_are_as_before(void) {
     CHECK_EQ(sw_table_class(made[2], 1, &info), SW_OK);
     CHECK_EQ(info.first_span_bytes, PAGE);
     CHECK_EQ(info.span_bytes, 8 * PAGE);
-    sw_heap_options options;
-    sw_heap_options_init(&options);
-    options.table = made[0];
-    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
+    heap = heap_with((heap_setting){.table = made[0]});
     CHECK(heap->class_pages == NULL);
     CHECK(sw_heap_alloc(heap, SIZE, 0) != NULL);
     CHECK_STR(lengths(1), "8");
@@ -252,8 +243,162 @@ static void fixed_tables_are_as_before(void) {
     for (int i = 0; i < 3; i++) sw_table_destroy(made[i]);
 }
 
+/* --- idle spans serve other classes ------------------------------------------------------------ */
+
+/* One page, two and four of them, each two slots long. */
+static const sw_class_spec long_specs[] = {{2048, 1, 0}, {4096, 2, 0}, {8192, 4, 0}};
+
+static sw_cache *cache;
+
+static void close_idle(void) {
+    sw_cache_close(cache);
+    close_heap();
+}
+
+static void open_idle(void) {
+    heap = heap_with((heap_setting){.table = table, .manual_clock = 1});
+    cache = cache_of(heap);
+}
+
+static uint64_t held_pages(void) { return heap->pages.held_pages; }
+
+/* The long span is idle: the other two classes live in its pages, and then the heap grows. */
+static void longer_ones_serve(void) {
+    open_idle();
+    void *p = sw_cache_alloc(cache, 8192, 0);
+    sw_cache_free(cache, p);
+    CHECK_EQ(held_pages(), 4);
+    CHECK(cache->bins[sw_span_class_of(3, true)].span != NULL);
+    void *q = sw_cache_alloc(cache, 4096, 0);
+    CHECK(q == p);
+    CHECK(cache->bins[sw_span_class_of(3, true)].span == NULL);
+    CHECK(sw_cache_alloc(cache, 2048, 0) == (char *)p + 2 * PAGE);
+    CHECK_EQ(held_pages(), 4);
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    CHECK(sw_cache_alloc(cache, 8192, 0) != NULL);
+    CHECK_EQ(held_pages(), 3 + 4); /* its old place is taken: first fit goes on behind it */
+    close_idle();
+}
+
+/* Nothing lives, and one class of a page follows another, so that each takes the page of the last one. 64 times,
+ * and once more for 64 adopted ones; then each keeps its own: a cache that gave up G of them adopted at most
+ * 3 + G, and 64 G <= 64 * 64 + 3 + G, so G is at most 65. After 64 more, another one is given up. */
+static void turns_come_to_an_end(void) {
+    enum { CLASSES = 3, TURNS = 3000, GIVEN = 65, SLOTS = PAGE / 16 };
+    static const sw_class_spec alike[] = {{16, 1, 0}, {32, 1, 0}, {48, 1, 0}};
+    sw_table *own = table;
+    uint32_t adopted = 0;
+    CHECK_EQ(sw_table_create("alike", PAGE, alike, CLASSES, &table), SW_OK);
+    open_idle();
+    for (uint32_t i = 0; i < TURNS; i++) {
+        uint32_t cls = 1 + i % CLASSES;
+        adopted += cache->bins[sw_span_class_of(cls, true)].span == NULL;
+        sw_cache_free(cache, sw_cache_alloc(cache, 16 * cls, 0));
+    }
+    CHECK(adopted > 60 && adopted <= CLASSES + GIVEN);
+    CHECK_EQ(held_pages(), CLASSES);
+    for (int i = 0; i < 64 * SLOTS; i++) CHECK(sw_cache_alloc(cache, 16, 0) != NULL);
+    CHECK(held_pages() < CLASSES + 63);
+    close_idle();
+    sw_table_destroy(table);
+    table = own;
+}
+
+/* Spans that are in use, or shorter than what is asked for, stay. */
+static void others_stay(void) {
+    open_idle();
+    CHECK(sw_cache_alloc(cache, 8192, 0) != NULL);
+    sw_cache_free(cache, sw_cache_alloc(cache, 2048, 0));
+    CHECK_EQ(held_pages(), 5);
+    CHECK(sw_cache_alloc(cache, 4096, 0) != NULL);
+    CHECK_EQ(held_pages(), 7);
+    CHECK(cache->bins[sw_span_class_of(1, true)].span != NULL);
+    CHECK(cache->bins[sw_span_class_of(3, true)].span != NULL);
+    close_idle();
+}
+
+/* So does an idle one while the heap has free pages. */
+static void free_pages_come_first(void) {
+    open_idle();
+    void *large = sw_cache_alloc(cache, 8 * PAGE, 0);
+    sw_cache_free(cache, sw_cache_alloc(cache, 8192, 0));
+    sw_cache_free(cache, large);
+    sw_cache_trim(cache);
+    sw_cache_free(cache, sw_cache_alloc(cache, 8192, 0));
+    CHECK(heap->pages.free_held_pages >= 2);
+    CHECK(sw_cache_alloc(cache, 4096, 0) != NULL);
+    CHECK(cache->bins[sw_span_class_of(3, true)].span != NULL);
+    close_idle();
+}
+
+/* Pages 0 to 19 have two objects each, 20 to 27 two idle spans. Every second page becomes idle: more than lie on
+ * shelves are free and held, but a span of two pages fits into none of them, so the idle ones are given
+ * up for them. */
+static void pages_apart_do_not_count(void) {
+    enum { SMALL = 2048, COUNT = 40 };
+    void *small[COUNT];
+    open_idle();
+    for (int i = 0; i < COUNT; i++) small[i] = sw_cache_alloc(cache, SMALL, 0);
+    void *p = sw_cache_alloc(cache, 8192, 0), *scanned = sw_cache_alloc(cache, 8192, SW_SCAN);
+    sw_cache_free(cache, p);
+    sw_cache_free(cache, scanned);
+    for (int i = 0; i < COUNT; i++)
+        if (i % 4 < 2) sw_cache_free(cache, small[i]);
+    CHECK_EQ(held_pages(), 28);
+    CHECK(heap->pages.free_held_pages >= 2);
+    void *first = sw_cache_alloc(cache, 4096, 0);
+    CHECK(first == p || first == scanned);
+    for (int i = 1; i < 8;
+         i++) /* both idle ones serve, though the heap has not grown between them */
+        CHECK(sw_cache_alloc(cache, 4096, 0) != NULL);
+    CHECK_EQ(held_pages(), 28);
+    close_idle();
+}
+
+/* Of 69 classes with a page each two are idle, and both are found, whichever they are. */
+static void every_class_is_looked_at(void) {
+    enum {
+        CLASSES = 70,
+        LAST = CLASSES - 1,
+        LAST_BYTES = 16 * CLASSES,
+        LAST_SLOTS = PAGE / LAST_BYTES
+    };
+    sw_class_spec many[CLASSES];
+    sw_table *own = table;
+    for (uint32_t i = 0; i < CLASSES; i++) many[i] = (sw_class_spec)SW_CLASS_SPEC(16 * i + 16, 1);
+    CHECK_EQ(sw_table_create("many", PAGE, many, CLASSES, &table), SW_OK);
+    for (int idle = 0; idle < LAST; idle++) {
+        void *objects[LAST];
+        open_idle();
+        for (int i = 0; i < LAST; i++)
+            objects[i] =
+                sw_cache_alloc_aligned(cache, many[i].size_bytes, 16, i % 2 != 0 ? SW_SCAN : 0);
+        sw_cache_free(cache, objects[idle]);
+        sw_cache_free(cache, objects[(idle + 31) % LAST]);
+        for (int i = 0; i < 2 * LAST_SLOTS; i++)
+            CHECK(sw_cache_alloc(cache, LAST_BYTES, 0) != NULL);
+        CHECK_EQ(held_pages(), LAST);
+        CHECK(sw_cache_alloc(cache, LAST_BYTES, 0) != NULL);
+        CHECK_EQ(held_pages(), LAST + 1);
+        close_idle();
+    }
+    sw_table_destroy(table);
+    table = own;
+}
+
+/* A second free of what lay in a span that was given up is told. */
+static void double_frees_are_told(void) {
+    open_idle();
+    void *p = sw_cache_alloc(cache, 8192, 0), *second = sw_cache_alloc(cache, 8192, 0);
+    sw_cache_free(cache, p);
+    sw_cache_free(cache, second);
+    CHECK(sw_cache_alloc(cache, 2048, 0) == p);
+    EXPECT_FAULT(DOUBLE_FREE, second, sw_cache_free(cache, second));
+    close_idle();
+}
+
 int main(void) {
-    CHECK_EQ(sw_table_create("grows", PAGE, specs, 3, &table), SW_OK);
+    table = table_of("grows", PAGE, specs, 3);
     doubles_to_the_longest(false);
     doubles_to_the_longest(true);
     waits_above_1_KiB(false);
@@ -267,6 +412,16 @@ int main(void) {
     dry_equals_live();
     counts_are_verified();
     fixed_tables_are_as_before();
+    sw_table_destroy(table);
+    remember_faults();
+    table = table_of("idle", PAGE, long_specs, 3);
+    longer_ones_serve();
+    turns_come_to_an_end();
+    others_stay();
+    free_pages_come_first();
+    pages_apart_do_not_count();
+    every_class_is_looked_at();
+    double_frees_are_told();
     sw_table_destroy(table);
     return check_result();
 }

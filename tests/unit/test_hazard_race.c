@@ -10,6 +10,7 @@
 
 #include "check.h"
 #include "heap/target.h"
+#include "heaps.h"
 #include "spanwise/spanwise.h"
 
 static _Thread_local bool held_up; /* this thread stops before it looks at the bit */
@@ -88,11 +89,8 @@ static void check_innocent(void *const innocent[REUSED]) {
 }
 
 static void make_heap(sw_placement placement) {
-    sw_heap_options options;
-    sw_heap_options_init(&options);
-    options.table = sw_table_go(); /* spans of sixteen slots */
-    options.placement = placement;
-    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
+    /* spans of sixteen slots */
+    heap = heap_with((heap_setting){.table = sw_table_go(), .placement = placement});
     faults = 0;
 }
 

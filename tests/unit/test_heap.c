@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "check.h"
+#include "heaps.h"
 #include "page/space.h"
 #include "spanwise/spanwise.h"
 
@@ -28,18 +29,6 @@ static size_t random_size(uint64_t *rng) {
     case 6: return (r >> 8) % 40000;
     default: return (r >> 8) % 100 == 0 ? (r >> 16) % 3000000 : (r >> 8) % 512;
     }
-}
-
-static bool verified(sw_heap *heap) {
-    if (sw_heap_verify(heap) == SW_OK) return true;
-    puts(sw_last_error()->message);
-    return false;
-}
-
-static bool filled(const unsigned char *p, size_t n, unsigned char fill) {
-    for (size_t i = 0; i < n; i++)
-        if (p[i] != fill) return false;
-    return true;
 }
 
 /* A setting of the knobs that decide where objects go and what caches keep. */
@@ -78,7 +67,7 @@ static void model_run(const sw_table *table, bool tracked, setting knobs, uint64
             it->p = sw_heap_alloc_aligned(heap, it->size, align, flags);
             CHECK(it->p != NULL);
             CHECK_EQ((uintptr_t)it->p % align, 0);
-            if (zero || (flags & SW_SCAN) != 0) CHECK(filled(it->p, it->size, 0));
+            if (zero || (flags & SW_SCAN) != 0) CHECK(all_are(it->p, it->size, 0));
             CHECK(sw_heap_usable_size(heap, it->p) >= it->size);
             live++;
             requested += it->size;
@@ -86,12 +75,12 @@ static void model_run(const sw_table *table, bool tracked, setting knobs, uint64
             size_t size = random_size(&rng), keep = it->size < size ? it->size : size;
             unsigned char *p = sw_heap_realloc(heap, it->p, size, 0);
             CHECK(p != NULL);
-            CHECK(filled(p, keep, it->fill));
+            CHECK(all_are(p, keep, it->fill));
             requested += size - it->size;
             it->p = p;
             it->size = size;
         } else {
-            CHECK(filled(it->p, it->size, it->fill));
+            CHECK(all_are(it->p, it->size, it->fill));
             sw_heap_free(heap, it->p);
             it->p = NULL;
             live--;
@@ -101,18 +90,17 @@ static void model_run(const sw_table *table, bool tracked, setting knobs, uint64
         it->fill = (unsigned char)(r >> 40);
         memset(it->p, it->fill, it->size);
         if (step % 6000 == 0) {
-            CHECK(verified(heap));
+            CHECK(heap_is_whole(heap));
         }
     }
-    CHECK(verified(heap));
-    sw_ledger ledger;
-    CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
+    CHECK(heap_is_whole(heap));
+    sw_ledger ledger = ledger_of(heap);
     CHECK_EQ(ledger.live_objects, live);
     if (tracked) CHECK_EQ(ledger.requested_bytes, requested);
     for (int i = 0; i < OBJECTS; i++) sw_heap_free(heap, items[i].p);
-    CHECK(verified(heap));
+    CHECK(heap_is_whole(heap));
     sw_heap_trim(heap);
-    CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
+    ledger = ledger_of(heap);
     CHECK_EQ(ledger.live_objects, 0);
     CHECK_EQ(ledger.requested_bytes + ledger.roundup_bytes, 0);
     CHECK_EQ(ledger.free_page_bytes, 0);
@@ -154,7 +142,7 @@ static void dry_equals_live(const sw_table *table, setting knobs, uint64_t seed)
             size_t done = 0;
             CHECK_EQ(sw_runner_run(runners[dry], ops + at, COUNT / 8, 1, NULL, &done), SW_OK);
             CHECK_EQ(done, COUNT / 8);
-            CHECK(verified(heaps[dry]));
+            CHECK(heap_is_whole(heaps[dry]));
             CHECK_EQ(sw_heap_ledger(heaps[dry], &ledgers[dry], rows[dry], SW_TABLE_CLASSES_MAX),
                      SW_OK);
         }
@@ -170,7 +158,7 @@ static void dry_equals_live(const sw_table *table, setting knobs, uint64_t seed)
     for (int dry = 0; dry < 2; dry++) {
         sw_runner_drain(runners[dry]);
         sw_runner_destroy(runners[dry]);
-        CHECK(verified(heaps[dry]));
+        CHECK(heap_is_whole(heaps[dry]));
         CHECK_EQ(sw_heap_destroy(heaps[dry]), SW_OK);
     }
 }
@@ -188,7 +176,7 @@ static void zero_and_huge(void) {
     void *p = sw_aligned_alloc(1 << 21, 100);
     CHECK(p != NULL && (uintptr_t)p % (1 << 21) == 0);
     sw_free(p);
-    CHECK(verified(sw_heap_default()));
+    CHECK(heap_is_whole(sw_heap_default()));
 }
 
 static bool is_scanned(sw_heap *heap, const void *p) {
@@ -205,19 +193,15 @@ static void realloc_to_scan(void) {
     for (int large = 0; large < 2; large++) {
         for (int tracked = 0; tracked < 2; tracked++) {
             size_t size = large ? 100000 : 100;
-            sw_heap_options options;
-            sw_heap *heap = NULL;
-            sw_heap_options_init(&options);
-            options.tracked = tracked != 0;
-            CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
+            sw_heap *heap = heap_with((heap_setting){.tracked = tracked != 0});
             unsigned char *p = sw_heap_alloc(heap, size, 0);
             memset(p, 0x5A, size);
             CHECK(!is_scanned(heap, p));
             p = sw_heap_realloc(heap, p, size, SW_SCAN);
-            CHECK(p != NULL && is_scanned(heap, p) && filled(p, size, 0x5A));
+            CHECK(p != NULL && is_scanned(heap, p) && all_are(p, size, 0x5A));
             void *same = sw_heap_realloc(heap, p, size, SW_SCAN);
             CHECK(same == p && sw_heap_realloc(heap, p, size - 1, 0) == p);
-            CHECK(verified(heap));
+            CHECK(heap_is_whole(heap));
             sw_heap_destroy(heap);
         }
     }
@@ -259,8 +243,7 @@ static void limits(void) {
     CHECK_EQ(sw_last_error()->status, SW_LIMIT);
     CHECK(n > 3000 && n < 4200);
     CHECK(sw_heap_held_bytes(heap) <= 4 << 20);
-    CHECK(verified(heap));
-    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+    heap_end(heap);
 }
 
 int main(void) {

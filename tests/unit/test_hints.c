@@ -1,39 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hints: when every free leaves one, and that none of them brings back a slot that is in use, whatever
- * happens between the free and the next allocation: drains, hand-over, exit, fork. */
+/* Hints: when a free leaves one, and that none brings back a slot that is in use, whatever happens
+ * between the free and the next allocation: drains, hand-over, exit, fork, a hook or a handler that frees. */
 #include <stdbool.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "check.h"
+#include "child.h"
 #include "heap/hint.h"
 #include "heap/remote.h"
 #include "heap/thread.h"
+#include "heaps.h"
+#include "live_list.h"
 #include "spanwise/spanwise.h"
 
-enum { SLOT = 512, SLOTS = 16, LIVE_MAX = 128 }; /* table go: a page, so 16 slots, a span */
+enum {
+    SLOT = 512,
+    SLOTS = 16,
+    PAGE = SLOT * SLOTS,
+    OTHER_SLOT = 1024
+}; /* table go: a page, so 16 slots, a span */
 
 static sw_heap *heap;
 static sw_cache *owner, *other;
-static void *live[LIVE_MAX]; /* the oldest first */
-static int live_count, doubles;
+static int doubles;
 static void *freed; /* by the owner, last; NULL: it may be in use again */
-
-static sw_fault_action note(const sw_fault *fault, void *arg) {
-    (void)arg;
-    doubles += fault->code == SW_MISUSE_DOUBLE_FREE;
-    return SW_FAULT_LEAK_AND_CONTINUE;
-}
 
 static bool hints_are_on(const sw_cache *cache) { return cache->unhinted_owner == SW_NO_CACHE; }
 
 static void make(sw_placement placement) {
-    sw_heap_options options;
-    sw_heap_options_init(&options);
-    options.table = sw_table_go();
-    options.placement = placement;
-    options.manual_clock = 1;
-    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
+    heap = heap_with(
+        (heap_setting){.table = sw_table_go(), .placement = placement, .manual_clock = 1});
 }
 
 /* --- when they are on -------------------------------------------------------------------------- */
@@ -56,7 +53,7 @@ static void switched(void) {
     enum { MANY = 800, FEW = 8, TIMES = 5000 };
     static void *objects[MANY];
     make(SW_PLACE_LIFO);
-    CHECK_EQ(sw_cache_open(heap, &owner), SW_OK);
+    owner = cache_of(heap);
     for (int i = 0; i < FEW; i++) objects[i] = sw_cache_alloc(owner, SLOT, 0);
     replace(objects, FEW, TIMES, 0);
     CHECK(!hints_are_on(owner));
@@ -83,7 +80,7 @@ static void never_on(sw_placement placement, unsigned flags) {
     enum { MANY = 800 };
     static void *objects[MANY];
     make(placement);
-    CHECK_EQ(sw_cache_open(heap, &owner), SW_OK);
+    owner = cache_of(heap);
     for (int i = 0; i < MANY; i++) objects[i] = sw_cache_alloc(owner, SLOT, flags);
     replace(objects, MANY, 3000, flags);
     CHECK(!hints_are_on(owner));
@@ -99,29 +96,15 @@ static void switch_on(sw_cache *cache) {
     cache->unhinted_owner = SW_NO_CACHE;
 }
 
-static bool is_live(const void *p) {
-    for (int i = 0; i < live_count; i++)
-        if (live[i] == p) return true;
-    return false;
-}
-
-static void keep(void *p) {
-    CHECK(p != NULL && !is_live(p));
+static void keep_slot(void *p) {
+    keep(p);
     if (p == freed) freed = NULL;
-    live[live_count++] = p;
-}
-
-static void *take(int index) {
-    void *p = live[index];
-    live_count--;
-    memmove(&live[index], &live[index + 1], (size_t)(live_count - index) * sizeof *live);
-    return p;
 }
 
 /* The owner's thread ends, and the next one adopts what it left. */
 static void hand_over(void) {
     sw_cache_close(owner);
-    CHECK_EQ(sw_cache_open(heap, &owner), SW_OK);
+    owner = cache_of(heap);
     switch_on(owner);
     freed = NULL;
 }
@@ -138,8 +121,8 @@ enum { STEPS = 8 };
 
 static void step(unsigned which) {
     switch (which) {
-    case 0: keep(sw_cache_alloc_aligned(owner, SLOT, 16, 0)); break; /* looks at hints first */
-    case 1: keep(sw_cache_alloc(owner, SLOT, 0)); break;             /* at the word first */
+    case 0: keep_slot(sw_cache_alloc_aligned(owner, SLOT, 16, 0)); break; /* looks at hints first */
+    case 1: keep_slot(sw_cache_alloc(owner, SLOT, 0)); break;             /* at the word first */
     case 2: sw_cache_free(owner, freed = take(0)); break;
     case 3: sw_cache_free(owner, freed = take(live_count - 1)); break;
     case 4: sw_cache_free(other, take(live_count / 2)); break;
@@ -151,26 +134,25 @@ static void step(unsigned which) {
 
 static void begin(void) {
     make(SW_PLACE_LIFO);
-    if (owner == NULL) CHECK_EQ(sw_cache_open(heap, &owner), SW_OK);
-    CHECK_EQ(sw_cache_open(heap, &other), SW_OK);
+    if (owner == NULL) owner = cache_of(heap);
+    other = cache_of(heap);
     live_count = 0;
     freed = NULL;
     switch_on(owner);
-    for (int i = 0; i < 2 * SLOTS + 1; i++) keep(sw_cache_alloc(owner, SLOT, 0));
+    for (int i = 0; i < 2 * SLOTS + 1; i++) keep_slot(sw_cache_alloc(owner, SLOT, 0));
     sw_cache_free(owner, take(1)); /* a fresh span loses its mark */
-    keep(sw_cache_alloc(owner, SLOT, 0));
+    keep_slot(sw_cache_alloc(owner, SLOT, 0));
 }
 
 /* Everything is freed: no page and no hint is left behind. */
 static void finish(void) {
-    sw_ledger ledger;
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
     while (live_count > 0) sw_cache_free(live_count % 2 != 0 ? owner : other, take(0));
     sw_remote_drain(owner);
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
     sw_cache_trim(other);
     sw_cache_trim(owner);
-    CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
+    sw_ledger ledger = ledger_of(heap);
     CHECK_EQ(ledger.requested_bytes + ledger.roundup_bytes, 0);
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
 }
@@ -204,7 +186,7 @@ static void every_order(void) {
 static void play_on(void) {
     alarm(200);
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    for (int i = 0; i < SLOTS; i++) keep(sw_cache_alloc_aligned(owner, SLOT, 16, 0));
+    for (int i = 0; i < SLOTS; i++) keep_slot(sw_cache_alloc_aligned(owner, SLOT, 16, 0));
     finish();
     _exit(check_failed());
 }
@@ -221,16 +203,13 @@ static void forked(bool of_thread) {
             sw_cache_close(owner);
             owner = sw_thread_cache(heap);
             switch_on(owner);
-            for (int i = 0; i < SLOTS; i++) keep(sw_cache_alloc(owner, SLOT, 0));
+            for (int i = 0; i < SLOTS; i++) keep_slot(sw_cache_alloc(owner, SLOT, 0));
         }
         for (int i = 0, left = (int)order; i < LENGTH; i++, left /= STEPS)
             if (left % STEPS != 6) step((unsigned)left % STEPS);
-        fflush(stdout);
-        pid_t child = fork();
+        pid_t child = child_begin();
         if (child == 0) play_on();
-        int status = -1;
-        CHECK_EQ(waitpid(child, &status, 0), child);
-        CHECK_EQ(status, 0);
+        child_end(child);
         if (!of_thread) sw_cache_close(owner);
         sw_cache_close(other);
         CHECK_EQ(sw_heap_destroy(heap), SW_OK);
@@ -238,13 +217,221 @@ static void forked(bool of_thread) {
     }
 }
 
+/* --- hints that are out of date ---------------------------------------------------------------- */
+
+enum { LIMIT = 1 << 20 };
+
+static sw_table *table; /* made here, so that no specialised path serves it */
+
+/* Hints of the class of SLOT bytes whose slot is not free in `local`. */
+static int stale_hints(void) {
+    const sw_cache_bin *bin = &owner->bins[sw_span_class_of(sw_size_class(table, SLOT), true)];
+    int count = 0;
+    for (const sw_hint *hint = bin->hints; hint < sw_bin_hints_end(bin); hint++)
+        count += (sw_word_local(hint->word) >> hint->slot % 64 & 1) == 0;
+    return count;
+}
+
+/* by_word: paths that look at the word before they look at hints; else those that look at hints. */
+static void *alloc_slot(bool by_word) {
+    return by_word ? sw_cache_alloc_aligned(owner, SLOT, 16, 0) : sw_cache_alloc(owner, SLOT, 0);
+}
+
+static void begin_stale(uint64_t limit_bytes) {
+    /* a span of a class may stay when it is empty */
+    heap = heap_with((heap_setting){
+        .table = table, .limit_bytes = limit_bytes, .manual_clock = 1, .batch_spans = 1});
+    owner = cache_of(heap);
+    other = cache_of(heap);
+    live_count = doubles = 0;
+}
+
+/* Allocates more than all free slots give, so that every hint has been looked at, and frees all. */
+static void finish_stale(bool by_word) {
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    for (int i = 0; i < 3 * SLOTS; i++) {
+        void *p = alloc_slot(by_word);
+        if (p != NULL) keep(p);
+    }
+    CHECK_EQ(stale_hints(), 0);
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    while (live_count > 0) sw_cache_free(owner, take(live_count - 1));
+    sw_cache_trim(other);
+    sw_cache_trim(owner);
+    sw_ledger ledger = ledger_of(heap);
+    CHECK_EQ(ledger.requested_bytes + ledger.roundup_bytes, 0);
+    sw_cache_close(other);
+    sw_cache_close(owner);
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+}
+
+/* --- the hook of the limit ---------------------------------------------------------------------- */
+
+static int hook_frees; /* objects that the hook frees when it is called next */
+
+/* Frees neighbours: the first two leave hints, the third makes their span partial, whose words the
+ * search goes on with. While hints are on it takes as many frees as there are hints. */
+static int free_neighbours(sw_heap *limited, uint64_t bytes, void *arg) {
+    int count = hook_frees;
+    (void)limited, (void)bytes, (void)arg;
+    hook_frees = 0;
+    for (int i = 0; i < count; i++) /* one in 16 stays, so that no span becomes empty */
+        sw_cache_free(owner, take(i / (SLOTS - 1)));
+    return count > 0;
+}
+
+static void by_limit_hook(bool on, bool by_word) {
+    begin_stale(LIMIT);
+    for (void *p; (p = alloc_slot(by_word)) != NULL;) keep(p);
+    CHECK(live_count > 4 * SLOTS);
+    if (on) switch_on(owner);
+    hook_frees = on ? SW_HINTS_MAX + 3 : 4;
+    sw_heap_set_limit_hook(heap, free_neighbours, NULL);
+    keep(alloc_slot(by_word));
+    CHECK_EQ(hook_frees, 0);
+    CHECK(stale_hints() > 0);
+    keep(alloc_slot(by_word));
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    finish_stale(by_word);
+}
+
+/* --- the fault handler ---------------------------------------------------------------------------- */
+
+static int handler_frees, handler_first; /* objects that the handler frees, from which index on */
+
+static sw_fault_action free_in_handler(const sw_fault *fault, void *arg) {
+    (void)arg;
+    doubles += fault->code == SW_MISUSE_DOUBLE_FREE;
+    for (; handler_frees > 0; handler_frees--) sw_cache_free(owner, take(handler_first));
+    return SW_FAULT_LEAK_AND_CONTINUE;
+}
+
+/* A request of SLOT bytes finds no slot and drains. In what it drains there is an object of another
+ * class that its owner and another thread have freed, which the handler is told; and the handler
+ * frees objects of SLOT bytes. The search goes on with the words of their span. */
+static void by_fault_handler(bool by_word) {
+    void *twice[PAGE / OTHER_SLOT];
+    begin_stale(0);
+    for (int i = 0; i < PAGE / OTHER_SLOT; i++)
+        twice[i] = sw_cache_alloc_aligned(owner, OTHER_SLOT, 16, 0);
+    void *next = sw_cache_alloc_aligned(owner, OTHER_SLOT, 16, 0); /* the first span is full */
+    for (int i = 0; i < 2 * SLOTS; i++) keep(alloc_slot(by_word));
+    sw_cache_free(other, twice[1]);
+    sw_cache_free(other, twice[2]); /* another word's worth: the half is announced once */
+    sw_cache_free(owner, twice[1]);
+    handler_frees = 4;
+    handler_first = 2;
+    keep(alloc_slot(by_word));
+    CHECK_EQ(doubles, 1);
+    CHECK_EQ(handler_frees, 0);
+    CHECK(stale_hints() > 0);
+    keep(alloc_slot(by_word));
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    for (int i = 0; i < PAGE / OTHER_SLOT; i++)
+        if (i != 1 && i != 2) sw_cache_free(owner, twice[i]);
+    sw_cache_free(owner, next);
+    finish_stale(by_word);
+}
+
+/* --- ways that make none -------------------------------------------------------------------------- */
+
+/* Objects in full spans, and hints of some of them. */
+static void with_hints(bool on, bool by_word) {
+    begin_stale(0);
+    for (int i = 0; i < 4 * SLOTS; i++) keep(alloc_slot(by_word));
+    if (on) switch_on(owner);
+    for (int i = 0; i < 6; i++) sw_cache_free(owner, take(i * (SLOTS / 2 - 1)));
+}
+
+/* Another thread's frees are drained into words that hints name. */
+static void by_drain(bool on, bool by_word) {
+    with_hints(on, by_word);
+    for (int i = 0; i < 4; i++) sw_cache_free(other, take(3 * i));
+    sw_remote_drain(owner);
+    CHECK_EQ(stale_hints(), 0);
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    finish_stale(by_word);
+}
+
+/* A slot that a hint names is freed by another thread as well, at the same time: neither the hint nor
+ * the drain hands it out twice. */
+static void by_race(bool on, bool by_word) {
+    with_hints(on, by_word);
+    void *p = take(live_count / 2);
+    sw_cache_free(other, p);
+    sw_cache_free(owner, p);
+    keep(alloc_slot(by_word));
+    sw_remote_drain(owner);
+    CHECK_EQ(doubles, 1);
+    finish_stale(by_word);
+}
+
+/* realloc: within the slot, and by a move, which frees. */
+static void by_realloc(bool on, bool by_word) {
+    with_hints(on, by_word);
+    for (int i = 0; i < 4; i++) {
+        void *p = take(5);
+        keep(sw_cache_realloc(owner, p, SLOT - 8, 0));
+        CHECK(live[live_count - 1] == p);
+        p = take(5);
+        void *moved = sw_cache_realloc(owner, p, OTHER_SLOT, 0);
+        CHECK(moved != NULL && moved != p);
+        keep(sw_cache_realloc(owner, moved, SLOT, 0));
+    }
+    CHECK_EQ(stale_hints(), 0);
+    finish_stale(by_word);
+}
+
+/* The span that hints name becomes empty, and its pages serve another class. */
+static void by_release(bool on, bool by_word) {
+    void *larger[SLOTS];
+    with_hints(on, by_word);
+    while (live_count > 0) sw_cache_free(owner, take(0));
+    keep(alloc_slot(by_word));
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    sw_cache_free(owner, take(0));
+    for (int i = 0; i < SLOTS; i++) larger[i] = sw_cache_alloc_aligned(owner, OTHER_SLOT, 16, 0);
+    CHECK_EQ(stale_hints(), 0);
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    for (int i = 0; i < SLOTS; i++) sw_cache_free(owner, larger[i]);
+    finish_stale(by_word);
+}
+
+/* A trim, and a owner that closes and hands its spans over. */
+static void by_hand_over(bool on, bool by_word) {
+    with_hints(on, by_word);
+    sw_cache_trim(owner);
+    CHECK_EQ(stale_hints(), 0);
+    sw_cache_close(owner);
+    owner = cache_of(heap);
+    CHECK(!hints_are_on(owner));
+    for (int i = 0; i < 4; i++) sw_cache_free(owner, take(2 * i));
+    finish_stale(by_word);
+}
+
+static void each_way(bool on, bool by_word) {
+    by_limit_hook(on, by_word);
+    by_drain(on, by_word);
+    by_race(on, by_word);
+    by_realloc(on, by_word);
+    by_release(on, by_word);
+    by_hand_over(on, by_word);
+}
+
 int main(void) {
-    sw_set_fault_handler(note, NULL);
+    sw_set_fault_handler(free_in_handler, NULL);
     switched();
     never_on(SW_PLACE_LIFO, SW_SCAN);
     never_on(SW_PLACE_FULLEST, 0);
     every_order();
     forked(false);
     forked(true);
+    static const sw_class_spec specs[] = {{SLOT, 1, 0}, {OTHER_SLOT, 1, 0}};
+    CHECK_EQ(sw_table_create("stale", PAGE, specs, 2, &table), SW_OK);
+    sw_set_fault_handler(free_in_handler, NULL);
+    for (int form = 0; form < 4; form++) each_way(form % 2 != 0, form / 2 != 0);
+    by_fault_handler(false);
+    by_fault_handler(true);
+    sw_table_destroy(table);
     return check_result();
 }

@@ -13,44 +13,27 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "child.h"
 #include "heap/hazard.h"
 #include "heap/hint.h"
 #include "heap/remote.h"
 #include "heap/thread.h"
 #include "heap/verify_point.h"
+#include "heaps.h"
+#include "live_list.h"
 #include "spanwise/spanwise.h"
 
-enum { SLOT = 512, SLOTS = 16, LIVE_MAX = 256 }; /* table go: a page, so 16 slots, a span */
+enum { SLOT = 512, SLOTS = 16 }; /* table go: a page, so 16 slots, a span */
 
 static sw_heap *heap;
 static sw_cache *owner, *other; /* owner: NULL after its thread has ended */
 static bool of_thread;          /* the owner is the calling thread's own cache */
 static bool reused;             /* else the next cache of the owner has another record */
-static void *live[LIVE_MAX];    /* the oldest first */
-static int live_count;
 
 static sw_fault_action refuse(const sw_fault *fault, void *arg) {
     (void)arg;
     CHECK_STR(sw_misuse_name(fault->code), "no misuse");
     return SW_FAULT_LEAK_AND_CONTINUE;
-}
-
-static bool is_live(const void *p) {
-    for (int i = 0; i < live_count; i++)
-        if (live[i] == p) return true;
-    return false;
-}
-
-static void keep(void *p) {
-    CHECK(p != NULL && !is_live(p) && live_count < LIVE_MAX);
-    live[live_count++] = p;
-}
-
-static void *take(int index) {
-    void *p = live[index];
-    live_count--;
-    memmove(&live[index], &live[index + 1], (size_t)(live_count - index) * sizeof *live);
-    return p;
 }
 
 /* --- the freer ------------------------------------------------------------------------------------ */
@@ -148,7 +131,6 @@ static void begin(bool apart) {
 
 /* All objects are freed: neither a page nor a slot is lost. */
 static void finish(void) {
-    sw_ledger ledger;
     sw_verify_unhold();
     open_owner();
     sw_remote_drain(owner);
@@ -158,7 +140,7 @@ static void finish(void) {
     sw_cache_trim(other);
     sw_cache_trim(owner);
     sw_cache_trim(other); /* what was the other's hazard at the trim before */
-    CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
+    sw_ledger ledger = ledger_of(heap);
     CHECK_EQ(ledger.requested_bytes + ledger.roundup_bytes + ledger.cached_bytes, 0);
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
 }
@@ -181,12 +163,8 @@ static unsigned power(unsigned base, int exponent) {
 }
 
 static void make_heap(void) {
-    sw_heap_options options;
-    sw_heap_options_init(&options);
-    options.table = sw_table_go();
-    options.manual_clock = 1;
-    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
-    CHECK_EQ(sw_cache_open(heap, &other), SW_OK);
+    heap = heap_with((heap_setting){.table = sw_table_go(), .manual_clock = 1});
+    other = cache_of(heap);
     owner = NULL;
 }
 
@@ -237,12 +215,9 @@ static void fork_after(unsigned program, int freer_steps, bool apart) {
     owner_step(program % OWNER_STEPS);
     for (int i = 0; i < freer_steps; i++) freer_step(&frees[i / FREE_STEPS]);
     owner_step(program / OWNER_STEPS);
-    fflush(stdout);
-    pid_t child = fork();
+    pid_t child = child_begin();
     if (child == 0) play_on();
-    int status = -1;
-    CHECK_EQ(waitpid(child, &status, 0), child);
-    CHECK_EQ(status, 0);
+    child_end(child);
     for (int i = freer_steps; i < FREER_STEPS; i++) freer_step(&frees[i / FREE_STEPS]);
     finish();
     if (check_failed()) fprintf(stderr, "fork: program %u, %d steps\n", program, freer_steps);

@@ -1,45 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A cache keeps large objects that were freed, for its next requests. They are bounded, told by the
- * ledger, used before fresh pages are and before a request is refused, and leave with the decay,
- * a trim, their cache (and in forks: test_fork_large.c). A free of one is still a double free. */
+/* Large objects: what a cache keeps of freed ones for its next requests, and growth in place. Kept ones are bounded,
+ * counted by the ledger, used before fresh pages and before a request is refused; decay, trims and the end of their
+ * cache return them (forks: test_fork.c). Misuse: test_misuse.c. */
+#include <errno.h>
 #include <stdbool.h>
 
 #include "check.h"
+#include "heaps.h"
 #include "spanwise/spanwise.h"
 
 enum { K = 1 << 10, M = 1 << 20, SIZE = 64 * K, SHELVED_MOST = 4 * M };
 
 static sw_heap *heap;
-static sw_misuse last_fault;
-static int faults;
 
-static sw_fault_action note_fault(const sw_fault *fault, void *arg) {
-    (void)arg;
-    last_fault = fault->code;
-    faults++;
-    return SW_FAULT_LEAK_AND_CONTINUE;
-}
-
-static sw_heap *make(uint64_t limit, uint64_t decay_ns) {
-    sw_heap_options options;
-    sw_heap_options_init(&options);
-    options.tracked = 1;
-    options.manual_clock = 1;
-    options.limit_bytes = limit;
-    options.decay_ns = decay_ns;
-    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
-    return heap;
-}
-
-static void end(void) {
-    CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
-}
-
-static sw_ledger ledger_of(sw_heap *of) {
-    sw_ledger l;
-    CHECK_EQ(sw_heap_ledger(of, &l, NULL, 0), SW_OK);
-    return l;
+static sw_heap *make(bool dry, uint64_t limit, uint64_t decay_ns) {
+    return heap_with((heap_setting){.dry = dry,
+                                    .limit_bytes = limit,
+                                    .decay_ns = decay_ns,
+                                    .tracked = true,
+                                    .manual_clock = true});
 }
 
 static int count_object(void *p, size_t bytes, uint32_t cls, void *arg) {
@@ -55,7 +34,7 @@ static int count_object(void *p, size_t bytes, uint32_t cls, void *arg) {
 static void shelved_is_told(void) {
     sw_span_info rows[3];
     int objects = 0;
-    make(0, SW_DECAY_NEVER);
+    heap = make(false, 0, SW_DECAY_NEVER);
     unsigned char *more = sw_heap_alloc(heap, SIZE + 1, 0);
     unsigned char *scanned = sw_heap_alloc(heap, SIZE, SW_SCAN);
     unsigned char *p = sw_heap_alloc(heap, SIZE - 5, 0);
@@ -84,14 +63,14 @@ static void shelved_is_told(void) {
     CHECK_EQ(l.cached_bytes, 0);
     CHECK_EQ(l.large_objects, 3);
     CHECK_EQ(l.requested_bytes, 3 * SIZE - 8);
-    end();
+    heap_end(heap);
 }
 
 /* Whatever is freed, in whatever order. What lies on shelves is the newest. */
 static void shelved_is_bounded(void) {
     static void *p[400];
     uint64_t rng = 7;
-    make(0, SW_DECAY_NEVER);
+    heap = make(false, 0, SW_DECAY_NEVER);
     for (int i = 0; i < 400; i++)
         p[i] = sw_heap_alloc(heap, 33 * K + check_random(&rng) % (2 * M), 0);
     for (int i = 0; i < 400; i++) {
@@ -102,12 +81,12 @@ static void shelved_is_bounded(void) {
     void *last = sw_heap_alloc(heap, 100 * K, 0);
     sw_heap_free(heap, last);
     CHECK(sw_heap_alloc(heap, 100 * K, 0) == last);
-    end();
+    heap_end(heap);
 }
 
 /* Nothing goes to the system or comes from it while pairs are all that happens. */
 static void pairs_are_quiet(void) {
-    make(0, 10);
+    heap = make(false, 0, 10);
     for (size_t size = 33 * K; size <= M; size += 31 * K) {
         void *first = sw_heap_alloc(heap, size, 0);
         sw_heap_free(heap, first);
@@ -120,32 +99,10 @@ static void pairs_are_quiet(void) {
         }
         CHECK_EQ(ledger_of(heap).returned_bytes, before.returned_bytes);
     }
-    end();
+    heap_end(heap);
 }
 
 /* --- misuse ----------------------------------------------------------------------------------- */
-
-static void misuse_is_found(void) {
-    make(0, SW_DECAY_NEVER);
-    unsigned char *p = sw_heap_alloc(heap, SIZE, 0);
-    faults = 0;
-    sw_heap_free(heap, p + 4096);
-    CHECK(faults == 1 && last_fault == SW_MISUSE_INTERIOR);
-    sw_heap_free(heap, p);
-    sw_heap_free(heap, p);
-    CHECK(faults == 2 && last_fault == SW_MISUSE_DOUBLE_FREE);
-    sw_heap_free(heap, p + 4096);
-    CHECK(faults == 3 && last_fault == SW_MISUSE_DOUBLE_FREE);
-    CHECK(sw_heap_realloc(heap, p, 2 * SIZE, 0) == NULL);
-    CHECK(faults == 4 && last_fault == SW_MISUSE_DOUBLE_FREE);
-    CHECK_EQ(sw_heap_usable_size(heap, p), 0);
-    CHECK(faults == 5 && last_fault == SW_MISUSE_DOUBLE_FREE);
-    sw_heap_free_sized(heap, p, SIZE);
-    CHECK(faults == 6 && last_fault == SW_MISUSE_DOUBLE_FREE);
-    CHECK(sw_heap_alloc(heap, SIZE, 0) == p); /* once */
-    CHECK(sw_heap_alloc(heap, SIZE, 0) != p);
-    end();
-}
 
 /* --- before memory is refused, or grows ------------------------------------------------------- */
 
@@ -162,7 +119,7 @@ static int count_call(sw_heap *of, uint64_t bytes, void *arg) {
  * slots, an aligned object, an object that grows. */
 static void limit_comes_last(void) {
     for (int what = 0; what < 4; what++) {
-        make(8 * M, SW_DECAY_NEVER);
+        heap = make(false, 8 * M, SW_DECAY_NEVER);
         sw_heap_set_limit_hook(heap, count_call, NULL);
         hook_calls = 0;
         void *warm = sw_heap_alloc(heap, 2000, 0), *p[256];
@@ -183,13 +140,13 @@ static void limit_comes_last(void) {
         CHECK_EQ(hook_calls, 0);
         CHECK(sw_heap_held_bytes(heap) <= 8 * M);
         sw_heap_free(heap, warm);
-        end();
+        heap_end(heap);
     }
 }
 
 /* No fresh pages while some lie on shelves: the peak is what it was. */
 static void nothing_fresh_beside_shelved(void) {
-    make(0, SW_DECAY_NEVER);
+    heap = make(false, 0, SW_DECAY_NEVER);
     void *p[24];
     for (int i = 0; i < 24; i++) p[i] = sw_heap_alloc(heap, (size_t)(i / 2 + 5) * 8 * K, 0);
     for (int i = 0; i < 24; i++) sw_heap_free(heap, p[i]);
@@ -200,13 +157,13 @@ static void nothing_fresh_beside_shelved(void) {
     for (size_t i = 0; i < n; i++) CHECK(sw_heap_alloc(heap, 1024, 0) != NULL);
     sw_ledger l = ledger_of(heap);
     CHECK(l.held_bytes - l.metadata_bytes <= held);
-    end();
+    heap_end(heap);
 }
 
 /* --- how they leave --------------------------------------------------------------------------- */
 
 static void decay_takes_them(void) {
-    make(0, 10);
+    heap = make(false, 0, 10);
     for (int shelved = 0; shelved < 2; shelved++) {
         void *p = sw_heap_alloc(heap, SIZE, 0);
         sw_heap_free(heap, p);
@@ -219,14 +176,14 @@ static void decay_takes_them(void) {
         CHECK_EQ(ledger_of(heap).free_page_bytes, 0);
     }
     CHECK_EQ(ledger_of(heap).returned_bytes, 2 * SIZE);
-    end();
+    heap_end(heap);
 }
 
 static void trims_take_them(void) {
     sw_cache *a, *b;
-    make(0, SW_DECAY_NEVER);
-    CHECK_EQ(sw_cache_open(heap, &a), SW_OK);
-    CHECK_EQ(sw_cache_open(heap, &b), SW_OK);
+    heap = make(false, 0, SW_DECAY_NEVER);
+    a = cache_of(heap);
+    b = cache_of(heap);
     void *p = sw_cache_alloc(a, SIZE, 0), *q = sw_cache_alloc(a, M, 0), *r;
     sw_cache_free(b, p);
     CHECK_EQ(ledger_of(heap).cached_bytes, 0); /* it has not asked for such */
@@ -247,18 +204,109 @@ static void trims_take_them(void) {
     sw_cache_close(b);
     CHECK_EQ(ledger_of(heap).cached_bytes, 0);
     sw_cache_close(a);
-    end();
+    heap_end(heap);
+}
+
+/* --- growth in place --------------------------------------------------------------------------- */
+
+enum { STEP = 64 << 10, STEPS = 1000, BLOCKS = 3 };
+
+/* Blocks that grow in turn; returns how often one moved. */
+static int grow_in_turn(sw_heap *heap, int blocks, int steps) {
+    unsigned char *p[BLOCKS] = {0};
+    int moves = 0;
+    for (int step = 1; step <= steps; step++)
+        for (int i = 0; i < blocks; i++) {
+            unsigned char *q = sw_heap_realloc(heap, p[i], (size_t)step * STEP, 0);
+            CHECK(q != NULL);
+            moves += q != p[i];
+            p[i] = q;
+            if (sw_heap_is_dry(heap)) continue;
+            q[(size_t)step * STEP - 1] = (unsigned char)(step + i);
+            CHECK_EQ(q[(size_t)(step / 2 + 1) * STEP - 1], (unsigned char)(step / 2 + 1 + i));
+        }
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    for (int i = 0; i < blocks; i++) sw_heap_free(heap, p[i]);
+    return moves;
+}
+
+static void moves_are_few(void) {
+    int moves[2][2];
+    for (int dry = 0; dry < 2; dry++) {
+        sw_heap *heap = make(dry, 0, 0);
+        moves[dry][0] = grow_in_turn(heap, 1, STEPS);
+        moves[dry][1] = grow_in_turn(heap, BLOCKS, STEPS / 4);
+        heap_end(heap);
+    }
+    CHECK(moves[0][0] < 10);
+    CHECK(moves[0][1] < BLOCKS * STEPS / 40);
+    CHECK_EQ(moves[0][0], moves[1][0]);
+    CHECK_EQ(moves[0][1], moves[1][1]);
+}
+
+/* A scanned object's new pages are zero even where others have written; so are grown SW_ZERO
+ * ones. */
+static void grown_parts_are_zero(void) {
+    const unsigned flags[] = {SW_SCAN, SW_ZERO};
+    for (int i = 0; i < 2; i++) {
+        sw_heap *heap = make(false, 0, 0);
+        unsigned char *first = sw_heap_alloc(heap, 2 * STEP, flags[i]);
+        unsigned char *second = sw_heap_alloc(heap, 8 * STEP, 0);
+        memset(second, 0xAA, 8 * STEP);
+        CHECK(second == first + 2 * STEP);
+        sw_heap_free(heap, second);
+        unsigned char *grown = sw_heap_realloc(heap, first, 6 * STEP, flags[i]);
+        CHECK(grown == first);
+        for (size_t at = 0; at < 6 * STEP; at++)
+            if (grown[at] != 0) CHECK_EQ(at, SIZE_MAX);
+        heap_end(heap);
+    }
+}
+
+/* At the limit the block stays as it was, and everything that was given is still counted. */
+static void limit_is_kept(void) {
+    sw_heap *heap = make(false, 8 << 20, 0);
+    unsigned char *p = NULL;
+    size_t size = STEP;
+    for (;; size += STEP) {
+        unsigned char *q = sw_heap_realloc(heap, p, size, 0);
+        if (q == NULL) break;
+        p = q;
+        p[size - 1] = 1;
+    }
+    CHECK_EQ(errno, ENOMEM);
+    CHECK(size > 6 << 20);
+    CHECK(sw_heap_held_bytes(heap) <= 8 << 20);
+    CHECK_EQ(p[size - STEP - 1], 1);
+    CHECK_EQ(sw_heap_usable_size(heap, p), size - STEP);
+    heap_end(heap);
+}
+
+/* A live neighbour stands in the way; a window's end too (windows begin with 64 MiB). */
+static void neighbours_stay(void) {
+    sw_heap *heap = make(false, 0, 0);
+    unsigned char *p = sw_heap_alloc(heap, STEP, 0), *next = sw_heap_alloc(heap, STEP, 0);
+    memset(next, 7, STEP);
+    unsigned char *moved = sw_heap_realloc(heap, p, 2 * STEP, 0);
+    CHECK(moved != p);
+    CHECK(next[0] == 7 && next[STEP - 1] == 7);
+    moved = sw_heap_realloc(heap, moved, 100 << 20, 0);
+    CHECK(moved != NULL);
+    moved[(100 << 20) - 1] = 1;
+    heap_end(heap);
 }
 
 int main(void) {
-    sw_set_fault_handler(note_fault, NULL);
     shelved_is_told();
     shelved_is_bounded();
     pairs_are_quiet();
-    misuse_is_found();
     limit_comes_last();
     nothing_fresh_beside_shelved();
     decay_takes_them();
     trims_take_them();
+    moves_are_few();
+    grown_parts_are_zero();
+    limit_is_kept();
+    neighbours_stay();
     return check_result();
 }

@@ -1,34 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* At the limits: impossible sizes and alignments, heaps with a limit, large objects, many heaps,
- * and processes whose address space or memory is limited. Always NULL and ENOMEM, never a crash,
- * and a heap that works afterwards. */
+/* At the limits: impossible sizes and alignments, heaps with a limit and its hook, large objects, many heaps, huge
+ * pages and the default heap with options. Always NULL and ENOMEM, never a crash, and a heap that works afterwards.
+ * Processes with a limit: test_limits_process.c. */
 #include <errno.h>
 #include <stdbool.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "check.h"
+#include "heaps.h"
 #include "os/os.h"
-#include "sanitizer.h"
 #include "spanwise/spanwise.h"
-
-static bool verified(sw_heap *heap) {
-    if (sw_heap_verify(heap) == SW_OK) return true;
-    fprintf(stderr, "%s\n", sw_last_error()->message);
-    return false;
-}
-
-static sw_heap *make_heap(uint64_t limit, bool dry) {
-    sw_heap_options options;
-    sw_heap *heap = NULL;
-    sw_heap_options_init(&options);
-    options.limit_bytes = limit;
-    options.dry = dry;
-    options.decay_ns = SW_DECAY_NEVER;
-    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
-    return heap;
-}
 
 /* --- options ---------------------------------------------------------------------------------- */
 
@@ -94,7 +74,7 @@ static void impossible_sizes(sw_heap *heap) {
     CHECK_EQ(sw_heap_held_bytes(heap), held);
     CHECK(sw_heap_usable_size(heap, p) >= 5000);
     sw_heap_free(heap, p);
-    CHECK(verified(heap));
+    CHECK(heap_is_whole(heap));
 }
 
 static void default_heap_overflows(void) {
@@ -143,7 +123,7 @@ static void alignments(sw_heap *heap, uint32_t must_work_to) {
         errno = 0;
         CHECK(sw_heap_alloc_aligned(heap, 10, bad[i], 0) == NULL && errno == EINVAL);
     }
-    CHECK(verified(heap));
+    CHECK(heap_is_whole(heap));
 }
 
 /* --- large objects ---------------------------------------------------------------------------- */
@@ -158,27 +138,24 @@ static void large_objects(sw_heap *heap, const size_t *sizes, size_t count) {
             if (!sw_heap_is_dry(heap)) q[0] = q[sizes[i] - 1] = q[sizes[i] / 2] = 1;
             CHECK(sw_heap_usable_size(heap, q) >= sizes[i]);
         }
-        CHECK(verified(heap));
-        sw_ledger ledger;
-        CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
-        CHECK_EQ(ledger.large_objects, count);
+        CHECK(heap_is_whole(heap));
+        CHECK_EQ(ledger_of(heap).large_objects, count);
         for (size_t i = 0; i < count; i++) {
             void *q = sw_heap_realloc(heap, p[i], sizes[i] / 3, 0); /* shrinks where it is */
             CHECK(q == p[i]);
             sw_heap_free(heap, q);
         }
         (void)sw_heap_trim(heap);
-        CHECK(verified(heap));
+        CHECK(heap_is_whole(heap));
     }
 }
 
 /* --- heaps with a limit ----------------------------------------------------------------------- */
 
-/* What is held stays within the limit but for metadata that was taken before pages were refused. */
 /* Zeroes over a dirty page do not touch the untouched rest. */
 static void zeroed_in_part(void) {
     const size_t few = 1 << 20, many = (size_t)2 << 30;
-    sw_heap *heap = make_heap(0, false);
+    sw_heap *heap = heap_with((heap_setting){.decay_ns = SW_DECAY_NEVER});
     unsigned char *p = sw_heap_alloc(heap, few, 0);
     memset(p, 0x77, few);
     sw_heap_free(heap, p);
@@ -193,11 +170,12 @@ static void zeroed_in_part(void) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
+/* What is held stays within the limit but for metadata that was taken before pages were refused. */
 static void limited_heap(uint64_t limit, uint64_t seed) {
     enum { OBJECTS = 3000 };
     static void *p[OBJECTS];
     memset(p, 0, sizeof p);
-    sw_heap *heap = make_heap(limit, false);
+    sw_heap *heap = heap_with((heap_setting){.limit_bytes = limit, .decay_ns = SW_DECAY_NEVER});
     uint64_t refused = 0, over = 0;
     for (int step = 0; step < 40000; step++) {
         uint64_t r = check_random(&seed);
@@ -223,11 +201,10 @@ static void limited_heap(uint64_t limit, uint64_t seed) {
         printf("limit %llu: exceeded by %llu\n", (unsigned long long)limit,
                (unsigned long long)over);
     CHECK(over <= 256 * 1024); /* one chunk of the metadata pool */
-    CHECK(verified(heap));
+    CHECK(heap_is_whole(heap));
     for (int i = 0; i < OBJECTS; i++) sw_heap_free(heap, p[i]);
     CHECK(sw_heap_alloc(heap, limit / 4, 0) != NULL);
-    CHECK(verified(heap));
-    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+    heap_end(heap);
 }
 
 /* --- many heaps ------------------------------------------------------------------------------- */
@@ -239,131 +216,176 @@ static void many_heaps(void) {
     int rounds = check_mine(0) ? 120 : 6;
     for (int round = 0; round < rounds; round++) {
         for (int i = 0; i < HEAPS; i++) {
-            heaps[i] = make_heap(0, false);
+            heaps[i] = heap_with((heap_setting){.decay_ns = SW_DECAY_NEVER});
             CHECK(sw_heap_alloc(heaps[i], 100, 0) != NULL);
         }
         for (int i = 0; i < HEAPS; i++) CHECK_EQ(sw_heap_destroy(heaps[i]), SW_OK);
     }
 }
 
-#if !SANITIZED /* sanitizers need terabytes of addresses of their own */
+/* --- the hook of a limit ----------------------------------------------------------------------- */
 
-/* --- limited processes ------------------------------------------------------------------------ */
+enum { LIMIT = 8 << 20, PIECE = 1 << 20, PIECES = 16 };
 
-/* Takes blocks until it is refused; returns the bytes taken. */
-static uint64_t exhaust(sw_heap *heap, size_t size, void **list, size_t capacity, size_t *count) {
-    uint64_t bytes = 0;
-    while (*count < capacity) {
+typedef struct store {
+    void *pieces[PIECES];
+    int calls, freed;
+    uint64_t asked;
+} store;
+
+/* Gives up the oldest piece that is left. */
+static int give_up(sw_heap *heap, uint64_t bytes, void *arg) {
+    store *s = arg;
+    s->calls++;
+    s->asked = bytes;
+    for (int i = 0; i < PIECES; i++) {
+        if (s->pieces[i] == NULL) continue;
+        sw_heap_free(heap, s->pieces[i]);
+        s->pieces[i] = NULL;
+        s->freed++;
+        return 1;
+    }
+    return 0;
+}
+
+static sw_heap *make_limited(bool dry) {
+    sw_heap *heap = heap_with((heap_setting){.limit_bytes = LIMIT, .dry = dry});
+    return heap;
+}
+
+static void hook_makes_room(bool dry) {
+    sw_heap *heap = make_limited(dry);
+    store s = {.calls = 0};
+    sw_heap_set_limit_hook(heap, give_up, &s);
+    for (int i = 0; i < PIECES; i++) {
+        s.pieces[i] = sw_heap_alloc(heap, PIECE, 0);
+        CHECK(s.pieces[i] != NULL);
+        CHECK(sw_heap_held_bytes(heap) <= LIMIT);
+    }
+    CHECK(s.calls > 0 && s.calls == s.freed);
+    CHECK_EQ(s.asked, PIECE);
+    int before = s.calls;
+    void *p = sw_heap_alloc(heap, 2 * PIECE, 0); /* two holes side by side are needed, or more */
+    CHECK(p != NULL && s.calls > before);
+    sw_heap_free(heap, p);
+    /* More than the limit: the hook gives up all that it has, and then the answer is no. */
+    errno = 0;
+    CHECK(sw_heap_alloc(heap, 2 * LIMIT, 0) == NULL && errno == ENOMEM);
+    CHECK_EQ(s.freed, PIECES);
+    CHECK_EQ(s.calls, PIECES + 1);
+    sw_heap_set_limit_hook(heap, NULL, NULL);
+    CHECK(sw_heap_alloc(heap, 2 * LIMIT, 0) == NULL);
+    CHECK_EQ(s.calls, PIECES + 1);
+    heap_end(heap);
+}
+
+/* Small objects of one class: the hook frees objects into the cache that is being refilled. */
+enum { SMALL = 1000, SMALL_COUNT = 3 * LIMIT / SMALL };
+
+typedef struct chain {
+    void *objects[SMALL_COUNT];
+    int first, last; /* live: [first, last) */
+} chain;
+
+static int give_up_some(sw_heap *heap, uint64_t bytes, void *arg) {
+    chain *c = arg;
+    (void)bytes;
+    int count = c->last - c->first < 100 ? c->last - c->first : 100;
+    for (int i = 0; i < count; i++) sw_heap_free(heap, c->objects[c->first++]);
+    return count > 0;
+}
+
+static void hook_serves_small_objects(bool dry) {
+    static chain c;
+    sw_heap *heap = make_limited(dry);
+    c.first = c.last = 0;
+    sw_heap_set_limit_hook(heap, give_up_some, &c);
+    while (c.last < SMALL_COUNT) {
+        void *p = sw_heap_alloc(heap, SMALL, 0);
+        CHECK(p != NULL);
+        c.objects[c.last++] = p;
+    }
+    CHECK(c.first > SMALL_COUNT / 2 && sw_heap_held_bytes(heap) <= LIMIT);
+    heap_end(heap);
+}
+
+/* A hook that says "again" and frees nothing: the request fails all the same. */
+static int promise(sw_heap *heap, uint64_t bytes, void *arg) {
+    (void)heap;
+    (void)bytes;
+    ++*(int *)arg;
+    return 1;
+}
+
+static void empty_promises_end(bool dry) {
+    const size_t sizes[] = {2 * LIMIT, SMALL};
+    sw_heap *heap = make_limited(dry);
+    while (sw_heap_alloc(heap, SMALL, 0) != NULL) {
+    }
+    for (int i = 0; i < 2; i++) {
+        int calls = 0;
+        sw_heap_set_limit_hook(heap, promise, &calls);
         errno = 0;
-        char *p = sw_heap_alloc(heap, size, 0);
-        if (p == NULL) {
-            if (errno != ENOMEM) _exit(11);
-            break;
-        }
-        p[0] = p[size - 1] = 1;
-        list[(*count)++] = p;
-        bytes += size;
+        CHECK(sw_heap_alloc(heap, sizes[i], 0) == NULL && errno == ENOMEM);
+        CHECK_EQ(calls, 65536);
     }
-    return bytes;
+    heap_end(heap);
 }
 
-/* In a child: fills memory with small and large objects, frees, verifies, does it again. */
-static int live_under_limit(uint64_t least_bytes) {
-    enum { MOST = 1 << 20 };
-    static void *list[MOST];
-    sw_heap *heap = sw_heap_default();
-    if (heap == NULL) return least_bytes == 0 ? 0 : 2; /* refused at once: allowed when tiny */
-    for (int round = 0; round < 3; round++) {
-        const size_t sizes[] = {5000000, 100000, 30000, 2000, 100};
-        size_t count = 0;
-        uint64_t bytes = 0;
-        for (size_t i = 0; i < 5; i++)
-            bytes += exhaust(heap, sizes[(i + (size_t)round) % 5], list, MOST, &count);
-        if (bytes < least_bytes) {
-            fprintf(stderr, "round %d: only %llu bytes\n", round, (unsigned long long)bytes);
-            return 3;
-        }
-        if (!verified(heap)) return 4;
-        for (size_t i = 0; i < count; i++) sw_heap_free(heap, list[i]);
-        if (!verified(heap)) return 5;
-        (void)sw_heap_trim(heap);
-        sw_ledger ledger;
-        if (sw_heap_ledger(heap, &ledger, NULL, 0) != SW_OK || ledger.live_objects != 0) return 6;
+static void huge_pages_are_only_advice(bool dry) {
+    sw_heap *heap[2];
+    for (int huge = 0; huge < 2; huge++) {
+        heap[huge] = heap_with((heap_setting){.dry = dry, .huge_pages = huge != 0});
+        unsigned char *p = sw_heap_alloc(heap[huge], 20 << 20, SW_ZERO);
+        CHECK(p != NULL);
+        if (!dry) CHECK(p[0] == 0 && p[(20 << 20) - 1] == 0);
+        sw_heap_free(heap[huge], p);
+        CHECK_EQ(sw_heap_verify(heap[huge]), SW_OK);
     }
-    return 0;
+    sw_ledger plain, advised;
+    CHECK_EQ(sw_heap_ledger(heap[0], &plain, NULL, 0), SW_OK);
+    CHECK_EQ(sw_heap_ledger(heap[1], &advised, NULL, 0), SW_OK);
+    CHECK_EQ(plain.free_page_bytes, advised.free_page_bytes);
+    for (int huge = 0; huge < 2; huge++) CHECK_EQ(sw_heap_destroy(heap[huge]), SW_OK);
 }
 
-/* Creates heaps, live and dry, until it is refused. */
-static int heaps_under_limit(uint64_t least_bytes) {
-    (void)least_bytes;
-    static sw_heap *heaps[5000];
-    for (int dry = 0; dry < 2; dry++) {
-        sw_heap_options options;
-        sw_heap_options_init(&options);
-        options.dry = (uint8_t)dry;
-        size_t count = 0;
-        while (count < 5000) {
-            sw_heap *heap = NULL;
-            sw_status status = sw_heap_create(&options, &heap);
-            if (status == SW_NOMEM || status == SW_LIMIT) break;
-            if (status != SW_OK) return 7;
-            heaps[count++] = heap;
-            void *p = sw_heap_alloc(heap, 100, 0);
-            if (p == NULL && errno != ENOMEM) return 8;
-            if (!verified(heap)) return 9;
-        }
-        for (size_t i = 0; i < count; i++)
-            if (sw_heap_destroy(heaps[i]) != SW_OK) return 10;
-    }
-    return 0;
+static void default_heap_with_options(void) {
+    sw_heap_options options;
+    sw_heap_options_init(&options);
+    options.table = sw_table_go();
+    CHECK_EQ(sw_heap_default_init(&options), SW_INVALID);
+    CHECK(strstr(sw_last_error()->message, "go") != NULL);
+    sw_heap_options_init(&options);
+    options.dry = 1;
+    CHECK_EQ(sw_heap_default_init(&options), SW_INVALID);
+    sw_heap_options_init(&options);
+    options.tracked = 1;
+    options.limit_bytes = LIMIT;
+    CHECK_EQ(sw_heap_default_init(&options), SW_OK);
+    CHECK_EQ(sw_heap_default_init(&options), SW_STATE);
+    CHECK_EQ(sw_heap_id(sw_heap_default()), 1);
+    /* Tracked: every call keeps the requested size, whatever road it takes. */
+    void *all[] = {sw_malloc(33), sw_calloc(11, 9), sw_realloc(NULL, 700), sw_aligned_alloc(64, 5),
+                   sw_malloc(100000)};
+    sw_ledger ledger;
+    CHECK_EQ(sw_heap_ledger(sw_heap_default(), &ledger, NULL, 0), SW_OK);
+    CHECK_EQ(ledger.tracked, 1);
+    CHECK_EQ(ledger.requested_bytes, 33 + 99 + 700 + 5 + 100000);
+    CHECK(sw_malloc(LIMIT) == NULL);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) sw_free(all[i]);
+    CHECK_EQ(sw_heap_verify(sw_heap_default()), SW_OK);
 }
-
-static void in_child(int resource, uint64_t limit, int (*fn)(uint64_t), uint64_t least_bytes) {
-    pid_t child = fork();
-    if (child == 0) {
-        struct rlimit r = {.rlim_cur = limit, .rlim_max = limit};
-        if (setrlimit(resource, &r) != 0) _exit(99);
-        alarm(250);
-        _exit(fn(least_bytes));
-    }
-    int status = -1;
-    CHECK(waitpid(child, &status, 0) == child);
-    if (status != 0)
-        fprintf(stderr, "resource %d, %llu MiB: status %x\n", resource,
-                (unsigned long long)limit >> 20, (unsigned)status);
-    CHECK_EQ(status, 0);
-}
-
-/* Before anything else uses the library: the children make their space under the limit. */
-static void limited_processes(void) {
-    uint64_t most = 1024 / check_share();
-    for (uint64_t mib = 64; mib <= most; mib *= 2) {
-        in_child(RLIMIT_AS, mib << 20, live_under_limit, mib << 20 >> 3);
-        in_child(RLIMIT_AS, mib << 20, heaps_under_limit, 0);
-        in_child(RLIMIT_DATA, mib << 20, live_under_limit, 0); /* pages may leave none to records */
-        in_child(RLIMIT_DATA, mib << 20, heaps_under_limit, 0);
-    }
-    for (uint64_t mib = 4; mib < 64; mib += 3) {
-        in_child(RLIMIT_AS, mib << 20, live_under_limit, 0);
-        in_child(RLIMIT_AS, mib << 20, heaps_under_limit, 0);
-    }
-    in_child(RLIMIT_AS, 3ull << 30, heaps_under_limit, 0);
-}
-
-/* The limit comes when the space is made already. */
-static int limited_later(uint64_t least_bytes) {
-    return live_under_limit(least_bytes) != 0 ? 12 : heaps_under_limit(0);
-}
-#endif
 
 int main(void) {
-#if !SANITIZED
-    limited_processes();
-#endif
+    default_heap_with_options();
     options_are_checked();
     default_heap_overflows();
     for (int dry = 0; dry < 2; dry++) {
-        sw_heap *heap = make_heap(0, dry);
+        hook_makes_room(dry != 0);
+        hook_serves_small_objects(dry != 0);
+        empty_promises_end(dry != 0);
+        huge_pages_are_only_advice(dry != 0);
+        sw_heap *heap = heap_with((heap_setting){.dry = dry, .decay_ns = SW_DECAY_NEVER});
         impossible_sizes(heap);
         alignments(heap, 30);
         CHECK_EQ(sw_heap_destroy(heap), SW_OK);
@@ -371,7 +393,8 @@ int main(void) {
     const size_t g = (size_t)1 << 30;
     const size_t live_sizes[] = {100 << 20, g / 2, g, 3 * g, 100 << 20};
     const size_t dry_sizes[] = {100 << 20, 3 * g, 20 * g, 64 * g, g};
-    sw_heap *live = make_heap(0, false), *dry = make_heap(0, true);
+    sw_heap *live = heap_with((heap_setting){.decay_ns = SW_DECAY_NEVER}),
+            *dry = heap_with((heap_setting){.dry = true, .decay_ns = SW_DECAY_NEVER});
     large_objects(live, live_sizes, 5);
     large_objects(dry, dry_sizes, 5);
     CHECK_EQ(sw_heap_destroy(live), SW_OK);
@@ -379,8 +402,5 @@ int main(void) {
     for (uint64_t limit = 512 << 10; limit <= 32 << 20; limit *= 4) limited_heap(limit, limit);
     zeroed_in_part();
     many_heaps();
-#if !SANITIZED
-    in_child(RLIMIT_DATA, 256 << 20, limited_later, 0);
-#endif
     return check_result();
 }

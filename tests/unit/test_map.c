@@ -5,6 +5,7 @@
 
 #include "check.h"
 #include "filled_heap.h"
+#include "heaps.h"
 #include "spanwise/spanwise.h"
 
 enum { TILES = 20000, SLOTS = 1 << 20 };
@@ -50,9 +51,8 @@ static sum add_up(const sw_heap_map *map) {
 }
 
 static void check_ledger(sw_heap *heap, const sw_heap_map *map) {
-    sw_ledger l;
     sum s = add_up(map);
-    CHECK_EQ(sw_heap_ledger(heap, &l, NULL, 0), SW_OK);
+    sw_ledger l = ledger_of(heap);
     CHECK_EQ(s.bytes + l.metadata_bytes, l.held_bytes);
     CHECK_EQ(s.requested, l.requested_bytes);
     CHECK_EQ(s.roundup, l.roundup_bytes);
@@ -143,7 +143,7 @@ static void by_hand(void) {
     sw_heap *heap = make_heap(sw_table_go(), true, true);
     sw_cache *cache;
     void *p[16], *large[2];
-    CHECK_EQ(sw_cache_open(heap, &cache), SW_OK);
+    cache = cache_of(heap);
     for (int i = 0; i < 16; i++) p[i] = sw_cache_alloc(cache, 1000, 0);
     large[0] = sw_cache_alloc(cache, 40000, 0); /* 5 pages */
     large[1] = sw_cache_alloc(cache, 50000, 0); /* 7 pages */

@@ -8,6 +8,7 @@
 
 #include "check.h"
 #include "heap/target.h"
+#include "heaps.h"
 #include "os/os.h"
 #include "spanwise/spanwise.h"
 
@@ -66,12 +67,11 @@ static void spans_at_birth(void) {
         sw_cache *cache;
         size_t pages = 0;
         CHECK_EQ(sw_heap_create(NULL, &heap), SW_OK);
-        CHECK_EQ(sw_cache_open(heap, &cache), SW_OK);
+        cache = cache_of(heap);
         size_t found = resident_at_birth(cache, cases[i].size, cases[i].spans, &pages);
         CHECK_EQ(found, cases[i].ahead ? pages : 1);
         sw_cache_close(cache);
-        CHECK_EQ(sw_heap_verify(heap), SW_OK);
-        CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+        heap_end(heap);
     }
 }
 

@@ -10,6 +10,7 @@
 #include "heap/hint.h"
 #include "heap/remote.h"
 #include "heap/target.h"
+#include "heaps.h"
 #include "spanwise/spanwise.h"
 
 enum { PAGE = 8192, SLOT = 512, SLOTS = 16 }; /* one page and one word a span */
@@ -30,19 +31,14 @@ static sw_fault_action note(const sw_fault *fault, void *arg) {
 /* of: a built-in table, whose sizes have paths of their own, or NULL for one that has none. */
 static void make(const sw_table *of) {
     static const sw_class_spec specs[] = {{SLOT, 1, 0}};
-    sw_heap_options options;
     table = NULL;
     if (of == NULL) CHECK_EQ(sw_table_create("sixteen", PAGE, specs, 1, &table), SW_OK);
-    sw_heap_options_init(&options);
-    options.table = of == NULL ? table : of;
-    options.manual_clock = 1;
-    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
-    CHECK_EQ(sw_cache_open(heap, &owner), SW_OK);
+    heap = heap_with((heap_setting){.table = of == NULL ? table : of, .manual_clock = 1});
+    owner = cache_of(heap);
 }
 
 static void end(void) {
-    CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+    heap_end(heap);
     sw_table_destroy(table);
 }
 
@@ -60,8 +56,7 @@ static sw_span *set_remote(const void *p) {
 }
 
 static uint64_t count_spans(void) {
-    sw_ledger l;
-    CHECK_EQ(sw_heap_ledger(heap, &l, NULL, 0), SW_OK);
+    sw_ledger l = ledger_of(heap);
     return l.spans;
 }
 
@@ -114,7 +109,7 @@ static void pushed_after_closing(void) {
     sw_cache_close(owner);
     sw_remote_announce(owner, span, 0);
     CHECK_EQ(span->needzero, 1);
-    CHECK_EQ(sw_cache_open(heap, &next), SW_OK);
+    next = cache_of(heap);
     bool again = false;
     for (int i = 0; i < SLOTS - 1; i++) {
         unsigned char *q = sw_cache_alloc(next, SLOT, SW_ZERO);

@@ -2,6 +2,7 @@
 /* What the runner measures of short histories, by hand: which of two equal peaks counts, the mean of
  * held over requested, a row of the time line. */
 #include "check.h"
+#include "heaps.h"
 #include "spanwise/spanwise.h"
 
 enum { ALLOC = SW_OP_ALLOC, FREE = SW_OP_FREE, REALLOC = SW_OP_REALLOC, STEPS_MAX = 16 };
@@ -13,12 +14,9 @@ static uint64_t steady_from;
 
 /* Runs operations one by one. */
 static sw_replay_stats run(const sw_op *ops, size_t count) {
-    sw_heap_options options;
     sw_replay_stats stats;
-    sw_heap_options_init(&options);
-    options.table = sw_table_go();
-    options.tracked = options.dry = options.manual_clock = 1;
-    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
+    heap = heap_with(
+        (heap_setting){.table = sw_table_go(), .tracked = 1, .dry = 1, .manual_clock = 1});
     CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
     CHECK_EQ(sw_runner_sample_every(runner, 1), SW_OK);
     sw_runner_steady_from(runner, steady_from);

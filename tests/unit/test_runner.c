@@ -5,7 +5,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "child.h"
 #include "heap/cache.h"
+#include "heaps.h"
 #include "spanwise/spanwise.h"
 #include "trace_fixture.h"
 
@@ -14,12 +16,7 @@ enum { OBJECTS = 500, COUNT = 30000 };
 static sw_op ops[COUNT];
 
 static sw_heap *make_heap(bool dry) {
-    sw_heap *heap = NULL;
-    sw_heap_options options;
-    sw_heap_options_init(&options);
-    options.tracked = options.manual_clock = 1;
-    options.dry = dry;
-    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
+    sw_heap *heap = heap_with((heap_setting){.tracked = 1, .manual_clock = 1, .dry = dry});
     return heap;
 }
 
@@ -93,13 +90,12 @@ static void stats_are_true(bool dry) {
     CHECK_EQ(s.held_over_requested_count, w.held_over_requested_count);
     CHECK(s.held_over_requested_sum > w.held_over_requested_sum * 0.999999);
     CHECK(s.held_over_requested_sum < w.held_over_requested_sum * 1.000001);
-    sw_ledger ledger;
-    CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
+    sw_ledger ledger = ledger_of(heap);
     CHECK_EQ(ledger.requested_bytes, s.requested_bytes);
     CHECK_EQ(ledger.live_objects, s.live_objects);
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
     sw_runner_drain(runner);
-    CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
+    ledger = ledger_of(heap);
     CHECK_EQ(ledger.live_objects, 0);
     sw_runner_destroy(runner);
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
@@ -156,13 +152,9 @@ static void looking_ahead_changes_nothing(const sw_table *table) {
         if (live[id]) many[i].size = (r >> 8) % (r % 97 == 0 ? 100000 : 4000);
     }
     for (int i = 0; i < 2; i++) {
-        sw_heap_options options;
-        sw_heap *heap = NULL;
         sw_runner *runner;
-        sw_heap_options_init(&options);
-        options.table = table;
-        options.tracked = options.manual_clock = options.dry = 1;
-        CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
+        sw_heap *heap =
+            heap_with((heap_setting){.table = table, .tracked = 1, .manual_clock = 1, .dry = 1});
         CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
         size_t step = i == 0 ? MANY / 2 : SHORT; /* the second half begins with many objects */
         for (size_t at = 0; at < MANY; at += step)
@@ -279,8 +271,7 @@ static void bad_input(bool dry) {
     CHECK_EQ(done, 0);
     sw_runner_destroy(runner);
     sw_runner_destroy(NULL);
-    CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+    heap_end(heap);
 }
 
 /* A free of another thread's object is a remote free: the heap that 50 threads share stays
@@ -300,8 +291,7 @@ static void many_threads(void) {
         CHECK_EQ(sw_runner_run(runner, list, 2000, 0, NULL, NULL), SW_OK);
         CHECK_EQ(sw_heap_verify(heap), SW_OK);
     }
-    sw_ledger ledger;
-    CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
+    sw_ledger ledger = ledger_of(heap);
     CHECK_EQ(ledger.live_objects, 0);
     CHECK_EQ(ledger.caches, 50);
     sw_runner_destroy(runner);
@@ -364,22 +354,21 @@ static void threads_end(bool dry) {
     sw_ledger want, got;
     sw_heap *heap = make_heap(dry);
     live_by_hand(heap);
-    CHECK_EQ(sw_heap_ledger(heap, &want, NULL, 0), SW_OK);
+    want = ledger_of(heap);
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
     CHECK_EQ(want.caches, 0);
     CHECK_EQ(want.live_objects, LIVES * OBJECTS_A_LIFE / 6);
     for (int i = 0; i < 3; i++) {
         heap = make_heap(dry);
         live_by_runner(heap, numbers[i]);
-        CHECK_EQ(sw_heap_ledger(heap, &got, NULL, 0), SW_OK);
+        got = ledger_of(heap);
         CHECK_EQ(got.caches, 0);
         CHECK_EQ(got.held_bytes, want.held_bytes);
         CHECK_EQ(got.cached_bytes, 0);
         CHECK_EQ(got.free_slot_bytes, want.free_slot_bytes);
         CHECK_EQ(got.metadata_bytes, want.metadata_bytes);
         CHECK_EQ(got.requested_bytes, want.requested_bytes);
-        CHECK_EQ(sw_heap_verify(heap), SW_OK);
-        CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+        heap_end(heap);
     }
 }
 
@@ -431,7 +420,6 @@ static void tiny_objects(bool dry, bool drain) {
     sw_heap *heap = NULL;
     sw_runner *runner;
     sw_replay_stats s;
-    sw_ledger ledger;
     CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
     CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
     const sw_op list[] = {{.kind = SW_OP_ALLOC, .object = 0, .size = 4},
@@ -455,7 +443,7 @@ static void tiny_objects(bool dry, bool drain) {
     CHECK_EQ(s.shared_frees, 2);
     CHECK_EQ(s.live_objects, 0);
     CHECK_EQ(s.requested_bytes, 0);
-    CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
+    sw_ledger ledger = ledger_of(heap);
     CHECK_EQ(ledger.live_objects, 1); /* the block */
     CHECK_EQ(ledger.requested_bytes, 16);
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
@@ -507,16 +495,13 @@ static void message_names_the_place(const char *path) {
 static void recordings(void) {
     const char *path = fixture_path("runner.swt");
     write_recording(path);
-    fflush(stdout);
-    pid_t child = fork();
+    pid_t child = child_begin();
     if (child == 0) {
         check_failures_ = 0;
         message_names_the_place(path);
         _exit(check_failures_ != 0);
     }
-    int status = -1;
-    CHECK_EQ(waitpid(child, &status, 0), child);
-    CHECK_EQ(status, 0);
+    child_end(child);
     CHECK_EQ(remove(path), 0);
 }
 

@@ -8,6 +8,7 @@
 #include "heap/placement.h"
 #include "heap/remote.h"
 #include "heap/target.h"
+#include "heaps.h"
 #include "spanwise/spanwise.h"
 
 enum { SLOTS_MAX = SW_TABLE_SLOTS_MAX };
@@ -203,15 +204,10 @@ static void slow_announcer(void) {
     enum { COUNT = 512 };
     int faults = 0;
     void *p[COUNT];
-    sw_heap *heap;
     sw_cache *cache;
-    sw_heap_options options;
     sw_set_fault_handler(go_on, &faults);
-    sw_heap_options_init(&options);
-    options.table = sw_table_go();
-    options.batch_spans = 0;
-    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
-    CHECK_EQ(sw_cache_open(heap, &cache), SW_OK);
+    sw_heap *heap = heap_with((heap_setting){.table = sw_table_go(), .batch_spans = 0});
+    cache = cache_of(heap);
     for (int i = 0; i < COUNT; i++) p[i] = sw_cache_alloc(cache, 64, 0); /* 4 spans of 128 */
     sw_target target = sw_target_find(heap, p[5]);
     CHECK_EQ(target.misuse, SW_MISUSE_NONE);
@@ -226,8 +222,7 @@ static void slow_announcer(void) {
     CHECK_EQ(faults, 1);
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
     sw_cache_close(cache);
-    CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+    heap_end(heap);
     sw_set_fault_handler(NULL, NULL);
 }
 

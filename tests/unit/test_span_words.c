@@ -6,6 +6,7 @@
 
 #include "check.h"
 #include "heap/heap.h"
+#include "heaps.h"
 #include "spanwise/spanwise.h"
 
 enum { SPANS = 2, SLOTS_MAX = SW_TABLE_SLOTS_MAX };
@@ -98,7 +99,6 @@ static sw_span *span_at(uintptr_t p) {
 }
 
 static void set_up(const edge *e, bool tracked, bool dry) {
-    sw_heap_options options;
     sw_class_spec spec = {.size_bytes = e->size, .pages = e->pages};
     sw_class_info info;
     memset(&b, 0, sizeof b);
@@ -108,12 +108,8 @@ static void set_up(const edge *e, bool tracked, bool dry) {
     CHECK_EQ(info.slots, e->slots);
     CHECK_EQ(info.tail_bytes, e->tail);
     CHECK_EQ(sw_words_of(e->size, e->slots), e->words);
-    sw_heap_options_init(&options);
-    options.table = b.table;
-    options.tracked = tracked;
-    options.dry = dry;
-    options.manual_clock = 1;
-    CHECK_EQ(sw_heap_create(&options, &b.heap), SW_OK);
+    b.heap = heap_with(
+        (heap_setting){.table = b.table, .tracked = tracked, .dry = dry, .manual_clock = 1});
     CHECK_EQ(sw_cache_open(b.heap, &b.owner), SW_OK);
     CHECK_EQ(sw_cache_open(b.heap, &b.other), SW_OK);
 }

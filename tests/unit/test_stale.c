@@ -7,10 +7,12 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "child.h"
 #include "ds/handle.h"
 #include "dying_words.h"
 #include "faults.h"
 #include "heap/heap.h"
+#include "heaps.h"
 #include "sanitizer.h"
 #include "spanwise/fast.h"
 #include "spanwise/spanwise.h"
@@ -24,14 +26,12 @@ static sw_heap *new_heap(const sw_heap_options *options) {
 }
 
 static sw_cache *new_cache(sw_heap *heap) {
-    sw_cache *cache;
-    CHECK_EQ(sw_cache_open(heap, &cache), SW_OK);
+    sw_cache *cache = cache_of(heap);
     return cache;
 }
 
 static uint64_t open_caches(sw_heap *heap) {
-    sw_ledger ledger;
-    CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
+    sw_ledger ledger = ledger_of(heap);
     return ledger.caches;
 }
 
@@ -148,8 +148,7 @@ static void closed_twice(void) {
         sw_cache_close(next);
     }
     CHECK(new_cache(heap) == first); /* the oldest, now that enough wait */
-    CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+    heap_end(heap);
 }
 
 /* --- other threads, and children -------------------------------------------------------------- */
@@ -187,18 +186,14 @@ static void in_thread(void *(*work)(void *)) {
 }
 
 static void in_child(void) {
-    fflush(stdout);
-    pid_t child = fork();
+    pid_t child = child_begin();
     if (child == 0) {
-        alarm(200); /* a hang is a failure, not a wait */
         (void)go_on(NULL);
         CHECK_EQ(sw_heap_verify(shared), SW_OK);
         CHECK_EQ(open_caches(shared), 1);
         _exit(check_failed());
     }
-    int status = -1;
-    CHECK_EQ(waitpid(child, &status, 0), child);
-    CHECK_EQ(status, 0);
+    child_end(child);
 }
 
 static void elsewhere(void) {
@@ -237,8 +232,7 @@ static void destroyed_twice(void) {
         EXPECT_FAULT(STALE_HANDLE, heap, CHECK_EQ(sw_heap_destroy(heap), SW_INVALID));
         EXPECT_REFUSED(heap, sw_heap_alloc(heap, 64, 0));
     }
-    CHECK_EQ(sw_heap_verify(other), SW_OK);
-    CHECK_EQ(sw_heap_destroy(other), SW_OK);
+    heap_end(other);
 }
 
 static void table_in_use(void) {

@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "child.h"
+#include "heaps.h"
 #include "sanitizer.h"
 #include "spanwise/spanwise.h"
 
@@ -107,8 +109,7 @@ static void births_in_child(void) {
     CHECK_EQ(sw_heap_verify(first_heap), SW_OK);
     CHECK_EQ(sw_heap_verify(last_heap), SW_OK);
     CHECK_EQ(sw_heap_destroy(first_heap), SW_OK);
-    sw_ledger ledger;
-    CHECK_EQ(sw_heap_ledger(last_heap, &ledger, NULL, 0), SW_OK);
+    sw_ledger ledger = ledger_of(last_heap);
     CHECK_EQ(ledger.live_objects, 0);
 }
 
@@ -121,15 +122,12 @@ static void in_a_forked_child(void) {
     for (int i = 0; i < THREADS; i++)
         CHECK_EQ(pthread_create(&threads[i], NULL, wait_for_end, &end), 0);
     pthread_barrier_wait(&all_live);
-    fflush(stdout);
-    pid_t child = fork();
+    pid_t child = child_begin();
     if (child == 0) {
         births_in_child();
         _exit(check_failed());
     }
-    int status = -1;
-    CHECK_EQ(waitpid(child, &status, 0), child);
-    CHECK_EQ(status, 0);
+    child_end(child);
     pthread_barrier_wait(&end);
     for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
     pthread_barrier_destroy(&end);

@@ -6,9 +6,11 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "child.h"
 #include "faults.h"
 #include "heap/cache.h"
 #include "heap/remote.h"
+#include "heaps.h"
 #include "os/os.h"
 #include "sanitizer.h"
 #include "spanwise/spanwise.h"
@@ -54,14 +56,10 @@ static void make(uint64_t decay_ns, bool dry, bool huge) {
     CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
 }
 
-static void end(void) {
-    CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
-}
+static void end(void) { heap_end(heap); }
 
 static sw_ledger ledger(void) {
-    sw_ledger l;
-    CHECK_EQ(sw_heap_ledger(heap, &l, NULL, 0), SW_OK);
+    sw_ledger l = ledger_of(heap);
     return l;
 }
 
@@ -305,15 +303,10 @@ static void dry_is_the_same(void) {
 
 /* --- fork ------------------------------------------------------------------------------------- */
 
-static void wait_for(pid_t child) {
-    int status = -1;
-    CHECK_EQ(waitpid(child, &status, 0), child);
-    CHECK_EQ(status, 0);
-}
+static void wait_for(pid_t child) { child_end(child); }
 
 static pid_t start_child(void) {
-    fflush(stdout);
-    pid_t child = fork();
+    pid_t child = child_begin();
     if (child == 0) alarm(200); /* a hang is a failure */
     return child;
 }

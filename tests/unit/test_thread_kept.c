@@ -5,10 +5,12 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "child.h"
 #include "faults.h"
 #include "heap/cache.h"
 #include "heap/central.h"
 #include "heap/remote.h"
+#include "heaps.h"
 #include "sanitizer.h"
 #include "spanwise/spanwise.h"
 
@@ -28,14 +30,11 @@ static void make_table(void) {
 }
 
 static void make_heap(bool dry, bool tracked, uint64_t limit_bytes) {
-    sw_heap_options options;
-    sw_heap_options_init(&options);
-    options.table = table;
-    options.manual_clock = 1;
-    options.dry = dry;
-    options.tracked = tracked;
-    options.limit_bytes = limit_bytes;
-    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
+    heap = heap_with((heap_setting){.table = table,
+                                    .manual_clock = 1,
+                                    .dry = dry,
+                                    .tracked = tracked,
+                                    .limit_bytes = limit_bytes});
 }
 
 static sw_cache *born(void) {
@@ -49,15 +48,12 @@ static void ends(sw_cache *cache, uint32_t kept_pages, uint64_t spans) {
     sw_cache_close(cache);
     CHECK_EQ(heap->kept_pages, kept_pages);
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
+    ledger = ledger_of(heap);
     CHECK_EQ(ledger.spans, spans);
     CHECK_EQ(ledger.live_objects, 0);
 }
 
-static void end_heap(void) {
-    CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
-}
+static void end_heap(void) { heap_end(heap); }
 
 /* One object of each of the first classes comes and goes. */
 static void use_classes(sw_cache *cache, uint32_t first, uint32_t count) {
@@ -117,7 +113,7 @@ static void few_are_kept(void) {
     sw_cache_free(cache, p);
     sw_cache_free(cache, q);
     ends(cache, 4, 1); /* five pages are more than any kept span has: all went for them */
-    CHECK_EQ(sw_cache_open(heap, &user), SW_OK);
+    user = cache_of(heap);
     use_classes(user, 10, 3);
     ends(user, 4, 1);
     end_heap();
@@ -307,11 +303,7 @@ static void ticks_are_noticed(void) {
 
 /* Threads that need nothing but kept spans look at the clock. */
 static void births_make_ticks(void) {
-    sw_heap_options options;
-    sw_heap_options_init(&options);
-    options.table = table;
-    options.decay_ns = 1000000;
-    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
+    heap = heap_with((heap_setting){.table = table, .decay_ns = 1000000});
     uint64_t begun_ns = heap->pages.tick_ns;
     while (heap->pages.tick_ns == begun_ns) { /* or for ever */
         sw_cache *cache = born();
@@ -335,7 +327,7 @@ static void announced_late(void) {
     EXPECT_FAULT(DOUBLE_FREE, p, sw_remote_announce(cache, span, 0));
     CHECK_EQ(heap->kept_pages, 0);
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
+    ledger = ledger_of(heap);
     CHECK_EQ(ledger.spans, 0);
     end_heap();
 }
@@ -353,21 +345,17 @@ static void *live_shortly(void *arg) {
 
 /* In a forked child none is kept, and all is in order. */
 static void child_keeps_none(void) {
-    fflush(stdout);
-    pid_t child = fork();
+    pid_t child = child_begin();
     if (child == 0) {
-        alarm(200); /* a hang is a failure, not a wait */
         CHECK_EQ(heap->kept_pages, 0);
         CHECK_EQ(sw_heap_verify(heap), SW_OK);
-        CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
+        ledger = ledger_of(heap);
         CHECK_EQ(ledger.spans, 0);
         live_shortly((void *)(uintptr_t)7);
         CHECK_EQ(sw_heap_verify(heap), SW_OK);
         _exit(check_failed());
     }
-    int status = -1;
-    CHECK_EQ(waitpid(child, &status, 0), child);
-    CHECK_EQ(status, 0);
+    child_end(child);
 }
 
 /* Nor is what a thread was about to take when the process forked. */
@@ -394,7 +382,7 @@ static void threads_share_them(void) {
     }
     CHECK(heap->kept_pages > 0);
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
+    ledger = ledger_of(heap);
     CHECK_EQ(ledger.live_objects, 0);
     CHECK_EQ(ledger.spans, heap->kept_pages);
     if (!UNDER_TSAN) {
@@ -427,7 +415,7 @@ static void given_up_beside(void) {
     __atomic_store_n(&stop_giving_up, 1, __ATOMIC_RELAXED);
     pthread_join(giver, NULL);
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
+    ledger = ledger_of(heap);
     CHECK_EQ(ledger.spans, heap->kept_pages);
     (void)sw_heap_trim(heap);
     CHECK_EQ(heap->kept_pages, 0);

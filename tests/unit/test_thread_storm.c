@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "check.h"
+#include "heaps.h"
 #include "sanitizer.h"
 #include "spanwise/spanwise.h"
 
@@ -54,18 +55,13 @@ static bool verified(void) {
 }
 
 static void make_heap(const sw_table *table, bool tracked) {
-    sw_heap_options options;
-    sw_heap_options_init(&options);
-    options.table = table;
-    options.tracked = tracked;
-    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
+    heap = heap_with((heap_setting){.table = table, .tracked = tracked});
     atomic_store(&stop, 0);
 }
 
 static void end_heap(void) {
-    sw_ledger ledger;
     CHECK(verified());
-    CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
+    sw_ledger ledger = ledger_of(heap);
     CHECK_EQ(ledger.live_objects, 0);
     CHECK_EQ(atomic_load(&faults), 0);
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
@@ -183,8 +179,7 @@ static void exits_meet_destroy(void) {
     for (int round = 0; round < 60 * scale; round++) {
         enum { COUNT = 4 };
         pthread_t threads[COUNT];
-        sw_heap *theirs;
-        CHECK_EQ(sw_heap_create(NULL, &theirs), SW_OK);
+        sw_heap *theirs = heap_with((heap_setting){0});
         atomic_store(&done_threads, 0);
         for (int i = 0; i < COUNT; i++)
             CHECK_EQ(pthread_create(&threads[i], NULL, use_and_say, theirs), 0);

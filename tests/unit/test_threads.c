@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "child.h"
+#include "heaps.h"
 #include "sanitizer.h"
 #include "spanwise/spanwise.h"
 
@@ -59,10 +61,9 @@ static void run_threads(void *(*fn)(void *), int count, int seed) {
 
 /* After all threads are gone and all objects freed, nothing is left but metadata. */
 static void check_empty(void) {
-    sw_ledger ledger;
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
     if (sw_last_error()->status != SW_OK) puts(sw_last_error()->message);
-    CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
+    sw_ledger ledger = ledger_of(heap);
     CHECK_EQ(ledger.live_objects, 0);
     /* what the main thread's own current spans hold, and nothing of the dead threads */
     CHECK(ledger.spans <= 2 * (uint64_t)sw_table_class_count(sw_heap_table(heap)));
@@ -151,9 +152,8 @@ static void *free_what_is_free(void *arg) {
 }
 
 static void check_caches(sw_heap *of, uint64_t count) {
-    sw_ledger ledger;
     CHECK_EQ(sw_heap_verify(of), SW_OK);
-    CHECK_EQ(sw_heap_ledger(of, &ledger, NULL, 0), SW_OK);
+    sw_ledger ledger = ledger_of(of);
     CHECK_EQ(ledger.caches, count);
 }
 
@@ -222,14 +222,11 @@ static void forks(int count) {
     for (int i = 0; i < 3; i++)
         pthread_create(&threads[i], NULL, churn, (void *)(uintptr_t)(i + 1));
     for (int i = 0; i < count; i++) {
-        pid_t child = fork();
+        pid_t child = child_begin();
         if (child == 0) {
-            alarm(200); /* a hang is a failure, not a wait */
             _exit(child_work());
         }
-        int status = -1;
-        waitpid(child, &status, 0);
-        CHECK_EQ(status, 0);
+        child_end(child);
     }
     atomic_store(&stop, 1);
     for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
@@ -256,17 +253,12 @@ static void *set_clock(void *arg) {
 
 static void clocks(void) {
     sw_heap *shared = heap;
-    sw_heap_options options;
-    sw_heap_options_init(&options);
-    options.manual_clock = 1;
-    options.decay_ns = 100;
-    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
+    heap = heap_with((heap_setting){.manual_clock = 1, .decay_ns = 100});
     run_threads(set_clock, THREADS, 5);
     sw_heap_set_time(heap, UINT64_MAX / 2);
     sw_heap_trim(heap);
-    sw_ledger ledger;
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
+    sw_ledger ledger = ledger_of(heap);
     CHECK_EQ(ledger.live_objects, 0);
     CHECK_EQ(ledger.free_page_bytes, 0);
     CHECK_EQ(ledger.held_bytes, sw_heap_held_bytes(heap));
@@ -288,9 +280,8 @@ static int count_object(void *p, size_t bytes, uint32_t cls, void *arg) {
 /* Walks beside threads that allocate and free: each span is read at a moment of its own. */
 static void walk(void) {
     static sw_span_info rows[64];
-    sw_ledger ledger;
     uint64_t bytes = 0;
-    CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
+    (void)ledger_of(heap);
     (void)sw_heap_spans(heap, rows, 64);
     CHECK_EQ(sw_heap_each_object(heap, count_object, &bytes), 0);
 }
@@ -315,11 +306,7 @@ static void *give_birth(void *arg) {
 
 static void readers(bool tracked) {
     sw_heap *shared = heap;
-    sw_heap_options options;
-    sw_heap_options_init(&options);
-    options.tracked = tracked;
-    options.decay_ns = SW_DECAY_NEVER;
-    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
+    heap = heap_with((heap_setting){.tracked = tracked, .decay_ns = SW_DECAY_NEVER});
     pthread_t thread;
     atomic_store(&births_end, false);
     uint64_t before = sw_heap_held_bytes(heap), fell = 0;
@@ -332,8 +319,7 @@ static void readers(bool tracked) {
     }
     CHECK_EQ(pthread_join(thread, NULL), 0);
     CHECK_EQ(fell, 0);
-    sw_ledger ledger;
-    CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
+    sw_ledger ledger = ledger_of(heap);
     CHECK_EQ(ledger.held_bytes, sw_heap_held_bytes(heap));
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
     heap = shared;

@@ -7,8 +7,10 @@
 
 #include "base/bits.h"
 #include "check.h"
+#include "child.h"
 #include "ds/meta.h"
 #include "heap/cache.h"
+#include "heaps.h"
 #include "os/os.h"
 #include "page/touch_map.h"
 #include "sanitizer.h"
@@ -96,14 +98,8 @@ static size_t make_ops(uint64_t seed) {
 /* --- by hand ---------------------------------------------------------------------------------- */
 
 static sw_heap *make(bool dry, bool tracked, const sw_table *table) {
-    sw_heap_options options;
-    sw_heap *heap = NULL;
-    sw_heap_options_init(&options);
-    options.table = table;
-    options.dry = options.touch_map = dry;
-    options.tracked = tracked;
-    options.manual_clock = 1;
-    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
+    sw_heap *heap = heap_with((heap_setting){
+        .table = table, .dry = dry, .touch_map = dry, .tracked = tracked, .manual_clock = 1});
     return heap;
 }
 
@@ -351,7 +347,7 @@ static void hints_over_two_pages(void) {
     sw_heap *heap = make(true, true, sw_table_c16());
     sw_cache *cache = NULL;
     sw_ledger none = {.struct_bytes = sizeof none}, one = none, all = none;
-    CHECK_EQ(sw_cache_open(heap, &cache), SW_OK);
+    cache = cache_of(heap);
     uint64_t page = sw_os_page_bytes(), start = (uintptr_t)cache, first = 0, last = 0;
     uint64_t bins_end = ((uintptr_t)&cache->bins[heap->span_classes] - 1 - start) / page;
     uint32_t cls = 0, classes = heap->table->class_count;
@@ -562,7 +558,7 @@ static void metadata_equals_real(const sw_table *table, uint64_t seed) {
 static void in_child(void (*run)(const sw_table *, uint64_t), const sw_table *table,
                      uint64_t seed) {
     int status = 0;
-    pid_t child = fork();
+    pid_t child = child_begin();
     if (child == 0) {
         run(table, seed);
         _exit(check_result());

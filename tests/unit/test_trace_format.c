@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checksum, numbers, file header and block header of the recording format. */
+/* The format's checksum, numbers, file header and block header; the merge's address table against an array,
+ * its ids against a stack, and the totals of a recording by hand. */
+#include "check.h"
+#include "trace/addresses.h"
+#include "trace/ids.h"
+#include "trace/totals.h"
 #include "trace_fixture.h"
 
 static void sum_sees_every_bit(void) {
@@ -121,6 +126,117 @@ static void payload_room(void) {
     CHECK_EQ(b.used, 39);
 }
 
+/* --- addresses and ids ------------------------------------------------------------------------- */
+
+enum { PLACES = 3000, STEPS = 400000 };
+
+/* Dense small objects, 8-byte neighbours, odd addresses, pages far apart, and the extremes. */
+static uint64_t address_of(uint32_t place) {
+    if (place < 1000) return 0x555500000000ull + (uint64_t)place * 16;
+    if (place < 2000) return 0x7F0000000000ull + (uint64_t)(place - 1000) * 8;
+    if (place < 2500) return 0x1000 + (place - 2000);
+    if (place == 2500) return 0;
+    if (place == 2501) return 0xFFFFFFFFFFFFull;
+    return (uint64_t)place << 21;
+}
+
+static void addresses(void) {
+    static uint32_t want[PLACES]; /* id + 1 */
+    swt_addresses map = {0};
+    uint64_t seed = 1;
+    size_t live = 0, most = 0;
+    uint32_t id;
+    CHECK(!swt_addresses_remove(&map, 16, &id));
+    for (int i = 0; i < STEPS; i++) {
+        uint64_t r = check_random(&seed);
+        uint32_t place = (uint32_t)(r >> 32) % PLACES;
+        bool fill = i / 20000 % 2 == 0;
+        if (r % 16 < (fill ? 11u : 5u)) {
+            uint32_t old = 0, fresh = (uint32_t)r & 0xFFFFF;
+            CHECK_EQ(swt_addresses_put(&map, address_of(place), fresh, &old), want[place] != 0);
+            CHECK(want[place] == 0 || old == want[place] - 1);
+            live += want[place] == 0;
+            want[place] = fresh + 1;
+        } else {
+            CHECK_EQ(swt_addresses_remove(&map, address_of(place), &id), want[place] != 0);
+            CHECK(want[place] == 0 || id == want[place] - 1);
+            live -= want[place] != 0;
+            want[place] = 0;
+        }
+        most = live > most ? live : most;
+    }
+    CHECK(map.leaf_count <= most);
+    for (uint32_t place = 0; place < PLACES; place++)
+        CHECK_EQ(swt_addresses_remove(&map, address_of(place), &id), want[place] != 0);
+    CHECK_EQ(map.count, 0);
+    CHECK_EQ(map.spare_count, map.leaf_count);
+    swt_addresses_free(&map);
+}
+
+static void ids(void) {
+    static uint32_t live[20000];
+    swt_ids pool = {0};
+    size_t count = 0;
+    uint32_t id = 0;
+    uint64_t seed = 2;
+    for (uint32_t i = 0; i < 10000; i++) {
+        CHECK(swt_ids_take(&pool, &id) && id == i);
+        live[count++] = id;
+    }
+    for (int i = 0; i < 100000; i++) {
+        size_t pick = check_random(&seed) % count;
+        id = live[pick];
+        live[pick] = live[--count];
+        CHECK(swt_ids_live(&pool, id) && swt_ids_give(&pool, id));
+        CHECK(!swt_ids_live(&pool, id) && !swt_ids_give(&pool, id));
+        if (i % 3 == 0 && count > 10) continue;
+        uint32_t again = 0;
+        CHECK(swt_ids_take(&pool, &again) && again == id); /* the last freed first */
+        live[count++] = again;
+    }
+    CHECK_EQ(pool.next, 10000);
+    CHECK(!swt_ids_live(&pool, UINT64_MAX) && !swt_ids_give(&pool, 10000));
+    swt_ids_reset(&pool);
+    CHECK(!swt_ids_live(&pool, 0) && swt_ids_take(&pool, &id) && id == 0);
+    swt_ids_free(&pool);
+}
+
+/* --- totals ------------------------------------------------------------------------------------ */
+
+static void totals_by_hand(void) {
+    const sw_op ops[] = {
+        {.kind = SW_OP_ALLOC, .object = 0, .size = 100, .time_ns = 3, .flags = SW_OP_ZEROED},
+        {.kind = SW_OP_ALLOC, .object = 1, .size = 50, .time_ns = 5, .thread = 6},
+        {.kind = SW_OP_FREE, .object = 1, .time_ns = 5},
+        {.kind = SW_OP_ALLOC, .object = 1, .size = 20, .time_ns = 6, .align_log2 = 4},
+        {.kind = SW_OP_REALLOC, .object = 0, .size = 130, .time_ns = 7}, /* 150 again */
+        {.kind = SW_OP_REALLOC, .object = 0, .size = 90, .time_ns = 8},
+        {.kind = SW_OP_ALLOC, .object = 2, .size = 10, .time_ns = 9, .align_log2 = 12},
+        {.kind = SW_OP_FREE, .object = 0, .time_ns = 11},
+    };
+    swt_totals totals = {0};
+    CHECK_EQ(swt_totals_add(&totals, ops, 3), SW_OK); /* blocks make no difference */
+    CHECK_EQ(swt_totals_add(&totals, ops + 3, 5), SW_OK);
+    const sw_trace_summary *s = &totals.sum;
+    CHECK_EQ(s->ops, 8);
+    CHECK_EQ(s->allocs, 4);
+    CHECK_EQ(s->frees, 2);
+    CHECK_EQ(s->reallocs, 2);
+    CHECK_EQ(s->zeroed_allocs, 1);
+    CHECK_EQ(s->aligned_allocs, 2);
+    CHECK_EQ(s->allocated_bytes, 100 + 50 + 20 + 10);
+    CHECK_EQ(s->reallocated_bytes, 130 + 90);
+    CHECK_EQ(s->peak_requested_bytes, 150);
+    CHECK_EQ(s->peak_op, 2); /* the first of two */
+    CHECK_EQ(s->peak_live_objects, 3);
+    CHECK_EQ(s->end_requested_bytes, 30);
+    CHECK_EQ(s->end_live_objects, 2);
+    CHECK_EQ(s->largest_bytes, 130);
+    CHECK_EQ(s->duration_ns, 11);
+    CHECK_EQ(s->threads, 7);
+    swt_totals_free(&totals);
+}
+
 int main(void) {
     sum_sees_every_bit();
     varints();
@@ -128,5 +244,8 @@ int main(void) {
     block_header();
     encoder_memory();
     payload_room();
+    addresses();
+    ids();
+    totals_by_hand();
     return check_result();
 }

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Verify tells what is in the wrong place, in the words that name it: each damage leaves every count
- * right, so that only the rule about the place can find it. */
+/* Verify names what is in the wrong place: each damage leaves every count right, so that only the rule
+ * about the place can find it, wherever in a span it is. */
 #include <stdbool.h>
 
 #include "check.h"
 #include "heap/cache.h"
 #include "heap/hint.h"
 #include "heap/shelf.h"
+#include "heap/target.h"
 #include "heap/thread.h"
+#include "heaps.h"
 #include "inspect/ledger.h"
 #include "spanwise/spanwise.h"
 
@@ -20,15 +22,12 @@ static sw_table *table;
 static void make_kept(uint32_t slot_bytes, sw_placement placement, uint32_t batch_spans,
                       bool by_use) {
     const sw_class_spec specs[] = {{slot_bytes, 1, 0}};
-    sw_heap_options options;
     CHECK_EQ(sw_table_create("one", PAGE, specs, 1, &table), SW_OK);
-    sw_heap_options_init(&options);
-    options.table = table;
-    options.manual_clock = 1;
-    options.placement = placement;
-    options.batch_spans = batch_spans;
-    options.batch_by_use = by_use;
-    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
+    heap = heap_with((heap_setting){.table = table,
+                                    .manual_clock = 1,
+                                    .placement = placement,
+                                    .batch_spans = batch_spans,
+                                    .batch_by_use = by_use});
     cache = sw_thread_cache(heap);
     CHECK(cache != NULL);
 }
@@ -40,8 +39,7 @@ static void make_of(uint32_t slot_bytes, uint32_t batch_spans) {
 static void make(uint32_t batch_spans) { make_of(SLOT, batch_spans); }
 
 static void end(void) {
-    CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+    heap_end(heap);
     sw_table_destroy(table);
 }
 
@@ -56,7 +54,7 @@ static void check_told(const char *words) {
 static void central_partial_is_full(void) {
     sw_cache *closed;
     make(0);
-    CHECK_EQ(sw_cache_open(heap, &closed), SW_OK);
+    closed = cache_of(heap);
     void *p[SLOTS];
     for (int i = 0; i < SLOTS; i++) p[i] = sw_cache_alloc(closed, SLOT, 0);
     sw_cache_free(closed, p[0]);
@@ -161,8 +159,7 @@ static void idle_spans(void) {
     for (int i = 0; i < 5 * SLOTS; i++) p[i] = sw_cache_alloc(cache, SLOT, 0);
     for (int i = 0; i < 4 * SLOTS; i++) sw_cache_free(cache, p[i]);
     CHECK_EQ(cache->cold->idle_spans[3], 2);
-    sw_ledger ledger;
-    CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
+    sw_ledger ledger = ledger_of(heap);
     CHECK_EQ(ledger.cached_bytes, (2 + 2) * PAGE); /* the others are on shelves */
     heap->options.batch_spans = 1;
     check_told("keeps 2 wholly free spans, above 1");
@@ -203,10 +200,9 @@ static void idle_spans_by_use(void) {
 
 /* Each part counts, and the sum may be neither above nor below what is held. */
 static void identity(void) {
-    sw_ledger ledger;
     make(0);
     CHECK(sw_cache_alloc(cache, SLOT, 0) != NULL);
-    CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
+    sw_ledger ledger = ledger_of(heap);
     CHECK(sw_ledger_check(&ledger) == NULL);
     uint64_t *parts[] = {&ledger.requested_bytes,   &ledger.roundup_bytes,
                          &ledger.tail_bytes,        &ledger.free_slot_bytes,
@@ -225,6 +221,34 @@ static void identity(void) {
     end();
 }
 
+/* --- far words of long spans ------------------------------------------------------------------- */
+
+enum { MANY_SLOTS = 8192 }; /* 128 words: two halves */
+
+/* Names damage wherever in a span it is: a free that was not announced in the upper half of its words, and an old
+ * page under a span that passes for fresh. */
+static void far_words(void) {
+    static const sw_class_spec specs[] = {{8, 8, 0}};
+    table = table_of("halves", PAGE, specs, 1);
+    heap = heap_with((heap_setting){.table = table, .dry = 1, .manual_clock = 1});
+    void *p = NULL;
+    for (int i = 0; i < MANY_SLOTS - 1; i++) p = sw_heap_alloc(heap, 8, 0);
+    sw_span *span = sw_target_find(heap, p).span;
+    CHECK_EQ(span->slots, MANY_SLOTS);
+    for (uint32_t slot = 70; slot < MANY_SLOTS; slot += 5000) {
+        uint64_t bit = 1ull << slot % 64;
+        (void)__atomic_fetch_or(&span->words[slot / 64].remote, bit, __ATOMIC_ACQ_REL);
+        check_told("frees by other threads are not announced");
+        (void)__atomic_fetch_and(&span->words[slot / 64].remote, ~bit, __ATOMIC_ACQ_REL);
+        CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    }
+    uint32_t last = sw_space_cold(heap->space, span)->page + 7;
+    sw_bits_set(heap->pages.dirty, last, 1);
+    check_told("a used page passes for fresh");
+    sw_bits_clear(heap->pages.dirty, last, 1);
+    end();
+}
+
 int main(void) {
     central_partial_is_full();
     shelf_of_another_band();
@@ -234,5 +258,6 @@ int main(void) {
     idle_spans();
     idle_spans_by_use();
     identity();
+    far_words();
     return check_result();
 }

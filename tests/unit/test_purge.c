@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* While the system takes pages back nobody waits for the heap: the call of the system below uses the
- * heap itself, from the thread that gives pages back and from another, and a fork meanwhile leaves the
- * child a whole heap. Beside it, what a heap counts. */
+/* How free pages go back. While the system takes them nobody waits for the heap: the call below uses the
+ * heap itself, from the purging thread and from another, and a fork meanwhile leaves the child a whole heap. Pages that
+ * the system refuses stay held, and are cleared before they are handed out as zeroes. */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdbool.h>
@@ -12,6 +13,8 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "child.h"
+#include "heaps.h"
 #include "sanitizer.h"
 #include "spanwise/spanwise.h"
 
@@ -21,21 +24,25 @@ static sw_heap *heap;
 static void (*meanwhile)(void); /* what is done while pages go back; NULL: nothing */
 static int calls;
 
+static bool refuse; /* the system takes no pages back */
+
+enum { DONTNEED_LOCKED = 24 }; /* the advice that the library tries after EINVAL */
+
 /* In place of libc's. */
 int madvise(void *p, size_t bytes, int advice) {
+    bool gives_back = advice == MADV_DONTNEED || advice == DONTNEED_LOCKED;
     void (*act)(void) = advice == MADV_DONTNEED ? meanwhile : NULL;
+    if (refuse && gives_back) {
+        errno = EINVAL; /* as for locked pages */
+        return -1;
+    }
     calls += advice == MADV_DONTNEED;
     meanwhile = NULL; /* once a case */
     if (act != NULL) act();
     return (int)syscall(SYS_madvise, p, bytes, advice);
 }
 
-static void make(void) {
-    sw_heap_options options;
-    sw_heap_options_init(&options);
-    options.manual_clock = 1;
-    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
-}
+static void make(void) { heap = heap_with((heap_setting){.manual_clock = 1}); }
 
 static sw_heap_stats stats(void) {
     sw_heap_stats s = {.struct_bytes = sizeof s};
@@ -43,11 +50,7 @@ static sw_heap_stats stats(void) {
     return s;
 }
 
-static uint64_t free_page_bytes(void) {
-    sw_ledger l;
-    CHECK_EQ(sw_heap_ledger(heap, &l, NULL, 0), SW_OK);
-    return l.free_page_bytes;
-}
+static uint64_t free_page_bytes(void) { return ledger_of(heap).free_page_bytes; }
 
 /* Large objects in a row; every second one is freed, so that as many runs of pages are free. */
 static void *objects[OBJECTS];
@@ -60,8 +63,7 @@ static void leave_holes(void) { leave_some_holes(OBJECTS / 2); }
 
 static void end(void) {
     CHECK(meanwhile == NULL); /* it was reached */
-    CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+    heap_end(heap);
 }
 
 /* --- who needs the heap meanwhile ------------------------------------------------------------- */
@@ -147,10 +149,8 @@ static void linger(void) {
 /* The child has all pages, and gives back what its parent was giving back. */
 static void *fork_there(void *arg) {
     CHECK_EQ(sem_wait(&reached), 0);
-    fflush(NULL);
-    pid_t child = fork();
+    pid_t child = child_begin();
     if (child == 0) {
-        alarm(200); /* a hang is a failure, not a wait */
         CHECK_EQ(sw_heap_verify(heap), SW_OK);
         sw_heap_set_time(heap, 3 * (uint64_t)SECOND);
         sw_heap_set_time(heap, 4 * (uint64_t)SECOND);
@@ -158,9 +158,7 @@ static void *fork_there(void *arg) {
         CHECK_EQ(sw_heap_verify(heap), SW_OK);
         _exit(check_failed());
     }
-    int status = -1;
-    CHECK_EQ(waitpid(child, &status, 0), child);
-    CHECK_EQ(status, 0);
+    child_end(child);
     return arg;
 }
 
@@ -216,6 +214,59 @@ static void grows(void) {
     end();
 }
 
+/* --- a system that takes no pages back --------------------------------------------------------- */
+
+enum { SMALL = 64, SLOTS = 128 }; /* one span of table go */
+
+static void large_object(void) {
+    make();
+    unsigned char *p = sw_heap_alloc(heap, LARGE, 0);
+    memset(p, 0xAA, LARGE);
+    sw_heap_free(heap, p);
+    refuse = true;
+    CHECK_EQ(sw_heap_trim(heap), 0);
+    CHECK_EQ(ledger_of(heap).retry_bytes, LARGE);
+    CHECK_EQ(sw_heap_trim(heap), 0);
+    sw_ledger l = ledger_of(heap);
+    CHECK_EQ(l.free_page_bytes, LARGE);
+    CHECK_EQ(l.retry_bytes, 2 * LARGE); /* summed over attempts */
+    CHECK_EQ(l.returned_bytes, 0);
+    unsigned char *q = sw_heap_alloc(heap, LARGE, SW_ZERO);
+    CHECK(q == p && all_are(q, LARGE, 0));
+    memset(q, 0xAA, LARGE);
+    sw_heap_free(heap, q);
+    refuse = false;
+    CHECK_EQ(sw_heap_trim(heap), LARGE);
+    l = ledger_of(heap);
+    CHECK_EQ(l.free_page_bytes, 0);
+    CHECK_EQ(l.returned_bytes, LARGE);
+    CHECK_EQ(l.retry_bytes, 2 * LARGE);
+    q = sw_heap_alloc(heap, LARGE, SW_ZERO);
+    CHECK(q == p && all_are(q, LARGE, 0));
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+}
+
+/* A span's pages, given up and refused, become a span again. */
+static void small_objects(void) {
+    static unsigned char *p[SLOTS];
+    heap = heap_with((heap_setting){.table = sw_table_go(), .manual_clock = true});
+    for (int i = 0; i < SLOTS; i++) {
+        p[i] = sw_heap_alloc(heap, SMALL, 0);
+        memset(p[i], 0xAA, SMALL);
+    }
+    for (int i = 0; i < SLOTS; i++) sw_heap_free(heap, p[i]);
+    refuse = true;
+    CHECK_EQ(sw_heap_trim(heap), 0);
+    CHECK_EQ(ledger_of(heap).spans, 0);
+    CHECK_EQ(ledger_of(heap).free_page_bytes, SLOTS * SMALL);
+    for (int i = 0; i < SLOTS; i++) {
+        unsigned char *q = sw_heap_alloc(heap, SMALL, SW_ZERO);
+        CHECK(q >= p[0] && q <= p[SLOTS - 1] && all_are(q, SMALL, 0));
+    }
+    refuse = false;
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+}
+
 int main(void) {
     alarm(250); /* who calls the system under the heap's lock hangs here */
     gives_back(tick, NULL);
@@ -230,5 +281,7 @@ int main(void) {
     if (!UNDER_TSAN) beside(fork_there); /* its runtime does not survive forks beside threads */
     counts();
     grows();
+    large_object();
+    small_objects();
     return check_result();
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Idle spans on the shelves of a cache: they serve the next class of their length without the lock, count as
- * cached, are found by a second free, and are given up for whoever needs their pages. */
+/* Which span serves the next request: a partial one by the placement policy, or an empty one from the cache's
+ * shelves. Empty spans serve any class of their length without the lock, count as cached, are found by a second free,
+ * and are given up for whoever needs their pages. */
 #include <stdbool.h>
 
 #include "check.h"
@@ -8,46 +9,131 @@
 #include "heap/heap.h"
 #include "heap/remote.h"
 #include "heap/span_shelf.h"
+#include "heaps.h"
 #include "spanwise/spanwise.h"
 
-enum { PAGE = 8192, SECOND = 1000000000, MOST = 8 }; /* spans of one page on shelves */
+/* --- placement policies ------------------------------------------------------------------------ */
+
+enum { PAGE = 8192, TEN_SLOT = 800, SLOTS = 10, SPANS = 5 };
 
 static sw_heap *heap;
 static sw_cache *cache;
+static sw_table *table;
+static char *slots[SPANS][SLOTS];
 
-static void make_kind(uint64_t limit_bytes, bool dry, bool tracked) {
-    sw_heap_options options;
-    sw_heap_options_init(&options);
-    options.tracked = tracked;
-    options.table = sw_table_go(); /* every span of a class has one length */
-    options.manual_clock = 1;
-    options.dry = dry;
-    options.limit_bytes = limit_bytes;
-    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
-    CHECK_EQ(sw_cache_open(heap, &cache), SW_OK);
+/* Spans 0 to 4, all full, the last one current. Objects with pointers: these get no hints. */
+static void fill(sw_placement placement) {
+    static const sw_class_spec specs[] = {{TEN_SLOT, 1, 0}};
+    CHECK_EQ(sw_table_create("ten", PAGE, specs, 1, &table), SW_OK);
+    heap = heap_with(
+        (heap_setting){.table = table, .placement = placement, .dry = 1, .manual_clock = 1});
+    cache = cache_of(heap);
+    for (int s = 0; s < SPANS; s++)
+        for (int i = 0; i < SLOTS; i++) slots[s][i] = sw_cache_alloc(cache, TEN_SLOT, SW_SCAN);
+    for (int s = 1; s < SPANS; s++) CHECK(slots[s][0] == slots[0][0] + s * PAGE);
 }
 
-static void make(uint64_t limit_bytes, bool dry) { make_kind(limit_bytes, dry, false); }
+static void free_some(int span, int count) {
+    for (int i = 0; i < count; i++) sw_cache_free(cache, slots[span][i]);
+}
+
+static int span_of_next(void) {
+    char *p = sw_cache_alloc(cache, TEN_SLOT, SW_SCAN);
+    CHECK(p != NULL);
+    return (int)((p - slots[0][0]) / PAGE);
+}
+
+static void end_placement(void) {
+    sw_cache_close(cache);
+    heap_end(heap);
+    sw_table_destroy(table);
+}
+
+/* Span `first` serves until it is full, then `second`, then `third`. */
+static void serves(const int order[3], const int holes[3]) {
+    for (int k = 0; k < 3; k++)
+        for (int i = 0; i < holes[order[k]]; i++) CHECK_EQ(span_of_next(), order[k]);
+    CHECK_EQ(span_of_next(), SPANS); /* a fresh one */
+}
+
+/* central: the cache closes, another takes its spans over. */
+static void placement(sw_placement placement, const int holes[3], const int order[3],
+                      bool central) {
+    fill(placement);
+    for (int s = 0; s < 3; s++) free_some(s, holes[s]);
+    if (central) {
+        sw_cache_close(cache);
+        cache = cache_of(heap);
+    }
+    serves(order, holes);
+    end_placement();
+}
+
+/* --- lasting, by hand -------------------------------------------------------------------------- */
+
+enum { YOUNG = 1, SECOND = 2, OLD = 3, LAST = SPANS - 1 };
+
+/* A choice, at which all partial spans are looked at. It falls on a span that is full but for one slot:
+ * the first and the last in turns, since a current span is not chosen. */
+static void choose_once(int *turn) {
+    int span = (*turn)++ % 2 == 0 ? 0 : LAST;
+    sw_cache_free(cache, slots[span][0]);
+    CHECK_EQ(span_of_next(), span);
+}
+
+/* One object lives in OLD and one in a younger span of a lower address. Where the class's history has
+ * seen objects in young spans die, OLD lasts longer; where it has not, the younger one does.
+ *
+ * Four choices have looked at OLD: as a new span, then at ages 0, 1 and 2, each time one object of which
+ * none was gone: of the first ages 3 seen, 0 gone.
+ *  nobody saw: YOUNG comes with its one object. A choice looks at both. Then of the first ages 3 seen, 0
+ *    gone, of the next ones 1 and 0; the mean lifetime is 16 * 5 / 1 = 80 sixteenths, those of the two
+ *    ages are (16 * 3 + 4 * 80) / 4 = 92 and (16 + 320) / 4 = 84: the younger one lasts.
+ *  seen: YOUNG comes with 8 objects, a choice looks, 7 are freed, and a choice looks again. Of the first
+ *    ages 3 + 8 seen and 7 gone, of the next ones 2 and 0. Mean 16 * 14 / 8 = 28; lifetimes (176 + 112) /
+ *    11 = 26 and (32 + 112) / 4 = 36: OLD lasts.
+ *  given up: a choice looks at the 8, then all are freed, and SECOND comes with one object. 11 seen and 8
+ *    gone, 2 and 0; mean 16 * 14 / 9 = 24; lifetimes (176 + 96) / 12 = 22 and (32 + 96) / 4 = 32: OLD. */
+typedef enum deaths { NOBODY_SAW, SEEN, GIVEN_UP } deaths;
+
+static void lasting(deaths young, int next) {
+    int turn = 0;
+    fill(SW_PLACE_LASTING);
+    free_some(OLD, SLOTS - 1);
+    for (int i = 0; i < 4; i++) choose_once(&turn);
+    free_some(YOUNG, 2);
+    if (young != NOBODY_SAW) choose_once(&turn);
+    for (int i = 2; i < SLOTS - 1; i++) sw_cache_free(cache, slots[YOUNG][i]);
+    if (young == GIVEN_UP) {
+        sw_cache_free(cache, slots[YOUNG][SLOTS - 1]);
+        free_some(SECOND, SLOTS - 1);
+    }
+    choose_once(&turn);
+    CHECK_EQ(span_of_next(), next);
+    end_placement();
+}
+
+/* --- empty spans on shelves -------------------------------------------------------------------- */
+
+enum { SECOND_NS = 1000000000, MOST = 8 }; /* spans of one page on shelves */
+
+static void make(uint64_t limit_bytes, bool dry, bool tracked) {
+    /* every span of a class has one length */
+    heap = heap_with((heap_setting){.tracked = tracked,
+                                    .table = sw_table_go(),
+                                    .manual_clock = 1,
+                                    .dry = dry,
+                                    .limit_bytes = limit_bytes});
+    cache = cache_of(heap);
+}
+
+/* Turns of the lock. Builds of grade 3 verify the heap in between, each time by one more: there all are 0. */
+static uint64_t turns(void) { return SW_CHECK >= 3 ? 0 : locks_of(heap); }
 
 static void end(void) {
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
     sw_cache_close(cache);
-    CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
-}
-
-/* Of the lock. Builds of grade 3 verify the heap in between, each time by one more: there all are 0. */
-static uint64_t turns(void) {
-    if (SW_CHECK >= 3) return 0;
-    sw_heap_stats s = {.struct_bytes = sizeof s};
-    CHECK_EQ(sw_heap_stats_read(heap, &s), SW_OK);
-    return s.lock_acquisitions;
-}
-
-static sw_ledger ledger(void) {
-    sw_ledger l;
-    CHECK_EQ(sw_heap_ledger(heap, &l, NULL, 0), SW_OK);
-    return l;
+    heap_end(heap);
 }
 
 static void *take(size_t size) {
@@ -68,7 +154,7 @@ static void shelve(int n) {
 
 /* Spans of one slot of 8 KiB become, the last one first, one of two slots, one of eight, and one of one. */
 static void serves_every_class(bool dry) {
-    make(0, dry);
+    make(0, dry, false);
     shelve(3);
     uint64_t before = turns();
     char *p = objects[2];
@@ -77,7 +163,7 @@ static void serves_every_class(bool dry) {
     for (int i = 0; i < 8; i++) CHECK(take(1024) == p + (ptrdiff_t)i * 1024);
     CHECK(take(PAGE) == objects[0]);
     CHECK_EQ(turns(), before);
-    sw_ledger l = ledger();
+    sw_ledger l = ledger_of(heap);
     CHECK_EQ(l.spans, 4);
     CHECK_EQ(l.live_objects, 1 + 2 + 8 + 1);
     CHECK_EQ(l.cached_bytes, 0);
@@ -88,8 +174,8 @@ static void serves_every_class(bool dry) {
  * fresh span is made. */
 static void serves_before_a_drain(void) {
     sw_cache *other;
-    make(0, false);
-    CHECK_EQ(sw_cache_open(heap, &other), SW_OK);
+    make(0, false, false);
+    other = cache_of(heap);
     char *small = take(1024);
     shelve(1);
     sw_cache_free(other, small);
@@ -105,7 +191,7 @@ static void serves_before_a_drain(void) {
 
 /* What was written to is cleared for whoever asks for zeroes. */
 static void is_cleared(void) {
-    make(0, false);
+    make(0, false, false);
     for (int i = 0; i < 2; i++) objects[i] = memset(take(PAGE), 0xAA, PAGE);
     sw_cache_free(cache, objects[0]);
     unsigned char *q = sw_cache_alloc(cache, 2048, SW_ZERO);
@@ -117,43 +203,43 @@ static void is_cleared(void) {
 /* --- what is kept ----------------------------------------------------------------------------- */
 
 static void is_cached(bool dry) {
-    make(0, dry);
+    make(0, dry, false);
     shelve(5);
-    sw_ledger l = ledger();
+    sw_ledger l = ledger_of(heap);
     CHECK_EQ(l.spans, 6);
     CHECK_EQ(l.cached_bytes, 5 * PAGE);
     CHECK_EQ(l.free_page_bytes, 0);
     CHECK_EQ(l.live_objects, 1);
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    sw_heap_set_time(heap, SECOND); /* free pages from here on, which the next tick gives back */
-    CHECK_EQ(ledger().cached_bytes, 0);
-    CHECK_EQ(ledger().free_page_bytes, 5 * PAGE);
-    sw_heap_set_time(heap, 2 * (uint64_t)SECOND);
-    CHECK_EQ(ledger().free_page_bytes, 0);
+    sw_heap_set_time(heap, SECOND_NS); /* free pages from here on, which the next tick gives back */
+    CHECK_EQ(ledger_of(heap).cached_bytes, 0);
+    CHECK_EQ(ledger_of(heap).free_page_bytes, 5 * PAGE);
+    sw_heap_set_time(heap, 2 * (uint64_t)SECOND_NS);
+    CHECK_EQ(ledger_of(heap).free_page_bytes, 0);
     shelve(3);
-    CHECK_EQ(ledger().cached_bytes, 3 * PAGE);
+    CHECK_EQ(ledger_of(heap).cached_bytes, 3 * PAGE);
     sw_cache_trim(cache);
-    CHECK_EQ(ledger().cached_bytes, 0);
+    CHECK_EQ(ledger_of(heap).cached_bytes, 0);
     shelve(3);
     sw_cache_close(cache);
-    CHECK_EQ(ledger().cached_bytes, 0);
-    CHECK_EQ(ledger().spans, 3); /* those of the objects that live */
-    CHECK_EQ(sw_cache_open(heap, &cache), SW_OK);
+    CHECK_EQ(ledger_of(heap).cached_bytes, 0);
+    CHECK_EQ(ledger_of(heap).spans, 3); /* those of the objects that live */
+    cache = cache_of(heap);
     end();
 }
 
 /* The ninth span of a page finds the eight shelves full: it is given up, and four others in the same turn
  * of the lock. */
 static void is_bounded(void) {
-    make(0, false);
+    make(0, false, false);
     for (int i = 0; i <= MOST + 1; i++) objects[i] = take(PAGE);
     uint64_t before = turns();
     for (int i = 0; i < MOST; i++) sw_cache_free(cache, objects[i]);
     CHECK_EQ(turns(), before);
     sw_cache_free(cache, objects[MOST]);
     CHECK_EQ(turns(), SW_CHECK >= 3 ? 0 : before + 1);
-    CHECK_EQ(ledger().cached_bytes, MOST / 2 * PAGE);
-    CHECK_EQ(ledger().free_page_bytes, (MOST / 2 + 1) * PAGE);
+    CHECK_EQ(ledger_of(heap).cached_bytes, MOST / 2 * PAGE);
+    CHECK_EQ(ledger_of(heap).free_page_bytes, (MOST / 2 + 1) * PAGE);
     end();
 }
 
@@ -162,13 +248,13 @@ static void serves_others(void) {
     enum { LIMIT = 2 << 20, OBJECTS = LIMIT / PAGE };
     static void *p[OBJECTS];
     sw_cache *other;
-    make(LIMIT, false);
-    CHECK_EQ(sw_cache_open(heap, &other), SW_OK);
+    make(LIMIT, false, false);
+    other = cache_of(heap);
     int n = 0;
     while (n < OBJECTS && (p[n] = sw_cache_alloc(cache, PAGE, 0)) != NULL) n++;
     CHECK(n > MOST && n < OBJECTS);
     for (int i = 0; i < MOST; i++) sw_cache_free(cache, p[i]);
-    CHECK_EQ(ledger().cached_bytes, MOST * PAGE);
+    CHECK_EQ(ledger_of(heap).cached_bytes, MOST * PAGE);
     for (int i = 0; i < MOST; i++) CHECK(sw_cache_alloc(other, PAGE, 0) != NULL);
     CHECK(sw_cache_alloc(other, PAGE, 0) == NULL);
     sw_cache_close(other);
@@ -180,11 +266,10 @@ static void serves_others(void) {
 /* Objects of a shelved span are gone, wherever one points into them; by any cache. */
 static void second_frees(void) {
     sw_cache *other;
-    make(0, false);
-    CHECK_EQ(sw_cache_open(heap, &other), SW_OK);
+    make(0, false, false);
+    other = cache_of(heap);
     shelve(1);
     char *p = objects[0];
-    remember_faults();
     void *stale[] = {p, p + 4096, p + 8};
     for (int i = 0; i < 3; i++) {
         sw_cache *by[] = {cache, other};
@@ -192,7 +277,6 @@ static void second_frees(void) {
             EXPECT_FAULT(DOUBLE_FREE, stale[i], sw_cache_free(by[k], stale[i]));
         }
     }
-    sw_set_fault_handler(NULL, NULL);
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
     CHECK(take(PAGE) == p);
     sw_cache_close(other);
@@ -203,20 +287,18 @@ static void second_frees(void) {
  * cache that had owned the span before. That one finds it on a shelf. */
 static void late_second_free(void) {
     sw_cache *former;
-    make(0, false);
-    CHECK_EQ(sw_cache_open(heap, &former), SW_OK);
+    make(0, false, false);
+    former = cache_of(heap);
     shelve(2);
     sw_span *span = sw_space_span(heap->space, sw_space_id_of(heap->space, (uintptr_t)objects[0]));
     CHECK_EQ(span->state, SW_SPAN_SHELVED);
     __atomic_store_n(&span->own.remote, 1, __ATOMIC_RELAXED);
     CHECK(sw_span_announce(heap->space, span, 0));
-    remember_faults();
     EXPECT_FAULT(DOUBLE_FREE, objects[0], sw_remote_announce(former, span, 0);
                  sw_cache_trim(former));
-    sw_set_fault_handler(NULL, NULL);
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    CHECK_EQ(ledger().cached_bytes, PAGE);
-    CHECK_EQ(ledger().free_page_bytes, PAGE);
+    CHECK_EQ(ledger_of(heap).cached_bytes, PAGE);
+    CHECK_EQ(ledger_of(heap).free_page_bytes, PAGE);
     CHECK(take(PAGE) == objects[1]);
     sw_cache_close(former);
     end();
@@ -225,8 +307,8 @@ static void late_second_free(void) {
 /* The same while the span's cache asks for one of another class: it gets another span. */
 static void second_free_pending(void) {
     sw_cache *former;
-    make(0, false);
-    CHECK_EQ(sw_cache_open(heap, &former), SW_OK);
+    make(0, false, false);
+    former = cache_of(heap);
     shelve(2);
     sw_span *span = sw_space_span(heap->space, sw_space_id_of(heap->space, (uintptr_t)objects[1]));
     __atomic_store_n(&span->own.remote, 1, __ATOMIC_RELAXED);
@@ -235,9 +317,7 @@ static void second_free_pending(void) {
     char *p = objects[1], *q = take(4096);
     CHECK(q != p && q != p + 4096);
     CHECK_EQ(span->state, SW_SPAN_CENTRAL_PARTIAL);
-    remember_faults();
     EXPECT_FAULT(DOUBLE_FREE, p, sw_cache_trim(former));
-    sw_set_fault_handler(NULL, NULL);
     sw_cache_close(former);
     end();
 }
@@ -248,8 +328,8 @@ static void second_free_pending(void) {
  * and taken by the next allocation. */
 static void drained_at_once(void) {
     sw_cache *other;
-    make(0, false);
-    CHECK_EQ(sw_cache_open(heap, &other), SW_OK);
+    make(0, false, false);
+    other = cache_of(heap);
     for (int i = 0; i < 3; i++) objects[i] = take(PAGE);
     sw_cache_free(other, objects[0]);
     const sw_span *span =
@@ -267,7 +347,7 @@ static void drained_at_once(void) {
  * which lies 64 words behind. */
 static void upper_half_is_none(void) {
     enum { RECORDS = 64 * sizeof(sw_word) / sizeof(sw_span) };
-    make(0, false);
+    make(0, false, false);
     shelve(1);
     CHECK(take(PAGE) == objects[0]); /* a drain leaves no span fresh, and this one is not */
     sw_span *span = sw_space_span(heap->space, sw_space_id_of(heap->space, (uintptr_t)objects[0]));
@@ -286,25 +366,44 @@ static void upper_half_is_none(void) {
 static void tracked(bool dry) {
     enum { MANY = 128, FEW = 5 };
     void *many[MANY];
-    make_kind(0, dry, true);
+    make(0, dry, true);
     for (int turn = 0; turn < 3; turn++) {
         for (int i = 0; i < FEW; i++) objects[i] = take(PAGE - 7);
-        CHECK_EQ(ledger().requested_bytes, FEW * (PAGE - 7));
-        CHECK_EQ(ledger().roundup_bytes, FEW * 7);
+        CHECK_EQ(ledger_of(heap).requested_bytes, FEW * (PAGE - 7));
+        CHECK_EQ(ledger_of(heap).roundup_bytes, FEW * 7);
         for (int i = 0; i < FEW; i++) sw_cache_free(cache, objects[i]);
         CHECK_EQ(sw_heap_verify(heap), SW_OK);
-        CHECK_EQ(ledger().cached_bytes,
+        CHECK_EQ(ledger_of(heap).cached_bytes,
                  (uint64_t)FEW * PAGE); /* an idle span of 128 B served, too */
         for (int i = 0; i < MANY; i++) many[i] = take(i < 64 ? 120 : 125); /* a span of each */
-        CHECK_EQ(ledger().requested_bytes, 64 * (120 + 125));
+        CHECK_EQ(ledger_of(heap).requested_bytes, 64 * (120 + 125));
         CHECK_EQ(sw_heap_verify(heap), SW_OK);
         for (int i = 0; i < MANY; i++) sw_cache_free(cache, many[i]);
-        CHECK_EQ(ledger().requested_bytes + ledger().roundup_bytes, 0);
+        CHECK_EQ(ledger_of(heap).requested_bytes + ledger_of(heap).roundup_bytes, 0);
     }
     end();
 }
 
 int main(void) {
+    static const int holes[] = {5, 2, 7}, middle_least[] = {1, 0, 2};
+    static const int by_address[] = {0, 1, 2}, newest_first[] = {2, 1, 0};
+    static const int equal[] = {4, 4, 4}, falling[] = {9, 8, 1}, last_least[] = {2, 1, 0};
+    placement(SW_PLACE_LIFO, holes, newest_first, false);
+    for (int central = 0; central < 2; central++) {
+        placement(SW_PLACE_ADDRESS, holes, by_address, central != 0);
+        placement(SW_PLACE_ADDRESS, falling, by_address, central != 0);
+        placement(SW_PLACE_FULLEST, holes, middle_least, central != 0);
+        placement(SW_PLACE_FULLEST, falling, last_least, central != 0);
+        placement(SW_PLACE_FULLEST, equal, by_address, central != 0);
+        /* Spans that came together have one age, so the order is that of what lives in them. */
+        placement(SW_PLACE_LASTING, holes, middle_least, central != 0);
+        placement(SW_PLACE_LASTING, falling, last_least, central != 0);
+        placement(SW_PLACE_LASTING, equal, by_address, central != 0);
+    }
+    lasting(NOBODY_SAW, YOUNG);
+    lasting(SEEN, OLD);
+    lasting(GIVEN_UP, OLD);
+    remember_faults();
     for (int dry = 0; dry < 2; dry++) {
         serves_every_class(dry);
         is_cached(dry);
