@@ -7,20 +7,20 @@ file(GLOB unit_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/unit/test_
 # stack walk, a large reservation of addresses and limits on it, advice about pages, locks that tell
 # of waiters.
 set(spanwise_needs_linux
-    "^(addresses|arena_heap_misuse|arena_refused|arena_safe|cfi|collector_events|collector_finalizers|collector_inside|collector_type_allocator|collector_shadow|collector_stop|collector_tiny|collector_unjoined|collector_wakes|thread|preload_grades|fork|hints_interleaved|record|space|unwind|limits|populate|purge|refused|remote_late|verify_points)")
+    "^(addresses|arena_heap_misuse|arena_refused|arena_safe|cfi|collector_events|collector_finalizers|collector_inside|collector_type_allocator|collector_shadow|collector_stop|collector_tiny|collector_unjoined|collector_wakes|thread|preload_grades|fork|hints_interleaved|record|space|unwind|limits|purge|refused|remote_late|touched_pages|verify_points)")
 
 # The longest tests begin first, so that no processor waits for one long test at the end.
-set(spanwise_long caches collector collector_steps custom fork hints misuse large_storm limits
-    limits_process optimize refused_calls span_words thread_births thread_storm threads touched trace_damage)
+set(spanwise_long caches collector collector_steps fork heap hints misuse large_storm limits
+    limits_process optimize refused_calls span_words thread_births thread_storm threads touched_pages trace_damage)
 
 # What an emulator can not show (label `native`): it adds a line of its own when a program aborts
 # (fail, grades), limits of memory and addresses bind itself (addresses, limits_process, runner), forks beside
 # threads upset it (collector_events, collector_shadow, threads, thread_births, thread_burst, fork, purge), some would take it minutes (runner,
 # threads, trace_damage), and its advice about pages and its resident memory differ from the
-# kernel's (populate, refused_calls, refused_collector, touched).
+# kernel's (refused_calls, refused_collector, touched_pages).
 set(spanwise_needs_native
-    addresses arena_grades arena_quarantine arena_refused arena_safe buffer_grades collector_events collector_finalizers collector_shadow collector_stop collector_wakes preload_grades fail fork fork_arena fork_backing fork_pool gc_grades grades pool_grades range_grades limits limits_process populate purge refused_calls refused_collector runner thread_births thread_burst threads
-    touched trace_damage)
+    addresses arena_grades arena_quarantine arena_refused arena_safe buffer_grades collector_events collector_finalizers collector_shadow collector_stop collector_wakes preload_grades fail fork fork_memory grades library_grades pool_grades range_grades limits limits_process purge refused_calls refused_collector runner thread_births thread_burst threads
+    touched_pages trace_damage)
 
 # Some 130 programs a preset, each with the whole library: gold links them in half the time.
 include(CheckLinkerFlag)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each grade of checks finds what it is for, and nothing below it does: one planted damage a struct
- * for the local checks, one for those of the whole heap. A preset whose grade is hollow fails here.
- * The grade is the one of the build; the test presets say which it must be (SPANWISE_GRADE). */
+/* Each grade of checks finds what it is for, and nothing below it does: one planted damage a struct for the local
+ * checks, one for those of the whole heap. A preset whose grade is hollow fails here. The grade is the one of the
+ * build; the test presets say which it must be (SPANWISE_GRADE). Other structs: test_library_grades.c. */
 #include "base/assert.h"
 #include "dying_words.h"
 #include "heap/hint.h"
@@ -9,27 +9,17 @@
 #include "heap/refill.h"
 #include "heap/registry.h"
 #include "heap/thread.h"
+#include "heaps.h"
 #include "inspect/verify_points.h"
-#include "optimize/hull.h"
-#include "optimize/optimizer.h"
-#include "optimize/profile.h"
-#include "page/touch_map.h"
 #include "simulator/runner.h"
 #include "spanwise/spanwise.h"
-#include "trace/merge.h"
-#include "trace/raw.h"
-#include "trace/reader.h"
-#include "trace/writer.h"
 
 /* A heap with this thread's cache, which a forked child keeps as it is. */
 static sw_heap *heap;
 static sw_cache *cache;
 
 static void make_heap(void) {
-    sw_heap_options options;
-    sw_heap_options_init(&options);
-    options.manual_clock = 1;
-    if (sw_heap_create(&options, &heap) != SW_OK) abort();
+    heap = heap_with((heap_setting){.manual_clock = true});
     cache = sw_thread_cache(heap);
     for (size_t size = 16; size <= 4096; size *= 2)
         for (int i = 0; i < 100; i++)
@@ -104,11 +94,7 @@ static void damage_list(void) {
 /* Of a heap of its own, whose policy has histories: the first object's span is full when it is freed, and
  * chosen when the current one is full. */
 static void damage_history(void) {
-    sw_heap_options options;
-    sw_heap_options_init(&options);
-    options.placement = SW_PLACE_LASTING;
-    sw_heap *other;
-    if (sw_heap_create(&options, &other) != SW_OK) abort();
+    sw_heap *other = heap_with((heap_setting){.placement = SW_PLACE_LASTING});
     void *first = sw_heap_alloc(other, 800, 0);
     for (int i = 0; i < 1000; i++) (void)sw_heap_alloc(other, 800, 0);
     uint32_t span_class = sw_span_class_of(sw_size_class(other->table, 800), true);
@@ -181,161 +167,21 @@ static void damage_lock(void) {
     sw_os_lock_acquire(&lock);
 }
 
-static void damage_table(void) {
+static sw_table *one_class(void) {
     static const sw_class_spec specs[] = {{64, 1, 0}};
-    sw_heap_options options;
-    sw_table *table;
-    sw_heap_options_init(&options);
-    if (sw_table_create("one", 8192, specs, 1, &table) != SW_OK) abort();
+    return table_of("one", 8192, specs, 1);
+}
+
+static void damage_table(void) {
+    sw_table *table = one_class();
     table->max_size += 8;
-    options.table = table;
-    (void)sw_heap_create(&options, &heap);
+    (void)heap_with((heap_setting){.table = table});
 }
 
 static void damage_class(void) {
-    static const sw_class_spec specs[] = {{64, 1, 0}};
-    sw_heap_options options;
-    sw_table *table;
-    sw_heap_options_init(&options);
-    if (sw_table_create("one", 8192, specs, 1, &table) != SW_OK) abort();
+    sw_table *table = one_class();
     ((sw_class *)(uintptr_t)table->classes)[1].slots = 127;
-    options.table = table;
-    (void)sw_heap_create(&options, &heap);
-}
-
-static void damage_ids(void) {
-    swt_ids ids = {.free_count = 1};
-    (void)swt_ids_grow(&ids);
-}
-
-static void damage_stream(void) {
-    swt_merge merge = {.ended = true};
-    swt_stream stream = {.left = 1};
-    (void)swt_stream_load(&merge, &stream);
-}
-
-static void damage_merge(void) {
-    swt_merge merge = {.queue_count = 1, .ended = true};
-    size_t count;
-    (void)swt_merge_next(&merge, NULL, &count);
-}
-
-static void damage_buffer(void) {
-    swt_buffer buffer = {.used = 8, .capacity = 8};
-    (void)swt_put_meta(&buffer, "key", "value");
-}
-
-static void damage_addresses(void) {
-    swt_addresses map = {.spare_count = 1};
-    uint32_t old;
-    (void)swt_addresses_put(&map, 64, 1, &old);
-}
-
-static void damage_raw(void) {
-    size_t bytes = swt_encoder_bytes();
-    swt_encoder *encoder = swt_encoder_init(aligned_alloc(64, (bytes + 63) / 64 * 64), bytes);
-    swt_event events[4] = {{0}};
-    swt_raw raw = {.events = events, .next = events + 2, .limit = events + 1};
-    const uint8_t *block;
-    if (encoder == NULL) abort();
-    (void)swt_encode_raw(encoder, &raw, 0, &block);
-}
-
-static void damage_notes(void) {
-    swt_notes notes = {.meta_used = 3, .meta_capacity = 2};
-    swt_block block = {.kind = SWT_BLOCK_META};
-    (void)swt_notes_add(&notes, &block, NULL, 0);
-}
-
-static void damage_file(void) {
-    swt_file file = {.stream = fopen("/dev/null", "rb"), .damaged = true};
-    swt_entry entry = {0};
-    swt_block block;
-    bool whole;
-    (void)swt_file_load(&file, &entry, &block, &whole);
-}
-
-static void damage_source(void) {
-    swt_file file = {.header = {.form = SW_TRACE_ORDERED, .version = 2}};
-    swt_source source = {.file = &file, .decoded_at = 1};
-    size_t count;
-    (void)swt_source_next(&source, &count);
-}
-
-static void damage_state(void) {
-    swt_file file = {.header = {.form = SW_TRACE_ORDERED, .version = 2}};
-    swt_source source = {.file = &file, .state = {.thread = 3, .threads = 3}};
-    size_t count;
-    (void)swt_source_next(&source, &count);
-}
-
-static void damage_columns(void) {
-    swt_ops_columns columns = {.scratch = malloc(SWT_OPS_SCRATCH_BYTES)};
-    if (columns.scratch == NULL) abort();
-    swt_ops_begin(&columns);
-    columns.count = 1;
-    (void)swt_ops_end(&columns);
-}
-
-static void damage_totals(void) {
-    swt_totals totals = {.sum = {.allocs = 2, .frees = 2, .end_live_objects = 1}};
-    (void)swt_totals_add(&totals, NULL, 0);
-}
-
-static void damage_trace(void) {
-    struct sw_trace *trace;
-    char path[] = "/tmp/spanwise-grades-XXXXXX";
-    sw_trace_writer *writer;
-    int file = mkstemp(path);
-    if (file < 0 || sw_trace_create(path, &writer) != SW_OK) abort();
-    sw_status status = sw_trace_commit(writer, NULL);
-    if (status == SW_OK) status = sw_trace_open(path, 0, &trace);
-    (void)unlink(path);
-    if (status != SW_OK) abort();
-    const sw_op *ops;
-    size_t count;
-    trace->rest_count = 1;
-    (void)sw_trace_next(trace, &ops, &count);
-}
-
-static void damage_writer(void) {
-    sw_trace_writer *writer;
-    if (sw_trace_create("/dev/null", &writer) != SW_OK) abort();
-    writer->state.count = 1;
-    (void)sw_trace_commit(writer, NULL);
-}
-
-static void damage_profile(void) {
-    sw_profile *profile;
-    if (sw_profile_create(0, &profile) != SW_OK) abort();
-    profile->objects = sw_os_map(1);
-    sw_profile_end(profile, 0);
-}
-
-static void damage_optimizer(void) {
-    static double weights[SW_PROFILE_SIZES];
-    sw_optimize_options options;
-    sw_optimizer *optimizer;
-    sw_class_spec specs[32];
-    sw_optimize_result result;
-    uint32_t count;
-    sw_optimize_options_init(&options);
-    weights[64] = weights[100] = 1;
-    if (sw_optimizer_create(&options, weights, &optimizer) != SW_OK) abort();
-    optimizer->stride = 0;
-    (void)sw_optimizer_table(optimizer, 1, specs, &count, &result);
-}
-
-static void damage_hull(void) {
-    int32_t nodes[6];
-    sw_hull hull = {.count = 1, .width = 3, .nodes = nodes};
-    sw_hull_clear(&hull);
-}
-
-static void damage_choices(void) {
-    sw_candidate candidates[2] = {{0}};
-    sw_choices choices = {.candidates = candidates, .cost_count = 1};
-    sw_check2(sw_choices_check(&choices));
+    (void)heap_with((heap_setting){.table = table});
 }
 
 static void damage_runner(void) {
@@ -343,11 +189,6 @@ static void damage_runner(void) {
     if (sw_runner_create(heap, &runner) != SW_OK) abort();
     runner->sample_count = SW_RUNNER_SAMPLES_MAX + 1;
     (void)sw_runner_run(runner, NULL, 0, 0, NULL, NULL);
-}
-
-static void damage_touch_map(void) {
-    sw_touch_map touch = {.capacity = 64};
-    sw_touch_map_remove(&touch, 0, 0);
 }
 
 /* --- damage that no local check can see: grade 3 ---------------------------------------------- */
@@ -369,10 +210,7 @@ static void lost_meta(void) {
 }
 
 static void lost_slack(void) {
-    sw_heap_options options;
-    sw_heap_options_init(&options);
-    options.tracked = 1;
-    if (sw_heap_create(&options, &heap) != SW_OK) abort();
+    heap = heap_with((heap_setting){.tracked = true});
     cache = sw_thread_cache(heap);
     (void)sw_cache_alloc(cache, 64, 0);
     heap->instrument->held_bytes += 64;
@@ -477,25 +315,6 @@ static const struct {
     {2, "__atomic_load_n(&lock->state, __ATOMIC_RELAXED) <= ", damage_lock},
     {2, "table->max_size == table->classes[table->class_count - 1].size", damage_table},
     {2, "cls->slots == span_bytes / cls->size", damage_class},
-    {2, "ids->free_count <= ids->next", damage_ids},
-    {2, "stream->left == 0 || stream->payload != NULL", damage_stream},
-    {2, "merge->queue_count <= merge->stream_count", damage_merge},
-    {2, "buffer->capacity == 0 || buffer->data != NULL", damage_buffer},
-    {2, "map->count + map->spare_count == map->leaf_count", damage_addresses},
-    {2, "raw->next <= raw->limit", damage_raw},
-    {2, "notes->meta_used <= notes->meta_capacity", damage_notes},
-    {2, "!file->damaged || file->prefix", damage_file},
-    {2, "source->decoded_at <= source->decoded_count", damage_source},
-    {2, "state->thread == 0 || state->thread < state->threads", damage_state},
-    {2, "columns->tag == columns->scratch + ", damage_columns},
-    {2, "sum->frees + sum->end_live_objects == sum->allocs", damage_totals},
-    {2, "trace->rest_count == 0 || trace->rest != NULL", damage_trace},
-    {2, "writer->state.count == writer->totals.sum.ops", damage_writer},
-    {2, "(profile->capacity == 0) == (profile->objects == NULL)", damage_profile},
-    {2, "optimizer->stride == optimizer->choices.count + 1", damage_optimizer},
-    {2, "sw_is_pow2(hull->width)", damage_hull},
-    {2, "choices->cost_count <= choices->choice_count", damage_choices},
-    {2, "(touch->capacity == 0) == (touch->bits == NULL)", damage_touch_map},
     {2, "runner->sample_count <= SW_RUNNER_SAMPLES_MAX", damage_runner},
     {3, "metadata pool: held bytes disagree with its chunks", lost_meta},
     {3, "pool of slack arrays: held bytes disagree with its chunks", lost_slack},

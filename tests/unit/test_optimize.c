@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The optimiser against brute force over every set of classes and every span, on random small
- * cases; profiles against a plain count; messages. */
-#include "spanwise/optimize.h"
-
+/* The optimiser against brute force over every set of classes and every span, on random small cases; profiles
+ * against a plain count, and by hand at the border between sizes with an entry of their own and larger ones; messages. */
 #include <math.h>
 #include <time.h>
 
 #include "check.h"
+#include "spanwise/optimize.h"
 
 enum { CASES = 10000, SMALL_MAX = 80, SIZES = SW_PROFILE_SIZES };
 
@@ -390,6 +389,35 @@ static void test_refused(void) {
     check_refused(&o, "struct_bytes 8: must be 40");
 }
 
+/* --- profiles of large sizes ------------------------------------------------------------------- */
+
+enum { BORDER = SW_PROFILE_SIZES }; /* the smallest size without an entry */
+
+static void profile_at_the_border(void) {
+    const sw_op ops[] = {
+        {.kind = SW_OP_ALLOC, .object = 0, .size = BORDER - 1},
+        {.kind = SW_OP_ALLOC, .object = 1, .size = BORDER},
+        {.kind = SW_OP_FREE, .object = 1, .time_ns = 2000000000},
+        {.kind = SW_OP_ALLOC, .object = 1, .size = BORDER + 5, .time_ns = 2000000000},
+    };
+    sw_profile *profile;
+    sw_profile_large large;
+    CHECK_EQ(sw_profile_create(4, &profile), SW_OK);
+    CHECK_EQ(sw_profile_add(profile, ops, 4), SW_OK);
+    sw_profile_end(profile, 5000000000);
+    CHECK(sw_profile_weights(profile, SW_WEIGH_ALLOCS)[BORDER - 1] == 1);
+    CHECK(sw_profile_weights(profile, SW_WEIGH_PEAK)[BORDER - 1] == 1);
+    CHECK_EQ(sw_profile_get_large(profile, SW_WEIGH_ALLOCS, &large), SW_OK);
+    CHECK(large.weight == 2 && large.bytes == 2.0 * BORDER + 5);
+    CHECK_EQ(sw_profile_get_large(profile, SW_WEIGH_PEAK, &large), SW_OK);
+    CHECK(large.weight == 1 && large.bytes == BORDER + 5); /* the first is gone by then */
+    CHECK_EQ(sw_profile_get_large(profile, SW_WEIGH_TIME, &large), SW_OK);
+    CHECK(large.weight > 4.999 && large.weight < 5.001); /* two seconds, and three */
+    double bytes = 2.0 * BORDER + 3.0 * (BORDER + 5);
+    CHECK(large.bytes > bytes * 0.9999 && large.bytes < bytes * 1.0001);
+    sw_profile_destroy(profile);
+}
+
 int main(void) {
     uint64_t seed = 20261120;
     int cases = CASES / (int)check_share();
@@ -399,6 +427,7 @@ int main(void) {
     test_more_classes_than_sizes();
     test_bound_by_hand();
     test_profile();
+    profile_at_the_border();
     test_refused();
     return check_result();
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The runner against counts of one's own: operations, peaks, ratios, samples, bad input. */
-#include <stdbool.h>
+/* The runner: batches and looking ahead change nothing, bad input, threads and their ends, flags of reallocations,
+ * tiny objects, and where a recording fails. What it measures: test_run_measures.c. */
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -8,98 +8,9 @@
 #include "child.h"
 #include "heap/cache.h"
 #include "heaps.h"
+#include "runner_ops.h"
 #include "spanwise/spanwise.h"
 #include "trace_fixture.h"
-
-enum { OBJECTS = 500, COUNT = 30000 };
-
-static sw_op ops[COUNT];
-
-static sw_heap *make_heap(bool dry) {
-    sw_heap *heap = heap_with((heap_setting){.tracked = 1, .manual_clock = 1, .dry = dry});
-    return heap;
-}
-
-static void make_ops(uint64_t seed) {
-    static bool live[OBJECTS];
-    memset(live, 0, sizeof live);
-    for (size_t i = 0; i < COUNT; i++) {
-        uint64_t r = check_random(&seed);
-        uint32_t id = (uint32_t)(r >> 32) % OBJECTS;
-        ops[i] = (sw_op){.time_ns = i * 1000, .object = id, .thread = (uint32_t)r % 4};
-        ops[i].kind = !live[id] ? SW_OP_ALLOC : (r & 0xF0) == 0 ? SW_OP_REALLOC : SW_OP_FREE;
-        if (ops[i].kind != SW_OP_FREE) ops[i].size = (r >> 8) % 3000;
-        if ((r & 0xF000) == 0 && ops[i].kind == SW_OP_ALLOC) ops[i].flags = SW_OP_ZEROED;
-        live[id] = ops[i].kind != SW_OP_FREE;
-    }
-}
-
-/* What the runner must report after all of ops, from the operations and the heap's held bytes. */
-static void stats_are_true(bool dry) {
-    static uint64_t size[OBJECTS];
-    sw_heap *heap = make_heap(dry);
-    sw_runner *runner;
-    sw_replay_stats s, w = {0};
-    make_ops(3);
-    memset(size, 0, sizeof size);
-    CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
-    for (size_t i = 0; i < COUNT; i++) {
-        size_t done = 9;
-        const sw_op *op = &ops[i];
-        CHECK_EQ(sw_runner_run(runner, op, 1, 1, NULL, &done), SW_OK);
-        CHECK_EQ(done, 1);
-        w.requested_bytes += op->size - (op->kind == SW_OP_ALLOC ? 0 : size[op->object]);
-        w.allocs += op->kind == SW_OP_ALLOC;
-        w.frees += op->kind == SW_OP_FREE;
-        w.reallocs += op->kind == SW_OP_REALLOC;
-        w.live_objects += op->kind == SW_OP_ALLOC;
-        w.live_objects -= op->kind == SW_OP_FREE;
-        size[op->object] = op->size;
-        uint64_t held = sw_heap_held_bytes(heap);
-        if (w.requested_bytes > w.peak_requested_bytes) {
-            w.peak_requested_bytes = w.requested_bytes;
-            w.peak_op = i + 1;
-            w.held_at_peak = held;
-        }
-        if (held > w.peak_held_bytes) {
-            w.peak_held_bytes = held;
-            w.requested_at_peak_held = w.requested_bytes;
-        }
-        if (w.live_objects > w.peak_live_objects) w.peak_live_objects = w.live_objects;
-        if (w.requested_bytes != 0) {
-            w.held_over_requested_sum += (double)held / (double)w.requested_bytes;
-            w.held_over_requested_count++;
-        }
-    }
-    sw_runner_stats(runner, &s);
-    CHECK_EQ(s.ops, COUNT);
-    CHECK_EQ(s.allocs, w.allocs);
-    CHECK_EQ(s.frees, w.frees);
-    CHECK_EQ(s.reallocs, w.reallocs);
-    CHECK_EQ(s.failed, 0);
-    CHECK_EQ(s.skipped, 0);
-    CHECK_EQ(s.requested_bytes, w.requested_bytes);
-    CHECK_EQ(s.live_objects, w.live_objects);
-    CHECK_EQ(s.peak_requested_bytes, w.peak_requested_bytes);
-    CHECK_EQ(s.peak_op, w.peak_op);
-    CHECK_EQ(s.peak_live_objects, w.peak_live_objects);
-    CHECK_EQ(s.held_bytes, sw_heap_held_bytes(heap));
-    CHECK_EQ(s.peak_held_bytes, w.peak_held_bytes);
-    CHECK_EQ(s.held_at_peak, w.held_at_peak);
-    CHECK_EQ(s.requested_at_peak_held, w.requested_at_peak_held);
-    CHECK_EQ(s.held_over_requested_count, w.held_over_requested_count);
-    CHECK(s.held_over_requested_sum > w.held_over_requested_sum * 0.999999);
-    CHECK(s.held_over_requested_sum < w.held_over_requested_sum * 1.000001);
-    sw_ledger ledger = ledger_of(heap);
-    CHECK_EQ(ledger.requested_bytes, s.requested_bytes);
-    CHECK_EQ(ledger.live_objects, s.live_objects);
-    CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    sw_runner_drain(runner);
-    ledger = ledger_of(heap);
-    CHECK_EQ(ledger.live_objects, 0);
-    sw_runner_destroy(runner);
-    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
-}
 
 /* One call or many: the same end. */
 static void batches_do_not_matter(void) {
@@ -177,35 +88,6 @@ static void look_ahead(void) {
     CHECK_EQ(sw_table_create("few", 8192, few, 3, &table), SW_OK);
     looking_ahead_changes_nothing(table);
     sw_table_destroy(table);
-}
-
-static void samples(void) {
-    static sw_replay_sample rows[2048];
-    sw_heap *heap = make_heap(true);
-    sw_runner *runner;
-    make_ops(4);
-    CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
-    CHECK_EQ(sw_runner_samples(runner, rows, 2048), 0);
-    CHECK_EQ(sw_runner_sample_every(runner, 1), SW_OK);
-    CHECK_EQ(sw_runner_run(runner, ops, COUNT, 0, NULL, NULL), SW_OK);
-    size_t n = sw_runner_samples(runner, NULL, 0);
-    CHECK(n >= 1000 && n <= 2048);
-    CHECK_EQ(sw_runner_samples(runner, rows, 2048), n);
-    for (size_t i = 0; i < n; i++) {
-        CHECK_EQ(rows[i].time_ns, (rows[i].op - 1) * 1000);
-        CHECK(rows[i].slot_bytes >= rows[i].requested_bytes);
-        CHECK(rows[i].held_bytes >= rows[i].slot_bytes + rows[i].free_page_bytes);
-        if (i > 0) CHECK(rows[i].op > rows[i - 1].op);
-        if (i > 1) CHECK_EQ(rows[i].op - rows[i - 1].op, rows[1].op - rows[0].op);
-    }
-    CHECK(rows[n - 1].op > COUNT * 3 / 4);
-    CHECK_EQ(sw_runner_sample_every(runner, 0), SW_OK);
-    size_t done;
-    sw_op op = {.kind = SW_OP_ALLOC, .object = OBJECTS + 1, .size = 5};
-    CHECK_EQ(sw_runner_run(runner, &op, 1, 0, NULL, &done), SW_OK);
-    CHECK_EQ(sw_runner_samples(runner, NULL, 0), n); /* off */
-    sw_runner_destroy(runner);
-    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
 /* --- bad input -------------------------------------------------------------------------------- */
@@ -508,11 +390,8 @@ static void recordings(void) {
 int main(void) {
     threads_end(true);
     threads_end(false);
-    stats_are_true(true);
-    stats_are_true(false);
     batches_do_not_matter();
     look_ahead();
-    samples();
     bad_input(true);
     bad_input(false);
     many_threads();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tiered slabs: by hand, beside a model that knows every slot, misuse, alerts, threads, refused options, and what a
- * damaged tier says. Forks: test_fork_arena.c. */
+ * damaged tier says. Forks: test_fork_memory.c. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>

@@ -1,24 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which bytes of a heap are resident: the map of touched pages beside an array of truth values, and the
- * ledger of touched bytes of a dry heap beside that of a real one, which the system is asked for. */
-#include <fcntl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include "base/bits.h"
-#include "check.h"
-#include "child.h"
-#include "ds/meta.h"
-#include "heap/cache.h"
-#include "heaps.h"
-#include "os/os.h"
-#include "page/touch_map.h"
-#include "sanitizer.h"
-#include "spanwise/spanwise.h"
-
-#if defined(__linux__)
+/* Which bytes of a heap are touched: the map of touched pages against an array of truth values, and a dry heap's
+ * ledger of touched bytes and its peak by hand. Against real heaps: test_touched_pages.c. */
 #include <sys/prctl.h>
-#endif
+
+#include "os/os.h"
+#include "touched_ops.h"
 
 /* --- the map ---------------------------------------------------------------------------------- */
 
@@ -61,47 +47,7 @@ static void map_equals_an_array(void) {
     sw_touch_map_end(&touch);
 }
 
-/* --- operations ------------------------------------------------------------------------------- */
-
-enum { OPS = 60000, IDS = 4000, THREADS = 3 };
-static sw_op ops[OPS];
-
-/* Sizes of all kinds, in phases: what a phase leaves behind is freed in the next. */
-static size_t make_ops(uint64_t seed) {
-    static bool live[IDS];
-    memset(live, 0, sizeof live);
-    for (size_t i = 0; i < OPS; i++) {
-        uint64_t r = check_random(&seed);
-        uint32_t id = (uint32_t)(r % IDS);
-        bool grows = i / 10000 % 2 == 0;
-        uint64_t size = r >> 40 & 15 ? r >> 20 & 1023 : r >> 20 & 0xFFFF;
-        if ((r >> 44 & 255) == 0) size = r >> 20 & 0xFFFFF;
-        ops[i] = (sw_op){.object = id, .thread = (uint32_t)(r >> 60) % THREADS, .size = size};
-        ops[i].time_ns = i * 100000; /* ticks of the decay come and go */
-        if ((r >> 36 & 7) == 0) ops[i].flags = SW_OP_ZEROED;
-        if (!live[id])
-            ops[i].kind = SW_OP_ALLOC;
-        else if ((r >> 56 & 7) == 0)
-            ops[i].kind = SW_OP_REALLOC;
-        else if (!grows || (r >> 56 & 3) != 0)
-            ops[i] = (sw_op){.kind = SW_OP_FREE,
-                             .object = id,
-                             .thread = ops[i].thread,
-                             .time_ns = ops[i].time_ns};
-        else
-            ops[i].kind = SW_OP_REALLOC;
-        live[id] = ops[i].kind != SW_OP_FREE;
-    }
-    return OPS;
-}
-
 /* --- by hand ---------------------------------------------------------------------------------- */
-
-static sw_heap *make(bool dry, bool tracked, const sw_table *table) {
-    sw_heap *heap = heap_with((heap_setting){
-        .table = table, .dry = dry, .touch_map = dry, .tracked = tracked, .manual_clock = 1});
-    return heap;
-}
 
 /* One object of 5,000 bytes in a slot of 5,376 touches two pages of 4 KiB: all that was requested, and of
  * the round-up what lies in the second one, which is all of it. The second slot shares that page. */
@@ -114,14 +60,14 @@ static void one_object(void) {
     CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
     CHECK_EQ(sw_runner_run(runner, ops, 1, SW_TOUCH_PAGES, NULL, NULL), SW_OK);
     l.struct_bytes = sizeof l;
-    CHECK_EQ(sw_heap_touched_read(heap, &l, NULL, 0), SW_OK);
+    l = touched_of(heap);
     CHECK_EQ(l.requested_bytes, 5000);
     CHECK_EQ(l.roundup_bytes, 376);
     CHECK_EQ(l.cached_bytes, 8192 - 5376);
     CHECK_EQ(l.tail_bytes + l.free_slot_bytes + l.large_rounding_bytes + l.free_page_bytes, 0);
     CHECK_EQ(l.held_bytes, 8192 + l.metadata_bytes);
     CHECK_EQ(sw_runner_run(runner, ops + 1, 1, SW_TOUCH_PAGES, NULL, NULL), SW_OK);
-    CHECK_EQ(sw_heap_touched_read(heap, &l, NULL, 0), SW_OK);
+    l = touched_of(heap);
     CHECK_EQ(l.requested_bytes + l.roundup_bytes, 0);
     CHECK_EQ(l.cached_bytes, 8192);
     (void)sw_heap_trim(heap);
@@ -138,12 +84,11 @@ static void peak(void) {
     CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
     make_ops(3);
     for (size_t i = 0; i < STEPS; i++) {
-        sw_ledger l = {.struct_bytes = sizeof l};
         ops[i].time_ns = i * 5000000; /* idle pages go back in between */
         ops[i].size *= 8;             /* so that spans reach further pages of the page map */
         if (i > STEPS / 2 && ops[i].kind == SW_OP_REALLOC) ops[i].kind = SW_OP_FREE;
         CHECK_EQ(sw_runner_run(runner, ops + i, 1, SW_TOUCH_PAGES, NULL, NULL), SW_OK);
-        CHECK_EQ(sw_heap_touched_read(heap, &l, NULL, 0), SW_OK);
+        sw_ledger l = touched_of(heap);
         if (l.held_bytes <= most) continue;
         most = l.held_bytes;
         most_op = i + 1;
@@ -167,7 +112,6 @@ static void ended_threads(void) {
     enum { THREADS = 80, STEPS = 3 * THREADS + 2, LARGE = 4 << 20 };
     sw_heap *heap = make(true, true, sw_table_c16());
     sw_runner *runner;
-    sw_ledger l = {.struct_bytes = sizeof l};
     uint64_t op;
     memset(ops, 0, STEPS * sizeof *ops);
     for (uint32_t i = 0; i < THREADS; i++) {
@@ -182,7 +126,7 @@ static void ended_threads(void) {
     ops[STEPS - 1].size = LARGE;
     CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
     CHECK_EQ(sw_runner_run(runner, ops, STEPS, SW_TOUCH_PAGES, NULL, NULL), SW_OK);
-    CHECK_EQ(sw_heap_touched_read(heap, &l, NULL, 0), SW_OK);
+    sw_ledger l = touched_of(heap);
     CHECK_EQ(l.requested_bytes, LARGE + 100);
     CHECK_EQ(sw_runner_resident_peak(runner, &op), l.held_bytes);
     CHECK_EQ(op, STEPS);
@@ -200,9 +144,9 @@ static void closed_caches(void) {
     sw_ledger open = {.struct_bytes = sizeof open}, closed = {.struct_bytes = sizeof closed};
     for (int i = 0; i < CACHES; i++)
         CHECK_EQ(sw_cache_make(heap, SW_CACHE_OF_LIBRARY, &caches[i]), SW_OK);
-    CHECK_EQ(sw_heap_touched_read(heap, &open, NULL, 0), SW_OK);
+    open = touched_of(heap);
     for (int i = 0; i < CACHES; i++) sw_cache_close(caches[i]);
-    CHECK_EQ(sw_heap_touched_read(heap, &closed, NULL, 0), SW_OK);
+    closed = touched_of(heap);
     CHECK_EQ(open.metadata_bytes - closed.metadata_bytes, 16 * 2 * 4096);
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
@@ -232,76 +176,22 @@ static void instrument(void) {
     CHECK(l[1].instrument_bytes >= 2 * l[1].live_objects && l[1].instrument_bytes < 1 << 20);
 }
 
-/* The end of the newest chunk of metadata, as the system tells: nobody has written to it. */
-static void untouched_metadata(void) {
-    enum { PAGES = 64 };
-    sw_meta meta;
-    uint8_t resident[PAGES];
-    uint64_t page = sw_os_page_bytes();
-    sw_meta_init(&meta);
-    CHECK_EQ(sw_meta_untouched_bytes(&meta, 12), 0);
-    for (int i = 0; i < 400; i++) {
-        size_t block = 64 * (1 + (size_t)i % 9);
-        memset(sw_meta_alloc(&meta, block), 1, block);
-        uint64_t bytes = meta.chunks == NULL ? 0 : (uint64_t)(meta.bump_end - (char *)meta.chunks);
-        uint64_t absent = 0, told = sw_meta_untouched_bytes(&meta, sw_log2_floor(page));
-        if (bytes / page > PAGES || !sw_os_resident_pages(meta.chunks, bytes / page, resident))
-            break;
-        for (uint64_t n = 0; n < bytes / page; n++) absent += resident[n] ? 0 : page;
-        if (absent != told) CHECK_EQ(i, -1);
-    }
-    CHECK(meta.held_bytes > 64 << 10);
-    sw_meta_destroy(&meta);
-}
-
-/* Of a large object of 1,000,000 bytes 25 % are written: 250,000 bytes, which lie in 62 pages of 4 KiB. An
- * object in a slot is written whole. */
-static void part_of_large_objects(void) {
-    if (sw_os_page_bytes() != 4096) return;
-    sw_heap_options options;
-    sw_heap *heap = NULL;
-    sw_runner *runner;
-    sw_ledger l = {.struct_bytes = sizeof l};
-    sw_op two[] = {{.kind = SW_OP_ALLOC, .size = 1000000},
-                   {.kind = SW_OP_ALLOC, .object = 1, .size = 32768}};
-    sw_heap_options_init(&options);
-    options.table = sw_table_go();
-    options.dry = options.touch_map = options.tracked = 1;
-    options.large_touched_percent = 25;
-    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
-    CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
-    CHECK_EQ(sw_runner_run(runner, two, 1, SW_TOUCH_PAGES, NULL, NULL), SW_OK);
-    CHECK_EQ(sw_heap_touched_read(heap, &l, NULL, 0), SW_OK);
-    CHECK_EQ(l.requested_bytes, 62 * 4096);
-    CHECK_EQ(sw_runner_run(runner, two + 1, 1, SW_TOUCH_PAGES, NULL, NULL), SW_OK);
-    CHECK_EQ(sw_heap_touched_read(heap, &l, NULL, 0), SW_OK);
-    CHECK_EQ(l.requested_bytes, 62 * 4096 + 32768);
-    sw_runner_destroy(runner);
-    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
-    options.large_touched_percent = 101;
-    CHECK_EQ(sw_heap_create(&options, &heap), SW_INVALID);
-    CHECK(strstr(sw_last_error()->message, "large_touched_percent 101 is above 100") != NULL);
-    options.large_touched_percent = 25;
-    options.touch_map = 0;
-    CHECK_EQ(sw_heap_create(&options, &heap), SW_INVALID);
-    CHECK(strstr(sw_last_error()->message, "is for heaps with touch_map") != NULL);
-}
-
 /* Of a large object of 1,000,000 bytes 32,768 millionths are 8 pages to the byte, one more takes a ninth page; 4 % are
- * 40,000 bytes, in 10 pages; all lie in 245. Of 100,000,003 bytes 2,500 millionths are 250,000.0075 bytes, in 62. */
-static void millionths_of_large_objects(void) {
+ * 40,000 bytes, in 10 pages, 25 % are 250,000 in 62; all lie in 245. Of 100,000,003 bytes 2,500 millionths are 250,000.0075 bytes, in 62. */
+static void part_of_large_objects(void) {
     if (sw_os_page_bytes() != 4096) return;
     static const struct {
         uint64_t ppm, size;
         uint8_t percent, pages;
-    } cases[] = {{32768, 1000000, 0, 8},  {32769, 1000000, 0, 9}, {1000000, 1000000, 0, 245},
-                 {1, 1000000, 0, 1},      {0, 1000000, 4, 10},    {0, 1000000, 0, 245},
-                 {2500, 100000003, 0, 62}};
+    } cases[] = {{32768, 1000000, 0, 8},     {32769, 1000000, 0, 9},
+                 {1000000, 1000000, 0, 245}, {1, 1000000, 0, 1},
+                 {0, 1000000, 4, 10},        {0, 1000000, 0, 245},
+                 {2500, 100000003, 0, 62},   {0, 1000000, 25, 62},
+                 {0, 32768, 25, 8}}; /* the last has a slot, which is written whole */
     for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
         sw_heap_options options;
         sw_heap *heap = NULL;
         sw_runner *runner;
-        sw_ledger l = {.struct_bytes = sizeof l};
         sw_op one = {.kind = SW_OP_ALLOC, .size = cases[i].size};
         sw_heap_options_init(&options);
         options.dry = options.touch_map = options.tracked = 1;
@@ -310,7 +200,7 @@ static void millionths_of_large_objects(void) {
         CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
         CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
         CHECK_EQ(sw_runner_run(runner, &one, 1, SW_TOUCH_PAGES, NULL, NULL), SW_OK);
-        CHECK_EQ(sw_heap_touched_read(heap, &l, NULL, 0), SW_OK);
+        sw_ledger l = touched_of(heap);
         CHECK_EQ((l.requested_bytes + l.large_rounding_bytes) / 4096, cases[i].pages);
         sw_runner_destroy(runner);
         CHECK_EQ(sw_heap_destroy(heap), SW_OK);
@@ -325,7 +215,9 @@ static void refused_shares(void) {
     } cases[] = {{1000001, 0, 1, "large_touched_ppm 1000001 is above 1000000"},
                  {UINT64_MAX, 0, 1, "is above 1000000"},
                  {1, 1, 1, "give one of them"},
-                 {1, 0, 0, "large_touched_ppm is for heaps with touch_map"}};
+                 {1, 0, 0, "large_touched_ppm is for heaps with touch_map"},
+                 {0, 101, 1, "large_touched_percent 101 is above 100"},
+                 {0, 25, 0, "is for heaps with touch_map"}};
     for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
         sw_heap_options options;
         sw_heap *heap = NULL;
@@ -371,17 +263,10 @@ static void hints_over_two_pages(void) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
-/* Spans that are written wholly, and one that is not: what is resident of objects is what was asked for, to the byte,
- * and all terms together are the pages that the map has. */
-static void parts_are_the_map(const sw_heap *heap, const sw_ledger *l) {
-    CHECK_EQ(l->held_bytes - l->metadata_bytes, sw_touch_map_bytes(&heap->pages.touch));
-}
-
 static void whole_spans(void) {
     enum { COUNT = 5000 };
     sw_heap *heap = make(true, true, sw_table_c16());
     sw_runner *runner;
-    sw_ledger l = {.struct_bytes = sizeof l};
     uint64_t requested = 0, live = 0;
     CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
     for (size_t i = 0; i < COUNT; i++) ops[i] = (sw_op){.object = (uint32_t)i, .size = 90 + i % 7};
@@ -393,7 +278,7 @@ static void whole_spans(void) {
         requested += dies ? 0 : ops[i].size;
         live += !dies;
     }
-    CHECK_EQ(sw_heap_touched_read(heap, &l, NULL, 0), SW_OK);
+    sw_ledger l = touched_of(heap);
     CHECK_EQ(l.requested_bytes, requested);
     CHECK_EQ(l.live_objects, live);
     CHECK(l.free_slot_bytes + l.cached_bytes > COUNT / 3 * 90);
@@ -420,168 +305,7 @@ static void refused(void) {
 
 /* --- dry beside real -------------------------------------------------------------------------- */
 
-static void equal(const sw_ledger *a, const sw_ledger *b, size_t at) {
-    if (memcmp(a, b, sizeof *a) == 0) return;
-    const uint64_t *x = (const uint64_t *)a, *y = (const uint64_t *)b;
-    for (size_t i = 0; i < sizeof *a / 8; i++)
-        if (x[i] != y[i])
-            fprintf(stderr, "op %zu, field %zu: dry %llu, real %llu\n", at, i,
-                    (unsigned long long)x[i], (unsigned long long)y[i]);
-    CHECK(false);
-}
-
-/* Bytes of [from, from + bytes) in pages that the system has given memory: present, and not the page of zeros, which
- * all that was only read share. Of a process that has not forked since. */
-static uint64_t backed(int pagemap, const void *from, uint64_t bytes) {
-    uint64_t page = sw_os_page_bytes(), sum = 0;
-    uintptr_t start = (uintptr_t)from, end = start + bytes;
-    for (uintptr_t at = sw_align_down(start, page); at < end; at += page) {
-        uint64_t entry = 0;
-        CHECK_EQ(pread(pagemap, &entry, 8, (off_t)(at / page * 8)), 8);
-        bool there = (entry >> 63 & 1) != 0 && (entry >> 56 & 1) != 0;
-        if (there) sum += sw_min_u64(at + page, end) - sw_max_u64(at, start);
-    }
-    return sum;
-}
-
-/* The first bytes of a chunk of metadata (ds/meta.c). */
-typedef struct chunk_head {
-    const struct chunk_head *next;
-    size_t bytes;
-} chunk_head;
-
-/* The metadata of a ledger of touched bytes beside what the system has given memory. */
-static void metadata_is_backed(const sw_heap *heap, uint64_t metadata) {
-    uint64_t sum = 0, bytes;
-    int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-    if (pagemap < 0) return; /* a kernel without it */
-    sum += backed(pagemap, heap, sizeof *heap);
-    for (uint32_t id = heap->batches; id != 0; id = heap->space->cold[id].batch_next) {
-        sum += backed(pagemap, &heap->space->view.spans[id], SW_SPAN_BATCH * sizeof(sw_span));
-        sum += backed(pagemap, &heap->space->cold[id], SW_SPAN_BATCH * sizeof(sw_span_cold));
-    }
-    for (uint32_t i = 0; i < heap->pages.window_count; i++) {
-        const void *map = sw_pages_window_map(&heap->pages, &heap->pages.windows[i], &bytes);
-        sum += backed(pagemap, map, bytes);
-    }
-    uint64_t chunks = 0, caches = 0;
-    for (const chunk_head *c = (const void *)heap->meta.chunks; c != NULL; c = c->next) {
-        sum += backed(pagemap, c, c->bytes);
-        chunks += c->bytes;
-    }
-    for (const sw_cache *c = heap->caches; c != NULL; c = c->cold->next) {
-        sum += backed(pagemap, c, sw_cache_record_bytes(heap));
-        caches += sw_cache_record_bytes(heap);
-    }
-    CHECK(heap->meta.held_bytes >= chunks + caches);
-    sum += heap->meta.held_bytes - chunks - caches; /* blocks that are mappings of their own */
-    CHECK_EQ(metadata, sum);
-    (void)close(pagemap);
-}
-
-/* Tracked, because a plain real heap takes specialised paths, which choose other slots. */
-static void dry_equals_real(const sw_table *table, uint64_t seed) {
-    enum { PARTS = 12, ROWS = 256 };
-    static sw_ledger_class rows[2][ROWS];
-    sw_ledger ledgers[2];
-    sw_heap *heaps[2];
-    sw_runner *runners[2];
-    size_t count = make_ops(seed);
-    uint64_t untouched = 0, returned = 0;
-    for (int i = 0; i < 2; i++) {
-        heaps[i] = make(i == 0, true, table);
-        CHECK_EQ(sw_runner_create(heaps[i], &runners[i]), SW_OK);
-    }
-    for (size_t part = 0; part < PARTS; part++) {
-        size_t at = count / PARTS * part;
-        for (int i = 0; i < 2; i++) {
-            CHECK_EQ(sw_runner_run(runners[i], ops + at, count / PARTS, SW_TOUCH_PAGES, NULL, NULL),
-                     SW_OK);
-            ledgers[i].struct_bytes = sizeof ledgers[i];
-            CHECK_EQ(sw_heap_touched_read(heaps[i], &ledgers[i], rows[i], ROWS), SW_OK);
-        }
-        equal(&ledgers[0], &ledgers[1], at);
-        parts_are_the_map(heaps[0], &ledgers[0]);
-        for (int i = 0; i < 2; i++) metadata_is_backed(heaps[i], ledgers[i].metadata_bytes);
-        CHECK(memcmp(rows[0], rows[1], (sw_table_class_count(table) + 1) * sizeof rows[0][0]) == 0);
-        sw_ledger held;
-        CHECK_EQ(sw_heap_ledger(heaps[0], &held, NULL, 0), SW_OK);
-        CHECK(ledgers[0].held_bytes <= held.held_bytes);
-        CHECK(ledgers[0].requested_bytes > 0);
-        untouched += held.held_bytes - ledgers[0].held_bytes;
-        returned = held.returned_bytes;
-    }
-    CHECK(untouched > 1 << 20 && returned > 1 << 20); /* else nothing was compared */
-    for (int i = 0; i < 2; i++) {
-        sw_runner_destroy(runners[i]);
-        CHECK_EQ(sw_heap_destroy(heaps[i]), SW_OK);
-    }
-}
-
-/* Metadata of heaps that grow to 1 GiB, of which little is written: the page map as far as spans came, bitmaps of
- * several pages each, and caches whose frees leave hints in a few classes. */
-static void metadata_equals_real(const sw_table *table, uint64_t seed) {
-    enum { PARTS = 16, LARGE = 64 << 20 };
-    sw_ledger ledgers[2];
-    sw_heap *heaps[2];
-    sw_runner *runners[2];
-    size_t count = make_ops(seed) / 2;
-    for (size_t i = 0; i < PARTS; i++)
-        ops[count + i] = (sw_op){
-            .object = IDS + (uint32_t)i, .size = LARGE + (i << 20), .time_ns = ops[count].time_ns};
-    for (int i = 0; i < 2; i++) {
-        heaps[i] = make(i == 0, true, table);
-        CHECK_EQ(sw_runner_create(heaps[i], &runners[i]), SW_OK);
-    }
-    for (size_t part = 0; part < PARTS; part++) {
-        for (int i = 0; i < 2; i++) {
-            const sw_op *from = ops + count / PARTS * part, *large = ops + count + part;
-            CHECK_EQ(sw_runner_run(runners[i], from, count / PARTS, SW_TOUCH_NONE, NULL, NULL), 0);
-            CHECK_EQ(sw_runner_run(runners[i], large, 1, SW_TOUCH_NONE, NULL, NULL), SW_OK);
-            ledgers[i].struct_bytes = sizeof ledgers[i];
-            CHECK_EQ(sw_heap_touched_read(heaps[i], &ledgers[i], NULL, 0), SW_OK);
-        }
-        CHECK_EQ(ledgers[0].metadata_bytes, ledgers[1].metadata_bytes);
-        for (int i = 0; i < 2; i++) metadata_is_backed(heaps[i], ledgers[i].metadata_bytes);
-    }
-    sw_ledger held;
-    CHECK_EQ(sw_heap_ledger(heaps[0], &held, NULL, 0), SW_OK);
-    CHECK(held.held_bytes > 1ull << 30);
-    CHECK(held.metadata_bytes > ledgers[0].metadata_bytes + (64 << 10)); /* else it was all */
-    for (int i = 0; i < 2; i++) {
-        sw_runner_destroy(runners[i]);
-        CHECK_EQ(sw_heap_destroy(heaps[i]), SW_OK);
-    }
-}
-
-/* In a process of its own: what earlier heaps have written of the space stays resident. */
-static void in_child(void (*run)(const sw_table *, uint64_t), const sw_table *table,
-                     uint64_t seed) {
-    int status = 0;
-    pid_t child = child_begin();
-    if (child == 0) {
-        run(table, seed);
-        _exit(check_result());
-    }
-    CHECK(child > 0 && waitpid(child, &status, 0) == child);
-    CHECK_EQ(status, 0);
-}
-
 int main(void) {
-#if defined(__linux__)
-    (void)prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0); /* huge pages would be resident whole */
-#endif
-    uint8_t known;
-    static _Alignas(65536) char page[65536];
-    page[0] = 1;
-    if (sw_os_resident_pages(page, 1, &known)) {
-        untouched_metadata();
-        for (uint64_t seed = 1; seed <= 2; seed++) {
-            in_child(dry_equals_real, sw_table_c16(), seed);
-            in_child(dry_equals_real, sw_table_go(), seed);
-            in_child(metadata_equals_real, sw_table_c16(), seed);
-        }
-    }
     map_equals_an_array();
     one_object();
     peak();
@@ -589,7 +313,6 @@ int main(void) {
     closed_caches();
     instrument();
     part_of_large_objects();
-    millionths_of_large_objects();
     refused_shares();
     hints_over_two_pages();
     whole_spans();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Trackers of arenas: the leak rule of five minutes on a clock of the test's, the two sources, events word by word,
- * alerts, threads, what is refused, and what a damaged one says. Forks: test_fork_arena.c. */
+ * alerts, threads, what is refused, and what a damaged one says. Forks: test_fork_memory.c. */
 #include <pthread.h>
 #include <stdbool.h>
 
