@@ -18,7 +18,7 @@ import pytest
 HERE = Path(__file__).parent
 # What shares something that takes long to make (an installation, a wheel, compiled programs) is run
 # by one worker: all that begins like one of a row together, and of anything else a file by itself.
-WHEEL_AND_PREFIX = ("consumers", "paths", "readme", "sdist", "wheel")
+WHEEL_AND_PREFIX = ("consumers", "readme", "sdist", "wheel")
 TOGETHER = {
     "install": tuple(f"tests/install/test_{name}.py" for name in WHEEL_AND_PREFIX),
     "preloaded": ("tests/preload/", "tests/recorder/"),

@@ -1,24 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Links and names in documents lead somewhere; decision notes have one page and one shape."""
+"""Links and file names in documents lead somewhere, and the site has every page and public name."""
 
 from __future__ import annotations
 
+import importlib.util
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("src/**/*.md")])
-NOTES = sorted((ROOT / "docs/decisions").glob("*.md"))
-DESIGN = sorted((ROOT / "docs/design").glob("*.md"))
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 NAMED = re.compile(r"`((?:docs|tests|scripts|include|python|cmake)/[\w./-]+)`")
-DATED = re.compile(r"(?<!measurements/)\b20\d\d-\d\d-\d\d\b|\bcommit [0-9a-f]{7}")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
-NOTE_LINES = 60
 
 
 def anchors(page: Path) -> set[str]:
@@ -62,40 +61,42 @@ def test_links_that_lead_nowhere_are_found(tmp_path: Path) -> None:
     assert list(broken_links(tmp_path, page)) == expected
 
 
-@pytest.mark.parametrize("page", DESIGN, ids=[page.stem for page in DESIGN])
-def test_a_design_page_has_no_figures_of_a_day(page: Path) -> None:
-    """They lie in docs/measurements, which a design page links to."""
-    assert DATED.findall(page.read_text(encoding="utf-8")) == []
+# --- the site ------------------------------------------------------------------------------------
 
 
-def test_figures_of_a_day_are_found() -> None:
-    text = "On 2026-11-20 (commit f9e30fd) it was 3 ns. [Figures](../measurements/2026-11-20-a.md)"
-    assert DATED.findall(text) == ["2026-11-20", "commit f9e30fd"]
+def _script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("docs_site", ROOT / "scripts/docs_site.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["docs_site"] = module
+    spec.loader.exec_module(module)
+    return module
 
 
-def test_notes_are_numbered_without_gaps() -> None:
-    assert [note.name[:5] for note in NOTES] == [f"{i:04}-" for i in range(1, len(NOTES) + 1)]
+SITE = _script()
 
 
-@pytest.mark.parametrize("note", NOTES, ids=[note.stem for note in NOTES])
-def test_a_note_has_one_page(note: Path) -> None:
-    text = note.read_text(encoding="utf-8")
-    assert text.startswith(f"# {note.name[:4]}: ")
-    assert text.count("\n") <= NOTE_LINES
+def test_the_table_of_contents_is_whole() -> None:
+    assert list(SITE.wrong_entries(ROOT)) == []
+    assert SITE.entries(ROOT / "docs/index.md")[0] == "README"
 
 
-def long_lines(page: Path) -> list[int]:
-    """Line numbers beyond 120 columns, outside of tables and code blocks."""
-    found, code = [], False
-    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
-        code ^= line.startswith("```")
-        if len(line) > 120 and not code and not line.startswith(("|", "    ", "![", "<")):
-            found.append(number)
-    return found
+def test_missing_pages_are_reported(tmp_path: Path) -> None:
+    (tmp_path / "docs/design").mkdir(parents=True)
+    for name in ("docs/design/a.md", "docs/lost.md", "README.md"):
+        (tmp_path / name).write_text("# page\n")
+    toc = "```{toctree}\n:glob:\n\ndesign/*\n../README\nreference/*\ngone\n```\n"
+    (tmp_path / "docs/index.md").write_text(toc)
+    assert list(SITE.wrong_entries(tmp_path)) == [
+        "docs/index.md: docs/gone: names no page",
+        "docs/lost: is in no table of contents of docs/index.md",
+    ]
 
 
-def test_long_lines_are_found(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    long, fits = "b" * 121, "a" * 120
-    page.write_text("\n".join([long, f"| {fits} |", "```", long, "```", fits, long]))
-    assert long_lines(page) == [1, 7]
+def test_the_reference_has_every_public_name() -> None:
+    text = SITE.python_reference()
+    for name in ("record", "Recording", "SizeClassTable", "optimize", "convert"):
+        assert f"\n## {name}\n" in text
+    assert "\n### Recording.ledger\n" in text
+    headers = SITE.header_reference(ROOT)
+    assert all(f"## {one.name}\n" in headers for one in (ROOT / "include/spanwise").glob("*.h"))

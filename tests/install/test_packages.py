@@ -8,14 +8,10 @@ from __future__ import annotations
 
 import ast
 import json
-import os
 import re
-import shutil
-import subprocess
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import pytest
 from install_tools import ROOT
 
 KINDS = {"program", "library", "header", "c++header", "file", "python"}
@@ -163,63 +159,3 @@ def test_dev_installs_every_group_but_the_optional_one() -> None:
     for words in re.findall(r"^\s*probe ([a-z0-9 ]+)$", (ROOT / "dev").read_text(), re.M):
         probed |= set(words.split())
     assert probed == GROUPS - {"optional"}
-
-
-def _query(*words: str) -> list[str]:
-    environment = {**os.environ, "LC_ALL": "C"}
-    command = ["dpkg-query", *words]
-    result = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    return result.stdout.splitlines()
-
-
-def _depends() -> dict[str, set[str]]:
-    """Of each installed package those that it depends on, whatever the alternatives."""
-    depends = {}
-    for line in _query("-W", "-f", "${db:Status-Status}\t${Package}\t${Depends},${Pre-Depends}\n"):
-        status, package, listed = line.split("\t")
-        if status == "installed":
-            depends[package] = set(re.findall(r"(?:^|[,|])\s*([a-z0-9][a-z0-9+.-]+)", listed))
-    return depends
-
-
-def _brought_by(package: str, depends: dict[str, set[str]]) -> set[str]:
-    brought: set[str] = set()
-    left = {package}
-    while left:
-        name = left.pop()
-        brought.add(name)
-        left |= depends.get(name, set()) - brought
-    return brought
-
-
-def _owners(programs: set[str]) -> dict[str, set[str]]:
-    """The packages that have each program as a file; no entry where none has."""
-    paths: dict[str, str] = {}
-    for program in programs:
-        found = shutil.which(program)
-        if found is not None:
-            for path in (found, os.path.realpath(found)):
-                paths |= {path: program, path.removeprefix("/usr"): program}
-    owners: dict[str, set[str]] = {}
-    for line in _query("-S", *paths):
-        packages, _, path = line.rpartition(": ")
-        if not packages.startswith("diversion"):
-            found_packages = {name.partition(":")[0] for name in packages.split(", ")}
-            owners.setdefault(paths[path], set()).update(found_packages)
-    return owners
-
-
-@pytest.mark.skipif(shutil.which("dpkg-query") is None, reason="no dpkg: not a Debian system")
-def test_dpkg_says_the_same_of_each_program() -> None:
-    """As far as the program and its package are installed: gcc and cmake are, or nothing runs."""
-    depends, owners = _depends(), _owners(LISTED)
-    compared, wrong = 0, {}
-    for need in (need for need in NEEDS if need.kind == "program"):
-        having = set().union(*(owners.get(name, set()) for name in need.names))
-        if not having or need.packages[0] not in depends:
-            continue
-        compared += 1
-        if not having & _brought_by(need.packages[0], depends):
-            wrong[need.names] = having
-    assert compared > 0
-    assert not wrong, f"dpkg names other packages than scripts/packages.txt: {wrong}"
