@@ -51,7 +51,7 @@ foreach(source IN LISTS unit_sources)
   endif()
   # ThreadSanitizer can find nothing where there is one thread, and takes ten times as long.
   # many_parts is a test of the library's own thread, which ends a recording.
-  file(STRINGS "${source}" starts_threads REGEX "pthread_create|many_parts")
+  file(STRINGS "${source}" starts_threads REGEX "pthread_|in_thread|many_parts")
   if(SPANWISE_SANITIZE STREQUAL "thread" AND NOT starts_threads)
     continue()
   endif()

@@ -60,6 +60,12 @@ static inline sw_ledger ledger_of(sw_heap *heap) {
     return ledger;
 }
 
+static inline sw_runner *runner_of(sw_heap *heap) {
+    sw_runner *runner = NULL;
+    CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
+    return runner;
+}
+
 /* How often the heap's lock was taken. */
 static inline uint64_t locks_of(sw_heap *heap) {
     sw_heap_stats stats = {.struct_bytes = sizeof stats};

@@ -15,6 +15,7 @@
 #include "sanitizer.h"
 #include "spanwise/spanwise.h"
 #include "status.h"
+#include "threads.h"
 
 enum { MIB = 1 << 20 };
 
@@ -179,9 +180,7 @@ static void caches_follow(void) {
         CHECK_EQ(cache->frames, sw_space_live()->view.frames);
         CHECK_EQ(sw_heap_verify(heap), SW_OK);
         objects[OBJECTS] = heap;
-        pthread_t thread;
-        CHECK_EQ(pthread_create(&thread, NULL, free_all, objects), 0);
-        CHECK_EQ(pthread_join(thread, NULL), 0);
+        in_thread(free_all, objects);
         CHECK_EQ(sw_heap_verify(heap), SW_OK);
     }
     sw_heap_free(heap, large);
@@ -326,9 +325,7 @@ static void all_under_limit(void) {
     CHECK(p != NULL);
     if (p != NULL) memset(p, 1, 60 * MIB);
     CHECK(sw_heap_alloc(heap, 60 * MIB, 0) == NULL);
-    pthread_t thread;
-    CHECK_EQ(pthread_create(&thread, NULL, nothing, NULL), 0);
-    CHECK_EQ(pthread_join(thread, NULL), 0);
+    in_thread(nothing, NULL);
     sw_heap_free(heap, p);
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
     p = sw_heap_alloc(heap, 90 * MIB, SW_ZERO); /* the 60 MiB must be unmapped for it */

@@ -11,6 +11,7 @@
 #include "heaps.h"
 #include "sanitizer.h"
 #include "spanwise/spanwise.h"
+#include "threads.h"
 
 enum { THREADS = 3, HELD = 400, FORKS = 300 };
 static const size_t sizes[4] = {1000, 2000, 4000, 8000}; /* few: spans run full and empty */
@@ -67,11 +68,10 @@ static void play_on(void) {
 static void threads_at_work(void) {
     pthread_t threads[THREADS];
     for (size_t t = 0; t < THREADS; t++) caches[t] = cache_of(heap);
-    for (size_t t = 0; t < THREADS; t++)
-        CHECK_EQ(pthread_create(&threads[t], NULL, churn, (void *)t), 0);
+    start_threads(threads, THREADS, churn, 0);
     for (int i = 0; i < FORKS && !check_failed(); i++) check_child(play_on);
     atomic_store(&stop, 1);
-    for (size_t t = 0; t < THREADS; t++) pthread_join(threads[t], NULL);
+    join_threads(threads, THREADS);
     free_held(caches[0]);
     CHECK(heap_is_whole(heap));
     for (size_t t = 0; t < THREADS; t++) sw_cache_close(caches[t]);

@@ -10,6 +10,7 @@
 #include "sanitizer.h"
 #include "spanwise/backing.h"
 #include "spanwise/spanwise.h"
+#include "threads.h"
 
 enum { THREADS = 3, FORKS = 40 };
 
@@ -21,11 +22,10 @@ static bool goes_on(void) { return !__atomic_load_n(&stop, __ATOMIC_RELAXED); }
 static void forks_beside(void *(*hammer)(void *), void (*in_child)(void)) {
     pthread_t threads[THREADS];
     __atomic_store_n(&stop, false, __ATOMIC_RELAXED);
-    for (uintptr_t i = 0; i < THREADS; i++)
-        CHECK_EQ(pthread_create(&threads[i], NULL, hammer, (void *)(i + 1)), 0);
+    start_threads(threads, THREADS, hammer, 1);
     for (int i = 0; i < FORKS && !check_failed(); i++) check_child(in_child);
     __atomic_store_n(&stop, true, __ATOMIC_RELAXED);
-    for (int i = 0; i < THREADS; i++) CHECK_EQ(pthread_join(threads[i], NULL), 0);
+    join_threads(threads, THREADS);
 }
 
 /* --- arenas and slabs ------------------------------------------------------------------------- */

@@ -170,37 +170,6 @@ static void short_at_the_limit(void) {
     close_heap();
 }
 
-/* Random operations: a dry heap and a live one have spans of the same lengths all the way. */
-static void dry_equals_live(void) {
-    enum { OBJECTS = 3000, STEPS = 60000 };
-    static const uint32_t sizes[] = {SIZE, 128, 3072};
-    static void *at[2][OBJECTS];
-    sw_heap *heaps[2];
-    for (int k = 0; k < 2; k++) {
-        open_heap(k == 1, 0);
-        heaps[k] = heap;
-    }
-    uint64_t random = 88172645463325252u;
-    for (uint32_t step = 0; step < STEPS; step++) {
-        random = random * 6364136223846793005u + 1442695040888963407u;
-        uint32_t draw = (uint32_t)(random >> 33);
-        uint32_t i = draw % (step % 20000 < 10000 ? OBJECTS : 100);
-        for (int k = 0; k < 2; k++) {
-            void **object = &at[k][i];
-            if (*object != NULL) sw_heap_free(heaps[k], *object);
-            *object = draw % 3 == 0 ? NULL : sw_heap_alloc(heaps[k], sizes[draw / 3 % 3], 0);
-        }
-        if (step % 4000 != 0) continue;
-        sw_ledger ledgers[2];
-        for (int k = 0; k < 2; k++) {
-            CHECK_EQ(sw_heap_ledger(heaps[k], &ledgers[k], NULL, 0), SW_OK);
-            CHECK_EQ(sw_heap_verify(heaps[k]), SW_OK);
-        }
-        CHECK(memcmp(&ledgers[0], &ledgers[1], sizeof ledgers[0]) == 0);
-    }
-    for (int k = 0; k < 2; k++) CHECK_EQ(sw_heap_destroy(heaps[k]), SW_OK);
-}
-
 /* The count decides lengths, so a heap whose count is wrong does not verify. */
 static void counts_are_verified(void) {
     open_heap(false, 0);
@@ -288,7 +257,7 @@ static void turns_come_to_an_end(void) {
     static const sw_class_spec alike[] = {{16, 1, 0}, {32, 1, 0}, {48, 1, 0}};
     sw_table *own = table;
     uint32_t adopted = 0;
-    CHECK_EQ(sw_table_create("alike", PAGE, alike, CLASSES, &table), SW_OK);
+    table = table_of("alike", PAGE, alike, CLASSES);
     open_idle();
     for (uint32_t i = 0; i < TURNS; i++) {
         uint32_t cls = 1 + i % CLASSES;
@@ -366,7 +335,7 @@ static void every_class_is_looked_at(void) {
     sw_class_spec many[CLASSES];
     sw_table *own = table;
     for (uint32_t i = 0; i < CLASSES; i++) many[i] = (sw_class_spec)SW_CLASS_SPEC(16 * i + 16, 1);
-    CHECK_EQ(sw_table_create("many", PAGE, many, CLASSES, &table), SW_OK);
+    table = table_of("many", PAGE, many, CLASSES);
     for (int idle = 0; idle < LAST; idle++) {
         void *objects[LAST];
         open_idle();
@@ -409,7 +378,6 @@ int main(void) {
     first_ones_are_short(true);
     shelved_ones_are_first();
     short_at_the_limit();
-    dry_equals_live();
     counts_are_verified();
     fixed_tables_are_as_before();
     sw_table_destroy(table);

@@ -427,7 +427,7 @@ int main(void) {
     forked(false);
     forked(true);
     static const sw_class_spec specs[] = {{SLOT, 1, 0}, {OTHER_SLOT, 1, 0}};
-    CHECK_EQ(sw_table_create("stale", PAGE, specs, 2, &table), SW_OK);
+    table = table_of("stale", PAGE, specs, 2);
     sw_set_fault_handler(free_in_handler, NULL);
     for (int form = 0; form < 4; form++) each_way(form % 2 != 0, form / 2 != 0);
     by_fault_handler(false);

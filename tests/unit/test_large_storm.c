@@ -12,6 +12,7 @@
 #include "heaps.h"
 #include "sanitizer.h"
 #include "spanwise/spanwise.h"
+#include "threads.h"
 
 #if UNDER_TSAN
 enum { STEPS = 3000, RACES_MAX = 0 };
@@ -190,9 +191,8 @@ static void storm(uint64_t limit, bool tracked) {
     sw_heap_set_limit_hook(heap, free_some, NULL);
     atomic_store(&refused, 0);
     is_limited = limit != 0;
-    for (int i = 0; i < THREADS; i++)
-        CHECK_EQ(pthread_create(&threads[i], NULL, worker, (void *)(uintptr_t)(i + 11)), 0);
-    for (int i = 0; i < THREADS; i++) CHECK_EQ(pthread_join(threads[i], NULL), 0);
+    start_threads(threads, THREADS, worker, 11);
+    join_threads(threads, THREADS);
     for (int i = 0; i < BOXES; i++) {
         item *it = atomic_exchange(&boxes[i], NULL);
         if (it == NULL) continue;
@@ -329,9 +329,8 @@ static void races(bool tracked) {
     atomic_store(&allocated, 0);
     atomic_store(&asked, 0);
     atomic_store(&faults, 0);
-    for (int i = 0; i < THREADS; i++)
-        CHECK_EQ(pthread_create(&threads[i], NULL, racer, (void *)(uintptr_t)(i + 3)), 0);
-    for (int i = 0; i < THREADS; i++) CHECK_EQ(pthread_join(threads[i], NULL), 0);
+    start_threads(threads, THREADS, racer, 3);
+    join_threads(threads, THREADS);
     sw_ledger l = ledger_of(heap);
     CHECK_EQ(l.live_objects,
              atomic_load(&allocated) - (atomic_load(&asked) - atomic_load(&faults)));

@@ -173,7 +173,7 @@ static sw_table *table;
 
 static void make(bool tracked, bool dry) {
     static const sw_class_spec specs[] = {{SLOT, 1, 0}};
-    CHECK_EQ(sw_table_create("ten", PAGE, specs, 1, &table), SW_OK);
+    table = table_of("ten", PAGE, specs, 1);
     /* one wholly free span stays with the cache */
     heap = heap_with((heap_setting){
         .table = table, .tracked = tracked, .dry = dry, .manual_clock = 1, .batch_spans = 1});
@@ -286,7 +286,7 @@ static void bins_by_eighths(void) {
     void *p[EIGHT][EIGHT];
     sw_ledger l;
     sw_ledger_class rows[2];
-    CHECK_EQ(sw_table_create("eight", PAGE, specs, 1, &table), SW_OK);
+    table = table_of("eight", PAGE, specs, 1);
     heap = heap_with((heap_setting){.table = table, .dry = 1, .manual_clock = 1});
     cache = cache_of(heap);
     for (int s = 0; s < EIGHT; s++)

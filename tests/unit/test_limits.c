@@ -35,8 +35,7 @@ static void options_are_checked(void) {
     const sw_class_spec only8[] = {{8, 1, 0}}, no16[] = {{8, 1, 0}, {24, 1, 0}, {64, 1, 0}};
     const sw_class_spec *specs[] = {only8, no16};
     for (uint32_t i = 0; i < 2; i++) {
-        sw_table *table;
-        CHECK_EQ(sw_table_create("odd", 8192, specs[i], i == 0 ? 1 : 3, &table), SW_OK);
+        sw_table *table = table_of("odd", 8192, specs[i], i == 0 ? 1 : 3);
         sw_heap_options_init(&options);
         options.table = table;
         options.tiny = 1;
@@ -89,6 +88,9 @@ static void default_heap_overflows(void) {
     }
     errno = 0;
     CHECK(sw_realloc(NULL, SIZE_MAX) == NULL && errno == ENOMEM);
+    errno = 0;
+    CHECK(sw_aligned_alloc(24, 100) == NULL && errno == EINVAL);
+    CHECK(sw_malloc(0) != sw_malloc(0));
     void *p = sw_calloc(0, 100), *q = sw_calloc(100, 0);
     CHECK(p != NULL && q != NULL && p != q);
     sw_free(p);

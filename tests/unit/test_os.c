@@ -14,6 +14,7 @@
 #include "base/bits.h"
 #include "check.h"
 #include "os/os.h"
+#include "threads.h"
 
 static bool is_zero(const char *p, size_t n) {
     for (size_t i = 0; i < n; i++)
@@ -70,7 +71,7 @@ static void locks(void) {
     uint64_t ids[THREADS] = {0};
     for (int i = 0; i < THREADS; i++)
         CHECK_EQ(pthread_create(&threads[i], NULL, count, &ids[i]), 0);
-    for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+    join_threads(threads, THREADS);
     CHECK_EQ(counter, THREADS * ROUNDS);
     CHECK_EQ(lock.state, 0);
     for (int i = 0; i < THREADS; i++) CHECK(ids[i] != 0 && ids[i] != sw_os_thread_id());
@@ -113,7 +114,7 @@ static void locks_in_line(void) {
     counter = 0;
     for (int i = 0; i < THREADS; i++)
         CHECK_EQ(pthread_create(&threads[i], NULL, count_in_line, NULL), 0);
-    for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+    join_threads(threads, THREADS);
     CHECK_EQ(counter, THREADS * ROUNDS);
     CHECK_EQ(lock.state, 0);
     CHECK_EQ(lock.sleepers, 0);
@@ -158,7 +159,7 @@ static void waits(void) {
     for (int i = 0; i < 1000; i++) sched_yield();
     __atomic_store_n(&word, 2, __ATOMIC_RELEASE);
     sw_os_wake(&word);
-    for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+    join_threads(threads, THREADS);
     for (int i = 0; i < THREADS; i++) CHECK(!late[i]);
     /* Where there is a barrier, a thread sleeps for a lock until it is woken. */
     if (sw_os_lock_has_barrier) CHECK_EQ(sw_os_lock_timeouts, 0);

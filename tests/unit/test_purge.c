@@ -17,6 +17,7 @@
 #include "heaps.h"
 #include "sanitizer.h"
 #include "spanwise/spanwise.h"
+#include "threads.h"
 
 enum { LARGE = 200 * 8192, SPAN = 1 << 16, OBJECTS = 100, SECOND = 1000000000 };
 
@@ -81,11 +82,7 @@ static void *use_heap_there(void *arg) {
     return arg;
 }
 
-static void use_heap_by_thread(void) {
-    pthread_t thread;
-    CHECK_EQ(pthread_create(&thread, NULL, use_heap_there, NULL), 0);
-    CHECK_EQ(pthread_join(thread, NULL), 0);
-}
+static void use_heap_by_thread(void) { in_thread(use_heap_there, NULL); }
 
 static void tick(void) {
     sw_heap_set_time(heap, SECOND);
@@ -119,9 +116,7 @@ static void *end_there(void *arg) {
     return arg;
 }
 static void end_by_thread(void) {
-    pthread_t thread;
-    CHECK_EQ(pthread_create(&thread, NULL, end_there, NULL), 0);
-    CHECK_EQ(pthread_join(thread, NULL), 0);
+    in_thread(end_there, NULL);
     CHECK(free_page_bytes() >= 10 * (uint64_t)LARGE);
 }
 static void thread_ends_meanwhile(void (*how)(void), int holes) {

@@ -87,23 +87,6 @@ static void what_is_worth_it(void) {
     close_scene();
 }
 
-/* Four spans may wait, no more. */
-static void few_wait(void) {
-    open_scene(0);
-    for (int i = 0; i < 5; i++) free_others(i, 0, 1);
-    int reused = 0;
-    const void *waiting[SPANS];
-    void *p = sw_cache_alloc(s.owner, SIZE, 0);
-    for (int i = 0; i < 5; i++) {
-        waiting[i] = span_in(s.objects[i][0]);
-        reused += span_in(p) == waiting[i];
-    }
-    CHECK_EQ(reused, 1);
-    p = sw_cache_alloc(s.owner, SIZE, 0); /* and now four are left, which is few enough */
-    for (int i = 0; i < SPANS; i++) CHECK(span_in(p) != span_in(s.objects[i][0]));
-    close_scene();
-}
-
 /* Where no span is left to take, nothing waits. */
 static void nothing_waits_at_the_limit(void) {
     open_scene(0);
@@ -375,7 +358,6 @@ static void at_random(int steps) {
 
 int main(void) {
     what_is_worth_it();
-    few_wait();
     nothing_waits_at_the_limit();
     pages_at_the_limit();
     refills_at_the_limit();

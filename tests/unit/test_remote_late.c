@@ -32,7 +32,7 @@ static sw_fault_action note(const sw_fault *fault, void *arg) {
 static void make(const sw_table *of) {
     static const sw_class_spec specs[] = {{SLOT, 1, 0}};
     table = NULL;
-    if (of == NULL) CHECK_EQ(sw_table_create("sixteen", PAGE, specs, 1, &table), SW_OK);
+    if (of == NULL) table = table_of("sixteen", PAGE, specs, 1);
     heap = heap_with((heap_setting){.table = of == NULL ? table : of, .manual_clock = 1});
     owner = cache_of(heap);
 }

@@ -18,7 +18,7 @@ static sw_replay_stats run_steps(const sw_op *ops, size_t count) {
     sw_replay_stats stats;
     heap = heap_with(
         (heap_setting){.table = sw_table_go(), .tracked = 1, .dry = 1, .manual_clock = 1});
-    CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
+    runner = runner_of(heap);
     CHECK_EQ(sw_runner_sample_every(runner, 1), SW_OK);
     sw_runner_steady_from(runner, steady_from);
     for (size_t i = 0; i < count; i++) {
@@ -151,7 +151,7 @@ static void stats_are_true(bool dry) {
     sw_replay_stats s, w = {0};
     make_ops(3);
     memset(size, 0, sizeof size);
-    CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
+    runner = runner_of(heap);
     for (size_t i = 0; i < COUNT; i++) {
         size_t done = 9;
         const sw_op *op = &ops[i];
@@ -213,9 +213,8 @@ static void stats_are_true(bool dry) {
 static void samples(void) {
     static sw_replay_sample rows[2048];
     sw_heap *heap = make_heap(true);
-    sw_runner *runner;
     make_ops(4);
-    CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
+    sw_runner *runner = runner_of(heap);
     CHECK_EQ(sw_runner_samples(runner, rows, 2048), 0);
     CHECK_EQ(sw_runner_sample_every(runner, 1), SW_OK);
     CHECK_EQ(sw_runner_run(runner, ops, COUNT, 0, NULL, NULL), SW_OK);

@@ -19,9 +19,8 @@ static void batches_do_not_matter(void) {
     make_ops(8);
     for (int i = 0; i < 2; i++) {
         sw_heap *heap = make_heap(true);
-        sw_runner *runner;
         uint64_t rng = 5;
-        CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
+        sw_runner *runner = runner_of(heap);
         for (size_t at = 0; at < COUNT;) {
             size_t n = i == 0 ? COUNT : check_random(&rng) % 70, done = 0;
             if (n > COUNT - at) n = COUNT - at;
@@ -66,7 +65,7 @@ static void looking_ahead_changes_nothing(const sw_table *table) {
         sw_runner *runner;
         sw_heap *heap =
             heap_with((heap_setting){.table = table, .tracked = 1, .manual_clock = 1, .dry = 1});
-        CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
+        runner = runner_of(heap);
         size_t step = i == 0 ? MANY / 2 : SHORT; /* the second half begins with many objects */
         for (size_t at = 0; at < MANY; at += step)
             CHECK_EQ(sw_runner_run(runner, many + at, step, 0, NULL, NULL), SW_OK);
@@ -83,9 +82,8 @@ static void looking_ahead_changes_nothing(const sw_table *table) {
 static void look_ahead(void) {
     const sw_class_spec few[] = {SW_CLASS_SPEC(64, 1), SW_CLASS_SPEC(512, 1),
                                  SW_CLASS_SPEC(960, 2)};
-    sw_table *table = NULL;
     looking_ahead_changes_nothing(sw_table_c16());
-    CHECK_EQ(sw_table_create("few", 8192, few, 3, &table), SW_OK);
+    sw_table *table = table_of("few", 8192, few, 3);
     looking_ahead_changes_nothing(table);
     sw_table_destroy(table);
 }
@@ -105,10 +103,9 @@ static void refused(sw_runner *runner, sw_op bad, const char *text) {
 
 static void bad_input(bool dry) {
     sw_heap *heap = make_heap(dry);
-    sw_runner *runner;
     sw_replay_stats s;
     size_t done = 0;
-    CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
+    sw_runner *runner = runner_of(heap);
     refused(runner, (sw_op){.kind = SW_OP_KIND_COUNT}, "kind 4");
     refused(runner, (sw_op){.kind = 255}, "kind 255");
     refused(runner, (sw_op){.kind = SW_OP_ALLOC, .align_log2 = 48, .object = 1}, "2^48");
@@ -160,9 +157,8 @@ static void bad_input(bool dry) {
  * whole. */
 static void many_threads(void) {
     sw_heap *heap = make_heap(true);
-    sw_runner *runner;
     static sw_op list[2000];
-    CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
+    sw_runner *runner = runner_of(heap);
     for (uint32_t round = 0; round < 20; round++) {
         for (uint32_t i = 0; i < 1000; i++) {
             list[i] = (sw_op){
@@ -203,10 +199,9 @@ static void live_by_hand(sw_heap *heap) {
 /* The same as operations. numbers: so many thread numbers in turn, which come back after their
  * ends. */
 static void live_by_runner(sw_heap *heap, uint32_t numbers) {
-    sw_runner *runner;
     sw_replay_stats s;
     static sw_op list[2 * OBJECTS_A_LIFE + 1];
-    CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
+    sw_runner *runner = runner_of(heap);
     for (uint32_t life = 0; life < LIVES; life++) {
         uint32_t n = 0, first = life * OBJECTS_A_LIFE, thread = life % numbers;
         for (uint32_t i = 0; i < OBJECTS_A_LIFE; i++)
@@ -268,8 +263,7 @@ static sw_span_info span_of(sw_heap *heap, const void *p) {
 /* A REALLOC's flags count like an ALLOC's: what grew reads as zero, pointers go to their spans. */
 static void realloc_keeps_flags(void) {
     sw_heap *heap = make_heap(false);
-    sw_runner *runner;
-    CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
+    sw_runner *runner = runner_of(heap);
     const sw_op dirty[] = {{.kind = SW_OP_ALLOC, .object = 0, .size = 3000},
                            {.kind = SW_OP_ALLOC, .object = 1, .size = 3000}};
     const sw_op zeroed[] = {
@@ -300,10 +294,9 @@ static void tiny_objects(bool dry, bool drain) {
     options.tracked = options.manual_clock = options.tiny = 1;
     options.dry = dry;
     sw_heap *heap = NULL;
-    sw_runner *runner;
     sw_replay_stats s;
     CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
-    CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
+    sw_runner *runner = runner_of(heap);
     const sw_op list[] = {{.kind = SW_OP_ALLOC, .object = 0, .size = 4},
                           {.kind = SW_OP_ALLOC, .object = 1, .size = 8},
                           {.kind = SW_OP_ALLOC, .object = 2, .size = 40},
@@ -352,11 +345,10 @@ static void write_recording(const char *path) {
  * with what the runner ran before. */
 static void message_names_the_place(const char *path) {
     sw_heap *heap = make_heap(true);
-    sw_runner *runner;
     sw_trace *trace;
     sw_replay_stats stats;
     char expected[64];
-    CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
+    sw_runner *runner = runner_of(heap);
     CHECK_EQ(sw_trace_open(path, 0, &trace), SW_OK);
     const sw_op before[] = {{.kind = SW_OP_ALLOC, .object = RECORDED, .size = 1},
                             {.kind = SW_OP_FREE, .object = RECORDED}};

@@ -24,7 +24,7 @@ static char *slots[SPANS][SLOTS];
 /* Spans 0 to 4, all full, the last one current. Objects with pointers: these get no hints. */
 static void fill(sw_placement placement) {
     static const sw_class_spec specs[] = {{TEN_SLOT, 1, 0}};
-    CHECK_EQ(sw_table_create("ten", PAGE, specs, 1, &table), SW_OK);
+    table = table_of("ten", PAGE, specs, 1);
     heap = heap_with(
         (heap_setting){.table = table, .placement = placement, .dry = 1, .manual_clock = 1});
     cache = cache_of(heap);

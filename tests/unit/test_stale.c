@@ -114,8 +114,7 @@ static void in_heap(const sw_heap_options *options) {
 
 static void caches_of_each_heap(void) {
     static const sw_class_spec specs[] = {{16, 1, 0}, {48, 1, 0}, {256, 2, 0}, {4096, 2, 0}};
-    sw_table *few;
-    CHECK_EQ(sw_table_create("few", 8192, specs, 4, &few), SW_OK);
+    sw_table *few = table_of("few", 8192, specs, 4);
     const sw_table *const tables[] = {sw_table_default(), sw_table_go(), few};
     for (int mode = 0; mode < 8; mode++)
         for (int i = 0; i < 3; i++) {
@@ -237,9 +236,8 @@ static void destroyed_twice(void) {
 
 static void table_in_use(void) {
     static const sw_class_spec specs[] = {{16, 1, 0}, {48, 1, 0}};
-    sw_table *table;
     sw_heap_options options;
-    CHECK_EQ(sw_table_create("two", 8192, specs, 2, &table), SW_OK);
+    sw_table *table = table_of("two", 8192, specs, 2);
     sw_heap_options_init(&options);
     options.table = table;
     sw_heap *heaps[2] = {new_heap(&options), new_heap(&options)};
@@ -267,9 +265,8 @@ static void table_in_use(void) {
 static void runner_without_heap(void) {
     const sw_op op = {.kind = SW_OP_ALLOC, .size = 33};
     sw_heap *heap = new_heap(NULL);
-    sw_runner *runner;
     sw_replay_stats stats;
-    CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
+    sw_runner *runner = runner_of(heap);
     CHECK_EQ(sw_runner_run(runner, &op, 1, 0, NULL, NULL), SW_OK);
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
     EXPECT_FAULT(STALE_HANDLE, heap,

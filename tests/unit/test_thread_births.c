@@ -15,6 +15,7 @@
 #include "heaps.h"
 #include "sanitizer.h"
 #include "spanwise/spanwise.h"
+#include "threads.h"
 
 static atomic_int mapped, unmapped;
 
@@ -53,7 +54,7 @@ static int calls_of(int rounds, unsigned threads) {
     for (int round = 0; round < rounds; round++) {
         for (unsigned i = 0; i < threads; i++)
             if (pthread_create(&all[i], NULL, live_shortly, &all_live) != 0) abort();
-        for (unsigned i = 0; i < threads; i++) pthread_join(all[i], NULL);
+        join_threads(all, (int)threads);
     }
     pthread_barrier_destroy(&all_live);
     return atomic_load(&mapped) + atomic_load(&unmapped) - before;
@@ -104,7 +105,7 @@ static void births_in_child(void) {
     CHECK_EQ(pthread_barrier_init(&all_live, NULL, 4), 0);
     for (int i = 0; i < 4; i++)
         CHECK_EQ(pthread_create(&threads[i], NULL, live_shortly, &all_live), 0);
-    for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+    join_threads(threads, 4);
     CHECK_EQ(atomic_load(&mapped) + atomic_load(&unmapped) - before, 0);
     CHECK_EQ(sw_heap_verify(first_heap), SW_OK);
     CHECK_EQ(sw_heap_verify(last_heap), SW_OK);
@@ -129,7 +130,7 @@ static void in_a_forked_child(void) {
     }
     child_end(child);
     pthread_barrier_wait(&end);
-    for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+    join_threads(threads, THREADS);
     pthread_barrier_destroy(&end);
     pthread_barrier_destroy(&all_live);
 }

@@ -14,6 +14,7 @@
 #include "os/os.h"
 #include "sanitizer.h"
 #include "spanwise/spanwise.h"
+#include "threads.h"
 
 enum {
     THREADS = 300,
@@ -84,14 +85,13 @@ static void *burst(void *arg) {
 static void begin_wave(int count) {
     CHECK_EQ(pthread_barrier_init(&all_live, NULL, (unsigned)count + 1), 0);
     CHECK_EQ(pthread_barrier_init(&may_end, NULL, (unsigned)count + 1), 0);
-    for (int i = 0; i < count; i++)
-        if (pthread_create(&ids[i], NULL, burst, (void *)(uintptr_t)i) != 0) abort();
+    start_threads(ids, count, burst, 0);
     pthread_barrier_wait(&all_live);
 }
 
 static void end_wave(int count) {
     pthread_barrier_wait(&may_end);
-    for (int i = 0; i < count; i++) pthread_join(ids[i], NULL);
+    join_threads(ids, count);
     pthread_barrier_destroy(&all_live);
     pthread_barrier_destroy(&may_end);
 }
@@ -197,9 +197,8 @@ static void others_free_them(void) {
     CHECK_EQ(ledger().live_objects, threads * SIZES / 2);
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
     memcpy(objects, kept, sizeof kept);
-    for (uintptr_t i = 0; i < 4; i++)
-        if (pthread_create(&freers[i], NULL, free_row, (void *)i) != 0) abort();
-    for (int i = 0; i < 4; i++) pthread_join(freers[i], NULL);
+    start_threads(freers, 4, free_row, 0);
+    join_threads(freers, 4);
     memset(objects, 0, sizeof objects);
     check_rest(&live);
     end();

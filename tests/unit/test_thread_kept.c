@@ -13,6 +13,7 @@
 #include "heaps.h"
 #include "sanitizer.h"
 #include "spanwise/spanwise.h"
+#include "threads.h"
 
 enum { PAGE = 4096, CLASSES = 40, KEPT_PAGES = SW_KEPT_BYTES / PAGE, SIZE = 64 };
 
@@ -26,7 +27,7 @@ static void make_table(void) {
     for (uint32_t i = 0; i < CLASSES; i++) specs[i] = (sw_class_spec)SW_CLASS_SPEC(16 * i + 16, 1);
     specs[CLASSES] = (sw_class_spec)SW_CLASS_SPEC(4096, 4);
     specs[CLASSES + 1] = (sw_class_spec)SW_CLASS_SPEC(5120, 5);
-    CHECK_EQ(sw_table_create("kept", PAGE, specs, CLASSES + 2, &table), SW_OK);
+    table = table_of("kept", PAGE, specs, CLASSES + 2);
 }
 
 static void make_heap(bool dry, bool tracked, uint64_t limit_bytes) {
@@ -125,7 +126,7 @@ static void bytes_are_bounded(void) {
     sw_class_spec specs[MANY];
     sw_table *own = table;
     for (uint32_t i = 0; i < MANY; i++) specs[i] = (sw_class_spec)SW_CLASS_SPEC(16 * i + 16, 4);
-    CHECK_EQ(sw_table_create("long", PAGE, specs, MANY, &table), SW_OK);
+    table = table_of("long", PAGE, specs, MANY);
     make_heap(true, false, 0);
     sw_cache *cache = born();
     use_classes(cache, 1, MANY);
@@ -375,10 +376,8 @@ static void threads_share_them(void) {
     pthread_t threads[AT_ONCE];
     make_heap(false, false, 0);
     for (uintptr_t round = 1; round <= ROUNDS; round++) {
-        for (uintptr_t i = 0; i < AT_ONCE; i++)
-            if (pthread_create(&threads[i], NULL, live_shortly, (void *)(round * 8 + i)) != 0)
-                abort();
-        for (int i = 0; i < AT_ONCE; i++) pthread_join(threads[i], NULL);
+        start_threads(threads, AT_ONCE, live_shortly, round * 8);
+        join_threads(threads, AT_ONCE);
     }
     CHECK(heap->kept_pages > 0);
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
@@ -407,10 +406,8 @@ static void given_up_beside(void) {
     stop_giving_up = 0;
     if (pthread_create(&giver, NULL, give_up_always, NULL) != 0) abort();
     for (uintptr_t round = 1; round <= ROUNDS; round++) {
-        for (uintptr_t i = 0; i < 2; i++)
-            if (pthread_create(&thread[i], NULL, live_shortly, (void *)(round * 2 + i)) != 0)
-                abort();
-        for (int i = 0; i < 2; i++) pthread_join(thread[i], NULL);
+        start_threads(thread, 2, live_shortly, round * 2);
+        join_threads(thread, 2);
     }
     __atomic_store_n(&stop_giving_up, 1, __ATOMIC_RELAXED);
     pthread_join(giver, NULL);

@@ -8,6 +8,7 @@
 #include "base/thread_state.h"
 #include "check.h"
 #include "os/os.h"
+#include "threads.h"
 
 enum { TOGETHER = 100, STACK_BYTES = 1 << 20, IN_TURN = 500 };
 
@@ -37,9 +38,8 @@ static void *fail_together(void *arg) {
 static void threads_have_their_own(void) {
     pthread_t threads[TOGETHER];
     CHECK_EQ(pthread_barrier_init(&all, NULL, TOGETHER), 0);
-    for (uintptr_t i = 0; i < TOGETHER; i++)
-        CHECK_EQ(pthread_create(&threads[i], NULL, fail_together, (void *)i), 0);
-    for (int i = 0; i < TOGETHER; i++) CHECK_EQ(pthread_join(threads[i], NULL), 0);
+    start_threads(threads, TOGETHER, fail_together, 0);
+    join_threads(threads, TOGETHER);
     for (int i = 0; i < TOGETHER; i++)
         for (int k = 0; k < i; k++) CHECK(records[i] != NULL && records[i] != records[k]);
     CHECK_EQ(pthread_barrier_destroy(&all), 0);
@@ -84,7 +84,6 @@ static void *take_other(void *arg) {
 
 /* It passes locks that it holds, and leaves them held; other threads take locks as ever. */
 static void one_thread_passes_locks(void) {
-    pthread_t thread;
     sw_os_lock_acquire(&held);
     sw_os_lock_pass(true);
     sw_os_lock_acquire(&held);
@@ -93,8 +92,7 @@ static void one_thread_passes_locks(void) {
     sw_os_lock_release(&held);
     CHECK_EQ(held.state, 1);
     CHECK_EQ(held.acquisitions, 1);
-    CHECK_EQ(pthread_create(&thread, NULL, take_other, NULL), 0);
-    CHECK_EQ(pthread_join(thread, NULL), 0);
+    in_thread(take_other, NULL);
     CHECK_EQ(other_lock.state, 1);
     sw_os_lock_pass(false);
     sw_os_lock_release(&held);

@@ -12,6 +12,7 @@
 #include "heaps.h"
 #include "sanitizer.h"
 #include "spanwise/spanwise.h"
+#include "threads.h"
 
 /* How long the loops are: set by main. */
 static int scale;
@@ -105,8 +106,7 @@ static void *consumer(void *arg) {
 static void one_producer(void) {
     pthread_t threads[FREERS];
     uint64_t rng = 1;
-    for (int i = 0; i < FREERS; i++)
-        CHECK_EQ(pthread_create(&threads[i], NULL, consumer, (void *)(uintptr_t)(i + 1)), 0);
+    start_threads(threads, FREERS, consumer, 1);
     for (int i = 0; i < 60000 * scale; i++) {
         uint64_t r = check_random(&rng);
         size_t *p = produce(NULL, 8 + (r >> 16) % ((r & 255) == 0 ? 39000 : 300) / 8 * 8);
@@ -114,7 +114,7 @@ static void one_producer(void) {
         if (p != NULL) consume(p);
     }
     atomic_store(&stop, 1);
-    for (int i = 0; i < FREERS; i++) pthread_join(threads[i], NULL);
+    join_threads(threads, FREERS);
     for (int i = 0; i < BOXES; i++) {
         size_t *p = atomic_exchange(&boxes[i], NULL);
         if (p != NULL) consume(p);
@@ -153,7 +153,7 @@ static void adoption(void) {
                  0);
     for (int i = 2; i < 2 + FREERS; i++) pthread_join(threads[i], NULL);
     atomic_store(&stop, 1);
-    for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+    join_threads(threads, 2);
     for (int i = 0; i < BOXES; i++) {
         size_t *p = atomic_exchange(&boxes[i], NULL);
         if (p != NULL) consume(p);
@@ -185,7 +185,7 @@ static void exits_meet_destroy(void) {
             CHECK_EQ(pthread_create(&threads[i], NULL, use_and_say, theirs), 0);
         wait_for(&done_threads, COUNT);
         CHECK_EQ(sw_heap_destroy(theirs), SW_OK);
-        for (int i = 0; i < COUNT; i++) pthread_join(threads[i], NULL);
+        join_threads(threads, COUNT);
     }
 }
 
@@ -247,7 +247,7 @@ static int racing_frees(size_t size, bool owner_too, bool neighbour) {
         }
     }
     atomic_store(&turn, ROUNDS_MAX + 1);
-    for (int i = 0; i < racers; i++) pthread_join(threads[i], NULL);
+    join_threads(threads, racers);
     sw_heap_free(heap, kept);
     return rounds;
 }

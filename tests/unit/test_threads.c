@@ -12,6 +12,7 @@
 #include "heaps.h"
 #include "sanitizer.h"
 #include "spanwise/spanwise.h"
+#include "threads.h"
 
 /* ThreadSanitizer remembers which accesses met, so that fewer rounds show it as much. */
 enum { THREADS = 6, MAILBOX = 1024, ROUNDS = UNDER_TSAN ? 15000 : 60000 };
@@ -52,11 +53,10 @@ static void empty_mailbox(void) {
     for (int i = 0; i < MAILBOX; i++) sw_heap_free(heap, atomic_exchange(&mailbox[i], NULL));
 }
 
-static void run_threads(void *(*fn)(void *), int count, int seed) {
+static void run_threads(void *(*fn)(void *), int count, uintptr_t seed) {
     pthread_t threads[64];
-    for (int i = 0; i < count; i++)
-        CHECK_EQ(pthread_create(&threads[i], NULL, fn, (void *)(uintptr_t)(seed + i)), 0);
-    for (int i = 0; i < count; i++) pthread_join(threads[i], NULL);
+    start_threads(threads, count, fn, seed);
+    join_threads(threads, count);
 }
 
 /* After all threads are gone and all objects freed, nothing is left but metadata. */
@@ -71,29 +71,13 @@ static void check_empty(void) {
 }
 
 static void generations(void) {
-    for (int generation = 0; generation < 3; generation++) {
+    for (uintptr_t generation = 0; generation < 3; generation++) {
         run_threads(swap_objects, THREADS, generation * 100 + 1);
         empty_mailbox();
         sw_clear_error();
         check_empty();
     }
     CHECK_EQ(atomic_load(&faults), 0);
-}
-
-/* One thread allocates, dies; the next frees. */
-static void *allocate_and_die(void *arg) {
-    (void)arg;
-    for (int i = 0; i < MAILBOX; i++) atomic_store(&mailbox[i], sw_heap_alloc(heap, 64, 0));
-    return NULL;
-}
-
-static void adoption(void) {
-    for (int round = 0; round < 20; round++) {
-        run_threads(allocate_and_die, 1, 0);
-        empty_mailbox();
-    }
-    sw_clear_error();
-    check_empty();
 }
 
 /* A double free ordered by the join is found, whoever frees first: at the call, or, when the owner
@@ -106,11 +90,9 @@ static void *free_it(void *p) {
 static void ordered_double_free(void) {
     for (int first = 0; first < 2; first++) {
         void *p = sw_heap_alloc(heap, 64, 0), *keep = sw_heap_alloc(heap, 64, 0);
-        pthread_t thread;
         atomic_store(&faults, 0);
         if (first == 0) sw_heap_free(heap, p);
-        pthread_create(&thread, NULL, free_it, p);
-        pthread_join(thread, NULL);
+        in_thread(free_it, p);
         if (first == 1) sw_heap_free(heap, p);
         if (first == 0) CHECK_EQ(atomic_load(&faults), 1);
         void *next[300];
@@ -120,8 +102,7 @@ static void ordered_double_free(void) {
                 if (next[i] == next[j]) abort(); /* handed out twice */
         CHECK_EQ(atomic_load(&faults), 1);
         for (int i = 0; i < 300; i++) sw_heap_free(heap, next[i]);
-        pthread_create(&thread, NULL, free_it, p);
-        pthread_join(thread, NULL);
+        in_thread(free_it, p);
         CHECK_EQ(atomic_load(&faults), 2);
         sw_heap_free(heap, keep);
     }
@@ -141,12 +122,10 @@ static sw_fault_action allocate_and_go_on(const sw_fault *fault, void *arg) {
 
 static void *free_what_is_free(void *arg) {
     (void)arg;
-    pthread_t other;
     void *p = sw_heap_alloc(heap, 64, 0);
     sw_free(sw_malloc(40));
     sw_heap_free(heap_of_handler, sw_heap_alloc(heap_of_handler, 40, 0));
-    pthread_create(&other, NULL, free_it, p);
-    pthread_join(other, NULL);
+    in_thread(free_it, p);
     sw_heap_free(heap, p);
     return NULL;
 }
@@ -219,8 +198,7 @@ static int child_work(void) {
 static void forks(int count) {
     pthread_t threads[3];
     atomic_store(&stop, 0);
-    for (int i = 0; i < 3; i++)
-        pthread_create(&threads[i], NULL, churn, (void *)(uintptr_t)(i + 1));
+    start_threads(threads, 3, churn, 1);
     for (int i = 0; i < count; i++) {
         pid_t child = child_begin();
         if (child == 0) {
@@ -229,7 +207,7 @@ static void forks(int count) {
         child_end(child);
     }
     atomic_store(&stop, 1);
-    for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
+    join_threads(threads, 3);
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
 }
 
@@ -329,7 +307,6 @@ int main(void) {
     sw_set_fault_handler(count_fault, NULL);
     CHECK_EQ(sw_heap_create(NULL, &heap), SW_OK);
     generations();
-    adoption();
     ordered_double_free();
     handler_at_exit();
     run_threads(many_heaps, THREADS, 77);

@@ -57,7 +57,7 @@ static void one_object(void) {
     sw_runner *runner;
     sw_ledger l;
     sw_op ops[] = {{.kind = SW_OP_ALLOC, .size = 5000}, {.kind = SW_OP_FREE}};
-    CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
+    runner = runner_of(heap);
     CHECK_EQ(sw_runner_run(runner, ops, 1, SW_TOUCH_PAGES, NULL, NULL), SW_OK);
     l.struct_bytes = sizeof l;
     l = touched_of(heap);
@@ -79,9 +79,8 @@ static void one_object(void) {
 static void peak(void) {
     enum { STEPS = 1500 };
     sw_heap *heap = make(true, true, sw_table_c16());
-    sw_runner *runner;
     uint64_t most = 0, most_op = 0, op = 7;
-    CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
+    sw_runner *runner = runner_of(heap);
     make_ops(3);
     for (size_t i = 0; i < STEPS; i++) {
         ops[i].time_ns = i * 5000000; /* idle pages go back in between */
@@ -99,7 +98,7 @@ static void peak(void) {
     sw_runner_destroy(runner);
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
     heap = make(false, true, sw_table_c16());
-    CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
+    runner = runner_of(heap);
     CHECK_EQ(sw_runner_run(runner, ops, 100, SW_TOUCH_PAGES, NULL, NULL), SW_OK);
     CHECK_EQ(sw_runner_resident_peak(runner, NULL), 0);
     sw_runner_destroy(runner);
@@ -124,7 +123,7 @@ static void ended_threads(void) {
     ops[STEPS - 1] = ops[0];
     ops[STEPS - 1].object = 5;
     ops[STEPS - 1].size = LARGE;
-    CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
+    runner = runner_of(heap);
     CHECK_EQ(sw_runner_run(runner, ops, STEPS, SW_TOUCH_PAGES, NULL, NULL), SW_OK);
     sw_ledger l = touched_of(heap);
     CHECK_EQ(l.requested_bytes, LARGE + 100);
@@ -159,8 +158,7 @@ static void instrument(void) {
     make_ops(11);
     for (int tracked = 0; tracked < 2; tracked++) {
         sw_heap *heap = make(true, tracked == 1, sw_table_c16());
-        sw_runner *runner;
-        CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
+        sw_runner *runner = runner_of(heap);
         CHECK_EQ(sw_runner_run(runner, ops, STEPS, SW_TOUCH_PAGES, NULL, NULL), SW_OK);
         CHECK_EQ(sw_heap_ledger(heap, &l[tracked], NULL, 0), SW_OK);
         CHECK_EQ(sw_heap_verify(heap), SW_OK);
@@ -198,7 +196,7 @@ static void part_of_large_objects(void) {
         options.large_touched_ppm = cases[i].ppm;
         options.large_touched_percent = cases[i].percent;
         CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
-        CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
+        runner = runner_of(heap);
         CHECK_EQ(sw_runner_run(runner, &one, 1, SW_TOUCH_PAGES, NULL, NULL), SW_OK);
         sw_ledger l = touched_of(heap);
         CHECK_EQ((l.requested_bytes + l.large_rounding_bytes) / 4096, cases[i].pages);
@@ -266,9 +264,8 @@ static void hints_over_two_pages(void) {
 static void whole_spans(void) {
     enum { COUNT = 5000 };
     sw_heap *heap = make(true, true, sw_table_c16());
-    sw_runner *runner;
     uint64_t requested = 0, live = 0;
-    CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
+    sw_runner *runner = runner_of(heap);
     for (size_t i = 0; i < COUNT; i++) ops[i] = (sw_op){.object = (uint32_t)i, .size = 90 + i % 7};
     CHECK_EQ(sw_runner_run(runner, ops, COUNT, SW_TOUCH_PAGES, NULL, NULL), SW_OK);
     for (size_t i = 0; i < COUNT; i++) {

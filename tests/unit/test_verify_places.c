@@ -22,7 +22,7 @@ static sw_table *table;
 static void make_kept(uint32_t slot_bytes, sw_placement placement, uint32_t batch_spans,
                       bool by_use) {
     const sw_class_spec specs[] = {{slot_bytes, 1, 0}};
-    CHECK_EQ(sw_table_create("one", PAGE, specs, 1, &table), SW_OK);
+    table = table_of("one", PAGE, specs, 1);
     heap = heap_with((heap_setting){.table = table,
                                     .manual_clock = 1,
                                     .placement = placement,
