@@ -18,7 +18,7 @@ static void add_around(size_t at, size_t before, size_t after) {
     for (size_t size = at - before; size != at + after + 1; size++) sizes[size_count++] = size;
 }
 
-/* 0, every class bound that somebody could have, pages, what mmap begins to serve, and the edges of
+/* 0, every class bound that someone could have, pages, what mmap begins to serve, and the edges of
  * the types. */
 static void make_sizes(void) {
     add_around(0, 0, 33);
@@ -51,7 +51,7 @@ static void leave_dirt(size_t bytes) {
 }
 
 /* A large object has a word a page in the page map, so that a block of TiB takes a second: of vast ones few
- * are asked for. */
+ * are requested. */
 static int is_rare(size_t bytes, size_t i) {
     return is_vast(bytes) && (i % 4 != 0 || bytes >= (size_t)1 << 38);
 }
@@ -346,7 +346,7 @@ static void free_keeps_errno(void) {
         }
 }
 
-/* Locked pages cannot be given back: whatever the allocator tries, free does not tell. */
+/* Locked pages cannot be given back: whatever the allocator tries, free reports nothing. */
 static void locked_pages(void) {
     enum { BYTES = 48 << 10, ROUNDS = 4 };
     const struct timespec pause = {.tv_nsec = 600000000};

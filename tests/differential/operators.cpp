@@ -117,7 +117,7 @@ void install(Handler handler) {
     }
 }
 
-/* Runs `make` and tells what it gave or threw; the block, if any, for more looks. */
+/* Runs `make` and says what it gave or threw; the block, if any, for more looks. */
 template <typename Make> void *outcome_of(Make make) {
     void *p = nullptr;
     const char *thrown = "nothing";

@@ -77,7 +77,7 @@ static inline void fill(void *block, size_t bytes, size_t seed) {
         put_byte((unsigned char *)block, i, seed);
 }
 
-/* filled: the length that fill was told, of which the first `bytes` are looked at. */
+/* filled: the length that fill was given, of which the first `bytes` are looked at. */
 static inline int intact(const void *block, size_t filled, size_t bytes, size_t seed) {
     for (size_t i = 0; i < bytes; i += step_from(i, filled))
         if (!byte_kept((const unsigned char *)block, i, seed)) return 0;

@@ -14,7 +14,7 @@ enum { HEAD_BYTES = 6, STEP_BYTES = 8, STEPS_MAX = 4000 };
 static uint8_t input[HEAD_BYTES + STEPS_MAX * STEP_BYTES];
 
 static void run_random(uint64_t operations, uint64_t seed) {
-    uint64_t done = 0, told = 0, inputs = 0;
+    uint64_t done = 0, reported = 0, inputs = 0;
     while (done < operations) {
         uint64_t state = seed + inputs++;
         /* Of 16 inputs 15 are ranges of up to 256: their maps are compared quickly. */
@@ -25,8 +25,8 @@ static void run_random(uint64_t operations, uint64_t seed) {
         if (inputs % 16 != 0) input[3] = 0;
         (void)LLVMFuzzerTestOneInput(input, bytes);
         done += steps;
-        if (done - told < 100000) continue;
-        told = done;
+        if (done - reported < 100000) continue;
+        reported = done;
         fprintf(stderr, "%" PRIu64 " operations, next input --seed %" PRIu64 "\n", done,
                 seed + inputs);
     }

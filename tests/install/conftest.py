@@ -63,7 +63,7 @@ def told(unpacked: Path, tmp_path_factory: pytest.TempPathFactory) -> Told:
 
 @pytest.fixture(scope="session")
 def build_folder(told: Told) -> Path:
-    """The same build as a packager configures it, for a prefix `first` beside it."""
+    """The same build as a packager configures it, for a prefix `first` next to it."""
     build = told.source / "build"
     places = (
         f"-DCMAKE_INSTALL_PREFIX={build.with_name('first')}",

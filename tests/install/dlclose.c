@@ -21,7 +21,7 @@ static int find(void *library, const char *name, void *function) {
     return symbol != NULL;
 }
 
-/* Leaves a heap, an arena and a joined collector behind: each registers an exit function. */
+/* Leaves a heap, an arena and a joined collector in place: each registers an exit function. */
 static void use_library(void *library) {
     int (*create)(const void *options, void **out);
     int (*join)(void *gc, const void *bottom);

@@ -107,7 +107,7 @@ def examples(language: str) -> list[Example]:
 
 
 def quick_compiler(place: Path) -> Path:
-    """Makes a C compiler that optimises nothing, whatever it is told: half the time and more."""
+    """Makes a C compiler that optimises nothing, whatever flags it gets: half the time and more."""
     real = shutil.which("cc")
     assert real is not None
     place.write_text(f'#!/bin/sh\nexec {real} "$@" -O0\n')

@@ -6,7 +6,7 @@ as a fresh kernel has: the imported modules are as they were when nothing had ru
 
     python kernel_server.py SOCKET                the server; it ends when its standard input does
     python kernel_server.py SOCKET FILE OPTIONS   what Jupyter starts as a kernel, with a connection
-                                                  file: asks for a fork, and lives as long as that
+                                                  file: asks for a fork, and lives until that ends
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def ask(place: str, words: list[str]) -> None:
 def serve(place: str) -> None:
     """Forks a kernel for each that asks."""
     _import_what_notebooks_do()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for kernels
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no one waits for kernels
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(place)
         server.listen()
@@ -65,7 +65,7 @@ def _import_what_notebooks_do() -> None:
 
 
 def _be_kernel(asker: socket.socket) -> None:
-    """In the fork: becomes the kernel that was asked for."""
+    """In the fork: becomes the kernel that was requested."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     head, outputs, *_ = socket.recv_fds(asker, LENGTH_BYTES, 2)
     left, text = int.from_bytes(head, "big"), b""

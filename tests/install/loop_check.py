@@ -93,7 +93,7 @@ def _say(line: str) -> None:
 
 
 def within(measured: closed_loop.Measured) -> bool:
-    """Whether the median of the runs is as near to what was predicted as is asked for."""
+    """Whether the median of the runs is near enough to the prediction."""
     return measured.error is not None and abs(measured.error) <= TOLERANCE
 
 

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The public headers compile without a warning, in every standard of C and C++ since 2011.
 
-Each stands alone, all stand together in either order, a second include changes nothing, and
-programs that use them compile.
+Specialised paths are off wherever a sanitizer is at work, by whichever compiler.
 """
 
 from __future__ import annotations
 
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -43,7 +43,7 @@ def included(names: list[str]) -> str:
 
 @pytest.mark.parametrize(("compiler", "standard"), PAIRS)
 def test_together_twice_and_used(compiler: str, standard: str, tmp_path: Path) -> None:
-    """With a program behind them: compilers look at templates only when they are used."""
+    """Includes a program that uses them: compilers look at templates only when they are used."""
     names = CPLUSPLUS if "++" in compiler else HEADERS
     program = CONSUMER / ("main.cpp" if "++" in compiler else "main.c")
     text = included([*names, *names]) + program.read_text(encoding="utf-8")
@@ -56,3 +56,40 @@ def test_each_alone_and_in_reverse(compiler: str, standard: str, tmp_path: Path)
     compile_text(compiler, standard, included(names[::-1]), tmp_path)
     for name in names:
         compile_text(compiler, standard, included([name]), tmp_path)
+
+
+# --- specialised paths under sanitizers -----------------------------------------------------------
+
+SANITIZERS = [
+    ("gcc", "", 1),
+    ("gcc", "address", 0),
+    ("gcc", "thread", 0),
+    ("gcc", "undefined", 1),
+    ("clang", "", 1),
+    ("clang", "address", 0),
+    ("clang", "thread", 0),
+    ("clang", "memory", 0),
+]
+
+
+@pytest.mark.parametrize(("compiler", "sanitizer", "expected"), SANITIZERS)
+def test_specialised_paths_by_sanitizer(
+    compiler: str, sanitizer: str, expected: int, tmp_path: Path
+) -> None:
+    """Only compiled. test_fast.c and test_caches.c run under the sanitizer of their build."""
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} was not found")
+    source = f'#include "heap/paths.h"\n_Static_assert(SW_SPECIALISED == {expected}, "paths");\n'
+    flags = [f"-fsanitize={sanitizer}"] if sanitizer else []
+    # A stand-in for the header of MSan's runtime, included after the real one.
+    (tmp_path / "sanitizer").mkdir()
+    (tmp_path / "sanitizer/msan_interface.h").write_text("void __msan_unpoison(void *, size_t);\n")
+    folders = [f"-I{ROOT / 'include'}", f"-I{ROOT / 'src'}", "-idirafter", str(tmp_path)]
+    done = subprocess.run(
+        [compiler, *flags, *folders, "-std=gnu11", "-fsyntax-only", "-x", "c", "-"],
+        input=source,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

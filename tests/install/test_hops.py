@@ -18,7 +18,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# Where a fast path is inlined, and how many hops lie before: sw_free_slow and sw_alloc_slow are
+# Where a fast path is inlined, and how many hops precede it: sw_free_slow and sw_alloc_slow are
 # called by the fast paths of spanwise/fast.h, which are in the program, and sw_alloc_tiny by the
 # generated paths that pack tiny objects.
 FREE_ENTRIES = {"sw_free": 0, "sw_cache_free": 0, "free": 0, "sw_free_slow": 1}
@@ -55,7 +55,7 @@ ALLOC_DOES = {
     "release_locked",
     "populate",
 }
-# By way of an allocation, the function that goes it: whoever calls that one has decided. The next
+# By way of an allocation, the function that takes it: its callers have decided. The next
 # word is decided in sw_alloc_slow itself, which notes it by sw_hint_note_word.
 WAYS = {
     "next word": "sw_hint_note_word",
@@ -85,7 +85,7 @@ ALLOC_SOURCES = {
 FUNCTION = re.compile(r"^[0-9a-f]+ <([\w.]+)>:$")
 TARGET = re.compile(r"\b(?:call|jmp|j[a-z]{1,3})q?\s+[0-9a-f]+ <([\w.]+)(?:\+0x[0-9a-f]+)?>$")
 RELOCATION = re.compile(r"R_X86_64_(?:PLT32|PC32|GOTPCRELX?)\s+(?:\.text\.)?([\w.]+)-0x4$")
-# A line behind an instruction whose target the linker writes: what objdump shows there is none.
+# A line after an instruction whose target the linker writes: what objdump shows there is none.
 UNRESOLVED = re.compile(r"^\s+[0-9a-f]+: R_X86_64_")
 
 
@@ -189,7 +189,7 @@ def test_a_free_is_decided_within_two_hops(compiler: str, tmp_path: Path) -> Non
 
 
 def undecided(objects: Collection[Path]) -> dict[str, int]:
-    """The ways of an allocation, and the functions beside them, that lie behind a third hop."""
+    """The ways of an allocation, and the functions next to them, that are beyond a third hop."""
     calls = calls_of(objects)
     hops = most_hops(calls, ALLOC_ENTRIES, ALLOC_DOES)
     found = {name: n for name, n in hops.items() if n > 2 and name not in ALLOC_DOES}

@@ -117,7 +117,7 @@ def test_what_is_kept_of_a_run_has_pictures_for_widgets() -> None:
 
 @pytest.mark.parametrize("full", [True, False])
 def test_what_is_kept_of_a_run_says_where_and_when(tmp_path: Path, full: bool) -> None:
-    """Behind the first cell; it goes when outputs are stripped."""
+    """After the first cell; it goes when outputs are stripped."""
     path = _book(tmp_path, "x")
     before = SCRIPT.text_of(SCRIPT.stripped(SCRIPT.read(path)))
     book = SCRIPT.dated(SCRIPT.read(path), full=full)

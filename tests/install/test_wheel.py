@@ -171,11 +171,11 @@ def test_the_wheel_names_no_folder_of_the_build(wheel: Path, wheel_folder: Path)
 
 
 def test_a_build_names_no_folder_of_sources_or_of_its_growth(environment: Path, made: Path) -> None:
-    """Nor where it grew: the folder beside it that becomes the build."""
+    """Nor where it grew: the folder next to it that becomes the build."""
     package = environment.parent / "lib"
     files = [path for path in (made / "mine").rglob("*") if path.is_file()]
     assert any(path.name == "libspanwise-malloc.so" for path in files)
     found = {path.name: named(path.read_bytes(), [ROOT, made, package]) for path in files}
-    # The table's provenance is the file that was given, and build.json tells the compiler.
+    # The table's provenance is the file that was given, and build.json names the compiler.
     told = {"table.json", "build.json"}
     assert {name: strings for name, strings in found.items() if strings and name not in told} == {}

@@ -37,18 +37,18 @@ struct Derived : Base {
 };
 
 // Programs that delete through another type work under the C library's malloc: the size that such a
-// delete tells is wrong, and the object is freed all the same, once.
+// delete is given is wrong, and the object is freed all the same, once.
 static void wrong_sizes() {
     const auto a = std::align_val_t(64);
     size_t before = 0;
     for (int round = 0; round < 200; round++) {
         for (size_t size : {size_t{0}, size_t{1}, size_t{24}, size_t{1000}, size_t{100000}})
-            for (size_t told : {size_t{0}, size_t{1}, size_t{16}, size_t{25}, size_t{1025},
-                                size_t{40000}, size_t{1} << 20, SIZE_MAX}) {
-                operator delete(operator new(size), told);
-                operator delete[](operator new[](size), told);
-                operator delete(operator new(size, a), told, a);
-                operator delete[](operator new[](size, a), told, a);
+            for (size_t given : {size_t{0}, size_t{1}, size_t{16}, size_t{25}, size_t{1025},
+                                 size_t{40000}, size_t{1} << 20, SIZE_MAX}) {
+                operator delete(operator new(size), given);
+                operator delete[](operator new[](size), given);
+                operator delete(operator new(size, a), given, a);
+                operator delete[](operator new[](size, a), given, a);
                 delete static_cast<Base *>(new Derived);
             }
         if (round == 0) before = bytes_in_use();

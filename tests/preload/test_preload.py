@@ -56,7 +56,7 @@ def ok(done: subprocess.CompletedProcess[str]) -> str:
     return done.stdout
 
 
-# --- functions ------------------------------------------------------------------------------------
+# --- functions ----------------------------------------------------------------------------------
 
 
 def test_exported_names(preload: Preload) -> None:
@@ -82,7 +82,7 @@ def test_operators(preload: Preload, tracked: str) -> None:
     assert (ok(done), done.stderr) == ("", "")
 
 
-# --- moments --------------------------------------------------------------------------------------
+# --- moments ------------------------------------------------------------------------------------
 
 
 @either
@@ -105,7 +105,7 @@ def test_preload_that_is_opened_and_closed(preload: Preload) -> None:
 
 @either
 def test_end_in_the_middle_of_a_call(preload: Preload, tmp_path: Path, tracked: str) -> None:
-    """A ledger that cannot be had is told in one line; nothing waits for it."""
+    """A ledger that cannot be had is reported in one line; nothing waits for it."""
     for i in range(8):
         path = tmp_path / f"{i}.json"
         words = [preload.program("moments.c"), "signals"]
@@ -116,7 +116,7 @@ def test_end_in_the_middle_of_a_call(preload: Preload, tmp_path: Path, tracked: 
         assert all("ended inside malloc: no ledger" in line for line in told)
 
 
-# --- memory ---------------------------------------------------------------------------------------
+# --- memory -------------------------------------------------------------------------------------
 
 
 def resident(preload: Preload, *words: str, **variables: str) -> list[int]:
@@ -176,7 +176,7 @@ def test_address_space_runs_out(preload: Preload) -> None:
     assert int(ok(done)) * 65536 > 100 * MIB
 
 
-# --- options --------------------------------------------------------------------------------------
+# --- options ------------------------------------------------------------------------------------
 
 
 def ledger_of(preload: Preload, path: Path, *words: str, **variables: str) -> dict[str, Any]:
@@ -275,7 +275,7 @@ def test_raised_privileges_have_no_options(preload: Preload, tmp_path: Path) -> 
     assert (done.stdout, done.stderr) == ("ok\n", "")
 
 
-# --- the ledger -----------------------------------------------------------------------------------
+# --- the ledger ---------------------------------------------------------------------------------
 
 
 def assert_identity(part: dict[str, Any]) -> None:
@@ -373,4 +373,25 @@ def test_the_library_itself_is_small(preload: Preload) -> None:
         if "libspanwise-malloc.so" in part
     ]
     assert len(kib) >= 3  # text, constants, data
-    assert sum(kib) < 160  # 244 with the specialised paths and everything that nobody calls
+    assert sum(kib) < 160  # 244 with the specialised paths and everything that no one calls
+
+
+# --- limits that a program sets -------------------------------------------------------------------
+
+REFUSED = 77
+"""Exit status: the system does not let the program lock memory."""
+
+
+@pytest.mark.parametrize("tracked", ["0", "1"], ids=["plain", "tracked"])
+@pytest.mark.parametrize("mode", ["addresses", "data", "repeat", "nothing_more"])
+def test_limit_set_after_start(preload: Preload, mode: str, tracked: str) -> None:
+    done = preload.run([preload.program("limits.c"), mode], TRACKED=tracked)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("thp", ["", "advise"], ids=["small pages", "huge pages"])
+def test_all_memory_locked(preload: Preload, thp: str) -> None:
+    done = preload.run([preload.program("limits.c"), "lock"], {"THP": thp} if thp else {})
+    if done.returncode == REFUSED:
+        pytest.skip("mlockall is refused: run as root, or raise ulimit -l")
+    assert (done.returncode, done.stderr) == (0, "")

@@ -39,7 +39,7 @@ static void end(const char *mode) {
     if (strcmp(mode, "segv") == 0) *(volatile int *)8 = 0;
 }
 
-/* A copy that no handler sees works beside us; both end without a word. */
+/* A copy that no handler sees runs at the same time; both end without a word. */
 static void fork_unseen(void) {
     pid_t pid = (pid_t)syscall(SYS_clone, (long)SIGCHLD, 0L, 0L, 0L, 0L);
     if (pid == 0) {

@@ -5,7 +5,7 @@
  *   summary --sites FILE  each call site: id and addresses, then the modules
  *   summary --cleared BYTES FILE  how many allocations of so many bytes were to be cleared
  *   summary --threads FILE  each thread: number, operations, ends, whether the last one is an end,
- *                           ends behind an end
+ *                           ends after an end
  * Exit 1 and the error message when the recording can not be read whole. */
 #include <inttypes.h>
 #include <stdio.h>

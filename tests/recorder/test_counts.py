@@ -289,7 +289,7 @@ def test_chains_equal_backtrace(
 def test_a_walk_that_is_remembered_is_of_the_same_callers(
     recorder: Recorder, tmp_path: Path, flags: tuple[str, ...]
 ) -> None:
-    """Twelve callers whose calls of malloc look alike but for what lies further up the stack."""
+    """Twelve callers whose calls of malloc differ only further up the stack."""
     program = recorder.program("walks", *flags)
     recorder.run([program, "5000"], tmp_path, options={"STACKS": "8"})
     recording = sw.Recording.open(tmp_path / "out.swt")

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Twelve functions of equal frames call one that allocates: its calls of malloc have the same return address and
- * the same stack pointer, and only what lies further up tells whose they are. Object k has 1000 + k bytes.
+ * the same stack pointer, and only what is further up decides whose they are. Object k has 1000 + k bytes.
  *   walks ROUNDS */
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the stress programs share: a random generator, blocks that know their contents, and a
- * watchdog that tells which stage of whom hung. They call the C library's functions by name, so
+ * watchdog that says which stage hung. They call the C library's functions by name, so
  * that any allocator can be preloaded.
  */
 #ifndef TESTS_STRESS_STRESS_H
@@ -164,7 +164,7 @@ static inline void watchdog_start(unsigned seconds) {
         mmap(NULL, sizeof *the_board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     REQUIRE(the_board != MAP_FAILED);
     fflush(stdout);
-    alarm(seconds); /* nobody watches this fork */
+    alarm(seconds); /* no one watches this fork */
     pid_t parent = getpid(), watcher = fork();
     alarm(0);
     REQUIRE(watcher >= 0);

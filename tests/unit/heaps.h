@@ -8,7 +8,7 @@
 #include "check.h"
 #include "spanwise/spanwise.h"
 
-/* Zero stands for the default of each option. */
+/* Zero represents the default of each option. */
 typedef struct heap_setting {
     const sw_table *table;
     uint64_t limit_bytes, decay_ns;

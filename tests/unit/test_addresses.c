@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The library uses few addresses, so a limit that the program sets later (RLIMIT_AS) leaves the rest
- * to the program. Growth within such a limit: caches and the collector find what lies beyond the part
+ * to the program. Growth within such a limit: caches and the collector find what is beyond the part
  * of the range that they knew, and mappings of others in the way are left alone. */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -64,7 +64,7 @@ static void few_addresses(void) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
-/* What is created and destroyed again and again leaves no addresses behind. */
+/* What is created and destroyed again and again leaves no addresses mapped. */
 static void no_leak(void) {
     uint64_t before = 0;
     for (int round = 0; round < 60; round++) {
@@ -136,7 +136,7 @@ static void places(void) {
 
 /* --- growth of the page map ------------------------------------------------------------------- */
 
-/* Takes windows until the next one must lie beyond the page map. */
+/* Takes windows until the next one must be beyond the page map. */
 static void use_up_page_map(void) {
     sw_space *space = sw_space_live();
     sw_window window = {.base = 0};

@@ -56,8 +56,8 @@ static void closed_ones_are_taken_again(void) {
     heap_end(heap);
 }
 
-/* A span that becomes wholly free is given up unless an open cache has a hazard on it. What stands in a
- * closed cache's record does not count: nobody looks at it. */
+/* A span that becomes wholly free is given up unless an open cache has a hazard on it. What is in a
+ * closed cache's record does not count: no one looks at it. */
 static void spans_given_up(bool by_closed, uint64_t spans_left) {
     sw_heap *heap;
     sw_cache *cache, *freer;
@@ -172,7 +172,7 @@ static void hints_are_resident_by_use(void) {
         CHECK_EQ(hint_pages(busy, NULL, 0), 0);
         use(busy, sizes);
         uint32_t pages = hint_pages(busy, used, 3);
-        CHECK(pages > 0 && pages <= 6); /* three stores of 768 B lie in at most two pages each */
+        CHECK(pages > 0 && pages <= 6); /* three stores of 768 B are in at most two pages each */
         CHECK_EQ(hint_pages(idle, NULL, 0), 0);
     }
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
@@ -261,7 +261,7 @@ static void by_requests(void) {
 }
 
 /* Sizes that vary, and series of one size, all kinds of requests: each slot is of the class of its size, and of
- * no other object; cleared ones are clear. Filled with a byte that tells a neighbour who writes here. */
+ * no other object; cleared ones are clear. Filled with a byte that shows a neighbour's write. */
 static void slots_of(const sw_table *table, bool tracked) {
     enum { LIVE = 600 };
     static unsigned char *objects[LIVE];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parser of call frame information over modules made by hand: a module lies between two pages
+/* The parser of call frame information over modules made by hand: a module is between two pages
  * that fault, so that a read outside of it ends the test, and under the sanitizers undefined
  * arithmetic does. */
 #include <sys/mman.h>

@@ -117,10 +117,10 @@ static void handlers_that_misuse(void) {
     int most = 2;
     calls = 0;
     sw_set_fault_handler(go_round, &most);
-    sw_misuse_report(&example); /* another pointer: told of, too */
+    sw_misuse_report(&example); /* another pointer: reported, too */
     CHECK_EQ(calls, 2);
     calls = 0;
-    sw_misuse_report(&example); /* the handler has returned: told of again */
+    sw_misuse_report(&example); /* the handler has returned: reported again */
     CHECK_EQ(calls, 2);
     sw_set_fault_handler(NULL, NULL);
     calls = 0;
@@ -145,7 +145,7 @@ static sw_noinline int report_deep(int depth) {
     return depth == 0 ? frame[0] : report_deep(depth - 1) + frame[1];
 }
 
-/* A report that the handler jumped out of is over: the same pointer is told of again, from wherever
+/* A report that the handler jumped out of is over: the same pointer is reported again, from wherever
  * it is misused. */
 static void handlers_that_jump(void) {
     static const int depths[] = {3, 3, 0, 8, 1, 20, 20, 2};

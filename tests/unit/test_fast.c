@@ -206,7 +206,7 @@ static uint32_t span_class_of(sw_heap *heap, const void *p) {
     return target.span->span_class;
 }
 
-/* Same class and slot number as a generic heap that is asked for the same things. */
+/* Same class and slot number as a generic heap that gets the same requests. */
 static void same_as_generic(const sw_table *table, sw_path_fn *const *paths, uint32_t cutoff,
                             unsigned scan) {
     sw_heap *fast = heap_with((heap_setting){.table = table}),

@@ -345,11 +345,11 @@ int main(void) {
         char words[DYING_WORDS_MAX];
         if (cases[i].fn == lost_view && !sw_os_is_single_threaded()) continue;
         bool died = died_with(cases[i].fn, words);
-        bool told = strstr(words, "ASSERT ") != NULL && strstr(words, cases[i].rule) != NULL;
-        if (told != (grade >= cases[i].grade) || (told && !died))
+        bool reported = strstr(words, "ASSERT ") != NULL && strstr(words, cases[i].rule) != NULL;
+        if (reported != (grade >= cases[i].grade) || (reported && !died))
             fprintf(stderr, "grade %d of %s: \"%s\"\n", grade, cases[i].rule, words);
-        CHECK_EQ(told, grade >= cases[i].grade);
-        CHECK(!told || died);
+        CHECK_EQ(reported, grade >= cases[i].grade);
+        CHECK(!reported || died);
     }
     return check_result();
 }

@@ -245,7 +245,7 @@ static void longer_ones_serve(void) {
     CHECK_EQ(held_pages(), 4);
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
     CHECK(sw_cache_alloc(cache, 8192, 0) != NULL);
-    CHECK_EQ(held_pages(), 3 + 4); /* its old place is taken: first fit goes on behind it */
+    CHECK_EQ(held_pages(), 3 + 4); /* its old place is taken: first fit goes on after it */
     close_idle();
 }
 
@@ -273,7 +273,7 @@ static void turns_come_to_an_end(void) {
     table = own;
 }
 
-/* Spans that are in use, or shorter than what is asked for, stay. */
+/* Spans that are in use, or shorter than what is requested, stay. */
 static void others_stay(void) {
     open_idle();
     CHECK(sw_cache_alloc(cache, 8192, 0) != NULL);
@@ -300,7 +300,7 @@ static void free_pages_come_first(void) {
     close_idle();
 }
 
-/* Pages 0 to 19 have two objects each, 20 to 27 two idle spans. Every second page becomes idle: more than lie on
+/* Pages 0 to 19 have two objects each, 20 to 27 two idle spans. Every second page becomes idle: more than are on
  * shelves are free and held, but a span of two pages fits into none of them, so the idle ones are given
  * up for them. */
 static void pages_apart_do_not_count(void) {
@@ -355,7 +355,7 @@ static void every_class_is_looked_at(void) {
     table = own;
 }
 
-/* A second free of what lay in a span that was given up is told. */
+/* A second free of what was in a span that was given up is reported. */
 static void double_frees_are_told(void) {
     open_idle();
     void *p = sw_cache_alloc(cache, 8192, 0), *second = sw_cache_alloc(cache, 8192, 0);

@@ -29,7 +29,7 @@ static bool has_row(const char *name, size_t length, kind of) {
     return false;
 }
 
-/* Whether `type` stands in the text as a word, and no pointer to a pointer follows it. */
+/* Whether the text has `type` as a word, and no pointer to a pointer follows it. */
 static bool takes(const char *text, const char *end, const char *type) {
     size_t length = strlen(type);
     for (const char *at = text; (at = strstr(at, type)) != NULL && at < end; at += length)
@@ -37,7 +37,7 @@ static bool takes(const char *text, const char *end, const char *type) {
     return false;
 }
 
-/* One declaration, behind SW_API. Returns how many handles it takes. */
+/* One declaration, after SW_API. Returns how many handles it takes. */
 static int check_declaration(const char *text) {
     const char *end = strchr(text, ';'), *open = strchr(text, '('), *name = open;
     int handles = 0;
@@ -82,7 +82,7 @@ static void every_function_has_rows(void) {
     int handles = 0;
     for (size_t i = 0; i < sizeof headers / sizeof *headers; i++)
         handles += check_header(headers[i]);
-    /* One row is of a table that lies in options, three functions have none. */
+    /* One row is of a table that is in options, three functions have none. */
     CHECK_EQ(handles, ROW_COUNT - 1 + sizeof continuations / sizeof *continuations);
 }
 
@@ -156,7 +156,7 @@ static void *plain_alloc_large(void *h) { return cache_alloc(h, 1 << 20, SW_ZERO
 static void *plain_free(void *h) { return cache_free(h, &op), NULL; }
 
 /* Nothing is mapped there unless the program itself asks for it. A call of the library reads the
- * first lines of the cache; inline code reads the slot of the class, up to 4.2 KB behind them. */
+ * first lines of the cache; inline code reads the slot of the class, up to 4.2 KB after them. */
 enum { FAULTS_BELOW = 8192, FAULTED = 7 };
 
 static void end_by_address(int signal, siginfo_t *info, void *context) {

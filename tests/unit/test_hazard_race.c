@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Two frees of one object race, and the second is held up between the page map and the slot's bit
  * while the first gives the span up, or makes it one of another class: it must not be taken for a free
- * of whatever lies there next.
+ * of whatever comes there next.
  * The two sources are included, so that the threads can be stopped at just those two places. */
 #include <pthread.h>
 #include <semaphore.h>
@@ -63,7 +63,7 @@ static void *second_free(void *arg) {
     return arg;
 }
 
-/* Sixteen objects fill a span; all are freed, the last one while the other thread is told to free
+/* Sixteen objects fill a span; all are freed, the last one while the other thread starts to free
  * it too. */
 static void give_up_a_span(void) {
     void *objects[SLOTS + 1]; /* one more, so that the span is not the current one */

@@ -301,8 +301,8 @@ static void realloc_to_scan(void) {
     }
 }
 
-/* A program may write into all that usable_size tells, and what it wrote moves with the object. Only
- * where growth is to be cleared, everything behind the requested bytes is. */
+/* A program may write into all that usable_size says, and what it wrote moves with the object. Only
+ * where growth is to be cleared, everything after the requested bytes is. */
 static void usable_moves(size_t size, size_t grown) {
     for (uint8_t tracked = 0; tracked < 2; tracked++) {
         sw_heap_options options;

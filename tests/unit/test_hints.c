@@ -109,7 +109,7 @@ static void hand_over(void) {
     freed = NULL;
 }
 
-/* The slot is free since the owner's last free, and a second free of it is told at the call. */
+/* The slot is free since the owner's last free, and a second free of it is reported at the call. */
 static void free_again(void) {
     if (freed == NULL) return;
     int before = doubles;
@@ -144,7 +144,7 @@ static void begin(void) {
     keep_slot(sw_cache_alloc(owner, SLOT, 0));
 }
 
-/* Everything is freed: no page and no hint is left behind. */
+/* Everything is freed: no page and no hint is left. */
 static void finish(void) {
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
     while (live_count > 0) sw_cache_free(live_count % 2 != 0 ? owner : other, take(0));
@@ -307,7 +307,7 @@ static sw_fault_action free_in_handler(const sw_fault *fault, void *arg) {
 }
 
 /* A request of SLOT bytes finds no slot and drains. In what it drains there is an object of another
- * class that its owner and another thread have freed, which the handler is told; and the handler
+ * class that its owner and another thread have freed, which the handler hears of; and the handler
  * frees objects of SLOT bytes. The search goes on with the words of their span. */
 static void by_fault_handler(bool by_word) {
     void *twice[PAGE / OTHER_SLOT];

@@ -3,7 +3,7 @@
  * while its hints are on, and a freer gives back two of its objects. A free by another thread is cut
  * where the other side can see it half done: the owner is read, the bit is set, the word is announced,
  * the half is pushed. One real thread does all the steps, so each order is exact, and a list of what
- * lives, which is this program's own, tells whether a slot is handed out twice or lost.
+ * lives, which is this program's own, says whether a slot is handed out twice or lost.
  *
  * What is not cut is the inside of a drain: that is for the thread sanitizer and test_hazard_race.c.
  *
@@ -53,7 +53,7 @@ typedef struct half_free {
 static half_free frees[FREES];
 
 static void set_bit(half_free *f) {
-    if (f->owner == NULL) { /* nobody's: under the heap's lock, in one step */
+    if (f->owner == NULL) { /* no one's: under the heap's lock, in one step */
         sw_cache_free(other, f->ptr);
         f->result = SW_REMOTE_DONE;
         return;
@@ -117,10 +117,10 @@ static void owner_step(unsigned which) {
 
 /* --- one order ------------------------------------------------------------------------------------ */
 
-/* Two full spans and a current one. apart: the freer's objects lie in two spans, else in one word. */
+/* Two full spans and a current one. apart: the freer's objects are in two spans, else in one word. */
 static void begin(bool apart) {
     live_count = 0;
-    sw_verify_hold(); /* a free that is half done would be told as damage */
+    sw_verify_hold(); /* a free that is half done would be reported as damage */
     open_owner();
     for (int i = 0; i < 2 * SLOTS + 2; i++) keep(sw_cache_alloc(owner, SLOT, 0));
     for (int i = 0; i < FREES; i++)

@@ -29,7 +29,7 @@ static int count_object(void *p, size_t bytes, uint32_t cls, void *arg) {
     return 0;
 }
 
-/* --- what lies on shelves ------------------------------------------------------------------- */
+/* --- what is on shelves ------------------------------------------------------------------- */
 
 static void shelved_is_told(void) {
     sw_span_info rows[3];
@@ -66,7 +66,7 @@ static void shelved_is_told(void) {
     heap_end(heap);
 }
 
-/* Whatever is freed, in whatever order. What lies on shelves is the newest. */
+/* Whatever is freed, in whatever order. What is on shelves is the newest. */
 static void shelved_is_bounded(void) {
     static void *p[400];
     uint64_t rng = 7;
@@ -144,7 +144,7 @@ static void limit_comes_last(void) {
     }
 }
 
-/* No fresh pages while some lie on shelves: the peak is what it was. */
+/* No fresh pages while some are on shelves: the peak is what it was. */
 static void nothing_fresh_beside_shelved(void) {
     heap = make(false, 0, SW_DECAY_NEVER);
     void *p[24];
@@ -282,7 +282,7 @@ static void limit_is_kept(void) {
     heap_end(heap);
 }
 
-/* A live neighbour stands in the way; a window's end too (windows begin with 64 MiB). */
+/* A live neighbour is in the way; a window's end too (windows begin with 64 MiB). */
 static void neighbours_stay(void) {
     sw_heap *heap = make(false, 0, 0);
     unsigned char *p = sw_heap_alloc(heap, STEP, 0), *next = sw_heap_alloc(heap, STEP, 0);

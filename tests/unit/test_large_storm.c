@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Large objects of all sizes at random, by several threads, under limits and beside trims: contents stay,
+/* Large objects of all sizes at random, by several threads, under limits and with trims: contents stay,
  * zeroed ones are zero, and the ledger sums to what is held. Dry and live heaps agree. Frees of one object that race,
  * with each other and with its reuse, free it once. */
 #include <pthread.h>
@@ -239,7 +239,7 @@ static void *_Atomic twice;
 static atomic_int round_now, rounds_done;
 enum { RACES_MIN = 500, SECONDS = 10, NO_MORE = RACES_MAX + 1 };
 
-/* Both free at the same moment where two processors are to be had: nobody sleeps. */
+/* Both free at the same moment where two processors are to be had: no one sleeps. */
 static void wait_for(atomic_int *counter, int value) {
     for (unsigned n = 1; atomic_load(counter) < value; n++)
         if (n % 1024 == 0) sched_yield();
@@ -259,7 +259,7 @@ static void racing_frees(void) {
     pthread_t thread;
     make(false, 0, true);
     CHECK_EQ(pthread_create(&thread, NULL, second_freer, NULL), 0);
-    time_t end = time(NULL) + SECONDS; /* beside other processes a round takes turns of theirs */
+    time_t end = time(NULL) + SECONDS; /* other processes make a round longer */
     for (int i = 1; i <= RACES_MAX && (i <= RACES_MIN || time(NULL) <= end); i++) {
         atomic_store(&faults, 0);
         atomic_store(&twice, sw_heap_alloc(heap, (size_t)(i % 5 + 1) * 300 * K, 0));
@@ -303,7 +303,7 @@ static void race_step(sw_cache *cache, uint64_t *rng) {
         atomic_fetch_add(&allocated, p != NULL);
         try_free(cache, atomic_exchange(box, p));
     } else if (r % 4 == 1) {
-        try_free(cache, atomic_load(box)); /* whoever finds it there does the same */
+        try_free(cache, atomic_load(box)); /* whichever thread finds it there does the same */
     } else if ((r >> 16) % 64 == 0) {
         (void)sw_heap_trim(heap);
     } else if ((r >> 16) % 64 == 1) {
@@ -320,7 +320,7 @@ static void *racer(void *arg) {
     return NULL;
 }
 
-/* Every object is named several times: while it lives, lies on a shelf, is somebody else's. As many
+/* Every object is named several times: while it lives, is on a shelf, is another thread's. As many
  * live in the end as were allocated and not freed. */
 static void races(bool tracked) {
     pthread_t threads[THREADS];

@@ -29,7 +29,7 @@ static int count_object(void *p, size_t bytes, uint32_t cls, void *arg) {
         items[i].size |= (size_t)1 << 40; /* seen */
         return 0;
     }
-    CHECK(p == NULL); /* an object that nobody allocated */
+    CHECK(p == NULL); /* an object that no one allocated */
     return 0;
 }
 
@@ -72,7 +72,7 @@ static void check_sums(const sw_ledger *l, const sw_ledger_class *rows, uint32_t
              l->held_bytes);
 }
 
-/* shelved: large objects that were freed and lie on shelves. */
+/* shelved: large objects that were freed and are on shelves. */
 static void check_spans(sw_heap *heap, const sw_ledger *l, uint64_t shelved) {
     static sw_span_info spans[20000];
     size_t n = sw_heap_spans(heap, NULL, 0);
@@ -188,7 +188,7 @@ static void end(void) {
 
 /* --- small objects ---------------------------------------------------------------------------- */
 
-/* Span s, 0 to 10, keeps s objects of 700 + s bytes; three of 1 byte lie in the current span 11. */
+/* Span s, 0 to 10, keeps s objects of 700 + s bytes; three of 1 byte are in the current span 11. */
 static void fill_spans(void) {
     void *p[FULL_SPANS][SLOTS];
     for (unsigned s = 0; s < FULL_SPANS; s++)

@@ -72,7 +72,7 @@ static void damage_gc(void) {
     (void)sw_gc_collect(gc, NULL);
 }
 
-/* Slots wait to be scanned that nobody has marked. */
+/* Slots wait to be scanned that no one has marked. */
 static void damage_grey_bits(void) {
     sw_gc *gc = make_gc();
     void **list = NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The heap map beside the ledger, beside the objects that the test knows, and beside a heap small enough to be
+/* The heap map against the ledger, against the objects that the test knows, and against a heap small enough to be
  * drawn by hand. */
 #include <stdbool.h>
 
@@ -68,7 +68,7 @@ static void check_ledger(sw_heap *heap, const sw_heap_map *map) {
     CHECK_EQ(s.longest, l.largest_hole_bytes);
 }
 
-/* Each object of the test is in the slot where its address says, with the size that it was asked for. */
+/* Each object of the test is in the slot where its address says, with its requested size. */
 static void check_objects(const sw_heap_map *map, bool tracked) {
     uint64_t live = 0, slots = 0;
     for (size_t i = 0; i < map->tile_count; i++) {
@@ -127,7 +127,7 @@ static void touched(void) {
         if (items[i].p != NULL && items[i].size > 0) memset(items[i].p, 1, items[i].size);
     sw_heap_map map = {.tiles = tiles, .tile_capacity = TILES};
     sw_status status = sw_heap_map_read(heap, 1, &map);
-    if (status != SW_UNSUPPORTED) { /* the system tells */
+    if (status != SW_UNSUPPORTED) { /* the system reports */
         sw_ledger l = {.struct_bytes = sizeof l};
         CHECK_EQ(status, SW_OK);
         CHECK_EQ(sw_heap_touched_read(heap, &l, NULL, 0), SW_OK);
@@ -138,7 +138,7 @@ static void touched(void) {
 }
 
 /* Go's class of 1024 bytes has spans of one page: 8 slots. One span is full, one has its third slot only; 20,000
- * bytes are three pages; between them lie the two pages of an object that was freed. */
+ * bytes are three pages; between them are the two pages of an object that was freed. */
 static void by_hand(void) {
     sw_heap *heap = make_heap(sw_table_go(), true, true);
     sw_cache *cache;

@@ -97,7 +97,7 @@ static void stale_blocks(void) {
     sw_meta meta;
     sw_meta_init(&meta);
     unsigned char *p = sw_meta_alloc_stale(&meta, BYTES);
-    CHECK(all_are(p, BYTES, 0)); /* a new one: nobody has written to it */
+    CHECK(all_are(p, BYTES, 0)); /* a new one: no one has written to it */
     memset(p, 0xFF, BYTES);
     uint64_t held = meta.held_bytes;
     sw_meta_free(&meta, p, BYTES);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The optimiser against brute force over every set of classes and every span, on random small cases; profiles
- * against a plain count, and by hand at the border between sizes with an entry of their own and larger ones; messages. */
+ * against a plain count, and by hand at the border between sizes with an entry of their own and
+ * larger ones; messages. */
 #include <math.h>
 #include <time.h>
 
@@ -44,7 +45,7 @@ static double group_cost(const sw_optimize_options *o, uint32_t below, uint32_t 
 }
 
 /* Whether a class may follow another under the bound on waste, said as a sum over its requests: each
- * unseen one wastes at most so much, unless no size that is allowed lies between the two. */
+ * unseen one wastes at most so much, unless no size that is allowed is between the two. */
 static int may_follow(const sw_optimize_options *o, uint32_t below, uint32_t size) {
     int between = 0, wasteful = 0;
     for (uint32_t n = below + 1; n < size; n++) {

@@ -283,7 +283,7 @@ static void decay_interval(sw_space *space, uint64_t when, uint64_t step) {
     tear_down();
 }
 
-/* A tick that comes late, because nothing happened for long, knows when the pages behind the tick
+/* A tick that comes late, because nothing happened for long, knows when the pages after the tick
  * before it became free as little as any other does: only what was free at that tick goes. Two pages
  * are free at the tick of 1,000, three more just before the one of 5,500. */
 static void late_tick(sw_space *space) {
@@ -338,7 +338,7 @@ static void held_pages_come_first(sw_space *space) {
 }
 
 /* Pages 0..199 and 250..449 are free and held, 50 are in use between them. 300 that fit neither are
- * taken behind them, all fresh: 300 free ones pay, 200 of the upper run, then the upper 100 of the
+ * taken after them, all fresh: 300 free ones pay, 200 of the upper run, then the upper 100 of the
  * lower one. A request of 127 pages, less than 1 MiB, makes none pay. */
 static void fresh_pages_are_paid_for(sw_space *space) {
     uint32_t a, b, c, d;
@@ -367,7 +367,7 @@ static void fresh_pages_are_paid_for(sw_space *space) {
     tear_down();
 }
 
-/* 80 runs of one page each, with one in use behind each: 32, 32 and 16 are taken out together. Those
+/* 80 runs of one page each, with one in use after each: 32, 32 and 16 are taken out together. Those
  * that were taken out are neither free nor held, and count as returned; a request that only they fit
  * gets them, and the heap does not grow. */
 static void runs_are_taken_out(sw_space *space) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How free pages go back. While the system takes them nobody waits for the heap: the call below uses the
+/* How free pages go back. While the system takes them no one waits for the heap: the call below uses the
  * heap itself, from the purging thread and from another, and a fork meanwhile leaves the child a whole heap. Pages that
  * the system refuses stay held, and are cleared before they are handed out as zeroes. */
 #define _GNU_SOURCE
@@ -189,7 +189,7 @@ static void counts(void) {
     end();
 }
 
-/* A caller that was compiled with fewer fields gets those, and nothing behind them. */
+/* A caller that was compiled with fewer fields gets those, and nothing after them. */
 static void grows(void) {
     struct {
         uint64_t struct_bytes, lock_acquisitions, behind;
@@ -273,7 +273,8 @@ int main(void) {
     thread_ends_meanwhile(trim_more, OBJECTS / 2);
     thread_ends_meanwhile(trim_more, 10);
     beside(verify_there);
-    if (!UNDER_TSAN) beside(fork_there); /* its runtime does not survive forks beside threads */
+    if (!UNDER_TSAN)
+        beside(fork_there); /* its runtime does not survive forks of processes with threads */
     counts();
     grows();
     large_object();

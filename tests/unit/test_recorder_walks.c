@@ -15,7 +15,7 @@
 #include "recorder/state.h"
 #include "recorder/thread.h"
 
-/* --- what lies underneath in the recorder --------------------------------------------------------- */
+/* --- what is underneath in the recorder --------------------------------------------------------- */
 
 record_options record_option = {.stacks = 64};
 bool record_is_stray_copy(void) { return false; }
@@ -102,7 +102,7 @@ static void return_addresses(void) {
     stack[0] = stack[2] = stack[4] = 77; /* locals */
     KNOWN(call(leaf(0), 0, 0), first);
     for (size_t word = 1; word <= 5;
-         word += 2) { /* another caller, at each depth; the old walk is kept beside it */
+         word += 2) { /* another caller, at each depth; the old walk is kept as well */
         uintptr_t before = stack[word];
         uint32_t other = sites_known + 1;
         stack[word] = leaf(40 + (int)word);
@@ -132,7 +132,7 @@ static void places(void) {
     KNOWN(call(leaf(0), 4 * CALLS - 4, 0), sites_known);
 }
 
-/* Frames of `based` lie where fp says. At word 100 there are two callers' frames, and fp chooses. */
+/* Frames of `based` are where fp says. At word 100 there are two callers' frames, and fp chooses. */
 static void frame_pointers(void) {
     clear();
     uint32_t first = sites_known + 1;
@@ -146,7 +146,7 @@ static void frame_pointers(void) {
     stack[203] = based(1), stack[202] = place(300);
     stack[301] = leaf(3), stack[311] = leaf(4);
     NEW(call(saves(0), 200, place(100)));
-    KNOWN(call(saves(0), 200, place(110)), first + 2); /* it saved another one, which nobody uses */
+    KNOWN(call(saves(0), 200, place(110)), first + 2); /* it saved another one, which no one uses */
     stack[202] = place(310);
     NEW(call(saves(0), 200, place(100)));
     stack[202] = place(300);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A system that refuses memory: the k-th call of a kind alone, or from the k-th on, for every k that a
  * small program reaches. The heap stays whole and works on; addresses, resident bytes and the number of
- * further system calls are bounded, whatever is asked for. The system calls below refuse. */
+ * further system calls are bounded, whatever is requested. The system calls below refuse. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdbool.h>
@@ -202,10 +202,10 @@ static outcome run(call kind, uint64_t from, uint64_t to) {
     pid_t child = fork();
     if (child == 0) in_child(ends[1], kind, from, to);
     (void)close(ends[1]);
-    bool told = read(ends[0], &result, sizeof result) == (ssize_t)sizeof result;
+    bool reported = read(ends[0], &result, sizeof result) == (ssize_t)sizeof result;
     (void)close(ends[0]);
     CHECK_EQ(waitpid(child, &status, 0), child);
-    CHECK(told && result.finished);
+    CHECK(reported && result.finished);
     CHECK_EQ(status, 0);
     return result;
 }
@@ -226,7 +226,7 @@ static void refuse_each(const outcome *whole, call kind) {
     for (bool reached = true; reached && !check_failed();) {
         k++;
         for (int on = 0; on < 2; on++) {
-            if (on && !check_mine(k)) continue; /* the other run tells whether call k was made */
+            if (on && !check_mine(k)) continue; /* the other run says whether call k was made */
             outcome got = run(kind, k, on ? UINT64_MAX : k);
             reached = got.made[kind] >= k;
             check_bounds(whole, &got, kind);

@@ -66,8 +66,8 @@ static void count_call(void *object, void *arg) {
     called++;
 }
 
-/* Weak references to the head, and garbage with finalizers, of each object or of its type, where there is memory for them. Returns
- * how many finalizers there are. */
+/* Weak references to the head, and garbage with finalizers, of each object or of its type, where
+ * there is memory for them. Returns how many finalizers there are. */
 static unsigned refer(sw_gc *gc, uint32_t plain, uint32_t watched, void *head, sw_gc_ref *refs) {
     unsigned finalizers = 0;
     for (int i = 0; i < REFS; i++) {
@@ -164,7 +164,7 @@ static unsigned run(unsigned from, unsigned to) {
 
 /* --- types without memory ---------------------------------------------------------------------- */
 
-/* A span in which objects of two types lie, and for whose types there is no memory: each word of each object
+/* A span with objects of two types, for which there is no memory: each word of each object
  * counts, so that all that they point to is kept. */
 static void test_types_refused(void) {
     sw_gc *gc;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Frees by other caches: when an owner takes them over, and that those that wait are neither lost nor kept
- * from whoever needs them. One thread plays several caches, so that each step is exact: by hand, at random and at the
+ * from whatever needs them. One thread plays several caches, so that each step is exact: by hand, at random and at the
  * heap's limit, against a list of what is live. */
 #include <errno.h>
 #include <stdbool.h>
@@ -64,7 +64,7 @@ static void free_others(int span, int first, int count) {
     CHECK_EQ(sw_heap_verify(s.heap), SW_OK);
 }
 
-/* Allocates count objects; how many of them lie in the span. */
+/* Allocates count objects; how many of them are in the span. */
 static int allocate_in(int span, int count) {
     const sw_span *wanted = span_in(s.objects[span][0]);
     int found = 0;
@@ -179,7 +179,7 @@ static void refills_at_the_limit(void) {
     }
 }
 
-/* Whoever has a hazard on a span and then owns it frees into it as its owner. */
+/* Whichever thread has a hazard on a span and then owns it frees into it as its owner. */
 static void freer_becomes_owner(void) {
     static void *own[SLOTS];
     make_heap((heap_setting){.limit_bytes = 0, .table = long_spans()});

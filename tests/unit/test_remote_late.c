@@ -74,7 +74,7 @@ static void wait_for_waiter(const sw_os_lock *lock) {
 
 /* The owner has looked at its stack, and waits for the lock under which it says that it is closed.
  * The push that comes now sees an open cache and leaves the span to it. It was the last live object:
- * nobody but the owner's last look gives the pages back. */
+ * no one but the owner's last look gives the pages back. */
 static void pushed_while_closing(void) {
     void *objects[SLOTS];
     pthread_t closer;
@@ -96,7 +96,7 @@ static void pushed_while_closing(void) {
 
 /* --- after the owner has closed --------------------------------------------------------------- */
 
-/* The span, fresh when its object was freed, belongs to no cache. Whoever takes it over gets zeroes
+/* The span, fresh when its object was freed, belongs to no cache. A cache that takes it over gets zeroes
  * out of it where it asks for them. */
 static void pushed_after_closing(void) {
     sw_cache *next;
@@ -145,7 +145,7 @@ static void drained_by_the_owner(void) {
 /* --- a slot that the owner frees too ---------------------------------------------------------- */
 
 /* Announces the span, drains it, and expects that the object is handed out once and that the second
- * free is told once. */
+ * free is reported once. */
 static void ends_once(sw_span *span, const void *object) {
     enum { LATER = 4 * SLOTS };
     int handed_out = 0;

@@ -110,8 +110,8 @@ static void mean_without_the_start(void) {
         steady_from = from[i];
         (void)run_steps(ops, 5);
         steady_from = 0;
-        double told = sw_runner_steady_mean(runner);
-        CHECK(told >= mean * 0.9999999 && told <= mean * 1.0000001);
+        double reported = sw_runner_steady_mean(runner);
+        CHECK(reported >= mean * 0.9999999 && reported <= mean * 1.0000001);
         end_run();
     }
 }

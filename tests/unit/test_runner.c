@@ -132,12 +132,12 @@ static void bad_input(bool dry) {
     CHECK(sw_runner_address(runner, 4) == NULL);
     CHECK(sw_runner_address(runner, UINT32_MAX) == NULL);
     const uint32_t asked[] = {UINT32_MAX, 3, 4, 3};
-    uint64_t told[] = {1, 2, 3, 4, 5};
-    CHECK_EQ(sw_runner_addresses(runner, asked, 4, told), SW_OK);
+    uint64_t reported[] = {1, 2, 3, 4, 5};
+    CHECK_EQ(sw_runner_addresses(runner, asked, 4, reported), SW_OK);
     const uint64_t live = (uintptr_t)sw_runner_address(runner, 3);
     const uint64_t wanted[] = {0, live, 0, live, 5};
-    CHECK(memcmp(told, wanted, sizeof told) == 0);
-    CHECK_EQ(sw_runner_addresses(runner, NULL, 1, told), SW_INVALID);
+    CHECK(memcmp(reported, wanted, sizeof reported) == 0);
+    CHECK_EQ(sw_runner_addresses(runner, NULL, 1, reported), SW_INVALID);
     CHECK_EQ(sw_runner_addresses(runner, asked, 1, NULL), SW_INVALID);
     sw_op op = {.kind = SW_OP_ALLOC, .object = 9, .thread = UINT32_MAX, .size = 1};
     CHECK_EQ(sw_runner_run(runner, &op, 1, 0, NULL, &done), SW_LIMIT);

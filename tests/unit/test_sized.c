@@ -9,7 +9,7 @@ static const uint64_t bad_sizes[] = {0,    8,         12, 17, 20, sizeof(sw_heap
                                      4104, UINT64_MAX};
 enum { BAD_SIZES = sizeof bad_sizes / sizeof *bad_sizes };
 
-/* What a program of another version has: the struct as it is now, and room behind it. */
+/* What a program of another version has: the struct as it is now, and room after it. */
 typedef union other_options {
     sw_heap_options now;
     unsigned char bytes[sizeof(sw_heap_options) + 64];
@@ -56,7 +56,7 @@ static void filled(void) {
               "struct_bytes is 18446744073709551615: give sizeof(sw_heap_options)");
 }
 
-/* Options of 40 bytes end behind batch_spans: that a heap is dry or tracked lies behind. */
+/* Options of 40 bytes end after batch_spans: that a heap is dry or tracked comes later. */
 static void short_options(void) {
     other_options options;
     memset(&options, 1, sizeof options);

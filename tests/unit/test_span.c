@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One span against an array of slot states: allocation, frees by the owner and by others, drains,
- * double frees, where a pointer lies; lists against an array; the protocol of announcers. */
+ * double frees, where a pointer is; lists against an array; the protocol of announcers. */
 #include <stdbool.h>
 
 #include "check.h"
@@ -216,7 +216,7 @@ static void slow_announcer(void) {
     for (int i = 0; i < 130; i++) CHECK(sw_cache_alloc(cache, 64, 0) != p[5]);
     for (int i = 0; i < 128; i++)
         if (i != 5) sw_cache_free(cache, p[i]);
-    CHECK(sw_span_size(target.span) == 64); /* not given up: somebody is about to push it */
+    CHECK(sw_span_size(target.span) == 64); /* not given up: someone is about to push it */
     sw_remote_announce(cache, target.span, sw_span_half(target.slot));
     sw_remote_drain(cache);
     CHECK_EQ(faults, 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which span serves the next request: a partial one by the placement policy, or an empty one from the cache's
  * shelves. Empty spans serve any class of their length without the lock, count as cached, are found by a second free,
- * and are given up for whoever needs their pages. */
+ * and are given up where pages are needed. */
 #include <stdbool.h>
 
 #include "check.h"
@@ -86,7 +86,7 @@ static void choose_once(int *turn) {
  *
  * Four choices have looked at OLD: as a new span, then at ages 0, 1 and 2, each time one object of which
  * none was gone: of the first ages 3 seen, 0 gone.
- *  nobody saw: YOUNG comes with its one object. A choice looks at both. Then of the first ages 3 seen, 0
+ *  no one saw: YOUNG comes with its one object. A choice looks at both. Then of the first ages 3 seen, 0
  *    gone, of the next ones 1 and 0; the mean lifetime is 16 * 5 / 1 = 80 sixteenths, those of the two
  *    ages are (16 * 3 + 4 * 80) / 4 = 92 and (16 + 320) / 4 = 84: the younger one lasts.
  *  seen: YOUNG comes with 8 objects, a choice looks, 7 are freed, and a choice looks again. Of the first
@@ -189,7 +189,7 @@ static void serves_before_a_drain(void) {
     end();
 }
 
-/* What was written to is cleared for whoever asks for zeroes. */
+/* What was written to is cleared for a caller that asks for zeroes. */
 static void is_cleared(void) {
     make(0, false, false);
     for (int i = 0; i < 2; i++) objects[i] = memset(take(PAGE), 0xAA, PAGE);
@@ -283,7 +283,7 @@ static void second_frees(void) {
     end();
 }
 
-/* Two frees at once: the second one set its bit when the first had been decided already, and told a
+/* Two frees at once: the second one set its bit when the first had been decided already, and reported a
  * cache that had owned the span before. That one finds it on a shelf. */
 static void late_second_free(void) {
     sw_cache *former;
@@ -344,7 +344,7 @@ static void drained_at_once(void) {
 }
 
 /* The upper half of a span of one word has no word. A drain that took one would take that of the record
- * which lies 64 words behind. */
+ * which is 64 words later. */
 static void upper_half_is_none(void) {
     enum { RECORDS = 64 * sizeof(sw_word) / sizeof(sw_span) };
     make(0, false, false);

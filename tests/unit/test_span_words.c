@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Words of spans at their edges: how many a class needs, by brute force over sizes and pages; heaps
- * of tables whose spans end before, on and behind a word, against an array of slots; every wrong
+ * of tables whose spans end before, on and after a word, against an array of slots; every wrong
  * pointer of a span; damage to every bit of a record that holds its own word. */
 #include <stdbool.h>
 
@@ -168,7 +168,8 @@ static void wrong_pointers(sw_cache *cache, uint32_t s) {
         sw_misuse want = at >= end ? SW_MISUSE_PAST_LAST_SLOT
                          : starts  ? SW_MISUSE_DOUBLE_FREE
                                    : SW_MISUSE_INTERIOR;
-        if (want == SW_MISUSE_DOUBLE_FREE && b.by_other[s][slot]) continue; /* told by the drain */
+        if (want == SW_MISUSE_DOUBLE_FREE && b.by_other[s][slot])
+            continue; /* reported by the drain */
         wrong += !is_refused(cache, b.base[s] + at, want);
     }
     CHECK_EQ(wrong, 0);

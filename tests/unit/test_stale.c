@@ -17,7 +17,7 @@
 #include "spanwise/fast.h"
 #include "spanwise/spanwise.h"
 
-enum { WAITING = 8 }; /* closed caches of sw_cache_open whose records nobody gets */
+enum { WAITING = 8 }; /* closed caches of sw_cache_open whose records no one gets */
 
 static sw_heap *new_heap(const sw_heap_options *options) {
     sw_heap *heap;
@@ -37,7 +37,7 @@ static uint64_t open_caches(sw_heap *heap) {
 
 /* --- a closed cache --------------------------------------------------------------------------- */
 
-/* NULL with errno EINVAL, told of once. */
+/* NULL with errno EINVAL, reported once. */
 #define EXPECT_REFUSED(cache, call)                                                                \
     do {                                                                                           \
         errno = 0;                                                                                 \

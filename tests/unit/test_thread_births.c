@@ -34,7 +34,7 @@ enum { HEAPS = 600, THREADS_MAX = 300, SPARES = 256 };
 static sw_heap *first_heap, *last_heap;
 static pthread_barrier_t all_live;
 
-/* A cache of the default heap and of two others: the entries of these lie pages apart in a table. */
+/* A cache of the default heap and of two others: the entries of these are pages apart in a table. */
 static void *live_shortly(void *arg) {
     void *p = sw_malloc(100), *q = sw_heap_alloc(first_heap, 100, 0);
     void *r = sw_heap_alloc(last_heap, 100, 0);
@@ -143,6 +143,7 @@ int main(void) {
     births_ask_nothing();
     records_that_wait_are_bounded();
     tables_are_empty();
-    if (!UNDER_TSAN) in_a_forked_child(); /* its runtime does not survive forks beside threads */
+    if (!UNDER_TSAN)
+        in_a_forked_child(); /* its runtime does not survive forks of processes with threads */
     return check_result();
 }

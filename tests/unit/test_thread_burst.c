@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a burst of threads leaves behind: spans of the shortest length, at most 8 MiB of free pages,
+/* What a burst of threads leaves: spans of the shortest length, at most 8 MiB of free pages,
  * and the records of 64 caches. Figures are computed by hand from the default table. */
 #include <pthread.h>
 #include <sys/wait.h>
@@ -360,6 +360,6 @@ int main(int argc, char **argv) {
     users_stay_whole();
     announced_to_a_stripped_one();
     dry_is_the_same();
-    if (!UNDER_TSAN) forks(); /* its runtime does not survive forks beside threads */
+    if (!UNDER_TSAN) forks(); /* its runtime does not survive forks of processes with threads */
     return check_result();
 }

@@ -65,7 +65,7 @@ static void use_classes(sw_cache *cache, uint32_t first, uint32_t count) {
 }
 
 /* The next thread gets the span of the last one as it was: the same address, no fresh page, and one double
- * free is told wherever the span is. */
+ * free is reported wherever the span is. */
 static void next_thread_takes_them(bool dry, bool tracked) {
     make_heap(dry, tracked, 0);
     sw_cache *cache = born();
@@ -252,7 +252,7 @@ static void many_spans_end_in_turns(void) {
 
 /* --- without the lock ------------------------------------------------------------------------- */
 
-/* Who holds the heap's lock stops nobody who takes a kept span, but for a cache's first one. */
+/* The heap's lock stops no thread that takes a kept span, but for a cache's first one. */
 static void taken_without_the_lock(void) {
     make_heap(false, false, 0);
     sw_cache *cache = born();
@@ -370,7 +370,7 @@ static void child_of_a_taker(void) {
     sw_os_lock_release(&heap->lock);
 }
 
-/* Threads are born and end beside each other; afterwards nothing lives and all is in order. */
+/* Threads are born and end concurrently; afterwards nothing lives and all is in order. */
 static void threads_share_them(void) {
     enum { ROUNDS = 30, AT_ONCE = 4 };
     pthread_t threads[AT_ONCE];

@@ -56,7 +56,7 @@ static void *fail_once(void *arg) {
     return NULL;
 }
 
-/* The stacks of these threads lie at different addresses, so that none has the address of one that
+/* The stacks of these threads are at different addresses, so that none has the address of one that
  * has ended. */
 static void ended_records_are_used_again(void) {
     static char stacks[IN_TURN][STACK_BYTES] __attribute__((aligned(4096)));

@@ -81,7 +81,7 @@ static size_t *produce(sw_cache *cache, size_t size) {
 
 static void consume(size_t *p) {
     size_t size = p[0];
-    if (size < 8 || size > 40000 || p[size / 8 - 1] != size) abort(); /* somebody else's bytes */
+    if (size < 8 || size > 40000 || p[size / 8 - 1] != size) abort(); /* another thread's bytes */
     p[0] = 0;
     sw_heap_free(heap, p);
 }
@@ -98,7 +98,7 @@ static void *consumer(void *arg) {
             consume(p);
             met++;
         }
-        if (met < BOXES / 8) sched_yield(); /* the producer is behind */
+        if (met < BOXES / 8) sched_yield(); /* the producer lags */
     }
     return NULL;
 }
@@ -124,7 +124,7 @@ static void one_producer(void) {
 /* --- caches that come and go ------------------------------------------------------------------ */
 
 /* Opens a cache, fills boxes from it, frees what it meets, closes: objects outlive their cache,
- * spans are adopted, and frees are announced to caches that are closed or somebody else's by
+ * spans are adopted, and frees are announced to caches that are closed or another thread's by
  * then. */
 static void *open_and_close(void *arg) {
     uint64_t rng = (uint64_t)(uintptr_t)arg * 1000;

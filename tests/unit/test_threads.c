@@ -80,7 +80,7 @@ static void generations(void) {
     CHECK_EQ(atomic_load(&faults), 0);
 }
 
-/* A double free ordered by the join is found, whoever frees first: at the call, or, when the owner
+/* A double free ordered by the join is found, whichever thread frees first: at the call, or, when the owner
  * frees what another thread has freed, before the slot is handed out again. */
 static void *free_it(void *p) {
     sw_heap_free(heap, p);
@@ -255,7 +255,7 @@ static int count_object(void *p, size_t bytes, uint32_t cls, void *arg) {
     return 0;
 }
 
-/* Walks beside threads that allocate and free: each span is read at a moment of its own. */
+/* Walks while threads allocate and free: each span is read at a moment of its own. */
 static void walk(void) {
     static sw_span_info rows[64];
     uint64_t bytes = 0;

@@ -50,7 +50,7 @@ static void map_equals_an_array(void) {
 /* --- by hand ---------------------------------------------------------------------------------- */
 
 /* One object of 5,000 bytes in a slot of 5,376 touches two pages of 4 KiB: all that was requested, and of
- * the round-up what lies in the second one, which is all of it. The second slot shares that page. */
+ * the round-up what is in the second one, which is all of it. The second slot shares that page. */
 static void one_object(void) {
     if (sw_os_page_bytes() != 4096) return;
     sw_heap *heap = make(true, true, sw_table_go());
@@ -75,7 +75,7 @@ static void one_object(void) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
-/* The peak, beside the ledger of touched bytes after each operation. A heap without a map has none. */
+/* The peak, against the ledger of touched bytes after each operation. A heap without a map has none. */
 static void peak(void) {
     enum { STEPS = 1500 };
     sw_heap *heap = make(true, true, sw_table_c16());
@@ -151,7 +151,7 @@ static void closed_caches(void) {
 }
 
 /* Requested sizes are an instrument: a tracked heap holds what one holds that keeps none, in each term, and
- * refuses what that refuses. What they take, 2 bytes a slot, is told apart. */
+ * refuses what that refuses. What they take, 2 bytes a slot, is counted apart. */
 static void instrument(void) {
     enum { STEPS = 9000 };
     sw_ledger l[2];
@@ -174,8 +174,9 @@ static void instrument(void) {
     CHECK(l[1].instrument_bytes >= 2 * l[1].live_objects && l[1].instrument_bytes < 1 << 20);
 }
 
-/* Of a large object of 1,000,000 bytes 32,768 millionths are 8 pages to the byte, one more takes a ninth page; 4 % are
- * 40,000 bytes, in 10 pages, 25 % are 250,000 in 62; all lie in 245. Of 100,000,003 bytes 2,500 millionths are 250,000.0075 bytes, in 62. */
+/* Of a large object of 1,000,000 bytes 32,768 millionths are 8 pages to the byte, one more takes a
+ * ninth page; 4 % are 40,000 bytes, in 10 pages, 25 % are 250,000 in 62; all are in 245. Of
+ * 100,000,003 bytes 2,500 millionths are 250,000.0075 bytes, in 62. */
 static void part_of_large_objects(void) {
     if (sw_os_page_bytes() != 4096) return;
     static const struct {
@@ -300,7 +301,7 @@ static void refused(void) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
-/* --- dry beside real -------------------------------------------------------------------------- */
+/* --- dry against real -------------------------------------------------------------------------- */
 
 int main(void) {
     map_equals_an_array();

@@ -18,7 +18,7 @@
 
 /* --- dry and real heaps ------------------------------------------------------------------------ */
 
-/* The end of the newest chunk of metadata, as the system tells: nobody has written to it. */
+/* The end of the newest chunk of metadata, as the system reports: no one has written to it. */
 static void untouched_metadata(void) {
     enum { PAGES = 64 };
     sw_meta meta;
@@ -30,11 +30,11 @@ static void untouched_metadata(void) {
         size_t block = 64 * (1 + (size_t)i % 9);
         memset(sw_meta_alloc(&meta, block), 1, block);
         uint64_t bytes = meta.chunks == NULL ? 0 : (uint64_t)(meta.bump_end - (char *)meta.chunks);
-        uint64_t absent = 0, told = sw_meta_untouched_bytes(&meta, sw_log2_floor(page));
+        uint64_t absent = 0, reported = sw_meta_untouched_bytes(&meta, sw_log2_floor(page));
         if (bytes / page > PAGES || !sw_os_resident_pages(meta.chunks, bytes / page, resident))
             break;
         for (uint64_t n = 0; n < bytes / page; n++) absent += resident[n] ? 0 : page;
-        if (absent != told) CHECK_EQ(i, -1);
+        if (absent != reported) CHECK_EQ(i, -1);
     }
     CHECK(meta.held_bytes > 64 << 10);
     sw_meta_destroy(&meta);
@@ -70,7 +70,7 @@ typedef struct chunk_head {
     size_t bytes;
 } chunk_head;
 
-/* The metadata of a ledger of touched bytes beside what the system has given memory. */
+/* The metadata of a ledger of touched bytes against what the system has given memory. */
 static void metadata_is_backed(const sw_heap *heap, uint64_t metadata) {
     uint64_t sum = 0, bytes;
     int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
@@ -185,7 +185,7 @@ static void in_child(void (*run)(const sw_table *, uint64_t), const sw_table *ta
     child_end(child);
 }
 
-/* --- pages that are asked for before they are touched ------------------------------------------ */
+/* --- pages that are requested before they are touched ------------------------------------------ */
 
 enum { PAGES_MAX = 64 };
 

@@ -104,7 +104,7 @@ static void large_words(swt_block_kind kind, size_t bytes_in_all) {
     }
 }
 
-/* Blocks of one event or operation whose header or payload tells of far more. */
+/* Blocks of one event or operation whose header or payload declares far more. */
 static void long_blocks(swt_block_kind kind, uint32_t blocks) {
     static uint8_t payload[SWT_PAYLOAD_BYTES_MAX];
     bool raw = kind == SWT_BLOCK_RAW;
@@ -126,7 +126,7 @@ static void long_blocks(swt_block_kind kind, uint32_t blocks) {
     check_costs("blocks of one entry and a megabyte", &file);
 }
 
-/* A block header alone: lengths and counts at their largest, nothing behind it. */
+/* A block header alone: lengths and counts at their largest, nothing after it. */
 static void large_headers(void) {
     for (uint32_t kind = 1; kind < SWT_BLOCK_KIND_COUNT; kind++) {
         bytes file = {0};

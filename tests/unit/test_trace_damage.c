@@ -234,7 +234,7 @@ static void add_sealed(bytes *file, swt_block block, const void *payload, size_t
     bytes_add(file, out, length);
 }
 
-/* Random payloads of every kind behind valid headers and checksums. Ends with any status. */
+/* Random payloads of every kind after valid headers and checksums. Ends with any status. */
 static void hostile_payloads(void) {
     uint64_t seed = 21;
     static uint8_t payload[3000];

@@ -332,7 +332,7 @@ static void known_loss(void) {
     CHECK_EQ(sum.ops, 6);
 }
 
-/* A block begins again where the last one began: what stands behind its end is not there. */
+/* A block begins again where the last one began: what follows its end is not there. */
 static void emptied_block(void) {
     swt_raw one, two;
     fill(&one, &two);

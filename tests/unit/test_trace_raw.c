@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Raw recordings: what threads did, in any interleaving and block order, comes back as the one
- * history that its stamps tell. A model of threads over a shared allocator does the recording: it
+ * history that its stamps give. A model of threads over a shared allocator does the recording: it
  * stamps after an allocation, before a free, and both around a reallocation, with any delay. Threads
  * end, and some go on after their end.
  */
@@ -19,7 +19,7 @@ typedef struct actor {
     uint64_t address, old_address, old_stamp, size;
     uint32_t object;
     bool zeroed;
-    bool is_new; /* told nothing since its birth or its last end */
+    bool is_new; /* recorded nothing since its birth or its last end */
     swt_raw raw;
     swt_event events[BLOCK_EVENTS];
     bytes blocks[STEPS / 8]; /* finished, in order */
@@ -88,7 +88,7 @@ static void begin(actor *a) {
         size_t pick = (size_t)(r >> 40) % m.live_count;
         a->address = a->old_address = m.live[pick].address;
         a->object = m.live[pick].object;
-        m.live[pick] = m.live[--m.live_count]; /* nobody else touches it now */
+        m.live[pick] = m.live[--m.live_count]; /* no one else touches it now */
         a->old_stamp = stamp_now();
         a->phase = (r >> 30) % 4 == 0 ? 3 : 2;
         if (a->phase == 3) return;

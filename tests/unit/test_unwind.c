@@ -51,16 +51,16 @@ static __attribute__((noinline)) int ask(int again) {
     return 1;
 }
 static __attribute__((noinline)) int between(int again) {
-    volatile int told = ask(again);
-    return told;
+    volatile int reported = ask(again);
+    return reported;
 }
 static __attribute__((noinline)) int one_caller(int again) {
-    volatile int told = between(again);
-    return told + 10;
+    volatile int reported = between(again);
+    return reported + 10;
 }
 static __attribute__((noinline)) int other_caller(int again) {
-    volatile int told = between(again);
-    return told + 20;
+    volatile int reported = between(again);
+    return reported + 20;
 }
 
 static void test_walks(void) {

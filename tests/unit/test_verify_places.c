@@ -127,7 +127,7 @@ static sw_span *span_of(const void *p) {
     return sw_space_span(heap->space, *sw_space_entry(heap->space, (uintptr_t)p));
 }
 
-/* Of two full spans whose words lie side by side one is given up: the hint of the other one, which
+/* Of two full spans whose words are adjacent one is given up: the hint of the other one, which
  * leads to the word that is nearest, stays, or its free slot would be lost to allocation. */
 static void hint_of_a_neighbour(bool first_goes) {
     enum { SMALL = 64, SMALL_SLOTS = PAGE / SMALL, SPANS = 8 };
@@ -140,7 +140,7 @@ static void hint_of_a_neighbour(bool first_goes) {
     for (int s = 0; s < SPANS; s++)
         for (int t = 0; t < SPANS; t++)
             if (span_of(p[s][0])->words + 2 == span_of(p[t][0])->words) before = s, behind = t;
-    CHECK(before != behind); /* metadata blocks of 64 bytes lie side by side */
+    CHECK(before != behind); /* metadata blocks of 64 bytes are adjacent */
     int gone = first_goes ? before : behind, stays = first_goes ? behind : before;
     uint32_t slot = first_goes ? 5 : SMALL_SLOTS - 5; /* in the first word; in the last */
     sw_cache_free(cache, p[stays][slot]);

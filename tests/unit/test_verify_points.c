@@ -107,7 +107,7 @@ static void beside_another_thread(void) {
     CHECK_EQ(pthread_create(&thread, NULL, stay, NULL), 0);
     pthread_barrier_wait(&barrier);
     CHECK(!is_quiet(cache));
-    CHECK(!is_quiet(heap->open_caches)); /* whoever of the two asks */
+    CHECK(!is_quiet(heap->open_caches)); /* whichever of the two asks */
     uint64_t refills = sw_verify_done(SW_VERIFY_REFILL);
     fill_and_free();
     check_verified(SW_VERIFY_REFILL, refills, false);

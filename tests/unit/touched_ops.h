@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Random operations whose phases leave pages behind, and heaps that note which pages are touched. */
+/* Random operations whose phases leave pages free, and heaps that note which pages are touched. */
 #ifndef TESTS_UNIT_TOUCHED_OPS_H
 #define TESTS_UNIT_TOUCHED_OPS_H
 
@@ -10,7 +10,7 @@
 enum { OPS = 60000, IDS = 4000, THREADS = 3 };
 static sw_op ops[OPS];
 
-/* Sizes of all kinds, in phases: what a phase leaves behind is freed in the next. */
+/* Sizes of all kinds, in phases: what a phase leaves is freed in the next. */
 static inline size_t make_ops(uint64_t seed) {
     static bool live[IDS];
     memset(live, 0, sizeof live);
