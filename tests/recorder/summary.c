@@ -3,7 +3,6 @@
  *   summary FILE          totals, form, metadata
  *   summary --salvage AREAS FILE  appends what is in the areas
  *   summary --sites FILE  each call site: id and addresses, then the modules
- *   summary --cleared BYTES FILE  how many allocations of so many bytes were to be cleared
  *   summary --threads FILE  each thread: number, operations, ends, whether the last one is an end,
  *                           ends after an end
  * Exit 1 and the error message when the recording can not be read whole. */
@@ -83,21 +82,6 @@ static int sites(const sw_trace *trace) {
     return 0;
 }
 
-static int cleared(sw_trace *trace, uint64_t bytes) {
-    uint64_t found = 0;
-    const sw_op *ops;
-    size_t count;
-    for (;;) {
-        if (sw_trace_next(trace, &ops, &count) != SW_OK) return fail();
-        if (count == 0) break;
-        for (size_t i = 0; i < count; i++)
-            found += ops[i].kind == SW_OP_ALLOC && (ops[i].flags & SW_OP_ZEROED) != 0 &&
-                     ops[i].size == bytes;
-    }
-    printf("cleared %" PRIu64 "\n", found);
-    return 0;
-}
-
 /* The threads of the tests' programs are few. */
 static int threads(sw_trace *trace) {
     static struct {
@@ -126,13 +110,9 @@ int main(int argc, char **argv) {
         return sw_trace_salvage(argv[3], argv[2], 0, 0) == SW_OK ? 0 : fail();
     int want_sites = argc == 3 && strcmp(argv[1], "--sites") == 0;
     int want_threads = argc == 3 && strcmp(argv[1], "--threads") == 0;
-    int want_cleared = argc == 4 && strcmp(argv[1], "--cleared") == 0;
     unsigned flags = argc == 3 && !want_sites && !want_threads ? SW_TRACE_VALID_PREFIX : 0;
     if (argc < 2 || sw_trace_open(argv[argc - 1], flags, &trace) != SW_OK) return fail();
-    int result = want_cleared   ? cleared(trace, strtoull(argv[2], NULL, 10))
-                 : want_threads ? threads(trace)
-                 : want_sites   ? sites(trace)
-                                : totals(trace);
+    int result = want_threads ? threads(trace) : want_sites ? sites(trace) : totals(trace);
     sw_trace_close(trace);
     return result;
 }

@@ -121,16 +121,6 @@ class Recorder:
         assert done.returncode == 0, done.stderr
         return dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
 
-    def cleared(self, path: Path, size: int) -> int:
-        """How many allocations of `size` bytes were to be cleared, as calloc's are."""
-        done = subprocess.run(
-            [self.summary_tool, "--cleared", str(size), path],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return int(done.stdout.split()[1])
-
     def threads(self, path: Path) -> list[ThreadSeen]:
         """What each thread did, by its number."""
         done = subprocess.run(
@@ -138,7 +128,7 @@ class Recorder:
         )
         rows = [[int(word) for word in line.split()] for line in done.stdout.splitlines()]
         assert [row[0] for row in rows] == list(range(len(rows)))
-        assert not any(row[4] for row in rows), "an end behind an end"
+        assert not any(row[4] for row in rows), "an end after an end"
         return [ThreadSeen(row[1], row[2], bool(row[3])) for row in rows]
 
     def run(
