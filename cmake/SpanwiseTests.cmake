@@ -7,19 +7,19 @@ file(GLOB unit_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/unit/test_
 # stack walk, a large reservation of addresses and limits on it, advice about pages, locks that tell
 # of waiters.
 set(spanwise_needs_linux
-    "^(addresses|arena_heap_misuse|arena_refused|arena_safe|cfi|collector_events|collector_finalizers|collector_inside|collector_type_allocator|collector_shadow|collector_stop|collector_tiny|collector_unjoined|collector_wakes|thread|preload_grades|fork|hints_interleaved|record|space|unwind|limits|populate|purge|refused|remote_late|verify_points)")
+    "^(addresses|arena_heap_misuse|arena_safe|cfi|collector_events|collector_finalizers|collector_inside|collector_type_allocator|collector_shadow|collector_stop|collector_tiny|collector_unjoined|collector_wakes|thread|preload_grades|fork|hints_interleaved|record|space|unwind|limits|populate|purge|refused|remote_late|verify_points)")
 
 # The longest tests begin first, so that no processor waits for one long test at the end.
 set(spanwise_long caches collector collector_steps custom fork hints large_misuse large_storm limits
-    limits_refill optimize refused_calls span_words thread_births thread_storm threads touched trace_damage)
+    limits_refill optimize refused_calls refused_memory span_words thread_births thread_storm threads touched trace_damage)
 
 # What an emulator can not show (label `native`): it adds a line of its own when a program aborts
 # (fail, grades), limits of memory and addresses bind itself (addresses, limits, limits_refill, runner), forks beside
 # threads upset it (collector_events, collector_shadow, threads, thread_births, thread_burst, fork, fork_large, purge_unlocked), some would take it minutes (runner,
 # threads, trace_damage), and its advice about pages and its resident memory differ from the
-# kernel's (populate, refused_calls, refused_collector, touched).
+# kernel's (populate, refused_calls, refused_memory, touched).
 set(spanwise_needs_native
-    addresses arena_grades arena_quarantine arena_refused arena_safe buffer_grades collector_events collector_finalizers collector_shadow collector_stop collector_wakes preload_grades fail fork fork_arena fork_backing fork_large fork_pool gc_grades grades pool_grades range_grades limits limits_refill populate purge_unlocked refused_calls refused_collector runner thread_births thread_burst threads
+    addresses arena_quarantine arena_safe collector_events collector_finalizers collector_shadow collector_stop collector_wakes preload_grades fail fork fork_large fork_memory gc_grades grades limits limits_refill memory_grades populate purge_unlocked refused_calls refused_memory runner thread_births thread_burst threads
     touched trace_damage)
 
 # Some 130 programs a preset, each with the whole library: gold links them in half the time.
@@ -51,7 +51,7 @@ foreach(source IN LISTS unit_sources)
   endif()
   # ThreadSanitizer can find nothing where there is one thread, and takes ten times as long.
   # many_parts is a test of the library's own thread, which ends a recording.
-  file(STRINGS "${source}" starts_threads REGEX "pthread_create|many_parts")
+  file(STRINGS "${source}" starts_threads REGEX "pthread_create|in_thread|many_parts")
   if(SPANWISE_SANITIZE STREQUAL "thread" AND NOT starts_threads)
     continue()
   endif()

@@ -9,9 +9,7 @@
 
 #include <stdbool.h>
 
-#include "check.h"
-#include "spanwise/gc.h"
-#include "spanwise/stats.h"
+#include "collector.h"
 
 enum { MODEL_OBJECTS = 160, MODEL_EDGES = 3, MODEL_ROOTS = 6, MODEL_KINDS = 8 };
 

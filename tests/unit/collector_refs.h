@@ -3,9 +3,7 @@
 #ifndef TESTS_UNIT_COLLECTOR_REFS_H
 #define TESTS_UNIT_COLLECTOR_REFS_H
 
-#include "check.h"
-#include "spanwise/gc.h"
-#include "spanwise/stats.h"
+#include "collector.h"
 
 enum { CALLS = 64 };
 
