@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Range allocators by hand-made cases: the contract of each call, holes that grow, and buddies. Memory of
- * their own is in test_range_memory.c, threads and scopes in test_range_threads.c, the defects of an
- * earlier library in test_range_defects.c, random sequences against a model in test_range_model.c. */
+/* Range allocators by hand: the contract of each call, holes that grow, buddies, owners and locks, scopes.
+ * Named defects of an earlier library are in test_range_defects.c, random calls in test_range_model.c. */
+#include <pthread.h>
+
+#include "range/range.h"
 #include "range_cases.h"
 #include "range_memory.h"
+#include "spawn.h"
 
 /* --- the contract ------------------------------------------------------------------------------- */
 
@@ -266,9 +269,100 @@ static void buddy_has_a_small_table(void) {
     end(range);
 }
 
+/* --- threads and scopes ----------------------------------------------------------------------- */
+
+static void *takes_a_foreign_range(void *arg) {
+    sw_range *range = arg;
+    sw_range_stats stats;
+    sw_range_hole hole;
+    CHECK_EQ(sw_range_alloc(range, 10), SW_RANGE_NONE);
+    CHECK_EQ(sw_last_error()->status, SW_OWNER);
+    CHECK_EQ(sw_range_find(range, 10), SW_RANGE_NONE);
+    CHECK_EQ(sw_range_fast_find(range, 10), SW_RANGE_NONE);
+    CHECK_EQ(sw_range_free(range, 0, 10), SW_OWNER);
+    CHECK_EQ(sw_range_reset(range), SW_OWNER);
+    CHECK_EQ(sw_range_free_size(range), 0);
+    CHECK_EQ(sw_range_largest_hole(range), 0);
+    CHECK_EQ(sw_range_holes(range, 0, &hole, 1), 0);
+    CHECK_EQ(sw_range_get_stats(range, &stats), SW_OWNER);
+    CHECK_EQ(sw_range_verify(range), SW_OWNER);
+    sw_range_destroy(range);
+    CHECK_EQ(sw_last_error()->status, SW_OWNER);
+    return NULL;
+}
+
+static void *takes_it_over(void *arg) {
+    CHECK_EQ(sw_range_adopt(arg), SW_OK);
+    CHECK_EQ(sw_range_alloc(arg, 10), 10);
+    return NULL;
+}
+
+static void in_a_thread(void *(*body)(void *), sw_range *range) { (void)in_thread(body, range); }
+
+/* The article's example of two threads that share an unlocked allocator. */
+static void another_thread_is_refused(uint32_t backend) {
+    sw_range *range = make(backend, 4096, 2);
+    CHECK_EQ(sw_range_alloc(range, 10), 0);
+    in_a_thread(takes_a_foreign_range, range);
+    CHECK_EQ(sw_range_free_size(range), backend == SW_RANGE_BUDDY ? 4096 - 16 : 4096 - 10);
+    CHECK_EQ(stats_of(range).refused, 0);
+    sw_range_destroy(range);
+    range = make(SW_RANGE_WIDE, 4096, 0);
+    CHECK_EQ(sw_range_alloc(range, 10), 0);
+    in_a_thread(takes_it_over, range);
+    CHECK_EQ(sw_range_alloc(range, 10), SW_RANGE_NONE);
+    CHECK_EQ(sw_last_error()->status, SW_OWNER);
+    CHECK_EQ(sw_range_adopt(range), SW_OK);
+    end(range);
+}
+
+enum { ROUNDS = 2000 };
+
+static void *takes_and_gives(void *range) {
+    uint64_t at[16];
+    for (int round = 0; round < ROUNDS; round++) {
+        for (uint64_t i = 0; i < 16; i++) at[i] = sw_range_alloc(range, i + 1);
+        for (uint64_t i = 0; i < 16; i++) CHECK_EQ(sw_range_free(range, at[i], i + 1), SW_OK);
+    }
+    return NULL;
+}
+
+static void a_lock_lets_all_threads_in(uint32_t backend) {
+    sw_range_options options = options_of(backend, 1);
+    sw_range *range;
+    options.locked = 1;
+    CHECK_EQ(sw_range_create(4096, &options, &range), SW_OK);
+    in_threads(2, takes_and_gives, range, 0);
+    CHECK_EQ(sw_range_free_size(range), 4096);
+    CHECK_EQ(range->lock.acquisitions, 2 * 2 * 16 * ROUNDS + 1); /* a turn each, one to ask above */
+    CHECK_EQ(stats_of(range).allocs, 2 * 16 * ROUNDS);
+    CHECK_EQ(sw_range_adopt(range), SW_OK); /* and it stays everybody's */
+    in_a_thread(takes_and_gives, range);
+    end(range);
+}
+
+static void a_scope_gives_back(void) {
+    sw_range *range = make(SW_RANGE_TWO, 100, 0);
+    {
+        SW_RANGE_SCOPE(outer, range, 60);
+        SW_RANGE_SCOPE(none, range, 60);
+        CHECK_EQ(outer.offset, 0);
+        CHECK_EQ(none.offset, SW_RANGE_NONE);
+        CHECK_EQ(sw_range_free_size(range), 40);
+        SW_RANGE_SCOPE(early, range, 10);
+        CHECK_EQ(sw_range_scope_end(&early), SW_OK);
+        CHECK_EQ(sw_range_scope_end(&early), SW_OK);
+        CHECK_EQ(sw_range_free_size(range), 40);
+    }
+    CHECK_EQ(sw_range_free_size(range), 100);
+    end(range);
+}
+
 int main(void) {
     for (uint32_t backend = 0; backend < SW_RANGE_BACKEND_COUNT; backend++) {
         refuses_bad_arguments(backend);
+        another_thread_is_refused(backend);
+        a_lock_lets_all_threads_in(backend);
         if (backend == SW_RANGE_BUDDY) continue;
         takes_from_the_front_and_joins(backend);
         places_as_told(backend);
@@ -282,5 +376,6 @@ int main(void) {
     buddy_of_an_odd_size();
     buddy_without_a_buddy();
     buddy_has_a_small_table();
+    a_scope_gives_back();
     return check_result();
 }
