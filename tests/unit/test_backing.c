@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Backings (spanwise/backing.h): what each rounds, keeps and gives back; zeroed memory on its second use.
- * Forks: test_fork_backing.c. */
+ * Forks: test_fork_memory.c. */
 #include "buffer/backing.h"
 
 #include "check.h"

@@ -1,40 +1,187 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A system that refuses memory to a collector: the k-th mapping alone, or all from it on, for every k that a
- * small program reaches. Nothing that is reachable is lost, and the heap stays whole. The system calls
- * below refuse. */
+/* A system that refuses memory to a collector, to arenas with their tracker, and to slabs: call k alone, or all calls
+ * from k on, for every k that a small program reaches. Requests fail with their status, nothing that is reachable is
+ * lost, objects keep their bytes, and a later request succeeds. The system calls below refuse. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include "check.h"
+#include "collector.h"
 #include "gc/grey.h"
-#include "spanwise/gc.h"
-#include "spanwise/stats.h"
+#include "sanitizer.h"
+#include "spanwise/spanwise.h"
+#include "spawn.h"
 
-/* In a child: calls with these numbers, the first being 1, are refused. */
 static struct {
-    unsigned from, to, made;
+    uint64_t from, to; /* calls with these numbers, the first being 1, are refused */
+    uint64_t made;
+    bool all; /* munmap and madvise count, too */
 } sys;
 
-static int is_refused(void) {
-    unsigned number = ++sys.made;
-    if (number < sys.from || number > sys.to) return 0;
+static uint64_t refused; /* requests of the program that failed */
+
+static bool is_refused(void) {
+    uint64_t number = ++sys.made;
+    if (number < sys.from || number > sys.to) return false;
     errno = ENOMEM;
-    return 1;
+    return true;
 }
 
 void *mmap(void *at, size_t bytes, int access, int flags, int file, off_t offset) {
     if (is_refused()) return MAP_FAILED;
-    long answer = syscall(SYS_mmap, at, bytes, access, flags, file, offset);
-    return answer == -1 ? MAP_FAILED : (void *)answer; /* NOLINT(performance-no-int-to-ptr) */
+    return (void *)syscall(SYS_mmap, at, bytes, access, flags, file, offset);
 }
-
+int munmap(void *p, size_t bytes) {
+    return sys.all && is_refused() ? -1 : (int)syscall(SYS_munmap, p, bytes);
+}
 int mprotect(void *p, size_t bytes, int access) {
     return is_refused() ? -1 : (int)syscall(SYS_mprotect, p, bytes, access);
 }
+int madvise(void *p, size_t bytes, int advice) {
+    return sys.all && is_refused() ? -1 : (int)syscall(SYS_madvise, p, bytes, advice);
+}
+
+/* Runs the program in a child with these calls refused, and again with none refused. Returns the calls of the first
+ * run, and adds its failed requests to `refused`. */
+static uint64_t run(void (*program)(uint32_t), uint32_t arg, uint64_t from, uint64_t to) {
+    uint64_t report[2] = {0, 0};
+    int ends[2];
+    CHECK_EQ(pipe(ends), 0);
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(200);
+        sys.made = refused = 0;
+        sys.from = from;
+        sys.to = to;
+        program(arg);
+        sys.to = 0;
+        report[0] = sys.made;
+        report[1] = refused;
+        refused = 0;
+        program(arg);
+        CHECK_EQ(refused, 0);
+        CHECK_EQ(write(ends[1], report, sizeof report), sizeof report);
+        _exit(check_failed());
+    }
+    close(ends[1]);
+    CHECK_EQ(read(ends[0], report, sizeof report), sizeof report);
+    close(ends[0]);
+    expect_exit_0(child);
+    if (check_failed()) fprintf(stderr, "program %u, calls %d to %d\n", arg, (int)from, (int)to);
+    refused += report[1];
+    return report[0];
+}
+
+static void refuse_each(void (*program)(uint32_t), uint32_t arg) {
+    uint64_t calls = run(program, arg, 1, 0);
+    CHECK_EQ(refused, 0);
+    CHECK(calls > 10);
+    for (uint64_t k = 1; k <= calls; k++) {
+        if (sys.all && SANITIZED) break; /* sanitizers die of it */
+        if (sys.all && !check_mine(k)) continue;
+        (void)run(program, arg, k, k);
+        (void)run(program, arg, k, UINT32_MAX);
+    }
+    CHECK((sys.all && SANITIZED) || refused > 0);
+    refused = 0;
+}
+
+/* --- arenas, their tracker, slabs ------------------------------------------------------------- */
+
+enum { ARENA_OBJECTS = 60 };
+
+/* Some objects of chunks, some of the heap; all keep their bytes. */
+static void fill(sw_arena *arena) {
+    unsigned char *objects[ARENA_OBJECTS];
+    for (int i = 0; i < ARENA_OBJECTS; i++) {
+        size_t size = i % 20 == 0 ? 20000 : 700;
+        objects[i] = sw_arena_alloc(arena, size, 16, SW_ZERO);
+        if (objects[i] == NULL) {
+            CHECK_EQ(errno, ENOMEM);
+            refused++;
+            continue;
+        }
+        CHECK(objects[i][0] == 0 && objects[i][699] == 0);
+        objects[i][0] = objects[i][699] = (unsigned char)(i + 1);
+    }
+    for (int i = 0; i < ARENA_OBJECTS; i++)
+        if (objects[i] != NULL)
+            CHECK(objects[i][0] == (unsigned char)(i + 1) && objects[i][699] == objects[i][0]);
+}
+
+/* Slots, or objects of the heap where a slot has no memory; all keep their bytes. */
+static void use_slabs(void) {
+    enum { SLOTS = 40 };
+    sw_slabs_options options;
+    sw_slabs *slabs = NULL;
+    unsigned char *slots[SLOTS];
+    sw_slabs_options_init(&options);
+    options.capacity = 30;
+    if (sw_slabs_create(&options, &slabs) != SW_OK) {
+        refused++;
+        return;
+    }
+    for (int i = 0; i < SLOTS; i++) {
+        slots[i] = sw_slabs_alloc(slabs, 4000, SW_ZERO);
+        if (slots[i] == NULL) {
+            CHECK_EQ(errno, ENOMEM);
+            refused++;
+            continue;
+        }
+        CHECK(slots[i][0] == 0 && slots[i][3999] == 0);
+        slots[i][0] = slots[i][3999] = (unsigned char)(i + 1);
+    }
+    for (int i = 0; i < SLOTS; i++) {
+        if (slots[i] == NULL) continue;
+        CHECK(slots[i][0] == (unsigned char)(i + 1) && slots[i][3999] == slots[i][0]);
+        CHECK_EQ(sw_slabs_free(slabs, slots[i]), SW_OK);
+        if (i % 8 == 0) (void)sw_slabs_trim(slabs);
+    }
+    sw_slabs_destroy(slabs);
+}
+
+static void live_with_arena(uint32_t mode) {
+    sw_arena_options options;
+    sw_arena *arena = NULL;
+    sw_arena_savepoint point;
+    sw_arena_options_init(&options);
+    options.chunk_bytes = 16384;
+    options.mode = mode;
+    sw_status status = sw_arena_create(&options, &arena);
+    if (status != SW_OK) {
+        CHECK_EQ(status, SW_NOMEM);
+        refused++;
+        return;
+    }
+    fill(arena);
+    status = sw_arena_mark(arena, &point);
+    fill(arena);
+    if (status == SW_OK) CHECK_EQ(sw_arena_release(arena, point), SW_OK);
+    CHECK_EQ(sw_arena_reset(arena), SW_OK);
+    fill(arena);
+    CHECK_EQ(sw_arena_free(arena), SW_OK);
+    (void)sw_arena_trim();
+}
+
+/* All of it under a tracker, whose two sources agree if it could note each arena. */
+static void use_arenas(uint32_t mode) {
+    sw_tracker *tracker = NULL;
+    sw_tracker_totals totals;
+    if (sw_tracker_create(NULL, &tracker) != SW_OK) refused++;
+    live_with_arena(mode);
+    use_slabs();
+    if (tracker != NULL) {
+        sw_status status = sw_tracker_check(tracker, &totals);
+        CHECK_EQ(status, SW_OK);
+        CHECK(totals.arenas == 0 && totals.tracked_arenas == 0 && totals.chunk_bytes == 0);
+    }
+    sw_tracker_destroy(tracker);
+}
+
+/* --- a collector ------------------------------------------------------------------------------ */
 
 /* A list of objects of two types in turn, each with its number; every step may be refused. */
 static unsigned grow(sw_gc *gc, const uint32_t *types, void ***head) {
@@ -43,6 +190,7 @@ static unsigned grow(sw_gc *gc, const uint32_t *types, void ***head) {
         void **node = sw_gc_new(gc, types[i % 2], 1);
         if (node == NULL) {
             CHECK_EQ(errno, ENOMEM);
+            refused++;
             continue;
         }
         node[2] = (void *)(uintptr_t)made++;
@@ -94,9 +242,13 @@ static void check_refs(sw_gc *gc, const sw_gc_ref *refs, const void *head) {
     }
 }
 
-static void program(void) {
+static void use_collector(uint32_t arg) {
     sw_gc *gc;
-    if (sw_gc_create(NULL, &gc) != SW_OK) return;
+    called = arg; /* 0 */
+    if (sw_gc_create(NULL, &gc) != SW_OK) {
+        refused++;
+        return;
+    }
     uint64_t first = 1, second = 2;
     sw_gc_type kinds[3] = {{"first", 32, &first}, {"second", 32, &second}, {"third", 48, &first}};
     uint32_t types[3], id;
@@ -132,34 +284,6 @@ static void program(void) {
         CHECK_EQ(sw_heap_verify(sw_gc_heap(gc)), SW_OK);
     }
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
-}
-
-/* Returns the calls that the program makes. */
-static unsigned run(unsigned from, unsigned to) {
-    int ends[2];
-    unsigned calls = 0;
-    CHECK_EQ(pipe(ends), 0);
-    fflush(stdout);
-    pid_t child = fork();
-    if (child == 0) {
-        alarm(200);
-        sys.from = from;
-        sys.to = to;
-        sys.made = 0;
-        program();
-        calls = sys.made;
-        sys.to = 0;
-        if (write(ends[1], &calls, sizeof calls) != sizeof calls) _exit(9);
-        _exit(check_failed());
-    }
-    int status = -1;
-    CHECK(child > 0 && waitpid(child, &status, 0) == child);
-    CHECK_EQ(status, 0);
-    CHECK_EQ(read(ends[0], &calls, sizeof calls), sizeof calls);
-    close(ends[0]);
-    close(ends[1]);
-    if (status != 0) fprintf(stderr, "calls %u to %u were refused\n", from, to);
-    return calls;
 }
 
 /* --- types without memory ---------------------------------------------------------------------- */
@@ -242,11 +366,9 @@ static void test_bits_refused(void) {
 int main(void) {
     test_types_refused();
     test_bits_refused();
-    unsigned calls = run(1, 0);
-    CHECK(calls > 10);
-    for (unsigned k = 1; k <= calls; k++) {
-        (void)run(k, k);
-        (void)run(k, UINT32_MAX);
-    }
+    refuse_each(use_collector, 0);
+    sys.all = true;
+    for (uint32_t mode = SW_ARENA_AUTO; mode <= SW_ARENA_FORCE; mode++)
+        refuse_each(use_arenas, mode);
     return check_result();
 }
