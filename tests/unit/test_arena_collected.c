@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Arenas that a collector sees: what their objects point to lives, and dies with them; every marking is compared with a second
  * one. A random life is compared with a model that knows who points where. */
-#include <stdbool.h>
-
-#include "check.h"
+#include "arenas.h"
+#include "collector.h"
 #include "faults.h"
 #include "gc/type.h"
 #include "spanwise/spanwise.h"
@@ -26,17 +25,8 @@ static void begin(void) {
 }
 
 static sw_arena *make(uint32_t mode, uint32_t safe, sw_heap *heap) {
-    sw_arena_options options;
-    sw_arena *arena = NULL;
-    sw_arena_options_init(&options);
-    options.chunk_bytes = 4096;
-    options.mode = mode;
-    options.safe = safe;
-    options.heap = heap;
-    sw_status status = sw_arena_create(&options, &arena);
-    if (safe != 0 && status == SW_UNSUPPORTED) return NULL; /* the system tells of no faults */
-    CHECK_EQ(status, SW_OK);
-    return arena;
+    return make_arena(
+        (sw_arena_options){.chunk_bytes = 4096, .mode = mode, .safe = safe, .heap = heap});
 }
 
 static node *new_node(uint64_t number) {
@@ -47,8 +37,7 @@ static node *new_node(uint64_t number) {
 
 /* Objects that live after a collection. */
 static uint64_t live_nodes(void) {
-    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
-    CHECK_EQ(sw_gc_collect(gc, &cycle), SW_OK);
+    sw_gc_cycle cycle = gc_collect(gc);
     CHECK_EQ(sw_gc_verify(gc), SW_OK);
     CHECK_EQ(cycle.given_up, 0);
     return cycle.marked_objects;
@@ -223,9 +212,7 @@ static void lives_as_the_model(uint64_t seed) {
         }
         if (step % 50 != 0) continue;
         uint64_t live = 0, own = 0;
-        sw_arena_stats stats;
-        CHECK_EQ(sw_arena_get_stats(arenas[0], &stats), SW_OK);
-        own = stats.own_objects;
+        own = arena_stats(arenas[0]).own_objects;
         for (int k = 0; k < ARENAS; k++)
             for (uint64_t i = 0; i < counts[k]; i++) live += holds[k][i] != 0;
         CHECK_EQ(live_nodes(), live + own);

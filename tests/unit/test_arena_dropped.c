@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a collector does for arenas beside looking into them: it frees those that nobody refers to any more, and finds pointers
  * into those that were freed. Random lives are compared with a model that knows who points where. */
-#include <pthread.h>
-#include <stdbool.h>
-
 #include "arena/chunk.h"
-#include "check.h"
+#include "arenas.h"
 #include "ds/handle.h"
 #include "dying_words.h"
 #include "faults.h"
-#include "spanwise/spanwise.h"
+#include "spawn.h"
 
 static sw_gc *gc;
 static uint32_t node_type;
@@ -36,15 +33,7 @@ static node *new_node(void) { return sw_gc_new(gc, node_type, 1); }
 
 /* NULL: safe arenas need a system that tells of faults. */
 static sw_arena *make(uint32_t safe) {
-    sw_arena_options options;
-    sw_arena *arena = NULL;
-    sw_arena_options_init(&options);
-    options.chunk_bytes = 4096;
-    options.safe = safe;
-    options.tag = "requests";
-    sw_status status = sw_arena_create(&options, &arena);
-    CHECK(status == SW_OK || (safe != 0 && status == SW_UNSUPPORTED));
-    return arena;
+    return make_arena((sw_arena_options){.chunk_bytes = 4096, .safe = safe, .tag = "requests"});
 }
 
 static void collect(void) {
@@ -52,11 +41,7 @@ static void collect(void) {
     CHECK_EQ(sw_gc_verify(gc), SW_OK);
 }
 
-static uint64_t arenas(void) {
-    sw_arena_pool_stats stats;
-    sw_arena_get_pool_stats(&stats);
-    return stats.arenas;
-}
+static uint64_t arenas(void) { return chunk_stats().arenas; }
 
 /* --- dropped arenas --------------------------------------------------------------------------------- */
 
@@ -86,10 +71,8 @@ static void *finalize_there(void *count) {
     return NULL;
 }
 static size_t finalize_elsewhere(void) {
-    pthread_t thread;
     size_t count = 0;
-    CHECK_EQ(pthread_create(&thread, NULL, finalize_there, &count), 0);
-    CHECK_EQ(pthread_join(thread, NULL), 0);
+    (void)in_thread(finalize_there, &count);
     return count;
 }
 
@@ -256,7 +239,6 @@ static bool waits(const char *p) {
 static void keeps_what_is_pointed_to(void) {
     sw_arena *arena = make(1), *pointing = make(0);
     if (arena == NULL) return;
-    sw_arena_pool_stats stats;
     sw_arena_set_quarantine(4 * 4096);
     roots[0] = new_node();
     char *object = sw_arena_alloc(arena, 40, 8, 0);
@@ -264,16 +246,14 @@ static void keeps_what_is_pointed_to(void) {
     CHECK_EQ(sw_arena_free(arena), SW_OK);
     CHECK_EQ(found(), 1);
     CHECK(waits(object));
-    sw_arena_get_pool_stats(&stats);
-    CHECK_EQ(stats.quarantine_bytes, 5 * 4096);
+    CHECK_EQ(chunk_stats().quarantine_bytes, 5 * 4096);
     CHECK_EQ(found(), 1); /* and again */
     CHECK(waits(object));
     roots[0]->to[1] = NULL;
     CHECK(waits(object)); /* no collection knows of it */
     CHECK_EQ(found(), 0);
     CHECK(!waits(object));
-    sw_arena_get_pool_stats(&stats);
-    CHECK_EQ(stats.quarantine_bytes, 4 * 4096);
+    CHECK_EQ(chunk_stats().quarantine_bytes, 4 * 4096);
     CHECK_EQ(sw_arena_attach(pointing, gc), SW_OK); /* more than the bound: the oldest four stay */
     char **words = sw_arena_alloc(pointing, 6 * sizeof *words, 8, SW_SCAN);
     for (int i = 0; i < 6; i++) {

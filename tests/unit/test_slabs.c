@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tiered slabs: by hand, beside a model that knows every slot, misuse, alerts, threads, refused options, and what a
- * damaged tier says. Forks: test_fork_arena.c. */
+/* Tiered slabs: by hand, against a model that knows every slot, misuse, alerts, threads, refused options. Damage:
+ * test_memory_grades.c, forks: test_fork_memory.c. */
 #include <errno.h>
 #include <pthread.h>
-#include <stdbool.h>
 
-#include "base/assert.h"
-#include "check.h"
-#include "dying_words.h"
+#include "arenas.h"
 #include "faults.h"
 #include "pool/slabs.h"
-#include "spanwise/spanwise.h"
+#include "spawn.h"
 
 static sw_heap *heap;
 
@@ -37,12 +34,6 @@ static sw_slab_tier_stats tier_of(sw_slabs *slabs, uint32_t tier) {
     return stats;
 }
 
-static uint64_t live_objects(void) {
-    sw_ledger ledger;
-    CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
-    return ledger.live_objects;
-}
-
 /* --- by hand ---------------------------------------------------------------------------------- */
 
 static void sizes_find_their_tier(void) {
@@ -66,9 +57,9 @@ static void sizes_find_their_tier(void) {
     sw_slab_tier_stats small = tier_of(slabs, 0);
     CHECK(small.slot_bytes == 256 && small.capacity == 100 && small.used_slots == 3);
     CHECK(small.allocs == 3 && small.requested_bytes == 257 && small.held_bytes == 65536);
-    CHECK_EQ(live_objects(), 1);
+    CHECK_EQ(live_objects(heap), 1);
     sw_slabs_destroy(slabs); /* with what it has of the heap */
-    CHECK_EQ(live_objects(), 0);
+    CHECK_EQ(live_objects(heap), 0);
     sw_slabs_destroy(NULL);
 }
 
@@ -153,7 +144,7 @@ static void names_misuse(void) {
     sw_slabs_destroy(slabs);
     EXPECT_FAULT(STALE_HANDLE, slabs, CHECK(sw_slabs_alloc(slabs, 1, 0) == NULL));
     CHECK_EQ(errno, EINVAL);
-    CHECK_EQ(live_objects(), 0);
+    CHECK_EQ(live_objects(heap), 0);
 }
 
 /* --- fall-backs ------------------------------------------------------------------------------- */
@@ -192,7 +183,7 @@ static void tells_of_what_gets_no_slot(void) {
         CHECK(sw_slabs_alloc(slabs, PTRDIFF_MAX, 0) == NULL && errno == ENOMEM);
         CHECK(one.calls == 4 && stats_of(slabs).over_tier == 8);
         sw_slabs_destroy(slabs);
-        CHECK_EQ(live_objects(), 0);
+        CHECK_EQ(live_objects(heap), 0);
     }
 }
 
@@ -256,7 +247,7 @@ static void walks_as_the_model(uint64_t seed) {
         CHECK_EQ(stats_of(slabs).own_objects, own);
     }
     sw_slabs_destroy(slabs);
-    CHECK_EQ(live_objects(), 0);
+    CHECK_EQ(live_objects(heap), 0);
 }
 
 /* Slots in several groups of 4096: they become free in any order, in all, in some and in one of the groups, and the lowest
@@ -333,19 +324,13 @@ static void *turn(void *arg) {
 
 static void serves_threads_at_once(void) {
     sw_slabs *slabs = make(3, 1);
-    pthread_t threads[THREADS];
-    for (int i = 0; i < THREADS; i++) CHECK_EQ(pthread_create(&threads[i], NULL, turn, slabs), 0);
-    for (int i = 0; i < THREADS; i++) {
-        void *failed;
-        CHECK_EQ(pthread_join(threads[i], &failed), 0);
-        CHECK(failed == NULL);
-    }
+    in_threads(THREADS, turn, slabs, 0);
     CHECK(stats_of(slabs).used_slots == 0 && stats_of(slabs).own_objects == 0);
     sw_slabs_destroy(slabs);
-    CHECK_EQ(live_objects(), 0);
+    CHECK_EQ(live_objects(heap), 0);
 }
 
-/* --- options and damage ----------------------------------------------------------------------- */
+/* --- options ---------------------------------------------------------------------------------- */
 
 static void refuses_bad_options(void) {
     static const struct {
@@ -383,38 +368,6 @@ static void refuses_bad_options(void) {
     sw_slabs_destroy(slabs);
 }
 
-static void damage_tier(void) {
-    sw_slabs *slabs = make(10, 0);
-    void *slot = sw_slabs_alloc(slabs, 1, 0);
-    slabs->tiers[0].frees = 1;
-    (void)sw_slabs_alloc(slabs, 1, 0);
-    (void)slot;
-}
-static void damage_groups(void) {
-    sw_slabs *slabs = make(10, 0);
-    void *slot = sw_slabs_alloc(slabs, 1, 0);
-    (void)sw_slabs_alloc(slabs, 1, 0);
-    (void)sw_slabs_free(slabs, slot);
-    slabs->tiers[0].freed[0] = 0;
-    (void)sw_slabs_alloc(slabs, 1, 0);
-}
-static void damage_record(void) {
-    sw_slabs *slabs = make(10, 0);
-    slabs->tiers[1].slot_bytes = 16;
-    (void)sw_slabs_alloc(slabs, 5000, 0);
-}
-
-static void finds_damage(void) {
-    char words[DYING_WORDS_MAX];
-    if (SW_CHECK < 2) return; /* what a damage does then is anybody's guess */
-    dying_words(damage_tier, words);
-    CHECK(strstr(words, "(sw_slab_tier_used(tier) == tier->frontier) ==") != NULL);
-    dying_words(damage_groups, words);
-    CHECK(strstr(words, "tier->freed[first * 64 + sw_ctz(group)] != 0") != NULL);
-    dying_words(damage_record, words);
-    CHECK(strstr(words, "slabs->tiers[i - 1].slot_bytes < slabs->tiers[i].slot_bytes") != NULL);
-}
-
 int main(void) {
     remember_faults();
     CHECK_EQ(sw_heap_create(NULL, &heap), SW_OK);
@@ -428,7 +381,6 @@ int main(void) {
     divides_as_the_processor(13);
     serves_threads_at_once();
     refuses_bad_options();
-    finds_damage();
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
     return check_result();
 }
