@@ -5,14 +5,13 @@
 
 #include <errno.h>
 
-#include <pthread.h>
-
 #include "check.h"
+#include "collector.h"
 #include "faults.h"
 #include "gc/mark.h"
 #include "gc/type.h"
 #include "heap/cache.h"
-#include "spanwise/stats.h"
+#include "spawn.h"
 
 enum { OBJECTS = 3000, EDGES = 4, ROOTS = 16, ROUNDS = 60 };
 
@@ -186,21 +185,15 @@ static void test_long_list(void) {
     const unsigned nodes = 300000 / check_share();
     sw_gc *gc = make();
     void *head = NULL;
-    uint32_t id;
-    CHECK_EQ(sw_gc_add_roots(gc, &head, sizeof head, &id), SW_OK);
+    gc_roots(gc, &head, sizeof head);
     for (unsigned i = 0; i < nodes; i++) {
         void **node = sw_gc_new(gc, types[0], 1);
         node[i % 4] = head;
         head = node;
     }
-    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
-    CHECK_EQ(sw_gc_collect(gc, &cycle), SW_OK);
-    CHECK_EQ(cycle.marked_objects, nodes);
-    CHECK_EQ(cycle.freed_objects, 0);
+    EXPECT_COLLECT(gc, nodes, 0);
     head = NULL;
-    CHECK_EQ(sw_gc_collect(gc, &cycle), SW_OK);
-    CHECK_EQ(cycle.marked_objects, 0);
-    CHECK_EQ(cycle.freed_objects, nodes);
+    EXPECT_COLLECT(gc, 0, nodes);
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
 
@@ -290,13 +283,10 @@ static void *allocate_share(void *arg) {
 static void test_owners(void) {
     static void *kept[3 * SHARE];
     sw_gc *gc = make();
-    uint32_t id;
     helper_args args = {.gc = gc, .kept = kept};
     memset(kept, 0, sizeof kept);
-    CHECK_EQ(sw_gc_add_roots(gc, kept, sizeof kept, &id), SW_OK);
-    pthread_t thread;
-    CHECK_EQ(pthread_create(&thread, NULL, allocate_share, &args), 0);
-    CHECK_EQ(pthread_join(thread, NULL), 0);
+    gc_roots(gc, kept, sizeof kept);
+    (void)in_thread(allocate_share, &args);
     CHECK_EQ(sw_cache_open(sw_gc_heap(gc), &args.cache), SW_OK);
     (void)allocate_share(&args);
     sw_cache *other = args.cache;
@@ -304,9 +294,7 @@ static void test_owners(void) {
     (void)allocate_share(&args);
     uint64_t live = (uint64_t)args.kept_count, freed = 3 * SHARE - live;
     sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
-    CHECK_EQ(sw_gc_collect(gc, &cycle), SW_OK);
-    CHECK_EQ(cycle.marked_objects, live);
-    CHECK_EQ(cycle.freed_objects, freed);
+    EXPECT_COLLECT(gc, live, freed);
     CHECK_EQ(sw_heap_verify(sw_gc_heap(gc)), SW_OK);
     /* What was freed serves allocations again, and nothing is freed twice. */
     args.cache = other;
@@ -316,8 +304,7 @@ static void test_owners(void) {
     CHECK_EQ(cycle.marked_objects + cycle.freed_objects, live + SHARE);
     CHECK_EQ(sw_heap_verify(sw_gc_heap(gc)), SW_OK);
     memset(kept, 0, sizeof kept);
-    CHECK_EQ(sw_gc_collect(gc, &cycle), SW_OK);
-    CHECK_EQ(cycle.marked_objects, 0);
+    CHECK_EQ(gc_collect(gc).marked_objects, 0);
     sw_cache_close(other);
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
@@ -339,15 +326,10 @@ static void *allocate_few(void *arg) {
 static void test_swept_slots_are_cleared(void) {
     static void *kept[1];
     sw_gc *gc = make();
-    uint32_t id;
     helper_args args = {.gc = gc, .kept = kept};
-    CHECK_EQ(sw_gc_add_roots(gc, kept, sizeof kept, &id), SW_OK);
-    pthread_t thread;
-    CHECK_EQ(pthread_create(&thread, NULL, allocate_few, &args), 0);
-    CHECK_EQ(pthread_join(thread, NULL), 0);
-    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
-    CHECK_EQ(sw_gc_collect(gc, &cycle), SW_OK);
-    CHECK_EQ(cycle.freed_objects, FEW - 1);
+    gc_roots(gc, kept, sizeof kept);
+    (void)in_thread(allocate_few, &args);
+    CHECK_EQ(gc_collect(gc).freed_objects, FEW - 1);
     for (int i = 0; i < 2 * FEW; i++) {
         const uintptr_t *node = sw_gc_new(gc, types[0], 1);
         for (int w = 0; w < 8; w++) CHECK_EQ(node[w], 0);
@@ -363,16 +345,13 @@ static void test_spans_that_come_and_go(void) {
     sw_gc *gc = make();
     sw_heap *heap = sw_gc_heap(gc);
     void **root = NULL, **p[COUNT];
-    uint32_t id;
-    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
-    CHECK_EQ(sw_gc_add_roots(gc, &root, sizeof root, &id), SW_OK);
+    gc_roots(gc, &root, sizeof root);
     for (unsigned round = 0; round < 24; round++) {
         size_t size = sizes[round % 6];
         for (int i = 0; i < COUNT; i++) p[i] = sw_heap_alloc(heap, size, SW_SCAN);
         for (int i = 1; i < COUNT; i++) p[i - 1][size / 8 - 1] = p[i];
         root = p[0];
-        CHECK_EQ(sw_gc_collect(gc, &cycle), SW_OK);
-        CHECK_EQ(cycle.marked_objects, COUNT);
+        CHECK_EQ(gc_collect(gc).marked_objects, COUNT);
         root = NULL;
         for (int i = 0; i < COUNT; i++) sw_heap_free(heap, p[i]);
         CHECK_EQ(sw_heap_verify(heap), SW_OK);
@@ -386,9 +365,7 @@ static void test_untyped(void) {
     sw_gc *gc = make();
     sw_heap *heap = sw_gc_heap(gc);
     void **root;
-    uint32_t id;
-    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
-    CHECK_EQ(sw_gc_add_roots(gc, &root, sizeof root, &id), SW_OK);
+    gc_roots(gc, &root, sizeof root);
     /* Every word of an object with SW_SCAN counts, no word of one without. */
     size_t sizes[] = {40, 2000, 40000, 3 << 20};
     for (int scanned = 0; scanned < 2; scanned++)
@@ -397,12 +374,9 @@ static void test_untyped(void) {
             root = sw_heap_alloc(heap, sizes[k], scanned ? SW_SCAN : SW_ZERO);
             root[0] = sw_heap_alloc(heap, 100, 0);
             root[words - 1] = (char *)sw_heap_alloc(heap, 300000, 0) + 200000; /* its inside */
-            CHECK_EQ(sw_gc_collect(gc, &cycle), SW_OK);
-            CHECK_EQ(cycle.marked_objects, scanned ? 3 : 1);
+            CHECK_EQ(gc_collect(gc).marked_objects, scanned ? 3 : 1);
             root = NULL;
-            CHECK_EQ(sw_gc_collect(gc, &cycle), SW_OK);
-            CHECK_EQ(cycle.marked_objects, 0);
-            CHECK_EQ(cycle.freed_objects, scanned ? 3 : 1);
+            EXPECT_COLLECT(gc, 0, scanned ? 3 : 1);
         }
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
@@ -423,14 +397,9 @@ static void test_strange_words(void) {
                      NULL,
                      (char *)mine + 63,
                      (void *)((uintptr_t)mine ^ (uintptr_t)1 << 39)};
-    uint32_t id;
-    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
-    CHECK_EQ(sw_gc_add_roots(gc, words, sizeof words, &id), SW_OK);
-    CHECK_EQ(sw_gc_collect(gc, &cycle), SW_OK);
-    CHECK_EQ(cycle.marked_objects, 1);
-    CHECK_EQ(cycle.freed_objects, 1);
-    CHECK_EQ(sw_gc_collect(other, &cycle), SW_OK);
-    CHECK_EQ(cycle.freed_objects, 1);
+    gc_roots(gc, words, sizeof words);
+    EXPECT_COLLECT(gc, 1, 1);
+    CHECK_EQ(gc_collect(other).freed_objects, 1);
     sw_free(plain);
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
     CHECK_EQ(sw_gc_destroy(other), SW_OK);
@@ -450,7 +419,6 @@ static void test_free_of_collected(void) {
 
 static void test_build(void) {
     sw_gc *gc = make();
-    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
     /* A ring of 0, 1 and 2, of which 1 names 3 as well; 4 names 3, and nothing names 4. */
     const uint32_t edges[5][2] = {{1, SW_GC_NO_EDGE}, {2, 3}, {0, SW_GC_NO_EDGE}, {3, 3}, {3, 0}};
     uint32_t wrong[2] = {0, 2}, id;
@@ -460,9 +428,7 @@ static void test_build(void) {
     CHECK(nodes[4][1] == nodes[3] && nodes[4][3] == nodes[0] && nodes[4][0] == NULL);
     root = nodes[1];
     CHECK_EQ(sw_gc_add_roots(gc, &root, sizeof root, &id), SW_OK);
-    CHECK_EQ(sw_gc_collect(gc, &cycle), SW_OK);
-    CHECK_EQ(cycle.marked_objects, 4);
-    CHECK_EQ(cycle.freed_objects, 1);
+    EXPECT_COLLECT(gc, 4, 1);
     CHECK_EQ(sw_gc_build(gc, types[1], 1, 2, wrong, (void **)nodes), SW_INVALID);
     CHECK_EQ(sw_gc_build(gc, types[1], 5, 1, wrong, (void **)nodes), SW_INVALID);
     CHECK_EQ(sw_gc_build(gc, types[2], 1, 1, wrong, (void **)nodes), SW_INVALID);
@@ -477,9 +443,7 @@ static void test_build(void) {
     CHECK_EQ(sw_gc_start(gc), SW_OK);
     sw_gc_write_all(gc, list, none, 4);
     CHECK(list[0] == NULL && list[3] == none[3]);
-    CHECK_EQ(sw_gc_finish(gc, &cycle), SW_OK);
-    CHECK_EQ(cycle.marked_objects, 4);
-    CHECK_EQ(cycle.freed_objects, 4);
+    EXPECT_FINISH(gc, 4, 4);
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "collector.h"
 #include "gc/gc.h"
 #include "gc/trace_line.h"
 
@@ -39,11 +40,10 @@ static void push(fixture *f, int count) {
 static fixture *start(int nodes) {
     static fixture f;
     static const uint64_t first = 1;
-    uint32_t id;
     f = (fixture){0};
     CHECK_EQ(sw_gc_create(NULL, &f.gc), SW_OK);
     CHECK_EQ(sw_gc_add_type(f.gc, &(sw_gc_type){"node", NODE, &first}, &f.node), SW_OK);
-    CHECK_EQ(sw_gc_add_roots(f.gc, &f.list, sizeof f.list, &id), SW_OK);
+    gc_roots(f.gc, &f.list, sizeof f.list);
     push(&f, nodes);
     f.gc->clock = tick;
     f.gc->born_ns = readings = 0;
@@ -51,8 +51,7 @@ static fixture *start(int nodes) {
 }
 
 static sw_gc_cycle last(const fixture *f) {
-    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
-    CHECK_EQ(sw_gc_last_cycle(f->gc, &cycle), SW_OK);
+    sw_gc_cycle cycle = gc_last_cycle(f->gc);
     return cycle;
 }
 

@@ -5,12 +5,12 @@
 #include <sched.h>
 #include <stdbool.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "check.h"
-#include "spanwise/gc.h"
+#include "collector.h"
+#include "spawn.h"
 
 enum { ROOM = 4096, NODES = 2000, KINDS = SW_GC_EVENT_FINALIZE + 1, SMALL = 4 };
 
@@ -35,11 +35,10 @@ static void push(fixture *f) {
 static fixture *start(size_t capacity, int nodes) {
     static const uint64_t first = 1;
     fixture *f = &shared;
-    uint32_t id;
     memset(f, 0, sizeof *f);
     CHECK_EQ(sw_gc_create(NULL, &f->gc), SW_OK);
     CHECK_EQ(sw_gc_add_type(f->gc, &(sw_gc_type){"node", 64, &first}, &f->node), SW_OK);
-    CHECK_EQ(sw_gc_add_roots(f->gc, &f->list, sizeof f->list, &id), SW_OK);
+    gc_roots(f->gc, &f->list, sizeof f->list);
     for (int i = 0; i < nodes; i++) push(f);
     CHECK_EQ(sw_gc_record_events(f->gc, capacity), SW_OK);
     return f;
@@ -100,8 +99,7 @@ static void at_once(void) {
     CHECK(lies_in(f, &f->events[3], SW_GC_EVENT_CYCLE));
     CHECK(end_of(&f->events[0]) <= f->events[1].start_ns);
     CHECK(end_of(&f->events[4]) <= now_ns() - before); /* since the collector was made */
-    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
-    CHECK_EQ(sw_gc_last_cycle(f->gc, &cycle), SW_OK);
+    sw_gc_cycle cycle = gc_last_cycle(f->gc);
     CHECK(f->events[3].ns >= cycle.mark_ns + cycle.sweep_ns);
     expect(f, "");
     CHECK_EQ(sw_gc_destroy(f->gc), SW_OK);
@@ -197,7 +195,7 @@ static void sweep_of_an_allocation(void) {
     fixture *f = start(ROOM, NODES);
     for (int i = 0; i < NODES / 2; i++) f->list = *f->list;
     CHECK_EQ(sw_gc_start(f->gc), SW_OK);
-    while (sw_gc_current_phase(f->gc) == SW_GC_MARKING) CHECK_EQ(sw_gc_step(f->gc, 100), SW_OK);
+    gc_mark_all(f->gc);
     take(f);
     for (int i = 0; i < NODES; i++) CHECK(sw_gc_new(f->gc, f->node, 1) != NULL);
     take(f);
@@ -282,9 +280,7 @@ static void forks(void) {
         CHECK(f->events[5].thread == (uint64_t)getpid());
         _exit(check_failed() ? 1 : 0);
     }
-    int status = 0;
-    CHECK_EQ(waitpid(child, &status, 0), child);
-    CHECK_EQ(status, 0);
+    expect_exit_0(child);
     CHECK_EQ(sw_gc_finish(f->gc, NULL), SW_OK);
     expect(f, "MPMSPC");
     CHECK_EQ(sw_gc_destroy(f->gc), SW_OK);

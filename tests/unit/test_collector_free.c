@@ -2,15 +2,14 @@
 /* What an explicit free, and each call beside it, means while a cycle is idle, marks, or sweeps: the
  * cells of the table in docs/design/gc.md. */
 #include <errno.h>
-#include <pthread.h>
 
 #include "check.h"
+#include "collector.h"
 #include "faults.h"
 #include "gc/checkmark.h"
 #include "gc/mark.h"
 #include "heap/collected.h"
-#include "spanwise/gc.h"
-#include "spanwise/stats.h"
+#include "spawn.h"
 
 static const uint64_t first_two = 3;
 static void **root;
@@ -23,13 +22,12 @@ typedef struct fixture {
 
 static fixture make(void) {
     fixture f;
-    uint32_t id;
     sw_gc_type node = {"node", 64, &first_two};
     root = NULL;
     CHECK_EQ(sw_gc_create(NULL, &f.gc), SW_OK);
     f.heap = sw_gc_heap(f.gc);
     CHECK_EQ(sw_gc_add_type(f.gc, &node, &f.node), SW_OK);
-    CHECK_EQ(sw_gc_add_roots(f.gc, &root, sizeof root, &id), SW_OK);
+    gc_roots(f.gc, &root, sizeof root);
     return f;
 }
 
@@ -49,9 +47,7 @@ static int lives(const fixture *f, void *object) {
 }
 
 /* Marks whatever is left to mark. */
-static void mark_all(const fixture *f) {
-    while (sw_gc_current_phase(f->gc) == SW_GC_MARKING) CHECK_EQ(sw_gc_step(f->gc, 100), SW_OK);
-}
+static void mark_all(const fixture *f) { gc_mark_all(f->gc); }
 
 /* --- free ------------------------------------------------------------------------------------- */
 
@@ -76,8 +72,7 @@ static void test_free_while_marking(size_t bytes) {
     for (int i = 0; i < 300; i++) CHECK(sw_heap_alloc(f.heap, bytes, SW_SCAN) != object);
     mark_all(&f);
     CHECK(lives(&f, object));
-    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
-    CHECK_EQ(sw_gc_finish(f.gc, &cycle), SW_OK);
+    sw_gc_cycle cycle = gc_finish(f.gc);
     CHECK(!lives(&f, object) && lives(&f, next));
     CHECK_EQ(cycle.pending_objects, 1);
     CHECK_EQ(cycle.pending_bytes, sw_heap_usable_size(f.heap, sw_heap_alloc(f.heap, bytes, 0)));
@@ -90,8 +85,7 @@ static void test_free_while_sweeping(void) {
     fixture f = make();
     void *early = sw_gc_new(f.gc, f.node, 1), *late = sw_gc_new(f.gc, f.node, 1);
     void *list[2] = {early, late};
-    uint32_t id;
-    CHECK_EQ(sw_gc_add_roots(f.gc, list, sizeof list, &id), SW_OK);
+    gc_roots(f.gc, list, sizeof list);
     CHECK_EQ(sw_gc_start(f.gc), SW_OK);
     mark_all(&f);
     CHECK_EQ(sw_gc_current_phase(f.gc), SW_GC_SWEEPING);
@@ -117,9 +111,7 @@ static void test_free_elsewhere(void) {
     root = sw_gc_new(f.gc, f.node, 1);
     CHECK_EQ(sw_gc_start(f.gc), SW_OK);
     void *args[2] = {f.heap, root};
-    pthread_t thread;
-    CHECK_EQ(pthread_create(&thread, NULL, free_there, args), 0);
-    CHECK_EQ(pthread_join(thread, NULL), 0);
+    (void)in_thread(free_there, args);
     CHECK(lives(&f, root));
     CHECK_EQ(sw_gc_finish(f.gc, NULL), SW_OK);
     CHECK(!lives(&f, root));
@@ -224,11 +216,8 @@ static void test_lazy_sweep(void) {
     CHECK_EQ(sw_gc_current_phase(f.gc), SW_GC_SWEEPING);
     CHECK_EQ(sw_heap_ledger(f.heap, &after, NULL, 0), SW_OK);
     CHECK(after.held_bytes <= before.held_bytes + before.held_bytes / 8);
-    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
-    CHECK_EQ(sw_gc_finish(f.gc, &cycle), SW_OK);
-    CHECK_EQ(cycle.freed_objects, OBJECTS);
-    CHECK_EQ(sw_gc_collect(f.gc, &cycle), SW_OK);
-    CHECK_EQ(cycle.marked_objects, OBJECTS);
+    CHECK_EQ(gc_finish(f.gc).freed_objects, OBJECTS);
+    CHECK_EQ(gc_collect(f.gc).marked_objects, OBJECTS);
     end(&f);
 }
 
@@ -293,8 +282,7 @@ static void test_checkmark(void) {
     CHECK(strstr(sw_last_error()->message, "sw_gc_write") != NULL);
     CHECK_EQ(cycle.given_up, 1);
     CHECK(lives(&f, hidden));
-    CHECK_EQ(sw_gc_collect(f.gc, &cycle), SW_OK);
-    CHECK_EQ(cycle.marked_objects, 3);
+    CHECK_EQ(gc_collect(f.gc).marked_objects, 3);
     /* What is marked for no reason is told of when nothing has run since the start. */
     root = NULL;
     CHECK_EQ(sw_gc_start(f.gc), SW_OK);
@@ -327,9 +315,7 @@ static void test_always(void) {
     root = sw_gc_new(f.gc, f.node, 1);
     CHECK(!lives(&f, node) || node == root);
     CHECK(lives(&f, root));
-    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
-    CHECK_EQ(sw_gc_last_cycle(f.gc, &cycle), SW_OK);
-    CHECK_EQ(cycle.number, 2);
+    CHECK_EQ(gc_last_cycle(f.gc).number, 2);
     end(&f);
 }
 
@@ -348,13 +334,11 @@ static void test_write_without_memory(void) {
     sw_gc_write(f.gc, &root[0], NULL);
     f.gc->stack.end = whole.end;
     f.gc->stack.reserved = whole.reserved;
-    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
-    CHECK_EQ(sw_gc_finish(f.gc, &cycle), SW_OK);
+    sw_gc_cycle cycle = gc_finish(f.gc);
     CHECK_EQ(cycle.given_up, 1);
     CHECK_EQ(cycle.freed_objects, 0);
     CHECK(lives(&f, far) && lives(&f, dead));
-    CHECK_EQ(sw_gc_collect(f.gc, &cycle), SW_OK);
-    CHECK_EQ(cycle.given_up, 0);
+    CHECK_EQ(gc_collect(f.gc).given_up, 0);
     CHECK(!lives(&f, far) && !lives(&f, dead));
     end(&f);
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Typed allocation: whichever way an object was made, marking follows the words of its own type, and its bytes are
- * zero. Objects of several types share spans here, in every order. */
+/* Typed allocation: whichever way an object was made, marking follows the words of its own type, and its bytes are zero;
+ * objects of several types share spans, in every order. And options of heaps that combine with a collector
+ * (docs/design/gc.md): every placement and batches keep exactly what roots reach; a limit's hook may collect. */
 #include <errno.h>
 #include <pthread.h>
+#include <stdbool.h>
 
-#include "check.h"
-#include "spanwise/gc.h"
-#include "spanwise/stats.h"
+#include "collector.h"
+#include "spawn.h"
 
 enum { KINDS = 4, OBJECTS = 4000, CHILD_BYTES = 600 };
 
@@ -43,7 +44,6 @@ static int make_object(sw_gc *gc, int i, kind what) {
 /* Runs of one kind, of lengths that end within words, at their ends, and after several spans. */
 static void test_types_that_share_spans(void) {
     sw_gc *gc = make();
-    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
     uint64_t random = 3;
     kind what = FIRST;
     static const int longest_runs[] = {3, 70, 900};
@@ -59,8 +59,7 @@ static void test_types_that_share_spans(void) {
             objects[i] = NULL; /* the next ones are made in holes */
             kept -= 1 + children_kept[what];
         }
-        CHECK_EQ(sw_gc_collect(gc, &cycle), SW_OK);
-        CHECK_EQ(cycle.marked_objects, OBJECTS + kept);
+        CHECK_EQ(gc_collect(gc).marked_objects, OBJECTS + kept);
         CHECK_EQ(sw_gc_verify(gc), SW_OK);
         CHECK_EQ(sw_heap_verify(sw_gc_heap(gc)), SW_OK);
     }
@@ -135,7 +134,6 @@ static void test_dense(void) {
     uint32_t id, roots;
     static void **made[COUNT], *root[1];
     sw_gc_type type = {"dense", WORDS * 8, &map};
-    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
     CHECK_EQ(sw_gc_create(NULL, &gc), SW_OK);
     CHECK_EQ(sw_gc_add_type(gc, &type, &id), SW_OK);
     CHECK_EQ(sw_gc_add_roots(gc, root, sizeof root, &roots), SW_OK);
@@ -144,9 +142,7 @@ static void test_dense(void) {
         for (int w = 0; w < WORDS; w++) made[i][w] = made[check_random(&random) % COUNT];
     for (int i = 0; i + 1 < COUNT; i++) made[i][i % WORDS] = made[i + 1];
     root[0] = made[0];
-    CHECK_EQ(sw_gc_collect(gc, &cycle), SW_OK);
-    CHECK_EQ(cycle.marked_objects, COUNT);
-    CHECK_EQ(cycle.freed_objects, 0);
+    EXPECT_COLLECT(gc, COUNT, 0);
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
 
@@ -173,10 +169,123 @@ static void test_types_added_meanwhile(void) {
     CHECK_EQ(pthread_create(&thread, NULL, add_types, gc), 0);
     for (int i = 0; i < 20000; i++) CHECK(sw_gc_new(gc, types[i % 3], 1) != NULL);
     CHECK_EQ(pthread_join(thread, NULL), 0);
-    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
-    CHECK_EQ(sw_gc_collect(gc, &cycle), SW_OK);
-    CHECK_EQ(cycle.freed_objects, 20000 + 2 * ADDED);
+    CHECK_EQ(gc_collect(gc).freed_objects, 20000 + 2 * ADDED);
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
+}
+
+/* --- options of the heap ---------------------------------------------------------------------- */
+
+enum { SLOTS = 2000, SIZES = 4, LIMIT = 4 << 20 };
+
+static void *slots[SLOTS];
+
+static const size_t sizes[SIZES] = {16, 48, 1000, 40000};
+
+static sw_gc *begin_with(const sw_heap_options *options, uint32_t types[SIZES]) {
+    sw_gc *gc;
+    uint32_t roots;
+    CHECK_EQ(sw_gc_create(options, &gc), SW_OK);
+    for (int k = 0; k < SIZES; k++) {
+        uint64_t map[40000 / 8 / 64 + 1] = {2};
+        sw_gc_type type = {"slots", sizes[k], map};
+        CHECK_EQ(sw_gc_add_type(gc, &type, &types[k]), SW_OK);
+    }
+    memset(slots, 0, sizeof slots);
+    CHECK_EQ(sw_gc_add_roots(gc, slots, sizeof slots, &roots), SW_OK);
+    return gc;
+}
+
+/* Objects that roots hold or have dropped, and that the program frees, between cycles in steps. */
+static void churn(sw_gc *gc, const uint32_t types[SIZES], uint64_t seed) {
+    uint64_t random = seed, live = 0;
+    for (int n = 0; n < 12000; n++) {
+        uint64_t dice = check_random(&random);
+        void **slot = &slots[dice % SLOTS];
+        if (*slot != NULL && dice >> 32 & 1) sw_heap_free(sw_gc_heap(gc), *slot);
+        live -= *slot != NULL;
+        *slot = NULL;
+        if (dice >> 33 & 3) {
+            *slot = sw_gc_new(gc, types[dice >> 40 & 63 ? dice >> 50 & 1 : dice >> 50 & 3], 1);
+            CHECK(*slot != NULL);
+            live++;
+        }
+        if (n % 20 != 0) continue;
+        if (sw_gc_current_phase(gc) == SW_GC_IDLE) CHECK_EQ(sw_gc_start(gc), SW_OK);
+        CHECK_EQ(sw_gc_step(gc, 200), SW_OK);
+    }
+    CHECK_EQ(gc_collect(gc).marked_objects, live);
+    CHECK_EQ(sw_gc_verify(gc), SW_OK);
+    CHECK_EQ(sw_heap_verify(sw_gc_heap(gc)), SW_OK);
+}
+
+static void test_placements(void) {
+    for (int p = SW_PLACE_LIFO; p <= SW_PLACE_LASTING; p++)
+        for (uint32_t batch = 0; batch < 3; batch++) {
+            uint32_t types[SIZES];
+            sw_heap_options options;
+            sw_heap_options_init(&options);
+            options.placement = (sw_placement)p;
+            options.batch_spans = 2 * batch;
+            options.batch_by_use = batch == 2;
+            options.manual_clock = batch == 1;
+            options.huge_pages = batch == 1;
+            sw_gc *gc = begin_with(&options, types);
+            churn(gc, types, (uint64_t)p * 10 + batch);
+            CHECK_EQ(sw_gc_destroy(gc), SW_OK);
+        }
+}
+
+/* --- a limit ---------------------------------------------------------------------------------- */
+
+static int hook_calls;
+
+/* The objects that the caller needs are reachable. */
+static int collect_at_limit(sw_heap *heap, uint64_t bytes, void *gc) {
+    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
+    (void)heap, (void)bytes;
+    hook_calls++;
+    CHECK_EQ(sw_gc_collect(gc, &cycle), SW_OK);
+    return cycle.freed_objects != 0;
+}
+
+static void test_limit(void) {
+    for (int k = 0; k < SIZES; k++) {
+        uint32_t types[SIZES];
+        sw_heap_options options;
+        sw_heap_options_init(&options);
+        options.limit_bytes = LIMIT;
+        sw_gc *gc = begin_with(&options, types);
+        size_t made = 0;
+        errno = 0;
+        while (sw_gc_new(gc, types[k], 1) != NULL && made * sizes[k] < LIMIT) made++;
+        CHECK_EQ(errno, ENOMEM);
+        CHECK(made * sizes[k] > LIMIT / 2 && made * sizes[k] < LIMIT);
+        sw_heap_set_limit_hook(sw_gc_heap(gc), collect_at_limit, gc);
+        hook_calls = 0;
+        for (size_t i = 0; i < 10 * made; i++) {
+            void **object = sw_gc_new(gc, types[k], 1);
+            CHECK(object != NULL);
+            object[0] = object;
+            if (i % (made / 20 + 1) == 0) slots[i / (made / 20 + 1) % 5] = object;
+        }
+        CHECK(hook_calls > 8 && hook_calls < 60);
+        for (int i = 0; i < 5; i++) CHECK(*(void **)slots[i] == slots[i]);
+        sw_ledger ledger = {.struct_bytes = sizeof ledger};
+        CHECK_EQ(sw_heap_ledger(sw_gc_heap(gc), &ledger, NULL, 0), SW_OK);
+        CHECK(ledger.held_bytes <= LIMIT);
+        gc_end(gc);
+    }
+}
+
+static void test_refused(void) {
+    sw_gc *gc;
+    sw_heap_options options;
+    for (int i = 0; i < 2; i++) {
+        sw_heap_options_init(&options);
+        options.dry = i == 0;
+        options.tracked = i == 1;
+        CHECK_EQ(sw_gc_create(&options, &gc), SW_INVALID);
+    }
 }
 
 int main(void) {
@@ -185,5 +294,8 @@ int main(void) {
     test_lowest_first();
     test_dense();
     test_types_added_meanwhile();
+    test_placements();
+    test_limit();
+    test_refused();
     return check_result();
 }

@@ -2,9 +2,8 @@
 /* Marking by span: which object is scanned when, by hand; what a cycle that was given up leaves behind; spans that change while they
  * wait. That both orders keep the same objects is shown by the models (test_collector_steps.c and others). */
 #include "check.h"
+#include "collector.h"
 #include "gc/grey.h"
-#include "spanwise/gc.h"
-#include "spanwise/stats.h"
 
 enum { ROOTS = 8 };
 
@@ -19,7 +18,6 @@ typedef struct fixture {
 static fixture make(void) {
     static const uint64_t first_two = 3, third = 4;
     fixture f;
-    uint32_t id;
     sw_gc_type small = {"small", 64, &first_two}, middle = {"middle", 256, &first_two};
     sw_gc_type late = {"late", 64, &third};
     memset(roots, 0, sizeof roots);
@@ -27,16 +25,12 @@ static fixture make(void) {
     CHECK_EQ(sw_gc_add_type(f.gc, &small, &f.small), SW_OK);
     CHECK_EQ(sw_gc_add_type(f.gc, &middle, &f.middle), SW_OK);
     CHECK_EQ(sw_gc_add_type(f.gc, &late, &f.late), SW_OK);
-    CHECK_EQ(sw_gc_add_roots(f.gc, roots, sizeof roots, &id), SW_OK);
+    gc_roots(f.gc, roots, sizeof roots);
     CHECK_EQ(sw_gc_set_order(f.gc, SW_GC_BY_SPAN), SW_OK);
     return f;
 }
 
-static void end(const fixture *f) {
-    CHECK_EQ(sw_gc_verify(f->gc), SW_OK);
-    CHECK_EQ(sw_heap_verify(sw_gc_heap(f->gc)), SW_OK);
-    CHECK_EQ(sw_gc_destroy(f->gc), SW_OK);
-}
+static void end(const fixture *f) { gc_end(f->gc); }
 
 static void **new_object(const fixture *f, uint32_t type) {
     void **made = sw_gc_new(f->gc, type, 1);
@@ -202,9 +196,7 @@ static void test_writes(void) {
     roots[1] = second[0];
     sw_gc_write(f.gc, &second[0], NULL); /* the only way to the third */
     sw_gc_write(f.gc, &first[0], NULL);
-    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
-    CHECK_EQ(sw_gc_finish(f.gc, &cycle), SW_OK);
-    CHECK_EQ(cycle.freed_objects, 0);
+    CHECK_EQ(gc_finish(f.gc).freed_objects, 0);
     collect(&f, 2, 1);
     end(&f);
 }
@@ -221,10 +213,7 @@ static void test_types_change(void) {
     roots[1] = new_object(&f, f.late);
     CHECK_EQ(span_of(&f, roots[1]), span_of(&f, waiting));
     CHECK_EQ(sw_gc_span_metas[span_of(&f, waiting)].scan_mask, 0);
-    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
-    CHECK_EQ(sw_gc_finish(f.gc, &cycle), SW_OK);
-    CHECK_EQ(cycle.marked_objects, 3);
-    CHECK_EQ(cycle.freed_objects, 1);
+    EXPECT_FINISH(f.gc, 3, 1);
     end(&f);
 }
 

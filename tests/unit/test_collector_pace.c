@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "collector.h"
 #include "gc/gc.h"
 
 enum { MIB = 1 << 20, A_MIB = MIB / 64, KEPT = 20000 };
@@ -17,13 +18,12 @@ typedef struct fixture {
 
 static void start(fixture *f) {
     static const uint64_t next = 1;
-    uint32_t id;
     memset(f, 0, sizeof *f);
     CHECK(sw_gc_create(NULL, &f->gc) == SW_OK);
     CHECK(sw_gc_add_type(f->gc, &(sw_gc_type){.name = "plain", .bytes = 64}, &f->plain) == SW_OK);
     CHECK(sw_gc_add_type(f->gc, &(sw_gc_type){.name = "node", .bytes = 64, .pointers = &next},
                          &f->node) == SW_OK);
-    CHECK(sw_gc_add_roots(f->gc, f->roots, sizeof f->roots, &id) == SW_OK);
+    gc_roots(f->gc, f->roots, sizeof f->roots);
 }
 
 static void set_pace(const fixture *f, uint32_t percent, uint64_t limit, uint32_t in_steps) {

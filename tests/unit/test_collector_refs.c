@@ -15,8 +15,7 @@ static void test_kinds(void) {
     CHECK(held(strong) == object && held(weak) == object && held(late) == object &&
           held(none) == NULL);
     CHECK_EQ(sw_gc_ref_set(f.gc, strong, object->next), SW_OK);
-    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
-    CHECK_EQ(sw_gc_collect(f.gc, &cycle), SW_OK);
+    sw_gc_cycle cycle = gc_collect(f.gc);
     CHECK_EQ(cycle.freed_objects, 1);
     CHECK_EQ(cycle.cleared_refs, 2);
     CHECK(held(weak) == NULL && held(late) == NULL && ((node *)held(strong))->number == 2);
@@ -88,9 +87,7 @@ static void test_roots_removed_during_a_cycle(void) {
     CHECK_EQ(sw_gc_start(f.gc), SW_OK);
     CHECK_EQ(sw_gc_remove_roots(f.gc, id), SW_OK);
     CHECK_EQ(sw_gc_remove_roots(f.gc, id), SW_INVALID);
-    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
-    CHECK_EQ(sw_gc_finish(f.gc, &cycle), SW_OK);
-    CHECK_EQ(cycle.marked_objects, 2);
+    CHECK_EQ(gc_finish(f.gc).marked_objects, 2);
     CHECK_EQ(sw_gc_remove_roots(f.gc, id), SW_INVALID);
     collect(0, 2, 0);
     end();
@@ -103,9 +100,7 @@ static void test_reference_freed_during_a_cycle(void) {
     CHECK_EQ(sw_gc_start(f.gc), SW_OK);
     CHECK_EQ(sw_gc_ref_free(f.gc, ref), SW_OK);
     CHECK_EQ(sw_gc_ref_free(f.gc, ref), SW_INVALID);
-    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
-    CHECK_EQ(sw_gc_finish(f.gc, &cycle), SW_OK);
-    CHECK_EQ(cycle.marked_objects, 1);
+    CHECK_EQ(gc_finish(f.gc).marked_objects, 1);
     collect(0, 1, 0);
     end();
 }
@@ -119,10 +114,7 @@ static void test_weak_load_shades(sw_gc_ref_kind kind) {
     sw_gc_ref ref = refer(kind, object), other = refer(kind, make(4));
     CHECK_EQ(sw_gc_start(f.gc), SW_OK);
     f.roots[1] = held(ref);
-    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
-    CHECK_EQ(sw_gc_finish(f.gc, &cycle), SW_OK);
-    CHECK_EQ(cycle.marked_objects, 3);
-    CHECK_EQ(cycle.freed_objects, 1);
+    EXPECT_FINISH(f.gc, 3, 1);
     CHECK(held(ref) == object && object->next->number == 3 && held(other) == NULL);
     collect(3, 0, 0);
     end();

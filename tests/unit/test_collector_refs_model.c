@@ -3,8 +3,7 @@
  * cycle the heap has the model's objects, each reference holds what it must, and the finalizers that are called are those that are due.
  * SPANWISE_GC_GRAPHS=n in the environment does n rounds; the full form is 100,000. */
 #include "check.h"
-#include "spanwise/gc.h"
-#include "spanwise/stats.h"
+#include "collector.h"
 
 enum { OBJECTS = 60, EDGES = 2, ROOTS = 3, REFS = 40, KINDS = 3 };
 
@@ -246,11 +245,10 @@ static void collect(unsigned round) {
 int main(void) {
     unsigned rounds = check_rounds("SPANWISE_GC_GRAPHS", 3000);
     uint64_t pointers = 3;
-    uint32_t id;
     sw_gc_type kind = {"node", sizeof(node), &pointers};
     CHECK_EQ(sw_gc_create(NULL, &gc), SW_OK);
     CHECK_EQ(sw_gc_add_type(gc, &kind, &type), SW_OK);
-    CHECK_EQ(sw_gc_add_roots(gc, root_words, sizeof root_words, &id), SW_OK);
+    gc_roots(gc, root_words, sizeof root_words);
     for (int i = 0; i < OBJECTS; i++) objects[i] = (object){.to = {-1, -1}};
     for (int r = 0; r < ROOTS; r++) roots[r] = -1;
     for (unsigned round = 0; round < rounds && !check_failed(); round++) {

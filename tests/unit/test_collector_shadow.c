@@ -6,12 +6,11 @@
 #include <setjmp.h>
 #include <stdbool.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "check.h"
-#include "spanwise/gc.h"
-#include "spanwise/stats.h"
+#include "collector.h"
+#include "spawn.h"
 
 typedef struct node {
     struct node *next;
@@ -152,9 +151,7 @@ static void test_steps(void) {
     CHECK_EQ(sw_gc_shadow_push(shadow, &second, &young, sizeof young), SW_OK);
     young = sw_gc_new(gc, node_type, 1);
     CHECK_EQ(sw_gc_shadow_cut(shadow, NULL), SW_OK);
-    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
-    CHECK_EQ(sw_gc_finish(gc, &cycle), SW_OK);
-    CHECK_EQ(cycle.freed_objects, 0);
+    CHECK_EQ(gc_finish(gc).freed_objects, 0);
     CHECK_EQ(left(), 0);
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
@@ -172,7 +169,6 @@ static void *use_elsewhere(void *shadow) {
 
 static void test_misuse(void) {
     sw_gc_shadow *shadow, *other;
-    pthread_t thread;
     void *held[3] = {NULL, NULL, NULL};
     sw_gc_frame low = {0}, high = {0}, never = {0};
     start();
@@ -195,8 +191,7 @@ static void test_misuse(void) {
     CHECK_EQ(sw_gc_shadow_pop(other, &high), SW_STATE);
     CHECK_EQ(sw_gc_shadow_cut(shadow, &never), SW_STATE);
     CHECK_EQ(sw_gc_shadow_cut(other, &low), SW_STATE);
-    CHECK_EQ(pthread_create(&thread, NULL, use_elsewhere, shadow), 0);
-    CHECK_EQ(pthread_join(thread, NULL), 0);
+    (void)in_thread(use_elsewhere, shadow);
     CHECK_EQ(left(), 2); /* none of that has done anything */
     CHECK_EQ(sw_gc_shadow_cut(shadow, &low), SW_OK);
     CHECK_EQ(sw_gc_shadow_cut(shadow, &high), SW_STATE); /* it was cut off */
@@ -388,9 +383,7 @@ static void test_fork(void) {
         CHECK_EQ(left(), 0);
         _exit(check_failed());
     }
-    int status = 1;
-    CHECK_EQ(waitpid(child, &status, 0), child);
-    CHECK_EQ(status, 0);
+    expect_exit_0(child);
     CHECK_EQ(left(), 2);
     __atomic_store_n(&step, 2, __ATOMIC_RELEASE);
     CHECK_EQ(pthread_join(thread, NULL), 0);

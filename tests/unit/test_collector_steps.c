@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cycles in steps, between allocations, writes and frees, beside the model of collector_model.h.
+/* Cycles in steps, between allocations, writes and frees, against the model of collector_model.h: random graphs, forks,
+ * and threads, each with a model of its own, that stop for the steps of a collector's thread.
  * SPANWISE_GC_GRAPHS=n in the environment does n random graphs; the full form is 100,000. */
-#include <sys/wait.h>
+#include <sched.h>
+#include <stdbool.h>
 #include <unistd.h>
 
 #include "collector_model.h"
 #include "gc/gc.h"
+#include "sanitizer.h"
+#include "spawn.h"
 
 static void verify(const model *m) {
     CHECK_EQ(sw_gc_verify(m->gc), SW_OK);
@@ -16,8 +20,7 @@ static void verify(const model *m) {
 static uint64_t cycles_of[2], checked_of[2], swept_of[2];
 
 static void note_cycle(const model *m) {
-    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
-    CHECK_EQ(sw_gc_last_cycle(m->gc, &cycle), SW_OK);
+    sw_gc_cycle cycle = gc_last_cycle(m->gc);
     cycles_of[cycle.order]++;
     checked_of[cycle.order] += (m->gc->debug & SW_GC_CHECKMARK) != 0 && !cycle.given_up;
     swept_of[cycle.order] += cycle.marked_objects + cycle.freed_objects + cycle.pending_objects;
@@ -152,9 +155,7 @@ static void fork_now(model *m) {
         end_graph(m);
         _exit(check_failed());
     }
-    int status = -1;
-    CHECK(child > 0 && waitpid(child, &status, 0) == child);
-    CHECK_EQ(status, 0);
+    expect_exit_0(child);
 }
 
 /* SPANWISE_GC_FORKS=n in the environment does n; the full form is 10,000. */
@@ -178,8 +179,99 @@ static void test_forks(void) {
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
 
+/* --- threads ---------------------------------------------------------------------------------- */
+
+enum { THREADS = 3, ROUNDS = 400, BATCH = 25 };
+
+static model models[THREADS];
+static pthread_rwlock_t world =
+    PTHREAD_RWLOCK_INITIALIZER; /* written by whoever wants it to stop */
+
+static int running = THREADS; /* atomic */
+
+static int seen_enough; /* atomic: frees have waited for a sweep, and cycles have ended */
+
+static int collected; /* atomic: the collector's thread is done; others may end now */
+
+/* However seldom the collector's thread gets a processor, it has seen enough before the others end. */
+static bool goes_on(unsigned round) {
+    return !check_failed() && (round < check_rounds("SPANWISE_GC_ROUNDS", ROUNDS) ||
+                               !__atomic_load_n(&seen_enough, __ATOMIC_ACQUIRE));
+}
+
+static void *mutate(void *arg) {
+    model *m = arg;
+    for (unsigned n = 0; goes_on(n); n++) {
+        pthread_rwlock_rdlock(&world);
+        for (int k = 0; k < BATCH; k++) model_mutate(m);
+        pthread_rwlock_unlock(&world);
+        sched_yield();
+    }
+    __atomic_sub_fetch(&running, 1, __ATOMIC_RELEASE);
+    while (!__atomic_load_n(&collected, __ATOMIC_ACQUIRE)) sched_yield(); /* its end is a call */
+    return NULL;
+}
+
+static void stop_and_step(sw_gc *gc, uint64_t *random) {
+    pthread_rwlock_wrlock(&world);
+    if (sw_gc_current_phase(gc) == SW_GC_IDLE) {
+        for (int t = 0; t < THREADS; t++) model_note_start(&models[t]);
+        CHECK_EQ(sw_gc_set_order(gc, models[0].cycles % 2 == 0 ? SW_GC_BY_SPAN : SW_GC_BY_OBJECT),
+                 SW_OK);
+        CHECK_EQ(sw_gc_start(gc), SW_OK);
+    } else {
+        CHECK_EQ(sw_gc_step(gc, check_random(random) % 16), SW_OK);
+        if (sw_gc_current_phase(gc) == SW_GC_IDLE)
+            for (int t = 0; t < THREADS; t++) model_note_end(&models[t], 0, 0);
+    }
+    if (check_random(random) % 8 == 0) CHECK_EQ(sw_gc_verify(gc), SW_OK);
+    if (models[0].cycles > 2 && models[0].pending > 0)
+        __atomic_store_n(&seen_enough, 1, __ATOMIC_RELEASE);
+    pthread_rwlock_unlock(&world);
+    sched_yield();
+}
+
+/* Of all threads, some of which may have ended: what is left is what the models have. */
+static void end_all(sw_gc *gc) {
+    uint64_t known = 0;
+    if (sw_gc_current_phase(gc) != SW_GC_IDLE) {
+        CHECK_EQ(sw_gc_finish(gc, NULL), SW_OK);
+        for (int t = 0; t < THREADS; t++) model_note_end(&models[t], 0, 0);
+    }
+    for (int t = 0; t < THREADS; t++)
+        for (int i = 0; i < MODEL_OBJECTS; i++) known += models[t].objects[i].at != 0;
+    CHECK_EQ(gc_objects(gc), known);
+    CHECK_EQ(sw_heap_verify(sw_gc_heap(gc)), SW_OK);
+    CHECK_EQ(sw_gc_verify(gc), SW_OK);
+    for (int t = 0; t < THREADS; t++)
+        for (int r = 0; r < MODEL_ROOTS; r++) model_set_root(&models[t], r, -1);
+    CHECK_EQ(sw_gc_collect(gc, NULL), SW_OK);
+    CHECK_EQ(gc_objects(gc), 0);
+}
+
+/* Each thread has its model, between the steps of this one. */
+static void test_threads(void) {
+    sw_gc *gc;
+    pthread_t threads[THREADS];
+    uint64_t random = 9;
+    CHECK_EQ(sw_gc_create(NULL, &gc), SW_OK);
+    for (int t = 0; t < THREADS; t++) model_begin(&models[t], gc, 100 + (uint64_t)t);
+    for (int t = 0; t < THREADS; t++)
+        CHECK_EQ(pthread_create(&threads[t], NULL, mutate, &models[t]), 0);
+    while (__atomic_load_n(&running, __ATOMIC_ACQUIRE) > 0 && !check_failed())
+        stop_and_step(gc, &random);
+    __atomic_store_n(&collected, 1, __ATOMIC_RELEASE);
+    for (int t = 0; t < THREADS; t++) CHECK_EQ(pthread_join(threads[t], NULL), 0);
+    end_all(gc);
+    CHECK(seen_enough || check_failed());
+    CHECK_EQ(sw_gc_destroy(gc), SW_OK);
+}
+
 int main(void) {
-    test_graphs();
-    test_forks();
+    if (!UNDER_TSAN) { /* one thread */
+        test_graphs();
+        test_forks();
+    }
+    test_threads();
     return check_result();
 }

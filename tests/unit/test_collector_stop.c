@@ -5,13 +5,13 @@
 #include <sched.h>
 #include <stdbool.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "check.h"
+#include "collector.h"
 #include "gc/gc.h"
-#include "spanwise/stats.h"
+#include "spawn.h"
 
 enum { THREADS = 3, ROUNDS = 30000, LONGEST = 200, SHORT_NS = 20000000 };
 static const uint64_t LONG_NS = 100000000000; /* any thread comes to a safe point in that time */
@@ -192,8 +192,7 @@ static void test_late(void) {
     CHECK_EQ(sw_gc_set_stop_ns(f.gc, SHORT_NS), SW_OK);
     CHECK_EQ(pthread_create(&thread, NULL, be_late, &f), 0);
     wait_for(1);
-    CHECK_EQ(sw_gc_collect(f.gc, &cycle), SW_OK); /* it is in a blocking region */
-    CHECK_EQ(cycle.freed_objects, 1);
+    CHECK_EQ(gc_collect(f.gc).freed_objects, 1); /* it is in a blocking region */
     CHECK_EQ(sw_gc_start(f.gc), SW_OK);
     go_to(2);
     wait_for(3);
@@ -262,9 +261,7 @@ static void test_fork(void) {
                      sw_gc_leave(f.gc) == SW_OK && sw_gc_collect(f.gc, NULL) == SW_OK;
         _exit(works && !check_failed() ? 0 : 1);
     }
-    int status = 1;
-    CHECK_EQ(waitpid(child, &status, 0), child);
-    CHECK_EQ(status, 0);
+    expect_exit_0(child);
     go_to(4);
     CHECK_EQ(pthread_join(thread, NULL), 0);
     CHECK_EQ(sw_gc_leave(f.gc), SW_OK);

@@ -8,9 +8,8 @@
 #include <string.h>
 
 #include "check.h"
+#include "collector.h"
 #include "faults.h"
-#include "spanwise/gc.h"
-#include "spanwise/stats.h"
 
 enum { BLOCK = 16, SIZES = 15, OBJECTS = 600, ROUNDS = 4000 };
 
@@ -29,7 +28,6 @@ static fixture f;
 
 static void start(unsigned debug) {
     sw_heap_options options;
-    uint32_t id;
     sw_heap_options_init(&options);
     options.tiny = 1;
     memset(&f, 0, sizeof f);
@@ -39,7 +37,7 @@ static void start(unsigned debug) {
         sw_gc_type type = {"tiny", bytes, NULL};
         CHECK_EQ(sw_gc_add_type(f.gc, &type, &f.types[bytes]), SW_OK);
     }
-    CHECK_EQ(sw_gc_add_roots(f.gc, f.roots, sizeof f.roots, &id), SW_OK);
+    gc_roots(f.gc, f.roots, sizeof f.roots);
     CHECK_EQ(sw_gc_set_debug(f.gc, debug), SW_OK);
 }
 
@@ -160,8 +158,8 @@ static void test_newest(void) {
     make(2, 1, 1); /* a new block, which is the newest now */
     CHECK(f.block != first);
     f.roots[0] = NULL;
-    CHECK_EQ(sw_gc_collect(f.gc, &cycle), SW_OK);
-    CHECK_EQ(cycle.freed_objects, 0); /* the second object of the first block is reached */
+    CHECK_EQ(gc_collect(f.gc).freed_objects,
+             0); /* the second object of the first block is reached */
     f.roots[1] = NULL;
     CHECK_EQ(sw_gc_collect(f.gc, &cycle), SW_OK);
     CHECK_EQ(cycle.freed_objects, 1);
@@ -305,10 +303,9 @@ static void *pack(void *arg) {
 /* Each thread packs into blocks of its own, between the steps of another one's cycles. */
 static void test_threads(void) {
     pthread_t threads[THREADS];
-    uint32_t id;
     start(SW_GC_CHECKMARK | SW_GC_CLOBBER);
     CHECK_EQ(sw_gc_set_stop_ns(f.gc, 100000000000), SW_OK);
-    CHECK_EQ(sw_gc_add_roots(f.gc, held, sizeof held, &id), SW_OK);
+    gc_roots(f.gc, held, sizeof held);
     packing = THREADS;
     for (int t = 0; t < THREADS; t++) CHECK_EQ(pthread_create(&threads[t], NULL, pack, held[t]), 0);
     while (__atomic_load_n(&packing, __ATOMIC_ACQUIRE) > 0 && !check_failed()) {

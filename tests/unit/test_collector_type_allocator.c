@@ -4,12 +4,12 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "check.h"
+#include "collector.h"
 #include "spanwise/gc_fast.h"
-#include "spanwise/stats.h"
+#include "spawn.h"
 
 static sw_gc *begin(const char *table) {
     sw_gc *gc;
@@ -144,8 +144,7 @@ static void test_pace(void) {
         CHECK_EQ(n, FIRST_CYCLE);
         CHECK_EQ(sw_gc_set_debug(gc, SW_GC_ALWAYS), SW_OK);
         for (int i = 0; i < ALWAYS; i++) CHECK(sw_gc_type_alloc(&maker) != NULL);
-        CHECK_EQ(sw_gc_last_cycle(gc, &cycle), SW_OK);
-        CHECK_EQ(cycle.number, 1 + ALWAYS);
+        CHECK_EQ(gc_last_cycle(gc).number, 1 + ALWAYS);
         CHECK_EQ(sw_gc_destroy(gc), SW_OK);
     }
 }
@@ -170,9 +169,7 @@ static void test_steps(void) {
         if (sw_gc_current_phase(gc) == SW_GC_IDLE) CHECK_EQ(sw_gc_start(gc), SW_OK);
         CHECK_EQ(sw_gc_step(gc, 300), SW_OK);
     }
-    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
-    CHECK_EQ(sw_gc_collect(gc, &cycle), SW_OK);
-    CHECK_EQ(cycle.marked_objects, NODES / 2);
+    CHECK_EQ(gc_collect(gc).marked_objects, NODES / 2);
     for (void **at = head[0]; at != NULL; at = *at) length++;
     CHECK_EQ(length, NODES / 2);
     CHECK_EQ(sw_gc_verify(gc), SW_OK);
@@ -203,7 +200,6 @@ static void *grow_list(void *arg) {
 }
 
 static void test_threads(void) {
-    pthread_t threads[THREADS];
     uint32_t roots;
     shared_gc = begin(NULL);
     shared_type = add_type(shared_gc, 64, 1);
@@ -211,11 +207,8 @@ static void test_threads(void) {
     CHECK_EQ(sw_gc_set_pace(shared_gc, &pace), SW_OK);
     CHECK_EQ(sw_gc_set_stop_ns(shared_gc, 300000000000), SW_OK);
     CHECK_EQ(sw_gc_add_roots(shared_gc, heads, sizeof heads, &roots), SW_OK);
-    for (int t = 0; t < THREADS; t++)
-        CHECK_EQ(pthread_create(&threads[t], NULL, grow_list, &heads[t]), 0);
-    for (int t = 0; t < THREADS; t++) CHECK_EQ(pthread_join(threads[t], NULL), 0);
-    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
-    CHECK_EQ(sw_gc_collect(shared_gc, &cycle), SW_OK);
+    in_threads(THREADS, grow_list, heads, sizeof *heads);
+    sw_gc_cycle cycle = gc_collect(shared_gc);
     CHECK(cycle.number > 10);
     CHECK_EQ(cycle.marked_objects, THREADS * OF_A_THREAD);
     CHECK_EQ(sw_gc_verify(shared_gc), SW_OK);
@@ -233,9 +226,7 @@ static void test_fork(void) {
         CHECK_EQ(sw_gc_collect(gc, NULL), SW_OK);
         _exit(check_failed());
     }
-    int status = -1;
-    CHECK(child > 0 && waitpid(child, &status, 0) == child);
-    CHECK_EQ(status, 0);
+    expect_exit_0(child);
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
 

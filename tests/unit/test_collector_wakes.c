@@ -9,13 +9,13 @@
 #include <stdbool.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "check.h"
 #include "gc/gc.h"
 #include "gc/stop.h"
 #include "gc/type.h"
+#include "spawn.h"
 
 enum { LATE = 2 };
 static const uint64_t SLEEP_NS = 30000000000; /* a wake-up that comes is not later than that */
@@ -258,9 +258,7 @@ static void forked(void) {
     __atomic_add_fetch(&gc->changing, 1, __ATOMIC_SEQ_CST); /* of another thread */
     pid_t child = fork();
     if (child == 0) _exit(gc->changing != 0 || gc->waiting != 0 || gc->stopping != 0);
-    int status = 1;
-    CHECK_EQ(waitpid(child, &status, 0), child);
-    CHECK_EQ(status, 0);
+    expect_exit_0(child);
     __atomic_sub_fetch(&gc->changing, 1, __ATOMIC_SEQ_CST);
     end();
 }
