@@ -118,7 +118,7 @@ static inline void model_end(const model *m, model_object *object) {
     model_forget(object);
 }
 
-/* Whether something the program does not know to be gone lies at the address. */
+/* No object that the model has may be at the address. */
 static inline void model_check_unused(model *m, uintptr_t at) {
     int sweeping = sw_gc_current_phase(m->gc) == SW_GC_SWEEPING;
     for (int i = 0; i < MODEL_OBJECTS; i++) {

@@ -50,9 +50,9 @@ static inline void check_planted(const planted *cases, size_t count) {
     for (size_t i = 0; i < count; i++) {
         char words[DYING_WORDS_MAX] = "";
         bool died = SW_CHECK < 2 || died_with(cases[i].fn, words);
-        bool told = SW_CHECK < 2 || strstr(words, cases[i].rule) != NULL;
-        if (!died || !told) fprintf(stderr, "%s: \"%s\"\n", cases[i].rule, words);
-        CHECK(died && told);
+        bool named = SW_CHECK < 2 || strstr(words, cases[i].rule) != NULL;
+        if (!died || !named) fprintf(stderr, "%s: \"%s\"\n", cases[i].rule, words);
+        CHECK(died && named);
     }
 }
 

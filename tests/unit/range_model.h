@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A range as a map of bytes, and one step of a range allocator beside it: 64 bits say what is asked, good or
- * bad; the answer and the list of holes are then those of the map. Callers: test_range_model.c and
- * tests/fuzz/fuzz_range.c. */
+/* A range as a map of bytes, and one step of a range allocator against it: 64 bits select a request, good or bad; the
+ * answer and the list of holes are then those of the map. Callers: test_range_model.c and tests/fuzz/fuzz_range.c. */
 #ifndef TESTS_UNIT_RANGE_MODEL_H
 #define TESTS_UNIT_RANGE_MODEL_H
 
@@ -79,6 +78,7 @@ static inline void tree_alloc(sw_range *range, model *m, sw_range_placement plac
                               uint64_t size) {
     uint64_t want = model_find(m, placement, size);
     CHECK_EQ(sw_range_find(range, size), want);
+    CHECK_EQ(sw_range_fast_find(range, size), want);
     CHECK_EQ(sw_range_alloc(range, size), want);
     if (want == SW_RANGE_NONE) {
         CHECK_EQ(sw_last_error()->status, SW_NOMEM);
@@ -156,7 +156,9 @@ static inline void buddy_alloc(sw_range *range, model *m, uint64_t largest, uint
     uint64_t block = rounded(size), fits = SW_RANGE_NONE;
     for (uint64_t start = 0; start < m->size && fits == SW_RANGE_NONE; start += block)
         if (is_free_block(m, start, block, largest)) fits = start;
-    uint64_t found = sw_range_find(range, size), got = sw_range_alloc(range, size);
+    uint64_t found = sw_range_find(range, size);
+    CHECK_EQ(sw_range_fast_find(range, size), found);
+    uint64_t got = sw_range_alloc(range, size);
     CHECK_EQ(got, found);
     CHECK_EQ(got == SW_RANGE_NONE, fits == SW_RANGE_NONE);
     if (got == SW_RANGE_NONE) return;

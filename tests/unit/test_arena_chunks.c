@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the process keeps of arenas that ended: how much, how long by a clock of the test's, and apart by nodes of
- * memory, of a machine of the test's. And arenas that threads share or leave behind. Where a test begins with begin(),
- * threads keep nothing, so each chunk goes to the process when its arena is freed. */
+/* What the process keeps of arenas that ended: how much, how long by a clock of the test, and apart by nodes of memory,
+ * of a machine of the test. And arenas that threads share or leave. After begin(), threads keep nothing, so each chunk
+ * goes to the process when its arena is freed. */
 #include "arena/chunk.h"
 #include "arenas.h"
 #include "os/os.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arenas that a collector sees: what their objects point to lives, and dies with them; every marking is compared with a second
- * one. A random life is compared with a model that knows who points where. */
+/* Arenas that a collector scans: what their objects point to lives, and dies with them; a second marking checks each.
+ * A random life is compared with a model that knows who points where. */
 #include "arenas.h"
 #include "collector.h"
 #include "faults.h"
@@ -77,7 +77,7 @@ static void keeps_what_objects_point_to(uint32_t mode, uint32_t safe) {
     *again = new_node(8);
     CHECK_EQ(live_nodes(), 1); /* it still is attached */
     CHECK_EQ(sw_arena_free(arena), SW_OK);
-    CHECK(gc->sources == NULL); /* nobody is asked any more */
+    CHECK(gc->sources == NULL); /* it asks no source any more */
     CHECK_EQ(live_nodes(), 0);
 }
 
@@ -170,7 +170,7 @@ static bool lend_nothing(sw_gc_source *source, sw_gc_array *ranges) {
     return source == NULL || ranges == NULL;
 }
 
-/* A source that has no memory to tell its ranges: nothing is known to be dead, so nothing is freed. */
+/* A source without memory for its ranges: no object is known to be dead, so none is freed. */
 static void frees_nothing_where_roots_are_missing(unsigned debug) {
     sw_gc_source source = {.lend = lend_nothing};
     sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};

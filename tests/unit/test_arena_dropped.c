@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a collector does for arenas beside looking into them: it frees those that nobody refers to any more, and finds pointers
- * into those that were freed. Random lives are compared with a model that knows who points where. */
+/* A collector frees arenas that are unreachable, and finds pointers into those that were freed. Random lives are
+ * compared with a model that knows who points where. */
 #include "arena/chunk.h"
 #include "arenas.h"
 #include "ds/handle.h"
@@ -31,7 +31,6 @@ static void begin(unsigned debug) {
 
 static node *new_node(void) { return sw_gc_new(gc, node_type, 1); }
 
-/* NULL: safe arenas need a system that tells of faults. */
 static sw_arena *make(uint32_t safe) {
     return make_arena((sw_arena_options){.chunk_bytes = 4096, .safe = safe, .tag = "requests"});
 }
@@ -135,7 +134,7 @@ static void another_object_may_stand_for_it(void) {
     EXPECT_FAULT(STALE_HANDLE, arena, CHECK_EQ(sw_arena_free_with(arena, gc, NULL), SW_INVALID));
 }
 
-/* What an attached arena points to is reachable, so the arena keeps what stands for it. */
+/* What an attached arena points to is reachable, so an arena that leads to its own object stays. */
 static void what_leads_to_itself_stays(void) {
     sw_arena *arena = make(0);
     uint64_t before = arenas();
@@ -209,21 +208,21 @@ static void finds_pointers(void) {
 static void finds_them_after_a_reset(void) {
     sw_arena *arena = make(1);
     if (arena == NULL) return;
-    enum { POINTERS = 20, TOLD = 16 };
+    enum { POINTERS = 20, REPORTED = 16 };
     for (int i = 0; i < POINTERS; i++) {
         roots[i] = new_node();
         roots[i]->to[i % 2] = sw_arena_alloc(arena, 1000, 8, 0);
     }
     CHECK_EQ(sw_arena_reset(arena), SW_OK);
-    CHECK_EQ(found(), TOLD);
+    CHECK_EQ(found(), REPORTED);
     for (int i = 0; i < POINTERS; i++) roots[i]->to[i % 2] = sw_arena_alloc(arena, 1000, 8, 0);
     CHECK_EQ(found(), 0);
     memset(roots, 0, sizeof roots);
     CHECK_EQ(sw_arena_free(arena), SW_OK);
 }
 
-/* Ends twice as many arenas of one chunk as there is room for in a quarantine of four. Whether the chunk in which p lies is
- * still there, and none of the arenas was given it. */
+/* Ends twice as many arenas of one chunk as a quarantine of four has room for. Whether the chunk of p is still there,
+ * and no arena was given it. */
 static bool waits(const char *p) {
     bool is_alone = true;
     for (int i = 0; i < 8; i++) {
@@ -269,7 +268,7 @@ static void keeps_what_is_pointed_to(void) {
     roots[0] = NULL;
 }
 
-/* An object that only a finalizer keeps is met when its finalizer is due, and what roots reach is told once. */
+/* An object that only a finalizer keeps is found when its finalizer is due, and what roots reach is reported once. */
 static int finalized;
 static void count_finalized(void *object, void *arg) {
     (void)object;
@@ -313,21 +312,21 @@ static void says_what_it_knows(void) {
     if (arena == NULL) return;
     CHECK_EQ(sw_arena_free(arena), SW_OK);
     dying_words(dies_of_it, words);
-    const char *told = strchr(words, '\n');
-    CHECK(told != NULL && strncmp(words, "at ", 3) == 0);
-    if (told == NULL) return;
-    snprintf(expected, sizeof expected, "pointer found %.*s\n", (int)(told - words), words);
-    CHECK(strstr(told, "spanwise: fatal: FREED_ARENA op=gc ptr=") != NULL);
-    CHECK(strstr(told, expected) != NULL);
-    CHECK(strstr(told, "offset 8 of message, 40 bytes, allocated at 0x") != NULL);
-    CHECK(strstr(told, ", tag requests\n") != NULL);
-    CHECK(strstr(told, "arena made by thread ") != NULL);
-    CHECK(strstr(told, "arena freed by thread ") != NULL);
+    const char *report = strchr(words, '\n');
+    CHECK(report != NULL && strncmp(words, "at ", 3) == 0);
+    if (report == NULL) return;
+    snprintf(expected, sizeof expected, "pointer found %.*s\n", (int)(report - words), words);
+    CHECK(strstr(report, "spanwise: fatal: FREED_ARENA op=gc ptr=") != NULL);
+    CHECK(strstr(report, expected) != NULL);
+    CHECK(strstr(report, "offset 8 of message, 40 bytes, allocated at 0x") != NULL);
+    CHECK(strstr(report, ", tag requests\n") != NULL);
+    CHECK(strstr(report, "arena made by thread ") != NULL);
+    CHECK(strstr(report, "arena freed by thread ") != NULL);
 }
 
 /* --- the model -------------------------------------------------------------------------------------- */
 
-/* Eight arenas, of which four are safe; 14 nodes with a pointer each into one of them. At a collection, pointers into ended
+/* Eight arenas, four of them safe; 14 nodes with a pointer each into one of them. At a collection, pointers into ended
  * lives of safe arenas are found, and no other. */
 static void finds_what_the_model_knows(uint64_t seed, int steps) {
     enum { ARENAS = 8, NODES = 14 };

@@ -184,7 +184,7 @@ static void opened(void) {
         CHECK(waits(k));
     }
     words[8] = objects[8];
-    end(8, 10); /* behind the newest that are left */
+    end(8, 10); /* after the newest that are left */
     CHECK_EQ(found(), 5);
     end(10, 16);
     EXPECT("wwww-w-ww---wwww"); /* of the others the newest four; 1 and 8 are pointed to */

@@ -22,7 +22,7 @@ static sw_arena *make(uint64_t chunk, uint32_t locked) {
         (sw_arena_options){.chunk_bytes = chunk, .safe = 1, .locked = locked, .tag = "traps"});
 }
 
-/* Called where no compiler sees whom: the handler of a fault may change any variable. */
+/* Called through pointers that hide them from the compiler: the fault handler may change any variable. */
 static char read_it(const volatile char *p) { return *p; }
 static void write_it(volatile char *p) { *p = 1; }
 static char (*volatile read_byte)(const volatile char *) = read_it;
@@ -250,7 +250,7 @@ static void leaves_in_runs(void) {
     sw_arena_set_quarantine(64 << 20);
 }
 
-/* The flags that the system has of the mapping in which p lies (proc(5), VmFlags); "" where it does not tell. */
+/* The flags that the system has of the mapping in which p lies (proc(5), VmFlags); "": it does not say. */
 static const char *flags_of(const void *p) {
     static char line[1024];
     FILE *file = fopen("/proc/self/smaps", "r");

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A thread is stopped at every instruction of an allocation in turn, by the processor's single-step trap, and another one works on a cycle
- * meanwhile, as it would where threads are stopped by signals: at once, or beginning, going on with, or ending one that the thread
- * then goes on beside. The object that was being made lives, is whole, and is nobody else's.
- *
- * It is not stopped where it holds a lock: whoever stops threads takes the locks before. */
+/* The single-step trap of the processor stops a thread at every instruction of an allocation in turn, and another
+ * thread works on a cycle meanwhile, as where signals stop threads: a whole cycle, or the start, a step or the end of
+ * one. The object that was being made survives, is whole, and has one owner. A thread that holds a lock is not stopped,
+ * because whoever stops threads takes the locks first. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("O2") /* the inline path as programs have it */
 #endif
@@ -119,7 +118,7 @@ static void *make(way how) {
     return sw_gc_new(gc, type_of[how], 1);
 }
 
-/* Makes an object, stopped behind instruction `at` of the call, if it has so many; -1: not stopped. */
+/* Makes an object, stopped after instruction `at` of the call, if it has so many; -1: not stopped. */
 static void *make_stopped(way how, int at) {
     if (at < 0) return make(how);
     steps = 0;

@@ -124,8 +124,8 @@ static void drop_one(uint32_t type) {
     woods.dropped++;
 }
 
-/* Nodes are made before their children. Of the nodes each 97th is scanned in pieces, after each 5th lies one that is dropped; each 31st child is
- * pointed to by its second word. */
+/* Nodes are made before their children. Each 97th node is scanned in pieces, a dropped one follows each 5th, and each
+ * 31st child is pointed to by its second word. */
 static void **grow(uint32_t depth) {
     uint64_t number = woods.made_nodes++;
     void **made = new_of(number % 97 == 96 ? woods.wide : woods.node);
@@ -197,8 +197,8 @@ static void test_plain_tree(void) {
     end();
 }
 
-/* The same with far objects, of which some have types that their neighbours have not, pointers back, and objects to which nothing
- * more is to be followed. The far ones that no leaf leads to are freed. */
+/* With far objects, some of other types, pointers back, and objects that lead nowhere. Far objects that no leaf leads to
+ * are freed. */
 static void test_mixed_tree(void) {
     static const size_t works[] = {1, 33, 700};
     uint64_t leaf = 0, reached = 0;
@@ -227,7 +227,7 @@ static void test_short_stack(void) {
     for (size_t entries = 64; entries <= 80; entries += 8) {
         stack->reserved = entries;
         stack->end = stack->base + entries;
-        stack->dirty = stack->base; /* nothing to give back, which would lie behind the end */
+        stack->dirty = stack->base; /* nothing to give back, which would be past the end */
         cycle_of(0, 4095, 0);
         cycle_of(500, 4095, 0);
     }

@@ -11,7 +11,7 @@
 
 enum { KINDS = 4, OBJECTS = 4000, CHILD_BYTES = 600 };
 
-/* Objects of 32 bytes, of which three kinds share spans. Each gets a child in word 0 and one in word 2. */
+/* Objects of 32 bytes; three kinds share spans. Each gets a child in word 0 and one in word 2. */
 typedef enum kind { FIRST, THIRD, NEITHER, UNTYPED } kind;
 static const int children_kept[KINDS] = {1, 1, 0, 2};
 
@@ -19,15 +19,11 @@ static uint32_t types[KINDS - 1], child_type;
 static void **objects[OBJECTS];
 
 static sw_gc *make(void) {
-    sw_gc *gc;
-    uint64_t first = 1, third = 4;
-    uint32_t roots;
-    CHECK_EQ(sw_gc_create(NULL, &gc), SW_OK);
-    sw_gc_type kinds[] = {{"first", 32, &first}, {"third", 32, &third}, {"neither", 32, NULL}};
-    for (int i = 0; i < KINDS - 1; i++) CHECK_EQ(sw_gc_add_type(gc, &kinds[i], &types[i]), SW_OK);
-    sw_gc_type child = {"child", CHILD_BYTES, NULL};
-    CHECK_EQ(sw_gc_add_type(gc, &child, &child_type), SW_OK);
-    CHECK_EQ(sw_gc_add_roots(gc, objects, sizeof objects, &roots), SW_OK);
+    static const uint64_t pointers[KINDS - 1] = {1, 4, 0};
+    sw_gc *gc = gc_begin(0);
+    for (int i = 0; i < KINDS - 1; i++) types[i] = gc_type(gc, 32, pointers[i]);
+    child_type = gc_type(gc, CHILD_BYTES, 0);
+    gc_roots(gc, objects, sizeof objects);
     return gc;
 }
 
@@ -70,13 +66,9 @@ static void test_types_that_share_spans(void) {
 static void test_cleared(void) {
     static const size_t sizes[] = {8,   16,  24,  32,   48,   64,    72,   120,
                                    128, 136, 512, 1000, 4096, 20000, 40000};
-    sw_gc *gc;
-    CHECK_EQ(sw_gc_create(NULL, &gc), SW_OK);
+    sw_gc *gc = gc_begin(0);
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
-        uint64_t map[5000 / 64 + 1] = {1};
-        sw_gc_type type = {"cleared", sizes[k], map};
-        uint32_t id;
-        CHECK_EQ(sw_gc_add_type(gc, &type, &id), SW_OK);
+        uint32_t id = gc_type(gc, sizes[k], 1);
         for (int round = 0; round < 3; round++) {
             for (int i = 0; i < 200; i++) {
                 unsigned char *p = sw_gc_new(gc, id, 1), all = 0;
@@ -95,13 +87,9 @@ static void test_cleared(void) {
 static void test_lowest_first(void) {
     enum { COUNT = 20000, WORD_BYTES = 64 * 16 };
     static uint64_t *made[COUNT];
-    sw_gc *gc;
-    uint64_t map = 1, random = 5;
-    uint32_t id, other;
-    sw_gc_type type = {"pair", 16, &map}, second = {"another", 16, &map};
-    CHECK_EQ(sw_gc_create(NULL, &gc), SW_OK);
-    CHECK_EQ(sw_gc_add_type(gc, &type, &id), SW_OK);
-    CHECK_EQ(sw_gc_add_type(gc, &second, &other), SW_OK);
+    sw_gc *gc = gc_begin(0);
+    uint64_t random = 5;
+    uint32_t id = gc_type(gc, 16, 1), other = gc_type(gc, 16, 1);
     for (int round = 0; round < 6; round++) {
         uint64_t *before = NULL, one_in = round < 3 ? 2 : 50;
         int falls = 0;
@@ -129,14 +117,11 @@ static void test_lowest_first(void) {
 /* Objects that are full of pointers: what a few of them have is more than is marked at once. */
 static void test_dense(void) {
     enum { WORDS = 40, COUNT = 300 };
-    sw_gc *gc;
-    uint64_t map = (1ull << WORDS) - 1, random = 8;
-    uint32_t id, roots;
+    sw_gc *gc = gc_begin(0);
+    uint64_t random = 8;
+    uint32_t id = gc_type(gc, WORDS * 8, (1ull << WORDS) - 1);
     static void **made[COUNT], *root[1];
-    sw_gc_type type = {"dense", WORDS * 8, &map};
-    CHECK_EQ(sw_gc_create(NULL, &gc), SW_OK);
-    CHECK_EQ(sw_gc_add_type(gc, &type, &id), SW_OK);
-    CHECK_EQ(sw_gc_add_roots(gc, root, sizeof root, &roots), SW_OK);
+    gc_roots(gc, root, sizeof root);
     for (int i = 0; i < COUNT; i++) made[i] = sw_gc_new(gc, id, 1);
     for (int i = 0; i < COUNT; i++)
         for (int w = 0; w < WORDS; w++) made[i][w] = made[check_random(&random) % COUNT];
@@ -151,11 +136,8 @@ static void test_dense(void) {
 enum { ADDED = 3000 };
 
 static void *add_types(void *arg) {
-    uint64_t map = 1;
     for (int i = 0; i < ADDED; i++) {
-        uint32_t id;
-        sw_gc_type type = {"added", 8 * ((size_t)i % 64 + 1), &map};
-        CHECK_EQ(sw_gc_add_type(arg, &type, &id), SW_OK);
+        uint32_t id = gc_type(arg, 8 * ((size_t)i % 64 + 1), 1);
         CHECK(sw_gc_new(arg, id, 1) != NULL);
         CHECK(sw_gc_new(arg, id, 2) != NULL);
     }
@@ -185,11 +167,7 @@ static sw_gc *begin_with(const sw_heap_options *options, uint32_t types[SIZES]) 
     sw_gc *gc;
     uint32_t roots;
     CHECK_EQ(sw_gc_create(options, &gc), SW_OK);
-    for (int k = 0; k < SIZES; k++) {
-        uint64_t map[40000 / 8 / 64 + 1] = {2};
-        sw_gc_type type = {"slots", sizes[k], map};
-        CHECK_EQ(sw_gc_add_type(gc, &type, &types[k]), SW_OK);
-    }
+    for (int k = 0; k < SIZES; k++) types[k] = gc_type(gc, sizes[k], 2);
     memset(slots, 0, sizeof slots);
     CHECK_EQ(sw_gc_add_roots(gc, slots, sizeof slots, &roots), SW_OK);
     return gc;

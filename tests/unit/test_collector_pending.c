@@ -12,7 +12,7 @@ enum {
     LARGE_BYTES = 106496, /* 13 pages of 8 KiB */
     THIRD = NODES / 3 * NODE_BYTES + LARGE_BYTES,
     LONG_BYTES = 512,
-    LONG_OBJECTS = 200, /* garbage in spans of which the cycle meets one at most */
+    LONG_OBJECTS = 200, /* garbage; the cycle meets one of its spans at most */
     LONG = LONG_OBJECTS * LONG_BYTES,
     TILES = 300,
     SLOTS = 1 << 16

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Random graphs with references of all kinds and finalizers that bring their objects back or do not, beside a model of arrays: after each
- * cycle the heap has the model's objects, each reference holds what it must, and the finalizers that are called are those that are due.
+/* Random graphs with references of all kinds and finalizers, some of which resurrect their object, against arrays: after
+ * each cycle the heap has the model's objects, each reference holds what it must, and the due finalizers are called.
  * SPANWISE_GC_GRAPHS=n in the environment does n rounds; the full form is 100,000. */
 #include "check.h"
 #include "collector.h"
@@ -244,10 +244,8 @@ static void collect(unsigned round) {
 
 int main(void) {
     unsigned rounds = check_rounds("SPANWISE_GC_GRAPHS", 3000);
-    uint64_t pointers = 3;
-    sw_gc_type kind = {"node", sizeof(node), &pointers};
-    CHECK_EQ(sw_gc_create(NULL, &gc), SW_OK);
-    CHECK_EQ(sw_gc_add_type(gc, &kind, &type), SW_OK);
+    gc = gc_begin(0);
+    type = gc_type(gc, sizeof(node), 3);
     gc_roots(gc, root_words, sizeof root_words);
     for (int i = 0; i < OBJECTS; i++) objects[i] = (object){.to = {-1, -1}};
     for (int r = 0; r < ROOTS; r++) roots[r] = -1;

@@ -21,44 +21,34 @@ static sw_gc *gc;
 static uint32_t node_type;
 
 static void start(void) {
-    uint64_t first = 1;
-    sw_gc_type type = {"node", sizeof(node), &first};
-    CHECK_EQ(sw_gc_create(NULL, &gc), SW_OK);
-    CHECK_EQ(sw_gc_add_type(gc, &type, &node_type), SW_OK);
-}
-
-static int count(void *ptr, size_t bytes, uint32_t cls, void *arg) {
-    (void)ptr, (void)bytes, (void)cls;
-    ++*(uint64_t *)arg;
-    return 0;
+    gc = gc_begin(0);
+    node_type = gc_type(gc, sizeof(node), 1);
 }
 
 /* Objects that are left after a whole cycle. */
 static uint64_t left(void) {
-    uint64_t objects = 0;
     CHECK_EQ(sw_gc_collect(gc, NULL), SW_OK);
-    CHECK_EQ(sw_heap_each_object(sw_gc_heap(gc), count, &objects), 0);
     CHECK_EQ(sw_gc_verify(gc), SW_OK);
-    return objects;
+    return gc_objects(gc);
 }
 
 /* --- frames of functions ----------------------------------------------------------------------- */
 
 enum { DEPTH = 100 };
 
-/* A list of `depth` nodes, made by as many calls, each of which has the rest of the list in its frame alone. */
+/* A list of `depth` nodes, made by as many calls; only the frame of each call holds the rest of the list. */
 static node *build(sw_gc_shadow *shadow, uint64_t depth) {
     struct {
-        node *made, *behind;
+        node *made, *rest;
     } local = {NULL, NULL};
     sw_gc_frame frame = {0};
     if (depth == 0) return NULL;
     CHECK_EQ(sw_gc_shadow_push(shadow, &frame, &local, sizeof local), SW_OK);
-    local.behind = build(shadow, depth - 1);
+    local.rest = build(shadow, depth - 1);
     local.made = sw_gc_new(gc, node_type, 1); /* collects */
     CHECK(local.made != NULL && local.made->next == NULL);
     (void)sw_gc_new(gc, node_type, 1); /* garbage, which takes what was freed too early */
-    sw_gc_write(gc, &local.made->next, local.behind);
+    sw_gc_write(gc, &local.made->next, local.rest);
     local.made->number = depth;
     CHECK_EQ(sw_gc_shadow_pop(shadow, &frame), SW_OK);
     return local.made;
@@ -86,7 +76,7 @@ static void test_calls(void) {
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
 
-/* --- frames beside a model --------------------------------------------------------------------- */
+/* --- frames against a model -------------------------------------------------------------------- */
 
 enum { FRAMES = 40, WORDS = 7, ROUNDS = 400 };
 

@@ -231,7 +231,7 @@ static void stop_and_step(sw_gc *gc, uint64_t *random) {
     sched_yield();
 }
 
-/* Of all threads, some of which may have ended: what is left is what the models have. */
+/* The heap has what the models of all threads have. */
 static void end_all(sw_gc *gc) {
     uint64_t known = 0;
     if (sw_gc_current_phase(gc) != SW_GC_IDLE) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collected heaps that pack: where each object lies is reckoned from the sizes alone, a block lives as long as a root reaches
- * an object of it or its cache may pack into it, and what an object holds never changes. */
+/* Collected heaps that pack tiny objects: the place of each follows from the sizes alone, a block lives while a root
+ * reaches one of its objects or its cache may pack into it, and the bytes of an object never change. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -66,8 +66,8 @@ static uintptr_t block_of(const void *object) {
 
 /* --- where objects lie ------------------------------------------------------------------------- */
 
-/* An object in root r, which lies where Go's rule puts it: aligned to 8, 4 or 2 if its size is a multiple of that, behind
- * what its block has, else at the start of a new one; and the block with more room is packed on. */
+/* An object in root r. Go's rule: aligned to 8, 4 or 2 if its size is a multiple of that, after the last object of its
+ * block, else at the start of a new block; the block with more room is packed on. */
 static void make(size_t r, size_t bytes, size_t elements) {
     size_t all = bytes * elements;
     size_t align = all % 8 == 0 ? 8 : all % 4 == 0 ? 4 : all % 2 == 0 ? 2 : 1;
@@ -140,37 +140,9 @@ static void test_model(void) {
     end();
 }
 
-/* A block lives until the last of its objects is unreachable, and as long as it is the newest. */
-static void test_newest(void) {
-    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
-    start(SW_GC_CHECKMARK | SW_GC_CLOBBER);
-    make(0, 4, 1);
-    uintptr_t first = f.block;
-    f.roots[0] = NULL;
-    CHECK_EQ(sw_gc_collect(f.gc, &cycle),
-             SW_OK); /* nothing reaches it, but the next object may go there */
-    CHECK_EQ(cycle.marked_objects, 1);
-    CHECK_EQ(cycle.freed_objects, 0);
-    make(0, 4, 1);
-    make(1, 8, 1);
-    CHECK_EQ((uintptr_t)f.roots[0], first + 4);
-    CHECK_EQ((uintptr_t)f.roots[1], first + 8);
-    make(2, 1, 1); /* a new block, which is the newest now */
-    CHECK(f.block != first);
-    f.roots[0] = NULL;
-    CHECK_EQ(gc_collect(f.gc).freed_objects,
-             0); /* the second object of the first block is reached */
-    f.roots[1] = NULL;
-    CHECK_EQ(sw_gc_collect(f.gc, &cycle), SW_OK);
-    CHECK_EQ(cycle.freed_objects, 1);
-    CHECK_EQ(cycle.freed_bytes, BLOCK);
-    CHECK_EQ(blocks(), 1);
-    end();
-}
-
 /* --- frees, references, finalizers ------------------------------------------------------------- */
 
-/* Neither a packed object nor its block is freed by the program, in any phase; it is told so, and nothing happens. */
+/* Neither a packed object nor its block is freed by the program, in any phase; each free is reported, and changes nothing. */
 static void test_frees(void) {
     start(0);
     remember_faults();
@@ -325,7 +297,6 @@ static void test_threads(void) {
 
 int main(void) {
     test_model();
-    test_newest();
     test_frees();
     test_references();
     test_others();

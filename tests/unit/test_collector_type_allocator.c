@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makers: objects that inline code makes are those that sw_gc_new would have made, in the same slots, at the same moments of a pace,
- * zeroed, of their type; beside cycles in steps, in threads, and where a type has no short path. */
+/* Typed allocators: inline code makes the objects that sw_gc_new would have made, in the same slots, at the same moments
+ * of a pace, zeroed, of their type; during cycles in steps, in threads, and where a type has no short path. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -11,21 +11,13 @@
 #include "spanwise/gc_fast.h"
 #include "spawn.h"
 
-static sw_gc *begin(const char *table) {
+static sw_gc *begin(const sw_table *table) {
     sw_gc *gc;
     sw_heap_options options;
     sw_heap_options_init(&options);
-    if (table != NULL) options.table = sw_table_go();
+    options.table = table;
     CHECK_EQ(sw_gc_create(&options, &gc), SW_OK);
     return gc;
-}
-
-static uint32_t add_type(sw_gc *gc, size_t bytes, uint64_t pointers) {
-    uint64_t map[40000 / 8 / 64 + 1] = {pointers};
-    sw_gc_type type = {"made", bytes, pointers != 0 ? map : NULL};
-    uint32_t id = 0;
-    CHECK_EQ(sw_gc_add_type(gc, &type, &id), SW_OK);
-    return id;
 }
 
 static sw_gc_type_allocator maker_of(sw_gc *gc, uint32_t type) {
@@ -51,13 +43,12 @@ typedef struct side {
 } side;
 
 static void start_side(side *s) {
-    uint32_t roots;
-    s->gc = begin(NULL);
+    s->gc = gc_begin(0);
     for (int k = 0; k < KINDS; k++) {
-        s->types[k] = add_type(s->gc, kind_bytes[k], kind_pointers[k]);
+        s->types[k] = gc_type(s->gc, kind_bytes[k], kind_pointers[k]);
         s->makers[k] = maker_of(s->gc, s->types[k]);
     }
-    CHECK_EQ(sw_gc_add_roots(s->gc, s->objects, sizeof s->objects, &roots), SW_OK);
+    gc_roots(s->gc, s->objects, sizeof s->objects);
 }
 
 /* Holes come from explicit frees, and from cycles that find dropped objects. */
@@ -108,9 +99,9 @@ static void test_same_objects(void) {
 static void test_cleared(void) {
     static const size_t sizes[] = {8, 16, 24, 32, 48, 64, 72, 120, 128, 136, 144, 512, 4096, 32768};
     for (size_t k = 0; k < 2 * sizeof sizes / sizeof *sizes; k++) {
-        sw_gc *gc = begin(k % 2 == 0 ? NULL : "go");
+        sw_gc *gc = begin(k % 2 == 0 ? NULL : sw_table_go());
         size_t bytes = sizes[k / 2];
-        sw_gc_type_allocator maker = maker_of(gc, add_type(gc, bytes, 1));
+        sw_gc_type_allocator maker = maker_of(gc, gc_type(gc, bytes, 1));
         for (int i = 0; i < 600; i++) {
             unsigned char *p = sw_gc_type_alloc(&maker), all = 0;
             size_t slot = sw_heap_usable_size(sw_gc_heap(gc), p);
@@ -123,15 +114,15 @@ static void test_cleared(void) {
     }
 }
 
-/* --- beside cycles ---------------------------------------------------------------------------- */
+/* --- during cycles ---------------------------------------------------------------------------- */
 
 /* At 4 MiB of fresh objects of 64 bytes a cycle runs: before object 65,536, by call and by maker. In steps and with a collection at each
  * object, too, both do the same. */
 static void test_pace(void) {
     enum { FIRST_CYCLE = 65536, ALWAYS = 10 };
     for (int way = 0; way < 2; way++) {
-        sw_gc *gc = begin(NULL);
-        uint32_t type = add_type(gc, 64, 1);
+        sw_gc *gc = gc_begin(0);
+        uint32_t type = gc_type(gc, 64, 1);
         sw_gc_type_allocator maker = maker_of(gc, type);
         sw_gc_pace pace = {.struct_bytes = sizeof pace, .percent = 100};
         sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
@@ -152,12 +143,11 @@ static void test_pace(void) {
 /* A list that grows at its head while cycles run in steps; every other object is dropped, and freed by the cycles after. */
 static void test_steps(void) {
     enum { NODES = 30000 };
-    sw_gc *gc = begin(NULL);
-    sw_gc_type_allocator maker = maker_of(gc, add_type(gc, 48, 1));
+    sw_gc *gc = gc_begin(0);
+    sw_gc_type_allocator maker = maker_of(gc, gc_type(gc, 48, 1));
     static void *head[1];
-    uint32_t roots;
     int length = 0;
-    CHECK_EQ(sw_gc_add_roots(gc, head, sizeof head, &roots), SW_OK);
+    gc_roots(gc, head, sizeof head);
     CHECK_EQ(sw_gc_set_debug(gc, SW_GC_CHECKMARK | SW_GC_CLOBBER), SW_OK);
     for (int i = 0; i < NODES; i++) {
         void **made = sw_gc_type_alloc(&maker);
@@ -200,13 +190,12 @@ static void *grow_list(void *arg) {
 }
 
 static void test_threads(void) {
-    uint32_t roots;
-    shared_gc = begin(NULL);
-    shared_type = add_type(shared_gc, 64, 1);
+    shared_gc = gc_begin(0);
+    shared_type = gc_type(shared_gc, 64, 1);
     sw_gc_pace pace = {.struct_bytes = sizeof pace, .limit_bytes = 1, .in_steps = 1};
     CHECK_EQ(sw_gc_set_pace(shared_gc, &pace), SW_OK);
     CHECK_EQ(sw_gc_set_stop_ns(shared_gc, 300000000000), SW_OK);
-    CHECK_EQ(sw_gc_add_roots(shared_gc, heads, sizeof heads, &roots), SW_OK);
+    gc_roots(shared_gc, heads, sizeof heads);
     in_threads(THREADS, grow_list, heads, sizeof *heads);
     sw_gc_cycle cycle = gc_collect(shared_gc);
     CHECK(cycle.number > 10);
@@ -216,8 +205,8 @@ static void test_threads(void) {
 }
 
 static void test_fork(void) {
-    sw_gc *gc = begin(NULL);
-    sw_gc_type_allocator maker = maker_of(gc, add_type(gc, 16, 1));
+    sw_gc *gc = gc_begin(0);
+    sw_gc_type_allocator maker = maker_of(gc, gc_type(gc, 16, 1));
     CHECK(sw_gc_type_alloc(&maker) != NULL);
     fflush(stdout);
     pid_t child = fork();
@@ -239,8 +228,8 @@ static void count(void *object, void *arg) {
 }
 
 static void test_finalizers(void) {
-    sw_gc *gc = begin(NULL);
-    uint32_t plain = add_type(gc, 32, 1), ended = add_type(gc, 32, 1);
+    sw_gc *gc = gc_begin(0);
+    uint32_t plain = gc_type(gc, 32, 1), ended = gc_type(gc, 32, 1);
     CHECK_EQ(sw_gc_set_type_finalizer(gc, ended, count, NULL), SW_OK);
     sw_gc_type_allocator plain_maker = maker_of(gc, plain), ended_maker = maker_of(gc, ended);
     CHECK_EQ(sw_gc_set_type_finalizer(gc, plain, count, NULL), SW_STATE);
@@ -265,16 +254,16 @@ static void test_packed(void) {
     sw_heap_options_init(&options);
     options.tiny = 1;
     CHECK_EQ(sw_gc_create(&options, &gc), SW_OK);
-    sw_gc_type_allocator maker = maker_of(gc, add_type(gc, 4, 0));
+    sw_gc_type_allocator maker = maker_of(gc, gc_type(gc, 4, 0));
     uintptr_t first = (uintptr_t)sw_gc_type_alloc(&maker);
     for (uintptr_t i = 1; i < 4; i++) CHECK_EQ((uintptr_t)sw_gc_type_alloc(&maker), first + 4 * i);
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
 
 static void test_bad_input(void) {
-    sw_gc *gc = begin(NULL);
+    sw_gc *gc = gc_begin(0);
     sw_gc_type_allocator maker;
-    uint32_t type = add_type(gc, 16, 1);
+    uint32_t type = gc_type(gc, 16, 1);
     CHECK_EQ(sw_gc_type_allocator_begin(gc, type, NULL), SW_INVALID);
     CHECK_EQ(sw_gc_type_allocator_begin(gc, 0, &maker), SW_INVALID);
     CHECK_EQ(sw_gc_type_allocator_begin(gc, type + 1, &maker), SW_INVALID);
@@ -288,7 +277,7 @@ static void test_no_memory(void) {
     sw_heap_options_init(&options);
     options.limit_bytes = 1 << 20;
     CHECK_EQ(sw_gc_create(&options, &gc), SW_OK);
-    sw_gc_type_allocator maker = maker_of(gc, add_type(gc, 1024, 1));
+    sw_gc_type_allocator maker = maker_of(gc, gc_type(gc, 1024, 1));
     int count_made = 0;
     while (sw_gc_type_alloc(&maker) != NULL && count_made < 2000) count_made++;
     CHECK(count_made > 500 && count_made < 1024);

@@ -24,10 +24,8 @@ static sw_gc *gc;
 static uint32_t type;
 
 static void start(void) {
-    uint64_t first = 1;
-    sw_gc_type of_nodes = {"node", sizeof(node), &first};
-    CHECK_EQ(sw_gc_create(NULL, &gc), SW_OK);
-    CHECK_EQ(sw_gc_add_type(gc, &of_nodes, &type), SW_OK);
+    gc = gc_begin(0);
+    type = gc_type(gc, sizeof(node), 1);
     CHECK_EQ(sw_gc_set_stop_ns(gc, LONG_NS), SW_OK);
 }
 

@@ -117,7 +117,7 @@ static void copies_of_all_lengths(void) {
     CHECK_EQ(at, 5365);
     CHECK_EQ(sw_memory_copy_to(&memory, got, at), SW_OK);
     CHECK(memcmp(got, from, at) == 0);
-    CHECK_EQ(got[at], 0); /* nothing behind it is written */
+    CHECK_EQ(got[at], 0); /* nothing past it is written */
     CHECK_EQ(sw_memory_copy_to(&memory, got, at - 1), SW_LIMIT);
     sw_memory_end(&memory);
 }
@@ -271,7 +271,7 @@ static void a_descriptor_fills_buffers(void) {
     sw_status status = sw_memory_read_from(&memory, ends[0], &got);
     if (status != SW_UNSUPPORTED) {
         CHECK_EQ(status, SW_OK);
-        CHECK_EQ(got, 5); /* a short read, behind 70 empty buffers */
+        CHECK_EQ(got, 5); /* a short read, after 70 empty buffers */
         CHECK(memcmp(front, "abc", 3) == 0 && memcmp(back, "de", 2) == 0);
         if (fcntl(ends[0], F_SETFL, O_NONBLOCK) != 0) abort();
         CHECK_EQ(sw_memory_read_from(&memory, ends[0], &got), SW_STATE);
@@ -354,7 +354,7 @@ static void defect_9_what_is_owned_does_not_go_stale(sw_scalable *scalable) {
     CHECK_EQ(sw_recyclable_end(&recyclable), SW_OK);
 }
 
-/* Defect 7: memory that is recycled and memory that is not were two builds, of which the second did not compile. */
+/* Defect 7: memory that is recycled and memory that is not were two builds, and the second did not compile. */
 static void defect_7_both_kinds_in_one_build(sw_scalable *scalable) {
     sw_recyclable both[2];
     sw_recyclable_init(&both[0], scalable);

@@ -85,7 +85,7 @@ static bool make_safe_arena(void) {
     return sw_arena_create(&options, &arena) == SW_OK;
 }
 
-/* The newest chunk of the quarantine has one behind it. */
+/* The newest chunk of the quarantine has a next one. */
 static void damage_queue(void) {
     if (!make_safe_arena()) abort();
     (void)sw_arena_alloc(arena, 100, 0, 0);

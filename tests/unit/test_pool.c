@@ -11,47 +11,12 @@
 
 /* --- items ------------------------------------------------------------------------------------ */
 
-static void gives_in_order(void) {
-    for (uint32_t order = SW_POOL_LIFO; order <= SW_POOL_FIFO; order++) {
-        sw_pool *pool = make_pool((sw_pool_options){.order = order, .capacity = 4});
-        void *items[6];
-        for (int i = 0; i < 6; i++) items[i] = sw_pool_fast_get(pool);
-        CHECK_EQ(live_objects(), 6);
-        for (int i = 0; i < 6; i++) CHECK_EQ(sw_pool_fast_put(pool, items[i], POOL_BYTES), SW_OK);
-        CHECK_EQ(live_objects(), 4); /* two were above the capacity */
-        CHECK_EQ(stats_of(pool).dropped, 2);
-        CHECK_EQ(stats_of(pool).idle, 4);
-        if (order == SW_POOL_LIFO) {
-            CHECK(sw_pool_get(pool) == items[3]);
-            CHECK(sw_pool_get(pool) == items[2]);
-            CHECK_EQ(sw_pool_put(pool, items[3], POOL_BYTES), SW_OK);
-            CHECK(sw_pool_get(pool) == items[3]);
-        } else {
-            CHECK(sw_pool_get(pool) == items[0]);
-            CHECK(sw_pool_get(pool) == items[1]);
-            CHECK_EQ(sw_pool_put(pool, items[1], POOL_BYTES),
-                     SW_OK); /* behind the others, round the end */
-            CHECK(sw_pool_get(pool) == items[2]);
-            CHECK(sw_pool_get(pool) == items[3]);
-            CHECK(sw_pool_get(pool) == items[1]);
-        }
-        CHECK_EQ(stats_of(pool).fresh, 6);
-        CHECK_EQ(stats_of(pool).gets, stats_of(pool).idle == 2 ? 9 : 11);
-        uint64_t outside = live_objects() - stats_of(pool).idle;
-        sw_pool_destroy(pool);
-        CHECK_EQ(live_objects(), outside); /* items in use are their users' */
-        for (int i = order == SW_POOL_LIFO ? 2 : 0; i < 4; i++) sw_heap_free(heap, items[i]);
-        CHECK_EQ(live_objects(), 0);
-    }
-    sw_pool_destroy(NULL);
-}
-
-/* Random calls, in line and not, beside a plain stack of at most three items. */
-static void walks_as_a_stack(void) {
+/* Random calls, in line and not, against an array of at most three items: a stack, or a queue. */
+static void walks_as_an_array(uint32_t order) {
     enum { CAPACITY = 3, OUT = 8, STEPS = 4000 };
-    sw_pool *pool = make_pool((sw_pool_options){.capacity = CAPACITY});
-    void *stack[CAPACITY], *out[OUT];
-    uint64_t idle = 0, outside = 0, gets = 0, puts = 0, seed = 7;
+    sw_pool *pool = make_pool((sw_pool_options){.order = order, .capacity = CAPACITY});
+    void *array[CAPACITY], *out[OUT];
+    uint64_t idle = 0, outside = 0, gets = 0, puts = 0, fresh = 0, dropped = 0, seed = 7;
     for (int step = 0; step < STEPS; step++) {
         bool put = outside == OUT || (outside > 0 && (check_random(&seed) & 1) != 0);
         if (put) {
@@ -60,22 +25,33 @@ static void walks_as_a_stack(void) {
             CHECK_EQ(fast ? sw_pool_fast_put(pool, item, POOL_BYTES)
                           : sw_pool_put(pool, item, POOL_BYTES),
                      SW_OK);
-            if (idle < CAPACITY) stack[idle++] = item;
+            if (idle < CAPACITY)
+                array[idle++] = item;
+            else
+                dropped++;
             puts++;
         } else {
             bool fast = (check_random(&seed) & 1) != 0;
             void *item = fast ? sw_pool_fast_get(pool) : sw_pool_get(pool);
-            if (idle > 0) CHECK(item == stack[--idle]);
+            if (idle == 0) {
+                fresh++;
+            } else {
+                uint64_t next = order == SW_POOL_LIFO ? idle - 1 : 0;
+                CHECK(item == array[next]);
+                memmove(&array[next], &array[next + 1], (--idle - next) * sizeof *array);
+            }
             out[outside++] = item;
             gets++;
         }
         sw_pool_stats stats = stats_of(pool);
         CHECK(stats.idle == idle && stats.gets == gets && stats.puts == puts);
+        CHECK(stats.fresh == fresh && stats.dropped == dropped);
     }
     CHECK_EQ(live_objects(), idle + outside);
-    while (outside > 0) sw_heap_free(heap, out[--outside]);
     sw_pool_destroy(pool);
-    CHECK_EQ(live_objects(), 0);
+    CHECK_EQ(live_objects(), outside); /* items in use are their users' */
+    while (outside > 0) sw_heap_free(heap, out[--outside]);
+    sw_pool_destroy(NULL);
 }
 
 static void clears_items(void) {
@@ -257,7 +233,7 @@ static void watches_no_foreign_item_in(void) {
     sw_pool_destroy(pool);
 }
 
-/* The set of addresses beside an array. They are drawn, so that some want the same slots. */
+/* The set of addresses against an array. They are drawn, so that some want the same slots. */
 static void set_is_a_set(void) {
     enum { ITEMS = 64, STEPS = 20000 };
     sw_address_set idle = {0};
@@ -331,8 +307,8 @@ static void ages_with_a_collector(uint32_t locked, unsigned debug) {
 int main(void) {
     remember_faults();
     CHECK_EQ(sw_heap_create(NULL, &heap), SW_OK);
-    gives_in_order();
-    walks_as_a_stack();
+    walks_as_an_array(SW_POOL_LIFO);
+    walks_as_an_array(SW_POOL_FIFO);
     clears_items();
     ages();
     refuses_what_is_wrong();

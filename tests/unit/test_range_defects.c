@@ -193,7 +193,7 @@ static void a_split_reserves_a_node_a_level(void) {
     CHECK_EQ(memory.held_bytes, 0);
 }
 
-/* 2,000 holes, of which every fiftieth stays: the 125 nodes of before, each with one hole or none, would
+/* Every fiftieth of 2,000 holes stays: the 125 nodes of before, each with one hole or none, would
  * be 40 at least. Nodes that join have more than 12 holes each on average. */
 static void nodes_with_few_holes_join(void) {
     sw_wide wide;

@@ -44,10 +44,9 @@ static void sizes_find_their_tier(void) {
     sw_slabs *slabs = make(100, 0);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         unsigned char *p = sw_slabs_alloc(slabs, cases[i].size, SW_ZERO);
-        CHECK(p != NULL && (uintptr_t)p % 16 == 0);
+        CHECK(p != NULL && (uintptr_t)p % 16 == 0 && is_zero(p, cases[i].size));
         size_t usable = sw_slabs_usable_size(slabs, p);
         CHECK(cases[i].usable == 0 ? usable >= 4097 : usable == cases[i].usable);
-        for (size_t k = 0; k < cases[i].size; k += 15) CHECK_EQ(p[k], 0);
         memset(p, 0xAA, cases[i].size);
     }
     sw_slabs_stats stats = stats_of(slabs);
@@ -58,31 +57,21 @@ static void sizes_find_their_tier(void) {
     CHECK(small.slot_bytes == 256 && small.capacity == 100 && small.used_slots == 3);
     CHECK(small.allocs == 3 && small.requested_bytes == 257 && small.held_bytes == 65536);
     CHECK_EQ(live_objects(heap), 1);
+    void *slot = sw_slabs_alloc(slabs, 1, 0);
+    memset(slot, 0xAA, 256);
+    CHECK_EQ(sw_slabs_free(slabs, slot), SW_OK);
+    CHECK(tier_of(slabs, 0).peak_used_slots == 4 && tier_of(slabs, 0).used_slots == 3);
+    unsigned char *zeroed = sw_slabs_alloc(slabs, 256, SW_ZERO);
+    CHECK(zeroed == slot && is_zero(zeroed, 256));
+    CHECK_EQ(sw_slabs_free(slabs, NULL), SW_OK);
+    CHECK_EQ(sw_slabs_usable_size(slabs, NULL), 0);
     sw_slabs_destroy(slabs); /* with what it has of the heap */
     CHECK_EQ(live_objects(heap), 0);
     sw_slabs_destroy(NULL);
 }
 
-static void the_lowest_free_slot_is_next(void) {
-    sw_slabs *slabs = make(1000, 0);
-    char *slots[8];
-    for (int i = 0; i < 8; i++) slots[i] = sw_slabs_alloc(slabs, 200, 0);
-    for (int i = 1; i < 8; i++) CHECK(slots[i] == slots[0] + 256 * i);
-    CHECK_EQ(sw_slabs_free(slabs, slots[5]), SW_OK);
-    CHECK_EQ(sw_slabs_free(slabs, slots[2]), SW_OK);
-    memset(slots[3], 1, 256);
-    CHECK(sw_slabs_alloc(slabs, 1, 0) == slots[2]);
-    char *zeroed = sw_slabs_alloc(slabs, 256, SW_ZERO);
-    CHECK(zeroed == slots[5] && zeroed[0] == 0 && zeroed[255] == 0);
-    CHECK(sw_slabs_alloc(slabs, 1, 0) == slots[7] + 256);
-    CHECK_EQ(tier_of(slabs, 0).peak_used_slots, 9);
-    CHECK_EQ(sw_slabs_free(slabs, NULL), SW_OK);
-    CHECK_EQ(sw_slabs_usable_size(slabs, NULL), 0);
-    sw_slabs_destroy(slabs);
-}
-
-/* What lies behind the last slot in use goes, and can be taken again. */
-static void gives_back_what_is_behind(void) {
+/* Pages after the last slot in use are returned, and can be taken again. */
+static void returns_pages_past_the_last_slot(void) {
     enum { SLOTS = 80 }; /* of 4 KiB, so five slabs of 64 KiB */
     sw_slabs *slabs = make(SLOTS, 0);
     char *slots[SLOTS];
@@ -149,23 +138,23 @@ static void names_misuse(void) {
 
 /* --- fall-backs ------------------------------------------------------------------------------- */
 
-typedef struct told {
+typedef struct alerts_seen {
     sw_slabs *slabs;
     sw_slabs_alert last;
     int calls;
-} told;
+} alerts_seen;
 
 static void listen(const sw_slabs_alert *alert, void *context) {
-    told *one = context;
+    alerts_seen *one = context;
     one->last = *alert;
     one->calls++;
     CHECK_EQ(stats_of(one->slabs).over_tier + stats_of(one->slabs).full, alert->count);
 }
 
-static void tells_of_what_gets_no_slot(void) {
+static void reports_what_gets_no_slot(void) {
     for (uint32_t locked = 0; locked < 2; locked++) {
         sw_slabs *slabs = make(2, locked);
-        told one = {.slabs = slabs};
+        alerts_seen one = {.slabs = slabs};
         CHECK_EQ(sw_slabs_set_alert(slabs, listen, &one, 0), SW_INVALID);
         CHECK_EQ(sw_slabs_set_alert(slabs, listen, &one, 3), SW_OK);
         void *objects[12];
@@ -191,7 +180,7 @@ static void tells_of_what_gets_no_slot(void) {
 
 enum { CAPACITY = 70, LIVE = 300 };
 
-/* Which slots of a tier are in use; the rules are told in slab.h. */
+/* Which slots of a tier are in use; the rules are in slab.h. */
 static int lowest_free(const bool *used) {
     for (int i = 0; i < CAPACITY; i++)
         if (!used[i]) return i;
@@ -290,7 +279,7 @@ static void finds_the_lowest_of_many(uint64_t seed) {
     sw_slabs_destroy(slabs);
 }
 
-/* The multiplication beside the division that it stands for. */
+/* The multiplication equals the division that it replaces. */
 static void divides_as_the_processor(uint64_t seed) {
     for (uint64_t bytes = SW_SLABS_SLOT_MIN; bytes <= SW_SLABS_SLOT_MAX;
          bytes += bytes < 4096 ? 16 : 16 * (1 + check_random(&seed) % 64)) {
@@ -372,10 +361,9 @@ int main(void) {
     remember_faults();
     CHECK_EQ(sw_heap_create(NULL, &heap), SW_OK);
     sizes_find_their_tier();
-    the_lowest_free_slot_is_next();
-    gives_back_what_is_behind();
+    returns_pages_past_the_last_slot();
     names_misuse();
-    tells_of_what_gets_no_slot();
+    reports_what_gets_no_slot();
     walks_as_the_model(11);
     finds_the_lowest_of_many(12);
     divides_as_the_processor(13);

@@ -78,7 +78,7 @@ static void finds_what_is_five_minutes_old(void) {
     sw_tracker_destroy(tracker);
 }
 
-/* The frames begin in the program: the first one is behind the call in make(). */
+/* The frames begin in the program: the first one is the return address in make(). */
 static void notes_who_made_it(void) {
     for (uint32_t frames = 0; frames <= SW_TRACKER_FRAMES_MAX; frames += 4) {
         sw_tracker_options options;
@@ -92,8 +92,8 @@ static void notes_who_made_it(void) {
         CHECK(rows[0].frame_count <= frames && (frames == 0 || rows[0].frame_count >= 1));
         CHECK(rows[0].thread != 0 && rows[0].thread == rows[1].thread);
         if (frames > 0) {
-            uint64_t behind = rows[0].frames[0] - (uint64_t)(uintptr_t)make;
-            CHECK(behind > 0 && behind < 4096);
+            uint64_t distance = rows[0].frames[0] - (uint64_t)(uintptr_t)make;
+            CHECK(distance > 0 && distance < 4096);
             CHECK_EQ(rows[0].frames[0], rows[1].frames[0]);
         }
         CHECK_EQ(sw_arena_free(one), SW_OK);
@@ -235,15 +235,15 @@ static void keeps_the_newest_events(void) {
 
 /* --- alerts ----------------------------------------------------------------------------------- */
 
-typedef struct told {
+typedef struct alerts_seen {
     sw_tracker_alert last;
     sw_tracked_arena first, newest;
     int calls;
-} told;
+} alerts_seen;
 
 /* It makes and frees an arena, which is a look inside a look. */
 static void listen(const sw_tracker_alert *alert, void *context) {
-    told *one = context;
+    alerts_seen *one = context;
     one->last = *alert;
     one->calls++;
     if (alert->row_count > 0) {
@@ -254,7 +254,7 @@ static void listen(const sw_tracker_alert *alert, void *context) {
 }
 
 static void raises_alerts(void) {
-    told one = {.calls = 0};
+    alerts_seen one = {.calls = 0};
     sw_tracker *tracker = track(0, 64);
     sw_tracker_rule rule = {.struct_bytes = sizeof rule,
                             .period_ns = 60 * SECOND,
@@ -305,9 +305,9 @@ static void raises_alerts(void) {
     sw_tracker_destroy(tracker);
 }
 
-/* What the tracker does not know raises one, too; of many old arenas the oldest are told. */
+/* What the tracker does not know raises one, too; of many old arenas the oldest are reported. */
 static void raises_alerts_for_what_it_does_not_know(void) {
-    told one = {.calls = 0};
+    alerts_seen one = {.calls = 0};
     sw_arena *before = make(NULL), *old[40];
     CHECK(sw_arena_alloc(before, 10, 0, 0) != NULL);
     sw_tracker *tracker = track(0, 0);
