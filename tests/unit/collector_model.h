@@ -98,8 +98,9 @@ static inline void model_write(model *m, int from, int e, int to) {
     object->edges[e] = to;
 }
 
+/* Half of the roots point to the second word of their object. */
 static inline void model_set_root(model *m, int r, int to) {
-    m->root_words[r] = to < 0 ? NULL : (void *)m->objects[to].at;
+    m->root_words[r] = to < 0 ? NULL : (void **)m->objects[to].at + model_pick(m, 2);
     m->roots[r] = to;
 }
 
@@ -128,6 +129,17 @@ static inline void model_check_unused(model *m, uintptr_t at) {
     }
 }
 
+/* Words that are no pointers look like some, and keep nothing. */
+static inline void model_fill(model *m, const model_object *object) {
+    const model_kind *kind = &model_kinds[object->kind];
+    size_t words = kind->bytes / 8;
+    for (size_t w = 0; w < words * kind->count && w < 64; w++) {
+        bool is_pointer = false;
+        for (int e = 0; e < kind->edges; e++) is_pointer |= kind->at[e] % words == w % words;
+        if (!is_pointer) ((uintptr_t *)object->at)[w] = m->objects[model_pick(m, MODEL_OBJECTS)].at;
+    }
+}
+
 static inline int model_new(model *m) {
     int i = 0, kind = model_pick(m, 40);
     while (i < MODEL_OBJECTS && m->objects[i].at != 0) i++;
@@ -142,6 +154,7 @@ static inline int model_new(model *m) {
     m->objects[i].snapshot = 1;
     for (int e = 0; e < model_kinds[kind].edges; e++)
         CHECK_EQ(*(uintptr_t *)model_word(&m->objects[i], e), 0);
+    model_fill(m, &m->objects[i]);
     sw_gc_ref_kind weak = model_pick(m, 2) == 0 ? SW_GC_WEAK : SW_GC_WEAK_LONG;
     if (model_pick(m, 4) == 0)
         CHECK_EQ(sw_gc_ref_new(m->gc, weak, words, &m->objects[i].ref), SW_OK);
