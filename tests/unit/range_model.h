@@ -17,6 +17,7 @@ typedef struct model {
     uint64_t size;
     uint64_t most; /* of one request */
     uint64_t rover;
+    uint64_t allocs, refused, frees; /* calls that succeeded, were refused memory, succeeded */
     uint8_t taken[SIZE_MAX_HERE];
     uint16_t
         asked[SIZE_MAX_HERE]; /* of a buddy: the size of the request that got this start; 0: none */
@@ -82,8 +83,10 @@ static inline void tree_alloc(sw_range *range, model *m, sw_range_placement plac
     CHECK_EQ(sw_range_alloc(range, size), want);
     if (want == SW_RANGE_NONE) {
         CHECK_EQ(sw_last_error()->status, SW_NOMEM);
+        m->refused++;
         return;
     }
+    m->allocs++;
     mark(m, want, size, 1);
     m->rover = want + size;
 }
@@ -97,7 +100,9 @@ static inline void tree_free(sw_range *range, model *m, uint64_t offset, uint64_
         want = SW_OVERLAP;
     }
     CHECK_EQ(sw_range_free(range, offset, size), want);
-    if (want == SW_OK) mark(m, offset, size, 0);
+    if (want != SW_OK) return;
+    m->frees++;
+    mark(m, offset, size, 0);
 }
 
 /* Frees whole runs of what is taken as well, so that the range does not stay full of crumbs. */
@@ -161,7 +166,11 @@ static inline void buddy_alloc(sw_range *range, model *m, uint64_t largest, uint
     uint64_t got = sw_range_alloc(range, size);
     CHECK_EQ(got, found);
     CHECK_EQ(got == SW_RANGE_NONE, fits == SW_RANGE_NONE);
-    if (got == SW_RANGE_NONE) return;
+    if (got == SW_RANGE_NONE) {
+        m->refused++;
+        return;
+    }
+    m->allocs++;
     CHECK(is_free_block(m, got, block, largest));
     mark(m, got, block, 1);
     m->asked[got] = (uint16_t)size;
@@ -175,6 +184,7 @@ static inline void buddy_free(sw_range *range, model *m, uint64_t offset, uint64
     }
     CHECK_EQ(sw_range_free(range, offset, size), want);
     if (want != SW_OK) return;
+    m->frees++;
     m->asked[offset] = 0;
     mark(m, offset, rounded(size), 0);
 }

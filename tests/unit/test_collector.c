@@ -5,7 +5,6 @@
 
 #include <errno.h>
 
-#include "check.h"
 #include "collector_model.h"
 #include "faults.h"
 #include "gc/mark.h"

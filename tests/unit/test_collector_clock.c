@@ -2,10 +2,8 @@
 /* What a collector reports of its cycles, to the nanosecond: its clock reads T(1), T(2), ..., and T(n) = n(n+1)/2
  * milliseconds, so the time between two readings identifies both. Each test begins with its readings. */
 #include <stdbool.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "check.h"
 #include "collector.h"
 #include "gc/gc.h"
 #include "gc/trace_line.h"

@@ -3,7 +3,6 @@
  * docs/design/gc.md. And the states of a cycle. */
 #include <errno.h>
 
-#include "check.h"
 #include "collector.h"
 #include "faults.h"
 #include "gc/checkmark.h"

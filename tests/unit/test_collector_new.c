@@ -62,26 +62,6 @@ static void test_types_that_share_spans(void) {
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
 
-/* Objects of all lengths are zero in every byte, in slots that had other bytes. */
-static void test_cleared(void) {
-    static const size_t sizes[] = {8,   16,  24,  32,   48,   64,    72,   120,
-                                   128, 136, 512, 1000, 4096, 20000, 40000};
-    sw_gc *gc = gc_begin(0);
-    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
-        uint32_t id = gc_type(gc, sizes[k], 1);
-        for (int round = 0; round < 3; round++) {
-            for (int i = 0; i < 200; i++) {
-                unsigned char *p = sw_gc_new(gc, id, 1), all = 0;
-                for (size_t b = 0; b < sizes[k]; b++) all |= p[b];
-                CHECK_EQ(all, 0);
-                memset(p, 0xA5, sizes[k]);
-            }
-            CHECK_EQ(sw_gc_collect(gc, NULL), SW_OK);
-        }
-    }
-    CHECK_EQ(sw_gc_destroy(gc), SW_OK);
-}
-
 /* Whichever slots of a word are free, the lowest one is taken: within the 1024 bytes of 64 slots addresses rise, and
  * no slot is given out twice. Objects of another type, which other ways make, come between. */
 static void test_lowest_first(void) {
@@ -268,7 +248,6 @@ static void test_refused(void) {
 
 int main(void) {
     test_types_that_share_spans();
-    test_cleared();
     test_lowest_first();
     test_dense();
     test_types_added_meanwhile();

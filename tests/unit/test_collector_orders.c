@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Marking by span: which object is scanned when, by hand; what an abandoned cycle leaves; spans that change while they
  * wait. The models show that both orders keep the same objects (test_collector_steps.c and others). */
-#include "check.h"
 #include "collector.h"
 #include "gc/grey.h"
 

@@ -2,9 +2,7 @@
 /* Cycles that begin by themselves: when, how they end in time, and what they keep. The numbers of objects are computed
  * by hand: 4 MiB are 65536 objects of 64 bytes. */
 #include <errno.h>
-#include <string.h>
 
-#include "check.h"
 #include "collector.h"
 #include "gc/gc.h"
 

@@ -5,10 +5,8 @@
 #include <sched.h>
 #include <setjmp.h>
 #include <stdbool.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "check.h"
 #include "collector.h"
 #include "spawn.h"
 

@@ -4,11 +4,9 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "check.h"
 #include "collector.h"
 #include "gc/gc.h"
 #include "spawn.h"

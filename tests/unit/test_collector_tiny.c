@@ -5,9 +5,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>
-#include <string.h>
 
-#include "check.h"
 #include "collector.h"
 #include "faults.h"
 

@@ -6,7 +6,6 @@
 #include <stdbool.h>
 #include <unistd.h>
 
-#include "check.h"
 #include "collector.h"
 #include "spanwise/gc_fast.h"
 #include "spawn.h"
@@ -95,16 +94,18 @@ static void test_same_objects(void) {
     CHECK_EQ(sw_gc_destroy(by_maker.gc), SW_OK);
 }
 
-/* Objects of all lengths are zero in every byte, in slots that had other bytes; 8 is a class of Go's table only. */
-static void test_cleared(void) {
-    static const size_t sizes[] = {8, 16, 24, 32, 48, 64, 72, 120, 128, 136, 144, 512, 4096, 32768};
-    for (size_t k = 0; k < 2 * sizeof sizes / sizeof *sizes; k++) {
-        sw_gc *gc = begin(k % 2 == 0 ? NULL : sw_table_go());
-        size_t bytes = sizes[k / 2];
-        sw_gc_type_allocator maker = maker_of(gc, gc_type(gc, bytes, 1));
+/* Objects of all lengths are zero in every byte, in slots that had other bytes, by call and by maker; 8 is a class of
+ * Go's table only, and the last two sizes have no short path. */
+static void test_cleared(const sw_table *table, bool by_call) {
+    static const size_t sizes[] = {8,   16,  24,  32,   48,   64,    72,    120,  128,
+                                   136, 144, 512, 1000, 4096, 20000, 32768, 40000};
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+        sw_gc *gc = begin(table);
+        uint32_t type = gc_type(gc, sizes[k], 1);
+        sw_gc_type_allocator maker = maker_of(gc, type);
         for (int i = 0; i < 600; i++) {
-            unsigned char *p = sw_gc_type_alloc(&maker), all = 0;
-            size_t slot = sw_heap_usable_size(sw_gc_heap(gc), p);
+            unsigned char *p = by_call ? sw_gc_new(gc, type, 1) : sw_gc_type_alloc(&maker), all = 0;
+            size_t slot = by_call ? sizes[k] : sw_heap_usable_size(sw_gc_heap(gc), p);
             for (size_t b = 0; b < slot; b++) all |= p[b];
             CHECK_EQ(all, 0);
             memset(p, 0xA5, slot);
@@ -291,7 +292,7 @@ static void test_no_memory(void) {
 
 int main(void) {
     test_same_objects();
-    test_cleared();
+    for (int way = 0; way < 4; way++) test_cleared(way % 2 == 0 ? NULL : sw_table_go(), way < 2);
     test_pace();
     test_steps();
     test_threads();

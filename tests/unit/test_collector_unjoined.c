@@ -5,7 +5,6 @@
 #include <stdbool.h>
 #include <sys/mman.h>
 
-#include "check.h"
 #include "collector.h"
 #include "faults.h"
 #include "gc/gc.h"

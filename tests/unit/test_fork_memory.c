@@ -5,7 +5,6 @@
 #include <stdbool.h>
 #include <unistd.h>
 
-#include "check.h"
 #include "sanitizer.h"
 #include "spanwise/spanwise.h"
 #include "spawn.h"

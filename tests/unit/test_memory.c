@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "buffer/memory.h"
-#include "check.h"
 #include "scalables.h"
 #include "spanwise/recyclable.h"
 

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdbool.h>
 
-#include "check.h"
 #include "faults.h"
 #include "pool/pool.h"
 #include "pools.h"

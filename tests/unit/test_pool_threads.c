@@ -2,7 +2,6 @@
 /* Pools and threads: thread slots, and pools that threads use at once. */
 #include <stdbool.h>
 
-#include "check.h"
 #include "pool/pool.h"
 #include "pool/thread_slot.h"
 #include "pools.h"

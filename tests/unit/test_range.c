@@ -10,34 +10,6 @@
 
 /* --- the contract ------------------------------------------------------------------------------- */
 
-static void takes_from_the_front_and_joins(uint32_t backend) {
-    sw_range *range = make(backend, 100, 0);
-    CHECK_EQ(sw_range_find(range, 10), 0);
-    for (uint64_t i = 0; i < 10; i++) CHECK_EQ(sw_range_alloc(range, 10), 10 * i);
-    CHECK_STR(holes_of(range), "");
-    CHECK_EQ(sw_range_largest_hole(range), 0);
-    CHECK_EQ(sw_range_alloc(range, 1), SW_RANGE_NONE);
-    CHECK_EQ(sw_last_error()->status, SW_NOMEM);
-    CHECK_EQ(sw_range_free(range, 25, 10), SW_OK); /* parts of two requests */
-    CHECK_EQ(sw_range_free(range, 40, 10), SW_OK);
-    CHECK_STR(holes_of(range), "25+10 40+10");
-    CHECK_EQ(sw_range_free(range, 35, 5), SW_OK); /* joins both sides */
-    CHECK_STR(holes_of(range), "25+25");
-    CHECK_EQ(sw_range_free(range, 50, 1), SW_OK);
-    CHECK_EQ(sw_range_free(range, 24, 1), SW_OK);
-    CHECK_STR(holes_of(range), "24+27");
-    CHECK_EQ(sw_range_largest_hole(range), 27);
-    CHECK_EQ(sw_range_free_size(range), 27);
-    CHECK_EQ(sw_range_alloc(range, 27), 24);
-    CHECK_EQ(sw_range_reset(range), SW_OK);
-    CHECK_STR(holes_of(range), "0+100");
-    CHECK_EQ(stats_of(range).allocs, 11);
-    CHECK_EQ(stats_of(range).frees, 5);
-    CHECK_EQ(stats_of(range).refused, 1);
-    CHECK_EQ(stats_of(range).holes, 1);
-    end(range);
-}
-
 static void refuses_bad_arguments(uint32_t backend) {
     sw_range *range = make(backend, 4096, 64);
     uint64_t at = sw_range_alloc(range, 64);
@@ -269,7 +241,6 @@ int main(void) {
         another_thread_is_refused(backend);
         a_lock_lets_all_threads_in(backend);
         if (backend == SW_RANGE_BUDDY) continue;
-        takes_from_the_front_and_joins(backend);
         holds_the_largest_range(backend);
         a_range_is_drained_and_refilled(backend);
     }

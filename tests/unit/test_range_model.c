@@ -31,6 +31,10 @@ static void campaign(uint32_t backend, uint32_t placement, uint64_t size, uint64
     if (check_failed())
         fprintf(stderr, "backend %s placement %u size %" PRIu64 ": %s\n",
                 sw_range_backend_name(backend), placement, size, sw_last_error()->message);
+    sw_range_stats stats = stats_of(range);
+    CHECK(stats.allocs == m.allocs && stats.refused == m.refused && stats.frees == m.frees);
+    CHECK_EQ(sw_range_reset(range), SW_OK);
+    if (backend != SW_RANGE_BUDDY) CHECK_EQ(sw_range_largest_hole(range), size);
     sw_range_destroy(range);
     CHECK_EQ(memory.held_bytes, 0);
 }

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "buffer/scalable.h"
-#include "check.h"
 #include "scalables.h"
 #include "spawn.h"
 

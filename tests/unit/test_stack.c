@@ -42,44 +42,33 @@ static void end(sw_stack *stack) {
 
 /* --- growth ----------------------------------------------------------------------------------- */
 
-/* 2 KiB, then 4, 8, 16: pushes of 1 KiB copy 2, 4 and 8 KiB at the 3rd, 5th and 9th. */
-static void copies_double(void) {
-    sw_stack *stack = make(SW_STACK_COPY, 2 * KIB, 1 << 20, 0);
-    CHECK_EQ(stats_of(stack).held_bytes, 0);
-    for (uint64_t i = 1; i <= 9; i++) {
-        uint8_t *bytes = sw_stack_fast_push(stack, KIB);
-        CHECK(bytes != NULL && (uintptr_t)bytes % SW_STACK_ALIGN == 0);
-        memset(bytes, (int)i, KIB);
-        sw_stack_stats stats = stats_of(stack);
-        CHECK_EQ(stats.depth, i * KIB);
-        CHECK_EQ(stats.held_bytes, (i <= 2 ? 2 : i <= 4 ? 4 : i <= 8 ? 8 : 16) * KIB);
-        CHECK_EQ(stats.growths, i <= 2 ? 0 : i <= 4 ? 1 : i <= 8 ? 2 : 3);
-        CHECK_EQ(stats.copied_bytes, (i <= 2 ? 0 : i <= 4 ? 2 : i <= 8 ? 6 : 14) * KIB);
-        CHECK_EQ(stats.blocks, 1);
-    }
-    for (uint64_t i = 0; i < 9; i++) {
-        const uint8_t *bytes = sw_stack_at(stack, i * KIB);
-        CHECK(bytes[0] == i + 1 && bytes[KIB - 1] == i + 1);
-    }
-    end(stack);
-}
-
-/* The same pushes: blocks of 2, 4 and 8 KiB, and nothing moves. */
-static void a_chain_doubles(void) {
-    sw_stack *stack = make(SW_STACK_CHAIN, 2 * KIB, 1 << 20, 0);
+/* Nine pushes of 1 KiB. By copies: 2 KiB, then 4, 8 and 16, which copy 2, 4 and 8. In a chain: blocks of 2, 4 and 8 KiB,
+ * and nothing moves. */
+static void growth_doubles(uint32_t growth) {
+    static const uint64_t held[][9] = {{2, 2, 4, 4, 8, 8, 8, 8, 16},
+                                       {2, 2, 6, 6, 6, 6, 14, 14, 14}};
+    static const uint64_t growths[][9] = {{0, 0, 1, 1, 2, 2, 2, 2, 3}, {0, 0, 1, 1, 1, 1, 2, 2, 2}};
+    static const uint64_t copied[] = {0, 2, 6, 14}; /* after so many growths */
+    bool copies = growth == SW_STACK_COPY;
+    sw_stack *stack = make(growth, 2 * KIB, 1 << 20, 0);
     uint8_t *places[9];
+    CHECK_EQ(stats_of(stack).held_bytes, 0);
     for (uint64_t i = 0; i < 9; i++) {
         places[i] = sw_stack_fast_push(stack, KIB);
+        CHECK(places[i] != NULL && (uintptr_t)places[i] % SW_STACK_ALIGN == 0);
         memset(places[i], (int)i, KIB);
         sw_stack_stats stats = stats_of(stack);
-        CHECK_EQ(stats.blocks, i < 2 ? 1 : i < 6 ? 2 : 3);
-        CHECK_EQ(stats.held_bytes, (i < 2 ? 2 : i < 6 ? 6 : 14) * KIB);
-        CHECK_EQ(stats.copied_bytes, 0);
+        CHECK_EQ(stats.depth, (i + 1) * KIB);
+        CHECK_EQ(stats.held_bytes, held[!copies][i] * KIB);
+        CHECK_EQ(stats.growths, growths[!copies][i]);
+        CHECK_EQ(stats.copied_bytes, copies ? copied[stats.growths] * KIB : 0);
+        CHECK_EQ(stats.blocks, copies ? 1 : 1 + stats.growths);
         CHECK_EQ(stats.slack_bytes, 0);
     }
     for (uint64_t i = 0; i < 9; i++) {
-        CHECK(sw_stack_at(stack, i * KIB) == places[i]);
-        CHECK(places[i][0] == i && places[i][KIB - 1] == i);
+        const uint8_t *bytes = sw_stack_at(stack, i * KIB);
+        CHECK(copies || bytes == places[i]);
+        CHECK(bytes[0] == i && bytes[KIB - 1] == i);
     }
     end(stack);
 }
@@ -424,8 +413,6 @@ static void random_calls(uint32_t growth, uint32_t checked, uint64_t seed, int s
 }
 
 int main(int argc, char **argv) {
-    copies_double();
-    a_chain_doubles();
     counted.calls = 0;
     no_thrashing_at_the_edge();
     wrong_arguments();
@@ -434,6 +421,7 @@ int main(int argc, char **argv) {
     what_was_released_is_overwritten();
     int steps = argc > 1 ? atoi(argv[1]) : 8000 / (int)check_share();
     for (uint32_t growth = 0; growth < SW_STACK_GROWTH_COUNT; growth++) {
+        growth_doubles(growth);
         a_large_push_doubles_until_it_fits(growth);
         an_empty_block_gives_way(growth);
         trim_gives_memory_back(growth);
