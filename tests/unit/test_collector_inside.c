@@ -15,11 +15,10 @@
 #include <ucontext.h>
 #include <x86intrin.h>
 
-#include "check.h"
+#include "collector.h"
 #include "gc/gc.h"
 #include "heap/registry.h"
 #include "spanwise/gc_fast.h"
-#include "spanwise/stats.h"
 
 static const unsigned long long TRAP_FLAG = 1 << 8;
 
@@ -131,28 +130,19 @@ static void *make_stopped(way how, int at) {
 
 /* --- a heap ----------------------------------------------------------------------------------- */
 
-static uint32_t add_type(size_t bytes, uint64_t pointers) {
-    uint64_t map[40000 / 8 / 64 + 1] = {pointers};
-    sw_gc_type type = {"inside", bytes, pointers != 0 ? map : NULL};
-    uint32_t id = 0;
-    CHECK_EQ(sw_gc_add_type(gc, &type, &id), SW_OK);
-    return id;
-}
-
 static void begin(bool inside, unsigned debug) {
     sw_heap_options options;
-    uint32_t roots;
     sw_heap_options_init(&options);
     options.tiny = 1;
     CHECK_EQ(sw_gc_create(&options, &gc), SW_OK);
     gc->inside = inside;
     CHECK_EQ(sw_gc_set_debug(gc, debug), SW_OK);
     static const uint64_t pointers[WAYS] = {1, 1, 0, 2, 0, 0, 0};
-    for (int w = 0; w < WAYS; w++) type_of[w] = add_type(way_bytes[w], pointers[w]);
+    for (int w = 0; w < WAYS; w++) type_of[w] = gc_type(gc, way_bytes[w], pointers[w]);
     type_of[CALL] = type_of[MAKER];
     CHECK_EQ(sw_gc_type_allocator_begin(gc, type_of[MAKER], &maker), SW_OK);
-    CHECK_EQ(sw_gc_add_roots(gc, kept, sizeof kept, &roots), SW_OK);
-    CHECK_EQ(sw_gc_add_roots(gc, root, sizeof root, &roots), SW_OK);
+    gc_roots(gc, kept, sizeof kept);
+    gc_roots(gc, root, sizeof root);
 }
 
 /* Where the word that the way takes from is empty, the search for another one is a slow path, at whose end threads stop. */

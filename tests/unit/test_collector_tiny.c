@@ -31,38 +31,16 @@ static void start(unsigned debug) {
     memset(&f, 0, sizeof f);
     CHECK_EQ(sw_gc_create(&options, &f.gc), SW_OK);
     f.heap = sw_gc_heap(f.gc);
-    for (uint32_t bytes = 1; bytes <= SIZES; bytes++) {
-        sw_gc_type type = {"tiny", bytes, NULL};
-        CHECK_EQ(sw_gc_add_type(f.gc, &type, &f.types[bytes]), SW_OK);
-    }
+    for (uint32_t bytes = 1; bytes <= SIZES; bytes++) f.types[bytes] = gc_type(f.gc, bytes, 0);
     gc_roots(f.gc, f.roots, sizeof f.roots);
     CHECK_EQ(sw_gc_set_debug(f.gc, debug), SW_OK);
-}
-
-static void end(void) {
-    CHECK_EQ(sw_gc_verify(f.gc), SW_OK);
-    CHECK_EQ(sw_heap_verify(f.heap), SW_OK);
-    CHECK_EQ(sw_gc_destroy(f.gc), SW_OK);
-}
-
-static int count(void *ptr, size_t bytes, uint32_t cls, void *arg) {
-    (void)ptr, (void)cls;
-    CHECK_EQ(bytes, BLOCK);
-    ++*(uint64_t *)arg;
-    return 0;
-}
-
-static uint64_t blocks(void) {
-    uint64_t objects = 0;
-    CHECK_EQ(sw_heap_each_object(f.heap, count, &objects), 0);
-    return objects;
 }
 
 static uintptr_t block_of(const void *object) {
     return (uintptr_t)object & ~(uintptr_t)(BLOCK - 1);
 }
 
-/* --- where objects lie ------------------------------------------------------------------------- */
+/* --- places ------------------------------------------------------------------------------------ */
 
 /* An object in root r. Go's rule: aligned to 8, 4 or 2 if its size is a multiple of that, after the last object of its
  * block, else at the start of a new block; the block with more room is packed on. */
@@ -129,13 +107,13 @@ static void test_model(void) {
             CHECK_EQ(sw_gc_start(f.gc), SW_OK);
         if (round % 200 != 0) continue;
         CHECK_EQ(sw_gc_collect(f.gc, NULL), SW_OK);
-        CHECK_EQ(blocks(), expected_blocks());
+        CHECK_EQ(gc_objects(f.gc), expected_blocks());
         check_contents();
     }
     memset(f.roots, 0, sizeof f.roots);
     CHECK_EQ(sw_gc_collect(f.gc, NULL), SW_OK);
-    CHECK_EQ(blocks(), 1); /* the newest */
-    end();
+    CHECK_EQ(gc_objects(f.gc), 1); /* the newest */
+    gc_end(f.gc);
 }
 
 /* --- frees, references, finalizers ------------------------------------------------------------- */
@@ -165,7 +143,7 @@ static void test_frees(void) {
     check_contents();
     void *longer = sw_heap_alloc(f.heap, BLOCK + 1, 0); /* shares nothing */
     sw_heap_free(f.heap, longer);
-    CHECK_EQ(blocks(), 1);
+    CHECK_EQ(gc_objects(f.gc), 1);
     unsigned char *dead = f.roots[0];
     make(2, 15, 1); /* a block of its own; the first has more room */
     unsigned char *full = f.roots[2];
@@ -174,7 +152,7 @@ static void test_frees(void) {
     CHECK_EQ(sw_gc_collect(f.gc, NULL), SW_OK);
     EXPECT_FAULT(DOUBLE_FREE, full, sw_heap_free(f.heap, full));
     sw_set_fault_handler(NULL, NULL);
-    end();
+    gc_end(f.gc);
 }
 
 static int called;
@@ -206,16 +184,13 @@ static void test_references(void) {
     CHECK_EQ(sw_gc_set_type_finalizer(f.gc, f.types[4], NULL, NULL), SW_OK);
     make(3, 4, 1); /* packed again */
     CHECK_EQ(block_of(f.roots[3]), block_of(f.roots[0]));
-    end();
+    gc_end(f.gc);
 }
 
 /* Objects with pointers, and those of 16 bytes, have slots of their own. */
 static void test_others(void) {
-    static const uint64_t first = 1;
-    uint32_t pointer, pair;
     start(SW_GC_ALWAYS | SW_GC_CHECKMARK);
-    CHECK_EQ(sw_gc_add_type(f.gc, &(sw_gc_type){"pointer", 8, &first}, &pointer), SW_OK);
-    CHECK_EQ(sw_gc_add_type(f.gc, &(sw_gc_type){"pair", 16, NULL}, &pair), SW_OK);
+    uint32_t pointer = gc_type(f.gc, 8, 1), pair = gc_type(f.gc, 16, 0);
     make(0, 8, 1);
     void **holder = sw_gc_new(f.gc, pointer, 1);
     f.roots[1] = (unsigned char *)holder;
@@ -229,7 +204,7 @@ static void test_others(void) {
     CHECK_EQ(sw_gc_collect(f.gc, NULL), SW_OK);
     CHECK_EQ(*(unsigned char *)*holder, f.fill[0]);
     CHECK_EQ(sw_gc_new(f.gc, f.types[8], 0) == NULL && errno == EINVAL, 1);
-    end();
+    gc_end(f.gc);
 }
 
 static void test_table(void) {
@@ -285,12 +260,12 @@ static void test_threads(void) {
     }
     memset(held, 0, sizeof held);
     CHECK_EQ(sw_gc_collect(f.gc, NULL), SW_OK);
-    CHECK_EQ(blocks(), THREADS); /* the newest of each */
+    CHECK_EQ(gc_objects(f.gc), THREADS); /* the newest of each */
     __atomic_store_n(&leaving, 1, __ATOMIC_RELEASE);
     for (int t = 0; t < THREADS; t++) CHECK_EQ(pthread_join(threads[t], NULL), 0);
     CHECK_EQ(sw_gc_collect(f.gc, NULL), SW_OK);
-    CHECK_EQ(blocks(), 0); /* a thread's end gives its block up */
-    end();
+    CHECK_EQ(gc_objects(f.gc), 0); /* a thread's end gives its block up */
+    gc_end(f.gc);
 }
 
 int main(void) {
