@@ -8,6 +8,7 @@
 #include "arenas.h"
 #include "ds/handle.h"
 #include "faults.h"
+#include "options.h"
 #include "spawn.h"
 
 static sw_arena *make(uint64_t chunk, uint64_t limit, uint32_t mode) {
@@ -294,21 +295,11 @@ static void refuses_bad_sizes(void) {
 }
 
 static void refuses_bad_options(void) {
-    sw_arena_options options;
-    sw_arena *arena = NULL;
     static const uint64_t chunks[] = {0, 1, 2048, 4097, 65535, (uint64_t)1 << 31, UINT64_MAX};
-    for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++) {
-        sw_arena_options_init(&options);
-        options.chunk_bytes = chunks[i];
-        CHECK_EQ(sw_arena_create(&options, &arena), SW_INVALID);
-    }
-    sw_arena_options_init(&options);
-    options.mode = SW_ARENA_MODE_COUNT;
-    CHECK_EQ(sw_arena_create(&options, &arena), SW_INVALID);
-    options.mode = 0;
-    options.struct_bytes--;
-    CHECK_EQ(sw_arena_create(&options, &arena), SW_INVALID);
-    CHECK(arena == NULL);
+    for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++)
+        REFUSED(sw_arena, SW_INVALID, o.chunk_bytes = chunks[i]);
+    REFUSED(sw_arena, SW_INVALID, o.mode = SW_ARENA_MODE_COUNT);
+    REFUSED(sw_arena, SW_INVALID, o.struct_bytes--);
 }
 
 static void names_misuse(void) {

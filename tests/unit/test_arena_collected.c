@@ -17,11 +17,8 @@ typedef struct node {
 } node;
 
 static void begin(void) {
-    uint64_t first = 1;
-    const sw_gc_type type = {"node", sizeof(node), &first};
-    CHECK_EQ(sw_gc_create(NULL, &gc), SW_OK);
-    CHECK_EQ(sw_gc_add_type(gc, &type, &node_type), SW_OK);
-    CHECK_EQ(sw_gc_set_debug(gc, SW_GC_CHECKMARK | SW_GC_CLOBBER), SW_OK);
+    gc = gc_begin(SW_GC_CHECKMARK | SW_GC_CLOBBER);
+    node_type = gc_type(gc, sizeof(node), 1);
 }
 
 static sw_arena *make(uint32_t mode, uint32_t safe, sw_heap *heap) {

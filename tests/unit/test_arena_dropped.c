@@ -3,6 +3,7 @@
  * compared with a model that knows who points where. */
 #include "arena/chunk.h"
 #include "arenas.h"
+#include "collector.h"
 #include "ds/handle.h"
 #include "dying_words.h"
 #include "faults.h"
@@ -20,13 +21,9 @@ typedef struct node {
 static node *roots[64];
 
 static void begin(unsigned debug) {
-    uint64_t first_two = 3;
-    uint32_t id;
-    const sw_gc_type type = {"node", sizeof(node), &first_two};
-    CHECK_EQ(sw_gc_create(NULL, &gc), SW_OK);
-    CHECK_EQ(sw_gc_add_type(gc, &type, &node_type), SW_OK);
-    CHECK_EQ(sw_gc_add_roots(gc, roots, sizeof roots, &id), SW_OK);
-    CHECK_EQ(sw_gc_set_debug(gc, debug), SW_OK);
+    gc = gc_begin(debug);
+    node_type = gc_type(gc, sizeof(node), 3);
+    gc_roots(gc, roots, sizeof roots);
 }
 
 static node *new_node(void) { return sw_gc_new(gc, node_type, 1); }

@@ -158,19 +158,16 @@ static void hang(void **node, uint32_t depth, uint64_t *leaf) {
 }
 
 static void begin(void) {
-    static const uint64_t two = 3, third = 4, wide[2] = {3, 1ull << 63}, none = 0;
+    static const uint64_t wide[2] = {3, 1ull << 63}, none = 0;
     const size_t node_bytes = NODE_WORDS * sizeof(void *), wide_bytes = WIDE_WORDS * sizeof(void *);
-    woods = (forest){0};
+    woods = (forest){.gc = gc_begin(SW_GC_CHECKMARK)};
     root = NULL;
-    CHECK_EQ(sw_gc_create(NULL, &woods.gc), SW_OK);
-    sw_gc_type types[4] = {{"node", node_bytes, &two},
-                           {"mixed", node_bytes, &third},
-                           {"wide", wide_bytes, wide},
-                           {"plain", node_bytes, &none}};
-    uint32_t *numbers[4] = {&woods.node, &woods.mixed, &woods.wide, &woods.plain};
-    for (int i = 0; i < 4; i++) CHECK_EQ(sw_gc_add_type(woods.gc, &types[i], numbers[i]), SW_OK);
+    woods.node = gc_type(woods.gc, node_bytes, 3);
+    woods.mixed = gc_type(woods.gc, node_bytes, 4);
+    sw_gc_type scanned[2] = {{"wide", wide_bytes, wide}, {"plain", node_bytes, &none}};
+    CHECK_EQ(sw_gc_add_type(woods.gc, &scanned[0], &woods.wide), SW_OK);
+    CHECK_EQ(sw_gc_add_type(woods.gc, &scanned[1], &woods.plain), SW_OK);
     gc_roots(woods.gc, &root, sizeof root);
-    CHECK_EQ(sw_gc_set_debug(woods.gc, SW_GC_CHECKMARK), SW_OK);
 }
 
 static void end(void) { gc_end(woods.gc); }

@@ -109,8 +109,7 @@ static void test_graphs(void) {
     unsigned graphs = check_rounds("SPANWISE_GC_GRAPHS", 600);
     uint64_t cycles = 0, pending = 0, revived = 0;
     for (unsigned g = 0; g < graphs;) {
-        sw_gc *gc;
-        CHECK_EQ(sw_gc_create(NULL, &gc), SW_OK);
+        sw_gc *gc = gc_begin(0);
         model_begin(&m, gc, g + 1);
         for (unsigned end = g + 200; g < end && g < graphs; g++) run_graph(&m, g);
         cycles += m.cycles;
@@ -163,8 +162,7 @@ static void test_forks(void) {
     static model m;
     const char *text = getenv("SPANWISE_GC_FORKS");
     int forks = text != NULL ? atoi(text) : (int)(40 / check_share()) + 4, phases[3] = {0};
-    sw_gc *gc;
-    CHECK_EQ(sw_gc_create(NULL, &gc), SW_OK);
+    sw_gc *gc = gc_begin(0);
     model_begin(&m, gc, 77);
     for (int n = 0; n < forks && !check_failed(); n++) {
         do {

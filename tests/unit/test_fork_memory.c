@@ -2,11 +2,10 @@
 /* Forks while other threads hold the locks of arenas, trackers and slabs; of pools; and of scalable allocators, ranges
  * and backings. Each child uses all of it. One argument: the number of forks of each kind (40 by default). */
 #include <pthread.h>
-#include <stdbool.h>
 #include <unistd.h>
 
+#include "arenas.h"
 #include "sanitizer.h"
-#include "spanwise/spanwise.h"
 #include "spawn.h"
 
 enum { THREADS = 3 };
@@ -39,20 +38,10 @@ static sw_arena *shared_arena;
 static sw_tracker *tracker;
 static sw_slabs *slabs;
 
-static sw_arena *make_arena(uint32_t locked) {
-    sw_arena_options options;
-    sw_arena *arena = NULL;
-    sw_arena_options_init(&options);
-    options.chunk_bytes = 4096;
-    options.locked = locked;
-    CHECK_EQ(sw_arena_create(&options, &arena), SW_OK);
-    return arena;
-}
-
 static void *use_arenas(void *arg) {
     while (goes_on()) {
         (void)sw_arena_alloc(shared_arena, 100, 0, 0);
-        sw_arena *own = make_arena(0);
+        sw_arena *own = make_arena((sw_arena_options){.chunk_bytes = 4096, .locked = 0});
         (void)sw_arena_alloc(own, 100, 0, 0);
         (void)sw_arena_free(own);
         (void)sw_tracker_leaks(tracker, 0, NULL, NULL, 0);
@@ -63,7 +52,7 @@ static void *use_arenas(void *arg) {
 }
 
 static int arenas_work(void) {
-    sw_arena *arena = make_arena(0);
+    sw_arena *arena = make_arena((sw_arena_options){.chunk_bytes = 4096, .locked = 0});
     bool good = arena != NULL && sw_arena_alloc(arena, 1000, 0, 0) != NULL &&
                 sw_arena_alloc(shared_arena, 1000, 0, 0) != NULL &&
                 sw_arena_alloc(shared_arena, 100000, 0, 0) != NULL &&
@@ -82,7 +71,7 @@ static void forks_of_arenas(int forks) {
     options.locked = 1;
     CHECK_EQ(sw_slabs_create(&options, &slabs), SW_OK);
     CHECK_EQ(sw_tracker_create(NULL, &tracker), SW_OK);
-    shared_arena = make_arena(1);
+    shared_arena = make_arena((sw_arena_options){.chunk_bytes = 4096, .locked = 1});
     fork_beside(use_arenas, arenas_work, forks);
     CHECK_EQ(sw_arena_free(shared_arena), SW_OK);
     sw_tracker_destroy(tracker);

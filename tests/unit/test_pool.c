@@ -4,7 +4,9 @@
 #include <errno.h>
 #include <stdbool.h>
 
+#include "collector.h"
 #include "faults.h"
+#include "options.h"
 #include "pool/pool.h"
 #include "pools.h"
 
@@ -109,28 +111,15 @@ static void refuses_what_is_wrong(void) {
     EXPECT_FAULT(STALE_HANDLE, pool, CHECK(sw_pool_fast_get(pool) == NULL));
     EXPECT_FAULT(STALE_HANDLE, pool,
                  CHECK_EQ(sw_pool_fast_put(pool, item, POOL_BYTES), SW_INVALID));
-    sw_pool_options options;
     sw_pool *none = NULL;
     CHECK_EQ(sw_pool_create(NULL, &none), SW_INVALID);
-    sw_pool_options_init(&options);
-    options.item_bytes = 0;
-    CHECK_EQ(sw_pool_create(&options, &none), SW_INVALID);
-    options.item_bytes = SIZE_MAX;
-    CHECK_EQ(sw_pool_create(&options, &none), SW_INVALID);
-    sw_pool_options_init(&options);
-    options.capacity = 0;
-    CHECK_EQ(sw_pool_create(&options, &none), SW_INVALID);
-    options.capacity = SW_POOL_CAPACITY_MAX + 1;
-    CHECK_EQ(sw_pool_create(&options, &none), SW_INVALID);
-    sw_pool_options_init(&options);
-    options.order = SW_POOL_ORDER_COUNT;
-    CHECK_EQ(sw_pool_create(&options, &none), SW_INVALID);
-    options.order = SW_POOL_FIFO;
-    options.aged = 1;
-    CHECK_EQ(sw_pool_create(&options, &none), SW_UNSUPPORTED);
-    options.struct_bytes = 8;
-    CHECK_EQ(sw_pool_create(&options, &none), SW_INVALID);
-    CHECK(none == NULL);
+    REFUSED(sw_pool, SW_INVALID, o.item_bytes = 0);
+    REFUSED(sw_pool, SW_INVALID, o.item_bytes = SIZE_MAX);
+    REFUSED(sw_pool, SW_INVALID, o.capacity = 0);
+    REFUSED(sw_pool, SW_INVALID, o.capacity = SW_POOL_CAPACITY_MAX + 1);
+    REFUSED(sw_pool, SW_INVALID, o.order = SW_POOL_ORDER_COUNT);
+    REFUSED(sw_pool, SW_UNSUPPORTED, o.item_bytes = 8, o.order = SW_POOL_FIFO, o.aged = 1);
+    REFUSED(sw_pool, SW_INVALID, o.struct_bytes = 8);
 }
 
 /* --- constructor ------------------------------------------------------------------------------ */
@@ -267,9 +256,7 @@ static void put_new(sw_pool *pool, int count) {
 }
 
 static void ages_with_a_collector(uint32_t locked, unsigned debug) {
-    sw_gc *gc = NULL;
-    CHECK_EQ(sw_gc_create(NULL, &gc), SW_OK);
-    CHECK_EQ(sw_gc_set_debug(gc, debug), SW_OK);
+    sw_gc *gc = gc_begin(debug);
     CHECK_EQ(sw_gc_collect(gc, NULL), SW_OK); /* before: does not count */
     sw_pool *pool = make_pool((sw_pool_options){.capacity = 8, .locked = locked, .aged = 1});
     if (locked != 0) CHECK_EQ(sw_pool_add_thread_slots(pool), SW_OK);

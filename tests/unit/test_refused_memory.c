@@ -291,14 +291,10 @@ static void use_collector(uint32_t arg) {
 /* A span in which objects of two types lie, and for whose types there is no memory: each word of each object
  * counts, so that all that they point to is kept. */
 static void test_types_refused(void) {
-    sw_gc *gc;
-    CHECK_EQ(sw_gc_create(NULL, &gc), SW_OK);
-    uint64_t first = 1, second = 2;
-    sw_gc_type kinds[2] = {{"first", 32, &first}, {"second", 32, &second}};
-    uint32_t types[2], id;
+    sw_gc *gc = gc_begin(0);
+    uint32_t types[2] = {gc_type(gc, 32, 1), gc_type(gc, 32, 2)};
     void **pair[2];
-    for (int k = 0; k < 2; k++) CHECK_EQ(sw_gc_add_type(gc, &kinds[k], &types[k]), SW_OK);
-    CHECK_EQ(sw_gc_add_roots(gc, pair, sizeof pair, &id), SW_OK);
+    gc_roots(gc, pair, sizeof pair);
     void **text = sw_heap_alloc(sw_gc_heap(gc), 500, 0),
          **other = sw_heap_alloc(sw_gc_heap(gc), 500, 0);
     pair[0] = sw_gc_new(gc, types[0], 1);
@@ -316,18 +312,15 @@ static void test_types_refused(void) {
     CHECK_EQ(sw_gc_span_metas[span].type, SW_GC_UNTYPED);
     pair[0][0] = text;
     pair[1][1] = other;
-    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
-    CHECK_EQ(sw_gc_collect(gc, &cycle), SW_OK);
-    CHECK_EQ(cycle.marked_objects, 4);
+    CHECK_EQ(gc_collect(gc).marked_objects, 4);
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
 
 /* --- grey bits without memory ------------------------------------------------------------------- */
 
 static void collect_list(sw_gc *gc, sw_gc_order order, uint64_t objects) {
-    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
     CHECK_EQ(sw_gc_set_order(gc, order), SW_OK);
-    CHECK_EQ(sw_gc_collect(gc, &cycle), SW_OK);
+    sw_gc_cycle cycle = gc_collect(gc);
     CHECK_EQ(cycle.marked_objects, objects);
     CHECK_EQ(cycle.overflows, 0);
 }
@@ -335,13 +328,10 @@ static void collect_list(sw_gc *gc, sw_gc_order order, uint64_t objects) {
 /* Marking by span where there is no memory for the bits of a span: its objects wait on the stack, which has room. */
 static void test_bits_refused(void) {
     enum { NODES = 500 };
-    sw_gc *gc;
-    CHECK_EQ(sw_gc_create(NULL, &gc), SW_OK);
-    uint64_t first = 1;
-    uint32_t type, id;
+    sw_gc *gc = gc_begin(0);
+    uint32_t type = gc_type(gc, 64, 1);
     void **head = NULL;
-    CHECK_EQ(sw_gc_add_type(gc, &(sw_gc_type){"node", 64, &first}, &type), SW_OK);
-    CHECK_EQ(sw_gc_add_roots(gc, &head, sizeof head, &id), SW_OK);
+    gc_roots(gc, &head, sizeof head);
     for (int i = 0; i < NODES; i++) {
         void **node = sw_gc_new(gc, type, 1);
         node[0] = head;

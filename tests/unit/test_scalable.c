@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "buffer/scalable.h"
+#include "options.h"
 #include "scalables.h"
 #include "spawn.h"
 
@@ -137,13 +138,8 @@ static void defect_5_double_free(void) {
 
 /* A size of 0 ended the program (a first block of none), never came back, or took a block for nothing. */
 static void defect_6_a_size_of_zero(void) {
-    sw_scalable_options options;
-    sw_scalable *scalable = NULL;
-    sw_scalable_options_init(&options);
-    options.first_bytes = 0;
-    CHECK_EQ(sw_scalable_create(&options, &scalable), SW_INVALID);
-    CHECK(scalable == NULL);
-    scalable = make_scalable(KIB, MIB, 1);
+    REFUSED(sw_scalable, SW_INVALID, o.first_bytes = 0);
+    sw_scalable *scalable = make_scalable(KIB, MIB, 1);
     CHECK(sw_scalable_alloc(scalable, 0) == NULL);
     CHECK_EQ(sw_last_error()->status, SW_INVALID);
     CHECK(sw_scalable_borrow(scalable, 0) == NULL);
@@ -186,22 +182,11 @@ static void wrong_arguments(void) {
     CHECK_EQ(sw_scalable_shrink(scalable, block, 100, 10), SW_OK);
     CHECK_EQ(stats_of(scalable).taken_bytes, 10);
     end_scalable(scalable);
-    sw_scalable_options options;
-    const struct {
-        uint64_t first, cap;
-        uint32_t backend, bytes;
-        sw_status status;
-    } wrong[] = {{0, 1, 0, 0, SW_INVALID},          {2, 1, 0, 0, SW_INVALID},
-                 {1, UINT64_MAX, 0, 0, SW_INVALID}, {1, 2, SW_RANGE_BUDDY, 0, SW_UNSUPPORTED},
-                 {1, 2, 99, 0, SW_INVALID},         {1, 2, 0, 8, SW_INVALID}};
-    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        sw_scalable_options_init(&options);
-        options.first_bytes = wrong[i].first;
-        options.child_bytes_max = wrong[i].cap;
-        options.backend = wrong[i].backend;
-        if (wrong[i].bytes != 0) options.struct_bytes = wrong[i].bytes;
-        CHECK_EQ(sw_scalable_create(&options, &scalable), wrong[i].status);
-    }
+    REFUSED(sw_scalable, SW_INVALID, o.first_bytes = 2, o.child_bytes_max = 1);
+    REFUSED(sw_scalable, SW_INVALID, o.child_bytes_max = UINT64_MAX);
+    REFUSED(sw_scalable, SW_UNSUPPORTED, o.backend = SW_RANGE_BUDDY);
+    REFUSED(sw_scalable, SW_INVALID, o.backend = 99);
+    REFUSED(sw_scalable, SW_INVALID, o.struct_bytes = 8);
 }
 
 static void refused_memory(void) {

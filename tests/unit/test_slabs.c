@@ -6,6 +6,7 @@
 
 #include "arenas.h"
 #include "faults.h"
+#include "options.h"
 #include "pool/slabs.h"
 #include "spawn.h"
 
@@ -322,34 +323,18 @@ static void serves_threads_at_once(void) {
 /* --- options ---------------------------------------------------------------------------------- */
 
 static void refuses_bad_options(void) {
-    static const struct {
-        uint32_t tiers;
-        uint64_t first, second, capacity;
-    } bad[] = {{0, 16, 32, 1},
-               {9, 16, 32, 1},
-               {2, 0, 32, 1},
-               {2, 24, 32, 1},
-               {2, 32, 32, 1},
-               {2, 64, 32, 1},
-               {2, 16, 32, 0},
-               {2, 16, 2 << 20, 1},
-               {1, UINT64_MAX - 15, 32, 1},
-               {2, 16, 32, SW_SLABS_CAPACITY_MAX + 1}};
     sw_slabs *slabs = NULL;
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        sw_slabs_options options;
-        sw_slabs_options_init(&options);
-        options.tier_count = bad[i].tiers;
-        options.slot_bytes[0] = bad[i].first;
-        options.slot_bytes[1] = bad[i].second;
-        options.capacity = bad[i].capacity;
-        CHECK_EQ(sw_slabs_create(&options, &slabs), SW_INVALID);
-    }
-    sw_slabs_options options;
-    sw_slabs_options_init(&options);
-    options.struct_bytes = 8;
-    CHECK_EQ(sw_slabs_create(&options, &slabs), SW_INVALID);
-    CHECK(slabs == NULL);
+    REFUSED(sw_slabs, SW_INVALID, o.tier_count = 0);
+    REFUSED(sw_slabs, SW_INVALID, o.tier_count = 9);
+    REFUSED(sw_slabs, SW_INVALID, o.slot_bytes[0] = 0);
+    REFUSED(sw_slabs, SW_INVALID, o.slot_bytes[0] = 24);
+    REFUSED(sw_slabs, SW_INVALID, o.slot_bytes[0] = o.slot_bytes[1]);
+    REFUSED(sw_slabs, SW_INVALID, o.slot_bytes[0] = 2 * o.slot_bytes[1]);
+    REFUSED(sw_slabs, SW_INVALID, o.slot_bytes[2] = 2 << 20);
+    REFUSED(sw_slabs, SW_INVALID, o.tier_count = 1, o.slot_bytes[0] = UINT64_MAX - 15);
+    REFUSED(sw_slabs, SW_INVALID, o.capacity = 0);
+    REFUSED(sw_slabs, SW_INVALID, o.capacity = SW_SLABS_CAPACITY_MAX + 1);
+    REFUSED(sw_slabs, SW_INVALID, o.struct_bytes = 8);
     CHECK_EQ(sw_slabs_create(NULL, &slabs), SW_OK); /* 5 GiB of addresses, or fewer */
     sw_slab_tier_stats tier;
     CHECK_EQ(sw_slabs_get_tier(slabs, 3, &tier), SW_INVALID);

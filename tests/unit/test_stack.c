@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "check.h"
+#include "options.h"
 #include "os/os.h"
 #include "range_memory.h"
 
@@ -176,25 +177,13 @@ static void wrong_arguments(void) {
     expect(sw_stack_unregister(stack, &slot), SW_STATE);
     CHECK_EQ(stats_of(stack).depth, 16);
     end(stack);
-    static const struct {
-        uint32_t bytes, growth;
-        uint64_t first, limit;
-    } wrong[] = {{8, 0, 16, 32},
-                 {0, SW_STACK_GROWTH_COUNT, 16, 32},
-                 {0, 0, 0, 32},
-                 {0, 0, 8, 32},
-                 {0, 0, 16, 40},
-                 {0, 0, 48, 32},
-                 {0, 0, 16, SW_STACK_LIMIT_MAX + 16}};
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        sw_stack_options options;
-        sw_stack_options_init(&options);
-        if (wrong[i].bytes != 0) options.struct_bytes = wrong[i].bytes;
-        options.growth = wrong[i].growth;
-        options.first_bytes = wrong[i].first;
-        options.limit_bytes = wrong[i].limit;
-        expect(sw_stack_create(&options, &stack), SW_INVALID);
-    }
+    REFUSED(sw_stack, SW_INVALID, o.struct_bytes = 8);
+    REFUSED(sw_stack, SW_INVALID, o.growth = SW_STACK_GROWTH_COUNT);
+    REFUSED(sw_stack, SW_INVALID, o.first_bytes = 0);
+    REFUSED(sw_stack, SW_INVALID, o.first_bytes = 8);
+    REFUSED(sw_stack, SW_INVALID, o.first_bytes = 16, o.limit_bytes = 40);
+    REFUSED(sw_stack, SW_INVALID, o.first_bytes = 48, o.limit_bytes = 32);
+    REFUSED(sw_stack, SW_INVALID, o.limit_bytes = SW_STACK_LIMIT_MAX + 16);
 }
 
 static void refused_memory(uint32_t growth) {

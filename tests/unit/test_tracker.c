@@ -6,6 +6,7 @@
 #include "arena/track.h"
 #include "arenas.h"
 #include "faults.h"
+#include "options.h"
 
 #define SECOND UINT64_C(1000000000)
 
@@ -378,16 +379,10 @@ static void serves_threads_at_once(void) {
 /* --- refusals ---------------------------------------------------------------------------------- */
 
 static void refuses_what_is_wrong(void) {
-    sw_tracker_options options;
     sw_tracker *tracker = NULL, *second = NULL;
-    sw_tracker_options_init(&options);
-    options.frames = 9;
-    CHECK_EQ(sw_tracker_create(&options, &tracker), SW_INVALID);
-    sw_tracker_options_init(&options);
-    options.events = (1 << 24) + 1;
-    CHECK_EQ(sw_tracker_create(&options, &tracker), SW_INVALID);
-    options.struct_bytes = 8;
-    CHECK_EQ(sw_tracker_create(&options, &tracker), SW_INVALID);
+    REFUSED(sw_tracker, SW_INVALID, o.frames = SW_TRACKER_FRAMES_MAX + 1);
+    REFUSED(sw_tracker, SW_INVALID, o.events = (1 << 24) + 1);
+    REFUSED(sw_tracker, SW_INVALID, o.struct_bytes = 8);
     CHECK_EQ(sw_tracker_create(NULL, &tracker), SW_OK);
     CHECK_EQ(sw_tracker_create(NULL, &second), SW_BUSY);
     CHECK(second == NULL);
