@@ -222,8 +222,8 @@ static void stays_within_bounds(uint64_t arenas) {
     sw_arena_set_quarantine(64 << 20);
 }
 
-/* Chunks that lie side by side leave the quarantine together, up to 1/64 of its limit, and are used again from the lowest
- * on. 32 KiB is a size that no other test has. */
+/* Chunks that lie side by side leave the quarantine together, up to 1/64 of its limit, and are used again from the
+ * lowest on. 32 KiB is a size that no other test has. */
 static void leaves_in_runs(void) {
     enum { CHUNK = 32768, RUN = 4, MOST = 64 * RUN };
     static sw_arena *arenas[MOST + 1];
@@ -265,7 +265,8 @@ static const char *flags_of(const void *p) {
     return is_found ? line : "";
 }
 
-/* The system makes no huge page of chunks that will lose their access one by one. Chunks of a huge page and more begin at one. */
+/* The system makes no huge page of chunks that will lose their access one by one. Chunks of a huge page and more begin
+ * at one. */
 static void splits_no_huge_page(void) {
     sw_arena *arena = make(65536, 0), *large = make((uint64_t)2 << 20, 0);
     write_byte(sw_arena_alloc(arena, 8, 8, 0));

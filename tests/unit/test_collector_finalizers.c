@@ -252,7 +252,8 @@ static void wait_within(void *object, void *arg) {
     while (__atomic_load_n(&stage, __ATOMIC_ACQUIRE) != 2) usleep(100);
 }
 
-/* A fork while another thread is in a finalizer: in the child that one counts as called, and the others are due there as well. */
+/* A fork while another thread is in a finalizer: in the child that one counts as called, and the others are due there
+ * as well. */
 static void test_fork(void) {
     begin(0);
     pthread_t thread;

@@ -98,7 +98,8 @@ static void on_step(int number, siginfo_t *info, void *context) {
     errno = saved_errno;
 }
 
-/* Each instruction between these is a SIGTRAP. The handler reads and writes what the program does: nothing is moved across them. */
+/* Each instruction between these is a SIGTRAP. The handler reads and writes what the program does: nothing is moved
+ * across them. */
 static inline __attribute__((always_inline)) void step_begin(void) {
     __asm__ volatile("" ::: "memory");
     __writeeflags(__readeflags() | TRAP_FLAG);
@@ -145,7 +146,8 @@ static void begin(bool inside, unsigned debug) {
     gc_roots(gc, root, sizeof root);
 }
 
-/* Where the word that the way takes from is empty, the search for another one is a slow path, at whose end threads stop. */
+/* Where the word that the way takes from is empty, the search for another one is a slow path, at whose end threads
+ * stop. */
 static void fill_word(way how) {
     if (how == LARGE) return;
     const sw_cache *cache = sw_registry_own_cache(gc->heap);
@@ -217,8 +219,8 @@ static bool try_one(way how, work what, int at, bool *lost) {
     return stopped;
 }
 
-/* Every instruction of the short paths; of the others, which are longer, one in so many, or all of them with SPANWISE_FULL_TESTS=1
- * (at_each has them all). */
+/* Every instruction of the short paths; of the others, which are longer, one in so many, or all of them with
+ * SPANWISE_FULL_TESTS=1 (at_each has them all). */
 static int stride_of(way how) {
     const char *full = getenv("SPANWISE_FULL_TESTS");
     if (how <= NOSCAN || (full != NULL && strcmp(full, "1") == 0)) return 1;

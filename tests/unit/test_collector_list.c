@@ -194,8 +194,8 @@ static void test_plain_tree(void) {
     end();
 }
 
-/* With far objects, some of other types, pointers back, and objects that lead nowhere. Far objects that no leaf leads to
- * are freed. */
+/* With far objects, some of other types, pointers back, and objects that lead nowhere. Far objects that no leaf leads
+ * to are freed. */
 static void test_mixed_tree(void) {
     static const size_t works[] = {1, 33, 700};
     uint64_t leaf = 0, reached = 0;

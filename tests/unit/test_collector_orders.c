@@ -60,8 +60,8 @@ static void collect(const fixture *f, uint64_t kept, uint64_t freed) {
     CHECK_EQ(cycle.freed_objects, freed);
 }
 
-/* Objects a, b and c are in one span in that order, x in another. Roots are c and x; c points to a, x to b; c and x wait.
- * The scan of c makes a grey, which waits after x. The scan of x makes b grey in a span that waits already. */
+/* Objects a, b and c are in one span in that order, x in another. Roots are c and x; c points to a, x to b; c and x
+ * wait. The scan of c makes a grey, which waits after x. The scan of x makes b grey in a span that waits already. */
 static void test_who_waits(void) {
     fixture f = make();
     void **a = new_object(&f, f.small), **b = new_object(&f, f.small),
@@ -95,7 +95,8 @@ static void test_who_waits(void) {
 }
 
 /* The 32 grey objects of a word have so many pointers that some are followed before its last object is scanned: what
- * turns grey then in the same word waits for the next turn. Every second object has a child, and eight pointers lead to it. */
+ * turns grey then in the same word waits for the next turn. Every second object has a child, and eight pointers lead to
+ * it. */
 static void test_same_word(void) {
     enum { NODES = 64 };
     fixture f = make();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shadow stacks: what their frames hold lives, and nothing else does. The model of a stack is an array of what was pushed;
- * each misuse is an error after which the stack is as before. */
+/* Shadow stacks: what their frames hold lives, and nothing else does. The model of a stack is an array of what was
+ * pushed; each misuse is an error after which the stack is as before. */
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -350,7 +350,8 @@ static void *hold(void *arg) {
     return NULL;
 }
 
-/* In the child the frames of the thread that forked are roots, and those of the other thread, which is no more, are not. */
+/* In the child the frames of the thread that forked are roots, and those of the other thread, which is no more, are
+ * not. */
 static void test_fork(void) {
     pthread_t thread;
     sw_gc_shadow *shadow;

@@ -118,7 +118,8 @@ static void test_model(void) {
 
 /* --- frees, references, finalizers ------------------------------------------------------------- */
 
-/* Neither a packed object nor its block is freed by the program, in any phase; each free is reported, and changes nothing. */
+/* Neither a packed object nor its block is freed by the program, in any phase; each free is reported, and changes
+ * nothing. */
 static void test_frees(void) {
     start(0);
     remember_faults();

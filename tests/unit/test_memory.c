@@ -101,7 +101,8 @@ static void a_memory_is_appended_to_itself(void) {
     sw_memory_end(&memory);
 }
 
-/* Lengths on both sides of a line of the cache and of what is fetched ahead, with empty buffers between them and at NULL. */
+/* Lengths on both sides of a line of the cache and of what is fetched ahead, with empty buffers between them and at
+ * NULL. */
 static void copies_of_all_lengths(void) {
     static const size_t lengths[] = {0, 1, 63, 64, 65, 0, 1023, 1024, 1025, 0, 2100, 0};
     static uint8_t from[6000], got[6000];
@@ -326,8 +327,8 @@ static void recycled_at_once(sw_scalable *scalable) {
     CHECK_EQ(sw_recyclable_end(&recyclable), SW_OK);
 }
 
-/* Defect 9: which buffers are owned was recorded by index, which an update and a clip made stale. Each block of it is freed
- * once and no other is, whatever became of the list. */
+/* Defect 9: which buffers are owned was recorded by index, which an update and a clip made stale. Each block of it is
+ * freed once and no other is, whatever became of the list. */
 static void defect_9_what_is_owned_does_not_go_stale(sw_scalable *scalable) {
     static uint8_t shared[] = {'-', '-'};
     sw_recyclable recyclable;

@@ -85,8 +85,8 @@ static void defect_9_sizes_above_32_bits(void) {
     end(range);
 }
 
-/* 10: which tree ran was decided by the build, whatever a benchmark was called, and most asked a pool with one hole, where no
- * tree is searched. With holes of 20, 12 and 100 each back end puts a request of 11 where its own rule says. */
+/* 10: which tree ran was decided by the build, whatever a benchmark was called, and most asked a pool with one hole,
+ * where no tree is searched. With holes of 20, 12 and 100 each back end puts a request of 11 where its own rule says. */
 static void defect_10_back_ends_side_by_side(void) {
     static const uint64_t placed[] = {10, 10, 40};
     sw_range *ranges[SW_RANGE_BUDDY];

@@ -214,8 +214,8 @@ static void count_call(void *object, void *arg) {
     called++;
 }
 
-/* Weak references to the head, and garbage with finalizers, of each object or of its type, where there is memory for them. Returns
- * how many finalizers there are. */
+/* Weak references to the head, and garbage with finalizers, of each object or of its type, where there is memory for
+ * them. Returns how many finalizers there are. */
 static unsigned refer(sw_gc *gc, uint32_t plain, uint32_t watched, void *head, sw_gc_ref *refs) {
     unsigned finalizers = 0;
     for (int i = 0; i < REFS; i++) {

@@ -148,7 +148,8 @@ static void defect_6_a_size_of_zero(void) {
     end_scalable(scalable);
 }
 
-/* What was trimmed away stayed in the tail of the list, so bytes of it could be found, and freed, in a child that is gone. */
+/* What was trimmed away stayed in the tail of the list, so bytes of it could be found, and freed, in a child that is
+ * gone. */
 static void defect_9_nothing_is_found_in_what_was_trimmed(void) {
     sw_scalable *scalable = make_scalable(KIB, 8 * KIB, 0);
     uint8_t *first = sw_scalable_alloc(scalable, KIB),

@@ -43,8 +43,8 @@ static void end(sw_stack *stack) {
 
 /* --- growth ----------------------------------------------------------------------------------- */
 
-/* Nine pushes of 1 KiB. By copies: 2 KiB, then 4, 8 and 16, which copy 2, 4 and 8. In a chain: blocks of 2, 4 and 8 KiB,
- * and nothing moves. */
+/* Nine pushes of 1 KiB. By copies: 2 KiB, then 4, 8 and 16, which copy 2, 4 and 8. In a chain: blocks of 2, 4 and 8
+ * KiB, and nothing moves. */
 static void growth_doubles(uint32_t growth) {
     static const uint64_t held[][9] = {{2, 2, 4, 4, 8, 8, 8, 8, 16},
                                        {2, 2, 6, 6, 6, 6, 14, 14, 14}};
