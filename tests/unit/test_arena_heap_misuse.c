@@ -76,22 +76,6 @@ static void refuses_each_size(uint32_t mode, bool safe, uint64_t limit, const ch
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
-/* What a heap accepted once, two owners got: the arena's object and the next of the heap. */
-static void no_block_has_two_owners(void) {
-    sw_arena *arena = make(SW_ARENA_AUTO, CHUNK, 0, NULL, false);
-    char *big = sw_arena_alloc(arena, 100000, 0, 0);
-    EXPECT_FAULT(ARENA, big, sw_free(big));
-    char *other = sw_malloc(100000);
-    CHECK(other != big);
-    memset(other, 'q', 100000);
-    CHECK_EQ(sw_arena_free(arena), SW_OK);
-    char *third = sw_malloc(100000);
-    memset(third, 'r', 100000);
-    for (int i = 0; i < 100000; i++) CHECK(other[i] == 'q');
-    sw_free(other);
-    sw_free(third);
-}
-
 /* After the arena's end the pages are the heap's again: an old pointer is a double free. */
 static void ended_objects_are_gone(void) {
     sw_heap *heap = NULL;
@@ -163,7 +147,6 @@ int main(void) {
     refuses_each_size(SW_ARENA_FORCE, false, 0, "ARENA");
     refuses_each_size(SW_ARENA_AUTO, true, 0, "ARENA"); /* safe */
     refuses_each_size(SW_ARENA_OFF, false, 0, "FOREIGN");
-    no_block_has_two_owners();
     ended_objects_are_gone();
     short_objects_share_blocks();
     collector_leaves_them();

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Typed allocation: whichever way an object was made, marking follows the words of its own type, and its bytes are
- * zero; objects of several types share spans, in every order. And options of heaps that combine with a collector
- * (docs/design/gc.md): every placement and batches keep exactly what roots reach; a limit's hook may collect. */
+ * zero; objects of several types share spans, in every order. A limit whose hook
+ * collects. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
 
 #include "collector.h"
-#include "sanitizer.h"
 #include "spawn.h"
 
 enum { KINDS = 4, OBJECTS = 4000, CHILD_BYTES = 600 };
@@ -154,46 +153,6 @@ static sw_gc *begin_with(const sw_heap_options *options, uint32_t types[SIZES]) 
     return gc;
 }
 
-/* Objects that roots hold or have dropped, and that the program frees, between cycles in steps. */
-static void churn(sw_gc *gc, const uint32_t types[SIZES], uint64_t seed) {
-    uint64_t random = seed, live = 0;
-    for (int n = 0; n < 12000; n++) {
-        uint64_t dice = check_random(&random);
-        void **slot = &slots[dice % SLOTS];
-        if (*slot != NULL && dice >> 32 & 1) sw_heap_free(sw_gc_heap(gc), *slot);
-        live -= *slot != NULL;
-        *slot = NULL;
-        if (dice >> 33 & 3) {
-            *slot = sw_gc_new(gc, types[dice >> 40 & 63 ? dice >> 50 & 1 : dice >> 50 & 3], 1);
-            CHECK(*slot != NULL);
-            live++;
-        }
-        if (n % 20 != 0) continue;
-        if (sw_gc_current_phase(gc) == SW_GC_IDLE) CHECK_EQ(sw_gc_start(gc), SW_OK);
-        CHECK_EQ(sw_gc_step(gc, 200), SW_OK);
-    }
-    CHECK_EQ(gc_collect(gc).marked_objects, live);
-    CHECK_EQ(sw_gc_verify(gc), SW_OK);
-    CHECK_EQ(sw_heap_verify(sw_gc_heap(gc)), SW_OK);
-}
-
-static void test_placements(void) {
-    for (int p = SW_PLACE_LIFO; p <= SW_PLACE_LASTING; p++)
-        for (uint32_t batch = 0; batch < 3; batch++) {
-            uint32_t types[SIZES];
-            sw_heap_options options;
-            sw_heap_options_init(&options);
-            options.placement = (sw_placement)p;
-            options.batch_spans = 2 * batch;
-            options.batch_by_use = batch == 2;
-            options.manual_clock = batch == 1;
-            options.huge_pages = batch == 1;
-            sw_gc *gc = begin_with(&options, types);
-            churn(gc, types, (uint64_t)p * 10 + batch);
-            CHECK_EQ(sw_gc_destroy(gc), SW_OK);
-        }
-}
-
 /* --- a limit ---------------------------------------------------------------------------------- */
 
 static int hook_calls;
@@ -252,10 +211,7 @@ int main(void) {
     test_lowest_first();
     test_dense();
     test_types_added_meanwhile();
-    if (!UNDER_TSAN) { /* one thread */
-        test_placements();
-        test_limit();
-    }
+    test_limit();
     test_refused();
     return check_result();
 }

@@ -177,6 +177,29 @@ static void test_forks(void) {
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
 
+/* --- options of heaps -------------------------------------------------------------------------- */
+
+/* Every placement, with batches of spans and other options that combine with a collector (docs/design/gc.md). */
+static void test_placements(void) {
+    static model m;
+    for (int p = SW_PLACE_LIFO; p <= SW_PLACE_LASTING; p++)
+        for (uint32_t batch = 0; batch < 3; batch++) {
+            sw_gc *gc;
+            sw_heap_options options;
+            sw_heap_options_init(&options);
+            options.placement = (sw_placement)p;
+            options.batch_spans = 2 * batch;
+            options.batch_by_use = batch == 2;
+            options.manual_clock = batch == 1;
+            options.huge_pages = batch == 1;
+            CHECK_EQ(sw_gc_create(&options, &gc), SW_OK);
+            model_begin(&m, gc, (uint64_t)p * 10 + batch);
+            go_on(&m, 1500);
+            end_graph(&m);
+            gc_end(gc);
+        }
+}
+
 /* --- threads ---------------------------------------------------------------------------------- */
 
 enum { THREADS = 3, ROUNDS = 400, BATCH = 25 };
@@ -269,6 +292,7 @@ int main(void) {
     if (!UNDER_TSAN) { /* one thread */
         test_graphs();
         test_forks();
+        test_placements();
     }
     test_threads();
     return check_result();
