@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A collector frees arenas that are unreachable, and finds pointers into those that were freed. Random lives are
  * compared with a model that knows who points where. */
-#include "arena/chunk.h"
 #include "arenas.h"
 #include "collector.h"
 #include "ds/handle.h"
@@ -218,53 +217,6 @@ static void finds_them_after_a_reset(void) {
     CHECK_EQ(sw_arena_free(arena), SW_OK);
 }
 
-/* Ends twice as many arenas of one chunk as a quarantine of four has room for. Whether the chunk of p is still there,
- * and no arena was given it. */
-static bool waits(const char *p) {
-    bool is_alone = true;
-    for (int i = 0; i < 8; i++) {
-        sw_arena *arena = make(1);
-        const char *object = sw_arena_alloc(arena, 8, 8, 0);
-        is_alone = is_alone && (uintptr_t)object / 4096 != (uintptr_t)p / 4096;
-        CHECK_EQ(sw_arena_free(arena), SW_OK);
-    }
-    return is_alone && sw_chunk_find(p)->log != NULL;
-}
-
-/* A chunk into which a collection has found a pointer stays without access until one finds none, within a bound. */
-static void keeps_what_is_pointed_to(void) {
-    sw_arena *arena = make(1), *pointing = make(0);
-    if (arena == NULL) return;
-    sw_arena_set_quarantine(4 * 4096);
-    roots[0] = new_node();
-    char *object = sw_arena_alloc(arena, 40, 8, 0);
-    roots[0]->to[1] = object + 8;
-    CHECK_EQ(sw_arena_free(arena), SW_OK);
-    CHECK_EQ(found(), 1);
-    CHECK(waits(object));
-    CHECK_EQ(chunk_stats().quarantine_bytes, 5 * 4096);
-    CHECK_EQ(found(), 1); /* and again */
-    CHECK(waits(object));
-    roots[0]->to[1] = NULL;
-    CHECK(waits(object)); /* no collection knows of it */
-    CHECK_EQ(found(), 0);
-    CHECK(!waits(object));
-    CHECK_EQ(chunk_stats().quarantine_bytes, 4 * 4096);
-    CHECK_EQ(sw_arena_attach(pointing, gc), SW_OK); /* more than the bound: the oldest four stay */
-    char **words = sw_arena_alloc(pointing, 6 * sizeof *words, 8, SW_SCAN);
-    for (int i = 0; i < 6; i++) {
-        arena = make(1);
-        words[i] = sw_arena_alloc(arena, 40, 8, 0);
-        CHECK_EQ(sw_arena_free(arena), SW_OK);
-        if (i % 4 == 3) CHECK_EQ(found(), i + 1);
-    }
-    (void)found();
-    CHECK(waits(words[0]) && waits(words[3]) && !waits(words[5]));
-    CHECK_EQ(sw_arena_free(pointing), SW_OK);
-    sw_arena_set_quarantine(64 << 20);
-    roots[0] = NULL;
-}
-
 /* An object that only a finalizer keeps is found when its finalizer is due, and what roots reach is reported once. */
 static int finalized;
 static void count_finalized(void *object, void *arg) {
@@ -372,7 +324,6 @@ int main(void) {
     what_leads_to_itself_stays();
     finds_pointers();
     finds_them_after_a_reset();
-    keeps_what_is_pointed_to();
     finds_them_in_what_finalizers_keep();
     finds_what_the_model_knows(7, 2000 / (int)check_share());
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);

@@ -15,6 +15,7 @@ static sw_gc *begin(const sw_table *table) {
     sw_heap_options options;
     sw_heap_options_init(&options);
     options.table = table;
+    options.manual_clock = 1; /* nothing depends on the time that a test takes */
     CHECK_EQ(sw_gc_create(&options, &gc), SW_OK);
     return gc;
 }
@@ -42,7 +43,7 @@ typedef struct side {
 } side;
 
 static void start_side(side *s) {
-    s->gc = gc_begin(0);
+    s->gc = begin(NULL);
     for (int k = 0; k < KINDS; k++) {
         s->types[k] = gc_type(s->gc, kind_bytes[k], kind_pointers[k]);
         s->makers[k] = maker_of(s->gc, s->types[k]);
