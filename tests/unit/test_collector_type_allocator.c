@@ -105,13 +105,14 @@ static void test_cleared(const sw_table *table, bool by_call) {
         sw_gc *gc = begin(table);
         uint32_t type = gc_type(gc, sizes[k], 1);
         sw_gc_type_allocator maker = maker_of(gc, type);
-        for (int i = 0; i < 600; i++) {
+        int count = sizes[k] > 4096 ? 30 : 600;
+        for (int i = 0; i < count; i++) {
             unsigned char *p = by_call ? sw_gc_new(gc, type, 1) : sw_gc_type_alloc(&maker), all = 0;
             size_t slot = by_call ? sizes[k] : sw_heap_usable_size(sw_gc_heap(gc), p);
             for (size_t b = 0; b < slot; b++) all |= p[b];
             CHECK_EQ(all, 0);
             memset(p, 0xA5, slot);
-            if (i % 200 == 199) CHECK_EQ(sw_gc_collect(gc, NULL), SW_OK);
+            if (i % (count / 3) == 0) CHECK_EQ(sw_gc_collect(gc, NULL), SW_OK);
         }
         CHECK_EQ(sw_gc_destroy(gc), SW_OK);
     }
