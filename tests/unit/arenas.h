@@ -46,9 +46,7 @@ static inline uint64_t live_objects(sw_heap *heap) {
 
 static inline bool is_zero(const void *p, size_t bytes) {
     const char *at = p;
-    for (size_t i = 0; i < bytes; i++)
-        if (at[i] != 0) return false;
-    return true;
+    return bytes == 0 || (at[0] == 0 && memcmp(at, at + 1, bytes - 1) == 0);
 }
 
 #endif
