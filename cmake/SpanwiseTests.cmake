@@ -7,19 +7,19 @@ file(GLOB unit_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/unit/test_
 # stack walk, a large reservation of addresses and limits on it, advice about pages, locks that tell
 # of waiters.
 set(spanwise_needs_linux
-    "^(addresses|arena_heap_misuse|arena_refused|arena_safe|cfi|collector_events|collector_finalizers|collector_inside|collector_type_allocator|collector_shadow|collector_stop|collector_tiny|collector_unjoined|collector_wakes|thread|preload_grades|fork|hints_interleaved|record|space|unwind|limits|purge|refused|remote_late|touched_pages|verify_points)")
+    "^(addresses|arena_heap_misuse|arena_safe|cfi|collector_events|collector_finalizers|collector_inside|collector_type_allocator|collector_shadow|collector_stop|collector_tiny|collector_unjoined|collector_wakes|thread|preload_grades|fork|hints_interleaved|record|space|unwind|limits|purge|refused|remote_late|touched_pages|verify_points)")
 
 # The longest tests begin first, so that no processor waits for one long test at the end.
 set(spanwise_long caches collector collector_steps fork heap hints misuse large_storm limits
-    limits_process optimize refused_calls span_words thread_births thread_storm threads touched_pages trace_damage)
+    limits_process optimize refused_calls refused_memory span_words thread_births thread_storm threads touched_pages trace_damage)
 
 # What an emulator can not show (label `native`): it adds a line of its own when a program aborts
 # (fail, grades), limits of memory and addresses bind itself (addresses, limits_process, runner), forks beside
 # threads upset it (collector_events, collector_shadow, threads, thread_births, thread_burst, fork, purge), some would take it minutes (runner,
 # threads, trace_damage), and its advice about pages and its resident memory differ from the
-# kernel's (refused_calls, refused_collector, touched_pages).
+# kernel's (refused_calls, refused_memory, touched_pages).
 set(spanwise_needs_native
-    addresses arena_grades arena_quarantine arena_refused arena_safe buffer_grades collector_events collector_finalizers collector_shadow collector_stop collector_wakes preload_grades fail fork fork_memory grades library_grades pool_grades range_grades limits limits_process purge refused_calls refused_collector runner thread_births thread_burst threads
+    addresses arena_quarantine arena_safe collector_events collector_finalizers collector_shadow collector_stop collector_wakes preload_grades fail fork fork_memory grades library_grades limits limits_process memory_grades purge refused_calls refused_memory runner thread_births thread_burst threads
     touched_pages trace_damage)
 
 # Some 130 programs a preset, each with the whole library: gold links them in half the time.
@@ -51,7 +51,7 @@ foreach(source IN LISTS unit_sources)
   endif()
   # ThreadSanitizer can find nothing where there is one thread, and takes ten times as long.
   # many_parts is a test of the library's own thread, which ends a recording.
-  file(STRINGS "${source}" starts_threads REGEX "pthread_|in_thread|many_parts")
+  file(STRINGS "${source}" starts_threads REGEX "pthread_create|start_threads|in_thread|many_parts")
   if(SPANWISE_SANITIZE STREQUAL "thread" AND NOT starts_threads)
     continue()
   endif()

@@ -9,9 +9,7 @@
 
 #include <stdbool.h>
 
-#include "check.h"
-#include "spanwise/gc.h"
-#include "spanwise/stats.h"
+#include "collector.h"
 
 enum { MODEL_OBJECTS = 160, MODEL_EDGES = 3, MODEL_ROOTS = 6, MODEL_KINDS = 8 };
 
@@ -100,8 +98,9 @@ static inline void model_write(model *m, int from, int e, int to) {
     object->edges[e] = to;
 }
 
+/* Half of the roots point to the second word of their object. */
 static inline void model_set_root(model *m, int r, int to) {
-    m->root_words[r] = to < 0 ? NULL : (void *)m->objects[to].at;
+    m->root_words[r] = to < 0 ? NULL : (void **)m->objects[to].at + model_pick(m, 2);
     m->roots[r] = to;
 }
 
@@ -120,13 +119,24 @@ static inline void model_end(const model *m, model_object *object) {
     model_forget(object);
 }
 
-/* Whether something the program does not know to be gone lies at the address. */
+/* No object that the model has may be at the address. */
 static inline void model_check_unused(model *m, uintptr_t at) {
     int sweeping = sw_gc_current_phase(m->gc) == SW_GC_SWEEPING;
     for (int i = 0; i < MODEL_OBJECTS; i++) {
         if (m->objects[i].at != at) continue;
         CHECK(sweeping && !m->objects[i].snapshot);
         model_end(m, &m->objects[i]);
+    }
+}
+
+/* Words that are no pointers look like some, and keep nothing. */
+static inline void model_fill(model *m, const model_object *object) {
+    const model_kind *kind = &model_kinds[object->kind];
+    size_t words = kind->bytes / 8;
+    for (size_t w = 0; w < words * kind->count && w < 64; w++) {
+        bool is_pointer = false;
+        for (int e = 0; e < kind->edges; e++) is_pointer |= kind->at[e] % words == w % words;
+        if (!is_pointer) ((uintptr_t *)object->at)[w] = m->objects[model_pick(m, MODEL_OBJECTS)].at;
     }
 }
 
@@ -144,6 +154,7 @@ static inline int model_new(model *m) {
     m->objects[i].snapshot = 1;
     for (int e = 0; e < model_kinds[kind].edges; e++)
         CHECK_EQ(*(uintptr_t *)model_word(&m->objects[i], e), 0);
+    model_fill(m, &m->objects[i]);
     sw_gc_ref_kind weak = model_pick(m, 2) == 0 ? SW_GC_WEAK : SW_GC_WEAK_LONG;
     if (model_pick(m, 4) == 0)
         CHECK_EQ(sw_gc_ref_new(m->gc, weak, words, &m->objects[i].ref), SW_OK);

@@ -3,9 +3,7 @@
 #ifndef TESTS_UNIT_COLLECTOR_REFS_H
 #define TESTS_UNIT_COLLECTOR_REFS_H
 
-#include "check.h"
-#include "spanwise/gc.h"
-#include "spanwise/stats.h"
+#include "collector.h"
 
 enum { CALLS = 64 };
 
@@ -28,23 +26,14 @@ static uint64_t
 static int calls;  /* atomic */
 
 static inline void begin(unsigned debug) {
-    uint32_t id;
-    uint64_t pointers = 3;
-    sw_gc_type type = {"node", sizeof(node), &pointers};
-    f = (fixture){0};
-    calls = 0;
-    CHECK_EQ(sw_gc_create(NULL, &f.gc), SW_OK);
+    f = (fixture){.gc = gc_begin(debug)};
     f.heap = sw_gc_heap(f.gc);
-    CHECK_EQ(sw_gc_add_type(f.gc, &type, &f.type), SW_OK);
-    CHECK_EQ(sw_gc_add_roots(f.gc, f.roots, sizeof f.roots, &id), SW_OK);
-    CHECK_EQ(sw_gc_set_debug(f.gc, debug), SW_OK);
+    f.type = gc_type(f.gc, sizeof(node), 3);
+    gc_roots(f.gc, f.roots, sizeof f.roots);
+    calls = 0;
 }
 
-static inline void end(void) {
-    CHECK_EQ(sw_gc_verify(f.gc), SW_OK);
-    CHECK_EQ(sw_heap_verify(f.heap), SW_OK);
-    CHECK_EQ(sw_gc_destroy(f.gc), SW_OK);
-}
+static inline void end(void) { gc_end(f.gc); }
 
 static inline node *make(uint64_t number) {
     node *made = sw_gc_new(f.gc, f.type, 1);

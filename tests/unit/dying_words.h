@@ -44,15 +44,15 @@ typedef struct planted {
     void (*fn)(void);
 } planted;
 
-/* At grade 2 and above each damage ends a child with its rule. Below no one looks for it, and what it does
+/* At grade 2 and above each damage ends a child with its rule. Below nobody looks for it, and what it does
  * then is anybody's guess. */
 static inline void check_planted(const planted *cases, size_t count) {
     for (size_t i = 0; i < count; i++) {
         char words[DYING_WORDS_MAX] = "";
         bool died = SW_CHECK < 2 || died_with(cases[i].fn, words);
-        bool reported = SW_CHECK < 2 || strstr(words, cases[i].rule) != NULL;
-        if (!died || !reported) fprintf(stderr, "%s: \"%s\"\n", cases[i].rule, words);
-        CHECK(died && reported);
+        bool named = SW_CHECK < 2 || strstr(words, cases[i].rule) != NULL;
+        if (!died || !named) fprintf(stderr, "%s: \"%s\"\n", cases[i].rule, words);
+        CHECK(died && named);
     }
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A range as a map of bytes, and one step of a range allocator beside it: 64 bits say what is asked, good or
- * bad; the answer and the list of holes are then those of the map. Callers: test_range_model.c and
- * tests/fuzz/fuzz_range.c. */
+/* A range as a map of bytes, and one step of a range allocator against it: 64 bits select a request, good or bad; the
+ * answer and the list of holes are then those of the map. Callers: test_range_model.c and tests/fuzz/fuzz_range.c. */
 #ifndef TESTS_UNIT_RANGE_MODEL_H
 #define TESTS_UNIT_RANGE_MODEL_H
 
@@ -18,6 +17,7 @@ typedef struct model {
     uint64_t size;
     uint64_t most; /* of one request */
     uint64_t rover;
+    uint64_t allocs, refused, frees; /* calls that succeeded, were refused memory, succeeded */
     uint8_t taken[SIZE_MAX_HERE];
     uint16_t
         asked[SIZE_MAX_HERE]; /* of a buddy: the size of the request that got this start; 0: none */
@@ -79,11 +79,14 @@ static inline void tree_alloc(sw_range *range, model *m, sw_range_placement plac
                               uint64_t size) {
     uint64_t want = model_find(m, placement, size);
     CHECK_EQ(sw_range_find(range, size), want);
+    CHECK_EQ(sw_range_fast_find(range, size), want);
     CHECK_EQ(sw_range_alloc(range, size), want);
     if (want == SW_RANGE_NONE) {
         CHECK_EQ(sw_last_error()->status, SW_NOMEM);
+        m->refused++;
         return;
     }
+    m->allocs++;
     mark(m, want, size, 1);
     m->rover = want + size;
 }
@@ -97,7 +100,9 @@ static inline void tree_free(sw_range *range, model *m, uint64_t offset, uint64_
         want = SW_OVERLAP;
     }
     CHECK_EQ(sw_range_free(range, offset, size), want);
-    if (want == SW_OK) mark(m, offset, size, 0);
+    if (want != SW_OK) return;
+    m->frees++;
+    mark(m, offset, size, 0);
 }
 
 /* Frees whole runs of what is taken as well, so that the range does not stay full of crumbs. */
@@ -156,10 +161,16 @@ static inline void buddy_alloc(sw_range *range, model *m, uint64_t largest, uint
     uint64_t block = rounded(size), fits = SW_RANGE_NONE;
     for (uint64_t start = 0; start < m->size && fits == SW_RANGE_NONE; start += block)
         if (is_free_block(m, start, block, largest)) fits = start;
-    uint64_t found = sw_range_find(range, size), got = sw_range_alloc(range, size);
+    uint64_t found = sw_range_find(range, size);
+    CHECK_EQ(sw_range_fast_find(range, size), found);
+    uint64_t got = sw_range_alloc(range, size);
     CHECK_EQ(got, found);
     CHECK_EQ(got == SW_RANGE_NONE, fits == SW_RANGE_NONE);
-    if (got == SW_RANGE_NONE) return;
+    if (got == SW_RANGE_NONE) {
+        m->refused++;
+        return;
+    }
+    m->allocs++;
     CHECK(is_free_block(m, got, block, largest));
     mark(m, got, block, 1);
     m->asked[got] = (uint16_t)size;
@@ -173,6 +184,7 @@ static inline void buddy_free(sw_range *range, model *m, uint64_t offset, uint64
     }
     CHECK_EQ(sw_range_free(range, offset, size), want);
     if (want != SW_OK) return;
+    m->frees++;
     m->asked[offset] = 0;
     mark(m, offset, rounded(size), 0);
 }
@@ -194,8 +206,8 @@ static inline void buddy_step(sw_range *range, model *m, uint64_t largest, uint6
 
 /* --- both ----------------------------------------------------------------------------------------- */
 
-/* A range of the back end and its map. NULL: it does not have the placement, or is smaller than a buddy's unit. size: up to SIZE_MAX_HERE;
- * most: of one request; orders: of a buddy, 0: as many as fit. */
+/* A range of the back end and its map. NULL: it does not have the placement, or is smaller than a buddy's unit. size:
+ * up to SIZE_MAX_HERE; most: of one request; orders: of a buddy, 0: as many as fit. */
 static inline sw_range *model_begin(model *m, sw_range_options *options, uint64_t size,
                                     uint64_t most) {
     sw_range *range;

@@ -1,42 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arenas by hand-made cases: the contract of each call, modes, limits, misuse, threads.
- * Random sequences against a model are in test_arena_model.c. */
+/* Arenas by hand: the contract of each call, savepoints, modes, limits, bad input, misuse. Then random lives against a
+ * model that knows every object: no two overlap, each keeps its bytes, alignment and zeroes, and a release or reset
+ * ends exactly what came later. One argument: steps of the random lives (2,000,000 for the full form). */
 #include <errno.h>
-#include <pthread.h>
-#include <stdbool.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "arena/arena.h"
-#include "check.h"
+#include "arenas.h"
 #include "ds/handle.h"
 #include "faults.h"
-#include "spanwise/spanwise.h"
+#include "options.h"
+#include "spawn.h"
 
 static sw_arena *make(uint64_t chunk, uint64_t limit, uint32_t mode) {
-    sw_arena_options options;
-    sw_arena *arena = NULL;
-    sw_arena_options_init(&options);
-    options.chunk_bytes = chunk;
-    options.limit_bytes = limit;
-    options.mode = mode;
-    CHECK_EQ(sw_arena_create(&options, &arena), SW_OK);
-    return arena;
+    return make_arena((sw_arena_options){.chunk_bytes = chunk, .limit_bytes = limit, .mode = mode});
 }
-
-static sw_arena_stats stats_of(sw_arena *arena) {
-    sw_arena_stats stats;
-    CHECK_EQ(sw_arena_get_stats(arena, &stats), SW_OK);
-    return stats;
-}
-
-static bool is_zero(const char *p, size_t bytes) {
-    for (size_t i = 0; i < bytes; i++)
-        if (p[i] != 0) return false;
-    return true;
-}
-
-/* --- the contract ------------------------------------------------------------------------------- */
 
 typedef struct message {
     struct message *next;
@@ -56,12 +33,12 @@ static void cuts_off_both_ends(void) {
         CHECK(sw_arena_alloc(arena, 100, 64, 0) == base + 4096 - 128);
         CHECK(SW_ARENA_NEW(arena, message) == (void *)(base + 40));
         CHECK(SW_ARENA_NEW_PLAIN(arena, double) == (void *)(base + 4096 - 136));
-        CHECK_EQ(stats_of(arena).used_bytes, 56 + 136);
-        CHECK_EQ(stats_of(arena).chunk_bytes, 4096);
+        CHECK_EQ(arena_stats(arena).used_bytes, 56 + 136);
+        CHECK_EQ(arena_stats(arena).chunk_bytes, 4096);
         CHECK(sw_arena_alloc(arena, 4096 - 56 - 136, 1, 0) == base + 56); /* exactly the rest */
-        CHECK_EQ(stats_of(arena).used_bytes, 4096);
+        CHECK_EQ(arena_stats(arena).used_bytes, 4096);
         CHECK(sw_arena_alloc(arena, 1, 1, SW_SCAN) != NULL);
-        CHECK_EQ(stats_of(arena).chunks, 2);
+        CHECK_EQ(arena_stats(arena).chunks, 2);
     }
     CHECK_EQ(sw_arena_free(arena), SW_OK);
 }
@@ -77,7 +54,7 @@ static void clears_what_is_asked_for(void) {
             message *typed = SW_ARENA_NEW(arena, message);
             message *in_line = sw_arena_new(arena, sizeof(message), 8, SW_ZERO);
             CHECK(is_zero(scan, size) && is_zero(plain, size));
-            CHECK(is_zero((char *)typed, sizeof *typed) && is_zero((char *)in_line, sizeof *typed));
+            CHECK(is_zero(typed, sizeof *typed) && is_zero(in_line, sizeof *in_line));
             memset(scan, 0xA5, size);
             memset(plain, 0xA5, size);
             memset(typed, 0xA5, sizeof *typed);
@@ -90,15 +67,15 @@ static void clears_what_is_asked_for(void) {
 
 static void keeps_a_chunk_when_reset(void) {
     sw_arena *arena = make(4096, 0, SW_ARENA_AUTO);
-    CHECK_EQ(stats_of(arena).chunks, 0);
+    CHECK_EQ(arena_stats(arena).chunks, 0);
     for (int i = 0; i < 40; i++) (void)sw_arena_alloc(arena, 1000, 1, 0);
-    CHECK_EQ(stats_of(arena).chunks, 10);
+    CHECK_EQ(arena_stats(arena).chunks, 10);
     char *newest = sw_arena_alloc(arena, 1, 1, 0);
     CHECK_EQ(sw_arena_reset(arena), SW_OK);
-    CHECK_EQ(stats_of(arena).chunks, 1);
-    CHECK_EQ(stats_of(arena).used_bytes, 0);
-    CHECK_EQ(stats_of(arena).slack_bytes, 0);
-    CHECK_EQ(stats_of(arena).resets, 1);
+    CHECK_EQ(arena_stats(arena).chunks, 1);
+    CHECK_EQ(arena_stats(arena).used_bytes, 0);
+    CHECK_EQ(arena_stats(arena).slack_bytes, 0);
+    CHECK_EQ(arena_stats(arena).resets, 1);
     char *again = sw_arena_alloc(arena, 1, 1, 0);
     CHECK((uintptr_t)again / 4096 == (uintptr_t)newest / 4096);
     CHECK_EQ(sw_arena_free(arena), SW_OK);
@@ -115,24 +92,18 @@ static void begins_in_memory_of_the_caller(void) {
     options.chunk_bytes = 4096;
     CHECK_EQ(sw_arena_create(&options, &arena), SW_OK);
     CHECK(sw_arena_alloc(arena, 500, 1, SW_SCAN) == memory);
-    CHECK_EQ(stats_of(arena).chunk_bytes, 1000);
+    CHECK_EQ(arena_stats(arena).chunk_bytes, 1000);
     char *outside = sw_arena_alloc(arena, 600, 1, 0);
     CHECK(outside < memory || outside >= memory + sizeof memory);
-    CHECK_EQ(stats_of(arena).chunks, 2);
+    CHECK_EQ(arena_stats(arena).chunks, 2);
     CHECK_EQ(sw_arena_reset(arena), SW_OK);
-    CHECK_EQ(stats_of(arena).chunks, 1);
+    CHECK_EQ(arena_stats(arena).chunks, 1);
     CHECK(sw_arena_alloc(arena, 500, 1, SW_SCAN) == memory);
     CHECK_EQ(sw_arena_free(arena), SW_OK);
     memset(memory, 1,
            sizeof memory); /* it is the caller's again, in a memory checker's eyes, too */
     options.first_bytes = 0;
     CHECK_EQ(sw_arena_create(&options, &arena), SW_INVALID);
-}
-
-static uint64_t live_objects(sw_heap *heap) {
-    sw_ledger ledger;
-    CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
-    return ledger.live_objects;
 }
 
 static void owns_big_objects(void) {
@@ -151,13 +122,13 @@ static void owns_big_objects(void) {
         CHECK(is_zero(big[i], 100000));
         memset(big[i], 1, 100000);
     }
-    CHECK_EQ(stats_of(arena).own_objects, 10);
-    CHECK_EQ(stats_of(arena).own_bytes, 1000000);
-    CHECK_EQ(stats_of(arena).fallbacks, 0);
-    CHECK_EQ(stats_of(arena).chunks, 0);
+    CHECK_EQ(arena_stats(arena).own_objects, 10);
+    CHECK_EQ(arena_stats(arena).own_bytes, 1000000);
+    CHECK_EQ(arena_stats(arena).fallbacks, 0);
+    CHECK_EQ(arena_stats(arena).chunks, 0);
     CHECK_EQ(live_objects(heap), 10);
     CHECK_EQ(sw_arena_reset(arena), SW_OK);
-    CHECK_EQ(stats_of(arena).own_objects, 0);
+    CHECK_EQ(arena_stats(arena).own_objects, 0);
     CHECK_EQ(live_objects(heap), 0);
     CHECK(sw_arena_alloc(arena, 5000, 1, 0) != NULL);
     CHECK_EQ(sw_arena_free(arena), SW_OK);
@@ -191,24 +162,24 @@ static void goes_back(void) {
     char *kept = sw_arena_alloc(arena, 100, 1, SW_SCAN);
     memset(kept, 7, 100);
     CHECK_EQ(sw_arena_mark(arena, &first), SW_OK);
-    sw_arena_stats then = stats_of(arena);
+    sw_arena_stats then = arena_stats(arena);
     char *gone = sw_arena_alloc(arena, 100, 1, SW_SCAN);
     CHECK_EQ(sw_arena_mark(arena, &second), SW_OK);
     for (int i = 0; i < 30; i++) (void)sw_arena_alloc(arena, 500, 1, 0);
     (void)sw_arena_alloc(arena, 50000, 1, 0);
     CHECK_EQ(sw_arena_mark(arena, &third), SW_OK);
     CHECK_EQ(sw_arena_release(arena, second), SW_OK);
-    CHECK_EQ(stats_of(arena).chunks, 1);
-    CHECK_EQ(stats_of(arena).own_objects, 0);
+    CHECK_EQ(arena_stats(arena).chunks, 1);
+    CHECK_EQ(arena_stats(arena).own_objects, 0);
     CHECK_EQ(sw_arena_release(arena, third), SW_STATE); /* ended with the second */
     CHECK_EQ(sw_arena_release(arena, second), SW_STATE);
     CHECK_EQ(sw_arena_release(arena, first), SW_OK);
-    CHECK_EQ(stats_of(arena).used_bytes, then.used_bytes);
+    CHECK_EQ(arena_stats(arena).used_bytes, then.used_bytes);
     CHECK(sw_arena_alloc(arena, 100, 1, SW_SCAN) == gone); /* the same place again */
     CHECK(is_zero(gone, 100));
     for (int i = 0; i < 100; i++) CHECK_EQ(kept[i], 7);
     CHECK_EQ(sw_arena_release(arena, empty), SW_OK);
-    CHECK_EQ(stats_of(arena).chunks, 0);
+    CHECK_EQ(arena_stats(arena).chunks, 0);
     CHECK_EQ(sw_arena_mark(arena, &first), SW_OK);
     CHECK_EQ(sw_arena_reset(arena), SW_OK);
     CHECK_EQ(sw_arena_release(arena, first), SW_STATE);
@@ -220,7 +191,7 @@ static void goes_back(void) {
 static void stops_or_falls_back_at_the_limit(void) {
     sw_arena *force = make(4096, 8192, SW_ARENA_FORCE);
     for (int i = 0; i < 6; i++) CHECK(sw_arena_alloc(force, 1000, 1, 0) != NULL);
-    while (stats_of(force).used_bytes + stats_of(force).slack_bytes < 6000)
+    while (arena_stats(force).used_bytes + arena_stats(force).slack_bytes < 6000)
         CHECK(sw_arena_alloc(force, 1000, 1, 0) != NULL);
     void *last = force;
     for (int i = 0; i < 3 && last != NULL; i++) last = sw_arena_alloc(force, 1000, 1, 0);
@@ -228,7 +199,7 @@ static void stops_or_falls_back_at_the_limit(void) {
     CHECK_EQ(errno, ENOMEM);
     CHECK_EQ(sw_last_error()->status, SW_LIMIT);
     CHECK(strstr(sw_last_error()->message, "the limit is 8192") != NULL);
-    CHECK_EQ(stats_of(force).chunk_bytes, 8192);
+    CHECK_EQ(arena_stats(force).chunk_bytes, 8192);
     CHECK(sw_arena_alloc(force, 10, 1, 0) != NULL); /* still room for small ones */
     CHECK_EQ(sw_arena_reset(force), SW_OK);
     CHECK(sw_arena_alloc(force, 1000, 1, 0) != NULL);
@@ -241,10 +212,10 @@ static void stops_or_falls_back_at_the_limit(void) {
         CHECK(p != NULL && is_zero(p, 1000));
         memset(p, 1, 1000);
     }
-    CHECK_EQ(stats_of(falls).chunk_bytes, 8192);
-    CHECK_EQ(stats_of(falls).fallbacks, 12);
+    CHECK_EQ(arena_stats(falls).chunk_bytes, 8192);
+    CHECK_EQ(arena_stats(falls).fallbacks, 12);
     CHECK_EQ(sw_last_error()->status, SW_OK); /* no call has failed */
-    CHECK_EQ(stats_of(falls).own_objects, stats_of(falls).fallbacks);
+    CHECK_EQ(arena_stats(falls).own_objects, arena_stats(falls).fallbacks);
     CHECK_EQ(sw_arena_free(falls), SW_OK);
 }
 
@@ -253,20 +224,20 @@ static void takes_each_object_alone(void) {
     sw_arena_savepoint point;
     for (int i = 0; i < 10; i++) {
         message *typed = SW_ARENA_NEW(arena, message);
-        CHECK(is_zero((char *)typed, sizeof *typed));
+        CHECK(is_zero(typed, sizeof *typed));
         typed->number = i;
     }
     char *wide = sw_arena_alloc(arena, 100, 4096, 0);
     CHECK((uintptr_t)wide % 4096 == 0);
-    CHECK_EQ(stats_of(arena).own_objects, 11);
-    CHECK_EQ(stats_of(arena).own_bytes, 10 * sizeof(message) + 100);
-    CHECK_EQ(stats_of(arena).chunks, 0);
+    CHECK_EQ(arena_stats(arena).own_objects, 11);
+    CHECK_EQ(arena_stats(arena).own_bytes, 10 * sizeof(message) + 100);
+    CHECK_EQ(arena_stats(arena).chunks, 0);
     CHECK_EQ(sw_arena_mark(arena, &point), SW_OK);
     (void)sw_arena_alloc(arena, 1, 1, 0);
     CHECK_EQ(sw_arena_release(arena, point), SW_OK);
-    CHECK_EQ(stats_of(arena).own_objects, 11);
+    CHECK_EQ(arena_stats(arena).own_objects, 11);
     CHECK_EQ(sw_arena_reset(arena), SW_OK);
-    CHECK_EQ(stats_of(arena).own_objects, 0);
+    CHECK_EQ(arena_stats(arena).own_objects, 0);
     CHECK_EQ(sw_arena_free(arena), SW_OK);
 }
 
@@ -286,11 +257,9 @@ static void reads_the_environment(void) {
             sw_status status = sw_arena_create(NULL, &arena);
             if (status != SW_OK) _exit(status == (sw_status)cases[i].status ? 0 : 1);
             (void)sw_arena_alloc(arena, 100, 0, 0);
-            _exit(stats_of(arena).own_objects == cases[i].own ? 0 : 2);
+            _exit(arena_stats(arena).own_objects == cases[i].own ? 0 : 2);
         }
-        int ended = -1;
-        CHECK(waitpid(child, &ended, 0) == child);
-        CHECK_EQ(ended, 0);
+        expect_exit_0(child);
     }
 }
 
@@ -326,21 +295,11 @@ static void refuses_bad_sizes(void) {
 }
 
 static void refuses_bad_options(void) {
-    sw_arena_options options;
-    sw_arena *arena = NULL;
     static const uint64_t chunks[] = {0, 1, 2048, 4097, 65535, (uint64_t)1 << 31, UINT64_MAX};
-    for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++) {
-        sw_arena_options_init(&options);
-        options.chunk_bytes = chunks[i];
-        CHECK_EQ(sw_arena_create(&options, &arena), SW_INVALID);
-    }
-    sw_arena_options_init(&options);
-    options.mode = SW_ARENA_MODE_COUNT;
-    CHECK_EQ(sw_arena_create(&options, &arena), SW_INVALID);
-    options.mode = 0;
-    options.struct_bytes--;
-    CHECK_EQ(sw_arena_create(&options, &arena), SW_INVALID);
-    CHECK(arena == NULL);
+    for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++)
+        REFUSED(sw_arena, SW_INVALID, o.chunk_bytes = chunks[i]);
+    REFUSED(sw_arena, SW_INVALID, o.mode = SW_ARENA_MODE_COUNT);
+    REFUSED(sw_arena, SW_INVALID, o.struct_bytes--);
 }
 
 static void names_misuse(void) {
@@ -374,39 +333,6 @@ static void recognises_ended_handles(void) {
     EXPECT_FAULT(STALE_HANDLE, stale, CHECK_EQ(sw_arena_free(stale), SW_INVALID));
 }
 
-/* --- what the process keeps ----------------------------------------------------------------------- */
-
-static sw_arena_pool_stats pool_stats(void) {
-    sw_arena_pool_stats stats;
-    sw_arena_get_pool_stats(&stats);
-    return stats;
-}
-
-static void keeps_and_returns_chunks(void) {
-    (void)sw_arena_trim();
-    sw_arena_set_keep(1 << 20, 64 << 20);
-    sw_arena_pool_stats before = pool_stats();
-    for (int round = 0; round < 50; round++) {
-        sw_arena *arena = make(65536, 0, SW_ARENA_AUTO);
-        for (int i = 0; i < 100; i++) memset(sw_arena_alloc(arena, 10000, 1, 0), 1, 10000);
-        CHECK_EQ(pool_stats().arenas, before.arenas + 1);
-        CHECK_EQ(sw_arena_free(arena), SW_OK);
-    }
-    sw_arena_pool_stats after = pool_stats();
-    CHECK(after.reserved_bytes - before.reserved_bytes <= 4 << 20); /* one region of 64 chunks */
-    uint64_t kept = after.idle_chunk_bytes + after.used_chunk_bytes;
-    CHECK(kept >= 17 * 65536); /* used_chunk_bytes has what the thread keeps */
-    CHECK_EQ(sw_arena_trim(), kept);
-    CHECK_EQ(pool_stats().used_chunk_bytes, 0);
-    CHECK_EQ(pool_stats().idle_chunk_bytes, 0);
-    sw_arena_set_keep(0, 0);
-    sw_arena *arena = make(65536, 0, SW_ARENA_AUTO);
-    (void)sw_arena_alloc(arena, 1, 1, 0);
-    CHECK_EQ(sw_arena_free(arena), SW_OK);
-    CHECK_EQ(pool_stats().used_chunk_bytes + pool_stats().idle_chunk_bytes, 0);
-    sw_arena_set_keep(1 << 20, 64 << 20);
-}
-
 /* A structure of the library that has its data in an arena. */
 static void gives_memory_to_structures(void) {
     sw_arena *arena = make(65536, 0, SW_ARENA_AUTO);
@@ -419,76 +345,84 @@ static void gives_memory_to_structures(void) {
     for (uint64_t i = 0; i < 500; i++) CHECK_EQ(sw_range_alloc(range, 2), 2 * i);
     for (uint64_t i = 0; i < 500; i += 2) CHECK_EQ(sw_range_free(range, 2 * i, 2), SW_OK);
     CHECK_EQ(sw_range_verify(range), SW_OK);
-    CHECK(stats_of(arena).used_bytes + stats_of(arena).own_bytes > 4000);
+    CHECK(arena_stats(arena).used_bytes + arena_stats(arena).own_bytes > 4000);
     sw_range_destroy(range);
     CHECK_EQ(sw_arena_free(arena), SW_OK);
 }
 
-/* --- threads ------------------------------------------------------------------------------------ */
+/* --- the model -------------------------------------------------------------------------------- */
 
-enum { THREADS = 4, EACH = 2000 };
+enum { OBJECTS_MAX = 4000, POINTS_MAX = 20 };
 
-static sw_arena *shared;
+typedef struct object {
+    unsigned char *at;
+    size_t size;
+    unsigned char byte;
+} object;
 
-static void *work_on_shared(void *arg) {
-    unsigned char byte = (unsigned char)(uintptr_t)arg;
-    static _Thread_local unsigned char *mine[EACH];
-    for (int i = 0; i < EACH; i++) {
-        mine[i] = sw_arena_new(shared, 48, 16, i % 2 == 0 ? SW_SCAN : 0);
-        memset(mine[i], byte, 48);
+static object objects[OBJECTS_MAX];
+static size_t count;
+static struct {
+    sw_arena_savepoint point;
+    size_t objects;
+} points[POINTS_MAX];
+static size_t point_count;
+
+static void compare_from(size_t first) {
+    for (size_t i = first; i < count; i++) {
+        bool same = true;
+        for (size_t k = 0; k < objects[i].size; k++)
+            same = same && objects[i].at[k] == objects[i].byte;
+        CHECK(same);
     }
-    for (int i = 0; i < EACH; i++)
-        for (int k = 0; k < 48; k++)
-            if (mine[i][k] != byte) return mine[i];
-    return NULL;
 }
 
-static void serves_threads_at_once(void) {
-    sw_arena_options options;
-    sw_arena_options_init(&options);
-    options.locked = 1;
-    options.chunk_bytes = 4096;
-    CHECK_EQ(sw_arena_create(&options, &shared), SW_OK);
-    pthread_t threads[THREADS];
-    for (uintptr_t i = 0; i < THREADS; i++)
-        CHECK_EQ(pthread_create(&threads[i], NULL, work_on_shared, (void *)(i + 1)), 0);
-    for (int i = 0; i < THREADS; i++) {
-        void *damaged;
-        CHECK_EQ(pthread_join(threads[i], &damaged), 0);
-        CHECK(damaged == NULL);
+static void allocate(sw_arena *arena, uint64_t *seed) {
+    uint64_t r = check_random(seed);
+    size_t size = r % 50 == 0 ? 1 + r / 64 % 20000 : 1 + r / 64 % 300;
+    size_t align = (size_t)1 << (r >> 40) % 9;
+    unsigned flags = (unsigned)(r >> 50) % 4; /* SW_ZERO, SW_SCAN, both or none */
+    unsigned char *at = sw_arena_alloc(arena, size, align, flags);
+    CHECK(at != NULL && (uintptr_t)at % align == 0);
+    if (at == NULL) return;
+    CHECK(flags == 0 || is_zero(at, size));
+    objects[count] = (object){at, size, (unsigned char)(1 + r % 255)};
+    memset(at, objects[count].byte, size);
+    count++;
+}
+
+static void step(sw_arena *arena, uint64_t *seed) {
+    uint64_t choice = check_random(seed) % 200;
+    if (choice == 0 || count == OBJECTS_MAX) {
+        compare_from(0);
+        CHECK_EQ(sw_arena_reset(arena), SW_OK);
+        count = point_count = 0;
+    } else if (choice < 6 && point_count < POINTS_MAX) {
+        CHECK_EQ(sw_arena_mark(arena, &points[point_count].point), SW_OK);
+        points[point_count++].objects = count;
+    } else if (choice < 10 && point_count > 0) {
+        point_count = check_random(seed) % point_count;
+        compare_from(points[point_count].objects);
+        CHECK_EQ(sw_arena_release(arena, points[point_count].point), SW_OK);
+        count = points[point_count].objects;
+    } else {
+        allocate(arena, seed);
     }
-    CHECK(stats_of(shared).used_bytes >= THREADS * EACH * 48);
-    CHECK_EQ(sw_arena_free(shared), SW_OK);
 }
 
-static void *leave_an_arena(void *arg) {
-    (void)arg;
-    sw_arena *ended = make(65536, 0, SW_ARENA_AUTO), *arena = make(65536, 0, SW_ARENA_AUTO);
-    memset(sw_arena_alloc(ended, 100, 0, 0), 5, 100);
-    CHECK_EQ(sw_arena_free(ended), SW_OK);
-    memset(sw_arena_alloc(arena, 100, 0, 0), 5, 100);
-    return arena;
+static void walk(uint64_t seed, uint64_t steps, uint32_t mode, uint64_t limit) {
+    sw_arena *arena = make_arena((sw_arena_options){.chunk_bytes = UINT64_C(4096) << seed % 5,
+                                                    .limit_bytes = limit,
+                                                    .locked = seed % 3 == 0,
+                                                    .mode = mode});
+    count = point_count = 0;
+    for (uint64_t i = 0; i < steps && !check_failed(); i++) step(arena, &seed);
+    compare_from(0);
+    CHECK_EQ(sw_arena_free(arena), SW_OK);
 }
 
-/* The arena of a thread that has exited lives, and other threads can use and free it; what the thread
- * kept is the process's. */
-static void outlives_its_thread(void) {
-    uint64_t arenas = pool_stats().arenas, reserved = 0;
-    for (int round = 0; round < 20; round++) {
-        pthread_t thread;
-        void *arena;
-        CHECK_EQ(pthread_create(&thread, NULL, leave_an_arena, NULL), 0);
-        CHECK_EQ(pthread_join(thread, &arena), 0);
-        CHECK_EQ(pool_stats().arenas, arenas + 1);
-        CHECK(sw_arena_alloc(arena, 100, 0, 0) != NULL);
-        CHECK_EQ(sw_arena_free(arena), SW_OK);
-        CHECK_EQ(pool_stats().arenas, arenas);
-        if (round == 0) reserved = pool_stats().reserved_bytes;
-    }
-    CHECK_EQ(pool_stats().reserved_bytes, reserved);
-}
-
-int main(void) {
+int main(int argc, char **argv) {
+    uint64_t steps = argc > 1 ? strtoull(argv[1], NULL, 10) : 40000 / check_share();
     reads_the_environment(); /* before an arena is made */
     remember_faults();
     cuts_off_both_ends();
@@ -504,9 +438,11 @@ int main(void) {
     refuses_bad_options();
     names_misuse();
     recognises_ended_handles();
-    keeps_and_returns_chunks();
     gives_memory_to_structures();
-    serves_threads_at_once();
-    outlives_its_thread();
+    for (uint64_t seed = 1; seed <= 8; seed++) {
+        walk(seed, steps / 8, SW_ARENA_AUTO, 0);
+        walk(seed, steps / 8, SW_ARENA_AUTO, 40000);
+        walk(seed, steps / 80, SW_ARENA_OFF, 0);
+    }
     return check_result();
 }

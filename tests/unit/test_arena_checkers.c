@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a memory checker sees of arenas and slabs. Under AddressSanitizer: in every mode a child that reads an object after
- * the arena's free, reset or release, or a byte behind an object, or a slot after its free, dies of it. Elsewhere the same lives run
- * to their end, and their objects are readable. With the argument `misuse` all of these uses happen in one
- * process, with `use` none of them: so valgrind runs it (tests/install/arena_valgrind.sh). */
+/* What a memory checker finds in arenas and slabs. Under AddressSanitizer a child dies, in every mode, that reads an
+ * object after the arena's free, reset or release, a byte past an object, or a slot after its free; elsewhere it runs
+ * to its end. With the argument `misuse` all of these uses happen in one process, with `use` none: valgrind runs both
+ * (tests/install/arena_valgrind.sh). */
 #include <stdbool.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@
 #include "os/os.h"
 #include "spanwise/spanwise.h"
 
-typedef enum end { FREE, RESET, RELEASE, BEHIND, NOTHING, ENDS } end;
+typedef enum end { FREE, RESET, RELEASE, PAST, NOTHING, ENDS } end;
 
 static volatile char sink;
 
@@ -31,7 +31,7 @@ static void live(uint32_t mode, uint32_t locked, end how) {
     if (how == FREE && sw_arena_free(arena) != SW_OK) _exit(3);
     if (how == RESET && sw_arena_reset(arena) != SW_OK) _exit(3);
     if (how == RELEASE && sw_arena_release(arena, point) != SW_OK) _exit(3);
-    sink = object[how == BEHIND ? 40 : 8];
+    sink = object[how == PAST ? 40 : 8];
     if (how == NOTHING) sink = (char)(plain[99] + before[39]);
     if (how != FREE && sw_arena_free(arena) != SW_OK) _exit(3);
 }

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the process keeps of arenas that ended: how long, by a clock of the test's, and apart by nodes of memory, of
- * a machine of the test's. Threads keep nothing here, so each chunk is the process's when its arena is freed. */
-#include <pthread.h>
-#include <string.h>
-
+/* What the process keeps of arenas that ended: how much, how long by a clock of the test, and apart by nodes of memory,
+ * of a machine of the test. And arenas that threads share or leave. After begin(), threads keep nothing, so each chunk
+ * goes to the process when its arena is freed. */
 #include "arena/chunk.h"
-#include "check.h"
+#include "arenas.h"
 #include "os/os.h"
-#include "spanwise/spanwise.h"
+#include "spawn.h"
 
 enum { CHUNK = 64 * 1024, QUARTER = CHUNK / 4 - 16, SECOND = 1000000000, NODES = 3 };
 
@@ -21,13 +19,7 @@ static uint64_t clock_of_test(void *context) {
 }
 
 static sw_arena *make(uint64_t chunk_bytes) {
-    sw_arena_options options;
-    sw_arena *arena = NULL;
-    sw_arena_options_init(&options);
-    options.mode = SW_ARENA_FORCE;
-    options.chunk_bytes = chunk_bytes;
-    CHECK_EQ(sw_arena_create(&options, &arena), SW_OK);
-    return arena;
+    return make_arena((sw_arena_options){.chunk_bytes = chunk_bytes, .mode = SW_ARENA_FORCE});
 }
 
 /* An arena with one chunk, whose first object it returns. */
@@ -38,11 +30,7 @@ static char *fill(sw_arena *arena) {
     return object;
 }
 
-static uint64_t idle_bytes(void) {
-    sw_arena_pool_stats stats;
-    sw_arena_get_pool_stats(&stats);
-    return stats.idle_chunk_bytes;
-}
+static uint64_t idle_bytes(void) { return chunk_stats().idle_chunk_bytes; }
 
 /* An empty process, whose threads keep nothing. */
 static void begin(uint64_t decay_ns) {
@@ -56,6 +44,33 @@ static void end(void) {
     sw_arena_set_decay(0, NULL, NULL);
     CHECK_EQ(sw_arena_set_nodes(0, NULL, NULL), SW_OK);
     (void)sw_arena_trim();
+    sw_arena_set_keep(1 << 20, 64 << 20);
+}
+
+/* --- by size ---------------------------------------------------------------------------------- */
+
+static void keeps_and_returns_chunks(void) {
+    (void)sw_arena_trim();
+    sw_arena_set_keep(1 << 20, 64 << 20);
+    sw_arena_pool_stats before = chunk_stats();
+    for (int round = 0; round < 50; round++) {
+        sw_arena *arena = make(CHUNK);
+        for (int i = 0; i < 100; i++) memset(sw_arena_alloc(arena, 10000, 1, 0), 1, 10000);
+        CHECK_EQ(chunk_stats().arenas, before.arenas + 1);
+        CHECK_EQ(sw_arena_free(arena), SW_OK);
+    }
+    sw_arena_pool_stats after = chunk_stats();
+    CHECK(after.reserved_bytes - before.reserved_bytes <= 4 << 20); /* one region of 64 chunks */
+    uint64_t kept = after.idle_chunk_bytes + after.used_chunk_bytes;
+    CHECK(kept >= 17 * 65536); /* used_chunk_bytes has what the thread keeps */
+    CHECK_EQ(sw_arena_trim(), kept);
+    CHECK_EQ(chunk_stats().used_chunk_bytes, 0);
+    CHECK_EQ(chunk_stats().idle_chunk_bytes, 0);
+    sw_arena_set_keep(0, 0);
+    sw_arena *arena = make(CHUNK);
+    (void)sw_arena_alloc(arena, 1, 1, 0);
+    CHECK_EQ(sw_arena_free(arena), SW_OK);
+    CHECK_EQ(chunk_stats().used_chunk_bytes + chunk_stats().idle_chunk_bytes, 0);
     sw_arena_set_keep(1 << 20, 64 << 20);
 }
 
@@ -265,7 +280,53 @@ static void refuses_bad_counts(void) {
 
 /* --- threads ---------------------------------------------------------------------------------- */
 
-enum { THREADS = 4, ROUNDS = 200 };
+enum { THREADS = 4, EACH = 2000, ROUNDS = 200 };
+
+static sw_arena *shared;
+
+static void *work_on_shared(void *arg) {
+    unsigned char byte = (unsigned char)(uintptr_t)arg;
+    static _Thread_local unsigned char *mine[EACH];
+    for (int i = 0; i < EACH; i++) {
+        mine[i] = sw_arena_new(shared, 48, 16, i % 2 == 0 ? SW_SCAN : 0);
+        memset(mine[i], byte, 48);
+    }
+    for (int i = 0; i < EACH; i++)
+        for (int k = 0; k < 48; k++)
+            if (mine[i][k] != byte) return mine[i];
+    return NULL;
+}
+
+static void serves_threads_at_once(void) {
+    shared = make_arena((sw_arena_options){.chunk_bytes = 4096, .locked = 1});
+    in_threads(THREADS, work_on_shared, (void *)1, 1);
+    CHECK(arena_stats(shared).used_bytes >= THREADS * EACH * 48);
+    CHECK_EQ(sw_arena_free(shared), SW_OK);
+}
+
+static void *leave_an_arena(void *arg) {
+    (void)arg;
+    sw_arena *ended = make(CHUNK), *arena = make(CHUNK);
+    memset(sw_arena_alloc(ended, 100, 0, 0), 5, 100);
+    CHECK_EQ(sw_arena_free(ended), SW_OK);
+    memset(sw_arena_alloc(arena, 100, 0, 0), 5, 100);
+    return arena;
+}
+
+/* The arena of a thread that has exited lives, and other threads can use and free it; what the thread
+ * kept is the process's. */
+static void outlives_its_thread(void) {
+    uint64_t arenas = chunk_stats().arenas, reserved = 0;
+    for (int round = 0; round < 20; round++) {
+        sw_arena *arena = in_thread(leave_an_arena, NULL);
+        CHECK_EQ(chunk_stats().arenas, arenas + 1);
+        CHECK(sw_arena_alloc(arena, 100, 0, 0) != NULL);
+        CHECK_EQ(sw_arena_free(arena), SW_OK);
+        CHECK_EQ(chunk_stats().arenas, arenas);
+        if (round == 0) reserved = chunk_stats().reserved_bytes;
+    }
+    CHECK_EQ(chunk_stats().reserved_bytes, reserved);
+}
 
 static void *work(void *argument) {
     uint32_t own = *(uint32_t *)argument;
@@ -288,21 +349,17 @@ static void survives_threads(void) {
     begin(0);
     CHECK_EQ(sw_arena_set_nodes(NODES, node_of_test, &now_ns), SW_OK);
     sw_arena_set_decay(1000, NULL, NULL);
-    pthread_t threads[THREADS];
     uint32_t numbers[THREADS];
-    for (uint32_t i = 0; i < THREADS; i++) {
-        numbers[i] = i;
-        CHECK_EQ(pthread_create(&threads[i], NULL, work, &numbers[i]), 0);
-    }
-    for (uint32_t i = 0; i < THREADS; i++) CHECK_EQ(pthread_join(threads[i], NULL), 0);
-    sw_arena_pool_stats stats;
-    sw_arena_get_pool_stats(&stats);
+    for (uint32_t i = 0; i < THREADS; i++) numbers[i] = i;
+    in_threads(THREADS, work, numbers, sizeof *numbers);
+    sw_arena_pool_stats stats = chunk_stats();
     CHECK_EQ(stats.used_chunk_bytes, 0);
     CHECK(stats.idle_chunk_bytes + stats.returned_bytes <= stats.reserved_bytes);
     end();
 }
 
 int main(void) {
+    keeps_and_returns_chunks();
     returns_what_is_old();
     takes_returned_chunks_again();
     keeps_what_is_used();
@@ -314,6 +371,8 @@ int main(void) {
     leaves_kept_chunks_behind();
     keeps_near_chunks_only();
     refuses_bad_counts();
+    serves_threads_at_once();
+    outlives_its_thread();
     survives_threads();
     return check_result();
 }

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arenas that a collector sees: what their objects point to lives, and dies with them; every marking is compared with a second
- * one. A random life is compared with a model that knows who points where. */
-#include <stdbool.h>
-
-#include "check.h"
+/* Arenas that a collector scans: what their objects point to lives, and dies with them; a second marking checks each.
+ * A random life is compared with a model that knows who points where. */
+#include "arenas.h"
+#include "collector.h"
 #include "faults.h"
 #include "gc/type.h"
 #include "spanwise/spanwise.h"
@@ -18,25 +17,13 @@ typedef struct node {
 } node;
 
 static void begin(void) {
-    uint64_t first = 1;
-    const sw_gc_type type = {"node", sizeof(node), &first};
-    CHECK_EQ(sw_gc_create(NULL, &gc), SW_OK);
-    CHECK_EQ(sw_gc_add_type(gc, &type, &node_type), SW_OK);
-    CHECK_EQ(sw_gc_set_debug(gc, SW_GC_CHECKMARK | SW_GC_CLOBBER), SW_OK);
+    gc = gc_begin(SW_GC_CHECKMARK | SW_GC_CLOBBER);
+    node_type = gc_type(gc, sizeof(node), 1);
 }
 
 static sw_arena *make(uint32_t mode, uint32_t safe, sw_heap *heap) {
-    sw_arena_options options;
-    sw_arena *arena = NULL;
-    sw_arena_options_init(&options);
-    options.chunk_bytes = 4096;
-    options.mode = mode;
-    options.safe = safe;
-    options.heap = heap;
-    sw_status status = sw_arena_create(&options, &arena);
-    if (safe != 0 && status == SW_UNSUPPORTED) return NULL; /* the system tells of no faults */
-    CHECK_EQ(status, SW_OK);
-    return arena;
+    return make_arena(
+        (sw_arena_options){.chunk_bytes = 4096, .mode = mode, .safe = safe, .heap = heap});
 }
 
 static node *new_node(uint64_t number) {
@@ -47,8 +34,7 @@ static node *new_node(uint64_t number) {
 
 /* Objects that live after a collection. */
 static uint64_t live_nodes(void) {
-    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
-    CHECK_EQ(sw_gc_collect(gc, &cycle), SW_OK);
+    sw_gc_cycle cycle = gc_collect(gc);
     CHECK_EQ(sw_gc_verify(gc), SW_OK);
     CHECK_EQ(cycle.given_up, 0);
     return cycle.marked_objects;
@@ -88,7 +74,7 @@ static void keeps_what_objects_point_to(uint32_t mode, uint32_t safe) {
     *again = new_node(8);
     CHECK_EQ(live_nodes(), 1); /* it still is attached */
     CHECK_EQ(sw_arena_free(arena), SW_OK);
-    CHECK(gc->sources == NULL); /* nobody is asked any more */
+    CHECK(gc->sources == NULL); /* it asks no source any more */
     CHECK_EQ(live_nodes(), 0);
 }
 
@@ -181,7 +167,7 @@ static bool lend_nothing(sw_gc_source *source, sw_gc_array *ranges) {
     return source == NULL || ranges == NULL;
 }
 
-/* A source that has no memory to tell its ranges: nothing is known to be dead, so nothing is freed. */
+/* A source without memory for its ranges: no object is known to be dead, so none is freed. */
 static void frees_nothing_where_roots_are_missing(unsigned debug) {
     sw_gc_source source = {.lend = lend_nothing};
     sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
@@ -223,9 +209,7 @@ static void lives_as_the_model(uint64_t seed) {
         }
         if (step % 50 != 0) continue;
         uint64_t live = 0, own = 0;
-        sw_arena_stats stats;
-        CHECK_EQ(sw_arena_get_stats(arenas[0], &stats), SW_OK);
-        own = stats.own_objects;
+        own = arena_stats(arenas[0]).own_objects;
         for (int k = 0; k < ARENAS; k++)
             for (uint64_t i = 0; i < counts[k]; i++) live += holds[k][i] != 0;
         CHECK_EQ(live_nodes(), live + own);

@@ -1,31 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which chunks the quarantine releases, chunk by chunk: one into which the last look of a collector has found a pointer
  * stays, whatever releases its neighbours, and goes when no pointer is left. An arena here is safe and has one chunk. */
-#include <stdbool.h>
-
 #include "arena/chunk.h"
-#include "check.h"
+#include "arenas.h"
+#include "collector.h"
 #include "faults.h"
 #include "os/os.h"
-#include "spanwise/spanwise.h"
 
 enum { CHUNK = 4096, MANY = 576, RUNS = 512 };
 
 static sw_gc *gc;
-static uint32_t node_type;
 static const char *words[MANY]; /* roots */
 static sw_arena *arenas[MANY];
 static const char *objects[MANY]; /* one of each arena */
 
 static bool make(int count) {
-    sw_arena_options options;
-    sw_arena_options_init(&options);
-    options.chunk_bytes = CHUNK;
-    options.safe = 1;
     for (int i = 0; i < count; i++) {
-        sw_status status = sw_arena_create(&options, &arenas[i]);
-        CHECK(status == SW_OK || status == SW_UNSUPPORTED);
-        if (status != SW_OK) return false;
+        arenas[i] = make_arena((sw_arena_options){.chunk_bytes = CHUNK, .safe = 1});
+        if (arenas[i] == NULL) return false;
         objects[i] = sw_arena_alloc(arenas[i], 40, 8, 0);
         CHECK_EQ(sw_chunk_find(objects[i])->bytes, CHUNK);
     }
@@ -49,10 +41,8 @@ static const char *now(int count) {
 #define EXPECT(which) CHECK_STR(now((int)sizeof(which) - 1), which)
 
 static uint64_t chunks_waiting(void) {
-    sw_arena_pool_stats stats;
-    sw_arena_get_pool_stats(&stats);
-    CHECK_EQ(stats.quarantine_bytes % CHUNK, 0);
-    return stats.quarantine_bytes / CHUNK;
+    CHECK_EQ(chunk_stats().quarantine_bytes % CHUNK, 0);
+    return chunk_stats().quarantine_bytes / CHUNK;
 }
 
 /* Empties the quarantine, and gives it room for so many chunks. */
@@ -70,8 +60,9 @@ static int found(void) {
     return seen_count;
 }
 
-/* The room is 512 chunks, and up to 8 neighbours are released at once. Each third chunk is pointed to: of the first 64, 21,
- * which are more than a look reports. 64 chunks too many release the others, and those that stay are the newest 512, and 21. */
+/* The room is 512 chunks, and up to 8 neighbours are released at once. Each third chunk is pointed to: of the first 64,
+ * 21, which are more than a look reports. 64 chunks too many release the others, and those that stay are the newest
+ * 512, and 21. */
 static void neighbours(void) {
     begin(RUNS);
     if (!make(MANY)) return;
@@ -176,8 +167,8 @@ static void looks_that_are_none(void) {
     CHECK_EQ(sw_gc_shadow_destroy(shadow), SW_OK);
 }
 
-/* A use that the program lets pass gives the chunk back to it for ever: the first, the last and one between of those that are
- * pointed to, and of the others. */
+/* A use that the program lets pass gives the chunk back to it for ever: the first, the last and one between of those
+ * that are pointed to, and of the others. */
 static void opened(void) {
     begin(4);
     if (sw_os_is_watched() || !make(16)) return; /* a memory checker forbids the use */
@@ -194,7 +185,7 @@ static void opened(void) {
         CHECK(waits(k));
     }
     words[8] = objects[8];
-    end(8, 10); /* behind the newest that are left */
+    end(8, 10); /* after the newest that are left */
     CHECK_EQ(found(), 5);
     end(10, 16);
     EXPECT("wwww-w-ww---wwww"); /* of the others the newest four; 1 and 8 are pointed to */
@@ -206,11 +197,8 @@ static void opened(void) {
 }
 
 int main(void) {
-    uint64_t none = 0;
-    uint32_t id;
-    CHECK_EQ(sw_gc_create(NULL, &gc), SW_OK);
-    CHECK_EQ(sw_gc_add_type(gc, &(sw_gc_type){"node", 64, &none}, &node_type), SW_OK);
-    CHECK_EQ(sw_gc_add_roots(gc, words, sizeof words, &id), SW_OK);
+    gc = gc_begin(0);
+    (void)gc_roots(gc, words, sizeof words);
     remember_faults();
     neighbours();
     bounds();

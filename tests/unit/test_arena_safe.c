@@ -4,17 +4,13 @@
 #define _GNU_SOURCE
 #include <inttypes.h>
 #include <pthread.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
-#include "check.h"
+#include "arenas.h"
 #include "ds/handle.h"
 #include "dying_words.h"
 #include "faults.h"
 #include "os/os.h"
-#include "spanwise/spanwise.h"
+#include "spawn.h"
 
 typedef struct message {
     struct message *next;
@@ -22,18 +18,11 @@ typedef struct message {
 } message;
 
 static sw_arena *make(uint64_t chunk, uint32_t locked) {
-    sw_arena_options options;
-    sw_arena *arena = NULL;
-    sw_arena_options_init(&options);
-    options.chunk_bytes = chunk;
-    options.safe = 1;
-    options.locked = locked;
-    options.tag = "traps";
-    CHECK_EQ(sw_arena_create(&options, &arena), SW_OK);
-    return arena;
+    return make_arena(
+        (sw_arena_options){.chunk_bytes = chunk, .safe = 1, .locked = locked, .tag = "traps"});
 }
 
-/* Called where no compiler sees whom: the handler of a fault may change any variable. */
+/* Called through pointers that hide them from the compiler: the fault handler may change any variable. */
 static char read_it(const volatile char *p) { return *p; }
 static void write_it(volatile char *p) { *p = 1; }
 static char (*volatile read_byte)(const volatile char *) = read_it;
@@ -212,12 +201,6 @@ static int mappings(void) {
     return lines;
 }
 
-static sw_arena_pool_stats pool_stats(void) {
-    sw_arena_pool_stats stats;
-    sw_arena_get_pool_stats(&stats);
-    return stats;
-}
-
 static void stays_within_bounds(uint64_t arenas) {
     sw_arena_set_quarantine(1 << 20);
     int most = 0;
@@ -230,17 +213,17 @@ static void stays_within_bounds(uint64_t arenas) {
             if (most == 0) most = now;
             CHECK(now <= most + 300); /* 256 chunks of 4 KiB at most have access of their own */
         }
-        if (i % 100 == 0) CHECK(pool_stats().quarantine_bytes <= 1 << 20);
+        if (i % 100 == 0) CHECK(chunk_stats().quarantine_bytes <= 1 << 20);
     }
-    CHECK(pool_stats().quarantine_bytes > (1 << 20) - 16384);
-    CHECK_EQ(pool_stats().unprotected, 0);
+    CHECK(chunk_stats().quarantine_bytes > (1 << 20) - 16384);
+    CHECK_EQ(chunk_stats().unprotected, 0);
     sw_arena_set_quarantine(0);
-    CHECK_EQ(pool_stats().quarantine_bytes, 0);
+    CHECK_EQ(chunk_stats().quarantine_bytes, 0);
     sw_arena_set_quarantine(64 << 20);
 }
 
-/* Chunks that lie side by side leave the quarantine together, up to 1/64 of its limit, and are used again from the lowest
- * on. 32 KiB is a size that no other test has. */
+/* Chunks that lie side by side leave the quarantine together, up to 1/64 of its limit, and are used again from the
+ * lowest on. 32 KiB is a size that no other test has. */
 static void leaves_in_runs(void) {
     enum { CHUNK = 32768, RUN = 4, MOST = 64 * RUN };
     static sw_arena *arenas[MOST + 1];
@@ -253,21 +236,21 @@ static void leaves_in_runs(void) {
     }
     for (int i = 1; i < RUN; i++) CHECK(objects[i] == objects[0] + (size_t)i * CHUNK);
     for (int i = 0; i <= MOST; i++) {
-        CHECK_EQ(pool_stats().quarantine_bytes, (uint64_t)i * CHUNK);
+        CHECK_EQ(chunk_stats().quarantine_bytes, (uint64_t)i * CHUNK);
         CHECK_EQ(sw_arena_free(arenas[i]), SW_OK);
     }
-    CHECK_EQ(pool_stats().quarantine_bytes, (uint64_t)(MOST + 1 - RUN) * CHUNK);
+    CHECK_EQ(chunk_stats().quarantine_bytes, (uint64_t)(MOST + 1 - RUN) * CHUNK);
     for (int i = 0; i < RUN; i++) {
         arenas[i] = make(CHUNK, 0);
         CHECK(sw_arena_alloc(arenas[i], 8, 8, 0) == objects[i]);
         write_byte(objects[i]);
     }
     for (int i = 0; i < RUN; i++) CHECK_EQ(sw_arena_free(arenas[i]), SW_OK);
-    CHECK_EQ(pool_stats().quarantine_bytes, (uint64_t)(MOST + 1 - RUN) * CHUNK);
+    CHECK_EQ(chunk_stats().quarantine_bytes, (uint64_t)(MOST + 1 - RUN) * CHUNK);
     sw_arena_set_quarantine(64 << 20);
 }
 
-/* The flags that the system has of the mapping in which p lies (proc(5), VmFlags); "" where it does not tell. */
+/* The flags that the system has of the mapping in which p lies (proc(5), VmFlags); "": it does not say. */
 static const char *flags_of(const void *p) {
     static char line[1024];
     FILE *file = fopen("/proc/self/smaps", "r");
@@ -282,7 +265,8 @@ static const char *flags_of(const void *p) {
     return is_found ? line : "";
 }
 
-/* The system makes no huge page of chunks that will lose their access one by one. Chunks of a huge page and more begin at one. */
+/* The system makes no huge page of chunks that will lose their access one by one. Chunks of a huge page and more begin
+ * at one. */
 static void splits_no_huge_page(void) {
     sw_arena *arena = make(65536, 0), *large = make((uint64_t)2 << 20, 0);
     write_byte(sw_arena_alloc(arena, 8, 8, 0));
@@ -302,14 +286,11 @@ static void shares_nothing(void) {
     CHECK((uintptr_t)a / 4096 != (uintptr_t)b / 4096);
     char *big = sw_arena_alloc(first, 9000, 16384, SW_ZERO);
     CHECK((uintptr_t)big % 16384 == 0);
-    for (int i = 0; i < 9000; i++) CHECK(big[i] == 0);
-    sw_arena_stats stats;
+    CHECK(is_zero(big, 9000));
     CHECK(sw_arena_alloc(second, 1030, 8, 0) != NULL); /* it would fit into the newest chunk */
-    CHECK_EQ(sw_arena_get_stats(second, &stats), SW_OK);
-    CHECK_EQ(stats.chunks, 2);
-    CHECK_EQ(sw_arena_get_stats(first, &stats), SW_OK);
-    CHECK_EQ(stats.own_objects, 0);
-    CHECK_EQ(stats.chunks, 2);
+    CHECK_EQ(arena_stats(second).chunks, 2);
+    CHECK_EQ(arena_stats(first).own_objects, 0);
+    CHECK_EQ(arena_stats(first).chunks, 2);
     CHECK_EQ(sw_arena_reset(first), SW_OK);
     for (int i = 0; i < 100; i++) {
         char *c = sw_arena_alloc(first, 1000, 1, 0);
@@ -367,9 +348,7 @@ static void belongs_to_a_thread(void) {
     sw_arena *arena = make(4096, 0);
     CHECK(sw_arena_alloc(arena, 10, 1, 0) !=
           NULL); /* there is room for more, in the chunk and in the log */
-    pthread_t thread;
-    CHECK_EQ(pthread_create(&thread, NULL, call_from_outside, arena), 0);
-    CHECK_EQ(pthread_join(thread, NULL), 0);
+    (void)in_thread(call_from_outside, arena);
     CHECK_EQ(sw_arena_free(arena), SW_OWNER);
     CHECK_EQ(sw_arena_adopt(arena), SW_OK);
     CHECK_EQ(sw_arena_free(arena), SW_OK);

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a collector reports of its cycles, to the nanosecond: its clock reads T(1), T(2), ..., and T(n) = n(n+1)/2
- * milliseconds, so that the time between any two readings belongs to those two alone. Each test begins with the readings
- * that its calls take. */
+ * milliseconds, so the time between two readings identifies both. Each test begins with its readings. */
 #include <stdbool.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "check.h"
+#include "collector.h"
 #include "gc/gc.h"
 #include "gc/trace_line.h"
 
@@ -38,27 +36,18 @@ static void push(fixture *f, int count) {
 /* The collector was made at time 0, and the next reading is the first. */
 static fixture *start(int nodes) {
     static fixture f;
-    static const uint64_t first = 1;
-    uint32_t id;
-    f = (fixture){0};
-    CHECK_EQ(sw_gc_create(NULL, &f.gc), SW_OK);
-    CHECK_EQ(sw_gc_add_type(f.gc, &(sw_gc_type){"node", NODE, &first}, &f.node), SW_OK);
-    CHECK_EQ(sw_gc_add_roots(f.gc, &f.list, sizeof f.list, &id), SW_OK);
+    f = (fixture){.gc = gc_begin(0)};
+    f.node = gc_type(f.gc, NODE, 1);
+    gc_roots(f.gc, &f.list, sizeof f.list);
     push(&f, nodes);
     f.gc->clock = tick;
     f.gc->born_ns = readings = 0;
     return &f;
 }
 
-static sw_gc_cycle last(const fixture *f) {
-    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
-    CHECK_EQ(sw_gc_last_cycle(f->gc, &cycle), SW_OK);
-    return cycle;
-}
-
 static void expect(const fixture *f, uint64_t mark, uint64_t sweep, uint64_t longest,
                    uint64_t steps) {
-    sw_gc_cycle cycle = last(f);
+    sw_gc_cycle cycle = gc_last_cycle(f->gc);
     CHECK_EQ(cycle.mark_ns, mark);
     CHECK_EQ(cycle.sweep_ns, sweep);
     CHECK_EQ(cycle.longest_ns, longest);
@@ -101,19 +90,20 @@ static void in_steps(void) {
     CHECK_EQ(sw_gc_destroy(f->gc), SW_OK);
 }
 
-/* One reading at the beginning; each piece takes two, and one more tells whether there is time left: 1, 2-3, 4, 5-6, 7,
+/* One reading at the beginning; each piece takes two, and one more checks for time left: 1, 2-3, 4, 5-6, 7,
  * ... The third piece ends with reading 10, T(10) - T(1) = 54 ms. */
 static void by_time(void) {
     fixture *f = start(3000);
     CHECK_EQ(sw_gc_start(f->gc), SW_OK);
     for (int round = 0; round < 2; round++) {
-        uint64_t before = last(f).mark_ns;
+        uint64_t before = gc_last_cycle(f->gc).mark_ns;
         readings = 0;
         CHECK_EQ(sw_gc_step_ns(f->gc, round == 0 ? 54 * MS : 54 * MS + 1), SW_OK);
         CHECK_EQ(sw_gc_current_phase(f->gc), SW_GC_MARKING);
         CHECK_EQ(readings, round == 0 ? 10 : 13);
-        CHECK_EQ(last(f).mark_ns - before, (round == 0 ? 18 : 30) * MS);
-        CHECK_EQ(last(f).longest_ns, (round == 0 ? 18 : 30) * MS); /* 3 + 6 + 9, and 12 */
+        CHECK_EQ(gc_last_cycle(f->gc).mark_ns - before, (round == 0 ? 18 : 30) * MS);
+        CHECK_EQ(gc_last_cycle(f->gc).longest_ns,
+                 (round == 0 ? 18 : 30) * MS); /* 3 + 6 + 9, and 12 */
     }
     CHECK_EQ(sw_gc_destroy(f->gc), SW_OK);
 }
@@ -138,8 +128,8 @@ static void expect_events(const fixture *f, const one_event *wanted, size_t coun
     expect_events(f, (const one_event[]){__VA_ARGS__},                                             \
                   sizeof (one_event[]){__VA_ARGS__} / sizeof(one_event))
 
-/* A call reads 1 when the world stands. The start is 2-3, its event ends with 4; marking's event is 5-8 with 6-7 in it,
- * the sweep's 9-12; 13 ends the pause, 14 the cycle, and 15 begins what follows. */
+/* A call reads 1 when the world has stopped. The start is 2-3, its event ends with 4; marking's event is 5-8 with 6-7
+ * in it, the sweep's 9-12; 13 ends the pause, 14 the cycle, and 15 begins what follows. */
 static void events_at_once(void) {
     fixture *f = start(10);
     CHECK_EQ(sw_gc_record_events(f->gc, ROOM), SW_OK);
@@ -150,8 +140,8 @@ static void events_at_once(void) {
     CHECK_EQ(sw_gc_destroy(f->gc), SW_OK);
 }
 
-/* A start, 1-6 as above, is one pause. The collection begins with 7: marking 8-11, sweep 12-15, pause 7-16, and the cycle
- * since 1; the second cycle and its pause begin with 18. The times between two pauses are in none. */
+/* A start, 1-6 as above, is one pause. The collection begins with 7: marking 8-11, sweep 12-15, pause 7-16, and the
+ * cycle since 1; the second cycle and its pause begin with 18. The times between two pauses are in none. */
 static void events_in_steps(void) {
     fixture *f = start(10);
     CHECK_EQ(sw_gc_record_events(f->gc, ROOM), SW_OK);
@@ -186,9 +176,9 @@ static const char *written(sw_status (*call)(fixture *), fixture *f) {
 static sw_status collect(fixture *f) { return sw_gc_collect(f->gc, NULL); }
 static sw_status finish(fixture *f) { return sw_gc_finish(f->gc, NULL); }
 
-/* 5 MiB live and 3 MiB are freed. Readings 1-6 are the cycle's, 7 its age, T(7) = 28 ms: 12 of 28 are 42 %. The second one
- * reads 8-13 and 14 (105 ms): 12 + (9 + 11 + 13) = 45 of 105, 42 %; alone it would be 31 %. The goal was 4 MiB at first, then
- * 5 and another 5. */
+/* 5 MiB live and 3 MiB are freed. Readings 1-6 are the cycle's, 7 its age, T(7) = 28 ms: 12 of 28 are 42 %. The second
+ * one reads 8-13 and 14 (105 ms): 12 + (9 + 11 + 13) = 45 of 105, 42 %; alone it would be 31 %. The goal was 4 MiB at
+ * first, then 5 and another 5. */
 static void line(void) {
     fixture *f = start(5 * MIB / NODE);
     void *list = f->list;
@@ -223,7 +213,7 @@ static void line_of_pending(void) {
         written(finish, f),
         "gc 1 @0.028s 42%: 2.000+4.000+6.000 ms clock, 2.000+0/4.000/0+6.000 ms cpu, 4->4->2 MB, "
         "0 MB goal, 1 P\n");
-    CHECK_EQ(last(f).pending_bytes, 2 * MIB);
+    CHECK_EQ(gc_last_cycle(f->gc).pending_bytes, 2 * MIB);
     CHECK_EQ(sw_gc_destroy(f->gc), SW_OK);
 }
 
@@ -246,9 +236,9 @@ typedef struct pace_case {
     uint64_t goal_kib, due_kib, step_work;
 } pace_case;
 
-/* goal = live + max(min(percent of max(live, 4 MiB), limit - live), live / 16, 64 KiB); a cycle in steps begins at half of
- * what may be allocated. A step's work: pieces are half of that / 16 KiB; 2 * (objects + live / 512) / pieces + 64. With
- * objects of 1 MiB: 8 MiB are 8 + 16384. */
+/* goal = live + max(min(percent of max(live, 4 MiB), limit - live), live / 16, 64 KiB); a cycle in steps begins at half
+ * of what may be allocated. A step's work: pieces are half of that / 16 KiB; 2 * (objects + live / 512) / pieces + 64.
+ * With objects of 1 MiB: 8 MiB are 8 + 16384. */
 static void goals(void) {
     static const pace_case cases[] = {
         {8, 0, 0, 0, 0, 0, 0},
@@ -257,6 +247,9 @@ static void goals(void) {
         {8, 50, 0, 1, 12288, 2048, 320}, /* 128: 256 */
         {1, 100, 0, 1, 5120, 2048, 96},  /* of 4 MiB; 128: 2 * (1 + 2048) / 128 = 32 */
         {8, 100, 9, 1, 9216, 512, 1088}, /* 32: 1024 */
+        {8, 400, 9, 0, 9216, 1024, 1088},
+        {8, 0, 11, 0, 11264, 3072, 405}, /* 96: 341 */
+        {8, 400, 4, 0, 8704, 512, 2113},
         {8, 100, 4, 1, 8704, 256, 2113}, /* a sixteenth; 16: 2049 */
         {0, 0, 1, 1, 1024, 512, 64},     /* 32: nothing lives */
         {1, 0, 1, 1, 1088, 32, 2113},    /* 64 KiB; 2: 2049 */
@@ -277,7 +270,7 @@ static void goals(void) {
             f->list = made;
         }
         CHECK_EQ(sw_gc_collect(f->gc, NULL), SW_OK);
-        CHECK_EQ(last(f).marked_bytes, one->live_mib * MIB);
+        CHECK_EQ(gc_last_cycle(f->gc).marked_bytes, one->live_mib * MIB);
         f->gc->fresh = 7;
         CHECK_EQ(sw_gc_set_pace(f->gc, &pace), SW_OK);
         CHECK_EQ(f->gc->fresh, 0);
@@ -288,19 +281,19 @@ static void goals(void) {
     CHECK_EQ(sw_gc_destroy(f->gc), SW_OK);
 }
 
-/* In steps each 16 KiB, or 256 nodes, pay for a step, from the one that begins the cycle on. */
+/* In steps each 16 KiB, or 256 nodes, pay for a step, beginning with the one that starts the cycle. */
 static void pieces(void) {
     fixture *f = start(0);
     sw_gc_pace pace = {.struct_bytes = sizeof pace, .percent = 100, .in_steps = 1};
     CHECK_EQ(sw_gc_set_pace(f->gc, &pace), SW_OK);
     f->gc->step_work = 1; /* too little to end */
     push(f, 2 * MIB / NODE);
-    CHECK_EQ(last(f).steps, 1);
+    CHECK_EQ(gc_last_cycle(f->gc).steps, 1);
     for (uint64_t step = 2; step < 12; step++) {
         push(f, 255);
-        CHECK_EQ(last(f).steps, step - 1);
+        CHECK_EQ(gc_last_cycle(f->gc).steps, step - 1);
         push(f, 1);
-        CHECK_EQ(last(f).steps, step);
+        CHECK_EQ(gc_last_cycle(f->gc).steps, step);
     }
     CHECK_EQ(sw_gc_destroy(f->gc), SW_OK);
 }

@@ -1,18 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an explicit free, and each call beside it, means while a cycle is idle, marks, or sweeps: the
- * cells of the table in docs/design/gc.md. */
+/* Explicit free, realloc and trim while a cycle is idle, marks, or sweeps: the cells of the table in
+ * docs/design/gc.md. And the states of a cycle. */
 #include <errno.h>
-#include <pthread.h>
 
-#include "check.h"
+#include "collector.h"
 #include "faults.h"
 #include "gc/checkmark.h"
 #include "gc/mark.h"
 #include "heap/collected.h"
-#include "spanwise/gc.h"
-#include "spanwise/stats.h"
+#include "spawn.h"
 
-static const uint64_t first_two = 3;
 static void **root;
 
 typedef struct fixture {
@@ -22,21 +19,12 @@ typedef struct fixture {
 } fixture;
 
 static fixture make(void) {
-    fixture f;
-    uint32_t id;
-    sw_gc_type node = {"node", 64, &first_two};
-    root = NULL;
-    CHECK_EQ(sw_gc_create(NULL, &f.gc), SW_OK);
+    fixture f = {.gc = gc_begin(0)};
     f.heap = sw_gc_heap(f.gc);
-    CHECK_EQ(sw_gc_add_type(f.gc, &node, &f.node), SW_OK);
-    CHECK_EQ(sw_gc_add_roots(f.gc, &root, sizeof root, &id), SW_OK);
+    f.node = gc_type(f.gc, 64, 3);
+    root = NULL;
+    gc_roots(f.gc, &root, sizeof root);
     return f;
-}
-
-static void end(const fixture *f) {
-    CHECK_EQ(sw_gc_verify(f->gc), SW_OK);
-    CHECK_EQ(sw_heap_verify(f->heap), SW_OK);
-    CHECK_EQ(sw_gc_destroy(f->gc), SW_OK);
 }
 
 static int is_at(void *ptr, size_t bytes, uint32_t cls, void *arg) {
@@ -48,11 +36,6 @@ static int lives(const fixture *f, void *object) {
     return sw_heap_each_object(f->heap, is_at, object) != 0;
 }
 
-/* Marks whatever is left to mark. */
-static void mark_all(const fixture *f) {
-    while (sw_gc_current_phase(f->gc) == SW_GC_MARKING) CHECK_EQ(sw_gc_step(f->gc, 100), SW_OK);
-}
-
 /* --- free ------------------------------------------------------------------------------------- */
 
 static void test_free_while_idle(void) {
@@ -60,7 +43,7 @@ static void test_free_while_idle(void) {
     void *object = sw_gc_new(f.gc, f.node, 1);
     sw_heap_free(f.heap, object);
     CHECK(!lives(&f, object));
-    end(&f);
+    gc_end(f.gc);
 }
 
 /* The slot stays as it is until the sweep, and what the object pointed to is kept: the program has it. */
@@ -74,15 +57,14 @@ static void test_free_while_marking(size_t bytes) {
     sw_heap_free(f.heap, object);
     CHECK(lives(&f, object));
     for (int i = 0; i < 300; i++) CHECK(sw_heap_alloc(f.heap, bytes, SW_SCAN) != object);
-    mark_all(&f);
+    gc_mark_all(f.gc);
     CHECK(lives(&f, object));
-    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
-    CHECK_EQ(sw_gc_finish(f.gc, &cycle), SW_OK);
+    sw_gc_cycle cycle = gc_finish(f.gc);
     CHECK(!lives(&f, object) && lives(&f, next));
     CHECK_EQ(cycle.pending_objects, 1);
     CHECK_EQ(cycle.pending_bytes, sw_heap_usable_size(f.heap, sw_heap_alloc(f.heap, bytes, 0)));
     CHECK_EQ(cycle.freed_objects, 0);
-    end(&f);
+    gc_end(f.gc);
 }
 
 /* Before its span is swept a free waits, after that it is one. */
@@ -90,10 +72,9 @@ static void test_free_while_sweeping(void) {
     fixture f = make();
     void *early = sw_gc_new(f.gc, f.node, 1), *late = sw_gc_new(f.gc, f.node, 1);
     void *list[2] = {early, late};
-    uint32_t id;
-    CHECK_EQ(sw_gc_add_roots(f.gc, list, sizeof list, &id), SW_OK);
+    gc_roots(f.gc, list, sizeof list);
     CHECK_EQ(sw_gc_start(f.gc), SW_OK);
-    mark_all(&f);
+    gc_mark_all(f.gc);
     CHECK_EQ(sw_gc_current_phase(f.gc), SW_GC_SWEEPING);
     sw_heap_free(f.heap, early);
     CHECK(lives(&f, early));
@@ -102,7 +83,7 @@ static void test_free_while_sweeping(void) {
     sw_heap_free(f.heap, late);
     CHECK(swept_so_far && !lives(&f, late));
     CHECK_EQ(sw_gc_finish(f.gc, NULL), SW_OK);
-    end(&f);
+    gc_end(f.gc);
 }
 
 static void *free_there(void *arg) {
@@ -117,13 +98,11 @@ static void test_free_elsewhere(void) {
     root = sw_gc_new(f.gc, f.node, 1);
     CHECK_EQ(sw_gc_start(f.gc), SW_OK);
     void *args[2] = {f.heap, root};
-    pthread_t thread;
-    CHECK_EQ(pthread_create(&thread, NULL, free_there, args), 0);
-    CHECK_EQ(pthread_join(thread, NULL), 0);
+    (void)in_thread(free_there, args);
     CHECK(lives(&f, root));
     CHECK_EQ(sw_gc_finish(f.gc, NULL), SW_OK);
     CHECK(!lives(&f, root));
-    end(&f);
+    gc_end(f.gc);
 }
 
 /* --- what waits for the sweep is free, as far as callers go --------------------------------------- */
@@ -143,11 +122,11 @@ static void test_misuse(size_t bytes) {
     EXPECT_FAULT(INTERIOR, root + 1, sw_heap_free(f.heap, root + 1));
     sw_heap_free(f.heap, root);
     refuse_all(&f, root);
-    mark_all(&f);
+    gc_mark_all(f.gc);
     refuse_all(&f, root);
     CHECK_EQ(sw_gc_finish(f.gc, NULL), SW_OK);
     refuse_all(&f, root);
-    end(&f);
+    gc_end(f.gc);
 }
 
 /* Two threads' frees at once reach the collector one after the other. */
@@ -162,7 +141,7 @@ static void test_racing_double_free(void) {
     CHECK_EQ(f.heap->hooks->deferred(f.heap, span, slot), SW_FREE_LATER);
     CHECK_EQ(f.heap->hooks->deferred(f.heap, span, slot), SW_FREE_DOUBLE);
     CHECK_EQ(sw_gc_finish(f.gc, NULL), SW_OK);
-    end(&f);
+    gc_end(f.gc);
 }
 
 /* --- realloc, trim ---------------------------------------------------------------------------- */
@@ -186,7 +165,7 @@ static void test_realloc_while_marking(void) {
     root = cut;
     CHECK_EQ(sw_gc_collect(f.gc, NULL), SW_OK);
     CHECK(lives(&f, end_object));
-    end(&f);
+    gc_end(f.gc);
 }
 
 /* No record is given up while a cycle marks. */
@@ -202,7 +181,7 @@ static void test_trim_while_marking(void) {
     CHECK_EQ(sw_gc_finish(f.gc, NULL), SW_OK);
     sw_heap_trim(f.heap);
     CHECK_EQ(sw_space_id_of(f.heap->space, (uintptr_t)object), SW_SPAN_RELEASED);
-    end(&f);
+    gc_end(f.gc);
 }
 
 /* --- allocation ------------------------------------------------------------------------------- */
@@ -215,7 +194,7 @@ static void test_lazy_sweep(void) {
     sw_ledger before, after;
     CHECK_EQ(sw_heap_ledger(f.heap, &before, NULL, 0), SW_OK);
     CHECK_EQ(sw_gc_start(f.gc), SW_OK);
-    mark_all(&f);
+    gc_mark_all(f.gc);
     for (int i = 0; i < OBJECTS; i++) {
         void **node = sw_gc_new(f.gc, f.node, 1);
         node[0] = root;
@@ -224,12 +203,9 @@ static void test_lazy_sweep(void) {
     CHECK_EQ(sw_gc_current_phase(f.gc), SW_GC_SWEEPING);
     CHECK_EQ(sw_heap_ledger(f.heap, &after, NULL, 0), SW_OK);
     CHECK(after.held_bytes <= before.held_bytes + before.held_bytes / 8);
-    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
-    CHECK_EQ(sw_gc_finish(f.gc, &cycle), SW_OK);
-    CHECK_EQ(cycle.freed_objects, OBJECTS);
-    CHECK_EQ(sw_gc_collect(f.gc, &cycle), SW_OK);
-    CHECK_EQ(cycle.marked_objects, OBJECTS);
-    end(&f);
+    CHECK_EQ(gc_finish(f.gc).freed_objects, OBJECTS);
+    CHECK_EQ(gc_collect(f.gc).marked_objects, OBJECTS);
+    gc_end(f.gc);
 }
 
 /* --- the cycle itself ------------------------------------------------------------------------- */
@@ -249,7 +225,7 @@ static void test_states(void) {
     CHECK_EQ(sw_gc_start(f.gc), SW_OK);
     CHECK_EQ(sw_gc_start(f.gc), SW_STATE);
     CHECK_EQ(sw_heap_destroy(f.heap), SW_STATE);
-    mark_all(&f);
+    gc_mark_all(f.gc);
     CHECK_EQ(sw_gc_start(f.gc), SW_STATE);
     CHECK_EQ(sw_gc_abandon(f.gc), SW_STATE);
     CHECK_EQ(sw_gc_collect(f.gc, &cycle), SW_OK); /* the one under way, and another one */
@@ -268,16 +244,17 @@ static void test_roots_during_a_cycle(void) {
     CHECK_EQ(sw_gc_add_roots(f.gc, &gone, sizeof gone, &id), SW_OK);
     CHECK_EQ(sw_gc_start(f.gc), SW_OK);
     CHECK_EQ(sw_gc_remove_roots(f.gc, id), SW_OK);
+    CHECK_EQ(sw_gc_remove_roots(f.gc, id), SW_INVALID);
     CHECK_EQ(sw_gc_add_roots(f.gc, &kept, sizeof kept, &other), SW_OK);
     kept = sw_gc_new(f.gc, f.node, 1);
     CHECK_EQ(sw_gc_finish(f.gc, NULL), SW_OK);
     CHECK(lives(&f, gone) && lives(&f, kept));
     CHECK_EQ(sw_gc_collect(f.gc, NULL), SW_OK);
     CHECK(!lives(&f, gone) && lives(&f, kept));
-    end(&f);
+    gc_end(f.gc);
 }
 
-/* A program that writes a pointer by itself hides an object from the collector; the second mark tells. */
+/* A program that writes a pointer by itself hides an object from the collector; the second mark finds it. */
 static void test_checkmark(void) {
     fixture f = make();
     CHECK_EQ(sw_gc_set_debug(f.gc, SW_GC_CHECKMARK), SW_OK);
@@ -293,15 +270,14 @@ static void test_checkmark(void) {
     CHECK(strstr(sw_last_error()->message, "sw_gc_write") != NULL);
     CHECK_EQ(cycle.given_up, 1);
     CHECK(lives(&f, hidden));
-    CHECK_EQ(sw_gc_collect(f.gc, &cycle), SW_OK);
-    CHECK_EQ(cycle.marked_objects, 3);
-    /* What is marked for no reason is told of when nothing has run since the start. */
+    CHECK_EQ(gc_collect(f.gc).marked_objects, 3);
+    /* What is marked without a reason is reported when nothing has run since the start. */
     root = NULL;
     CHECK_EQ(sw_gc_start(f.gc), SW_OK);
     (void)sw_gc_new(f.gc, f.node, 1);
     CHECK_EQ(sw_gc_checkmark(f.gc, false), SW_OK);
     CHECK_EQ(sw_gc_checkmark(f.gc, true), SW_STATE);
-    end(&f);
+    gc_end(f.gc);
 }
 
 static void test_clobber(void) {
@@ -316,21 +292,7 @@ static void test_clobber(void) {
     CHECK(root[5] == (void *)7);
     void **fresh = sw_gc_new(f.gc, f.node, 1);
     for (int i = 0; i < 8; i++) CHECK(fresh[i] == NULL);
-    end(&f);
-}
-
-/* What is not reachable at an allocation is gone after it. */
-static void test_always(void) {
-    fixture f = make();
-    CHECK_EQ(sw_gc_set_debug(f.gc, SW_GC_ALWAYS | SW_GC_CHECKMARK), SW_OK);
-    void **node = sw_gc_new(f.gc, f.node, 1);
-    root = sw_gc_new(f.gc, f.node, 1);
-    CHECK(!lives(&f, node) || node == root);
-    CHECK(lives(&f, root));
-    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
-    CHECK_EQ(sw_gc_last_cycle(f.gc, &cycle), SW_OK);
-    CHECK_EQ(cycle.number, 2);
-    end(&f);
+    gc_end(f.gc);
 }
 
 /* A write that can not be noted loses the cycle, and no object. */
@@ -348,15 +310,13 @@ static void test_write_without_memory(void) {
     sw_gc_write(f.gc, &root[0], NULL);
     f.gc->stack.end = whole.end;
     f.gc->stack.reserved = whole.reserved;
-    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
-    CHECK_EQ(sw_gc_finish(f.gc, &cycle), SW_OK);
+    sw_gc_cycle cycle = gc_finish(f.gc);
     CHECK_EQ(cycle.given_up, 1);
     CHECK_EQ(cycle.freed_objects, 0);
     CHECK(lives(&f, far) && lives(&f, dead));
-    CHECK_EQ(sw_gc_collect(f.gc, &cycle), SW_OK);
-    CHECK_EQ(cycle.given_up, 0);
+    CHECK_EQ(gc_collect(f.gc).given_up, 0);
     CHECK(!lives(&f, far) && !lives(&f, dead));
-    end(&f);
+    gc_end(f.gc);
 }
 
 /* --- one span --------------------------------------------------------------------------------- */
@@ -395,7 +355,6 @@ int main(void) {
     test_roots_during_a_cycle();
     test_checkmark();
     test_clobber();
-    test_always();
     test_write_without_memory();
     test_sweep_of_free_slots();
     return check_result();

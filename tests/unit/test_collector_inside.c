@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A thread is stopped at every instruction of an allocation in turn, by the processor's single-step trap, and another one works on a cycle
- * meanwhile, as it would where threads are stopped by signals: at once, or beginning, going on with, or ending one that the thread
- * then goes on beside. The object that was being made lives, is whole, and is nobody else's.
- *
- * It is not stopped where it holds a lock: whoever stops threads takes the locks before. */
+/* The single-step trap of the processor stops a thread at every instruction of an allocation in turn, and another
+ * thread works on a cycle meanwhile, as where signals stop threads: a whole cycle, or the start, a step or the end of
+ * one. The object that was being made survives, is whole, and has one owner. A thread that holds a lock is not stopped,
+ * because whoever stops threads takes the locks first. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("O2") /* the inline path as programs have it */
 #endif
@@ -16,11 +15,10 @@
 #include <ucontext.h>
 #include <x86intrin.h>
 
-#include "check.h"
+#include "collector.h"
 #include "gc/gc.h"
 #include "heap/registry.h"
 #include "spanwise/gc_fast.h"
-#include "spanwise/stats.h"
 
 static const unsigned long long TRAP_FLAG = 1 << 8;
 
@@ -100,7 +98,8 @@ static void on_step(int number, siginfo_t *info, void *context) {
     errno = saved_errno;
 }
 
-/* Each instruction between these is a SIGTRAP. The handler reads and writes what the program does: nothing is moved across them. */
+/* Each instruction between these is a SIGTRAP. The handler reads and writes what the program does: nothing is moved
+ * across them. */
 static inline __attribute__((always_inline)) void step_begin(void) {
     __asm__ volatile("" ::: "memory");
     __writeeflags(__readeflags() | TRAP_FLAG);
@@ -119,7 +118,7 @@ static void *make(way how) {
     return sw_gc_new(gc, type_of[how], 1);
 }
 
-/* Makes an object, stopped behind instruction `at` of the call, if it has so many; -1: not stopped. */
+/* Makes an object, stopped after instruction `at` of the call, if it has so many; -1: not stopped. */
 static void *make_stopped(way how, int at) {
     if (at < 0) return make(how);
     steps = 0;
@@ -132,31 +131,23 @@ static void *make_stopped(way how, int at) {
 
 /* --- a heap ----------------------------------------------------------------------------------- */
 
-static uint32_t add_type(size_t bytes, uint64_t pointers) {
-    uint64_t map[40000 / 8 / 64 + 1] = {pointers};
-    sw_gc_type type = {"inside", bytes, pointers != 0 ? map : NULL};
-    uint32_t id = 0;
-    CHECK_EQ(sw_gc_add_type(gc, &type, &id), SW_OK);
-    return id;
-}
-
 static void begin(bool inside, unsigned debug) {
     sw_heap_options options;
-    uint32_t roots;
     sw_heap_options_init(&options);
     options.tiny = 1;
     CHECK_EQ(sw_gc_create(&options, &gc), SW_OK);
     gc->inside = inside;
     CHECK_EQ(sw_gc_set_debug(gc, debug), SW_OK);
     static const uint64_t pointers[WAYS] = {1, 1, 0, 2, 0, 0, 0};
-    for (int w = 0; w < WAYS; w++) type_of[w] = add_type(way_bytes[w], pointers[w]);
+    for (int w = 0; w < WAYS; w++) type_of[w] = gc_type(gc, way_bytes[w], pointers[w]);
     type_of[CALL] = type_of[MAKER];
     CHECK_EQ(sw_gc_type_allocator_begin(gc, type_of[MAKER], &maker), SW_OK);
-    CHECK_EQ(sw_gc_add_roots(gc, kept, sizeof kept, &roots), SW_OK);
-    CHECK_EQ(sw_gc_add_roots(gc, root, sizeof root, &roots), SW_OK);
+    gc_roots(gc, kept, sizeof kept);
+    gc_roots(gc, root, sizeof root);
 }
 
-/* Where the word that the way takes from is empty, the search for another one is a slow path, at whose end threads stop. */
+/* Where the word that the way takes from is empty, the search for another one is a slow path, at whose end threads
+ * stop. */
 static void fill_word(way how) {
     if (how == LARGE) return;
     const sw_cache *cache = sw_registry_own_cache(gc->heap);
@@ -228,8 +219,8 @@ static bool try_one(way how, work what, int at, bool *lost) {
     return stopped;
 }
 
-/* Every instruction of the short paths; of the others, which are longer, one in so many, or all of them with SPANWISE_FULL_TESTS=1
- * (at_each has them all). */
+/* Every instruction of the short paths; of the others, which are longer, one in so many, or all of them with
+ * SPANWISE_FULL_TESTS=1 (at_each has them all). */
 static int stride_of(way how) {
     const char *full = getenv("SPANWISE_FULL_TESTS");
     if (how <= NOSCAN || (full != NULL && strcmp(full, "1") == 0)) return 1;

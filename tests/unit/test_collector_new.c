@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Typed allocation: whichever way an object was made, marking follows the words of its own type, and its bytes are
- * zero. Objects of several types share spans here, in every order. */
+ * zero; objects of several types share spans, in every order. A limit whose hook
+ * collects. */
 #include <errno.h>
 #include <pthread.h>
+#include <stdbool.h>
 
-#include "check.h"
-#include "spanwise/gc.h"
-#include "spanwise/stats.h"
+#include "collector.h"
+#include "spawn.h"
 
 enum { KINDS = 4, OBJECTS = 4000, CHILD_BYTES = 600 };
 
-/* Objects of 32 bytes, of which three kinds share spans. Each gets a child in word 0 and one in word 2. */
+/* Objects of 32 bytes; three kinds share spans. Each gets a child in word 0 and one in word 2. */
 typedef enum kind { FIRST, THIRD, NEITHER, UNTYPED } kind;
 static const int children_kept[KINDS] = {1, 1, 0, 2};
 
@@ -18,15 +19,11 @@ static uint32_t types[KINDS - 1], child_type;
 static void **objects[OBJECTS];
 
 static sw_gc *make(void) {
-    sw_gc *gc;
-    uint64_t first = 1, third = 4;
-    uint32_t roots;
-    CHECK_EQ(sw_gc_create(NULL, &gc), SW_OK);
-    sw_gc_type kinds[] = {{"first", 32, &first}, {"third", 32, &third}, {"neither", 32, NULL}};
-    for (int i = 0; i < KINDS - 1; i++) CHECK_EQ(sw_gc_add_type(gc, &kinds[i], &types[i]), SW_OK);
-    sw_gc_type child = {"child", CHILD_BYTES, NULL};
-    CHECK_EQ(sw_gc_add_type(gc, &child, &child_type), SW_OK);
-    CHECK_EQ(sw_gc_add_roots(gc, objects, sizeof objects, &roots), SW_OK);
+    static const uint64_t pointers[KINDS - 1] = {1, 4, 0};
+    sw_gc *gc = gc_begin(0);
+    for (int i = 0; i < KINDS - 1; i++) types[i] = gc_type(gc, 32, pointers[i]);
+    child_type = gc_type(gc, CHILD_BYTES, 0);
+    gc_roots(gc, objects, sizeof objects);
     return gc;
 }
 
@@ -43,7 +40,6 @@ static int make_object(sw_gc *gc, int i, kind what) {
 /* Runs of one kind, of lengths that end within words, at their ends, and after several spans. */
 static void test_types_that_share_spans(void) {
     sw_gc *gc = make();
-    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
     uint64_t random = 3;
     kind what = FIRST;
     static const int longest_runs[] = {3, 70, 900};
@@ -59,34 +55,9 @@ static void test_types_that_share_spans(void) {
             objects[i] = NULL; /* the next ones are made in holes */
             kept -= 1 + children_kept[what];
         }
-        CHECK_EQ(sw_gc_collect(gc, &cycle), SW_OK);
-        CHECK_EQ(cycle.marked_objects, OBJECTS + kept);
+        CHECK_EQ(gc_collect(gc).marked_objects, OBJECTS + kept);
         CHECK_EQ(sw_gc_verify(gc), SW_OK);
         CHECK_EQ(sw_heap_verify(sw_gc_heap(gc)), SW_OK);
-    }
-    CHECK_EQ(sw_gc_destroy(gc), SW_OK);
-}
-
-/* Objects of all lengths are zero in every byte, in slots that had other bytes. */
-static void test_cleared(void) {
-    static const size_t sizes[] = {8,   16,  24,  32,   48,   64,    72,   120,
-                                   128, 136, 512, 1000, 4096, 20000, 40000};
-    sw_gc *gc;
-    CHECK_EQ(sw_gc_create(NULL, &gc), SW_OK);
-    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
-        uint64_t map[5000 / 64 + 1] = {1};
-        sw_gc_type type = {"cleared", sizes[k], map};
-        uint32_t id;
-        CHECK_EQ(sw_gc_add_type(gc, &type, &id), SW_OK);
-        for (int round = 0; round < 3; round++) {
-            for (int i = 0; i < 200; i++) {
-                unsigned char *p = sw_gc_new(gc, id, 1), all = 0;
-                for (size_t b = 0; b < sizes[k]; b++) all |= p[b];
-                CHECK_EQ(all, 0);
-                memset(p, 0xA5, sizes[k]);
-            }
-            CHECK_EQ(sw_gc_collect(gc, NULL), SW_OK);
-        }
     }
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
@@ -96,13 +67,9 @@ static void test_cleared(void) {
 static void test_lowest_first(void) {
     enum { COUNT = 20000, WORD_BYTES = 64 * 16 };
     static uint64_t *made[COUNT];
-    sw_gc *gc;
-    uint64_t map = 1, random = 5;
-    uint32_t id, other;
-    sw_gc_type type = {"pair", 16, &map}, second = {"another", 16, &map};
-    CHECK_EQ(sw_gc_create(NULL, &gc), SW_OK);
-    CHECK_EQ(sw_gc_add_type(gc, &type, &id), SW_OK);
-    CHECK_EQ(sw_gc_add_type(gc, &second, &other), SW_OK);
+    sw_gc *gc = gc_begin(0);
+    uint64_t random = 5;
+    uint32_t id = gc_type(gc, 16, 1), other = gc_type(gc, 16, 1);
     for (int round = 0; round < 6; round++) {
         uint64_t *before = NULL, one_in = round < 3 ? 2 : 50;
         int falls = 0;
@@ -130,23 +97,17 @@ static void test_lowest_first(void) {
 /* Objects that are full of pointers: what a few of them have is more than is marked at once. */
 static void test_dense(void) {
     enum { WORDS = 40, COUNT = 300 };
-    sw_gc *gc;
-    uint64_t map = (1ull << WORDS) - 1, random = 8;
-    uint32_t id, roots;
+    sw_gc *gc = gc_begin(0);
+    uint64_t random = 8;
+    uint32_t id = gc_type(gc, WORDS * 8, (1ull << WORDS) - 1);
     static void **made[COUNT], *root[1];
-    sw_gc_type type = {"dense", WORDS * 8, &map};
-    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
-    CHECK_EQ(sw_gc_create(NULL, &gc), SW_OK);
-    CHECK_EQ(sw_gc_add_type(gc, &type, &id), SW_OK);
-    CHECK_EQ(sw_gc_add_roots(gc, root, sizeof root, &roots), SW_OK);
+    gc_roots(gc, root, sizeof root);
     for (int i = 0; i < COUNT; i++) made[i] = sw_gc_new(gc, id, 1);
     for (int i = 0; i < COUNT; i++)
         for (int w = 0; w < WORDS; w++) made[i][w] = made[check_random(&random) % COUNT];
     for (int i = 0; i + 1 < COUNT; i++) made[i][i % WORDS] = made[i + 1];
     root[0] = made[0];
-    CHECK_EQ(sw_gc_collect(gc, &cycle), SW_OK);
-    CHECK_EQ(cycle.marked_objects, COUNT);
-    CHECK_EQ(cycle.freed_objects, 0);
+    EXPECT_COLLECT(gc, COUNT, 0);
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
 
@@ -155,11 +116,8 @@ static void test_dense(void) {
 enum { ADDED = 3000 };
 
 static void *add_types(void *arg) {
-    uint64_t map = 1;
     for (int i = 0; i < ADDED; i++) {
-        uint32_t id;
-        sw_gc_type type = {"added", 8 * ((size_t)i % 64 + 1), &map};
-        CHECK_EQ(sw_gc_add_type(arg, &type, &id), SW_OK);
+        uint32_t id = gc_type(arg, 8 * ((size_t)i % 64 + 1), 1);
         CHECK(sw_gc_new(arg, id, 1) != NULL);
         CHECK(sw_gc_new(arg, id, 2) != NULL);
     }
@@ -173,17 +131,87 @@ static void test_types_added_meanwhile(void) {
     CHECK_EQ(pthread_create(&thread, NULL, add_types, gc), 0);
     for (int i = 0; i < 20000; i++) CHECK(sw_gc_new(gc, types[i % 3], 1) != NULL);
     CHECK_EQ(pthread_join(thread, NULL), 0);
-    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
-    CHECK_EQ(sw_gc_collect(gc, &cycle), SW_OK);
-    CHECK_EQ(cycle.freed_objects, 20000 + 2 * ADDED);
+    CHECK_EQ(gc_collect(gc).freed_objects, 20000 + 2 * ADDED);
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
+}
+
+/* --- options of the heap ---------------------------------------------------------------------- */
+
+enum { SLOTS = 2000, SIZES = 4, LIMIT = 4 << 20 };
+
+static void *slots[SLOTS];
+
+static const size_t sizes[SIZES] = {16, 48, 1000, 40000};
+
+static sw_gc *begin_with(const sw_heap_options *options, uint32_t types[SIZES]) {
+    sw_gc *gc;
+    uint32_t roots;
+    CHECK_EQ(sw_gc_create(options, &gc), SW_OK);
+    for (int k = 0; k < SIZES; k++) types[k] = gc_type(gc, sizes[k], 2);
+    memset(slots, 0, sizeof slots);
+    CHECK_EQ(sw_gc_add_roots(gc, slots, sizeof slots, &roots), SW_OK);
+    return gc;
+}
+
+/* --- a limit ---------------------------------------------------------------------------------- */
+
+static int hook_calls;
+
+/* The objects that the caller needs are reachable. */
+static int collect_at_limit(sw_heap *heap, uint64_t bytes, void *gc) {
+    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
+    (void)heap, (void)bytes;
+    hook_calls++;
+    CHECK_EQ(sw_gc_collect(gc, &cycle), SW_OK);
+    return cycle.freed_objects != 0;
+}
+
+static void test_limit(void) {
+    for (int k = 0; k < SIZES; k++) {
+        uint32_t types[SIZES];
+        sw_heap_options options;
+        sw_heap_options_init(&options);
+        options.limit_bytes = LIMIT;
+        sw_gc *gc = begin_with(&options, types);
+        size_t made = 0;
+        errno = 0;
+        while (sw_gc_new(gc, types[k], 1) != NULL && made * sizes[k] < LIMIT) made++;
+        CHECK_EQ(errno, ENOMEM);
+        CHECK(made * sizes[k] > LIMIT / 2 && made * sizes[k] < LIMIT);
+        sw_heap_set_limit_hook(sw_gc_heap(gc), collect_at_limit, gc);
+        hook_calls = 0;
+        for (size_t i = 0; i < 10 * made; i++) {
+            void **object = sw_gc_new(gc, types[k], 1);
+            CHECK(object != NULL);
+            object[0] = object;
+            if (i % (made / 20 + 1) == 0) slots[i / (made / 20 + 1) % 5] = object;
+        }
+        CHECK(hook_calls > 8 && hook_calls < 60);
+        for (int i = 0; i < 5; i++) CHECK(*(void **)slots[i] == slots[i]);
+        sw_ledger ledger = {.struct_bytes = sizeof ledger};
+        CHECK_EQ(sw_heap_ledger(sw_gc_heap(gc), &ledger, NULL, 0), SW_OK);
+        CHECK(ledger.held_bytes <= LIMIT);
+        gc_end(gc);
+    }
+}
+
+static void test_refused(void) {
+    sw_gc *gc;
+    sw_heap_options options;
+    for (int i = 0; i < 2; i++) {
+        sw_heap_options_init(&options);
+        options.dry = i == 0;
+        options.tracked = i == 1;
+        CHECK_EQ(sw_gc_create(&options, &gc), SW_INVALID);
+    }
 }
 
 int main(void) {
     test_types_that_share_spans();
-    test_cleared();
     test_lowest_first();
     test_dense();
     test_types_added_meanwhile();
+    test_limit();
+    test_refused();
     return check_result();
 }

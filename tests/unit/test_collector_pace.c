@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cycles that begin by themselves: when, how they end in time, and what they keep. The numbers of objects are reckoned
+/* Cycles that begin by themselves: when, how they end in time, and what they keep. The numbers of objects are computed
  * by hand: 4 MiB are 65536 objects of 64 bytes. */
 #include <errno.h>
-#include <string.h>
 
-#include "check.h"
+#include "collector.h"
 #include "gc/gc.h"
 
 enum { MIB = 1 << 20, A_MIB = MIB / 64, KEPT = 20000 };
@@ -16,14 +15,11 @@ typedef struct fixture {
 } fixture;
 
 static void start(fixture *f) {
-    static const uint64_t next = 1;
-    uint32_t id;
     memset(f, 0, sizeof *f);
-    CHECK(sw_gc_create(NULL, &f->gc) == SW_OK);
-    CHECK(sw_gc_add_type(f->gc, &(sw_gc_type){.name = "plain", .bytes = 64}, &f->plain) == SW_OK);
-    CHECK(sw_gc_add_type(f->gc, &(sw_gc_type){.name = "node", .bytes = 64, .pointers = &next},
-                         &f->node) == SW_OK);
-    CHECK(sw_gc_add_roots(f->gc, f->roots, sizeof f->roots, &id) == SW_OK);
+    f->gc = gc_begin(0);
+    f->plain = gc_type(f->gc, 64, 0);
+    f->node = gc_type(f->gc, 64, 1);
+    gc_roots(f->gc, f->roots, sizeof f->roots);
 }
 
 static void set_pace(const fixture *f, uint32_t percent, uint64_t limit, uint32_t in_steps) {
@@ -97,24 +93,6 @@ static void threads_that_join_meanwhile(void) {
     set_pace(&f, 0, 0, 0);
     make_garbage(&f, 5 * A_MIB);
     CHECK(last(&f).number == 2);
-    CHECK(sw_gc_destroy(f.gc) == SW_OK);
-}
-
-static void limit_is_soft(void) {
-    fixture f;
-    start(&f);
-    f.roots[0] = sw_gc_new(f.gc, f.plain, 8 * A_MIB);
-    CHECK(sw_gc_collect(f.gc, NULL) == SW_OK);
-    set_pace(&f, 400, 9 * MIB, 0);
-    expect_after(&f, A_MIB);
-    set_pace(&f, 0, 11 * MIB, 0);
-    expect_after(&f, 3 * A_MIB);
-    set_pace(&f, 400, 4 * MIB, 0); /* more lives than that: a sixteenth of 8 MiB */
-    expect_after(&f, A_MIB / 2);
-    f.roots[0] = NULL;
-    CHECK(sw_gc_collect(f.gc, NULL) == SW_OK);
-    set_pace(&f, 0, 1, 0); /* 64 KiB at least */
-    expect_after(&f, 1024);
     CHECK(sw_gc_destroy(f.gc) == SW_OK);
 }
 
@@ -242,7 +220,6 @@ static void bad_input(void) {
 int main(void) {
     percent_of_what_lives();
     threads_that_join_meanwhile();
-    limit_is_soft();
     in_steps();
     plan_too_small();
     missed_write();

@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shadow stacks: what their frames hold lives, and nothing else does. The model of a stack is an array of what was pushed;
- * each misuse is an error after which the stack is as before. */
+/* Shadow stacks: what their frames hold lives, and nothing else does. The model of a stack is an array of what was
+ * pushed; each misuse is an error after which the stack is as before. */
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <stdbool.h>
-#include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "check.h"
-#include "spanwise/gc.h"
-#include "spanwise/stats.h"
+#include "collector.h"
+#include "spawn.h"
 
 typedef struct node {
     struct node *next;
@@ -22,44 +19,34 @@ static sw_gc *gc;
 static uint32_t node_type;
 
 static void start(void) {
-    uint64_t first = 1;
-    sw_gc_type type = {"node", sizeof(node), &first};
-    CHECK_EQ(sw_gc_create(NULL, &gc), SW_OK);
-    CHECK_EQ(sw_gc_add_type(gc, &type, &node_type), SW_OK);
-}
-
-static int count(void *ptr, size_t bytes, uint32_t cls, void *arg) {
-    (void)ptr, (void)bytes, (void)cls;
-    ++*(uint64_t *)arg;
-    return 0;
+    gc = gc_begin(0);
+    node_type = gc_type(gc, sizeof(node), 1);
 }
 
 /* Objects that are left after a whole cycle. */
 static uint64_t left(void) {
-    uint64_t objects = 0;
     CHECK_EQ(sw_gc_collect(gc, NULL), SW_OK);
-    CHECK_EQ(sw_heap_each_object(sw_gc_heap(gc), count, &objects), 0);
     CHECK_EQ(sw_gc_verify(gc), SW_OK);
-    return objects;
+    return gc_objects(gc);
 }
 
 /* --- frames of functions ----------------------------------------------------------------------- */
 
 enum { DEPTH = 100 };
 
-/* A list of `depth` nodes, made by as many calls, each of which has the rest of the list in its frame alone. */
+/* A list of `depth` nodes, made by as many calls; only the frame of each call holds the rest of the list. */
 static node *build(sw_gc_shadow *shadow, uint64_t depth) {
     struct {
-        node *made, *behind;
+        node *made, *rest;
     } local = {NULL, NULL};
     sw_gc_frame frame = {0};
     if (depth == 0) return NULL;
     CHECK_EQ(sw_gc_shadow_push(shadow, &frame, &local, sizeof local), SW_OK);
-    local.behind = build(shadow, depth - 1);
+    local.rest = build(shadow, depth - 1);
     local.made = sw_gc_new(gc, node_type, 1); /* collects */
     CHECK(local.made != NULL && local.made->next == NULL);
     (void)sw_gc_new(gc, node_type, 1); /* garbage, which takes what was freed too early */
-    sw_gc_write(gc, &local.made->next, local.behind);
+    sw_gc_write(gc, &local.made->next, local.rest);
     local.made->number = depth;
     CHECK_EQ(sw_gc_shadow_pop(shadow, &frame), SW_OK);
     return local.made;
@@ -87,7 +74,7 @@ static void test_calls(void) {
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
 
-/* --- frames beside a model --------------------------------------------------------------------- */
+/* --- frames against a model -------------------------------------------------------------------- */
 
 enum { FRAMES = 40, WORDS = 7, ROUNDS = 400 };
 
@@ -152,9 +139,7 @@ static void test_steps(void) {
     CHECK_EQ(sw_gc_shadow_push(shadow, &second, &young, sizeof young), SW_OK);
     young = sw_gc_new(gc, node_type, 1);
     CHECK_EQ(sw_gc_shadow_cut(shadow, NULL), SW_OK);
-    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
-    CHECK_EQ(sw_gc_finish(gc, &cycle), SW_OK);
-    CHECK_EQ(cycle.freed_objects, 0);
+    CHECK_EQ(gc_finish(gc).freed_objects, 0);
     CHECK_EQ(left(), 0);
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
@@ -172,7 +157,6 @@ static void *use_elsewhere(void *shadow) {
 
 static void test_misuse(void) {
     sw_gc_shadow *shadow, *other;
-    pthread_t thread;
     void *held[3] = {NULL, NULL, NULL};
     sw_gc_frame low = {0}, high = {0}, never = {0};
     start();
@@ -195,8 +179,7 @@ static void test_misuse(void) {
     CHECK_EQ(sw_gc_shadow_pop(other, &high), SW_STATE);
     CHECK_EQ(sw_gc_shadow_cut(shadow, &never), SW_STATE);
     CHECK_EQ(sw_gc_shadow_cut(other, &low), SW_STATE);
-    CHECK_EQ(pthread_create(&thread, NULL, use_elsewhere, shadow), 0);
-    CHECK_EQ(pthread_join(thread, NULL), 0);
+    (void)in_thread(use_elsewhere, shadow);
     CHECK_EQ(left(), 2); /* none of that has done anything */
     CHECK_EQ(sw_gc_shadow_cut(shadow, &low), SW_OK);
     CHECK_EQ(sw_gc_shadow_cut(shadow, &high), SW_STATE); /* it was cut off */
@@ -367,7 +350,8 @@ static void *hold(void *arg) {
     return NULL;
 }
 
-/* In the child the frames of the thread that forked are roots, and those of the other thread, which is no more, are not. */
+/* In the child the frames of the thread that forked are roots, and those of the other thread, which is no more, are
+ * not. */
 static void test_fork(void) {
     pthread_t thread;
     sw_gc_shadow *shadow;
@@ -388,9 +372,7 @@ static void test_fork(void) {
         CHECK_EQ(left(), 0);
         _exit(check_failed());
     }
-    int status = 1;
-    CHECK_EQ(waitpid(child, &status, 0), child);
-    CHECK_EQ(status, 0);
+    expect_exit_0(child);
     CHECK_EQ(left(), 2);
     __atomic_store_n(&step, 2, __ATOMIC_RELEASE);
     CHECK_EQ(pthread_join(thread, NULL), 0);

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cycles in steps, between allocations, writes and frees, beside the model of collector_model.h.
+/* Cycles in steps, between allocations, writes and frees, against the model of collector_model.h: random graphs, forks,
+ * and threads, each with a model of its own, that stop for the steps of a collector's thread.
  * SPANWISE_GC_GRAPHS=n in the environment does n random graphs; the full form is 100,000. */
-#include <sys/wait.h>
+#include <sched.h>
+#include <stdbool.h>
 #include <unistd.h>
 
 #include "collector_model.h"
 #include "gc/gc.h"
+#include "sanitizer.h"
+#include "spawn.h"
 
 static void verify(const model *m) {
     CHECK_EQ(sw_gc_verify(m->gc), SW_OK);
@@ -16,8 +20,7 @@ static void verify(const model *m) {
 static uint64_t cycles_of[2], checked_of[2], swept_of[2];
 
 static void note_cycle(const model *m) {
-    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
-    CHECK_EQ(sw_gc_last_cycle(m->gc, &cycle), SW_OK);
+    sw_gc_cycle cycle = gc_last_cycle(m->gc);
     cycles_of[cycle.order]++;
     checked_of[cycle.order] += (m->gc->debug & SW_GC_CHECKMARK) != 0 && !cycle.given_up;
     swept_of[cycle.order] += cycle.marked_objects + cycle.freed_objects + cycle.pending_objects;
@@ -106,8 +109,7 @@ static void test_graphs(void) {
     unsigned graphs = check_rounds("SPANWISE_GC_GRAPHS", 600);
     uint64_t cycles = 0, pending = 0, revived = 0;
     for (unsigned g = 0; g < graphs;) {
-        sw_gc *gc;
-        CHECK_EQ(sw_gc_create(NULL, &gc), SW_OK);
+        sw_gc *gc = gc_begin(0);
         model_begin(&m, gc, g + 1);
         for (unsigned end = g + 200; g < end && g < graphs; g++) run_graph(&m, g);
         cycles += m.cycles;
@@ -152,9 +154,7 @@ static void fork_now(model *m) {
         end_graph(m);
         _exit(check_failed());
     }
-    int status = -1;
-    CHECK(child > 0 && waitpid(child, &status, 0) == child);
-    CHECK_EQ(status, 0);
+    expect_exit_0(child);
 }
 
 /* SPANWISE_GC_FORKS=n in the environment does n; the full form is 10,000. */
@@ -162,8 +162,7 @@ static void test_forks(void) {
     static model m;
     const char *text = getenv("SPANWISE_GC_FORKS");
     int forks = text != NULL ? atoi(text) : (int)(40 / check_share()) + 4, phases[3] = {0};
-    sw_gc *gc;
-    CHECK_EQ(sw_gc_create(NULL, &gc), SW_OK);
+    sw_gc *gc = gc_begin(0);
     model_begin(&m, gc, 77);
     for (int n = 0; n < forks && !check_failed(); n++) {
         do {
@@ -178,8 +177,123 @@ static void test_forks(void) {
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
 
+/* --- options of heaps -------------------------------------------------------------------------- */
+
+/* Every placement, with batches of spans and other options that combine with a collector (docs/design/gc.md). */
+static void test_placements(void) {
+    static model m;
+    for (int p = SW_PLACE_LIFO; p <= SW_PLACE_LASTING; p++)
+        for (uint32_t batch = 0; batch < 3; batch++) {
+            sw_gc *gc;
+            sw_heap_options options;
+            sw_heap_options_init(&options);
+            options.placement = (sw_placement)p;
+            options.batch_spans = 2 * batch;
+            options.batch_by_use = batch == 2;
+            options.manual_clock = batch == 1;
+            options.huge_pages = batch == 1;
+            CHECK_EQ(sw_gc_create(&options, &gc), SW_OK);
+            model_begin(&m, gc, (uint64_t)p * 10 + batch);
+            go_on(&m, 1500);
+            end_graph(&m);
+            gc_end(gc);
+        }
+}
+
+/* --- threads ---------------------------------------------------------------------------------- */
+
+enum { THREADS = 3, ROUNDS = 400, BATCH = 25 };
+
+static model models[THREADS];
+static pthread_rwlock_t world =
+    PTHREAD_RWLOCK_INITIALIZER; /* written by whoever wants it to stop */
+
+static int running = THREADS; /* atomic */
+
+static int seen_enough; /* atomic: frees have waited for a sweep, and cycles have ended */
+
+static int collected; /* atomic: the collector's thread is done; others may end now */
+
+/* However seldom the collector's thread gets a processor, it has seen enough before the others end. */
+static bool goes_on(unsigned round) {
+    return !check_failed() && (round < check_rounds("SPANWISE_GC_ROUNDS", ROUNDS) ||
+                               !__atomic_load_n(&seen_enough, __ATOMIC_ACQUIRE));
+}
+
+static void *mutate(void *arg) {
+    model *m = arg;
+    for (unsigned n = 0; goes_on(n); n++) {
+        pthread_rwlock_rdlock(&world);
+        for (int k = 0; k < BATCH; k++) model_mutate(m);
+        pthread_rwlock_unlock(&world);
+        sched_yield();
+    }
+    __atomic_sub_fetch(&running, 1, __ATOMIC_RELEASE);
+    while (!__atomic_load_n(&collected, __ATOMIC_ACQUIRE)) sched_yield(); /* its end is a call */
+    return NULL;
+}
+
+static void stop_and_step(sw_gc *gc, uint64_t *random) {
+    pthread_rwlock_wrlock(&world);
+    if (sw_gc_current_phase(gc) == SW_GC_IDLE) {
+        for (int t = 0; t < THREADS; t++) model_note_start(&models[t]);
+        CHECK_EQ(sw_gc_set_order(gc, models[0].cycles % 2 == 0 ? SW_GC_BY_SPAN : SW_GC_BY_OBJECT),
+                 SW_OK);
+        CHECK_EQ(sw_gc_start(gc), SW_OK);
+    } else {
+        CHECK_EQ(sw_gc_step(gc, check_random(random) % 16), SW_OK);
+        if (sw_gc_current_phase(gc) == SW_GC_IDLE)
+            for (int t = 0; t < THREADS; t++) model_note_end(&models[t], 0, 0);
+    }
+    if (check_random(random) % 8 == 0) CHECK_EQ(sw_gc_verify(gc), SW_OK);
+    if (models[0].cycles > 2 && models[0].pending > 0)
+        __atomic_store_n(&seen_enough, 1, __ATOMIC_RELEASE);
+    pthread_rwlock_unlock(&world);
+    sched_yield();
+}
+
+/* The heap has what the models of all threads have. */
+static void end_all(sw_gc *gc) {
+    uint64_t known = 0;
+    if (sw_gc_current_phase(gc) != SW_GC_IDLE) {
+        CHECK_EQ(sw_gc_finish(gc, NULL), SW_OK);
+        for (int t = 0; t < THREADS; t++) model_note_end(&models[t], 0, 0);
+    }
+    for (int t = 0; t < THREADS; t++)
+        for (int i = 0; i < MODEL_OBJECTS; i++) known += models[t].objects[i].at != 0;
+    CHECK_EQ(gc_objects(gc), known);
+    CHECK_EQ(sw_heap_verify(sw_gc_heap(gc)), SW_OK);
+    CHECK_EQ(sw_gc_verify(gc), SW_OK);
+    for (int t = 0; t < THREADS; t++)
+        for (int r = 0; r < MODEL_ROOTS; r++) model_set_root(&models[t], r, -1);
+    CHECK_EQ(sw_gc_collect(gc, NULL), SW_OK);
+    CHECK_EQ(gc_objects(gc), 0);
+}
+
+/* Each thread has its model, between the steps of this one. */
+static void test_threads(void) {
+    sw_gc *gc;
+    pthread_t threads[THREADS];
+    uint64_t random = 9;
+    CHECK_EQ(sw_gc_create(NULL, &gc), SW_OK);
+    for (int t = 0; t < THREADS; t++) model_begin(&models[t], gc, 100 + (uint64_t)t);
+    for (int t = 0; t < THREADS; t++)
+        CHECK_EQ(pthread_create(&threads[t], NULL, mutate, &models[t]), 0);
+    while (__atomic_load_n(&running, __ATOMIC_ACQUIRE) > 0 && !check_failed())
+        stop_and_step(gc, &random);
+    __atomic_store_n(&collected, 1, __ATOMIC_RELEASE);
+    for (int t = 0; t < THREADS; t++) CHECK_EQ(pthread_join(threads[t], NULL), 0);
+    end_all(gc);
+    CHECK(seen_enough || check_failed());
+    CHECK_EQ(sw_gc_destroy(gc), SW_OK);
+}
+
 int main(void) {
-    test_graphs();
-    test_forks();
+    if (!UNDER_TSAN) { /* one thread */
+        test_graphs();
+        test_forks();
+        test_placements();
+    }
+    test_threads();
     return check_result();
 }

@@ -4,14 +4,12 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>
-#include <string.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "check.h"
+#include "collector.h"
 #include "gc/gc.h"
-#include "spanwise/stats.h"
+#include "spawn.h"
 
 enum { THREADS = 3, ROUNDS = 30000, LONGEST = 200, SHORT_NS = 20000000 };
 static const uint64_t LONG_NS = 100000000000; /* any thread comes to a safe point in that time */
@@ -33,13 +31,10 @@ static int running; /* atomic: threads with lists that have not left */
 static int working; /* atomic: threads without lists that work on cycles */
 
 static void start(fixture *f) {
-    uint64_t first = 1;
-    uint32_t roots;
-    sw_gc_type type = {"node", sizeof(node), &first};
     memset(f, 0, sizeof *f);
-    CHECK_EQ(sw_gc_create(NULL, &f->gc), SW_OK);
-    CHECK_EQ(sw_gc_add_type(f->gc, &type, &f->type), SW_OK);
-    CHECK_EQ(sw_gc_add_roots(f->gc, f->lists, sizeof f->lists, &roots), SW_OK);
+    f->gc = gc_begin(0);
+    f->type = gc_type(f->gc, sizeof(node), 1);
+    gc_roots(f->gc, f->lists, sizeof f->lists);
 }
 
 static void push(fixture *f, int t) {
@@ -118,19 +113,12 @@ static void *work(void *arg) {
     return NULL;
 }
 
-static int count(void *ptr, size_t bytes, uint32_t cls, void *arg) {
-    (void)ptr, (void)bytes, (void)cls;
-    ++*(uint64_t *)arg;
-    return 0;
-}
-
 static void check_left(const fixture *f) {
-    uint64_t left = 0, known = 0;
+    uint64_t known = 0;
     if (sw_gc_current_phase(f->gc) != SW_GC_IDLE) CHECK_EQ(sw_gc_finish(f->gc, NULL), SW_OK);
     CHECK_EQ(sw_gc_collect(f->gc, NULL), SW_OK);
     for (int t = 0; t < THREADS; t++) known += f->lengths[t];
-    CHECK_EQ(sw_heap_each_object(sw_gc_heap(f->gc), count, &left), 0);
-    CHECK_EQ(left, known);
+    CHECK_EQ(gc_objects(f->gc), known);
     CHECK_EQ(sw_gc_verify(f->gc), SW_OK);
     CHECK_EQ(sw_heap_verify(sw_gc_heap(f->gc)), SW_OK);
 }
@@ -192,8 +180,7 @@ static void test_late(void) {
     CHECK_EQ(sw_gc_set_stop_ns(f.gc, SHORT_NS), SW_OK);
     CHECK_EQ(pthread_create(&thread, NULL, be_late, &f), 0);
     wait_for(1);
-    CHECK_EQ(sw_gc_collect(f.gc, &cycle), SW_OK); /* it is in a blocking region */
-    CHECK_EQ(cycle.freed_objects, 1);
+    CHECK_EQ(gc_collect(f.gc).freed_objects, 1); /* it is in a blocking region */
     CHECK_EQ(sw_gc_start(f.gc), SW_OK);
     go_to(2);
     wait_for(3);
@@ -262,9 +249,7 @@ static void test_fork(void) {
                      sw_gc_leave(f.gc) == SW_OK && sw_gc_collect(f.gc, NULL) == SW_OK;
         _exit(works && !check_failed() ? 0 : 1);
     }
-    int status = 1;
-    CHECK_EQ(waitpid(child, &status, 0), child);
-    CHECK_EQ(status, 0);
+    expect_exit_0(child);
     go_to(4);
     CHECK_EQ(pthread_join(thread, NULL), 0);
     CHECK_EQ(sw_gc_leave(f.gc), SW_OK);

@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collected heaps that pack: where each object lies is reckoned from the sizes alone, a block lives as long as a root reaches
- * an object of it or its cache may pack into it, and what an object holds never changes. */
+/* Collected heaps that pack tiny objects: the place of each follows from the sizes alone, a block lives while a root
+ * reaches one of its objects or its cache may pack into it, and the bytes of an object never change. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>
-#include <string.h>
 
-#include "check.h"
+#include "collector.h"
 #include "faults.h"
-#include "spanwise/gc.h"
-#include "spanwise/stats.h"
 
 enum { BLOCK = 16, SIZES = 15, OBJECTS = 600, ROUNDS = 4000 };
 
@@ -29,47 +26,24 @@ static fixture f;
 
 static void start(unsigned debug) {
     sw_heap_options options;
-    uint32_t id;
     sw_heap_options_init(&options);
     options.tiny = 1;
     memset(&f, 0, sizeof f);
     CHECK_EQ(sw_gc_create(&options, &f.gc), SW_OK);
     f.heap = sw_gc_heap(f.gc);
-    for (uint32_t bytes = 1; bytes <= SIZES; bytes++) {
-        sw_gc_type type = {"tiny", bytes, NULL};
-        CHECK_EQ(sw_gc_add_type(f.gc, &type, &f.types[bytes]), SW_OK);
-    }
-    CHECK_EQ(sw_gc_add_roots(f.gc, f.roots, sizeof f.roots, &id), SW_OK);
+    for (uint32_t bytes = 1; bytes <= SIZES; bytes++) f.types[bytes] = gc_type(f.gc, bytes, 0);
+    gc_roots(f.gc, f.roots, sizeof f.roots);
     CHECK_EQ(sw_gc_set_debug(f.gc, debug), SW_OK);
-}
-
-static void end(void) {
-    CHECK_EQ(sw_gc_verify(f.gc), SW_OK);
-    CHECK_EQ(sw_heap_verify(f.heap), SW_OK);
-    CHECK_EQ(sw_gc_destroy(f.gc), SW_OK);
-}
-
-static int count(void *ptr, size_t bytes, uint32_t cls, void *arg) {
-    (void)ptr, (void)cls;
-    CHECK_EQ(bytes, BLOCK);
-    ++*(uint64_t *)arg;
-    return 0;
-}
-
-static uint64_t blocks(void) {
-    uint64_t objects = 0;
-    CHECK_EQ(sw_heap_each_object(f.heap, count, &objects), 0);
-    return objects;
 }
 
 static uintptr_t block_of(const void *object) {
     return (uintptr_t)object & ~(uintptr_t)(BLOCK - 1);
 }
 
-/* --- where objects lie ------------------------------------------------------------------------- */
+/* --- places ------------------------------------------------------------------------------------ */
 
-/* An object in root r, which lies where Go's rule puts it: aligned to 8, 4 or 2 if its size is a multiple of that, behind
- * what its block has, else at the start of a new one; and the block with more room is packed on. */
+/* An object in root r. Go's rule: aligned to 8, 4 or 2 if its size is a multiple of that, after the last object of its
+ * block, else at the start of a new block; the block with more room is packed on. */
 static void make(size_t r, size_t bytes, size_t elements) {
     size_t all = bytes * elements;
     size_t align = all % 8 == 0 ? 8 : all % 4 == 0 ? 4 : all % 2 == 0 ? 2 : 1;
@@ -133,46 +107,19 @@ static void test_model(void) {
             CHECK_EQ(sw_gc_start(f.gc), SW_OK);
         if (round % 200 != 0) continue;
         CHECK_EQ(sw_gc_collect(f.gc, NULL), SW_OK);
-        CHECK_EQ(blocks(), expected_blocks());
+        CHECK_EQ(gc_objects(f.gc), expected_blocks());
         check_contents();
     }
     memset(f.roots, 0, sizeof f.roots);
     CHECK_EQ(sw_gc_collect(f.gc, NULL), SW_OK);
-    CHECK_EQ(blocks(), 1); /* the newest */
-    end();
-}
-
-/* A block lives until the last of its objects is unreachable, and as long as it is the newest. */
-static void test_newest(void) {
-    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
-    start(SW_GC_CHECKMARK | SW_GC_CLOBBER);
-    make(0, 4, 1);
-    uintptr_t first = f.block;
-    f.roots[0] = NULL;
-    CHECK_EQ(sw_gc_collect(f.gc, &cycle),
-             SW_OK); /* nothing reaches it, but the next object may go there */
-    CHECK_EQ(cycle.marked_objects, 1);
-    CHECK_EQ(cycle.freed_objects, 0);
-    make(0, 4, 1);
-    make(1, 8, 1);
-    CHECK_EQ((uintptr_t)f.roots[0], first + 4);
-    CHECK_EQ((uintptr_t)f.roots[1], first + 8);
-    make(2, 1, 1); /* a new block, which is the newest now */
-    CHECK(f.block != first);
-    f.roots[0] = NULL;
-    CHECK_EQ(sw_gc_collect(f.gc, &cycle), SW_OK);
-    CHECK_EQ(cycle.freed_objects, 0); /* the second object of the first block is reached */
-    f.roots[1] = NULL;
-    CHECK_EQ(sw_gc_collect(f.gc, &cycle), SW_OK);
-    CHECK_EQ(cycle.freed_objects, 1);
-    CHECK_EQ(cycle.freed_bytes, BLOCK);
-    CHECK_EQ(blocks(), 1);
-    end();
+    CHECK_EQ(gc_objects(f.gc), 1); /* the newest */
+    gc_end(f.gc);
 }
 
 /* --- frees, references, finalizers ------------------------------------------------------------- */
 
-/* Neither a packed object nor its block is freed by the program, in any phase; it is told so, and nothing happens. */
+/* Neither a packed object nor its block is freed by the program, in any phase; each free is reported, and changes
+ * nothing. */
 static void test_frees(void) {
     start(0);
     remember_faults();
@@ -197,7 +144,7 @@ static void test_frees(void) {
     check_contents();
     void *longer = sw_heap_alloc(f.heap, BLOCK + 1, 0); /* shares nothing */
     sw_heap_free(f.heap, longer);
-    CHECK_EQ(blocks(), 1);
+    CHECK_EQ(gc_objects(f.gc), 1);
     unsigned char *dead = f.roots[0];
     make(2, 15, 1); /* a block of its own; the first has more room */
     unsigned char *full = f.roots[2];
@@ -206,7 +153,7 @@ static void test_frees(void) {
     CHECK_EQ(sw_gc_collect(f.gc, NULL), SW_OK);
     EXPECT_FAULT(DOUBLE_FREE, full, sw_heap_free(f.heap, full));
     sw_set_fault_handler(NULL, NULL);
-    end();
+    gc_end(f.gc);
 }
 
 static int called;
@@ -238,16 +185,13 @@ static void test_references(void) {
     CHECK_EQ(sw_gc_set_type_finalizer(f.gc, f.types[4], NULL, NULL), SW_OK);
     make(3, 4, 1); /* packed again */
     CHECK_EQ(block_of(f.roots[3]), block_of(f.roots[0]));
-    end();
+    gc_end(f.gc);
 }
 
 /* Objects with pointers, and those of 16 bytes, have slots of their own. */
 static void test_others(void) {
-    static const uint64_t first = 1;
-    uint32_t pointer, pair;
     start(SW_GC_ALWAYS | SW_GC_CHECKMARK);
-    CHECK_EQ(sw_gc_add_type(f.gc, &(sw_gc_type){"pointer", 8, &first}, &pointer), SW_OK);
-    CHECK_EQ(sw_gc_add_type(f.gc, &(sw_gc_type){"pair", 16, NULL}, &pair), SW_OK);
+    uint32_t pointer = gc_type(f.gc, 8, 1), pair = gc_type(f.gc, 16, 0);
     make(0, 8, 1);
     void **holder = sw_gc_new(f.gc, pointer, 1);
     f.roots[1] = (unsigned char *)holder;
@@ -261,7 +205,7 @@ static void test_others(void) {
     CHECK_EQ(sw_gc_collect(f.gc, NULL), SW_OK);
     CHECK_EQ(*(unsigned char *)*holder, f.fill[0]);
     CHECK_EQ(sw_gc_new(f.gc, f.types[8], 0) == NULL && errno == EINVAL, 1);
-    end();
+    gc_end(f.gc);
 }
 
 static void test_table(void) {
@@ -305,10 +249,9 @@ static void *pack(void *arg) {
 /* Each thread packs into blocks of its own, between the steps of another one's cycles. */
 static void test_threads(void) {
     pthread_t threads[THREADS];
-    uint32_t id;
     start(SW_GC_CHECKMARK | SW_GC_CLOBBER);
     CHECK_EQ(sw_gc_set_stop_ns(f.gc, 100000000000), SW_OK);
-    CHECK_EQ(sw_gc_add_roots(f.gc, held, sizeof held, &id), SW_OK);
+    gc_roots(f.gc, held, sizeof held);
     packing = THREADS;
     for (int t = 0; t < THREADS; t++) CHECK_EQ(pthread_create(&threads[t], NULL, pack, held[t]), 0);
     while (__atomic_load_n(&packing, __ATOMIC_ACQUIRE) > 0 && !check_failed()) {
@@ -318,17 +261,16 @@ static void test_threads(void) {
     }
     memset(held, 0, sizeof held);
     CHECK_EQ(sw_gc_collect(f.gc, NULL), SW_OK);
-    CHECK_EQ(blocks(), THREADS); /* the newest of each */
+    CHECK_EQ(gc_objects(f.gc), THREADS); /* the newest of each */
     __atomic_store_n(&leaving, 1, __ATOMIC_RELEASE);
     for (int t = 0; t < THREADS; t++) CHECK_EQ(pthread_join(threads[t], NULL), 0);
     CHECK_EQ(sw_gc_collect(f.gc, NULL), SW_OK);
-    CHECK_EQ(blocks(), 0); /* a thread's end gives its block up */
-    end();
+    CHECK_EQ(gc_objects(f.gc), 0); /* a thread's end gives its block up */
+    gc_end(f.gc);
 }
 
 int main(void) {
     test_model();
-    test_newest();
     test_frees();
     test_references();
     test_others();

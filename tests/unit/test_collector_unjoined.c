@@ -5,10 +5,11 @@
 #include <stdbool.h>
 #include <sys/mman.h>
 
-#include "check.h"
+#include "collector.h"
 #include "faults.h"
 #include "gc/gc.h"
 #include "spanwise/spanwise.h"
+#include "spawn.h"
 
 enum { SHORT_NS = 20000000, LARGE = 100000 };
 static const uint64_t LONG_NS = 100000000000; /* any thread comes to a safe point in that time */
@@ -22,18 +23,14 @@ static sw_gc *gc;
 static uint32_t type;
 
 static void start(void) {
-    uint64_t first = 1;
-    sw_gc_type of_nodes = {"node", sizeof(node), &first};
-    CHECK_EQ(sw_gc_create(NULL, &gc), SW_OK);
-    CHECK_EQ(sw_gc_add_type(gc, &of_nodes, &type), SW_OK);
+    gc = gc_begin(0);
+    type = gc_type(gc, sizeof(node), 1);
     CHECK_EQ(sw_gc_set_stop_ns(gc, LONG_NS), SW_OK);
 }
 
 static void end(void) {
     CHECK_EQ(sw_gc_collect(gc, NULL), SW_OK);
-    CHECK_EQ(sw_gc_verify(gc), SW_OK);
-    CHECK_EQ(sw_heap_verify(sw_gc_heap(gc)), SW_OK);
-    CHECK_EQ(sw_gc_destroy(gc), SW_OK);
+    gc_end(gc);
 }
 
 static uint32_t read_word(const uint32_t *word) { return __atomic_load_n(word, __ATOMIC_SEQ_CST); }
@@ -170,14 +167,12 @@ static void *end_joined(void *arg) {
 }
 
 static void end_makes_a_thread_leave(ending how) {
-    pthread_t thread;
     sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
     start();
     CHECK_EQ(sw_gc_set_stop_ns(gc, SHORT_NS), SW_OK);
     how.words = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     frame = (sw_gc_frame){0};
-    CHECK_EQ(pthread_create(&thread, NULL, end_joined, &how), 0);
-    CHECK_EQ(pthread_join(thread, NULL), 0);
+    (void)in_thread(end_joined, &how);
     CHECK_EQ(munmap(how.words, 4096), 0);
     CHECK_EQ(gc->joined, 0);
     CHECK_EQ(sw_gc_collect(gc, &cycle), SW_OK);

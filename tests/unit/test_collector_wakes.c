@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Wake-ups of threads that wait for each other around a stop of the world: each sleep here is certain (the thread is
- * asleep, says the system, before the other one goes on), and must be ended by a wake-up, not by its timeout. Times
- * are never measured: the collector counts the sleeps that ended by timeout. */
+/* Wake-ups of threads that wait for each other around a stop of the world: the system confirms each sleep before the
+ * other thread goes on, and a wake-up must end it, not its timeout. The collector counts timeouts; no time is measured. */
 #define _GNU_SOURCE
 #include <linux/futex.h>
 #include <pthread.h>
@@ -9,13 +8,13 @@
 #include <stdbool.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "check.h"
+#include "collector.h"
 #include "gc/gc.h"
 #include "gc/stop.h"
 #include "gc/type.h"
+#include "spawn.h"
 
 enum { LATE = 2 };
 static const uint64_t SLEEP_NS = 30000000000; /* a wake-up that comes is not later than that */
@@ -26,7 +25,7 @@ static sw_gc_source source;
 static uint64_t stopper;          /* the main thread, by the system's id */
 static uint64_t late[LATE];       /* atomic: ids of the others; 0: not there */
 static int joined, done;          /* atomic: others that run; the cycle has ended */
-static bool sleeps;               /* the others sleep while the world stands */
+static bool sleeps;               /* the others sleep while the world is stopped */
 static void (*comes)(int thread); /* what the others do when the world is to stop */
 
 static void wait_until_asleep(uint64_t id) {
@@ -43,7 +42,7 @@ static void wait_until_asleep(uint64_t id) {
     }
 }
 
-/* The collector calls it while the world stands. */
+/* The collector calls it while the world is stopped. */
 static bool lend(sw_gc_source *from, sw_gc_array *ranges) {
     (void)from, (void)ranges;
     bool waits = sw_os_thread_id() == stopper && sleeps;
@@ -104,9 +103,8 @@ static void by_collect(int thread) {
 static void by_end(int thread) { (void)thread; }
 
 static void start(void) {
-    static const uint64_t none = 0;
-    CHECK_EQ(sw_gc_create(NULL, &gc), SW_OK);
-    CHECK_EQ(sw_gc_add_type(gc, &(sw_gc_type){"type", 64, &none}, &type), SW_OK);
+    gc = gc_begin(0);
+    type = gc_type(gc, 64, 0);
     CHECK_EQ(sw_gc_set_stop_ns(gc, SLEEP_NS), SW_OK);
     gc->sleep_ns = SLEEP_NS;
     source = (sw_gc_source){.lend = lend};
@@ -225,7 +223,7 @@ static uint64_t readings;
 /* A nanosecond for each reading; a stop that does not end gets a late time in the end. */
 static uint64_t tick(void) { return ++readings < 1000 ? readings : UINT64_MAX / 2; }
 
-/* A stop of 10 ns that is asked for at 2 ends at 12, after ten sleeps whose ends are counted. Reading 1 is of the event. */
+/* A stop of 10 ns that is asked for at 2 ends at 12, after ten sleeps that time out. Reading 1 is of the event. */
 static void deadline(void) {
     if (check_failed()) return;
     start();
@@ -258,9 +256,7 @@ static void forked(void) {
     __atomic_add_fetch(&gc->changing, 1, __ATOMIC_SEQ_CST); /* of another thread */
     pid_t child = fork();
     if (child == 0) _exit(gc->changing != 0 || gc->waiting != 0 || gc->stopping != 0);
-    int status = 1;
-    CHECK_EQ(waitpid(child, &status, 0), child);
-    CHECK_EQ(status, 0);
+    expect_exit_0(child);
     __atomic_sub_fetch(&gc->changing, 1, __ATOMIC_SEQ_CST);
     end();
 }

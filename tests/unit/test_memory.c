@@ -1,18 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Multi-buffer memory (spanwise/memory.h): each operation by hand, refused memory, and the defects of an
- * earlier library as named cases. The readers are in test_reader.c. */
-#include "spanwise/memory.h"
-
-#include <errno.h>
+/* Multi-buffer memory (spanwise/memory.h) and recyclable memory: each operation by hand, refused memory, and defects of
+ * an earlier library as named cases. Readers: test_reader.c. */
 #include <fcntl.h>
 #include <unistd.h>
 
 #include "buffer/memory.h"
-#include "check.h"
-#include "range_memory.h"
+#include "scalables.h"
+#include "spanwise/recyclable.h"
 
 static uint8_t bytes[64];
-static counted_memory counted;
 
 static void begin(void) {
     for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (uint8_t)i;
@@ -105,7 +101,8 @@ static void a_memory_is_appended_to_itself(void) {
     sw_memory_end(&memory);
 }
 
-/* Lengths on both sides of a line of the cache and of what is fetched ahead, with empty buffers between them and at NULL. */
+/* Lengths on both sides of a line of the cache and of what is fetched ahead, with empty buffers between them and at
+ * NULL. */
 static void copies_of_all_lengths(void) {
     static const size_t lengths[] = {0, 1, 63, 64, 65, 0, 1023, 1024, 1025, 0, 2100, 0};
     static uint8_t from[6000], got[6000];
@@ -120,7 +117,7 @@ static void copies_of_all_lengths(void) {
     CHECK_EQ(at, 5365);
     CHECK_EQ(sw_memory_copy_to(&memory, got, at), SW_OK);
     CHECK(memcmp(got, from, at) == 0);
-    CHECK_EQ(got[at], 0); /* nothing behind it is written */
+    CHECK_EQ(got[at], 0); /* nothing past it is written */
     CHECK_EQ(sw_memory_copy_to(&memory, got, at - 1), SW_LIMIT);
     sw_memory_end(&memory);
 }
@@ -274,7 +271,7 @@ static void a_descriptor_fills_buffers(void) {
     sw_status status = sw_memory_read_from(&memory, ends[0], &got);
     if (status != SW_UNSUPPORTED) {
         CHECK_EQ(status, SW_OK);
-        CHECK_EQ(got, 5); /* a short read, behind 70 empty buffers */
+        CHECK_EQ(got, 5); /* a short read, after 70 empty buffers */
         CHECK(memcmp(front, "abc", 3) == 0 && memcmp(back, "de", 2) == 0);
         if (fcntl(ends[0], F_SETFL, O_NONBLOCK) != 0) abort();
         CHECK_EQ(sw_memory_read_from(&memory, ends[0], &got), SW_STATE);
@@ -285,6 +282,136 @@ static void a_descriptor_fills_buffers(void) {
     }
     close(ends[0]);
     sw_memory_end(&memory);
+}
+
+/* --- recyclable memory ------------------------------------------------------------------------ */
+
+static void check_text(const sw_recyclable *recyclable, const char *text) {
+    char got[64] = {0};
+    CHECK_EQ(sw_memory_copy_to(&recyclable->memory, got, sizeof got - 1), SW_OK);
+    CHECK_STR(got, text);
+}
+
+static void put(sw_recyclable *recyclable, const char *text) {
+    uint8_t *bytes = sw_recyclable_next(recyclable, strlen(text));
+    CHECK(bytes != NULL);
+    memcpy(bytes, text, strlen(text));
+}
+
+static void recycled_at_once(sw_scalable *scalable) {
+    static uint8_t shared[] = {'-', '-'};
+    sw_recyclable recyclable;
+    sw_recyclable_init(&recyclable, scalable);
+    for (int round = 0; round < 3; round++) {
+        put(&recyclable, "abc");
+        CHECK_EQ(sw_memory_push(&recyclable.memory, shared, 2), SW_OK);
+        put(&recyclable, "defg");
+        uint8_t *mine = scalable != NULL ? sw_scalable_alloc(scalable, 1) : malloc(1);
+        *mine = 'h';
+        CHECK_EQ(sw_recyclable_add(&recyclable, mine, 1), SW_OK);
+        check_text(&recyclable, "abc--defgh");
+        CHECK_EQ(sw_recyclable_clone(&recyclable, &recyclable.memory), SW_OK);
+        check_text(&recyclable, "abc--defghabc--defgh");
+        CHECK_EQ(recyclable.memory.count, 8);
+        CHECK_EQ(recyclable.owned.size, 8 + 10);
+        sw_reader reader = sw_reader_of(&recyclable.memory);
+        CHECK_EQ(sw_recyclable_recycle(&recyclable), SW_OK);
+        CHECK_EQ(sw_memory_size(&recyclable.memory), 0);
+        CHECK_EQ(sw_reader_skip(&reader, 1), SW_OK); /* inside its buffer nobody looks */
+        CHECK_EQ(sw_reader_skip(&reader, 3), SW_STATE);
+        if (scalable != NULL) CHECK_EQ(stats_of(scalable).taken_bytes, 0);
+    }
+    CHECK(sw_recyclable_next(&recyclable, 0) == NULL);
+    CHECK_EQ(sw_recyclable_add(&recyclable, NULL, 1), SW_INVALID);
+    CHECK_EQ(sw_recyclable_add(&recyclable, shared, 0), SW_INVALID);
+    CHECK_EQ(sw_recyclable_end(&recyclable), SW_OK);
+}
+
+/* Defect 9: which buffers are owned was recorded by index, which an update and a clip made stale. Each block of it is
+ * freed once and no other is, whatever became of the list. */
+static void defect_9_what_is_owned_does_not_go_stale(sw_scalable *scalable) {
+    static uint8_t shared[] = {'-', '-'};
+    sw_recyclable recyclable;
+    sw_recyclable_init(&recyclable, scalable);
+    put(&recyclable, "abc");
+    CHECK_EQ(sw_memory_push(&recyclable.memory, shared, 2), SW_OK);
+    put(&recyclable, "defg");
+    put(&recyclable, "hij");
+    check_text(&recyclable, "abc--defghij");
+    CHECK_EQ(sw_memory_update(&recyclable.memory, 2, shared, 1),
+             SW_OK); /* defg is owned all the same */
+    check_text(&recyclable, "abc---hij");
+    sw_reader reader = sw_reader_of(&recyclable.memory);
+    CHECK_EQ(sw_reader_skip(&reader, 2), SW_OK);
+    CHECK_EQ(sw_recyclable_clip_front(&recyclable, &reader), SW_OK);
+    if (scalable != NULL) CHECK_EQ(stats_of(scalable).taken_bytes, 1 + 4 + 3);
+    CHECK_EQ(sw_reader_skip(&reader, 1), SW_OK);
+    CHECK_EQ(sw_recyclable_clip_front(&recyclable, &reader), SW_OK);
+    check_text(&recyclable, "---hij");
+    if (scalable != NULL) CHECK_EQ(stats_of(scalable).taken_bytes, 4 + 3);
+    CHECK_EQ(sw_recyclable_recycle(&recyclable), SW_OK);
+    if (scalable != NULL) CHECK_EQ(stats_of(scalable).taken_bytes, 0);
+    CHECK_EQ(sw_recyclable_end(&recyclable), SW_OK);
+}
+
+/* Defect 7: memory that is recycled and memory that is not were two builds, and the second did not compile. */
+static void defect_7_both_kinds_in_one_build(sw_scalable *scalable) {
+    sw_recyclable both[2];
+    sw_recyclable_init(&both[0], scalable);
+    sw_recyclable_init(&both[1], NULL);
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < 2; i++) {
+            put(&both[i], "abc");
+            CHECK_EQ(sw_recyclable_clone(&both[i], &both[i].memory), SW_OK);
+            check_text(&both[i], "abcabc");
+            CHECK_EQ(both[i].owned.count, 2);
+        }
+        CHECK(sw_memory_equal(&both[0].memory, &both[1].memory));
+        CHECK_EQ(stats_of(scalable).taken_bytes, 6);
+        for (int i = 0; i < 2; i++) CHECK_EQ(sw_recyclable_recycle(&both[i]), SW_OK);
+        CHECK_EQ(stats_of(scalable).taken_bytes, 0);
+    }
+    for (int i = 0; i < 2; i++) CHECK_EQ(sw_recyclable_end(&both[i]), SW_OK);
+}
+
+static void what_was_freed_elsewhere(sw_scalable *scalable) {
+    sw_recyclable recyclable;
+    sw_recyclable_init(&recyclable, scalable);
+    for (int i = 0; i < 3; i++) put(&recyclable, "abc");
+    CHECK_EQ(sw_scalable_free(scalable, recyclable.owned.buffers[1].bytes, 3), SW_OK);
+    CHECK_EQ(sw_recyclable_recycle(&recyclable), SW_OVERLAP);
+    CHECK_EQ(stats_of(scalable).taken_bytes, 0);
+    CHECK_EQ(sw_recyclable_end(&recyclable), SW_OK);
+}
+
+static void a_clone_that_fails_adds_nothing(sw_scalable *scalable) {
+    sw_recyclable recyclable;
+    sw_recyclable_init(&recyclable, scalable);
+    put(&recyclable, "abc");
+    static uint8_t many[20 * KIB];
+    CHECK_EQ(sw_memory_push(&recyclable.memory, many, 10), SW_OK);
+    CHECK_EQ(sw_memory_push(&recyclable.memory, many, sizeof many), SW_OK);
+    counted.refuses = 1;
+    CHECK_EQ(sw_recyclable_clone(&recyclable, &recyclable.memory), SW_NOMEM);
+    counted.refuses = 0;
+    CHECK_EQ(recyclable.memory.count, 3);
+    CHECK_EQ(stats_of(scalable).taken_bytes, 3);
+    CHECK_EQ(sw_recyclable_end(&recyclable), SW_OK);
+}
+
+static void a_buffer_that_cannot_be_listed(sw_scalable *scalable) {
+    static counted_memory lists;
+    sw_allocator allocator = counted_allocator(&lists);
+    sw_recyclable recyclable;
+    sw_recyclable_init(&recyclable, scalable);
+    sw_memory_init(&recyclable.memory, &allocator);
+    for (int i = 0; i < SW_MEMORY_FEW; i++) put(&recyclable, "abc");
+    lists.refuses = 1;
+    CHECK(sw_recyclable_next(&recyclable, 3) == NULL);
+    CHECK_EQ(sw_last_error()->status, SW_NOMEM);
+    CHECK_EQ(recyclable.owned.count, SW_MEMORY_FEW);
+    CHECK_EQ(stats_of(scalable).taken_bytes, 3 * SW_MEMORY_FEW);
+    CHECK_EQ(sw_recyclable_end(&recyclable), SW_OK);
 }
 
 int main(void) {
@@ -301,5 +428,15 @@ int main(void) {
     wrong_arguments_change_nothing();
     refused_memory_changes_nothing();
     a_descriptor_fills_buffers();
+    sw_scalable *scalable = make_scalable(KIB, 8 * KIB, 1);
+    recycled_at_once(scalable);
+    recycled_at_once(NULL);
+    defect_9_what_is_owned_does_not_go_stale(scalable);
+    defect_9_what_is_owned_does_not_go_stale(NULL);
+    defect_7_both_kinds_in_one_build(scalable);
+    what_was_freed_elsewhere(scalable);
+    a_clone_that_fails_adds_nothing(scalable);
+    a_buffer_that_cannot_be_listed(scalable);
+    end_scalable(scalable);
     return check_result();
 }

@@ -1,80 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Range allocators by hand-made cases: the contract of each call, holes that grow, and buddies. Memory of
- * their own is in test_range_memory.c, threads and scopes in test_range_threads.c, the defects of an
- * earlier library in test_range_defects.c, random sequences against a model in test_range_model.c. */
+/* Range allocators by hand: the contract of each call, buddies, owners and locks, scopes.
+ * Named defects of an earlier library are in test_range_defects.c, random calls in test_range_model.c. */
+#include <pthread.h>
+
+#include "range/range.h"
 #include "range_cases.h"
 #include "range_memory.h"
+#include "spawn.h"
 
 /* --- the contract ------------------------------------------------------------------------------- */
-
-static void takes_from_the_front_and_joins(uint32_t backend) {
-    sw_range *range = make(backend, 100, 0);
-    CHECK_EQ(sw_range_find(range, 10), 0);
-    for (uint64_t i = 0; i < 10; i++) CHECK_EQ(sw_range_alloc(range, 10), 10 * i);
-    CHECK_STR(holes_of(range), "");
-    CHECK_EQ(sw_range_largest_hole(range), 0);
-    CHECK_EQ(sw_range_alloc(range, 1), SW_RANGE_NONE);
-    CHECK_EQ(sw_last_error()->status, SW_NOMEM);
-    CHECK_EQ(sw_range_free(range, 25, 10), SW_OK); /* parts of two requests */
-    CHECK_EQ(sw_range_free(range, 40, 10), SW_OK);
-    CHECK_STR(holes_of(range), "25+10 40+10");
-    CHECK_EQ(sw_range_free(range, 35, 5), SW_OK); /* joins both sides */
-    CHECK_STR(holes_of(range), "25+25");
-    CHECK_EQ(sw_range_free(range, 50, 1), SW_OK);
-    CHECK_EQ(sw_range_free(range, 24, 1), SW_OK);
-    CHECK_STR(holes_of(range), "24+27");
-    CHECK_EQ(sw_range_largest_hole(range), 27);
-    CHECK_EQ(sw_range_free_size(range), 27);
-    CHECK_EQ(sw_range_alloc(range, 27), 24);
-    CHECK_EQ(sw_range_reset(range), SW_OK);
-    CHECK_STR(holes_of(range), "0+100");
-    CHECK_EQ(stats_of(range).allocs, 11);
-    CHECK_EQ(stats_of(range).frees, 5);
-    CHECK_EQ(stats_of(range).refused, 1);
-    CHECK_EQ(stats_of(range).holes, 1);
-    end(range);
-}
-
-static sw_range *with_placement(uint32_t backend, uint32_t placement) {
-    sw_range_options options;
-    sw_range *range = NULL;
-    sw_range_options_init(&options);
-    options.backend = backend;
-    options.placement = placement;
-    CHECK_EQ(sw_range_create(100, &options, &range), SW_OK);
-    CHECK_EQ(sw_range_alloc(range, 100), 0);
-    CHECK_EQ(sw_range_free(range, 10, 20), SW_OK); /* 10+20 40+30 80+12 */
-    CHECK_EQ(sw_range_free(range, 40, 30), SW_OK);
-    CHECK_EQ(sw_range_free(range, 80, 12), SW_OK);
-    return range;
-}
-
-static void places_as_told(uint32_t backend) {
-    sw_range *range = with_placement(backend, SW_RANGE_FIT_FIRST);
-    CHECK_EQ(sw_range_alloc(range, 11), 10);
-    end(range);
-    range = with_placement(backend, SW_RANGE_FIT_WORST);
-    CHECK_EQ(sw_range_alloc(range, 11), 40);
-    end(range);
-    range = with_placement(backend, SW_RANGE_FIT_NEXT); /* the last request ended at 100 */
-    CHECK_EQ(sw_range_alloc(range, 11), 10);
-    CHECK_EQ(sw_range_alloc(range, 11), 40);
-    CHECK_EQ(sw_range_alloc(range, 19), 51);
-    CHECK_EQ(sw_range_alloc(range, 5), 80);
-    CHECK_EQ(sw_range_alloc(range, 8), 21); /* from the beginning again */
-    end(range);
-    sw_range_options options;
-    sw_range_options_init(&options);
-    options.backend = backend;
-    options.placement = SW_RANGE_FIT_BEST;
-    if (backend == SW_RANGE_TWO) {
-        range = with_placement(backend, SW_RANGE_FIT_BEST);
-        CHECK_EQ(sw_range_alloc(range, 11), 80);
-        end(range);
-    } else {
-        CHECK_EQ(sw_range_create(100, &options, &range), SW_UNSUPPORTED);
-    }
-}
 
 static void refuses_bad_arguments(uint32_t backend) {
     sw_range *range = make(backend, 4096, 64);
@@ -132,38 +66,6 @@ static void holds_the_largest_range(uint32_t backend) {
     end(range);
 }
 
-/* --- holes that grow ----------------------------------------------------------------------------- */
-
-/* A hole among others that frees make longer at both of its ends, without a look in between: 100+10 of a full
- * range of 1000, with holes at 0 and 500. */
-static void a_hole_grows(uint32_t backend) {
-    sw_range *range = make(backend, 1000, 0);
-    CHECK_EQ(sw_range_alloc(range, 1000), 0);
-    CHECK_EQ(sw_range_free(range, 500, 100), SW_OK);
-    CHECK_EQ(sw_range_free(range, 0, 10), SW_OK);
-    CHECK_EQ(sw_range_free(range, 100, 10), SW_OK);
-    for (uint64_t i = 0; i < 20; i++) {
-        CHECK_EQ(sw_range_free(range, 110 + 10 * i, 10), SW_OK);
-        CHECK_EQ(sw_range_free(range, 100 + 10 * i, 10), SW_OVERLAP);
-        CHECK_EQ(sw_range_free(range, 96 - 4 * i, 4), SW_OK);
-        CHECK_EQ(sw_range_free(range, 95 - 4 * i, 4), SW_OVERLAP);
-        CHECK_EQ(sw_range_free_size(range), 110 + 10 + 14 * (i + 1));
-    }
-    CHECK_EQ(sw_range_largest_hole(range), 10 + 20 * 14);
-    CHECK_STR(holes_of(range), "0+10 20+290 500+100");
-    CHECK_EQ(sw_range_free(range, 310, 189), SW_OK); /* one more would touch the next hole */
-    CHECK_EQ(sw_range_free(range, 499, 2), SW_OVERLAP);
-    CHECK_EQ(sw_range_free(range, 11, 9), SW_OK);
-    CHECK_STR(holes_of(range), "0+10 11+488 500+100");
-    CHECK_EQ(sw_range_free(range, 499, 1), SW_OK);
-    CHECK_EQ(sw_range_free(range, 600, 399), SW_OK);
-    CHECK_EQ(sw_range_free(range, 10, 1), SW_OK);
-    CHECK_STR(holes_of(range), "0+999");
-    CHECK_EQ(sw_range_free(range, 999, 1), SW_OK);
-    CHECK_EQ(stats_of(range).frees, 3 + 40 + 2 + 4);
-    end(range);
-}
-
 /* A request that takes the one hole whole, and what is freed next: of all that is taken, whatever part. */
 static void a_range_is_drained_and_refilled(uint32_t backend) {
     counted_memory memory = {0, 0, 0};
@@ -198,28 +100,6 @@ static void a_range_is_drained_and_refilled(uint32_t backend) {
     CHECK_EQ(memory.held_bytes, 0);
 }
 
-/* What a request takes, and where it is found, when the hole that fits has just grown. */
-static void a_grown_hole_serves(uint32_t backend) {
-    sw_range *range = make(backend, 1000, 0);
-    CHECK_EQ(sw_range_alloc(range, 1000), 0);
-    CHECK_EQ(sw_range_free(range, 900, 10), SW_OK);
-    CHECK_EQ(sw_range_free(range, 100, 10), SW_OK);
-    CHECK_EQ(sw_range_free(range, 110, 50), SW_OK);
-    CHECK_EQ(sw_range_fast_find(range, 55), 100);
-    CHECK_EQ(sw_range_free(range, 90, 10), SW_OK);
-    CHECK_EQ(sw_range_alloc(range, 65), 90);
-    CHECK_STR(holes_of(range), "155+5 900+10");
-    CHECK_EQ(sw_range_free(range, 910, 90), SW_OK); /* up to the end of the range */
-    CHECK_EQ(sw_range_alloc(range, 101), SW_RANGE_NONE);
-    CHECK_EQ(sw_range_alloc(range, 100), 900);
-    CHECK_EQ(sw_range_free(range, 160, 840), SW_OK);
-    CHECK_EQ(sw_range_fast_find(range, 845), 155);
-    CHECK_EQ(sw_range_fast_find(range, 846), SW_RANGE_NONE);
-    CHECK_EQ(sw_range_fast_find(range, 0), SW_RANGE_NONE);
-    CHECK_EQ(sw_last_error()->status, SW_INVALID);
-    end(range);
-}
-
 /* --- buddies -------------------------------------------------------------------------------------- */
 
 static void buddy_rounds_and_says_so(void) {
@@ -245,8 +125,8 @@ static void buddy_of_an_odd_size(void) {
     end(range);
 }
 
-/* The last block ends where the table does, so that its buddy would lie behind both. The memory is as
- * large as was asked for, and a sanitizer finds a look behind it. */
+/* The last block ends where the table does, so its buddy would be past both. The memory is exactly as large as the
+ * request, and a sanitizer finds a read past it. */
 static void buddy_without_a_buddy(void) {
     counted_memory memory = {0, 0, 0};
     sw_allocator allocator = counted_allocator(&memory);
@@ -266,15 +146,102 @@ static void buddy_has_a_small_table(void) {
     end(range);
 }
 
+/* --- threads and scopes ----------------------------------------------------------------------- */
+
+static void *takes_a_foreign_range(void *arg) {
+    sw_range *range = arg;
+    sw_range_stats stats;
+    sw_range_hole hole;
+    CHECK_EQ(sw_range_alloc(range, 10), SW_RANGE_NONE);
+    CHECK_EQ(sw_last_error()->status, SW_OWNER);
+    CHECK_EQ(sw_range_find(range, 10), SW_RANGE_NONE);
+    CHECK_EQ(sw_range_fast_find(range, 10), SW_RANGE_NONE);
+    CHECK_EQ(sw_range_free(range, 0, 10), SW_OWNER);
+    CHECK_EQ(sw_range_reset(range), SW_OWNER);
+    CHECK_EQ(sw_range_free_size(range), 0);
+    CHECK_EQ(sw_range_largest_hole(range), 0);
+    CHECK_EQ(sw_range_holes(range, 0, &hole, 1), 0);
+    CHECK_EQ(sw_range_get_stats(range, &stats), SW_OWNER);
+    CHECK_EQ(sw_range_verify(range), SW_OWNER);
+    sw_range_destroy(range);
+    CHECK_EQ(sw_last_error()->status, SW_OWNER);
+    return NULL;
+}
+
+static void *takes_it_over(void *arg) {
+    CHECK_EQ(sw_range_adopt(arg), SW_OK);
+    CHECK_EQ(sw_range_alloc(arg, 10), 10);
+    return NULL;
+}
+
+static void in_a_thread(void *(*body)(void *), sw_range *range) { (void)in_thread(body, range); }
+
+/* The article's example of two threads that share an unlocked allocator. */
+static void another_thread_is_refused(uint32_t backend) {
+    sw_range *range = make(backend, 4096, 2);
+    CHECK_EQ(sw_range_alloc(range, 10), 0);
+    in_a_thread(takes_a_foreign_range, range);
+    CHECK_EQ(sw_range_free_size(range), backend == SW_RANGE_BUDDY ? 4096 - 16 : 4096 - 10);
+    CHECK_EQ(stats_of(range).refused, 0);
+    sw_range_destroy(range);
+    range = make(SW_RANGE_WIDE, 4096, 0);
+    CHECK_EQ(sw_range_alloc(range, 10), 0);
+    in_a_thread(takes_it_over, range);
+    CHECK_EQ(sw_range_alloc(range, 10), SW_RANGE_NONE);
+    CHECK_EQ(sw_last_error()->status, SW_OWNER);
+    CHECK_EQ(sw_range_adopt(range), SW_OK);
+    end(range);
+}
+
+enum { ROUNDS = 2000 };
+
+static void *takes_and_gives(void *range) {
+    uint64_t at[16];
+    for (int round = 0; round < ROUNDS; round++) {
+        for (uint64_t i = 0; i < 16; i++) at[i] = sw_range_alloc(range, i + 1);
+        for (uint64_t i = 0; i < 16; i++) CHECK_EQ(sw_range_free(range, at[i], i + 1), SW_OK);
+    }
+    return NULL;
+}
+
+static void a_lock_lets_all_threads_in(uint32_t backend) {
+    sw_range_options options = options_of(backend, 1);
+    sw_range *range;
+    options.locked = 1;
+    CHECK_EQ(sw_range_create(4096, &options, &range), SW_OK);
+    in_threads(2, takes_and_gives, range, 0);
+    CHECK_EQ(sw_range_free_size(range), 4096);
+    CHECK_EQ(range->lock.acquisitions, 2 * 2 * 16 * ROUNDS + 1); /* a turn each, one to ask above */
+    CHECK_EQ(stats_of(range).allocs, 2 * 16 * ROUNDS);
+    CHECK_EQ(sw_range_adopt(range), SW_OK); /* and it stays everybody's */
+    in_a_thread(takes_and_gives, range);
+    end(range);
+}
+
+static void a_scope_gives_back(void) {
+    sw_range *range = make(SW_RANGE_TWO, 100, 0);
+    {
+        SW_RANGE_SCOPE(outer, range, 60);
+        SW_RANGE_SCOPE(none, range, 60);
+        CHECK_EQ(outer.offset, 0);
+        CHECK_EQ(none.offset, SW_RANGE_NONE);
+        CHECK_EQ(sw_range_free_size(range), 40);
+        SW_RANGE_SCOPE(early, range, 10);
+        CHECK_EQ(sw_range_scope_end(&early), SW_OK);
+        CHECK_EQ(sw_range_scope_end(&early), SW_OK);
+        CHECK_EQ(sw_range_free_size(range), 40);
+    }
+    CHECK_EQ(sw_range_free_size(range), 100);
+    end(range);
+}
+
 int main(void) {
     for (uint32_t backend = 0; backend < SW_RANGE_BACKEND_COUNT; backend++) {
         refuses_bad_arguments(backend);
+        another_thread_is_refused(backend);
+        a_lock_lets_all_threads_in(backend);
         if (backend == SW_RANGE_BUDDY) continue;
-        takes_from_the_front_and_joins(backend);
-        places_as_told(backend);
         holds_the_largest_range(backend);
-        a_hole_grows(backend);
-        a_grown_hole_serves(backend);
         a_range_is_drained_and_refilled(backend);
     }
     refuses_bad_options();
@@ -282,5 +249,6 @@ int main(void) {
     buddy_of_an_odd_size();
     buddy_without_a_buddy();
     buddy_has_a_small_table();
+    a_scope_gives_back();
     return check_result();
 }

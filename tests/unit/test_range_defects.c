@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Defects of an earlier library of range allocators that must not come back, each a case of its own under the
- * number that it had there. */
+/* Defects of an earlier library of range allocators, each a case under the number that it had there, and the two
+ * trees of holes by themselves: their depth, and what a split or a join of B+-tree nodes needs. */
+#include "base/attributes.h"
+#include "range/tree.h"
+#include "range/wide.h"
 #include "range_cases.h"
+#include "range_memory.h"
 
 /* 1: requests were refused while a hole was large enough. The sequence of the finding. */
 static void defect_1_refused_with_room(uint32_t backend) {
@@ -81,8 +85,8 @@ static void defect_9_sizes_above_32_bits(void) {
     end(range);
 }
 
-/* 10: which tree ran was decided by the build, whatever a benchmark was called, and most asked a pool with one hole, where no
- * tree is searched. With holes of 20, 12 and 100 each back end puts a request of 11 where its own rule says. */
+/* 10: which tree ran was decided by the build, whatever a benchmark was called, and most asked a pool with one hole,
+ * where no tree is searched. With holes of 20, 12 and 100 each back end puts a request of 11 where its own rule says. */
 static void defect_10_back_ends_side_by_side(void) {
     static const uint64_t placed[] = {10, 10, 40};
     sw_range *ranges[SW_RANGE_BUDDY];
@@ -100,6 +104,119 @@ static void defect_10_back_ends_side_by_side(void) {
     for (uint32_t backend = 0; backend < SW_RANGE_BUDDY; backend++) end(ranges[backend]);
 }
 
+/* --- trees of holes --------------------------------------------------------------------------- */
+
+enum { HOLES = 4096 };
+
+static counted_memory memory;
+
+/* Nodes on the longest way down in an order. */
+static uint64_t depth_of(const sw_tree_node *node, int order) {
+    uint64_t deepest = 0;
+    for (int side = 0; node != NULL && side < 2; side++) {
+        uint64_t below = 1 + depth_of(node->link[order].child[side], order);
+        if (below > deepest) deepest = below;
+    }
+    return deepest;
+}
+
+/* A treap of n nodes is about 4.3 ln(n) - 2 ln(ln(n)) deep (Devroye, "A note on the height of binary search trees",
+ * 1986): 32 for 4,096 nodes, 26 for 1,024. A tree that nothing balances is as deep as it has nodes here. */
+static void check_depth(const sw_tree *tree, uint64_t most) {
+    CHECK_STR(sw_tree_verify(tree) ? sw_tree_verify(tree) : "", "");
+    for (int order = 0; order < SW_TREE_ORDERS; order++)
+        CHECK(depth_of(tree->root[order], order) <= most);
+}
+
+/* The original's two trees got the height of a new leaf wrong, and a node that took the place of a deleted one kept the
+ * old height, so deletes from one side left lists. Holes that ascend in start and in size are added in that order,
+ * the worst one for a plain tree, and three of four are deleted from the left. */
+static void defect_9_trees_stay_flat(void) {
+    sw_tree tree;
+    sw_allocator allocator = counted_allocator(&memory);
+    sw_tree_init(&tree, &allocator, true);
+    for (uint64_t i = 0; i < HOLES; i++) {
+        CHECK(sw_nodes_reserve(&tree.nodes, 1));
+        sw_tree_add(&tree, i * 2 * HOLES, 1 + i);
+    }
+    check_depth(&tree, 40);
+    for (uint64_t i = 0; i < HOLES; i++) {
+        sw_tree_node *hole = sw_tree_best(&tree, 1 + i);
+        CHECK_EQ(hole->start, i * 2 * HOLES);
+        if (i % 4 != 0) sw_tree_remove(&tree, hole);
+    }
+    CHECK_EQ(tree.count, HOLES / 4);
+    check_depth(&tree, 34);
+    sw_nodes_destroy(&tree.nodes);
+    CHECK_EQ(memory.held_bytes, 0);
+}
+
+static void make_wide(sw_wide *wide) {
+    sw_allocator allocator = counted_allocator(&memory);
+    CHECK(sw_wide_init(wide, &allocator));
+}
+
+static bool add_wide(sw_wide *wide, uint64_t start) {
+    sw_wide_path path;
+    bool behind = sw_wide_before(wide, start, &path);
+    return sw_wide_add(wide, &path, behind, start, 1);
+}
+
+static uint64_t spare_nodes(const sw_nodes *nodes) {
+    uint64_t fresh = (uint64_t)(nodes->bump_end - nodes->bump) / nodes->node_bytes;
+    return nodes->waiting_count + fresh;
+}
+
+/* The last node of level 0 and the root above it are full: one more hole takes a node of each level and a
+ * new root, three in all. With two there is an error, and nothing has changed. */
+static void a_split_reserves_a_node_a_level(void) {
+    sw_wide wide;
+    uint64_t start = 0;
+    make_wide(&wide);
+    for (; wide.height < 1 || wide.root->count < SW_WIDE_ENTRIES ||
+           wide.root->child[SW_WIDE_ENTRIES - 1]->count < SW_WIDE_ENTRIES;
+         start += 2)
+        CHECK(add_wide(&wide, start));
+    uint64_t count = wide.count;
+    memory.refuses = 1;
+    while (spare_nodes(&wide.nodes) > 2) (void)sw_nodes_take(&wide.nodes);
+    CHECK(!add_wide(&wide, start));
+    CHECK_EQ(wide.count, count);
+    CHECK_STR(sw_wide_verify(&wide) ? sw_wide_verify(&wide) : "", "");
+    memory.refuses = 0;
+    uint64_t fresh_nodes = (wide.nodes.next_bytes - SW_CACHE_LINE) / sizeof(sw_wide_node);
+    CHECK(add_wide(&wide, start));
+    CHECK_EQ(spare_nodes(&wide.nodes), 2 + fresh_nodes - 3);
+    CHECK_EQ(wide.height, 2);
+    CHECK(sw_wide_verify(&wide) == NULL);
+    sw_nodes_destroy(&wide.nodes);
+    CHECK_EQ(memory.held_bytes, 0);
+}
+
+/* Every fiftieth of 2,000 holes stays: the 125 nodes of before, each with one hole or none, would
+ * be 40 at least. Nodes that join have more than 12 holes each on average. */
+static void nodes_with_few_holes_join(void) {
+    sw_wide wide;
+    sw_wide_path path;
+    make_wide(&wide);
+    for (uint64_t i = 0; i < 2000; i++) CHECK(add_wide(&wide, 2 * i));
+    for (uint64_t i = 0; i < 2000; i++) {
+        if (i % 50 == 0) continue;
+        CHECK(sw_wide_before(&wide, 2 * i, &path));
+        CHECK_EQ(sw_wide_start(&path), 2 * i);
+        sw_wide_remove(&wide, &path);
+    }
+    CHECK_EQ(wide.count, 40);
+    CHECK(sw_wide_verify(&wide) == NULL);
+    uint64_t all = 0;
+    for (uint64_t held = wide.nodes.held_bytes, bytes = SW_NODES_CHUNK_MIN; held > 0; bytes *= 2) {
+        all += (bytes - SW_CACHE_LINE) / sizeof(sw_wide_node);
+        held -= bytes;
+    }
+    CHECK(all - spare_nodes(&wide.nodes) <= 12);
+    sw_nodes_destroy(&wide.nodes);
+}
+
 int main(void) {
     for (uint32_t backend = 0; backend < SW_RANGE_BACKEND_COUNT; backend++) {
         defect_5_double_free(backend);
@@ -109,6 +226,9 @@ int main(void) {
     defect_6_below_the_unit();
     defect_8_interior_free();
     defect_9_sizes_above_32_bits();
+    defect_9_trees_stay_flat();
     defect_10_back_ends_side_by_side();
+    a_split_reserves_a_node_a_level();
+    nodes_with_few_holes_join();
     return check_result();
 }

@@ -39,7 +39,7 @@ typedef struct cost {
     uint64_t free_size, largest_hole, find, pair;
 } cost;
 
-/* Holes of 1 to PIECE_MAX, each behind a taken piece; of a buddy one unit each. */
+/* Holes of 1 to PIECE_MAX, each after a taken piece; of a buddy one unit each. */
 static sw_range *make(uint32_t backend, uint64_t holes) {
     sw_range_options options;
     sw_range *range = NULL;

@@ -1,52 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Scalable allocators and recyclable memory: growth by hand, random calls against marks in the bytes themselves,
- * refused memory, threads, and the defects of an earlier library as named cases. */
-#include "spanwise/scalable.h"
-
+/* Scalable allocators: growth by hand, random calls against marks in the bytes themselves, refused memory, threads, and
+ * defects of an earlier library as named cases. Recyclable memory: test_memory.c. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <unistd.h>
 
 #include "buffer/scalable.h"
-#include "check.h"
-#include "range_memory.h"
-#include "spanwise/recyclable.h"
-
-enum { KIB = 1024, MIB = 1024 * KIB };
-
-static counted_memory counted;
-
-static sw_scalable *make(uint64_t first, uint64_t cap, uint32_t locked) {
-    static sw_allocator memory;
-    memory = counted_allocator(&counted);
-    sw_scalable_options options;
-    sw_scalable_options_init(&options);
-    options.first_bytes = first;
-    options.child_bytes_max = cap;
-    options.locked = locked;
-    options.memory = &memory;
-    sw_scalable *scalable = NULL;
-    if (sw_scalable_create(&options, &scalable) != SW_OK) abort();
-    return scalable;
-}
-
-static sw_scalable_stats stats_of(sw_scalable *scalable) {
-    sw_scalable_stats stats;
-    CHECK_EQ(sw_scalable_verify(scalable), SW_OK);
-    CHECK_EQ(sw_scalable_get_stats(scalable, &stats), SW_OK);
-    CHECK_EQ(stats.held_bytes, counted.held_bytes);
-    return stats;
-}
-
-static void end(sw_scalable *scalable) {
-    sw_scalable_destroy(scalable);
-    CHECK_EQ(counted.held_bytes, 0);
-}
+#include "options.h"
+#include "scalables.h"
+#include "spawn.h"
 
 /* --- growth ----------------------------------------------------------------------------------- */
 
 static void children_double(void) {
-    sw_scalable *scalable = make(KIB, 4 * MIB, 1);
+    sw_scalable *scalable = make_scalable(KIB, 4 * MIB, 1);
     CHECK_EQ(stats_of(scalable).children, 0);
     for (uint64_t i = 1; i <= 16; i++) {
         CHECK(sw_scalable_alloc(scalable, KIB) != NULL);
@@ -55,26 +22,26 @@ static void children_double(void) {
         CHECK_EQ(stats_of(scalable).held_bytes, ((1 << children) - 1) * KIB);
         CHECK_EQ(stats_of(scalable).taken_bytes, i * KIB);
     }
-    end(scalable);
+    end_scalable(scalable);
 }
 
 static void growth_stops_at_the_cap(void) {
-    sw_scalable *scalable = make(3 * KIB, 8 * KIB, 1);
+    sw_scalable *scalable = make_scalable(3 * KIB, 8 * KIB, 1);
     for (int i = 0; i < 6; i++) CHECK(sw_scalable_alloc(scalable, 3 * KIB) != NULL);
     /* 3, then 6 (two), then 8 (two), 8 again */
     CHECK_EQ(stats_of(scalable).held_bytes, (3 + 6 + 8 + 8) * KIB);
-    end(scalable);
-    scalable = make(KIB, 4 * MIB, 1);
+    end_scalable(scalable);
+    scalable = make_scalable(KIB, 4 * MIB, 1);
     CHECK(sw_scalable_alloc(scalable, 100000) != NULL);
     CHECK_EQ(stats_of(scalable).held_bytes, 131072);
     CHECK_EQ(sw_scalable_reset(scalable), SW_OK);
     CHECK(sw_scalable_alloc(scalable, 1) != NULL); /* growth begins anew */
     CHECK_EQ(stats_of(scalable).held_bytes, KIB);
-    end(scalable);
+    end_scalable(scalable);
 }
 
 static void large_requests_are_served_and_freed(void) {
-    sw_scalable *scalable = make(KIB, 4 * KIB, 1);
+    sw_scalable *scalable = make_scalable(KIB, 4 * KIB, 1);
     uint8_t *large = sw_scalable_alloc(scalable, 100 * KIB);
     CHECK_EQ(stats_of(scalable).held_bytes, 100 * KIB);
     memset(large, 1, 100 * KIB);
@@ -87,12 +54,12 @@ static void large_requests_are_served_and_freed(void) {
     CHECK_EQ(stats_of(scalable).held_bytes, KIB + 2 * KIB); /* at once */
     CHECK_EQ(sw_scalable_free(scalable, large, 10), SW_INVALID);
     CHECK_EQ(sw_scalable_free(scalable, small, KIB), SW_OK);
-    end(scalable);
+    end_scalable(scalable);
 }
 
 /* Defect 9: a child that came and went at each pair. */
 static void defect_9_no_thrashing(void) {
-    sw_scalable *scalable = make(KIB, MIB, 1);
+    sw_scalable *scalable = make_scalable(KIB, MIB, 1);
     CHECK(sw_scalable_alloc(scalable, KIB) != NULL);
     for (int i = 0; i < 1000; i++) {
         void *second = sw_scalable_alloc(scalable, KIB);
@@ -102,17 +69,17 @@ static void defect_9_no_thrashing(void) {
     CHECK_EQ(stats_of(scalable).idle_children, 1);
     CHECK_EQ(sw_scalable_trim(scalable), SW_OK);
     CHECK_EQ(stats_of(scalable).children, 1);
-    end(scalable);
+    end_scalable(scalable);
 }
 
 static void the_largest_idle_child_is_kept(void) {
-    sw_scalable *scalable = make(KIB, MIB, 1);
+    sw_scalable *scalable = make_scalable(KIB, MIB, 1);
     void *blocks[4];
     for (int i = 0; i < 3; i++) blocks[i] = sw_scalable_alloc(scalable, (size_t)KIB << i);
     for (int i = 2; i >= 0; i--)
         CHECK_EQ(sw_scalable_free(scalable, blocks[i], (size_t)KIB << i), SW_OK);
     CHECK_EQ(stats_of(scalable).held_bytes, 4 * KIB);
-    end(scalable);
+    end_scalable(scalable);
 }
 
 static void a_limit(void) {
@@ -134,14 +101,14 @@ static void a_limit(void) {
     CHECK_EQ(sw_scalable_free(scalable, second, 2 * KIB), SW_OK);
     CHECK(sw_scalable_alloc(scalable, 2 * KIB + 1) == NULL);
     CHECK(sw_scalable_alloc(scalable, 2 * KIB) != NULL);
-    end(scalable);
+    end_scalable(scalable);
 }
 
 /* --- calls ------------------------------------------------------------------------------------ */
 
 /* Defect 8: a borrowed block was counted and never subtracted. */
 static void defect_8_borrow_counts_nothing(void) {
-    sw_scalable *scalable = make(KIB, MIB, 1);
+    sw_scalable *scalable = make_scalable(KIB, MIB, 1);
     void *there = sw_scalable_borrow(scalable, 100);
     CHECK(there != NULL);
     CHECK(sw_scalable_borrow(scalable, 100) == there);
@@ -154,41 +121,37 @@ static void defect_8_borrow_counts_nothing(void) {
     CHECK_EQ(stats.allocated_bytes, 100);
     CHECK_EQ(stats.freed_bytes, 100);
     CHECK_EQ(stats.held_bytes, 0);
-    end(scalable);
+    end_scalable(scalable);
 }
 
 /* Defect 5: what was freed twice became free twice. */
 static void defect_5_double_free(void) {
-    sw_scalable *scalable = make(4 * KIB, MIB, 1);
+    sw_scalable *scalable = make_scalable(4 * KIB, MIB, 1);
     uint8_t *block = sw_scalable_alloc(scalable, 64);
     CHECK(sw_scalable_alloc(scalable, 64) == block + 64);
     CHECK_EQ(sw_scalable_free(scalable, block, 64), SW_OK);
     CHECK_EQ(sw_scalable_free(scalable, block, 64), SW_OVERLAP);
     CHECK_EQ(sw_scalable_free(scalable, block + 32, 64), SW_OVERLAP);
     CHECK_EQ(stats_of(scalable).taken_bytes, 64);
-    end(scalable);
+    end_scalable(scalable);
 }
 
 /* A size of 0 ended the program (a first block of none), never came back, or took a block for nothing. */
 static void defect_6_a_size_of_zero(void) {
-    sw_scalable_options options;
-    sw_scalable *scalable = NULL;
-    sw_scalable_options_init(&options);
-    options.first_bytes = 0;
-    CHECK_EQ(sw_scalable_create(&options, &scalable), SW_INVALID);
-    CHECK(scalable == NULL);
-    scalable = make(KIB, MIB, 1);
+    REFUSED(sw_scalable, SW_INVALID, o.first_bytes = 0);
+    sw_scalable *scalable = make_scalable(KIB, MIB, 1);
     CHECK(sw_scalable_alloc(scalable, 0) == NULL);
     CHECK_EQ(sw_last_error()->status, SW_INVALID);
     CHECK(sw_scalable_borrow(scalable, 0) == NULL);
     CHECK_EQ(sw_last_error()->status, SW_INVALID);
     CHECK_EQ(stats_of(scalable).children, 0);
-    end(scalable);
+    end_scalable(scalable);
 }
 
-/* What was trimmed away stayed in the tail of the list, so bytes of it could be found, and freed, in a child that is gone. */
+/* What was trimmed away stayed in the tail of the list, so bytes of it could be found, and freed, in a child that is
+ * gone. */
 static void defect_9_nothing_is_found_in_what_was_trimmed(void) {
-    sw_scalable *scalable = make(KIB, 8 * KIB, 0);
+    sw_scalable *scalable = make_scalable(KIB, 8 * KIB, 0);
     uint8_t *first = sw_scalable_alloc(scalable, KIB),
             *second = sw_scalable_alloc(scalable, 2 * KIB);
     CHECK_EQ(stats_of(scalable).children, 2);
@@ -198,11 +161,11 @@ static void defect_9_nothing_is_found_in_what_was_trimmed(void) {
     CHECK_EQ(sw_scalable_free(scalable, second, 2 * KIB), SW_INVALID);
     CHECK_EQ(stats_of(scalable).taken_bytes, KIB);
     CHECK_EQ(sw_scalable_free(scalable, first, KIB), SW_OK);
-    end(scalable);
+    end_scalable(scalable);
 }
 
 static void wrong_arguments(void) {
-    sw_scalable *scalable = make(KIB, MIB, 1);
+    sw_scalable *scalable = make_scalable(KIB, MIB, 1);
     uint8_t *block = sw_scalable_alloc(scalable, 100), other[4];
     CHECK(sw_scalable_alloc(scalable, SIZE_MAX) == NULL);
     CHECK_EQ(sw_last_error()->status, SW_NOMEM);
@@ -219,27 +182,16 @@ static void wrong_arguments(void) {
     CHECK_EQ(stats_of(scalable).taken_bytes, 100);
     CHECK_EQ(sw_scalable_shrink(scalable, block, 100, 10), SW_OK);
     CHECK_EQ(stats_of(scalable).taken_bytes, 10);
-    end(scalable);
-    sw_scalable_options options;
-    const struct {
-        uint64_t first, cap;
-        uint32_t backend, bytes;
-        sw_status status;
-    } wrong[] = {{0, 1, 0, 0, SW_INVALID},          {2, 1, 0, 0, SW_INVALID},
-                 {1, UINT64_MAX, 0, 0, SW_INVALID}, {1, 2, SW_RANGE_BUDDY, 0, SW_UNSUPPORTED},
-                 {1, 2, 99, 0, SW_INVALID},         {1, 2, 0, 8, SW_INVALID}};
-    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        sw_scalable_options_init(&options);
-        options.first_bytes = wrong[i].first;
-        options.child_bytes_max = wrong[i].cap;
-        options.backend = wrong[i].backend;
-        if (wrong[i].bytes != 0) options.struct_bytes = wrong[i].bytes;
-        CHECK_EQ(sw_scalable_create(&options, &scalable), wrong[i].status);
-    }
+    end_scalable(scalable);
+    REFUSED(sw_scalable, SW_INVALID, o.first_bytes = 2, o.child_bytes_max = 1);
+    REFUSED(sw_scalable, SW_INVALID, o.child_bytes_max = UINT64_MAX);
+    REFUSED(sw_scalable, SW_UNSUPPORTED, o.backend = SW_RANGE_BUDDY);
+    REFUSED(sw_scalable, SW_INVALID, o.backend = 99);
+    REFUSED(sw_scalable, SW_INVALID, o.struct_bytes = 8);
 }
 
 static void refused_memory(void) {
-    sw_scalable *scalable = make(KIB, MIB, 1);
+    sw_scalable *scalable = make_scalable(KIB, MIB, 1);
     void *block = sw_scalable_alloc(scalable, KIB);
     counted.refuses = 1;
     CHECK(sw_scalable_alloc(scalable, 1) == NULL);
@@ -248,11 +200,11 @@ static void refused_memory(void) {
     counted.refuses = 0;
     CHECK_EQ(stats_of(scalable).taken_bytes, KIB);
     CHECK_EQ(sw_scalable_free(scalable, block, KIB), SW_OK);
-    end(scalable);
+    end_scalable(scalable);
 }
 
 static void a_descriptor_is_read(void) {
-    sw_scalable *scalable = make(KIB, MIB, 1);
+    sw_scalable *scalable = make_scalable(KIB, MIB, 1);
     sw_buffer got = {NULL, 77};
     int ends[2];
     if (pipe(ends) != 0 || write(ends[1], "hello", 5) != 5) abort();
@@ -275,7 +227,7 @@ static void a_descriptor_is_read(void) {
         close(ends[1]);
     }
     close(ends[0]);
-    end(scalable);
+    end_scalable(scalable);
 }
 
 /* --- random calls ----------------------------------------------------------------------------- */
@@ -295,7 +247,7 @@ static void check_part(part p) {
 }
 
 static void random_calls(uint64_t seed, int steps) {
-    sw_scalable *scalable = make(64, 4 * KIB, (uint32_t)(seed & 1));
+    sw_scalable *scalable = make_scalable(64, 4 * KIB, (uint32_t)(seed & 1));
     part parts[PARTS] = {{NULL, 0, 0}};
     uint64_t taken = 0;
     for (int step = 0; step < steps; step++) {
@@ -326,7 +278,7 @@ static void random_calls(uint64_t seed, int steps) {
     sw_scalable_stats stats = stats_of(scalable);
     CHECK_EQ(stats.taken_bytes, 0);
     CHECK_EQ(stats.children, 1); /* the idle one that is kept */
-    end(scalable);
+    end_scalable(scalable);
 }
 
 /* --- threads ---------------------------------------------------------------------------------- */
@@ -357,14 +309,14 @@ static void *trim(void *argument) {
 
 /* The original's Trim took no lock: children went while others allocated from them. */
 static void defect_9_threads_and_one_that_trims(void) {
-    sw_scalable *scalable = make(KIB, 8 * KIB, 1);
+    sw_scalable *scalable = make_scalable(KIB, 8 * KIB, 1);
     pthread_t threads[5];
     for (int i = 0; i < 5; i++)
         if (pthread_create(&threads[i], NULL, i < 4 ? work : trim, scalable) != 0) abort();
     for (int i = 0; i < 5; i++) (void)pthread_join(threads[i], NULL);
     sw_scalable_stats stats = stats_of(scalable);
     CHECK_EQ(stats.taken_bytes, 0);
-    end(scalable);
+    end_scalable(scalable);
 }
 
 static void *call_what_is_not_mine(void *argument) {
@@ -379,145 +331,13 @@ static void *call_what_is_not_mine(void *argument) {
 }
 
 static void an_unlocked_one_has_an_owner(void) {
-    sw_scalable *scalable = make(KIB, 8 * KIB, 0);
+    sw_scalable *scalable = make_scalable(KIB, 8 * KIB, 0);
     CHECK(sw_scalable_alloc(scalable, 1) != NULL);
-    pthread_t thread;
-    if (pthread_create(&thread, NULL, call_what_is_not_mine, scalable) != 0) abort();
-    (void)pthread_join(thread, NULL);
+    (void)in_thread(call_what_is_not_mine, scalable);
     CHECK(sw_scalable_alloc(scalable, 1) == NULL);
     CHECK_EQ(sw_scalable_adopt(scalable), SW_OK);
     CHECK_EQ(stats_of(scalable).taken_bytes, 2);
-    end(scalable);
-}
-
-/* --- recyclable memory ------------------------------------------------------------------------ */
-
-static void check_text(const sw_recyclable *recyclable, const char *text) {
-    char got[64] = {0};
-    CHECK_EQ(sw_memory_copy_to(&recyclable->memory, got, sizeof got - 1), SW_OK);
-    CHECK_STR(got, text);
-}
-
-static void put(sw_recyclable *recyclable, const char *text) {
-    uint8_t *bytes = sw_recyclable_next(recyclable, strlen(text));
-    CHECK(bytes != NULL);
-    memcpy(bytes, text, strlen(text));
-}
-
-static void recycled_at_once(sw_scalable *scalable) {
-    static uint8_t shared[] = {'-', '-'};
-    sw_recyclable recyclable;
-    sw_recyclable_init(&recyclable, scalable);
-    for (int round = 0; round < 3; round++) {
-        put(&recyclable, "abc");
-        CHECK_EQ(sw_memory_push(&recyclable.memory, shared, 2), SW_OK);
-        put(&recyclable, "defg");
-        uint8_t *mine = scalable != NULL ? sw_scalable_alloc(scalable, 1) : malloc(1);
-        *mine = 'h';
-        CHECK_EQ(sw_recyclable_add(&recyclable, mine, 1), SW_OK);
-        check_text(&recyclable, "abc--defgh");
-        CHECK_EQ(sw_recyclable_clone(&recyclable, &recyclable.memory), SW_OK);
-        check_text(&recyclable, "abc--defghabc--defgh");
-        CHECK_EQ(recyclable.memory.count, 8);
-        CHECK_EQ(recyclable.owned.size, 8 + 10);
-        sw_reader reader = sw_reader_of(&recyclable.memory);
-        CHECK_EQ(sw_recyclable_recycle(&recyclable), SW_OK);
-        CHECK_EQ(sw_memory_size(&recyclable.memory), 0);
-        CHECK_EQ(sw_reader_skip(&reader, 1), SW_OK); /* inside its buffer nobody looks */
-        CHECK_EQ(sw_reader_skip(&reader, 3), SW_STATE);
-        if (scalable != NULL) CHECK_EQ(stats_of(scalable).taken_bytes, 0);
-    }
-    CHECK(sw_recyclable_next(&recyclable, 0) == NULL);
-    CHECK_EQ(sw_recyclable_add(&recyclable, NULL, 1), SW_INVALID);
-    CHECK_EQ(sw_recyclable_add(&recyclable, shared, 0), SW_INVALID);
-    CHECK_EQ(sw_recyclable_end(&recyclable), SW_OK);
-}
-
-/* Defect 9: which buffers are owned was recorded by index, which an update and a clip made stale. Each block of it is freed
- * once and no other is, whatever became of the list. */
-static void defect_9_what_is_owned_does_not_go_stale(sw_scalable *scalable) {
-    static uint8_t shared[] = {'-', '-'};
-    sw_recyclable recyclable;
-    sw_recyclable_init(&recyclable, scalable);
-    put(&recyclable, "abc");
-    CHECK_EQ(sw_memory_push(&recyclable.memory, shared, 2), SW_OK);
-    put(&recyclable, "defg");
-    put(&recyclable, "hij");
-    check_text(&recyclable, "abc--defghij");
-    CHECK_EQ(sw_memory_update(&recyclable.memory, 2, shared, 1),
-             SW_OK); /* defg is owned all the same */
-    check_text(&recyclable, "abc---hij");
-    sw_reader reader = sw_reader_of(&recyclable.memory);
-    CHECK_EQ(sw_reader_skip(&reader, 2), SW_OK);
-    CHECK_EQ(sw_recyclable_clip_front(&recyclable, &reader), SW_OK);
-    if (scalable != NULL) CHECK_EQ(stats_of(scalable).taken_bytes, 1 + 4 + 3);
-    CHECK_EQ(sw_reader_skip(&reader, 1), SW_OK);
-    CHECK_EQ(sw_recyclable_clip_front(&recyclable, &reader), SW_OK);
-    check_text(&recyclable, "---hij");
-    if (scalable != NULL) CHECK_EQ(stats_of(scalable).taken_bytes, 4 + 3);
-    CHECK_EQ(sw_recyclable_recycle(&recyclable), SW_OK);
-    if (scalable != NULL) CHECK_EQ(stats_of(scalable).taken_bytes, 0);
-    CHECK_EQ(sw_recyclable_end(&recyclable), SW_OK);
-}
-
-/* Defect 7: memory that is recycled and memory that is not were two builds, of which the second did not compile. */
-static void defect_7_both_kinds_in_one_build(sw_scalable *scalable) {
-    sw_recyclable both[2];
-    sw_recyclable_init(&both[0], scalable);
-    sw_recyclable_init(&both[1], NULL);
-    for (int round = 0; round < 2; round++) {
-        for (int i = 0; i < 2; i++) {
-            put(&both[i], "abc");
-            CHECK_EQ(sw_recyclable_clone(&both[i], &both[i].memory), SW_OK);
-            check_text(&both[i], "abcabc");
-            CHECK_EQ(both[i].owned.count, 2);
-        }
-        CHECK(sw_memory_equal(&both[0].memory, &both[1].memory));
-        CHECK_EQ(stats_of(scalable).taken_bytes, 6);
-        for (int i = 0; i < 2; i++) CHECK_EQ(sw_recyclable_recycle(&both[i]), SW_OK);
-        CHECK_EQ(stats_of(scalable).taken_bytes, 0);
-    }
-    for (int i = 0; i < 2; i++) CHECK_EQ(sw_recyclable_end(&both[i]), SW_OK);
-}
-
-static void what_was_freed_elsewhere(sw_scalable *scalable) {
-    sw_recyclable recyclable;
-    sw_recyclable_init(&recyclable, scalable);
-    for (int i = 0; i < 3; i++) put(&recyclable, "abc");
-    CHECK_EQ(sw_scalable_free(scalable, recyclable.owned.buffers[1].bytes, 3), SW_OK);
-    CHECK_EQ(sw_recyclable_recycle(&recyclable), SW_OVERLAP);
-    CHECK_EQ(stats_of(scalable).taken_bytes, 0);
-    CHECK_EQ(sw_recyclable_end(&recyclable), SW_OK);
-}
-
-static void a_clone_that_fails_adds_nothing(sw_scalable *scalable) {
-    sw_recyclable recyclable;
-    sw_recyclable_init(&recyclable, scalable);
-    put(&recyclable, "abc");
-    static uint8_t many[20 * KIB];
-    CHECK_EQ(sw_memory_push(&recyclable.memory, many, 10), SW_OK);
-    CHECK_EQ(sw_memory_push(&recyclable.memory, many, sizeof many), SW_OK);
-    counted.refuses = 1;
-    CHECK_EQ(sw_recyclable_clone(&recyclable, &recyclable.memory), SW_NOMEM);
-    counted.refuses = 0;
-    CHECK_EQ(recyclable.memory.count, 3);
-    CHECK_EQ(stats_of(scalable).taken_bytes, 3);
-    CHECK_EQ(sw_recyclable_end(&recyclable), SW_OK);
-}
-
-static void a_buffer_that_cannot_be_listed(sw_scalable *scalable) {
-    static counted_memory lists;
-    sw_allocator allocator = counted_allocator(&lists);
-    sw_recyclable recyclable;
-    sw_recyclable_init(&recyclable, scalable);
-    sw_memory_init(&recyclable.memory, &allocator);
-    for (int i = 0; i < SW_MEMORY_FEW; i++) put(&recyclable, "abc");
-    lists.refuses = 1;
-    CHECK(sw_recyclable_next(&recyclable, 3) == NULL);
-    CHECK_EQ(sw_last_error()->status, SW_NOMEM);
-    CHECK_EQ(recyclable.owned.count, SW_MEMORY_FEW);
-    CHECK_EQ(stats_of(scalable).taken_bytes, 3 * SW_MEMORY_FEW);
-    CHECK_EQ(sw_recyclable_end(&recyclable), SW_OK);
+    end_scalable(scalable);
 }
 
 int main(int argc, char **argv) {
@@ -538,15 +358,5 @@ int main(int argc, char **argv) {
     for (uint64_t seed = 1; seed <= 4; seed++) random_calls(seed, steps);
     defect_9_threads_and_one_that_trims();
     an_unlocked_one_has_an_owner();
-    sw_scalable *scalable = make(KIB, 8 * KIB, 1);
-    recycled_at_once(scalable);
-    recycled_at_once(NULL);
-    defect_9_what_is_owned_does_not_go_stale(scalable);
-    defect_9_what_is_owned_does_not_go_stale(NULL);
-    defect_7_both_kinds_in_one_build(scalable);
-    what_was_freed_elsewhere(scalable);
-    a_clone_that_fails_adds_nothing(scalable);
-    a_buffer_that_cannot_be_listed(scalable);
-    end(scalable);
     return check_result();
 }

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tiered slabs: by hand, beside a model that knows every slot, misuse, alerts, threads, refused options, and what a
- * damaged tier says. Forks: test_fork_memory.c. */
+/* Tiered slabs: by hand, against a model that knows every slot, misuse, alerts, threads, refused options. Damage:
+ * test_memory_grades.c, forks: test_fork_memory.c. */
 #include <errno.h>
 #include <pthread.h>
-#include <stdbool.h>
 
-#include "base/assert.h"
-#include "check.h"
-#include "dying_words.h"
+#include "arenas.h"
 #include "faults.h"
+#include "options.h"
 #include "pool/slabs.h"
-#include "spanwise/spanwise.h"
+#include "spawn.h"
 
 static sw_heap *heap;
 
@@ -37,12 +35,6 @@ static sw_slab_tier_stats tier_of(sw_slabs *slabs, uint32_t tier) {
     return stats;
 }
 
-static uint64_t live_objects(void) {
-    sw_ledger ledger;
-    CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
-    return ledger.live_objects;
-}
-
 /* --- by hand ---------------------------------------------------------------------------------- */
 
 static void sizes_find_their_tier(void) {
@@ -53,10 +45,9 @@ static void sizes_find_their_tier(void) {
     sw_slabs *slabs = make(100, 0);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         unsigned char *p = sw_slabs_alloc(slabs, cases[i].size, SW_ZERO);
-        CHECK(p != NULL && (uintptr_t)p % 16 == 0);
+        CHECK(p != NULL && (uintptr_t)p % 16 == 0 && is_zero(p, cases[i].size));
         size_t usable = sw_slabs_usable_size(slabs, p);
         CHECK(cases[i].usable == 0 ? usable >= 4097 : usable == cases[i].usable);
-        for (size_t k = 0; k < cases[i].size; k += 15) CHECK_EQ(p[k], 0);
         memset(p, 0xAA, cases[i].size);
     }
     sw_slabs_stats stats = stats_of(slabs);
@@ -66,32 +57,22 @@ static void sizes_find_their_tier(void) {
     sw_slab_tier_stats small = tier_of(slabs, 0);
     CHECK(small.slot_bytes == 256 && small.capacity == 100 && small.used_slots == 3);
     CHECK(small.allocs == 3 && small.requested_bytes == 257 && small.held_bytes == 65536);
-    CHECK_EQ(live_objects(), 1);
+    CHECK_EQ(live_objects(heap), 1);
+    void *slot = sw_slabs_alloc(slabs, 1, 0);
+    memset(slot, 0xAA, 256);
+    CHECK_EQ(sw_slabs_free(slabs, slot), SW_OK);
+    CHECK(tier_of(slabs, 0).peak_used_slots == 4 && tier_of(slabs, 0).used_slots == 3);
+    unsigned char *zeroed = sw_slabs_alloc(slabs, 256, SW_ZERO);
+    CHECK(zeroed == slot && is_zero(zeroed, 256));
+    CHECK_EQ(sw_slabs_free(slabs, NULL), SW_OK);
+    CHECK_EQ(sw_slabs_usable_size(slabs, NULL), 0);
     sw_slabs_destroy(slabs); /* with what it has of the heap */
-    CHECK_EQ(live_objects(), 0);
+    CHECK_EQ(live_objects(heap), 0);
     sw_slabs_destroy(NULL);
 }
 
-static void the_lowest_free_slot_is_next(void) {
-    sw_slabs *slabs = make(1000, 0);
-    char *slots[8];
-    for (int i = 0; i < 8; i++) slots[i] = sw_slabs_alloc(slabs, 200, 0);
-    for (int i = 1; i < 8; i++) CHECK(slots[i] == slots[0] + 256 * i);
-    CHECK_EQ(sw_slabs_free(slabs, slots[5]), SW_OK);
-    CHECK_EQ(sw_slabs_free(slabs, slots[2]), SW_OK);
-    memset(slots[3], 1, 256);
-    CHECK(sw_slabs_alloc(slabs, 1, 0) == slots[2]);
-    char *zeroed = sw_slabs_alloc(slabs, 256, SW_ZERO);
-    CHECK(zeroed == slots[5] && zeroed[0] == 0 && zeroed[255] == 0);
-    CHECK(sw_slabs_alloc(slabs, 1, 0) == slots[7] + 256);
-    CHECK_EQ(tier_of(slabs, 0).peak_used_slots, 9);
-    CHECK_EQ(sw_slabs_free(slabs, NULL), SW_OK);
-    CHECK_EQ(sw_slabs_usable_size(slabs, NULL), 0);
-    sw_slabs_destroy(slabs);
-}
-
-/* What lies behind the last slot in use goes, and can be taken again. */
-static void gives_back_what_is_behind(void) {
+/* Pages after the last slot in use are returned, and can be taken again. */
+static void returns_pages_past_the_last_slot(void) {
     enum { SLOTS = 80 }; /* of 4 KiB, so five slabs of 64 KiB */
     sw_slabs *slabs = make(SLOTS, 0);
     char *slots[SLOTS];
@@ -153,28 +134,28 @@ static void names_misuse(void) {
     sw_slabs_destroy(slabs);
     EXPECT_FAULT(STALE_HANDLE, slabs, CHECK(sw_slabs_alloc(slabs, 1, 0) == NULL));
     CHECK_EQ(errno, EINVAL);
-    CHECK_EQ(live_objects(), 0);
+    CHECK_EQ(live_objects(heap), 0);
 }
 
 /* --- fall-backs ------------------------------------------------------------------------------- */
 
-typedef struct told {
+typedef struct alerts_seen {
     sw_slabs *slabs;
     sw_slabs_alert last;
     int calls;
-} told;
+} alerts_seen;
 
 static void listen(const sw_slabs_alert *alert, void *context) {
-    told *one = context;
+    alerts_seen *one = context;
     one->last = *alert;
     one->calls++;
     CHECK_EQ(stats_of(one->slabs).over_tier + stats_of(one->slabs).full, alert->count);
 }
 
-static void tells_of_what_gets_no_slot(void) {
+static void reports_what_gets_no_slot(void) {
     for (uint32_t locked = 0; locked < 2; locked++) {
         sw_slabs *slabs = make(2, locked);
-        told one = {.slabs = slabs};
+        alerts_seen one = {.slabs = slabs};
         CHECK_EQ(sw_slabs_set_alert(slabs, listen, &one, 0), SW_INVALID);
         CHECK_EQ(sw_slabs_set_alert(slabs, listen, &one, 3), SW_OK);
         void *objects[12];
@@ -192,7 +173,7 @@ static void tells_of_what_gets_no_slot(void) {
         CHECK(sw_slabs_alloc(slabs, PTRDIFF_MAX, 0) == NULL && errno == ENOMEM);
         CHECK(one.calls == 4 && stats_of(slabs).over_tier == 8);
         sw_slabs_destroy(slabs);
-        CHECK_EQ(live_objects(), 0);
+        CHECK_EQ(live_objects(heap), 0);
     }
 }
 
@@ -200,7 +181,7 @@ static void tells_of_what_gets_no_slot(void) {
 
 enum { CAPACITY = 70, LIVE = 300 };
 
-/* Which slots of a tier are in use; the rules are told in slab.h. */
+/* Which slots of a tier are in use; the rules are in slab.h. */
 static int lowest_free(const bool *used) {
     for (int i = 0; i < CAPACITY; i++)
         if (!used[i]) return i;
@@ -256,11 +237,11 @@ static void walks_as_the_model(uint64_t seed) {
         CHECK_EQ(stats_of(slabs).own_objects, own);
     }
     sw_slabs_destroy(slabs);
-    CHECK_EQ(live_objects(), 0);
+    CHECK_EQ(live_objects(heap), 0);
 }
 
-/* Slots in several groups of 4096: they become free in any order, in all, in some and in one of the groups, and the lowest
- * is always next. */
+/* Slots in several groups of 4096: they become free in any order, in all, in some and in one of the groups, and the
+ * lowest is always next. */
 static void finds_the_lowest_of_many(uint64_t seed) {
     enum { MANY = 3 * 4096 + 70, BYTES = 16 };
     static char is_free[MANY]; /* 1: free, or never given; what memchr finds is the lowest */
@@ -299,7 +280,7 @@ static void finds_the_lowest_of_many(uint64_t seed) {
     sw_slabs_destroy(slabs);
 }
 
-/* The multiplication beside the division that it stands for. */
+/* The multiplication equals the division that it replaces. */
 static void divides_as_the_processor(uint64_t seed) {
     for (uint64_t bytes = SW_SLABS_SLOT_MIN; bytes <= SW_SLABS_SLOT_MAX;
          bytes += bytes < 4096 ? 16 : 16 * (1 + check_random(&seed) % 64)) {
@@ -333,49 +314,27 @@ static void *turn(void *arg) {
 
 static void serves_threads_at_once(void) {
     sw_slabs *slabs = make(3, 1);
-    pthread_t threads[THREADS];
-    for (int i = 0; i < THREADS; i++) CHECK_EQ(pthread_create(&threads[i], NULL, turn, slabs), 0);
-    for (int i = 0; i < THREADS; i++) {
-        void *failed;
-        CHECK_EQ(pthread_join(threads[i], &failed), 0);
-        CHECK(failed == NULL);
-    }
+    in_threads(THREADS, turn, slabs, 0);
     CHECK(stats_of(slabs).used_slots == 0 && stats_of(slabs).own_objects == 0);
     sw_slabs_destroy(slabs);
-    CHECK_EQ(live_objects(), 0);
+    CHECK_EQ(live_objects(heap), 0);
 }
 
-/* --- options and damage ----------------------------------------------------------------------- */
+/* --- options ---------------------------------------------------------------------------------- */
 
 static void refuses_bad_options(void) {
-    static const struct {
-        uint32_t tiers;
-        uint64_t first, second, capacity;
-    } bad[] = {{0, 16, 32, 1},
-               {9, 16, 32, 1},
-               {2, 0, 32, 1},
-               {2, 24, 32, 1},
-               {2, 32, 32, 1},
-               {2, 64, 32, 1},
-               {2, 16, 32, 0},
-               {2, 16, 2 << 20, 1},
-               {1, UINT64_MAX - 15, 32, 1},
-               {2, 16, 32, SW_SLABS_CAPACITY_MAX + 1}};
     sw_slabs *slabs = NULL;
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        sw_slabs_options options;
-        sw_slabs_options_init(&options);
-        options.tier_count = bad[i].tiers;
-        options.slot_bytes[0] = bad[i].first;
-        options.slot_bytes[1] = bad[i].second;
-        options.capacity = bad[i].capacity;
-        CHECK_EQ(sw_slabs_create(&options, &slabs), SW_INVALID);
-    }
-    sw_slabs_options options;
-    sw_slabs_options_init(&options);
-    options.struct_bytes = 8;
-    CHECK_EQ(sw_slabs_create(&options, &slabs), SW_INVALID);
-    CHECK(slabs == NULL);
+    REFUSED(sw_slabs, SW_INVALID, o.tier_count = 0);
+    REFUSED(sw_slabs, SW_INVALID, o.tier_count = 9);
+    REFUSED(sw_slabs, SW_INVALID, o.slot_bytes[0] = 0);
+    REFUSED(sw_slabs, SW_INVALID, o.slot_bytes[0] = 24);
+    REFUSED(sw_slabs, SW_INVALID, o.slot_bytes[0] = o.slot_bytes[1]);
+    REFUSED(sw_slabs, SW_INVALID, o.slot_bytes[0] = 2 * o.slot_bytes[1]);
+    REFUSED(sw_slabs, SW_INVALID, o.slot_bytes[2] = 2 << 20);
+    REFUSED(sw_slabs, SW_INVALID, o.tier_count = 1, o.slot_bytes[0] = UINT64_MAX - 15);
+    REFUSED(sw_slabs, SW_INVALID, o.capacity = 0);
+    REFUSED(sw_slabs, SW_INVALID, o.capacity = SW_SLABS_CAPACITY_MAX + 1);
+    REFUSED(sw_slabs, SW_INVALID, o.struct_bytes = 8);
     CHECK_EQ(sw_slabs_create(NULL, &slabs), SW_OK); /* 5 GiB of addresses, or fewer */
     sw_slab_tier_stats tier;
     CHECK_EQ(sw_slabs_get_tier(slabs, 3, &tier), SW_INVALID);
@@ -383,52 +342,18 @@ static void refuses_bad_options(void) {
     sw_slabs_destroy(slabs);
 }
 
-static void damage_tier(void) {
-    sw_slabs *slabs = make(10, 0);
-    void *slot = sw_slabs_alloc(slabs, 1, 0);
-    slabs->tiers[0].frees = 1;
-    (void)sw_slabs_alloc(slabs, 1, 0);
-    (void)slot;
-}
-static void damage_groups(void) {
-    sw_slabs *slabs = make(10, 0);
-    void *slot = sw_slabs_alloc(slabs, 1, 0);
-    (void)sw_slabs_alloc(slabs, 1, 0);
-    (void)sw_slabs_free(slabs, slot);
-    slabs->tiers[0].freed[0] = 0;
-    (void)sw_slabs_alloc(slabs, 1, 0);
-}
-static void damage_record(void) {
-    sw_slabs *slabs = make(10, 0);
-    slabs->tiers[1].slot_bytes = 16;
-    (void)sw_slabs_alloc(slabs, 5000, 0);
-}
-
-static void finds_damage(void) {
-    char words[DYING_WORDS_MAX];
-    if (SW_CHECK < 2) return; /* what a damage does then is anybody's guess */
-    dying_words(damage_tier, words);
-    CHECK(strstr(words, "(sw_slab_tier_used(tier) == tier->frontier) ==") != NULL);
-    dying_words(damage_groups, words);
-    CHECK(strstr(words, "tier->freed[first * 64 + sw_ctz(group)] != 0") != NULL);
-    dying_words(damage_record, words);
-    CHECK(strstr(words, "slabs->tiers[i - 1].slot_bytes < slabs->tiers[i].slot_bytes") != NULL);
-}
-
 int main(void) {
     remember_faults();
     CHECK_EQ(sw_heap_create(NULL, &heap), SW_OK);
     sizes_find_their_tier();
-    the_lowest_free_slot_is_next();
-    gives_back_what_is_behind();
+    returns_pages_past_the_last_slot();
     names_misuse();
-    tells_of_what_gets_no_slot();
+    reports_what_gets_no_slot();
     walks_as_the_model(11);
     finds_the_lowest_of_many(12);
     divides_as_the_processor(13);
     serves_threads_at_once();
     refuses_bad_options();
-    finds_damage();
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
     return check_result();
 }

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "check.h"
+#include "options.h"
 #include "os/os.h"
 #include "range_memory.h"
 
@@ -42,60 +43,47 @@ static void end(sw_stack *stack) {
 
 /* --- growth ----------------------------------------------------------------------------------- */
 
-/* 2 KiB, then 4, 8, 16: pushes of 1 KiB copy 2, 4 and 8 KiB at the 3rd, 5th and 9th. */
-static void copies_double(void) {
-    sw_stack *stack = make(SW_STACK_COPY, 2 * KIB, 1 << 20, 0);
-    CHECK_EQ(stats_of(stack).held_bytes, 0);
-    for (uint64_t i = 1; i <= 9; i++) {
-        uint8_t *bytes = sw_stack_fast_push(stack, KIB);
-        CHECK(bytes != NULL && (uintptr_t)bytes % SW_STACK_ALIGN == 0);
-        memset(bytes, (int)i, KIB);
-        sw_stack_stats stats = stats_of(stack);
-        CHECK_EQ(stats.depth, i * KIB);
-        CHECK_EQ(stats.held_bytes, (i <= 2 ? 2 : i <= 4 ? 4 : i <= 8 ? 8 : 16) * KIB);
-        CHECK_EQ(stats.growths, i <= 2 ? 0 : i <= 4 ? 1 : i <= 8 ? 2 : 3);
-        CHECK_EQ(stats.copied_bytes, (i <= 2 ? 0 : i <= 4 ? 2 : i <= 8 ? 6 : 14) * KIB);
-        CHECK_EQ(stats.blocks, 1);
-    }
-    for (uint64_t i = 0; i < 9; i++) {
-        const uint8_t *bytes = sw_stack_at(stack, i * KIB);
-        CHECK(bytes[0] == i + 1 && bytes[KIB - 1] == i + 1);
-    }
-    end(stack);
-}
-
-/* The same pushes: blocks of 2, 4 and 8 KiB, and nothing moves. */
-static void a_chain_doubles(void) {
-    sw_stack *stack = make(SW_STACK_CHAIN, 2 * KIB, 1 << 20, 0);
+/* Nine pushes of 1 KiB. By copies: 2 KiB, then 4, 8 and 16, which copy 2, 4 and 8. In a chain: blocks of 2, 4 and 8
+ * KiB, and nothing moves. */
+static void growth_doubles(uint32_t growth) {
+    static const uint64_t held[][9] = {{2, 2, 4, 4, 8, 8, 8, 8, 16},
+                                       {2, 2, 6, 6, 6, 6, 14, 14, 14}};
+    static const uint64_t growths[][9] = {{0, 0, 1, 1, 2, 2, 2, 2, 3}, {0, 0, 1, 1, 1, 1, 2, 2, 2}};
+    static const uint64_t copied[] = {0, 2, 6, 14}; /* after so many growths */
+    bool copies = growth == SW_STACK_COPY;
+    sw_stack *stack = make(growth, 2 * KIB, 1 << 20, 0);
     uint8_t *places[9];
+    CHECK_EQ(stats_of(stack).held_bytes, 0);
     for (uint64_t i = 0; i < 9; i++) {
         places[i] = sw_stack_fast_push(stack, KIB);
+        CHECK(places[i] != NULL && (uintptr_t)places[i] % SW_STACK_ALIGN == 0);
         memset(places[i], (int)i, KIB);
         sw_stack_stats stats = stats_of(stack);
-        CHECK_EQ(stats.blocks, i < 2 ? 1 : i < 6 ? 2 : 3);
-        CHECK_EQ(stats.held_bytes, (i < 2 ? 2 : i < 6 ? 6 : 14) * KIB);
-        CHECK_EQ(stats.copied_bytes, 0);
+        CHECK_EQ(stats.depth, (i + 1) * KIB);
+        CHECK_EQ(stats.held_bytes, held[!copies][i] * KIB);
+        CHECK_EQ(stats.growths, growths[!copies][i]);
+        CHECK_EQ(stats.copied_bytes, copies ? copied[stats.growths] * KIB : 0);
+        CHECK_EQ(stats.blocks, copies ? 1 : 1 + stats.growths);
         CHECK_EQ(stats.slack_bytes, 0);
     }
     for (uint64_t i = 0; i < 9; i++) {
-        CHECK(sw_stack_at(stack, i * KIB) == places[i]);
-        CHECK(places[i][0] == i && places[i][KIB - 1] == i);
+        const uint8_t *bytes = sw_stack_at(stack, i * KIB);
+        CHECK(copies || bytes == places[i]);
+        CHECK(bytes[0] == i && bytes[KIB - 1] == i);
     }
     end(stack);
 }
 
-static void a_large_push_doubles_until_it_fits(void) {
-    for (uint32_t growth = 0; growth < SW_STACK_GROWTH_COUNT; growth++) {
-        sw_stack *stack = make(growth, 2 * KIB, 1 << 20, 0);
-        CHECK(sw_stack_fast_push(stack, KIB) != NULL);
-        CHECK(sw_stack_fast_push(stack, 100 * KIB) != NULL);
-        sw_stack_stats stats = stats_of(stack);
-        CHECK_EQ(stats.growths, 1);
-        CHECK_EQ(stats.held_bytes, growth == SW_STACK_COPY ? 128 * KIB : 130 * KIB);
-        CHECK_EQ(stats.slack_bytes, growth == SW_STACK_COPY ? 0 : KIB);
-        CHECK_EQ(stats.depth, 101 * KIB);
-        end(stack);
-    }
+static void a_large_push_doubles_until_it_fits(uint32_t growth) {
+    sw_stack *stack = make(growth, 2 * KIB, 1 << 20, 0);
+    CHECK(sw_stack_fast_push(stack, KIB) != NULL);
+    CHECK(sw_stack_fast_push(stack, 100 * KIB) != NULL);
+    sw_stack_stats stats = stats_of(stack);
+    CHECK_EQ(stats.growths, 1);
+    CHECK_EQ(stats.held_bytes, growth == SW_STACK_COPY ? 128 * KIB : 130 * KIB);
+    CHECK_EQ(stats.slack_bytes, growth == SW_STACK_COPY ? 0 : KIB);
+    CHECK_EQ(stats.depth, 101 * KIB);
+    end(stack);
 }
 
 /* A chain's hot split: a push and a release at the edge of a block take no memory each time. */
@@ -115,35 +103,31 @@ static void no_thrashing_at_the_edge(void) {
     end(stack);
 }
 
-static void an_empty_block_gives_way(void) {
-    for (uint32_t growth = 0; growth < SW_STACK_GROWTH_COUNT; growth++) {
-        sw_stack *stack = make(growth, 2 * KIB, 8 * KIB, 0);
-        CHECK(sw_stack_push(stack, 16) != NULL);
-        CHECK_EQ(sw_stack_release(stack, 0), SW_OK);
-        CHECK(sw_stack_push(stack, 8 * KIB) != NULL); /* all that the limit allows */
-        CHECK_EQ(stats_of(stack).held_bytes, 8 * KIB);
-        CHECK_EQ(stats_of(stack).blocks, 1);
-        end(stack);
-    }
+static void an_empty_block_gives_way(uint32_t growth) {
+    sw_stack *stack = make(growth, 2 * KIB, 8 * KIB, 0);
+    CHECK(sw_stack_push(stack, 16) != NULL);
+    CHECK_EQ(sw_stack_release(stack, 0), SW_OK);
+    CHECK(sw_stack_push(stack, 8 * KIB) != NULL); /* all that the limit allows */
+    CHECK_EQ(stats_of(stack).held_bytes, 8 * KIB);
+    CHECK_EQ(stats_of(stack).blocks, 1);
+    end(stack);
 }
 
-static void trim_gives_memory_back(void) {
-    for (uint32_t growth = 0; growth < SW_STACK_GROWTH_COUNT; growth++) {
-        sw_stack *stack = make(growth, KIB, 1 << 20, 0);
-        uint8_t *first = sw_stack_push(stack, KIB);
-        first[0] = 77;
-        CHECK(sw_stack_push(stack, 60 * KIB) != NULL);
-        CHECK_EQ(sw_stack_release(stack, KIB), SW_OK);
-        CHECK_EQ(stats_of(stack).held_bytes, growth == SW_STACK_COPY ? 64 * KIB : 65 * KIB);
-        CHECK_EQ(sw_stack_trim(stack), SW_OK);
-        CHECK_EQ(stats_of(stack).held_bytes, KIB);
-        CHECK_EQ(*(uint8_t *)sw_stack_at(stack, 0), 77);
-        CHECK_EQ(sw_stack_release(stack, 0), SW_OK);
-        CHECK_EQ(sw_stack_trim(stack), SW_OK);
-        CHECK_EQ(stats_of(stack).held_bytes, 0);
-        CHECK(sw_stack_fast_push(stack, 1) != NULL);
-        end(stack);
-    }
+static void trim_gives_memory_back(uint32_t growth) {
+    sw_stack *stack = make(growth, KIB, 1 << 20, 0);
+    uint8_t *first = sw_stack_push(stack, KIB);
+    first[0] = 77;
+    CHECK(sw_stack_push(stack, 60 * KIB) != NULL);
+    CHECK_EQ(sw_stack_release(stack, KIB), SW_OK);
+    CHECK_EQ(stats_of(stack).held_bytes, growth == SW_STACK_COPY ? 64 * KIB : 65 * KIB);
+    CHECK_EQ(sw_stack_trim(stack), SW_OK);
+    CHECK_EQ(stats_of(stack).held_bytes, KIB);
+    CHECK_EQ(*(uint8_t *)sw_stack_at(stack, 0), 77);
+    CHECK_EQ(sw_stack_release(stack, 0), SW_OK);
+    CHECK_EQ(sw_stack_trim(stack), SW_OK);
+    CHECK_EQ(stats_of(stack).held_bytes, 0);
+    CHECK(sw_stack_fast_push(stack, 1) != NULL);
+    end(stack);
 }
 
 /* --- the limit, and wrong arguments ----------------------------------------------------------- */
@@ -153,24 +137,22 @@ static void expect(sw_status got, sw_status want) {
     CHECK_EQ(sw_last_error()->status, want);
 }
 
-static void the_limit_is_named(void) {
-    for (uint32_t growth = 0; growth < SW_STACK_GROWTH_COUNT; growth++) {
-        sw_stack *stack = make(growth, 2 * KIB, 6 * KIB, 0);
-        for (int i = 0; i < 6; i++) CHECK(sw_stack_fast_push(stack, KIB) != NULL);
-        sw_stack_stats before = stats_of(stack);
-        static const size_t sizes[] = {1, 16, KIB, 1 << 30, SIZE_MAX, SIZE_MAX - 15};
-        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-            CHECK(sw_stack_fast_push(stack, sizes[i]) == NULL);
-            CHECK_EQ(sw_last_error()->status, SW_OVERFLOW);
-            CHECK_STR(sw_status_name(sw_last_error()->status), "OVERFLOW");
-        }
-        sw_stack_stats after = stats_of(stack);
-        CHECK(memcmp(&before, &after, sizeof after) == 0);
-        CHECK_EQ(sw_stack_fast_release(stack, 5 * KIB), SW_OK);
-        CHECK(sw_stack_fast_push(stack, KIB) != NULL);
-        CHECK_EQ(stats_of(stack).held_bytes, 6 * KIB);
-        end(stack);
+static void the_limit_is_named(uint32_t growth) {
+    sw_stack *stack = make(growth, 2 * KIB, 6 * KIB, 0);
+    for (int i = 0; i < 6; i++) CHECK(sw_stack_fast_push(stack, KIB) != NULL);
+    sw_stack_stats before = stats_of(stack);
+    static const size_t sizes[] = {1, 16, KIB, 1 << 30, SIZE_MAX, SIZE_MAX - 15};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        CHECK(sw_stack_fast_push(stack, sizes[i]) == NULL);
+        CHECK_EQ(sw_last_error()->status, SW_OVERFLOW);
+        CHECK_STR(sw_status_name(sw_last_error()->status), "OVERFLOW");
     }
+    sw_stack_stats after = stats_of(stack);
+    CHECK(memcmp(&before, &after, sizeof after) == 0);
+    CHECK_EQ(sw_stack_fast_release(stack, 5 * KIB), SW_OK);
+    CHECK(sw_stack_fast_push(stack, KIB) != NULL);
+    CHECK_EQ(stats_of(stack).held_bytes, 6 * KIB);
+    end(stack);
 }
 
 static void wrong_arguments(void) {
@@ -195,50 +177,36 @@ static void wrong_arguments(void) {
     expect(sw_stack_unregister(stack, &slot), SW_STATE);
     CHECK_EQ(stats_of(stack).depth, 16);
     end(stack);
-    static const struct {
-        uint32_t bytes, growth;
-        uint64_t first, limit;
-    } wrong[] = {{8, 0, 16, 32},
-                 {0, SW_STACK_GROWTH_COUNT, 16, 32},
-                 {0, 0, 0, 32},
-                 {0, 0, 8, 32},
-                 {0, 0, 16, 40},
-                 {0, 0, 48, 32},
-                 {0, 0, 16, SW_STACK_LIMIT_MAX + 16}};
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        sw_stack_options options;
-        sw_stack_options_init(&options);
-        if (wrong[i].bytes != 0) options.struct_bytes = wrong[i].bytes;
-        options.growth = wrong[i].growth;
-        options.first_bytes = wrong[i].first;
-        options.limit_bytes = wrong[i].limit;
-        expect(sw_stack_create(&options, &stack), SW_INVALID);
-    }
+    REFUSED(sw_stack, SW_INVALID, o.struct_bytes = 8);
+    REFUSED(sw_stack, SW_INVALID, o.growth = SW_STACK_GROWTH_COUNT);
+    REFUSED(sw_stack, SW_INVALID, o.first_bytes = 0);
+    REFUSED(sw_stack, SW_INVALID, o.first_bytes = 8);
+    REFUSED(sw_stack, SW_INVALID, o.first_bytes = 16, o.limit_bytes = 40);
+    REFUSED(sw_stack, SW_INVALID, o.first_bytes = 48, o.limit_bytes = 32);
+    REFUSED(sw_stack, SW_INVALID, o.limit_bytes = SW_STACK_LIMIT_MAX + 16);
 }
 
-static void refused_memory(void) {
-    for (uint32_t growth = 0; growth < SW_STACK_GROWTH_COUNT; growth++) {
-        sw_stack *stack = make(growth, KIB, 1 << 20, 0);
-        counted.refuses = 1;
-        CHECK(sw_stack_fast_push(stack, 1) == NULL);
-        CHECK_EQ(sw_last_error()->status, SW_NOMEM);
-        counted.refuses = 0;
-        uint8_t *bytes = sw_stack_fast_push(stack, KIB);
-        bytes[0] = 5;
-        counted.refuses = 1;
-        CHECK(sw_stack_fast_push(stack, 1) == NULL);
-        CHECK_EQ(sw_last_error()->status, SW_NOMEM);
-        CHECK_EQ(stats_of(stack).depth, KIB);
-        CHECK_EQ(bytes[0], 5);
-        counted.refuses = 0;
-        CHECK(sw_stack_fast_push(stack, 4 * KIB) != NULL);
-        CHECK_EQ(sw_stack_release(stack, 16), SW_OK);
-        counted.refuses = 1;
-        CHECK_EQ(sw_stack_trim(stack), growth == SW_STACK_COPY ? SW_NOMEM : SW_OK);
-        counted.refuses = 0;
-        CHECK_EQ(stats_of(stack).depth, 16);
-        end(stack);
-    }
+static void refused_memory(uint32_t growth) {
+    sw_stack *stack = make(growth, KIB, 1 << 20, 0);
+    counted.refuses = 1;
+    CHECK(sw_stack_fast_push(stack, 1) == NULL);
+    CHECK_EQ(sw_last_error()->status, SW_NOMEM);
+    counted.refuses = 0;
+    uint8_t *bytes = sw_stack_fast_push(stack, KIB);
+    bytes[0] = 5;
+    counted.refuses = 1;
+    CHECK(sw_stack_fast_push(stack, 1) == NULL);
+    CHECK_EQ(sw_last_error()->status, SW_NOMEM);
+    CHECK_EQ(stats_of(stack).depth, KIB);
+    CHECK_EQ(bytes[0], 5);
+    counted.refuses = 0;
+    CHECK(sw_stack_fast_push(stack, 4 * KIB) != NULL);
+    CHECK_EQ(sw_stack_release(stack, 16), SW_OK);
+    counted.refuses = 1;
+    CHECK_EQ(sw_stack_trim(stack), growth == SW_STACK_COPY ? SW_NOMEM : SW_OK);
+    counted.refuses = 0;
+    CHECK_EQ(stats_of(stack).depth, 16);
+    end(stack);
 }
 
 /* --- registered pointers ---------------------------------------------------------------------- */
@@ -248,37 +216,35 @@ typedef struct node {
     uint64_t number;
 } node;
 
-/* A list of 1,000 nodes on the stack, each of which points to the one before: after nine moves it is whole. */
-static void a_list_on_the_stack_moves(void) {
-    for (uint32_t growth = 0; growth < SW_STACK_GROWTH_COUNT; growth++) {
-        sw_stack *stack = make(growth, 32, 1 << 20, 0);
-        node *head = NULL, *foreign = (node *)&counted, *kept = foreign;
-        CHECK_EQ(sw_stack_register(stack, (void **)&head), SW_OK);
-        CHECK_EQ(sw_stack_register(stack, (void **)&foreign), SW_OK);
-        for (uint64_t i = 0; i < 1000; i++) {
-            node *fresh = sw_stack_fast_push(stack, sizeof *fresh); /* head moves first */
-            *fresh = (node){head, i};
-            CHECK_EQ(sw_stack_register(stack, (void **)&fresh->next), SW_OK);
-            head = fresh;
-        }
-        uint64_t number = 1000;
-        for (const node *at = head; at != NULL; at = at->next) CHECK_EQ(at->number, --number);
-        CHECK_EQ(number, 0);
-        CHECK(foreign == kept);
-        /* 32 -> 16384 bytes: before each of nine moves m nodes point to others, and head to the last. */
-        CHECK_EQ(stats_of(stack).registered, 1002);
-        CHECK_EQ(stats_of(stack).relocated,
-                 growth == SW_STACK_COPY ? 2 + 4 + 8 + 16 + 32 + 64 + 128 + 256 + 512 : 0);
-        CHECK_EQ(sw_stack_fast_release(stack, 100 * sizeof(node)), SW_OK);
-        CHECK_EQ(stats_of(stack).registered, 102);
-        CHECK_EQ(sw_stack_unregister(stack, (void **)&head), SW_OK);
-        CHECK_EQ(sw_stack_unregister(stack, (void **)&head), SW_STATE);
-        CHECK_EQ(stats_of(stack).registered, 101);
-        end(stack);
+/* A list of 1,000 nodes on the stack, each pointing to the one before: it is whole after nine moves. */
+static void a_list_on_the_stack_moves(uint32_t growth) {
+    sw_stack *stack = make(growth, 32, 1 << 20, 0);
+    node *head = NULL, *foreign = (node *)&counted, *kept = foreign;
+    CHECK_EQ(sw_stack_register(stack, (void **)&head), SW_OK);
+    CHECK_EQ(sw_stack_register(stack, (void **)&foreign), SW_OK);
+    for (uint64_t i = 0; i < 1000; i++) {
+        node *fresh = sw_stack_fast_push(stack, sizeof *fresh); /* head moves first */
+        *fresh = (node){head, i};
+        CHECK_EQ(sw_stack_register(stack, (void **)&fresh->next), SW_OK);
+        head = fresh;
     }
+    uint64_t number = 1000;
+    for (const node *at = head; at != NULL; at = at->next) CHECK_EQ(at->number, --number);
+    CHECK_EQ(number, 0);
+    CHECK(foreign == kept);
+    /* 32 -> 16384 bytes: before each of nine moves m nodes point to others, and head to the last. */
+    CHECK_EQ(stats_of(stack).registered, 1002);
+    CHECK_EQ(stats_of(stack).relocated,
+             growth == SW_STACK_COPY ? 2 + 4 + 8 + 16 + 32 + 64 + 128 + 256 + 512 : 0);
+    CHECK_EQ(sw_stack_fast_release(stack, 100 * sizeof(node)), SW_OK);
+    CHECK_EQ(stats_of(stack).registered, 102);
+    CHECK_EQ(sw_stack_unregister(stack, (void **)&head), SW_OK);
+    CHECK_EQ(sw_stack_unregister(stack, (void **)&head), SW_STATE);
+    CHECK_EQ(stats_of(stack).registered, 101);
+    end(stack);
 }
 
-/* A slot ends with the bytes that it lies in: what is pushed there later is not taken for a pointer. */
+/* A release unregisters the slots in it: what is pushed there later is not taken for a pointer. */
 static void a_released_slot_is_forgotten(void) {
     sw_stack *stack = make(SW_STACK_COPY, 64, 1 << 20, 0);
     uint8_t *bottom = sw_stack_fast_push(stack, 16);
@@ -316,50 +282,46 @@ static void slots_out_of_order(void) {
 
 /* --- pointers that would outlive their mark --------------------------------------------------- */
 
-static void a_returned_stack_pointer_is_caught(void) {
-    for (uint32_t growth = 0; growth < SW_STACK_GROWTH_COUNT; growth++) {
-        sw_stack *stack = make(growth, 64, 1 << 20, 0);
-        void *callers = sw_stack_fast_push(stack, 32);
-        uint64_t mark = sw_stack_fast_depth(stack);
-        uint8_t *mine = sw_stack_fast_push(stack, 32);
-        expect(sw_stack_return(stack, mark, mine), SW_ESCAPE);
-        expect(sw_stack_return(stack, mark, mine + 31), SW_ESCAPE);
-        CHECK_EQ(stats_of(stack).depth, 64);
-        CHECK_EQ(sw_stack_return(stack, mark, callers), SW_OK);
-        CHECK_EQ(stats_of(stack).depth, 32);
-        CHECK_EQ(sw_stack_return(stack, mark, &counted), SW_OK);
-        CHECK_EQ(sw_stack_return(stack, 0, NULL), SW_OK);
-        end(stack);
-    }
+static void a_returned_stack_pointer_is_caught(uint32_t growth) {
+    sw_stack *stack = make(growth, 64, 1 << 20, 0);
+    void *callers = sw_stack_fast_push(stack, 32);
+    uint64_t mark = sw_stack_fast_depth(stack);
+    uint8_t *mine = sw_stack_fast_push(stack, 32);
+    expect(sw_stack_return(stack, mark, mine), SW_ESCAPE);
+    expect(sw_stack_return(stack, mark, mine + 31), SW_ESCAPE);
+    CHECK_EQ(stats_of(stack).depth, 64);
+    CHECK_EQ(sw_stack_return(stack, mark, callers), SW_OK);
+    CHECK_EQ(stats_of(stack).depth, 32);
+    CHECK_EQ(sw_stack_return(stack, mark, &counted), SW_OK);
+    CHECK_EQ(sw_stack_return(stack, 0, NULL), SW_OK);
+    end(stack);
 }
 
-static void a_registered_pointer_that_outlives_is_caught(void) {
-    for (uint32_t growth = 0; growth < SW_STACK_GROWTH_COUNT; growth++) {
-        sw_stack *stack = make(growth, 64, 1 << 20, 1);
-        void *global = NULL;
-        CHECK_EQ(sw_stack_register(stack, &global), SW_OK);
-        void **slot = sw_stack_fast_push(stack, 16);
-        *slot = NULL;
-        CHECK_EQ(sw_stack_register(stack, slot), SW_OK);
-        uint64_t mark = sw_stack_fast_depth(stack);
-        for (int i = 0; i < 20; i++) {
-            void **above = sw_stack_fast_push(stack, 32); /* later ones lie in another block */
-            above[0] = above;
-            CHECK_EQ(sw_stack_register(stack, above), SW_OK); /* goes with what it points to */
-            slot = sw_stack_at(stack, 0);
-            global = sw_stack_at(stack, mark + 8);
-            expect(sw_stack_fast_release(stack, mark), SW_ESCAPE);
-            global = NULL;
-            *slot = above;
-            expect(sw_stack_fast_release(stack, mark), SW_ESCAPE);
-            expect(sw_stack_return(stack, mark, NULL), SW_ESCAPE);
-            *slot = slot;
-            CHECK_EQ(stats_of(stack).registered, (uint64_t)i + 3);
-        }
-        CHECK_EQ(sw_stack_fast_release(stack, mark), SW_OK);
-        CHECK_EQ(stats_of(stack).registered, 2);
-        end(stack);
+static void a_registered_pointer_that_outlives_is_caught(uint32_t growth) {
+    sw_stack *stack = make(growth, 64, 1 << 20, 1);
+    void *global = NULL;
+    CHECK_EQ(sw_stack_register(stack, &global), SW_OK);
+    void **slot = sw_stack_fast_push(stack, 16);
+    *slot = NULL;
+    CHECK_EQ(sw_stack_register(stack, slot), SW_OK);
+    uint64_t mark = sw_stack_fast_depth(stack);
+    for (int i = 0; i < 20; i++) {
+        void **above = sw_stack_fast_push(stack, 32); /* later ones lie in another block */
+        above[0] = above;
+        CHECK_EQ(sw_stack_register(stack, above), SW_OK); /* goes with what it points to */
+        slot = sw_stack_at(stack, 0);
+        global = sw_stack_at(stack, mark + 8);
+        expect(sw_stack_fast_release(stack, mark), SW_ESCAPE);
+        global = NULL;
+        *slot = above;
+        expect(sw_stack_fast_release(stack, mark), SW_ESCAPE);
+        expect(sw_stack_return(stack, mark, NULL), SW_ESCAPE);
+        *slot = slot;
+        CHECK_EQ(stats_of(stack).registered, (uint64_t)i + 3);
     }
+    CHECK_EQ(sw_stack_fast_release(stack, mark), SW_OK);
+    CHECK_EQ(stats_of(stack).registered, 2);
+    end(stack);
 }
 
 /* Of a checked stack what was released is overwritten. (A memory checker would report the read.) */
@@ -389,13 +351,11 @@ static uint64_t sum_to(sw_stack *stack, uint64_t n) {
     return *number + below;
 }
 
-static void scopes_recurse(void) {
-    for (uint32_t growth = 0; growth < SW_STACK_GROWTH_COUNT; growth++) {
-        sw_stack *stack = make(growth, 16, 1 << 20, 0);
-        CHECK_EQ(sum_to(stack, 1000), 500500);
-        CHECK_EQ(stats_of(stack).depth, 0);
-        end(stack);
-    }
+static void scopes_recurse(uint32_t growth) {
+    sw_stack *stack = make(growth, 16, 1 << 20, 0);
+    CHECK_EQ(sum_to(stack, 1000), 500500);
+    CHECK_EQ(stats_of(stack).depth, 0);
+    end(stack);
 }
 
 /* --- random calls ----------------------------------------------------------------------------- */
@@ -442,26 +402,26 @@ static void random_calls(uint32_t growth, uint32_t checked, uint64_t seed, int s
 }
 
 int main(int argc, char **argv) {
-    copies_double();
-    a_chain_doubles();
-    a_large_push_doubles_until_it_fits();
     counted.calls = 0;
     no_thrashing_at_the_edge();
-    an_empty_block_gives_way();
-    trim_gives_memory_back();
-    the_limit_is_named();
     wrong_arguments();
-    refused_memory();
-    a_list_on_the_stack_moves();
     a_released_slot_is_forgotten();
     slots_out_of_order();
-    a_returned_stack_pointer_is_caught();
-    a_registered_pointer_that_outlives_is_caught();
     what_was_released_is_overwritten();
-    scopes_recurse();
     int steps = argc > 1 ? atoi(argv[1]) : 8000 / (int)check_share();
-    for (uint32_t growth = 0; growth < SW_STACK_GROWTH_COUNT; growth++)
+    for (uint32_t growth = 0; growth < SW_STACK_GROWTH_COUNT; growth++) {
+        growth_doubles(growth);
+        a_large_push_doubles_until_it_fits(growth);
+        an_empty_block_gives_way(growth);
+        trim_gives_memory_back(growth);
+        the_limit_is_named(growth);
+        refused_memory(growth);
+        a_list_on_the_stack_moves(growth);
+        a_returned_stack_pointer_is_caught(growth);
+        a_registered_pointer_that_outlives_is_caught(growth);
+        scopes_recurse(growth);
         for (uint32_t checked = 0; checked < 2; checked++)
             random_calls(growth, checked, growth + 1, steps);
+    }
     return check_result();
 }

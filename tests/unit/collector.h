@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What tests of the collector share: a collector with types and roots, whole cycles and their figures. */
+#ifndef TESTS_UNIT_COLLECTOR_H
+#define TESTS_UNIT_COLLECTOR_H
+
+#include "check.h"
+#include "spanwise/gc.h"
+#include "spanwise/stats.h"
+
+static inline sw_gc *gc_begin(unsigned debug) {
+    sw_gc *gc = NULL;
+    if (sw_gc_create(NULL, &gc) != SW_OK) abort();
+    CHECK_EQ(sw_gc_set_debug(gc, debug), SW_OK);
+    return gc;
+}
+
+static inline void gc_end(sw_gc *gc) {
+    CHECK_EQ(sw_gc_verify(gc), SW_OK);
+    CHECK_EQ(sw_heap_verify(sw_gc_heap(gc)), SW_OK);
+    CHECK_EQ(sw_gc_destroy(gc), SW_OK);
+}
+
+/* A type of up to 40,000 bytes; bit i of `pointers`: word i is a pointer. 0: it has none. */
+static inline uint32_t gc_type(sw_gc *gc, size_t bytes, uint64_t pointers) {
+    uint64_t map[40000 / 8 / 64 + 1] = {pointers};
+    sw_gc_type type = {"type", bytes, pointers != 0 ? map : NULL};
+    uint32_t id = 0;
+    CHECK_EQ(sw_gc_add_type(gc, &type, &id), SW_OK);
+    return id;
+}
+
+/* Returns the number of the range of roots. */
+static inline uint32_t gc_roots(sw_gc *gc, void *words, size_t bytes) {
+    uint32_t id = 0;
+    CHECK_EQ(sw_gc_add_roots(gc, words, bytes, &id), SW_OK);
+    return id;
+}
+
+/* --- cycles ----------------------------------------------------------------------------------- */
+
+static inline sw_gc_cycle gc_last_cycle(sw_gc *gc) {
+    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
+    CHECK_EQ(sw_gc_last_cycle(gc, &cycle), SW_OK);
+    return cycle;
+}
+
+static inline sw_gc_cycle gc_collect(sw_gc *gc) {
+    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
+    CHECK_EQ(sw_gc_collect(gc, &cycle), SW_OK);
+    return cycle;
+}
+
+static inline sw_gc_cycle gc_finish(sw_gc *gc) {
+    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
+    CHECK_EQ(sw_gc_finish(gc, &cycle), SW_OK);
+    return cycle;
+}
+
+static inline void gc_expect_cycle(sw_gc_cycle cycle, uint64_t marked, uint64_t freed) {
+    CHECK_EQ(cycle.marked_objects, marked);
+    CHECK_EQ(cycle.freed_objects, freed);
+}
+
+/* A whole cycle marks and frees this many objects. */
+#define EXPECT_COLLECT(gc, marked, freed) gc_expect_cycle(gc_collect(gc), marked, freed)
+#define EXPECT_FINISH(gc, marked, freed) gc_expect_cycle(gc_finish(gc), marked, freed)
+
+static inline void gc_mark_all(sw_gc *gc) {
+    while (sw_gc_current_phase(gc) == SW_GC_MARKING) CHECK_EQ(sw_gc_step(gc, 100), SW_OK);
+}
+
+static inline int gc_count_object(void *ptr, size_t bytes, uint32_t cls, void *count) {
+    (void)ptr, (void)bytes, (void)cls;
+    ++*(uint64_t *)count;
+    return 0;
+}
+
+/* Objects that the heap has, whether roots reach them or not. */
+static inline uint64_t gc_objects(sw_gc *gc) {
+    uint64_t count = 0;
+    CHECK_EQ(sw_heap_each_object(sw_gc_heap(gc), gc_count_object, &count), 0);
+    return count;
+}
+
+#endif

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Threads and children of tests that run to their end. cmake/SpanwiseTests.cmake searches sources for `in_thread`. */
+#ifndef TESTS_UNIT_SPAWN_H
+#define TESTS_UNIT_SPAWN_H
+
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "check.h"
+
+enum { SPAWN_MAX = 16 };
+
+/* Runs body(arg) in a thread, waits for its end and returns its result. */
+static inline void *in_thread(void *(*body)(void *), void *arg) {
+    pthread_t thread;
+    void *result = NULL;
+    CHECK_EQ(pthread_create(&thread, NULL, body, arg), 0);
+    CHECK_EQ(pthread_join(thread, &result), 0);
+    return result;
+}
+
+/* Runs `count` threads at once and waits for their end: thread i has args + i * stride. Each returns NULL. */
+static inline void in_threads(int count, void *(*body)(void *), void *args, size_t stride) {
+    pthread_t threads[SPAWN_MAX];
+    for (int i = 0; i < count; i++) {
+        void *arg = (char *)args + (size_t)i * stride;
+        CHECK_EQ(pthread_create(&threads[i], NULL, body, arg), 0);
+    }
+    for (int i = 0; i < count; i++) {
+        void *failure = NULL;
+        CHECK_EQ(pthread_join(threads[i], &failure), 0);
+        CHECK(failure == NULL);
+    }
+}
+
+/* The child ends by _exit(0). */
+static inline void expect_exit_0(pid_t child) {
+    int status = -1;
+    CHECK(child > 0 && waitpid(child, &status, 0) == child);
+    CHECK_EQ(status, 0);
+}
+
+#endif

@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The checks of arenas, trackers, pools, slabs, buffers, stacks and ranges, as test_grades.c has those of heaps: damage
+ * planted in each struct ends a forked child with the broken rule at grade 2 and above; below nothing looks for it.
+ * The verification of a whole range finds what no local check can see, at every grade. */
+#include "arena/arena.h"
+#include "arena/chunk_cache.h"
+#include "arena/log.h"
+#include "arena/track.h"
+#include "base/assert.h"
+#include "buffer/backing.h"
+#include "buffer/memory.h"
+#include "buffer/scalable.h"
+#include "dying_words.h"
+#include "pool/pool.h"
+#include "pool/slabs.h"
+#include "range/range.h"
+#include "stack/stack.h"
+
+static sw_arena *arena;
+static sw_range *range;
+static uint8_t bytes[64];
+
+/* --- arenas and their tracker ----------------------------------------------------------------- */
+
+static void make_arena(void) {
+    if (sw_arena_create(NULL, &arena) != SW_OK) abort();
+    (void)sw_arena_alloc(arena, 100, 0, 0);
+}
+
+static void damage_arena(void) {
+    make_arena();
+    arena->own_objects = 1;
+    (void)sw_arena_reset(arena);
+}
+
+static void damage_arena_ends(void) {
+    make_arena();
+    arena->ends->front = arena->chunks->base - 1;
+    (void)sw_arena_reset(arena);
+}
+static void damage_chunk(void) {
+    make_arena();
+    sw_arena_set_keep(0, 0);
+    arena->chunks->bytes *= 2;
+    (void)sw_arena_free(arena);
+}
+
+static void damage_chunk_cache(void) {
+    make_arena();
+    sw_arena_chunk_cache_own()->number = 0;
+    (void)sw_arena_free(arena);
+}
+
+static void damage_region(void) {
+    make_arena();
+    sw_region *region = (sw_region *)(void *)((char *)arena->chunks - offsetof(sw_region, chunks));
+    region->taken = region->count + 1;
+    (void)sw_chunk_take(16);
+}
+
+/* Of the process's idle chunks of this size the newest has a newer one. */
+static void damage_node(void) {
+    make_arena();
+    sw_arena_set_keep(0, 64 << 20);
+    sw_chunk *chunk = arena->chunks;
+    (void)sw_arena_free(arena);
+    chunk->newer = chunk;
+    (void)sw_chunk_take(16);
+}
+
+/* A chunk is idle so often that more bytes are than were reserved. */
+static void damage_chunk_pool(void) {
+    make_arena();
+    sw_arena_set_keep(0, UINT64_MAX);
+    sw_chunk *chunk = arena->chunks;
+    for (int i = 0; i < 20000; i++) sw_chunk_give(chunk);
+    (void)sw_chunk_take(16);
+}
+
+/* False where the system takes no access away. */
+static bool make_safe_arena(void) {
+    sw_arena_options options;
+    sw_arena_options_init(&options);
+    options.safe = 1;
+    return sw_arena_create(&options, &arena) == SW_OK;
+}
+
+/* The newest chunk of the quarantine has a next one. */
+static void damage_queue(void) {
+    if (!make_safe_arena()) abort();
+    (void)sw_arena_alloc(arena, 100, 0, 0);
+    sw_chunk *chunk = arena->chunks;
+    (void)sw_arena_free(arena);
+    chunk->next = chunk;
+    sw_arena_set_quarantine(UINT64_C(1) << 30);
+}
+
+static void damage_log(void) {
+    sw_arena_log *log = sw_arena_log_new("log", 1);
+    log->made.count = SW_LOG_FRAMES + 1;
+    sw_arena_log_drop(log);
+}
+
+static void track(void) {
+    sw_tracker *tracker;
+    if (sw_tracker_create(NULL, &tracker) != SW_OK) abort();
+    make_arena();
+}
+
+static void damage_tracker(void) {
+    track();
+    sw_track_current()->ids = 0;
+    make_arena();
+}
+static void damage_track(void) {
+    track();
+    sw_track_current()->newest->id = 0;
+    (void)sw_arena_free(arena);
+}
+
+static void damage_tracker_count(void) {
+    track();
+    sw_track_current()->count = 0;
+    make_arena();
+}
+
+static void damage_track_frames(void) {
+    track();
+    sw_track_current()->newest->frame_count = SW_TRACKER_FRAMES_MAX + 1;
+    (void)sw_arena_free(arena);
+}
+
+/* --- pools and slabs -------------------------------------------------------------------------- */
+
+static sw_pool *make_pool(void) {
+    sw_pool_options options;
+    sw_pool *pool;
+    sw_pool_options_init(&options);
+    options.item_bytes = 64;
+    options.locked = 1;
+    if (sw_pool_create(&options, &pool) != SW_OK) abort();
+    return pool;
+}
+
+static void damage_pool(void) {
+    sw_pool *pool = make_pool();
+    pool->victims = 1;
+    (void)sw_pool_get(pool);
+}
+
+/* A pool that is watched has its idle items in a set. */
+static void damage_address_set(void) {
+    sw_pool *pool = make_pool();
+    if (sw_pool_watch_puts(pool) != SW_OK) abort();
+    pool->idle.mask = 2;
+    (void)sw_pool_get(pool);
+}
+
+static void damage_watched_pool(void) {
+    sw_pool *pool = make_pool();
+    if (sw_pool_watch_puts(pool) != SW_OK) abort();
+    pool->idle.count = 1;
+    (void)sw_pool_get(pool);
+}
+
+static void damage_fork_lock(void) {
+    sw_pool *pool = make_pool();
+    *pool->fork.back = NULL;
+    sw_pool_destroy(pool);
+}
+
+static sw_slabs *make_slabs(void) {
+    sw_slabs *slabs;
+    if (sw_slabs_create(NULL, &slabs) != SW_OK) abort();
+    (void)sw_slabs_alloc(slabs, 100, 0);
+    return slabs;
+}
+
+/* What is above the largest tier is noted. */
+static void damage_slabs(void) {
+    sw_slabs *slabs = make_slabs();
+    slabs->tiers[1].slot_bytes = slabs->tiers[0].slot_bytes;
+    (void)sw_slabs_alloc(slabs, 1 << 20, 0);
+}
+
+static void damage_slab_tier(void) {
+    sw_slabs *slabs = make_slabs();
+    slabs->tiers[0].frees = slabs->tiers[0].allocs + 1;
+    (void)sw_slabs_alloc(slabs, 100, 0);
+}
+
+static void damage_slab_frontier(void) {
+    sw_slabs *slabs = make_slabs();
+    slabs->tiers[0].frees = 1;
+    (void)sw_slabs_alloc(slabs, 100, 0);
+}
+
+/* The group of a free slot says that it has none. */
+static void damage_slab_groups(void) {
+    sw_slabs *slabs = make_slabs();
+    void *slot = sw_slabs_alloc(slabs, 100, 0);
+    (void)sw_slabs_alloc(slabs, 100, 0);
+    (void)sw_slabs_free(slabs, slot);
+    slabs->tiers[0].freed[0] = 0;
+    (void)sw_slabs_alloc(slabs, 100, 0);
+}
+
+/* --- buffers and stacks ----------------------------------------------------------------------- */
+
+static void damage_memory(void) {
+    sw_memory memory;
+    sw_memory_init(&memory, NULL);
+    memory.capacity++;
+    sw_memory_reset(&memory);
+}
+
+/* More bytes are left than there ever were. */
+static void damage_reader(void) {
+    sw_memory memory;
+    uint8_t byte[2];
+    sw_memory_init(&memory, NULL);
+    (void)sw_memory_push(&memory, bytes, 1);
+    (void)sw_memory_push(&memory, bytes, 8);
+    sw_reader reader = sw_reader_of(&memory);
+    reader.size = 1;
+    (void)sw_reader_read_bytes(&reader, byte, sizeof byte);
+}
+
+static void damage_recyclable(void) {
+    sw_recyclable recyclable;
+    sw_recyclable_init(&recyclable, NULL);
+    recyclable.owned.size = 1;
+    (void)sw_recyclable_recycle(&recyclable);
+}
+
+static sw_scalable *make_scalable(void) {
+    sw_scalable *scalable;
+    if (sw_scalable_create(NULL, &scalable) != SW_OK) abort();
+    (void)sw_scalable_alloc(scalable, 100);
+    return scalable;
+}
+
+static void damage_scalable(void) {
+    sw_scalable *scalable = make_scalable();
+    scalable->child_allocs++;
+    (void)sw_scalable_alloc(scalable, scalable->options.child_bytes_max);
+}
+
+static void damage_child(void) {
+    sw_scalable *scalable = make_scalable();
+    scalable->list[0].size--;
+    sw_scalable_destroy(scalable);
+}
+
+static void damage_block_pool(void) {
+    const sw_allocator *pools = sw_allocator_of(SW_BACKING_POOLS);
+    sw_block_pools[0].count = SW_BACKING_KEPT + 1;
+    (void)pools->allocate(pools->context, 100, 16);
+}
+
+static void damage_buddy_region(void) {
+    const sw_allocator *regions = sw_allocator_of(SW_BACKING_BUDDY);
+    void *block = regions->allocate(regions->context, 100, 16);
+    sw_buddy_regions[0].range = NULL;
+    regions->release(regions->context, block, 100);
+}
+
+static sw_stack *make_stack(void) {
+    sw_stack *stack;
+    if (sw_stack_create(NULL, &stack) != SW_OK) abort();
+    (void)sw_stack_push(stack, 16);
+    return stack;
+}
+
+static void damage_stack(void) {
+    sw_stack *stack = make_stack();
+    stack->held_bytes++;
+    (void)sw_stack_release(stack, 0);
+}
+
+static void damage_stack_slots(void) {
+    sw_stack *stack = make_stack();
+    stack->outer.count = 1;
+    (void)sw_stack_release(stack, 0);
+}
+
+/* --- ranges ----------------------------------------------------------------------------------- */
+
+/* A range of 64 pieces of 16, every other one free. */
+static void make_range(uint32_t backend) {
+    sw_range_options options;
+    sw_range_options_init(&options);
+    options.backend = backend;
+    options.unit = 16;
+    if (sw_range_create(1024, &options, &range) != SW_OK) abort();
+    for (int i = 0; i < 64; i++) (void)sw_range_alloc(range, 16);
+    for (uint64_t i = 0; i < 64; i += 2) (void)sw_range_free(range, i * 16, 16);
+}
+
+static void damage_range(void) {
+    make_range(SW_RANGE_WIDE);
+    range->rover = 1025;
+    (void)sw_range_alloc(range, 1);
+}
+
+static void damage_grown_hole(void) {
+    make_range(SW_RANGE_WIDE);
+    range->grown.recorded = 17;
+    (void)sw_range_alloc(range, 1);
+}
+
+static void damage_nodes(void) {
+    make_range(SW_RANGE_SINGLE);
+    range->as.tree.nodes.waiting_count = 1;
+    (void)sw_range_alloc(range, 16);
+}
+
+static void damage_tree(void) {
+    make_range(SW_RANGE_TWO);
+    range->as.tree.seed = 0;
+    (void)sw_range_alloc(range, 16);
+}
+
+static void damage_tree_node(void) {
+    make_range(SW_RANGE_SINGLE);
+    sw_tree_first(&range->as.tree, 1)->largest = 17;
+    (void)sw_range_alloc(range, 16);
+}
+
+static void damage_wide(void) {
+    make_range(SW_RANGE_WIDE);
+    range->as.wide.height = SW_WIDE_HEIGHT_MAX;
+    sw_wide_path path = {{{range->as.wide.root, 0}}};
+    sw_wide_remove(&range->as.wide, &path);
+}
+
+static void damage_wide_node(void) {
+    make_range(SW_RANGE_WIDE);
+    sw_wide_path path;
+    (void)sw_wide_before(&range->as.wide, 512, &path);
+    path.at[0].node->low[0] = path.at[0].node->low[1];
+    sw_wide_remove(&range->as.wide, &path);
+}
+
+static void damage_buddy(void) {
+    make_range(SW_RANGE_BUDDY);
+    range->as.buddy.free_units = range->as.buddy.units + 1;
+    (void)sw_range_largest_hole(range);
+}
+
+static void damage_summary(void) {
+    make_range(SW_RANGE_BUDDY);
+    sw_buddy_join(&range->as.buddy);
+    range->as.buddy.free[0].levels = SW_SUMMARY_LEVELS_MAX + 1;
+    (void)sw_summary_first(&range->as.buddy.free[0]);
+}
+
+static const planted cases[] = {
+    {"(arena->own == NULL) == (arena->own_objects == 0)", damage_arena},
+    {"ends->front >= chunk->base", damage_arena_ends},
+    {"chunk->bytes == UINT64_C(1) << chunk->log2", damage_chunk},
+    {"chunk_cache->number != 0", damage_chunk_cache},
+    {"region->taken <= region->count", damage_region},
+    {"newest == NULL || newest->newer == NULL", damage_node},
+    {"pool->idle_bytes + pool->returned_bytes <= pool->reserved_bytes", damage_chunk_pool},
+    {"queue->newest == NULL || queue->newest->next == NULL", damage_queue},
+    {"log->made.count <= ", damage_log},
+    {"tracker->count <= tracker->ids", damage_tracker},
+    {"track->id != 0", damage_track},
+    {"(tracker->oldest == NULL) == (tracker->count == 0)", damage_tracker_count},
+    {"track->frame_count <= SW_TRACKER_FRAMES_MAX", damage_track_frames},
+    {"pool->victims <= pool->count", damage_pool},
+    {"(set->mask & (set->mask + 1)) == 0", damage_address_set},
+    {"*entry->back == entry", damage_fork_lock},
+    {"slabs->tiers[i - 1].slot_bytes < slabs->tiers[i].slot_bytes", damage_slabs},
+    {"tier->frees <= tier->allocs", damage_slab_tier},
+    {"pool->idle.count == pool->count", damage_watched_pool},
+    {"(sw_slab_tier_used(tier) == tier->frontier) ==", damage_slab_frontier},
+    {"tier->freed[first * 64 + sw_ctz(group)] != 0", damage_slab_groups},
+    {"(memory->buffers == memory->few) == (memory->capacity == ", damage_memory},
+    {"sw_reader_length(reader) <= reader->size", damage_reader},
+    {"memory->count != 0 || memory->size == 0", damage_recyclable},
+    {"scalable->child_allocs - scalable->child_frees == scalable->count", damage_scalable},
+    {"child->size == child->range->size", damage_child},
+    {"pool->count <= ", damage_block_pool},
+    {"region->base != NULL && region->range != NULL", damage_buddy_region},
+    {"held == stack->held_bytes", damage_stack},
+    {"slots->count <= slots->capacity", damage_stack_slots},
+    {"range->rover <= range->size", damage_range},
+    {"grown->recorded <= grown->hole.size", damage_grown_hole},
+    {"(nodes->waiting == NULL) == (nodes->waiting_count == 0)", damage_nodes},
+    {"tree->seed != 0", damage_tree},
+    {"node->largest == largest", damage_tree_node},
+    {"wide->height < SW_WIDE_HEIGHT_MAX", damage_wide},
+    {"i == 0 || node->low[i] > node->low[i - 1]", damage_wide_node},
+    {"buddy->free_units <= buddy->units", damage_buddy},
+    {"summary->levels <= SW_SUMMARY_LEVELS_MAX", damage_summary},
+};
+
+/* Threads have a chunk cache where the system reports their exits, and a quarantine where it can take access away. */
+static bool is_possible(void (*damage)(void)) {
+    if (damage == damage_chunk_cache) return sw_arena_chunk_cache_own() != NULL;
+    return damage != damage_queue || make_safe_arena();
+}
+
+static void expect_verified(const char *rule) {
+    CHECK_EQ(sw_range_verify(range), SW_FORMAT);
+    if (strstr(sw_last_error()->message, rule) == NULL)
+        fprintf(stderr, "not %s: \"%s\"\n", rule, sw_last_error()->message);
+    CHECK(strstr(sw_last_error()->message, rule) != NULL);
+}
+
+static void whole_damage(void) {
+    make_range(SW_RANGE_SINGLE);
+    range->free_size--;
+    expect_verified("sum == range->free_size");
+    make_range(SW_RANGE_SINGLE);
+    range->as.tree.root[SW_TREE_START]->priority = 0;
+    expect_verified("child->priority <= node->priority");
+    make_range(SW_RANGE_TWO);
+    range->as.tree.root[SW_TREE_SIZE]->priority = 0;
+    expect_verified("priority");
+    make_range(SW_RANGE_WIDE);
+    range->as.wide.root->wide[0]++;
+    expect_verified("wide");
+    make_range(SW_RANGE_BUDDY);
+    range->as.buddy.waste++;
+    expect_verified("waste == buddy->waste");
+}
+
+int main(void) {
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        if (is_possible(cases[i].fn)) check_planted(&cases[i], 1);
+    whole_damage();
+    return check_result();
+}
