@@ -28,8 +28,10 @@ __all__ = [
     "OPS_DTYPE",
     "RUN_SAMPLE_DTYPE",
     "as_bytes_size",
+    "as_choice",
     "as_index",
     "as_iterable",
+    "as_nanoseconds",
     "c_path",
     "check",
     "check_callable",
@@ -38,6 +40,8 @@ __all__ = [
     "failure",
     "ffi",
     "lib",
+    "options_of",
+    "output_of",
     "struct_dict",
     "text",
     "version",
@@ -125,6 +129,29 @@ def as_index(value: SupportsIndex, what: str, largest: int = SIZE_MAX) -> int:
     if number > largest:
         raise errors.InvalidError(f"{what} {_shown(number)} is too large; give at most {largest}")
     return number
+
+
+def as_choice(value: str, what: str, known: Iterable[str]) -> int:
+    """The index of a word among the known ones.
+
+    Raises:
+        InvalidError: it is none of them.
+    """
+    words = tuple(known)
+    if value not in words:
+        raise errors.InvalidError(f"{what} {value!r}: must be one of {', '.join(words)}")
+    return words.index(value)
+
+
+def as_nanoseconds(seconds: float, what: str = "seconds") -> int:
+    """A time in seconds, 0 or more, as whole nanoseconds.
+
+    Raises:
+        InvalidError: it is no such time.
+    """
+    if not (isinstance(seconds, int | float) and 0 <= seconds < 2**63 / 1e9):
+        raise errors.InvalidError(f"{what} {seconds!r}: give seconds, 0 or more")
+    return round(seconds * 10**9)
 
 
 def check_type(value: object, kind: type | tuple[type, ...], what: str) -> None:
@@ -221,9 +248,38 @@ def _format_of(ctype: Any) -> Any:
     return "<f8" if ctype.cname == "double" else f"<u{ffi.sizeof(ctype)}"
 
 
+def options_of(name: str, **fields: Any) -> Any:
+    """A new C options structure: the defaults of its `_init` function, then the given fields.
+
+    A structure without such a function gets its size as `struct_bytes`.
+    """
+    made = ffi.new(f"{name} *")
+    init = getattr(lib, f"{name}_init", None)
+    if init is not None:
+        init(made)
+    else:
+        made.struct_bytes = ffi.sizeof(name)
+    for field, value in fields.items():
+        setattr(made, field, value)
+    return made
+
+
+def output_of(function: Any, *arguments: Any) -> Any:
+    """Calls a C function that returns a status, and returns what it stores by its last parameter.
+
+    Raises:
+        SpanwiseError: the exception of a status that is not SW_OK.
+    """
+    out = ffi.new(ffi.typeof(function).args[-1])
+    check(function(*arguments, out))
+    return out[0]
+
+
 def struct_dict(value: Any) -> dict[str, Any]:
     """The fields of a C structure of numbers, in its order."""
-    return {name: getattr(value, name) for name, _ in ffi.typeof(value[0]).fields}
+    ctype = ffi.typeof(value)
+    fields = ctype.item.fields if ctype.kind == "pointer" else ctype.fields
+    return {name: getattr(value, name) for name, _ in fields}
 
 
 def _ops_dtype() -> np.dtype[np.void]:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanwise import _format
-from spanwise._lib import check, ffi, lib
+from spanwise._lib import ffi, lib
 from spanwise.gc.pauses import mutator_utilisation
 from spanwise.results.rows import Rows, Tabular, as_rows
 from spanwise.results.values import Result, Value
@@ -144,11 +144,6 @@ class CollectorEvents(Value, Result, Tabular):
         count = _format.plural(len(self.array), "event")
         whole = f"{_format.digits(self.total_ns / 1e6)} ms"
         return f"{self.source}: {count} in {whole}{lost}: {', '.join(told)}"
-
-
-def record_events(c_gc: Any, capacity: int) -> None:
-    """Keeps the last `capacity` events from now on."""
-    check(lib.sw_gc_record_events(c_gc, capacity))
 
 
 def take_events(c_gc: Any) -> tuple[NDArray[np.void], int]:

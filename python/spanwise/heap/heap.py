@@ -4,14 +4,12 @@
 from __future__ import annotations
 
 import warnings
-from types import TracebackType
 from typing import Any, SupportsIndex
 
 from spanwise import _format, _lib, errors
 from spanwise._lib import check, ffi, lib
-from spanwise._owner import Uncopied
 from spanwise.heap.block import Block
-from spanwise.heap.handle import HeapHandle
+from spanwise.heap.handle import HandleOwner, HeapHandle
 from spanwise.heap.heap_map import HeapMap, read_tiles
 from spanwise.heap.options import HeapOptions, as_options, c_options
 from spanwise.heap.runner import as_ops, check_ids, run_ops
@@ -23,7 +21,7 @@ from spanwise.tables.explanation import Explanation
 from spanwise.tables.table import SizeClassTable, as_table
 
 
-class Heap(Uncopied):
+class Heap(HandleOwner):
     """A heap of its own: memory, spans, caches.
 
     Use it in a `with`, or `close()` it. Any thread may use it. Leaving the `with` while views of
@@ -56,15 +54,8 @@ class Heap(Uncopied):
     ) -> None:
         made = as_table(table)
         self._options = as_options(options)
-        c_made = c_options(
-            made,
-            self._options,
-            tracked=tracked,
-            dry=dry,
-            tiny=tiny,
-            manual_clock=manual_clock,
-        )
-        self._handle = HeapHandle(c_made, made)
+        flags = {"tracked": tracked, "dry": dry, "tiny": tiny, "manual_clock": manual_clock}
+        self._handle: HeapHandle = HeapHandle(c_options(made, self._options, **flags), made)
         self._tracked = bool(tracked)
 
     # --- life ---
@@ -77,33 +68,17 @@ class Heap(Uncopied):
         """
         self._handle.close()
 
-    @property
-    def closed(self) -> bool:
-        """Whether the heap is closed."""
-        return self._handle.closed
-
-    def __enter__(self) -> Heap:
-        with self._handle:
-            return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, where: object) -> None:
         alive = self._handle.close(force=True)
         if not alive:
             return
-        message = f"heap {self.id} is closed with {alive} live view{'s' if alive > 1 else ''}"
+        message = f"heap {self.id} is closed with {_format.plural(alive, 'live view')}"
         try:
             warnings.warn(
                 f"{message}; its memory goes with the last", ResourceWarning, stacklevel=2
             )
         except ResourceWarning:
-            if (
-                error is None
-            ):  # if warnings are errors, an exception of the body still takes precedence
+            if error is None:  # an exception of the body takes precedence
                 raise
 
     # --- blocks ---
@@ -142,7 +117,8 @@ class Heap(Uncopied):
             if p == ffi.NULL:
                 raise _alloc_failure(handle, wanted)
             usable = self._usable(heap, p, wanted, scan)
-            return Block._make(handle, _address(p), wanted, usable, scan)
+            address = int(ffi.cast("uintptr_t", p))
+            return Block._make(handle, address, wanted, usable, scan)
 
     def _usable(self, heap: Any, p: Any, size: int, scan: bool) -> int:
         if self._handle.tiny and not scan and 0 < size < 16:
@@ -174,8 +150,7 @@ class Heap(Uncopied):
     def stats(self) -> HeapStats:
         """The heap's counters, now."""
         ledger = ffi.new("sw_ledger *")
-        counts = ffi.new("sw_heap_stats *")
-        counts.struct_bytes = ffi.sizeof("sw_heap_stats")
+        counts = _lib.options_of("sw_heap_stats")
         with self._handle as heap:
             check(lib.sw_heap_ledger(heap, ledger, ffi.NULL, 0))
             check(lib.sw_heap_stats_read(heap, counts))
@@ -277,22 +252,11 @@ class Heap(Uncopied):
 
     def set_time(self, seconds: float) -> None:
         """Moves the clock of a heap with manual_clock, never backwards; idle pages go back."""
-        if not (isinstance(seconds, int | float) and 0 <= seconds < 2**63 / 1e9):
-            raise errors.InvalidError(f"seconds {seconds!r}: give seconds, 0 or more")
+        now_ns = _lib.as_nanoseconds(seconds)
         with self._handle as heap:
-            lib.sw_heap_set_time(heap, round(seconds * 1e9))
+            lib.sw_heap_set_time(heap, now_ns)
 
     # --- what it is ---
-
-    @property
-    def id(self) -> int:
-        """The heap's number; never reused in a process."""
-        return self._handle.id
-
-    @property
-    def table(self) -> SizeClassTable:
-        """Its size classes."""
-        return self._handle.table
 
     @property
     def options(self) -> HeapOptions:
@@ -312,10 +276,6 @@ class Heap(Uncopied):
         except errors.HeapClosedError:
             state = "closed"
         return f"<Heap {self.id}: table {self.table.name}, {kind}, {state}>"
-
-
-def _address(p: Any) -> int:
-    return int(ffi.cast("uintptr_t", p))
 
 
 def _alloc_failure(handle: HeapHandle, size: int) -> errors.SpanwiseError:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +52,6 @@ class HeapStats(Result):
     lock_waits: int
     purge_calls: int
     commit_calls: int
-
-    def to_dict(self) -> dict[str, int]:
-        """All of it, for JSON."""
-        return asdict(self)
 
 
 def rss_bytes(handle: HeapHandle) -> int | None:

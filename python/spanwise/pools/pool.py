@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, SupportsIndex
 
 from spanwise import _lib
@@ -50,21 +50,16 @@ class PoolStats(Result):
     dropped: int
     aged: int
 
-    def to_dict(self) -> dict[str, int]:
-        """All of it, for JSON."""
-        return asdict(self)
-
 
 def _create(options: Any, thread_slots: bool) -> Any:
     """A pool of C, with a place for each thread if thread_slots are asked for."""
-    out = ffi.new("sw_pool **")
-    check(lib.sw_pool_create(options, out))
-    status = lib.sw_pool_add_thread_slots(out[0]) if thread_slots else 0
+    c_pool = _lib.output_of(lib.sw_pool_create, options)
+    status = lib.sw_pool_add_thread_slots(c_pool) if thread_slots else 0
     if status != 0:
         error = _lib.failure(status)
-        lib.sw_pool_destroy(out[0])
+        lib.sw_pool_destroy(c_pool)
         raise error
-    return out[0]
+    return c_pool
 
 
 def _end(c_pool: Any, handle: HeapHandle) -> None:
@@ -77,7 +72,8 @@ class Pool(Owner):
     """Blocks of one size that are used again instead of being freed. Every thread may call.
 
     A block that is not put back may be freed by its own `free`. A heap can be closed after its
-    pools only; until then its `close` raises BlockBusyError.
+    pools only; until then its `close` raises BlockBusyError. After the pool's `close` every call
+    raises StateError.
 
     Example:
         with Heap() as heap, Pool(heap, 88, capacity=100) as pool:
@@ -117,8 +113,7 @@ class Pool(Owner):
                 combination that a pool cannot have.
             HeapClosedError: the heap is closed.
         """
-        if order not in ORDERS:
-            raise InvalidError(f"order {order!r}: must be one of {', '.join(ORDERS)}")
+        order_index = _lib.as_choice(order, "order", ORDERS)
         if construct is not None and zero:
             raise UnsupportedError("zero clears what construct has made: use one of them")
         self._bytes = _lib.as_index(item_bytes, "item_bytes")
@@ -128,13 +123,15 @@ class Pool(Owner):
         if handle.dry or (handle.tiny and self._bytes < TINY_BYTES):
             kind = "dry: there is no memory" if handle.dry else "tiny: small blocks share slots"
             raise UnsupportedError(f"heap {handle.id} is {kind} that could be used again")
-        options = ffi.new("sw_pool_options *")
-        lib.sw_pool_options_init(options)
-        options.item_bytes = self._bytes
-        options.capacity = _lib.as_index(capacity, "capacity")
-        options.order = ORDERS.index(order)
-        options.zero, options.aged = int(zero), int(aged)
-        options.locked = int(thread_slots)
+        options = _lib.options_of(
+            "sw_pool_options",
+            item_bytes=self._bytes,
+            capacity=_lib.as_index(capacity, "capacity"),
+            order=order_index,
+            zero=int(zero),
+            aged=int(aged),
+            locked=int(thread_slots),
+        )
         self._handle = handle
         self._construct = construct
         self._ages_with: CollectedHeap | None = None
@@ -154,10 +151,10 @@ class Pool(Owner):
 
         Raises:
             OutOfMemoryError: no memory, or the heap's limit is reached.
-            StateError: the pool is closed. What `construct` raises is passed on.
+            Exception: what `construct` raises; the block is freed then.
         """
         with self._lock:
-            fresh = self._stats().fresh
+            fresh = self._output(lib.sw_pool_get_stats).fresh
             address = lib.sw_pool_get(self._open())
             if address == ffi.NULL:
                 raise OutOfMemoryError(f"no memory for a block of {self._bytes} bytes")
@@ -165,7 +162,7 @@ class Pool(Owner):
                 usable = int(lib.sw_heap_usable_size(c_heap, address))
             where = int(ffi.cast("uintptr_t", address))
             block = Block._make(self._handle, where, self._bytes, usable, False)
-            is_new = self._stats().fresh > fresh
+            is_new = self._output(lib.sw_pool_get_stats).fresh > fresh
         if is_new and self._construct is not None:
             try:
                 self._construct(block)
@@ -181,7 +178,6 @@ class Pool(Owner):
             BlockFreedError: it was put before, or freed; code is DOUBLE_PUT.
             BlockBusyError: a view of it is alive.
             InvalidError: it is of another size, or of another heap.
-            StateError: the pool is closed.
         """
         _lib.check_type(block, Block, "block")
         if block._handle is not self._handle:
@@ -201,10 +197,8 @@ class Pool(Owner):
 
         Raises:
             UnsupportedError: the pool is not aged.
-            StateError: the pool is closed.
         """
-        with self._lock:
-            check(lib.sw_pool_age(self._open()))
+        self._checked(lib.sw_pool_age)
 
     def age_with(self, heap: CollectedHeap | None) -> None:
         """Ages once for each collection of the heap that begins, in the next call after it.
@@ -218,13 +212,11 @@ class Pool(Owner):
         Raises:
             UnsupportedError: the pool is not aged.
             HeapClosedError: the heap is closed.
-            StateError: the pool is closed.
         """
         _lib.check_type(heap, (CollectedHeap, type(None)), "heap")
         self._leave_collector()
         if heap is None:
-            with self._lock:
-                check(lib.sw_pool_age_with(self._open(), ffi.NULL))
+            self._checked(lib.sw_pool_age_with, ffi.NULL)
             return
         with heap._handle as c_gc, self._lock:
             check(lib.sw_pool_age_with(self._open(), c_gc))
@@ -246,19 +238,9 @@ class Pool(Owner):
 
     # --- figures ---
 
-    def _stats(self) -> Any:
-        stats = ffi.new("sw_pool_stats *")
-        check(lib.sw_pool_get_stats(self._open(), stats))
-        return stats
-
     def stats(self) -> PoolStats:
-        """All figures at one moment.
-
-        Raises:
-            StateError: the pool is closed.
-        """
-        with self._lock:
-            return PoolStats(**_lib.struct_dict(self._stats()))
+        """All figures at one moment."""
+        return PoolStats(**_lib.struct_dict(self._output(lib.sw_pool_get_stats)))
 
     @property
     def item_bytes(self) -> int:

@@ -62,7 +62,7 @@ def test_both_orders_keep_what_a_search_finds(seed: int) -> None:
         last = heap.finish()
         assert (last.order, last.marked_objects) == ("object", expected)
         assert heap.cycles["order"].tolist() == ["span", "span", "object"]
-        with pytest.raises(sw.InvalidError, match="'object' or 'span'"):
+        with pytest.raises(sw.InvalidError, match="must be one of object, span"):
             heap.collect(order="page")
         assert len(heap.cycles) == 3
         graph.release()
@@ -218,7 +218,7 @@ def test_bad_arguments_are_told() -> None:
             obj[-1] = None
         with pytest.raises(sw.InvalidError, match="another heap"):
             obj[0] = other.new(foreign)
-        with pytest.raises(TypeError, match="object or None"):
+        with pytest.raises(TypeError, match="value must be CollectedObject or None"):
             obj[0] = 5  # type: ignore[assignment]
 
 

@@ -36,14 +36,14 @@ def test_a_view_keeps_its_block(heap: sw.Heap, name: str) -> None:
     with pytest.raises(BufferError) as caught:
         block.free()
     assert str(caught.value) == (
-        f"{shown} has 1 live view; release what view(), np.asarray() or memoryview() gave before"
-        " freeing"
+        f"1 view of {shown} is alive; release what view(), np.asarray() or memoryview() gave before"
+        " freeing it"
     )
     with pytest.raises(BufferError) as caught:
         heap.close()
     assert str(caught.value) == (
-        f"heap {heap.id}: 1 view of its blocks is alive; release what view(), np.asarray() or"
-        " memoryview() gave before closing"
+        f"1 view of blocks of heap {heap.id} is alive; release what view(), np.asarray() or"
+        " memoryview() gave before closing it"
     )
     assert not heap.closed
     del view
@@ -59,7 +59,7 @@ def test_views_see_the_same_bytes(heap: sw.Heap) -> None:
     assert first.ctypes.data == second.ctypes.data == block.address
     assert first.dtype == np.uint8
     assert first.flags.writeable
-    with pytest.raises(BufferError, match="has 2 live views"):
+    with pytest.raises(BufferError, match="2 views of <Block"):
         block.free()
 
 

@@ -69,7 +69,7 @@ def test_bad_use() -> None:
         view = block.view()[3:]
         with pytest.raises(sw.BlockBusyError, match="1 view of"):
             block.free()
-        with pytest.raises(sw.BlockBusyError, match="1 view of its blocks alive"):
+        with pytest.raises(sw.BlockBusyError, match="1 view of blocks of the slabs is alive"):
             slabs.close()
         with pytest.raises(sw.BlockBusyError):
             heap.close()

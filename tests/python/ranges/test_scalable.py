@@ -221,7 +221,7 @@ def test_views_can_be_released() -> None:
         view.release()
     assert memory.to_bytes() == b"abcde"
     last = memory.views()[0]
-    with pytest.raises(sw.BlockBusyError, match="release them"):
+    with pytest.raises(sw.BlockBusyError, match="before recycling"):
         memory.recycle()
     assert memory.to_bytes() == b"abcde"
     last.release()
