@@ -57,9 +57,9 @@ from .gc.trace import parse_gctrace as parse_gctrace
 from .gc.trace import read_gctrace as read_gctrace
 from .heap.block import Block as Block
 from .heap.heap import Heap as Heap
+from .heap.heap import HeapStats as HeapStats
 from .heap.heap_map import HeapMap as HeapMap
 from .heap.options import HeapOptions as HeapOptions
-from .heap.stats import HeapStats as HeapStats
 from .ledger.comparison import Comparison as Comparison
 from .ledger.ledger import Ledger as Ledger
 from .ledger.measures import Measure as Measure

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 __all__ = [
     "OPS_DTYPE",
     "RUN_SAMPLE_DTYPE",
-    "as_bytes_size",
     "as_choice",
     "as_index",
     "as_iterable",
@@ -87,8 +86,8 @@ def failure(status: int, path: str | os.PathLike[str] | None = None) -> errors.S
     """
     name = text(lib.sw_status_name(status))
     last = lib.sw_last_error()
-    told = last.message != ffi.NULL and last.status == status
-    message = text(last.message) if told else text(lib.sw_status_text(status))
+    is_last = last.message != ffi.NULL and last.status == status
+    message = text(last.message) if is_last else text(lib.sw_status_text(status))
     for in_c, in_python in _ADVICE.items():
         message = message.replace(in_c, in_python)
     kind = errors.STATUS_ERRORS.get(name, errors.SpanwiseError)
@@ -99,10 +98,10 @@ def failure(status: int, path: str | os.PathLike[str] | None = None) -> errors.S
 
 
 def _errno_in(message: str) -> int | None:
-    """The errno whose text (strerror) stands in a message; the longest text if several do."""
-    told = {os.strerror(number): number for number in errno.errorcode}
-    found = [words for words in told if words in message]
-    return told[max(found, key=len)] if found else None
+    """The errno whose text (strerror) a message contains; the longest text if several do."""
+    numbers = {os.strerror(number): number for number in errno.errorcode}
+    found = [words for words in numbers if words in message]
+    return numbers[max(found, key=len)] if found else None
 
 
 def check(status: int, path: str | os.PathLike[str] | None = None) -> None:
@@ -173,11 +172,6 @@ def as_iterable(values: Iterable[ItemT], what: str) -> Iterable[ItemT]:
     if not isinstance(values, Iterable):
         raise TypeError(f"{what} must be iterable, not {type(values).__name__}")
     return values
-
-
-def as_bytes_size(value: SupportsIndex) -> int:
-    """A size in bytes, 0 to PTRDIFF_MAX. Errors: as `as_index`."""
-    return as_index(value, "size")
 
 
 def _shown(number: int) -> str:

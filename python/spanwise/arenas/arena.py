@@ -106,7 +106,7 @@ class Arena(Owner):
 
         Raises:
             InvalidError: one of them is not within these limits.
-            UnsupportedError: a safe arena of mode "off", or where the system tells of no faults.
+            UnsupportedError: a safe arena of mode "off", or where the system reports no faults.
         """
         options = _lib.options_of(
             "sw_arena_options",

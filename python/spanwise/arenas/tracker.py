@@ -202,7 +202,7 @@ class ArenaTracker(Owner):
         """Writes what `events` gave as a file that Perfetto opens (the Trace Event Format).
 
         Each arena has a lane from its creation to its end, with its objects as moments; one that
-        was not freed ends with the last event. Counters tell the live arenas and their bytes.
+        was not freed ends with the last event. Counters show the live arenas and their bytes.
 
         Args:
             events: the rows, of one call or of several joined.
@@ -222,7 +222,7 @@ class ArenaTracker(Owner):
 
         The column `event` is "arena.new", "arena.alloc", "arena.free" or "arena.alert"; `arena` is
         the id of a tracked arena. Of an allocation `address` and `size` are those of the chunk,
-        `offset` is where the object lies in it, `length` the object's. Of an alert `size` is what
+        `offset` is that of the object in it, `length` the object's. Of an alert `size` is what
         is not tracked, `length` what is in old arenas.
         """
         batch = ffi.new("sw_tracker_event[]", _BATCH)

@@ -6,15 +6,17 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spanwise import _format, _lib
-from spanwise._lib import as_iterable, check, lib
+from spanwise._lib import as_iterable, check, ffi, lib
 from spanwise.errors import StateError
+from spanwise.gc.handle import GcHandle
 from spanwise.gc.pauses import mutator_utilisation, pause_histogram
+from spanwise.heap.handle import HandleOwner
 from spanwise.results.rows import Rows, as_rows, rows_of
 from spanwise.results.values import Result
 
@@ -109,10 +111,11 @@ def read_cycle(c_gc: Any) -> Cycle | None:
     return Cycle(**fields)
 
 
-class History:
-    """Cycles that have ended, and calls that worked on one, since the heap was made."""
+class Cycles(HandleOwner):
+    """Runs the cycles of a collected heap; keeps those that have ended, and the calls."""
 
     __slots__ = ("_born_ns", "_cycles", "_events", "_lost_events", "_pauses")
+    _handle: GcHandle
 
     def __init__(self) -> None:
         self._cycles: list[Cycle] = []
@@ -123,12 +126,6 @@ class History:
 
     def _now_ns(self) -> int:
         return time.perf_counter_ns() - self._born_ns
-
-    def _keep_call(
-        self, cycle: Cycle, phase: str, spent_ns: int, ended_ns: int, held_bytes: int
-    ) -> None:
-        begun = max(ended_ns - spent_ns, 0)
-        self._pauses.append((cycle.number, phase, begun, spent_ns, held_bytes))
 
     @property
     def cycles(self) -> Rows:
@@ -187,3 +184,119 @@ class History:
         from spanwise.plots.collectors import cycles  # noqa: PLC0415
 
         return cycles(self.cycles, ax)
+
+    # --- cycles ---
+
+    @property
+    def phase(self) -> str:
+        """What a step would do now: "marking", "sweeping", or "idle" between cycles."""
+        with self._handle as c_gc:
+            return PHASES[lib.sw_gc_current_phase(c_gc)]
+
+    def _work(self, call: Any, *arguments: Any) -> Cycle:
+        """Makes a C call that works on a cycle, notes it in the history, and returns the cycle."""
+        with self._handle as c_gc:
+            before, phase = read_cycle(c_gc), self.phase
+            status = call(c_gc, *arguments)
+            error = None if status == 0 else _lib.failure(status)
+            cycle = self._note(c_gc, before, phase)
+            if error is not None:
+                raise error
+            if cycle is None:
+                raise StateError("there was no cycle yet; call start() or collect()")
+            return cycle
+
+    def _note(self, c_gc: Any, before: Cycle | None, phase: str) -> Cycle | None:
+        """Returns the last cycle; keeps the call if it worked on one, and the cycle if it ended."""
+        cycle = read_cycle(c_gc)
+        if cycle is not None and cycle != before:
+            spent = cycle.mark_ns + cycle.sweep_ns
+            if before is not None and before.number == cycle.number:
+                spent -= before.mark_ns + before.sweep_ns
+            begun = max(self._now_ns() - spent, 0)
+            held = int(lib.sw_heap_held_bytes(self._handle.heap))
+            self._pauses.append((cycle.number, phase, begun, spent, held))
+            if self.phase == "idle":
+                self._cycles.append(cycle)
+        return cycle
+
+    def _set_order(self, order: str | None) -> None:
+        if order is None:
+            return
+        index = _lib.as_choice(order, "order", ORDERS.values())
+        with self._handle as c_gc:
+            check(lib.sw_gc_set_order(c_gc, list(ORDERS)[index]))
+
+    def collect(self, *, order: str | None = None) -> Cycle:
+        """A whole cycle; one that is under way is finished before.
+
+        Args:
+            order: how this cycle and later ones mark. "object": one object at a time, each
+                prefetched before it is scanned. "span": the queue holds spans instead of objects,
+                and all objects that were marked in a span meanwhile are scanned together. None: as
+                the cycle before, at first "object".
+                Both keep and free the same objects.
+
+        Raises:
+            InvalidError: there is no such order.
+            StateError: checkmark found a reachable object that was not marked.
+            HeapClosedError: the heap is closed.
+        """
+        with self._handle:
+            if self.phase != "idle":
+                self.finish()
+            self._set_order(order)
+            return self._work(lib.sw_gc_collect, ffi.NULL)
+
+    def start(self, *, order: str | None = None) -> Cycle:
+        """Begins a cycle: reads the roots.
+
+        Args:
+            order: as `collect`.
+
+        Raises:
+            InvalidError: there is no such order.
+            StateError: one is under way.
+        """
+        with self._handle:
+            self._set_order(order)
+            return self._work(lib.sw_gc_start)
+
+    def step(self, work: SupportsIndex = 1000) -> Cycle:
+        """Does some work of the cycle that is under way; nothing when there is none.
+
+        Args:
+            work: objects to scan (512 B of a longer one count as one), or words of 64 slots to
+                sweep.
+
+        Raises:
+            StateError: checkmark found a reachable object that was not marked.
+        """
+        return self._work(lib.sw_gc_step, _lib.as_index(work, "work"))
+
+    def step_ns(self, ns: SupportsIndex) -> Cycle:
+        """As `step`, for about so long.
+
+        Args:
+            ns: nanoseconds; the clock is looked at after each 256 units of work.
+
+        Raises:
+            StateError: checkmark found a reachable object that was not marked.
+        """
+        return self._work(lib.sw_gc_step_ns, _lib.as_index(ns, "ns"))
+
+    def finish(self) -> Cycle:
+        """Does what is left of the cycle.
+
+        Raises:
+            StateError: none is under way, or checkmark found an object that was not marked.
+        """
+        return self._work(lib.sw_gc_finish, ffi.NULL)
+
+    def abandon(self) -> Cycle:
+        """Gives up a cycle that marks: its sweep frees what was freed explicitly, nothing else.
+
+        Raises:
+            StateError: no cycle marks.
+        """
+        return self._work(lib.sw_gc_abandon)

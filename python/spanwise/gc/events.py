@@ -135,7 +135,7 @@ class CollectorEvents(Value, Result, Tabular):
         }
 
     def __str__(self) -> str:
-        told = [
+        sums = [
             f"{row['kind']} {row['events']} ({_format.digits(int(row['ns']) / 1e6)} ms)"
             for row in self.sums()
             if row["events"]
@@ -143,7 +143,7 @@ class CollectorEvents(Value, Result, Tabular):
         lost = f", {self.lost} lost" if self.lost else ""
         count = _format.plural(len(self.array), "event")
         whole = f"{_format.digits(self.total_ns / 1e6)} ms"
-        return f"{self.source}: {count} in {whole}{lost}: {', '.join(told)}"
+        return f"{self.source}: {count} in {whole}{lost}: {', '.join(sums)}"
 
 
 def take_events(c_gc: Any) -> tuple[NDArray[np.void], int]:

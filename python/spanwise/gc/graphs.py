@@ -54,7 +54,7 @@ def linked_list(
 
     Args:
         nodes: how many.
-        order: "allocation": node i names node i + 1; "random": the nodes behind the first one are
+        order: "allocation": node i names node i + 1; "random": the nodes after the first one are
             in random order, so that each step goes to another place of the memory.
         seed: of the random order.
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from spanwise import _format, _lib
 from spanwise._lib import check, ffi, lib
-from spanwise.errors import InvalidError, StateError
-from spanwise.gc.cycle import ORDERS, PHASES, Cycle, History, read_cycle
+from spanwise.errors import InvalidError
+from spanwise.gc.cycle import Cycles, read_cycle
 from spanwise.gc.events import CollectorEvents, as_events, take_events
 from spanwise.gc.graphs import as_edges
 from spanwise.gc.handle import GcHandle
@@ -25,7 +25,6 @@ from spanwise.gc.objects import (
     call_due,
     set_finalizer,
 )
-from spanwise.heap.handle import HandleOwner
 from spanwise.heap.options import HeapOptions, as_options, c_options
 from spanwise.ledger.ledger import Ledger, read_ledger
 from spanwise.tables.table import SizeClassTable, as_table
@@ -33,7 +32,7 @@ from spanwise.tables.table import SizeClassTable, as_table
 TYPE_BYTES_MAX = 1 << 31
 
 
-class CollectedHeap(HandleOwner, History):
+class CollectedHeap(Cycles):
     """A heap with a collector. Any thread may use it; calls wait for each other.
 
     What Python keeps (objects of `new`, graphs of `build`) are roots. Cycles run when they are
@@ -93,7 +92,7 @@ class CollectedHeap(HandleOwner, History):
             pointers: numbers of the 8-byte words that hold pointers.
 
         Raises:
-            InvalidError: the size is not allowed, or a word lies outside of it.
+            InvalidError: the size is not allowed, or a word is outside of it.
         """
         _lib.check_type(name, str, "name")
         wanted = _lib.as_index(size, "size", TYPE_BYTES_MAX)
@@ -163,7 +162,7 @@ class CollectedHeap(HandleOwner, History):
             raise InvalidError(f"{target!r} belongs to another heap")
 
     def set_finalizer(self, target: CollectedObject, finalizer: Finalizer | None) -> None:
-        """Gives an object a finalizer, in place of the one that it has; None: it has none.
+        """Sets or replaces the finalizer of an object; None removes it.
 
         A cycle that finds nothing that reaches the object makes the finalizer due, and keeps the
         object, with all that it reaches. `run_finalizers` calls it once, with the object. Closing
@@ -236,39 +235,7 @@ class CollectedHeap(HandleOwner, History):
             check(lib.sw_gc_build(c_gc, type.id, made.shape[1], len(made), c_edges, out))
             return Graph._make(self._handle, type, addresses, np.array(wanted, np.int64))
 
-    # --- cycles ---
-
-    @property
-    def phase(self) -> str:
-        """What a step would do now: "marking", "sweeping", or "idle" between cycles."""
-        with self._handle as c_gc:
-            return PHASES[lib.sw_gc_current_phase(c_gc)]
-
-    def _work(self, call: Any, *arguments: Any) -> Cycle:
-        """Makes a C call that works on a cycle, notes it in the history, and returns the cycle."""
-        with self._handle as c_gc:
-            before, phase = read_cycle(c_gc), self.phase
-            status = call(c_gc, *arguments)
-            error = None if status == 0 else _lib.failure(status)
-            cycle = self._note(c_gc, before, phase)
-            if error is not None:
-                raise error
-            if cycle is None:
-                raise StateError("there was no cycle yet; call start() or collect()")
-            return cycle
-
-    def _note(self, c_gc: Any, before: Cycle | None, phase: str) -> Cycle | None:
-        """Returns the last cycle; keeps the call if it worked on one, and the cycle if it ended."""
-        cycle = read_cycle(c_gc)
-        if cycle is not None and cycle != before:
-            spent = cycle.mark_ns + cycle.sweep_ns
-            if before is not None and before.number == cycle.number:
-                spent -= before.mark_ns + before.sweep_ns
-            ended = self._now_ns()
-            self._keep_call(cycle, phase, spent, ended, int(self.ledger().held_bytes))
-            if self.phase == "idle":
-                self._cycles.append(cycle)
-        return cycle
+    # --- pace ---
 
     def _new(self, c_gc: Any, type_id: int, count: int) -> Any:
         """The address of a new object; with a pace, the call may first work on a cycle."""
@@ -312,87 +279,6 @@ class CollectedHeap(HandleOwner, History):
         with self._handle as c_gc:
             check(lib.sw_gc_set_pace(c_gc, pace))
             self._paced = bool(share or limit)
-
-    def _set_order(self, order: str | None) -> None:
-        if order is None:
-            return
-        index = _lib.as_choice(order, "order", ORDERS.values())
-        with self._handle as c_gc:
-            check(lib.sw_gc_set_order(c_gc, list(ORDERS)[index]))
-
-    def collect(self, *, order: str | None = None) -> Cycle:
-        """A whole cycle; one that is under way is finished before.
-
-        Args:
-            order: how this cycle and later ones mark. "object": one object at a time, each
-                prefetched before it is scanned. "span": the queue holds spans instead of objects,
-                and all objects that were marked in a span meanwhile are scanned together. None: as
-                the cycle before, at first "object".
-                Both keep and free the same objects.
-
-        Raises:
-            InvalidError: there is no such order.
-            StateError: checkmark found a reachable object that was not marked.
-            HeapClosedError: the heap is closed.
-        """
-        with self._handle:
-            if self.phase != "idle":
-                self.finish()
-            self._set_order(order)
-            return self._work(lib.sw_gc_collect, ffi.NULL)
-
-    def start(self, *, order: str | None = None) -> Cycle:
-        """Begins a cycle: reads the roots.
-
-        Args:
-            order: as `collect`.
-
-        Raises:
-            InvalidError: there is no such order.
-            StateError: one is under way.
-        """
-        with self._handle:
-            self._set_order(order)
-            return self._work(lib.sw_gc_start)
-
-    def step(self, work: SupportsIndex = 1000) -> Cycle:
-        """Does some work of the cycle that is under way; nothing when there is none.
-
-        Args:
-            work: objects to scan (512 B of a longer one count as one), or words of 64 slots to
-                sweep.
-
-        Raises:
-            StateError: checkmark found a reachable object that was not marked.
-        """
-        return self._work(lib.sw_gc_step, _lib.as_index(work, "work"))
-
-    def step_ns(self, ns: SupportsIndex) -> Cycle:
-        """As `step`, for about so long.
-
-        Args:
-            ns: nanoseconds; the clock is looked at after each 256 units of work.
-
-        Raises:
-            StateError: checkmark found a reachable object that was not marked.
-        """
-        return self._work(lib.sw_gc_step_ns, _lib.as_index(ns, "ns"))
-
-    def finish(self) -> Cycle:
-        """Does what is left of the cycle.
-
-        Raises:
-            StateError: none is under way, or checkmark found an object that was not marked.
-        """
-        return self._work(lib.sw_gc_finish, ffi.NULL)
-
-    def abandon(self) -> Cycle:
-        """Gives up a cycle that marks: its sweep frees what was freed explicitly, nothing else.
-
-        Raises:
-            StateError: no cycle marks.
-        """
-        return self._work(lib.sw_gc_abandon)
 
     # --- threads ---
 

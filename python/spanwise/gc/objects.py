@@ -270,7 +270,7 @@ class _Unraisable:
 
 
 def set_finalizer(handle: GcHandle, target: CollectedObject, finalizer: Finalizer | None) -> None:
-    """Gives a live object of the heap a finalizer, in place of the one that it has."""
+    """Sets or replaces the finalizer of a live object of the heap; None removes it."""
     with handle as c_gc:
         target._check_kept()
         address = ffi.cast("void *", target.address)

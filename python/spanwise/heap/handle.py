@@ -11,12 +11,12 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from spanwise._lib import check, ffi, lib, output_of
-from spanwise._owner import CallLock, Closable, Count, Life, refuse_views
+from spanwise._owner import CallLock, Closable, Count, Life, Owner, refuse_views
 from spanwise.errors import HeapClosedError, StateError
 from spanwise.tables.table import SizeClassTable
 
@@ -193,6 +193,34 @@ class HandleOwner(Closable):
     def __enter__(self: OwnerT) -> OwnerT:
         with self._handle:
             return self
+
+
+class HeapUser(Owner):
+    """Base of owners whose C object uses a heap: the heap can be closed after them only."""
+
+    def _own(
+        self,
+        handle: HeapHandle,
+        create: Callable[[Any], Any],
+        destroy: Callable[[Any], object],
+    ) -> None:
+        """Owns what `create(c_heap)` returns."""
+        with handle as c_heap:
+            c_object = create(c_heap)
+            try:
+                with handle.lock:
+                    handle.export()
+            except BaseException:
+                destroy(c_object)
+                raise
+        self._handle = handle
+        Owner.__init__(self, c_object, _end_user, destroy, handle)
+
+
+def _end_user(c_object: Any, destroy: Callable[[Any], object], handle: HeapHandle) -> None:
+    """Destroys a C object, and lets its heap go."""
+    destroy(c_object)
+    handle.lock.soon(handle.unexport)
 
 
 def _destroy(c_heap: Any, runner: Any, table: SizeClassTable) -> None:

@@ -106,7 +106,7 @@ def _decay(decay_ms: Any) -> float:
 
 
 DEFAULT = HeapOptions()
-"""What a heap does unless it is told otherwise."""
+"""The default options of a heap."""
 
 
 def as_options(options: HeapOptions | None) -> HeapOptions:

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, SupportsIndex
 
 from spanwise import _lib
 from spanwise._lib import check, ffi, lib
-from spanwise._owner import Owner
 from spanwise.errors import (
     BlockFreedError,
     HeapClosedError,
@@ -20,7 +20,7 @@ from spanwise.errors import (
 )
 from spanwise.gc.heap import CollectedHeap
 from spanwise.heap.block import Block
-from spanwise.heap.handle import HeapHandle
+from spanwise.heap.handle import HeapUser
 from spanwise.heap.heap import Heap
 from spanwise.results.values import Result
 
@@ -51,8 +51,9 @@ class PoolStats(Result):
     aged: int
 
 
-def _create(options: Any, thread_slots: bool) -> Any:
-    """A pool of C, with a place for each thread if thread_slots are asked for."""
+def _create(options: Any, thread_slots: bool, c_heap: Any) -> Any:
+    """A C pool of a heap, with a place for each thread if thread_slots are asked for."""
+    options.heap = c_heap
     c_pool = _lib.output_of(lib.sw_pool_create, options)
     status = lib.sw_pool_add_thread_slots(c_pool) if thread_slots else 0
     if status != 0:
@@ -62,13 +63,7 @@ def _create(options: Any, thread_slots: bool) -> Any:
     return c_pool
 
 
-def _end(c_pool: Any, handle: HeapHandle) -> None:
-    """Ends a pool, which frees its idle blocks, and lets its heap go."""
-    lib.sw_pool_destroy(c_pool)
-    handle.lock.soon(handle.unexport)
-
-
-class Pool(Owner):
+class Pool(HeapUser):
     """Blocks of one size that are used again instead of being freed. Every thread may call.
 
     A block that is not put back may be freed by its own `free`. A heap can be closed after its
@@ -103,7 +98,7 @@ class Pool(Owner):
             order: one of ORDERS.
             zero: blocks are cleared when they are put, and zeroed when new.
             aged: two generations, see `age`. Only of order "lifo".
-            thread_slots: each thread keeps one idle block for itself, beside the capacity.
+            thread_slots: each thread keeps one more idle block for itself.
             construct: is called with each new block, and with none that is used again. If it
                 raises, the block is freed.
 
@@ -132,19 +127,10 @@ class Pool(Owner):
             aged=int(aged),
             locked=int(thread_slots),
         )
-        self._handle = handle
         self._construct = construct
         self._ages_with: CollectedHeap | None = None
-        with handle as c_heap:
-            options.heap = c_heap
-            c_pool = _create(options, thread_slots)
-            try:
-                with handle.lock:
-                    handle.export()
-            except BaseException:
-                lib.sw_pool_destroy(c_pool)
-                raise
-        super().__init__(c_pool, _end, handle)
+        create = functools.partial(_create, options, thread_slots)
+        self._own(handle, create, lib.sw_pool_destroy)
 
     def get(self) -> Block:
         """An idle block as it was left (cleared with zero=True), else a new one.

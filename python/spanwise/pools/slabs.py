@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from spanwise import _lib
 from spanwise._lib import check, ffi, lib
-from spanwise._owner import Count, Owner, refuse_views
+from spanwise._owner import Count, refuse_views
 from spanwise.errors import InvalidError, OutOfMemoryError, UnsupportedError
 from spanwise.heap.block import Slot
-from spanwise.heap.handle import HeapHandle
+from spanwise.heap.handle import HeapUser
 from spanwise.heap.heap import Heap
 from spanwise.results.rows import Rows, as_rows
 from spanwise.results.values import Result
@@ -47,12 +47,6 @@ class SlabsStats(Result):
     over_tier: int
     full: int
     own_objects: int
-
-
-def _end(c_slabs: Any, handle: HeapHandle) -> None:
-    """Ends slabs, with all that they gave, and lets their heap go."""
-    lib.sw_slabs_destroy(c_slabs)
-    handle.lock.soon(handle.unexport)
 
 
 class SlabBlock(Slot):
@@ -100,7 +94,7 @@ class SlabBlock(Slot):
         return f"<SlabBlock at {self._address:#x}: {size}>"
 
 
-class TieredSlabs(Owner):
+class TieredSlabs(HeapUser):
     """Slots of a few fixed sizes, for what lives as long as a connection. Every thread may call.
 
     A request gets a slot of the smallest tier that holds it. What is larger than all slots, or
@@ -157,18 +151,13 @@ class TieredSlabs(Owner):
         if self._every == 0:
             raise InvalidError("alert_every 0: use 1 or more")
         self._alert = alert
-        self._handle = handle
         self._views = Count()
-        with handle as c_heap:
+
+        def create(c_heap: Any) -> Any:
             options.heap = c_heap
-            c_slabs = _lib.output_of(lib.sw_slabs_create, options)
-            try:
-                with handle.lock:
-                    handle.export()
-            except BaseException:
-                lib.sw_slabs_destroy(c_slabs)
-                raise
-        super().__init__(c_slabs, _end, handle)
+            return _lib.output_of(lib.sw_slabs_create, options)
+
+        self._own(handle, create, lib.sw_slabs_destroy)
 
     def _refuse_close(self) -> None:
         refuse_views(self._views.alive, "blocks of the slabs", "closing them")
@@ -181,7 +170,7 @@ class TieredSlabs(Owner):
             OutOfMemoryError: no memory, or the heap's limit is reached.
             Exception: what `alert` raises; the block is freed then.
         """
-        number = _lib.as_bytes_size(size)
+        number = _lib.as_index(size, "size")
         with self._lock, self._handle:
             c_slabs = self._open()
             before = self._misses()
@@ -208,7 +197,7 @@ class TieredSlabs(Owner):
         return int(self.tiers()["slot_bytes"][-1])
 
     def trim(self) -> int:
-        """Gives the memory behind the last slot in use of each tier back; returns the bytes."""
+        """Gives the memory after the last used slot of each tier back; returns the bytes."""
         with self._lock:
             return int(lib.sw_slabs_trim(self._open()))
 

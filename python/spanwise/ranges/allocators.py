@@ -233,7 +233,7 @@ class RangeAllocator(RangeBase):
     def __init__(
         self, size: int, *, backend: str = "wide", placement: str = "default", locked: bool = False
     ) -> None:
-        """Makes an allocator of which all is free.
+        """Makes an allocator whose whole range is free.
 
         Args:
             size: 1 to 2^62.
@@ -271,7 +271,7 @@ class BuddyAllocator(RangeBase):
     def __init__(
         self, size: int, *, unit: int = 1024, orders: int = 0, locked: bool = False
     ) -> None:
-        """Makes an allocator of which all is free.
+        """Makes an allocator whose whole range is free.
 
         Args:
             size: 1 to 2^62; the last size % unit are never used.

@@ -44,7 +44,7 @@ class Reader(Uncopied, io.RawIOBase):
 
         Raises:
             TypeError: it is neither.
-            InvalidError: its bytes do not lie in a row.
+            InvalidError: its bytes are not contiguous.
         """
         super().__init__()
         self._memory = (
@@ -68,7 +68,7 @@ class Reader(Uncopied, io.RawIOBase):
     # --- numbers ---
 
     def read_byte(self, mask: SupportsIndex = 0xFF) -> int:
-        """One byte, of which the bits of a mask are kept.
+        """One byte, masked.
 
         Raises:
             ShortError: none is left.
@@ -137,7 +137,7 @@ class Reader(Uncopied, io.RawIOBase):
         """Fills a writable buffer as far as bytes are left; returns how many.
 
         Raises:
-            InvalidError: it is read-only, or its bytes do not lie in a row.
+            InvalidError: it is read-only, or its bytes are not contiguous.
         """
         view = as_bytes_view(buffer)
         if view.readonly and view.nbytes:
@@ -240,7 +240,7 @@ class Reader(Uncopied, io.RawIOBase):
     # --- without a copy ---
 
     def _next(self, limit: int) -> memoryview | None:
-        """The next bytes that lie in one buffer; the memory's lock is held."""
+        """The next bytes of one buffer; the memory's lock is held."""
         piece = ffi.new("sw_buffer *")
         c_reader = self._open()
         if not lib.sw_reader_next(c_reader, limit, piece):

@@ -17,7 +17,7 @@ from spanwise.ranges.memory import HasFileno, descriptor_of
 from spanwise.results.values import Result
 
 BACKINGS = ("system", "libc", "pools", "buddy", "huge")
-"""Where blocks lie, in the order of sw_backing (include/spanwise/backing.h)."""
+"""Where blocks come from, in the order of sw_backing (include/spanwise/backing.h)."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class ScalableAllocator(Owner):
             child_limit_bytes: where doubling ends; larger requests get a block of their own.
             limit_bytes: the most that all blocks may have; None: no limit.
             idle_children: blocks without a taken byte that are kept.
-            backing: where the blocks lie, one of BACKINGS.
+            backing: where the blocks come from, one of BACKINGS.
 
         Raises:
             InvalidError: one of them is negative or too large, or they do not ascend.
@@ -130,7 +130,7 @@ class ScalableAllocator(Owner):
 
     @contextmanager
     def borrow(self, size: SupportsIndex) -> Iterator[memoryview]:
-        """`with allocator.borrow(100) as view:` takes bytes for as long as the body runs.
+        """`with allocator.borrow(100) as view:` takes bytes while the body runs.
 
         Raises:
             BlockBusyError: at the end, a view of them is alive; its bytes stay taken as long.
@@ -159,7 +159,7 @@ class ScalableAllocator(Owner):
             return Piece(int(ffi.cast("uintptr_t", address)), size, _free, c_allocator, self._life)
 
     def trim(self) -> None:
-        """Gives every block back of which nothing is taken."""
+        """Returns every unused block to the system."""
         self._checked(lib.sw_scalable_trim)
 
     def stats(self) -> ScalableStats:
@@ -216,7 +216,7 @@ class Piece:
         self._life.end()
 
     def export(self, views: Count) -> memoryview:
-        """Its bytes, counted as long as anybody has them; they keep the block from going."""
+        """Its bytes, counted while anybody has them; they keep the block alive."""
         return view_at(self.address, self._size[0], views.taken(self._life))
 
 
@@ -302,7 +302,7 @@ class ScalableBlock(Made):
         return piece
 
     def _hand_over(self) -> Piece:
-        """The piece, of which somebody else takes care from now on.
+        """Hands the piece over to a memory, which frees it.
 
         Raises:
             BlockFreedError, BlockBusyError: as `free`.

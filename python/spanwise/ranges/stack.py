@@ -293,7 +293,7 @@ class Stack(Owner):
             result: a block that somebody is to have after the release.
 
         Raises:
-            EscapeError: the result lies above the mark; or, of a checked stack, a registered
+            EscapeError: the result is above the mark; or, of a checked stack, a registered
                 pointer that stays points above it.
             StateError: the mark was released before.
             InvalidError: it is no depth of a block.
