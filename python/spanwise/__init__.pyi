@@ -129,6 +129,7 @@ from .tables.explanation import Explanation as Explanation
 from .tables.table import SizeClassTable as SizeClassTable
 from .workloads import synthesize as synthesize
 
+__all__: list[str]
 __version__: str
 
 def load_ipython_extension(shell: typing.Any) -> None: ...

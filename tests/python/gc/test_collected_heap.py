@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import gc
-import threading
 from typing import Any
 
 import numpy as np
 import pytest
 import spanwise as sw
+
+from tests.python.helpers import in_threads
 
 NONE = 2**32 - 1
 
@@ -267,11 +268,7 @@ def test_threads_share_a_heap() -> None:
                 if i % 20 == number:
                     heap.collect()
 
-        threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(work)
         gc.collect()
         heap.verify()
         assert heap.collect().marked_objects == 8

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import gc
-import threading
 
-import numpy as np
 import pytest
 import spanwise as sw
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from tests.python.helpers import in_threads
 
 
 def test_by_hand() -> None:
@@ -138,20 +138,13 @@ def test_sets_of_slots_do_the_same(draws: list[int]) -> None:
 
 
 def test_threads_share_slabs() -> None:
-    wrong: list[int] = []
-
     def turn(mine: int) -> None:
         for _ in range(200):
             block = slabs.alloc(64)
             block.view()[:] = mine
-            if np.any(block.view() != mine):
-                wrong.append(mine)
+            assert (block.view() == mine).all()
             block.free()
 
     with sw.Heap() as heap, sw.TieredSlabs(heap, (64,), capacity=3) as slabs:
-        threads = [threading.Thread(target=turn, args=(i,)) for i in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert wrong == [] and slabs.stats().used_slots == 0
+        in_threads(turn)
+        assert slabs.stats().used_slots == 0
