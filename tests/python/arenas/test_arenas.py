@@ -178,7 +178,7 @@ def test_a_dropped_arena_lets_its_objects_go() -> None:
         assert live(heap) == 0
 
 
-def test_an_object_may_stand_for_an_arena() -> None:
+def test_a_finalizer_may_close_an_arena() -> None:
     with sw.CollectedHeap() as heap:
         arena = sw.Arena()
         request = heap.new(heap.add_type("request", 16), finalizer=lambda _: arena.close())
@@ -211,7 +211,7 @@ def test_what_is_refused() -> None:
         arena.attach(None)
 
 
-def test_cycles_beside_threads_that_allocate() -> None:
+def test_cycles_while_threads_allocate() -> None:
     with sw.CollectedHeap() as heap, sw.Arena(chunk_bytes=4096) as arena:
         node = heap.add_type("node", 16, pointers=[0])
         arena.attach(heap)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collected heaps from Python, beside reachability by a search of numpy edges."""
+"""Collected heaps: reachability against a search of numpy edges."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_a_cycle_that_is_abandoned_frees_nothing() -> None:
         assert "given up" in str(cycle)
 
 
-def test_states_are_told() -> None:
+def test_calls_in_a_wrong_state() -> None:
     with sw.CollectedHeap() as heap:
         for call in (heap.finish, heap.abandon):
             with pytest.raises(sw.StateError, match=r"under way|no cycle"):
@@ -191,7 +191,7 @@ def test_states_are_told() -> None:
     heap.close()
 
 
-def test_bad_arguments_are_told() -> None:
+def test_bad_arguments() -> None:
     with sw.CollectedHeap() as heap, sw.CollectedHeap() as other:
         kind, foreign = heap.add_type("pair", 16, [0]), other.add_type("pair", 16, [0])
         with pytest.raises(sw.InvalidError, match="word 2"):
@@ -233,7 +233,7 @@ def test_bad_arguments_are_told() -> None:
         ([[-1]], sw.InvalidError, "-1 is not a node"),
     ],
 )
-def test_bad_edges_are_told(edges: object, error: type[Exception], words: str) -> None:
+def test_bad_edges(edges: object, error: type[Exception], words: str) -> None:
     with sw.CollectedHeap() as heap:
         kind = heap.add_type("one", 16, [1])
         with pytest.raises(error, match=words):

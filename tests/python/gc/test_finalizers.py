@@ -32,13 +32,13 @@ def test_a_finalizer_gets_its_object_once(heap: sw.CollectedHeap) -> None:
     made = heap.new(kind, 3, finalizer=lambda it: seen.append((it.address, it.count, it[5])))
     inner = heap.new(kind)
     made[5], address = inner, made.address
-    told = (address, 3, inner.address)
+    expected = (address, 3, inner.address)
     assert (heap.collect().due_finalizers, heap.run_finalizers()) == (0, 0)
     del made, inner
     cycle = heap.collect()
     assert (cycle.due_finalizers, cycle.marked_objects, cycle.freed_objects) == (1, 2, 0)
     assert seen == []
-    assert (heap.run_finalizers(), seen) == (1, [told])
+    assert (heap.run_finalizers(), seen) == (1, [expected])
     assert heap.run_finalizers() == 0
     assert heap.collect().freed_objects == 2
     assert heap.collect().due_finalizers == 0
@@ -67,7 +67,7 @@ def test_a_finalizer_that_raises_goes_to_the_unraisable_hook(
     heap: sw.CollectedHeap, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caught: list[BaseException | None] = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda told: caught.append(told.exc_value))
+    monkeypatch.setattr(sys, "unraisablehook", lambda event: caught.append(event.exc_value))
     kind, called = pair_type(heap), []
 
     def fails(it: sw.CollectedObject) -> None:
@@ -280,7 +280,7 @@ def test_nobody_waits_for_a_thread_outside_of_its_calls() -> None:
 
 
 def test_a_late_thread_is_named() -> None:
-    """A thread of another language, as far as the collector can tell."""
+    """A thread of another language, as the collector sees it."""
     inside, go_on = threading.Event(), threading.Event()
     with sw.CollectedHeap() as heap:
         heap.set_stop_ms(5)

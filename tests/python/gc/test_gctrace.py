@@ -94,7 +94,7 @@ def processes_of(*lines: str) -> list[int]:
     return list(parse_gctrace(lines).array["process"].tolist())
 
 
-def test_processes_are_told_apart() -> None:
+def test_processes_are_separated() -> None:
     assert processes_of(ONE, TWO, ONE, TWO) == [1, 1, 2, 2]  # numbers fall
     assert processes_of(TWO, THREE.replace("@0.212s", "@0.050s")) == [1, 2]  # a time falls
     assert processes_of(ONE, THREE) == [1, 1]  # a line between was lost
@@ -148,7 +148,7 @@ def test_torn_lines_are_left_out_and_counted(
 
 
 def test_the_five_phases_of_go_1_5() -> None:
-    """Sweep termination; scan, synchronization and mark beside the program; mark termination."""
+    """Sweep termination; concurrent scan, synchronization and mark; mark termination."""
     line = (
         "gc 54 @1.573s 9%: 0.054+2.2+0.15+1.6+4.9 ms clock, 0.21+2.2+0+5.7/1.6/0+19 ms cpu,"
         " 10->11->5 MB, 10 MB goal, 4 P"
@@ -318,13 +318,13 @@ def test_pauses_of_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     left = trace.utilisation(windows, stopped=True)["utilisation"]
     assert left == pytest.approx([0, 0.5, 0.65], abs=1e-9)
     # From 10 ms on: 1 ms of pause, 3 of marking, 1 of pause; the time ends at 22 ms.
-    beside = trace.utilisation([1e6, 5e6, 10e6])["utilisation"]
-    assert beside == pytest.approx([0, 0.6, 0.8])
+    left = trace.utilisation([1e6, 5e6, 10e6])["utilisation"]
+    assert left == pytest.approx([0, 0.6, 0.8])
     (tmp_path / "gc.txt").write_text(STOPPED, encoding="utf-8")
     assert main(["gctrace", str(tmp_path / "gc.txt"), "--pauses", "--stopped"]) == 0
-    told = capsys.readouterr().out
-    assert "least share of a window" in told
-    assert "65.0 %" in told
+    printed = capsys.readouterr().out
+    assert "least share of a window" in printed
+    assert "65.0 %" in printed
     assert main(["gctrace", str(tmp_path / "gc.txt"), "--pauses", "--stopped", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["utilisation"][-1]["utilisation"] == pytest.approx(0.65)

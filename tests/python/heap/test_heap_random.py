@@ -132,7 +132,7 @@ def test_tiny_objects_are_freed_by_no_fault() -> None:
     assert (done.returncode, done.stdout) == (0, 2 * len(TINY) * "0 0 0\n"), done.stderr
 
 
-def test_shared_frees_are_told() -> None:
+def test_shared_frees_are_counted() -> None:
     """By hand: three objects of 4 B share one block; two are freed, one grows out of it."""
     rows = [(ALLOC, 0, 4), (ALLOC, 1, 4), (ALLOC, 2, 4), (FREE, 0, 0), (FREE, 1, 0)]
     with sw.Heap("go", tiny=True) as heap:

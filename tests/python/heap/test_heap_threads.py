@@ -188,7 +188,7 @@ def test_ledgers_while_others_allocate() -> None:
         assert heap.ledger().requested_bytes == 0
 
 
-def test_threads_that_end_leave_nothing_behind() -> None:
+def test_threads_that_end_leave_nothing() -> None:
     with sw.Heap() as heap:
         kept: list[sw.Block] = []
         for number in range(100):

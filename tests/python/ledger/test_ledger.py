@@ -59,8 +59,8 @@ def assert_same(model: sw.Ledger, live: sw.Ledger) -> None:
     assert parts_of(model) == parts_of(live)
     assert (model.classes == live.classes).all()
     assert model.stats is not None  # which knew the peak before it ran
-    told = replace(model.stats, steady_held_over_requested=None, peak_resident_bytes=None)
-    assert told == live.stats  # a live heap notes no writes
+    known = replace(model.stats, steady_held_over_requested=None, peak_resident_bytes=None)
+    assert known == live.stats  # a live heap notes no writes
     for name in ("spans", "large_objects", "largest_hole_bytes", "free_runs", "returned_bytes"):
         assert getattr(model, name) == getattr(live, name), name
 
@@ -351,7 +351,7 @@ def test_blowup() -> None:
     ops = np.asarray(alone.ops).copy()
     ops["thread"] = 0
     most = sw.Recording.from_ops(ops).ledger("go").stats
-    told = recording.ledger("go").stats
-    assert most is not None and told is not None
-    assert recording.blowup("go") == told.peak_held_bytes / most.peak_held_bytes > 1.05
+    many = recording.ledger("go").stats
+    assert most is not None and many is not None
+    assert recording.blowup("go") == many.peak_held_bytes / most.peak_held_bytes > 1.05
     assert sw.Recording.from_ops(make_ops()).blowup() is None

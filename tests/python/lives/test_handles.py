@@ -56,13 +56,6 @@ def test_only_factories_create(name: str, arguments: tuple[Any, ...]) -> None:
         cls(*arguments)
 
 
-def test_a_block_is_not_forged() -> None:
-    with sw.ScalableAllocator() as allocator:
-        forged: Any = sw.ScalableBlock
-        with pytest.raises(TypeError, match=r"call ScalableAllocator\.alloc\(\)"):
-            forged(allocator, 0, 256)
-
-
 @pytest.mark.parametrize("name", HANDLES)
 def test_handles_are_not_copied(name: str) -> None:
     assert issubclass(getattr(sw, name), Uncopied)
@@ -205,20 +198,6 @@ def test_the_error_names_the_argument(cls: str) -> None:
             called += 1
         del world, method
     assert called or cls in WITHOUT_ARGUMENTS
-
-
-def test_foreign_objects_are_named() -> None:
-    """As the first users met it: an error from the inside said `'int' object has no attribute`."""
-    calls: dict[str, Any] = {
-        "heap": lambda: sw.Pool(5, 88),  # type: ignore[arg-type]
-        "other": lambda: sw.Memory().append(5),  # type: ignore[arg-type]
-        "file": lambda: sw.ScalableAllocator().read("x", 5),  # type: ignore[arg-type]
-        "target": lambda: sw.Stack().register(5),  # type: ignore[arg-type]
-        "block": lambda: sw.RecyclableMemory(None).add(5),  # type: ignore[arg-type]
-    }
-    for name, call in calls.items():
-        with pytest.raises(TypeError, match=f"^{name} must .* not (int|str)$"):
-            call()
 
 
 # --- equality -------------------------------------------------------------------------------------

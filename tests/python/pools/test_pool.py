@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pools in Python: by hand, beside a model in plain Python, bad use, threads, ends in any order."""
+"""Pools in Python: by hand, against a model, bad use, threads, ends in any order."""
 
 from __future__ import annotations
 

@@ -35,14 +35,14 @@ def test_by_hand() -> None:
     assert repr(slabs) == "<TieredSlabs, closed>"
 
 
-def test_what_gets_no_slot_is_told() -> None:
-    told: list[tuple[str, int, int]] = []
+def test_requests_without_a_slot_raise_alerts() -> None:
+    alerts: list[tuple[str, int, int]] = []
     with sw.Heap() as heap:
         slabs = sw.TieredSlabs(
-            heap, (64,), capacity=1, alert=lambda *all_: told.append(all_), alert_every=2
+            heap, (64,), capacity=1, alert=lambda *all_: alerts.append(all_), alert_every=2
         )
         blocks = [slabs.alloc(size) for size in (64, 50, 50, 100, 100)]
-        assert told == [("full", 50, 1), ("over-tier", 100, 3)]
+        assert alerts == [("full", 50, 1), ("over-tier", 100, 3)]
         stats = slabs.stats()
         assert (stats.full, stats.over_tier, stats.own_objects) == (2, 2, 4)
         assert heap.ledger().live_objects == 4

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory and Reader beside io.BytesIO, and bad use of both."""
+"""Memory and Reader against io.BytesIO, and bad use of both."""
 
 from __future__ import annotations
 

@@ -264,12 +264,12 @@ def test_a_block_is_taken_shortened_and_freed() -> None:
         block.shrink(10)
         assert (len(block), allocator.stats().taken_bytes) == (10, 10)
         assert bytes(block.view()) == bytes(range(10))
-        behind = allocator.alloc(1014)  # what was freed is there again
-        assert behind.address == block.address + 10
+        after = allocator.alloc(1014)  # what was freed is there again
+        assert after.address == block.address + 10
         assert allocator.stats().children == 1
-        behind.free()
+        after.free()
         block.shrink(0)
-        assert (block.freed, behind.freed, allocator.stats().taken_bytes) == (True, True, 0)
+        assert (block.freed, after.freed, allocator.stats().taken_bytes) == (True, True, 0)
         assert repr(block) == f"<ScalableBlock at {block.address:#x}: freed>"
         assert np.frombuffer(allocator.alloc(8).view(), np.uint64).shape == (1,)
         gc.collect()

@@ -220,7 +220,7 @@ def test_occupied_places_by_trial(modulus: int) -> None:
 
 
 class Adversary:
-    """Robson's rule told in plain loops: which objects go before each round."""
+    """Robson's rule in plain loops: which objects go before each round."""
 
     def __init__(self, simulation: Any) -> None:
         self.simulation = simulation
@@ -251,7 +251,7 @@ class Adversary:
 
 
 class InARow:
-    """Places objects one behind the other from address 16 on, and nothing twice."""
+    """Places objects one after the other from address 16 on, and nothing twice."""
 
     def __init__(self) -> None:
         self.done = 0
@@ -267,7 +267,7 @@ class InARow:
         self.done += batch.count
 
     def addresses(self, object_ids: NDArray[np.uint32]) -> NDArray[np.uint64]:
-        """Where the objects lie."""
+        """Where the objects are."""
         return np.array([self._at[object_id] for object_id in object_ids.tolist()], np.uint64)
 
 
