@@ -18,7 +18,6 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, ClassVar, NoReturn, TypeVar
 
 import numpy as np
@@ -207,12 +206,7 @@ class CallLock:
         if self._due and self._depth == 1:
             self._do_due()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._leave()
         if self._due:
             self._try_due()
@@ -323,12 +317,7 @@ class Closable(Uncopied):
     def __enter__(self: ClosableT) -> ClosableT:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 

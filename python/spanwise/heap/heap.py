@@ -108,7 +108,7 @@ class Heap(HandleOwner):
         """
         self._handle.close()
 
-    def __exit__(self, kind: object, error: BaseException | None, where: object) -> None:
+    def __exit__(self, *error: object) -> None:
         alive = self._handle.close(force=True)
         if not alive:
             return
@@ -118,7 +118,7 @@ class Heap(HandleOwner):
                 f"{message}; its memory goes with the last", ResourceWarning, stacklevel=2
             )
         except ResourceWarning:
-            if error is None:  # an exception of the body takes precedence
+            if error[1] is None:  # an exception of the body takes precedence
                 raise
 
     # --- blocks ---
