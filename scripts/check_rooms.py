@@ -257,9 +257,11 @@ def check_names(modules: Iterable[Module]) -> Iterator[str]:
 
 def check_entries(package: Path, reserved: Iterable[str]) -> Iterator[str]:
     """Yields a line when the package has too many entries, the reserved rooms counted."""
-    entries = {path.name for path in package.iterdir() if path.name != "__pycache__"} | set(
-        reserved
-    )
+    entries = {
+        path.name
+        for path in package.iterdir()
+        if path.name != "__pycache__" and path.suffix != ".pyi"
+    } | set(reserved)
     if len(entries) > ENTRIES_MAX:
         yield (
             f"python/{package.name}: {len(entries)} entries, the reserved rooms counted; at most"

@@ -62,7 +62,7 @@ _PLURALS = {
 
 
 def short_end(text: str, most: int) -> str:
-    """The text, cut at its front to `most` characters: three dots stand for what was cut."""
+    """The text, cut at its front to `most` characters: "..." replaces what was cut."""
     return text if len(text) <= most else "..." + text[3 - most :]
 
 

@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 __all__ = [
     "OPS_DTYPE",
     "RUN_SAMPLE_DTYPE",
-    "as_bytes_size",
+    "as_choice",
     "as_index",
     "as_iterable",
+    "as_nanoseconds",
     "c_path",
     "check",
     "check_callable",
@@ -38,6 +39,8 @@ __all__ = [
     "failure",
     "ffi",
     "lib",
+    "options_of",
+    "output_of",
     "struct_dict",
     "text",
     "version",
@@ -83,8 +86,8 @@ def failure(status: int, path: str | os.PathLike[str] | None = None) -> errors.S
     """
     name = text(lib.sw_status_name(status))
     last = lib.sw_last_error()
-    told = last.message != ffi.NULL and last.status == status
-    message = text(last.message) if told else text(lib.sw_status_text(status))
+    is_last = last.message != ffi.NULL and last.status == status
+    message = text(last.message) if is_last else text(lib.sw_status_text(status))
     for in_c, in_python in _ADVICE.items():
         message = message.replace(in_c, in_python)
     kind = errors.STATUS_ERRORS.get(name, errors.SpanwiseError)
@@ -95,10 +98,10 @@ def failure(status: int, path: str | os.PathLike[str] | None = None) -> errors.S
 
 
 def _errno_in(message: str) -> int | None:
-    """The errno whose text (strerror) stands in a message; the longest text if several do."""
-    told = {os.strerror(number): number for number in errno.errorcode}
-    found = [words for words in told if words in message]
-    return told[max(found, key=len)] if found else None
+    """The errno whose text (strerror) a message contains; the longest text if several do."""
+    numbers = {os.strerror(number): number for number in errno.errorcode}
+    found = [words for words in numbers if words in message]
+    return numbers[max(found, key=len)] if found else None
 
 
 def check(status: int, path: str | os.PathLike[str] | None = None) -> None:
@@ -127,6 +130,29 @@ def as_index(value: SupportsIndex, what: str, largest: int = SIZE_MAX) -> int:
     return number
 
 
+def as_choice(value: str, what: str, known: Iterable[str]) -> int:
+    """The index of a word among the known ones.
+
+    Raises:
+        InvalidError: it is none of them.
+    """
+    words = tuple(known)
+    if value not in words:
+        raise errors.InvalidError(f"{what} {value!r}: must be one of {', '.join(words)}")
+    return words.index(value)
+
+
+def as_nanoseconds(seconds: float, what: str = "seconds") -> int:
+    """A time in seconds, 0 or more, as whole nanoseconds.
+
+    Raises:
+        InvalidError: it is no such time.
+    """
+    if not (isinstance(seconds, int | float) and 0 <= seconds < 2**63 / 1e9):
+        raise errors.InvalidError(f"{what} {seconds!r}: give seconds, 0 or more")
+    return round(seconds * 10**9)
+
+
 def check_type(value: object, kind: type | tuple[type, ...], what: str) -> None:
     """Raises TypeError, naming the argument, unless it is of this type, or of one of these."""
     if not isinstance(value, kind):
@@ -146,11 +172,6 @@ def as_iterable(values: Iterable[ItemT], what: str) -> Iterable[ItemT]:
     if not isinstance(values, Iterable):
         raise TypeError(f"{what} must be iterable, not {type(values).__name__}")
     return values
-
-
-def as_bytes_size(value: SupportsIndex) -> int:
-    """A size in bytes, 0 to PTRDIFF_MAX. Errors: as `as_index`."""
-    return as_index(value, "size")
 
 
 def _shown(number: int) -> str:
@@ -221,9 +242,38 @@ def _format_of(ctype: Any) -> Any:
     return "<f8" if ctype.cname == "double" else f"<u{ffi.sizeof(ctype)}"
 
 
+def options_of(name: str, **fields: Any) -> Any:
+    """A new C options structure: the defaults of its `_init` function, then the given fields.
+
+    A structure without such a function gets its size as `struct_bytes`.
+    """
+    made = ffi.new(f"{name} *")
+    init = getattr(lib, f"{name}_init", None)
+    if init is not None:
+        init(made)
+    else:
+        made.struct_bytes = ffi.sizeof(name)
+    for field, value in fields.items():
+        setattr(made, field, value)
+    return made
+
+
+def output_of(function: Any, *arguments: Any) -> Any:
+    """Calls a C function that returns a status, and returns what it stores by its last parameter.
+
+    Raises:
+        SpanwiseError: the exception of a status that is not SW_OK.
+    """
+    out = ffi.new(ffi.typeof(function).args[-1])
+    check(function(*arguments, out))
+    return out[0]
+
+
 def struct_dict(value: Any) -> dict[str, Any]:
     """The fields of a C structure of numbers, in its order."""
-    return {name: getattr(value, name) for name, _ in ffi.typeof(value[0]).fields}
+    ctype = ffi.typeof(value)
+    fields = ctype.item.fields if ctype.kind == "pointer" else ctype.fields
+    return {name: getattr(value, name) for name, _ in fields}
 
 
 def _ops_dtype() -> np.dtype[np.void]:

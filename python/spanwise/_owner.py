@@ -18,15 +18,15 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, ClassVar, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spanwise import errors
+from spanwise._lib import check, output_of
 
-OwnerT = TypeVar("OwnerT", bound="Owner")
+ClosableT = TypeVar("ClosableT", bound="Closable")
 MadeT = TypeVar("MadeT", bound="Made")
 
 _locks: weakref.WeakSet[CallLock] = weakref.WeakSet()
@@ -106,6 +106,21 @@ class Count:
 
     def _drop(self, token: object, *_: object) -> None:
         self._tokens.discard(token)
+
+
+def refuse_views(alive: int, of: object, before: str) -> None:
+    """Raises BlockBusyError if views are alive.
+
+    Args:
+        alive: how many.
+        of: what they are views of.
+        before: what cannot be done while they are alive.
+    """
+    if alive:
+        views = f"1 view of {of} is" if alive == 1 else f"{alive} views of {of} are"
+        raise errors.BlockBusyError(
+            f"{views} alive; release what view(), np.asarray() or memoryview() gave before {before}"
+        )
 
 
 class Claim:
@@ -191,12 +206,7 @@ class CallLock:
         if self._due and self._depth == 1:
             self._do_due()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._leave()
         if self._due:
             self._try_due()
@@ -295,10 +305,27 @@ class Made(Uncopied):
         raise NotImplementedError
 
 
-class Owner(Uncopied):
+class Closable(Uncopied):
+    """Base of objects that a `with` statement closes."""
+
+    __slots__ = ()
+
+    def close(self) -> None:
+        """Ends it; a second call does nothing."""
+        raise NotImplementedError
+
+    def __enter__(self: ClosableT) -> ClosableT:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+class Owner(Closable):
     """Owns one C object until `close`, or until no reference to the owner is left.
 
-    Every call holds the lock, so no call uses a C object that another thread is closing.
+    Every call holds the lock, so no call uses a C object that another thread is closing. After
+    `close` every call raises StateError.
     """
 
     def __init_subclass__(cls) -> None:
@@ -327,7 +354,12 @@ class Owner(Uncopied):
         return self._c is None
 
     def close(self) -> None:
-        """Ends it; a second call does nothing."""
+        """Ends it; a second call does nothing.
+
+        Raises:
+            BlockBusyError: a view of its memory is alive; nothing changes.
+            OwnerError: it belongs to another thread.
+        """
         with self._lock:
             if self._c is not None:
                 self._refuse_close()
@@ -337,22 +369,21 @@ class Owner(Uncopied):
     def _refuse_close(self) -> None:
         """Raises if it cannot be closed now."""
 
-    def __enter__(self: OwnerT) -> OwnerT:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
-        self.close()
-
     def _open(self) -> Any:
         """The C object. The caller holds the lock until it needs the C object no more."""
         if self._c is None:
             raise errors.StateError(f"the {self._named()} is closed; make another")
         return self._c
+
+    def _checked(self, function: Any, *arguments: Any) -> None:
+        """Calls a C function of the object, and raises the exception of its status."""
+        with self._lock:
+            check(function(self._open(), *arguments))
+
+    def _output(self, function: Any) -> Any:
+        """What a C function stores about the object by its last parameter."""
+        with self._lock:
+            return output_of(function, self._open())
 
     def _named(self) -> str:
         return type(self).__name__

@@ -8,7 +8,8 @@ import os
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -196,3 +197,25 @@ def check_trace_events(events: list[dict[str, Any]]) -> None:
         assert event.get("ts", 0) >= 0 and event.get("dur", 0) >= 0
         if event["ph"] == "C":
             assert all(isinstance(value, int) for value in event["args"].values())
+
+
+def in_threads(work: Callable[[int], object], count: int = 4, timeout: float = 600) -> None:
+    """Runs work(0), work(1), ... at once; raises what one raised, fails where they do not end."""
+    barrier = threading.Barrier(count)
+    raised: list[BaseException] = []
+
+    def start(number: int) -> None:
+        try:
+            barrier.wait()
+            work(number)
+        except BaseException as error:
+            raised.append(error)
+
+    threads = [threading.Thread(target=start, args=(n,), daemon=True) for n in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout)
+    assert not any(thread.is_alive() for thread in threads)
+    if raised:
+        raise raised[0]

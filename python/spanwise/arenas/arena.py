@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from spanwise import _lib
 from spanwise._lib import check, ffi, lib
-from spanwise._owner import Count, Life, Owner, array_at
-from spanwise.errors import BlockBusyError, HeapClosedError, InvalidError, StateError
+from spanwise._owner import Count, Life, Owner, array_at, refuse_views
+from spanwise.errors import HeapClosedError, InvalidError, StateError
 from spanwise.gc.heap import CollectedHeap
 from spanwise.results.values import Result
 
@@ -47,10 +47,6 @@ class ArenaStats(Result):
     fallbacks: int
     resets: int
 
-    def to_dict(self) -> dict[str, int]:
-        """All of it, for JSON."""
-        return asdict(self)
-
 
 _tags: dict[str, Any] = {}
 
@@ -79,7 +75,8 @@ class Arena(Owner):
     """Memory for arrays that are freed together, in one step.
 
     An array keeps its arena alive. While an array lives, or one that was derived from it, `reset`
-    and `close` raise BlockBusyError (a BufferError): no array ever reads memory that is gone.
+    and `close` raise BlockBusyError (a BufferError): no array ever reads memory that is gone. After
+    `close` every call raises StateError.
 
     Example:
         with Arena() as arena:
@@ -109,46 +106,32 @@ class Arena(Owner):
 
         Raises:
             InvalidError: one of them is not within these limits.
-            UnsupportedError: a safe arena of mode "off", or where the system tells of no faults.
+            UnsupportedError: a safe arena of mode "off", or where the system reports no faults.
         """
-        if mode not in MODES:
-            raise InvalidError(f"mode {mode!r}: must be one of {', '.join(MODES)}")
-        options = ffi.new("sw_arena_options *")
-        lib.sw_arena_options_init(options)
-        options.mode = MODES.index(mode)
-        options.chunk_bytes = _lib.as_index(chunk_bytes, "chunk_bytes")
+        options = _lib.options_of(
+            "sw_arena_options",
+            mode=_lib.as_choice(mode, "mode", MODES),
+            chunk_bytes=_lib.as_index(chunk_bytes, "chunk_bytes"),
+            safe=int(safe),
+            locked=1,
+            tag=_kept_tag(tag),
+        )
         if limit_bytes is not None:
             options.limit_bytes = max(_lib.as_index(limit_bytes, "limit_bytes"), 1)
-        options.safe = int(safe)
-        options.locked = 1
-        options.tag = _kept_tag(tag)
-        out = ffi.new("sw_arena **")
-        check(lib.sw_arena_create(options, out))
-        super().__init__(out[0], _free)
+        super().__init__(_lib.output_of(lib.sw_arena_create, options), _free)
         self._arrays = Count()
         self._seen_by: CollectedHeap | None = None
 
     # --- the end ---
 
-    def close(self) -> None:
-        """Frees the arena and all of its memory; a second call does nothing.
-
-        Raises:
-            BlockBusyError: an array of it lives; the arena stays as it was.
-        """
-        super().close()
-
     def _refuse_close(self) -> None:
-        if self._arrays.alive:
-            fix = "let go of it and of what was made from it (del, or leave its function) first"
-            raise BlockBusyError(f"an array of the arena lives: {fix}")
+        refuse_views(self._arrays.alive, "arrays of the arena", "its memory goes")
 
     def reset(self) -> None:
         """Ends all objects; the arena keeps a chunk for the next ones.
 
         Raises:
             BlockBusyError: an array of it lives; the arena stays as it was.
-            StateError: the arena is closed.
         """
         with self._lock, self._standing():
             c_arena = self._open()
@@ -209,7 +192,6 @@ class Arena(Owner):
             InvalidError: a length is negative, or the type holds Python objects.
             OutOfMemoryError: there is no memory.
             LimitError: the limit is reached, in mode "force" and of safe arenas.
-            StateError: the arena is closed.
         """
         try:
             kind: np.dtype[Any] = np.dtype(dtype)
@@ -258,15 +240,8 @@ class Arena(Owner):
     # --- figures ---
 
     def stats(self) -> ArenaStats:
-        """All figures at one moment.
-
-        Raises:
-            StateError: the arena is closed.
-        """
-        stats = ffi.new("sw_arena_stats *")
-        with self._lock:
-            check(lib.sw_arena_get_stats(self._open(), stats))
-        return ArenaStats(**_lib.struct_dict(stats))
+        """All figures at one moment."""
+        return ArenaStats(**_lib.struct_dict(self._output(lib.sw_arena_get_stats)))
 
     def __repr__(self) -> str:
         with self._lock:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -12,11 +12,9 @@ import numpy as np
 from spanwise import _lib
 from spanwise._lib import check, ffi, lib
 from spanwise._owner import Owner
-from spanwise.errors import InvalidError, StateError
+from spanwise.errors import StateError
 from spanwise.results.rows import AnyRows, Rows, as_rows
 from spanwise.results.values import Result
-
-NS = 1_000_000_000
 
 _EVENT_DTYPE = np.dtype(
     [
@@ -57,10 +55,6 @@ class TrackedArena(Result):
     chunk_bytes: int
     own_bytes: int
     frames: tuple[int, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """All of it, for JSON."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -106,21 +100,12 @@ class TrackerTotals(Result):
         chunks = self.chunk_bytes - self.tracked_chunk_bytes
         return f"{arenas} arenas with {chunks:,} bytes of chunks are not tracked"
 
-    def to_dict(self) -> dict[str, Any]:
-        """All of it, for JSON."""
-        return asdict(self)
-
-
-def _ns(seconds: float, what: str) -> int:
-    if not (isinstance(seconds, int | float) and 0 <= seconds < 2**63 / NS):
-        raise InvalidError(f"{what} {seconds!r}: give seconds, 0 or more")
-    return round(seconds * NS)
-
 
 class ArenaTracker(Owner):
     """Knows the arenas that are made while it is open. There is one at a time in a process.
 
-    A heap's live bytes do not include arenas, but for objects that are too big for a chunk.
+    A heap's live bytes do not include arenas, but for objects that are too big for a chunk. After
+    `close` every call raises StateError.
 
     Example:
         with ArenaTracker() as tracker:
@@ -151,27 +136,25 @@ class ArenaTracker(Owner):
             InvalidError: a number is outside these limits.
             OutOfMemoryError: no memory.
         """
-        options = ffi.new("sw_tracker_options *")
-        lib.sw_tracker_options_init(options)
-        options.frames = _lib.as_index(frames, "frames", (1 << 32) - 1)
-        options.events = _lib.as_index(events, "events")
-        options.allocs, options.manual_clock = int(allocs), int(manual_clock)
-        out = ffi.new("sw_tracker **")
-        check(lib.sw_tracker_create(options, out))
+        options = _lib.options_of(
+            "sw_tracker_options",
+            frames=_lib.as_index(frames, "frames", (1 << 32) - 1),
+            events=_lib.as_index(events, "events"),
+            allocs=int(allocs),
+            manual_clock=int(manual_clock),
+        )
+        c_tracker = _lib.output_of(lib.sw_tracker_create, options)
         self._alerts = 0
         self._min_age_seconds: float = 0
-        super().__init__(out[0], lib.sw_tracker_destroy)
+        super().__init__(c_tracker, lib.sw_tracker_destroy)
 
     def set_time(self, seconds: float) -> None:
         """Moves the clock of a tracker with manual_clock.
 
         Raises:
             InvalidError: the time goes back, or the clock is the system's.
-            StateError: the tracker is closed.
         """
-        now_ns = _ns(seconds, "seconds")
-        with self._lock:
-            check(lib.sw_tracker_set_time(self._open(), now_ns))
+        self._checked(lib.sw_tracker_set_time, _lib.as_nanoseconds(seconds))
 
     def leaks(self, min_age_seconds: float = 0, tag: str | None = None) -> list[TrackedArena]:
         """Arenas that are at least so old and not freed, the oldest first.
@@ -182,9 +165,8 @@ class ArenaTracker(Owner):
 
         Raises:
             InvalidError: the age is negative.
-            StateError: the tracker is closed.
         """
-        min_age_ns = _ns(min_age_seconds, "min_age_seconds")
+        min_age_ns = _lib.as_nanoseconds(min_age_seconds, "min_age_seconds")
         _lib.check_type(tag, (str, type(None)), "tag")
         c_tag = ffi.NULL if tag is None else ffi.new("char[]", tag.encode())
         with self._lock:
@@ -196,11 +178,7 @@ class ArenaTracker(Owner):
         return [_tracked(rows[i]) for i in range(count)]
 
     def totals(self) -> TrackerTotals:
-        """What the library's own count says of all arenas, and what the tracker says.
-
-        Raises:
-            StateError: the tracker is closed.
-        """
+        """What the library's own count says of all arenas, and what the tracker says."""
         out = ffi.new("sw_tracker_totals *")
         with self._lock:
             status = lib.sw_tracker_check(self._open(), out)
@@ -224,7 +202,7 @@ class ArenaTracker(Owner):
         """Writes what `events` gave as a file that Perfetto opens (the Trace Event Format).
 
         Each arena has a lane from its creation to its end, with its objects as moments; one that
-        was not freed ends with the last event. Counters tell the live arenas and their bytes.
+        was not freed ends with the last event. Counters show the live arenas and their bytes.
 
         Args:
             events: the rows, of one call or of several joined.
@@ -244,11 +222,8 @@ class ArenaTracker(Owner):
 
         The column `event` is "arena.new", "arena.alloc", "arena.free" or "arena.alert"; `arena` is
         the id of a tracked arena. Of an allocation `address` and `size` are those of the chunk,
-        `offset` is where the object lies in it, `length` the object's. Of an alert `size` is what
+        `offset` is that of the object in it, `length` the object's. Of an alert `size` is what
         is not tracked, `length` what is in old arenas.
-
-        Raises:
-            StateError: the tracker is closed.
         """
         batch = ffi.new("sw_tracker_event[]", _BATCH)
         found: list[tuple[Any, ...]] = []
@@ -278,13 +253,13 @@ class ArenaTracker(Owner):
 
         Raises:
             InvalidError: a number is negative, or the period is 0.
-            StateError: the tracker is closed.
         """
-        rule = ffi.new("sw_tracker_rule *")
-        rule.struct_bytes = ffi.sizeof("sw_tracker_rule")
-        rule.period_ns = _ns(period_seconds, "period_seconds")
-        rule.min_age_ns = _ns(min_age_seconds, "min_age_seconds")
-        rule.threshold_bytes = _lib.as_index(threshold_bytes, "threshold_bytes")
+        rule = _lib.options_of(
+            "sw_tracker_rule",
+            period_ns=_lib.as_nanoseconds(period_seconds, "period_seconds"),
+            min_age_ns=_lib.as_nanoseconds(min_age_seconds, "min_age_seconds"),
+            threshold_bytes=_lib.as_index(threshold_bytes, "threshold_bytes"),
+        )
         with self._lock:
             check(lib.sw_tracker_set_alert(self._open(), rule))
             self._min_age_seconds = min_age_seconds
@@ -295,9 +270,6 @@ class ArenaTracker(Owner):
         Returns:
             The old arenas, if an alert was raised since the last call; else None. An alert is an
             event, too.
-
-        Raises:
-            StateError: the tracker is closed.
         """
         with self._lock:
             lib.sw_tracker_look(self._open())

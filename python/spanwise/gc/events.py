@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanwise import _format
-from spanwise._lib import check, ffi, lib
+from spanwise._lib import ffi, lib
 from spanwise.gc.pauses import mutator_utilisation
 from spanwise.results.rows import Rows, Tabular, as_rows
 from spanwise.results.values import Result, Value
@@ -135,7 +135,7 @@ class CollectorEvents(Value, Result, Tabular):
         }
 
     def __str__(self) -> str:
-        told = [
+        sums = [
             f"{row['kind']} {row['events']} ({_format.digits(int(row['ns']) / 1e6)} ms)"
             for row in self.sums()
             if row["events"]
@@ -143,12 +143,7 @@ class CollectorEvents(Value, Result, Tabular):
         lost = f", {self.lost} lost" if self.lost else ""
         count = _format.plural(len(self.array), "event")
         whole = f"{_format.digits(self.total_ns / 1e6)} ms"
-        return f"{self.source}: {count} in {whole}{lost}: {', '.join(told)}"
-
-
-def record_events(c_gc: Any, capacity: int) -> None:
-    """Keeps the last `capacity` events from now on."""
-    check(lib.sw_gc_record_events(c_gc, capacity))
+        return f"{self.source}: {count} in {whole}{lost}: {', '.join(sums)}"
 
 
 def take_events(c_gc: Any) -> tuple[NDArray[np.void], int]:

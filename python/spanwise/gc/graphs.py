@@ -54,7 +54,7 @@ def linked_list(
 
     Args:
         nodes: how many.
-        order: "allocation": node i names node i + 1; "random": the nodes behind the first one are
+        order: "allocation": node i names node i + 1; "random": the nodes after the first one are
             in random order, so that each step goes to another place of the memory.
         seed: of the random order.
 
@@ -62,8 +62,7 @@ def linked_list(
         InvalidError: there is no such order.
     """
     count = _lib.as_index(nodes, "nodes", NODES_MAX)
-    if order not in ("allocation", "random"):
-        raise errors.InvalidError(f"order {order!r} is unknown; give 'allocation' or 'random'")
+    _lib.as_choice(order, "order", ("allocation", "random"))
     path = np.arange(count, dtype=np.uint32)
     if order == "random" and count > 1:
         path[1:] = 1 + np.random.default_rng(seed).permutation(count - 1).astype(np.uint32)

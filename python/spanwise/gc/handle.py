@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The C collector behind `CollectedHeap` and its objects: one call at a time, and root words.
+"""The C collector of a `CollectedHeap`: one call at a time, and root words.
 
 A thread that has joined the collector is in a blocking region whenever it is outside of a call, so
 no other thread waits for it while it waits for the lock, or does anything else.
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spanwise._lib import check, ffi, lib
+from spanwise._lib import check, ffi, lib, output_of
 from spanwise._owner import CallLock, Claim, Life
 from spanwise.errors import HeapClosedError
 from spanwise.tables.table import SizeClassTable
@@ -83,9 +83,7 @@ class GcHandle:
     )
 
     def __init__(self, options: Any, table: SizeClassTable) -> None:
-        out = ffi.new("sw_gc **")
-        check(lib.sw_gc_create(options, out))
-        self._c: Any = out[0]
+        self._c: Any = output_of(lib.sw_gc_create, options)
         self._open = [True]  # a list, because references outlive the handle
         self._lock = CallLock()
         self._chunks: list[NDArray[np.uint64]] = []
@@ -168,11 +166,7 @@ class GcHandle:
         if not self._free:
             chunk = np.zeros(ROOTS_A_CHUNK, np.uint64)
             self._chunks.append(chunk)
-            check(
-                lib.sw_gc_add_roots(
-                    self._c, ffi.from_buffer(chunk), chunk.nbytes, ffi.new("uint32_t *")
-                )
-            )
+            output_of(lib.sw_gc_add_roots, self._c, ffi.from_buffer(chunk), chunk.nbytes)
             self._free.extend((chunk, i) for i in range(ROOTS_A_CHUNK))
         return self._free.popleft()
 

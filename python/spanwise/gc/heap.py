@@ -5,22 +5,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any, SupportsIndex
 
 import numpy as np
 
 from spanwise import _format, _lib
 from spanwise._lib import check, ffi, lib
-from spanwise._owner import Uncopied
-from spanwise.errors import InvalidError, StateError
-from spanwise.gc.cycle import ORDERS, PHASES, Cycle, read_cycle
-from spanwise.gc.events import CollectorEvents, as_events, record_events, take_events
-from spanwise.gc.finalizers import Finalizer, WeakObject, call_due, set_finalizer
+from spanwise.errors import InvalidError
+from spanwise.gc.cycle import Cycles, read_cycle
+from spanwise.gc.events import CollectorEvents, as_events, take_events
 from spanwise.gc.graphs import as_edges
 from spanwise.gc.handle import GcHandle
-from spanwise.gc.history import History
-from spanwise.gc.objects import CollectedObject, Graph, ObjectType, build
+from spanwise.gc.objects import (
+    CollectedObject,
+    Finalizer,
+    Graph,
+    ObjectType,
+    WeakObject,
+    call_due,
+    set_finalizer,
+)
 from spanwise.heap.options import HeapOptions, as_options, c_options
 from spanwise.ledger.ledger import Ledger, read_ledger
 from spanwise.tables.table import SizeClassTable, as_table
@@ -28,7 +32,7 @@ from spanwise.tables.table import SizeClassTable, as_table
 TYPE_BYTES_MAX = 1 << 31
 
 
-class CollectedHeap(Uncopied, History):
+class CollectedHeap(Cycles):
     """A heap with a collector. Any thread may use it; calls wait for each other.
 
     What Python keeps (objects of `new`, graphs of `build`) are roots. Cycles run when they are
@@ -58,7 +62,7 @@ class CollectedHeap(Uncopied, History):
     ) -> None:
         made = as_table(table)
         given = c_options(made, as_options(options), tracked=False, tiny=tiny)
-        self._handle = GcHandle(given, made)
+        self._handle: GcHandle = GcHandle(given, made)
         super().__init__()
         self._paced = False
 
@@ -67,33 +71,6 @@ class CollectedHeap(Uncopied, History):
     def close(self) -> None:
         """Ends the heap with all of its objects; a second call does nothing."""
         self._handle.close()
-
-    @property
-    def closed(self) -> bool:
-        """Whether close was called."""
-        return self._handle.closed
-
-    @property
-    def id(self) -> int:
-        """The C library's number of the heap."""
-        return self._handle.id
-
-    @property
-    def table(self) -> SizeClassTable:
-        """The heap's size classes."""
-        return self._handle.table
-
-    def __enter__(self) -> CollectedHeap:
-        with self._handle:
-            return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         if self.closed:
@@ -115,7 +92,7 @@ class CollectedHeap(Uncopied, History):
             pointers: numbers of the 8-byte words that hold pointers.
 
         Raises:
-            InvalidError: the size is not allowed, or a word lies outside of it.
+            InvalidError: the size is not allowed, or a word is outside of it.
         """
         _lib.check_type(name, str, "name")
         wanted = _lib.as_index(size, "size", TYPE_BYTES_MAX)
@@ -132,10 +109,9 @@ class CollectedHeap(Uncopied, History):
         pattern = ffi.from_buffer("uint64_t[]", bits)
         given = pattern if words else ffi.NULL
         made = ffi.new("sw_gc_type *", {"name": c_name, "bytes": wanted, "pointers": given})
-        number = ffi.new("uint32_t *")
         with self._handle as c_gc:
-            check(lib.sw_gc_add_type(c_gc, made, number))
-            kind = ObjectType(name, wanted, words, self.id, int(number[0]))
+            number = int(_lib.output_of(lib.sw_gc_add_type, c_gc, made))
+            kind = ObjectType(name, wanted, words, self.id, number)
             self._handle.types[kind.id] = kind
         return kind
 
@@ -181,13 +157,12 @@ class CollectedHeap(Uncopied, History):
             return made
 
     def _check_object(self, target: CollectedObject) -> None:
-        if not isinstance(target, CollectedObject):
-            raise TypeError(f"target must be CollectedObject, not {type(target).__name__}")
+        _lib.check_type(target, CollectedObject, "target")
         if target.type.heap_id != self.id:
             raise InvalidError(f"{target!r} belongs to another heap")
 
     def set_finalizer(self, target: CollectedObject, finalizer: Finalizer | None) -> None:
-        """Gives an object a finalizer, in place of the one that it has; None: it has none.
+        """Sets or replaces the finalizer of an object; None removes it.
 
         A cycle that finds nothing that reaches the object makes the finalizer due, and keeps the
         object, with all that it reaches. `run_finalizers` calls it once, with the object. Closing
@@ -254,42 +229,13 @@ class CollectedHeap(Uncopied, History):
         if any(i >= len(made) for i in wanted):
             raise InvalidError(f"node {max(wanted)} is none of {len(made)}")
         with self._handle as c_gc:
-            addresses = build(self._handle, c_gc, type, made)
+            addresses = np.zeros(len(made), np.uint64)
+            out = ffi.cast("void **", ffi.from_buffer(addresses))
+            c_edges = ffi.from_buffer("uint32_t[]", made)
+            check(lib.sw_gc_build(c_gc, type.id, made.shape[1], len(made), c_edges, out))
             return Graph._make(self._handle, type, addresses, np.array(wanted, np.int64))
 
-    # --- cycles ---
-
-    @property
-    def phase(self) -> str:
-        """What a step would do now: "marking", "sweeping", or "idle" between cycles."""
-        with self._handle as c_gc:
-            return PHASES[lib.sw_gc_current_phase(c_gc)]
-
-    def _work(self, call: Any, *arguments: Any) -> Cycle:
-        """Makes a C call that works on a cycle, notes it in the history, and returns the cycle."""
-        with self._handle as c_gc:
-            before, phase = read_cycle(c_gc), self.phase
-            status = call(c_gc, *arguments)
-            error = None if status == 0 else _lib.failure(status)
-            cycle = self._note(c_gc, before, phase)
-            if error is not None:
-                raise error
-            if cycle is None:
-                raise StateError("there was no cycle yet; call start() or collect()")
-            return cycle
-
-    def _note(self, c_gc: Any, before: Cycle | None, phase: str) -> Cycle | None:
-        """Returns the last cycle; keeps the call if it worked on one, and the cycle if it ended."""
-        cycle = read_cycle(c_gc)
-        if cycle is not None and cycle != before:
-            spent = cycle.mark_ns + cycle.sweep_ns
-            if before is not None and before.number == cycle.number:
-                spent -= before.mark_ns + before.sweep_ns
-            ended = self._now_ns()
-            self._keep_call(cycle, phase, spent, ended, int(self.ledger().held_bytes))
-            if self.phase == "idle":
-                self._keep_cycle(cycle)
-        return cycle
+    # --- pace ---
 
     def _new(self, c_gc: Any, type_id: int, count: int) -> Any:
         """The address of a new object; with a pace, the call may first work on a cycle."""
@@ -327,96 +273,12 @@ class CollectedHeap(Uncopied, History):
         """
         share = _lib.as_index(percent, "percent", 2**32 - 1)
         limit = 0 if limit_bytes is None else max(_lib.as_index(limit_bytes, "limit_bytes"), 1)
-        pace = ffi.new("sw_gc_pace *")
-        pace.struct_bytes = ffi.sizeof("sw_gc_pace")
-        pace.percent, pace.limit_bytes, pace.in_steps = share, limit, int(in_steps)
+        pace = _lib.options_of(
+            "sw_gc_pace", percent=share, limit_bytes=limit, in_steps=int(in_steps)
+        )
         with self._handle as c_gc:
             check(lib.sw_gc_set_pace(c_gc, pace))
             self._paced = bool(share or limit)
-
-    def _set_order(self, order: str | None) -> None:
-        if order is None:
-            return
-        number = next((number for number, name in ORDERS.items() if name == order), None)
-        if number is None:
-            names = " or ".join(repr(name) for name in ORDERS.values())
-            raise InvalidError(f"order must be {names}, not {order!r}")
-        with self._handle as c_gc:
-            check(lib.sw_gc_set_order(c_gc, number))
-
-    def collect(self, *, order: str | None = None) -> Cycle:
-        """A whole cycle; one that is under way is finished before.
-
-        Args:
-            order: how this cycle and later ones mark. "object": one object at a time, each
-                prefetched before it is scanned. "span": the queue holds spans instead of objects,
-                and all objects that were marked in a span meanwhile are scanned together. None: as
-                the cycle before, at first "object".
-                Both keep and free the same objects.
-
-        Raises:
-            InvalidError: there is no such order.
-            StateError: checkmark found a reachable object that was not marked.
-            HeapClosedError: the heap is closed.
-        """
-        with self._handle:
-            if self.phase != "idle":
-                self.finish()
-            self._set_order(order)
-            return self._work(lib.sw_gc_collect, ffi.NULL)
-
-    def start(self, *, order: str | None = None) -> Cycle:
-        """Begins a cycle: reads the roots.
-
-        Args:
-            order: as `collect`.
-
-        Raises:
-            InvalidError: there is no such order.
-            StateError: one is under way.
-        """
-        with self._handle:
-            self._set_order(order)
-            return self._work(lib.sw_gc_start)
-
-    def step(self, work: SupportsIndex = 1000) -> Cycle:
-        """Does some work of the cycle that is under way; nothing when there is none.
-
-        Args:
-            work: objects to scan (512 B of a longer one count as one), or words of 64 slots to
-                sweep.
-
-        Raises:
-            StateError: checkmark found a reachable object that was not marked.
-        """
-        return self._work(lib.sw_gc_step, _lib.as_index(work, "work"))
-
-    def step_ns(self, ns: SupportsIndex) -> Cycle:
-        """As `step`, for about so long.
-
-        Args:
-            ns: nanoseconds; the clock is looked at after each 256 units of work.
-
-        Raises:
-            StateError: checkmark found a reachable object that was not marked.
-        """
-        return self._work(lib.sw_gc_step_ns, _lib.as_index(ns, "ns"))
-
-    def finish(self) -> Cycle:
-        """Does what is left of the cycle.
-
-        Raises:
-            StateError: none is under way, or checkmark found an object that was not marked.
-        """
-        return self._work(lib.sw_gc_finish, ffi.NULL)
-
-    def abandon(self) -> Cycle:
-        """Gives up a cycle that marks: its sweep frees what was freed explicitly, nothing else.
-
-        Raises:
-            StateError: no cycle marks.
-        """
-        return self._work(lib.sw_gc_abandon)
 
     # --- threads ---
 
@@ -487,7 +349,7 @@ class CollectedHeap(Uncopied, History):
             OutOfMemoryError: no memory; nothing changes.
         """
         with self._handle as c_gc:
-            record_events(c_gc, _lib.as_index(capacity, "capacity"))
+            check(lib.sw_gc_record_events(c_gc, _lib.as_index(capacity, "capacity")))
             self._events.clear()
             self._lost_events = 0
 
@@ -503,7 +365,7 @@ class CollectedHeap(Uncopied, History):
         """Where the heap's bytes are.
 
         Objects that the sweep of the running cycle will give back count as live; `pending_bytes`
-        and `unswept_bytes` tell how many bytes they have.
+        and `unswept_bytes` say how many bytes they have.
         """
         with self._handle:
             return read_ledger(self._handle.heap, self._handle.table, at="now")

@@ -1,22 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Types, objects and graphs of a collected heap."""
+"""Types, objects, weak references and graphs of a collected heap, and finalizers of its objects.
+
+The C finalizer of an object only stores the object's address, so C never calls into Python.
+`call_due` then calls the Python function that is kept for that address, with no lock held.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, SupportsIndex
+from typing import Any, SupportsIndex, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spanwise import _format, _lib
-from spanwise._lib import check, ffi, lib
+from spanwise._lib import check, ffi, lib, output_of
 from spanwise._owner import Life, Made
 from spanwise.errors import BlockFreedError, InvalidError, StateError
 from spanwise.gc.handle import GcHandle
 
 WORD = 8
 TINY_BLOCK_BYTES = 16
+
+NOTE = ffi.addressof(lib, "sw_note_finalized")
 
 
 @dataclass(frozen=True)
@@ -44,13 +51,31 @@ class ObjectType:
         return f"<ObjectType {what}, pointers at words ({words}{more})>"
 
 
-class CollectedObject(Made):
+class _Row(Made):
+    """Base of what refers to a row of objects of one type."""
+
+    __slots__ = ("__weakref__", "_count", "_handle", "_type")
+    _count: int
+    _type: ObjectType
+
+    @property
+    def type(self) -> ObjectType:
+        """Type of each object."""
+        return self._type
+
+    @property
+    def count(self) -> int:
+        """How many objects of the type are in the row."""
+        return self._count
+
+
+class CollectedObject(_Row):
     """An object, or a row of objects of one type, that a collected heap keeps while this lives.
 
     `obj[word] = other` writes a pointer, `obj[word]` is the address that one holds, None for NULL.
     """
 
-    __slots__ = ("__weakref__", "_address", "_count", "_handle", "_kept", "_life", "_type")
+    __slots__ = ("_address", "_kept", "_life")
     _maker = "CollectedHeap.new"
 
     def _set(self, handle: GcHandle, kind: ObjectType, count: int, address: int) -> None:
@@ -61,16 +86,6 @@ class CollectedObject(Made):
         self._address = address
         self._kept, life = handle.keep(address)
         self._life: Life | None = life
-
-    @property
-    def type(self) -> ObjectType:
-        """Its type."""
-        return self._type
-
-    @property
-    def count(self) -> int:
-        """How many objects of the type are in the row."""
-        return self._count
 
     @property
     def address(self) -> int:
@@ -102,8 +117,7 @@ class CollectedObject(Made):
     def __setitem__(self, word: SupportsIndex, value: CollectedObject | None) -> None:
         with self._handle as c_gc:
             at = self._at(word)
-            if value is not None and not isinstance(value, CollectedObject):
-                raise TypeError(f"a word gets an object or None, not {type(value).__name__}")
+            _lib.check_type(value, (CollectedObject, type(None)), "value")
             if value is not None:
                 if value._handle is not self._handle:
                     raise InvalidError(f"{value!r} belongs to another heap")
@@ -154,6 +168,46 @@ class CollectedObject(Made):
             lib.sw_heap_free(self._handle.heap, ffi.cast("void *", self._address))
 
 
+class WeakObject(_Row):
+    """A weak reference to a collected object: calling it gives the object, None once it is gone.
+
+    Made by `CollectedHeap.weak`. What it gives is a root again, like every `CollectedObject`.
+    """
+
+    __slots__ = ("_life", "_long", "_ref")
+    _maker = "CollectedHeap.weak"
+
+    def _set(self, handle: GcHandle, target: CollectedObject, *, long: bool) -> None:
+        self._handle = handle
+        self._type, self._count = target.type, target.count
+        self._long = long
+        with handle as c_gc:
+            target._check_kept()
+            kind = lib.SW_GC_WEAK_LONG if long else lib.SW_GC_WEAK
+            address = ffi.cast("void *", target.address)
+            self._ref = int(output_of(lib.sw_gc_ref_new, c_gc, kind, address))
+            handle.objects[target.address] = target
+            self._life = handle.ref(self._ref)
+
+    @property
+    def long(self) -> bool:
+        """Whether it holds until the object is freed."""
+        return self._long
+
+    def __call__(self) -> CollectedObject | None:
+        """The object; None: nothing reaches it any more, or it was freed.
+
+        Raises:
+            HeapClosedError: the heap is closed.
+        """
+        with self._handle as c_gc:
+            address = int(ffi.cast("uintptr_t", output_of(lib.sw_gc_ref_get, c_gc, self._ref)))
+            return object_at(self._handle, address, self._type, self._count) if address else None
+
+    def __repr__(self) -> str:
+        return f"<WeakObject to {self._type!r}{', long' if self._long else ''}>"
+
+
 class Graph(Made):
     """Objects that `CollectedHeap.build` made, some of which the heap keeps while this lives."""
 
@@ -199,20 +253,69 @@ class Graph(Made):
             life.end()
 
 
-def build(
-    handle: GcHandle, c_gc: Any, kind: ObjectType, edges: NDArray[np.uint32]
-) -> NDArray[np.uint64]:
-    """Makes the objects; inside `with handle as c_gc`. Their addresses: nothing keeps them yet."""
-    nodes, degree = edges.shape
-    addresses = np.zeros(nodes, np.uint64)
-    check(
-        lib.sw_gc_build(
-            c_gc,
-            kind.id,
-            degree,
-            nodes,
-            ffi.from_buffer("uint32_t[]", edges),
-            ffi.cast("void **", ffi.from_buffer(addresses)),
-        )
-    )
-    return addresses
+Finalizer: TypeAlias = Callable[[CollectedObject], object]
+
+
+class _Unraisable:
+    """Hands an error to `sys.unraisablehook`, as Python does with those of destructors."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def __del__(self) -> None:
+        try:
+            raise self.error
+        finally:
+            del self.error  # the error's traceback refers to this frame
+
+
+def set_finalizer(handle: GcHandle, target: CollectedObject, finalizer: Finalizer | None) -> None:
+    """Sets or replaces the finalizer of a live object of the heap; None removes it."""
+    with handle as c_gc:
+        target._check_kept()
+        address = ffi.cast("void *", target.address)
+        if finalizer is None:
+            check(lib.sw_gc_set_finalizer(c_gc, address, ffi.NULL, ffi.NULL))
+            handle.finalizers.pop(target.address, None)
+            return
+        check(lib.sw_gc_set_finalizer(c_gc, address, NOTE, handle.note))
+        handle.finalizers[target.address] = (finalizer, target.type, target.count)
+        handle.objects[target.address] = target
+
+
+def _take_due(handle: GcHandle) -> tuple[Finalizer, CollectedObject] | None:
+    """One due finalizer with its object, which becomes a root again; None if none is due."""
+    with handle as c_gc:
+        if lib.sw_gc_finalize(c_gc, 1) == 0:
+            return None
+        address = int(ffi.cast("uintptr_t", handle.note[0]))
+        finalizer, kind, count = handle.finalizers.pop(address)
+        return finalizer, object_at(handle, address, kind, count)
+
+
+def call_due(handle: GcHandle, most: int | None) -> int:
+    """Calls finalizers that are due, in this thread; returns how many."""
+    called = 0
+    while most is None or called < most:
+        taken = None if handle.closed else _take_due(handle)
+        if taken is None:
+            break
+        finalizer, target = taken
+        called += 1
+        try:
+            finalizer(target)
+        except Exception as error:
+            _Unraisable(error)
+    return called
+
+
+def object_at(handle: GcHandle, address: int, kind: ObjectType, count: int) -> CollectedObject:
+    """The Python object for an address, one that was neither freed nor released.
+
+    Inside `with handle`.
+    """
+    found = handle.objects.get(address)
+    if not isinstance(found, CollectedObject) or found.freed or found.released:
+        found = CollectedObject._make(handle, kind, count, address)
+        handle.objects[address] = found
+    return found

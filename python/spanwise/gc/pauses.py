@@ -92,7 +92,7 @@ def mutator_utilisation(
     """The minimum mutator utilisation: of any window, the least share in which no pause was.
 
     It is exact: the worst window of a length begins where a pause begins, or ends where one ends,
-    or lies at an end of the time.
+    or is at an end of the time.
 
     Args:
         starts_ns: when pauses began, since the beginning of the time.

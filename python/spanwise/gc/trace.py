@@ -109,8 +109,8 @@ class GcTrace(Value, Result, Tabular):
     ) -> Rows:
         """The least share of any window left to the program; `spanwise.mutator_utilisation`.
 
-        The time is from the program's start to the end of the last cycle. Lines tell when a cycle
-        was to the millisecond, and Go's do not tell of assists.
+        The time is from the program's start to the end of the last cycle. Lines give the time of a
+        cycle in milliseconds, and Go's do not report assists.
 
         Args:
             windows_ns: lengths of windows; None: from the shortest pause to the whole time.
@@ -145,12 +145,14 @@ class GcTrace(Value, Result, Tabular):
     def to_dict(self) -> dict[str, Any]:
         """All of it, for JSON: the rows, and quantiles of the pauses."""
         found = self.pauses_ns
-        told = {f"p{q}": float(np.percentile(found, q)) for q in QUANTILES} if len(found) else {}
+        quantiles = (
+            {f"p{q}": float(np.percentile(found, q)) for q in QUANTILES} if len(found) else {}
+        )
         sums = {"sum": float(found.sum()), "max": float(found.max(initial=0))}
         return {
             "source": self.source,
             "torn_lines": self.torn_lines,
-            "pauses_ns": told | sums,
+            "pauses_ns": quantiles | sums,
             "cycles": self.array.to_dicts(),
         }
 

@@ -3,50 +3,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spanwise._lib import ffi, lib
-from spanwise._owner import Claim, Count, Made, array_at
-from spanwise.errors import BlockBusyError, BlockFreedError, StateError, UnsupportedError
+from spanwise._owner import Claim, Count, Life, Made, array_at, refuse_views
+from spanwise.errors import BlockFreedError, StateError, UnsupportedError
 from spanwise.heap.handle import HeapHandle
 
 
-class Block(Made):
-    """Memory of one `Heap.alloc`. It stays allocated until `free()`, or until its heap is closed.
+class Slot(Made):
+    """Base of blocks that are freed by a call: an address, two sizes, one free, and views."""
 
-    Dropping the last reference does not free it: a block is what C's malloc returns. Any thread may
-    free it. `np.asarray(block)`, `view()` and, from Python 3.12, `memoryview(block)` give its bytes
-    without a copy; while any of them, or an array derived from one, is alive, freeing the block or
-    closing its heap raises BlockBusyError (a BufferError). In a Python without the GIL, a view that
-    is dropped by another thread than the one that made it stays alive until the maker runs Python
-    code again, or ends.
-    """
+    __slots__ = ("__weakref__", "_address", "_claim", "_size", "_usable", "_views")
 
-    __slots__ = (
-        "__weakref__",
-        "_address",
-        "_claim",
-        "_handle",
-        "_scan",
-        "_size",
-        "_usable",
-        "_views",
-    )
-    _maker = "Heap.alloc"
-
-    def _set(
-        self, handle: HeapHandle, address: int, size: int, usable_bytes: int, scan: bool
-    ) -> None:
-        self._handle = handle
+    def _set_slot(self, address: int, size: int, usable_bytes: int) -> None:
         self._address = address
+        self._size = size
         self._usable = usable_bytes
-        self._scan = scan
         self._views = Count()
         self._claim = Claim()
-        self._size = size
 
     @property
     def size_bytes(self) -> int:
@@ -65,8 +44,55 @@ class Block(Made):
 
     @property
     def freed(self) -> bool:
-        """Whether the block was freed."""
+        """Whether it was freed."""
         return self._claim.taken
+
+    def _claim_free(self) -> None:
+        """Claims the block for one free; of several calls that free it exactly one succeeds.
+
+        The caller holds the lock of what the block was allocated from.
+        """
+        if not self._claim.take():
+            raise BlockFreedError(f"{self!r} is already free", "DOUBLE_FREE")
+        try:
+            refuse_views(self._views.alive, self, "freeing it")
+        except BaseException:
+            self._claim.give_back()
+            raise
+
+    def _array(self, life: Callable[[], Life]) -> NDArray[np.uint8]:
+        """The bytes, which nothing can free once `life` was called. The caller holds the lock."""
+        if not self._claim.taken:
+            view_life = life()
+            if not self._claim.taken:  # a __del__ that ran inside may have freed it
+                return array_at(self._address, self._size, view_life)
+            view_life.end()
+        raise BlockFreedError(f"{self!r} is free")
+
+    def __len__(self) -> int:
+        return self.size_bytes
+
+
+class Block(Slot):
+    """Memory of one `Heap.alloc`. It stays allocated until `free()`, or until its heap is closed.
+
+    Dropping the last reference does not free it: a block is what C's malloc returns. Any thread may
+    free it. `np.asarray(block)`, `view()` and, from Python 3.12, `memoryview(block)` give its bytes
+    without a copy; while any of them, or an array derived from one, is alive, freeing the block or
+    closing its heap raises BlockBusyError (a BufferError). In a Python without the GIL, a view that
+    is dropped by another thread than the one that made it stays alive until the maker runs Python
+    code again, or ends.
+    """
+
+    __slots__ = ("_handle", "_scan")
+    _maker = "Heap.alloc"
+
+    def _set(
+        self, handle: HeapHandle, address: int, size: int, usable_bytes: int, scan: bool
+    ) -> None:
+        self._handle = handle
+        self._scan = scan
+        self._set_slot(address, size, usable_bytes)
 
     def free(self) -> None:
         """Gives the block back to its heap.
@@ -82,17 +108,8 @@ class Block(Made):
             lib.sw_heap_free(heap, ffi.cast("void *", self._address))
 
     def _claim_free(self) -> None:
-        """Claims the block for one free; of several calls that free it exactly one succeeds."""
         with self._handle.lock:
-            if not self._claim.take():
-                raise BlockFreedError(f"{self!r} is already free", "DOUBLE_FREE")
-            alive = self._views.alive
-            if alive:
-                self._claim.give_back()
-                raise BlockBusyError(
-                    f"{self!r} has {alive} live view{'s' if alive > 1 else ''};"
-                    " release what view(), np.asarray() or memoryview() gave before freeing"
-                )
+            super()._claim_free()
             if self._handle.tiny and not self._scan and self._usable == 16:
                 self._claim.give_back()
                 raise StateError(f"{self!r} shares its slot with others; it goes with its heap")
@@ -125,15 +142,7 @@ class Block(Made):
         if handle.dry:
             raise UnsupportedError(f"{self!r} has no memory: its heap is dry")
         with handle.lock:
-            if not self._claim.taken:
-                life = handle.view_taken(self._views)
-                if not self._claim.taken:  # nothing can free it from here on
-                    return array_at(self._address, self._size, life)
-                life.end()
-            raise BlockFreedError(f"{self!r} is free")
-
-    def __len__(self) -> int:
-        return self.size_bytes
+            return self._array(lambda: handle.view_taken(self._views))
 
     def __repr__(self) -> str:
         return (

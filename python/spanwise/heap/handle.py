@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The C heap behind `Heap` and its blocks: when it may be called, and when it goes away.
+"""The C heap of a `Heap` and its blocks: when it may be called, and when it goes away.
 
 Invariant: the C heap lives while there are callers or exports, also after close. A call pins it for
 its duration, an exported view for the view's life. So no thread ever calls into a heap that another
@@ -11,21 +11,18 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
-from spanwise._lib import check, ffi, lib
-from spanwise._owner import CallLock, Count, Life
-from spanwise.errors import BlockBusyError, HeapClosedError, StateError
+from spanwise._lib import check, ffi, lib, output_of
+from spanwise._owner import CallLock, Closable, Count, Life, Owner, refuse_views
+from spanwise.errors import HeapClosedError, StateError
 from spanwise.tables.table import SizeClassTable
 
+OwnerT = TypeVar("OwnerT", bound="HandleOwner")
+
 _live: weakref.WeakSet[HeapHandle] = weakref.WeakSet()
-
-
-def _plural_views(count: int) -> str:
-    return "1 view of its blocks is" if count == 1 else f"{count} views of its blocks are"
 
 
 class HeapHandle:
@@ -56,9 +53,7 @@ class HeapHandle:
     )
 
     def __init__(self, options: Any, table: SizeClassTable) -> None:
-        out = ffi.new("sw_heap **")
-        check(lib.sw_heap_create(options, out))
-        self._c = out[0]
+        self._c = output_of(lib.sw_heap_create, options)
         self._runner = ffi.new("sw_runner **")
         self.table = table  # the C heap reads the table as long as it lives
         self.id = int(lib.sw_heap_id(self._c))
@@ -82,12 +77,7 @@ class HeapHandle:
                 raise self._closed_error()
         return self._c
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         with self.lock:
             self._leave()
 
@@ -138,11 +128,8 @@ class HeapHandle:
             alive = self.exports
             if self.closed:
                 return 0
-            if alive and not force:
-                raise BlockBusyError(
-                    f"heap {self.id}: {_plural_views(alive)} alive; release what"
-                    " view(), np.asarray() or memoryview() gave before closing"
-                )
+            if not force:
+                refuse_views(alive, f"blocks of heap {self.id}", "closing it")
             self.closed = True
             self._destroy_if_idle()
             return alive
@@ -179,6 +166,61 @@ class HeapHandle:
     def has_run(self) -> bool:
         """Whether a workload was ever run here."""
         return bool(self._runner[0] != ffi.NULL)
+
+
+class HandleOwner(Closable):
+    """Base of `Heap` and `CollectedHeap`: what they say and do by their handles."""
+
+    __slots__ = ()
+    _handle: Any
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is closed."""
+        return bool(self._handle.closed)
+
+    @property
+    def id(self) -> int:
+        """The heap's number; never reused in a process."""
+        return int(self._handle.id)
+
+    @property
+    def table(self) -> SizeClassTable:
+        """Its size classes."""
+        table: SizeClassTable = self._handle.table
+        return table
+
+    def __enter__(self: OwnerT) -> OwnerT:
+        with self._handle:
+            return self
+
+
+class HeapUser(Owner):
+    """Base of owners whose C object uses a heap: the heap can be closed after them only."""
+
+    def _own(
+        self,
+        handle: HeapHandle,
+        create: Callable[[Any], Any],
+        destroy: Callable[[Any], object],
+    ) -> None:
+        """Owns what `create(c_heap)` returns."""
+        with handle as c_heap:
+            c_object = create(c_heap)
+            try:
+                with handle.lock:
+                    handle.export()
+            except BaseException:
+                destroy(c_object)
+                raise
+        self._handle = handle
+        Owner.__init__(self, c_object, _end_user, destroy, handle)
+
+
+def _end_user(c_object: Any, destroy: Callable[[Any], object], handle: HeapHandle) -> None:
+    """Destroys a C object, and lets its heap go."""
+    destroy(c_object)
+    handle.lock.soon(handle.unexport)
 
 
 def _destroy(c_heap: Any, runner: Any, table: SizeClassTable) -> None:

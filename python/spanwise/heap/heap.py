@@ -3,27 +3,65 @@
 
 from __future__ import annotations
 
+import os
 import warnings
-from types import TracebackType
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, SupportsIndex
 
 from spanwise import _format, _lib, errors
 from spanwise._lib import check, ffi, lib
-from spanwise._owner import Uncopied
 from spanwise.heap.block import Block
-from spanwise.heap.handle import HeapHandle
-from spanwise.heap.heap_map import HeapMap, read_tiles
+from spanwise.heap.handle import HandleOwner, HeapHandle
+from spanwise.heap.heap_map import HeapMap, read_spans, read_tiles
 from spanwise.heap.options import HeapOptions, as_options, c_options
 from spanwise.heap.runner import as_ops, check_ids, run_ops
-from spanwise.heap.stats import HeapStats, read_spans, rss_bytes
 from spanwise.ledger.ledger import Ledger, read_ledger
 from spanwise.ledger.run_stats import RunStats
 from spanwise.results.rows import AnyRows, Rows
+from spanwise.results.values import Result
 from spanwise.tables.explanation import Explanation
 from spanwise.tables.table import SizeClassTable, as_table
 
 
-class Heap(Uncopied):
+@dataclass(frozen=True)
+class HeapStats(Result):
+    """A heap's counters. Sizes are in bytes.
+
+    Attributes:
+        held_bytes: pages and metadata held.
+        live_objects: objects allocated now.
+        large_objects: those of them that are large, on pages of their own.
+        requested_bytes: asked for by them (slot bytes if the heap is not tracked).
+        spans: spans of slots.
+        caches: thread caches.
+        largest_hole_bytes: longest run of free held pages.
+        free_runs: number of such runs.
+        returned_bytes: given back to the system over the heap's life.
+        retry_bytes: what the system refused to take back.
+        lock_acquisitions: turns of the heap's lock over the heap's life.
+        lock_waits: those of them that found the lock held by another thread.
+        purge_calls: calls by which the system was asked to take pages back.
+        commit_calls: calls by which it was asked to make more pages accessible.
+    """
+
+    held_bytes: int
+    live_objects: int
+    large_objects: int
+    requested_bytes: int
+    spans: int
+    caches: int
+    largest_hole_bytes: int
+    free_runs: int
+    returned_bytes: int
+    retry_bytes: int
+    lock_acquisitions: int
+    lock_waits: int
+    purge_calls: int
+    commit_calls: int
+
+
+class Heap(HandleOwner):
     """A heap of its own: memory, spans, caches.
 
     Use it in a `with`, or `close()` it. Any thread may use it. Leaving the `with` while views of
@@ -31,7 +69,7 @@ class Heap(Uncopied):
 
     Args:
         table: size classes, or a table's name.
-        tracked: keep requested sizes, so that the ledger tells round-up apart.
+        tracked: keep requested sizes, so that the ledger can separate round-up.
         options: limit, placement, decay of idle pages, kept spans; None: `HeapOptions()`.
         dry: addresses are only numbers; no memory is touched.
         tiny: pointer-free objects below 16 B share slots; these cannot be freed one by one.
@@ -56,15 +94,8 @@ class Heap(Uncopied):
     ) -> None:
         made = as_table(table)
         self._options = as_options(options)
-        c_made = c_options(
-            made,
-            self._options,
-            tracked=tracked,
-            dry=dry,
-            tiny=tiny,
-            manual_clock=manual_clock,
-        )
-        self._handle = HeapHandle(c_made, made)
+        flags = {"tracked": tracked, "dry": dry, "tiny": tiny, "manual_clock": manual_clock}
+        self._handle: HeapHandle = HeapHandle(c_options(made, self._options, **flags), made)
         self._tracked = bool(tracked)
 
     # --- life ---
@@ -77,33 +108,17 @@ class Heap(Uncopied):
         """
         self._handle.close()
 
-    @property
-    def closed(self) -> bool:
-        """Whether the heap is closed."""
-        return self._handle.closed
-
-    def __enter__(self) -> Heap:
-        with self._handle:
-            return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         alive = self._handle.close(force=True)
         if not alive:
             return
-        message = f"heap {self.id} is closed with {alive} live view{'s' if alive > 1 else ''}"
+        message = f"heap {self.id} is closed with {_format.plural(alive, 'live view')}"
         try:
             warnings.warn(
                 f"{message}; its memory goes with the last", ResourceWarning, stacklevel=2
             )
         except ResourceWarning:
-            if (
-                error is None
-            ):  # if warnings are errors, an exception of the body still takes precedence
+            if error[1] is None:  # an exception of the body takes precedence
                 raise
 
     # --- blocks ---
@@ -130,7 +145,7 @@ class Heap(Uncopied):
             OutOfMemoryError: no memory, or the heap's limit is reached.
             HeapClosedError: the heap is closed.
         """
-        wanted = _lib.as_bytes_size(size)
+        wanted = _lib.as_index(size, "size")
         alignment = None if align is None else _lib.as_index(align, "align")
         flags = (lib.SW_ZERO if zero else 0) | (lib.SW_SCAN if scan else 0)
         handle = self._handle
@@ -142,11 +157,12 @@ class Heap(Uncopied):
             if p == ffi.NULL:
                 raise _alloc_failure(handle, wanted)
             usable = self._usable(heap, p, wanted, scan)
-            return Block._make(handle, _address(p), wanted, usable, scan)
+            address = int(ffi.cast("uintptr_t", p))
+            return Block._make(handle, address, wanted, usable, scan)
 
     def _usable(self, heap: Any, p: Any, size: int, scan: bool) -> int:
         if self._handle.tiny and not scan and 0 < size < 16:
-            return 16  # the C library cannot look p up, which may lie inside a shared slot
+            return 16  # the C library cannot look p up, which may be inside a shared slot
         # 0: a slot of 16 B, which the C library takes for a shared one.
         return int(lib.sw_heap_usable_size(heap, p)) or 16
 
@@ -161,7 +177,7 @@ class Heap(Uncopied):
 
         Raises:
             StateError: a dry heap has no memory that could be resident.
-            UnsupportedError: the system does not tell.
+            UnsupportedError: the system does not report it.
         """
         handle = self._handle
         with handle as heap:
@@ -174,8 +190,7 @@ class Heap(Uncopied):
     def stats(self) -> HeapStats:
         """The heap's counters, now."""
         ledger = ffi.new("sw_ledger *")
-        counts = ffi.new("sw_heap_stats *")
-        counts.struct_bytes = ffi.sizeof("sw_heap_stats")
+        counts = _lib.options_of("sw_heap_stats")
         with self._handle as heap:
             check(lib.sw_heap_ledger(heap, ledger, ffi.NULL, 0))
             check(lib.sw_heap_stats_read(heap, counts))
@@ -217,11 +232,11 @@ class Heap(Uncopied):
         It equals the ledger when no other thread is inside a call.
 
         Args:
-            resident: also tell which bytes of each tile are resident (`touched_bytes`).
+            resident: also find which bytes of each tile are resident (`touched_bytes`).
 
         Raises:
             StateError: a dry heap has no memory that could be resident.
-            UnsupportedError: the system does not tell.
+            UnsupportedError: the system does not report it.
         """
         with self._handle as heap:
             tiles, requested = read_tiles(heap, touched=resident, slots=True)
@@ -267,7 +282,7 @@ class Heap(Uncopied):
             return RunStats.read(runner)
 
     def drain(self) -> None:
-        """Frees every object that runs left behind.
+        """Frees every object that is live after the runs.
 
         Raises:
             StateError: another thread is running a workload here.
@@ -277,22 +292,11 @@ class Heap(Uncopied):
 
     def set_time(self, seconds: float) -> None:
         """Moves the clock of a heap with manual_clock, never backwards; idle pages go back."""
-        if not (isinstance(seconds, int | float) and 0 <= seconds < 2**63 / 1e9):
-            raise errors.InvalidError(f"seconds {seconds!r}: give seconds, 0 or more")
+        now_ns = _lib.as_nanoseconds(seconds)
         with self._handle as heap:
-            lib.sw_heap_set_time(heap, round(seconds * 1e9))
+            lib.sw_heap_set_time(heap, now_ns)
 
     # --- what it is ---
-
-    @property
-    def id(self) -> int:
-        """The heap's number; never reused in a process."""
-        return self._handle.id
-
-    @property
-    def table(self) -> SizeClassTable:
-        """Its size classes."""
-        return self._handle.table
 
     @property
     def options(self) -> HeapOptions:
@@ -314,13 +318,20 @@ class Heap(Uncopied):
         return f"<Heap {self.id}: table {self.table.name}, {kind}, {state}>"
 
 
-def _address(p: Any) -> int:
-    return int(ffi.cast("uintptr_t", p))
-
-
 def _alloc_failure(handle: HeapHandle, size: int) -> errors.SpanwiseError:
     last = lib.sw_last_error()
     name = _lib.text(lib.sw_status_name(last.status))
     if name in ("NOMEM", "LIMIT", "INVALID"):
         return _lib.failure(last.status)
     return errors.OutOfMemoryError(f"heap {handle.id}: {size} bytes: out of memory")
+
+
+def rss_bytes(handle: HeapHandle) -> int | None:
+    """Resident bytes of this process; None for a dry heap or where they are unknown."""
+    if handle.dry:
+        return None
+    try:
+        pages = Path("/proc/self/statm").read_bytes().split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError, ValueError):
+        return None

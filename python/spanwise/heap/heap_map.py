@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Heap maps: every span of a heap and what it is used for, in the order of its pages."""
+"""Heap maps: every span of a heap and what it is used for, in the order of its pages; spans."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 TILES_DTYPE = _lib.dtype_of("sw_tile")
 """One tile of a map, as sw_tile of include/spanwise/stats.h."""
+
+SPANS_DTYPE = _lib.dtype_of("sw_span_info")
+"""One span of `Heap.spans()`, as sw_span_info of include/spanwise/stats.h."""
 
 PLACED_DTYPE = np.dtype(
     [("offset", "<u8"), ("requested_bytes", "<u8"), ("born_ns", "<u8"), ("site", "<u4")]
@@ -180,8 +183,8 @@ def read_tiles(
 
     Args:
         c_heap: the heap.
-        touched: also tell what is resident of each tile; the heap is real or has a map of writes.
-        slots: also tell the slots.
+        touched: also find what is resident of each tile; the heap is real or has a map of writes.
+        slots: also read the slots.
     """
     out = ffi.new("sw_heap_map *")
     tiles, requested = np.zeros(0, TILES_DTYPE), np.zeros(0, np.uint32)
@@ -220,3 +223,14 @@ def place_objects(tiles: Rows, addresses: NDArray[np.uint64], rows: NDArray[np.v
         kept = kept[np.argsort(kept["offset"])]
     kept.flags.writeable = False
     return as_rows(kept)
+
+
+def read_spans(c_heap: Any) -> Rows:
+    """One row a span of a C heap, in heap order. The caller keeps the heap from going away."""
+    room = int(lib.sw_heap_spans(c_heap, ffi.NULL, 0))
+    while True:
+        rows = np.zeros(room, SPANS_DTYPE)
+        count = int(lib.sw_heap_spans(c_heap, _lib.pointer(rows, "sw_span_info *"), room))
+        if count <= room:
+            return as_rows(rows[:count])
+        room = count  # other threads have made spans since the count

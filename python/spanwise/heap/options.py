@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from spanwise import _lib, errors
-from spanwise._lib import ffi, lib
+from spanwise._lib import lib
 from spanwise.results.values import Result
 from spanwise.tables.table import SizeClassTable
 
@@ -59,26 +59,17 @@ class HeapOptions(Result):
                     "limit_bytes 0 leaves no room; give bytes, or None for no limit"
                 )
             object.__setattr__(self, "limit_bytes", limit)
-        if self.placement not in PLACEMENTS:
-            known = ", ".join(PLACEMENTS)
-            raise errors.InvalidError(
-                f"placement {self.placement!r} is unknown; use one of {known}"
-            )
+        _lib.as_choice(self.placement, "placement", PLACEMENTS)
         if self.decay_ms is not None:
             object.__setattr__(self, "decay_ms", _decay(self.decay_ms))
         batch = _lib.as_index(self.batch_spans, "batch_spans", 65535)
         object.__setattr__(self, "batch_spans", batch)
-        if not isinstance(self.batch_by_use, bool):
-            raise TypeError(f"batch_by_use must be a bool, not {type(self.batch_by_use).__name__}")
+        _lib.check_type(self.batch_by_use, bool, "batch_by_use")
         if self.batch_by_use and batch == 0:
             raise errors.InvalidError(
                 "batch_by_use needs batch_spans, the most that a thread keeps per class; give both"
             )
         object.__setattr__(self, "large_touched_percent", _share(self.large_touched_percent))
-
-    def to_dict(self) -> dict[str, Any]:
-        """All of it, for JSON."""
-        return asdict(self)
 
     @property
     def decay_ns(self) -> int:
@@ -115,7 +106,7 @@ def _decay(decay_ms: Any) -> float:
 
 
 DEFAULT = HeapOptions()
-"""What a heap does unless it is told otherwise."""
+"""The default options of a heap."""
 
 
 def as_options(options: HeapOptions | None) -> HeapOptions:
@@ -124,11 +115,8 @@ def as_options(options: HeapOptions | None) -> HeapOptions:
     Raises:
         TypeError: they are something else.
     """
-    if options is None:
-        return DEFAULT
-    if not isinstance(options, HeapOptions):
-        raise TypeError(f"options must be HeapOptions, not {type(options).__name__}")
-    return options
+    _lib.check_type(options, (HeapOptions, type(None)), "options")
+    return DEFAULT if options is None else options
 
 
 def check_real(options: HeapOptions, dry: bool = False) -> None:
@@ -159,20 +147,21 @@ def c_options(
         InvalidError: an option of simulations, and the heap is real.
     """
     check_real(options, dry)
-    made = ffi.new("sw_heap_options *")
-    lib.sw_heap_options_init(made)
-    made.table = table._c
+    made = _lib.options_of(
+        "sw_heap_options",
+        table=table._c,
+        placement=PLACEMENTS[options.placement],
+        decay_ns=options.decay_ns,
+        batch_spans=options.batch_spans,
+        batch_by_use=options.batch_by_use,
+        tracked=bool(tracked),
+        dry=bool(dry),
+        tiny=bool(tiny),
+        manual_clock=bool(manual_clock),
+        touch_map=bool(touch_map),
+    )
     if options.limit_bytes is not None:
         made.limit_bytes = options.limit_bytes
-    made.placement = PLACEMENTS[options.placement]
-    made.decay_ns = options.decay_ns
-    made.batch_spans = options.batch_spans
-    made.batch_by_use = options.batch_by_use
-    made.tracked = bool(tracked)
-    made.dry = bool(dry)
-    made.tiny = bool(tiny)
-    made.manual_clock = bool(manual_clock)
-    made.touch_map = bool(touch_map)
     if touch_map:
         made.large_touched_ppm = round(_PPM_OF_PERCENT * options.large_touched_percent)
     return made

@@ -90,7 +90,7 @@ def interruptible(
     cancel: Any,
     look: Callable[[], object] = lambda: None,
 ) -> errors.SpanwiseError | None:
-    """Runs a long C call beside the main thread, which looks for Ctrl-C and then sets `cancel`.
+    """Runs a long C call in a thread; the main thread looks for Ctrl-C and sets `cancel`.
 
     When the system refuses a thread, the main thread makes the call, and Ctrl-C waits for its end.
 

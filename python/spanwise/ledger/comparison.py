@@ -104,7 +104,7 @@ class Comparison(Result, Value, Tabular):
         return _format.html_table(self.text_rows(), self.text_head, self.verdict())
 
     def verdict(self) -> str:
-        """One sentence: which table has the least peak resident, and what is held beside it."""
+        """One sentence: which table has the least peak resident, and what it holds."""
         by = self.judged_by
         ranked = sorted(self.ledgers, key=lambda ledger: int(getattr(ledger, by)))
         said = f"{ranked[0].table} {_had(ranked[0], by)}"

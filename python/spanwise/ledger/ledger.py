@@ -47,7 +47,7 @@ class Ledger(Result, Value, Tabular):
         free_page_bytes: free pages that were not given back to the system.
         held_bytes: pages and metadata that the heap has from the system, by its own account.
         rss_bytes: resident bytes of the process, by the system's account; None: not a live heap.
-        resident: the same ledger of resident bytes only: of each part the bytes that lie in pages
+        resident: the same ledger of resident bytes only: of each part the bytes in pages
             of the system that were written to (docs/design/inspect.md); its held_bytes is
             `resident_bytes`. None: not known.
         events: operations that led here, without ends of threads.

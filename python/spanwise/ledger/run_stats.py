@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from spanwise import _format
@@ -93,10 +93,6 @@ class RunStats(Result):
             steady_held_over_requested=lib.sw_runner_steady_mean(runner) or None,
             peak_resident_bytes=int(lib.sw_runner_resident_peak(runner, ffi.NULL)) or None,
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """All of it, for JSON."""
-        return asdict(self)
 
     def __str__(self) -> str:
         rows = [

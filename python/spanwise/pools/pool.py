@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, SupportsIndex
 
 from spanwise import _lib
 from spanwise._lib import check, ffi, lib
-from spanwise._owner import Owner
 from spanwise.errors import (
     BlockFreedError,
     HeapClosedError,
@@ -20,7 +20,7 @@ from spanwise.errors import (
 )
 from spanwise.gc.heap import CollectedHeap
 from spanwise.heap.block import Block
-from spanwise.heap.handle import HeapHandle
+from spanwise.heap.handle import HeapUser
 from spanwise.heap.heap import Heap
 from spanwise.results.values import Result
 
@@ -50,34 +50,25 @@ class PoolStats(Result):
     dropped: int
     aged: int
 
-    def to_dict(self) -> dict[str, int]:
-        """All of it, for JSON."""
-        return asdict(self)
 
-
-def _create(options: Any, thread_slots: bool) -> Any:
-    """A pool of C, with a place for each thread if thread_slots are asked for."""
-    out = ffi.new("sw_pool **")
-    check(lib.sw_pool_create(options, out))
-    status = lib.sw_pool_add_thread_slots(out[0]) if thread_slots else 0
+def _create(options: Any, thread_slots: bool, c_heap: Any) -> Any:
+    """A C pool of a heap, with a place for each thread if thread_slots are asked for."""
+    options.heap = c_heap
+    c_pool = _lib.output_of(lib.sw_pool_create, options)
+    status = lib.sw_pool_add_thread_slots(c_pool) if thread_slots else 0
     if status != 0:
         error = _lib.failure(status)
-        lib.sw_pool_destroy(out[0])
+        lib.sw_pool_destroy(c_pool)
         raise error
-    return out[0]
+    return c_pool
 
 
-def _end(c_pool: Any, handle: HeapHandle) -> None:
-    """Ends a pool, which frees its idle blocks, and lets its heap go."""
-    lib.sw_pool_destroy(c_pool)
-    handle.lock.soon(handle.unexport)
-
-
-class Pool(Owner):
+class Pool(HeapUser):
     """Blocks of one size that are used again instead of being freed. Every thread may call.
 
     A block that is not put back may be freed by its own `free`. A heap can be closed after its
-    pools only; until then its `close` raises BlockBusyError.
+    pools only; until then its `close` raises BlockBusyError. After the pool's `close` every call
+    raises StateError.
 
     Example:
         with Heap() as heap, Pool(heap, 88, capacity=100) as pool:
@@ -107,7 +98,7 @@ class Pool(Owner):
             order: one of ORDERS.
             zero: blocks are cleared when they are put, and zeroed when new.
             aged: two generations, see `age`. Only of order "lifo".
-            thread_slots: each thread keeps one idle block for itself, beside the capacity.
+            thread_slots: each thread keeps one more idle block for itself.
             construct: is called with each new block, and with none that is used again. If it
                 raises, the block is freed.
 
@@ -117,8 +108,7 @@ class Pool(Owner):
                 combination that a pool cannot have.
             HeapClosedError: the heap is closed.
         """
-        if order not in ORDERS:
-            raise InvalidError(f"order {order!r}: must be one of {', '.join(ORDERS)}")
+        order_index = _lib.as_choice(order, "order", ORDERS)
         if construct is not None and zero:
             raise UnsupportedError("zero clears what construct has made: use one of them")
         self._bytes = _lib.as_index(item_bytes, "item_bytes")
@@ -128,36 +118,29 @@ class Pool(Owner):
         if handle.dry or (handle.tiny and self._bytes < TINY_BYTES):
             kind = "dry: there is no memory" if handle.dry else "tiny: small blocks share slots"
             raise UnsupportedError(f"heap {handle.id} is {kind} that could be used again")
-        options = ffi.new("sw_pool_options *")
-        lib.sw_pool_options_init(options)
-        options.item_bytes = self._bytes
-        options.capacity = _lib.as_index(capacity, "capacity")
-        options.order = ORDERS.index(order)
-        options.zero, options.aged = int(zero), int(aged)
-        options.locked = int(thread_slots)
-        self._handle = handle
+        options = _lib.options_of(
+            "sw_pool_options",
+            item_bytes=self._bytes,
+            capacity=_lib.as_index(capacity, "capacity"),
+            order=order_index,
+            zero=int(zero),
+            aged=int(aged),
+            locked=int(thread_slots),
+        )
         self._construct = construct
         self._ages_with: CollectedHeap | None = None
-        with handle as c_heap:
-            options.heap = c_heap
-            c_pool = _create(options, thread_slots)
-            try:
-                with handle.lock:
-                    handle.export()
-            except BaseException:
-                lib.sw_pool_destroy(c_pool)
-                raise
-        super().__init__(c_pool, _end, handle)
+        create = functools.partial(_create, options, thread_slots)
+        self._own(handle, create, lib.sw_pool_destroy)
 
     def get(self) -> Block:
         """An idle block as it was left (cleared with zero=True), else a new one.
 
         Raises:
             OutOfMemoryError: no memory, or the heap's limit is reached.
-            StateError: the pool is closed. What `construct` raises is passed on.
+            Exception: what `construct` raises; the block is freed then.
         """
         with self._lock:
-            fresh = self._stats().fresh
+            fresh = self._output(lib.sw_pool_get_stats).fresh
             address = lib.sw_pool_get(self._open())
             if address == ffi.NULL:
                 raise OutOfMemoryError(f"no memory for a block of {self._bytes} bytes")
@@ -165,7 +148,7 @@ class Pool(Owner):
                 usable = int(lib.sw_heap_usable_size(c_heap, address))
             where = int(ffi.cast("uintptr_t", address))
             block = Block._make(self._handle, where, self._bytes, usable, False)
-            is_new = self._stats().fresh > fresh
+            is_new = self._output(lib.sw_pool_get_stats).fresh > fresh
         if is_new and self._construct is not None:
             try:
                 self._construct(block)
@@ -181,7 +164,6 @@ class Pool(Owner):
             BlockFreedError: it was put before, or freed; code is DOUBLE_PUT.
             BlockBusyError: a view of it is alive.
             InvalidError: it is of another size, or of another heap.
-            StateError: the pool is closed.
         """
         _lib.check_type(block, Block, "block")
         if block._handle is not self._handle:
@@ -201,10 +183,8 @@ class Pool(Owner):
 
         Raises:
             UnsupportedError: the pool is not aged.
-            StateError: the pool is closed.
         """
-        with self._lock:
-            check(lib.sw_pool_age(self._open()))
+        self._checked(lib.sw_pool_age)
 
     def age_with(self, heap: CollectedHeap | None) -> None:
         """Ages once for each collection of the heap that begins, in the next call after it.
@@ -218,13 +198,11 @@ class Pool(Owner):
         Raises:
             UnsupportedError: the pool is not aged.
             HeapClosedError: the heap is closed.
-            StateError: the pool is closed.
         """
         _lib.check_type(heap, (CollectedHeap, type(None)), "heap")
         self._leave_collector()
         if heap is None:
-            with self._lock:
-                check(lib.sw_pool_age_with(self._open(), ffi.NULL))
+            self._checked(lib.sw_pool_age_with, ffi.NULL)
             return
         with heap._handle as c_gc, self._lock:
             check(lib.sw_pool_age_with(self._open(), c_gc))
@@ -246,19 +224,9 @@ class Pool(Owner):
 
     # --- figures ---
 
-    def _stats(self) -> Any:
-        stats = ffi.new("sw_pool_stats *")
-        check(lib.sw_pool_get_stats(self._open(), stats))
-        return stats
-
     def stats(self) -> PoolStats:
-        """All figures at one moment.
-
-        Raises:
-            StateError: the pool is closed.
-        """
-        with self._lock:
-            return PoolStats(**_lib.struct_dict(self._stats()))
+        """All figures at one moment."""
+        return PoolStats(**_lib.struct_dict(self._output(lib.sw_pool_get_stats)))
 
     @property
     def item_bytes(self) -> int:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -12,15 +12,10 @@ from numpy.typing import NDArray
 
 from spanwise import _lib
 from spanwise._lib import check, ffi, lib
-from spanwise._owner import Claim, Count, Made, Owner, array_at
-from spanwise.errors import (
-    BlockBusyError,
-    BlockFreedError,
-    InvalidError,
-    OutOfMemoryError,
-    UnsupportedError,
-)
-from spanwise.heap.handle import HeapHandle
+from spanwise._owner import Count, refuse_views
+from spanwise.errors import InvalidError, OutOfMemoryError, UnsupportedError
+from spanwise.heap.block import Slot
+from spanwise.heap.handle import HeapUser
 from spanwise.heap.heap import Heap
 from spanwise.results.rows import Rows, as_rows
 from spanwise.results.values import Result
@@ -53,62 +48,20 @@ class SlabsStats(Result):
     full: int
     own_objects: int
 
-    def to_dict(self) -> dict[str, int]:
-        """All of it, for JSON."""
-        return asdict(self)
 
-
-def _end(c_slabs: Any, handle: HeapHandle) -> None:
-    """Ends slabs, with all that they gave, and lets their heap go."""
-    lib.sw_slabs_destroy(c_slabs)
-    handle.lock.soon(handle.unexport)
-
-
-class SlabBlock(Made):
+class SlabBlock(Slot):
     """Memory of one `TieredSlabs.alloc`. It is in use until `free`, or until its slabs are closed.
 
     Dropping the last reference does not free it. While a view of it is alive, freeing it or closing
     its slabs raises BlockBusyError (a BufferError).
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_address",
-        "_claim",
-        "_size",
-        "_slabs",
-        "_usable",
-        "_views",
-    )
+    __slots__ = ("_slabs",)
     _maker = "TieredSlabs.alloc"
 
     def _set(self, slabs: TieredSlabs, address: int, size: int, usable_bytes: int) -> None:
         self._slabs = slabs
-        self._address = address
-        self._views = Count()
-        self._claim = Claim()
-        self._size = size
-        self._usable = usable_bytes
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes that were requested."""
-        return self._size
-
-    @property
-    def usable_bytes(self) -> int:
-        """Bytes of its slot, or of the heap's block."""
-        return self._usable
-
-    @property
-    def address(self) -> int:
-        """Address of the first byte."""
-        return self._address
-
-    @property
-    def freed(self) -> bool:
-        """Whether it was freed."""
-        return self._claim.taken
+        self._set_slot(address, size, usable_bytes)
 
     def free(self) -> None:
         """Gives the slot back.
@@ -116,18 +69,11 @@ class SlabBlock(Made):
         Raises:
             BlockFreedError: it was freed before; code is DOUBLE_FREE.
             BlockBusyError: a view of it is alive.
-            StateError: its slabs are closed.
         """
         slabs = self._slabs
         with slabs._lock:
             c_slabs = slabs._open()
-            if not self._claim.take():
-                raise BlockFreedError(f"{self!r} is already free", "DOUBLE_FREE")
-            alive = self._views.alive
-            if alive:
-                self._claim.give_back()
-                views = f"{alive} view{'s' if alive > 1 else ''} of {self!r} alive"
-                raise BlockBusyError(f"{views}; let go of what view() gave first")
+            self._claim_free()
             check(lib.sw_slabs_free(c_slabs, ffi.cast("void *", self._address)))
 
     def view(self) -> NDArray[np.uint8]:
@@ -135,32 +81,25 @@ class SlabBlock(Made):
 
         Raises:
             BlockFreedError: it was freed.
-            StateError: its slabs are closed.
         """
         slabs = self._slabs
         with slabs._lock:
             slabs._open()
-            if not self._claim.taken:
-                life = self._views.taken(slabs._views.taken(slabs._life))
-                if not (self._claim.taken or slabs.closed):  # nothing can free it from here on
-                    return array_at(self._address, self._size, life)
-                life.end()
-                slabs._open()
-        raise BlockFreedError(f"{self!r} is free")
-
-    def __len__(self) -> int:
-        return self.size_bytes
+            array = self._array(lambda: self._views.taken(slabs._views.taken(slabs._life)))
+            slabs._open()  # a __del__ that ran inside may have closed them
+            return array
 
     def __repr__(self) -> str:
         size = f"{self.size_bytes:,} B, {self.usable_bytes:,} usable"
         return f"<SlabBlock at {self._address:#x}: {size}>"
 
 
-class TieredSlabs(Owner):
+class TieredSlabs(HeapUser):
     """Slots of a few fixed sizes, for what lives as long as a connection. Every thread may call.
 
     A request gets a slot of the smallest tier that holds it. What is larger than all slots, or
-    finds its tier full, becomes a block of the heap, which is counted, and told by `alert`.
+    finds its tier full, becomes a block of the heap, which is counted and reported to `alert`.
+    After `close` every call raises StateError.
 
     Example:
         with Heap() as heap, TieredSlabs(heap) as slabs:
@@ -199,47 +138,29 @@ class TieredSlabs(Owner):
         handle = heap._handle
         if handle.dry:
             raise UnsupportedError(f"heap {handle.id} is dry: it has no memory")
-        options = ffi.new("sw_slabs_options *")
-        lib.sw_slabs_options_init(options)
+        options = _lib.options_of(
+            "sw_slabs_options", capacity=_lib.as_index(capacity, "capacity"), locked=1
+        )
         sizes = [_lib.as_index(size, "tiers") for size in _lib.as_iterable(tiers, "tiers")]
         if not 1 <= len(sizes) <= lib.SW_SLABS_TIERS_MAX:
             raise InvalidError(f"{len(sizes)} tiers: use 1 to {lib.SW_SLABS_TIERS_MAX}")
         options.tier_count = len(sizes)
         for i, size in enumerate(sizes):
             options.slot_bytes[i] = size
-        options.capacity = _lib.as_index(capacity, "capacity")
-        options.locked = 1
         self._every = _lib.as_index(alert_every, "alert_every")
         if self._every == 0:
             raise InvalidError("alert_every 0: use 1 or more")
         self._alert = alert
-        self._handle = handle
         self._views = Count()
-        out = ffi.new("sw_slabs **")
-        with handle as c_heap:
+
+        def create(c_heap: Any) -> Any:
             options.heap = c_heap
-            check(lib.sw_slabs_create(options, out))
-            try:
-                with handle.lock:
-                    handle.export()
-            except BaseException:
-                lib.sw_slabs_destroy(out[0])
-                raise
-        super().__init__(out[0], _end, handle)
+            return _lib.output_of(lib.sw_slabs_create, options)
 
-    def close(self) -> None:
-        """Ends the slabs with all of their blocks; a second call does nothing.
-
-        Raises:
-            BlockBusyError: a view of a block is alive.
-        """
-        super().close()
+        self._own(handle, create, lib.sw_slabs_destroy)
 
     def _refuse_close(self) -> None:
-        alive = self._views.alive
-        if alive:
-            views = f"{alive} view{'s' if alive > 1 else ''} of its blocks alive"
-            raise BlockBusyError(f"{views}; let go of what view() gave first")
+        refuse_views(self._views.alive, "blocks of the slabs", "closing them")
 
     def alloc(self, size: SupportsIndex, *, zero: bool = False) -> SlabBlock:
         """A block of so many bytes; of the smallest tier if it is 0.
@@ -247,9 +168,9 @@ class TieredSlabs(Owner):
         Raises:
             InvalidError: the size is negative.
             OutOfMemoryError: no memory, or the heap's limit is reached.
-            StateError: the slabs are closed. What `alert` raises is passed on; the block is freed.
+            Exception: what `alert` raises; the block is freed then.
         """
-        number = _lib.as_bytes_size(size)
+        number = _lib.as_index(size, "size")
         with self._lock, self._handle:
             c_slabs = self._open()
             before = self._misses()
@@ -276,29 +197,18 @@ class TieredSlabs(Owner):
         return int(self.tiers()["slot_bytes"][-1])
 
     def trim(self) -> int:
-        """Gives the memory behind the last slot in use of each tier back; returns the bytes.
-
-        Raises:
-            StateError: the slabs are closed.
-        """
+        """Gives the memory after the last used slot of each tier back; returns the bytes."""
         with self._lock:
             return int(lib.sw_slabs_trim(self._open()))
 
     # --- figures ---
 
     def _stats(self) -> Any:
-        stats = ffi.new("sw_slabs_stats *")
-        check(lib.sw_slabs_get_stats(self._open(), stats))
-        return stats
+        return self._output(lib.sw_slabs_get_stats)
 
     def stats(self) -> SlabsStats:
-        """All figures at one moment.
-
-        Raises:
-            StateError: the slabs are closed.
-        """
-        with self._lock:
-            return SlabsStats(**_lib.struct_dict(self._stats()))
+        """All figures at one moment."""
+        return SlabsStats(**_lib.struct_dict(self._stats()))
 
     def tiers(self) -> Rows:
         """A row a tier, the smallest slots first.
@@ -306,16 +216,12 @@ class TieredSlabs(Owner):
         Its columns are `slot_bytes`, `capacity` (slots that there are addresses for), `used_slots`,
         `peak_used_slots`, `allocs` (requests that got a slot), `requested_bytes` (theirs) and
         `held_bytes`.
-
-        Raises:
-            StateError: the slabs are closed.
         """
         with self._lock:
             rows = np.zeros(self._stats().tiers, _TIER_DTYPE)
-            stats = ffi.new("sw_slab_tier_stats *")
             for i in range(len(rows)):
-                check(lib.sw_slabs_get_tier(self._open(), i, stats))
-                rows[i] = tuple(_lib.struct_dict(stats).values())
+                tier = _lib.output_of(lib.sw_slabs_get_tier, self._open(), i)
+                rows[i] = tuple(_lib.struct_dict(tier).values())
         return as_rows(rows)
 
     def __repr__(self) -> str:

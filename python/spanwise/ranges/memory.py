@@ -37,7 +37,7 @@ def as_bytes_view(buffer: Any, what: str = "buffer") -> memoryview:
 
     Raises:
         TypeError: it has no buffer protocol.
-        InvalidError: its bytes do not lie in a row.
+        InvalidError: its bytes are not contiguous.
     """
     try:
         view = memoryview(buffer)
@@ -45,15 +45,15 @@ def as_bytes_view(buffer: Any, what: str = "buffer") -> memoryview:
         kind = type(buffer).__name__
         raise TypeError(f"{what} must have the buffer protocol, not be {kind}") from None
     if not view.c_contiguous:
-        raise InvalidError(f"{type(buffer).__name__}: its bytes do not lie in a row; copy it first")
+        raise InvalidError(f"{type(buffer).__name__}: its bytes are not contiguous; copy it first")
     return view.cast("B") if view.nbytes else memoryview(b"")
 
 
 class Memory(Uncopied):
-    """Bytes that lie in several buffers. The buffers are shared with their owners, never copied.
+    """Bytes in several buffers. The buffers are shared with their owners, never copied.
 
     Whatever has the buffer protocol can be pushed: bytes, bytearray, numpy arrays, mmap and so on.
-    It stays alive, and a bytearray keeps its length, as long as the memory refers to it. `views`
+    It stays alive, and a bytearray keeps its length, while the memory refers to it. `views`
     gives the buffers out again, as memoryviews of the very same bytes; a `Reader` reads them.
 
     Example:
@@ -66,7 +66,7 @@ class Memory(Uncopied):
 
         Raises:
             TypeError: one of them has no buffer protocol.
-            InvalidError: the bytes of one do not lie in a row.
+            InvalidError: the bytes of one are not contiguous.
         """
         if hasattr(self, "_life"):
             raise TypeError(f"this {type(self).__name__} is made already; make another")
@@ -85,7 +85,7 @@ class Memory(Uncopied):
 
         Raises:
             TypeError: one of them has no buffer protocol.
-            InvalidError: the bytes of one do not lie in a row.
+            InvalidError: the bytes of one are not contiguous.
         """
         self._add([as_bytes_view(buffer) for buffer in buffers])
 
@@ -118,7 +118,7 @@ class Memory(Uncopied):
             buffer: what has the buffer protocol.
 
         Raises:
-            InvalidError: there is no such index, or the bytes do not lie in a row.
+            InvalidError: there is no such index, or the bytes are not contiguous.
             TypeError: it has no buffer protocol.
         """
         check_type(index, SupportsIndex, "index")
@@ -180,7 +180,7 @@ class Memory(Uncopied):
 
         Raises:
             LimitError: it is too short; nothing is copied then.
-            InvalidError: its bytes do not lie in a row, or it is read-only.
+            InvalidError: its bytes are not contiguous, or it is read-only.
         """
         view = as_bytes_view(buffer)
         if view.readonly and view.nbytes:

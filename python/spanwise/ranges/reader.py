@@ -44,7 +44,7 @@ class Reader(Uncopied, io.RawIOBase):
 
         Raises:
             TypeError: it is neither.
-            InvalidError: its bytes do not lie in a row.
+            InvalidError: its bytes are not contiguous.
         """
         super().__init__()
         self._memory = (
@@ -58,7 +58,6 @@ class Reader(Uncopied, io.RawIOBase):
 
         Raises:
             ValueError: the reader is closed, as of every file.
-            StateError: the memory was changed.
         """
         if self.closed:
             raise ValueError("I/O operation on closed file")
@@ -69,11 +68,10 @@ class Reader(Uncopied, io.RawIOBase):
     # --- numbers ---
 
     def read_byte(self, mask: SupportsIndex = 0xFF) -> int:
-        """One byte, of which the bits of a mask are kept.
+        """One byte, masked.
 
         Raises:
             ShortError: none is left.
-            StateError: the memory was changed.
         """
         _lib.check_type(mask, SupportsIndex, "mask")
         out, bits = ffi.new("uint8_t *"), operator.index(mask)
@@ -87,7 +85,6 @@ class Reader(Uncopied, io.RawIOBase):
         Raises:
             ShortError: fewer bytes are left.
             InvalidError: size is negative or above 8.
-            StateError: the memory was changed.
         """
         out, number = ffi.new("uint64_t *"), _lib.as_index(size, "size", 8)
         with self._memory._lock:
@@ -100,7 +97,6 @@ class Reader(Uncopied, io.RawIOBase):
         Raises:
             ShortError: the number is not all there.
             InvalidError: it is over-long (code FORMAT) or has more than 64 bits (code LIMIT).
-            StateError: the memory was changed.
         """
         out = ffi.new("uint64_t *")
         with self._memory._lock:
@@ -118,7 +114,6 @@ class Reader(Uncopied, io.RawIOBase):
         Raises:
             ShortError: fewer are left.
             InvalidError: size is negative.
-            StateError: the memory was changed.
         """
         number = _lib.as_index(size, "size")
         with self._memory._lock:
@@ -128,11 +123,7 @@ class Reader(Uncopied, io.RawIOBase):
         return bytes(out)
 
     def read(self, size: int | None = -1) -> bytes:
-        """Up to `size` bytes, copied; all that are left if it is negative or None; b"" at the end.
-
-        Raises:
-            StateError: the memory was changed.
-        """
+        """Up to `size` bytes, copied; all that are left if it is negative or None."""
         _lib.check_type(size, (int, type(None)), "size")
         with self._memory._lock:
             left = int(lib.sw_reader_length(self._open()))
@@ -146,8 +137,7 @@ class Reader(Uncopied, io.RawIOBase):
         """Fills a writable buffer as far as bytes are left; returns how many.
 
         Raises:
-            InvalidError: it is read-only, or its bytes do not lie in a row.
-            StateError: the memory was changed.
+            InvalidError: it is read-only, or its bytes are not contiguous.
         """
         view = as_bytes_view(buffer)
         if view.readonly and view.nbytes:
@@ -157,11 +147,7 @@ class Reader(Uncopied, io.RawIOBase):
             return int(lib.sw_reader_read(self._open(), out, view.nbytes))
 
     def readline(self, size: int | None = -1, /) -> bytes:
-        """The bytes up to and with the next newline, copied; at most `size` unless it is negative.
-
-        Raises:
-            StateError: the memory was changed.
-        """
+        """The bytes up to and with the next newline, copied; at most `size` if 0 or more."""
         _lib.check_type(size, (int, type(None)), "size")
         left = _lib.SIZE_MAX if size is None or size < 0 else size
         parts: list[bytes] = []
@@ -186,11 +172,7 @@ class Reader(Uncopied, io.RawIOBase):
 
     @property
     def left_bytes(self) -> int:
-        """Bytes that are left.
-
-        Raises:
-            StateError: the memory was changed.
-        """
+        """Bytes that are left."""
         with self._memory._lock:
             return int(lib.sw_reader_length(self._open()))
 
@@ -210,7 +192,6 @@ class Reader(Uncopied, io.RawIOBase):
         Raises:
             ShortError: fewer are left.
             InvalidError: size is negative.
-            StateError: the memory was changed.
         """
         number = _lib.as_index(size, "size")
         with self._memory._lock:
@@ -221,7 +202,6 @@ class Reader(Uncopied, io.RawIOBase):
 
         Raises:
             InvalidError: that is before the beginning, or size is negative.
-            StateError: the memory was changed.
         """
         number = _lib.as_index(size, "size")
         with self._memory._lock:
@@ -232,7 +212,6 @@ class Reader(Uncopied, io.RawIOBase):
 
         Raises:
             InvalidError: that is outside of what there is to read, or whence is none of these.
-            StateError: the memory was changed.
         """
         _lib.check_type(offset, int, "offset")
         _lib.check_type(whence, int, "whence")
@@ -261,7 +240,7 @@ class Reader(Uncopied, io.RawIOBase):
     # --- without a copy ---
 
     def _next(self, limit: int) -> memoryview | None:
-        """The next bytes that lie in one buffer; the memory's lock is held."""
+        """The next bytes of one buffer; the memory's lock is held."""
         piece = ffi.new("sw_buffer *")
         c_reader = self._open()
         if not lib.sw_reader_next(c_reader, limit, piece):
@@ -271,11 +250,7 @@ class Reader(Uncopied, io.RawIOBase):
         return view[end - int(piece.size) : end]
 
     def current(self) -> memoryview:
-        """What is left of the first buffer that has bytes left, without a copy; it is not consumed.
-
-        Raises:
-            StateError: the memory was changed.
-        """
+        """What is left of the current buffer, without a copy; it is not consumed."""
         with self._memory._lock:
             view = self._next(_lib.SIZE_MAX)
             if view is None:
@@ -291,7 +266,6 @@ class Reader(Uncopied, io.RawIOBase):
 
         Raises:
             InvalidError: size is negative.
-            StateError: the memory was changed.
         """
         limit = _lib.SIZE_MAX if size is None else _lib.as_index(size, "size")
         return self._each_piece(limit)
@@ -310,9 +284,6 @@ class Reader(Uncopied, io.RawIOBase):
 
         Returns:
             What went, buffer by buffer, without a copy.
-
-        Raises:
-            StateError: the memory was changed.
         """
         with self._memory._lock:
             consumed, memory = self.tell(), self._memory
@@ -331,7 +302,6 @@ class Reader(Uncopied, io.RawIOBase):
 
         Raises:
             InvalidError: size is negative.
-            StateError: the memory was changed.
             OSError: of the system.
         """
         limit = _lib.SIZE_MAX if size is None else _lib.as_index(size, "size")

@@ -8,8 +8,8 @@ from typing import SupportsIndex
 
 from spanwise import _lib
 from spanwise._lib import check_type, ffi
-from spanwise._owner import Count
-from spanwise.errors import BlockBusyError, InvalidError, OutOfMemoryError
+from spanwise._owner import Count, refuse_views
+from spanwise.errors import InvalidError, OutOfMemoryError
 from spanwise.ranges.memory import Memory
 from spanwise.ranges.scalable import BlockSource, Piece, ScalableAllocator, ScalableBlock
 
@@ -138,10 +138,7 @@ class RecyclableMemory(Memory):
             alive = self._block_views.alive
             if alive:
                 self._restore(found)
-                raise BlockBusyError(
-                    f"{alive} view{'s' if alive > 1 else ''} of blocks of {self!r} are alive;"
-                    " release them before recycling"
-                )
+                refuse_views(alive, f"blocks of {self!r}", "recycling them")
             super().reset()
             while self._owned:
                 self._owned.popitem()[1].give_back()

@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A scalable allocator, and the blocks that it gives."""
+"""Scalable allocators, their blocks, and memory allocators."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Protocol, SupportsIndex
 
 from spanwise import _lib
 from spanwise._lib import check, ffi, lib
-from spanwise._owner import Count, Life, Made, Owner, view_at
-from spanwise.errors import BlockBusyError, BlockFreedError, InvalidError
+from spanwise._owner import Count, Life, Made, Owner, refuse_views, view_at
+from spanwise.errors import BlockBusyError, BlockFreedError
 from spanwise.ranges.memory import HasFileno, descriptor_of
 from spanwise.results.values import Result
 
 BACKINGS = ("system", "libc", "pools", "buddy", "huge")
-"""Where blocks lie, in the order of sw_backing (include/spanwise/backing.h)."""
+"""Where blocks come from, in the order of sw_backing (include/spanwise/backing.h)."""
 
 
 @dataclass(frozen=True)
@@ -44,16 +44,13 @@ class ScalableStats(Result):
     child_allocs: int
     child_frees: int
 
-    def to_dict(self) -> dict[str, int]:
-        """All of it, for JSON."""
-        return asdict(self)
-
 
 class ScalableAllocator(Owner):
     """Bytes from a few large blocks, each twice as large as the one before, up to a cap.
 
     `alloc` takes a block; `RecyclableMemory` takes many and gives them back at once. Every thread
-    may call.
+    may call. `close` raises BlockBusyError while a memory has blocks of it; recycle that first.
+    After `close` every call raises StateError.
 
     Example:
         with ScalableAllocator() as allocator:
@@ -78,32 +75,22 @@ class ScalableAllocator(Owner):
             child_limit_bytes: where doubling ends; larger requests get a block of their own.
             limit_bytes: the most that all blocks may have; None: no limit.
             idle_children: blocks without a taken byte that are kept.
-            backing: where the blocks lie, one of BACKINGS.
+            backing: where the blocks come from, one of BACKINGS.
 
         Raises:
             InvalidError: one of them is negative or too large, or they do not ascend.
         """
-        if backing not in BACKINGS:
-            raise InvalidError(f"backing {backing!r}: must be one of {', '.join(BACKINGS)}")
-        options = ffi.new("sw_scalable_options *")
-        lib.sw_scalable_options_init(options)
-        options.first_bytes = _lib.as_index(first_bytes, "first_bytes")
-        options.child_bytes_max = _lib.as_index(child_limit_bytes, "child_limit_bytes")
-        options.idle_max = _lib.as_index(idle_children, "idle_children", (1 << 32) - 1)
+        memory = lib.sw_allocator_of(_lib.as_choice(backing, "backing", BACKINGS))
+        options = _lib.options_of(
+            "sw_scalable_options",
+            first_bytes=_lib.as_index(first_bytes, "first_bytes"),
+            child_bytes_max=_lib.as_index(child_limit_bytes, "child_limit_bytes"),
+            idle_max=_lib.as_index(idle_children, "idle_children", (1 << 32) - 1),
+            memory=memory,
+        )
         if limit_bytes is not None:
             options.limit_bytes = max(_lib.as_index(limit_bytes, "limit_bytes"), 1)
-        options.memory = lib.sw_allocator_of(BACKINGS.index(backing))
-        out = ffi.new("sw_scalable **")
-        check(lib.sw_scalable_create(options, out))
-        super().__init__(out[0], lib.sw_scalable_destroy)
-
-    def close(self) -> None:
-        """Ends it and gives all blocks back; a second call does nothing.
-
-        Raises:
-            BlockBusyError: a memory still has blocks of it; recycle that first.
-        """
-        super().close()
+        super().__init__(_lib.output_of(lib.sw_scalable_create, options), lib.sw_scalable_destroy)
 
     # --- blocks ---
 
@@ -113,7 +100,6 @@ class ScalableAllocator(Owner):
         Raises:
             InvalidError: size is 0 or negative.
             OutOfMemoryError: no memory (LimitError: the limit is reached).
-            StateError: the allocator is closed.
         """
         number = _lib.as_index(size, "size")
         with self._lock:
@@ -144,7 +130,7 @@ class ScalableAllocator(Owner):
 
     @contextmanager
     def borrow(self, size: SupportsIndex) -> Iterator[memoryview]:
-        """`with allocator.borrow(100) as view:` takes bytes for as long as the body runs.
+        """`with allocator.borrow(100) as view:` takes bytes while the body runs.
 
         Raises:
             BlockBusyError: at the end, a view of them is alive; its bytes stay taken as long.
@@ -173,20 +159,12 @@ class ScalableAllocator(Owner):
             return Piece(int(ffi.cast("uintptr_t", address)), size, _free, c_allocator, self._life)
 
     def trim(self) -> None:
-        """Gives every block back of which nothing is taken."""
-        with self._lock:
-            check(lib.sw_scalable_trim(self._open()))
+        """Returns every unused block to the system."""
+        self._checked(lib.sw_scalable_trim)
 
     def stats(self) -> ScalableStats:
-        """All figures at one moment.
-
-        Raises:
-            StateError: it is closed.
-        """
-        stats = ffi.new("sw_scalable_stats *")
-        with self._lock:
-            check(lib.sw_scalable_get_stats(self._open(), stats))
-        return ScalableStats(**_lib.struct_dict(stats))
+        """All figures at one moment."""
+        return ScalableStats(**_lib.struct_dict(self._output(lib.sw_scalable_get_stats)))
 
     def verify(self) -> None:
         """Compares the allocator with itself.
@@ -194,8 +172,7 @@ class ScalableAllocator(Owner):
         Raises:
             SpanwiseError: a rule does not hold; the message has it.
         """
-        with self._lock:
-            check(lib.sw_scalable_verify(self._open()))
+        self._checked(lib.sw_scalable_verify)
 
     def __repr__(self) -> str:
         if self._c is None:
@@ -239,7 +216,7 @@ class Piece:
         self._life.end()
 
     def export(self, views: Count) -> memoryview:
-        """Its bytes, counted as long as anybody has them; they keep the block from going."""
+        """Its bytes, counted while anybody has them; they keep the block alive."""
         return view_at(self.address, self._size[0], views.taken(self._life))
 
 
@@ -324,21 +301,15 @@ class ScalableBlock(Made):
             raise BlockFreedError(gone, "DOUBLE_FREE")
         return piece
 
-    def _refuse_views(self) -> None:
-        alive = self._views.alive
-        if alive:
-            told = f"{alive} view{'s' if alive > 1 else ''} of {self!r} alive"
-            raise BlockBusyError(f"{told}; release what view() gave first")
-
     def _hand_over(self) -> Piece:
-        """The piece, of which somebody else takes care from now on.
+        """Hands the piece over to a memory, which frees it.
 
         Raises:
             BlockFreedError, BlockBusyError: as `free`.
         """
         with self._allocator._lock:
             piece = self._open()
-            self._refuse_views()
+            refuse_views(self._views.alive, self, "adding it to a memory")
             self._piece = None
             return piece
 
@@ -348,7 +319,7 @@ class ScalableBlock(Made):
             piece = self._open()
             if keep >= piece.size_bytes:
                 return
-            self._refuse_views()
+            refuse_views(self._views.alive, self, "freeing or shrinking it")
             if keep == 0:
                 self._piece = None
                 piece.give_back()
@@ -363,3 +334,31 @@ class ScalableBlock(Made):
     def __repr__(self) -> str:
         size = "freed" if self.freed else f"{self.size_bytes:,} B"
         return f"<ScalableBlock at {self._address:#x}: {size}>"
+
+
+class MemoryAllocator(ScalableAllocator):
+    """Bytes of a size that is chosen once; blocks of any size are cut from them.
+
+    It is a scalable allocator of one child, which the first block takes.
+
+    Example:
+        with MemoryAllocator(1 << 20, backing="huge") as memory:
+            block = memory.alloc(100)
+            block.view()[:5] = b"hello"
+            block.free()
+    """
+
+    def __init__(self, size: SupportsIndex, *, backing: str = "system") -> None:
+        """Makes an allocator; its bytes are taken by the first block.
+
+        Args:
+            size: bytes that it has, 1 to 2^40.
+            backing: one of BACKINGS.
+
+        Raises:
+            InvalidError: one of them is not within these limits.
+        """
+        _lib.as_index(size, "size")
+        super().__init__(
+            first_bytes=size, child_limit_bytes=size, limit_bytes=size, backing=backing
+        )

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, SupportsIndex
 
 from spanwise import _lib
 from spanwise._lib import check, ffi, lib
-from spanwise._owner import Count, Made, Owner, view_at
-from spanwise.errors import BlockBusyError, InvalidError, StateError
+from spanwise._owner import Count, Made, Owner, refuse_views, view_at
+from spanwise.errors import InvalidError, StateError
 from spanwise.results.values import Result
 
 GROWTHS = ("copy", "chain")
@@ -41,10 +41,6 @@ class StackStats(Result):
     relocated: int
     registered: int
     slack_bytes: int
-
-    def to_dict(self) -> dict[str, int]:
-        """All of it, for JSON."""
-        return asdict(self)
 
 
 class StackBlock(Made):
@@ -208,7 +204,8 @@ class Stack(Owner):
 
     A stack begins with 2 KiB and doubles: by copy, where all bytes move into a larger block, or as
     a chain of blocks. A block that was released raises StateError; while a view of a block is
-    alive, what would move or release it raises BlockBusyError.
+    alive, what would move or release it raises BlockBusyError. After `close` every call raises
+    StateError.
 
     Example:
         with Stack() as stack, stack.frame():
@@ -236,33 +233,23 @@ class Stack(Owner):
         Raises:
             InvalidError: one of them is not within these limits.
         """
-        if growth not in GROWTHS:
-            raise InvalidError(f"growth {growth!r}: must be one of {', '.join(GROWTHS)}")
-        options = ffi.new("sw_stack_options *")
-        lib.sw_stack_options_init(options)
-        options.growth = GROWTHS.index(growth)
-        options.first_bytes = _lib.as_index(first_bytes, "first_bytes")
-        options.limit_bytes = _lib.as_index(limit_bytes, "limit_bytes")
-        options.checked = int(checked)
-        out = ffi.new("sw_stack **")
-        check(lib.sw_stack_create(options, out))
+        options = _lib.options_of(
+            "sw_stack_options",
+            growth=_lib.as_choice(growth, "growth", GROWTHS),
+            first_bytes=_lib.as_index(first_bytes, "first_bytes"),
+            limit_bytes=_lib.as_index(limit_bytes, "limit_bytes"),
+            checked=int(checked),
+        )
+        c_stack = _lib.output_of(lib.sw_stack_create, options)
         self._growth = growth
         self._blocks: list[StackBlock] = []  # ascending by depth
         self._pointers: list[StackPointer] = []  # C writes into them when the stack moves
-        super().__init__(out[0], lib.sw_stack_destroy)
+        super().__init__(c_stack, lib.sw_stack_destroy)
 
     @property
     def growth(self) -> str:
         """How it gets larger, one of GROWTHS."""
         return self._growth
-
-    def close(self) -> None:
-        """Gives all blocks up and ends the stack; a second call does nothing.
-
-        Raises:
-            BlockBusyError: a view of a block is alive.
-        """
-        super().close()
 
     def _refuse_close(self) -> None:
         self._refuse_views(self._blocks, "ends")
@@ -306,7 +293,7 @@ class Stack(Owner):
             result: a block that somebody is to have after the release.
 
         Raises:
-            EscapeError: the result lies above the mark; or, of a checked stack, a registered
+            EscapeError: the result is above the mark; or, of a checked stack, a registered
                 pointer that stays points above it.
             StateError: the mark was released before.
             InvalidError: it is no depth of a block.
@@ -317,7 +304,7 @@ class Stack(Owner):
         with self._lock:
             self._refuse_views([b for b in self._blocks if b.depth >= number], "is released")
             if number < self.depth and all(b.depth != number for b in self._blocks):
-                raise InvalidError(f"mark {number} lies inside a block; give a depth that was told")
+                raise InvalidError(f"mark {number} is inside a block; give one that depth had")
             address = ffi.NULL
             if result is not None:
                 if result.released:
@@ -387,11 +374,7 @@ class Stack(Owner):
 
     def _refuse_views(self, blocks: list[StackBlock], what: str) -> None:
         alive = sum(block._views.alive for block in blocks)
-        if alive:
-            raise BlockBusyError(
-                f"{alive} view{'s' if alive > 1 else ''} of blocks of {self!r} are alive; release"
-                f" them before the stack {what}"
-            )
+        refuse_views(alive, "blocks of the stack", f"the stack {what}")
 
     def _forget(self, mark: int) -> None:
         while self._blocks and self._blocks[-1].depth >= mark:
@@ -416,15 +399,8 @@ class Stack(Owner):
             check(lib.sw_stack_trim(self._open()))
 
     def stats(self) -> StackStats:
-        """All figures at one moment.
-
-        Raises:
-            StateError: it is closed.
-        """
-        stats = ffi.new("sw_stack_stats *")
-        with self._lock:
-            check(lib.sw_stack_get_stats(self._open(), stats))
-        return StackStats(**_lib.struct_dict(stats))
+        """All figures at one moment."""
+        return StackStats(**_lib.struct_dict(self._output(lib.sw_stack_get_stats)))
 
     def verify(self) -> None:
         """Compares the stack with itself.
@@ -432,8 +408,7 @@ class Stack(Owner):
         Raises:
             SpanwiseError: a rule does not hold; the message has it.
         """
-        with self._lock:
-            check(lib.sw_stack_verify(self._open()))
+        self._checked(lib.sw_stack_verify)
 
     def __repr__(self) -> str:
         if self._c is None:

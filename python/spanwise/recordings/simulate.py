@@ -20,9 +20,8 @@ from spanwise import _lib
 from spanwise._lib import RUN_SAMPLE_DTYPE, check, ffi, lib
 from spanwise._owner import Owned
 from spanwise.heap.handle import HeapHandle
-from spanwise.heap.heap_map import HeapMap, read_tiles
+from spanwise.heap.heap_map import HeapMap, read_spans, read_tiles
 from spanwise.heap.options import DEFAULT, HeapOptions, c_options
-from spanwise.heap.stats import read_spans
 from spanwise.ledger.ledger import Ledger, read_ledger
 from spanwise.ledger.run_stats import RunStats
 from spanwise.recordings.sources import Batch, FileSource, Source

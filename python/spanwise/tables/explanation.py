@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from spanwise import _format
 from spanwise.errors import InvalidError
@@ -43,10 +43,6 @@ class Explanation(Result):
     tail_bytes: int
     min_align: int
     note: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """All of it, for JSON."""
-        return asdict(self)
 
     def __str__(self) -> str:
         name = f"class {self.cls}" if self.cls else "whole pages" if self.size_bytes else "none"

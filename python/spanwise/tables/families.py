@@ -77,7 +77,7 @@ def make(family: str, *arguments: Any, **options: Any) -> Table:
 
 
 def span_pages(size: int, page_bytes: int) -> int:
-    """The fewest pages whose tail behind whole slots is at most 1/8 of the span."""
+    """The fewest pages whose tail after whole slots is at most 1/8 of the span."""
     from spanwise_sizeclasses import families  # noqa: PLC0415
 
     return families.span_pages(size, page_bytes)
@@ -96,7 +96,7 @@ def read_table_file(path: str, raw: bytes) -> Table:
 
 
 def large_step(sizes: NDArray[np.int64]) -> int:
-    """Step of the look-up above 1024 B: 128, or less where classes lie closer."""
+    """Step of the look-up above 1024 B: 128, or less where classes are closer."""
     bits = 128
     for size in sizes[sizes > _SMALL_LIMIT].tolist():
         bits |= size

@@ -21,11 +21,14 @@ from spanwise.tables.classes import (
     class_spec,
     file_rows,
     file_specs,
+    json_rows,
+    markdown,
     name_bytes,
     read_classes,
+    text_rows,
+    titles,
 )
 from spanwise.tables.explanation import Explanation, explain_request
-from spanwise.tables.forms import json_rows, markdown, text_rows, titles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -263,7 +266,7 @@ class SizeClassTable(Result, Tabular):
 
     def class_of(self, size: SupportsIndex) -> int:
         """The class that serves a request of `size` bytes; 0: whole pages."""
-        return int(lib.sw_table_class_of(self._c, _lib.as_bytes_size(size)))
+        return int(lib.sw_table_class_of(self._c, _lib.as_index(size, "size")))
 
     def round_up(self, size: ArrayLike) -> Any:
         """Slot bytes, or whole pages, of requests of `size` bytes; 0 for 0.
@@ -275,7 +278,7 @@ class SizeClassTable(Result, Tabular):
             An int, or an int64 array of the same shape.
         """
         if np.ndim(size) == 0:
-            return int(lib.sw_table_round_up(self._c, _lib.as_bytes_size(_scalar(size))))
+            return int(lib.sw_table_round_up(self._c, _lib.as_index(_scalar(size), "size")))
         sizes = np.asarray(size)
         if sizes.dtype.kind not in "iu":
             raise TypeError(f"sizes must be integers, not {sizes.dtype}")
@@ -293,7 +296,7 @@ class SizeClassTable(Result, Tabular):
 
     def explain(self, size: SupportsIndex) -> Explanation:
         """What happens to one request of `size` bytes."""
-        return explain_request(self, _lib.as_bytes_size(size))
+        return explain_request(self, _lib.as_index(size, "size"))
 
     def plot_waste(self, ax: Axes | None = None, *, largest_bytes: int | None = None) -> Axes:
         """Draws waste in percent of the slot against the size of the request.
@@ -394,7 +397,7 @@ CONDEMNED = "condemned"
 """The parameter of a table file that has the verdict against the table, where there is one."""
 
 STOCK = ("go", "c16")
-"""The tables that every spanwise has: what a comparison shows unless it is told otherwise."""
+"""The built-in tables, which a comparison shows by default."""
 
 
 def as_tables(

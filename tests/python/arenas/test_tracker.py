@@ -41,7 +41,7 @@ def test_the_rule_of_five_minutes() -> None:
         tracker.leaks()
 
 
-def test_many_arenas_are_all_told() -> None:
+def test_many_arenas_are_all_listed() -> None:
     with sw.ArenaTracker() as tracker:
         arenas = [sw.Arena() for _ in range(100)]
         assert [one.id for one in tracker.leaks()] == list(range(1, 101))

@@ -65,7 +65,7 @@ def test_no_events() -> None:
     assert "0 events" in str(none)
 
 
-def test_the_program_is_told_from_the_first_event_on_where_some_are_lost() -> None:
+def test_lost_events_move_the_start_of_the_program() -> None:
     part = np.array([("pause", 3, 7, 400, 50)], EVENT_DTYPE)
     events = as_events("by hand", [part], 9, 500)
     assert [tuple(row) for row in np.asarray(events.mutator()).tolist()] == [(450, 50)]
@@ -87,10 +87,10 @@ def test_a_collection_and_steps() -> None:
         heap.start()
         while heap.phase != "idle":
             heap.step(100)
-        told = {str(row["kind"]): int(row["events"]) for row in heap.events().sums()}
+        counts = {str(row["kind"]): int(row["events"]) for row in heap.events().sums()}
         steps = heap.cycles[-1]["steps"]
-        assert told["pause"] == 1 + steps and told["cycle"] == 2
-        assert told["mark"] + told["sweep"] == 3 + steps
+        assert counts["pause"] == 1 + steps and counts["cycle"] == 2
+        assert counts["mark"] + counts["sweep"] == 3 + steps
         assert len(heap.events().array) == 5 + 2 * steps + 1  # they stay, and are read once
         heap.record_events()
         assert len(heap.events().array) == 0
@@ -142,12 +142,12 @@ def test_finalizers_and_assists() -> None:
 def test_lanes_of_perfetto(tmp_path: Path) -> None:
     path = tmp_path / "lanes.json"
     TWO.to_perfetto(path)
-    told = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
-    names = {e["tid"]: e["args"]["name"] for e in told if e["name"] == "thread_name"}
+    found = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
+    names = {e["tid"]: e["args"]["name"] for e in found if e["name"] == "thread_name"}
     assert list(names.values()) == [
         *("mutator", "assist", "mark", "sweep", "pause", "wait", "finalize", "cycle")
     ]
-    spans = [e for e in told if e["ph"] == "X"]
+    spans = [e for e in found if e["ph"] == "X"]
     assert all(names[e["tid"]] == e["name"] for e in spans)
     assert [(e["name"], e["ts"], e["dur"]) for e in spans] == [
         ("mutator", 0, 0.1),
@@ -169,6 +169,6 @@ def test_lanes_of_perfetto(tmp_path: Path) -> None:
 def test_lanes_as_a_picture() -> None:
     ax = TWO.plot()
     labels = [label.get_text() for label in ax.get_yticklabels()]
-    told = "mutator (3), assist (1), mark (1), sweep (2), pause (2), cycle (1)"
-    assert ", ".join(labels) == told
+    found = "mutator (3), assist (1), mark (1), sweep (2), pause (2), cycle (1)"
+    assert ", ".join(labels) == found
     assert ax.get_xlabel().endswith("ns")

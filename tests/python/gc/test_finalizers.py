@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finalizers and weak references of collected objects."""
+"""Finalizers and weak references of collected objects; threads that join the collector."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 import spanwise as sw
+from spanwise._lib import ffi, lib
+
+from tests.python.helpers import in_threads
 
 
 @pytest.fixture
@@ -29,13 +32,13 @@ def test_a_finalizer_gets_its_object_once(heap: sw.CollectedHeap) -> None:
     made = heap.new(kind, 3, finalizer=lambda it: seen.append((it.address, it.count, it[5])))
     inner = heap.new(kind)
     made[5], address = inner, made.address
-    told = (address, 3, inner.address)
+    expected = (address, 3, inner.address)
     assert (heap.collect().due_finalizers, heap.run_finalizers()) == (0, 0)
     del made, inner
     cycle = heap.collect()
     assert (cycle.due_finalizers, cycle.marked_objects, cycle.freed_objects) == (1, 2, 0)
     assert seen == []
-    assert (heap.run_finalizers(), seen) == (1, [told])
+    assert (heap.run_finalizers(), seen) == (1, [expected])
     assert heap.run_finalizers() == 0
     assert heap.collect().freed_objects == 2
     assert heap.collect().due_finalizers == 0
@@ -64,7 +67,7 @@ def test_a_finalizer_that_raises_goes_to_the_unraisable_hook(
     heap: sw.CollectedHeap, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caught: list[BaseException | None] = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda told: caught.append(told.exc_value))
+    monkeypatch.setattr(sys, "unraisablehook", lambda event: caught.append(event.exc_value))
     kind, called = pair_type(heap), []
 
     def fails(it: sw.CollectedObject) -> None:
@@ -224,3 +227,93 @@ def test_wrong_arguments(heap: sw.CollectedHeap) -> None:
         heap.set_finalizer(made, 7)  # type: ignore[arg-type]
     with pytest.raises(sw.InvalidError):
         heap.run_finalizers(-1)
+
+
+# --- joined ---------------------------------------------------------------------------------------
+
+
+def test_joined_threads_collect_by_turns() -> None:
+    with sw.CollectedHeap() as heap:
+        heap.set_debug(checkmark=True, clobber=True)
+        heap.set_stop_ms(20_000)
+        kind = heap.add_type("pair", 16, [0, 1])
+
+        def works(_: int) -> None:
+            with heap.joined("worker"):
+                top = heap.new(kind)
+                for i in range(60):
+                    made = heap.new(kind)
+                    made[0] = top
+                    top = made
+                    if i % 5 == 0:
+                        heap.collect()
+                seen, at = 0, top.address
+                while at:
+                    seen, at = seen + 1, int(ffi.cast("uintptr_t *", at)[0])
+                assert seen == 61
+
+        in_threads(works, 3)
+        assert heap.collect().marked_objects == 0
+        heap.verify()
+
+
+def test_nobody_waits_for_a_thread_outside_of_its_calls() -> None:
+    inside, go_on = threading.Event(), threading.Event()
+    with sw.CollectedHeap() as heap:
+        heap.set_stop_ms(1)
+        kind = heap.add_type("pair", 16, [0, 1])
+
+        def sleeps() -> None:
+            with heap.joined("sleeper"):
+                kept = heap.new(kind)
+                inside.set()
+                go_on.wait(60)
+                kept[0] = None
+
+        thread = threading.Thread(target=sleeps)
+        thread.start()
+        assert inside.wait(60)
+        assert heap.collect().marked_objects == 1
+        go_on.set()
+        thread.join(60)
+        assert heap.collect().marked_objects == 0
+
+
+def test_a_late_thread_is_named() -> None:
+    """A thread of another language, as the collector sees it."""
+    inside, go_on = threading.Event(), threading.Event()
+    with sw.CollectedHeap() as heap:
+        heap.set_stop_ms(5)
+
+        def is_late() -> None:
+            with heap._handle as c_gc:
+                lib.sw_gc_join(c_gc, b"a late one")
+            inside.set()
+            go_on.wait(60)
+            with heap._handle as c_gc:
+                lib.sw_gc_leave(c_gc)
+
+        thread = threading.Thread(target=is_late)
+        thread.start()
+        assert inside.wait(60)
+        with pytest.raises(sw.BlockBusyError, match="'a late one'"):
+            heap.collect()
+        go_on.set()
+        thread.join(60)
+        heap.collect()
+
+
+def test_states_of_joining() -> None:
+    heap = sw.CollectedHeap()
+    with heap.joined("main"):
+        with pytest.raises(sw.StateError, match="joined before"), heap.joined("main"):
+            pass
+        heap.collect()
+    with pytest.raises(ValueError, match="out"), heap.joined("again"):
+        raise ValueError("out")
+    with pytest.raises(sw.InvalidError):
+        heap.set_stop_ms(0)
+    with heap.joined("closes"):
+        heap.close()
+    with pytest.raises(sw.HeapClosedError), heap.joined("late"):
+        pass

@@ -74,7 +74,7 @@ def random_array(rng: np.random.Generator) -> NDArray[np.void]:
 
 
 def random_blocks(rng: np.random.Generator, heap: sw.Heap, kept: list[sw.Block]) -> None:
-    """Blocks beside the workload's objects; some are freed, some twice."""
+    """More blocks than the workload's objects; some are freed, some twice."""
     for _ in range(5):
         with suppress(sw.SpanwiseError):
             block = heap.alloc(

@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import math
-import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -213,20 +211,13 @@ def test_closed_heap() -> None:
     assert heap.table == sw.SizeClassTable.go()
 
 
-@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
-def test_no_copies(heap: sw.Heap, copied: Callable[[object], object]) -> None:
-    for thing in (heap, heap.alloc(8)):
-        with pytest.raises(TypeError, match="cannot be copied or pickled"):
-            copied(thing)
-
-
 @pytest.mark.parametrize(
     ("arguments", "kind", "message"),
     [
         (
             {"placement": "best"},
             ValueError,
-            "placement 'best' is unknown; use one of lifo, address, fullest, lasting",
+            "placement 'best': must be one of lifo, address, fullest, lasting",
         ),
         (
             {"limit_bytes": 0},
@@ -239,7 +230,7 @@ def test_no_copies(heap: sw.Heap, copied: Callable[[object], object]) -> None:
         ({"decay_ms": math.nan}, ValueError, "decay_ms nan is not a time; give 0 or more"),
         ({"decay_ms": "1"}, TypeError, "decay_ms must be a number, not str"),
         ({"batch_spans": 65536}, ValueError, "batch_spans 65536 is too large; give at most 65535"),
-        ({"batch_by_use": 4}, TypeError, "batch_by_use must be a bool, not int"),
+        ({"batch_by_use": 4}, TypeError, "batch_by_use must be bool, not int"),
         (
             {"batch_by_use": True},
             ValueError,
@@ -265,7 +256,7 @@ def test_options_are_frozen_and_equal_by_value() -> None:
 def test_bad_tables_and_options_of_a_heap() -> None:
     with pytest.raises(TypeError, match="table must be a SizeClassTable or a name, not NoneType"):
         sw.Heap(None)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="options must be HeapOptions, not dict"):
+    with pytest.raises(TypeError, match="options must be HeapOptions or None, not dict"):
         sw.Heap(options={"limit_bytes": 1})  # type: ignore[arg-type]
 
 

@@ -57,11 +57,11 @@ def live_after(count: int) -> dict[int, tuple[int, int]]:
 def test_a_recording_has_a_map_at_each_moment(table: str, at: str) -> None:
     one = RECORDING.map(table, at)
     check(one)
-    told, asked = one.ledger, RECORDING.ledger(table, at)
-    assert replace(told, stats=None) == replace(asked, stats=None)
+    of_map, expected = one.ledger, RECORDING.ledger(table, at)
+    assert replace(of_map, stats=None) == replace(expected, stats=None)
     touched = int(one.array["touched_bytes"].sum())
-    assert asked.resident is not None
-    assert touched + asked.resident.metadata_bytes == asked.resident_bytes
+    assert expected.resident is not None
+    assert touched + expected.resident.metadata_bytes == expected.resident_bytes
 
 
 def test_a_map_knows_every_live_object() -> None:
@@ -111,7 +111,7 @@ def test_maps_through_time_are_those_of_single_moments() -> None:
 
 
 def test_slots_by_hand() -> None:
-    """Class 48 of Go's table: three objects, of which the second is freed; then a large one."""
+    """Class 48 of Go's table: three objects, the second is freed; then a large one."""
     with sw.Heap("go", dry=True) as heap:
         blocks = [heap.alloc(n) for n in (33, 34, 35)]
         heap.alloc(100_000)

@@ -7,28 +7,13 @@ import gc
 import random
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import spanwise as sw
 
-from tests.python.helpers import ALLOC, FREE, make_ops, random_ops
+from tests.python.helpers import ALLOC, FREE, in_threads, make_ops, random_ops
 
 THREADS = 8
-
-
-def together(work: Callable[[int], object], count: int = THREADS) -> None:
-    """Runs work(0), work(1), ... at once; raises what any of them raised."""
-    barrier = threading.Barrier(count)
-
-    def start(number: int) -> None:
-        barrier.wait()
-        work(number)
-
-    with ThreadPoolExecutor(count) as pool:
-        for future in [pool.submit(start, number) for number in range(count)]:
-            future.result()
 
 
 def test_blocks_are_freed_by_other_threads() -> None:
@@ -50,9 +35,9 @@ def test_blocks_are_freed_by_other_threads() -> None:
                 block.free()
 
         for _ in range(3):
-            together(fill)
+            in_threads(fill, THREADS)
             assert heap.stats().live_objects == 2000 * THREADS
-            together(empty)
+            in_threads(empty, THREADS)
             for basket in baskets:
                 basket.clear()
             assert heap.ledger().requested_bytes == 0
@@ -72,7 +57,7 @@ def test_of_many_frees_one_succeeds() -> None:
                 except sw.BlockFreedError:
                     freed.append(False)
 
-            together(free, 4)
+            in_threads(free)
             assert sorted(freed) == [False, False, False, True]
         heap.verify()
 
@@ -102,7 +87,7 @@ def test_close_while_others_allocate(seed: int) -> None:
         except sw.HeapClosedError:
             return
 
-    together(work)
+    in_threads(work, THREADS)
     assert heap.closed
 
 
@@ -125,21 +110,9 @@ def test_views_and_frees_from_many_threads() -> None:
                 except (sw.BlockFreedError, sw.BlockBusyError):
                     pass
 
-        together(work)
+        in_threads(work, THREADS)
         assert heap.stats().live_objects == sum(not block.freed for block in blocks)
         heap.verify()
-
-
-def in_daemons(work: Callable[[int], object], count: int) -> None:
-    """Runs work(0), work(1), ...; fails where they wait for each other for ever."""
-    threads = [
-        threading.Thread(target=work, args=(number,), daemon=True) for number in range(count)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(10)
-    assert not any(thread.is_alive() for thread in threads)
 
 
 def test_the_end_of_a_view_waits_for_no_lock() -> None:
@@ -156,7 +129,7 @@ def test_the_end_of_a_view_waits_for_no_lock() -> None:
             del view
             both.wait()
 
-    in_daemons(work, 2)
+    in_threads(work, 2, timeout=10)
     for heap, block in zip(heaps, blocks, strict=True):
         block.free()  # refused while there is a view
         assert heap.ledger().live_objects == 0
@@ -176,7 +149,7 @@ def test_views_that_another_thread_drops() -> None:
             if mine:
                 mine.pop()
 
-    in_daemons(work, 4)
+    in_threads(work, timeout=10)
     baskets.clear()
     gc.collect()
     for heap, block in zip(heaps, blocks, strict=True):
@@ -210,12 +183,12 @@ def test_ledgers_while_others_allocate() -> None:
             for block in blocks:
                 block.free()
 
-        together(churn, 4)
+        in_threads(churn)
         heap.verify()
         assert heap.ledger().requested_bytes == 0
 
 
-def test_threads_that_end_leave_nothing_behind() -> None:
+def test_threads_that_end_leave_nothing() -> None:
     with sw.Heap() as heap:
         kept: list[sw.Block] = []
         for number in range(100):
@@ -243,7 +216,7 @@ def test_one_run_at_a_time() -> None:
             except sw.StateError as error:
                 refused.append(str(error))
 
-    together(work, 4)
+    in_threads(work)
     assert set(refused) <= {f"heap {heap.id}: another thread is running a workload here"}
     heap.drain()
     heap.verify()

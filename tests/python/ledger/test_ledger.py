@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ledgers: the identity, and that the model and the heap are one."""
+"""Ledgers: the identity, moments, measures, and that the simulator equals the heap."""
 
 from __future__ import annotations
 
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -58,8 +59,8 @@ def assert_same(model: sw.Ledger, live: sw.Ledger) -> None:
     assert parts_of(model) == parts_of(live)
     assert (model.classes == live.classes).all()
     assert model.stats is not None  # which knew the peak before it ran
-    told = replace(model.stats, steady_held_over_requested=None, peak_resident_bytes=None)
-    assert told == live.stats  # a live heap notes no writes
+    known = replace(model.stats, steady_held_over_requested=None, peak_resident_bytes=None)
+    assert known == live.stats  # a live heap notes no writes
     for name in ("spans", "large_objects", "largest_hole_bytes", "free_runs", "returned_bytes"):
         assert getattr(model, name) == getattr(live, name), name
 
@@ -300,3 +301,57 @@ def test_sets_add_up(tmp_path: Any) -> None:
     assert int(together.histogram()["count"].sum()) == counts
     with pytest.raises(ValueError, match=r"nope\.\*: no file matches"):
         sw.RecordingSet.open([tmp_path / "nope.*"])
+
+
+# --- heap over live -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_the_steady_mean(stored: bool, tmp_path: Path) -> None:
+    """The mean over the moments from the first one at which half of the peak is live."""
+    ops = random_ops(5, 1200)
+    recording = sw.Recording.from_ops(ops, tmp_path / "a.swt" if stored else None)
+    rows = recording.timeline(samples=1200)
+    live = np.asarray(rows["requested_bytes"]).astype(float)
+    held = np.asarray(rows["held_bytes"]).astype(float)
+    assert len(rows) == len(ops)
+    first = int(np.argmax(live >= live.max() / 2))
+    steady = live[first:] > 0
+    measures = recording.ledger(at="end").measures
+    assert measures["jw_mean"].value == pytest.approx((held[live > 0] / live[live > 0]).mean())
+    expected = (held[first:][steady] / live[first:][steady]).mean()
+    assert measures["jw_mean_steady"].value == pytest.approx(expected)
+    assert expected < measures["jw_mean"].value
+    assert "half of the peak" in measures["jw_mean_steady"].definition
+
+
+def test_where_there_is_no_steady_mean() -> None:
+    assert sw.Recording.from_ops(make_ops()).ledger().measures["jw_mean_steady"].value is None
+    with sw.Heap("go") as heap:
+        heap.run(make_ops((ALLOC, 0, 100)))
+        assert heap.ledger().measures["jw_mean_steady"].value is None
+
+
+def churned_by(threads: int) -> sw.Recording:
+    """100 objects of 1,000 bytes at a time; each thread in turn allocates and frees its own."""
+    rows = []
+    for thread in range(threads):
+        rows += [(ALLOC, 100 * thread + i, 1000) for i in range(100)]
+        rows += [(FREE, 100 * thread + i, 0) for i in range(100)]
+    ops = make_ops(*rows)
+    ops["thread"] = np.repeat(np.arange(threads), 200)
+    return sw.Recording.from_ops(ops)
+
+
+def test_blowup() -> None:
+    """One thread has none; of many each keeps a span, which one thread would have used again."""
+    assert churned_by(1).blowup("go") == 1.0
+    recording = churned_by(20)
+    alone = sw.Recording.from_ops(np.asarray(recording.ops).copy())
+    ops = np.asarray(alone.ops).copy()
+    ops["thread"] = 0
+    most = sw.Recording.from_ops(ops).ledger("go").stats
+    many = recording.ledger("go").stats
+    assert most is not None and many is not None
+    assert recording.blowup("go") == many.peak_held_bytes / most.peak_held_bytes > 1.05
+    assert sw.Recording.from_ops(make_ops()).blowup() is None

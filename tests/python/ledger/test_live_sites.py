@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is live by call site: counted by hand, and beside the ledger, with which it must agree."""
+"""What is live by call site: counted by hand, and equal to the ledger."""
 
 from __future__ import annotations
 
@@ -118,8 +118,8 @@ def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
     assert said.startswith("ledger of a.swt under go at peak")
     assert "2 call sites of a.swt with live objects at peak, most waste first, bytes" in said
     assert main([*words, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert [site["live_objects"] for site in told["sites"]] == [1, 1]
-    assert told["ledger"]["held_bytes"] == 10_000 + sum(told["no_site"].values()) + sum(
-        site["roundup_bytes"] + site["kept_free_bytes"] for site in told["sites"]
+    printed = json.loads(capsys.readouterr().out)
+    assert [site["live_objects"] for site in printed["sites"]] == [1, 1]
+    assert printed["ledger"]["held_bytes"] == 10_000 + sum(printed["no_site"].values()) + sum(
+        site["roundup_bytes"] + site["kept_free_bytes"] for site in printed["sites"]
     )

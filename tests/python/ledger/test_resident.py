@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resident bytes: which of a heap's bytes lie in pages that were written to, and when most do."""
+"""Resident bytes: which of a heap's bytes are in pages that were written to, and their peak."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def test_one_object_by_hand() -> None:
     assert ledger.resident.cached_bytes == 8192 - 5376
     assert ledger.resident_bytes == 8192 + ledger.resident.metadata_bytes
     unwritten = ledger.metadata_bytes - ledger.resident.metadata_bytes
-    # Of the pool's second chunk of 32 KiB, and 12 or 13 pages for hints, of which there are none.
+    # Of the pool's second chunk of 32 KiB, and 12 or 13 pages for hints, which do not exist.
     assert 12 * 4096 < unwritten < 32768 + 13 * 4096 and unwritten % 4096 == 0
     assert ledger.cached_bytes == 2 * 5376
     assert "resident" in str(ledger) and "resident" in ledger._repr_html_()
-    told = json.loads(ledger.to_json())
-    assert told["resident_bytes"] == ledger.resident_bytes
-    assert told["resident"]["roundup_bytes"] == 376
+    printed = json.loads(ledger.to_json())
+    assert printed["resident_bytes"] == ledger.resident_bytes
+    assert printed["resident"]["roundup_bytes"] == 376
     assert ledger.array["resident_bytes"].tolist() == [ledger.resident_bytes]
 
 
@@ -168,8 +168,8 @@ def test_what_no_time_line_shows() -> None:
     )
 
 
-def test_the_verdict_tells_resident_bytes() -> None:
-    """The one with less resident is the better, whatever it holds, which stands beside."""
+def test_the_verdict_is_about_resident_bytes() -> None:
+    """The table with less resident memory wins, whatever it holds."""
     ledger = sw.Recording.from_ops(make_ops((ALLOC, 0, 5000))).ledger("go")
 
     def verdict(held: int, more: int) -> str:
@@ -196,7 +196,7 @@ def test_ledgers_that_are_added_up() -> None:
 
 
 def test_a_share_of_large_objects(tmp_path: Path) -> None:
-    """Of 1,000,000 bytes 25 % lie in 62 pages of 4 KiB; objects in slots are written whole."""
+    """Of 1,000,000 bytes 25 % are in 62 pages of 4 KiB; objects in slots are written whole."""
     path = tmp_path / "a.swt"
     recording = sw.Recording.from_ops(make_ops((ALLOC, 0, 1_000_000), (ALLOC, 1, 5000)), path)
     quarter = sw.HeapOptions(large_touched_percent=25)
@@ -293,7 +293,7 @@ def test_a_kernel_that_refuses_mincore() -> None:
     assert any("; peak held " in line for line in run) and done.returncode == 0
 
 
-def test_resident_bytes_are_told_before_held_ones(tmp_path: Path) -> None:
+def test_resident_bytes_come_before_held_ones(tmp_path: Path) -> None:
     for name, size in (("a.swt", 5000), ("b.swt", 9000)):
         sw.Recording.from_ops(make_ops((ALLOC, 0, size)), tmp_path / name)
     lines = spanwise("diff", "a.swt", "b.swt", cwd=tmp_path).stdout.splitlines()
@@ -307,7 +307,7 @@ def test_resident_bytes_are_told_before_held_ones(tmp_path: Path) -> None:
     assert row.split()[1] == f"{first / 1024:.1f}"
 
 
-def test_a_run_tells_resident_bytes_first() -> None:
+def test_a_run_prints_resident_bytes_first() -> None:
     run = sw.run(["true"], tracked=False)
-    for told in (repr(run), repr(run.main)):
-        assert re.search(r"peak RSS [\d.]+ MiB, [\d.]+ KiB held>$", told), told
+    for printed in (repr(run), repr(run.main)):
+        assert re.search(r"peak RSS [\d.]+ MiB, [\d.]+ KiB held>$", printed), printed

@@ -131,34 +131,6 @@ ATTACKS = {
         heap.collect()
         heap.verify()
     """,
-    "a finalizer that frees, and one that closes": """
-        heap = sw.CollectedHeap()
-        kind = heap.add_type("node", 16, [0])
-        heap.new(kind, finalizer=lambda it: it.free())
-        heap.collect()
-        assert heap.run_finalizers() == 1
-        for _ in range(2):
-            heap.new(kind, finalizer=lambda _: heap.close())
-        heap.collect()
-        assert heap.run_finalizers() == 1 and heap.closed
-    """,
-    "threads allocate while another closes": """
-        def use(heap):
-            try:
-                while True:
-                    heap.alloc(100).free()
-            except sw.HeapClosedError:
-                pass
-
-        for _ in range(20):
-            heap = sw.Heap()
-            threads = [threading.Thread(target=use, args=(heap,)) for _ in range(3)]
-            for thread in threads:
-                thread.start()
-            heap.close()
-            for thread in threads:
-                thread.join()
-    """,
     "threads collect while another closes": """
         def use(heap, kind):
             try:

@@ -20,7 +20,7 @@ import spanwise as sw
 from spanwise.results.values import Result
 
 VALUES = {"Constraint", "Measure", "ObjectType", "Rows"}
-"""Classes beside the results that hold nothing of C."""
+"""Classes that hold nothing of C and are no results."""
 
 OF_THE_RECORDER = {"RecordedPart"}
 """Made only in a program that is recorded."""

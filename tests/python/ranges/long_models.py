@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ten million steps of ranges and buddies beside a map of bytes, drawn by Hypothesis, in batches.
+"""Ten million steps of ranges and buddies against a map of bytes, drawn by Hypothesis, in batches.
 
 A batch has some examples of every back end with every placement and of the buddy; its number is
-the seed. After each batch the sums are written to a file, and the next run goes on behind them. A
+the seed. After each batch the sums are written to a file, and the next run continues there. A
 difference ends the run with the shortest steps that show it.
 
 Example:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranges and the buddy beside a map of bytes in plain Python: one run, and ways to draw steps.
+"""Ranges and the buddy against a map of bytes in plain Python: one run, and ways to draw steps.
 
-Callers: `test_models.py`, and `long_models.py` for ten million steps.
+Callers: `test_ranges.py`, and `long_models.py` for ten million steps.
 """
 
 from __future__ import annotations

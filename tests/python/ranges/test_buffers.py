@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory and Reader beside io.BytesIO, and bad use of both."""
+"""Memory and Reader against io.BytesIO, and bad use of both."""
 
 from __future__ import annotations
 
 import gc
 import io
 import os
-import threading
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,8 @@ import pytest
 import spanwise as sw
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from tests.python.helpers import in_threads
 
 PARTS = st.lists(st.binary(max_size=9), max_size=8)
 STEPS = st.lists(st.tuples(st.sampled_from("rbBnlsukpc"), st.integers(0, 12)), max_size=20)
@@ -196,7 +198,7 @@ def test_what_is_no_buffer_is_refused_whole() -> None:
     memory = sw.Memory(b"a")
     with pytest.raises(TypeError):
         memory.push(b"b", "text")
-    with pytest.raises(sw.InvalidError, match="in a row"):
+    with pytest.raises(sw.InvalidError, match="contiguous"):
         memory.push(b"b", np.zeros((4, 4), np.uint8)[:, ::2])
     with pytest.raises(TypeError):
         sw.Reader(7)
@@ -316,26 +318,17 @@ def test_descriptors() -> None:
 
 def test_threads_share_a_reader_and_a_memory() -> None:
     memory = sw.Memory(*[bytes([n]) * 7 for n in range(200)])
-    reader, got, failed = sw.Reader(memory), [0] * 256, []
+    reader, got = sw.Reader(memory), [0] * 256
 
-    def work() -> None:
-        try:
+    def work(_: int) -> None:
+        with suppress(sw.ShortError):
             while True:
                 byte = reader.read_byte()
                 with memory._lock:
                     got[byte] += 1
                 memory.push(b"x")
-        except sw.ShortError:
-            pass
-        except BaseException as error:
-            failed.append(error)
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failed
+    in_threads(work)
     assert got == [7] * 200 + [0] * 56
     assert memory.size_bytes == 2 * 1400
 

@@ -1,28 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Range allocators in Python: cases by hand, bad arguments, threads, a model in plain Python."""
+"""Range allocators: cases by hand, bad arguments, threads, and a map of bytes as the model.
+
+The models take a few seconds here; `./dev stress python_models` makes ten million steps.
+"""
 
 from __future__ import annotations
 
 import gc
+import json
 import threading
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 import spanwise as sw
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from spanwise.ranges.allocators import BACKENDS
 
-SIZE = 60
-
-Step = tuple[bool, int, int]
-
-
-def pairs(ranges: sw.RangeAllocator | sw.BuddyAllocator) -> list[tuple[int, int]]:
-    return [(int(hole["start"]), int(hole["size"])) for hole in ranges.holes()]
-
+from tests.python.ranges import long_models
+from tests.python.ranges.models import (
+    BAD,
+    BUDDY_SIZES,
+    PLACED,
+    STEPS,
+    Step,
+    pairs,
+    run_buddy,
+    run_ranges,
+)
 
 # --- by hand --------------------------------------------------------------------------------------
 
@@ -97,7 +105,7 @@ def test_a_scope() -> None:
 
 # --- bad use --------------------------------------------------------------------------------------
 
-BAD: list[tuple[type[Exception], str, Callable[[sw.RangeAllocator], object]]] = [
+WRONG_USE: list[tuple[type[Exception], str, Callable[[sw.RangeAllocator], object]]] = [
     (sw.InvalidError, "size 0", lambda r: r.alloc(0)),
     (sw.InvalidError, "size -1 is negative", lambda r: r.alloc(-1)),
     (sw.InvalidError, "size of 200 bits is too large", lambda r: r.alloc(1 << 199)),
@@ -113,7 +121,7 @@ BAD: list[tuple[type[Exception], str, Callable[[sw.RangeAllocator], object]]] = 
 ]
 
 
-@pytest.mark.parametrize(("error", "words", "call"), BAD)
+@pytest.mark.parametrize(("error", "words", "call"), WRONG_USE)
 def test_bad_use_changes_nothing(
     error: type[Exception], words: str, call: Callable[[sw.RangeAllocator], object]
 ) -> None:
@@ -150,18 +158,8 @@ def test_closed() -> None:
 
 def in_a_thread(work: Callable[[], object]) -> BaseException | None:
     """What the work raised in another thread."""
-    raised: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            work()
-        except BaseException as error:
-            raised.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    return raised[0] if raised else None
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(work).exception()
 
 
 def test_another_thread_is_refused() -> None:
@@ -229,34 +227,73 @@ def test_a_dropped_range_of_another_thread_goes_away() -> None:
     assert gone() is None
 
 
-# --- the model ------------------------------------------------------------------------------------
+# --- models ---------------------------------------------------------------------------------------
 
 
-@given(
-    st.sampled_from(BACKENDS),
-    st.lists(st.tuples(st.booleans(), st.integers(0, SIZE), st.integers(1, 12)), max_size=60),
-)
-def test_a_set_of_numbers_does_the_same(backend: str, steps: list[Step]) -> None:
-    """First fit over a set of free numbers; frees of parts that are taken, free, or outside."""
-    free = set(range(SIZE))
-    with sw.RangeAllocator(SIZE, backend=backend, placement="first") as ranges:
-        for takes, start, size in steps:
-            part = set(range(start, start + size))
-            if takes:
-                fits = (at for at in range(SIZE) if set(range(at, at + size)) <= free)
-                offset = next(fits, None)
-                assert ranges.find(size) == offset
-                if offset is None:
-                    with pytest.raises(sw.OutOfMemoryError):
-                        ranges.alloc(size)
-                else:
-                    assert ranges.alloc(size) == offset
-                    free -= set(range(offset, offset + size))
-            elif start + size > SIZE or part & free:
-                with pytest.raises((sw.InvalidError, sw.OverlapError)):
-                    ranges.free(start, size)
-            else:
+EXAMPLES = 30
+
+
+@pytest.mark.parametrize(("backend", "placement"), PLACED)
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(STEPS)
+def test_a_map_of_bytes_does_the_same(backend: str, placement: str, steps: list[Step]) -> None:
+    run_ranges(backend, placement, steps)
+
+
+@settings(max_examples=2 * EXAMPLES, deadline=None)
+@given(st.sampled_from(BUDDY_SIZES), st.integers(0, 2), STEPS)
+def test_a_buddy_gives_aligned_blocks_and_refuses_none_that_is_there(
+    size: int, unit_order: int, steps: list[Step]
+) -> None:
+    run_buddy(size, unit_order, steps)
+
+
+@pytest.mark.parametrize("locked", [False, True])
+@pytest.mark.parametrize("name", [*BACKENDS, "buddy"])
+def test_no_argument_outside_changes_anything(name: str, locked: bool) -> None:
+    """0, negative, past the end, overflow, and what is no number, in every call that takes one."""
+    ranges: sw.RangeAllocator | sw.BuddyAllocator
+    if name == "buddy":
+        ranges = sw.BuddyAllocator(128, unit=16, locked=locked)
+    else:
+        ranges = sw.RangeAllocator(128, backend=name, locked=locked)
+    with ranges:
+        assert ranges.alloc(32) == 0
+        before = pairs(ranges)
+        for wrong in (0, -1, -(1 << 70), 1 << 63, 1 << 64, 1 << 200):
+            for call in (ranges.alloc, ranges.find):
+                with pytest.raises(sw.InvalidError):
+                    call(wrong)
+            with pytest.raises(sw.InvalidError), ranges.scope(wrong):
+                pass
+            with pytest.raises(BAD):
+                ranges.free(0, wrong)
+        for start, size in ((-1, 8), (128, 1), (120, 9), (1 << 62, 1), (1 << 64, 1), (64, 64)):
+            with pytest.raises(BAD):
                 ranges.free(start, size)
-                free |= part
-            listed = {n for start, size in pairs(ranges) for n in range(start, start + size)}
-            assert listed == free
+        for odd in (1.0, "1", None, True):
+            for one in (ranges.alloc, ranges.find, ranges.scope):
+                with pytest.raises(TypeError):
+                    one(odd)  # type: ignore[arg-type]
+            with pytest.raises(TypeError):
+                ranges.free(odd, 1)  # type: ignore[arg-type]
+        with pytest.raises(sw.OutOfMemoryError):
+            ranges.alloc(1 << 62)
+        assert ranges.find(129) is None
+        assert pairs(ranges) == before
+        ranges.verify()
+
+
+def test_the_long_form_counts_and_goes_on_where_it_was(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--state", str(tmp_path / "models.json"), "--examples", "1", "--operations"]
+    assert long_models.main([*words, "1"]) == 0
+    first = json.loads((tmp_path / "models.json").read_text(encoding="utf-8"))
+    assert first["batches"] == 1 and first["operations"] >= 1
+    assert long_models.main([*words, "1"]) == 0  # done already
+    assert json.loads((tmp_path / "models.json").read_text(encoding="utf-8")) == first
+    assert long_models.main([*words, str(first["operations"] + 1)]) == 0
+    more = json.loads((tmp_path / "models.json").read_text(encoding="utf-8"))
+    assert more["batches"] == 2 and more["operations"] > first["operations"]
+    assert f"{more['operations']:,} steps in 2 batches" in capsys.readouterr().out

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ScalableAllocator and RecyclableMemory: growth, recycling, and views that are alive meanwhile."""
+"""Scalable and memory allocators, and RecyclableMemory: growth, recycling, live views."""
 
 from __future__ import annotations
 
 import gc
 import os
+import random
 import threading
 import weakref
 from collections.abc import Callable
@@ -13,6 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 import spanwise as sw
+from spanwise.ranges.scalable import BACKINGS
+
+from tests.python.helpers import in_threads
 
 
 def test_children_double_and_one_idle_one_is_kept() -> None:
@@ -221,7 +225,7 @@ def test_views_can_be_released() -> None:
         view.release()
     assert memory.to_bytes() == b"abcde"
     last = memory.views()[0]
-    with pytest.raises(sw.BlockBusyError, match="release them"):
+    with pytest.raises(sw.BlockBusyError, match="before recycling"):
         memory.recycle()
     assert memory.to_bytes() == b"abcde"
     last.release()
@@ -260,12 +264,12 @@ def test_a_block_is_taken_shortened_and_freed() -> None:
         block.shrink(10)
         assert (len(block), allocator.stats().taken_bytes) == (10, 10)
         assert bytes(block.view()) == bytes(range(10))
-        behind = allocator.alloc(1014)  # what was freed is there again
-        assert behind.address == block.address + 10
+        after = allocator.alloc(1014)  # what was freed is there again
+        assert after.address == block.address + 10
         assert allocator.stats().children == 1
-        behind.free()
+        after.free()
         block.shrink(0)
-        assert (block.freed, behind.freed, allocator.stats().taken_bytes) == (True, True, 0)
+        assert (block.freed, after.freed, allocator.stats().taken_bytes) == (True, True, 0)
         assert repr(block) == f"<ScalableBlock at {block.address:#x}: freed>"
         assert np.frombuffer(allocator.alloc(8).view(), np.uint64).shape == (1,)
         gc.collect()
@@ -404,26 +408,67 @@ def test_no_such_size(wrong: Any) -> None:
 
 
 def test_threads_share_an_allocator() -> None:
-    allocator, failed = sw.ScalableAllocator(first_bytes=256), []
+    allocator = sw.ScalableAllocator(first_bytes=256)
 
     def work(mark: int) -> None:
-        try:
-            memory = sw.RecyclableMemory(allocator)
-            for turn in range(60):
-                for size in range(1, 12):
-                    memory.next_n(size * 20)[:] = bytes([mark]) * size * 20
-                assert set(memory.to_bytes()) == {mark}
-                if turn % 3 == 0:
-                    memory.recycle()
-            memory.recycle()
-        except BaseException as error:
-            failed.append(error)
+        memory = sw.RecyclableMemory(allocator)
+        for turn in range(60):
+            for size in range(1, 12):
+                memory.next_n(size * 20)[:] = bytes([mark]) * size * 20
+            assert set(memory.to_bytes()) == {mark}
+            if turn % 3 == 0:
+                memory.recycle()
+        memory.recycle()
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failed
+    in_threads(work)
     assert allocator.stats().taken_bytes == 0
     allocator.verify()
+
+
+# --- memory allocator -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backing", BACKINGS)
+def test_every_backing_serves_the_same(backing: str) -> None:
+    generator = random.Random(3)
+    with sw.MemoryAllocator(1 << 16, backing=backing) as memory:
+        live: list[tuple[sw.ScalableBlock, bytes]] = []
+        for _ in range(600):
+            if generator.random() < 0.6:
+                text = generator.randbytes(generator.randrange(1, 900))
+                try:
+                    block = memory.alloc(len(text))
+                except sw.LimitError:
+                    continue
+                block.view()[:] = text
+                live.append((block, text))
+            elif live:
+                block, text = live.pop(generator.randrange(len(live)))
+                assert bytes(block.view()) == text
+                block.free()
+            assert memory.stats().taken_bytes == sum(len(text) for _, text in live)
+        assert all(bytes(block.view()) == text for block, text in live)
+        memory.verify()
+        for block, _ in live:
+            block.free()
+
+
+def test_it_is_full_and_empty_to_the_byte() -> None:
+    memory = sw.MemoryAllocator(1000)
+    blocks = [memory.alloc(250) for _ in range(4)]
+    with pytest.raises(sw.LimitError):
+        memory.alloc(1)
+    blocks[1].shrink(200)
+    assert memory.alloc(50).address == blocks[1].address + 200
+    assert repr(memory) == "<MemoryAllocator: 950 of 1,000 B taken>"
+    for block in blocks:
+        block.free()
+    memory.trim()
+    assert memory.stats().held_bytes == 0
+    assert memory.alloc(1000).size_bytes == 1000
+
+
+@pytest.mark.parametrize(("size", "backing"), [(0, "system"), (1 << 41, "system"), (8, "tape")])
+def test_wrong_arguments(size: int, backing: str) -> None:
+    with pytest.raises(sw.InvalidError):
+        sw.MemoryAllocator(size, backing=backing)

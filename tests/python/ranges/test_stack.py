@@ -125,7 +125,7 @@ def test_wrong_arguments() -> None:
 
 
 @pytest.mark.parametrize("growth", ["copy", "chain"])
-def test_random_calls_beside_a_list(growth: str) -> None:
+def test_random_calls_against_a_list(growth: str) -> None:
     generator = random.Random(5)
     stack = sw.Stack(growth=growth, first_bytes=16, limit_bytes=1 << 16)
     model: list[tuple[sw.StackBlock, bytes]] = []
@@ -229,7 +229,7 @@ def test_unchecked_a_stale_pointer_raises_when_it_is_used() -> None:
     stack = sw.Stack()
     with stack.frame():
         pointer = stack.register(stack.push(16))
-    again = stack.push(16)  # lies where it points
+    again = stack.push(16)  # where it points
     assert pointer.registered and pointer.address == again.address
     with pytest.raises(StateError, match="released"):
         pointer.view()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Synthetic workloads: repeatable, and what they claim to be."""
+"""Synthetic workloads: repeatable, and operation by operation as they are described."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import spanwise as sw
-from spanwise import workloads
+from numpy.typing import NDArray
+from spanwise import _lib, workloads
+from spanwise.recordings.simulate import Simulation
+from spanwise.recordings.sources import Batch
 
 from tests.python.helpers import ALLOC, FREE
 
@@ -108,3 +111,204 @@ def test_robson_forces_robsons_bound(table: str) -> None:
 def test_robson_wants_powers_of_two(arguments: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match="must"):
         workloads.robson(*arguments)
+
+
+# --- workload models ------------------------------------------------------------------------------
+
+
+def rows_of(recording: sw.Recording) -> list[tuple[int, int, int]]:
+    """(kind, object, size) of each operation."""
+    ops = recording.ops
+    return list(zip(*(ops[n].tolist() for n in ("kind", "object", "size")), strict=True))
+
+
+def given(*numbers: int) -> Any:
+    """A source of just these numbers."""
+    return lambda _rng, count: np.array(numbers[:count])
+
+
+# --- lifetimes ------------------------------------------------------------------------------------
+
+
+def test_lifetimes_by_hand() -> None:
+    """Object 0 lives through no further allocation, object 1 through two, object 2 through one."""
+    recording = sw.synthesize(given(10, 20, 30, 40, 50), given(0, 2, 1, 7, 0), count=5)
+    assert rows_of(recording) == [
+        (ALLOC, 0, 10),
+        (FREE, 0, 0),
+        (ALLOC, 0, 20),
+        (ALLOC, 1, 30),
+        (ALLOC, 2, 40),
+        (FREE, 0, 0),  # both are due before the last allocation: the older one goes first
+        (FREE, 1, 0),
+        (ALLOC, 1, 50),  # the id that was freed last
+    ]
+    assert recording.ops["time_ns"].tolist() == [1000 * i for i in range(8)]
+
+
+def test_equal_lifetimes_end_in_the_order_of_birth() -> None:
+    recording = sw.synthesize(8, given(3, 2, 1, 9, 9), count=5)
+    freed = [object_id for kind, object_id, _ in rows_of(recording) if kind == FREE]
+    assert freed == [0, 1, 2]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_every_object_lives_as_long_as_was_drawn(seed: int) -> None:
+    """Births are counted at each free: one more than those that the object was to live through."""
+    count = 300
+    rng = np.random.default_rng(seed)
+    lifetimes = rng.integers(0, 40, count)
+    births: dict[int, int] = {}  # of live ids
+    done = 0
+    ended = set()
+    for kind, object_id, _ in rows_of(sw.synthesize(16, given(*lifetimes), count=count)):
+        if kind == ALLOC:
+            assert object_id not in births
+            births[object_id] = done
+            done += 1
+        else:
+            born = births.pop(object_id)
+            ended.add(born)
+            assert done == born + 1 + lifetimes[born]
+    assert ended == {i for i in range(count) if i + 1 + lifetimes[i] < count}
+
+
+# --- mixes ----------------------------------------------------------------------------------------
+
+
+def test_weights_are_shares() -> None:
+    drawn = workloads.draw({8: 1, 16: 3, 24: 0}, np.random.default_rng(1), 40_000)
+    assert set(drawn.tolist()) == {8, 16}
+    assert (drawn == 16).mean() == pytest.approx(0.75, abs=0.02)
+
+
+def test_replacement_takes_the_place_of_what_it_frees() -> None:
+    rows = rows_of(workloads.steady_replacement(5, 60, given(*range(1, 66)), seed=3))
+    assert rows[:5] == [(ALLOC, i, i + 1) for i in range(5)]
+    for step in range(60):
+        freed, made = rows[5 + 2 * step : 7 + 2 * step]
+        assert freed == (FREE, made[1], 0) and 0 <= made[1] < 5
+        assert made == (ALLOC, made[1], 6 + step)
+    assert {object_id for _, object_id, _ in rows[5:]} == set(range(5))
+
+
+def test_phases_by_count() -> None:
+    """Half of three is rounded to even, as Python rounds: two of them go."""
+    rows = rows_of(workloads.phase_shift(3, freed=0.5, first=given(1, 2, 3), second=given(7, 8, 9)))
+    assert rows[:3] == [(ALLOC, 0, 1), (ALLOC, 1, 2), (ALLOC, 2, 3)]
+    assert [kind for kind, _, _ in rows[3:]] == [FREE, FREE, ALLOC, ALLOC, ALLOC]
+    assert len({object_id for _, object_id, _ in rows[3:5]}) == 2
+    assert [size for _, _, size in rows[5:]] == [7, 8, 9]
+    assert rows[5][1] == rows[4][1] and rows[6][1] == rows[3][1]  # ids: the last freed first
+    assert rows[7][1] == 3
+
+
+# --- Robson's adversary ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("modulus", [32, 64, 1024])
+def test_occupied_places_by_trial(modulus: int) -> None:
+    rng = np.random.default_rng(modulus)
+    at = rng.integers(0, 1 << 20, 200).astype(np.uint64) * np.uint64(16)
+    room = (1 << rng.integers(4, 9, 200)).astype(np.uint64)
+    for place in (0, 16, modulus - 1):
+        by_trial = [
+            any(address % modulus == place for address in range(start, start + size))
+            for start, size in zip(at.tolist(), room.tolist(), strict=True)
+        ]
+        assert workloads._occupies(at, room, place, modulus).tolist() == by_trial
+
+
+class Adversary:
+    """Robson's rule in plain loops: which objects go before each round."""
+
+    def __init__(self, simulation: Any) -> None:
+        self.simulation = simulation
+        self.sizes: dict[int, int] = {}
+
+    def follow(self, ops: NDArray[np.void]) -> None:
+        """Runs operations of the adversary."""
+        chunk = np.ascontiguousarray(ops)
+        self.simulation.run(Batch(_lib.pointer(chunk, "sw_op *"), len(chunk)))
+        for row in chunk:
+            if row["kind"] == ALLOC:
+                self.sizes[int(row["object"])] = int(row["size"])
+            else:
+                del self.sizes[int(row["object"])]
+
+    def occupiers(self, place: int, modulus: int) -> set[int]:
+        """Live objects that cover an address which is `place` modulo `modulus`."""
+        found = set()
+        for object_id, size in self.sizes.items():
+            start = int(self.simulation.addresses(np.array([object_id], np.uint32))[0])
+            if any(address % modulus == place for address in range(start, start + size)):
+                found.add(object_id)
+        return found
+
+    def bytes_of(self, objects: set[int]) -> int:
+        """Their sizes' sum."""
+        return sum(self.sizes[object_id] for object_id in objects)
+
+
+class InARow:
+    """Places objects one after the other from address 16 on, and nothing twice."""
+
+    def __init__(self) -> None:
+        self.done = 0
+        self._next = 16
+        self._at: dict[int, int] = {}
+
+    def run(self, batch: Batch) -> None:
+        """Places what is allocated."""
+        for row in batch.array():
+            if row["kind"] == ALLOC:
+                self._at[int(row["object"])] = self._next
+                self._next += int(row["size"])
+        self.done += batch.count
+
+    def addresses(self, object_ids: NDArray[np.uint32]) -> NDArray[np.uint64]:
+        """Where the objects are."""
+        return np.array([self._at[object_id] for object_id in object_ids.tolist()], np.uint64)
+
+
+def follow_rounds(ops: NDArray[np.void], model: Adversary, objects: int, largest: int) -> list[int]:
+    """Checks each round; returns which of its two places was kept, 2: they were level."""
+    smallest, kept_places = 16, []
+    model.follow(ops[:objects])
+    assert set(model.sizes.values()) == {smallest} and len(model.sizes) == objects
+    done, place, size = objects, 0, smallest
+    while size < largest:
+        kept = [model.occupiers(place + half, 2 * size) for half in (0, size)]
+        weights = [model.bytes_of(one) for one in kept]
+        chosen = 1 if weights[1] > weights[0] else 0
+        kept_places.append(2 if weights[0] == weights[1] else chosen)
+        gone = set(model.sizes) - kept[chosen]
+        place, size = place + chosen * size, 2 * size
+        frees = ops[done : done + len(gone)]
+        assert (frees["kind"] == FREE).all() and set(frees["object"].tolist()) == gone
+        room = (objects * smallest - weights[chosen]) // size
+        allocs = ops[done + len(gone) : done + len(gone) + room]
+        assert (allocs["kind"] == ALLOC).all() and (allocs["size"] == size).all()
+        model.follow(frees)
+        model.follow(allocs)
+        done += len(gone) + room
+    assert done == len(ops)
+    return kept_places
+
+
+@pytest.mark.parametrize("objects", [255, 257, 300])
+def test_robson_keeps_the_place_that_more_bytes_occupy(objects: int) -> None:
+    """An odd number of objects: the two places of a round differ by one at least once."""
+    ops = workloads.robson(objects * 16, 512, "c16", 16).ops
+    simulation = Simulation(sw.SizeClassTable.named("c16"))
+    assert set(follow_rounds(np.asarray(ops), Adversary(simulation), objects, 512)) != {2}
+    simulation.close()
+
+
+@pytest.mark.parametrize("objects", [63, 65])
+def test_robson_keeps_the_upper_place_where_that_is_better(objects: int) -> None:
+    """Objects that begin at address 16: more of them at odd multiples of 16 than at even ones."""
+    played: Any = InARow()
+    ops = workloads._play_robson(played, objects * 16, 256, 16)
+    kept = follow_rounds(ops, Adversary(InARow()), objects, 256)
+    assert kept[0] == 1 and len(kept) == 4
