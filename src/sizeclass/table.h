@@ -4,11 +4,7 @@
  * Look-up, in units chosen so that both maps stay short (Go sizeclasses.go):
  *   size <= 1024:  cls = small_map[(size + 7) >> 3]
  *   above:         cls = large_map[(size - 1024 + (1 << large_shift) - 1) >> large_shift]
- * The slot at a byte offset is found by a multiplication, as Go does it. The generator, and
- * sw_table_create for tables made at run time, prove that it is exact for every offset from 0 to
- * span_bytes; a class for which it is not has magic 0:
- *   slot = (offset * magic) >> 32,  magic = 0xFFFFFFFF / size + 1
- * Heaps divide by the 64-bit magic of a span instead, which is exact for every class of a table.
+ * Spans divide by a 64-bit multiplier (span/span.h), which is exact for every class of a table.
  */
 #ifndef SW_SIZE_TABLE_H
 #define SW_SIZE_TABLE_H
@@ -28,7 +24,6 @@ enum {
 
 typedef struct sw_class {
     uint32_t size;        /* slot bytes; 0 in class 0 */
-    uint32_t magic;       /* 0xFFFFFFFF / size + 1; 0 where 32 bits can not divide the whole span */
     uint32_t slots;       /* of a span of `pages`; >= 1 */
     uint32_t pages;       /* the longest span, in pages of the table */
     uint32_t first_pages; /* the shortest; a heap doubles it, up to `pages`, as it holds more */
@@ -69,11 +64,6 @@ static sw_always_inline uint32_t sw_size_class(const sw_table *table, size_t siz
     if (sw_likely(size <= SW_SMALL_LIMIT)) return table->small_map[(size + 7) >> 3];
     uint32_t shift = table->large_shift;
     return table->large_map[(size - SW_SMALL_LIMIT + (1u << shift) - 1) >> shift];
-}
-
-/* Slot index of a byte offset into a span. */
-static sw_always_inline uint32_t sw_slot_of(uint32_t offset, uint32_t magic) {
-    return (uint32_t)(((uint64_t)offset * magic) >> 32);
 }
 
 /* Slots of a span of so many pages. */
