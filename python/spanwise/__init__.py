@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from spanwise.ledger.ledger import Ledger
     from spanwise.ledger.measures import Measure
     from spanwise.ledger.run_stats import RunStats
-    from spanwise.lessons.growth import Growth, simulate_growth
+    from spanwise.lessons.articles import Growth, simulate_growth
     from spanwise.measure.bench import BenchInterrupted, bench
     from spanwise.measure.bench_cases import BenchCase
     from spanwise.measure.bench_fits import BenchFit, fit_cases
@@ -267,7 +267,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "ledger.ledger": ("Ledger",),
     "ledger.measures": ("Measure",),
     "ledger.run_stats": ("RunStats",),
-    "lessons.growth": ("Growth", "simulate_growth"),
+    "lessons.articles": ("Growth", "simulate_growth"),
     "measure.bench_cases": ("BenchCase",),
     "measure.bench_fits": ("BenchFit", "fit_cases"),
     "measure.bench_result": ("BenchResult",),
