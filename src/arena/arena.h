@@ -67,8 +67,8 @@ typedef struct sw_arena_saved {
  *   chunks == NULL: ends->front == ends->back == 0
  *   limit_bytes == 0 or held_bytes <= limit_bytes;  1 <= mode < SW_ARENA_MODE_COUNT
  *   (own == NULL) == (own_objects == 0)
- *   is_noted == 0, or log != NULL and is_locked == is_watched == tells_allocs == 0
- *   log == NULL, or own == NULL and ends == &hidden;  tells_allocs == 0, or ends == &hidden */
+ *   is_noted == 0, or log != NULL and is_locked == is_watched == reports_allocs == 0
+ *   log == NULL, or own == NULL and ends == &hidden;  reports_allocs == 0, or ends == &hidden */
 struct sw_arena {
     sw_arena_ends open; /* inline code reads and writes it */
     uint64_t mark;      /* ds/handle.h */
@@ -90,9 +90,9 @@ struct sw_arena {
     uint32_t mode;
     uint32_t log2; /* of chunks */
     uint32_t is_locked;
-    uint32_t is_watched;   /* a memory checker is at work */
-    uint32_t tells_allocs; /* a tracker wants to know of each object */
-    uint32_t is_noted;     /* 1: safe, and its objects need nothing but a note in the log */
+    uint32_t is_watched;     /* a memory checker is at work */
+    uint32_t reports_allocs; /* a tracker wants to know of each object */
+    uint32_t is_noted;       /* 1: safe, and its objects need nothing but a note in the log */
     uint32_t holds;      /* atomic: number of holds; SW_ARENA_ENDING: it is being freed or reset */
     uint64_t generation; /* atomic: rises when objects end, also while the record is reused */
     uint64_t owner;    /* atomic: number of the thread of a safe arena; 0: every thread may call */
@@ -113,8 +113,8 @@ static inline uint64_t sw_arena_room(const sw_arena *arena) {
 }
 
 /* Whether a lock, a memory checker or a tracker has to be served at each object of the arena. */
-static inline bool sw_arena_is_told(const sw_arena *arena) {
-    return arena->is_locked != 0 || arena->is_watched != 0 || arena->tells_allocs != 0;
+static inline bool sw_arena_is_observed(const sw_arena *arena) {
+    return arena->is_locked != 0 || arena->is_watched != 0 || arena->reports_allocs != 0;
 }
 
 const char *sw_arena_record_check(const sw_arena *arena);

@@ -3,17 +3,17 @@
  * thread that makes and frees arenas in turn takes no lock. When a thread exits, the process gets
  * its chunk cache. Callers: refill.c and life.c.
  */
-#ifndef SW_ARENA_STASH_H
-#define SW_ARENA_STASH_H
+#ifndef SW_ARENA_CHUNK_CACHE_H
+#define SW_ARENA_CHUNK_CACHE_H
 
 #include "arena/arena.h"
 #include "base/attributes.h"
 #include "ds/handle.h"
 
-enum { SW_STASH_FRESH = 8 }; /* records in a block, about a page of the system */
+enum { SW_CHUNK_CACHE_FRESH = 8 }; /* records in a block, about a page of the system */
 
 /* Only its thread writes it, and others read `used` alone.
- *   kept_bytes is the sum of the chunks in `chunks`;  number != 0;  fresh_count < SW_STASH_FRESH */
+ *   kept_bytes is the sum of the chunks in `chunks`;  number != 0;  fresh_count < SW_CHUNK_CACHE_FRESH */
 typedef struct sw_arena_chunk_cache {
     struct sw_arena_chunk_cache *next; /* in the list of those whose thread has exited */
     struct sw_arena_chunk_cache

@@ -190,7 +190,7 @@ static sw_noinline void note_alloc(const sw_arena *arena, const void *object, si
 }
 
 void sw_track_alloc(const sw_arena *arena, const void *object, size_t size) {
-    if (sw_unlikely(arena->track != NULL && arena->tells_allocs != 0))
+    if (sw_unlikely(arena->track != NULL && arena->reports_allocs != 0))
         note_alloc(arena, object, size);
 }
 

@@ -209,13 +209,13 @@ static sw_fault_action ask_handler(sw_fault_handler *handler, const sw_fault *fa
     return action;
 }
 
-void sw_misuse_report(const sw_fault *fault) { sw_misuse_report_told(fault, NULL, NULL); }
+void sw_misuse_report(const sw_fault *fault) { sw_misuse_report_with(fault, NULL, NULL); }
 
-void sw_misuse_report_told(const sw_fault *fault, void (*tell)(const void *arg), const void *arg) {
+void sw_misuse_report_with(const sw_fault *fault, void (*print)(const void *arg), const void *arg) {
     sw_fault_handler *handler = atomic_load(&fault_handler);
     if (handler != NULL && ask_handler(handler, fault) == SW_FAULT_LEAK_AND_CONTINUE) return;
     print_fault(fault);
-    if (tell != NULL) tell(arg);
+    if (print != NULL) print(arg);
     abort();
 }
 

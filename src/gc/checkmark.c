@@ -6,9 +6,9 @@
 #include "base/assert.h"
 #include "base/fail.h"
 #include "gc/dangling.h"
-#include "gc/place.h"
 #include "gc/refs.h"
 #include "gc/shadow.h"
+#include "gc/span_cursor.h"
 #include "gc/type.h"
 #include "os/os.h"
 
@@ -162,9 +162,9 @@ static sw_status compare(const second_search *s, bool exact) {
                            (void *)at);
     }
     uint64_t marked = 0;
-    sw_gc_place place = sw_gc_place_begin(gc->heap);
-    while (exact && !sw_gc_place_at_end(&place))
-        marked += count_marked(gc, sw_gc_place_next(gc->heap, &place));
+    sw_gc_span_cursor place = sw_gc_span_cursor_begin(gc->heap);
+    while (exact && !sw_gc_span_cursor_at_end(&place))
+        marked += count_marked(gc, sw_gc_span_cursor_next(gc->heap, &place));
     if (exact && marked != s->reached.count)
         return sw_fail(SW_STATE, "gc_checkmark", "%llu objects are marked, %u are reachable",
                        (unsigned long long)marked, s->reached.count);

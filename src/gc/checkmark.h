@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The check of a marking: finds what the roots reach in another way, and compares it with the marks
  * if SW_GC_CHECKMARK is set. dangling.c looks at the words that it meets. Callers: the cycle. */
-#ifndef SW_GC_SECOND_MARK_H
-#define SW_GC_SECOND_MARK_H
+#ifndef SW_GC_CHECKMARK_H
+#define SW_GC_CHECKMARK_H
 
 #include "gc/gc.h"
 

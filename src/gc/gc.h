@@ -45,7 +45,7 @@ typedef struct sw_gc_layout {
     uint32_t bin_type;   /* value of sw_cache_bin.gc_type for the short path; 0: no pointers */
     size_t words;
     bool scan;                    /* it has pointers */
-    bool has_makers;              /* makers have copies of the fields, so these stay */
+    bool has_type_allocators;     /* makers have copies of the fields, so these stay */
     uint64_t pattern;             /* bit i: word i of an array of such objects is a pointer */
     const uint64_t *map;          /* NULL: every word may be a pointer */
     char name[32];                /* cut at 31 bytes */
@@ -155,10 +155,10 @@ typedef struct sw_gc_span_queue {
 
 /* A place in a walk over all span records of the heap, batch by batch.
  *   first == 0: the end;  else first <= id < first + SW_SPAN_BATCH */
-typedef struct sw_gc_place {
+typedef struct sw_gc_span_cursor {
     uint32_t first; /* record of the batch */
     uint32_t id;    /* of the next record */
-} sw_gc_place;
+} sw_gc_span_cursor;
 
 /* The lock covers every field. Those marked atomic may be read without it, and only `fresh` is
  * written without it. sw_gc_new reads the first line; the fields there that its short path reads
@@ -207,14 +207,14 @@ struct sw_gc {
     bool settled;   /* all that roots reach is marked, and what finalizers reach is being marked */
     bool inside;    /* set by a test only: threads may stand within an allocation (roots.c) */
     unsigned debug; /* SW_GC_... */
-    sw_gc_dangling dangling; /* found, and not reported yet */
-    sw_gc_place rescan;      /* spans whose marked objects are still to be scanned again */
-    sw_gc_place sweep;       /* where the sweep by steps goes on */
-    sw_gc_place sought;      /* where allocations look for spans to sweep */
-    sw_gc_cycle cycle;       /* under way, or the last one */
-    sw_gc_pace pace;         /* sw_gc_pace_reset computes the next three from it */
-    uint64_t trigger;        /* value of fresh at which a cycle runs or, in steps, must be over */
-    uint64_t step_work;      /* units of work of one step */
+    sw_gc_dangling dangling;   /* found, and not reported yet */
+    sw_gc_span_cursor rescan;  /* spans whose marked objects are still to be scanned again */
+    sw_gc_span_cursor sweep;   /* where the sweep by steps goes on */
+    sw_gc_span_cursor unswept; /* where allocations look for spans to sweep */
+    sw_gc_cycle cycle;         /* under way, or the last one */
+    sw_gc_pace pace;           /* sw_gc_pace_reset computes the next three from it */
+    uint64_t trigger;          /* value of fresh at which a cycle runs or, in steps, must be over */
+    uint64_t step_work;        /* units of work of one step */
     uint64_t goal;           /* bytes of objects when the next cycle runs, or is over; 0: no pace */
     bool traced;             /* SPANWISE_DEBUG=gctrace=1: a line at each end of a cycle */
     uint64_t (*clock)(void); /* nanoseconds: sw_os_now_ns, or the clock of a test */

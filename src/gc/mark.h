@@ -3,7 +3,7 @@
 #ifndef SW_GC_MARK_H
 #define SW_GC_MARK_H
 
-#include "gc/place.h"
+#include "gc/span_cursor.h"
 #include "gc/stack.h"
 
 enum { SW_GC_AHEAD = 32 }; /* objects between their prefetch and their scan; a power of two */

@@ -3,8 +3,8 @@
  * the span is marked from this line alone, without a look at the record. The span metadata of all
  * collected heaps of the process are one array, which span ids index as they index the records.
  * Callers: the collector. */
-#ifndef SW_GC_ANNEX_H
-#define SW_GC_ANNEX_H
+#ifndef SW_GC_SPAN_META_H
+#define SW_GC_SPAN_META_H
 
 #include "base/assert.h"
 #include "gc/gc.h"
@@ -42,7 +42,7 @@ extern sw_gc_span_meta *sw_gc_span_metas;
 /* By span id: the types of the span's slots; NULL: all its objects have the metadata's type. */
 extern uint32_t **sw_gc_slot_types;
 
-enum { SW_GC_ANNEX_BYTES = sizeof(sw_gc_span_meta) + sizeof(uint32_t *) + sizeof(void *) };
+enum { SW_GC_SPAN_META_BYTES = sizeof(sw_gc_span_meta) + sizeof(uint32_t *) + sizeof(void *) };
 
 /* Maps the arrays for all span records, those to come included, once in a process. False: the system
  * refuses. */

@@ -189,10 +189,10 @@ sw_status sw_gc_set_type_finalizer(sw_gc *gc, uint32_t type, sw_gc_finalizer_fn 
     if (!sw_gc_has_type(gc, type)) return sw_fail(SW_INVALID, op, "no type has number %u", type);
     sw_os_lock_acquire(&gc->lock);
     sw_gc_layout *layout = &gc->layouts[type];
-    bool refused = layout->has_makers && finalizer != NULL && layout->finalizer == NULL;
+    bool refused = layout->has_type_allocators && finalizer != NULL && layout->finalizer == NULL;
     if (!refused) set_finalizer(gc, layout, type, finalizer, arg);
     sw_os_lock_release(&gc->lock);
     if (!refused) return SW_OK;
-    return sw_fail(SW_STATE, op, "makers of type %s have begun, which give no finalizer",
+    return sw_fail(SW_STATE, op, "type %s has type allocators, which set no finalizers",
                    layout->name);
 }

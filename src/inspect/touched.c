@@ -177,11 +177,11 @@ static sw_status ask_system(const sw_heap *heap, const char *op, sw_touch_map *o
         "or ask for held bytes");
 }
 
-sw_status sw_touched_map(const sw_heap *heap, const char *op, sw_touch_map *asked,
+sw_status sw_touched_map(const sw_heap *heap, const char *op, sw_touch_map *resident,
                          const sw_touch_map **out) {
     bool dry = (heap->mode & SW_MODE_DRY) != 0;
-    *out = dry ? &heap->pages.touch : asked;
-    if (!dry) return ask_system(heap, op, asked);
+    *out = dry ? &heap->pages.touch : resident;
+    if (!dry) return ask_system(heap, op, resident);
     if (!heap->pages.touch.on)
         return sw_fail(SW_STATE, op, "heap %u notes no writes: make it with touch_map", heap->id);
     if (heap->pages.touch.failed || heap->space->map_touch.failed)
@@ -201,13 +201,13 @@ sw_status sw_heap_touched_read(sw_heap *heap, sw_ledger *out, sw_ledger_class *r
         return sw_fail(SW_INVALID, op, "room for %zu rows, the table needs %u (classes + 1)",
                        capacity, heap->table->class_count);
     sw_ledger ledger;
-    sw_touch_map asked = {0};
+    sw_touch_map resident = {0};
     const sw_touch_map *touch;
     sw_os_lock_acquire(&heap->lock);
-    status = sw_touched_map(heap, op, &asked, &touch);
+    status = sw_touched_map(heap, op, &resident, &touch);
     if (status == SW_OK) sw_touched_read(heap, touch, &ledger, rows);
     sw_os_lock_release(&heap->lock);
-    sw_touch_map_end(&asked);
+    sw_touch_map_end(&resident);
     if (status != SW_OK) return status;
     ledger.struct_bytes = sw_min_u64(out->struct_bytes, sizeof ledger);
     memcpy(out, &ledger, ledger.struct_bytes);

@@ -82,7 +82,7 @@ static bool keep(sw_pool *pool, void *item) {
 
 /* Puts the items of all thread slots into the array, where they age with the others. */
 static void collect_thread_slots(sw_pool *pool) {
-    for (uint32_t i = 0; i < SW_PRIMARIES; i++) {
+    for (uint32_t i = 0; i < SW_THREAD_SLOTS; i++) {
         void *item = sw_thread_slot_take(&pool->thread_slots[i]);
         if (item == NULL || keep(pool, item)) continue;
         pool->old++;

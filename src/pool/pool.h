@@ -53,7 +53,7 @@ struct sw_pool {
     uint32_t aged;
     sw_heap *heap;                /* NULL: the default one */
     uint64_t fresh, dropped, old; /* counts, from which the number of gets follows */
-    sw_thread_slot *thread_slots; /* SW_PRIMARIES; NULL: none */
+    sw_thread_slot *thread_slots; /* SW_THREAD_SLOTS; NULL: none */
     sw_address_set idle;
     sw_gc_source source; /* lends no roots; is told when a cycle begins; gc NULL: none */
     uint64_t cycle;      /* atomic: number of the newest cycle of the pool's collector */

@@ -5,13 +5,13 @@
  *
  * Used by pool.c and items.c. Design: docs/design/pool.md, "Pools".
  */
-#ifndef SW_POOL_PRIMARY_H
-#define SW_POOL_PRIMARY_H
+#ifndef SW_POOL_THREAD_SLOT_H
+#define SW_POOL_THREAD_SLOT_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { SW_PRIMARIES = 64 };
+enum { SW_THREAD_SLOTS = 64 };
 
 /* It has a line of the processor's cache to itself. Every thread writes it atomically. */
 typedef struct sw_thread_slot {

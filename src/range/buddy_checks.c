@@ -38,7 +38,7 @@ const char *sw_buddy_verify(const sw_buddy *buddy) {
         broken = SW_RULE(what >= SW_BUDDY_FREE) ?: verify_block(buddy, unit, what);
         if (what < SW_BUDDY_TAKEN) free_units += size;
         if (what < SW_BUDDY_TAKEN && what >= SW_BUDDY_KEPT) kept_units += size;
-        if (what >= SW_BUDDY_TAKEN) waste += (size << buddy->unit_shift) - buddy->asked[unit];
+        if (what >= SW_BUDDY_TAKEN) waste += (size << buddy->unit_shift) - buddy->requested[unit];
         unit += size;
     }
     return broken

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A walk over the span metadata of a heap that may stop anywhere and go on later. Records that are added
  * meanwhile are not met. Callers: mark, sweep, verify. */
-#ifndef SW_GC_PLACE_H
-#define SW_GC_PLACE_H
+#ifndef SW_GC_SPAN_CURSOR_H
+#define SW_GC_SPAN_CURSOR_H
 
 #include "gc/span_meta.h"
 
 /* The rule that does not hold, or NULL (base/assert.h). */
-const char *sw_gc_place_check(const sw_gc_place *place);
+const char *sw_gc_span_cursor_check(const sw_gc_span_cursor *place);
 
-sw_gc_place sw_gc_place_begin(const sw_heap *heap);
-static inline bool sw_gc_place_at_end(const sw_gc_place *place) { return place->first == 0; }
+sw_gc_span_cursor sw_gc_span_cursor_begin(const sw_heap *heap);
+static inline bool sw_gc_span_cursor_at_end(const sw_gc_span_cursor *place) {
+    return place->first == 0;
+}
 /* Returns the id at the place, and moves the place on; it was not at its end. */
-uint32_t sw_gc_place_next(const sw_heap *heap, sw_gc_place *place);
+uint32_t sw_gc_span_cursor_next(const sw_heap *heap, sw_gc_span_cursor *place);
 
 /* Whether the record is of a span of the heap. */
 static inline bool sw_gc_span_meta_is_of(const sw_heap *heap, uint32_t id) {
