@@ -68,8 +68,8 @@ void sw_memory_reset(sw_memory *memory) {
     sw_check2(sw_memory_check(memory));
 }
 
-/* What a full list grows to at least. A short one grows by more, as that saves calls of the allocator
- * and costs little: four times less than STEEP_MAX buffers are less than 32 KiB. */
+/* What a full list grows to at least. A short one grows by more, as that saves calls of the
+ * allocator and costs little: four times less than STEEP_MAX buffers are less than 32 KiB. */
 static uint64_t next_capacity(uint64_t capacity) {
     return sw_max_u64(capacity * (capacity < STEEP_MAX ? 4 : 2), MANY_MIN);
 }

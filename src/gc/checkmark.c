@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The second marking finds objects breadth first, from span records instead of span metadata, word by
- * word from the maps of types, and remembers them in a table of addresses instead of marks. */
+/* The second marking finds objects breadth first, from span records instead of span metadata, word
+ * by word from the maps of types, and remembers them in a table of addresses instead of marks. */
 #include "gc/checkmark.h"
 
 #include "base/assert.h"

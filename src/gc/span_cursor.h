@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A walk over the span metadata of a heap that may stop anywhere and go on later. Records that are added
- * meanwhile are not met. Callers: mark, sweep, verify. */
+/* A resumable walk over the spans of a heap. Records added during the walk may be missed. Callers:
+ * mark, sweep, verify. */
 #ifndef SW_GC_SPAN_CURSOR_H
 #define SW_GC_SPAN_CURSOR_H
 
@@ -13,7 +13,7 @@ sw_gc_span_cursor sw_gc_span_cursor_begin(const sw_heap *heap);
 static inline bool sw_gc_span_cursor_at_end(const sw_gc_span_cursor *place) {
     return place->first == 0;
 }
-/* Returns the id at the place, and moves the place on; it was not at its end. */
+/* Return the current id and advance; not at the end. */
 uint32_t sw_gc_span_cursor_next(const sw_heap *heap, sw_gc_span_cursor *place);
 
 /* Whether the record is of a span of the heap. */

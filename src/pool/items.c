@@ -133,8 +133,8 @@ static sw_always_inline void look_at_cycles(sw_pool *pool) {
 
 /* --- calls ------------------------------------------------------------------------------------ */
 
-/* Returns an item that another thread has put into its thread slot, else a new one. It is called with
- * the lock, if the pool has one, and releases it. */
+/* Returns an item that another thread has put into its thread slot, else a new one. It is called
+ * with the lock, if the pool has one, and releases it. */
 static sw_noinline void *get_fresh(sw_pool *pool) {
     sw_check2(sw_pool_record_check(pool));
     void *item = pool->thread_slots == NULL ? NULL : sw_thread_slots_take(pool->thread_slots);

@@ -6,8 +6,7 @@
  * A freed block is not joined at once: each order keeps a few blocks, from which its next requests
  * are served (Barkley and Lee, "A lazy buddy system bounded by two coalescing delays per class",
  * 1989; here the delay is a count). Kept blocks are joined when a request finds no other block,
- * when holes are listed, and when the largest hole is asked for. So no request is refused because
- * of them.
+ * when holes are listed, and when the largest hole is queried. So no request fails because of them.
  *
  * One byte a unit says what starts there, so that a free of an address inside a block, or of a free
  * block, is recognised. Eight bytes a unit say how many bytes were requested. Callers:

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inside of a size-class table, read by page, span and heap. Immutable once made.
+/* The internals of a size-class table, read by page, span and heap. Immutable.
  *
  * Look-up, in units chosen so that both maps stay short (Go sizeclasses.go):
  *   size <= 1024:  cls = small_map[(size + 7) >> 3]
@@ -26,7 +26,7 @@ typedef struct sw_class {
     uint32_t size;        /* slot bytes; 0 in class 0 */
     uint32_t slots;       /* of a span of `pages`; >= 1 */
     uint32_t pages;       /* the longest span, in pages of the table */
-    uint32_t first_pages; /* the shortest; a heap doubles it, up to `pages`, as it holds more */
+    uint32_t first_pages; /* the shortest; later spans double up to `pages` */
 } sw_class;
 
 struct sw_table {
@@ -41,7 +41,7 @@ struct sw_table {
     const uint8_t *large_map;
 };
 
-/* The rule that does not hold, or NULL (base/assert.h). A table is immutable, so nobody writes.
+/* The rule that does not hold, or NULL (base/assert.h).
  *   class:  size is a multiple of 8;  slots == (pages << page_shift) / size, >= 1
  *           pages == first_pages times a power of two;  first_pages << page_shift >= size
  *   table:  max_size == classes[class_count - 1].size;  class_count >= 2 */
@@ -54,8 +54,8 @@ extern const struct sw_table sw_table_c16_data;
 
 /* True when the table is built in or alive. False after misuse was reported. */
 bool sw_table_check(const sw_table *table, const char *op);
-/* A heap begins to use a table. A table that was made at run time can then not be destroyed until
- * sw_table_release. False after misuse was reported: the table has ended, or is none. */
+/* Acquire a table for a heap: a run-time table cannot be destroyed until sw_table_release. False
+ * after misuse was reported: not a live table. */
 bool sw_table_acquire(const sw_table *table, const char *op);
 void sw_table_release(const sw_table *table);
 

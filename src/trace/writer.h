@@ -19,8 +19,7 @@ struct sw_trace_writer {
     uint64_t mark; /* ds/handle.h */
     FILE *stream;
     char *path;
-    char *part;   /* a file beside `path`, renamed at commit; NULL: `path` is a device, written
-                   * directly */
+    char *part;   /* temporary file, renamed to `path` at commit; NULL: `path` is a device */
     void *memory; /* of the encoder */
     swt_encoder *encoder;
     swt_buffer small; /* entries of the small block that is being filled */
