@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rules of the structs of this folder, which stand beside their fields. */
+/* The checks of the structs of this folder; the rules are next to the fields. */
 #include "arena/arena.h"
 #include "arena/chunk_cache.h"
 #include "base/assert.h"

@@ -73,7 +73,8 @@ static sw_misuse misuse_of(const void *ptr) {
     return lives ? SW_MISUSE_ARENA : SW_MISUSE_FREED_ARENA;
 }
 
-/* Tells heaps of misuse_of. Once: each create would else write to a line that all threads read. */
+/* Registers misuse_of with heaps. Once, because each create would otherwise write to a shared cache
+ * line. */
 static void install_misuse(void) {
     if (sw_likely(__atomic_load_n(&sw_target_foreign, __ATOMIC_RELAXED) != NULL)) return;
     __atomic_store_n(&sw_target_foreign, misuse_of, __ATOMIC_RELEASE);

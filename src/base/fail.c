@@ -160,10 +160,9 @@ static void print_fault(const sw_fault *fault) {
     sw_emergency_print("spanwise: %s\n", sw_misuse_text(fault->code));
 }
 
-/* A report of misuse while its handler runs. It lies on the stack of the reporting thread. A
- * handler may leave by longjmp; then later calls overwrite the record and its stamp. So a record
- * with the right stamp means that its handler still runs, and nothing has to be undone after a
- * longjmp. */
+/* A report of misuse while its handler runs, on the stack of the reporting thread. A handler may
+ * leave by longjmp; then later calls overwrite the record and its stamp. So a record with the right
+ * stamp means that its handler still runs, and nothing has to be undone after a longjmp. */
 typedef struct report {
     const struct report *outer; /* the report whose handler caused this one; NULL: none */
     const void *ptr;

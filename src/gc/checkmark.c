@@ -32,7 +32,7 @@ typedef struct reached_object {
     uint32_t slot;
 } reached_object;
 
-/* The object that the address lies in. */
+/* The object that contains the address. */
 static reached_object find(const sw_gc *gc, uintptr_t p) {
     const sw_space *space = gc->heap->space;
     uint32_t id = sw_space_id_of(space, p), slot = 0;

@@ -12,7 +12,7 @@
 #define MARK offsetof(sw_gc_shadow, mark)
 
 /* The field `depth` of a frame: its depth in the lower half, and in the upper half a sum of that
- * and the fields that a cycle follows. A frame lies in the program's memory, which may be
+ * and the fields that a cycle follows. A frame is in the program's memory, which may be
  * overwritten. */
 static uint64_t seal_of(const sw_gc_frame *frame, uint64_t depth) {
     uint64_t sum = (uintptr_t)frame->below * UINT64_C(0x9E3779B97F4A7C15) +

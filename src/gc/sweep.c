@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A span is swept once in a cycle, as its stamp tells. The slots that are allocated and not marked,
- * and the pending ones, are freed together (heap/sweep.h). */
+/* A span is swept once per cycle; its stamp records that. The slots that are allocated and not
+ * marked, and the pending ones, are freed together (heap/sweep.h). */
 #include "gc/sweep.h"
 
 #include <errno.h>

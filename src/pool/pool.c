@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How pools begin and end, and what they are asked for beside their options (spanwise/pool.h,
- * pool.h). */
+/* Creation, destruction and optional features of pools (spanwise/pool.h, pool.h). */
 #include "pool/pool.h"
 
 #include "base/fail.h"

@@ -52,7 +52,7 @@ static sw_status check_options(const sw_slabs_options *options) {
     return status;
 }
 
-/* Releases what the slabs have beside their record: the tiers that have begun, and the set. */
+/* Releases the tiers that have begun, and the set. */
 static void release(sw_slabs *slabs) {
     for (uint32_t i = 0; i < slabs->tier_count; i++) sw_slab_tier_end(&slabs->tiers[i]);
     sw_address_set_end(&slabs->own);
@@ -152,7 +152,7 @@ static void *alloc_own(sw_slabs *slabs, const sw_slabs_alert *alert, unsigned fl
 
 /* --- requests --------------------------------------------------------------------------------- */
 
-/* The smallest tier that holds the size, or the sentinel behind the last one if none does. */
+/* The smallest sufficient tier, or the sentinel after the last one. */
 static sw_always_inline sw_slab_tier *tier_for(sw_slabs *slabs, size_t size) {
     sw_slab_tier *tier = slabs->tiers;
     while (tier->slot_bytes < size) tier++;
@@ -191,7 +191,7 @@ void *sw_slabs_alloc(sw_slabs *slabs, size_t size, unsigned flags) {
     return (flags & SW_ZERO) != 0 ? memset(slot, 0, size) : slot;
 }
 
-/* Finds the tier in whose range ptr lies, or the sentinel behind the last one; what ptr is there,
+/* Finds the tier whose range contains ptr, or the sentinel after the last one; what ptr is there,
  * and the number of its slot. */
 static sw_always_inline sw_slab_tier *find_tier(sw_slabs *slabs, const void *ptr,
                                                 sw_slab_state *state, uint64_t *index) {
@@ -201,7 +201,7 @@ static sw_always_inline sw_slab_tier *find_tier(sw_slabs *slabs, const void *ptr
     return tier;
 }
 
-/* Whether this is the sentinel, which has every address that lies in no tier. */
+/* Whether this is the sentinel, which has every address outside of the tiers. */
 static bool is_last(const sw_slabs *slabs, const sw_slab_tier *tier) {
     return tier == &slabs->tiers[slabs->tier_count];
 }

@@ -93,7 +93,7 @@ void sw_table_release(const sw_table *table) {
     if (!is_builtin(table)) __atomic_fetch_sub(&block_of(table)->users, 1, __ATOMIC_SEQ_CST);
 }
 
-/* --- rules: SW_OK, or a failure that names the class, the rule and the mend ------------------- */
+/* --- rules: SW_OK, or an error with the class, the rule and what to do ------------------------ */
 
 #define OP_CREATE "table_create"
 #define CLASS "class %" PRIu32 " (%" PRIu32 " bytes): " /* class number, size */
