@@ -5,7 +5,16 @@
 # generator itself is the package spanwise_sizeclasses, which wheel.packages of pyproject.toml names.
 find_package(Python REQUIRED COMPONENTS Interpreter Development.Module)
 
-set(ffi_cdef "${PROJECT_SOURCE_DIR}/cmake/ffi.cdef.txt")
+# The declarations of the library, then those of the examples.
+set(ffi_cdef "${PROJECT_BINARY_DIR}/ffi.cdef.txt")
+set(ffi_text)
+foreach(folder IN ITEMS cmake examples)
+  set(ffi_part "${PROJECT_SOURCE_DIR}/${folder}/ffi.cdef.txt")
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${ffi_part}")
+  file(READ "${ffi_part}" ffi_part_text)
+  string(APPEND ffi_text "${ffi_part_text}")
+endforeach()
+file(GENERATE OUTPUT "${ffi_cdef}" CONTENT "${ffi_text}")
 set(ffi_prelude "${PROJECT_SOURCE_DIR}/cmake/ffi_prelude.c")
 set(ffi_source "${PROJECT_BINARY_DIR}/_spanwise.c")
 add_custom_command(
