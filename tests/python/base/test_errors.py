@@ -98,7 +98,7 @@ def test_every_public_function_is_declared() -> None:
         *("sw_free_sized", "sw_usable_size"),
         *("sw_cache_open", "sw_cache_close", "sw_cache_alloc", "sw_cache_alloc_aligned"),
         *("sw_cache_realloc", "sw_cache_free", "sw_cache_trim"),
-        # Inline functions of the headers call them (sw_*_fill, sw_*_read: with the size of the struct).
+        # Called by inline functions of the headers (sw_*_fill, sw_*_read: with the struct size).
         "sw_range_find_thread",
         *("sw_heap_options_fill", "sw_heap_ledger_read"),
         # The package has its own version.
