@@ -80,10 +80,7 @@ target_sources(bench_gomem PRIVATE "${bench_dir}/gomem/cases_memory.cc"
                                    "${bench_dir}/gomem/cases_blocks.cc")
 
 # Arenas and pools, beside a loop that bumps and clears, and the heap.
-bench_program(bench_arenas "${bench_dir}/arenas/bench_arenas.cc" spanwise_static m)
-spanwise_sources(service_sources "service/*")
-target_sources(bench_arenas PRIVATE ${service_sources})
-target_include_directories(bench_arenas PRIVATE "${PROJECT_SOURCE_DIR}/src")
+bench_program(bench_arenas "${bench_dir}/arenas/bench_arenas.cc" spanwise_examples spanwise_static m)
 
 # Collectors: ours, and Debian's libgc if its headers are there. Its <gc.h> includes "gc/gc.h", and so must not
 # see src/, where a header has that name.

@@ -5,7 +5,16 @@
 # generator itself is the package spanwise_sizeclasses, which wheel.packages of pyproject.toml names.
 find_package(Python REQUIRED COMPONENTS Interpreter Development.Module)
 
-set(ffi_cdef "${PROJECT_SOURCE_DIR}/cmake/ffi.cdef.txt")
+# The declarations of the library, then those of the examples.
+set(ffi_cdef "${PROJECT_BINARY_DIR}/ffi.cdef.txt")
+set(ffi_text)
+foreach(folder IN ITEMS cmake examples)
+  set(ffi_part "${PROJECT_SOURCE_DIR}/${folder}/ffi.cdef.txt")
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${ffi_part}")
+  file(READ "${ffi_part}" ffi_part_text)
+  string(APPEND ffi_text "${ffi_part_text}")
+endforeach()
+file(GENERATE OUTPUT "${ffi_cdef}" CONTENT "${ffi_text}")
 set(ffi_prelude "${PROJECT_SOURCE_DIR}/cmake/ffi_prelude.c")
 set(ffi_source "${PROJECT_BINARY_DIR}/_spanwise.c")
 add_custom_command(
@@ -15,17 +24,13 @@ add_custom_command(
   DEPENDS "${ffi_cdef}" "${ffi_prelude}"
   VERBATIM)
 
-# The C code that spanwise.lessons measures; apart from the code that cffi generates, which has
-# warnings.
-spanwise_sources(lesson_sources "lesson/*" "service/*")
-add_library(spanwise_lessons OBJECT ${lesson_sources})
-spanwise_compile(spanwise_lessons)
-
 # Selects the stable ABI by hand: FindPython knows USE_SABI from CMake 3.26 on, and Debian 12 has
 # 3.25. For a free-threaded interpreter, which has no stable ABI, scikit-build-core does not ask for
 # it.
-add_library(spanwise_extension MODULE "${ffi_source}"
-                                    $<TARGET_OBJECTS:spanwise_lessons>)
+#
+# spanwise.lessons runs the code of spanwise_examples on heaps of this extension. It is linked in here
+# because a second extension would have a second library with a page map of its own.
+add_library(spanwise_extension MODULE "${ffi_source}")
 set_target_properties(spanwise_extension PROPERTIES PREFIX "" OUTPUT_NAME _spanwise C_STANDARD 11
                                                     C_VISIBILITY_PRESET hidden)
 if(SKBUILD_SABI_VERSION)
@@ -35,8 +40,8 @@ else()
   set_target_properties(spanwise_extension PROPERTIES SUFFIX ".${SKBUILD_SOABI}.so")
 endif()
 spanwise_hide_folders(spanwise_extension)
-target_include_directories(spanwise_extension PRIVATE ${Python_INCLUDE_DIRS} "${PROJECT_SOURCE_DIR}/cmake" "${PROJECT_SOURCE_DIR}/src")
-target_link_libraries(spanwise_extension PRIVATE spanwise_static m)
+target_include_directories(spanwise_extension PRIVATE ${Python_INCLUDE_DIRS})
+target_link_libraries(spanwise_extension PRIVATE spanwise_examples spanwise_static m)
 target_link_options(spanwise_extension PRIVATE -Wl,--exclude-libs,ALL -Wl,-z,nodelete)
 
 install(TARGETS spanwise_extension LIBRARY DESTINATION spanwise COMPONENT python)
@@ -51,6 +56,8 @@ install(DIRECTORY include src DESTINATION spanwise/_source COMPONENT python
 install(FILES scripts/sizeclasses.py scripts/build_check.c
         DESTINATION spanwise/_source/scripts COMPONENT python)
 install(FILES LICENSE DESTINATION spanwise/_source COMPONENT python)
+install(FILES examples/lessons/article-figures.json examples/lessons/verdicts.json
+        DESTINATION spanwise/lessons COMPONENT python)
 # Manual pages, from the help texts. pip puts them into share/man of the environment. A cross build
 # cannot load the extension and goes without.
 set(man_pages "${PROJECT_BINARY_DIR}/man")

@@ -90,6 +90,9 @@ foreach(source IN LISTS unit_sources)
   elseif(SPANWISE_CHECK EQUAL 3)
     target_compile_options(${name} PRIVATE -O1)
   endif()
+  if(module MATCHES "^(lesson|service)$")
+    target_link_libraries(${name} PRIVATE spanwise_examples)
+  endif()
   target_link_libraries(${name} PRIVATE spanwise_internal m)
   target_link_options(${name} PRIVATE ${spanwise_test_linker})
   if(module STREQUAL "preload_grades") # of preloaded libraries and a program only the rules are tested
@@ -101,10 +104,6 @@ foreach(source IN LISTS unit_sources)
     foreach(file IN ITEMS site checks)
       target_sources(${name} PRIVATE "${PROJECT_SOURCE_DIR}/src/recorder/${file}.c")
     endforeach()
-  endif()
-  if(module MATCHES "^(lesson|service)$") # only the Python extension has this module
-    file(GLOB room_sources "${PROJECT_SOURCE_DIR}/src/${module}/*.c")
-    target_sources(${name} PRIVATE ${room_sources})
   endif()
   if(module STREQUAL "handles") # the test reads the headers for the list of functions
     target_compile_definitions(${name} PRIVATE

@@ -4,7 +4,7 @@
  */
 #include <spanwise/spanwise.h>
 
-#include "lesson/lesson.h"
+#include "lessons/lesson.h"
 #include "service/service.h"
 
 /* A finalizer that only stores its object, so that C never calls into Python. */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of arenas, pools and slabs: CONTENDER/arena/ROW. One iteration is a batch of OBJECTS objects that are
-// freed together, or one slice, or one pair of a pool or of slabs, or a load of messages (src/service), its set-up
+// freed together, or one slice, or one pair of a pool or of slabs, or a load of messages (examples/service), its set-up
 // included. The limit loop moves an end that lies in memory and
 // clears what it skips, over the same bytes again and again: what any bump allocation has to do at least.
 #include <benchmark/benchmark.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* C++11 and later: standard allocators over the default heap and over a heap of one's own.
+/* C++11 and later: standard allocators on the default heap and on a heap object.
  *
  *     std::vector<int, spanwise::allocator<int>> v;
  *     std::map<K, V, std::less<K>, spanwise::allocator<std::pair<const K, V>>> m;
@@ -7,11 +7,10 @@
  *     spanwise::heap heap;
  *     std::vector<int, spanwise::heap_allocator<int>> w{spanwise::heap_allocator<int>(heap)};
  *
- * allocator is stateless, so all are equal, and has the inline paths of fast.h. Node containers
- * allocate one object of a constant size at a time: there the whole path is inline. heap_allocator
- * has its heap's address, and two are equal if their heaps are the same; the heap must outlive the
- * containers. A free tells the size, which must be the object's (else misuse SIZE_MISMATCH), as the
- * standard asks. Both throw std::bad_alloc when memory is exhausted.
+ * allocator is stateless and uses the inline paths of fast.h; for node containers, which allocate
+ * objects of constant size, the whole path is inline. heap_allocator holds its heap, which must
+ * outlive the containers; two are equal if their heaps are. Frees are sized: a wrong size is misuse
+ * (SIZE_MISMATCH). Both throw std::bad_alloc if memory is exhausted.
  */
 #ifndef SPANWISE_ALLOCATOR_HPP
 #define SPANWISE_ALLOCATOR_HPP
@@ -28,7 +27,7 @@ namespace spanwise {
 
 namespace detail {
 
-/* The bytes of an array. Throws std::bad_alloc for more than any object can have. */
+/* Bytes of an array. Throws std::bad_alloc above PTRDIFF_MAX. */
 template <typename T> std::size_t array_bytes(std::size_t count) {
     if (count > std::numeric_limits<std::ptrdiff_t>::max() / sizeof(T)) throw std::bad_alloc();
     return count * sizeof(T);
@@ -87,9 +86,8 @@ constexpr bool operator!=(const allocator<T> &, const allocator<U> &) noexcept {
 /* A heap that ends with its scope. */
 class heap {
   public:
-    /* options may be nullptr: the defaults. Throws std::invalid_argument, with the message, for
-     * options that are refused, and std::bad_alloc when there is no memory or no room for one heap
-     * more. */
+    /* options: nullptr for the defaults. Throws std::invalid_argument for invalid options, and
+     * std::bad_alloc if there is no memory or the limit of heaps is reached. */
     explicit heap(const sw_heap_options *options = nullptr) : heap_(nullptr) {
         sw_status status = sw_heap_create(options, &heap_);
         if (status == SW_INVALID || status == SW_UNSUPPORTED)

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where bytes behind a range lie, chosen at run time: allocators for sw_scalable_options.memory and
- * every other structure that takes a sw_allocator.
+/* Backing memory, chosen at run time: allocators for sw_scalable_options.memory and other
+ * structures that take a sw_allocator.
  *
  *   sw_scalable_options options;
  *   sw_scalable_options_init(&options);
  *   options.memory = sw_allocator_of(SW_BACKING_HUGE);
  *   options.first_bytes = options.child_bytes_max = options.limit_bytes = 64 << 20;   one block
  *
- * The choices are those that the Go library GoMem makes by build tags (its type MemoryAllocator):
- * docs/design/buffer.md. All of them belong to the process: every thread may use them, and the
- * child of a fork finds them whole.
+ * GoMem (Go) selects the same choices by build tags: docs/design/buffer.md. They are process-wide,
+ * thread-safe and consistent in the child of a fork.
  */
 #ifndef SPANWISE_BACKING_H
 #define SPANWISE_BACKING_H
@@ -23,15 +22,14 @@ extern "C" {
 typedef enum sw_backing {
     SW_BACKING_SYSTEM = 0, /* whole pages of the system: sw_allocator_system() */
     SW_BACKING_LIBC,       /* the C library's: sw_allocator_libc() */
-    /* Blocks up to 16 KiB are rounded up to 1, 4 or 16 KiB, and up to SW_BACKING_KEPT of each size
-     * stay for their next use; other blocks are LIBC's. */
+    /* Blocks up to 16 KiB are rounded up to 1, 4 or 16 KiB, with a free list of up to
+     * SW_BACKING_KEPT per size; larger blocks are LIBC's. */
     SW_BACKING_POOLS,
-    /* Blocks up to SW_BACKING_REGION_BYTES are rounded up to a power of two and cut by a buddy
-     * system from regions of that size. Other blocks, and those for which no region can be had, are
-     * SYSTEM's. One region without a block stays. */
+    /* Blocks up to SW_BACKING_REGION_BYTES come from buddy allocators on regions of that size.
+     * Larger blocks, and all if no region can be mapped, are SYSTEM's. One empty region is kept. */
     SW_BACKING_BUDDY,
-    /* SYSTEM's; but from 2 MiB on, blocks are rounded up and aligned to 2 MiB, with a request for
-     * huge pages, which the system may ignore. */
+    /* SYSTEM's; blocks of at least 2 MiB are rounded up and aligned to 2 MiB, with
+     * madvise(MADV_HUGEPAGE). */
     SW_BACKING_HUGE,
     SW_BACKING_COUNT
 } sw_backing;
@@ -45,15 +43,15 @@ SW_API const sw_allocator *sw_allocator_of(sw_backing backing);
 SW_API const char *sw_backing_name(sw_backing backing);
 
 typedef struct sw_backing_stats {
-    uint64_t kept_blocks;  /* blocks of POOLS that nobody has */
+    uint64_t kept_blocks;  /* free blocks of POOLS */
     uint64_t kept_bytes;   /* of these */
     uint64_t regions;      /* of BUDDY */
-    uint64_t idle_regions; /* of these, regions without a block */
-    uint64_t region_taken; /* bytes of regions that blocks have, rounded up */
+    uint64_t idle_regions; /* of these, empty */
+    uint64_t region_taken; /* allocated bytes of regions, rounded up */
 } sw_backing_stats;
 
 SW_API void sw_backing_get_stats(sw_backing_stats *out);
-/* Gives kept blocks and idle regions back. Returns their bytes. */
+/* Free kept blocks and empty regions; return their bytes. */
 SW_API uint64_t sw_backing_trim(void);
 
 #ifdef __cplusplus

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inline allocation and free on the default heap, for code that counts nanoseconds.
+/* Inline allocation and free on the default heap.
  *
- * With a size that is constant when compiled, the class and its slot size fold to numbers and an
- * allocation is a handful of instructions; other sizes call the library. A free is validated
- * exactly as sw_free is. Works in C11 and C++11 with gcc and clang.
+ * For a compile-time constant size, class and slot size are constants and an allocation is a few
+ * instructions; other sizes call the library. Frees are validated like sw_free. Works in C11 and
+ * C++11 with gcc and clang.
  *
  * Binary compatibility: this code reads the records of fast_abi.h and the class numbers of the
- * library's default table. It refers to a symbol that is named after the table, so that a library
- * of another table fails at link or load.
+ * library's default table. It refers to a symbol named after the table, so that a library of
+ * another table fails to link or load.
  */
 #ifndef SPANWISE_FAST_H
 #define SPANWISE_FAST_H
@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-/* Makes every object file that includes this header need the table's symbol. */
+/* Make every object file that includes this header require the table's symbol. */
 __attribute__((used)) static const char *const sw_fast_table_needed = &SW_FAST_TABLE_SYMBOL;
 
 /* As sw_cache_alloc on a cache of a plain heap with the default table. */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The records that inline code reads. They are part of the binary interface: the library's own
- * sources include this header, and fast.h refers to a symbol that is named after the table, so that
- * code which was compiled for another table fails to link. Programs do not use these records
- * themselves: all of them may change with the minor version.
+/* Records read by inline code, part of the binary interface. fast.h refers to a symbol named after
+ * the table, so that code compiled for another table fails to link. Programs must not use these
+ * records: they may change in any minor version.
  */
 #ifndef SPANWISE_FAST_ABI_H
 #define SPANWISE_FAST_ABI_H
@@ -32,13 +31,13 @@ typedef struct sw_word {
 
 /* One span: a run of pages cut into slots, or one large object. The record is a cache line of 64
  * bytes, in a dense array of its space; the page map holds indices into that array. Where one word
- * serves all slots it lies in the record itself, and a free touches only two lines of metadata: one
- * of the page map and the record.
+ * serves all slots it lies in the record itself, and a free touches two cache lines of metadata:
+ * page map and record.
  *   slot i is at base + i * size, 0 <= i < slots
  *   magic = ceil(2^64 / size): of the 128-bit product (p - base) * magic the high word is i, and
  *   the low word is below magic exactly when p is the start of a slot (Lemire, Kaser, Kurz 2019)
- * Large objects and the two sentinels have magic 0, so no address is the start of a slot of theirs,
- * and every fast path ends in a slow one. */
+ * Large objects and the two sentinels have magic 0, so that no address is the start of a slot, and
+ * every fast path ends in a slow one. */
 typedef struct sw_span {
     uintptr_t base;
     uint64_t magic; /* 0 for large objects */
@@ -64,23 +63,23 @@ typedef struct sw_span {
  * its word has become wholly free. */
 enum { SW_FAST_PARTIAL = 2 };
 
-/* Names a slot that was freed lately. The next allocation of the class takes it before anything is
- * searched, and the span stays in its list. A hint may be out of date: whether the slot is free is
- * said by its bit in `local`. Every slot that is in `local` of a full span has a hint. */
+/* A recently freed slot, which the next allocation of the class takes without a search; the span
+ * stays in its list. A hint may be stale: the bit in `local` decides. Every slot in `local` of a
+ * full span has a hint. */
 typedef struct sw_hint {
     uintptr_t at;
     sw_word *word; /* of a span of this cache */
     uint64_t slot; /* of the span; modulo 64: its bit of the word */
 } sw_hint;
 
-/* Where a cache allocates next for one span class. It points to the word of the current span and
- * never copies it, so that frees by other threads, walks and verify see the same bits. A bin is a
- * cache line, whose fields are placed by the rule of sw_cache.
+/* The allocation point of a cache for one span class. It points to the word of the current span and
+ * never copies it, so that remote frees, walks and verify see the same bits. A bin is a cache line;
+ * the rule of sw_cache places its fields.
  *
- * Collected heaps: gc_type is the type of every object of the span, SW_GC_UNTYPED if they differ or have
- * no pointers; only the cache's thread writes it. gc_next_bit is the bit of the slot after the one taken
- * last (0: the word ends before it), gc_next_at its offset in bytes from base; next_at == bytes * (number
- * of next_bit), whatever word the bin has. */
+ * Collected heaps: gc_type is the type of every object of the span, SW_GC_UNTYPED if they differ or
+ * have no pointers; only the cache's thread writes it. gc_next_bit is the bit of the slot after the
+ * last one taken (0: end of the word), gc_next_at its byte offset from base; gc_next_at == bytes *
+ * (index of gc_next_bit). */
 typedef struct sw_cache_bin {
     sw_span *span;  /* NULL when there is none */
     sw_word *word;  /* never NULL; an always-empty word when there is no span */
@@ -106,25 +105,22 @@ typedef struct sw_space_view {
     sw_span *spans;
 } sw_space_view;
 
-/* The last member of sw_cache is a C99 array, which clang++ warns of in spite of __extension__. */
+/* clang++ warns about the flexible array member in spite of __extension__. */
 #if defined(__clang__) && defined(__cplusplus)
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Wc99-extensions"
 #endif
 
-/* A cache. Its first line is read by every call, its second one by the generic and the slow paths;
- * then come the bins, indexed by class * 2 + noscan. Threads without a cache of the default heap
- * share a cache that has no heap: it finds no address and no free slot, so all its paths end in
- * slow ones.
+/* A cache. Every call reads the first cache line, the generic and slow paths read the second; the
+ * bins follow, indexed by class * 2 + noscan. Threads without a cache of the default heap share an
+ * empty cache without a heap, whose paths all end in slow ones.
  *
- * The fields that fast paths read lie 8 bytes behind a multiple of 16. The reason is how processors
- * treat a read that follows a store whose address is not known yet. They let the read go first, and
- * repeat it if the store turns out to have written there. Some of them compare only the offsets
- * within the two pages, and few bits of the page numbers: so a store into another page can be
- * mistaken for one to the place that was read. After such a mistake the read waits for every store
- * before it, and a pair of malloc and free takes twice as long. Objects begin at multiples of 16,
- * and programs write their first words, so nothing that is read here lies at such an offset
- * (docs/design/heap.md). */
+ * Fields read by fast paths are at addresses congruent to 8 mod 16, to avoid false store-to-load
+ * dependencies (4K aliasing). A processor speculates that a load does not depend on earlier stores
+ * with unknown addresses, but compares mainly page offsets: a store to another page can alias. Then
+ * the load waits for all earlier stores, and a malloc/free pair takes twice as long. Objects begin
+ * at multiples of 16, and programs write their first words, so no field read here has such an
+ * offset (docs/design/heap.md). */
 struct sw_cache {
     sw_heap *heap;  /* NULL: the cache of threads that have none */
     uintptr_t base; /* base, frames, page_map, spans: its space's view */
@@ -142,9 +138,8 @@ struct sw_cache {
     size_t plain_end;             /* smaller sizes need no more than their class */
     struct sw_thread
         *thread; /* the library's record of the thread that has the cache; NULL: none */
-    /* What sw_span.owner is in the spans into which a free leaves no hint: the cache itself (a full
-     * span has a bit more there) or, while every free leaves a hint, SW_NO_CACHE. Written by the
-     * cache's thread. */
+    /* sw_span.owner of spans whose frees leave no hint: the cache itself (a full span has an extra
+     * bit), or SW_NO_CACHE while every free leaves a hint. Written by the cache's thread. */
     struct sw_cache *unhinted_owner;
     __extension__ sw_cache_bin bins[];
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The part of the inline paths (fast.h) that is the same for every table of size classes: the
- * thread's cache, taking a slot of a class that is told, and frees. The library's own sources
- * include it, so that a library of another table differs in few objects. Programs include fast.h.
+/* The table-independent part of the inline paths (fast.h): the thread's cache, allocation from a
+ * given class, and frees. The library includes it, so that libraries of different tables share most
+ * objects. Programs include fast.h.
  */
 #ifndef SPANWISE_FAST_SLOTS_H
 #define SPANWISE_FAST_SLOTS_H
@@ -17,45 +17,45 @@ extern "C" {
 #define SW_FAST_TLS __attribute__((tls_model("initial-exec")))
 #define SW_FAST_INLINE static inline __attribute__((always_inline))
 
-/* 0: inline frees trust the pointer (the `bare` preset, which prices the checks). A bad free then
- * corrupts the heap. */
+/* 0: inline frees trust the pointer (the `bare` preset). A bad free then corrupts the heap. */
 #ifndef SW_FAST_CHECKED
 #define SW_FAST_CHECKED 1
 #endif
 
-/* The library's only thread-local variable: static TLS is scarce in programs that load many libraries. */
+/* The library's only thread-local variable: static TLS is scarce in programs that load many
+ * libraries. */
 typedef struct sw_tls_record {
     sw_cache *cache; /* of the default heap; until the thread uses that, one without a heap */
 } sw_tls_record;
 
-/* C++'s `thread_local` would ask at each use whether a constructor must run first. */
+/* C++ thread_local checks at each use whether a constructor must run. */
 #ifdef __cplusplus
 extern SW_API __thread SW_FAST_TLS sw_tls_record sw_tls;
 #else
 extern SW_API _Thread_local SW_FAST_TLS sw_tls_record sw_tls;
 #endif
 
-/* Where inline code goes on when its fast path ends. Programs do not call these themselves. */
+/* Slow paths of the inline code, not for programs. */
 SW_API void *sw_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class);
 SW_API void sw_free_slow(sw_cache *cache, void *ptr, const char *op);
-SW_API void sw_cache_emptied(sw_cache *cache, sw_span *span); /* one of its words is wholly free */
+SW_API void sw_cache_emptied(sw_cache *cache, sw_span *span); /* one of its words became empty */
 
 /* --- allocation ------------------------------------------------------------------------------- */
 
-/* The most bytes that are cleared in line. Above, gcc would write `rep stos` for a constant length,
- * which takes three times what a call of memset does (144 bytes on a Zen 4: 19 ns and 7). */
+/* Maximum bytes cleared inline. Above that gcc emits `rep stos` for a constant length, which takes
+ * three times as long as a memset call (144 bytes on a Zen 4: 19 ns and 7). */
 #define SW_FAST_CLEAR_MAX 80
 
-/* The number of the lowest set bit; bits is not 0. */
+/* Index of the lowest set bit; bits is not 0. */
 #define SW_FAST_LOWEST(bits) ((unsigned)__builtin_ctzll(bits))
 
-/* Clears an object; bytes is most often a constant. */
+/* Clear an object; bytes is usually constant. */
 SW_FAST_INLINE void sw_fast_clear(void *p, size_t bytes) {
-    if (bytes > SW_FAST_CLEAR_MAX) __asm__("" : "+r"(bytes)); /* no constant any more: a call */
+    if (bytes > SW_FAST_CLEAR_MAX) __asm__("" : "+r"(bytes)); /* hide the constant: emit a call */
     memset(p, 0, bytes);
 }
 
-/* An object of a constant class out of the cache's current word. */
+/* Allocate an object of a constant class from the cache's current word. */
 SW_FAST_INLINE void *sw_fast_take(sw_cache *cache, size_t size, unsigned flags, uint32_t cls,
                                   uint32_t bytes) {
     uint32_t span_class = cls * 2 + 1;
@@ -70,8 +70,8 @@ SW_FAST_INLINE void *sw_fast_take(sw_cache *cache, size_t size, unsigned flags, 
 
 /* --- free ------------------------------------------------------------------------------------- */
 
-/* Sets bit `index % 64` and returns whether it was set before. x86-64 has one instruction for that,
- * where compilers would make three of the C expression. */
+/* Set bit `index % 64` and return whether it was set: one instruction on x86-64, three if compiled
+ * from C. */
 SW_FAST_INLINE int sw_fast_set_bit(uint64_t *bits, uint64_t index) {
 #if defined(__x86_64__)
     int was;
@@ -84,22 +84,21 @@ SW_FAST_INLINE int sw_fast_set_bit(uint64_t *bits, uint64_t index) {
 #endif
 }
 
-/* Sets the bit of a slot in a span that the cache owns. 0: the slot is free already. */
+/* Free a slot of an owned span. 0: double free. */
 SW_FAST_INLINE int sw_fast_free_own(sw_cache *cache, sw_span *span, uint64_t slot) {
     sw_word *word = &span->words[slot / 64];
     uint64_t local = __atomic_load_n(&word->local, __ATOMIC_RELAXED);
     uint64_t both = __atomic_load_n(&word->free, __ATOMIC_RELAXED) | local;
     int was_free = sw_fast_set_bit(&both, slot);
     if (SW_FAST_CHECKED && __builtin_expect(was_free, 0)) return 0;
-    (void)sw_fast_set_bit(&local, slot); /* apart from `both`, because the next free waits for it */
+    (void)sw_fast_set_bit(&local, slot); /* separate from `both`: the next free depends on it */
     __atomic_store_n(&word->local, local, __ATOMIC_RELAXED);
     if (__builtin_expect(both == ~UINT64_C(0) && span->state == SW_FAST_PARTIAL, 0))
         sw_cache_emptied(cache, span);
     return 1;
 }
 
-/* The span of the slot that starts at an address, and the slot's number. NULL: no slot starts
- * there. */
+/* The span and slot index of an address. NULL: no slot starts there. */
 SW_FAST_INLINE sw_span *sw_fast_find(const sw_cache *cache, const void *ptr, uint64_t *slot) {
     uintptr_t p = (uintptr_t)ptr;
     uint64_t frame = (p - cache->base) >> SW_FRAME_SHIFT;
@@ -111,7 +110,7 @@ SW_FAST_INLINE sw_span *sw_fast_find(const sw_cache *cache, const void *ptr, uin
     return span;
 }
 
-/* The fast part of a free. 0: nothing was done, sw_free_slow must look at it. */
+/* The fast path of a free. 0: nothing was done, call sw_free_slow. */
 SW_FAST_INLINE int sw_fast_try_free(sw_cache *cache, void *ptr) {
     uint64_t slot;
     sw_span *span = sw_fast_find(cache, ptr, &slot);
@@ -121,13 +120,13 @@ SW_FAST_INLINE int sw_fast_try_free(sw_cache *cache, void *ptr) {
     return sw_fast_free_own(cache, span, slot);
 }
 
-/* As sw_cache_free on a cache of a plain heap (any table). NULL is no address of the space. */
+/* As sw_cache_free on a cache of a plain heap (any table); NULL is outside of the space. */
 SW_FAST_INLINE SW_NONNULL(1) void sw_fast_cache_free(sw_cache *cache, void *ptr) {
     if (__builtin_expect(!sw_fast_try_free(cache, ptr), 0)) sw_free_slow(cache, ptr, "free");
 }
 
-/* A free whose size is constant when compiled, of an object in the word that its class allocates
- * from. The bin's base, the slot size and the bits of the word validate it. 0: nothing was done. */
+/* Free of constant size, for an object in its class's current word, validated by the bin's base,
+ * the slot size and the word's bits. 0: nothing was done. */
 SW_FAST_INLINE int sw_fast_try_free_current(sw_cache *cache, void *ptr, uint32_t cls,
                                             uint32_t bytes) {
     sw_cache_bin *bin = &cache->bins[cls * 2 + 1];
@@ -140,8 +139,8 @@ SW_FAST_INLINE int sw_fast_try_free_current(sw_cache *cache, void *ptr, uint32_t
     sw_word *word = bin->word;
     uint64_t local = __atomic_load_n(&word->local, __ATOMIC_RELAXED);
     uint64_t both = __atomic_load_n(&word->free, __ATOMIC_RELAXED) | local;
-    /* A mask instead of sw_fast_set_bit: a malloc and free in turn wait here for nothing but their
-     * own words, and the `bts` instruction makes that wait longer (docs/design/bench.md). */
+    /* A mask instead of sw_fast_set_bit: `bts` would lengthen the dependency chain of alternating
+     * malloc and free (docs/design/bench.md). */
     uint64_t bit = UINT64_C(1) << (index % 64);
     if (SW_FAST_CHECKED && __builtin_expect((both & bit) != 0, 0)) return 0;
     __atomic_store_n(&word->local, local | bit, __ATOMIC_RELAXED);

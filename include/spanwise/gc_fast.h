@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inline allocation in a collected heap, for code that counts nanoseconds: a *type allocator* makes objects
- * of one type in one thread. What sw_gc_new finds out in each call (whether the collector lives and
- * has the type, where the thread allocates from) is found out when the allocator begins.
+/* Inline allocation in a collected heap: a *type allocator* allocates objects of one type in one
+ * thread. It looks up once what sw_gc_new looks up in each call: the type and the thread's bin.
  *
  *   sw_gc_type_allocator nodes;
  *   sw_gc_type_allocator_begin(gc, node_type, &nodes);
@@ -26,16 +25,16 @@ extern "C" {
 
 #define SW_GC_INLINE static inline __attribute__((always_inline))
 
-/* Memory of the program; the fields are the library's. What each call reads lies 8 bytes behind a
- * multiple of 16, for the reason that fast_abi.h tells. */
+/* In the program's memory; the fields are private. Fields that each call reads are at addresses
+ * congruent to 8 mod 16; see sw_cache in fast_abi.h. */
 typedef struct sw_gc_type_allocator {
     sw_gc *gc;
-    sw_cache_bin *bin;    /* where the thread takes such objects from */
-    uint64_t *fresh;      /* bytes asked for since the last cycle ended, if *due < UINT64_MAX */
-    const uint64_t *due;  /* *fresh at which a call works on a cycle, or waits for one */
+    sw_cache_bin *bin;    /* the thread's bin of the class */
+    uint64_t *fresh;      /* bytes allocated since the last cycle, if *due < UINT64_MAX */
+    const uint64_t *due;  /* threshold of *fresh for working on a cycle or waiting for one */
     size_t bytes;         /* of an object, as *fresh counts them */
-    uint32_t bin_type;    /* the bin's type at which an object may be taken here */
-    uint32_t clear_bytes; /* bytes of its slot; 0: it has no pointers */
+    uint32_t bin_type;    /* required type of the bin */
+    uint32_t clear_bytes; /* slot bytes; 0: no pointers */
     uint32_t type;
     const uint32_t *phase; /* sw_gc_phase */
 } __attribute__((aligned(16))) sw_gc_type_allocator;
@@ -43,14 +42,14 @@ typedef struct sw_gc_type_allocator {
 SW_API extern const uint32_t sw_gc_abi_1;
 __attribute__((used)) static const uint32_t *const sw_gc_abi_needed = &sw_gc_abi_1;
 
-/* Begins a type allocator. It belongs to the calling thread: no other one calls sw_gc_type_alloc with it, nor
- * anyone after the end of the thread or of the collector. It needs no end, and may be copied. In
- * the child of a fork it goes on if its thread does. Errors: SW_INVALID: no such type, or allocator is
- * NULL; SW_NOMEM: the thread can have no cache of the heap. */
-SW_API sw_status sw_gc_type_allocator_begin(sw_gc *gc, uint32_t type, sw_gc_type_allocator *allocator);
+/* Initialise a type allocator of the calling thread. Only this thread may use it, until the end of
+ * the thread or of the collector; after a fork it stays usable in the child's thread. It may be
+ * copied, and needs no release. Errors: SW_INVALID: no such type, or allocator is NULL; SW_NOMEM:
+ * no cache for the thread. */
+SW_API sw_status sw_gc_type_allocator_begin(sw_gc *gc, uint32_t type,
+                                            sw_gc_type_allocator *allocator);
 
-/* Writes a pointer into an object of the heap, as sw_gc_write does, by any allocator of the collector
- * that the thread has. */
+/* As sw_gc_write, through any type allocator of the thread and collector. */
 SW_GC_INLINE void sw_gc_fast_write(const sw_gc_type_allocator *allocator, void *at, void *value) {
     if (__builtin_expect(__atomic_load_n(allocator->phase, __ATOMIC_RELAXED) == SW_GC_MARKING, 0))
         sw_gc_write(allocator->gc, at, value);
@@ -58,10 +57,10 @@ SW_GC_INLINE void sw_gc_fast_write(const sw_gc_type_allocator *allocator, void *
         *(void **)at = value;
 }
 
-/* Clears the bytes of a slot, which a former object may have written. */
+/* Clear a slot, which may hold a former object's bytes. */
 SW_GC_INLINE void sw_gc_type_allocator_clear(char *p, uint32_t bytes) {
     char *end = p + bytes;
-    if (__builtin_expect(bytes - 16 > 112, 0)) { /* this is true below 16, too */
+    if (__builtin_expect(bytes - 16 > 112, 0)) { /* also true below 16 */
         memset(p, 0, bytes);
         return;
     }
@@ -77,8 +76,8 @@ SW_GC_INLINE void sw_gc_type_allocator_clear(char *p, uint32_t bytes) {
     memset(end - 48, 0, 16);
 }
 
-/* Takes a slot of the bin's word. bits: the word's free slots; bit: the one that is taken, which
- * lies `at` bytes behind the word's first slot. The bin then notes the slot behind it. */
+/* Take a slot of the bin's word. bits: the word's free slots; bit: the slot to take, `at` bytes
+ * after the word's first slot. The bin then remembers the following slot. */
 SW_GC_INLINE char *sw_gc_bin_take(sw_cache_bin *bin, uint64_t bits, uint64_t bit, uint64_t at) {
     __atomic_store_n(&bin->word->free, bits ^ bit, __ATOMIC_RELAXED);
     bin->gc_next_bit = bit << 1;
@@ -86,9 +85,9 @@ SW_GC_INLINE char *sw_gc_bin_take(sw_cache_bin *bin, uint64_t bits, uint64_t bit
     return (char *)(bin->base + at);
 }
 
-/* Takes the lowest free slot of the word; bits: the free ones, not 0. Mostly that is the slot
- * behind the one that was taken last, which the bin has noted. Then the address of an object does
- * not wait for the word, and neither do the reads that follow the stores which clear the object. */
+/* Take the lowest free slot of the word; bits: the free ones, not 0. Usually that is the slot after
+ * the last one taken, which the bin remembers. Then the object's address, and loads after the
+ * stores that clear it, do not depend on the load of the word. */
 SW_GC_INLINE char *sw_gc_bin_pop(sw_cache_bin *bin, uint64_t bits) {
     if (__builtin_expect((bits & bin->gc_next_bit) != 0, 1))
         return sw_gc_bin_take(bin, bits, bin->gc_next_bit, bin->gc_next_at);
@@ -96,8 +95,7 @@ SW_GC_INLINE char *sw_gc_bin_pop(sw_cache_bin *bin, uint64_t bits) {
     return sw_gc_bin_take(bin, bits, bits & (~bits + 1), at);
 }
 
-/* One object of the allocator's type, as sw_gc_new makes it: the same object, and the same work on a
- * cycle before. NULL where sw_gc_new returns NULL. */
+/* As sw_gc_new(gc, type, 1), including its work on a cycle. */
 SW_GC_INLINE void *sw_gc_type_alloc(const sw_gc_type_allocator *allocator) {
     sw_cache_bin *bin = allocator->bin;
     uint32_t clear_bytes = allocator->clear_bytes;

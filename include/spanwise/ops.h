@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sw_op: one event of a program's allocations. Recordings, workloads, simulator, replayer and numpy
- * all exchange this record (a structured array with these field names has the same layout).
+/* sw_op: an allocation event. Recordings, workloads, simulator, replayer and numpy exchange this
+ * record (a numpy structured array with these fields has the same layout).
  */
 #ifndef SPANWISE_OPS_H
 #define SPANWISE_OPS_H
@@ -12,11 +12,11 @@ extern "C" {
 #endif
 
 typedef enum sw_op_kind {
-    SW_OP_ALLOC = 0,   /* `object` comes to life with `size` bytes */
-    SW_OP_FREE = 1,    /* `object` dies; size is 0 */
-    SW_OP_REALLOC = 2, /* `object` stays itself and has `size` bytes from now on */
-    /* `thread`, which made an operation before, ends: its cache closes, as at a thread's exit. A
-     * later operation of the same thread opens a new cache. All other fields but the time are 0. */
+    SW_OP_ALLOC = 0,   /* allocate `object` with `size` bytes */
+    SW_OP_FREE = 1,    /* free `object`; size is 0 */
+    SW_OP_REALLOC = 2, /* resize `object` to `size` bytes */
+    /* `thread` exits: its cache closes; a later operation of the same thread opens a new one. All
+     * other fields but the time are 0. */
     SW_OP_THREAD_END = 3,
     SW_OP_KIND_COUNT
 } sw_op_kind;
@@ -26,11 +26,10 @@ enum {
     SW_OP_SCAN = 2,   /* flag: may hold pointers (collected heaps; recordings never set it) */
 };
 
-/* 32 bytes, no padding. Object ids are dense: an ALLOC takes an id that is not live, a FREE gives
- * it up; ids are reused, so an array indexed by id is as long as the peak number of live
- * objects. */
+/* 32 bytes, no padding. Object ids are dense and reused: an array indexed by id is as long as the
+ * peak number of live objects. */
 typedef struct sw_op {
-    uint64_t time_ns;   /* since the start of the recording; never falls */
+    uint64_t time_ns;   /* since the start of the recording; non-decreasing */
     uint64_t size;      /* requested bytes */
     uint32_t object;    /* dense id */
     uint32_t thread;    /* dense id, 0 is the first thread seen */

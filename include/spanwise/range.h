@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Range allocators: which parts of [0, size) are taken. They hand out numbers and own no memory
- * that the numbers stand for; a caller makes them offsets of a buffer, of a file, of a device's
- * memory.
+/* Range allocators allocate parts of [0, size). They return offsets and own no memory behind them;
+ * the offsets may be those of a buffer, a file or device memory.
  *
  *   sw_range *range;
  *   sw_range_create(1 << 20, NULL, &range);           all of [0, 1 << 20) is free
@@ -9,18 +8,17 @@
  *   sw_range_free(range, at + 100, 200);              a part of it, in whatever order
  *   sw_range_destroy(range);
  *
- * Four back ends are chosen at run time (enum sw_range_backend). Their structures, costs and
- * sources: docs/design/range.md. A call allocates memory only when there are more holes than ever
- * before.
+ * There are four back ends (enum sw_range_backend); docs/design/range.md has their structures and
+ * costs. A call allocates metadata only if the number of holes reaches a new maximum.
  *
- * Errors leave the state as it was. sw_last_error() has the offending values.
+ * After an error the state is unchanged; sw_last_error() has the offending values.
  *   SW_INVALID  size 0, a part outside [0, size), a free of a buddy block with another size
- *   SW_OVERLAP  a free of what is free already, wholly or in part
+ *   SW_OVERLAP  a double free, wholly or in part
  *   SW_OWNER    a call by a thread that does not own the range
  *   SW_NOMEM    no hole is large enough; or no memory for the allocator's own data
  *
- * Thread rule: a range belongs to the thread that made it, or last called sw_range_adopt; calls of
- * other threads fail with SW_OWNER. With the option `locked` every thread may call.
+ * Thread rule: a range belongs to the thread that created it, or last called sw_range_adopt; calls
+ * by other threads fail with SW_OWNER. With the option `locked` any thread may call.
  */
 #ifndef SPANWISE_RANGE_H
 #define SPANWISE_RANGE_H
@@ -34,101 +32,95 @@ extern "C" {
 
 typedef struct sw_range sw_range;
 
-/* No offset. */
+/* Not an offset. */
 #define SW_RANGE_NONE UINT64_MAX
-/* The largest size of a range. */
+/* Maximum size of a range. */
 #define SW_RANGE_SIZE_MAX (UINT64_C(1) << 62)
 
 typedef enum sw_range_backend {
     SW_RANGE_WIDE = 0, /* one B+-tree by start, with the largest hole of each subtree */
-    SW_RANGE_SINGLE,   /* one treap by start, with the same */
-    SW_RANGE_TWO,      /* two treaps of the same nodes, by start and by size: best fit */
+    SW_RANGE_SINGLE,   /* one treap by start, with the largest hole of each subtree */
+    SW_RANGE_TWO,      /* two treaps over the same nodes, by start and by size: best fit */
     SW_RANGE_BUDDY,    /* blocks of a unit times a power of two */
     SW_RANGE_BACKEND_COUNT
 } sw_range_backend;
 
-/* Which hole a request takes; always the front of it. */
+/* Which hole a request uses; it takes the front. */
 typedef enum sw_range_placement {
     SW_RANGE_FIT_DEFAULT = 0, /* BEST for SW_RANGE_TWO, else FIRST */
-    SW_RANGE_FIT_FIRST,       /* the first by address that is large enough */
-    SW_RANGE_FIT_BEST,  /* the smallest that is large enough, of several the first by address */
-    SW_RANGE_FIT_NEXT,  /* the first that starts where the last request ended or behind that; if
-                                 there is none, the first */
-    SW_RANGE_FIT_WORST, /* the largest, of several the first by address */
+    SW_RANGE_FIT_FIRST,       /* the lowest address */
+    SW_RANGE_FIT_BEST,        /* the smallest sufficient one; ties: the lowest address */
+    SW_RANGE_FIT_NEXT,  /* the lowest at or after the end of the last request; else the first */
+    SW_RANGE_FIT_WORST, /* the largest; ties: the lowest address */
     SW_RANGE_FIT_COUNT
 } sw_range_placement;
 
 typedef struct sw_range_options {
     uint32_t struct_bytes; /* sizeof(sw_range_options), for later versions */
     uint32_t backend;      /* sw_range_backend */
-    uint32_t placement; /* sw_range_placement; BEST for SW_RANGE_TWO only, and a buddy has FIRST */
-    uint32_t locked;    /* 1: every thread may call, under a lock */
-    uint64_t unit;      /* of a buddy: its smallest block, a power of two; others ignore it */
-    uint32_t orders;    /* of a buddy: the largest block is unit << (orders - 1); 1 .. 48; 0: as
-                              many as fit */
+    uint32_t placement;    /* sw_range_placement; BEST: SW_RANGE_TWO only; buddy: FIRST only */
+    uint32_t locked;       /* 1: any thread may call, under a lock */
+    uint64_t unit;         /* buddy: the smallest block, a power of two */
+    uint32_t orders;       /* buddy: the largest block is unit << (orders - 1); 0: as many as fit */
     uint32_t pad;
-    const sw_allocator
-        *memory; /* where the structure's own data lives; NULL: sw_allocator_system() */
+    const sw_allocator *memory; /* for metadata; NULL: sw_allocator_system() */
 } sw_range_options;
 
 /* SW_RANGE_WIDE, default placement, unlocked, unit 1024, memory of the system. */
 SW_API void sw_range_options_init(sw_range_options *options);
 
-/* All of [0, size) is free; of a buddy the last size % unit are never used (sw_range_stats.tail).
- * size: 1 .. SW_RANGE_SIZE_MAX. options: NULL for those of sw_range_options_init.
- * Errors: SW_INVALID, SW_UNSUPPORTED (a placement that the back end does not have), SW_NOMEM. */
+/* Create a range with [0, size) free; a buddy never uses the last size % unit
+ * (sw_range_stats.tail). size: 1 .. SW_RANGE_SIZE_MAX. options: NULL for the defaults. Errors:
+ * SW_INVALID, SW_UNSUPPORTED (placement not supported by the back end), SW_NOMEM. */
 SW_API sw_status sw_range_create(uint64_t size, const sw_range_options *options, sw_range **out);
 SW_API void sw_range_destroy(sw_range *range); /* NULL is ignored */
 
-/* Takes `size`. Returns its offset, or SW_RANGE_NONE. Time: O(log n) of n holes. */
+/* Allocate `size`; return its offset, or SW_RANGE_NONE. O(log n) for n holes. */
 SW_API uint64_t sw_range_alloc(sw_range *range, uint64_t size);
-/* Where sw_range_alloc would take `size` now. SW_RANGE_NONE without an error: nothing fits. */
+/* Where sw_range_alloc would place `size` now. SW_RANGE_NONE without an error: nothing fits. */
 SW_API uint64_t sw_range_find(sw_range *range, uint64_t size);
-/* Frees [offset, offset + size), all of which is taken: what one request got, a part of that, or
- * what several neighbouring requests got. A buddy frees what one request got, with the size of the
- * request. */
+/* Free [offset, offset + size), which must be allocated: one allocation, a part of one, or adjacent
+ * ones. A buddy frees one allocation, with the size of the request. */
 SW_API sw_status sw_range_free(sw_range *range, uint64_t offset, uint64_t size);
-/* Frees everything. */
+/* Free everything. */
 SW_API sw_status sw_range_reset(sw_range *range);
 
-/* What is free, in sum. O(1). 0 after misuse. */
+/* Total free size. O(1). 0 after misuse. */
 SW_API uint64_t sw_range_free_size(sw_range *range);
-/* The largest size for which sw_range_find finds something; 0: the range is full. O(1) for
- * trees. */
+/* The largest size that fits; 0: the range is full. O(1) for trees. */
 SW_API uint64_t sw_range_largest_hole(sw_range *range);
 
-/* [start, start + size) is free, and what lies beside it is not. (Of a buddy: one free block.) */
+/* A maximal free interval [start, start + size). (Buddy: one free block.) */
 typedef struct sw_range_hole {
     uint64_t start;
     uint64_t size;
 } sw_range_hole;
 
-/* Writes the holes that end behind `from`, in the order of addresses, at most `capacity` of them.
- * Returns how many it wrote. The next call goes on at the end of the last one. */
+/* Write up to `capacity` holes that end after `from`, in address order; return how many. Continue
+ * with `from` at the end of the last one. */
 SW_API size_t sw_range_holes(sw_range *range, uint64_t from, sw_range_hole *out, size_t capacity);
 
 typedef struct sw_range_stats {
-    uint64_t size;       /* as made */
+    uint64_t size;       /* of the range */
     uint64_t free_size;  /* sum of the holes */
-    uint64_t holes;      /* how many; of a buddy 0: it does not count them */
-    uint64_t allocs;     /* requests that were served since the range was made */
-    uint64_t frees;      /* calls that freed something */
-    uint64_t refused;    /* requests for which no hole was large enough */
-    uint64_t waste;      /* taken beyond what was asked for: a buddy's rounding */
-    uint64_t tail;       /* of a buddy: size % unit */
-    uint64_t held_bytes; /* memory of the structure's own data */
+    uint64_t holes;      /* number of holes; buddy: 0, not counted */
+    uint64_t allocs;     /* successful allocations */
+    uint64_t frees;      /* successful frees */
+    uint64_t refused;    /* failed allocations */
+    uint64_t waste;      /* internal fragmentation: a buddy's rounding */
+    uint64_t tail;       /* buddy: size % unit */
+    uint64_t held_bytes; /* metadata */
 } sw_range_stats;
 
 /* Errors: SW_OWNER. */
 SW_API sw_status sw_range_get_stats(sw_range *range, sw_range_stats *out);
 
-/* Makes the calling thread the owner. The former owner must have made its last call before. Nothing
- * happens to a locked range. */
+/* Make the calling thread the owner, after the last call of the previous owner. No effect on a
+ * locked range. */
 SW_API sw_status sw_range_adopt(sw_range *range);
 
-/* Compares the structure with itself: order and distance of the holes, their sum, the shape of
- * trees. Time in proportion to the holes (of a buddy: the units). SW_FORMAT: a rule does not hold;
- * the last error has its text. */
+/* Check the invariants: order and distance of the holes, their sum, the shape of trees. O(holes)
+ * (buddy: O(units)). SW_FORMAT: an invariant is broken; the last error names it. */
 SW_API sw_status sw_range_verify(sw_range *range);
 
 /* Name of a back end ("wide", "single", "two", "buddy"), or NULL. */
@@ -136,15 +128,15 @@ SW_API const char *sw_range_backend_name(sw_range_backend backend);
 
 /* --- inline ----------------------------------------------------------------------------------- */
 
-/* The beginning of a sw_range, which inline code reads; part of the binary interface. */
+/* The beginning of a sw_range, read by inline code; part of the binary interface. */
 typedef struct sw_range_front {
     uint64_t mark;
     uint64_t owner; /* sw_range_this_thread of the owner; 0: any thread may call, under the lock */
     sw_range_hole only; /* the one hole; size 0: there are several, or none */
 } sw_range_front;
 
-/* A library whose ranges begin in another way lacks this symbol, so that code which was compiled
- * with this header fails to link or to load. */
+/* The library with this layout defines this symbol; code compiled for another layout fails to link
+ * or load. */
 SW_API extern const uint32_t sw_range_abi_1;
 __attribute__((used)) static const uint32_t *const sw_range_abi_needed = &sw_range_abi_1;
 
@@ -167,8 +159,7 @@ static inline __attribute__((always_inline)) uint64_t sw_range_this_thread(void)
 #endif
 }
 
-/* As sw_range_find, for a range that lives. For the owner of a range with one hole it is a few
- * loads in line. */
+/* As sw_range_find, for a valid range; inline for the owner of a range with one hole. */
 static inline __attribute__((always_inline)) uint64_t sw_range_fast_find(sw_range *range,
                                                                          uint64_t size) {
     const sw_range_front *front = (const sw_range_front *)(const void *)range;
@@ -177,7 +168,7 @@ static inline __attribute__((always_inline)) uint64_t sw_range_fast_find(sw_rang
     return front->only.start;
 }
 
-/* --- a scope: taken where it begins, freed where it ends ----------------------------------------
+/* --- scopes: allocate at the declaration, free at the end of the block --------------------------
  *
  *   SW_RANGE_SCOPE(scratch, range, 4096);
  *   if (scratch.offset == SW_RANGE_NONE) return;      nothing is freed then
@@ -192,7 +183,7 @@ static inline sw_range_scope sw_range_scope_begin(sw_range *range, uint64_t size
     sw_range_scope scope = {range, sw_range_alloc(range, size), size};
     return scope;
 }
-/* A second end of the same scope does nothing. Errors: those of sw_range_free. */
+/* May be called twice. Errors: those of sw_range_free. */
 static inline sw_status sw_range_scope_end(sw_range_scope *scope) {
     uint64_t offset = scope->offset;
     scope->offset = SW_RANGE_NONE;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The runner: executes operations on a heap, live or dry. One engine serves the simulator (a dry
- * heap), the replayer and whole workloads from Python, so a model can not drift from the heap.
+/* The runner executes operations on a heap, real or dry. The simulator (a dry heap), the replayer
+ * and Heap.run of Python share it, so the model cannot drift from the allocator.
  */
 #ifndef SPANWISE_REPLAY_H
 #define SPANWISE_REPLAY_H
@@ -13,22 +13,20 @@
 extern "C" {
 #endif
 
-/* Executes operations on a heap: the one engine of simulator (dry heap), replayer and Heap.run. */
 typedef struct sw_runner sw_runner;
 
-/* What the runner saw so far. Ratios after Johnstone and Wilson, "The memory fragmentation
- * problem: solved?" (1998), over held bytes and requested bytes. */
+/* Statistics so far. Ratios of held to requested bytes after Johnstone and Wilson, "The memory
+ * fragmentation problem: solved?" (1998). */
 typedef struct sw_replay_stats {
     uint64_t ops, allocs, frees, reallocs;
     uint64_t thread_ends;     /* caches closed because their thread ended */
-    uint64_t failed;          /* allocations that the heap refused */
-    uint64_t skipped;         /* operations on objects that are not live (or ids taken), ends of
-                                      * threads that have no cache */
+    uint64_t failed;          /* failed allocations */
+    uint64_t skipped;         /* impossible operations: a free of a dead object, a taken id, ... */
     uint64_t requested_bytes; /* live now */
     uint64_t live_objects;    /* now */
     uint64_t allocated_bytes; /* requested, over all allocations */
     uint64_t peak_requested_bytes; /* most requested bytes live at once */
-    uint64_t peak_op;              /* after how many operations that was first reached */
+    uint64_t peak_op;              /* number of operations when that was first reached */
     uint64_t peak_live_objects;
     uint64_t held_bytes; /* now */
     uint64_t peak_held_bytes;
@@ -36,7 +34,7 @@ typedef struct sw_replay_stats {
     uint64_t requested_at_peak_held;
     double held_over_requested_sum; /* summed after each op with live bytes, for the mean ratio */
     uint64_t held_over_requested_count;
-    uint64_t shared_frees; /* frees and moves of packed tiny objects, whose block stays in use */
+    uint64_t shared_frees; /* frees and moves of tiny objects, which free no slot */
 } sw_replay_stats;
 
 /* One row of the time line. */
@@ -46,7 +44,7 @@ typedef struct sw_replay_sample {
 
 /* The heap must outlive the runner. SW_NOMEM. */
 SW_API sw_status sw_runner_create(sw_heap *heap, sw_runner **out);
-/* Objects that are still live stay in the heap. NULL is ignored. */
+/* Live objects stay in the heap. NULL is ignored. */
 SW_API void sw_runner_destroy(sw_runner *runner);
 /* What of each new object the program is taken to write: nothing, its first and its last byte, or a
  * byte in each page of the system. In a dry heap nothing is written; one with touch_map notes the

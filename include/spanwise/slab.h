@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tiered slabs: slots of a few fixed sizes, 256 B, 1 KiB and 4 KiB unless the user says otherwise,
- * for objects that live as long as a connection: its state and its buffers.
+/* Tiered slabs: slots of a few fixed sizes, by default 256 B, 1 KiB and 4 KiB, for objects that
+ * live as long as a connection, such as its state and buffers.
  *
  *   sw_slabs *slabs;
  *   sw_slabs_create(NULL, &slabs);
@@ -8,19 +8,19 @@
  *   sw_slabs_free(slabs, buffer);
  *   sw_slabs_destroy(slabs);
  *
- * A request gets a slot of the smallest tier that holds it, the lowest free one of that tier: so
- * slots in use stay together, and what is behind the last of them can be given back
- * (sw_slabs_trim). A bitmap outside of the slots says which of them are free, where the slab
- * allocator of Bonwick ("The Slab Allocator: An Object-Caching Kernel Memory Allocator", 1994) has
- * a list. So every free is validated, and nothing is written into a free slot.
+ * A request gets the lowest free slot of the smallest sufficient tier, so that slots in use stay
+ * together and the memory after the last one can be returned (sw_slabs_trim). Free slots are in a
+ * bitmap outside of the slots, not in a list as in Bonwick's "The Slab Allocator: An Object-Caching
+ * Kernel Memory Allocator" (1994). So every free is validated, and nothing is written into a free
+ * slot.
  *
- * A request above the largest tier is *over-tier*: it becomes an object of the heap. So does one
- * whose tier is full. Both are counted, and an alert may tell of them.
+ * A request above the largest tier (*over-tier*), or whose tier is full, becomes an object of the
+ * heap. Both are counted and may raise an alert.
  *
- * Misuse (status.h): an address inside a slot is INTERIOR, a slot that is free already DOUBLE_FREE,
- * anything else that these slabs did not give FOREIGN.
+ * Misuse (status.h): an address inside a slot is INTERIOR, a free slot DOUBLE_FREE, any other
+ * address FOREIGN.
  *
- * Thread rule: one thread at a time; with the option `locked` every thread may call. Structures:
+ * Thread rule: one thread at a time; with the option `locked` any thread may call. Structures:
  * docs/design/pool.md.
  */
 #ifndef SPANWISE_SLAB_H
@@ -36,100 +36,95 @@ typedef struct sw_slabs sw_slabs;
 
 enum {
     SW_SLABS_TIERS_MAX = 8,
-    SW_SLABS_SLOT_MIN = 16,      /* bytes; and each slot size is a multiple of it */
+    SW_SLABS_SLOT_MIN = 16,      /* bytes; slot sizes are multiples of it */
     SW_SLABS_SLOT_MAX = 1 << 20, /* bytes */
 };
 
-/* The most slots of a tier. */
+/* Maximum slots of a tier. */
 #define SW_SLABS_CAPACITY_MAX (UINT64_C(1) << 32)
 
 typedef struct sw_slabs_options {
     uint32_t struct_bytes; /* sizeof(sw_slabs_options), for later versions */
     uint32_t tier_count;   /* 1 .. SW_SLABS_TIERS_MAX */
-    /* Of each tier, ascending; multiples of SW_SLABS_SLOT_MIN. */
+    /* Per tier, ascending; multiples of SW_SLABS_SLOT_MIN. */
     uint64_t slot_bytes[SW_SLABS_TIERS_MAX];
-    /* The most slots of each tier, 1 .. SW_SLABS_CAPACITY_MAX. Addresses for them are reserved, or
-     * for fewer slots if the system refuses so many: the tier's figures tell how many. */
+    /* Maximum slots of each tier, 1 .. SW_SLABS_CAPACITY_MAX. Addresses are reserved for them, or
+     * for fewer if the system refuses; see sw_slab_tier_stats.capacity. */
     uint64_t capacity;
-    sw_heap *heap;   /* of what gets no slot; NULL: the default heap */
-    uint32_t locked; /* 1: every thread may call, under a lock */
+    sw_heap *heap;   /* for requests without a slot; NULL: the default heap */
+    uint32_t locked; /* 1: any thread may call, under a lock */
     uint32_t pad;
 } sw_slabs_options;
 
 /* Tiers of 256, 1024 and 4096 bytes, at most 2^20 slots each, default heap, not locked. */
 SW_API void sw_slabs_options_init(sw_slabs_options *options);
 
-/* Slabs without a slot in use. options: NULL for those of sw_slabs_options_init. Errors: SW_INVALID
- * for options outside their limits, SW_NOMEM. */
+/* options: NULL for the defaults. Errors: SW_INVALID: options out of range; SW_NOMEM. */
 SW_API sw_status sw_slabs_create(const sw_slabs_options *options, sw_slabs **out);
-/* Ends the slabs, and frees everything that they gave, also objects of the heap. NULL is
- * ignored. */
+/* Free the slabs and all their allocations, including objects of the heap. NULL is ignored. */
 SW_API void sw_slabs_destroy(sw_slabs *slabs);
 
-/* size bytes, aligned to 16; size 0 gives a slot of the smallest tier. flags: SW_ZERO, they are
- * zeroed. NULL: the heap that should serve an over-tier request, or one of a full tier, has no
- * memory (errno ENOMEM); or misuse of the handle (EINVAL). */
+/* Allocate `size` bytes, aligned to 16; size 0: a slot of the smallest tier. flags: SW_ZERO:
+ * zeroed. NULL: no memory in the heap for an over-tier request or one of a full tier (errno
+ * ENOMEM); or misuse of the handle (EINVAL). */
 SW_API void *sw_slabs_alloc(sw_slabs *slabs, size_t size, unsigned flags);
-/* Takes back what sw_slabs_alloc gave. NULL is ignored. SW_INVALID after misuse. */
+/* Free an allocation of sw_slabs_alloc. NULL is ignored. SW_INVALID after misuse. */
 SW_API sw_status sw_slabs_free(sw_slabs *slabs, void *ptr);
-/* Bytes that may be used at ptr: those of its slot. 0 for NULL, and after misuse. */
+/* The bytes of its slot. 0 for NULL, and after misuse. */
 SW_API size_t sw_slabs_usable_size(sw_slabs *slabs, const void *ptr);
-/* Gives the memory behind the last slot in use of each tier back to the system; returns the
- * bytes. */
+/* Return the memory after the last slot in use of each tier to the system; return the bytes. */
 SW_API size_t sw_slabs_trim(sw_slabs *slabs);
 
-/* --- fall-backs ------------------------------------------------------------------------------- */
+/* --- fallbacks -------------------------------------------------------------------------------- */
 
 /* Why a request got no slot. */
 typedef enum sw_slabs_reason {
-    SW_SLABS_OVER_TIER = 1, /* it is larger than the slots of the largest tier */
-    /* All slots of its tier are in use, or the system refuses memory for another. */
+    SW_SLABS_OVER_TIER = 1, /* larger than the slots of the largest tier */
+    /* All slots of its tier are in use, or the system refuses memory for more. */
     SW_SLABS_FULL = 2,
 } sw_slabs_reason;
 
-/* What an alert tells. */
 typedef struct sw_slabs_alert {
     uint32_t reason; /* sw_slabs_reason */
-    uint32_t tier;   /* index of the full tier; over-tier: how many tiers there are */
+    uint32_t tier;   /* index of the full tier; over-tier: number of tiers */
     uint64_t size;   /* bytes of the request */
-    uint64_t count;  /* requests that have got no slot so far, this one included */
+    uint64_t count;  /* requests without a slot so far, including this one */
 } sw_slabs_alert;
 
 typedef void sw_slabs_alert_fn(const sw_slabs_alert *alert, void *context);
-/* Calls alert(.., context) at the first request that gets no slot and at every `every`-th one after
- * that, in the thread of the request, with no lock held; it may call the slabs. alert NULL: nothing
- * is called, as at first. Call it before another thread knows the slabs. Errors: SW_INVALID, every
- * is 0. */
+/* Call alert(.., context) for the first request without a slot, and for every `every`-th one after
+ * that, in the thread of the request and without a lock; it may call the slabs. alert NULL, the
+ * default: none. Call before other threads use the slabs. Errors: SW_INVALID: every is 0. */
 SW_API sw_status sw_slabs_set_alert(sw_slabs *slabs, sw_slabs_alert_fn *alert, void *context,
                                     uint64_t every);
 
 /* --- figures ---------------------------------------------------------------------------------- */
 
 typedef struct sw_slabs_stats {
-    uint64_t tiers;       /* how many there are */
+    uint64_t tiers;       /* number of tiers */
     uint64_t used_slots;  /* of all tiers */
-    uint64_t used_bytes;  /* these slots */
+    uint64_t used_bytes;  /* bytes of these slots */
     uint64_t held_bytes;  /* memory of the tiers */
-    uint64_t over_tier;   /* requests that were larger than any slot; since the creation */
-    uint64_t full;        /* requests whose tier was full; since the creation */
-    uint64_t own_objects; /* of the heap, that are in use because of either */
+    uint64_t over_tier;   /* requests larger than any slot; total */
+    uint64_t full;        /* requests whose tier was full; total */
+    uint64_t own_objects; /* live objects of the heap because of either */
 } sw_slabs_stats;
 
 SW_API sw_status sw_slabs_get_stats(sw_slabs *slabs, sw_slabs_stats *out);
 
-/* Figures of one tier. */
+/* Statistics of one tier. */
 typedef struct sw_slab_tier_stats {
     uint64_t slot_bytes;
-    uint64_t capacity; /* slots that there are addresses for */
+    uint64_t capacity; /* slots with reserved addresses */
     uint64_t used_slots;
-    uint64_t peak_used_slots; /* the most so far */
-    uint64_t allocs;          /* requests that got a slot; since the creation */
-    /* The sum of their sizes; what allocs * slot_bytes exceeds it by is internal waste. */
+    uint64_t peak_used_slots; /* maximum so far */
+    uint64_t allocs;          /* requests served by a slot; total */
+    /* Sum of their sizes; allocs * slot_bytes minus it is internal fragmentation. */
     uint64_t requested_bytes;
     uint64_t held_bytes; /* memory of the tier */
 } sw_slab_tier_stats;
 
-/* Figures of tier 0, 1, ... Errors: SW_INVALID, there is no such tier. */
+/* tier: from 0. Errors: SW_INVALID: no such tier. */
 SW_API sw_status sw_slabs_get_tier(sw_slabs *slabs, uint32_t tier, sw_slab_tier_stats *out);
 
 #ifdef __cplusplus

@@ -1,21 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Status codes, misuse codes, the last-error record and the fault handler.
  *
- * Two worlds that are never mixed (docs/design/errors.md):
+ * Two kinds of errors (docs/design/errors.md):
  *   - an *expected* failure (no memory, limit, bad argument, I/O) is a sw_status; out parameters
- *     stay untouched, the heap stays usable, nothing is printed;
- *   - *misuse* (double free, foreign pointer, a handle that was closed before, broken invariant) is
- *     a sw_misuse; the fault handler is called once, and without one the process prints one line
- *     and aborts.
+ *     are unchanged, the heap stays usable, nothing is printed;
+ *   - *misuse* (double free, foreign pointer, closed handle, broken invariant) is a sw_misuse; the
+ *     fault handler is called, and without one the process prints one line and aborts.
  *
  * Handles are heaps, caches, tables, recordings and their writers, runners, profiles, optimisers,
- * ranges, arenas and their trackers, pools, slabs, scalable allocators and stacks. A function that
- * is given a handle which was closed or destroyed reports STALE_HANDLE. For NULL it returns
- * SW_INVALID if it returns a status, else it reports NULL_HANDLE; functions that end a handle
- * ignore NULL. For an address that is no handle of the kind, but aligned to 8 and readable, it
- * reports FOREIGN_HANDLE. If the fault handler lets the program go on, the call does nothing and
- * returns SW_INVALID, NULL or 0. How long an ended handle is recognised, and which calls check
- * less: docs/design/errors.md.
+ * ranges, arenas and their trackers, pools, slabs, scalable allocators and stacks. A closed or
+ * destroyed handle is reported as STALE_HANDLE. For NULL a function returns SW_INVALID if it
+ * returns a status, else it reports NULL_HANDLE; functions that destroy a handle ignore NULL. A
+ * readable, aligned address that is not a handle of the kind is reported as FOREIGN_HANDLE. If the
+ * fault handler continues, the call does nothing and returns SW_INVALID, NULL or 0.
+ * docs/design/errors.md says how long a stale handle is recognised, and which calls check less.
  */
 #ifndef SPANWISE_STATUS_H
 #define SPANWISE_STATUS_H
@@ -31,8 +29,8 @@ extern "C" {
 #define SW_API __attribute__((visibility("default")))
 #endif
 
-/* Marks functions that do not check whether a parameter, given by its number, is NULL. Compilers
- * warn where they see NULL passed (-Wnonnull, part of -Wall), UBSan reports it at run time. */
+/* Marks a parameter, by number, that is not checked for NULL. Compilers warn (-Wnonnull, part of
+ * -Wall), and UBSan reports it at run time. */
 #ifndef SW_NONNULL
 #define SW_NONNULL(parameter) __attribute__((nonnull(parameter)))
 #endif
@@ -86,17 +84,17 @@ SW_API const char *sw_status_text(sw_status status);
 SW_API const char *sw_misuse_name(sw_misuse misuse);
 SW_API const char *sw_misuse_text(sw_misuse misuse);
 
-/* One report of misuse. Plain data: valid after the call, needs no release. */
+/* A report of misuse. Plain data: valid after the call, no release needed. */
 typedef struct sw_fault {
     sw_misuse code;
-    const char *op;   /* the call that found it: "free", "realloc", ... (constant string) */
+    const char *op;   /* the call that detected it: "free", "realloc", ... (constant string) */
     const void *ptr;  /* the offending pointer or handle */
-    size_t size;      /* slot bytes, or the size that the caller stated; 0 when unknown */
-    uint32_t heap_id; /* 0 when no heap owns the pointer */
+    size_t size;      /* slot bytes, or the size stated by the caller; 0: unknown */
+    uint32_t heap_id; /* 0: no heap owns the pointer */
     uint64_t thread;  /* the operating system's thread id */
 } sw_fault;
 
-/* Thread-local record of the last failed call of this thread. */
+/* The last failed call of this thread. */
 typedef struct sw_error {
     sw_status status;
     const char *op; /* constant string */
@@ -108,17 +106,16 @@ typedef struct sw_error {
 SW_API const sw_error *sw_last_error(void);
 SW_API void sw_clear_error(void);
 
-/* What a fault handler returns. LEAK_AND_CONTINUE: the call that found the misuse returns; the
- * object is leaked, or nothing was done with the handle. */
+/* Result of a fault handler. LEAK_AND_CONTINUE: the call returns; the object is leaked, and a
+ * handle is unchanged. */
 typedef enum sw_fault_action { SW_FAULT_ABORT = 0, SW_FAULT_LEAK_AND_CONTINUE = 1 } sw_fault_action;
 
-/* A fault handler is called while no lock of the library is held. It must not allocate from the
- * heap in question. It may leave by longjmp; the object is leaked then. If it misuses the same
- * pointer or handle itself, it is not called a second time: the process prints the line and
- * aborts. */
+/* Called without any lock of the library. It must not allocate from the heap in question. It may
+ * leave by longjmp; the object is leaked then. If it misuses the same pointer or handle itself, the
+ * process prints the line and aborts. */
 typedef sw_fault_action sw_fault_handler(const sw_fault *fault, void *arg);
 
-/* Installs the process-wide handler (NULL: back to print and abort). Thread-safe. */
+/* Set the process-wide handler; NULL: print and abort. Thread-safe. */
 SW_API void sw_set_fault_handler(sw_fault_handler *handler, void *arg);
 
 #ifdef __cplusplus

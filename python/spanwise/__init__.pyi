@@ -64,8 +64,8 @@ from .ledger.comparison import Comparison as Comparison
 from .ledger.ledger import Ledger as Ledger
 from .ledger.measures import Measure as Measure
 from .ledger.run_stats import RunStats as RunStats
-from .lessons.growth import Growth as Growth
-from .lessons.growth import simulate_growth as simulate_growth
+from .lessons.articles import Growth as Growth
+from .lessons.articles import simulate_growth as simulate_growth
 from .measure.bench import BenchInterrupted as BenchInterrupted
 from .measure.bench import bench as bench
 from .measure.bench_cases import BenchCase as BenchCase

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from .emit_text import text_lines
-from .model import BUILTINS, SMALL_DIV, SMALL_MAX, Table, table_magic_of
+from .model import BUILTINS, SMALL_DIV, SMALL_MAX, Table
 
 _WIDTH = 100
 _LICENCE = "/* SPDX-License-Identifier: Apache-2.0 */"
@@ -88,14 +88,13 @@ def table_source(table: Table, origin: Origin) -> str:
         "The look-up data of the table; the fields are in sizeclass/table.h.", origin, table
     )
     lines += ["", '#include "sizeclass/table.h"', ""]
-    lines += ["/* {size, magic, slots, pages, first_pages}; class 0 is a dummy. */"]
+    lines += ["/* {size, slots, pages, first_pages}; class 0 is a dummy. */"]
     lines += [
         f"static const sw_class classes[{len(table.classes) + 1}] = {{",
-        "    {0, 0, 0, 0, 0},",
+        "    {0, 0, 0, 0},",
     ]
     for row, c in zip(table.rows, table.classes, strict=True):
-        magic = table_magic_of(row.size, row.span_bytes)
-        values = f"{row.size}, {magic}, {row.objects}, {c.pages}, {c.shortest}"
+        values = f"{row.size}, {row.objects}, {c.pages}, {c.shortest}"
         lines.append(f"    {{{values}}}, /* {row.cls} */")
     lines += ["};", ""]
     lines += [*_array("static const uint8_t small_map", _numbers(table.small_map)), ""]

@@ -118,41 +118,14 @@ DEFAULT = "c16"  # the table of heaps that name none, and of inline code
 
 
 def magic_of(size: int) -> int:
-    """The multiplier that Go's table holds: ceil(2**32 / size)."""
-    return 0xFFFFFFFF // size + 1
+    """The multiplier that spans divide by: ceil(2**64 / size).
 
-
-def wide_magic_of(size: int) -> int:
-    """The multiplier that spans divide by: ceil(2**64 / size)."""
-    return 0xFFFFFFFFFFFFFFFF // size + 1
-
-
-def slot_of(offset: int, magic: int) -> int:
-    """The slot index of a byte offset by the 32-bit multiplier."""
-    return (offset * magic) >> 32
-
-
-def division_is_exact(size: int, span: int) -> bool:
-    """Whether slot_of(n) == n // size for every offset 0 <= n <= span, by two offsets.
-
-    With e = magic * size - 2**32 (0 <= e < size) and n = q * size + r, slot_of(n) is
-    q + floor((r + n * e / 2**32) / size). For r = size - 1 that is q exactly when n * e < 2**32,
-    a condition that only gets harder with n: if the last such n passes, all of them do. slot_of
-    never falls as n grows and slot_of(q * size) >= q, so the offsets between are right as well;
-    the tail behind the last slot is closed by n = span. Method: Lemire, Kaser, Kurz, "Faster
-    remainder by direct computation" (2019).
-
-    The same argument with 2**64 needs n * e < 2**64, which every table keeps: n is at most 2**22
-    (SPAN_BYTES_MAX) and e below 2**18 (SIZE_MAX).
+    With e = magic * size - 2**64 (0 <= e < size) and n = q * size + r, (n * magic) >> 64 is
+    q + floor((r + n * e / 2**64) / size), which is q for every r < size if n * e < 2**64. In every
+    table n is at most 2**22 (SPAN_BYTES_MAX) and e below 2**18 (SIZE_MAX). Method: Lemire, Kaser,
+    Kurz, "Faster remainder by direct computation" (2019).
     """
-    magic = magic_of(size)
-    slots = span // size
-    return slot_of(slots * size - 1, magic) == slots - 1 and slot_of(span, magic) == slots
-
-
-def table_magic_of(size: int, span: int) -> int:
-    """The 32-bit multiplier that a table holds for a class; 0 where it is not exact."""
-    return magic_of(size) if division_is_exact(size, span) else 0
+    return 0xFFFFFFFFFFFFFFFF // size + 1
 
 
 @dataclass(frozen=True)

@@ -3,19 +3,7 @@
 
 from __future__ import annotations
 
-from .model import (
-    ProofError,
-    Row,
-    Table,
-    division_is_exact,
-    magic_of,
-    slot_of,
-    table_magic_of,
-    wide_magic_of,
-)
-
-# Tables with more offsets than this (spans of megabytes) are proved at slot boundaries only.
-BRUTE_FORCE_OFFSETS = 2 << 20
+from .model import ProofError, Row, Table, magic_of
 
 WASTE_BOUND_PCT = 26.6
 # Class count, and the sizes whose worst waste is above the bound because alignment forces it.
@@ -36,50 +24,26 @@ def prove(table: Table) -> list[str]:
 
 
 def _prove_division(table: Table) -> str:
-    offsets = sum(row.span_bytes + 1 for row in table.rows)
-    brute = offsets <= BRUTE_FORCE_OFFSETS
-    wide_only = 0
     for row in table.rows:
-        _prove_wide(table, row)
-        if table_magic_of(row.size, row.span_bytes):
-            _prove_narrow(table, row, brute)
-        else:
-            wide_only += 1
-    how = "every offset" if brute else "both ends of every slot"
-    note = f", of {wide_only} classes with 64 bits only" if wide_only else ""
-    return f"division exact at {how} of every span ({offsets} offsets){note}"
+        _prove_class_division(table, row)
+    return "division by the 64-bit multiplier exact at both ends of every slot of every span"
 
 
-def _prove_narrow(table: Table, row: Row, brute: bool) -> None:
-    """The 32-bit multiplier, as Go divides."""
+def _prove_class_division(table: Table, row: Row) -> None:
+    """The high word is the slot; the low word says whether the offset is the slot's start.
+
+    The high word never falls as the offset grows, so the two ends of a slot decide it.
+    """
     magic = magic_of(row.size)
     for slot in range(row.objects + 1):
         first = slot * row.size
         end = min(first + row.size, row.span_bytes + 1)
-        # The index never falls as the offset grows, so the two ends of a slot decide it.
-        probes = range(first, end) if brute else (first, end - 1)
-        if {(n * magic) >> 32 for n in probes} != {slot}:
-            bad = next(n for n in probes if slot_of(n, magic) != slot)
-            raise ProofError(
-                f"table {table.name}: class {row.cls} ({row.size} bytes): offset {bad} gives"
-                f" slot {slot_of(bad, magic)}, not {slot}"
-            )
-    if not division_is_exact(row.size, row.span_bytes):
-        raise ProofError(f"table {table.name}: class {row.cls}: the short proof disagrees")
-
-
-def _prove_wide(table: Table, row: Row) -> None:
-    """The 64-bit multiplier of spans: the high word is the slot, the low word tells its start."""
-    magic = wide_magic_of(row.size)
-    for slot in range(row.objects + 1):
-        first = slot * row.size
-        end = min(first + row.size, row.span_bytes + 1)
-        for offset in {first, min(first + 1, end - 1), end - 1}:
+        for offset in sorted({first, min(first + 1, end - 1), end - 1}):
             found, low = divmod(offset * magic, 1 << 64)
             if found != slot or (low < magic) != (offset == first):
                 raise ProofError(
-                    f"table {table.name}: class {row.cls} ({row.size} bytes): 64 bits give slot"
-                    f" {found} for offset {offset}, not {slot}"
+                    f"table {table.name}: class {row.cls} ({row.size} bytes): offset {offset}"
+                    f" gives slot {found}, not {slot}"
                 )
 
 

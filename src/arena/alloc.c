@@ -37,8 +37,8 @@ static sw_always_inline void *cleared(void *object, size_t size, unsigned flags)
     return object;
 }
 
-/* Clears the bytes behind an object that may hold pointers, because a collector reads them
- * (scan.c). The memory checker forbids them before and after. */
+/* Clears the bytes after an object that may hold pointers, because a collector reads them (scan.c).
+ * The memory checker forbids them before and after. */
 static void forbid_gap(char *gap, size_t bytes, unsigned flags) {
     if ((flags & SW_SCAN) == 0) return;
     sw_os_watch_allow(gap, bytes);
@@ -46,7 +46,7 @@ static void forbid_gap(char *gap, size_t bytes, unsigned flags) {
     sw_os_watch_forbid(gap, bytes);
 }
 
-/* As cut. Where a memory checker is at work, bytes that nobody may touch lie behind the object. */
+/* As cut. Under a memory checker a red zone follows the object. */
 static void *cut_slow(sw_arena *arena, size_t size, size_t align, unsigned flags) {
     if (arena->is_watched == 0) return cut(arena->ends, size, align, flags);
     size_t wide = sw_align_up(size, WATCHED_ALIGN) + WATCHED_GAP;
@@ -202,7 +202,7 @@ void *sw_arena_make_slice(sw_arena *arena, size_t count, size_t size, size_t ali
 
 /* --- copies ----------------------------------------------------------------------------------- */
 
-/* Whether the object belonged to an arena that was freed: it lies in a chunk that no arena has. */
+/* Whether the object belonged to a freed arena: its chunk has no arena. */
 static bool is_gone(const void *object) {
     const sw_chunk *chunk = sw_chunk_find(object);
     return chunk != NULL && __atomic_load_n(&chunk->arena, __ATOMIC_ACQUIRE) == NULL;

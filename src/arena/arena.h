@@ -1,33 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An arena from the inside.
+/* The internals of arenas.
  *
- * Nouns. An *arena* owns *chunks* (chunk.h), of which the newest serves requests from both *ends*.
- * An *own object* is one that lies in no chunk: of the heap, or of the C library in mode OFF. A
- * *savepoint* is a moment to which an arena can go back. A *chunk cache* (chunk_cache.h) is what a thread keeps
- * for its next arenas. A *guarded* arena is one whose every call goes through the library, because
- * it is locked or safe, a tracker notes its objects, or a memory checker is at work.
+ * Nouns. An *arena* owns *chunks* (chunk.h); the newest serves requests from both *ends*. An *own
+ * object* is outside of chunks: an object of the heap, or of the C library in mode OFF. A
+ * *savepoint* is a state to which an arena can return. A *chunk cache* (chunk_cache.h) has a
+ * thread's idle chunks. A *guarded* arena has no inline allocation, because it is locked or safe, a
+ * tracker records its objects, or a memory checker is active.
  *
  *   chunk:  | pointerful objects -> | free: [front, back) | <- objects without pointers |
  *
  * Allocation
  *   1. An end moves by the size: in line, or in sw_arena_alloc (spanwise/arena.h, alloc.c).
- *   2. If too little is left, a request above a quarter of a chunk becomes an object of the heap
- *      (own.c). The heap knows that an arena owns it (heap/arena_object.h).
- *   3. Any other request takes a new chunk: of the thread's chunk cache, of the process or of the system
+ *   2. If too little is left, a request above a quarter of a chunk becomes an own object (own.c),
+ *      which the heap records as an arena's (heap/arena_object.h).
+ *   3. Any other request takes a chunk from the thread's chunk cache, the pool or the system
  *      (refill.c, chunk_cache.c).
  *   4. If the limit is reached or the system refuses a chunk, mode AUTO takes the object from the
  *      heap, and mode FORCE fails (alloc.c).
- * Free: own objects go back to where they came from, chunks to the chunk cache, and the record to a ring,
- * where its mark tells later calls for a while that the arena has ended (life.c).
+ * Free: own objects return to their allocator, chunks to the chunk cache, and the record to a ring,
+ * where its handle tag identifies a stale handle for some time (life.c).
  *
  * A *safe* arena has a *log* of its objects, and its chunks go to the *quarantine*. A tracker has a
- * record of each *tracked* arena, its *track*.
+ * record, the *track*, of each arena.
  *
  * Locks, outermost first: list of locked arenas (fork.c) < sw_arena.lock < tracks (track.c) <
  * chunk caches (chunk_cache.c) < quarantine (quarantine.c) < pool (chunk.c).
  *
- * Files, the lowest first: node, idle, chunk, log, quarantine, report, chunk cache, track, refill, own,
- * savepoint, fork, tracker, scan, life, alloc, hold, drop, query; beside them checks (rules of the
+ * Files, the lowest first: node, idle, chunk, log, quarantine, report, chunk cache, track, refill,
+ * own, savepoint, fork, tracker, scan, life, alloc, hold, drop, query; and checks (rules of the
  * structs). Design: docs/design/arena.md.
  */
 #ifndef SW_ARENA_ARENA_H
@@ -38,17 +38,18 @@
 #include "gc/gc.h"
 #include "spanwise/arena.h"
 
-/* An own object: one that lies in no chunk. */
+/* An own object, outside of chunks. */
 typedef struct sw_arena_own {
     struct sw_arena_own *next; /* the one that was made before */
+
     void *object;
-    void *block;        /* what is freed with it; NULL: an older object's block has it */
+    void *block;        /* freed with it; NULL: it shares an older object's block */
     uintptr_t room_end; /* the end of its block; 0: the block takes no more objects */
     uint64_t bytes;     /* as requested */
     uint32_t scan;      /* 1: it may hold pointers */
 } sw_arena_own;
 
-/* A savepoint that was not released: what the arena was like when it was made. */
+/* A live savepoint: the state of the arena when it was made. */
 typedef struct sw_arena_saved {
     struct sw_arena_saved *previous;
     uint64_t serial;
@@ -60,15 +61,15 @@ typedef struct sw_arena_saved {
 
 #define SW_ARENA_ENDING (UINT32_C(1) << 31)
 
-/* All fields belong to the thread that works with the arena or, if it is locked, to the holder of
- * its lock; those marked atomic are read by others as well.
+/* Fields are used by the arena's thread, or under its lock if it is locked; other threads read
+ * those marked atomic.
  *   ends == &open, or &hidden, and then open.front == open.back == 0
  *   chunks != NULL: chunks->base <= ends->front <= ends->back <= chunks->base + chunks->bytes
  *   chunks == NULL: ends->front == ends->back == 0
  *   limit_bytes == 0 or held_bytes <= limit_bytes;  1 <= mode < SW_ARENA_MODE_COUNT
  *   (own == NULL) == (own_objects == 0)
- *   is_noted == 0, or log != NULL and is_locked == is_watched == tells_allocs == 0
- *   log == NULL, or own == NULL and ends == &hidden;  tells_allocs == 0, or ends == &hidden */
+ *   is_noted == 0, or log != NULL and is_locked == is_watched == reports_allocs == 0
+ *   log == NULL, or own == NULL and ends == &hidden;  reports_allocs == 0, or ends == &hidden */
 struct sw_arena {
     sw_arena_ends open; /* inline code reads and writes it */
     uint64_t mark;      /* ds/handle.h */
@@ -90,21 +91,21 @@ struct sw_arena {
     uint32_t mode;
     uint32_t log2; /* of chunks */
     uint32_t is_locked;
-    uint32_t is_watched;   /* a memory checker is at work */
-    uint32_t tells_allocs; /* a tracker wants to know of each object */
-    uint32_t is_noted;     /* 1: safe, and its objects need nothing but a note in the log */
+    uint32_t is_watched;     /* a memory checker is active */
+    uint32_t reports_allocs; /* a tracker records each object */
+    uint32_t is_noted;       /* 1: safe, and objects need only an entry in the log */
     uint32_t holds;      /* atomic: number of holds; SW_ARENA_ENDING: it is being freed or reset */
     uint64_t generation; /* atomic: rises when objects end, also while the record is reused */
     uint64_t owner;    /* atomic: number of the thread of a safe arena; 0: every thread may call */
     sw_arena_log *log; /* of a safe arena; NULL: it is none */
-    sw_gc_source source;          /* of roots, if a collector is to see what the arena points to */
+    sw_gc_source source;          /* of roots, for a collector that scans the arena */
     sw_gc *dropped_by;            /* the collector that frees it; NULL: none */
     const void *dropped_with;     /* atomic: the object whose end frees the arena */
-    struct sw_arena_track *track; /* what a tracker knows of it; NULL: nothing */
+    struct sw_arena_track *track; /* record of the tracker; NULL: none */
     const char *tag;
     sw_os_lock lock;
     struct sw_arena *next_locked, **back_locked; /* the list of locked arenas */
-    struct sw_arena *next;                       /* in the list of records that wait for use */
+    struct sw_arena *next;                       /* in the list of free records */
 };
 
 /* Free bytes of the newest chunk. */
@@ -112,9 +113,9 @@ static inline uint64_t sw_arena_room(const sw_arena *arena) {
     return arena->ends->back - arena->ends->front;
 }
 
-/* Whether a lock, a memory checker or a tracker has to be served at each object of the arena. */
-static inline bool sw_arena_is_told(const sw_arena *arena) {
-    return arena->is_locked != 0 || arena->is_watched != 0 || arena->tells_allocs != 0;
+/* Whether each object needs a lock, a memory checker or a tracker. */
+static inline bool sw_arena_is_observed(const sw_arena *arena) {
+    return arena->is_locked != 0 || arena->is_watched != 0 || arena->reports_allocs != 0;
 }
 
 const char *sw_arena_record_check(const sw_arena *arena);

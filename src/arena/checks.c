@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rules of the structs of this folder, which stand beside their fields. */
+/* The checks of the structs of this folder; the rules are next to the fields. */
 #include "arena/arena.h"
 #include "arena/chunk_cache.h"
 #include "base/assert.h"
@@ -35,7 +35,7 @@ const char *sw_chunk_pool_check(const sw_chunk_pool *pool) {
 
 const char *sw_arena_chunk_cache_check(const sw_arena_chunk_cache *chunk_cache) {
     const char *broken = SW_RULE(chunk_cache->number != 0);
-    broken = broken ? broken : SW_RULE(chunk_cache->fresh_count < SW_STASH_FRESH);
+    broken = broken ? broken : SW_RULE(chunk_cache->fresh_count < SW_CHUNK_CACHE_FRESH);
     bool is_empty = true;
     for (uint32_t i = 0; i < SW_CHUNK_SIZES; i++)
         is_empty = is_empty && chunk_cache->chunks[i] == NULL;
@@ -66,9 +66,9 @@ const char *sw_arena_record_check(const sw_arena *arena) {
     broken = broken ? broken : SW_RULE(arena->mode >= 1 && arena->mode < SW_ARENA_MODE_COUNT);
     broken = broken ? broken : SW_RULE((arena->own == NULL) == (arena->own_objects == 0));
     broken = broken ? broken : SW_RULE(arena->log == NULL || (arena->own == NULL && !is_open));
-    broken = broken ? broken : SW_RULE(arena->tells_allocs == 0 || !is_open);
+    broken = broken ? broken : SW_RULE(arena->reports_allocs == 0 || !is_open);
     broken = broken ? broken : SW_RULE(arena->is_noted == 0 || arena->log != NULL);
-    broken = broken ? broken : SW_RULE(arena->is_noted == 0 || !sw_arena_is_told(arena));
+    broken = broken ? broken : SW_RULE(arena->is_noted == 0 || !sw_arena_is_observed(arena));
     return broken ? broken
                   : SW_RULE(arena->limit_bytes == 0 || arena->held_bytes <= arena->limit_bytes);
 }

@@ -118,7 +118,7 @@ static sw_chunk *take_fresh(uint32_t log2, uint32_t node) {
     return chunk;
 }
 
-/* The region in which p lies; NULL: it lies in none. Under the lock. */
+/* The region that contains p, or NULL. Under the lock. */
 static sw_region *region_of(uintptr_t p) {
     size_t before = regions_before(p);
     sw_region *region = before == 0 ? NULL : pool.regions[before - 1];

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chunks: pieces of memory of a power of two of bytes that arenas cut their objects from.
+/* Chunks: blocks of 2^n bytes from which arenas allocate.
  *
  *   region:  | chunk 0 | chunk 1 | ... | chunk count - 1 |   one reservation, chunks of one size
  *              taken before `taken`     never taken: no memory, no access
  *
- * Regions are never given up. So the record of a chunk is found from any address that ever lay in
- * one, and an idle chunk is used again instead of being unmapped, which saves the system mapping
- * and page faults. One pool serves the process; its lock covers all of it, and is the innermost of
- * the arenas' locks. In the pool each node of the machine's memory has lists of its own (node.h).
+ * Regions are never unmapped. So any address that was ever in a chunk leads to its record, and an
+ * idle chunk is reused, which saves mmap calls and page faults. There is one pool per process,
+ * under one lock, the innermost of the arenas' locks. Each NUMA node has its own lists (node.h).
  * Callers: chunk_cache.c (a thread's own idle chunks), refill.c. Design: docs/design/arena.md.
  */
 #ifndef SW_ARENA_CHUNK_H
@@ -34,45 +33,45 @@ enum {
 
 /* A chunk. `next` belongs to the list that the chunk is in; whoever takes the chunk writes the
  * other fields.
- *   log2 == 0, or bytes == 1 << log2;  log2 == 0: memory of the caller's, in no region */
+ *   log2 == 0, or bytes == 1 << log2;  log2 == 0: memory of the caller, in no region */
 typedef struct sw_chunk {
     struct sw_chunk *next;
-    struct sw_arena *arena; /* atomic: whose it is; NULL: nobody's */
+    struct sw_arena *arena; /* atomic: its owner; NULL: none */
     uintptr_t base;
     uint64_t bytes;
     uint32_t log2;
-    struct sw_arena_log *log; /* atomic: of a safe arena that has it, or had it; NULL: none */
+    struct sw_arena_log *log; /* atomic: log of the safe arena that has or had it; NULL: none */
     uint32_t is_returned;     /* 1: its memory went back to the system */
-    /* Of an arena's chunk that is not the newest: objects that may hold pointers lie below this
+    /* In a chunk that is not its arena's newest: objects that may hold pointers are below this
      * address. */
     uintptr_t front;
-    struct sw_chunk *newer;   /* of an idle one: the next that became idle; NULL: none did */
+    struct sw_chunk *newer;   /* idle: the chunk that became idle next; NULL: none */
     uint64_t idle_since_ns;   /* by the clock of the decay; 0 while there is no decay */
-    uint32_t node;            /* the node for whose threads it was made; constant */
-    uint32_t has_small_pages; /* atomic; 1: its region was told to use no huge pages */
-    /* Atomic: number of the last look that found a pointer into this waiting chunk (quarantine.c);
-     * 0: none. */
+    uint32_t node;            /* the NUMA node that it was made for; constant */
+    uint32_t has_small_pages; /* atomic; 1: its region has MADV_NOHUGEPAGE */
+    /* Atomic: number of the last scan that found a pointer into this quarantined chunk
+     * (quarantine.c); 0: none. */
     uint64_t pointed_at;
 } sw_chunk;
 
-/* The chunks of one node that no arena has, by size. Idle chunks have their memory; each list of
- * them is in the order in which they became idle.
+/* The free chunks of one node, by size. Idle chunks still have memory; their lists are ordered by
+ * the time of becoming idle.
  *   (newest[i] == NULL) == (oldest[i] == NULL);  newest[i]->newer == NULL;  oldest[i]->next == NULL
  */
 typedef struct sw_chunk_node {
-    struct sw_region *open[SW_CHUNK_SIZES]; /* has chunks that were never taken; NULL: none */
+    struct sw_region *open[SW_CHUNK_SIZES]; /* has chunks that were never used; NULL: none */
     sw_chunk *newest[SW_CHUNK_SIZES];
     sw_chunk *oldest[SW_CHUNK_SIZES];
-    sw_chunk *returned[SW_CHUNK_SIZES]; /* chunks whose memory went back to the system */
+    sw_chunk *returned[SW_CHUNK_SIZES]; /* chunks whose memory was returned to the system */
 } sw_chunk_node;
 
-/* Chunks of one size in a row; only `taken` changes after it was made.
+/* Adjacent chunks of one size; only `taken` changes after creation.
  *   taken <= count <= SW_REGION_CHUNKS;  every chunk's log2 is that of the first */
 typedef struct sw_region {
     uintptr_t base;
     uint32_t log2;
     uint32_t count;
-    uint32_t taken;          /* the chunks behind these were never used */
+    uint32_t taken;          /* later chunks were never used */
     uint32_t node;           /* of all its chunks; constant */
     struct sw_region *older; /* the region that was made before this one; constant */
     sw_chunk chunks[SW_REGION_CHUNKS];
@@ -92,9 +91,9 @@ typedef struct sw_chunk_pool {
     uint64_t idle_bytes;
     uint64_t returned_bytes;
     uint64_t reserved_bytes;
-    uint64_t idle_limit;               /* idle bytes above it go back to the system */
-    uint64_t decay_ns;                 /* so does a chunk that was idle for so long; 0: none does */
-    uint64_t next_look_ns;             /* before that time no chunk has been idle for decay_ns */
+    uint64_t idle_limit;               /* idle bytes above it are returned to the system */
+    uint64_t decay_ns;                 /* chunks idle for longer are returned; 0: no decay */
+    uint64_t next_look_ns;             /* no chunk is due before this time */
     uint64_t (*now_ns)(void *context); /* NULL: the system's clock */
     void *context;
 } sw_chunk_pool;
@@ -103,20 +102,19 @@ void sw_chunk_lock(void);
 void sw_chunk_unlock(void);
 void sw_chunk_reset_lock(void); /* fork child only */
 
-/* Takes a chunk of 1 << log2 bytes that no arena has, with any content: one of the caller's node,
- * and one of another node only if the system refuses more memory. NULL: no memory. */
+/* Take a free chunk of 1 << log2 bytes, with any content, of the caller's node; of another node
+ * only if the system refuses memory. NULL: no memory. */
 sw_chunk *sw_chunk_take(uint32_t log2);
-/* Makes a chunk idle that no arena has any more. */
+/* Free a chunk: it becomes idle. */
 void sw_chunk_give(sw_chunk *chunk);
-/* Of a chunk that will be protected: from now on no huge page of the system reaches over its
- * ends. */
+/* Before protecting a chunk: keep huge pages from crossing its ends. */
 void sw_chunk_use_small_pages(sw_chunk *chunk);
-/* The chunk that has the address p, if it was ever taken; else NULL. */
+/* The chunk that contains p, if it was ever used; else NULL. */
 sw_chunk *sw_chunk_find(const void *p);
-/* The same without the lock, in one step for each region, for callers that hold a lock which a fork
- * takes after the pool's. It may also return a chunk that was never taken. */
+/* The same without the lock, in O(regions), for callers that hold a lock which fork handlers take
+ * after the pool's. It may return a chunk that was never used. */
 sw_chunk *sw_chunk_locate(uintptr_t p);
-/* Gives the memory of all idle chunks back to the system; returns the bytes. */
+/* Return the memory of all idle chunks to the system; return the bytes. */
 uint64_t sw_chunk_trim(void);
 
 void sw_chunk_set_idle_limit(uint64_t bytes);
@@ -128,7 +126,7 @@ uint64_t sw_chunk_owned_bytes(void);
 /* Adds used_chunk_bytes, idle_chunk_bytes, returned_bytes and reserved_bytes. */
 void sw_chunk_add_stats(sw_arena_pool_stats *stats);
 
-/* Zeroed memory of a few bytes for a record that stays where it is; NULL: no memory. */
+/* A small zeroed record that does not move; NULL: no memory. */
 void *sw_chunk_new_record(size_t bytes);
 void sw_chunk_drop_record(void *record, size_t bytes);
 

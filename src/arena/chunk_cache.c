@@ -140,9 +140,9 @@ static sw_arena *take_spare(void) {
 /* The next record of the chunk cache's block, or the first one of a new block. NULL: no memory. */
 static sw_arena *take_fresh(sw_arena_chunk_cache *chunk_cache) {
     if (chunk_cache->fresh_count == 0) {
-        chunk_cache->fresh = sw_chunk_new_record(SW_STASH_FRESH * sizeof *chunk_cache->fresh);
+        chunk_cache->fresh = sw_chunk_new_record(SW_CHUNK_CACHE_FRESH * sizeof *chunk_cache->fresh);
         if (chunk_cache->fresh == NULL) return NULL;
-        chunk_cache->fresh_count = SW_STASH_FRESH;
+        chunk_cache->fresh_count = SW_CHUNK_CACHE_FRESH;
     }
     chunk_cache->fresh_count--;
     return chunk_cache->fresh++;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What each call on an arena does at its beginning and end: checks of the handle and of the thread,
- * and the lock. Records of arenas are never unmapped, so a call that has waited for the lock can
- * tell that the arena ended meanwhile. Callers: the files with public functions. */
+/* Prologue and epilogue of calls on an arena: checks of the handle and the thread, and the lock.
+ * Records are never unmapped, so a call that waited for the lock can detect that the arena was
+ * freed. Callers: the files with public functions. */
 #ifndef SW_ARENA_ENTER_H
 #define SW_ARENA_ENTER_H
 
@@ -24,8 +24,8 @@ static inline void sw_arena_leave(sw_arena *arena) {
     if (sw_unlikely(arena->is_locked != 0)) sw_os_lock_release(&arena->lock);
 }
 
-/* Takes the lock, if the arena has one. False: the arena has ended meanwhile, and the lock is
- * free. */
+/* Take the lock, if the arena has one. False: the arena was freed in the meantime; the lock is not
+ * held. */
 static inline bool sw_arena_enter_live(sw_arena *arena) {
     if (sw_likely(arena->is_locked == 0)) return true;
     sw_os_lock_acquire(&arena->lock);

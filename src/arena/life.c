@@ -73,7 +73,8 @@ static sw_misuse misuse_of(const void *ptr) {
     return lives ? SW_MISUSE_ARENA : SW_MISUSE_FREED_ARENA;
 }
 
-/* Tells heaps of misuse_of. Once: each create would else write to a line that all threads read. */
+/* Registers misuse_of with heaps. Once, because each create would otherwise write to a shared cache
+ * line. */
 static void install_misuse(void) {
     if (sw_likely(__atomic_load_n(&sw_target_foreign, __ATOMIC_RELAXED) != NULL)) return;
     __atomic_store_n(&sw_target_foreign, misuse_of, __ATOMIC_RELEASE);
@@ -82,9 +83,9 @@ static void install_misuse(void) {
 /* --- beginning -------------------------------------------------------------------------------- */
 
 static void begin(sw_arena *arena, const sw_arena_options *options, uint32_t mode) {
-    bool tells_allocs = sw_track_wants_allocs();
+    bool reports_allocs = sw_track_wants_allocs();
     bool is_guarded =
-        options->locked != 0 || options->safe != 0 || sw_os_is_watched() || tells_allocs;
+        options->locked != 0 || options->safe != 0 || sw_os_is_watched() || reports_allocs;
     uint64_t generation = arena->generation;
     *arena = (sw_arena){.heap = options->heap, .tag = options->tag, .mode = mode};
     arena->generation = generation;
@@ -92,7 +93,7 @@ static void begin(sw_arena *arena, const sw_arena_options *options, uint32_t mod
     arena->log2 = sw_log2_floor(options->chunk_bytes);
     arena->is_locked = options->locked != 0;
     arena->is_watched = sw_os_is_watched();
-    arena->tells_allocs = tells_allocs;
+    arena->reports_allocs = reports_allocs;
     arena->first.base = (uintptr_t)options->first;
     arena->first.bytes = options->first_bytes;
     arena->ends = is_guarded ? &arena->hidden : &arena->open;
@@ -115,7 +116,7 @@ static sw_status make_safe(sw_arena *arena) {
     if (chunk_cache == NULL || arena->log == NULL)
         return sw_fail(SW_NOMEM, "arena_create", "no memory for the log of a safe arena");
     if (arena->is_locked == 0) arena->owner = chunk_cache->number;
-    arena->is_noted = !sw_arena_is_told(arena);
+    arena->is_noted = !sw_arena_is_observed(arena);
     return SW_OK;
 }
 

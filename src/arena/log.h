@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is known of the objects of a safe arena, from its creation, or a reset, to the next reset or
- * its end: who made, allocated and freed them. Each chunk that had such objects refers to the log
- * until it leaves the quarantine. Callers: life.c, alloc.c, quarantine.c, report.c, fork.c.
+/* The log of a safe arena between resets: the call sites of its creation, its allocations and its
+ * free. Chunks refer to the log until they leave the quarantine. Callers: life.c, alloc.c,
+ * quarantine.c, report.c, fork.c.
  */
 #ifndef SW_ARENA_LOG_H
 #define SW_ARENA_LOG_H
@@ -10,7 +10,7 @@
 
 enum { SW_LOG_FRAMES = 8, SW_LOG_OBJECTS = 127 };
 
-/* A stack of calls, and its thread. */
+/* A backtrace and its thread. */
 typedef struct sw_arena_calls {
     uint64_t thread;
     uint64_t count; /* <= SW_LOG_FRAMES */
@@ -20,14 +20,14 @@ typedef struct sw_arena_calls {
 typedef struct sw_log_object {
     uintptr_t at;
     uint64_t bytes;
-    const char *type; /* NULL: not told */
+    const char *type; /* NULL: unknown */
     uintptr_t caller; /* return address of the call that allocated it */
 } sw_log_object;
 
 /* Objects in the order of allocation.
  *   count <= SW_LOG_OBJECTS */
 typedef struct sw_log_page {
-    struct sw_log_page *next; /* the page that was filled before this one */
+    struct sw_log_page *next; /* the previous page */
     uint64_t count;
     sw_log_object objects[SW_LOG_OBJECTS];
 } sw_log_page;
@@ -43,19 +43,19 @@ typedef struct sw_arena_log {
     sw_arena_calls made, freed;
 } sw_arena_log;
 
-/* Makes a log, and notes the caller's stack. NULL: no memory. */
+/* Create a log with the caller's backtrace. NULL: no memory. */
 sw_arena_log *sw_arena_log_new(const char *tag, uint64_t arena_id);
-/* Notes an object. False: no memory. */
+/* Record an object. False: no memory. */
 bool sw_arena_log_add(sw_arena_log *log, const sw_log_object *object);
-/* Notes the caller's stack as the one that ended the arena. */
+/* Record the backtrace of the free. */
 void sw_arena_log_end(sw_arena_log *log);
 void sw_arena_log_use(sw_arena_log *log);
 /* Drops a use; the last one frees the log. */
 void sw_arena_log_drop(sw_arena_log *log);
-/* The object that has the byte at p; NULL: none. */
+/* The object that contains p; NULL: none. */
 const sw_log_object *sw_arena_log_find(const sw_arena_log *log, uintptr_t p);
 
-/* In the child of a fork, whose thread has another number: forgets the number. */
+/* In the child of a fork: forget the cached thread id. */
 void sw_arena_log_recover(void);
 
 const char *sw_arena_log_check(const sw_arena_log *log);

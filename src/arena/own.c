@@ -26,7 +26,7 @@ static void *alloc_of_library(size_t size, size_t align, unsigned flags) {
  * mark keeps the whole block, and what it points to. */
 enum { SHARED_MAX = 8192, BLOCK_BYTES = 32768, FIRST_FEW = 4, SEARCHED = 8 };
 
-/* Puts the object behind the newest one of its kind, if that one's block has room. Blocks are freed
+/* Puts the object after the newest one of its kind, if that one's block has room. Blocks are freed
  * in the reverse order, so the room is free again when the objects of a savepoint end. */
 static bool share_block(const sw_arena *arena, sw_arena_own *made, size_t align) {
     const sw_arena_own *own = arena->own;

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chunks of an arena, as they come and go. Callers: life.c, savepoint.c, alloc.c. */
+/* Adds and removes chunks of an arena. Callers: life.c, savepoint.c, alloc.c. */
 #ifndef SW_ARENA_REFILL_H
 #define SW_ARENA_REFILL_H
 
 #include "arena/arena.h"
 
-/* Makes another chunk the newest one. SW_LIMIT or SW_NOMEM: there is none; the last error stays. */
+/* Add a chunk. SW_LIMIT or SW_NOMEM, without setting the last error. */
 sw_status sw_arena_try_refill(sw_arena *arena);
-/* The same; a failure is the last error. */
+/* The same; sets the last error. */
 sw_status sw_arena_refill(sw_arena *arena);
-/* Takes a chunk for one big object of a safe arena, and links it behind the newest one. NULL: the
- * status is one of sw_arena_refill's. */
+/* Add a chunk for one big object of a safe arena, after the newest one. NULL: *status is one of
+ * sw_arena_refill's. */
 sw_chunk *sw_arena_take_big(sw_arena *arena, size_t bytes, sw_status *status);
-/* Makes the caller's memory the only chunk of an arena without chunks. */
+/* Make the caller's memory the only chunk. */
 void sw_arena_use_first(sw_arena *arena);
-/* Gives chunks up, the newest first, until `last` is the newest one; NULL: all of them. */
+/* Release chunks, the newest first, until `last` is the newest; NULL: all. */
 void sw_arena_drop_chunks(sw_arena *arena, const sw_chunk *last);
-/* Makes [front, back) the free part of the newest chunk, and tells memory checkers. */
+/* Make [front, back) the free part of the newest chunk, also for memory checkers. */
 void sw_arena_set_ends(sw_arena *arena, uintptr_t front, uintptr_t back);
 
 #endif

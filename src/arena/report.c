@@ -8,13 +8,13 @@
 #include "base/fail.h"
 #include "gc/dangling.h"
 
-/* What a report tells. */
-typedef struct told {
+/* The details of a report. */
+typedef struct report_details {
     uintptr_t at;
     const sw_arena_log *log;
-    const sw_log_object *object; /* NULL: the address lies between objects */
-    const void *word;            /* where a collection found the address; NULL: it was used */
-} told;
+    const sw_log_object *object; /* NULL: the address is between objects */
+    const void *word;            /* where a cycle found the pointer; NULL: the address was used */
+} report_details;
 
 static void print_calls(const char *what, const sw_arena_calls *calls) {
     sw_emergency_print("spanwise: arena %s by thread %u at", what, calls->thread);
@@ -23,31 +23,31 @@ static void print_calls(const char *what, const sw_arena_calls *calls) {
     sw_emergency_print("\n");
 }
 
-static void tell(const void *arg) {
-    const told *told = arg;
-    const sw_log_object *object = told->object;
-    const char *tag = told->log->tag;
-    if (told->word != NULL) sw_emergency_print("spanwise: pointer found at %p\n", told->word);
+static void print_details(const void *arg) {
+    const report_details *details = arg;
+    const sw_log_object *object = details->object;
+    const char *tag = details->log->tag;
+    if (details->word != NULL) sw_emergency_print("spanwise: pointer found at %p\n", details->word);
     if (object != NULL)
         sw_emergency_print("spanwise: offset %u of %s, %u bytes, allocated at %p\n",
-                           (uint64_t)(told->at - object->at),
+                           (uint64_t)(details->at - object->at),
                            object->type == NULL ? "an object" : object->type, object->bytes,
                            (const void *)object->caller);
-    sw_emergency_print("spanwise: arena %u, tag %s\n", told->log->arena_id,
+    sw_emergency_print("spanwise: arena %u, tag %s\n", details->log->arena_id,
                        tag == NULL ? "none" : tag);
-    print_calls("made", &told->log->made);
-    print_calls("freed", &told->log->freed);
+    print_calls("made", &details->log->made);
+    print_calls("freed", &details->log->freed);
 }
 
 static void report(const char *op, const void *p, const sw_arena_log *log, const void *word) {
-    told details = {.at = (uintptr_t)p, .log = log, .word = word};
+    report_details details = {.at = (uintptr_t)p, .log = log, .word = word};
     if (log != NULL) details.object = sw_arena_log_find(log, details.at);
     sw_fault fault = {.code = SW_MISUSE_FREED_ARENA,
                       .op = op,
                       .ptr = p,
                       .size = details.object == NULL ? 0 : details.object->bytes,
                       .thread = sw_os_thread_id()};
-    sw_misuse_report_told(&fault, log == NULL ? NULL : tell, &details);
+    sw_misuse_report_with(&fault, log == NULL ? NULL : print_details, &details);
 }
 
 static const sw_arena_log *log_of(const void *p) {

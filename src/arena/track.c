@@ -92,7 +92,7 @@ static void note_calls(sw_arena_track *track, uint64_t caller) {
     uint64_t frames[SW_TRACKER_FRAMES_MAX + OURS_MAX];
     size_t count = sw_os_call_stack(frames, SW_TRACKER_FRAMES_MAX + OURS_MAX), first = 0;
     while (first < count && frames[first] != caller) first++;
-    if (first == count) { /* the system tells no stack */
+    if (first == count) { /* no backtrace available */
         frames[0] = caller;
         first = 0;
         count = 1;
@@ -169,7 +169,7 @@ void sw_track_add_own(const sw_arena *arena, int64_t bytes) {
 }
 
 /* The chunk of an object that was just allocated: the newest or, for a big object of a safe arena,
- * the one behind it. NULL: the object lies in none. */
+ * the one after it. NULL: no chunk contains the object. */
 static const sw_chunk *chunk_of(const sw_arena *arena, const void *object) {
     const sw_chunk *chunk = arena->chunks;
     for (int i = 0; i < 2 && chunk != NULL; i++, chunk = chunk->next)
@@ -190,7 +190,7 @@ static sw_noinline void note_alloc(const sw_arena *arena, const void *object, si
 }
 
 void sw_track_alloc(const sw_arena *arena, const void *object, size_t size) {
-    if (sw_unlikely(arena->track != NULL && arena->tells_allocs != 0))
+    if (sw_unlikely(arena->track != NULL && arena->reports_allocs != 0))
         note_alloc(arena, object, size);
 }
 

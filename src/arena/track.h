@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a tracker knows (spanwise/tracker.h): a record for each arena, and a ring of events. This
- * file notes arenas and what they hold; tracker.c answers questions from that.
+/* The data of a tracker (spanwise/tracker.h): a record per arena, and a ring of events. track.c
+ * records, tracker.c queries.
  *
  *   tracker: oldest -> track -> track -> newest       an arena refers to its track, until its end
  *            ring of events: first .. first + waiting - 1, modulo capacity
  *
- * One lock covers the tracker and the links of all tracks. It may be taken while an arena's lock is
- * held; while it is held, no other lock is taken. Callers: life.c, refill.c, own.c, alloc.c,
- * fork.c, tracker.c. Design: docs/design/arena.md.
+ * One lock covers the tracker and the links of all tracks. It is a leaf lock, taken inside an
+ * arena's lock. Callers: life.c, refill.c, own.c, alloc.c, fork.c, tracker.c. Design:
+ * docs/design/arena.md.
  */
 #ifndef SW_ARENA_TRACK_H
 #define SW_ARENA_TRACK_H
@@ -15,8 +15,8 @@
 #include "arena/arena.h"
 #include "spanwise/tracker.h"
 
-/* An arena that a tracker knows. The lock covers the links and `tracker`; chunk_bytes and own_bytes
- * are atomic, and written by whoever works with the arena; all else is constant.
+/* A tracked arena. The lock covers the links and `tracker`; chunk_bytes and own_bytes are atomic,
+ * written by the arena's thread; the rest is constant.
  *   frame_count <= SW_TRACKER_FRAMES_MAX;  id != 0 */
 typedef struct sw_arena_track {
     struct sw_arena_track *older, *newer;
@@ -41,42 +41,41 @@ struct sw_tracker {
     uint32_t frame_max;    /* constant */
     uint32_t has_allocs;   /* constant */
     uint32_t manual_clock; /* constant */
-    uint32_t looks;        /* 1: somebody looks for an alert, or tells of one */
+    uint32_t looks;        /* 1: a check or an alert is in progress */
     uint64_t now_ns;       /* atomic: of a manual clock */
     sw_arena_track *oldest, *newest;
     uint64_t count, ids, missed;
-    sw_tracker_event *events; /* NULL: none are noted */
+    sw_tracker_event *events; /* NULL: events are off */
     uint64_t capacity;        /* constant */
     uint64_t first, waiting, noted, lost;
     sw_tracker_rule rule; /* period_ns 0: none */
-    uint64_t due_ns;      /* of the next look */
+    uint64_t due_ns;      /* of the next check */
     uint64_t alerts;
 };
 
-/* The lock, and what a fork does with it. */
+/* The lock, and its reset in the child of a fork. */
 void sw_track_lock(void);
 void sw_track_unlock(void);
 void sw_track_recover(void);
 
-/* The tracker of the process; NULL: there is none. Under the lock; without it only to see whether
- * there is one. */
+/* The tracker of the process, or NULL. Under the lock, unless only compared with NULL. */
 sw_tracker *sw_track_current(void);
-/* Makes it the tracker of the process; NULL: there is none from now on. Under the lock. */
+/* Set the tracker of the process, or NULL. Under the lock. */
 void sw_track_set_current(sw_tracker *tracker);
 uint64_t sw_track_now_ns(const sw_tracker *tracker);
-/* Under the lock. Time and thread of the event are filled in. */
+/* Under the lock. Fills in time and thread. */
 void sw_track_add_event(sw_tracker *tracker, sw_tracker_event event);
 
-/* Whether an arena that is made now has to tell of each of its objects. */
+/* Whether arenas created now report each object. */
 bool sw_track_wants_allocs(void);
-/* An arena begins, and ends: it gets a track if there is a tracker. caller: return address of the
- * program's call. */
+/* Begin and end tracking an arena, if there is a tracker. caller: return address of the program's
+ * call. */
 void sw_track_begin(sw_arena *arena, uint64_t caller);
 void sw_track_end(sw_arena *arena);
-/* Notes that the arena's chunks or own objects have so many bytes more; a number below 0: less. */
+/* Add to the arena's bytes of chunks or own objects; may be negative. */
 void sw_track_add_chunks(const sw_arena *arena, int64_t bytes);
 void sw_track_add_own(const sw_arena *arena, int64_t bytes);
-/* Notes an object that the arena gave. */
+/* Record the event of an allocation. */
 void sw_track_alloc(const sw_arena *arena, const void *object, size_t size);
 
 const char *sw_tracker_record_check(const struct sw_tracker *tracker);

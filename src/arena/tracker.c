@@ -162,7 +162,7 @@ static size_t find_old(const sw_tracker *tracker, uint64_t min_age_ns, const cha
     size_t count = 0;
     *bytes = 0;
     for (const sw_arena_track *track = tracker->oldest; track != NULL; track = track->newer) {
-        if (now_ns - track->made_ns < min_age_ns) break; /* the arenas behind it are younger */
+        if (now_ns - track->made_ns < min_age_ns) break; /* the following arenas are younger */
         if (!has_tag(track, tag)) continue;
         sw_tracked_arena row;
         fill_row(track, now_ns, &row);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What arenas do for the tracker's alerts. Callers: life.c. */
+/* Alerts of the tracker. Callers: life.c. */
 #ifndef SW_ARENA_TRACKER_H
 #define SW_ARENA_TRACKER_H
 
-/* Called when an arena was made or freed and no lock is held. The tracker, if there is one, looks
- * for alerts when a period has passed. */
+/* Check for alerts if a period has passed. Called without locks after an arena was created or
+ * freed. */
 void sw_tracker_look_due(void);
 
 #endif

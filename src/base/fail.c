@@ -160,10 +160,9 @@ static void print_fault(const sw_fault *fault) {
     sw_emergency_print("spanwise: %s\n", sw_misuse_text(fault->code));
 }
 
-/* A report of misuse while its handler runs. It lies on the stack of the reporting thread. A
- * handler may leave by longjmp; then later calls overwrite the record and its stamp. So a record
- * with the right stamp means that its handler still runs, and nothing has to be undone after a
- * longjmp. */
+/* A report of misuse while its handler runs, on the stack of the reporting thread. A handler may
+ * leave by longjmp; then later calls overwrite the record and its stamp. So a record with the right
+ * stamp means that its handler still runs, and nothing has to be undone after a longjmp. */
 typedef struct report {
     const struct report *outer; /* the report whose handler caused this one; NULL: none */
     const void *ptr;
@@ -209,13 +208,13 @@ static sw_fault_action ask_handler(sw_fault_handler *handler, const sw_fault *fa
     return action;
 }
 
-void sw_misuse_report(const sw_fault *fault) { sw_misuse_report_told(fault, NULL, NULL); }
+void sw_misuse_report(const sw_fault *fault) { sw_misuse_report_with(fault, NULL, NULL); }
 
-void sw_misuse_report_told(const sw_fault *fault, void (*tell)(const void *arg), const void *arg) {
+void sw_misuse_report_with(const sw_fault *fault, void (*print)(const void *arg), const void *arg) {
     sw_fault_handler *handler = atomic_load(&fault_handler);
     if (handler != NULL && ask_handler(handler, fault) == SW_FAULT_LEAK_AND_CONTINUE) return;
     print_fault(fault);
-    if (tell != NULL) tell(arg);
+    if (print != NULL) print(arg);
     abort();
 }
 

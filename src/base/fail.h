@@ -22,8 +22,8 @@ sw_cold sw_status sw_fail_null(const char *op, const char *argument);
  * no lock. */
 sw_cold void sw_misuse_report(const sw_fault *fault);
 
-/* The same. If the process is aborted, tell(arg) is called before, to print more. */
-sw_cold void sw_misuse_report_told(const sw_fault *fault, void (*tell)(const void *arg),
+/* The same; before an abort, calls print(arg) to print details. */
+sw_cold void sw_misuse_report_with(const sw_fault *fault, void (*print)(const void *arg),
                                    const void *arg);
 
 /* Prints a line to fd 2; safe in signal handlers. Conversions: %s, %u (uint64), %x (uint64), %p. */

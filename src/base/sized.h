@@ -17,10 +17,10 @@ static inline bool sw_sized_is_valid(uint64_t struct_bytes) {
     return struct_bytes >= SW_SIZED_MIN && struct_bytes <= SW_SIZED_MAX && struct_bytes % 8 == 0;
 }
 
-/* Returns SW_INVALID, with the value and the mend in the message. */
-static inline sw_status sw_sized_refuse(uint64_t struct_bytes, const char *op, const char *mend) {
+/* Returns SW_INVALID, with the value and the advice in the message. */
+static inline sw_status sw_sized_refuse(uint64_t struct_bytes, const char *op, const char *advice) {
     return sw_fail(SW_INVALID, op, "struct_bytes is %llu: %s", (unsigned long long)struct_bytes,
-                   mend);
+                   advice);
 }
 
 #endif

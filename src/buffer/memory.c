@@ -68,8 +68,8 @@ void sw_memory_reset(sw_memory *memory) {
     sw_check2(sw_memory_check(memory));
 }
 
-/* What a full list grows to at least. A short one grows by more, as that saves calls of the allocator
- * and costs little: four times less than STEEP_MAX buffers are less than 32 KiB. */
+/* What a full list grows to at least. A short one grows by more, as that saves calls of the
+ * allocator and costs little: four times less than STEEP_MAX buffers are less than 32 KiB. */
 static uint64_t next_capacity(uint64_t capacity) {
     return sw_max_u64(capacity * (capacity < STEEP_MAX ? 4 : 2), MANY_MIN);
 }
@@ -193,7 +193,7 @@ sw_status sw_memory_drop_front(sw_memory *memory, uint64_t size) {
 enum { AHEAD = 1024 }; /* bytes of the next buffer that are prefetched while one is copied */
 
 /* Prefetches the next buffer. Inside a buffer the processor prefetches by itself, but it cannot
- * know where the next buffer lies. */
+ * know the address of the next buffer. */
 static void fetch_ahead(const sw_buffer *buffer) {
     size_t bytes = buffer->size < AHEAD ? buffer->size : AHEAD;
     for (size_t i = 0; i < bytes; i += SW_CACHE_LINE) __builtin_prefetch(buffer->bytes + i);

@@ -154,7 +154,7 @@ sw_status sw_recyclable_clone(sw_recyclable *recyclable, const sw_memory *from) 
 
 /* --- clipping --------------------------------------------------------------------------------- */
 
-/* Whether the whole part lies in the block. */
+/* Whether the block contains the whole part. */
 static bool has_part(sw_buffer block, sw_buffer part) {
     uintptr_t offset = (uintptr_t)part.bytes - (uintptr_t)block.bytes;
     return offset < block.size && part.size <= block.size - offset;

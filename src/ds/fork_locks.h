@@ -19,8 +19,7 @@ typedef enum sw_fork_rank {
     SW_FORK_RANKS
 } sw_fork_rank;
 
-/* The entry of a lock in the list of its rank. It lies beside the lock. The lock of the lists
- * guards its fields.
+/* The entry of a lock in the list of its rank, next to the lock. The lists' lock guards its fields.
  *   lock == NULL: it is in no list;  otherwise *back points to this entry */
 typedef struct sw_fork_lock {
     sw_os_lock *lock;

@@ -3,7 +3,7 @@
  * whole cache lines, so two threads that write to different blocks never write to the same line.
  * Each heap has one pool, which the heap's lock guards. Freed blocks are kept by size and serve
  * only requests of that size, so a program that repeats its requests does not make the pool grow.
- * Blocks above SW_META_POOLED_MAX are mappings of their own.
+ * Blocks above SW_META_POOLED_MAX are separate mappings.
  *
  * held_bytes is the sum of the sizes of chunks and mappings. It depends only on the sequence of
  * calls, so a dry heap has exactly the metadata of the live heap that it models. Callers: heap
@@ -52,7 +52,7 @@ void *sw_meta_alloc_stale(sw_meta *meta, size_t bytes);
  * it is cut from a chunk, all of it is written, so that only bytes that were not given out are
  * untouched (sw_meta_untouched_bytes). */
 void *sw_meta_alloc_longer(sw_meta *meta, const void *old, size_t had, size_t bytes);
-/* Zeroed pages in a mapping of their own, which sw_meta_destroy does not release. */
+/* Zeroed pages in a separate mapping, which sw_meta_destroy does not release. */
 void *sw_meta_map(sw_meta *meta, size_t bytes);
 /* Releases such a mapping. NULL is ignored. */
 void sw_meta_unmap(sw_meta *meta, void *mapping, size_t bytes);

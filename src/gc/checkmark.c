@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The second marking finds objects breadth first, from span records instead of span metadata, word by
- * word from the maps of types, and remembers them in a table of addresses instead of marks. */
+/* The second marking finds objects breadth first, from span records instead of span metadata, word
+ * by word from the maps of types, and remembers them in a table of addresses instead of marks. */
 #include "gc/checkmark.h"
 
 #include "base/assert.h"
 #include "base/fail.h"
 #include "gc/dangling.h"
-#include "gc/place.h"
 #include "gc/refs.h"
 #include "gc/shadow.h"
+#include "gc/span_cursor.h"
 #include "gc/type.h"
 #include "os/os.h"
 
@@ -32,7 +32,7 @@ typedef struct reached_object {
     uint32_t slot;
 } reached_object;
 
-/* The object that the address lies in. */
+/* The object that contains the address. */
 static reached_object find(const sw_gc *gc, uintptr_t p) {
     const sw_space *space = gc->heap->space;
     uint32_t id = sw_space_id_of(space, p), slot = 0;
@@ -162,9 +162,9 @@ static sw_status compare(const second_search *s, bool exact) {
                            (void *)at);
     }
     uint64_t marked = 0;
-    sw_gc_place place = sw_gc_place_begin(gc->heap);
-    while (exact && !sw_gc_place_at_end(&place))
-        marked += count_marked(gc, sw_gc_place_next(gc->heap, &place));
+    sw_gc_span_cursor place = sw_gc_span_cursor_begin(gc->heap);
+    while (exact && !sw_gc_span_cursor_at_end(&place))
+        marked += count_marked(gc, sw_gc_span_cursor_next(gc->heap, &place));
     if (exact && marked != s->reached.count)
         return sw_fail(SW_STATE, "gc_checkmark", "%llu objects are marked, %u are reachable",
                        (unsigned long long)marked, s->reached.count);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The check of a marking: finds what the roots reach in another way, and compares it with the marks
- * if SW_GC_CHECKMARK is set. dangling.c looks at the words that it meets. Callers: the cycle. */
-#ifndef SW_GC_SECOND_MARK_H
-#define SW_GC_SECOND_MARK_H
+/* An independent second marking, compared with the marks if SW_GC_CHECKMARK is set. dangling.c
+ * checks the words that it visits. Callers: the cycle. */
+#ifndef SW_GC_CHECKMARK_H
+#define SW_GC_CHECKMARK_H
 
 #include "gc/gc.h"
 
-/* Under the collector's lock, at the end of marking. exact: nothing has run since the cycle began,
- * so that no other objects may be marked than those that are reached. SW_STATE: the marks are
- * wrong, and the last error has the address; SW_NOMEM. */
+/* Under the collector's lock, at the end of marking. exact: the mutator has not run since the cycle
+ * began, so that exactly the reachable objects must be marked. SW_STATE: the marks are wrong; the
+ * last error has the address; SW_NOMEM. */
 sw_status sw_gc_checkmark(sw_gc *gc, bool exact);
 
 #endif

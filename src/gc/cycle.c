@@ -80,7 +80,7 @@ static void mark_roots(sw_gc *gc) {
 static void begin_marking(sw_gc *gc) {
     gc->cycle = (sw_gc_cycle){.number = gc->cycle.number + 1, .order = gc->order};
     gc->overflowed = gc->lost = gc->given_up = gc->settled = false;
-    gc->rescan = (sw_gc_place){0};
+    gc->rescan = (sw_gc_span_cursor){0};
     gc->epoch++;
     enter_phase(gc, SW_GC_MARKING);
     prepare_current(gc, sw_gc_stamp(gc, gc->epoch));
@@ -91,7 +91,7 @@ static void end_marking(sw_gc *gc) {
     gc->cycle.given_up = gc->given_up;
     sw_gc_stack_clear(&gc->stack);
     gc->queue = (sw_gc_span_queue){0};
-    gc->sweep = gc->sought = sw_gc_place_begin(gc->heap);
+    gc->sweep = gc->unswept = sw_gc_span_cursor_begin(gc->heap);
     gc->epoch++;
     enter_phase(gc, SW_GC_SWEEPING);
 }

@@ -1,29 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The collector, from the inside.
+/* The internals of the collector.
  *
- * Nouns. The *collector* of a heap frees what no root reaches. A *mark* is a bit for each slot;
- * marks lie dense and out of line, 64 slots a word, so that marking writes to few cache lines. A
- * *cycle* is one marking and the sweep after it. The *layout* of a type says which words of its
- * objects are pointers; an *meta* is what the collector knows of one span. The *mark stack* has
- * objects that are marked and not scanned yet.
+ * Nouns. The *collector* of a heap frees unreachable objects. A *mark* is a bit per slot; marks are
+ * dense and out of line, 64 slots per word, so that marking writes to few cache lines. A *cycle* is
+ * a marking and its sweep. The *layout* of a type has its pointer map; a *span meta* is the
+ * collector's record of a span. The *mark stack* has objects that are marked but not scanned.
  *
- * What a mark says, and when. A cycle *prepares* a span before it looks at the first mark there: it
- * copies the span's free bits into the marks. So a free slot counts as marked, a stale pointer into
- * it leads nowhere, and an object that is allocated there while the cycle lasts is born marked
- * (black). After marking, a slot that is neither free nor marked is dead, and the sweep frees it.
+ * Marks. A cycle *prepares* a span before it reads the first mark there: it copies the span's free
+ * bits into the marks. So a free slot counts as marked, a stale pointer into it is ignored, and
+ * objects are allocated black. After marking, a slot that is neither free nor marked is dead, and
+ * the sweep frees it.
  *
- * When things happen. Cycles begin and mark while no other thread is inside the heap (the contract
- * of sw_gc_start and sw_gc_step). Everything in between is done by the threads that use the heap,
- * through the hooks. While a cycle marks, a thread prepares a span before it takes slots of it;
- * while a cycle sweeps, it sweeps the span before that; and it leaves explicit frees to the sweep.
+ * Threads. Cycles begin and mark while no other thread is inside the heap (the contract of
+ * sw_gc_start and sw_gc_step). In between, mutators work through the hooks: while a cycle marks, a
+ * thread prepares a span before it allocates from it; while a cycle sweeps, it sweeps the span
+ * first; explicit frees are deferred to the sweep.
  *
- * Files, the lowest first: type (layouts), span_meta, grey (spans that wait), place (a walk
+ * Files, the lowest first: type (layouts), span_meta, grey (the span queue), span_cursor (a walk
  * over span metadata), stack, mark_scan, mark_objects and mark_spans (the two orders), mark, refs
- * (references and finalizers), shadow (stacks of frames), dangling (words that point to memory that
- * ended), checkmark (the check of a marking), sweep, pace (when cycles begin), events (what was
- * done when), stop (of the world), finalizer (when they are due and called), hooks (what the heap
- * calls), cycle (the driver), roots, graph, verify, barrier (writes of pointers), collector
- * (making, ending, typed new), type_allocator (what inline allocation needs).
+ * (references and finalizers), shadow (shadow stacks), dangling (pointers to freed memory),
+ * checkmark (the second marking), sweep, pace (the pacer), events, stop (stopping the world),
+ * finalizer, hooks (called by the heap), cycle (the driver), roots, graph, verify, barrier (the
+ * write barrier), collector (creation, end, typed new), type_allocator (inline allocation).
  */
 #ifndef SW_GC_GC_H
 #define SW_GC_GC_H
@@ -37,18 +35,17 @@
  *   words == bytes / 8;  pattern is the map's first 64 words, repeated if an object is shorter
  *   span_class == 0: sw_gc_new has no short path for the type, because its objects are large, are
  *     packed or have a finalizer, or because it is number 0
- * The fields that the short path reads lie 8 bytes behind a multiple of 16; struct sw_cache tells
- * why. */
+ * The fields of the fast path are at addresses congruent to 8 mod 16; see struct sw_cache. */
 typedef struct sw_gc_layout {
     size_t bytes;
     uint32_t span_class; /* of one object */
     uint32_t bin_type;   /* value of sw_cache_bin.gc_type for the short path; 0: no pointers */
     size_t words;
-    bool scan;                    /* it has pointers */
-    bool has_makers;              /* makers have copies of the fields, so these stay */
-    uint64_t pattern;             /* bit i: word i of an array of such objects is a pointer */
-    const uint64_t *map;          /* NULL: every word may be a pointer */
-    char name[32];                /* cut at 31 bytes */
+    bool scan;                /* it has pointers */
+    bool has_type_allocators; /* type allocators have copies of the fields, which must not change */
+    uint64_t pattern;         /* bit i: word i of an array of such objects is a pointer */
+    const uint64_t *map;      /* NULL: every word may be a pointer */
+    char name[32];            /* cut at 31 bytes */
     sw_gc_finalizer_fn finalizer; /* of new objects; NULL: none */
     void *finalizer_arg;
 } sw_gc_layout;
@@ -62,15 +59,15 @@ typedef struct sw_gc_roots {
     size_t bytes;
 } sw_gc_roots;
 
-/* An array that grows by doubling, in a mapping of its own.
+/* A growable array in its own mapping.
  *   count <= capacity;  (items == NULL) == (capacity == 0) */
 typedef struct sw_gc_array {
     void *items;
     uint32_t count, capacity;
 } sw_gc_array;
 
-/* Has ranges of roots that move, such as an arena (arena/scan.c). A cycle calls `lend` for them
- * when it begins. The collector's lock covers the links.
+/* A source of root ranges that change, such as an arena (arena/scan.c). A cycle calls `lend` when
+ * it begins. The collector's lock covers the links.
  *   gc == NULL: the source is in no list;  else *back == this */
 typedef struct sw_gc_source {
     struct sw_gc *gc;
@@ -78,8 +75,7 @@ typedef struct sw_gc_source {
     bool (*lend)(struct sw_gc_source *source, sw_gc_array *ranges); /* false: no memory for all */
 } sw_gc_source;
 
-/* What an entry of the references is used for. Objects whose finalizers are due or are being called
- * are roots. */
+/* State of an entry. Objects whose finalizers are queued or running are roots. */
 typedef enum sw_gc_entry_state {
     SW_GC_ENTRY_UNUSED,
     SW_GC_ENTRY_STRONG,
@@ -116,8 +112,7 @@ typedef struct sw_gc_refs {
     uint32_t *buckets; /* index + 1; 0: empty */
 } sw_gc_refs;
 
-/* Words that point to memory that ended, in the order in which the second marking met them
- * (dangling.c).
+/* Dangling pointers, in the order of the second marking (dangling.c).
  *   count <= SW_GC_DANGLING_MOST */
 enum { SW_GC_DANGLING_MOST = 16 };
 typedef struct sw_gc_dangling {
@@ -126,53 +121,52 @@ typedef struct sw_gc_dangling {
     uintptr_t targets[SW_GC_DANGLING_MOST];
 } sw_gc_dangling;
 
-/* Events that have ended and were not taken out (events.c). Event number n, from 0 on, lies at n %
- * capacity.
+/* The ring of completed events (events.c). Event number n, from 0, is at n % capacity.
  *   (items == NULL) == (capacity == 0);  taken <= ended <= taken + capacity */
 typedef struct sw_gc_ring {
     sw_gc_event *items;
     uint64_t capacity; /* atomic; 0: none are kept */
     uint64_t ended;    /* events so far */
-    uint64_t taken;    /* of them, taken out or lost */
-    uint64_t lost;     /* since events were taken out last */
+    uint64_t taken;    /* of them, removed or lost */
+    uint64_t lost;     /* since the last removal */
 } sw_gc_ring;
 
-/* A thread that has joined (stop.c). `at` is the address of its own copy of a thread-local
- * variable, which is the same in the child of a fork.
+/* A joined thread (stop.c). `at` is the address of a thread-local variable, which is the same in
+ * the child of a fork.
  *   at == 0: the record is unused, and is_away is false */
 typedef struct sw_gc_thread {
     uintptr_t at;
     uint64_t id;   /* of the system, when it joined */
     char name[32]; /* cut at 31 bytes */
-    bool is_away;  /* it waits at a safe point, or is in a blocking region */
+    bool is_away;  /* stopped at a safepoint, or in a blocking region */
 } sw_gc_thread;
 
-/* A queue of spans that wait to be scanned, by id; the links are in their grey bits (grey.h).
+/* The queue of spans to scan, by id; the links are in their grey bits (grey.h).
  *   (first == 0) == (last == 0) */
 typedef struct sw_gc_span_queue {
     uint32_t first, last; /* 0: it is empty */
 } sw_gc_span_queue;
 
-/* A place in a walk over all span records of the heap, batch by batch.
+/* A position in a walk over all span records of the heap, batch by batch.
  *   first == 0: the end;  else first <= id < first + SW_SPAN_BATCH */
-typedef struct sw_gc_place {
+typedef struct sw_gc_span_cursor {
     uint32_t first; /* record of the batch */
     uint32_t id;    /* of the next record */
-} sw_gc_place;
+} sw_gc_span_cursor;
 
 /* The lock covers every field. Those marked atomic may be read without it, and only `fresh` is
- * written without it. sw_gc_new reads the first line; the fields there that its short path reads
- * lie 8 bytes behind a multiple of 16, and struct sw_cache tells why.
+ * written without it. sw_gc_new reads the first cache line; the fields of its fast path are at
+ * addresses congruent to 8 mod 16; see struct sw_cache.
  *   type_count >= 1: that of objects without a type;  heap->collector == the record
- *   due == 0 while the world is to stop, and while threads have joined and there is a pace;
+ *   due == 0 while the world is stopping, and while threads have joined and there is a pace;
  *     else due == pace_due
  *   phase == SW_GC_MARKING if and only if epoch is even
  *   the stack and the queue are empty unless phase == SW_GC_MARKING */
 struct sw_gc {
     sw_heap *heap;         /* constant */
     uint64_t mark;         /* ds/handle.h */
-    uint64_t fresh;        /* atomic: bytes asked for since the last cycle, if due < UINT64_MAX */
-    sw_gc_layout *layouts; /* of types, by number; in a place for layouts_reserved of them */
+    uint64_t fresh;        /* atomic: bytes allocated since the last cycle, if due < UINT64_MAX */
+    sw_gc_layout *layouts; /* by type number; room for layouts_reserved of them */
     size_t layouts_bytes;  /* of these, mapped */
     uint32_t type_count;   /* atomic */
     uint32_t heap_index;   /* heap->index, until the collector ends */
@@ -183,10 +177,10 @@ struct sw_gc {
     sw_os_lock lock;     /* taken before the heap's */
     sw_gc_array threads; /* sw_gc_thread */
     uint32_t joined;     /* atomic: threads that have joined */
-    uint32_t running;    /* atomic: of them, those that are not away */
-    uint32_t stopping;   /* atomic: 1: the world is to stop, or stands */
+    uint32_t running;    /* atomic: of them, not away */
+    uint32_t stopping;   /* atomic: 1: the world is stopping or stopped */
     uint32_t changing;   /* atomic: threads that change the heap's spans or lists */
-    uint32_t waiting;    /* threads that wait for the world to go on */
+    uint32_t waiting;    /* threads that wait for the world to resume */
     /* Index + 1 of the thread that stops the world, if it has joined and was not away; else 0. */
     uint32_t stopper;
     uint64_t stop_ns;  /* how long a stop waits for late threads */
@@ -202,19 +196,19 @@ struct sw_gc {
     sw_gc_span_queue queue; /* spans with such objects, in that order */
     uint32_t order;  /* sw_gc_order of the next cycle; that of the cycle under way is in `cycle` */
     bool overflowed; /* a push was refused: some marked object is on no stack */
-    bool lost; /* a root, or a value that a write replaced, is neither marked nor on the stack */
-    bool given_up;  /* objects without a mark are not known to be dead */
-    bool settled;   /* all that roots reach is marked, and what finalizers reach is being marked */
-    bool inside;    /* set by a test only: threads may stand within an allocation (roots.c) */
-    unsigned debug; /* SW_GC_... */
-    sw_gc_dangling dangling; /* found, and not reported yet */
-    sw_gc_place rescan;      /* spans whose marked objects are still to be scanned again */
-    sw_gc_place sweep;       /* where the sweep by steps goes on */
-    sw_gc_place sought;      /* where allocations look for spans to sweep */
-    sw_gc_cycle cycle;       /* under way, or the last one */
-    sw_gc_pace pace;         /* sw_gc_pace_reset computes the next three from it */
-    uint64_t trigger;        /* value of fresh at which a cycle runs or, in steps, must be over */
-    uint64_t step_work;      /* units of work of one step */
+    bool lost;       /* a root, or an overwritten value, is neither marked nor on the stack */
+    bool given_up;   /* objects without a mark are not known to be dead */
+    bool settled;    /* all that roots reach is marked, and what finalizers reach is being marked */
+    bool inside;     /* set by a test: threads may be stopped within an allocation (roots.c) */
+    unsigned debug;  /* SW_GC_... */
+    sw_gc_dangling dangling;   /* found, and not reported yet */
+    sw_gc_span_cursor rescan;  /* spans whose marked objects are still to be scanned again */
+    sw_gc_span_cursor sweep;   /* where the sweep by steps goes on */
+    sw_gc_span_cursor unswept; /* where allocations look for spans to sweep */
+    sw_gc_cycle cycle;         /* under way, or the last one */
+    sw_gc_pace pace;           /* sw_gc_pace_reset computes the next three from it */
+    uint64_t trigger;          /* value of fresh at which a cycle runs or, in steps, must be over */
+    uint64_t step_work;        /* units of work of one step */
     uint64_t goal;           /* bytes of objects when the next cycle runs, or is over; 0: no pace */
     bool traced;             /* SPANWISE_DEBUG=gctrace=1: a line at each end of a cycle */
     uint64_t (*clock)(void); /* nanoseconds: sw_os_now_ns, or the clock of a test */

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Marking span by span (Go, "The Green Tea garbage collector", 2025). A marked object that is not
- * scanned yet is *grey*; each slot of a span has a bit that says so. A span with grey objects waits
- * in a queue, once, however many they are. Callers: mark_scan, mark_spans, meta, cycle, verify. */
+/* Marking span by span (Go, "The Green Tea garbage collector", 2025). A *grey* object is marked but
+ * not scanned; each slot has a grey bit. A span with grey objects is in the queue once. Callers:
+ * mark_scan, mark_spans, span_meta, cycle, verify. */
 #ifndef SW_GC_GREY_H
 #define SW_GC_GREY_H
 
 #include "gc/mark.h"
 
-/* The grey slots of a span: a block of the heap's metadata, made when the first object of the span
- * turns grey. What a cycle that was given up has left in it does not count for later cycles,
- * because its stamp is older.
+/* The grey bits of a span, allocated when its first object turns grey. Bits of an abandoned cycle
+ * are ignored later, because their stamp is older.
  *   in a cycle that marks and has this stamp: each grey slot is marked, and is_queued if there is
  *     one
  *   next == 0 unless is_queued */
@@ -28,20 +27,19 @@ extern sw_gc_grey_bits **sw_gc_grey_bits_of;
 const char *sw_gc_grey_bits_check(const sw_gc_grey_bits *grey_bits, const sw_gc_span_meta *meta);
 const char *sw_gc_span_queue_check(const sw_gc_span_queue *queue);
 
-/* Begins the grey_bits of a span in this cycle: makes the block if there is none, and empties it. NULL:
- * no memory. */
+/* Clear the grey bits of a span for this cycle; allocate them if needed. NULL: no memory. */
 sw_gc_grey_bits *sw_gc_grey_bits_begin(const sw_gc_marker *marker, uint32_t id);
-/* Under the heap's lock: frees the grey_bits of a span that ends. */
+/* Under the heap's lock: free the grey bits of a released span. */
 void sw_gc_grey_bits_end(sw_heap *heap, uint32_t id);
 
-/* Puts a span at the end of the queue. */
+/* Append a span. */
 void sw_gc_queue_append(sw_gc_span_queue *queue, uint32_t id);
-/* Puts a span at the head of the queue. */
+/* Prepend a span. */
 void sw_gc_queue_put_back(sw_gc_span_queue *queue, uint32_t id);
-/* Takes the span at the head out of the queue, which is not empty. */
+/* Remove the first span; the queue is not empty. */
 void sw_gc_queue_take(sw_gc_span_queue *queue);
 
-/* Makes grey a slot that was just marked. False: no memory for that. */
+/* Set the grey bit of a slot that was just marked. False: no memory. */
 static sw_always_inline bool sw_gc_grey_add(const sw_gc_marker *marker, uint32_t id,
                                             uint64_t slot) {
     sw_gc_grey_bits *grey_bits = sw_gc_grey_bits_of[id];

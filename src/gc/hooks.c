@@ -39,7 +39,7 @@ static void taken(sw_cache *cache, sw_span *span) {
 static bool sought(sw_cache *cache, uint32_t span_class) {
     sw_gc *gc = cache->heap->collector;
     if (sw_gc_phase_seen(gc) != SW_GC_SWEEPING || !enter(gc)) return false;
-    bool looks = gc->phase == SW_GC_SWEEPING && !sw_gc_place_at_end(&gc->sought);
+    bool looks = gc->phase == SW_GC_SWEEPING && !sw_gc_span_cursor_at_end(&gc->unswept);
     uint64_t begin = looks ? sw_gc_events_now(gc) : 0;
     bool has = looks && sw_gc_sweep_for(gc, cache, span_class);
     sw_gc_events_note(gc, SW_GC_EVENT_SWEEP, begin);
@@ -118,7 +118,7 @@ static void forked(sw_heap *heap) {
     sw_gc_shadows_forked(heap->collector);
 }
 
-const sw_heap_hooks sw_gc_hooks = {.record_bytes = SW_GC_ANNEX_BYTES,
+const sw_heap_hooks sw_gc_hooks = {.record_bytes = SW_GC_SPAN_META_BYTES,
                                    .born = sw_gc_span_meta_born,
                                    .gone = sw_gc_span_meta_gone,
                                    .typed = sw_gc_span_meta_typed,

@@ -51,9 +51,9 @@ static void rescan(sw_gc_marker *marker, uint32_t id) {
 /* True: every span was looked at, and the stack is empty. */
 static bool rescan_all(sw_gc_marker *marker) {
     sw_gc *gc = marker->gc;
-    while (!sw_gc_place_at_end(&gc->rescan)) {
+    while (!sw_gc_span_cursor_at_end(&gc->rescan)) {
         if (marker->work <= 0) return false;
-        rescan(marker, sw_gc_place_next(gc->heap, &gc->rescan));
+        rescan(marker, sw_gc_span_cursor_next(gc->heap, &gc->rescan));
         if (!drain(marker)) return false;
     }
     return true;
@@ -70,7 +70,7 @@ bool sw_gc_mark_drain(sw_gc_marker *marker) {
         if (!rescan_all(marker)) return false;
         if (!gc->overflowed) return true;
         gc->overflowed = false;
-        gc->rescan = sw_gc_place_begin(gc->heap);
+        gc->rescan = sw_gc_span_cursor_begin(gc->heap);
     }
 }
 

@@ -3,7 +3,7 @@
 #ifndef SW_GC_MARK_H
 #define SW_GC_MARK_H
 
-#include "gc/place.h"
+#include "gc/span_cursor.h"
 #include "gc/stack.h"
 
 enum { SW_GC_AHEAD = 32 }; /* objects between their prefetch and their scan; a power of two */
@@ -31,10 +31,10 @@ typedef struct sw_gc_marker {
     uint64_t stamp; /* of this cycle: sw_gc_span_meta.stamp */
     sw_gc_stack stack;
     sw_gc *gc;
-    int64_t work;         /* what is left of it; 0 or less: none */
+    int64_t work;         /* remaining work; <= 0: none */
     bool by_span;         /* the cycle's order */
     bool has_extras;      /* objects may lie outside of the range */
-    uint64_t marked;      /* bit 0 is set: it stands for the mark where there is no object */
+    uint64_t marked;      /* bit 0 is set: the dummy mark of words without an object */
     sw_gc_pointer *found; /* NULL: this marker does not drain */
     uint32_t found_count;
 } sw_gc_marker;

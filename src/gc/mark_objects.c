@@ -31,7 +31,7 @@ static sw_noinline void follow(sw_gc_marker *marker, sw_gc_grey grey) {
     }
 }
 
-/* --- near objects ------------------------------------------------------------------------------ */
+/* --- near objects ----------------------------------------------------------------------------- */
 
 /* Two objects are near each other when fewer than NEAR_BYTES lie between them. Marking goes by
  * depth after SAMPLES sampled objects in a row that point to a near one. From then on each

@@ -52,8 +52,8 @@ static sw_always_inline sw_gc_grey *settle(const sw_gc_marker *marker, const sw_
     return top + (!was & (mask != 0 || meta->type != SW_GC_TYPE_UNSET));
 }
 
-/* Marks all objects that were found. Their span metadata was prefetched when they were found, and the
- * words of marks are fetched while more of it is read. */
+/* Marks all objects that were found. Their span metadata was prefetched when they were found, and
+ * the words of marks are fetched while more of it is read. */
 void sw_gc_settle_all(sw_gc_marker *marker) {
     sw_gc_stack *stack = &marker->stack;
     sw_gc_pointer *found = marker->found, *end = found + marker->found_count;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What both orders of marking are made of: from a word to the object that it points into, which is
  * marked and then waits to be scanned, and from an object to its words. What a few scanned objects
- * point to is marked together, in three passes. The first prefetches the span metadata, the second reads
- * them and prefetches the words of marks, the third reads and writes those words. Callers: mark,
- * mark_objects, mark_spans. */
+ * point to is marked together, in three passes. The first prefetches the span metadata, the second
+ * reads them and prefetches the words of marks, the third reads and writes those words. Callers:
+ * mark, mark_objects, mark_spans. */
 #ifndef SW_GC_MARK_SCAN_H
 #define SW_GC_MARK_SCAN_H
 

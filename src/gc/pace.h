@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When cycles begin by themselves, and how much of them an allocation does (collector.c). Callers:
- * cycle, collector. */
+/* The pacer: when cycles begin, and how much work an allocation does (collector.c). Callers: cycle,
+ * collector. */
 #ifndef SW_GC_PACE_H
 #define SW_GC_PACE_H
 
@@ -22,7 +22,7 @@ static inline void sw_gc_set_due(sw_gc *gc) {
     __atomic_store_n(&gc->due, due, __ATOMIC_RELAXED);
 }
 
-/* Under the lock: sw_gc_new works on a cycle once so many bytes are asked for; with SW_GC_ALWAYS,
+/* Under the lock: set the allocated bytes at which sw_gc_new works on a cycle; with SW_GC_ALWAYS,
  * in each call. */
 static inline void sw_gc_pace_due(sw_gc *gc, uint64_t fresh) {
     uint64_t due = (gc->debug & SW_GC_ALWAYS) != 0 ? 0 : fresh;

@@ -11,8 +11,9 @@
 
 #define MARK offsetof(sw_gc_shadow, mark)
 
-/* The field `depth` of a frame: its depth in the lower half, and in the upper half a sum of
- * that and the fields that a cycle follows. A frame lies in the program's memory, which may be overwritten. */
+/* The field `depth` of a frame: its depth in the lower half, and in the upper half a sum of that
+ * and the fields that a cycle follows. A frame is in the program's memory, which may be
+ * overwritten. */
 static uint64_t seal_of(const sw_gc_frame *frame, uint64_t depth) {
     uint64_t sum = (uintptr_t)frame->below * UINT64_C(0x9E3779B97F4A7C15) +
                    (uintptr_t)frame->start * UINT64_C(0xC2B2AE3D27D4EB4F) +

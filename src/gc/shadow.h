@@ -6,8 +6,8 @@
 
 #include "gc/type.h"
 
-/* The thread that made the stack writes top and depth, without a lock; a cycle reads them while the
- * world stands. The collector's lock covers the links.
+/* The creating thread writes top and depth without a lock; a cycle reads them in a stopped world.
+ * The collector's lock covers the links.
  *   (top == NULL) == (depth == 0);  top == NULL, or top->shadow == this and its depth is `depth`
  *   *back == this
  *   each frame below the top has this shadow, and a depth that is 1 less than that of the one above
@@ -24,8 +24,8 @@ struct sw_gc_shadow {
 /* The rule that does not hold, or NULL (base/assert.h). */
 const char *sw_gc_shadow_check(const sw_gc_shadow *shadow);
 
-/* Calls visit for the words of every frame. False: a frame is not as it was pushed (a jump has left
- * it, and the program has not cut the stack), and what lies below it was not visited. */
+/* Call visit for the words of every frame. False: a frame is corrupt (a longjmp without a cut), and
+ * the frames below were not visited. */
 bool sw_gc_shadows_visit(const sw_gc *gc, sw_gc_root_visit visit, void *arg);
 /* Drops the frames of the calling thread's stacks: it ends. */
 void sw_gc_shadows_drop_own(sw_gc *gc);

@@ -15,7 +15,7 @@ uint32_t **sw_gc_slot_types;
 /* Finds a place for the three arrays and maps the types of the first `count` spans. */
 static bool find_place(uint32_t count) {
     size_t limit = sw_space_live()->span_limit;
-    char *place = sw_os_place(limit * SW_GC_ANNEX_BYTES, count * sizeof *sw_gc_slot_types);
+    char *place = sw_os_place(limit * SW_GC_SPAN_META_BYTES, count * sizeof *sw_gc_slot_types);
     if (place == NULL) return false;
     sw_gc_slot_types = (uint32_t **)(void *)place;
     sw_gc_grey_bits_of = (sw_gc_grey_bits **)(void *)(sw_gc_slot_types + limit);

@@ -1,19 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a collector knows of one span, in one cache line beside the span's record. A pointer into
- * the span is marked from this line alone, without a look at the record. The span metadata of all
- * collected heaps of the process are one array, which span ids index as they index the records.
- * Callers: the collector. */
-#ifndef SW_GC_ANNEX_H
-#define SW_GC_ANNEX_H
+/* The collector's metadata of a span: one cache line, in one array per process indexed by span id,
+ * like the span records. Marking needs only this line, not the record. Callers: the collector. */
+#ifndef SW_GC_SPAN_META_H
+#define SW_GC_SPAN_META_H
 
 #include "base/assert.h"
 #include "gc/gc.h"
 
-/* The heap's lock covers the birth and the end of an meta. The thread that works on a cycle writes
- * marks and stamp, and between the steps of the cycle the span's owner does; only the owner writes
- * type, types and scan_mask. The pending bits are atomic, and are set under the collector's lock.
+/* The heap's lock covers creation and release. The thread that works on a cycle writes marks and
+ * stamp, between steps the span's owner; only the owner writes type, types and scan_mask. Pending
+ * bits are atomic, and set under the collector's lock.
  *   base and magic are those of the span;  marks != NULL
- *   scan_mask == 0 where the slots have types of their own, or where type == SW_GC_TYPE_UNSET
+ *   scan_mask == 0 if slots have individual types, or type == SW_GC_TYPE_UNSET
  *   while the stamp is that of a cycle that marks: each free slot is marked
  *   pending bits only of allocated slots, and only from the start of a cycle to the sweep of the
  *     span */
@@ -24,27 +22,27 @@ typedef struct sw_gc_span_meta {
     /* Heap id << 32 | the epoch in which the span was prepared or swept; 0: no collected span. */
     uint64_t stamp;
     uint64_t scan_mask; /* bit i: word i of each object is followed; 0: none, or they are wide */
-    uint64_t own;       /* the marks, where one word is enough */
-    uint64_t pending;   /* the pending bits, where one word is enough */
+    uint64_t own;       /* the marks, if one word is enough */
+    uint64_t pending;   /* the pending bits, if one word is enough */
     uint32_t bytes;     /* of a slot; 0: a large object */
-    /* Of every object, as long as sw_gc_slot_types has NULL for the span; SW_GC_TYPE_UNSET: no
-     * object yet. */
+    /* Of every object, while sw_gc_slot_types is NULL for the span; SW_GC_TYPE_UNSET: no object
+     * yet. */
     uint32_t type;
 } sw_gc_span_meta;
 
 _Static_assert(sizeof(sw_gc_span_meta) == 64, "an metadata is a cache line");
 
-/* For the metadata of a span that lives: the rule that does not hold, or NULL (base/assert.h). */
+/* For a span in use: the rule that does not hold, or NULL (base/assert.h). */
 const char *sw_gc_span_meta_check(const sw_gc_span_meta *meta, const sw_span *span);
 
-/* NULL until the first collector is made. Entries of ids that no collected heap uses read as 0. */
+/* NULL until the first collector is created. Entries of other heaps' spans read as 0. */
 extern sw_gc_span_meta *sw_gc_span_metas;
-/* By span id: the types of the span's slots; NULL: all its objects have the metadata's type. */
+/* By span id: the types of the span's slots; NULL: all have the span's type. */
 extern uint32_t **sw_gc_slot_types;
 
-enum { SW_GC_ANNEX_BYTES = sizeof(sw_gc_span_meta) + sizeof(uint32_t *) + sizeof(void *) };
+enum { SW_GC_SPAN_META_BYTES = sizeof(sw_gc_span_meta) + sizeof(uint32_t *) + sizeof(void *) };
 
-/* Maps the arrays for all span records, those to come included, once in a process. False: the system
+/* Map the arrays for all present and future span records, once per process. False: the system
  * refuses. */
 bool sw_gc_span_meta_start(void);
 
@@ -67,14 +65,12 @@ static inline uint64_t *sw_gc_pending(const sw_heap *heap, const sw_span *span,
     uint32_t words = sw_gc_mark_words(heap, span);
     return words == 1 ? &meta->pending : meta->marks + words;
 }
-/* Whether the objects of the metadata are wide: they have words to follow, and scan_mask does not say
- * which. */
+/* Whether the span's objects are wide: they have pointers that scan_mask does not describe. */
 static inline bool sw_gc_span_meta_is_wide(const sw_gc_span_meta *meta) {
     return meta->scan_mask == 0 && meta->type != SW_GC_TYPE_UNSET;
 }
 
-/* Copies the span's free bits into its marks. Called when a cycle meets the span for the first
- * time. */
+/* Copy the span's free bits into its marks, when a cycle first visits the span. */
 void sw_gc_span_meta_prepare(sw_heap *heap, uint32_t id, uint64_t stamp);
 
 #endif

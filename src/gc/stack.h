@@ -7,10 +7,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What is left to do; the lowest bits of `at` tell its kind. 0: a narrow object that is marked and
- * not scanned; `rest` is the mask of its pointer words. SW_GC_WIDE: a wide object, which is scanned
- * in pieces; `rest` is piece << 32 | span id. SW_GC_WORD: `rest` is a word whose object is not
- * marked yet; `at` says nothing else. */
+/* An entry; the lowest bits of `at` are its kind. 0: a narrow marked object; `rest` is the mask of
+ * its pointer words. SW_GC_WIDE: a wide object, scanned in pieces; `rest` is piece << 32 | span id.
+ * SW_GC_WORD: `rest` is a word whose object is not marked yet. */
 enum { SW_GC_WIDE = 1, SW_GC_WORD = 2, SW_GC_KINDS = 3 };
 
 typedef struct sw_gc_grey {
@@ -31,12 +30,11 @@ const char *sw_gc_stack_check(const sw_gc_stack *stack);
 /* False: no place. */
 bool sw_gc_stack_start(sw_gc_stack *stack);
 void sw_gc_stack_end(sw_gc_stack *stack);
-/* Empties the stack; the memory that it has used is then to be given back. */
+/* Clear the stack; its memory is then to be purged. */
 void sw_gc_stack_clear(sw_gc_stack *stack);
-/* Gives a piece of that memory back to the system, or all of it; the first 64 KiB are kept. True:
- * nothing is left to give back. */
+/* Purge a piece of that memory, or all of it; keep the first 64 KiB. True: nothing is left. */
 bool sw_gc_stack_purge(sw_gc_stack *stack, bool whole);
-/* Makes more of the stack accessible. False: the system refuses, and nothing has changed. */
+/* Commit more of the stack. False: the system refuses, and nothing has changed. */
 bool sw_gc_stack_grow(sw_gc_stack *stack);
 
 #endif

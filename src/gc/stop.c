@@ -166,7 +166,7 @@ void sw_gc_stop_forked(sw_gc *gc) {
     set_stopping(gc, 0);
 }
 
-/* --- inside of the heap ------------------------------------------------------------------------- */
+/* --- inside of the heap ----------------------------------------------------------------------- */
 
 static void leave_heap(sw_gc *gc) {
     uint32_t left = __atomic_sub_fetch(&gc->changing, 1, __ATOMIC_SEQ_CST);

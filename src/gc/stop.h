@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stopping the world: threads that have joined wait at safe points while another one works on a
- * cycle. Callers: cycle, collector, hooks. */
+/* Stopping the world: joined threads wait at safepoints while another one works on a cycle.
+ * Callers: cycle, collector, hooks. */
 #ifndef SW_GC_STOP_H
 #define SW_GC_STOP_H
 
@@ -10,13 +10,12 @@
 /* The rule that does not hold, or NULL (base/assert.h). */
 const char *sw_gc_thread_check(const sw_gc_thread *thread);
 
-/* Takes the collector's lock, and waits until every thread that has joined is away. SW_BUSY: one
- * does not come in time; the lock is held, and the world goes on. */
+/* Take the collector's lock, and wait until every joined thread is away. SW_BUSY: timeout; the lock
+ * is held, and the world resumes. */
 sw_status sw_gc_stop_world(sw_gc *gc, const char *op);
-/* Lets the world go on, and releases the lock. */
+/* Resume the world, and release the lock. */
 void sw_gc_resume_world(sw_gc *gc);
-/* Without the lock: if the calling thread has joined and the world is to stop, it waits here until
- * the world goes on. */
+/* Without the lock: a joined thread waits here while the world is stopping or stopped. */
 void sw_gc_stop_here(sw_gc *gc);
 /* The same within a call on the heap, which is misuse of a thread that has not joined. */
 void sw_gc_stop_in_call(sw_gc *gc);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A span is swept once in a cycle, as its stamp tells. The slots that are allocated and not marked,
- * and the pending ones, are freed together (heap/sweep.h). */
+/* A span is swept once per cycle; its stamp records that. The slots that are allocated and not
+ * marked, and the pending ones, are freed together (heap/sweep.h). */
 #include "gc/sweep.h"
 
 #include <errno.h>
 #include <string.h>
 
-#include "gc/place.h"
+#include "gc/span_cursor.h"
 #include "heap/cache.h"
 #include "heap/reclaim.h"
 #include "heap/sweep.h"
@@ -95,9 +95,9 @@ void sw_gc_sweep_own(sw_gc *gc, sw_cache *cache, sw_span *span) {
 }
 
 bool sw_gc_sweep(sw_gc *gc, sw_cache *cache, int64_t work) {
-    while (!sw_gc_place_at_end(&gc->sweep)) {
+    while (!sw_gc_span_cursor_at_end(&gc->sweep)) {
         if (work <= 0) return false;
-        work -= sweep_id(gc, cache, sw_gc_place_next(gc->heap, &gc->sweep));
+        work -= sweep_id(gc, cache, sw_gc_span_cursor_next(gc->heap, &gc->sweep));
     }
     return true;
 }
@@ -130,8 +130,8 @@ static uint32_t look_for(sw_gc *gc, const sw_cache *cache, uint32_t *own) {
     int saved_errno = errno;
     sw_os_lock_acquire(&heap->lock);
     for (; found < SOUGHT_SPANS && looks < SOUGHT_RECORDS; looks++) {
-        if (sw_gc_place_at_end(&gc->sought)) break;
-        uint32_t id = sw_gc_place_next(heap, &gc->sought);
+        if (sw_gc_span_cursor_at_end(&gc->unswept)) break;
+        uint32_t id = sw_gc_span_cursor_next(heap, &gc->unswept);
         if (look_at(gc, cache, id)) own[found++] = id;
     }
     sw_reclaim_unlock(heap);

@@ -68,7 +68,7 @@ static bool make_room(sw_gc *gc) {
     return true;
 }
 
-/* The layout is written before the count, so a thread that was told the number sees the layout. */
+/* The layout is written before the count, so a thread that has the number sees the layout. */
 static void publish(sw_gc *gc, const sw_gc_layout *made) {
     gc->layouts[gc->type_count] = *made;
     __atomic_store_n(&gc->type_count, gc->type_count + 1, __ATOMIC_RELEASE);
@@ -95,7 +95,7 @@ void sw_gc_types_end(sw_gc *gc) {
     gc->type_count = 0;
 }
 
-/* Whether no bit is set behind the object's last whole word. */
+/* Whether no bit is set past the object's last whole word. */
 static bool map_ends(const sw_gc_type *type) {
     size_t words = type->bytes / 8;
     if (words % 64 == 0) return true;
@@ -189,10 +189,10 @@ sw_status sw_gc_set_type_finalizer(sw_gc *gc, uint32_t type, sw_gc_finalizer_fn 
     if (!sw_gc_has_type(gc, type)) return sw_fail(SW_INVALID, op, "no type has number %u", type);
     sw_os_lock_acquire(&gc->lock);
     sw_gc_layout *layout = &gc->layouts[type];
-    bool refused = layout->has_makers && finalizer != NULL && layout->finalizer == NULL;
+    bool refused = layout->has_type_allocators && finalizer != NULL && layout->finalizer == NULL;
     if (!refused) set_finalizer(gc, layout, type, finalizer, arg);
     sw_os_lock_release(&gc->lock);
     if (!refused) return SW_OK;
-    return sw_fail(SW_STATE, op, "makers of type %s have begun, which give no finalizer",
+    return sw_fail(SW_STATE, op, "type %s has type allocators, which set no finalizers",
                    layout->name);
 }

@@ -23,7 +23,7 @@ static inline bool sw_gc_is_pointer(const sw_gc_layout *layout, uint64_t i) {
     uint64_t at = i % layout->words;
     return layout->map == NULL || (layout->map[at / 64] >> at % 64 & 1) != 0;
 }
-/* Bit i tells whether word `word` + i of an array of such objects may hold a pointer. */
+/* Bit i: word `word` + i of an array of such objects may hold a pointer. */
 uint64_t sw_gc_pattern_at(const sw_gc_layout *layout, uint64_t word);
 
 /* The rule that does not hold, or NULL (base/assert.h). */
@@ -44,12 +44,12 @@ void sw_gc_visit_tiny(const sw_gc *gc, sw_gc_root_visit visit, void *arg);
  * object. */
 void sw_gc_visit_inside(const sw_gc *gc, sw_gc_root_visit visit, void *arg);
 
-/* Begin and end the asking of a source. The second does nothing if the source is in no list. */
+/* Add and remove a source. Removing one that is in no list does nothing. */
 void sw_gc_add_source(sw_gc *gc, sw_gc_source *source);
 void sw_gc_remove_source(sw_gc_source *source);
 /* Detaches all sources when the collector ends. */
 void sw_gc_drop_sources(sw_gc *gc);
-/* Asks all sources for their ranges, under the lock. False: no memory for all of them. */
+/* Get the ranges of all sources, under the lock. False: no memory. */
 bool sw_gc_ask_sources(sw_gc *gc);
 /* For sources: adds a range of whole words. False: no memory. */
 bool sw_gc_lend(sw_gc_array *ranges, const void *start, size_t bytes);

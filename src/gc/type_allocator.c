@@ -9,7 +9,7 @@
 /* A type without a short path has span class 0. No slot is ever taken from that bin, so sw_gc_new
  * makes each of its objects. */
 sw_status sw_gc_type_allocator_begin(sw_gc *gc, uint32_t type, sw_gc_type_allocator *allocator) {
-    const char *op = "gc_maker_begin";
+    const char *op = "gc_type_allocator_begin";
     sw_status status = SW_GC_STATUS(gc, op);
     if (status != SW_OK) return status;
     if (allocator == NULL) return sw_fail(SW_INVALID, op, "the allocator is NULL");
@@ -18,7 +18,7 @@ sw_status sw_gc_type_allocator_begin(sw_gc *gc, uint32_t type, sw_gc_type_alloca
     if (cache == NULL) return SW_NOMEM; /* the last error is set */
     sw_os_lock_acquire(&gc->lock);
     sw_gc_layout *layout = &gc->layouts[type];
-    layout->has_makers = true;
+    layout->has_type_allocators = true;
     *allocator = (sw_gc_type_allocator){
         .gc = gc,
         .bin = &cache->bins[layout->span_class],

@@ -2,8 +2,8 @@
 /* The rules of all span metadata of a heap (sw_gc_verify). */
 #include "base/fail.h"
 #include "gc/grey.h"
-#include "gc/place.h"
 #include "gc/refs.h"
+#include "gc/span_cursor.h"
 
 /* The broken rule of word k of the span's marks, as a text; NULL: none is broken. */
 static const char *broken_word(const sw_gc *gc, const sw_span *span, const sw_gc_span_meta *meta,
@@ -56,9 +56,9 @@ static sw_status verify(const sw_gc *gc) {
     if (broken != NULL) return sw_fail(SW_STATE, op, "collector: %s", broken);
     broken = broken_ref(gc);
     if (broken != NULL) return sw_fail(SW_STATE, op, "references: %s", broken);
-    sw_gc_place place = sw_gc_place_begin(gc->heap);
-    while (!sw_gc_place_at_end(&place)) {
-        uint32_t id = sw_gc_place_next(gc->heap, &place);
+    sw_gc_span_cursor place = sw_gc_span_cursor_begin(gc->heap);
+    while (!sw_gc_span_cursor_at_end(&place)) {
+        uint32_t id = sw_gc_span_cursor_next(gc->heap, &place);
         if (!sw_gc_span_meta_is_of(gc->heap, id)) continue;
         broken = broken_rule(gc, id);
         if (broken != NULL) return sw_fail(SW_STATE, op, "span %u: %s", id, broken);

@@ -324,7 +324,7 @@ static void check_caches(sw_audit *a, uint64_t seen[SW_SPAN_STATE_COUNT]) {
 }
 
 /* Checks that the kept span of a class is an idle span of that class, and that no central span of
- * the class has free slots beside it. Returns the pages of the kept span; 0: none is kept. */
+ * the class has other free slots. Returns the pages of the kept span; 0: none is kept. */
 static uint64_t check_kept(sw_audit *a, uint32_t span_class) {
     const sw_heap *heap = a->heap;
     const sw_space *space = heap->space;

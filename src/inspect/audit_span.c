@@ -8,7 +8,7 @@ static const sw_span_cold *place(const sw_audit *a, const sw_span *span) {
     return sw_space_cold(a->heap->space, span);
 }
 
-/* --- where it lies ---------------------------------------------------------------------------- */
+/* --- position --------------------------------------------------------------------------------- */
 
 static void check_place(sw_audit *a, const sw_span *span, const sw_window *window, uint32_t n) {
     uint32_t page = window->first_page + n;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ledger tells where every held byte is. One walk over the spans under the heap's lock fills it
+/* The ledger accounts for every held byte. One walk over the spans under the heap's lock fills it
  * in. docs/design/inspect.md defines each part. Public API: spanwise/stats.h. */
 #include "inspect/ledger.h"
 

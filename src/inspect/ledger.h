@@ -9,7 +9,7 @@
 /* Fills in the ledger under the heap's lock. `rows` has class_count elements, or is NULL. */
 void sw_ledger_read(sw_heap *heap, sw_ledger *out, sw_ledger_class *rows);
 /* The row that one span adds to its class: of a span of slots, and of a large object. The round-up
- * of a large object is its rounding to whole pages; if it was freed and lies on a shelf, its bytes
+ * of a large object is its rounding to whole pages; if a cache keeps it after its free, its bytes
  * are cached. Under the heap's lock. */
 sw_ledger_class sw_ledger_slots_row(const sw_heap *heap, const sw_span *span);
 sw_ledger_class sw_ledger_large_row(const sw_heap *heap, const sw_span *span);

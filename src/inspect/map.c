@@ -142,16 +142,16 @@ sw_status sw_heap_map_read(sw_heap *heap, int touched, sw_heap_map *map) {
         (map->requested == NULL && map->slot_capacity != 0))
         return sw_fail(SW_INVALID, op, "an array is NULL, its capacity is not 0");
     map_maker m = {.heap = heap, .map = *map};
-    sw_touch_map asked = {0};
+    sw_touch_map resident = {0};
     m.map.tile_count = m.map.slot_count = 0;
     if (heap->collector_lock != NULL) sw_os_lock_acquire(heap->collector_lock);
     sw_os_lock_acquire(&heap->lock);
-    if (touched != 0) status = sw_touched_map(heap, op, &asked, &m.touch);
+    if (touched != 0) status = sw_touched_map(heap, op, &resident, &m.touch);
     for (uint32_t i = 0; status == SW_OK && i < heap->pages.window_count; i++)
         add_window(&m, &heap->pages.windows[i]);
     sw_os_lock_release(&heap->lock);
     if (heap->collector_lock != NULL) sw_os_lock_release(heap->collector_lock);
-    sw_touch_map_end(&asked);
+    sw_touch_map_end(&resident);
     if (status == SW_OK) *map = m.map;
     return status;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The ledger of touched bytes (touched.h). A byte counts if its page of the system was written to.
- * In a dry heap the runner has noted which pages are, and in a real one mincore tells which are
+ * In a dry heap the runner records which pages are, in a real one mincore reports which are
  * resident. For metadata the library itself works out which pages it has written to, because
- * mincore also tells pages of zeroes that were only read, and these take no memory. */
+ * mincore also reports zero pages that were only read, and these take no memory. */
 #include "inspect/touched.h"
 
 #include <string.h>
@@ -25,7 +25,7 @@ static uint64_t span_bytes(const sw_heap *heap, const sw_span_cold *cold) {
     return (uint64_t)cold->pages << heap->table->page_shift;
 }
 
-/* The row of a large object. If it was freed and lies on a shelf, its bytes are cached. */
+/* The row of a large object. If a cache keeps it after its free, its bytes are cached. */
 static sw_ledger_class large_row(const sw_heap *heap, const sw_span *span, const touched_tally *t) {
     const sw_span_cold *cold = sw_space_cold(heap->space, span);
     uint64_t start = sw_page_start(&heap->pages, cold->page), bytes = span_bytes(heap, cold);
@@ -144,7 +144,7 @@ void sw_touched_read(sw_heap *heap, const sw_touch_map *touch, sw_ledger *out,
     out->held_bytes = sw_ledger_sum(out);
 }
 
-/* --- what the system tells -------------------------------------------------------------------- */
+/* --- mincore ---------------------------------------------------------------------------------- */
 
 /* Adds the resident pages of the accessible part of a window to the map. False: the system does not
  * tell. */
@@ -177,11 +177,11 @@ static sw_status ask_system(const sw_heap *heap, const char *op, sw_touch_map *o
         "or ask for held bytes");
 }
 
-sw_status sw_touched_map(const sw_heap *heap, const char *op, sw_touch_map *asked,
+sw_status sw_touched_map(const sw_heap *heap, const char *op, sw_touch_map *resident,
                          const sw_touch_map **out) {
     bool dry = (heap->mode & SW_MODE_DRY) != 0;
-    *out = dry ? &heap->pages.touch : asked;
-    if (!dry) return ask_system(heap, op, asked);
+    *out = dry ? &heap->pages.touch : resident;
+    if (!dry) return ask_system(heap, op, resident);
     if (!heap->pages.touch.on)
         return sw_fail(SW_STATE, op, "heap %u notes no writes: make it with touch_map", heap->id);
     if (heap->pages.touch.failed || heap->space->map_touch.failed)
@@ -201,13 +201,13 @@ sw_status sw_heap_touched_read(sw_heap *heap, sw_ledger *out, sw_ledger_class *r
         return sw_fail(SW_INVALID, op, "room for %zu rows, the table needs %u (classes + 1)",
                        capacity, heap->table->class_count);
     sw_ledger ledger;
-    sw_touch_map asked = {0};
+    sw_touch_map resident = {0};
     const sw_touch_map *touch;
     sw_os_lock_acquire(&heap->lock);
-    status = sw_touched_map(heap, op, &asked, &touch);
+    status = sw_touched_map(heap, op, &resident, &touch);
     if (status == SW_OK) sw_touched_read(heap, touch, &ledger, rows);
     sw_os_lock_release(&heap->lock);
-    sw_touch_map_end(&asked);
+    sw_touch_map_end(&resident);
     if (status != SW_OK) return status;
     ledger.struct_bytes = sw_min_u64(out->struct_bytes, sizeof ledger);
     memcpy(out, &ledger, ledger.struct_bytes);

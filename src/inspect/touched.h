@@ -13,10 +13,10 @@ void sw_touched_read(sw_heap *heap, const sw_touch_map *touch, sw_ledger *out,
                      sw_ledger_class *rows);
 
 /* Sets *out to the map of the pages that were written to. For a dry heap this is the heap's own
- * map; for a real one it is `asked`, which is filled in. The caller must call
- * sw_touch_map_end(asked) afterwards in either case. Under the heap's lock.
+ * map; for a real one it is `resident`, which is filled in. The caller must call
+ * sw_touch_map_end(resident) afterwards in either case. Under the heap's lock.
  * Errors: SW_STATE (a dry heap without touch_map), SW_NOMEM, SW_UNSUPPORTED. */
-sw_status sw_touched_map(const sw_heap *heap, const char *op, sw_touch_map *asked,
+sw_status sw_touched_map(const sw_heap *heap, const char *op, sw_touch_map *resident,
                          const sw_touch_map **out);
 
 /* Bytes of the records of caches that lie in pages which were never written to. */

@@ -120,7 +120,7 @@ static void check_identity(sw_audit *a) {
                   (unsigned long long)ledger.requested_bytes);
 }
 
-/* Checks the rules of each struct, after the checks above, whose errors tell more. */
+/* Checks the rules of each struct, after the checks above, which have more precise errors. */
 static void check_rules(sw_audit *a) {
     const sw_pages *pages = &a->heap->pages;
     sw_audit_rule(a, "heap", sw_heap_record_check(a->heap));

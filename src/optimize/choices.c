@@ -64,8 +64,11 @@ static sw_status check_weights(const sw_optimize_options *o, const double *weigh
 
 /* --- spans ------------------------------------------------------------------------------------ */
 
-/* Whether Go's multiplication by a 32-bit number finds the slot of every offset in the span.
- * sizeclass/table.c has the proof. */
+/* Whether Go's (offset * magic) >> 32, magic = ceil(2^32 / size), is offset / size for every offset
+ * in the span. Two offsets decide: let e = magic * size - 2^32 and n = q * size + r. The result for
+ * n is q + floor((r + n * e / 2^32) / size), which for r = size - 1 is q exactly when n * e < 2^32.
+ * That gets harder as n grows, so the last offset of the last slot decides for all slots, and n =
+ * span for the tail (Lemire, Kaser, Kurz, "Faster remainder by direct computation", 2019). */
 static bool narrow_divides(uint32_t size, uint32_t span) {
     uint64_t magic = UINT32_MAX / size + 1, slots = span / size;
     return ((slots * size - 1) * magic) >> 32 == slots - 1 && (span * magic) >> 32 == slots;

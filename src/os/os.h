@@ -90,9 +90,10 @@ int64_t sw_os_write_buffers(int descriptor, const sw_buffer *buffers, size_t cou
 
 enum { SW_OS_PATH_BYTES = 4096 }; /* the longest path that the system takes, and its end */
 
-/* Finds out how to write the file `path`. True: `out` has the path, with links followed, of a regular
- * file or of none yet, which may be replaced by a rename. False: it is a device or a pipe, or has no
- * name (/dev/stdout of a deleted file), or the path is longer than `bytes`: write to it in place. */
+/* Finds out how to write the file `path`. True: `out` has the path, with links followed, of a
+ * regular file or of none yet, which may be replaced by a rename. False: it is a device or a pipe,
+ * or has no name (/dev/stdout of a deleted file), or the path is longer than `bytes`: write to it
+ * in place. */
 bool sw_os_output_path(const char *path, char *out, size_t bytes);
 
 /* --- locks: zero-initialised, never allocate, usable before main, reset in a fork child ----- */

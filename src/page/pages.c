@@ -36,7 +36,7 @@ void sw_pages_destroy(sw_pages *pages) {
 
 /* --- taking and giving ------------------------------------------------------------------------ */
 
-/* Hands out n free pages, of which `held` are held already. */
+/* Hands out n free pages; `held` of them are held already. */
 static void take(sw_pages *pages, uint32_t page, uint32_t n, uint32_t held, bool *needzero) {
     sw_check2(sw_pages_check(pages));
     *needzero = sw_bits_test(pages->dirty, page, n);
@@ -173,7 +173,7 @@ bool sw_pages_extend(sw_pages *pages, uint32_t page, uint32_t n, uint32_t more, 
     uint32_t from = page + n;
     bool refused, ready = make_accessible(pages, from, more, &refused);
     if (!ready && !refused && pages->purge_state != SW_PURGE_NONE) {
-        sw_pages_purge_finish(pages); /* the pages behind the run may have been taken out */
+        sw_pages_purge_finish(pages); /* the pages after the run may have been taken out */
         ready = make_accessible(pages, from, more, &refused);
     }
     if (refused && sw_pages_uncommit_ends(pages) != 0)

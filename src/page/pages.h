@@ -99,9 +99,9 @@ typedef struct sw_pages {
     sw_purge_state purge_state;
     uint32_t purge_count;  /* runs that are taken out now */
     uint32_t purge_next;   /* the page at which the search for further runs goes on */
-    uint64_t purge_number; /* of the turn in which these runs were taken out */
-    uint64_t purges;       /* atomic: calls by which the system was asked to take pages back */
-    uint64_t commits;      /* atomic: calls by which frontiers moved up */
+    uint64_t purge_number; /* number of the current purge turn */
+    uint64_t purges;       /* atomic: system calls that purge pages */
+    uint64_t commits;      /* atomic: system calls that commit pages */
     sw_os_lock purge_lock;
     sw_purge_run purging[SW_PURGE_RUNS];
 } sw_pages;
@@ -130,8 +130,8 @@ sw_status sw_pages_alloc(sw_pages *pages, uint32_t n, uint64_t align, uint32_t *
 /* Takes n pages that are held already, so that the heap's memory does not grow. False:
  * sw_pages_find_held finds none, or the limit forbids it. */
 bool sw_pages_alloc_held(sw_pages *pages, uint32_t n, uint32_t *page, bool *needzero);
-/* Adds the `more` pages behind a run of n pages that is in use. False: they are not free, can not
- * be made accessible, or exceed the limit; the run stays as it was. */
+/* Extend a run of n pages in use by the `more` pages after it. False: they are not free, cannot be
+ * committed, or exceed the limit; nothing changes. */
 bool sw_pages_extend(sw_pages *pages, uint32_t page, uint32_t n, uint32_t more, bool *needzero);
 void sw_pages_free(sw_pages *pages, uint32_t page, uint32_t n);
 
@@ -157,8 +157,7 @@ uint64_t sw_pages_trim(sw_pages *pages);
  * looks at no more than SW_HELD_LOOK / 64 words, and counts the runs of those that have changed
  * anew. */
 uint32_t sw_pages_held_from(sw_pages *pages, uint32_t page, uint32_t n);
-/* Must be called after a change of which of the n pages from `page` on are free and held: the
- * summaries of their words are out of date. */
+/* Invalidate the summaries of n pages from `page`, after their free or held bits changed. */
 static inline void sw_pages_forget_held(sw_pages *pages, uint32_t page, uint32_t n) {
     sw_held_word *word = &pages->held_words[page / 64],
                  *last = &pages->held_words[(page + n - 1) / 64];

@@ -173,8 +173,8 @@ uint32_t sw_runs_first_fit(sw_runs *runs, uint32_t n) {
     if (w == end || n > 64) return fit_by_tree(runs, n);
     uint64_t word = runs->free[w], starts = starts_in_word(word, n);
     if (starts != 0) return w * 64 + sw_ctz(starts);
-    /* No run of n pages lies within the word, so some bit of it is 0; a run may begin at its end
-     * and go on in the next word. */
+    /* No run of n pages is within the word, so some bit of it is 0; a run may begin at its end and
+     * go on in the next word. */
     uint32_t tail = sw_clz(~word), more = n - tail;
     bool goes_on =
         w + 1 < runs->leaves && (runs->free[w + 1] & sw_low_mask(more)) == sw_low_mask(more);

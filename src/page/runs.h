@@ -10,8 +10,8 @@
  *
  * Most requests are for one page, and the lowest word that has a free page serves most of them, so
  * the tree is rarely searched. Therefore a change only marks the words that it touches as *stale*,
- * and a search of the tree first computes the summaries of stale words anew.
- * Owns: the bitmap and the tree, out of the heap's pool. Callers: the page heap; inspect, for verify.
+ * and a search of the tree first computes the summaries of stale words anew. Owns: the bitmap and
+ * the tree, out of the heap's pool. Callers: the page heap; inspect, for verify.
  */
 #ifndef SW_PAGE_RUNS_H
 #define SW_PAGE_RUNS_H
@@ -67,8 +67,7 @@ bool sw_runs_adds_up(const sw_runs *runs);
 
 /* --- plain bit ranges, for the page heap's other bitmaps ------------------------------------ */
 
-/* The mask of a range that lies in one word, as most ranges do; 0 for a range over several
- * words. */
+/* The mask of a range within one word, as most ranges are; 0 for a range over several words. */
 static inline uint64_t sw_bits_mask(uint32_t from, uint32_t n) {
     return from % 64 + n <= 64 ? sw_low_mask(n) << (from % 64) : 0;
 }

@@ -7,11 +7,11 @@
  *   page map:  u32 a frame (4 KiB) -> span id;  0: never an object's; 1: released
  *   spans:     sw_span[id], 64 B each; cold: sw_span_cold[id] next to it
  *
- * All of it lies in one place (os.h), where only the parts in use are mapped: the accessible part
- * of each window, the page map up to the highest window that was ever taken, and the span records
- * that were ever handed out. So a limit that the program sets later counts only these. `base`,
- * `page_map` and `spans` never change, while `frames` grows with the page map. A cache keeps a copy
- * of it that may be out of date: then the free takes the slow path, which renews the copy.
+ * All of it is in one place (os.h), where only the parts in use are mapped: the accessible part of
+ * each window, the page map up to the highest window ever used, and the span records ever used. So
+ * a limit that the program sets later counts only these. `base`, `page_map` and `spans` never
+ * change, while `frames` grows with the page map. A cache keeps a copy of it that may be out of
+ * date: then the free takes the slow path, which renews the copy.
  *
  *   cache's frames <= view.frames = frames whose entries are mapped <= range_frames
  *   every window of the range ends at or below view.frames
@@ -74,7 +74,7 @@ typedef struct sw_window {
     uint32_t first_page; /* logical number of its first page (set by the heap) */
     uint32_t pages;
     uint32_t frontier; /* pages committed so far, from the start */
-    bool blocked;      /* another mapping lies right above the frontier, which can not move up */
+    bool blocked;      /* another mapping above the frontier, which cannot move up */
 } sw_window;
 
 const char *sw_window_check(const sw_window *window);
@@ -157,8 +157,8 @@ static inline sw_space_view sw_space_view_now(const sw_space *space) {
 static inline bool sw_space_has_extras(const sw_space *space) {
     return __atomic_load_n(&space->extra_count, __ATOMIC_ACQUIRE) != 0;
 }
-/* Calls fn for the records that are mapped, and from now on before further ones are handed out. Each
- * caller in the process passes the same fn. False: fn refused; it is not called again. */
+/* Calls fn for the records that are mapped, and from now on before further ones are handed out.
+ * Each caller in the process passes the same fn. False: fn refused; it is not called again. */
 bool sw_space_follow_records(sw_space *space, sw_space_records_fn *fn);
 
 /* Takes SW_SPAN_BATCH fresh records and returns the first id; 0: no records are left, or no

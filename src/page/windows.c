@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The windows of a page heap: where a page lies, and how the heap grows. If growth is refused, no
- * window is added and no frontier moves. */
+/* The windows of a page heap: page addresses, and growth. If growth is refused, no window is added
+ * and no frontier moves. */
 #include "page/pages.h"
 
 #include <string.h>

@@ -47,7 +47,7 @@ bool sw_address_set_has(const sw_address_set *set, const void *address) {
     return set->slots != NULL && address != NULL && set->slots[locate(set, address)] == address;
 }
 
-/* Closes the gap: a search stops at a free slot, so each address behind the gap whose search passes
+/* Closes the gap: a search stops at a free slot, so each address after the gap whose search passes
  * it moves into it, and leaves the next gap. */
 void sw_address_set_remove(sw_address_set *set, const void *address) {
     if (set->slots == NULL) return;

@@ -82,7 +82,7 @@ static bool keep(sw_pool *pool, void *item) {
 
 /* Puts the items of all thread slots into the array, where they age with the others. */
 static void collect_thread_slots(sw_pool *pool) {
-    for (uint32_t i = 0; i < SW_PRIMARIES; i++) {
+    for (uint32_t i = 0; i < SW_THREAD_SLOTS; i++) {
         void *item = sw_thread_slot_take(&pool->thread_slots[i]);
         if (item == NULL || keep(pool, item)) continue;
         pool->old++;
@@ -133,8 +133,8 @@ static sw_always_inline void look_at_cycles(sw_pool *pool) {
 
 /* --- calls ------------------------------------------------------------------------------------ */
 
-/* Returns an item that another thread has put into its thread slot, else a new one. It is called with
- * the lock, if the pool has one, and releases it. */
+/* Returns an item that another thread has put into its thread slot, else a new one. It is called
+ * with the lock, if the pool has one, and releases it. */
 static sw_noinline void *get_fresh(sw_pool *pool) {
     sw_check2(sw_pool_record_check(pool));
     void *item = pool->thread_slots == NULL ? NULL : sw_thread_slots_take(pool->thread_slots);

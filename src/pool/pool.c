@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How pools begin and end, and what they are asked for beside their options (spanwise/pool.h,
- * pool.h). */
+/* Creation, destruction and optional features of pools (spanwise/pool.h, pool.h). */
 #include "pool/pool.h"
 
 #include "base/fail.h"
@@ -76,7 +75,7 @@ void sw_pool_destroy(sw_pool *pool) {
     pool->front.plain_bytes = 0;
     sw_address_set_end(&pool->idle);
     if (pool->thread_slots != NULL)
-        (void)sw_os_release(pool->thread_slots, SW_PRIMARIES * sizeof *pool->thread_slots);
+        (void)sw_os_release(pool->thread_slots, SW_THREAD_SLOTS * sizeof *pool->thread_slots);
     (void)sw_os_release(pool->items, pool->capacity * sizeof(void *));
     sw_handle_retire(pool, sizeof *pool, sizeof pool->front.mark, SW_HANDLE_POOL);
 }
@@ -123,10 +122,10 @@ sw_status sw_pool_add_thread_slots(sw_pool *pool) {
         return sw_fail(SW_UNSUPPORTED, "pool_add_thread_slots",
                        "thread_slots are for pools that are locked, LIFO and not watched");
     if (pool->thread_slots == NULL)
-        pool->thread_slots = sw_os_map(SW_PRIMARIES * sizeof(sw_thread_slot));
+        pool->thread_slots = sw_os_map(SW_THREAD_SLOTS * sizeof(sw_thread_slot));
     if (pool->thread_slots == NULL)
         return sw_fail(SW_NOMEM, "pool_add_thread_slots", "no memory for %d thread_slots",
-                       SW_PRIMARIES);
+                       SW_THREAD_SLOTS);
     return SW_OK;
 }
 

@@ -1,21 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A pool from the inside: an array of its idle items, which is a stack (LIFO) or a ring (FIFO).
+/* The internals of pools: an array of idle items, used as a stack (LIFO) or a ring (FIFO).
  *
  *   stack, aged:  | victims | thread slot | free places |      age frees the victims
  *                 0      victims     count     capacity
  *   ring:         items at first, first + 1, ... modulo capacity
  *
- * A plain pool (LIFO, without any other option) keeps the item that was put last in `front.newest`
- * instead. A get that follows a put reads and writes that field alone. The processor guesses that
- * it is not NULL and goes on, whereas for the top of a stack it would have to wait for the count
- * that the put has just stored.
+ * A plain pool (LIFO, no other option) keeps the item put last in `front.newest`. A get after a put
+ * uses only that field: branch prediction breaks the dependency, while the top of a stack depends
+ * on the count that the put has just stored.
  *
- * In a pool with thread slots a thread looks into its own thread slot first (thread_slot.h), and all threads
- * share the array. A watched pool also knows the addresses of its idle items (address_set.h), and
- * has no thread slots.
+ * In a pool with thread slots a thread checks its slot first (thread_slot.h); all threads share the
+ * array. A watched pool also has a set of its idle items (address_set.h), and no thread slots.
  *
- * A pool that ages with a collector is told when a cycle begins, and ages in the first call after
- * that: its items are freed by the thread that uses the pool, not by the one that collects.
+ * A pool that ages with a collector is notified when a cycle begins, and ages in its next call: the
+ * thread that uses the pool frees the items, not the collecting one.
  *
  * Callers: pool.c (life, features), items.c (get, put, aging). Design: docs/design/pool.md,
  * "Pools".
@@ -30,8 +28,8 @@
 #include "pool/thread_slot.h"
 #include "spanwise/pool.h"
 
-/* All fields belong to the holder of the lock or, in a pool without one, to the thread that may
- * call it; those marked atomic are read by others as well.
+/* Fields are used under the lock or, in a pool without one, by one thread; others read those marked
+ * atomic.
  *   front.plain_bytes == item_bytes or front.plain_bytes == 0 and front.newest == NULL
  *   count + (front.newest != NULL) <= capacity;  victims <= count
  *   order == SW_POOL_LIFO or victims == 0;  order == SW_POOL_FIFO or first == 0;  first < capacity
@@ -53,9 +51,9 @@ struct sw_pool {
     uint32_t aged;
     sw_heap *heap;                /* NULL: the default one */
     uint64_t fresh, dropped, old; /* counts, from which the number of gets follows */
-    sw_thread_slot *thread_slots; /* SW_PRIMARIES; NULL: none */
+    sw_thread_slot *thread_slots; /* SW_THREAD_SLOTS; NULL: none */
     sw_address_set idle;
-    sw_gc_source source; /* lends no roots; is told when a cycle begins; gc NULL: none */
+    sw_gc_source source; /* no roots, only notification of cycles; gc NULL: none */
     uint64_t cycle;      /* atomic: number of the newest cycle of the pool's collector */
     uint64_t aged_cycle; /* atomic: number of the cycle with which it has aged */
     sw_pool_construct_fn *construct; /* NULL: none; `context` is its argument */

@@ -6,7 +6,7 @@
 
 /* --- life ------------------------------------------------------------------------------------- */
 
-/* Words of `freed` and of `groups`. Behind them lie those of the summary. */
+/* Words of `freed` and of `groups`; those of the summary follow. */
 static uint64_t freed_words(uint64_t capacity) { return sw_div_up(capacity, 64); }
 static uint64_t groups_words(uint64_t capacity) { return sw_div_up(freed_words(capacity), 64); }
 
@@ -89,7 +89,7 @@ static bool grow(sw_slab_tier *tier) {
     return true;
 }
 
-/* Adds a slot, which is free, behind the frontier. All others are in use. */
+/* Adds a free slot at the frontier. All others are in use. */
 static bool move_frontier(sw_slab_tier *tier) {
     uint64_t index = tier->frontier, word = index / 64;
     if (index == tier->capacity || !grow(tier)) return false;

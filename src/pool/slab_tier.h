@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One tier of slabs: slots of one size in a row, at addresses that are known from the start.
+/* One tier of slabs: slots of one size at consecutive, reserved addresses.
  *
  *   | slot 0 | slot 1 | ... | slot frontier - 1 | never given | no memory yet ...  |
  *   base                                        frontier      held_bytes           reserved_bytes
  *
- * A slot below the frontier is in use, or its bit in `freed` is set. Each bit of `groups` tells
- * whether a word of `freed` is not 0, so a word of `groups` stands for a *group* of 4096 slots. No
- * slot before the group `first` is free, so one word of `groups` and one of `freed` lead to the
- * lowest free slot, without a branch that depends on where it is. The set `others` has the groups
- * behind `first` with a free slot. Memory comes in slabs of SW_SLAB_BYTES, and goes back from the
- * end.
+ * A slot below the frontier is in use, or its bit in `freed` is set. A bit of `groups` is set if
+ * its word of `freed` is not 0, so a word of `groups` covers a *group* of 4096 slots. No slot
+ * before the group `first` is free, so one word of `groups` and one of `freed` lead to the lowest
+ * free slot without a data-dependent branch. The set `others` has the later groups with a free
+ * slot. Memory is committed in slabs of SW_SLAB_BYTES, and purged from the end.
  *
  * Used by slabs.c alone. Design: docs/design/pool.md, "Tiered slabs".
  */
@@ -34,8 +33,7 @@ enum {
 /* The most addresses of a tier, so that the division by multiplication is exact. */
 #define SW_SLAB_RESERVED_MAX (UINT64_C(1) << 49)
 
-/* All fields belong to the thread that may call the slabs or, if they are locked, to the holder of
- * their lock.
+/* Used by one thread, or under the lock of the slabs.
  *   frontier <= capacity;  frontier * slot_bytes <= held_bytes <= reserved_bytes
  *   capacity == 0 or reserved_bytes <= SW_SLAB_RESERVED_MAX
  *   capacity * slot_bytes <= reserved_bytes
@@ -66,14 +64,14 @@ typedef enum sw_slab_state {
     SW_SLAB_USED,     /* the beginning of a slot in use */
     SW_SLAB_INTERIOR, /* inside a slot */
     SW_SLAB_FREE,     /* a slot that was given, and taken back */
-    SW_SLAB_UNGIVEN,  /* behind the frontier */
+    SW_SLAB_UNGIVEN,  /* at or after the frontier */
 } sw_slab_state;
 
 /* Finds addresses for `capacity` slots, or for fewer where the system refuses. False: no
  * memory. */
 bool sw_slab_tier_begin(sw_slab_tier *tier, uint64_t slot_bytes, uint64_t capacity);
-/* Makes the sentinel behind the last tier. It has no slot, but every size is at most its
- * slot_bytes, and every address but NULL lies in its range. It needs no end. */
+/* Make the sentinel after the last tier. It has no slot, but every size is at most its slot_bytes,
+ * and every address but NULL is in its range. It needs no end. */
 void sw_slab_tier_init_last(sw_slab_tier *tier);
 /* Gives addresses and memory back. Nothing if it never began. */
 void sw_slab_tier_end(sw_slab_tier *tier);
@@ -83,7 +81,7 @@ bool sw_slab_tier_refill(sw_slab_tier *tier);
 /* Notes that a group without a free slot has got one: it becomes the first group, or a member of
  * others. */
 void sw_slab_tier_note(sw_slab_tier *tier, uint64_t group);
-/* Gives the memory behind the last slot in use back; returns the bytes. */
+/* Return the memory after the last slot in use; return the bytes. */
 uint64_t sw_slab_tier_trim(sw_slab_tier *tier);
 
 const char *sw_slab_tier_check(const sw_slab_tier *tier);
@@ -126,8 +124,8 @@ static sw_always_inline bool sw_slab_tier_has(const sw_slab_tier *tier, const vo
     return (uintptr_t)ptr - tier->base < tier->reserved_bytes;
 }
 
-/* Whether an offset below SW_SLAB_RESERVED_MAX is that of a slot; *index gets the number of the
- * slot in which it lies.
+/* Whether an offset below SW_SLAB_RESERVED_MAX is the start of a slot; *index is the slot that
+ * contains it.
  *
  * The division is a multiplication: n * magic = n / d * 2^64 + n * e / d, e < d, for n units and
  * slots of d units. The upper half is the quotient while n * e < 2^64, and the lower half is below
@@ -140,7 +138,7 @@ static sw_always_inline bool sw_slab_tier_index(const sw_slab_tier *tier, uint64
     return (uint64_t)product < tier->magic && offset % SW_SLAB_UNIT == 0;
 }
 
-/* What an address of the tier is; *index gets the number of the slot in which it lies. */
+/* Classify an address of the tier; *index is the slot that contains it. */
 static sw_always_inline sw_slab_state sw_slab_tier_locate(const sw_slab_tier *tier, const void *ptr,
                                                           uint64_t *index) {
     bool is_slot = sw_slab_tier_index(tier, (uintptr_t)ptr - tier->base, index);

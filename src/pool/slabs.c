@@ -25,13 +25,13 @@ void sw_slabs_options_init(sw_slabs_options *options) {
 
 static sw_status check_tier(const sw_slabs_options *options, uint32_t tier) {
     uint64_t bytes = options->slot_bytes[tier];
-    unsigned long long told = bytes;
+    unsigned long long shown = bytes;
     if (bytes < SW_SLABS_SLOT_MIN || bytes > SW_SLABS_SLOT_MAX || bytes % SW_SLABS_SLOT_MIN != 0)
         return sw_fail(SW_INVALID, "slabs_create",
-                       "slots of %llu bytes: use a multiple of 16 up to 2^20", told);
+                       "slots of %llu bytes: use a multiple of 16 up to 2^20", shown);
     if (tier > 0 && bytes <= options->slot_bytes[tier - 1])
         return sw_fail(SW_INVALID, "slabs_create",
-                       "slots of %llu bytes behind slots of %llu: give ascending sizes", told,
+                       "slots of %llu bytes behind slots of %llu: give ascending sizes", shown,
                        (unsigned long long)options->slot_bytes[tier - 1]);
     return SW_OK;
 }
@@ -52,7 +52,7 @@ static sw_status check_options(const sw_slabs_options *options) {
     return status;
 }
 
-/* Releases what the slabs have beside their record: the tiers that have begun, and the set. */
+/* Releases the tiers that have begun, and the set. */
 static void release(sw_slabs *slabs) {
     for (uint32_t i = 0; i < slabs->tier_count; i++) sw_slab_tier_end(&slabs->tiers[i]);
     sw_address_set_end(&slabs->own);
@@ -137,22 +137,22 @@ static bool add_own(sw_slabs *slabs, const void *object) {
 
 /* Allocates an object of the heap for a request that got no slot and is counted already. No lock is
  * held. */
-static void *alloc_own(sw_slabs *slabs, const sw_slabs_alert *told, unsigned flags) {
+static void *alloc_own(sw_slabs *slabs, const sw_slabs_alert *alert, unsigned flags) {
     sw_heap *heap = heap_of(slabs);
-    void *object = heap == NULL ? NULL : sw_heap_alloc(heap, told->size, flags & SW_ZERO);
+    void *object = heap == NULL ? NULL : sw_heap_alloc(heap, alert->size, flags & SW_ZERO);
     if (object != NULL && !add_own(slabs, object)) {
         sw_heap_free(heap, object);
         object = NULL;
     }
-    if (slabs->alert != NULL && (told->count - 1) % slabs->every == 0)
-        slabs->alert(told, slabs->context);
+    if (slabs->alert != NULL && (alert->count - 1) % slabs->every == 0)
+        slabs->alert(alert, slabs->context);
     if (object == NULL) errno = ENOMEM;
     return object;
 }
 
 /* --- requests --------------------------------------------------------------------------------- */
 
-/* The smallest tier that holds the size, or the sentinel behind the last one if none does. */
+/* The smallest sufficient tier, or the sentinel after the last one. */
 static sw_always_inline sw_slab_tier *tier_for(sw_slabs *slabs, size_t size) {
     sw_slab_tier *tier = slabs->tiers;
     while (tier->slot_bytes < size) tier++;
@@ -161,20 +161,20 @@ static sw_always_inline sw_slab_tier *tier_for(sw_slabs *slabs, size_t size) {
 
 /* What sw_slabs_alloc does, with the lock, a memory checker, and the fall-back to the heap. */
 static sw_noinline void *alloc_slow(sw_slabs *slabs, size_t size, unsigned flags) {
-    sw_slabs_alert told = {.reason = SW_SLABS_FULL, .size = size};
+    sw_slabs_alert alert = {.reason = SW_SLABS_FULL, .size = size};
     enter(slabs);
     sw_slab_tier *tier = tier_for(slabs, size);
     void *slot = sw_slab_tier_take(tier, size);
     if (slot == NULL) {
-        told.tier = (uint32_t)(tier - slabs->tiers);
-        if (told.tier == slabs->tier_count) told.reason = SW_SLABS_OVER_TIER;
-        ++*(told.reason == SW_SLABS_FULL ? &slabs->full : &slabs->over_tier);
-        told.count = slabs->over_tier + slabs->full;
+        alert.tier = (uint32_t)(tier - slabs->tiers);
+        if (alert.tier == slabs->tier_count) alert.reason = SW_SLABS_OVER_TIER;
+        ++*(alert.reason == SW_SLABS_FULL ? &slabs->full : &slabs->over_tier);
+        alert.count = slabs->over_tier + slabs->full;
     } else if (slabs->is_watched != 0) {
         sw_os_watch_allow(slot, tier->slot_bytes);
     }
     leave(slabs);
-    if (slot == NULL) return alloc_own(slabs, &told, flags);
+    if (slot == NULL) return alloc_own(slabs, &alert, flags);
     return (flags & SW_ZERO) != 0 ? memset(slot, 0, size) : slot;
 }
 
@@ -191,7 +191,7 @@ void *sw_slabs_alloc(sw_slabs *slabs, size_t size, unsigned flags) {
     return (flags & SW_ZERO) != 0 ? memset(slot, 0, size) : slot;
 }
 
-/* Finds the tier in whose range ptr lies, or the sentinel behind the last one; what ptr is there,
+/* Finds the tier whose range contains ptr, or the sentinel after the last one; what ptr is there,
  * and the number of its slot. */
 static sw_always_inline sw_slab_tier *find_tier(sw_slabs *slabs, const void *ptr,
                                                 sw_slab_state *state, uint64_t *index) {
@@ -201,7 +201,7 @@ static sw_always_inline sw_slab_tier *find_tier(sw_slabs *slabs, const void *ptr
     return tier;
 }
 
-/* Whether this is the sentinel, which has every address that lies in no tier. */
+/* Whether this is the sentinel, which has every address outside of the tiers. */
 static bool is_last(const sw_slabs *slabs, const sw_slab_tier *tier) {
     return tier == &slabs->tiers[slabs->tier_count];
 }

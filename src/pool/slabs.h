@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tiered slabs from the inside: some tiers (slab_tier.h), and the objects of the heap that stand in
- * for slots.
+/* The internals of tiered slabs: tiers (slab_tier.h), and heap objects in place of slots.
  *
  * Used by slabs.c alone. Design: docs/design/pool.md, "Tiered slabs".
  */
@@ -29,7 +28,7 @@ struct sw_slabs {
     uint32_t locked;
     uint32_t is_watched;
     sw_heap *heap;      /* NULL: the default one */
-    sw_address_set own; /* objects of the heap that stand in for slots */
+    sw_address_set own; /* heap objects in place of slots */
     uint64_t over_tier, full;
     sw_slabs_alert_fn *alert; /* NULL: none; then its argument, and how often it is called */
     void *context;

@@ -32,7 +32,7 @@ bool sw_thread_slot_put(sw_thread_slot *thread_slot, void *item) {
 }
 
 void *sw_thread_slots_take(sw_thread_slot *thread_slots) {
-    for (uint32_t i = 0; i < SW_PRIMARIES; i++) {
+    for (uint32_t i = 0; i < SW_THREAD_SLOTS; i++) {
         void *item = sw_thread_slot_take(&thread_slots[i]);
         if (item != NULL) return item;
     }
@@ -41,14 +41,14 @@ void *sw_thread_slots_take(sw_thread_slot *thread_slots) {
 
 uint64_t sw_thread_slots_idle(const sw_thread_slot *thread_slots) {
     uint64_t idle = 0;
-    for (uint32_t i = 0; i < SW_PRIMARIES; i++)
+    for (uint32_t i = 0; i < SW_THREAD_SLOTS; i++)
         idle += __atomic_load_n(&thread_slots[i].item, __ATOMIC_RELAXED) != NULL;
     return idle;
 }
 
 uint64_t sw_thread_slots_puts(const sw_thread_slot *thread_slots) {
     uint64_t puts = 0;
-    for (uint32_t i = 0; i < SW_PRIMARIES; i++)
+    for (uint32_t i = 0; i < SW_THREAD_SLOTS; i++)
         puts += __atomic_load_n(&thread_slots[i].puts, __ATOMIC_RELAXED);
     return puts;
 }

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Primaries: places for one idle item each, one for each thread, where a thread looks before it
- * takes the pool's lock. A thread's thread slot is found by a hash, so two threads may share one. An
- * item is put and taken by one atomic instruction each, so that both see a whole item or none.
+/* Thread slots: one idle item per slot, checked before the pool's lock is taken. A hash of the
+ * thread selects the slot, so two threads may share one. Items are put and taken by one atomic
+ * instruction.
  *
  * Used by pool.c and items.c. Design: docs/design/pool.md, "Pools".
  */
-#ifndef SW_POOL_PRIMARY_H
-#define SW_POOL_PRIMARY_H
+#ifndef SW_POOL_THREAD_SLOT_H
+#define SW_POOL_THREAD_SLOT_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { SW_PRIMARIES = 64 };
+enum { SW_THREAD_SLOTS = 64 };
 
-/* It has a line of the processor's cache to itself. Every thread writes it atomically. */
+/* One cache line, written atomically by any thread. */
 typedef struct sw_thread_slot {
     void *item; /* NULL: none */
-    /* Items that were ever put here, or are about to be. */
+    /* Items ever put here, including puts in progress. */
     uint64_t puts;
     uint64_t pad[6];
 } sw_thread_slot;

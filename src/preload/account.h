@@ -31,7 +31,7 @@ enum { PRELOAD_CLASSES_MAX = 256 };
  *   row_count <= PRELOAD_CLASSES_MAX;  and the rules of sum, where the ledger was taken */
 typedef struct preload_ledger {
     sw_ledger sum;
-    sw_ledger touched; /* the resident part of `sum`; zeroed if the system does not tell it */
+    sw_ledger touched; /* the resident part of `sum`; zero if unknown */
     sw_ledger_class rows[PRELOAD_CLASSES_MAX];
     uint64_t ops;       /* calls before it was taken (preload_counts.ops); 0 in an untracked heap */
     uint32_t row_count; /* 0: the ledger was not taken */
@@ -39,7 +39,7 @@ typedef struct preload_ledger {
 
 const char *preload_ledger_check(const preload_ledger *ledger);
 
-/* The requested size of a live object of ours; false for any other pointer. */
+/* The requested size of a live object of this heap; false for other pointers. */
 bool preload_requested(sw_heap *heap, const void *ptr, uint64_t *bytes);
 /* Each of these functions is called after a call on the heap, and counts it. done: the call
  * succeeded; bytes: the requested size. preload_before_shrink is called before a free or a

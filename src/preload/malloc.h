@@ -33,8 +33,8 @@
 
 /* --- slow calls (slow.c) ---------------------------------------------------------------------- */
 
-/* `align` 0: the alignment is that of malloc. NULL: errno tells why. `op` names the function in a
- * report of misuse. */
+/* `align` 0: the alignment of malloc. NULL: errno is set. `op` is the function in a report of
+ * misuse. */
 void *preload_alloc(size_t size, size_t align, unsigned flags);
 void *preload_realloc(void *ptr, size_t size);
 void preload_free(void *ptr, const char *op);

@@ -193,7 +193,7 @@ static bool is_foreign(const char *setting) {
     return false;
 }
 
-static void tell(void) {
+static void print_options(void) {
     const sw_heap_options *heap = &preload_option.heap;
     sw_emergency_print(
         "spanwise: malloc: process %u, table %s, limit %u bytes (0: none), decay %u ms, "
@@ -212,5 +212,5 @@ void preload_read_options(void) {
         const char *setting = *variable + sizeof prefix - 1;
         if (!is_foreign(setting)) read_setting(setting);
     }
-    if (preload_option.verbose) tell();
+    if (preload_option.verbose) print_options();
 }

@@ -228,7 +228,7 @@ static bool write_file(sw_heap *heap) {
     return could_not_write(asked);
 }
 
-static void tell(sw_heap *heap) {
+static void print_ledger(sw_heap *heap) {
     sw_emergency_print("spanwise: malloc: process %u held %u bytes at its end, %u at most\n",
                        sw_os_process_id(), sw_heap_held_bytes(heap),
                        sw_pages_peak_held_bytes(&heap->pages));
@@ -244,7 +244,7 @@ static void write_report(void) {
                            sw_os_process_id());
         return;
     }
-    if (preload_option.verbose) tell(heap);
+    if (preload_option.verbose) print_ledger(heap);
     if (preload_option.ledger_file != PRELOAD_NO_FILE) {
         if (!put_all(heap, preload_option.ledger_file))
             sw_emergency_print("spanwise: malloc: cannot write the ledger to descriptor %u\n",

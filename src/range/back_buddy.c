@@ -86,7 +86,7 @@ static sw_status buddy_free(sw_range *range, uint64_t offset, uint64_t size,
     uint64_t unit = offset >> buddy->unit_shift;
     bool is_start = unit < buddy->units && unit << buddy->unit_shift == offset;
     if (sw_unlikely(!is_start) || sw_unlikely(buddy->starts[unit] < SW_BUDDY_TAKEN) ||
-        sw_unlikely(buddy->asked[unit] != size))
+        sw_unlikely(buddy->requested[unit] != size))
         return refuse(buddy, offset);
     sw_buddy_free(buddy, unit, buddy->starts[unit] & SW_BUDDY_ORDER);
     count_free(range);

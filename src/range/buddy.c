@@ -61,7 +61,7 @@ static void free_all(sw_buddy *buddy) {
 }
 
 void sw_buddy_reset(sw_buddy *buddy) {
-    uint64_t *bits = buddy->asked + buddy->units; /* `asked` is read of taken blocks only */
+    uint64_t *bits = buddy->requested + buddy->units; /* `requested` is read of taken blocks only */
     memset(bits, 0, buddy->held_bytes - buddy->units * sizeof *bits);
     free_all(buddy);
 }
@@ -76,7 +76,7 @@ bool sw_buddy_init(sw_buddy *buddy, const sw_allocator *memory, uint64_t units, 
     buddy->held_bytes = words * sizeof(uint64_t) + sw_align_up(units, sizeof(uint64_t));
     uint64_t *piece = memory->allocate(memory->context, buddy->held_bytes, sizeof(uint64_t));
     if (piece == NULL) return false;
-    buddy->asked = piece;
+    buddy->requested = piece;
     piece += units;
     for (uint32_t order = 0; order < orders; order++) {
         uint64_t bound = sw_div_up(units, UINT64_C(1) << order);
@@ -89,7 +89,7 @@ bool sw_buddy_init(sw_buddy *buddy, const sw_allocator *memory, uint64_t units, 
 }
 
 void sw_buddy_destroy(sw_buddy *buddy) {
-    buddy->memory.release(buddy->memory.context, buddy->asked, buddy->held_bytes);
+    buddy->memory.release(buddy->memory.context, buddy->requested, buddy->held_bytes);
 }
 
 /* --- taking and giving ------------------------------------------------------------------------ */
@@ -140,7 +140,7 @@ uint64_t sw_buddy_alloc(sw_buddy *buddy, uint32_t order, uint64_t bytes) {
         if (unit == SW_BUDDY_NONE) return unit;
     }
     buddy->starts[unit] = (uint8_t)(SW_BUDDY_TAKEN + order);
-    buddy->asked[unit] = bytes;
+    buddy->requested[unit] = bytes;
     buddy->waste += (size << buddy->unit_shift) - bytes;
     buddy->free_units -= size;
     return unit;
@@ -148,7 +148,7 @@ uint64_t sw_buddy_alloc(sw_buddy *buddy, uint32_t order, uint64_t bytes) {
 
 void sw_buddy_free(sw_buddy *buddy, uint64_t unit, uint32_t order) {
     uint64_t size = UINT64_C(1) << order;
-    buddy->waste -= (size << buddy->unit_shift) - buddy->asked[unit];
+    buddy->waste -= (size << buddy->unit_shift) - buddy->requested[unit];
     buddy->free_units += size;
     if (sw_unlikely(buddy->kept[order].count == SW_BUDDY_KEPT_MAX)) {
         join_up(buddy, unit, order);

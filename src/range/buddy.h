@@ -6,8 +6,7 @@
  * A freed block is not joined at once: each order keeps a few blocks, from which its next requests
  * are served (Barkley and Lee, "A lazy buddy system bounded by two coalescing delays per class",
  * 1989; here the delay is a count). Kept blocks are joined when a request finds no other block,
- * when holes are listed, and when the largest hole is asked for. So no request is refused because
- * of them.
+ * when holes are listed, and when the largest hole is queried. So no request fails because of them.
  *
  * One byte a unit says what starts there, so that a free of an address inside a block, or of a free
  * block, is recognised. Eight bytes a unit say how many bytes were requested. Callers:
@@ -39,8 +38,8 @@ enum { SW_BUDDY_FREE = 64, SW_BUDDY_KEPT = 128, SW_BUDDY_TAKEN = 192, SW_BUDDY_O
  *   waste == the sum over taken blocks of their size less the requested bytes */
 typedef struct sw_buddy {
     uint64_t filled;
-    uint8_t *starts; /* a byte a unit: what starts there, as above */
-    uint64_t *asked; /* a word a unit: requested bytes, if a taken block starts there */
+    uint8_t *starts;     /* a byte a unit: what starts there, as above */
+    uint64_t *requested; /* a word a unit: requested bytes, if a taken block starts there */
     uint64_t kept_units;
     uint64_t free_units;
     uint64_t waste; /* bytes */
@@ -54,8 +53,8 @@ typedef struct sw_buddy {
     sw_summary free[SW_BUDDY_ORDERS_MAX]; /* [k]: start of each free block of order k, divided by
                                            * 2^k */
     sw_allocator memory;
-    uint64_t held_bytes; /* of `asked`, free and starts, one piece of memory that begins with
-                          * `asked` */
+    uint64_t held_bytes; /* of `requested`, free and starts, one piece of memory that begins with
+                          * `requested` */
 } sw_buddy;
 
 /* Makes all units free, in as few blocks as the orders allow. False: no memory. */

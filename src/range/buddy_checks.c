@@ -15,7 +15,7 @@ const char *sw_buddy_check(const sw_buddy *buddy) {
     return broken;
 }
 
-/* Checks one block, and that it does not lie beside a free buddy. */
+/* Checks one block, and that its buddy is not free as well. */
 static const char *verify_block(const sw_buddy *buddy, uint64_t unit, uint32_t what) {
     uint32_t order = what & SW_BUDDY_ORDER;
     uint64_t size = UINT64_C(1) << order, other = unit ^ size;
@@ -38,7 +38,7 @@ const char *sw_buddy_verify(const sw_buddy *buddy) {
         broken = SW_RULE(what >= SW_BUDDY_FREE) ?: verify_block(buddy, unit, what);
         if (what < SW_BUDDY_TAKEN) free_units += size;
         if (what < SW_BUDDY_TAKEN && what >= SW_BUDDY_KEPT) kept_units += size;
-        if (what >= SW_BUDDY_TAKEN) waste += (size << buddy->unit_shift) - buddy->asked[unit];
+        if (what >= SW_BUDDY_TAKEN) waste += (size << buddy->unit_shift) - buddy->requested[unit];
         unit += size;
     }
     return broken

@@ -219,8 +219,8 @@ static sw_noinline sw_status free_shared(sw_range *range, uint64_t offset, uint6
     return SW_OK;
 }
 
-/* If the freed part touches the hole of which the range keeps the borders itself, no further call
- * is needed, as in sw_range_alloc. */
+/* If the freed part touches the hole whose borders the range keeps itself, no further call is
+ * needed, as in sw_range_alloc. */
 sw_status sw_range_free(sw_range *range, uint64_t offset, uint64_t size) {
     if (sw_unlikely(!sw_range_is_own(range))) return free_shared(range, offset, size);
     if (is_inside(range, offset, size) && sw_range_free_beside(range, offset, size)) return SW_OK;

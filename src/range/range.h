@@ -63,8 +63,8 @@ typedef struct sw_range_ops {
  * record of it may be out of date. Then a request takes the front of the hole, and a free of a part
  * that touches it extends it, and both change two words here. When all of it is taken, the range is
  * drained: the back end keeps its record, which serves for the next hole, the part that is freed
- * next. While a range has several holes, the one that grew last is `grown`. Before the back end is
- * asked for anything else, sw_range_settle brings its record up to date.
+ * next. While a range has several holes, the one that grew last is `grown`. Before any other call
+ * of the back end, sw_range_settle updates its record.
  *
  * Only the owner, or the thread that holds the lock, uses it.
  *   front.only.size == 0, or it is the one hole and front.only.size == free_size
@@ -97,9 +97,8 @@ struct sw_range {
 static inline uint64_t sw_range_end(sw_range_hole hole) { return hole.start + hole.size; }
 
 /* The hole that a freed part belongs to after it was joined with the hole before and the hole after
- * it, if they touch. A hole of size 0 stands for none, and neither overlaps the part. If a
- * neighbour is joined, what lies beyond it is not known, so `lowest` or `highest` allows no growth
- * on that side. */
+ * it, if they touch. A hole of size 0 means none; neither overlaps the part. Beyond a joined
+ * neighbour nothing is known, so `lowest` or `highest` allows no growth on that side. */
 static inline sw_range_grown sw_range_join(const sw_range *range, sw_range_hole part,
                                            sw_range_hole before, sw_range_hole after) {
     uint64_t end = sw_range_end(part);

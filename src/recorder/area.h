@@ -37,10 +37,10 @@ void record_area_set_aside(const char *recording, const char *aside);
 
 /* An area for a thread, in the file if there is one (*shared), else private. NULL: no memory. */
 struct swt_area *record_area_take(uint32_t thread, bool *shared);
-/* Shared memory of at least `bytes` bytes, in which new call sites wait to be written. NULL: there
- * is no file of areas, or an area is too small. */
+/* Shared memory of at least `bytes` bytes for call sites that are not written yet. NULL: there is
+ * no area file, or an area is too small. */
 uint8_t *record_area_sites(size_t bytes);
-/* Tells readers of the file of areas that the first `used` of those bytes are whole entries. */
+/* Publish the first `used` of those bytes as complete entries. */
 void record_area_publish_sites(size_t used);
 /* Marks the file of areas as incomplete: some open block is not in it. */
 void record_area_mark_loss(void);

@@ -26,8 +26,7 @@ typedef struct record_descriptor {
 const char *record_descriptor_check(const record_descriptor *file);
 
 /* Takes over the open file `fd` and moves its descriptor to a high number. access: O_WRONLY or
- * O_RDWR, the mode in which the file is opened again if need be. False: fd is closed, and errno
- * tells why. */
+ * O_RDWR, the mode for reopening the file. False: fd is closed, and errno is set. */
 bool record_descriptor_adopt(record_descriptor *file, int fd, const char *path, int access);
 /* Makes sure that the descriptor is open and leads to our file; opens the file again if it does
  * not. False: that failed, and the descriptor is -1 from now on. */

@@ -26,7 +26,7 @@ typedef struct record_file {
 const char *record_file_check(const record_file *file);
 
 /* Creates `path` and writes its header. fresh: an existing file is replaced; otherwise it is an
- * error (EEXIST). False: errno tells why, and there is no file. */
+ * error (EEXIST). False: errno is set, and there is no file. */
 bool record_file_create(const char *path, bool fresh);
 /* Removes the file, because its first blocks could not be written. errno stays as it is. */
 void record_file_discard(void);
@@ -44,8 +44,8 @@ bool record_file_put_clock(void);
 void record_file_keep_clock(void);
 /* Writes CLOCK and END after the last block; record_file_cut_tail, or the next block, removes them.
  * The caller fills in the counts of threads, children and dropped calls; this function adds the
- * calls in the file, and the reason why calls are missing. False: they could not be written, and
- * errno tells why. */
+ * calls in the file, and the reason why calls are missing. False: the write failed, and errno is
+ * set. */
 bool record_file_put_tail(swt_end *end);
 void record_file_cut_tail(void);
 

@@ -15,7 +15,7 @@ enum {
  *   stacks <= SWT_SITE_DEPTH_MAX;  shallow == (stacks == 1 && !python)
  *   file is absolute or "" */
 typedef struct record_options {
-    char file[RECORD_PATH_MAX]; /* absolute; "" when recording was not asked for */
+    char file[RECORD_PATH_MAX]; /* absolute; "": no recording */
     uint32_t stacks;            /* return addresses of a call site; 0: no call sites are recorded */
     bool python;                /* call sites are lines of Python if the thread runs any */
     bool shallow;               /* a call site is one return address, looked up inline */

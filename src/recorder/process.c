@@ -39,7 +39,7 @@ static uint32_t starting; /* atomic; 1: some thread has begun to start the recor
 
 /* --- files ------------------------------------------------------------------------------------ */
 
-/* Creates a recording and writes its first blocks. False: there is no file, and errno tells why. */
+/* Creates a recording and writes its first blocks. False: there is no file, and errno is set. */
 static bool open_recording(const char *path, bool fresh) {
     if (!record_file_create(path, fresh)) return false;
     if (!record_meta_write() || !record_file_put_clock()) {
@@ -106,8 +106,8 @@ static void open_root_file(bool again) {
     if (!again && record_file_is_regular()) record_children_begin();
 }
 
-/* Tells later child processes, by environment variables, which process is the root. setenv gets its
- * memory from the scratch memory. */
+/* Passes the root process to later child processes in environment variables. setenv gets its memory
+ * from the scratch memory. */
 static void state_root(void) {
     char text[24], *at = text + sizeof text - 1;
     uint64_t pid = record_this.pid;

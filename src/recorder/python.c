@@ -146,7 +146,7 @@ static size_t put_utf8(char *out, uint32_t c) {
 }
 
 /* Appends a Python text and a zero byte. Of a text that is too long the end is kept, because the
- * end of a path tells more than its beginning. */
+ * end of a path is more informative than its beginning. */
 static size_t put_text(char *out, size_t room, const uint8_t *text) {
     ptrdiff_t length = interpreter.length(text), most = (ptrdiff_t)room / 4 - 1;
     size_t used = 0;

@@ -48,8 +48,8 @@ enum {
     RECORD_PYTHON_CODES_MAX = 1 << 24, /* numbers of code objects */
 };
 
-/* If Python lines are asked for, looks for an interpreter whose layout is known. If the program has
- * one of another version, prints a line. False: no memory. */
+/* If Python lines are requested, look for an interpreter with a known layout; print a line if the
+ * version is unknown. False: no memory. */
 bool record_python_init(void);
 
 /* Fills in the frames of the calling thread, innermost first, at most `max` >= 1, and returns their
@@ -57,8 +57,8 @@ bool record_python_init(void);
  * nothing, and takes a lock only to write the function of a new code object. */
 size_t record_python_walk(record_python_frame *frames, size_t max);
 
-/* The line that a frame is at, as an address in the module that stands for the function in the
- * recording (docs/design/trace.md). */
+/* The line of a frame, as an address in the module that represents the function in the recording
+ * (docs/design/trace.md). */
 uint64_t record_python_line(const record_python_frame *frame);
 
 void record_python_after_fork(void);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The functions underneath the recorder's, the size that a C++ program asked of operator new for
- * those that the operator calls, and the scratch memory for calls that the recorder itself makes. */
+/* The real functions that the recorder wraps, the size requested of operator new, and scratch
+ * memory for the recorder's own calls. */
 #ifndef SW_RECORDER_REAL_H
 #define SW_RECORDER_REAL_H
 
@@ -43,15 +43,15 @@ extern record_real_functions record_real;
 /* Fills record_real with the next definitions in the loader's search order. */
 void record_resolve(void);
 
-/* --- the size that operator new was asked for -------------------------------------------------- */
+/* --- the size requested of operator new
+ * -------------------------------------------------------- */
 
 typedef struct record_request {
     size_t size, align; /* align 0: there is none */
 } record_request;
 
-/* Of the call of operator new that this thread is in; it is taken by the first aligned allocation.
- * A stale one, of an operator that made no such call, fits only an allocation of the same alignment
- * and rounded size. */
+/* Of this thread's current call of operator new; the first aligned allocation takes it. A stale one
+ * matches only an allocation of the same alignment and rounded size. */
 extern sw_tls_fast record_request record_requested;
 
 /* The requested size of an aligned allocation: the noted one if `size` is that, rounded up to a
@@ -64,7 +64,7 @@ static sw_always_inline size_t record_requested_size(size_t align, size_t size) 
     return size - least < align ? noted.size : size;
 }
 
-/* --- scratch memory ---------------------------------------------------------------------------- */
+/* --- scratch memory --------------------------------------------------------------------------- */
 
 /* The scratch memory serves allocations that the recorder causes itself (by dlsym or pthread keys).
  * They are never recorded, and the memory is never given back. */

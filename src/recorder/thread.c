@@ -305,7 +305,7 @@ void record_thread_put(record_thread *thread, const record_event *event) {
         record_modules_flush();
         if (swt_raw_count(&thread->raw) > 0) record_thread_flush(thread);
         if ((record_gate & RECORD_STOPPED) != 0)
-            (void)record_write_tail(); /* so that END tells the reason at once */
+            (void)record_write_tail(); /* so that END has the reason at once */
         (void)put(thread, event);
     } else if ((record_gate & RECORD_STOPPED) != 0) {
         record_count(&thread->dropped);

@@ -20,10 +20,9 @@ typedef enum record_phase {
                          * memory */
 } record_phase;
 
-/* A thread's record lies in memory that reads as zero in a fork child (MADV_WIPEONFORK). After a
- * fork of which no handler was told, the child's first event finds a block of capacity 0 and takes
- * the slow path, which recognises the copy. Without that, the child would write into a block that
- * it shares with its parent.
+/* A thread's record is in memory that reads as zero in a fork child (MADV_WIPEONFORK). After a fork
+ * without handlers, the child's first event finds a block of capacity 0 and takes the slow path,
+ * which recognises the copy. Otherwise the child would write into a block shared with its parent.
  *   phase <= RECORD_OWN;  taken <= 1;  until_reading <= stride <= RECORD_STRIDE_MAX
  *   uncounted <= the slots in use;  and the rules of raw. All hold for a record of zeros. */
 typedef struct record_thread {
@@ -42,7 +41,7 @@ typedef struct record_thread {
     uint32_t walk_turns;        /* chooses which walk of a set is overwritten next */
     struct record_thread *next; /* in the list of all records, newest first; never unlinked */
     uint32_t taken;             /* 1: the record belongs to a thread */
-    bool is_shared;             /* the area lies in a file */
+    bool is_shared;             /* the area is in a file */
 } record_thread;
 
 /* Checks the record of the calling thread. Returns the rule that does not hold, or NULL
@@ -91,8 +90,8 @@ void record_thread_put(record_thread *thread, const record_event *event);
 /* Encodes and writes a thread's block and empties it. The thread must not be changing it. */
 void record_thread_flush(record_thread *thread);
 /* Writes CLOCK and END at the end of the file, with the counts of all threads and children. If they
- * cannot be written, notes what END would say in the file of areas. False: neither was possible,
- * and errno tells why END was not. */
+ * cannot be written, notes the content of END in the area file. False: neither was possible, and
+ * errno is that of END. */
 bool record_write_tail(void);
 
 /* Whether the recorder itself called malloc; then the scratch memory serves the call. */

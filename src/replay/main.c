@@ -157,7 +157,7 @@ typedef struct measured {
     uint64_t objects_bytes, overhead_ns, minor_faults;
 } measured;
 
-static void tell(result *out, const player *pl, const measured *m, const digests *d) {
+static void print_result(result *out, const player *pl, const measured *m, const digests *d) {
     const plan *p = pl->plan;
     result_text(out, "{");
     result_string(out, "malloc", malloc_library());
@@ -198,7 +198,7 @@ static void replay(const replay_options *o, int fd, const ops_head *head) {
     digests d = {.player = &pl, .peak_op = head->peak_op};
     play(&pl, note_digests, &d);
     m.minor_faults = minor_faults() - faults;
-    tell(&out, &pl, &m, &d);
+    print_result(&out, &pl, &m, &d);
     tell_samples(&out, &pl);
     tell_drain(&out, &pl, o);
     result_close(&out, "}");

@@ -5,8 +5,8 @@
  *
  * Operations on one object keep their order. Where two of them by different threads follow each
  * other, the second waits until the object's turn says that the first is done
- * (docs/design/replay.md). Every array is a mapping of its own, so the measured allocator never
- * gets a request for the replayer's memory.
+ * (docs/design/replay.md). Every array is a separate mapping, so the measured allocator never gets
+ * a request for the replayer's memory.
  */
 #ifndef SW_PLAYER_PLAN_H
 #define SW_PLAYER_PLAN_H

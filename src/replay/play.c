@@ -34,8 +34,8 @@ typedef struct worker {
     uint64_t cpu_ns, waited_ns, waits, failed;
 } worker;
 
-/* Tells the threads, under the lock, which epochs they may play, and the first thread how many of
- * them are still playing. */
+/* Publishes to the threads, under the lock, which epochs they may play, and to the first thread how
+ * many of them are still playing. */
 typedef struct conductor {
     pthread_mutex_t lock;
     pthread_cond_t go, done;

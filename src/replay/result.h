@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The result of a replay: JSON text in a mapping of its own, written to standard output at the end.
+/* The result of a replay: JSON text in a separate mapping, written to standard output at the end.
  * stdio is not used, because it would get its buffers from the measured allocator.
  */
 #ifndef SW_PLAYER_RESULT_H

@@ -24,27 +24,27 @@ static uint64_t read_ops(int fd, sw_op *into, uint64_t first, uint64_t until) {
     return count;
 }
 
-#define TELL(field) result_number(out, #field, ledger->field)
+#define NUMBER(field) result_number(out, #field, ledger->field)
 
 static void tell_ledger(result *out, const char *key, const sw_ledger *ledger) {
     result_format(out, "\"%s\":{", key);
-    TELL(requested_bytes);
-    TELL(roundup_bytes);
-    TELL(tail_bytes);
-    TELL(free_slot_bytes);
-    TELL(cached_bytes);
-    TELL(metadata_bytes);
-    TELL(large_rounding_bytes);
-    TELL(arena_slack_bytes);
-    TELL(quarantine_bytes);
-    TELL(free_page_bytes);
-    TELL(held_bytes);
-    TELL(live_objects);
-    TELL(large_objects);
-    TELL(spans);
-    TELL(largest_hole_bytes);
-    TELL(free_runs);
-    TELL(returned_bytes);
+    NUMBER(requested_bytes);
+    NUMBER(roundup_bytes);
+    NUMBER(tail_bytes);
+    NUMBER(free_slot_bytes);
+    NUMBER(cached_bytes);
+    NUMBER(metadata_bytes);
+    NUMBER(large_rounding_bytes);
+    NUMBER(arena_slack_bytes);
+    NUMBER(quarantine_bytes);
+    NUMBER(free_page_bytes);
+    NUMBER(held_bytes);
+    NUMBER(live_objects);
+    NUMBER(large_objects);
+    NUMBER(spans);
+    NUMBER(largest_hole_bytes);
+    NUMBER(free_runs);
+    NUMBER(returned_bytes);
     out->length--; /* removes the last comma */
     result_text(out, "},");
 }

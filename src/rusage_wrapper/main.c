@@ -12,10 +12,10 @@
  *
  * Times and page faults are sums over the command and the children that it waited for. The peak is
  * that of the largest single process among them, as the kernel keeps it. The kernel does not keep
- * how much of the peak is anonymous, that is memory without a file behind it (heap, stacks). So the
- * launcher takes samples, at first each millisecond and later each 1/256 of the time so far, and
- * reports the anonymous memory of the sample with the most resident pages.
- * spanwise.measure.launching calls it. It uses the C library only.
+ * how much of the peak is anonymous memory (heap, stacks). So the launcher takes samples, at first
+ * each millisecond and later each 1/256 of the time so far, and reports the anonymous memory of the
+ * sample with the most resident pages. spanwise.measure.launching calls it. It uses the C library
+ * only.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -35,7 +35,7 @@ enum { SAMPLE_NS = 1000000, SAMPLE_SHARE = 256, DEPTH_MAX = 8, TEXT_BYTES = 4096
 /* What the sample with the most resident pages showed. */
 typedef struct launch_sample {
     uint64_t resident; /* pages of one process */
-    uint64_t shared;   /* those of them that have a file behind them; <= resident */
+    uint64_t shared;   /* file-backed pages among them; <= resident */
 } launch_sample;
 
 static int64_t now_ns(void) {

@@ -93,29 +93,7 @@ void sw_table_release(const sw_table *table) {
     if (!is_builtin(table)) __atomic_fetch_sub(&block_of(table)->users, 1, __ATOMIC_SEQ_CST);
 }
 
-/* --- division by multiplication --------------------------------------------------------------- */
-
-static uint32_t magic_of(uint32_t size) { return UINT32_MAX / size + 1; }
-
-/* Whether sw_slot_of is exact for every offset 0..span, from two offsets.
- *
- * Spans divide by 64 bits (span/span.h), which is exact for every class of a table; a class for
- * which 32 bits are not enough has magic 0.
- *
- * Let e = magic * size - 2^32, 0 <= e < size, and n = q * size + r. Then slot_of(n) = q + floor((r
- * + n * e / 2^32) / size), which for r = size - 1 is q exactly when n * e < 2^32. That only gets
- * harder as n grows: if the last offset of the last slot passes, so do those of all slots. slot_of
- * never falls as n grows and slot_of(q * size) >= q, hence all offsets of whole slots are right; n
- * = span closes the tail. After Lemire, Kaser, Kurz, "Faster remainder by direct computation"
- * (2019); tests/unit/test_size.c compares with brute force. */
-static bool division_is_exact(uint32_t size, uint64_t span) {
-    uint32_t magic = magic_of(size);
-    uint32_t slots = (uint32_t)(span / size);
-    return sw_slot_of(slots * size - 1, magic) == slots - 1 &&
-           sw_slot_of((uint32_t)span, magic) == slots;
-}
-
-/* --- rules: SW_OK, or a failure that names the class, the rule and the mend ------------------- */
+/* --- rules: SW_OK, or an error with the class, the rule and what to do ------------------------ */
 
 #define OP_CREATE "table_create"
 #define CLASS "class %" PRIu32 " (%" PRIu32 " bytes): " /* class number, size */
@@ -272,8 +250,6 @@ static void fill_classes(sw_class *classes, uint32_t page_bytes, const sw_class_
         uint32_t size = specs[i].size_bytes;
         classes[i + 1] = (sw_class){
             .size = size,
-            .magic =
-                division_is_exact(size, (uint64_t)specs[i].pages * page_bytes) ? magic_of(size) : 0,
             .slots = specs[i].pages * page_bytes / size,
             .pages = specs[i].pages,
             .first_pages = first_pages_of(&specs[i]),

@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inside of a size-class table, read by page, span and heap. Immutable once made.
+/* The internals of a size-class table, read by page, span and heap. Immutable.
  *
  * Look-up, in units chosen so that both maps stay short (Go sizeclasses.go):
  *   size <= 1024:  cls = small_map[(size + 7) >> 3]
  *   above:         cls = large_map[(size - 1024 + (1 << large_shift) - 1) >> large_shift]
- * The slot at a byte offset is found by a multiplication, as Go does it. The generator, and
- * sw_table_create for tables made at run time, prove that it is exact for every offset from 0 to
- * span_bytes; a class for which it is not has magic 0:
- *   slot = (offset * magic) >> 32,  magic = 0xFFFFFFFF / size + 1
- * Heaps divide by the 64-bit magic of a span instead, which is exact for every class of a table.
+ * Spans divide by a 64-bit multiplier (span/span.h), which is exact for every class of a table.
  */
 #ifndef SW_SIZE_TABLE_H
 #define SW_SIZE_TABLE_H
@@ -28,10 +24,9 @@ enum {
 
 typedef struct sw_class {
     uint32_t size;        /* slot bytes; 0 in class 0 */
-    uint32_t magic;       /* 0xFFFFFFFF / size + 1; 0 where 32 bits can not divide the whole span */
     uint32_t slots;       /* of a span of `pages`; >= 1 */
     uint32_t pages;       /* the longest span, in pages of the table */
-    uint32_t first_pages; /* the shortest; a heap doubles it, up to `pages`, as it holds more */
+    uint32_t first_pages; /* the shortest; later spans double up to `pages` */
 } sw_class;
 
 struct sw_table {
@@ -46,7 +41,7 @@ struct sw_table {
     const uint8_t *large_map;
 };
 
-/* The rule that does not hold, or NULL (base/assert.h). A table is immutable, so nobody writes.
+/* The rule that does not hold, or NULL (base/assert.h).
  *   class:  size is a multiple of 8;  slots == (pages << page_shift) / size, >= 1
  *           pages == first_pages times a power of two;  first_pages << page_shift >= size
  *   table:  max_size == classes[class_count - 1].size;  class_count >= 2 */
@@ -59,8 +54,8 @@ extern const struct sw_table sw_table_c16_data;
 
 /* True when the table is built in or alive. False after misuse was reported. */
 bool sw_table_check(const sw_table *table, const char *op);
-/* A heap begins to use a table. A table that was made at run time can then not be destroyed until
- * sw_table_release. False after misuse was reported: the table has ended, or is none. */
+/* Acquire a table for a heap: a run-time table cannot be destroyed until sw_table_release. False
+ * after misuse was reported: not a live table. */
 bool sw_table_acquire(const sw_table *table, const char *op);
 void sw_table_release(const sw_table *table);
 
@@ -69,11 +64,6 @@ static sw_always_inline uint32_t sw_size_class(const sw_table *table, size_t siz
     if (sw_likely(size <= SW_SMALL_LIMIT)) return table->small_map[(size + 7) >> 3];
     uint32_t shift = table->large_shift;
     return table->large_map[(size - SW_SMALL_LIMIT + (1u << shift) - 1) >> shift];
-}
-
-/* Slot index of a byte offset into a span. */
-static sw_always_inline uint32_t sw_slot_of(uint32_t offset, uint32_t magic) {
-    return (uint32_t)(((uint64_t)offset * magic) >> 32);
 }
 
 /* Slots of a span of so many pages. */

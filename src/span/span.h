@@ -127,9 +127,9 @@ static inline void sw_span_set_owner(sw_span *span, sw_cache *cache, sw_span_mar
 /* While a large object lives, `owner` of its record is the object's own address, where no cache can
  * lie. A free exchanges that address for NULL in one atomic step: only one of several frees
  * succeeds, and a free of an old pointer fails even if the record describes another span by then.
- * While `owner` is NULL no object lives in the span; it lies on a shelf of a cache (heap/shelf.h)
- * or is changing hands. While an arena owns the object, `owner` has SW_SPAN_ARENAS as well, which
- * is a bit of no address, so that no free and no resize by address succeeds. */
+ * While `owner` is NULL no object lives in the span; a cache keeps it (heap/shelf.h), or it is in
+ * transit. While an arena owns the object, `owner` has SW_SPAN_ARENAS as well, which is a bit of no
+ * address, so that no free and no resize by address succeeds. */
 
 static inline bool sw_span_large_lives(const sw_span *span) {
     return __atomic_load_n(&span->owner, __ATOMIC_ACQUIRE) != NULL;
@@ -183,7 +183,7 @@ void sw_span_clear(sw_span *span);
  * that both the owner and another thread freed (the owner's free is undone); else 0. */
 sw_word *sw_span_find_word(sw_span *span, uintptr_t *doubled);
 
-/* The index of the slot in which p lies; p is an address within the slots. */
+/* The index of the slot that contains p; p is an address within the slots. */
 static sw_always_inline uint32_t sw_span_slot_of(const sw_span *span, uintptr_t p) {
     return (uint32_t)(((sw_product)(p - span->base) * span->magic) >> 64);
 }
@@ -203,7 +203,7 @@ static inline uint32_t sw_span_size(const sw_span *span) {
 /* The number of words that have the bit of a slot. */
 static inline uint32_t sw_span_word_count(const sw_span *span) { return (span->slots + 63u) / 64; }
 
-/* Whether the span has one word for all its slots, which lies in the record. */
+/* Whether the span has one word for all its slots, in the record. */
 static inline bool sw_span_has_single_word(const sw_span *span) {
     return span->words == &span->own;
 }
@@ -272,7 +272,7 @@ bool sw_span_has_free(const sw_span *span);       /* some slot is in `free` or `
 /* The slots of word k whose bit is set in `free`, `local` or `remote`. */
 uint64_t sw_span_free_bits(const sw_span *span, uint32_t k);
 
-/* Where a pointer lies in a span of slots. */
+/* The position of a pointer in a span of slots. */
 typedef enum sw_slot_kind { SW_SLOT_START, SW_SLOT_INTERIOR, SW_SLOT_PAST_LAST } sw_slot_kind;
 sw_slot_kind sw_span_locate(const sw_span *span, uintptr_t p, uint32_t *slot);
 /* True when the slot is allocated: its bit is set in none of the three fields. */

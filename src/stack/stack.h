@@ -67,7 +67,7 @@ static inline sw_stack_block *sw_stack_last(sw_stack *stack) {
 
 /* --- slots.c ---------------------------------------------------------------------------------- */
 
-/* Whether the address lies in pushed bytes; *depth is its depth. */
+/* Whether the address is in pushed bytes; *depth is its depth. */
 bool sw_stack_find(const sw_stack *stack, uintptr_t address, uint64_t *depth);
 /* The address at a depth, which must be below that of the stack. */
 uint8_t *sw_stack_address(const sw_stack *stack, uint64_t depth);

@@ -3,9 +3,9 @@
  * one block at a time, checked and decompressed. It uses stdio only, so that it builds without
  * os/linux. Callers: the sources of operations (source.h), sw_trace_finish and sw_trace_salvage.
  *
- * All damage to the content is reported to swt_file_damage. It returns an error that names the
- * file, the offset, the reason and the mend. But if the file was opened for its valid prefix, it
- * returns SW_OK, and the file ends at the damage.
+ * All damage is reported to swt_file_damage. It returns an error with the file, the offset, the
+ * reason and what to do. If the file was opened for its valid prefix, it returns SW_OK, and the
+ * file ends at the damage.
  */
 #ifndef SW_TRACE_FILE_H
 #define SW_TRACE_FILE_H

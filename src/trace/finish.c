@@ -139,9 +139,9 @@ static sw_status copy_all(swt_source *source, sw_trace_writer *writer, const vol
     if (status == SW_OK) status = copy_ops(source, writer, cancel, done);
     if (status == SW_OK) status = copy_sites(notes, writer);
     if (status == SW_OK) status = copy_modules(notes, writer);
-    sw_trace_summary told = {0};
-    swt_source_complete(source, &told);
-    swt_writer_set_summary(writer, &told);
+    sw_trace_summary stated = {0};
+    swt_source_complete(source, &stated);
+    swt_writer_set_summary(writer, &stated);
     return status;
 }
 

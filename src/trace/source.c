@@ -144,19 +144,19 @@ sw_status swt_source_next(swt_source *source, size_t *count) {
 
 void swt_source_complete(const swt_source *source, sw_trace_summary *sum) {
     const swt_file *file = source->file;
-    const sw_trace_summary *told = &file->notes.summary, *lost = &source->merge.lost;
+    const sw_trace_summary *stated = &file->notes.summary, *lost = &source->merge.lost;
     bool raw = file->header.form == SW_TRACE_RAW;
     sum->sites = file->notes.site_count;
-    sum->unknown_frees = raw ? lost->unknown_frees : told->unknown_frees;
-    sum->unknown_reallocs = raw ? lost->unknown_reallocs : told->unknown_reallocs;
-    sum->missed_frees = raw ? lost->missed_frees : told->missed_frees;
-    sum->inferred_ends = raw ? lost->inferred_ends : told->inferred_ends + source->inferred;
-    sum->calls = told->calls;
-    sum->dropped_calls = told->dropped_calls;
-    sum->drop_reason = told->drop_reason;
-    sum->children_unrecorded = told->children_unrecorded;
-    sum->children_recorded = told->children_recorded;
-    sum->incomplete = file->damaged ? 1 : told->incomplete;
+    sum->unknown_frees = raw ? lost->unknown_frees : stated->unknown_frees;
+    sum->unknown_reallocs = raw ? lost->unknown_reallocs : stated->unknown_reallocs;
+    sum->missed_frees = raw ? lost->missed_frees : stated->missed_frees;
+    sum->inferred_ends = raw ? lost->inferred_ends : stated->inferred_ends + source->inferred;
+    sum->calls = stated->calls;
+    sum->dropped_calls = stated->dropped_calls;
+    sum->drop_reason = stated->drop_reason;
+    sum->children_unrecorded = stated->children_unrecorded;
+    sum->children_recorded = stated->children_recorded;
+    sum->incomplete = file->damaged ? 1 : stated->incomplete;
 }
 
 sw_status swt_source_summarise(swt_file *file, sw_trace_summary *out) {

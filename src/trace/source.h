@@ -35,8 +35,8 @@ void swt_source_free(swt_source *source);
 /* Stores the next batch to source->ops; *count is 0 at the end. After an error only swt_source_free
  * may be called. */
 sw_status swt_source_next(swt_source *source, size_t *count);
-/* Computes the summary of a whole file: reads it through a source of its own, and takes from the
- * file's notes what the recorder stated. Damage that is met on the way is noted in the file. */
+/* Compute the summary of a file: read it through a separate source, and take the recorder's
+ * statistics from the file's notes. Damage that is met on the way is noted in the file. */
 sw_status swt_source_summarise(swt_file *file, sw_trace_summary *out);
 /* Sets the fields of a summary that cannot be counted from operations: what the recorder stated,
  * the number of call sites, the counts of the merge. */

@@ -260,22 +260,24 @@ sw_status swt_writer_append_known(sw_trace_writer *w, const sw_op *ops, size_t c
 
 /* --- the end ---------------------------------------------------------------------------------- */
 
-void swt_writer_set_summary(sw_trace_writer *w, const sw_trace_summary *told) { w->told = *told; }
+void swt_writer_set_summary(sw_trace_writer *w, const sw_trace_summary *given) {
+    w->given = *given;
+}
 
 static void complete(sw_trace_writer *w) {
     sw_trace_summary *sum = &w->totals.sum;
-    const sw_trace_summary *told = &w->told;
-    sum->sites = told->sites;
-    sum->unknown_frees = told->unknown_frees;
-    sum->unknown_reallocs = told->unknown_reallocs;
-    sum->missed_frees = told->missed_frees;
-    sum->calls = told->calls;
-    sum->dropped_calls = told->dropped_calls;
-    sum->drop_reason = told->drop_reason;
-    sum->children_unrecorded = told->children_unrecorded;
-    sum->children_recorded = told->children_recorded;
-    sum->incomplete = told->incomplete;
-    sum->inferred_ends = told->inferred_ends;
+    const sw_trace_summary *given = &w->given;
+    sum->sites = given->sites;
+    sum->unknown_frees = given->unknown_frees;
+    sum->unknown_reallocs = given->unknown_reallocs;
+    sum->missed_frees = given->missed_frees;
+    sum->calls = given->calls;
+    sum->dropped_calls = given->dropped_calls;
+    sum->drop_reason = given->drop_reason;
+    sum->children_unrecorded = given->children_unrecorded;
+    sum->children_recorded = given->children_recorded;
+    sum->incomplete = given->incomplete;
+    sum->inferred_ends = given->inferred_ends;
 }
 
 static sw_status write_summary(sw_trace_writer *w) {

@@ -19,8 +19,7 @@ struct sw_trace_writer {
     uint64_t mark; /* ds/handle.h */
     FILE *stream;
     char *path;
-    char *part;   /* a file beside `path`, renamed at commit; NULL: `path` is a device, written
-                   * directly */
+    char *part;   /* temporary file, renamed to `path` at commit; NULL: `path` is a device */
     void *memory; /* of the encoder */
     swt_encoder *encoder;
     swt_buffer small; /* entries of the small block that is being filled */
@@ -31,7 +30,7 @@ struct sw_trace_writer {
     swt_ops_state state;
     swt_ops_columns columns;
     swt_totals totals;
-    sw_trace_summary told;
+    sw_trace_summary given;
     bool headed;  /* the file header is written */
     bool started; /* all metadata is written, operations follow (sw_trace_finish: sites, too) */
     bool failed;
@@ -50,7 +49,7 @@ sw_status swt_writer_site(sw_trace_writer *writer, uint32_t site, const uint64_t
 sw_status swt_writer_module(sw_trace_writer *writer, const sw_trace_module *module);
 /* Appends operations of a source (source.h) without the checks of sw_trace_append. */
 sw_status swt_writer_append_known(sw_trace_writer *writer, const sw_op *ops, size_t count);
-/* Takes the fields of the summary that cannot be counted from operations from `told`. */
-void swt_writer_set_summary(sw_trace_writer *writer, const sw_trace_summary *told);
+/* Takes the fields of the summary that cannot be counted from operations from `given`. */
+void swt_writer_set_summary(sw_trace_writer *writer, const sw_trace_summary *given);
 
 #endif

@@ -74,7 +74,7 @@ sw_status sw_trace_add_site(sw_trace_writer *w, uint32_t site, const uint64_t *a
     if (wrong != NULL)
         return sw_fail(SW_INVALID, "sw_trace_add_site", "call site %" PRIu32 ": %s", site, wrong);
     w->last_site = site;
-    w->told.sites++;
+    w->given.sites++;
     return swt_writer_site(w, site, addresses, (uint32_t)depth);
 }
 

@@ -32,6 +32,8 @@ def test_wheel_carries_everything(wheel: Path) -> None:
         "spanwise/_native/libspanwise-malloc.so",
         "spanwise/_native/spanwise-replay",
         "spanwise/_native/spanwise-rusage",
+        "spanwise/lessons/article-figures.json",
+        "spanwise/lessons/verdicts.json",
         "spanwise/_source/scripts/build_check.c",
         "spanwise/_source/include/spanwise/spanwise.h",
         "spanwise/_source/src/heap/heap.h",

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cases of lessons: what each takes, counted by hand from the class table of Go, and that nothing stays behind;
- * sums of lengths at their bounds; games, which all policies must play alike. */
+/* Cases of lessons: their allocations, computed by hand from Go's size classes; nothing leaks. Sums
+ * of lengths at their bounds. Games, which all policies must play alike. */
 #include "check.h"
-#include "lesson/lesson.h"
+#include "lessons/lesson.h"
 #include "spanwise/spanwise.h"
 
 enum { COUNTED = 100, TIMED = 1000 };
@@ -148,7 +148,7 @@ static void policies_play_alike(void) {
     }
 }
 
-/* A pool without a cap asks for as many NPCs as were ever in the game at once, here a wave of them. */
+/* An uncapped pool allocates the peak number of NPCs, here one wave. */
 static void a_pool_makes_what_was_there_at_once(void) {
     uint64_t frame_ns[200];
     sw_lesson_score score = {0};

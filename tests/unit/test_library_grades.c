@@ -4,7 +4,7 @@
 #include "base/assert.h"
 #include "dying_words.h"
 #include "gc/grey.h"
-#include "gc/place.h"
+#include "gc/span_cursor.h"
 #include "gc/shadow.h"
 #include "gc/span_meta.h"
 #include "gc/stack.h"
@@ -98,8 +98,8 @@ static void damage_span_queue(void) {
 
 static void damage_place(void) {
     sw_gc *gc = make_gc();
-    sw_gc_place place = {.first = 1, .id = 1 + SW_SPAN_BATCH};
-    (void)sw_gc_place_next(sw_gc_heap(gc), &place);
+    sw_gc_span_cursor place = {.first = 1, .id = 1 + SW_SPAN_BATCH};
+    (void)sw_gc_span_cursor_next(sw_gc_heap(gc), &place);
 }
 
 /* More events were taken out than have ended. */

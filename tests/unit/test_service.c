@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The load of a message server: bins by their definition, every strategy with the same replies, open and closed loops, what is
- * refused. What the replies are is checked by a model in Python (tests/python/lessons/test_service.py). */
+/* The message server: bins of latencies, replies that do not depend on the strategy, open and closed
+ * loops, invalid loads. tests/python/lessons/test_service.py checks the replies against a model. */
 #include <stdbool.h>
 
 #include "check.h"
 #include "service/service.h"
 #include "spanwise/spanwise.h"
 
-/* Below 128 a bin is a number; above, of two bins that follow each other the second begins where the first ends, and no bin is
- * wider than a 128th of its floor. */
+/* Below 128 a bin is one number; above, bins adjoin and are at most a 128th of their floor wide. */
 static void bins_are_narrow(void) {
     uint64_t before = 0;
     for (uint32_t bin = 0; bin < SW_SERVICE_BINS; bin++) {
@@ -106,8 +105,8 @@ static uint64_t times_of(const uint64_t *bins, uint64_t *sum_ns) {
     return times;
 }
 
-/* In a closed loop no two messages are timed at once. When all should have arrived at once, each waits for
- * those before it, and the times overlap: a processor that is taken away lengthens many of them. */
+/* In a closed loop the latencies do not overlap, so their sum is at most the elapsed time. If all
+ * messages are due at once, each waits for its predecessors, and the sum is larger. */
 static void open_loops_count_from_the_arrival(void) {
     static uint64_t bins[SW_SERVICE_BINS];
     sw_service_load load = load_of(SW_SERVICE_batch);

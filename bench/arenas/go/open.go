@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The open loop of src/service in Go: messages arrive with exponential gaps, and a latency counts from the time at
+// The open loop of examples/service in Go: messages arrive with exponential gaps, and a latency counts from the time at
 // which its message should have arrived. Latencies are counted in the same bins.
 package main
 

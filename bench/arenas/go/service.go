@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The message server of src/service in Go, closed loop: the same draws, the same work, the same replies. The four
+// The message server of examples/service in Go, closed loop: the same draws, the same work, the same replies. The four
 // objects of a message are of the heap, of an arena that a batch of messages shares, or the same four each time, which
 // is what a message costs without memory.
 package main

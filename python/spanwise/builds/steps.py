@@ -61,7 +61,7 @@ SHARED_FLAGS = (
 )
 PRELOAD_LINK_FLAGS = ("-static-libgcc", "-Wl,--gc-sections")
 _FLOOR = ("base", "os/linux", "ds", "sizeclass", "gen", "page", "span", "heap", "inspect")
-_NOT_CORE = ("lesson", "os/none", "preload", "recorder", "replay", "rusage_wrapper", "service")
+_NOT_CORE = ("os/none", "preload", "recorder", "replay", "rusage_wrapper")
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What allocates, and what it costs: lessons of articles about memory, as something to run.
-
-Public, as names of `spanwise`: `simulate_growth` and `Growth`.
-"""
+"""Examples: what articles about memory measured, as something to run (docs/design/lesson.md)."""

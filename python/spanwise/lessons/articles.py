@@ -1,25 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What five articles about memory claim, and the verdict on each claim that has one.
+"""Claims of five articles about memory, and the arithmetic behind them: append and block sizes.
 
-`article-figures.json` has the claims as they were printed; they are quoted, never asserted.
-`verdicts.json` has groups of verdicts with one reason each, and the claims that are still open.
+`article-figures.json` has the claims as printed; they are quoted, never asserted. `verdicts.json`
+has groups of verdicts, each with one reason, and the claims without a verdict. Both files are in
+examples/lessons.
 """
 
 from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
 from importlib import resources
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsIndex
 
-from spanwise import _format
+import numpy as np
+
+from spanwise import _format, _lib
 from spanwise.errors import InvalidError
+from spanwise.results.values import Result
+from spanwise.tables.table import SizeClassTable
+
+# --- claims ---------------------------------------------------------------------------------------
 
 VERDICTS = ("reproduced", "different", "not reproducible")
 
 Key = tuple[str, str, str]
-"""Source, case and unit: what names a claim."""
+"""Source, case and unit: the identity of a claim."""
 
 
 class Claim(NamedTuple):
@@ -34,7 +42,7 @@ class Claim(NamedTuple):
         verdict: one of VERDICTS; None: it has none yet.
         ours: our figure or finding; None: there is none.
         reason: of the verdict.
-        notebook: number of the notebook in which it stands.
+        notebook: number of the notebook that shows it.
     """
 
     source: str
@@ -49,7 +57,7 @@ class Claim(NamedTuple):
 
     @property
     def key(self) -> Key:
-        """What names the claim."""
+        """The identity of the claim."""
         return (self.source, self.case, self.unit)
 
 
@@ -72,24 +80,24 @@ def claims() -> tuple[Claim, ...]:
 
 
 def open_keys() -> frozenset[Key]:
-    """The claims that are listed as having no verdict yet."""
+    """The claims that are listed as open."""
     return frozenset((row[0], row[1], row[2]) for row in _read("verdicts.json")["open"])
 
 
 def verdicts(notebook: str, counted: Mapping[tuple[str, str], float]) -> str:
-    """The claims that stand in a notebook, as a table: the article's figure, ours, verdict, reason.
+    """The claims of a notebook as text: the article's figure, ours, verdict and reason.
 
     Args:
         notebook: its number.
-        counted: what the notebook has counted just now, by case and unit.
+        counted: figures that the notebook has just counted, by case and unit.
 
     Raises:
-        InvalidError: the notebook has no claim; a case is none of its claims; or a count is not
-            the one that the verdict rests on.
+        InvalidError: the notebook has no claim; a case is none of its claims; or a count differs
+            from the verdict's.
     """
     mine = {(claim.case, claim.unit): claim for claim in claims() if claim.notebook == notebook}
     if not mine:
-        raise InvalidError(f"no claim stands in notebook {notebook!r}")
+        raise InvalidError(f"notebook {notebook!r} has no claim")
     for key, value in counted.items():
         if key not in mine:
             raise InvalidError(f"{key[0]!r} in {key[1]}: no claim of notebook {notebook}")
@@ -99,7 +107,7 @@ def verdicts(notebook: str, counted: Mapping[tuple[str, str], float]) -> str:
 
 
 def _text(rows: list[Claim]) -> str:
-    """Groups of one reason: its claims as lines, the reason below."""
+    """One group per verdict and reason: a heading, then a line per claim."""
     lines, reasons = [], list(dict.fromkeys((row.verdict, row.reason) for row in rows))
     for verdict, reason in reasons:
         group = [row for row in rows if (row.verdict, row.reason) == (verdict, reason)]
@@ -109,3 +117,187 @@ def _text(rows: list[Claim]) -> str:
             ours = "" if row.ours is None else f"; here {row.ours}"
             lines.append(f"    {row.case}{said}{ours}")
     return "\n".join(lines)
+
+
+# --- blocks ---------------------------------------------------------------------------------------
+
+BOOK_BYTES, POINTER_BYTES = 40, 8
+"""Bytes of a struct of two strings and an int, and of a pointer, in Go on 64-bit processors."""
+
+
+class Blocks(NamedTuple):
+    """The blocks of one operation, as `go test -benchmem` prints them.
+
+    Attributes:
+        allocated_bytes: of all blocks, rounded up (B/op).
+        allocs: how many (allocs/op).
+        waste_bytes: round-up among these bytes.
+    """
+
+    allocated_bytes: int
+    allocs: int
+    waste_bytes: int
+
+
+def blocks(sizes: Iterable[SupportsIndex], table: SizeClassTable) -> Blocks:
+    """Blocks for requests of these sizes.
+
+    Args:
+        sizes: bytes of each request.
+        table: rounds each up to a class, or to pages.
+
+    Raises:
+        InvalidError: a size is negative.
+        TypeError: a size is no integer.
+
+    Example:
+        blocks([33, 33, 66], SizeClassTable.go())  # Blocks(176, 3, 44)
+    """
+    wanted = np.array([_lib.as_index(size, "size") for size in sizes], np.uint64)
+    given = int(np.asarray(table.round_up(wanted)).sum()) if len(wanted) else 0
+    return Blocks(given, len(wanted), given - int(wanted.sum()))
+
+
+def books(count: int, table: SizeClassTable, *, together: bool) -> Blocks:
+    """`count` books and a list of pointers to them, after "Memory Blocks" of Go 101.
+
+    Args:
+        count: of books, 40 B each.
+        table: rounds blocks up.
+        together: all books in one block; else each in a block of its own.
+    """
+    ours = [count * BOOK_BYTES] if together else [BOOK_BYTES] * count
+    return blocks([*ours, count * POINTER_BYTES], table)
+
+
+# --- growth ---------------------------------------------------------------------------------------
+
+GO_THRESHOLD = 256  # elements, below which Go doubles
+
+
+def _go(old: int, need: int) -> int:
+    """Go's append: the need, twice the capacity, or repeated growth by a quarter plus 192."""
+    if need > 2 * old:
+        return need
+    if old < GO_THRESHOLD:
+        return 2 * old
+    while old < need:
+        old += (old + 3 * GO_THRESHOLD) // 4
+    return old
+
+
+GROWTH_POLICIES: dict[str, Callable[[int, int], int]] = {
+    "go": _go,
+    "1.5x": lambda old, need: max(need, old * 3 // 2),
+    "2x": lambda old, need: max(need, old * 2),
+    "golden": lambda old, need: max(need, old * 1_618_034 // 1_000_000),
+    "exact": lambda old, need: need,
+}
+"""Name -> function of the old capacity and the need, in elements, to the new capacity."""
+
+
+@dataclass(frozen=True)
+class Growth(Result):
+    """The blocks that a growing array allocated.
+
+    Attributes:
+        policy: one of GROWTH_POLICIES.
+        table: name of the table that rounded its blocks; None: none did.
+        element_bytes: of one element.
+        length: elements at the end.
+        capacities: in elements, after each block.
+        blocks: bytes of each block, rounded up.
+        copied_bytes: of elements copied from a block to the next one.
+    """
+
+    policy: str
+    table: str | None
+    element_bytes: int
+    length: int
+    capacities: tuple[int, ...]
+    blocks: tuple[int, ...]
+    copied_bytes: int
+
+    @property
+    def allocs(self) -> int:
+        """Number of blocks."""
+        return len(self.blocks)
+
+    @property
+    def allocated_bytes(self) -> int:
+        """Bytes of all blocks together."""
+        return sum(self.blocks)
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the last block; 0 if there is none."""
+        return self.blocks[-1] if self.blocks else 0
+
+    @property
+    def waste_bytes(self) -> int:
+        """Bytes of the last block beyond the elements."""
+        return self.held_bytes - self.length * self.element_bytes
+
+    def to_dict(self) -> dict[str, object]:
+        """All of it, for JSON."""
+        return {
+            **asdict(self),
+            "allocs": self.allocs,
+            "allocated_bytes": self.allocated_bytes,
+            "held_bytes": self.held_bytes,
+            "waste_bytes": self.waste_bytes,
+        }
+
+    def __repr__(self) -> str:
+        rounded = f" in {self.table}" if self.table else ""
+        taken = f"{self.allocs} blocks, {self.allocated_bytes:,} B"
+        moved = f"{self.copied_bytes:,} copied, {self.waste_bytes:,} waste"
+        return f"<Growth {self.policy!r}{rounded} to {self.length:,} elements: {taken}, {moved}>"
+
+
+def simulate_growth(
+    lengths: Iterable[SupportsIndex],
+    *,
+    policy: str = "go",
+    element_bytes: SupportsIndex = 8,
+    table: SizeClassTable | None = None,
+) -> Growth:
+    """Append to an empty array and return the blocks that it allocates.
+
+    A block of a table has the size of its class, and the array uses all of it, as Go's does.
+
+    Args:
+        lengths: elements of each append; `[1] * 1000` adds a thousand, one by one.
+        policy: one of "go", "1.5x", "2x", "golden" and "exact".
+        element_bytes: of one element, at least 1.
+        table: rounds each block up; None: blocks have the size that the policy says.
+
+    Raises:
+        InvalidError: an unknown policy, a negative length, elements of 0 bytes, or an array that
+            is larger than any address space.
+        TypeError: a length is no integer.
+
+    Example:
+        simulate_growth([2, 3, 4, 5, 3], table=SizeClassTable.go()).capacities  # (2, 6, 12, 24)
+    """
+    if policy not in GROWTH_POLICIES:
+        raise InvalidError(f"policy {policy!r}: must be one of {', '.join(GROWTH_POLICIES)}")
+    each_bytes = _lib.as_index(element_bytes, "element_bytes")
+    if each_bytes == 0:
+        raise InvalidError("element_bytes 0: an element has at least 1")
+    length = capacity = copied = 0
+    capacities, blocks = [], []
+    for added in lengths:
+        need = length + _lib.as_index(added, "a length")
+        if need > capacity:
+            wanted = GROWTH_POLICIES[policy](capacity, need) * each_bytes
+            if wanted > _lib.SIZE_MAX // 2:
+                raise InvalidError(f"{need} elements of {each_bytes} bytes are too many")
+            block = wanted if table is None else int(table.round_up(wanted))
+            copied += length * each_bytes
+            capacity = block // each_bytes
+            capacities.append(capacity)
+            blocks.append(block)
+        length = need
+    name = None if table is None else table.name
+    return Growth(policy, name, each_bytes, length, tuple(capacities), tuple(blocks), copied)

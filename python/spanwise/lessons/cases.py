@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cases of two articles about Go, run on a heap by C: time, bytes, allocations and waste.
+"""Cases of articles about Go, in C: allocations of single operations, a game, many small values.
 
-What an operation does is in src/lesson/cases.c; this module names the cases, says why each value is
-on the stack or on the heap, and sets the figures beside those of the articles and of Go.
+The C is in examples/lessons. This module names the cases, says why each value is on the stack or
+on the heap, and prints our figures next to those of the articles and of Go.
 """
 
 from __future__ import annotations
@@ -10,12 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, SupportsIndex
 
+import numpy as np
+from numpy.typing import NDArray
+
 from spanwise import _lib
 from spanwise._lib import ffi, lib
 from spanwise.errors import InvalidError, LimitError
+from spanwise.gc.events import EVENT_KINDS
 from spanwise.heap.heap import Heap
 from spanwise.lessons.articles import claims
-from spanwise.tables.table import SizeClassTable
+from spanwise.tables.table import SizeClassTable, as_table
 
 VARIABLE_BYTES_MAX = 128 << 10
 """Go 1.26.8 moves larger variables to the heap (cmd/compile/internal/ir/cfg.go)."""
@@ -64,8 +68,8 @@ class Case(NamedTuple):
         name: ours.
         claim: its name in the articles; "": they do not have it.
         verdict: where its values are, and why.
-        go_ns: of Go 1.26.8 on one core of an x86-64 server, no collection running; None: unknown.
-        books: how many it makes; 0: none.
+        go_ns: of Go 1.26.8 on one core of an x86-64 server without a collection; None: unknown.
+        books: number of books that it makes.
     """
 
     name: str
@@ -78,29 +82,6 @@ class Case(NamedTuple):
 _UP = Verdict("heap", "shared up")
 _DOWN = Verdict("stack", "shared down")
 _COPIED = Verdict("stack", "copied")
-
-C_NAMES = (
-    "stack_copied",
-    "stack_shared_up",
-    "stack_shared_down",
-    "struct_copied",
-    "struct_shared_up",
-    "array_of_five",
-    "whole_pages",
-    "variable_too_large",
-    "merge_in_one_loop",
-    "merge_in_two_loops",
-    "merge_unzeroed",
-    "filter_into_another",
-    "filter_in_place",
-    "books_in_one_block",
-    "books_in_many_blocks",
-    "concat",
-    "npc_without_pool",
-    "npc_in_list_pool",
-    "npc_in_capped_pool",
-)
-"""The functions of C, in the order of SW_LESSON_CASES."""
 
 CASES = (
     Case("stack_copied", "StackIt", _COPIED, 1.20),
@@ -127,16 +108,19 @@ CASES = (
 )
 """All cases. In a list pool the NPC exists already, and only the list's element is allocated."""
 
+C_NAMES = tuple(dict.fromkeys(case.name for case in CASES))
+"""The functions of C, in the order of SW_LESSON_CASES."""
+
 
 class Cost(NamedTuple):
-    """What one operation of a case takes, as `go test -benchmem` prints it, and its waste.
+    """The cost of one operation of a case, as `go test -benchmem` prints it, and its waste.
 
     Attributes:
-        case: which.
-        ns: elapsed time, with the frees and one call through a pointer; None: it was not timed.
+        case: the case.
+        ns: elapsed time, with the frees and one call through a pointer; None: not timed.
         allocated_bytes: of the blocks, rounded up (B/op).
         allocs: how many (allocs/op).
-        waste_bytes: of these bytes, not asked for (waste/op).
+        waste_bytes: round-up among these bytes (waste/op).
     """
 
     case: Case
@@ -156,10 +140,10 @@ def run_case(
     """Runs a case on a fresh heap.
 
     Args:
-        case: one of CASES, or with another number of books.
+        case: one of CASES, possibly with another number of books.
         table: size classes of the heap.
         ops: operations that are timed, in C; 0: none.
-        counted_ops: operations of which bytes and allocations are counted, at least 1.
+        counted_ops: operations whose bytes and allocations are counted, at least 1.
 
     Raises:
         InvalidError: an unknown case, or a number that is not within these limits.
@@ -195,12 +179,12 @@ def run_case(
 def run_cases(
     cases: Iterable[Case] = CASES, *, table: SizeClassTable | str = "go", ops: SupportsIndex = 0
 ) -> tuple[Cost, ...]:
-    """Runs cases one after the other; arguments and errors are those of `run_case`."""
+    """Runs cases one after the other; arguments and errors as in `run_case`."""
     return tuple(run_case(case, table=table, ops=ops) for case in cases)
 
 
 def sum_lengths(lengths: Sequence[SupportsIndex], element_bytes: SupportsIndex = 8) -> int:
-    """The length of a merged array, as the first of two loops adds it up.
+    """The length of a merged array, as the first of two loops computes it.
 
     Raises:
         LimitError: the sum, or its bytes, is larger than any object.
@@ -220,9 +204,9 @@ _HEADS = ("case", "ns", "Go", "article", "B/op", "article", "allocs", "article",
 
 
 def as_text(costs: Iterable[Cost]) -> str:
-    """The costs as a table, beside Go's own times and the articles' figures.
+    """The costs as a table next to Go's own times and the articles' figures.
 
-    "Go" is Go 1.26.8 on another machine, "article" is as printed; "-": there is none.
+    "Go" is Go 1.26.8 on another machine, "article" is the printed figure, "-" means none.
     """
     printed = {(claim.case, claim.unit): claim.value for claim in claims()}
     rows = [_HEADS]
@@ -245,7 +229,194 @@ def as_text(costs: Iterable[Cost]) -> str:
 
 
 def _shown(value: float | None) -> str:
-    """A figure: times of less than 100 with one digit behind the point, counts as they are."""
+    """A figure: counts as integers, times below 100 with one decimal."""
     if value is None:
         return "-"
     return f"{value:,.0f}" if value == int(value) or value >= 100 else f"{value:.1f}"
+
+
+# --- the game -------------------------------------------------------------------------------------
+
+GAME_POLICIES = ("none", "list", "capped", "aged")
+"""What happens to NPCs that leave: they become garbage; enter a linked list under a lock, with an
+element of 40 bytes each; enter a free list threaded through the NPCs, up to a capacity; or enter
+one of two such lists, the older of which each collection drops. In the order of
+sw_lesson_policy."""
+
+LIFE_FRAMES_MAX = 256
+
+
+class Game(NamedTuple):
+    """The result of a game.
+
+    Attributes:
+        policy: one of GAME_POLICIES.
+        frame_ns: elapsed time of each frame, shape (frames,).
+        collections: cycles of the collector.
+        spawned: NPCs.
+        allocs: objects that were allocated.
+        allocated_bytes: their blocks.
+        held_bytes: of the heap at the end.
+        idle: NPCs in the pool at the end.
+        checksum: of the NPCs' actions: the same for every policy.
+    """
+
+    policy: str
+    frame_ns: NDArray[np.uint64]
+    collections: int
+    spawned: int
+    allocs: int
+    allocated_bytes: int
+    held_bytes: int
+    idle: int
+    checksum: int
+
+    def frame_us(self, percent: float) -> float:
+        """Percentile of the frame times in microseconds; 100: the longest frame."""
+        return float(np.percentile(self.frame_ns, percent)) / 1000
+
+
+def play_game(
+    policy: str,
+    *,
+    frames: SupportsIndex = 600,
+    spawned: SupportsIndex = 500,
+    wave: SupportsIndex = 5000,
+    wave_frames: SupportsIndex = 60,
+    life_frames: SupportsIndex = 30,
+    capacity: SupportsIndex = 20_000,
+    percent: SupportsIndex = 100,
+    in_steps: bool = False,
+    seed: SupportsIndex = 1,
+    table: SizeClassTable | str = "go",
+) -> Game:
+    """Plays a game.
+
+    Args:
+        policy: one of GAME_POLICIES.
+        frames: at least 1.
+        spawned: NPCs that appear in a frame.
+        wave: NPCs that appear in each `wave_frames`-th frame instead.
+        wave_frames: frames between two waves; 0: no waves.
+        life_frames: an NPC stays 1 to so many frames, at most 256.
+        capacity: idle NPCs of the policy "capped".
+        percent: growth of the heap between collections, as GOGC; 0: none begins.
+        in_steps: collections run in steps between the frames' work.
+        seed: of the random numbers.
+        table: size classes of the heap.
+
+    Raises:
+        InvalidError: the policy is unknown, or a number is not within these limits.
+        OutOfMemoryError: no memory.
+    """
+    if policy not in GAME_POLICIES:
+        raise InvalidError(f"policy {policy!r}: must be one of {', '.join(GAME_POLICIES)}")
+    game, made = ffi.new("sw_lesson_game *"), as_table(table)
+    most = (1 << 32) - 1
+    game.table = made._c
+    game.policy = GAME_POLICIES.index(policy)
+    game.frames = _lib.as_index(frames, "frames", 1 << 24)
+    game.spawned = _lib.as_index(spawned, "spawned", 1 << 24)
+    game.wave = _lib.as_index(wave, "wave", 1 << 24)
+    game.wave_frames = _lib.as_index(wave_frames, "wave_frames", most)
+    game.life_frames = _lib.as_index(life_frames, "life_frames", LIFE_FRAMES_MAX)
+    game.capacity = _lib.as_index(capacity, "capacity", most)
+    game.percent = _lib.as_index(percent, "percent", most)
+    game.in_steps = int(in_steps)
+    game.seed = _lib.as_index(seed, "seed", most)
+    if game.frames == 0 or game.life_frames == 0:
+        raise InvalidError("frames and life_frames: at least 1 each")
+    frame_ns = np.zeros(game.frames, np.uint64)
+    score = ffi.new("sw_lesson_score *")
+    lib.sw_clear_error()
+    _lib.check(lib.sw_lesson_play(game, _lib.pointer(frame_ns, "uint64_t *"), score))
+    return Game(policy, frame_ns, **_lib.struct_dict(score))
+
+
+# --- many values ----------------------------------------------------------------------------------
+
+MADE = ("copies", "structs", "objects")
+"""Structs of 80 bytes that a function returns as values; the same as objects of a collected heap;
+objects of a size and with pointers of your choice. In the order of sw_lesson_made."""
+
+
+class Creation(NamedTuple):
+    """The cost of making the values.
+
+    Attributes:
+        made: one of MADE.
+        values: how many.
+        ns: elapsed time of all values.
+        collections: cycles that began.
+        events: number of events by kind, as in `CollectorEvents`.
+        event_ns: total length of these events, by kind.
+    """
+
+    made: str
+    values: int
+    ns: int
+    collections: int
+    events: dict[str, int]
+    event_ns: dict[str, int]
+
+    @property
+    def ns_each(self) -> float:
+        """Nanoseconds per value."""
+        return self.ns / self.values
+
+    @property
+    def collector_share(self) -> float:
+        """The share of the time in which the collector marked or swept, 0 to 1."""
+        return (self.event_ns["mark"] + self.event_ns["sweep"]) / max(self.ns, 1)
+
+
+def create_many(
+    made: str,
+    count: SupportsIndex,
+    *,
+    size: SupportsIndex = 80,
+    pointers: Iterable[SupportsIndex] = (),
+    percent: SupportsIndex = 100,
+    in_steps: bool = False,
+    table: SizeClassTable | str = "go",
+) -> Creation:
+    """Makes values one after the other; each object is garbage once the next one exists.
+
+    Args:
+        made: one of MADE.
+        count: at least 1.
+        size: of "objects", in bytes, a multiple of 8 from 8 on.
+        pointers: numbers of the words of "objects" that are pointers, below 64.
+        percent: growth of the heap between collections, as GOGC; 0: none begins.
+        in_steps: collections run in steps.
+        table: size classes of the heap.
+
+    Raises:
+        InvalidError: a number is not within these limits, or a pointer is outside of the object.
+        OutOfMemoryError: no memory.
+    """
+    if made not in MADE:
+        raise InvalidError(f"made {made!r}: must be one of {', '.join(MADE)}")
+    words = [_lib.as_index(word, "pointer word", 63) for word in pointers]
+    making, chosen = ffi.new("sw_lesson_making *"), as_table(table)
+    making.table = chosen._c
+    making.made = MADE.index(made)
+    making.count = _lib.as_index(count, "count", 1 << 40)
+    making.bytes = _lib.as_index(size, "size", 1 << 31)
+    making.pointers = sum(1 << word for word in set(words))
+    making.percent = _lib.as_index(percent, "percent", (1 << 32) - 1)
+    making.in_steps = int(in_steps)
+    if making.count == 0 or making.bytes < 8 or making.bytes % 8:
+        raise InvalidError("count: at least 1; size: a multiple of 8, from 8 on")
+    out = ffi.new("sw_lesson_creation *")
+    lib.sw_clear_error()
+    _lib.check(lib.sw_lesson_create(making, out))
+    kinds = range(len(EVENT_KINDS))
+    return Creation(
+        made,
+        int(making.count),
+        int(out.ns),
+        int(out.collections),
+        {EVENT_KINDS[i]: int(out.events[i]) for i in kinds},
+        {EVENT_KINDS[i]: int(out.event_ns[i]) for i in kinds},
+    )

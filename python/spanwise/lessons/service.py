@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A message server under load, whose messages take their memory in eight ways.
+"""A message server under load, with eight ways to allocate a message.
 
-Connections live long and have their state and buffers in tiered slabs; messages live shortly. The
-loop is C (src/service), so no loop of Python is measured. Design: docs/design/service.md.
+Connections live long and keep their state and buffers in tiered slabs; messages are short-lived.
+The loop is C (examples/service), so no Python loop is measured. Design: docs/design/service.md.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 STRATEGIES = ("static", "heap", "collected", "pool", "arena", "batch", "slab", "arena_pool")
 """Where the four objects of a message come from, in the order of sw_service_strategy: the same
-blocks each time, which is what a message costs without memory; a heap; a collected heap; pools; an
-arena a message; an arena a batch of messages; tiered slabs; an arena a batch with pools for the
-bytes."""
+blocks each time, the cost without allocation; a heap; a collected heap; pools; an arena per
+message; an arena per batch of messages; tiered slabs; an arena per batch, and pools for the bytes.
+"""
 
 BIN_FLOORS: NDArray[np.uint64] = np.array(
     [lib.sw_service_bin_floor(i) for i in range(lib.SW_SERVICE_BINS)], np.uint64
@@ -35,7 +35,7 @@ BIN_FLOORS: NDArray[np.uint64] = np.array(
 
 @dataclass(frozen=True)
 class ServiceRun(Result):
-    """What a load came to.
+    """The result of a load.
 
     Attributes:
         strategy: one of STRATEGIES.
@@ -50,10 +50,10 @@ class ServiceRun(Result):
         pause_ns: of all of them.
         longest_pause_ns: of one.
         scanned_bytes: live bytes that they marked.
-        rss_bytes: of the process, when the last message was served; None: the system does not tell.
+        rss_bytes: of the process after the last message; None: unknown.
         checksum: of all replies: the same for every strategy.
-        latency_bins: how many latencies are in each bin of BIN_FLOORS; none if they were not
-            taken. In an open loop a latency counts from the intended arrival, in a closed one
+        latency_bins: how many latencies are in each bin of BIN_FLOORS; empty if not
+            measured. In an open loop a latency counts from the intended arrival, in a closed one
             from the reply before.
     """
 
@@ -80,17 +80,17 @@ class ServiceRun(Result):
 
     @property
     def cpu_ns_per_message(self) -> float:
-        """Processor time of a message."""
+        """Processor time per message."""
         return self.cpu_ns / self.messages
 
     def latency_ns(self, percent: float) -> float:
         """The latency that `percent` of the messages do not exceed, within a 128th.
 
         Raises:
-            InvalidError: latencies were not taken, or the percentage is not within 0 to 100.
+            InvalidError: latencies were not measured, or the percentage is not within 0 to 100.
         """
         if not len(self.latency_bins):
-            raise InvalidError("latencies were not taken: serve with latencies=True")
+            raise InvalidError("latencies were not measured: serve with latencies=True")
         if not 0 <= percent <= 100:
             raise InvalidError(f"percent {percent!r}: give 0 to 100")
         counts = np.cumsum(self.latency_bins)
@@ -101,7 +101,7 @@ class ServiceRun(Result):
         """Latency against the percentage of messages that do not exceed it, as HdrHistogram does.
 
         Raises:
-            InvalidError: latencies were not taken.
+            InvalidError: latencies were not measured.
         """
         from spanwise.plots.latencies import latencies  # noqa: PLC0415  matplotlib
 
@@ -109,9 +109,9 @@ class ServiceRun(Result):
 
     def __str__(self) -> str:
         if self.rate is None:
-            text = f"{self.strategy}, closed loop: {self.cpu_ns_per_message:.0f} ns CPU a message"
+            text = f"{self.strategy}, closed loop: {self.cpu_ns_per_message:.0f} ns CPU per message"
         else:
-            text = f"{self.strategy}, {self.rate:,.0f} messages/s asked for"
+            text = f"{self.strategy}, {self.rate:,.0f} messages/s requested"
         text += f", {self.messages_per_second:,.0f} messages/s"
         if len(self.latency_bins):
             shown = [f"P{p:g} {_format.seconds(round(self.latency_ns(p)))}" for p in (50, 99, 99.9)]
@@ -123,11 +123,11 @@ class ServiceRun(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, for JSON; of the bins those that are not empty, by their floor."""
-        told = asdict(self)
-        bins = told.pop("latency_bins")
+        fields = asdict(self)
+        bins = fields.pop("latency_bins")
         filled = np.flatnonzero(bins)
-        told["latencies"] = [[int(BIN_FLOORS[i]), int(bins[i])] for i in filled]
-        return told
+        fields["latencies"] = [[int(BIN_FLOORS[i]), int(bins[i])] for i in filled]
+        return fields
 
 
 def serve(
@@ -156,10 +156,10 @@ def serve(
         churn: after so many messages one connection closes and another opens; 0: none does.
         rate: messages that arrive in a second, with exponential gaps; None: the next message
             arrives when the one before is served.
-        latencies: takes the time of each message; an open loop always does.
-        safe: arenas are safe ones.
+        latencies: measures the latency of each message; an open loop always does.
+        safe: arenas are in safe mode.
         percent: growth of the collected heap between collections, as GOGC; 0: none begins.
-        live_bytes: of the collected heap, beside the messages.
+        live_bytes: of the collected heap, in addition to the messages.
         seed: of the random numbers.
 
     Raises:
@@ -191,7 +191,7 @@ def serve(
         raise InvalidError("messages, connections and batch: 1 or more; payload_bytes: 1 to 240")
     if status != 0:
         raise OutOfMemoryError("no memory for the server, its connections or a message")
-    told = _lib.struct_dict(result)
-    told["rss_bytes"] = told["rss_bytes"] or None
+    fields = _lib.struct_dict(result)
+    fields["rss_bytes"] = fields["rss_bytes"] or None
     bins.flags.writeable = False
-    return ServiceRun(strategy, int(load.messages), rate, latency_bins=bins, **told)
+    return ServiceRun(strategy, int(load.messages), rate, latency_bins=bins, **fields)

@@ -25,7 +25,7 @@ def extents(rows: AnyRows, sizes: str, ax: Axes | None = None) -> Axes:
     allocator that moves nothing.
 
     Args:
-        rows: what `lessons.fragmentation.study` gave.
+        rows: what `lessons.placement.study` gave.
         sizes: which distribution of sizes of them to draw.
         ax: where to draw; None makes a new figure.
 

@@ -26,8 +26,8 @@ static void *map(size_t bytes, int protection) {
     return p == MAP_FAILED ? NULL : p;
 }
 
-/* Maps `align` bytes more than requested and unmaps what lies before and after the aligned part. If
- * the system refuses to unmap it, some address space stays reserved, which does no harm. */
+/* Maps `align` bytes more than requested and unmaps the parts before and after the aligned range.
+ * If the system refuses to unmap it, some address space stays reserved, which does no harm. */
 void *sw_os_reserve(size_t bytes, size_t align) {
     if (align <= sw_os_page_bytes()) return map(bytes, PROT_NONE);
     if (bytes > SIZE_MAX - align) return NULL;

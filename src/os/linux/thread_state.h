@@ -3,7 +3,7 @@
 #ifndef SW_OS_LINUX_THREAD_STATE_H
 #define SW_OS_LINUX_THREAD_STATE_H
 
-/* Gives each thread a record of its own from now on. */
+/* From now on each thread has its own record. */
 void sw_os_thread_state_start(void);
 
 #endif

@@ -17,7 +17,7 @@ enum { PAGE_BYTES = 4096 };
 #define RESERVATION_MAX ((size_t)1 << 30)
 #define PLACE_MAX (2 * RESERVATION_MAX)
 
-/* Lies directly before each block that is given out. */
+/* Header directly before each block. */
 typedef struct origin {
     void *raw; /* the address that calloc returned */
 } origin;

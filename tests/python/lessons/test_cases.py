@@ -7,10 +7,19 @@ from typing import Any
 
 import pytest
 import spanwise as sw
-from spanwise.lessons import cases, game
-from spanwise.lessons.articles import claims
-from spanwise.lessons.blocks import books
-from spanwise.lessons.cases import CASES, Case, Verdict, place_of, run_case, sum_lengths
+from spanwise.lessons import cases
+from spanwise.lessons.articles import books, claims
+from spanwise.lessons.cases import (
+    CASES,
+    GAME_POLICIES,
+    Case,
+    Verdict,
+    create_many,
+    place_of,
+    play_game,
+    run_case,
+    sum_lengths,
+)
 
 COSTS = {(cost.case.name, cost.case.books): cost for cost in cases.run_cases()}
 GO = sw.SizeClassTable.go()
@@ -169,7 +178,7 @@ SHORT: dict[str, Any] = {
 
 
 def test_games_differ_in_what_they_allocate_only() -> None:
-    played = {policy: game.play_game(policy, **SHORT) for policy in game.POLICIES}
+    played = {policy: play_game(policy, **SHORT) for policy in GAME_POLICIES}
     spawned = 4 * 400 + 116 * 50
     for one in played.values():
         assert (one.spawned, one.checksum) == (spawned, played["none"].checksum)
@@ -179,7 +188,7 @@ def test_games_differ_in_what_they_allocate_only() -> None:
     assert (played["none"].allocs, played["none"].idle) == (spawned, 0)
     assert played["none"].allocated_bytes == 96 * spawned  # 88 B and a link
     assert played["capped"].allocs < played["list"].allocs
-    capped = game.play_game("capped", capacity=10, **SHORT)
+    capped = play_game("capped", capacity=10, **SHORT)
     assert capped.idle <= 10
     assert played["capped"].allocs < capped.allocs < spawned
 
@@ -187,7 +196,7 @@ def test_games_differ_in_what_they_allocate_only() -> None:
 def test_an_aged_pool_is_emptied_by_collections() -> None:
     """Waves far apart: with collections in between their NPCs are made anew."""
     still = {**SHORT, "frames": 400, "spawned": 0, "wave": 300, "wave_frames": 100}
-    kept = game.play_game("aged", percent=0, **still)
+    kept = play_game("aged", percent=0, **still)
     assert (kept.collections, kept.allocs, kept.idle) == (0, 300, 300)
 
 
@@ -206,4 +215,62 @@ def test_an_aged_pool_is_emptied_by_collections() -> None:
 )
 def test_bad_games(wrong: dict[str, Any]) -> None:
     with pytest.raises(sw.InvalidError):
-        game.play_game(**{"policy": "none", **wrong})
+        play_game(**{"policy": "none", **wrong})
+
+
+# --- many values ----------------------------------------------------------------------------------
+
+LEAST = 4 << 20
+"""Bytes between two collections where little lives, at 100 percent."""
+
+
+def collections_of(count: int, size: int) -> int:
+    """A cycle before each object with which so many bytes are reached; that one is not counted."""
+    return count // -(-LEAST // size)
+
+
+def test_copies_take_nothing_of_a_collector() -> None:
+    made = create_many("copies", 10_000)
+    assert (made.collections, sum(made.events.values()), made.collector_share) == (0, 0, 0)
+    assert made.ns > 0 and made.ns_each == made.ns / 10_000
+
+
+@pytest.mark.parametrize(
+    ("made", "size", "pointers"),
+    [("structs", 80, ()), ("objects", 16, ()), ("objects", 64, (0, 7)), ("objects", 80, (3, 5, 7))],
+)
+def test_collections_follow_from_the_bytes(made: str, size: int, pointers: tuple[int, ...]) -> None:
+    count = 3 * -(-LEAST // size) + 5
+    told = create_many(made, count, size=size, pointers=pointers)
+    assert told.collections == collections_of(count, size) == 3
+    assert told.events == {
+        **{"cycle": 3, "pause": 3, "mark": 6, "sweep": 3, "assist": 3, "wait": 0, "finalize": 0}
+    }
+    assert 0 < told.collector_share < 1
+    assert told.event_ns["cycle"] >= told.event_ns["pause"] >= told.event_ns["mark"]
+
+
+def test_the_articles_twenty_million_by_reckoning() -> None:
+    assert collections_of(20_000_000, 80) == 381
+
+
+def test_creation_in_steps_and_without_pace() -> None:
+    told = create_many("structs", 200_000, in_steps=True)
+    assert told.collections >= 3 and told.events["assist"] == told.events["pause"]
+    assert create_many("structs", 60_000, percent=0).collections == 0
+    assert create_many("structs", 60_000, percent=50).collections == 2
+
+
+def test_creation_bad_input() -> None:
+    for wrong in (
+        {"made": "books"},
+        {"count": 0},
+        {"size": 12},
+        {"size": 0},
+        {"pointers": (64,)},
+        {"pointers": (-1,)},
+        {"size": 16, "pointers": (2,)},
+        {"percent": 2**32},
+    ):
+        with pytest.raises(sw.InvalidError):
+            create_many(**{"made": "objects", "count": 10, **wrong})  # type: ignore[arg-type]

@@ -88,7 +88,7 @@ def test_a_collector_finds_the_messages() -> None:
     assert run.collections > 0 and run.scanned_bytes > run.collections << 20
     assert 0 < run.longest_pause_ns <= run.pause_ns
     assert "collection" in str(run)
-    with pytest.raises(sw.InvalidError, match="latencies were not taken"):
+    with pytest.raises(sw.InvalidError, match="latencies were not measured"):
         run.latency_ns(50)
 
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loop of a load: arrivals, and what is done with each message (service.h). */
+/* The loop of a load: arrivals, the path of a message, bins of latencies (service.h). */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "service/connection.h"
 #include "service/memory.h"
 
-/* The head of a message, which lies in a receive buffer before the payload. */
+/* The head of a message in a receive buffer; the payload follows. */
 typedef struct wire {
     uint32_t length; /* of the payload */
     uint32_t from, to;
@@ -18,7 +18,7 @@ typedef struct wire {
 
 typedef struct packet_header {
     wire wire;
-    uint64_t arrived_ns; /* the message's number; a time would differ between runs */
+    uint64_t arrived_ns; /* the message's number, which is the same in every run */
     uint64_t flags;
 } packet_header;
 
@@ -32,7 +32,6 @@ typedef struct message {
 
 _Static_assert(sizeof(packet_header) == 32 && sizeof(message) == 72, "types of the collector");
 
-/* A load that is being served. */
 typedef struct server {
     const sw_service_load *load;
     sw_service_connections connections;
@@ -56,7 +55,7 @@ static uint64_t draw(uint64_t *seed) {
     return z ^ (z >> 31);
 }
 
-/* A number below `bound`, which must be far below 2^32. */
+/* A number below `bound`; bound << 2^32. */
 static uint32_t draw_below(uint64_t *seed, uint32_t bound) {
     return (uint32_t)(((draw(seed) >> 32) * bound) >> 32);
 }
@@ -68,9 +67,9 @@ static double draw_share(uint64_t *seed) {
 
 /* --- a message -------------------------------------------------------------------------------- */
 
-/* What the network does: puts a message into the receive buffer of its sender. Three payloads of
- * four are drawn from 0 to the mean; the fourth has half of the mean and up to four means more. So
- * the average of all is the mean that was asked for. */
+/* Act as the network: put a message into the receive buffer of its sender. Three of four payloads
+ * are uniform in 0 .. mean; the fourth is uniform in mean / 2 .. mean / 2 + 4 * mean. So the
+ * average of all is the mean. */
 static sw_service_connection *arrive(server *one, uint64_t number) {
     uint32_t mean = one->load->payload_bytes, count = one->connections.count;
     wire head = {.sequence = (uint32_t)number};
@@ -91,7 +90,7 @@ static void *take(server *one, sw_service_part part, uint64_t size) {
     return sw_service_take(&one->memory, part, size);
 }
 
-/* Makes the header, the message and its bytes. NULL: no memory. */
+/* Allocate the header, the message and its bytes. NULL: no memory. */
 static message *decode(server *one, sw_service_connection *from, uint64_t number) {
     packet_header *header = take(one, SW_SERVICE_HEADER, sizeof *header);
     if (header == NULL) return NULL;
@@ -116,7 +115,7 @@ static void route(const server *one, message *routed) {
     routed->priority = routed->header->flags;
 }
 
-/* Sends the reply to the receiver, and its head to the sender. False: no memory. */
+/* Send the reply to the receiver, and its head to the sender. False: no memory. */
 static bool encode_and_reply(server *one, const message *routed) {
     uint32_t size = (uint32_t)(sizeof(wire) + routed->length);
     unsigned char *reply = take(one, SW_SERVICE_REPLY, size);
@@ -139,6 +138,23 @@ static bool serve(server *one, uint64_t number) {
     return encode_and_reply(one, made) && sw_service_served(&one->memory, one->result);
 }
 
+/* --- bins of latencies: as in HdrHistogram (Tene) --------------------------------------------- */
+
+enum { FIRST = 1 << SW_SERVICE_BIN_BITS };
+
+/* Above FIRST a latency keeps its highest SW_SERVICE_BIN_BITS + 1 bits. */
+uint32_t sw_service_bin(uint64_t ns) {
+    if (ns < FIRST) return (uint32_t)ns;
+    uint32_t shift = 63 - (uint32_t)__builtin_clzll(ns) - SW_SERVICE_BIN_BITS;
+    return shift * FIRST + (uint32_t)(ns >> shift);
+}
+
+uint64_t sw_service_bin_floor(uint32_t bin) {
+    if (bin < FIRST) return bin;
+    uint32_t shift = bin / FIRST - 1;
+    return (uint64_t)(bin - shift * FIRST) << shift;
+}
+
 /* --- loops ------------------------------------------------------------------------------------ */
 
 static bool run_closed(server *one, uint64_t *bins) {
@@ -153,11 +169,10 @@ static bool run_closed(server *one, uint64_t *bins) {
     return true;
 }
 
-/* A message that is due later is waited for. One that is late is served at once, and its latency
- * includes the time that it has waited. */
+/* Spin until a message is due. A late one is served at once, and its latency includes the delay. */
 static bool run_open(server *one, uint64_t *bins) {
     double gap_ns = 1e9 / one->load->rate, due_ns = (double)clock_ns(CLOCK_MONOTONIC);
-    /* Gaps have a seed of their own, so that messages are the same in both loops. */
+    /* Gaps have their own seed, so that messages are the same in both loops. */
     uint64_t gaps = one->seed ^ UINT64_C(0xA5A5A5A5A5A5A5A5);
     for (uint64_t i = 0; i < one->load->messages; i++) {
         due_ns += -log(draw_share(&gaps)) * gap_ns;
@@ -170,7 +185,7 @@ static bool run_open(server *one, uint64_t *bins) {
     return true;
 }
 
-/* Resident bytes of the process; 0: the system does not tell. */
+/* Resident bytes of the process; 0: unknown. */
 static uint64_t resident_bytes(void) {
     unsigned long long pages = 0;
     FILE *file = fopen("/proc/self/statm", "r");

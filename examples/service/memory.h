@@ -22,38 +22,38 @@ typedef enum sw_service_part {
 
 enum {
     SW_SERVICE_POOLS = 6,
-    SW_SERVICE_BLOCK = 1024, /* bytes of the strategy static's blocks; no object has more */
+    SW_SERVICE_BLOCK = 1024, /* bytes of a block of `static`, at least those of any object */
 };
 
-/* What the strategy of a load needs. The fields of other strategies are NULL or 0.
+/* State of the strategy. The fields of other strategies are NULL or 0.
  *   parts[i] is a root of the collector */
 typedef struct sw_service_memory {
     uint32_t strategy;
-    uint32_t batch;  /* messages in an arena */
-    uint32_t served; /* messages of the batch that were served */
+    uint32_t batch;  /* messages per arena */
+    uint32_t served; /* messages of this batch so far */
     uint32_t safe;
-    void *parts[SW_SERVICE_PARTS]; /* objects of the message under way; NULL: not made */
+    void *parts[SW_SERVICE_PARTS]; /* objects of the current message; NULL: not made */
     uint64_t sizes[SW_SERVICE_PARTS];
     sw_heap *heap;
     sw_gc *gc;
     uint32_t types[SW_SERVICE_PARTS]; /* of the collector */
     sw_arena *arena;
     sw_pool *pools[SW_SERVICE_POOLS];
-    sw_slabs *slabs; /* the connections are in them, too */
+    sw_slabs *slabs; /* shared with the connections */
     void *live;      /* in the collected heap: root of a list that is never freed */
-    uint64_t cycles; /* number of the last cycle that was looked at */
+    uint64_t cycles; /* number of the last cycle in the result */
     char (*blocks)[SW_SERVICE_BLOCK];
 } sw_service_memory;
 
-/* Makes what the strategy needs. False: no memory. */
+/* Create the heaps, pools or arenas of the strategy. False: no memory. */
 bool sw_service_memory_begin(sw_service_memory *memory, const sw_service_load *load,
                              sw_slabs *slabs);
 void sw_service_memory_end(sw_service_memory *memory);
 
 /* An object of a message, not zeroed. NULL: no memory. */
 void *sw_service_take(sw_service_memory *memory, sw_service_part part, uint64_t size);
-/* A message was served: ends its objects, if the strategy frees them one by one, and the arena when
- * its batch is served. False: no memory for the next arena. */
+/* Free the objects of a message that was served, or the arena of its batch. False: no memory for
+ * the next arena. */
 bool sw_service_served(sw_service_memory *memory, sw_service_result *result);
 
 #endif

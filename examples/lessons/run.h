@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How cases ask for memory: through sw_lesson_take and sw_lesson_give, which either count the
- * objects and keep them, or take and free them. */
+/* Cases allocate and free through sw_lesson_take and sw_lesson_give. While a run counts, these
+ * count the objects and keep them; while it measures, they allocate and free. */
 #ifndef SW_LESSON_RUN_H
 #define SW_LESSON_RUN_H
 
-#include "lesson/lesson.h"
+#include "lessons/lesson.h"
 
 enum { SW_LESSON_FILTERED = 1024, SW_LESSON_TINY = 16 };
 
-/* A run of one case, with what its operations leave to the next one.
+/* A run of one case, and the state that an operation passes to the next one.
  *   counts or kept_count == 0;  kept_count <= kept_capacity */
 typedef struct sw_lesson {
     sw_heap *heap;
     uint64_t count; /* of books */
-    bool is_tiny;   /* objects below 16 bytes share blocks, and none up to 16 is freed */
+    bool is_tiny;   /* the heap packs objects below 16 bytes; none of at most 16 is freed */
     bool counts;    /* objects are counted, and kept to the end of the run */
-    bool is_out;    /* of memory */
+    bool is_out;    /* out of memory */
     void **kept;
     uint64_t kept_count, kept_capacity;
-    uintptr_t tiny_block;              /* address / 16 of the last block that was counted */
+    uintptr_t tiny_block;              /* address / 16 of the last counted block */
     int64_t input[SW_LESSON_FILTERED]; /* 0, 1, 2, ... */
     uint64_t npc[12];                  /* an NPC */
     void *idle;                        /* list of the NPCs in the capped pool */
@@ -26,12 +26,12 @@ typedef struct sw_lesson {
     sw_lesson_cost cost;
 } sw_lesson;
 
-/* Counts an object of `size` bytes and keeps it. NULL: the run is out of memory. */
+/* Count an object of `size` bytes and keep it. NULL: the run is out of memory. */
 void sw_lesson_count(sw_lesson *lesson, void *object, size_t size);
-/* Frees what was kept. */
+/* Free the kept objects. */
 void sw_lesson_free_all(sw_lesson *lesson);
 
-/* An object; NULL: the run is out of memory, and ends soon. */
+/* NULL: the run is out of memory and ends soon. */
 static inline void *sw_lesson_take(sw_lesson *lesson, size_t size, unsigned flags) {
     void *object = sw_heap_alloc(lesson->heap, size, flags);
     if (__builtin_expect(object == NULL || lesson->counts, 0))
@@ -56,7 +56,7 @@ _Static_assert(sizeof(big_struct) == 80, "Go's layout");
 big_struct sw_lesson_make_struct(void);
 void sw_lesson_fill_struct(big_struct *one);
 
-/* One operation of a case, by its place in SW_LESSON_CASES. */
+/* One operation of a case, by its index in SW_LESSON_CASES; NULL: no such case. */
 typedef void sw_lesson_case_fn(sw_lesson *lesson);
 sw_lesson_case_fn *sw_lesson_case(uint32_t which);
 

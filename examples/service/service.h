@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An instant-messaging server as a load: connections that live long, and messages that live for a
- * moment. It is compiled into the Python extension (spanwise.lessons.service), which calls it so
- * that no loop of Python is measured. Nothing of the library calls it.
+/* An instant-messaging server as a load: long-lived connections and short-lived messages. The
+ * Python extension (spanwise.lessons.service) contains it so that no Python loop is measured; the
+ * library does not.
  *
- * A connection has a state, a receive buffer and a send buffer, which come from tiered slabs. A
- * message arrives in the receive buffer of its sender. It is decoded into a packet header, a
- * message and its bytes, routed to the receiver, encoded into a reply, and copied into send
- * buffers. The *strategy* says where these four objects come from; they end when the message, or
- * its batch, is served.
+ * A connection has a state, a receive buffer and a send buffer, all in tiered slabs. A message
+ * arrives in the receive buffer of its sender. It is decoded into a packet header, a message and
+ * its bytes, routed to the receiver, encoded into a reply, and copied into send buffers. The
+ * *strategy* says where these four objects come from; they are freed when the message, or its
+ * batch, is served.
  *
- * Closed loop: the next message arrives when the one before is served. Open loop: messages arrive
- * at times that do not depend on the server (exponential gaps). A latency counts from the time at
- * which its message should have arrived, so that the wait of a late message is not left out
- * ("coordinated omission": Tene, "How NOT to Measure Latency", 2013). Design:
+ * Closed loop: the next message arrives when the previous one is served. Open loop: arrival times
+ * do not depend on the server (exponential gaps), and a latency counts from the intended arrival,
+ * which avoids coordinated omission (Tene, "How NOT to Measure Latency", 2013). Design:
  * docs/design/service.md.
  */
 #ifndef SW_SERVICE_SERVICE_H
@@ -23,10 +22,10 @@
 #include <spanwise/heap.h>
 
 /* X(name): where the objects of a message come from; in the order of STRATEGIES in
- * spanwise/lessons/service.py.
- *   static       the same four blocks for each message: what a message costs without allocation
- *   heap         a heap, to which each object is freed
- *   collected    a collected heap, whose collector finds the dead objects
+ * python/spanwise/lessons/service.py.
+ *   static       the same four blocks for each message: the cost without allocation
+ *   heap         a heap; each object is freed
+ *   collected    a collected heap
  *   pool         pools of items of a few sizes
  *   arena        one arena for each message
  *   batch        one arena for each batch of messages
@@ -60,37 +59,36 @@ typedef struct sw_service_load {
     uint32_t batch; /* messages in an arena of the strategies batch and arena_pool; 1 or more */
     /* Mean of the drawn payloads, 1 .. 240; a draw has 0 .. SW_SERVICE_PAYLOAD_MAX bytes. */
     uint32_t payload_bytes;
-    uint32_t churn;   /* after so many messages a connection closes and another opens; 0: never */
-    uint32_t percent; /* pace of the collector, as in sw_gc_pace */
-    uint64_t live_bytes; /* of a list in the collected heap that lives as long as the load */
-    double rate;         /* messages a second, open loop; 0: closed loop */
-    uint32_t safe;       /* 1: arenas are safe ones */
+    uint32_t churn;   /* messages after which one connection closes and another opens; 0: never */
+    uint32_t percent; /* as in sw_gc_pace */
+    uint64_t live_bytes; /* of a list in the collected heap that lives through the load */
+    double rate;         /* messages per second, open loop; 0: closed loop */
+    uint32_t safe;       /* 1: arenas in safe mode */
     uint32_t seed;
 } sw_service_load;
 
-/* What a load came to. */
+/* The result of a load. */
 typedef struct sw_service_result {
     uint64_t elapsed_ns;
-    uint64_t cpu_ns;          /* processor time of the thread; an open loop's waits are included */
-    uint64_t allocs;          /* objects of messages */
+    uint64_t cpu_ns; /* processor time of the thread, including the waits of an open loop */
+    uint64_t allocs; /* objects of messages */
     uint64_t requested_bytes; /* their sizes */
     uint64_t opened;          /* connections, the first ones included */
     uint64_t collections;
     uint64_t pause_ns;         /* of all collections */
     uint64_t longest_pause_ns; /* of one */
     uint64_t scanned_bytes;    /* live bytes that the collections marked */
-    uint64_t rss_bytes;        /* of the process, when the last message was served; 0: not known */
-    uint64_t checksum;         /* of all replies: it is the same for every strategy */
+    uint64_t rss_bytes;        /* of the process after the last message; 0: unknown */
+    uint64_t checksum;         /* of all replies: the same for every strategy */
 } sw_service_result;
 
-/* Serves a load. bins, SW_SERVICE_BINS words or NULL: gets how many latencies fell into each bin;
- * in a closed loop these are the times from one reply to the next. If it is NULL in a closed loop,
- * no clock is read for a message.
- * Errors: SW_INVALID for a load outside these limits; SW_NOMEM. */
+/* Serve a load. bins[0 .. SW_SERVICE_BINS), or NULL: receives the number of latencies in each bin;
+ * in a closed loop these are the times from one reply to the next. With NULL a closed loop reads no
+ * clock per message. Errors: SW_INVALID for a load outside these limits; SW_NOMEM. */
 sw_status sw_service_run(const sw_service_load *load, uint64_t *bins, sw_service_result *out);
 
-/* The bin of a latency, and the least latency of a bin. Bins are as wide as HdrHistogram's with two
- * significant digits: exact below 2^SW_SERVICE_BIN_BITS, then within 1/128 of the latency. */
+/* The bin of a latency, and the lowest latency of a bin. Bins are as wide as HdrHistogram's with
+ * two significant digits: exact below 2^SW_SERVICE_BIN_BITS, then within 1/128 of the latency. */
 uint32_t sw_service_bin(uint64_t ns);
 uint64_t sw_service_bin_floor(uint32_t bin);
 

@@ -8,11 +8,11 @@
 #include <spanwise/gc.h>
 #include <spanwise/stats.h>
 
-#include "lesson/lesson.h"
+#include "lessons/lesson.h"
 
 enum { LIFE_FRAMES_MAX = 256 };
 
-typedef struct actor { /* an NPC of 88 bytes, and the link that an intrusive pool wants */
+typedef struct actor { /* an NPC of 88 bytes, and the link of an intrusive list */
     struct actor *next;
     char name[64];
     uint64_t id;
@@ -31,10 +31,10 @@ _Static_assert(sizeof(element) == 40, "Go's layout");
 /* Words that the collector reads. */
 typedef struct roots {
     actor *leaving[LIFE_FRAMES_MAX + 1]; /* in the game, by the frame in which they leave */
-    actor *primary;                      /* idle ones of an intrusive pool */
-    actor *victim;         /* of an aged pool: idle since before the last collection */
-    element *first, *last; /* idle ones of a list pool */
-    actor *fresh;          /* an NPC that nothing else refers to yet */
+    actor *primary;                      /* idle, in an intrusive pool */
+    actor *victim;                       /* aged pool: idle since before the last collection */
+    element *first, *last;               /* idle, in a list pool */
+    actor *fresh;                        /* an NPC that nothing else refers to yet */
 } roots;
 
 typedef struct play {
@@ -43,7 +43,7 @@ typedef struct play {
     uint32_t actor_type, element_type;
     uint64_t seed;
     uint64_t cycles; /* number of the last cycle that the aged pool has seen */
-    uint32_t capped; /* idle ones of a capped pool, at most its capacity */
+    uint32_t capped; /* idle NPCs of a capped pool, at most its capacity */
     bool is_out;
     pthread_mutex_t lock;
     roots roots;
@@ -71,7 +71,7 @@ static void *make(play *play, uint32_t type) {
 
 /* --- pools ------------------------------------------------------------------------------------ */
 
-/* The collector has to see every write of a pointer into an object. */
+/* Pointers are written into objects through the write barrier. */
 static void push(play *play, actor **head, actor *one) {
     sw_gc_write(play->gc, &one->next, *head);
     *head = one;
@@ -164,7 +164,7 @@ static uint64_t idle_actors(const play *play) {
 
 /* --- frames ----------------------------------------------------------------------------------- */
 
-/* Takes an idle NPC and clears it, or makes a new one, which is clear. */
+/* Clear an idle NPC, or allocate a new one, which is clear. */
 static actor *spawn(play *play) {
     actor *one = take_idle(play);
     if (one == NULL) return make(play, play->actor_type);

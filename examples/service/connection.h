@@ -10,7 +10,7 @@
 
 enum { SW_SERVICE_RECEIVE_BYTES = 1024, SW_SERVICE_SEND_BYTES = 4096 };
 
-/* A connection. The record fills a slot of 256 bytes, as the state of a real connection might.
+/* A connection. The record fills a slot of 256 bytes.
  *   sent < SW_SERVICE_SEND_BYTES */
 typedef struct sw_service_connection {
     uint32_t number;
@@ -28,13 +28,12 @@ typedef struct sw_service_connections {
     uint64_t opened;
 } sw_service_connections;
 
-/* Opens `count` connections. False: no memory; sw_service_connections_end is to be called all the
- * same. */
+/* Open `count` connections. False: no memory; call sw_service_connections_end nevertheless. */
 bool sw_service_connections_begin(sw_service_connections *all, uint32_t count);
 void sw_service_connections_end(sw_service_connections *all);
-/* Closes a connection, and opens another one with its number. False: no memory. */
+/* Close a connection, and open another one with its number. False: no memory. */
 bool sw_service_reconnect(sw_service_connections *all, uint32_t number);
-/* Copies bytes into the send buffer; returns their checksum. */
+/* Copy bytes into the send buffer; return their checksum. */
 uint64_t sw_service_send(sw_service_connection *to, const unsigned char *bytes, uint32_t size);
 
 #endif

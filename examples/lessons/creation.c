@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes many values, as copies and as objects of a collected heap, and measures how much of the
- * time is the collector's (lesson.h). The collector's events are taken out after each BETWEEN
- * values, so that its ring has room for all. */
-#include "lesson/run.h"
+/* Makes many values, as copies and as objects of a collected heap, and measures the collector's
+ * share of the time (lesson.h). Its event ring is drained every BETWEEN values, so that none is
+ * lost. */
+#include "lessons/run.h"
 
 enum { ROOM = 1 << 14, BETWEEN = 1 << 12, TAKEN = 256 };
 static const uint64_t struct_pointers = 1 << 3 | 1 << 5 | 1 << 7; /* of its three strings */
@@ -13,7 +13,7 @@ typedef struct creation {
     uint32_t type;
     void *newest; /* a root */
     bool is_lossy;
-    sw_lesson_creation told;
+    sw_lesson_creation result;
 } creation;
 
 static sw_status begin(creation *one) {
@@ -45,12 +45,12 @@ static void count_events(creation *one) {
         count = sw_gc_take_events(one->gc, events, TAKEN, &lost);
         one->is_lossy |= lost != 0;
         for (size_t i = 0; i < count; i++) {
-            one->told.events[events[i].kind]++;
-            one->told.event_ns[events[i].kind] += events[i].ns;
+            one->result.events[events[i].kind]++;
+            one->result.event_ns[events[i].kind] += events[i].ns;
         }
     } while (count == TAKEN);
     sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
-    if (sw_gc_last_cycle(one->gc, &cycle) == SW_OK) one->told.collections = cycle.number;
+    if (sw_gc_last_cycle(one->gc, &cycle) == SW_OK) one->result.collections = cycle.number;
 }
 
 static void copy_structs(uint64_t count) {
@@ -87,7 +87,7 @@ static sw_status make_all(creation *one) {
         count_events(one);
         left -= now;
     }
-    one->told.ns = sw_lesson_now_ns() - from;
+    one->result.ns = sw_lesson_now_ns() - from;
     return is_out ? SW_NOMEM : one->is_lossy ? SW_STATE : SW_OK;
 }
 
@@ -101,7 +101,7 @@ sw_status sw_lesson_create(const sw_lesson_making *making, sw_lesson_creation *o
     creation one = {.making = making};
     sw_status status = begin(&one);
     if (status == SW_OK) status = make_all(&one);
-    if (status == SW_OK) *out = one.told;
+    if (status == SW_OK) *out = one.result;
     if (one.gc != NULL) (void)sw_gc_destroy(one.gc);
     return status;
 }

@@ -31,7 +31,7 @@ static bool begin_pools(sw_service_memory *memory) {
     return true;
 }
 
-/* Makes a list of objects of 64 bytes, which the collector has to mark in each cycle. */
+/* Allocate a list of objects of 64 bytes, which the collector marks in each cycle. */
 static bool make_live(sw_service_memory *memory, uint32_t type, uint64_t bytes) {
     for (uint64_t i = 0; i < bytes / NODE_BYTES; i++) {
         void **node = sw_gc_new(memory->gc, type, 1);
@@ -42,7 +42,7 @@ static bool make_live(sw_service_memory *memory, uint32_t type, uint64_t bytes) 
     return true;
 }
 
-/* Adds the types of a message's objects, and of the list's nodes. */
+/* Add the types of a message's objects, and of the list's nodes. */
 static bool add_types(sw_service_memory *memory, uint32_t *node_type) {
     const uint64_t no_words[] = {0, 0}, four_words[] = {0xF, 0};
     const sw_gc_type header = {"header", 32, no_words}, message = {"message", 72, four_words};
@@ -99,7 +99,7 @@ void sw_service_memory_end(sw_service_memory *memory) {
 
 /* --- objects ---------------------------------------------------------------------------------- */
 
-/* Index of the pool with the smallest items that hold the size. */
+/* Index of the pool with the smallest sufficient items. */
 static int pool_for(uint64_t size) {
     int i = 0;
     while (pool_bytes[i] < size) i++;
@@ -153,8 +153,8 @@ static void give(sw_service_memory *memory, sw_service_part part) {
     memory->parts[part] = NULL;
 }
 
-/* Adds the collector's cycle since the last look to the result. There is at most one, because a
- * batch allocates less than a cycle's trigger. */
+/* Add the collector's last cycle to the result. A batch has at most one, because it allocates less
+ * than a cycle's trigger. */
 static void look_at_cycles(sw_service_memory *memory, sw_service_result *result) {
     sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
     if (sw_gc_last_cycle(memory->gc, &cycle) != SW_OK || cycle.number == memory->cycles) return;

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One operation of each case (lesson.h), in C that does what the Go of the articles does: the same
- * lengths, layouts and requests. What must not be optimised away goes through `use`. */
+/* One operation of each case (lesson.h): C with the lengths, layouts and requests of the articles'
+ * Go. `use` keeps the compiler from removing a value. */
 #include <string.h>
 
-#include "lesson/run.h"
+#include "lessons/run.h"
 
 #define NOINLINE __attribute__((noinline))
 
-/* The compiler has to assume that the bytes behind p are read and written here, so it must have
- * made them. */
+/* A compiler barrier: the bytes at p may be read and written here. */
 static inline void use(const void *p) { __asm__ volatile("" : : "r"(p) : "memory"); }
 
 /* --- stack and heap --------------------------------------------------------------------------- */
@@ -38,8 +37,8 @@ static void stack_shared_down(sw_lesson *lesson) {
     use(&y);
 }
 
-/* Writes each field of the result once. A copy from another struct would read whole words just
- * after their parts were written, and the processor would wait for those stores. */
+/* Write each field of the result once. A copy from another struct would load whole words just after
+ * their parts were stored, and store forwarding would fail. */
 NOINLINE big_struct sw_lesson_make_struct(void) {
     return (big_struct){.numbers = {0, 1, 2},
                         .strings = {{"foo", 3}, {"foo", 3}, {"foo", 3}},
@@ -80,7 +79,7 @@ enum { SLICES = 5 };
 static const uint64_t lengths[SLICES] = {2, 3, 4, 5, 3};
 static const int64_t numbers[5] = {1, 2, 3, 4, 5};
 
-/* The capacity that Go's append (1.18 and later) asks for, with elements of 8 bytes. */
+/* The capacity that Go's append (1.18 and later) requests, with elements of 8 bytes. */
 static uint64_t next_capacity(uint64_t old, uint64_t need) {
     if (need > 2 * old) return need;
     if (old < 256) return 2 * old;
@@ -138,7 +137,7 @@ static void merge_unzeroed(sw_lesson *lesson) { merge_by_lengths(lesson, 0); }
 
 /* --- filtering -------------------------------------------------------------------------------- */
 
-/* Keeps the even ones; `out` may be `in`. */
+/* Copy the even numbers; `out` may be `in`. */
 static NOINLINE uint64_t keep_even(const int64_t *in, int64_t *out) {
     uint64_t kept = 0;
     for (uint64_t i = 0; i < SW_LESSON_FILTERED; i++)
@@ -155,8 +154,7 @@ static void filter_into_another(sw_lesson *lesson) {
     sw_lesson_give(lesson, kept, bytes);
 }
 
-/* Makes the input whole again for the next operation: the kept numbers were moved to its
- * beginning. */
+/* Restores the input for the next operation. */
 static void filter_in_place(sw_lesson *lesson) {
     int64_t *input = lesson->input;
     uint64_t kept = keep_even(input, input);
@@ -237,8 +235,8 @@ typedef struct
 } list_element;
 _Static_assert(sizeof(list_element) == 40, "Go's layout");
 
-/* A pool that has one NPC: it is taken out of the list, used, and put in again, for which the list
- * makes an element, as PushBack does. */
+/* A pool with one NPC: it leaves the list, is used and enters the list again, which allocates an
+ * element, as PushBack does. */
 static void npc_in_list_pool(sw_lesson *lesson) {
     memset(lesson->npc, 0, sizeof(npc));
     use(lesson->npc);
@@ -249,8 +247,7 @@ static void npc_in_list_pool(sw_lesson *lesson) {
     sw_lesson_give(lesson, element, sizeof *element); /* in Go, PopFront of the next operation */
 }
 
-/* The same with a list that goes through the idle NPCs themselves, and has at most CAPACITY of
- * them. */
+/* The same with an intrusive list of at most CAPACITY NPCs. */
 static void npc_in_capped_pool(sw_lesson *lesson) {
     enum { CAPACITY = 1024 };
     void **taken = lesson->idle; /* its first word is the link */

@@ -1,0 +1,350 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much memory placement costs: fragmentation of range allocators, Robson's adversary, drag.
+
+Wilson and others, "Dynamic storage allocation: a survey and critical review" (1995), ask for real
+traces, because synthetic ones lose the correlation of sizes and lifetimes. The synthetic workloads
+here compare placements with each other and with Robson's bound; they do not predict a program.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple, Protocol, SupportsIndex
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from spanwise import _lib
+from spanwise.errors import InvalidError
+from spanwise.ranges.allocators import BuddyAllocator, RangeAllocator
+
+UNIT = 16
+"""The smallest size; every size is a multiple of it."""
+
+# --- fragmentation --------------------------------------------------------------------------------
+
+_ROOM = 1 << 40
+
+Draw = Callable[[np.random.Generator, int], NDArray[np.int64]]
+
+
+def _log_uniform(rng: np.random.Generator, count: int) -> NDArray[np.int64]:
+    return np.exp(rng.uniform(0, np.log(256), count)).astype(np.int64) * UNIT
+
+
+SIZES: dict[str, Draw] = {
+    "uniform": lambda rng, count: rng.integers(1, 65, count) * UNIT,
+    "small ones": _log_uniform,
+    "powers": lambda rng, count: (1 << rng.integers(0, 7, count)) * UNIT,
+    "two sizes": lambda rng, count: np.where(rng.random(count) < 0.9, 2, 129) * UNIT,
+}
+"""Distributions of sizes: 16 to 1024 in steps of 16; log-uniform, 16 to 4080; powers of two, 16 to
+1024; nine of 32 for one of 2064."""
+
+LARGEST = {"uniform": 1024, "small ones": 4080, "powers": 1024, "two sizes": 2064}
+"""The largest size of each distribution."""
+
+
+def _phases(rng: np.random.Generator, count: int) -> NDArray[np.int64]:
+    """Lives to the end of a phase of 2000 requests; one in ten lasts five phases more."""
+    end = 2000 - np.arange(count) % 2000
+    return end + np.where(rng.random(count) < 0.1, 10_000, 0)
+
+
+LIFETIMES: dict[str, Draw] = {
+    "queue": lambda _, count: np.full(count, 2000),
+    "random": lambda rng, count: 1 + rng.exponential(2000, count).astype(np.int64),
+    "short and long": lambda rng, count: np.where(
+        rng.random(count) < 0.9, rng.integers(1, 200, count), rng.integers(10_000, 30_000, count)
+    ),
+    "phases": _phases,
+}
+"""Distributions of lifetimes, in requests: first in, first out; exponential, mean 2000; nine of ten
+below 200, the tenth 10,000 to 30,000; nine of ten to the end of a phase of 2000."""
+
+POLICIES = ("first", "best", "next", "worst", "buddy")
+
+FRAGMENTATION_DTYPE = np.dtype(
+    [
+        ("policy", "U8"),
+        ("backend", "U8"),
+        ("sizes", "U16"),
+        ("lifetimes", "U16"),
+        ("live", "<i8"),
+        ("extent", "<i8"),
+        ("needed", "<f8"),
+        ("bound", "<f8"),
+    ]
+)
+"""live: peak of live requested sizes; extent: the smallest range in which no request fails; needed:
+extent / live; bound: Robson's bound for these sizes and this peak, over live."""
+
+
+class Extent(NamedTuple):
+    """The address range that a workload needed.
+
+    Attributes:
+        live: peak of live sizes.
+        extent: the smallest range in which no request fails.
+    """
+
+    live: int
+    extent: int
+
+
+class _Wall:
+    """A range that is as small as possible: it grows only when a request finds no hole.
+
+    All offsets from `end` on are taken, as if the range ended there.
+    """
+
+    def __init__(self, placement: str, backend: str) -> None:
+        self._ranges = RangeAllocator(_ROOM, backend=backend, placement=placement)
+        self._ranges.alloc(_ROOM)
+        self.end = 0
+
+    def alloc(self, size: int) -> int:
+        if self._ranges.find(size) is None:
+            self._grow(size)
+        return self._ranges.alloc(size)
+
+    def _grow(self, size: int) -> None:
+        """Makes the hole before the wall, if there is one, as large as the request."""
+        last = 0
+        if self._ranges.free_size:
+            start, length = self._ranges.holes()[-1].tolist()
+            last = length if start + length == self.end else 0
+        self._ranges.free(self.end, size - last)
+        self.end += size - last
+
+    def free(self, offset: int, size: int) -> None:
+        self._ranges.free(offset, size)
+
+
+class _Buddy:
+    """A buddy allocator with ample room; its extent is the highest offset that it used."""
+
+    def __init__(self) -> None:
+        self._ranges = BuddyAllocator(1 << 24, unit=UNIT)
+        self.end = 0
+
+    def alloc(self, size: int) -> int:
+        offset = self._ranges.alloc(size)
+        length = UNIT << max(0, (-(-size // UNIT) - 1).bit_length())
+        self.end = max(self.end, offset + length)
+        return offset
+
+    def free(self, offset: int, size: int) -> None:
+        self._ranges.free(offset, size)
+
+
+def measure_extent(
+    sizes: Iterable[SupportsIndex],
+    lifetimes: Iterable[SupportsIndex],
+    policy: str,
+    *,
+    backend: str = "two",
+) -> Extent:
+    """Plays objects, one request per step, and returns the range that they needed.
+
+    Args:
+        sizes: of each object, at least 1.
+        lifetimes: steps until each is freed, at least 1; frees that are due precede a request.
+        policy: one of POLICIES.
+        backend: of RangeAllocator; ignored by "buddy".
+
+    Raises:
+        InvalidError: an unknown policy, a size or lifetime below 1, or lists of unequal length.
+        UnsupportedError: the back end does not have the placement.
+    """
+    if policy not in POLICIES:
+        raise InvalidError(f"policy {policy!r}: must be one of {', '.join(POLICIES)}")
+    wanted = [_lib.as_index(size, "a size") for size in sizes]
+    lives = [_lib.as_index(life, "a lifetime") for life in lifetimes]
+    if len(wanted) != len(lives) or min(wanted, default=1) < 1 or min(lives, default=1) < 1:
+        raise InvalidError("sizes and lifetimes: give lists of one length, each number at least 1")
+    places = _Buddy() if policy == "buddy" else _Wall(policy, backend)
+    due: list[tuple[int, int, int]] = []  # step, offset, size
+    live = most = 0
+    for step, (size, life) in enumerate(zip(wanted, lives, strict=True)):
+        while due and due[0][0] <= step:
+            _, offset, length = heapq.heappop(due)
+            places.free(offset, length)
+            live -= length
+        heapq.heappush(due, (step + life, places.alloc(size), size))
+        live += size
+        most = max(most, live)
+    return Extent(most, places.end)
+
+
+def _bound(live: int, sizes: str) -> float:
+    """Robson's bound, in units of UNIT, for the largest power of two that the sizes reach."""
+    words = live // UNIT
+    largest = 1 << ((LARGEST[sizes] // UNIT).bit_length() - 1)
+    return robson_bound(words, largest) / words
+
+
+def study(
+    count: SupportsIndex = 20_000,
+    *,
+    seed: SupportsIndex = 1,
+    policies: Iterable[str] = POLICIES,
+    backend: str = "two",
+) -> NDArray[np.void]:
+    """Every policy with every distribution of sizes and lifetimes, on the same objects.
+
+    Args:
+        count: objects of each combination.
+        seed: of the random numbers.
+        policies: of POLICIES.
+        backend: of RangeAllocator.
+
+    Returns:
+        Rows of FRAGMENTATION_DTYPE, shape (policies * sizes * lifetimes,).
+
+    Raises:
+        InvalidError: an unknown policy, or no objects.
+    """
+    objects = _lib.as_index(count, "count")
+    if objects == 0:
+        raise InvalidError("count 0: at least one object is needed")
+    rows = list(_rows(objects, _lib.as_index(seed, "seed"), tuple(policies), backend))
+    return np.array(rows, FRAGMENTATION_DTYPE)
+
+
+def _rows(
+    count: int, seed: int, policies: tuple[str, ...], backend: str
+) -> Iterator[tuple[str | float, ...]]:
+    for sizes, draw_sizes in SIZES.items():
+        for lifetimes, draw_lifetimes in LIFETIMES.items():
+            rng = np.random.default_rng(seed)
+            wanted, lives = draw_sizes(rng, count).tolist(), draw_lifetimes(rng, count).tolist()
+            for policy in policies:
+                live, extent = measure_extent(wanted, lives, policy, backend=backend)
+                kind = "buddy" if policy == "buddy" else backend
+                bound = _bound(live, sizes)
+                yield policy, kind, sizes, lifetimes, live, extent, extent / live, bound
+
+
+# --- Robson's adversary ---------------------------------------------------------------------------
+
+
+class Places(Protocol):
+    """An allocator of ranges, such as `RangeAllocator`."""
+
+    def alloc(self, size: int) -> int:
+        """Allocate `size` and return its offset."""
+
+    def free(self, offset: int, size: int) -> None:
+        """Free it."""
+
+
+def robson_bound(live: int, largest: int) -> float:
+    """The range that every non-moving allocator needs at worst, for sizes 1, 2, ... largest.
+
+    live * (log2(largest) / 2 + 1) - largest + 1, the lower bound of J. M. Robson, "An estimate of
+    the store size necessary for dynamic storage allocation", JACM 18(3), 1971.
+    """
+    return float(live * (np.log2(largest) / 2 + 1) - largest + 1)
+
+
+def play_robson(places: Places, live: int, largest: int) -> Extent:
+    """Frees objects so that the survivors fragment the range, with at most `live` allocated.
+
+    The game begins with `live` objects of size 1. Before the round of size 2^i it frees each object
+    that covers no offset equal to f modulo 2^i. Two values of f agree with the f of the previous
+    round; the one with the larger sum of 2^i minus size, over the surviving objects, is chosen.
+    Then it allocates as many objects of 2^i as `live` allows.
+
+    Args:
+        places: an empty allocator with more room than the bound.
+        live: most that is allocated at once.
+        largest: the last size, a power of two, at most `live`.
+
+    Raises:
+        InvalidError: largest is no power of two, or above live.
+        OutOfMemoryError: the allocator has too little room.
+    """
+    most, end = _lib.as_index(live, "live"), _lib.as_index(largest, "largest")
+    if end == 0 or end & (end - 1) or end > most:
+        raise InvalidError(f"largest {end}: must be a power of two, at most live, {most}")
+    at = np.array([places.alloc(1) for _ in range(most)], np.int64)
+    sizes = np.ones(most, np.int64)
+    extent, place, size = int((at + sizes).max()), 0, 1
+    while size < end:
+        half, size = size, 2 * size
+        stays = [(f - at) % size < sizes for f in (place, place + half)]
+        chosen = int((size - sizes[stays[1]]).sum() > (size - sizes[stays[0]]).sum())
+        place += chosen * half
+        kept = stays[chosen]
+        for offset, length in zip(at[~kept].tolist(), sizes[~kept].tolist(), strict=True):
+            places.free(offset, length)
+        more = (most - int(sizes[kept].sum())) // size
+        fresh = np.array([places.alloc(size) for _ in range(more)], np.int64)
+        at = np.concatenate([at[kept], fresh])
+        sizes = np.concatenate([sizes[kept], np.full(more, size, np.int64)])
+        extent = max(extent, int((at + sizes).max()))
+    return Extent(most, extent)
+
+
+# --- drag -----------------------------------------------------------------------------------------
+
+
+class Drag(NamedTuple):
+    """Bytes times time.
+
+    Attributes:
+        live: of objects between their birth and their death.
+        held: of groups between the birth of their first object and the death of their last one.
+    """
+
+    live: float
+    held: float
+
+    @property
+    def held_over_live(self) -> float:
+        """`held` over `live`; 1 if no dead object waits for its group."""
+        return self.held / self.live
+
+
+def group_drag(
+    sizes: ArrayLike, births: ArrayLike, deaths: ArrayLike, *, group: int, group_bytes: int = 0
+) -> Drag:
+    """The cost of freeing objects in groups, as arenas do.
+
+    Objects join groups in the order of their births, `group` in each; the last group may have
+    fewer. A group takes memory as its objects arrive and returns all of it at its last death.
+
+    Args:
+        sizes: bytes of each object.
+        births: when each is allocated.
+        deaths: when each is used for the last time; not before its birth.
+        group: objects of a group; 1 is freeing one by one.
+        group_bytes: the least that a group holds from its first birth on, as an arena's chunk does.
+
+    Raises:
+        InvalidError: arrays of different or no length, a death before a birth, or a group of 0.
+    """
+    size, birth, death = (np.asarray(column, np.float64) for column in (sizes, births, deaths))
+    if not size.ndim == 1 or not size.shape == birth.shape == death.shape or not len(size):
+        raise InvalidError("sizes, births and deaths must be lists of one length, at least 1")
+    if (death < birth).any():
+        raise InvalidError("an object dies before its birth")
+    each = _lib.as_index(group, "group")
+    if each == 0:
+        raise InvalidError("group 0: a group has at least 1 object")
+    order = np.argsort(birth, kind="stable")
+    size, birth, death = size[order], birth[order], death[order]
+    first = np.arange(0, len(size), each)
+    end = np.maximum.reduceat(death, first)
+    number = np.arange(len(size)) // each
+    held = size * (end[number] - birth)
+    total = np.add.reduceat(held, first)
+    if group_bytes:
+        least = float(_lib.as_index(group_bytes, "group_bytes"))
+        sums = np.cumsum(size)
+        before = sums - size - (sums[first] - size[first])[number]
+        covered = np.clip(least - before, 0, size) * (end[number] - birth)
+        total += least * (end - birth[first]) - np.add.reduceat(covered, first)
+    return Drag(float((size * (death - birth)).sum()), float(total.sum()))
