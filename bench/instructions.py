@@ -8,14 +8,13 @@ Example: python3 bench/instructions.py --check --build build/bench
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from driver import counts
 from driver.errors import BenchError
-from driver.text import text_table, write_atomically
+from driver.text import run_command, text_table
 
 BENCH = Path(__file__).resolve().parent
 SKIPPED = 77  # what ctest takes for skipped
@@ -78,8 +77,7 @@ def run(options: argparse.Namespace) -> int:
         show(key, found, baseline.get(key, {}))
     if options.update:
         baseline.update(now)
-        whole = {key: {p: c.as_json() for p, c in rows.items()} for key, rows in baseline.items()}
-        write_atomically(options.baseline, json.dumps(whole, indent=1, sort_keys=True) + "\n")
+        counts.save_baseline(options.baseline, baseline)
         print(f"written: {options.baseline}")
         return 0
     problems: list[str] = []
@@ -119,14 +117,7 @@ def complaints(baseline: counts.Baseline, now: counts.Baseline) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return 0, 1 if a path grew, 2 for bad input, 77 if nothing was compared, 130 for Ctrl-C."""
     options = parser().parse_args(arguments)
-    try:
-        return run(options)
-    except BenchError as error:
-        print(f"instructions: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("instructions: interrupted", file=sys.stderr)
-        return 130
+    return run_command("instructions", lambda: run(options))
 
 
 if __name__ == "__main__":

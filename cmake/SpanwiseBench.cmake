@@ -4,18 +4,17 @@
 #
 #   bench_malloc         malloc through the dynamic linker; links nothing of ours
 #   bench_spanwise       the library, linked statically;  bench_spanwise_bare: without checks
-#   bench_arenas         arenas and pools, beside a loop that bumps and clears; a message server
-#   bench_ranges         range allocators, beside plain references in C
-#   bench_gomem          the benchmark cases of the Go library GoMem, on ours
-#   bench_collectors     our collector: ROW SIZE prints one figure;  bench_collectors_boehm: the same on Debian's libgc
-#   bench_buffers        multi-buffer memory and readers, beside plain ones in C
 #   bench_peer_<name>    another allocator, linked: Debian's mimalloc if it is there, and what the
 #                        user supplies in SPANWISE_PEER_<NAME>_DIR (include/ or headers, and library)
-#   bench_patterns          the programs of the field, under whatever is preloaded; _phases: one of them,
-#                        whose clock is its own;  bench_rusage: runs them and tells what they used
-#   bench_threads_check  proves time and count of the rows of several threads
-#   bench_paths          loops to be counted under callgrind (bench/instructions.py); _bare, _malloc: the
-#                        library without checks, and malloc of whatever is preloaded
+#   bench_arenas         arenas and pools, and the least that a bump allocation does
+#   bench_ranges         range allocators, and plain references in C
+#   bench_buffers        multi-buffer memory, readers and stacks, and plain references in C
+#   bench_collectors     our collector: ROW SIZE prints one figure;  _boehm: on Debian's libgc
+#   bench_patterns       allocation patterns under a preloaded malloc;  _phases: the one with its own
+#                        clock;  bench_rusage: runs them and reports CPU time and peak RSS
+#   bench_paths          loops that callgrind counts (bench/instructions.py);  _bare: without checks;
+#                        _malloc: malloc of a preloaded library
+#   bench_threads_check  checks time and count of the rows of several threads
 enable_language(CXX)
 find_package(benchmark QUIET)
 if(NOT benchmark_FOUND)
@@ -50,50 +49,44 @@ function(bench_executable name source)
                                         ${CMAKE_DL_LIBS})
 endfunction()
 
+# bench_test(NAME COMMAND...)
+function(bench_test name)
+  add_test(NAME bench.${name} COMMAND ${ARGN})
+  set_tests_properties(bench.${name} PROPERTIES LABELS bench TIMEOUT 1200)
+endfunction()
+
 # bench_program(NAME SOURCE [WHAT IT LINKS...]): one that is compared, and its short test.
 function(bench_program name source)
   bench_executable(${name} ${source} ${ARGN})
   # Leaves out the rows that hold gigabytes.
-  add_test(NAME bench.${name} COMMAND ${name} --benchmark_min_time=0.001
-                                      --benchmark_filter=-/growth/.00M|/growth/.G)
-  set_tests_properties(bench.${name} PROPERTIES LABELS bench TIMEOUT 1200)
+  bench_test(${name} ${name} --benchmark_min_time=0.001
+             --benchmark_filter=-/growth/.00M|/growth/.G)
 endfunction()
 
-# Checks the times and counts of the rows of several threads.
 bench_executable(bench_threads_check "${bench_micro}/threads_check.cc")
-add_test(NAME bench.threads_check COMMAND bench_threads_check)
-set_tests_properties(bench.threads_check PROPERTIES LABELS bench TIMEOUT 1200)
+bench_test(threads_check bench_threads_check)
 
 bench_program(bench_malloc "${bench_micro}/bench_malloc.cc")
 bench_program(bench_spanwise "${bench_micro}/bench_spanwise.cc" spanwise_static)
 
-# Range allocators beside plain references in C with the algorithms of the Go library GoMem.
 bench_program(bench_ranges "${bench_dir}/ranges/bench_ranges.cc" spanwise_internal)
 target_sources(bench_ranges PRIVATE "${bench_dir}/ranges/reference_single.c"
                                     "${bench_dir}/ranges/reference_two.c"
                                     "${bench_dir}/ranges/reference_buddy.c")
 target_include_directories(bench_ranges PRIVATE "${bench_dir}/ranges")
 
-# The benchmark cases of GoMem on our library.
-bench_program(bench_gomem "${bench_dir}/gomem/bench_gomem.cc" spanwise_static)
-target_sources(bench_gomem PRIVATE "${bench_dir}/gomem/cases_memory.cc"
-                                   "${bench_dir}/gomem/cases_blocks.cc")
-
-# Arenas and pools, beside a loop that bumps and clears, and the heap.
 bench_program(bench_arenas "${bench_dir}/arenas/bench_arenas.cc" spanwise_examples spanwise_static m)
 
-# Collectors: ours, and Debian's libgc if its headers are there. Its <gc.h> includes "gc/gc.h", and so must not
-# see src/, where a header has that name.
+# Collectors: ours, and Debian's libgc if its headers are there. Its <gc.h> includes "gc/gc.h", so
+# src/, which has a header of that name, must not be an include folder.
 function(bench_collector name source)
   add_executable(${name} "${bench_dir}/collectors/${source}")
   target_compile_options(${name} PRIVATE -Wall -Wextra)
   target_link_libraries(${name} PRIVATE ${ARGN})
-  add_test(NAME bench.${name} COMMAND ${name} random 1000)
-  set_tests_properties(bench.${name} PROPERTIES LABELS bench TIMEOUT 1200)
+  bench_test(${name} ${name} random 1000)
 endfunction()
 bench_collector(bench_collectors bench_collectors.c spanwise_static)
-add_test(NAME bench.bench_collectors_messages COMMAND bench_collectors messages_arena 1000)
-set_tests_properties(bench.bench_collectors_messages PROPERTIES LABELS bench TIMEOUT 1200)
+bench_test(bench_collectors_messages bench_collectors messages_arena 1000)
 find_path(bench_boehm_include gc.h)
 find_library(bench_boehm_library gc)
 if(bench_boehm_include AND bench_boehm_library)
@@ -101,9 +94,8 @@ if(bench_boehm_include AND bench_boehm_library)
   target_include_directories(bench_collectors_boehm SYSTEM PRIVATE "${bench_boehm_include}")
 endif()
 
-# Multi-buffer memory and readers beside plain references with GoMem's algorithms.
 bench_program(bench_buffers "${bench_dir}/buffers/bench_buffers.cc" spanwise_internal)
-target_sources(bench_buffers PRIVATE "${bench_dir}/buffers/reference_scalable.c"
+target_sources(bench_buffers PRIVATE "${bench_dir}/buffers/reference_buffers.c"
                                      "${bench_dir}/ranges/reference_single.c")
 target_include_directories(bench_buffers PRIVATE "${bench_dir}/buffers" "${bench_dir}/ranges")
 
@@ -111,13 +103,12 @@ target_include_directories(bench_buffers PRIVATE "${bench_dir}/buffers" "${bench
 spanwise_sources(bare_sources ${spanwise_floor} "sizeclass/*" "gen/*" "page/*" "span/*" "heap/*" "inspect/*")
 add_library(spanwise_bare STATIC EXCLUDE_FROM_ALL ${bare_sources})
 spanwise_compile(spanwise_bare)
-target_compile_options(spanwise_bare PRIVATE -USW_CHECK -DSW_CHECK=0
-                       -DSW_FAST_CHECKED=0)
+set(bench_bare -USW_CHECK -DSW_CHECK=0 -DSW_FAST_CHECKED=0)
+target_compile_options(spanwise_bare PRIVATE ${bench_bare})
 target_link_libraries(spanwise_bare PUBLIC spanwise_zstd::zstd Threads::Threads)
 bench_program(bench_spanwise_bare "${bench_micro}/bench_spanwise.cc" spanwise_bare)
 target_compile_definitions(bench_spanwise_bare PRIVATE BENCH_BARE=1)
-target_compile_options(bench_spanwise_bare PRIVATE -USW_CHECK -DSW_CHECK=0
-                       -DSW_FAST_CHECKED=0)
+target_compile_options(bench_spanwise_bare PRIVATE ${bench_bare})
 
 # --- allocation patterns: whole programs under a preloaded malloc ----------------------------------
 
@@ -137,9 +128,8 @@ target_link_libraries(bench_patterns_phases PRIVATE m)
 # Exports the program's clock, so that a preloaded allocator finds it.
 set_target_properties(bench_patterns_phases PROPERTIES ENABLE_EXPORTS ON)
 bench_pattern_program(bench_rusage ../../src/rusage_wrapper/main.c)
-add_test(NAME bench.patterns COMMAND bench_patterns random-1k 1)
-add_test(NAME bench.patterns_phases COMMAND bench_patterns_phases 1)
-set_tests_properties(bench.patterns bench.patterns_phases PROPERTIES LABELS bench TIMEOUT 1200)
+bench_test(patterns bench_patterns random-1k 1)
+bench_test(patterns_phases bench_patterns_phases 1)
 
 # --- linked peers ---------------------------------------------------------------------------------
 
@@ -156,7 +146,7 @@ endif()
 function(bench_peer name source header)
   string(TOUPPER ${name} upper)
   set(SPANWISE_PEER_${upper}_DIR "" CACHE PATH "headers and library of ${name}, for the benches")
-  set(SPANWISE_PEER_${upper}_VERSION "" CACHE STRING "its version, if it cannot tell")
+  set(SPANWISE_PEER_${upper}_VERSION "" CACHE STRING "its version, if it does not report one")
   set(dir "${SPANWISE_PEER_${upper}_DIR}")
   if(dir STREQUAL "")
     return()
@@ -211,15 +201,13 @@ endfunction()
 
 bench_paths_program(bench_paths "${bench_micro}/paths_spanwise.c" spanwise_static)
 bench_paths_program(bench_paths_bare "${bench_micro}/paths_spanwise.c" spanwise_bare)
-target_compile_options(bench_paths_bare PRIVATE -USW_CHECK -DSW_CHECK=0 -DSW_FAST_CHECKED=0)
+target_compile_options(bench_paths_bare PRIVATE ${bench_bare})
 bench_paths_program(bench_paths_malloc "${bench_micro}/paths_malloc.c")
 
 find_program(bench_valgrind valgrind)
 find_program(bench_python python3)
 if(bench_valgrind AND bench_python AND NOT SPANWISE_SANITIZE)
-  add_test(NAME bench.instructions
-           COMMAND "${bench_python}" "${bench_dir}/instructions.py" --check --build
-                   "${PROJECT_BINARY_DIR}")
-  set_tests_properties(bench.instructions PROPERTIES LABELS bench TIMEOUT 1200 COST 20
-                       SKIP_RETURN_CODE 77)
+  bench_test(instructions "${bench_python}" "${bench_dir}/instructions.py" --check --build
+             "${PROJECT_BINARY_DIR}")
+  set_tests_properties(bench.instructions PROPERTIES COST 20 SKIP_RETURN_CODE 77)
 endif()

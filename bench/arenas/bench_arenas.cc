@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of arenas, pools and slabs: CONTENDER/arena/ROW. One iteration is a batch of OBJECTS objects that are
-// freed together, or one slice, or one pair of a pool or of slabs, or a load of messages (examples/service), its set-up
-// included. The limit loop moves an end that lies in memory and
-// clears what it skips, over the same bytes again and again: what any bump allocation has to do at least.
+// Rows of arenas, pools and slabs: CONTENDER/arena/ROW. One iteration is a batch of OBJECTS objects
+// that are freed together, or one slice, one pair of a pool or of slabs, or a load of messages
+// (examples/service) with its setup. The contender `limit` is the least that any bump allocation does:
+// it moves an end that is in memory and clears what it skips, over the same bytes again and again.
 #include <benchmark/benchmark.h>
 
 #include <cstdlib>
@@ -49,46 +49,27 @@ template <size_t BYTES> void limit_loop(State &state) {
     }
 }
 
-sw_arena *make(bool safe) {
-    sw_arena_options options;
+sw_arena *make() {
     sw_arena *arena = nullptr;
-    sw_arena_options_init(&options);
-    options.safe = safe;
-    if (sw_arena_create(&options, &arena) != SW_OK) abort();
+    if (sw_arena_create(nullptr, &arena) != SW_OK) abort();
     return arena;
 }
 
-template <size_t BYTES, unsigned FLAGS, bool SAFE> void batch(State &state) {
+template <size_t BYTES> void batch(State &state) {
     for (auto _ : state) {
-        sw_arena *arena = make(SAFE);
-        for (size_t i = 0; i < OBJECTS; i++) use(sw_arena_new(arena, BYTES, 16, FLAGS), i);
+        sw_arena *arena = make();
+        for (size_t i = 0; i < OBJECTS; i++) use(sw_arena_new(arena, BYTES, 16, SW_ZERO), i);
         sw_arena_free(arena);
-    }
-}
-
-template <size_t BYTES> void heap_batch(State &state) {
-    sw_heap *heap = sw_heap_default();
-    for (auto _ : state) {
-        for (size_t i = 0; i < OBJECTS; i++) use(sw_heap_alloc(heap, BYTES, SW_ZERO), i);
-        for (void *object : seen) sw_heap_free(heap, object);
     }
 }
 
 // Each arena gets 32 slices of 1 KiB.
 void slices(State &state) {
     for (auto _ : state) {
-        sw_arena *arena = make(false);
+        sw_arena *arena = make();
         for (size_t i = 0; i < SLICES; i++)
             use(sw_arena_make_slice(arena, SLICE, 1, 1, SW_ZERO), i);
         sw_arena_free(arena);
-    }
-}
-
-void heap_slices(State &state) {
-    sw_heap *heap = sw_heap_default();
-    for (auto _ : state) {
-        for (size_t i = 0; i < SLICES; i++) use(sw_heap_alloc(heap, SLICE, SW_ZERO), i);
-        for (size_t i = 0; i < SLICES; i++) sw_heap_free(heap, seen[i]);
     }
 }
 
@@ -116,7 +97,8 @@ void slabs_pair(State &state) {
     sw_slabs_destroy(slabs);
 }
 
-// The least that slots with a bitmap have to do: the lowest free bit is taken, and set again by the slot's address.
+// The least that slots with a bitmap do: take the lowest free bit, set it again by the slot's
+// address.
 void limit_slots(State &state) {
     static char memory[64 * SLICE] __attribute__((aligned(64)));
     uint64_t free_bits = ~uint64_t{0};
@@ -134,8 +116,7 @@ void limit_slots(State &state) {
     }
 }
 
-// What a message server does with a heap instead of slabs: it allocates an object of 1000 bytes and
-// frees it.
+// The same object of 1000 bytes from the heap.
 void heap_pair(State &state) {
     sw_heap *heap = sw_heap_default();
     for (auto _ : state) {
@@ -143,43 +124,6 @@ void heap_pair(State &state) {
         benchmark::DoNotOptimize(object);
         sw_heap_free(heap, object);
     }
-}
-
-// Requests and frees in random order, as of connections that open and close. About half of OBJECTS
-// live.
-template <typename Take, typename Give> void spread(State &state, Take take, Give give) {
-    uint64_t draw = 88172645463325252;
-    memset(seen, 0, sizeof seen);
-    for (auto _ : state) {
-        draw ^= draw << 13;
-        draw ^= draw >> 7;
-        draw ^= draw << 17;
-        void *&object = seen[draw % OBJECTS];
-        if (object == nullptr) {
-            object = take();
-        } else {
-            give(object);
-            object = nullptr;
-        }
-    }
-    for (void *object : seen)
-        if (object != nullptr) give(object);
-}
-
-void slabs_spread(State &state) {
-    sw_slabs *slabs = nullptr;
-    if (sw_slabs_create(nullptr, &slabs) != SW_OK) abort();
-    spread(
-        state, [=] { return sw_slabs_alloc(slabs, 1000, 0); },
-        [=](void *slot) { (void)sw_slabs_free(slabs, slot); });
-    sw_slabs_destroy(slabs);
-}
-
-void heap_spread(State &state) {
-    sw_heap *heap = sw_heap_default();
-    spread(
-        state, [=] { return sw_heap_alloc(heap, 1000, 0); },
-        [=](void *object) { sw_heap_free(heap, object); });
 }
 
 template <sw_service_strategy STRATEGY, bool SAFE> void service(State &state) {
@@ -205,21 +149,13 @@ void add(const char *name, void (*row)(State &)) { benchmark::RegisterBenchmark(
 int main(int argc, char **argv) {
     add("limit/arena/new_16", limit_loop<16>);
     add("limit/arena/new_32", limit_loop<32>);
-    add("spanwise/arena/new_16", batch<16, SW_ZERO, false>);
-    add("spanwise/arena/new_32", batch<32, SW_ZERO, false>);
-    add("spanwise_front/arena/new_16", batch<16, SW_SCAN, false>);
-    add("spanwise_front/arena/new_32", batch<32, SW_SCAN, false>);
-    add("spanwise_safe/arena/new_32", batch<32, SW_ZERO, true>);
-    add("spanwise_heap/arena/new_16", heap_batch<16>);
-    add("spanwise_heap/arena/new_32", heap_batch<32>);
+    add("spanwise/arena/new_16", batch<16>);
+    add("spanwise/arena/new_32", batch<32>);
     add("spanwise/arena/slice_1k", slices);
-    add("spanwise_heap/arena/slice_1k", heap_slices);
     add("spanwise/arena/pool_pair", pool_pair);
     add("limit/arena/slabs_pair", limit_slots);
     add("spanwise/arena/slabs_pair", slabs_pair);
     add("spanwise_heap/arena/slabs_pair", heap_pair);
-    add("spanwise/arena/slabs_spread", slabs_spread);
-    add("spanwise_heap/arena/slabs_spread", heap_spread);
     add("spanwise/arena/service", service<SW_SERVICE_batch, false>);
     add("spanwise_static/arena/service", service<SW_SERVICE_static, false>);
     add("spanwise_heap/arena/service", service<SW_SERVICE_heap, false>);
@@ -229,7 +165,6 @@ int main(int argc, char **argv) {
     add("spanwise_slab/arena/service", service<SW_SERVICE_slab, false>);
     add("spanwise_both/arena/service", service<SW_SERVICE_arena_pool, false>);
     add("spanwise_safe/arena/service", service<SW_SERVICE_batch, true>);
-    add("spanwise_safe_one/arena/service", service<SW_SERVICE_arena, true>);
     benchmark::Initialize(&argc, argv);
     benchmark::RunSpecifiedBenchmarks();
     return 0;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of multi-buffer memory, readers, recyclable memory and stacks: CONTENDER/buffer/ROW. A contender is ours (`spanwise`) or the plain
-// one (`reference`) of contenders.h; of the rows `frame_...` ours as `recyclable` or `plain`; of the rows `stack_...` ours by `copy` and as a `chain`, or `fixed` (stacks.h).
-// Times are those of one round, such as 1024 bytes that are read.
+// Rows of multi-buffer memory, readers, recyclable memory and stacks: CONTENDER/buffer/ROW. A
+// contender is ours (`spanwise`) or the plain `reference`; of stack rows ours by `copy` or as a
+// `chain`, or a `fixed` one (contenders.h). A time is that of one round, such as 1024 bytes that
+// are read.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
@@ -10,7 +11,6 @@
 #include <vector>
 
 #include "contenders.h"
-#include "stacks.h"
 
 namespace {
 
@@ -18,7 +18,7 @@ using State = benchmark::State;
 
 constexpr size_t BUFFER_BYTES = 64, BYTES = 1024, NUMBERS = 1024, LIST = 100, KIB = 1024;
 
-// The bytes that are read, in buffers of 64, behind a memory of either kind.
+// The bytes that are read, in buffers of 64 bytes, as a memory of either kind.
 template <typename Kind> struct Input {
     std::vector<uint8_t> bytes;
     typename Kind::Memory memory;
@@ -119,9 +119,8 @@ template <typename Kind> void to_bytes(State &state) {
     }
 }
 
-// Both contenders copy from the same bytes to the same bytes, whose place in their pages decides on
-// a tenth of the time. They are written first, because
-// pages that were only read are one and the same page of zeros.
+// Both contenders use the same bytes: their place in a page makes a tenth of the time. They are
+// written first, because untouched pages are all the kernel's one page of zeros.
 alignas(4096) uint8_t from[LIST * KIB], out[LIST * KIB];
 
 template <typename Kind> void copy_to(State &state) {
@@ -156,113 +155,6 @@ template <typename Kind> void batch(State &state) {
         for (size_t i = 0; i < BATCH; i++) benchmark::DoNotOptimize(blocks.next(KIB));
         blocks.recycle();
     }
-}
-
-// --- recyclable and plain ------------------------------------------------------------------------
-
-// Requests to whoever is behind a recyclable memory: the scalable allocator's children, or malloc's blocks.
-struct Requests {
-    uint64_t count = 0, bytes = 0;
-    sw_allocator allocator{take, give, this};
-    static void *take(void *context, size_t bytes, size_t align) {
-        auto *requests = static_cast<Requests *>(context);
-        requests->count++;
-        requests->bytes += bytes;
-        return sw_allocator_libc()->allocate(nullptr, bytes, align);
-    }
-    static void give(void *, void *block, size_t bytes) {
-        sw_allocator_libc()->release(nullptr, block, bytes);
-    }
-};
-
-// One recyclable memory that is filled, read and recycled, with blocks of a scalable allocator or
-// of malloc.
-template <bool IsPlain> struct Frame {
-    static constexpr const char *name = IsPlain ? "plain" : "recyclable";
-    Requests requests;
-    sw_scalable *scalable = nullptr;
-    sw_recyclable recyclable;
-    Frame() {
-        sw_scalable_options options;
-        sw_scalable_options_init(&options);
-        options.memory = &requests.allocator;
-        if (!IsPlain && sw_scalable_create(&options, &scalable) != SW_OK) abort();
-        sw_recyclable_init(&recyclable, scalable);
-    }
-    ~Frame() {
-        if (sw_recyclable_end(&recyclable) != SW_OK) abort();
-        sw_scalable_destroy(scalable);
-    }
-    Frame(const Frame &) = delete;
-    Frame &operator=(const Frame &) = delete;
-    void take(size_t size) {
-        auto *bytes = static_cast<volatile uint8_t *>(sw_recyclable_next(&recyclable, size));
-        if (bytes == nullptr) abort();
-        bytes[0] = bytes[size - 1] = 1;
-    }
-    // A plain frame counts the blocks and bytes that it owns: these it has got from malloc.
-    void recycle() {
-        if (IsPlain) {
-            requests.count += recyclable.owned.count;
-            requests.bytes += recyclable.owned.size;
-        }
-        if (sw_recyclable_recycle(&recyclable) != SW_OK) abort();
-    }
-    // Reports the requests of a frame, a mean over all frames since `first`. The article's figures
-    // are of its author's machine.
-    void tell(State &state, const Requests &first, const char *article) const {
-        auto frames = static_cast<double>(state.iterations());
-        state.counters["B/op"] = static_cast<double>(requests.bytes - first.bytes) / frames;
-        state.counters["allocs/op"] = static_cast<double>(requests.count - first.count) / frames;
-        state.SetLabel(article);
-    }
-};
-
-// Times `fill` and the recycling of what it took. The first frame, which finds no idle blocks, is
-// not counted.
-template <bool IsPlain, typename Fill>
-void time_frames(State &state, Frame<IsPlain> &frame, Fill fill, const char *article) {
-    auto once = [&] {
-        fill();
-        frame.recycle();
-    };
-    once();
-    Requests first = frame.requests;
-    for (auto _ : state) once();
-    frame.tell(state, first, article);
-}
-
-// The article: 335.2 ns with recyclable memory and 511.9 without, "53 % faster".
-template <bool IsPlain> void frame_basic(State &state) {
-    Frame<IsPlain> frame;
-    auto fill = [&] {
-        frame.take(512);
-        frame.take(1024);
-    };
-    time_frames(state, frame, fill,
-                IsPlain ? "article: 511.9 ns, 1788 B/op, 2 allocs/op"
-                        : "article: 335.2 ns, 1536 B/op, 2 allocs/op, 53 % faster");
-}
-
-template <bool IsPlain> void frame_multiple(State &state) {
-    Frame<IsPlain> frame;
-    auto fill = [&] {
-        for (int i = 0; i < 10; i++) frame.take(256);
-    };
-    time_frames(state, frame, fill,
-                IsPlain ? "article: 1035.1 ns, 3875 B/op, 10 allocs/op" : "article: no figure");
-}
-
-// Copies of ten buffers; the article's clone shares them and copies their list.
-template <bool IsPlain> void frame_clone(State &state) {
-    Input<Ours> input(plain(10 * 24), 24);
-    Frame<IsPlain> frame;
-    auto fill = [&] {
-        if (sw_recyclable_clone(&frame.recyclable, &input.memory) != SW_OK) abort();
-    };
-    time_frames(state, frame, fill,
-                IsPlain ? "article (a shared list): 53.7 ns, 240 B/op, 1 allocs/op"
-                        : "article: no figure");
 }
 
 // --- stacks --------------------------------------------------------------------------------------
@@ -313,12 +205,6 @@ template <typename Kind> void add_rows() {
     add(Kind::name, "copy_to", copy_to<Kind>);
 }
 
-template <bool IsPlain> void add_frame_rows() {
-    add(Frame<IsPlain>::name, "frame_basic", frame_basic<IsPlain>);
-    add(Frame<IsPlain>::name, "frame_multiple", frame_multiple<IsPlain>);
-    add(Frame<IsPlain>::name, "frame_clone", frame_clone<IsPlain>);
-}
-
 template <typename Stack> void add_stack_rows() {
     add(Stack::name, "stack_calls", stack_calls<Stack>);
     add(Stack::name, "stack_fill", stack_fill<Stack>);
@@ -329,8 +215,6 @@ template <typename Stack> void add_stack_rows() {
 int main(int argc, char **argv) {
     add_rows<Ours>();
     add_rows<Plain>();
-    add_frame_rows<false>();
-    add_frame_rows<true>();
     add_stack_rows<GrowingStack<SW_STACK_COPY>>();
     add_stack_rows<GrowingStack<SW_STACK_CHAIN>>();
     add_stack_rows<FixedStack>();

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of our collector: bench_collectors ROW SIZE. With BENCH_HUGE_PAGES in the environment its heap asks for huge
- * pages, which the rows of targets.toml do not; BENCH_GC_PERCENT is the percentage of its pace, else 100; with BENCH_GC_ORDER=span cycles mark span by span;
- * BENCH_PAGE_BYTES is the page size of its spans, else 8192. */
-#include <stdlib.h>
-
+/* Rows of our collector: bench_collectors ROW SIZE. */
 #include "shapes.h"
 #include "spanwise/gc_fast.h"
 #include "spanwise/spanwise.h"
@@ -20,28 +16,8 @@ static size_t held_count;
 /* Switches the pace off and on. The pace is that of the others: a cycle begins when as much was
  * allocated as lived after the last one. */
 static void pause_collecting(bool on) {
-    const char *asked = getenv("BENCH_GC_PERCENT");
-    uint32_t percent = asked != NULL ? (uint32_t)strtoul(asked, NULL, 10) : PERCENT;
-    sw_gc_pace pace = {.struct_bytes = sizeof pace, .percent = on ? 0 : percent};
+    sw_gc_pace pace = {.struct_bytes = sizeof pace, .percent = on ? 0 : PERCENT};
     if (sw_gc_set_pace(gc, &pace) != SW_OK) __builtin_abort();
-}
-
-/* The classes of the default table, their spans as long as there, in pages of $BENCH_PAGE_BYTES; NULL: it is not set. */
-static const sw_table *table_of_pages(void) {
-    const char *asked = getenv("BENCH_PAGE_BYTES");
-    if (asked == NULL) return NULL;
-    const sw_table *usual = sw_table_default();
-    uint32_t page = (uint32_t)strtoul(asked, NULL, 10), count = sw_table_class_count(usual);
-    sw_class_spec specs[SW_TABLE_CLASSES_MAX] = {0};
-    sw_class_info info;
-    sw_table *made;
-    for (uint32_t i = 0; i < count; i++) {
-        if (sw_table_class(usual, i + 1, &info) != SW_OK) __builtin_abort();
-        specs[i].size_bytes = info.size_bytes;
-        specs[i].pages = page == 0 ? 0 : (info.span_bytes + page - 1) / page;
-    }
-    if (sw_table_create("pages", page, specs, count, &made) != SW_OK) __builtin_abort();
-    return made;
 }
 
 static void start(void) {
@@ -52,8 +28,6 @@ static void start(void) {
     uint32_t root;
     sw_heap_options options;
     sw_heap_options_init(&options);
-    options.table = table_of_pages();
-    options.huge_pages = getenv("BENCH_HUGE_PAGES") != NULL;
     if (sw_gc_create(&options, &gc) != SW_OK) __builtin_abort();
     for (int i = 0; i < KINDS; i++) {
         sw_gc_type type = {.name = names[i], .bytes = bytes_of[i], .pointers = &pointers[i]};
@@ -62,9 +36,6 @@ static void start(void) {
     }
     if (sw_gc_add_type(gc, &number, &number_type) != SW_OK) __builtin_abort();
     if (sw_gc_add_roots(gc, held, sizeof held, &root) != SW_OK) __builtin_abort();
-    const char *order = getenv("BENCH_GC_ORDER");
-    bool by_span = order != NULL && strcmp(order, "span") == 0;
-    if (sw_gc_set_order(gc, by_span ? SW_GC_BY_SPAN : SW_GC_BY_OBJECT) != SW_OK) __builtin_abort();
     pause_collecting(false);
 }
 
@@ -90,21 +61,6 @@ static double *make_numbers(size_t count) {
 static bool own_row(const char *row, uint32_t size);
 #define PROGRAM_ROW own_row
 #include "rows.h"
-
-/* Row new16 by calls of sw_gc_new. */
-static void new_16_by_calls(uint32_t count) {
-    uint32_t type = type_of[PAIR];
-    pause_collecting(true);
-    for (uint32_t i = 0; i < count; i++) seen = sw_gc_new(gc, type, 1);
-    seen = NULL;
-    pause_collecting(false);
-    collect();
-    pause_collecting(true);
-    uint64_t cpu = now_ns(CLOCK_PROCESS_CPUTIME_ID), wall = now_ns(CLOCK_MONOTONIC);
-    for (uint32_t i = 0; i < count; i++) seen = sw_gc_new(gc, type, 1);
-    cpu = now_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu;
-    tell(cpu, now_ns(CLOCK_MONOTONIC) - wall, count);
-}
 
 /* Nanoseconds by which a store through the barrier (in line, and by a call of sw_gc_write) is
  * slower than a plain one; no cycle is under way. */
@@ -148,7 +104,7 @@ static uint64_t mark_in_steps(uint64_t step_ns, uint64_t *longest) {
     return sum;
 }
 
-/* The time of a cycle in steps, beside that of a cycle at once. */
+/* The time of a cycle in steps, and of a cycle at once. */
 static void steps(uint32_t count) {
     uint64_t longest;
     random_graph(count);
@@ -212,7 +168,7 @@ static node *make_live(void) {
     return held[0];
 }
 
-/* Serves messages beside a live list; each batch also makes 256 bytes in the heap. The messages'
+/* Serves messages while a list is live; each batch also makes 256 bytes in the heap. The messages'
  * objects are the heap's, or those of an arena that ends with the batch. */
 static void messages(uint32_t count, bool in_arenas) {
     node *live = make_live();
@@ -240,8 +196,6 @@ static void messages(uint32_t count, bool in_arenas) {
 static bool own_row(const char *row, uint32_t size) {
     if (strcmp(row, "barrier") == 0) {
         barrier();
-    } else if (strcmp(row, "new16_calls") == 0) {
-        new_16_by_calls(size);
     } else if (strcmp(row, "steps") == 0) {
         steps(size);
     } else if (strcmp(row, "messages") == 0) {

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of collectors, the same for ours and for others: PROGRAM ROW SIZE prints one JSON object. It is included by a
- * program that has defined, for its collector:
- *   start(), make(kind) (an object, zeroed), make_numbers(count) (doubles, whose values are anything), collect(), hold(object) and drop() (a stack of roots),
- *   pause_collecting(bool), PROGRAM_ROW(row, size) (a row of its own: true if it ran it)
+/* Rows of collectors, the same for ours and for others: PROGRAM ROW SIZE prints one JSON object.
+ * The program that includes this defines, for its collector:
+ *   start(), collect(), pause_collecting(bool)
+ *   make(kind)           an object, zeroed
+ *   make_numbers(count)  doubles of any value
+ *   hold(object), drop() a stack of roots
+ *   PROGRAM_ROW(row, size)  a row of its own; true if it ran it
  * bench/collectors/go/main.go has the same rows, with the same random numbers. */
 #ifndef SPANWISE_BENCH_COLLECTOR_ROWS_H
 #define SPANWISE_BENCH_COLLECTOR_ROWS_H
@@ -40,7 +43,7 @@ static long peak_kib(void) {
     return kib;
 }
 
-static void tell(uint64_t cpu_ns, uint64_t wall_ns, double each) {
+static void report(uint64_t cpu_ns, uint64_t wall_ns, double each) {
     printf("{\"cpu_ns\": %.4f, \"wall_ns\": %.4f, \"peak_kib\": %ld}\n", (double)cpu_ns / each,
            (double)wall_ns / each, peak_kib());
 }
@@ -57,7 +60,7 @@ static void time_collections(void) {
         if (took < wall) wall = took;
         if (used < cpu) cpu = used;
     }
-    tell(cpu, wall, 1);
+    report(cpu, wall, 1);
 }
 
 /* --- graphs ----------------------------------------------------------------------------------- */
@@ -132,7 +135,7 @@ static void binary_trees(uint32_t depth) {
     sum += count_tree(lives);
     if (sum == 0) abort();
     cpu = now_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu;
-    tell(cpu, now_ns(CLOCK_MONOTONIC) - wall, 1);
+    report(cpu, now_ns(CLOCK_MONOTONIC) - wall, 1);
 }
 
 /* --- GCBench ---------------------------------------------------------------------------------- */
@@ -171,8 +174,9 @@ static branch *plant(uint32_t depth) {
 
 static uint32_t tree_size(uint32_t depth) { return (2u << depth) - 1; }
 
-/* What GCBench does (Ellis, Kovac, Boehm, "An artificial garbage collection benchmark", 1997): a tree that is dropped at once, a tree and
- * an array that stay, and many trees of each depth, built from the top and from the leaves. */
+/* GCBench (Ellis, Kovac, Boehm, "An artificial garbage collection benchmark", 1997): a tree that is
+ * dropped at once, a tree and an array that stay, and many trees of each depth, built from the top
+ * and from the leaves. */
 static void gc_bench(uint32_t stretch) {
     uint64_t cpu = now_ns(CLOCK_PROCESS_CPUTIME_ID), wall = now_ns(CLOCK_MONOTONIC);
     (void)plant(stretch);
@@ -192,7 +196,7 @@ static void gc_bench(uint32_t stretch) {
     if (count_tree(lives) != tree_size(stretch - 2) || numbers[USED_NUMBER] != 1.0 / USED_NUMBER)
         abort();
     cpu = now_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu;
-    tell(cpu, now_ns(CLOCK_MONOTONIC) - wall, 1);
+    report(cpu, now_ns(CLOCK_MONOTONIC) - wall, 1);
 }
 
 /* --- allocation ------------------------------------------------------------------------------- */
@@ -210,7 +214,7 @@ static void new_16(uint32_t count) {
     uint64_t cpu = now_ns(CLOCK_PROCESS_CPUTIME_ID), wall = now_ns(CLOCK_MONOTONIC);
     for (uint32_t i = 0; i < count; i++) seen = make(PAIR);
     cpu = now_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu;
-    tell(cpu, now_ns(CLOCK_MONOTONIC) - wall, count);
+    report(cpu, now_ns(CLOCK_MONOTONIC) - wall, count);
 }
 
 /* Runs a row; a row with a graph builds it and then collects. False: there is no such row. */

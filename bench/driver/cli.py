@@ -12,6 +12,7 @@ from driver import judge, provenance, report
 from driver.contenders import BENCH, Machine
 from driver.errors import BenchError
 from driver.rows import Row, choose, load
+from driver.text import run_command
 
 DEFAULT_ROWS = ("inline *", "preload *")
 EXAMPLES = """examples:
@@ -84,8 +85,8 @@ def run(options: argparse.Namespace) -> int:
     ]
     about = provenance.provenance(BENCH.parent, options.build)
     print(report.table(scores))
-    for name, mend in machine.missing.items():
-        print(f"without {name}: {mend}")
+    for name, install in machine.missing.items():
+        print(f"without {name}: {install}")
     if not judged:
         print(f"no verdicts: {repetitions} of {targets.repetitions} repetitions")
     print(provenance.one_line(about))
@@ -106,11 +107,4 @@ def progress(line: str) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return 0, 1 when a target is missed, 2 for bad input, 130 after Ctrl-C."""
     options = parser().parse_args(arguments)
-    try:
-        return run(options)
-    except BenchError as error:
-        print(f"bench: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("bench: interrupted", file=sys.stderr)
-        return 130
+    return run_command("bench", lambda: run(options))

@@ -20,6 +20,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from driver.errors import BenchError
+from driver.text import write_atomically
 
 SHORT, LONG = 8192, 40960  # operations of weight 1; whole spans of 16 B objects
 # Tolerated growth of each count, less than one instruction of a short path: refills vary with the C
@@ -253,6 +254,17 @@ def load_baseline(path: Path) -> Baseline:
         }
     except (ValueError, AttributeError, TypeError, KeyError) as error:
         raise BenchError(f"{path}: not a baseline of counts by key and path: {error!r}") from error
+
+
+def save_baseline(path: Path, baseline: Baseline) -> None:
+    """Write counts by key and path, one path per line."""
+    keys = []
+    for key, rows in sorted(baseline.items()):
+        lines = [
+            f"  {json.dumps(name)}: {json.dumps(rows[name].as_json())}" for name in sorted(rows)
+        ]
+        keys.append(f" {json.dumps(key)}: {{\n" + ",\n".join(lines) + "\n }")
+    write_atomically(path, "{\n" + ",\n".join(keys) + "\n}\n")
 
 
 def growths(baseline: Mapping[str, Counts], now: Mapping[str, Counts]) -> list[Growth]:

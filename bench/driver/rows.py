@@ -20,12 +20,11 @@ tomllib: Any = importlib.import_module(
 )
 NUMBERS = ("target", "limit", "per", "needs_gb", "spare", "rank")
 TEXTS = ("name", "ours", "base", "value", "unit")
-LISTS = ("peers", "needs", "without", "rows")
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row: what is measured, against whom, and its target.
+    """One row: what is measured, against which peers, and its target.
 
     Attributes:
         name: printed name.
@@ -110,6 +109,25 @@ def parse_row(raw: Mapping[str, Any]) -> Row:
     return row
 
 
+def expand(raw: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return one row per word of `each`, which replaces {} in the texts; else the row itself.
+
+    Raises:
+        ValueError: `each` is not a list of texts.
+    """
+    rest = {key: value for key, value in raw.items() if key != "each"}
+    if "each" not in raw:
+        return [rest]
+
+    def filled(value: Any, word: str) -> Any:
+        if isinstance(value, list):
+            return [filled(item, word) for item in value]
+        return value.replace("{}", word) if isinstance(value, str) else value
+
+    words = _checked("each", raw["each"])
+    return [{key: filled(value, word) for key, value in rest.items()} for word in words]
+
+
 def load(path: Path) -> Targets:
     """Read and check the file.
 
@@ -128,19 +146,19 @@ def load(path: Path) -> Targets:
     rows: list[Row] = []
     for index, raw in enumerate(data.get("row", []), start=1):
         try:
-            row = parse_row(raw)
-            if any(row.name == other.name for other in rows):
-                raise ValueError("an earlier row has the same name")
+            for row in map(parse_row, expand(raw)):
+                if any(row.name == other.name for other in rows):
+                    raise ValueError("an earlier row has the same name")
+                rows.append(row)
         except ValueError as error:
             raise BenchError(f"{path}: row {index} ({raw.get('name', '?')}): {error}") from error
-        rows.append(row)
     if not rows:
         raise BenchError(f"{path}: has no [[row]]")
     return Targets(tuple(rows), repetitions)
 
 
 def choose(rows: Sequence[Row], patterns: Sequence[str]) -> list[Row]:
-    """Return the rows whose names match a shell pattern, or contain its text.
+    """Return the rows with a name that matches a shell pattern, or contains its text.
 
     Raises:
         BenchError: a pattern matches no row.

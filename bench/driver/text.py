@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text tables, and files written atomically."""
+"""Text tables, files written atomically, and the exit status of a command."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from driver.errors import BenchError
@@ -47,3 +48,15 @@ def write_atomically(path: Path, text: str) -> None:
     finally:
         with contextlib.suppress(OSError):
             part.unlink()
+
+
+def run_command(name: str, work: Callable[[], int]) -> int:
+    """Return the status of `work`, 2 with a message for bad input, 130 after Ctrl-C."""
+    try:
+        return work()
+    except BenchError as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"{name}: interrupted", file=sys.stderr)
+        return 130

@@ -3,8 +3,8 @@
 """Compares ranges and buffers with the Go library GoMem, from a directory that the user has.
 
 Each round runs our row, the plain C reference and the original in both of its builds (default, and
-tag twotree) one after the other. Then the original's own benchmark cases run next to ours. Exit
-status 1: ours or a reference is slower than the original; a slower reference would flatter us.
+tag twotree) one after the other. Exit status 1: ours or a reference is slower than the original; a
+slower reference would flatter us.
 A harness (bench/gomem/go) is built in a temporary folder against the directory; nothing is copied.
 
 Example: python3 bench/gomem/compare.py ~/src/gomem --rounds 5
@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import shutil
 import statistics
 import subprocess
@@ -30,7 +29,7 @@ sys.path.insert(0, str(BENCH))
 from driver.contenders import Machine  # noqa: E402
 from driver.errors import BenchError  # noqa: E402
 from driver.measure import measure  # noqa: E402
-from driver.text import text_table  # noqa: E402
+from driver.text import run_command, text_table  # noqa: E402
 
 TAGS = ("treap", "twotree")
 """The original's builds; it knows the second word as a build tag and ignores the first."""
@@ -46,14 +45,10 @@ ROWS = [
         for row in (*BUFFER_ROWS, "scalable_pair", "batch")
     ),
 ]
-BACKENDS = {"treap": "single", "twotree": "two"}
-"""Our back end that compares with each build of the original."""
-
-Times = Mapping[str, Mapping[str, float]]
 
 
-def go(words: Sequence[str], folder: Path, mode: str = "readonly") -> str:
-    """Run the Go tool.
+def go_build(folder: Path, tag: str, program: Path) -> None:
+    """Build the Go program of a folder.
 
     Raises:
         BenchError: there is none, or it failed.
@@ -61,14 +56,12 @@ def go(words: Sequence[str], folder: Path, mode: str = "readonly") -> str:
     tool = shutil.which("go")
     if tool is None:
         raise BenchError("there is no Go toolchain in PATH")
-    env = {**os.environ, "GOFLAGS": f"-mod={mode}", "GOWORK": "off"}
-    done = subprocess.run(
-        [tool, *words], cwd=folder, env=env, capture_output=True, text=True, check=False
-    )
+    env = {**os.environ, "GOFLAGS": "-mod=mod", "GOWORK": "off"}
+    words = [tool, "build", "-tags", tag, "-o", str(program), "."]
+    done = subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         said = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
-        raise BenchError(f"go {words[0]} failed: {said[-1]}")
-    return done.stdout
+        raise BenchError(f"go build failed: {said[-1]}")
 
 
 def build_harness(library: Path, folder: Path) -> dict[str, Path]:
@@ -81,7 +74,7 @@ def build_harness(library: Path, folder: Path) -> dict[str, Path]:
         file.write(f"\nreplace github.com/langhuihui/gomem => {library}\n")
     programs = {tag: harness / f"gomem-{tag}" for tag in TAGS}
     for tag, program in programs.items():
-        go(["build", "-tags", tag, "-o", str(program), "."], harness, "mod")
+        go_build(harness, tag, program)
     return programs
 
 
@@ -118,60 +111,13 @@ def rows_table(programs: Mapping[str, Path], machine: Machine, rounds: int) -> t
     return text_table(head, lines), slower
 
 
-def parse_google(text: str) -> dict[str, dict[str, float]]:
-    """Nanoseconds per round by contender and case, of bench_gomem's JSON.
-
-    A case with several threads counts elapsed time, as the original does; others count CPU time.
-    """
-    found: dict[str, dict[str, float]] = {}
-    for each in json.loads(text)["benchmarks"]:
-        contender, _, case = each["run_name"].split("/")[:3]
-        time = each["real_time" if each["threads"] > 1 else "cpu_time"]
-        found.setdefault(contender, {})[case] = float(time)
-    return found
-
-
-def parse_go(text: str) -> dict[str, float]:
-    """Nanoseconds per operation by case, of `go test -bench`."""
-    pattern = r"^Benchmark(\w+?)(?:-\d+)?\s+\d+\s+([\d.]+) ns/op"
-    return {name: float(ns) for name, ns in re.findall(pattern, text, re.MULTILINE)}
-
-
-def cases_table(ours: Times, original: Times) -> str:
-    """One line per case: ours on its usual back end and on each build's, next to the original."""
-    usual = {**ours.get("spanwise", {}), **ours.get("wide", {})}
-    columns: list[Mapping[str, float]] = [usual]
-    head = ["the original's own case, ns", "ours"]
-    for tag, backend in BACKENDS.items():
-        columns += [ours.get(backend, {}), original.get(tag, {})]
-        head += [f"ours, {backend}", f"original, {tag}"]
-    names = sorted({name for column in columns for name in column})
-    lines = [[name, *(f"{c[name]:.4g}" if name in c else "-" for c in columns)] for name in names]
-    return text_table(head, lines)
-
-
-def own_cases(build: Path, *, quick: bool) -> dict[str, dict[str, float]]:
-    """Run the original's cases on our library."""
-    program = build / "bench_gomem"
-    if not program.is_file():
-        raise BenchError(f"{program} was not built; run ./dev bench")
-    words = [f"--benchmark_min_time={0.0001 if quick else 0.05}", "--benchmark_format=json"]
-    done = subprocess.run([str(program), *words], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise BenchError(f"bench_gomem ended with {done.returncode}: {done.stderr[-200:]}")
-    return parse_google(done.stdout)
-
-
 def compare(library: Path, machine: Machine, rounds: int) -> int:
     """Build, run and print; return the exit status."""
     if not (library / "go.mod").is_file():
         raise BenchError(f"{library} has no go.mod; give GoMem's directory")
     with tempfile.TemporaryDirectory(prefix="spanwise-gomem-") as name:
         table, slower = rows_table(build_harness(library, Path(name)), machine, rounds)
-    print(table, end="\n\n")
-    words = ["test", "-run", "^$", "-bench", ".", "-benchtime", "1x" if machine.quick else "50ms"]
-    original = {tag: parse_go(go([*words, "-tags", tag, "."], library)) for tag in TAGS}
-    print(cases_table(own_cases(machine.build, quick=machine.quick), original))
+    print(table)
     return 1 if slower and not machine.quick else 0
 
 
@@ -184,12 +130,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--build", type=Path, default=BENCH.parent / "build/bench")
     options = parser.parse_args(arguments)
     machine = Machine(options.build, quick=options.quick)
-    try:
-        rounds = 1 if options.quick else max(options.rounds, 1)
-        return compare(options.library.resolve(), machine, rounds)
-    except BenchError as error:
-        print(f"gomem: {error}", file=sys.stderr)
-        return 2
+    rounds = 1 if options.quick else max(options.rounds, 1)
+    return run_command("gomem", lambda: compare(options.library.resolve(), machine, rounds))
 
 
 if __name__ == "__main__":

@@ -15,10 +15,9 @@ struct Plt : bench::Policy {
     static void *get_any(size_t size) { return malloc(size); }
     static void drop(void *p) { free(p); }
     template <size_t N> static void drop_of(void *p) { free(p); }
-    static size_t usable(void *p) { return malloc_usable_size(p); }
 };
 
-// The library that serves malloc, so that run.py can tell a preload that did not take.
+// The library that serves malloc: the driver refuses a preload that had no effect.
 std::string malloc_library() {
     Dl_info info{};
     void *address = dlsym(RTLD_DEFAULT, "malloc");

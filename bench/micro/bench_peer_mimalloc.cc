@@ -18,7 +18,6 @@ struct Mimalloc : bench::Policy {
     static void *get_any(size_t size) { return mi_malloc(size); }
     static void drop(void *p) { mi_free(p); }
     template <size_t N> static void drop_of(void *p) { mi_free_size(p, N); }
-    static size_t usable(void *p) { return mi_usable_size(p); }
 };
 
 } // namespace

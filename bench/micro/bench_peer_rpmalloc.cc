@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows on a linked rpmalloc. From 2.0 on its header tells the version; before,
-// SPANWISE_PEER_RPMALLOC_VERSION of the build says it.
+// The rows on a linked rpmalloc. From 2.0 on its header has the version; before, the version is
+// SPANWISE_PEER_RPMALLOC_VERSION of the build.
 #include <rpmalloc.h>
 
 #include "register.h"
@@ -25,7 +25,6 @@ struct Rpmalloc : bench::Policy {
     static void *get_any(size_t size) { return rpmalloc(size); }
     static void drop(void *p) { rpfree(p); }
     template <size_t N> static void drop_of(void *p) { rpfree(p); }
-    static size_t usable(void *p) { return rpmalloc_usable_size(p); }
 };
 
 } // namespace

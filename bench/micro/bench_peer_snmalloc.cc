@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows on snmalloc, header only: its size class is computed when compiled. snmalloc tells no
-// version; SPANWISE_PEER_SNMALLOC_VERSION of the build says it.
+// The rows on snmalloc, header only: it computes size classes at compile time. It reports no
+// version; SPANWISE_PEER_SNMALLOC_VERSION of the build is printed.
 #include <snmalloc/snmalloc.h>
 
 #include "register.h"
@@ -13,7 +13,6 @@ struct Snmalloc : bench::Policy {
     static void *get_any(size_t size) { return snmalloc::alloc(size); }
     static void drop(void *p) { snmalloc::dealloc(p); }
     template <size_t N> static void drop_of(void *p) { snmalloc::dealloc<N>(p); }
-    static size_t usable(void *p) { return snmalloc::alloc_size(p); }
 };
 
 } // namespace

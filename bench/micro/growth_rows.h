@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The random replacement in a live heap of any size: time a replacement, and peak resident memory over
-// live bytes.
+// The random replacement in a live heap of any size: time a replacement, and peak resident memory
+// over live bytes.
 #ifndef SPANWISE_BENCH_GROWTH_ROWS_H
 #define SPANWISE_BENCH_GROWTH_ROWS_H
 
@@ -69,9 +69,10 @@ class Objects {
     uint32_t *size_ = nullptr;
 };
 
-// As many replacements as there are objects, two million at most, are not timed; then come a million
-// that are. Live bytes change by a thousandth in the meantime, so the bytes at the end stand for
-// all. Nothing is freed at the end: the process ends, and eight gigabytes take their time.
+// As many replacements as there are objects, two million at most, are not timed; then come a
+// million that are. Live bytes change by a thousandth in the meantime, so the bytes at the end
+// stand for all. Nothing is freed at the end: the process ends, and eight gigabytes take their
+// time.
 template <class P> void growth(State &state, uint64_t live_bytes) {
     if (!first_in_process(state)) return;
     uint32_t count = static_cast<uint32_t>(live_bytes / GROWTH_MEAN);

@@ -15,8 +15,8 @@
 
 namespace bench {
 
-// Seconds of a clock. Rows of one thread use that thread's CPU time, which does not count what other
-// programs of a shared machine take; rows of several threads use the wall clock.
+// Seconds of a clock. Rows of one thread use that thread's CPU time, which does not count what
+// other programs of a shared machine take; rows of several threads use the wall clock.
 inline double seconds(clockid_t clock) {
     timespec now{};
     clock_gettime(clock, &now);
@@ -57,8 +57,8 @@ inline double status_bytes(const char *field) {
     return at == nullptr ? 0 : strtod(at + strlen(field), nullptr) * 1024;
 }
 
-// Sets the peak of resident memory back to what is resident now (VmHWM). A kernel that refuses leaves
-// the peak of the process's start, which is small.
+// Sets the peak of resident memory back to what is resident now (VmHWM). A kernel that refuses
+// leaves the peak of the process's start, which is small.
 inline void reset_peak() {
     int file = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
     if (file < 0) return;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The program around the paths of paths.h.
  *
- *   bench_paths --key          what the counts depend on: compiler, its version, architecture, grade
+ *   bench_paths --key          what the counts depend on: compiler, version, architecture, grade
  *   bench_paths --list         the names of the paths, each with its weight
- *   bench_paths PATH COUNT...  runs COUNT operations of the path inside measured(); for each pair in a
- *                              fork of its own, whose process id it prints: valgrind starts once
+ *   bench_paths PATH COUNT...  runs COUNT operations of each path inside measured(), each in a
+ *                              fork, and prints the process ids: valgrind starts once
  *
  * instructions.py collects inside measured() only and subtracts two runs, so that what remains is
  * one operation and its loop.
@@ -17,7 +17,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "callgrind.h"
+/* Instrumentation starts just before the measured part: everything before runs fast. Without
+ * valgrind's header the macro is empty. */
+#if defined(__has_include)
+#if __has_include(<valgrind/callgrind.h>)
+#include <valgrind/callgrind.h>
+#endif
+#endif
+#ifndef CALLGRIND_START_INSTRUMENTATION
+#define CALLGRIND_START_INSTRUMENTATION
+#endif
 
 void *held[LIVE_MAX];
 uint64_t random_state = 1;

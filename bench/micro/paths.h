@@ -1,20 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Loops of one allocation path each, which bench/instructions.py counts under callgrind.
  *
- * paths.c is the program; paths_spanwise.c holds the paths of the library (bench_paths, and with
- * the checks left out bench_paths_bare), paths_malloc.c those of malloc as the dynamic linker binds
- * it (bench_paths_malloc, run with libspanwise-malloc.so preloaded), and
- * bench/studies/limits/paths_limits.cc those of the prototypes (bench_paths_limits).
+ * paths.c is the program. paths_spanwise.c has the paths of the library (bench_paths; without
+ * checks bench_paths_bare), paths_malloc.c those of malloc as the dynamic linker binds it
+ * (bench_paths_malloc, run with libspanwise-malloc.so preloaded).
  */
 #ifndef SPANWISE_BENCH_PATHS_H
 #define SPANWISE_BENCH_PATHS_H
 
 #include <stddef.h>
 #include <stdint.h>
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 enum {
     COUNT_MAX = 1 << 17, /* operations of one run */
@@ -63,7 +58,20 @@ void nothing(size_t count);
 void shuffle(size_t count);
 __attribute__((noreturn)) void die(const char *what, const char *why);
 
-#ifdef __cplusplus
-}
-#endif
+/* PAIR defines a path that allocates and frees at once, FILL one that fills `held`, and EACH one
+ * that does something with each object of `held`. */
+#define PAIR(name, allocate, release)                                                              \
+    static void name(size_t count) {                                                               \
+        for (size_t i = 0; i < count; i++) {                                                       \
+            void *p = allocate;                                                                    \
+            touch(p);                                                                              \
+            release;                                                                               \
+        }                                                                                          \
+    }
+#define EACH(name, action)                                                                         \
+    static void name(size_t count) {                                                               \
+        for (size_t i = 0; i < count; i++) action;                                                 \
+    }
+#define FILL(name, allocate) EACH(name, held[i] = allocate)
+
 #endif

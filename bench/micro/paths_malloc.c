@@ -13,27 +13,13 @@ enum {
 
 static void first(void) { free(malloc(1)); }
 
-static void preload_pair(size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        void *p = malloc(16);
-        touch(p);
-        free(p);
-    }
-}
+PAIR(preload_pair, malloc(16), free(p))
 
-/* Large objects: up to 1 MiB they are put on a shelf of the cache, 2 MiB are too long for one. */
-static inline void large_pair(size_t count, size_t size) {
-    for (size_t i = 0; i < count; i++) {
-        void *p = malloc(size);
-        touch(p);
-        free(p);
-    }
-}
-
-static void preload_pair_64k(size_t count) { large_pair(count, 64 << 10); }
-static void preload_pair_256k(size_t count) { large_pair(count, 256 << 10); }
-static void preload_pair_1m(size_t count) { large_pair(count, 1 << 20); }
-static void preload_pair_2m(size_t count) { large_pair(count, 2 << 20); }
+/* Large objects: up to 1 MiB they the cache keeps them, 2 MiB are too large for it. */
+PAIR(preload_pair_64k, malloc(64 << 10), free(p))
+PAIR(preload_pair_256k, malloc(256 << 10), free(p))
+PAIR(preload_pair_1m, malloc(1 << 20), free(p))
+PAIR(preload_pair_2m, malloc(2 << 20), free(p))
 
 /* Random replacement of large objects: a freed object mostly has another number of pages than the
  * next request. */
@@ -50,17 +36,9 @@ static void live_large(size_t count) {
     preload_replace_large(8 * REPLACED_LARGE);
 }
 
-static void preload_malloc(size_t count) {
-    for (size_t i = 0; i < count; i++) held[i] = malloc(16);
-}
-
-static void preload_calloc(size_t count) {
-    for (size_t i = 0; i < count; i++) held[i] = calloc(1, 16);
-}
-
-static void preload_free(size_t count) {
-    for (size_t i = 0; i < count; i++) free(held[i]);
-}
+FILL(preload_malloc, malloc(16))
+FILL(preload_calloc, calloc(1, 16))
+EACH(preload_free, free(held[i]))
 
 static void shuffled(size_t count) {
     preload_malloc(count);

@@ -5,159 +5,43 @@
 #include <spanwise/fast.h>
 #include <spanwise/spanwise.h>
 
-#include "copy_table.h"
 #include "paths.h"
 
 static sw_cache *generic_cache;
 
 /* --- ping-pong -------------------------------------------------------------------------------- */
 
-static void loop(size_t count) {
-    for (size_t i = 0; i < count; i++) *(void *volatile *)&held[i] = &held[i];
-}
-
-static void inline_pair(size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        void *p = sw_fast_malloc(16);
-        touch(p);
-        sw_fast_free(p);
-    }
-}
-
-static void inline_pair_64(size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        void *p = sw_fast_malloc(64);
-        touch(p);
-        sw_fast_free(p);
-    }
-}
-
-static void inline_pair_512(size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        void *p = sw_fast_malloc(512);
-        touch(p);
-        sw_fast_free(p);
-    }
-}
-
-static void inline_pair_sized(size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        void *p = sw_fast_malloc(16);
-        touch(p);
-        sw_fast_free_sized(p, 16);
-    }
-}
-
-static void inline_zeroed_pair(size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        void *p = sw_fast_zalloc(16);
-        touch(p);
-        sw_fast_free(p);
-    }
-}
-
-static void exported_pair(size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        void *p = sw_malloc(16);
-        touch(p);
-        sw_free(p);
-    }
-}
-
-static void exported_pair_64k(size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        void *p = sw_malloc(64 << 10);
-        touch(p);
-        sw_free(p);
-    }
-}
-
-static void generic_pair(size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        void *p = sw_cache_alloc(generic_cache, 16, 0);
-        touch(p);
-        sw_cache_free(generic_cache, p);
-    }
-}
-
-static void generic_pair_64k(size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        void *p = sw_cache_alloc(generic_cache, 64 << 10, 0);
-        touch(p);
-        sw_cache_free(generic_cache, p);
-    }
-}
+EACH(loop, *(void *volatile *)&held[i] = &held[i])
+PAIR(inline_pair, sw_fast_malloc(16), sw_fast_free(p))
+PAIR(inline_pair_64, sw_fast_malloc(64), sw_fast_free(p))
+PAIR(inline_pair_512, sw_fast_malloc(512), sw_fast_free(p))
+PAIR(inline_pair_sized, sw_fast_malloc(16), sw_fast_free_sized(p, 16))
+PAIR(inline_zeroed_pair, sw_fast_zalloc(16), sw_fast_free(p))
+PAIR(exported_pair, sw_malloc(16), sw_free(p))
+PAIR(exported_pair_64k, sw_malloc(64 << 10), sw_free(p))
+PAIR(generic_pair, sw_cache_alloc(generic_cache, 16, 0), sw_cache_free(generic_cache, p))
+PAIR(generic_pair_64k, sw_cache_alloc(generic_cache, 64 << 10, 0), sw_cache_free(generic_cache, p))
 
 /* --- batches ---------------------------------------------------------------------------------- */
 
-static void inline_malloc(size_t count) {
-    for (size_t i = 0; i < count; i++) held[i] = sw_fast_malloc(16);
-}
-
-static void inline_zeroed(size_t count) {
-    for (size_t i = 0; i < count; i++) held[i] = sw_fast_zalloc(16);
-}
-
-static void inline_zeroed_32(size_t count) {
-    for (size_t i = 0; i < count; i++) held[i] = sw_fast_zalloc(32);
-}
-
-static void inline_zeroed_64(size_t count) {
-    for (size_t i = 0; i < count; i++) held[i] = sw_fast_zalloc(64);
-}
-
-static void inline_scan(size_t count) {
-    for (size_t i = 0; i < count; i++) held[i] = sw_fast_cache_alloc(sw_tls.cache, 16, SW_SCAN);
-}
-
-static void exported_malloc(size_t count) {
-    for (size_t i = 0; i < count; i++) held[i] = sw_malloc(16);
-}
-
-static void exported_malloc_64(size_t count) {
-    for (size_t i = 0; i < count; i++) held[i] = sw_malloc(64);
-}
-
+FILL(inline_malloc, sw_fast_malloc(16))
+FILL(inline_zeroed, sw_fast_zalloc(16))
+FILL(inline_zeroed_32, sw_fast_zalloc(32))
+FILL(inline_zeroed_64, sw_fast_zalloc(64))
+FILL(inline_scan, sw_fast_cache_alloc(sw_tls.cache, 16, SW_SCAN))
+FILL(exported_malloc, sw_malloc(16))
+FILL(exported_malloc_64, sw_malloc(64))
 /* The largest size that has a specialised path, and below it the class after that. */
-static void exported_malloc_512(size_t count) {
-    for (size_t i = 0; i < count; i++) held[i] = sw_malloc(512);
-}
-
-static void exported_malloc_576(size_t count) {
-    for (size_t i = 0; i < count; i++) held[i] = sw_malloc(576);
-}
-
-static void exported_calloc(size_t count) {
-    for (size_t i = 0; i < count; i++) held[i] = sw_calloc(1, 16);
-}
-
-static void generic_malloc(size_t count) {
-    for (size_t i = 0; i < count; i++) held[i] = sw_cache_alloc(generic_cache, 16, 0);
-}
-
-static void generic_calloc(size_t count) {
-    for (size_t i = 0; i < count; i++) held[i] = sw_cache_alloc(generic_cache, 16, SW_ZERO);
-}
-
-static void inline_free(size_t count) {
-    for (size_t i = 0; i < count; i++) sw_fast_free(held[i]);
-}
-
-static void inline_free_sized(size_t count) {
-    for (size_t i = 0; i < count; i++) sw_fast_free_sized(held[i], 16);
-}
-
-static void exported_free(size_t count) {
-    for (size_t i = 0; i < count; i++) sw_free(held[i]);
-}
-
-static void exported_free_sized(size_t count) {
-    for (size_t i = 0; i < count; i++) sw_free_sized(held[i], 16);
-}
-
-static void generic_free(size_t count) {
-    for (size_t i = 0; i < count; i++) sw_cache_free(generic_cache, held[i]);
-}
+FILL(exported_malloc_512, sw_malloc(512))
+FILL(exported_malloc_576, sw_malloc(576))
+FILL(exported_calloc, sw_calloc(1, 16))
+FILL(generic_malloc, sw_cache_alloc(generic_cache, 16, 0))
+FILL(generic_calloc, sw_cache_alloc(generic_cache, 16, SW_ZERO))
+EACH(inline_free, sw_fast_free(held[i]))
+EACH(inline_free_sized, sw_fast_free_sized(held[i], 16))
+EACH(exported_free, sw_free(held[i]))
+EACH(exported_free_sized, sw_free_sized(held[i], 16))
+EACH(generic_free, sw_cache_free(generic_cache, held[i]))
 
 /* --- replacing at random in a heap of some size ----------------------------------------------- */
 
@@ -191,7 +75,21 @@ static void live_100m(size_t count) {
 
 static void default_heap(void) { sw_free(sw_malloc(1)); }
 
-/* A heap with a copy of c16 made at run time: no specialised path serves it. */
+/* Returns a copy of a table, made at run time: no specialised path serves it. Never destroyed. */
+static const sw_table *copy_table(const sw_table *table) {
+    static sw_class_spec specs[SW_TABLE_CLASSES_MAX];
+    uint32_t count = sw_table_class_count(table), page_bytes = sw_table_page_bytes(table);
+    for (uint32_t cls = 1; cls <= count; cls++) {
+        sw_class_info info;
+        if (sw_table_class(table, cls, &info) != SW_OK) return NULL;
+        specs[cls - 1].size_bytes = info.size_bytes;
+        specs[cls - 1].pages = info.span_bytes / page_bytes;
+        specs[cls - 1].first_pages = info.first_span_bytes / page_bytes;
+    }
+    sw_table *copy;
+    return sw_table_create("copy", page_bytes, specs, count, &copy) == SW_OK ? copy : NULL;
+}
+
 static void generic_heap(void) {
     sw_heap *heap;
     sw_heap_options options;

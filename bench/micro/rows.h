@@ -30,7 +30,7 @@ inline void touch(void *p) { *static_cast<volatile uint64_t *>(p) = 1; }
 // True until a row has run: some rows mean something in a new process only.
 inline bool new_process = true;
 
-// Tells how many operations one iteration of the row was.
+// Reports how many operations one iteration of the row was.
 inline void finish(State &state, double ops) {
     using benchmark::Counter;
     new_process = false;
@@ -39,7 +39,7 @@ inline void finish(State &state, double ops) {
     state.counters["ops"] = Counter(ops);
 }
 
-// --- ping-pong ------------------------------------------------------------------------------------
+// --- ping-pong -----------------------------------------------------------------------------------
 
 template <class P, size_t N, bool ZERO> void pair(State &state) {
     for (auto _ : state) {
@@ -50,7 +50,7 @@ template <class P, size_t N, bool ZERO> void pair(State &state) {
     finish(state, 1);
 }
 
-// As `pair`, but the free is told the size as well, as by C++ containers.
+// As `pair`, but the free gets the size as well, as from C++ containers.
 template <class P, size_t N, bool ZERO> void sized_pair(State &state) {
     for (auto _ : state) {
         void *p = ZERO ? P::template zget<N>() : P::template get<N>();
@@ -60,7 +60,7 @@ template <class P, size_t N, bool ZERO> void sized_pair(State &state) {
     finish(state, 1);
 }
 
-// --- batches: allocate count objects, free them all -----------------------------------------------
+// --- batches: allocate count objects, free them all ----------------------------------------------
 
 enum class Order { IN_ORDER, RANDOM };
 enum class Phase { ALLOC, FREE };
@@ -90,12 +90,12 @@ inline void shuffle(size_t count, Random &random) {
 // One of the two phases is timed. The pointers themselves are shuffled, so that random frees read
 // the array in order and pay only for the allocator's cache misses. A first round is not counted,
 // so every timed allocation meets a heap that such frees have left.
-template <class P, class WARM, size_t N, bool ZERO, Order ORDER, Phase PHASE>
+template <class P, size_t N, bool ZERO, Order ORDER, Phase PHASE>
 void batch(State &state, size_t count) {
     Random random(SEED);
-    fill<WARM, N, ZERO>(count);
+    fill<P, N, ZERO>(count);
     if (ORDER == Order::RANDOM) shuffle(count, random);
-    drain<WARM>(count);
+    drain<P>(count);
     for (auto _ : state) {
         double start = cpu_seconds();
         fill<P, N, ZERO>(count);
@@ -111,7 +111,7 @@ void batch(State &state, size_t count) {
 
 // False, with an error as the row's result, when other rows ran before in this process.
 inline bool first_in_process(State &state) {
-    if (new_process || counting) return true;
+    if (new_process) return true;
     state.SkipWithError("needs a process of its own: name this row in --benchmark_filter");
     return false;
 }
@@ -130,7 +130,7 @@ template <class P> void cold(State &state) {
     drain<P>(OBJECTS_MAX);
 }
 
-// --- random replacement ---------------------------------------------------------------------------
+// --- random replacement --------------------------------------------------------------------------
 
 inline uint32_t random_size(uint32_t bits) {
     return REPLACE_MIN + below(bits, REPLACE_MAX - REPLACE_MIN + 1);
@@ -156,13 +156,13 @@ template <class P, size_t COUNT = LIVE> void replace_one(Random &random) {
 }
 
 // As many replacements stay untimed whatever COUNT is, so that the branch predictors have learnt.
-template <class P, class WARM, size_t COUNT = LIVE> void replace(State &state) {
+template <class P, size_t COUNT = LIVE> void replace(State &state) {
     Random random(SEED);
-    replace_start<WARM, COUNT>(random);
-    for (size_t i = 0; i < 2 * LIVE; i++) replace_one<WARM, COUNT>(random);
+    replace_start<P, COUNT>(random);
+    for (size_t i = 0; i < 2 * LIVE; i++) replace_one<P, COUNT>(random);
     for (auto _ : state) replace_one<P, COUNT>(random);
     finish(state, 1);
-    drain<WARM>(COUNT);
+    drain<P>(COUNT);
 }
 
 template <class P> void count_live(double *live, double *table) {
@@ -204,13 +204,13 @@ template <class P> void replace_rss(State &state) {
     drain<P>(LIVE);
 }
 
-// --- the seed cases: kept objects, zeroed, each published through one global pointer --------------
+// --- the seed cases: kept objects, zeroed, each published through one global pointer -------------
 
 inline void *volatile sink;
 
-template <class P, class WARM, size_t N> void seed(State &state) {
-    fill<WARM, N, true>(OBJECTS_MAX);
-    drain<WARM>(OBJECTS_MAX);
+template <class P, size_t N> void seed(State &state) {
+    fill<P, N, true>(OBJECTS_MAX);
+    drain<P>(OBJECTS_MAX);
     for (auto _ : state) {
         double start = cpu_seconds();
         for (size_t i = 0; i < OBJECTS_MAX; i++) {
@@ -222,30 +222,6 @@ template <class P, class WARM, size_t N> void seed(State &state) {
         drain<P>(OBJECTS_MAX);
     }
     finish(state, static_cast<double>(OBJECTS_MAX));
-}
-
-// --- a class: as many objects as make 4 MiB, allocated, zeroed and kept -----------------------------
-
-enum : size_t { KEPT_BYTES = 4 << 20, KEPT_MAX = 100000 };
-
-inline size_t kept_count(size_t size) { return std::min<size_t>(KEPT_BYTES / size, KEPT_MAX); }
-
-// Times `get`; `drop` makes room for the next round. The first round is not counted.
-template <class GET, class DROP> void kept(State &state, size_t size, GET get, DROP drop) {
-    size_t count = kept_count(size);
-    for (size_t i = 0; i < count; i++) held[i] = get();
-    for (size_t i = 0; i < count; i++) drop(held[i]);
-    for (auto _ : state) {
-        double start = cpu_seconds();
-        for (size_t i = 0; i < count; i++) {
-            void *p = get();
-            sink = p;
-            held[i] = p;
-        }
-        state.SetIterationTime(cpu_seconds() - start);
-        for (size_t i = 0; i < count; i++) drop(held[i]);
-    }
-    finish(state, static_cast<double>(count));
 }
 
 } // namespace bench

@@ -3,8 +3,10 @@
 #ifndef SPANWISE_BENCH_THREAD_ROWS_H
 #define SPANWISE_BENCH_THREAD_ROWS_H
 
+#include <thread>
+#include <vector>
+
 #include "rows.h"
-#include "team.h"
 
 namespace bench {
 
@@ -19,11 +21,44 @@ enum : size_t {
     SCALE_PAIRS = 1000000,
     SCALE_ROUNDS = 5,
     THREADS_MAX = 8,
-    SHARED = 512,        // objects that each of two threads writes to
-    SHARED_PASSES = 200, // writes to each of them
 };
 
-// --- one allocates, the other frees ---------------------------------------------------------------
+// --- a team of threads, and the time that it took ------------------------------------------------
+
+// Wall seconds in which one thread was in its body.
+struct Stretch {
+    double from;
+    double to;
+};
+
+// Runs body(index) on `threads` threads of its own. Returns the wall seconds from when the first of
+// them began, all standing ready, until the last was done.
+//
+// Each thread reads the clock itself. A thread that only waits for the others may be scheduled long
+// after they began, or are done, since a row of some milliseconds is shorter than a time slice.
+template <class P, class BODY> double run_threads(unsigned threads, BODY body) {
+    Barrier all(threads);
+    std::vector<Stretch> taken(threads);
+    std::vector<std::thread> team;
+    for (unsigned index = 0; index < threads; index++) {
+        team.emplace_back([&, index] {
+            P::thread_start();
+            all.wait();
+            double from = wall_seconds();
+            body(index);
+            taken[index] = {from, wall_seconds()};
+            all.wait(); // no thread's end falls into the time of another
+            P::thread_stop();
+        });
+    }
+    for (std::thread &thread : team) thread.join();
+    Stretch whole = taken[0];
+    for (const Stretch &one : taken)
+        whole = {std::min(whole.from, one.from), std::max(whole.to, one.to)};
+    return whole.to - whole.from;
+}
+
+// --- one allocates, the other frees --------------------------------------------------------------
 
 // A ring with one writer and one reader. Each keeps a copy of the other's counter, and reads the
 // counter only when the copy leaves it no room.
@@ -74,7 +109,7 @@ template <class P> void producer_consumer(State &state) {
     finish(state, PASSED);
 }
 
-// --- two threads free each other's objects --------------------------------------------------------
+// --- two threads free each other's objects -------------------------------------------------------
 
 // Nanoseconds are the time of one thread for one of its pairs.
 template <class P> void cross_free(State &state) {
@@ -96,7 +131,7 @@ template <class P> void cross_free(State &state) {
     finish(state, static_cast<double>(CROSS * CROSS_ROUNDS));
 }
 
-// --- 1, 2, 4, 8 threads: nanoseconds are wall time over the operations of all threads together -----
+// --- 1, 2, 4, 8 threads: wall time over the operations of all threads together --------------------
 
 template <class P> void pairs() {
     for (size_t i = 0; i < SCALE_PAIRS; i++) {
@@ -155,35 +190,6 @@ template <class P> void scaling_cross(State &state, unsigned threads) {
         }));
     }
     finish(state, static_cast<double>(CROSS * SCALE_ROUNDS) * threads);
-}
-
-// --- false sharing --------------------------------------------------------------------------------
-
-// Two threads allocate small objects and hand every other one to the other thread; then each writes to
-// those that it holds. REUSED: first each frees what it was handed and allocates as many anew, so that
-// an allocator which hands out another thread's slots lets the two go on writing to the same lines.
-// Nanoseconds are wall time a write of one thread.
-template <class P, bool REUSED> void false_sharing(State &state) {
-    static void *given[2][SHARED];
-    for (auto _ : state) {
-        Barrier both(2);
-        state.SetIterationTime(run_threads<P>(2, [&](unsigned index) {
-            void *own[SHARED];
-            for (void *&place : given[index]) place = P::template get<16>();
-            both.wait();
-            for (size_t i = 0; i < SHARED; i++) own[i] = given[i % 2 ? 1 - index : index][i];
-            if (REUSED) {
-                for (size_t i = 1; i < SHARED; i += 2) P::drop(own[i]);
-                both.wait();
-                for (size_t i = 1; i < SHARED; i += 2) own[i] = P::template get<16>();
-            }
-            for (size_t pass = 0; pass < SHARED_PASSES; pass++)
-                for (void *p : own) touch(p);
-            both.wait();
-            for (void *p : own) P::drop(p);
-        }));
-    }
-    finish(state, static_cast<double>(SHARED * SHARED_PASSES));
 }
 
 } // namespace bench

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Proves what the rows of several threads say: that the time is not shorter than the work, and that
-// `ops`, by which it is divided, is the number of operations that were done.
+// Checks the rows of several threads: the time is not shorter than the work, and `ops`, the
+// divisor, is the number of operations that were done.
 #include <benchmark/benchmark.h>
 
 #include <cmath>
@@ -13,15 +13,16 @@
 
 namespace {
 
-struct Plain : bench::Policy {
-    template <size_t N> static void *get() { return malloc(N); }
-    template <size_t N> static void *zget() { return calloc(1, N); }
-    static void *get_any(size_t size) { return malloc(size); }
+std::atomic<int64_t> allocations{0};
+
+struct Counting : bench::Policy {
+    static void *get_any(size_t size) {
+        allocations.fetch_add(1, std::memory_order_relaxed);
+        return malloc(size);
+    }
+    template <size_t N> static void *get() { return get_any(N); }
     static void drop(void *p) { free(p); }
-    template <size_t N> static void drop_of(void *p) { free(p); }
-    static size_t usable(void *) { return 0; } // calls are counted here, not bytes
 };
-using Counting = bench::Counted<Plain>;
 
 int failures = 0;
 
@@ -37,7 +38,7 @@ void check_time() {
     for (unsigned threads : {1U, 2U, 4U, 8U}) {
         double least = 1e9;
         for (int round = 0; round < 40; round++) {
-            double passed = bench::run_threads<Plain>(threads, [](unsigned) {
+            double passed = bench::run_threads<Counting>(threads, [](unsigned) {
                 for (double start = bench::wall_seconds();
                      bench::wall_seconds() - start < WORK_SECONDS;) {
                 }
@@ -53,7 +54,7 @@ void check_time() {
 class Reporter : public benchmark::BenchmarkReporter {
   public:
     // Allocations of one iteration that `ops` leaves out, for each row.
-    std::map<std::string, double> beside;
+    std::map<std::string, double> extra;
     int rows = 0;
 
     bool ReportContext(const Context &) override { return true; }
@@ -67,23 +68,23 @@ class Reporter : public benchmark::BenchmarkReporter {
         row = row.substr(0, row.find("/iterations"));
         double iterations = static_cast<double>(run.iterations);
         double ops = run.counters.at("ops");
-        double allocs = static_cast<double>(bench::counts.allocs.exchange(0));
-        double wanted = iterations * (ops + beside.at(row));
+        double allocs = static_cast<double>(allocations.exchange(0));
+        double wanted = iterations * (ops + extra.at(row));
         expect(allocs == wanted, "allocations", row, allocs, wanted);
         double op = run.real_accumulated_time / (iterations * ops);
-        double told = run.counters.at("op");
-        expect(std::abs(told - op) <= op * 1e-6, "seconds an operation", row, told, op);
+        double got = run.counters.at("op");
+        expect(std::abs(got - op) <= op * 1e-6, "seconds per operation", row, got, op);
         rows++;
     }
 };
 
 void add(Reporter &reporter, const std::string &row, void (*run)(bench::State &, unsigned),
-         unsigned threads, double beside) {
+         unsigned threads, double extra) {
     std::string name = row + "/" + std::to_string(threads);
     benchmark::RegisterBenchmark(name.c_str(), [=](bench::State &state) { run(state, threads); })
         ->UseManualTime()
         ->Iterations(2);
-    reporter.beside[name] = beside;
+    reporter.extra[name] = extra;
 }
 
 } // namespace

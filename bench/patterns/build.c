@@ -10,7 +10,7 @@ static uint64_t hash_of(const void *bytes, size_t count) {
     return hash;
 }
 
-/* --- text ----------------------------------------------------------------------------------------- */
+/* --- text ------------------------------------------------------------------------------------- */
 
 /* A text that grows by doubling, as string classes do. */
 struct text {
@@ -76,7 +76,7 @@ static void strings(uint64_t percent, struct pattern_result *result) {
     }
 }
 
-/* --- a hash map with chains ------------------------------------------------------------------------ */
+/* --- a hash map with chains ------------------------------------------------------------------- */
 
 struct entry {
     struct entry *next;
@@ -163,7 +163,7 @@ static void hash_map(uint64_t percent, struct pattern_result *result) {
     map_drop(&map);
 }
 
-/* --- matrices, an object a row --------------------------------------------------------------------- */
+/* --- matrices, an object a row ---------------------------------------------------------------- */
 
 enum { LEAST_SIDE = 20, MOST_SIDE = 120, MATRICES = 8 };
 
@@ -213,7 +213,7 @@ static void matrices(uint64_t percent, struct pattern_result *result) {
     for (uint32_t i = 0; i < MATRICES; i++) matrix_drop(&held[i]);
 }
 
-/* --- arrays that grow ------------------------------------------------------------------------------ */
+/* --- arrays that grow ------------------------------------------------------------------------- */
 
 enum { ARRAYS = 400, MOST_NUMBERS = 3000 };
 

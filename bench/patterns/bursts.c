@@ -83,7 +83,7 @@ static void big_numbers(uint64_t percent, struct pattern_result *result) {
     for (uint32_t i = 0; i < NUMBERS; i++) free(held[i]);
 }
 
-/* --- last in, first out ------------------------------------------------------------------------- */
+/* --- last in, first out ----------------------------------------------------------------------- */
 
 enum { BURST = 256, BURST_BYTES = 64 };
 
@@ -121,7 +121,7 @@ static void lifo_2(uint64_t percent, struct pattern_result *result) {
     result->check = here.result.check + there.result.check;
 }
 
-/* --- threads that are born, allocate a little and die ------------------------------------------- */
+/* --- threads that are born, allocate a little and die ----------------------------------------- */
 
 enum { BIRTHS = 50000, BORN_OBJECTS = 20 };
 

@@ -5,7 +5,7 @@
 
 #include "patterns.h"
 
-/* --- 8 B to 16 KiB at random ------------------------------------------------------------------------ */
+/* --- 8 B to 16 KiB at random ------------------------------------------------------------------ */
 
 enum { LARGEST = 16384, HELD = 1000, COUNTERS = 256 };
 
@@ -48,7 +48,7 @@ static void cross_16k(uint64_t percent, struct pattern_result *result) {
     }
 }
 
-/* --- messages from one thread to another -------------------------------------------------------- */
+/* --- messages from one thread to another ------------------------------------------------------ */
 
 enum { MESSAGES = 64, BOXES = 8 };
 

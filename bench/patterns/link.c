@@ -4,7 +4,7 @@
 
 #include "patterns.h"
 
-/* --- a treap --------------------------------------------------------------------------------------- */
+/* --- a treap ---------------------------------------------------------------------------------- */
 
 struct node {
     struct node *left, *right;
@@ -83,7 +83,7 @@ static void search_tree(uint64_t percent, struct pattern_result *result) {
     *result = (struct pattern_result){times, tree_drop(root)};
 }
 
-/* --- documents ------------------------------------------------------------------------------------- */
+/* --- documents -------------------------------------------------------------------------------- */
 
 enum value_kind { NUMBER, TEXT, LIST, TABLE };
 
@@ -155,7 +155,7 @@ static void documents(uint64_t percent, struct pattern_result *result) {
     result->ops = result->check;
 }
 
-/* --- a queue of events ----------------------------------------------------------------------------- */
+/* --- a queue of events ------------------------------------------------------------------------ */
 
 enum { EVENTS = 20000 };
 

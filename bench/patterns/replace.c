@@ -112,7 +112,7 @@ static void handover_2(uint64_t percent, struct pattern_result *result) {
     run_handover(2, pattern_share(150, percent), result);
 }
 
-/* --- small objects among which a few live long --------------------------------------------------- */
+/* --- small objects among which a few live long ------------------------------------------------ */
 
 enum { YOUNG = 1000, OLD = 50000, OLD_EVERY = 64, OLD_LARGEST = 256 };
 

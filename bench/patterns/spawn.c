@@ -10,7 +10,7 @@
 
 enum { FINE = 128, STEPS = 8, LARGEST = 32768, MOST = 80 };
 
-/* Eight sizes a doubling, as size classes have: 16 B apart up to 128 B, then an eighth of the power. */
+/* Eight sizes per doubling: 16 B apart up to 128 B, then an eighth of the power. */
 static uint32_t next_size(uint32_t bytes) {
     uint32_t power = FINE;
     while (2 * power <= bytes) power *= 2;

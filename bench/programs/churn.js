@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Buffers, typed arrays, zlib, JSON and regular expressions in Node: churn.js SIZE (rounds). Objects
-// live in V8's own heap; backing stores, zlib states and the runtime itself come from malloc.
+// Buffers, typed arrays, zlib, JSON and regular expressions in Node: churn.js SIZE (rounds).
+// Objects live in V8's own heap; backing stores, zlib states and the runtime itself come from
+// malloc.
 'use strict';
 const crypto = require('crypto');
 const zlib = require('zlib');

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of range allocators: CONTENDER/range/ROW, where a contender is a back end of ours or a reference
-// (reference.h), behind one set of names. Ours is called through the public header, which looks at handle, thread and
-// arguments; a reference through plain functions, as its original is. Times are those of one pair, one find, or one sequence.
+// Rows of range allocators: CONTENDER/range/ROW. A contender is a back end of ours or a reference
+// (reference.h). Ours is called through the public header, which checks handle, thread and
+// arguments; a reference through plain functions, as its original is. A time is that of one pair,
+// one find, or one sequence.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
@@ -96,8 +97,8 @@ template <typename Range> void pair(State &state, uint64_t size) {
     }
 }
 
-// Takes pieces of random sizes and frees every other one, which leaves 10,000 holes and a large one
-// behind them. Returns the sizes to ask for.
+// Takes pieces of random sizes and frees every other one: 10,000 holes, and a large one at the end.
+// Returns the sizes to request.
 template <typename Range> std::vector<uint64_t> make_holes(Range &range) {
     uint64_t seed = 20261122;
     std::vector<uint64_t> at, size;
@@ -126,25 +127,6 @@ template <typename Range> void fragmented(State &state) {
     state.counters["refused"] = refused;
 }
 
-// Replacement in the same pool: each request is freed after 256 later ones.
-template <typename Range> void replaced(State &state) {
-    constexpr size_t LIVE = 256;
-    Range range(128 * MIB);
-    const std::vector<uint64_t> size = make_holes(range);
-    uint64_t live[LIVE], lived[LIVE];
-    for (size_t i = 0; i < LIVE; i++) live[i] = range.alloc(lived[i] = size[i]);
-    size_t i = LIVE;
-    double refused = 0;
-    for (auto _ : state) {
-        size_t slot = i % LIVE;
-        if (live[slot] != NONE) range.free(live[slot], lived[slot]);
-        lived[slot] = size[i++ % SIZES];
-        live[slot] = range.alloc(lived[slot]);
-        refused += live[slot] == NONE;
-    }
-    state.counters["refused"] = refused;
-}
-
 template <typename Range> void sequence(State &state) {
     uint64_t at[100];
     Range range(MIB);
@@ -162,55 +144,28 @@ template <typename Range> void find(State &state) {
     }
 }
 
-template <typename Range> void free_size(State &state) {
-    Range range(MIB);
-    for (auto _ : state) {
-        uint64_t size = sw_range_free_size(range.range);
-        benchmark::DoNotOptimize(size);
-    }
-}
-
-template <typename Range> void largest_hole(State &state) {
-    Range range(MIB);
-    for (auto _ : state) {
-        uint64_t size = sw_range_largest_hole(range.range);
-        benchmark::DoNotOptimize(size);
-    }
-}
-
 void add(const char *contender, const char *row, void (*run)(State &)) {
     benchmark::RegisterBenchmark((std::string(contender) + "/range/" + row).c_str(), run);
 }
 
-template <typename Range> void add_hole_rows() {
-    add(Range::name(), "fragmented", fragmented<Range>);
-    add(Range::name(), "replaced", replaced<Range>);
-}
-
 template <typename Range> void add_rows() {
     add(Range::name(), "pair", [](State &state) { pair<Range>(state, MIB); });
-    add_hole_rows<Range>();
+    add(Range::name(), "fragmented", fragmented<Range>);
     add(Range::name(), "sequence", sequence<Range>);
     add(Range::name(), "find", find<Range>);
 }
 
-template <typename Range> void add_own_rows() {
-    add_rows<Range>();
-    add(Range::name(), "free_size", free_size<Range>);
-    add(Range::name(), "largest_hole", largest_hole<Range>);
-}
-
 template <typename Range> void add_buddy_rows() {
     add(Range::name(), "buddy_pair", [](State &state) { pair<Range>(state, 512 * MIB); });
-    add_hole_rows<Range>();
+    add(Range::name(), "fragmented", fragmented<Range>);
 }
 
 } // namespace
 
 int main(int argc, char **argv) {
-    add_own_rows<Ours<SW_RANGE_WIDE>>();
-    add_own_rows<Ours<SW_RANGE_SINGLE>>();
-    add_own_rows<Ours<SW_RANGE_TWO>>();
+    add_rows<Ours<SW_RANGE_WIDE>>();
+    add_rows<Ours<SW_RANGE_SINGLE>>();
+    add_rows<Ours<SW_RANGE_TWO>>();
     add_rows<Single>();
     add_rows<Two>();
     add_buddy_rows<Ours<SW_RANGE_BUDDY>>();

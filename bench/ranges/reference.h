@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plain range allocators in C, to compare with: the algorithms of GoMem (a Go library under the MIT licence,
- * version a4f78d9), called as that library's are: by plain functions, of which finding is in line. They look at no
- * handle, thread or overlapping free, and the single tree refuses some requests that a hole would serve, as GoMem's
- * does. bench_ranges.cc has them and ours behind the same names.
+/* Plain range allocators in C, to compare with: the algorithms of GoMem (a Go library under the MIT
+ * licence, version a4f78d9), called as that library's are: by plain functions, with finding inline.
+ * They check no handle, thread or overlapping free. The single tree refuses some requests that a
+ * hole would serve, as GoMem's does.
  *
- *   single  a binary tree by start, rotated so that parents are the smaller holes; a hole that changes is
- *           taken out and put in again
+ *   single  a binary tree by start, rotated so that parents are the smaller holes; a hole that
+ *           changes is taken out and put in again
  *   two     two AVL trees in each node, by size and by start; the smallest hole that fits
  *   buddy   a complete binary tree of "longest free run below", walked from its root and back
  */
@@ -17,7 +17,7 @@
 
 #define REFERENCE_NONE UINT64_MAX
 
-/* --- one tree ------------------------------------------------------------------------------------- */
+/* --- one tree --------------------------------------------------------------------------------- */
 
 typedef struct reference_hole {
     uint64_t start, end;
@@ -53,7 +53,7 @@ static inline uint64_t reference_single_find(const reference_single *tree, uint6
     return at == NULL ? REFERENCE_NONE : at->start;
 }
 
-/* --- two trees ------------------------------------------------------------------------------------ */
+/* --- two trees -------------------------------------------------------------------------------- */
 
 enum { REFERENCE_BY_SIZE, REFERENCE_BY_START };
 
@@ -95,7 +95,7 @@ static inline uint64_t reference_two_find(const reference_two *trees, uint64_t s
     return at == NULL ? REFERENCE_NONE : at->start;
 }
 
-/* --- buddy ---------------------------------------------------------------------------------------- */
+/* --- buddy ------------------------------------------------------------------------------------ */
 
 typedef struct reference_buddy reference_buddy;
 

@@ -26,7 +26,7 @@ static void drop(single *tree, hole *at) {
     tree->spare = at;
 }
 
-/* --- the tree ------------------------------------------------------------------------------------- */
+/* --- the tree --------------------------------------------------------------------------------- */
 
 /* Puts `child` in the place of `at` below the parent of `at`. */
 static inline void hang(single *tree, hole *child, const hole *at) {
@@ -91,7 +91,7 @@ static void take_out(single *tree, hole *at) {
     hang(tree, NULL, at);
 }
 
-/* --- taking and giving ---------------------------------------------------------------------------- */
+/* --- taking and giving ------------------------------------------------------------------------ */
 
 uint64_t reference_single_alloc(single *tree, uint64_t size) {
     hole *at = reference_single_choose(tree, size);
@@ -139,7 +139,7 @@ static uint64_t size_below(const hole *at) {
 
 uint64_t reference_single_free_size(const single *tree) { return size_below(tree->root); }
 
-/* --- life ----------------------------------------------------------------------------------------- */
+/* --- life ------------------------------------------------------------------------------------- */
 
 void reference_single_begin(single *tree, uint64_t size) {
     *tree = (single){NULL, NULL};

@@ -186,18 +186,6 @@ def test_every_row_runs(rows: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "failed" not in said.splitlines()[-2]
 
 
-def test_gomem_cases_run_on_ours() -> None:
-    build = bench_build("bench_gomem")
-    sys.path.insert(0, str(BENCH / "gomem"))
-    compare = __import__("compare")
-    ours = compare.own_cases(build, quick=True)
-    table = compare.cases_table(ours, {"treap": {"New": 5.0}})
-    lines = {line.split()[0]: line.split()[1:] for line in table.splitlines()[2:]}
-    assert len(lines) >= 40
-    assert lines["New"][2] == "5" and lines["TwoTreeFind"][2] == "-"
-    assert compare.parse_go("BenchmarkNew-2   1000   5.5 ns/op\n") == {"New": 5.5}
-
-
 def test_the_program_on_path_is_the_one_that_runs() -> None:
     words = [sys.executable, str(BENCH / "run.py"), "--list"]
     done = subprocess.run(words, capture_output=True, text=True, check=True, env=os.environ)

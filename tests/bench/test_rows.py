@@ -35,6 +35,8 @@ def read(tmp_path: Path, text: str) -> str:
         ("repetitions = 3\n", "has no [[row]]"),
         (GOOD + "target = 0\n", "row 1 (a): target is 0; use a number above 0"),
         (GOOD + "target = true\n", "row 1 (a): target is True; use a number above 0"),
+        (GOOD + "each = [16]\n", "row 1 (a): each is [16]; use a text or a list of texts"),
+        (GOOD + 'each = ["x", "y"]\n', "row 1 (a): an earlier row has the same name"),
         (GOOD + "speed = 3\n", "row 1 (a): unknown key 'speed'; known are "),
         (GOOD + "unit = 3\n", "row 1 (a): unit is 3; use text"),
         (GOOD + "needs = [3]\n", "row 1 (a): needs is [3]; use a text or a list of texts"),
@@ -53,6 +55,17 @@ def test_bad_files(tmp_path: Path, text: str, said: str) -> None:
 def test_missing_file(tmp_path: Path) -> None:
     with pytest.raises(BenchError, match=r"none\.toml: No such file or directory"):
         load(tmp_path / "none.toml")
+
+
+def test_each_makes_one_row_per_word(tmp_path: Path) -> None:
+    path = tmp_path / "targets.toml"
+    path.write_text(GOOD.replace('"a"', '"a {}"').replace("16", "{}") + 'each = ["16", "64"]\n')
+    rows = load(path).rows
+    assert [row.name for row in rows] == ["a 16", "a 64"]
+    assert [(row.ours, row.peers) for row in rows] == [
+        ("inline pair/16", ("linked pair/16",)),
+        ("inline pair/64", ("linked pair/64",)),
+    ]
 
 
 def test_rows_are_chosen_by_pattern_or_by_text() -> None:

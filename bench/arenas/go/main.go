@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The rows of bench_arenas on Go's heap, its arenas and sync.Pool: one JSON object, nanoseconds an object by SIDE/ROW. Build
-// it with GOEXPERIMENT=arenas. A batch of objects is kept in a slice until its end, then dropped or freed. Sides of
-// service: static is what a message costs without memory, one has an arena for each message.
+// The rows of bench_arenas on Go's heap, its arenas and sync.Pool. Prints one JSON object,
+// nanoseconds per object by SIDE/ROW. Build it with GOEXPERIMENT=arenas. A batch of objects is kept
+// in a slice until its end, then dropped or freed. Sides of service: static is a message without
+// memory, one has an arena for each message.
 package main
 
 import (
@@ -56,17 +57,11 @@ func least(each int, seconds float64, batch func()) float64 {
 }
 
 func main() {
-	if len(os.Args) == 5 && os.Args[1] == "open" {
-		if !openLoop(os.Args[2:]) {
-			os.Exit(2)
-		}
-		return
-	}
 	seconds, messages := 0.05, uint64(320_000)
 	if len(os.Args) > 1 && os.Args[1] == "quick" {
 		seconds, messages = 0.001, 3200
 	}
-	told := map[string]float64{
+	figures := map[string]float64{
 		"heap/new_16": least(objects, seconds, func() {
 			for i := range smalls {
 				smalls[i] = new(small)
@@ -104,7 +99,7 @@ func main() {
 			a.Free()
 		}),
 	}
-	told["pool/pool_pair"] = least(objects, seconds, func() {
+	figures["pool/pool_pair"] = least(objects, seconds, func() {
 		for i := 0; i < objects; i++ {
 			item, _ := pool.Get().(*large)
 			if item == nil {
@@ -117,13 +112,13 @@ func main() {
 	for _, each := range sides {
 		runtime.GC() // of what the side before has left
 		cpu, checksum := serveAll(messages, each.from, each.batch)
-		told[each.name+"/service"], told["checksum"] = cpu, float64(uint32(checksum))
+		figures[each.name+"/service"], figures["checksum"] = cpu, float64(uint32(checksum))
 		checksums[checksum] = true
 	}
 	if len(checksums) != 1 {
 		os.Exit(3)
 	}
-	if err := json.NewEncoder(os.Stdout).Encode(told); err != nil {
+	if err := json.NewEncoder(os.Stdout).Encode(figures); err != nil {
 		os.Exit(1)
 	}
 }

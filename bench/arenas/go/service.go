@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The message server of examples/service in Go, closed loop: the same draws, the same work, the same replies. The four
-// objects of a message are of the heap, of an arena that a batch of messages shares, or the same four each time, which
-// is what a message costs without memory.
+// The message server of examples/service in Go, closed loop: the same draws, the same work, the same
+// replies. The four objects of a message are of the heap, of an arena that a batch of messages
+// shares, or the same four each time, which is what a message costs without memory.
 package main
 
 import (
@@ -225,7 +225,8 @@ func (s *server) serveNext(number uint64) {
 	}
 }
 
-// Processor time of a message in nanoseconds, the collector's included, and the checksum of all replies.
+// Processor time of a message in nanoseconds, the collector's included, and the checksum of all
+// replies.
 func serveAll(messages uint64, from strategy, batch uint64) (float64, uint64) {
 	s := newServer(from, batch)
 	start := cpuNs()

@@ -89,10 +89,10 @@ func peakKiB() float64 {
 	return 0
 }
 
-func tell(cpuNs, wallNs int64, each float64) {
-	told := map[string]float64{"cpu_ns": float64(cpuNs) / each, "wall_ns": float64(wallNs) / each,
+func report(cpuNs, wallNs int64, each float64) {
+	figures := map[string]float64{"cpu_ns": float64(cpuNs) / each, "wall_ns": float64(wallNs) / each,
 		"peak_kib": peakKiB()}
-	if json.NewEncoder(os.Stdout).Encode(told) != nil {
+	if json.NewEncoder(os.Stdout).Encode(figures) != nil {
 		os.Exit(1)
 	}
 }
@@ -107,7 +107,7 @@ func timeCollections() {
 		leastWall = min(leastWall, time.Since(start).Nanoseconds())
 		leastCPU = min(leastCPU, cpu()-before)
 	}
-	tell(leastCPU, leastWall, 1)
+	report(leastCPU, leastWall, 1)
 }
 
 func makeNodes(count int) []*node {
@@ -178,7 +178,7 @@ func binaryTrees(depth int) {
 		os.Exit(1)
 	}
 	wall := time.Since(start).Nanoseconds()
-	tell(cpu()-before, wall, 1)
+	report(cpu()-before, wall, 1)
 }
 
 func growUpwards(depth int) *treeNode {
@@ -233,7 +233,7 @@ func gcBench(stretch int) {
 		os.Exit(1)
 	}
 	wall := time.Since(start).Nanoseconds()
-	tell(cpu()-before, wall, 1)
+	report(cpu()-before, wall, 1)
 }
 
 func new16(count int) {
@@ -248,10 +248,11 @@ func new16(count int) {
 		seen = new(pair)
 	}
 	wall := time.Since(start).Nanoseconds()
-	tell(cpu()-before, wall, float64(count))
+	report(cpu()-before, wall, float64(count))
 }
 
-// The messages of bench_collectors.c, all objects of the heap: its collections, and how long they stopped the world.
+// The messages of bench_collectors.c, all objects of the heap: its collections, and how long they
+// stopped the world.
 func messages(count int) {
 	var live *node
 	for i := 0; i < liveNodes; i++ {
@@ -280,9 +281,9 @@ func messages(count int) {
 	}
 	each := float64(cpu()-before) / float64(count)
 	runtime.ReadMemStats(&last)
-	told := map[string]float64{"collections": float64(last.NumGC - first.NumGC),
+	figures := map[string]float64{"collections": float64(last.NumGC - first.NumGC),
 		"pause_ns": float64(last.PauseTotalNs - first.PauseTotalNs), "cpu_ns": each}
-	if heldNode != live || json.NewEncoder(os.Stdout).Encode(told) != nil {
+	if heldNode != live || json.NewEncoder(os.Stdout).Encode(figures) != nil {
 		os.Exit(1)
 	}
 }

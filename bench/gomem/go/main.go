@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The rows of bench_ranges and bench_buffers on the Go library GoMem, from a directory of the user's:
-// nanoseconds a round by SUBJECT/ROW, as JSON, in the CPU time of the thread as bench_ranges has it. Which tree it has is chosen by its build tag twotree.
+// The rows of bench_ranges and bench_buffers on the Go library GoMem, from a directory of the
+// user's. Prints nanoseconds of CPU time per round by SUBJECT/ROW, as JSON. The build tag twotree
+// chooses its other tree.
 //
 //	main [-benchtime 50ms]
 package main
@@ -36,11 +37,11 @@ type rounds struct {
 	start time.Duration
 }
 
-// threadClock is Linux's CLOCK_THREAD_CPUTIME_ID, the clock of bench_ranges and bench_buffers. getrusage may count in ticks of the
-// scheduler, 4 ms each, which is a tenth of what a row takes.
+// threadClock is Linux's CLOCK_THREAD_CPUTIME_ID, the clock of bench_ranges and bench_buffers.
+// getrusage may count in scheduler ticks of 4 ms, a tenth of a row's time.
 const threadClock = 3
 
-// threadTime is the CPU time of this thread: of the row, and not of a collector beside it.
+// threadTime is the CPU time of this thread: of the row, without a concurrent collector.
 func threadTime() time.Duration {
 	var at syscall.Timespec
 	_, _, errno := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, threadClock, uintptr(unsafe.Pointer(&at)), 0)
@@ -83,7 +84,7 @@ func pair(b *rounds) {
 	}
 }
 
-// pool has every other piece of random size free: 10,000 holes and a large one behind them.
+// pool has every other piece of random size free: 10,000 holes, and a large one at the end.
 func pool() (*gomem.Allocator, []int) {
 	a, seed := gomem.NewAllocator(128*mib), uint64(20261122)
 	var at, size []int
@@ -285,15 +286,17 @@ func main() {
 	enough := flag.Duration("benchtime", 50*time.Millisecond, "time of each row")
 	flag.Parse()
 	rows := map[string]func(*rounds){
-		"range/pair": pair, "range/fragmented": fragmented, "range/sequence": sequence, "range/find": find,
+		"range/pair": pair, "range/fragmented": fragmented, "range/sequence": sequence,
+		"range/find": find,
 		"range/buddy_pair": buddyPair,
 		"buffer/read_byte": readByte, "buffer/read_be": readBE, "buffer/leb128": leb128,
-		"buffer/push": push, "buffer/append": appendTen, "buffer/to_bytes": toBytes, "buffer/copy_to": copyTo,
+		"buffer/push": push, "buffer/append": appendTen, "buffer/to_bytes": toBytes,
+		"buffer/copy_to": copyTo,
 		"buffer/scalable_pair": scalablePair, "buffer/batch": batch,
 	}
-	told := map[string]float64{}
+	times := map[string]float64{}
 	for name, row := range rows {
-		told[name] = measure(row, *enough)
+		times[name] = measure(row, *enough)
 	}
-	_ = json.NewEncoder(os.Stdout).Encode(told)
+	_ = json.NewEncoder(os.Stdout).Encode(times)
 }

@@ -3,9 +3,9 @@
 // Command seed times the four seed cases on Go's own allocator: a million objects are allocated and
 // kept, with the collector idle; then they are dropped and collected, not timed, so that the next
 // round meets a swept heap. It prints the median round as google-benchmark's counter `op`, in
-// seconds an object. A number as the case is the class of so many bytes: fewer objects, more rounds.
+// seconds an object.
 //
-// Usage: seed CASE ROUNDS, CASE one of Alloc16, Alloc32, Alloc64, AllocWithPtr, 16 .. 1024
+// Usage: seed CASE ROUNDS, CASE one of Alloc16, Alloc32, Alloc64, AllocWithPtr
 package main
 
 import (
@@ -33,12 +33,8 @@ var (
 	keptPtr [objects]*withPtr
 )
 
-// classRounds is how many rounds of a class take the place of one of a million objects.
-const classRounds = 4
-
 type seedCase struct {
 	fill, drop func()
-	objects    int
 }
 
 var cases = map[string]seedCase{
@@ -46,36 +42,22 @@ var cases = map[string]seedCase{
 		for i := range kept16 {
 			kept16[i] = new([16]byte)
 		}
-	}, func() { clear(kept16[:]) }, objects},
+	}, func() { clear(kept16[:]) }},
 	"Alloc32": {func() {
 		for i := range kept32 {
 			kept32[i] = new([32]byte)
 		}
-	}, func() { clear(kept32[:]) }, objects},
+	}, func() { clear(kept32[:]) }},
 	"Alloc64": {func() {
 		for i := range kept64 {
 			kept64[i] = new([64]byte)
 		}
-	}, func() { clear(kept64[:]) }, objects},
+	}, func() { clear(kept64[:]) }},
 	"AllocWithPtr": {func() {
 		for i := range keptPtr {
 			keptPtr[i] = new(withPtr)
 		}
-	}, func() { clear(keptPtr[:]) }, objects},
-}
-
-// find gives the case of a name and how many of its rounds are one.
-func find(name string) (seedCase, int, bool) {
-	if found, ok := cases[name]; ok {
-		return found, 1, true
-	}
-	size, _ := strconv.Atoi(name)
-	fill, ok := classes[size]
-	if !ok {
-		return seedCase{}, 0, false
-	}
-	held := kept[:min(bytesKept/size, objectsMax)]
-	return seedCase{func() { fill(held) }, func() { clear(held) }, len(held)}, classRounds, true
+	}, func() { clear(keptPtr[:]) }},
 }
 
 // cpuSeconds is the CPU time of this thread, the clock of the other rows of one thread.
@@ -88,7 +70,7 @@ func cpuSeconds() float64 {
 
 func usage() {
 	fmt.Fprintln(os.Stderr, "seed: usage: seed CASE ROUNDS, CASE one of Alloc16, Alloc32, Alloc64,"+
-		" AllocWithPtr, 16 .. 1024 (bytes of a class)")
+		" AllocWithPtr")
 	os.Exit(2)
 }
 
@@ -100,9 +82,8 @@ func main() {
 	if len(os.Args) != 3 {
 		usage()
 	}
-	run, each, ok := find(os.Args[1])
+	run, ok := cases[os.Args[1]]
 	rounds, _ := strconv.Atoi(os.Args[2])
-	rounds *= each
 	if !ok || rounds < 1 {
 		usage()
 	}
@@ -114,7 +95,7 @@ func main() {
 		run.fill()
 		took := cpuSeconds() - start
 		if i >= 0 {
-			times[i] = took / float64(run.objects)
+			times[i] = took / float64(objects)
 		}
 		run.drop()
 		runtime.GC()

@@ -1,16 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plain multi-buffer memory and reader in C, to compare with: the algorithms of GoMem (a Go library under
- * the MIT licence, version a4f78d9). A buffer is a pointer, a length and a capacity; the list grows as Go's
- * append does; a reader is an index and an offset, and every number is read byte by byte. All of it is
- * inline, as ours is.
+/* Plain multi-buffer memory, reader, scalable allocator and recyclable memory in C, to compare
+ * with: the algorithms of GoMem (a Go library under the MIT licence, version a4f78d9).
+ *
+ *   memory      a buffer is a pointer, a length and a capacity; the list grows as Go's append does
+ *   reader      an index and an offset; every number is read byte by byte
+ *   scalable    children are ranges of the single tree (ranges/reference.h), searched in order of age;
+ *               a free child is released at once if there are others. All calls hold a lock of two
+ *               atomic exchanges, as Go's mutex without waiters.
+ *   recyclable  a memory whose buffers are all freed when it is recycled
+ *
+ * All of it but the scalable allocator is inline, as ours is.
  */
-#ifndef BENCH_BUFFERS_REFERENCE_MEMORY_H
-#define BENCH_BUFFERS_REFERENCE_MEMORY_H
+#ifndef BENCH_BUFFERS_REFERENCE_BUFFERS_H
+#define BENCH_BUFFERS_REFERENCE_BUFFERS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "reference.h"
+
+/* --- memory and reader ------------------------------------------------------------------------ */
 
 typedef struct reference_buffer {
     uint8_t *bytes;
@@ -125,6 +136,49 @@ static inline bool reference_read_leb128(reference_reader *reader, uint64_t *out
     *used = 8;
     *out = number;
     return true;
+}
+
+/* --- scalable and recyclable ------------------------------------------------------------------ */
+
+enum { REFERENCE_CHILDREN = 64, REFERENCE_CHILD_MAX = 4 << 20 };
+
+typedef struct reference_child {
+    uint8_t *bytes;
+    uint64_t size;
+    reference_single tree;
+} reference_child;
+
+typedef struct reference_scalable {
+    uint32_t lock; /* atomic; 1: held */
+    reference_child children[REFERENCE_CHILDREN];
+    size_t count;
+    uint64_t child_size;
+    uint64_t total_malloc;
+    uint64_t total_free;
+} reference_scalable;
+
+void reference_scalable_begin(reference_scalable *scalable, uint64_t size);
+void reference_scalable_end(reference_scalable *scalable);
+uint8_t *reference_scalable_malloc(reference_scalable *scalable, size_t size);
+bool reference_scalable_free(reference_scalable *scalable, uint8_t *bytes, size_t size);
+
+/* A memory whose buffers are all freed when it is recycled. */
+typedef struct reference_recyclable {
+    reference_memory memory;
+    reference_scalable *allocator;
+} reference_recyclable;
+
+static inline uint8_t *reference_next_n(reference_recyclable *recyclable, size_t size) {
+    uint8_t *bytes = reference_scalable_malloc(recyclable->allocator, size);
+    reference_push(&recyclable->memory, bytes, size);
+    return bytes;
+}
+
+static inline void reference_recycle(reference_recyclable *recyclable) {
+    for (size_t i = 0; i < recyclable->memory.count; i++)
+        (void)reference_scalable_free(recyclable->allocator, recyclable->memory.buffers[i].bytes,
+                                      recyclable->memory.buffers[i].size);
+    recyclable->memory.count = recyclable->memory.size = 0;
 }
 
 #endif

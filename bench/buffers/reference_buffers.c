@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The calls of the plain scalable allocator (reference_scalable.h). */
-#include "reference_scalable.h"
+/* The scalable allocator of reference_buffers.h. */
+#include "reference_buffers.h"
 
 #include <sched.h>
 
