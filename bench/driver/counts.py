@@ -260,9 +260,8 @@ def save_baseline(path: Path, baseline: Baseline) -> None:
     """Write counts by key and path, one path per line."""
     keys = []
     for key, rows in sorted(baseline.items()):
-        lines = [
-            f"  {json.dumps(name)}: {json.dumps(rows[name].as_json())}" for name in sorted(rows)
-        ]
+        each = ((json.dumps(name), json.dumps(one.as_json())) for name, one in sorted(rows.items()))
+        lines = [f"  {name}: {figures}" for name, figures in each]
         keys.append(f" {json.dumps(key)}: {{\n" + ",\n".join(lines) + "\n }")
     write_atomically(path, "{\n" + ",\n".join(keys) + "\n}\n")
 
