@@ -156,6 +156,6 @@ def test_the_reader_of_sources_sees_calls() -> None:
 
 def test_dev_installs_every_group_but_the_optional_one() -> None:
     probed = set()
-    for words in re.findall(r"^\s*probe ([a-z0-9 ]+)$", (ROOT / "dev").read_text(), re.M):
+    for words in re.findall(r"^ +(?:need|want) ([a-z0-9 ]+)$", (ROOT / "dev").read_text(), re.M):
         probed |= set(words.split())
     assert probed == GROUPS - {"optional"}
