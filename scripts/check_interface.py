@@ -23,7 +23,9 @@ RECORD = "tests/data/interface.txt"
 VERSION = "include/spanwise/spanwise.h"
 HEADERS = ("spanwise.h", "fast.h", "gc_fast.h")
 # From SW_API to the end of a declaration. Another default table has another sw_table_is_ symbol.
-DECLARATION = re.compile(r"SW_DECLARED (?P<type>[^(;[]*?)(?P<name>\w+)(?P<rest>\(.*?\)|\[.*?\])?\s*;")
+DECLARATION = re.compile(
+    r"SW_DECLARED (?P<type>[^(;[]*?)(?P<name>\w+)(?P<rest>\(.*?\)|\[.*?\])?\s*;"
+)
 TABLE = "sw_table_is_"
 
 
@@ -59,7 +61,14 @@ def type_of(parameter: str) -> str:
 def interface(root: Path) -> list[str]:
     """Return one line per name that the headers export."""
     done = subprocess.run(
-        ["cc", "-E", "-P", *("-DSW_API=SW_DECLARED", "-D__attribute__(x)="), f"-I{root}/include", "-"],
+        [
+            "cc",
+            "-E",
+            "-P",
+            *("-DSW_API=SW_DECLARED", "-D__attribute__(x)="),
+            f"-I{root}/include",
+            "-",
+        ],
         input="".join(f"#include <spanwise/{name}>\n" for name in HEADERS),
         capture_output=True,
         text=True,

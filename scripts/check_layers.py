@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proves that the C sources keep the layer order of src/LAYERS.md.
+"""Checks that the C sources keep the layer order of src/LAYERS.md.
 
-Three proofs: every quoted #include of a file in src/ names a file of its own layer or of a layer
-that its own may use; every undefined symbol of an object file is defined in such a layer (or
-outside the project); and the files of one folder call each other in no ring, so that each can be
-read after those it calls. Exit status: 0 clean, 1 violations (one line each), 2 bad usage or input.
+Every quoted #include of a file in src/ names a file of its own layer or of one that it may use.
+Every undefined symbol of an object file is defined in such a layer, or outside the project. The
+files of a folder have no call cycle. Exit status: 0 clean, 1 violations (one line each), 2 bad
+usage or input.
 
 Example:
     python3 scripts/check_layers.py --objects build/release
@@ -12,8 +12,8 @@ Example:
 
 from __future__ import annotations
 
-import argparse
 import ctypes
+import graphlib
 import itertools
 import re
 import subprocess
@@ -145,61 +145,40 @@ def check_symbols(objects: list[Object]) -> Iterator[str]:
             )
 
 
-Calls = dict[str, dict[str, set[str]]]
-"""Source -> other source of its folder that it refers to -> the symbols."""
-
-
-def calls_in_folders(objects: Iterable[Object]) -> dict[str, Calls]:
-    """Who refers to whose symbols among the files of a folder; by folder, over all targets."""
-    by_room: dict[tuple[str, str], list[Object]] = {}
+def calls_in_folders(objects: Iterable[Object]) -> dict[str, dict[tuple[str, str], set[str]]]:
+    """Return the symbols by (user, owner) among the sources of each folder, over all targets."""
+    by_folder: dict[tuple[str, str], list[Object]] = {}
     for item in objects:
         folder = Path(item.source).parent.as_posix()
-        by_room.setdefault((item.target, folder), []).append(item)
-    folders: dict[str, Calls] = {}
-    for (_, folder), items in by_room.items():
-        calls = folders.setdefault(folder, {})
+        by_folder.setdefault((item.target, folder), []).append(item)
+    found: dict[str, dict[tuple[str, str], set[str]]] = {}
+    for (_, folder), items in by_folder.items():
+        calls = found.setdefault(folder, {})
         for user, owner in itertools.permutations(items, 2):
             if symbols := user.undefined & owner.defined:
-                calls.setdefault(user.source, {}).setdefault(owner.source, set()).update(symbols)
-    return folders
+                calls.setdefault((user.source, owner.source), set()).update(symbols)
+    return found
 
 
-def rings_of(calls: Calls) -> list[list[str]]:
-    """The sets of sources that reach each other (strongly connected components of several)."""
-
-    def reached_from(source: str) -> set[str]:
-        reached: set[str] = set()
-        waiting = [source]
-        while waiting:
-            fresh = calls.get(waiting.pop(), {}).keys() - reached
-            reached |= fresh
-            waiting += fresh
-        return reached
-
-    reach = {source: reached_from(source) for source in calls}
-    rings = {
-        tuple(sorted(other for other in reach[source] if source in reach.get(other, set())))
-        for source in calls
-        if source in reach[source]
-    }
-    return [list(ring) for ring in sorted(rings)]
-
-
-def check_rings(objects: Iterable[Object]) -> Iterator[str]:
-    """Yields one line for each ring: its files, and the symbols by which each calls the next."""
+def check_cycles(objects: Iterable[Object]) -> Iterator[str]:
+    """Yield one line per folder with a call cycle: its files, and the symbols that link them."""
     for folder, calls in sorted(calls_in_folders(objects).items()):
-        for ring in rings_of(calls):
+        sorter: graphlib.TopologicalSorter[str] = graphlib.TopologicalSorter()
+        for user, owner in calls:
+            sorter.add(user, owner)
+        try:
+            sorter.prepare()
+        except graphlib.CycleError as error:
+            cycle = error.args[1][::-1]
             steps = [
-                f"{Path(user).name} -> {Path(owner).name} ({', '.join(sorted(symbols))})"
-                for user in ring
-                for owner, symbols in sorted(calls[user].items())
-                if owner in ring
+                f"{Path(user).name} -> {Path(owner).name} ({', '.join(sorted(calls[user, owner]))})"
+                for user, owner in itertools.pairwise(cycle)
             ]
-            yield f"{folder}: {len(ring)} files call each other in a ring: {'; '.join(steps)}"
+            yield f"{folder}: call cycle: {'; '.join(steps)}"
 
 
-def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
-    """The command line."""
+def main(arguments: list[str] | None = None) -> int:
+    """Run the checks and return the exit status."""
     parser = command_line(__doc__)
     parser.add_argument(
         "--objects",
@@ -207,17 +186,12 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         metavar="BUILD",
         action="append",
         default=[],
-        help="a CMake build folder whose objects are checked too (repeatable)",
+        help="a CMake build folder; its objects are checked too (repeatable)",
     )
     parser.add_argument("--nm", default="nm", help="the nm program (default: nm)")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
 
-
-def main(arguments: list[str] | None = None) -> int:
-    """Runs the proofs and returns the exit status."""
-    options = parse_arguments(arguments)
-
-    def prove() -> tuple[list[str], str]:
+    def work() -> tuple[list[str], str]:
         page = (options.root / "src/LAYERS.md").read_text(encoding="utf-8")
         layers = read_rooms(page, "LAYERS.md", "layer")
         violations = list(check_includes(options.root, layers))
@@ -226,10 +200,10 @@ def main(arguments: list[str] | None = None) -> int:
             objects = read_objects(options.root, build, layers, options.nm)
             count += len(objects)
             violations += check_symbols(objects)
-            violations += check_rings(objects)
+            violations += check_cycles(objects)
         return violations, f"{len(layers)} layers, {count} objects"
 
-    return run("check_layers", prove, "violations")
+    return run("check_layers", work, "violations")
 
 
 if __name__ == "__main__":

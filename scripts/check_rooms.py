@@ -147,7 +147,8 @@ def check_order(modules: Iterable[Module]) -> Iterator[str]:
             if target is None or target.name in module.room.allowed:
                 continue
             if not (item.in_function and target.name in DRAWING):
-                yield f"{where}: room {module.room.name} may not import {target.name} ({item.module})"
+                room = module.room.name
+                yield f"{where}: room {room} may not import {target.name} ({item.module})"
 
 
 def check_cycles(modules: Iterable[Module]) -> Iterator[str]:

@@ -1,28 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the scripts check_*.py share: their command line and exit status, lists of rooms, C text."""
+"""What scripts/check_*.py share: command line, exit status and lists of rooms."""
 
 from __future__ import annotations
 
 import argparse
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
 
-GENERATED = ("src/gen/", "include/spanwise/gen/")
-
-COMMENTS = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
-STRINGS = re.compile(r'"(?:\\.|[^"\\\n])*"')
-DIRECTIVES = re.compile(r"^[ \t]*#(?:[^\n\\]|\\\n|\\.)*$", re.MULTILINE)
-
 
 class InputError(Exception):
     """A document, a source or an object file cannot be read as expected."""
-
-
-# --- the command ----------------------------------------------------------------------------------
 
 
 def command_line(doc: str | None) -> argparse.ArgumentParser:
@@ -41,9 +32,9 @@ def command_line(doc: str | None) -> argparse.ArgumentParser:
 
 
 def run(name: str, work: Callable[[], tuple[list[str], str]], noun: str) -> int:
-    """Prints what `work` returns, its findings and what it looked at, and gives the exit status.
+    """Print the findings of `work` and what it read; return the exit status.
 
-    0: there are no findings; 1: there are, one line each; 2: the input could not be read.
+    0: no findings; 1: findings, one line each; 2: the input could not be read.
     """
     try:
         findings, seen = work()
@@ -54,9 +45,6 @@ def run(name: str, work: Callable[[], tuple[list[str], str]], noun: str) -> int:
         print(finding)
     print(f"{name}: {seen}, {len(findings)} {noun}")
     return 1 if findings else 0
-
-
-# --- lists of rooms -------------------------------------------------------------------------------
 
 
 @dataclass
@@ -109,21 +97,3 @@ def read_rooms(text: str, page: str, noun: str) -> list[Room]:
     if not rooms:
         raise InputError(f"{page}: no line of the form '1. `name`: `folder/`'")
     return rooms
-
-
-# --- C text ---------------------------------------------------------------------------------------
-
-
-def bare(text: str) -> str:
-    """C source without comments, directives and the contents of strings."""
-    for pattern in (COMMENTS, DIRECTIVES):
-        text = pattern.sub(" ", text)
-    return STRINGS.sub('""', text)
-
-
-def written(root: Path, *patterns: str) -> Iterator[tuple[Path, str]]:
-    """Files that people wrote, in the order of their paths, each with its path below the root."""
-    for path in sorted(path for pattern in patterns for path in root.glob(pattern)):
-        name = path.relative_to(root).as_posix()
-        if not name.startswith(GENERATED):
-            yield path, name

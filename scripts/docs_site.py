@@ -1,12 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The documents as a site: build/docs/html, by Sphinx and MyST-NB (./dev docs).
+"""Builds the documentation site build/docs/html with Sphinx and MyST-NB (./dev docs).
 
-A copy of the documents, in the folders that they have here so that their links hold, gets pages of
-reference from docstrings and headers, and the notebooks as they ran last in build/notebooks, or
-without outputs. Warnings are errors. --check needs no Sphinx: each page stands in the table of
-contents of docs/index.md, and each entry there is a page (links between pages:
-tests/install/test_documents.py).
+The site has a copy of the documents, reference pages from docstrings and headers, and the notebooks
+as they ran last in build/notebooks. Warnings are errors. --check needs no Sphinx: every page is in
+the table of contents of docs/index.md, and every entry there is a page.
 
 Example:
     python scripts/docs_site.py --check
@@ -15,8 +13,10 @@ Example:
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import importlib
 import inspect
+import posixpath
 import re
 import shutil
 import subprocess
@@ -28,9 +28,9 @@ ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build/docs"
 INDEX = ROOT / "docs/index.md"
 OUTSIDE = ("README", "CHANGELOG", "CONTRIBUTING", "SECURITY", "src/LAYERS", "python/ROOMS")
-"""Pages that do not lie in docs/."""
+"""Pages outside docs/."""
 REFERENCE = ("python", "headers")
-"""Pages of docs/reference, which are made."""
+"""Generated pages of docs/reference."""
 _TOC = re.compile(r"```\{toctree\}\n(.*?)```", re.DOTALL)
 
 CONFIGURATION = """\
@@ -46,28 +46,13 @@ suppress_warnings = ["misc.highlighting_failure", "mystnb.unknown_mime_type", "m
 """
 
 
-# --- the table of contents ------------------------------------------------------------------------
-
-
 def entries(index: Path) -> list[str]:
     """The lines of its tables of contents, relative to the root and without their endings."""
     found = []
     for inside in _TOC.findall(index.read_text(encoding="utf-8")):
         lines = (line.strip() for line in inside.splitlines())
         found += [line for line in lines if line and not line.startswith(":")]
-    folder = index.parent.relative_to(index.parents[1])
-    return [_plain(f"{folder}/{entry}") for entry in found]
-
-
-def _plain(name: str) -> str:
-    """The name without `folder/..`."""
-    parts: list[str] = []
-    for part in name.split("/"):
-        if part == ".." and parts:
-            parts.pop()
-        else:
-            parts.append(part)
-    return "/".join(parts)
+    return [posixpath.normpath(f"{index.parent.name}/{entry}") for entry in found]
 
 
 def pages(root: Path) -> set[str]:
@@ -83,8 +68,7 @@ def wrong_entries(root: Path) -> Iterator[str]:
     known = pages(root) - {"docs/index"}
     named: set[str] = set()
     for entry in entries(root / "docs/index.md"):
-        pattern = re.compile(re.escape(entry).replace(r"\*", "[^/]*"))
-        matching = {page for page in known if pattern.fullmatch(page)}
+        matching = set(fnmatch.filter(known, entry))
         if not matching:
             yield f"docs/index.md: {entry}: names no page"
         named |= matching
@@ -93,13 +77,10 @@ def wrong_entries(root: Path) -> Iterator[str]:
     )
 
 
-# --- reference ------------------------------------------------------------------------------------
-
-
 def python_reference() -> str:
     """Each public name of the package with its docstring."""
     package = importlib.import_module("spanwise")
-    parts = ["# Python\n\nWhat `import spanwise` offers, as `help()` tells it.\n"]
+    parts = ["# Python\n\nThe public names of `import spanwise`, as `help()` prints them.\n"]
     for name in sorted(package.__all__, key=str.lower):
         thing = getattr(package, name)
         if inspect.ismodule(thing) or not (inspect.isclass(thing) or callable(thing)):
@@ -108,11 +89,11 @@ def python_reference() -> str:
             f"## {name}\n\n```text\n{name}{_signature(thing)}\n\n{inspect.getdoc(thing)}\n```\n"
         )
         for method, member in inspect.getmembers(thing) if inspect.isclass(thing) else ():
-            told = inspect.getdoc(member)
-            if method.startswith("_") or not told or not _is_ours(member):
+            text = inspect.getdoc(member)
+            if method.startswith("_") or not text or not _is_ours(member):
                 continue
             parts.append(
-                f"### {name}.{method}\n\n```text\n{method}{_signature(member)}\n\n{told}\n```\n"
+                f"### {name}.{method}\n\n```text\n{method}{_signature(member)}\n\n{text}\n```\n"
             )
     return "\n".join(parts)
 
@@ -137,9 +118,6 @@ def header_reference(root: Path) -> str:
     return "\n".join(parts)
 
 
-# --- building -------------------------------------------------------------------------------------
-
-
 def gather(source: Path) -> None:
     """Copies and makes all pages."""
     shutil.rmtree(source, ignore_errors=True)
@@ -147,7 +125,7 @@ def gather(source: Path) -> None:
     for name in (*(f"{page}.md" for page in OUTSIDE), "CITATION.cff"):
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         text = (ROOT / name).read_text(encoding="utf-8")
-        # A folder is no page of a site; its pages stand in the table of contents.
+        # A folder is no page of a site; its pages are in the table of contents.
         (source / name).write_text(text.replace("](docs/decisions)", "](docs/index.md)"))
     (source / "notebooks").mkdir()
     for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
@@ -175,7 +153,7 @@ def build() -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Checks the table of contents, or builds the site."""
+    """Check the table of contents, or build the site."""
     parser = argparse.ArgumentParser(
         prog="./dev docs", description="Builds the documents as a site: build/docs/html."
     )

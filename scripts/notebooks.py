@@ -4,9 +4,7 @@
 Exit status: 0 all ran, 1 one failed or was not stripped, 2 bad usage.
 
 Example:
-    ./dev notebooks                run all in full; what they show goes to build/notebooks
-    ./dev notebooks --short        the same with the small parameters of the tests
-    ./dev notebooks 01             those whose name begins so
+    ./dev notebooks 01             run the notebooks that begin with 01, into build/notebooks
     ./dev notebooks --strip        remove outputs from the sources, before a commit
 """
 
@@ -28,19 +26,19 @@ ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "notebooks"
 OUTPUT = ROOT / "build/notebooks"
 LIMIT_SECONDS = 120
-"""For all of a notebook, unless its metadata `spanwise` has `limit_seconds`."""
+"""Of a cell, unless the notebook's metadata `spanwise` has `limit_seconds`."""
 
 FULL = "SPANWISE_NOTEBOOKS"
-"""The variable by which a notebook knows that it is to run with its large parameters: "full"."""
+"""With the value "full" a notebook takes its large parameters."""
 
 WHERE_AND_WHEN = "where-and-when"
-"""The cell that a run adds behind the first one; pictures of times need it to be understood."""
+"""The cell that a run adds after the first one: figures of time need it."""
 
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
 
 def sources(prefixes: Sequence[str] = ()) -> list[Path]:
-    """The notebooks, or those whose names begin as given."""
+    """Return the notebooks, or those that begin with a prefix."""
     found = sorted(FOLDER.glob("*.ipynb"))
     return [p for p in found if not prefixes or p.name.startswith(tuple(prefixes))]
 
@@ -71,10 +69,7 @@ def stripped(book: Any) -> Any:
 
 
 def still(book: Any) -> Any:
-    """The notebook with pictures in place of widgets, which show nothing without a kernel.
-
-    Progress bars are widgets as well, and a notebook keeps what they were told.
-    """
+    """The notebook with pictures instead of widgets, which need a kernel."""
     view = "application/vnd.jupyter.widget-view+json"
     for cell in book.cells:
         for output in cell.get("outputs", []):
@@ -86,7 +81,7 @@ def still(book: Any) -> Any:
 
 
 def dated(book: Any, *, full: bool) -> Any:
-    """The notebook with a cell that tells when, of which commit and on what machine it ran."""
+    """The notebook with a cell that has date, commit and machine of the run."""
     from spanwise.measure.bench import processor  # noqa: PLC0415  stripping needs no package
     from spanwise.sweeps.plans import commit  # noqa: PLC0415
 
@@ -108,12 +103,12 @@ def text_of(book: Any) -> str:
 
 
 def limit_seconds(book: Any) -> int:
-    """How long the notebook may take."""
+    """Return the time limit of each cell."""
     return int(book.metadata.get("spanwise", {}).get("limit_seconds", LIMIT_SECONDS))
 
 
 def execute(path: Path, *, full: bool = False, folder: Path | None = None) -> Any:
-    """Runs a notebook in a fresh kernel; gives it back with its outputs.
+    """Run a notebook in a fresh kernel; return it with its outputs.
 
     Args:
         path: of the notebook.
@@ -175,7 +170,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         epilog="example:\n  ./dev notebooks 01",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="how its file's name begins")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="the beginning of a file's name [all]"
+    )
     parser.add_argument("--strip", action="store_true", help="only remove outputs from the sources")
     parser.add_argument("--short", action="store_true", help="with the parameters of the tests")
     options = parser.parse_args(arguments)
