@@ -5,23 +5,18 @@
 # generator itself is the package spanwise_sizeclasses, which wheel.packages of pyproject.toml names.
 find_package(Python REQUIRED COMPONENTS Interpreter Development.Module)
 
-# The declarations of the library, then those of the examples.
-set(ffi_cdef "${PROJECT_BINARY_DIR}/ffi.cdef.txt")
-set(ffi_text)
-foreach(folder IN ITEMS cmake examples)
-  set(ffi_part "${PROJECT_SOURCE_DIR}/${folder}/ffi.cdef.txt")
-  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${ffi_part}")
-  file(READ "${ffi_part}" ffi_part_text)
-  string(APPEND ffi_text "${ffi_part_text}")
-endforeach()
-file(GENERATE OUTPUT "${ffi_cdef}" CONTENT "${ffi_text}")
 set(ffi_prelude "${PROJECT_SOURCE_DIR}/cmake/ffi_prelude.c")
+set(ffi_script "${PROJECT_SOURCE_DIR}/scripts/ffi_cdef.py")
+set(ffi_cdef "${PROJECT_BINARY_DIR}/ffi.cdef.txt")
 set(ffi_source "${PROJECT_BINARY_DIR}/_spanwise.c")
+file(GLOB_RECURSE ffi_headers CONFIGURE_DEPENDS include/*.h examples/*.h)
 add_custom_command(
   OUTPUT "${ffi_source}"
+  COMMAND Python::Interpreter "${ffi_script}" "${CMAKE_C_COMPILER}" "${ffi_prelude}" "${ffi_cdef}"
+          "-I${PROJECT_SOURCE_DIR}/include" "-I${PROJECT_SOURCE_DIR}/examples"
   COMMAND Python::Interpreter -m cffi.gen_src read-sources spanwise._spanwise "${ffi_cdef}"
           "${ffi_prelude}" "${ffi_source}"
-  DEPENDS "${ffi_cdef}" "${ffi_prelude}"
+  DEPENDS "${ffi_script}" "${ffi_prelude}" ${ffi_headers}
   VERBATIM)
 
 # Selects the stable ABI by hand: FindPython knows USE_SABI from CMake 3.26 on, and Debian 12 has

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* C prelude of the extension spanwise._spanwise; cmake/ffi.cdef.txt declares what Python
- * sees of it.
- */
+/* C prelude of the extension spanwise._spanwise: what it includes and defines is declared to Python
+ * by scripts/ffi_cdef.py. */
 #include <spanwise/spanwise.h>
 
 #include "lessons/lesson.h"
