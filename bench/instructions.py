@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from driver import counts
-from driver.errors import BenchError
-from driver.text import run_command, text_table
+from driver.tools import BenchError, run_command, text_table
 
 BENCH = Path(__file__).resolve().parent
 SKIPPED = 77  # what ctest takes for skipped

@@ -10,9 +10,8 @@ from pathlib import Path
 
 from driver import judge, provenance, report
 from driver.contenders import BENCH, Machine
-from driver.errors import BenchError
 from driver.rows import Row, choose, load
-from driver.text import run_command
+from driver.tools import BenchError, run_command
 
 DEFAULT_ROWS = ("inline *", "preload *")
 EXAMPLES = """examples:

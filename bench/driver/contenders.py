@@ -9,7 +9,7 @@ A source is a way and its words:
     allocators ROW                        malloc of glibc and of each preloaded peer
     go ROW                                the same case in Go, generic and specialized malloc
     arenas, ranges, buffers NAME          a row of that program under its full name
-    collectors, boehm, go-collectors, go-collectors-old ROW SIZE   one collector's figures
+    collectors, boehm, go-collectors ROW SIZE   one collector's figures
     go-arenas KEY                         Go's arenas, heap and sync.Pool
     pattern NAME, pattern-allocators NAME an allocation pattern, preloaded: ours; everyone else
     loop NAME                             optimizer, simulator and sweep (bench/loop.py)
@@ -22,14 +22,13 @@ import functools
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from driver.errors import BenchError, NoPeerError
+from driver.tools import BenchError, NoPeerError, captured, last_line
 
 BENCH = Path(__file__).resolve().parents[1]
 OURS = "spanwise"
@@ -51,7 +50,7 @@ class Contender:
 
     Attributes:
         name: of the allocator.
-        words: command line; "{min_time}" stands for the least seconds of a google-benchmark row.
+        words: command line; "{min_time}" is replaced by the least seconds of a row.
         reader: how the output is read: google, json, lines, or "counted".
         key: with reader json: the one figure to take, as "ns"; "": all of them.
         preload: library for LD_PRELOAD; None: none.
@@ -108,12 +107,7 @@ def parse_peer(text: str) -> tuple[str, Path]:
 
 def find_library(soname: str) -> Path | None:
     """Find a shared library as the dynamic linker does, by preloading it."""
-    done = subprocess.run(
-        ["/bin/sh", "-c", 'LD_PRELOAD="$0" exec cat /proc/self/maps', soname],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = captured(["/bin/sh", "-c", 'LD_PRELOAD="$0" exec cat /proc/self/maps', soname])
     stem = soname.split(".so", maxsplit=1)[0]
     for line in done.stdout.splitlines():
         path = line.split(maxsplit=5)[-1]
@@ -153,8 +147,7 @@ class Machine:
             "go": self._go,
             "collectors": self._collectors,
             "boehm": self._boehm,
-            "go-collectors": lambda row: self._go_collectors(row, "greenteagc"),
-            "go-collectors-old": lambda row: self._go_collectors(row, "nogreenteagc"),
+            "go-collectors": self._go_collectors,
             "go-arenas": self._go_arenas,
             "pattern": self._pattern,
             "pattern-allocators": self._pattern_allocators,
@@ -208,9 +201,7 @@ class Machine:
         """The version that a preloaded allocator reports; proves that it serves malloc."""
         program = self._program("bench_malloc")
         asked = Contender(name, (str(program), "--version"), preload=library)
-        done = subprocess.run(
-            asked.words, env=asked.environment(), capture_output=True, text=True, check=False
-        )
+        done = captured(asked.words, asked.environment())
         version, serves = [*done.stdout.splitlines(), "", ""][:2]
         if done.returncode != 0:
             raise BenchError(f"{name}: {program.name} --version ended with {done.returncode}")
@@ -232,10 +223,7 @@ class Machine:
         if not programs:
             raise NoPeerError("no bench_peer_* was built: give SPANWISE_PEER_<NAME>_DIR to cmake")
         for program in filter(lambda path: os.access(path, os.X_OK), programs):
-            done = subprocess.run(
-                [program, "--version"], capture_output=True, text=True, check=False
-            )
-            version = (done.stdout.splitlines() or [""])[0]
+            version = (captured([program, "--version"]).stdout.splitlines() or [""])[0]
             name = program.name.removeprefix("bench_peer_")
             yield Contender(name, google_words(program, f"linked/{row}"), version=version)
 
@@ -261,8 +249,8 @@ class Machine:
             name = f"boehm-{markers}-markers"
             yield Contender(name, words, "json", variables=variables, small_pages=True)
 
-    def _go_collectors(self, row: str, experiment: str) -> Iterator[Contender]:
-        words = (str(go_program("collectors/go", experiment)), *self._size(row))
+    def _go_collectors(self, row: str) -> Iterator[Contender]:
+        words = (str(go_program("collectors/go", "greenteagc")), *self._size(row))
         yield Contender("go", words, "json", version=go_version(), small_pages=True)
 
     def _go_arenas(self, key: str) -> Iterator[Contender]:
@@ -307,8 +295,7 @@ def google_words(program: Path, row: str) -> tuple[str, ...]:
 @functools.cache
 def go_version() -> str:
     """The version of the Go toolchain, "1.26.8"."""
-    done = subprocess.run(["go", "env", "GOVERSION"], capture_output=True, text=True, check=False)
-    return done.stdout.strip().removeprefix("go")
+    return captured(["go", "env", "GOVERSION"]).stdout.strip().removeprefix("go")
 
 
 @functools.cache
@@ -323,15 +310,7 @@ def go_program(source: str, experiment: str) -> Path:
         raise NoPeerError("there is no Go toolchain in PATH")
     out = Path(tempfile.mkdtemp(prefix="spanwise-go-")) / "program"
     env = {**os.environ, "GOEXPERIMENT": experiment, "GOFLAGS": "-mod=mod", "GOWORK": "off"}
-    done = subprocess.run(
-        [go, "build", "-o", str(out), "."],
-        cwd=BENCH / source,
-        env=env,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = captured([go, "build", "-o", str(out), "."], env, BENCH / source)
     if done.returncode != 0:
-        said = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise NoPeerError(f"go build of {source} failed: {said}")
+        raise NoPeerError(f"go build of {source} failed: {last_line(done.stderr)}")
     return out

@@ -12,17 +12,19 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from driver.errors import BenchError
-from driver.text import write_atomically
+from driver.tools import BenchError, captured, last_line, write_atomically
 
 SHORT, LONG = 8192, 40960  # operations of weight 1; whole spans of 16 B objects
+CALLGRIND = (
+    *("--tool=callgrind", "--instr-atstart=no", "--cache-sim=yes", "--branch-sim=yes"),
+    "--toggle-collect=measured",
+)
 # Tolerated growth of each count, less than one instruction of a short path: refills vary with the C
 # library, and long paths sometimes read the clock.
 SLACK, SHARE = 0.5, 0.01
@@ -119,8 +121,7 @@ def parse_collected(stderr: str) -> dict[str, int]:
     names = re.search(r"^==\d+== Events    : (.+)$", stderr, re.MULTILINE)
     totals = re.search(r"^==\d+== Collected : ([\d ]+)$", stderr, re.MULTILINE)
     if names is None or totals is None:
-        last = (stderr.strip().splitlines() or ["no message"])[-1]
-        raise BenchError(f"callgrind gave no count: {last}")
+        raise BenchError(f"callgrind gave no count: {last_line(stderr)}")
     found = dict(zip(names[1].split(), map(int, totals[1].split()), strict=False))
     if len(found) < len(names[1].split()):  # callgrind prints one 0 if measured() was never entered
         raise BenchError("callgrind collected nothing: measured() was never entered")
@@ -141,30 +142,15 @@ def _collected(program: Program, runs: Sequence[tuple[str, int]]) -> list[list[i
     if program.preload is not None:
         kept["LD_PRELOAD"] = str(program.preload)
     with tempfile.TemporaryDirectory(prefix="spanwise-bench-") as folder:
-        done = subprocess.run(
-            [
-                valgrind,
-                "--tool=callgrind",
-                "--instr-atstart=no",
-                "--cache-sim=yes",
-                "--branch-sim=yes",
-                "--toggle-collect=measured",
-                f"--callgrind-out-file={folder}/%p",
-                str(program.file),
-                *(str(word) for run in runs for word in run),
-            ],
-            env={**kept, "LC_ALL": "C"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-        )
+        words = [valgrind, *CALLGRIND, f"--callgrind-out-file={folder}/%p", str(program.file)]
+        words += [str(word) for run in runs for word in run]
+        done = captured(words, {**kept, "LC_ALL": "C"})
         if done.returncode != 0:
-            said = [line for line in done.stderr.splitlines() if not line.startswith("==")]
+            said = re.sub(r"^==.*\n", "", done.stderr, flags=re.MULTILINE)
             what = " ".join(sorted({path for path, _ in runs}))
-            last = (said or ["no message"])[-1]
-            raise BenchError(f"{program.file.name} {what} ended with {done.returncode}: {last}")
+            raise BenchError(
+                f"{program.file.name} {what} ended with {done.returncode}: {last_line(said)}"
+            )
         return [_events(done.stderr, Path(folder), pid) for pid in done.stdout.split()]
 
 
@@ -210,10 +196,7 @@ def count_all(wanted: Sequence[tuple[Program, str]]) -> list[Counts]:
 
 
 def _lines(program: Path, option: str) -> list[str]:
-    try:
-        done = subprocess.run([program, option], capture_output=True, text=True, check=False)
-    except OSError as error:
-        raise BenchError(f"{program}: {error.strerror}; build with -DSPANWISE_BENCH=ON") from error
+    done = captured([program, option])
     if done.returncode != 0:
         raise BenchError(f"{program} {option} ended with {done.returncode}")
     return done.stdout.splitlines()

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
 from driver.contenders import OURS, Contender, Machine
-from driver.errors import BenchError, NoPeerError
 from driver.measure import Figures, measure
 from driver.rows import Row
 from driver.stats import Interval, geometric_mean, interval, ratio
+from driver.tools import BenchError, NoPeerError
 
 MET, MISSED, NO_PEER, FAILED = "met", "missed", "no peer", "failed"
 REPORTED, SKIPPED = "reported", "skipped"

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from driver.contenders import Contender
-from driver.errors import BenchError
+from driver.tools import BenchError, last_line
 
 MIN_TIME_S, QUICK_MIN_TIME_S = 0.05, 0.001
 TIMEOUT_S = 900.0
@@ -45,12 +45,12 @@ def measure(contender: Contender, *, quick: bool = False) -> Figures:
             word.replace("{min_time}", least).replace("{report}", str(report))
             for word in contender.words
         ]
-        told = _output(contender, words)
+        printed = _output(contender, words)
         try:
             if contender.reader == "lines":
-                return read_lines(told, report.read_text(encoding="ascii"))
+                return read_lines(printed, report.read_text(encoding="ascii"))
             read = read_google if contender.reader == "google" else read_json
-            figures = read(told)
+            figures = read(printed)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise BenchError(f"{_label(contender)}: cannot read its output: {error}") from error
     if contender.key:
@@ -84,7 +84,7 @@ def _output(contender: Contender, words: list[str]) -> str:
     finally:
         disable_huge_pages(False)
     try:
-        told, said = child.communicate(timeout=TIMEOUT_S)
+        printed, said = child.communicate(timeout=TIMEOUT_S)
     except subprocess.TimeoutExpired:
         raise BenchError(f"{_label(contender)}: took longer than {TIMEOUT_S:g} s") from None
     finally:
@@ -92,9 +92,8 @@ def _output(contender: Contender, words: list[str]) -> str:
             os.killpg(child.pid, signal.SIGKILL)
             child.wait()
     if child.returncode != 0:
-        last = (said.strip().splitlines() or ["no message"])[-1]
-        raise BenchError(f"{_label(contender)}: ended with {child.returncode}: {last}")
-    return told
+        raise BenchError(f"{_label(contender)}: ended with {child.returncode}: {last_line(said)}")
+    return printed
 
 
 def disable_huge_pages(disabled: bool) -> None:

@@ -6,17 +6,18 @@ from __future__ import annotations
 import os
 import platform
 import re
-import subprocess
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from driver.tools import BenchError, captured
+
 
 def _first_line(command: Sequence[str], cwd: Path) -> str:
     try:
-        done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
-    except OSError:
+        done = captured(command, cwd=cwd)
+    except BenchError:
         return ""
     return done.stdout.splitlines()[0].strip() if done.returncode == 0 and done.stdout else ""
 

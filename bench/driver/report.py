@@ -10,9 +10,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from driver.errors import BenchError
 from driver.judge import FAILED, MET, MISSED, NO_PEER, REPORTED, SKIPPED, Score, Values
-from driver.text import number, text_table, write_atomically
+from driver.tools import BenchError, number, text_table, write_atomically
 
 COLOURS = {MET: "#2a9d8f", MISSED: "#d1495b", REPORTED: "#6c757d"}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads bench/targets.toml. The file's own header explains the keys."""
+"""Reads bench/targets.toml, which explains the keys."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from driver.errors import BenchError
+from driver.tools import BenchError
 
 # Before Python 3.11 the same reader comes from pip's copy.
 tomllib: Any = importlib.import_module(
@@ -24,25 +24,7 @@ TEXTS = ("name", "ours", "base", "value", "unit")
 
 @dataclass(frozen=True)
 class Row:
-    """One row: what is measured, against which peers, and its target.
-
-    Attributes:
-        name: printed name.
-        ours: the source of our value, "WAY WORDS" (driver.contenders).
-        peers: sources of the peers' values; empty for a row with an absolute limit.
-        value: which figure of the program is compared.
-        unit: of our printed value.
-        target: largest ratio of ours to the best peer; None: no target.
-        limit: largest value of ours, in `unit`; None: no limit.
-        per: operations in one iteration of ours; its value is divided by this.
-        base: a bench row; the ratio is divided by the ratio measured there. "": none.
-        needs: peers, "NAME VERSION", without which the row has no verdict.
-        without: peers, "NAME VERSION", that do not compete.
-        needs_gb: free memory in 10^9 bytes without which the row is skipped.
-        spare: excess over the peer, in the value's unit, that is allowed above the target.
-        rows: a mean row: patterns of row names whose geometric mean is compared.
-        rank: a mean row: the worst rank among all allocators that meets the target.
-    """
+    """One row: what is measured, against which peers, and its target. targets.toml has the keys."""
 
     name: str
     ours: str = ""

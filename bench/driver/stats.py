@@ -24,8 +24,7 @@ class Interval:
         median: in the unit of the values.
         low: lower bound.
         high: upper bound.
-        coverage: probability that [low, high] encloses the true median; below 0.95 for fewer than
-            six values.
+        coverage: probability that the interval has the true median; below 0.95 for < 6 values.
     """
 
     median: float

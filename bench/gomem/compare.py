@@ -17,7 +17,6 @@ import json
 import os
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -27,9 +26,8 @@ BENCH = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(BENCH))
 
 from driver.contenders import Machine  # noqa: E402
-from driver.errors import BenchError  # noqa: E402
 from driver.measure import measure  # noqa: E402
-from driver.text import run_command, text_table  # noqa: E402
+from driver.tools import BenchError, captured, last_line, run_command, text_table  # noqa: E402
 
 TAGS = ("treap", "twotree")
 """The original's builds; it knows the second word as a build tag and ignores the first."""
@@ -58,10 +56,9 @@ def go_build(folder: Path, tag: str, program: Path) -> None:
         raise BenchError("there is no Go toolchain in PATH")
     env = {**os.environ, "GOFLAGS": "-mod=mod", "GOWORK": "off"}
     words = [tool, "build", "-tags", tag, "-o", str(program), "."]
-    done = subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, check=False)
+    done = captured(words, env, folder)
     if done.returncode != 0:
-        said = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
-        raise BenchError(f"go build failed: {said[-1]}")
+        raise BenchError(f"go build failed: {last_line(done.stderr or done.stdout)}")
 
 
 def build_harness(library: Path, folder: Path) -> dict[str, Path]:
@@ -80,8 +77,7 @@ def build_harness(library: Path, folder: Path) -> dict[str, Path]:
 
 def original_times(program: Path, seconds: float) -> dict[str, float]:
     """Nanoseconds per operation of the original by SUBJECT/ROW."""
-    words = [str(program), "-benchtime", f"{seconds}s"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = captured([program, "-benchtime", f"{seconds}s"])
     if done.returncode != 0:
         raise BenchError(f"{program.name} ended with {done.returncode}")
     times: dict[str, float] = json.loads(done.stdout)

@@ -16,8 +16,8 @@ struct trader {
     uint64_t seed, times, check;
 };
 
-/* Replaces objects at random. Every other object is exchanged for the one that lies on a counter,
- * and that one is freed. */
+/* Replaces objects at random. Every other object is exchanged for the one on a counter, which is
+ * freed. */
 static void *trade(void *argument) {
     struct trader *trader = argument;
     struct pattern_random random = {trader->seed};

@@ -44,27 +44,19 @@ static void run_random(uint64_t live, uint64_t times, struct pattern_result *res
     *result = (struct pattern_result){live + times, set.check};
 }
 
-static void random_100(uint64_t percent, struct pattern_result *result) {
-    run_random(100, pattern_share(60000000, percent), result);
-}
-static void random_300(uint64_t percent, struct pattern_result *result) {
-    run_random(300, pattern_share(50000000, percent), result);
-}
-static void random_1k(uint64_t percent, struct pattern_result *result) {
-    run_random(1000, pattern_share(40000000, percent), result);
-}
-static void random_5k(uint64_t percent, struct pattern_result *result) {
-    run_random(5000, pattern_share(25000000, percent), result);
-}
-static void random_10k(uint64_t percent, struct pattern_result *result) {
-    run_random(10000, pattern_share(20000000, percent), result);
-}
-static void random_100k(uint64_t percent, struct pattern_result *result) {
-    run_random(100000, pattern_share(8000000, percent), result);
-}
-static void random_1m(uint64_t percent, struct pattern_result *result) {
-    run_random(pattern_share(1000000, percent), pattern_share(2000000, percent), result);
-}
+/* RANDOM defines the program that replaces TIMES of LIVE objects. */
+#define RANDOM(name, live, times)                                                                  \
+    static void name(uint64_t percent, struct pattern_result *result) {                            \
+        run_random(live, pattern_share(times, percent), result);                                   \
+    }
+
+RANDOM(random_100, 100, 60000000)
+RANDOM(random_300, 300, 50000000)
+RANDOM(random_1k, 1000, 40000000)
+RANDOM(random_5k, 5000, 25000000)
+RANDOM(random_10k, 10000, 20000000)
+RANDOM(random_100k, 100000, 8000000)
+RANDOM(random_1m, pattern_share(1000000, percent), 2000000)
 
 /* --- handed from thread to thread ------------------------------------------------------------- */
 

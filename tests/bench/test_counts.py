@@ -8,7 +8,7 @@ from pathlib import Path
 import instructions
 import pytest
 from driver import counts
-from driver.errors import BenchError
+from driver.tools import BenchError
 
 from tests.bench.tools import BENCH, counted_paths
 

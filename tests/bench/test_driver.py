@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from driver import cli, contenders
 from driver.contenders import Contender, Machine, parse_peer
-from driver.errors import BenchError
 from driver.measure import measure, read_google, read_json, read_lines
+from driver.tools import BenchError
 
 from tests.bench.tools import BENCH, bench_build
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from driver.contenders import OWN
-from driver.errors import BenchError
 from driver.rows import choose, load
+from driver.tools import BenchError
 
 from tests.bench.tools import BENCH, counted_paths
 

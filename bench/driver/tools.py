@@ -1,14 +1,49 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text tables, files written atomically, and the exit status of a command."""
+"""Errors, processes, text tables, files written atomically, and the exit status of a command."""
 
 from __future__ import annotations
 
 import contextlib
+import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from driver.errors import BenchError
+
+class BenchError(Exception):
+    """Bad input, or a program that failed: one line that says what to do."""
+
+
+class NoPeerError(BenchError):
+    """A peer is not installed on this machine."""
+
+
+def captured(
+    words: Sequence[str | Path], env: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a program without input and return its outputs.
+
+    Raises:
+        BenchError: it cannot be started.
+    """
+    try:
+        return subprocess.run(
+            words,
+            env=env,
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+    except OSError as error:
+        raise BenchError(f"{words[0]}: {error.strerror}") from error
+
+
+def last_line(text: str) -> str:
+    """Return the last line that a program printed."""
+    return (text.strip().splitlines() or ["no message"])[-1]
 
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
