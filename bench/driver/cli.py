@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from driver import judge, provenance, report
+from driver import judge, report
 from driver.contenders import BENCH, Machine
 from driver.rows import Row, choose, load
 from driver.tools import BenchError, run_command
@@ -82,17 +82,17 @@ def run(options: argparse.Namespace) -> int:
         else judge.score_mean(row, list(plans.values()), values, judged=judged)
         for row in chosen
     ]
-    about = provenance.provenance(BENCH.parent, options.build)
+    about = report.provenance(BENCH.parent, options.build)
     print(report.table(scores))
     for name, install in machine.missing.items():
         print(f"without {name}: {install}")
     if not judged:
         print(f"no verdicts: {repetitions} of {targets.repetitions} repetitions")
-    print(provenance.one_line(about))
+    print(report.one_line(about))
     if options.json is not None:
         report.write_json(options.json, report.to_json(scores, values, about))
     if options.plot is not None:
-        report.plot(scores, options.plot, provenance.one_line(about))
+        report.plot(scores, options.plot, report.one_line(about))
     bad = (judge.MISSED, judge.FAILED)
     return 1 if any(score.verdict in bad for score in scores) else 0
 

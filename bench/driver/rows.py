@@ -8,7 +8,7 @@ import importlib
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,12 @@ tomllib: Any = importlib.import_module(
     "tomllib" if sys.version_info >= (3, 11) else "pip._vendor.tomli"
 )
 NUMBERS = ("target", "limit", "per", "needs_gb", "spare", "rank")
+# Where the peers of a row come from by default, by the way of ours.
+PEERS = {
+    **dict.fromkeys(("inline", "bare"), "linked"),
+    **dict.fromkeys(("preload", "generic"), "allocators"),
+    "pattern": "pattern-allocators",
+}
 TEXTS = ("name", "ours", "base", "value", "unit")
 
 
@@ -81,7 +87,12 @@ def parse_row(raw: Mapping[str, Any]) -> Row:
         raise ValueError("name is missing")
     if bool(row.ours) == bool(row.rows):
         raise ValueError("give either ours (a measured row) or rows (a mean of measured rows)")
-    if row.ours and bool(row.peers) == (row.limit is not None):
+    if row.ours and not row.peers and row.limit is None:
+        way, _, words = row.ours.partition(" ")
+        if way not in PEERS:
+            raise ValueError("give peers (and a target) or a limit")
+        row = replace(row, peers=(f"{PEERS[way]} {words}",))
+    elif row.peers and row.limit is not None:
         raise ValueError("give either peers (and a target) or a limit")
     if row.rank is not None and not row.rows:
         raise ValueError("rank belongs to a row with rows")

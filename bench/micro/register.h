@@ -7,7 +7,6 @@
 #include <string>
 #include <utility>
 
-#include "growth_rows.h"
 #include "rows.h"
 #include "thread_rows.h"
 

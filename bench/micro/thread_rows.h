@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of several threads, templates over an allocator policy (policy.h). Times are wall time.
+// The rows of several threads, templates over an allocator policy (rows.h). Times are wall time.
 #ifndef SPANWISE_BENCH_THREAD_ROWS_H
 #define SPANWISE_BENCH_THREAD_ROWS_H
 

@@ -177,7 +177,13 @@ def test_a_library_without_malloc_is_refused(tmp_path: Path) -> None:
 # --- the real programs, once and short ------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rows", ["pattern*", "range*", "buffer*", "gc *", "arena*", "loop*"])
+@pytest.mark.parametrize(
+    "rows",
+    [
+        *("pattern*", "range*", "buffer*", "gc *", "arena*", "loop*", "inline pair*", "exported*"),
+        *("preload random*", "preload cold*"),
+    ],
+)
 def test_every_row_runs(rows: str, capsys: pytest.CaptureFixture[str]) -> None:
     build = bench_build("bench_patterns")
     status = cli.main(["--build", str(build), "--quick", "--rows", rows])
