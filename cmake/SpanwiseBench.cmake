@@ -10,8 +10,7 @@
 #   bench_ranges         range allocators, and plain references in C
 #   bench_buffers        multi-buffer memory, readers and stacks, and plain references in C
 #   bench_collectors     our collector: ROW SIZE prints one figure;  _boehm: on Debian's libgc
-#   bench_patterns       allocation patterns under a preloaded malloc;  _phases: the one with its own
-#                        clock;  bench_rusage: runs them and reports CPU time and peak RSS
+#   bench_patterns       allocation patterns under a preloaded malloc;  _phases: with its own clock
 #   bench_paths          loops that callgrind counts (bench/instructions.py);  _bare: without checks;
 #                        _malloc: malloc of a preloaded library
 #   bench_threads_check  checks time and count of the rows of several threads
@@ -127,7 +126,6 @@ bench_pattern_program(bench_patterns_phases phases.c)
 target_link_libraries(bench_patterns_phases PRIVATE m)
 # Exports the program's clock, so that a preloaded allocator finds it.
 set_target_properties(bench_patterns_phases PROPERTIES ENABLE_EXPORTS ON)
-bench_pattern_program(bench_rusage ../../src/rusage_wrapper/main.c)
 bench_test(patterns bench_patterns random-1k 1)
 bench_test(patterns_phases bench_patterns_phases 1)
 

@@ -73,10 +73,9 @@ if(SPANWISE_CHECK EQUAL 3)
 endif()
 spanwise_link_shared(spanwise_shared)
 
-# A preloaded library: preloaded into programs that know nothing of it. Only what it defines for the C library's
-# names is visible (SW_API is empty), and compilers must not know what malloc means, or they turn a
-# calloc that is written as malloc and memset into a call of itself. (They may know memset: plain
-# -fno-builtin makes a call of it that clears 16 bytes, and a calloc twice as slow.)
+# A preloaded library exports only the C library's names (SW_API is empty). The compiler must not know
+# what malloc means, or it turns a calloc written as malloc and memset into a call of itself. It may
+# know memset: with plain -fno-builtin, clearing 16 bytes is a call, and calloc twice as slow.
 function(spanwise_compile_preload target)
   spanwise_compile(${target})
   target_compile_definitions(${target} PRIVATE SW_API=)
@@ -87,7 +86,7 @@ function(spanwise_compile_preload target)
   target_compile_options(${target} PRIVATE -ffunction-sections -fdata-sections)
 endfunction()
 
-# spanwise_preload(NAME SOURCE...): the sources, and the lowest layers, which are compiled once for all preloads.
+# spanwise_preload(NAME SOURCE...): the sources, and the lowest layers, compiled once for all preloads.
 function(spanwise_preload name)
   set(target spanwise_${name})
   if(SPANWISE_REUSE)

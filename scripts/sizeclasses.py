@@ -3,8 +3,8 @@
 """Generates, proves and checks size-class tables; `--help` has examples.
 
 The code is the package `spanwise_sizeclasses`, which needs nothing but the standard library. A
-fresh checkout has it in python/; an installed wheel has it beside the package `spanwise`, which
-carries this file in `_source/scripts`.
+fresh checkout has it in python/; an installed wheel has it next to the package `spanwise`, which
+has this file in `_source/scripts`.
 """
 
 import sys

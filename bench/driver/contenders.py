@@ -263,7 +263,7 @@ class Machine:
         own = self.build / f"bench_patterns_{name}"
         words = [str(own)] if own.is_file() else [str(self._program("bench_patterns")), name]
         percent = "1" if self.quick else "100"
-        wrapper = str(self._program("bench_rusage"))
+        wrapper = str(self._program("spanwise-rusage"))
         return (wrapper, "{report}", str(library or ""), *words, percent)
 
     def _pattern(self, name: str) -> Iterator[Contender]:

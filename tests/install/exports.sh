@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# exports.sh NM LIBRARY CC INCLUDE: fails unless the names that the library (shared or an archive) gives
-# to programs are those that the public headers, in the folder INCLUDE, declare with SW_API.
+# exports.sh NM LIBRARY CC INCLUDE: fails unless the names that the library (shared or an archive)
+# exports are those that the public headers in the folder INCLUDE declare with SW_API.
 set -eu
 nm=$1 library=$2 cc=$3 include=$4
 
@@ -19,7 +19,7 @@ declared=$(printf '#include <spanwise/%s>\n' spanwise.h fast.h gc_fast.h |
     grep -oE '[A-Za-z0-9_]+ *$' | tr -d ' ' | sort -u)
 
 status=0
-tell() { # tell WHAT NAMES
+report() { # report WHAT NAMES
     [ -n "$2" ] || return 0
     status=1
     printf '%s %s:\n%s\n' "$library" "$1" "$2"
@@ -29,8 +29,8 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 lines "$names" "$folder/names"
 lines "$declared" "$folder/declared"
-tell "gives names that no header declares" "$(comm -23 "$folder/names" "$folder/declared")"
-tell "lacks names that the headers declare" "$(comm -13 "$folder/names" "$folder/declared")"
-tell "gives names without sw_" "$(printf '%s\n' "$names" | grep -v '^sw_' || true)"
+report "exports names that no header declares" "$(comm -23 "$folder/names" "$folder/declared")"
+report "lacks names that the headers declare" "$(comm -13 "$folder/names" "$folder/declared")"
+report "exports names without sw_" "$(printf '%s\n' "$names" | grep -v '^sw_' || true)"
 [ "$status" -ne 0 ] || echo "$(printf '%s\n' "$names" | grep -c .) names, as the headers declare them"
 exit "$status"
