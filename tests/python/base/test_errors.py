@@ -88,45 +88,15 @@ def test_operations_have_the_layout_of_c() -> None:
 
 
 def test_every_public_function_is_declared() -> None:
-    """What the headers declare and Python does not is listed here, with its reason."""
-    left_out = {
-        # Python has Heap for the explicit heap; these serve C callers.
-        *("sw_heap_realloc", "sw_heap_free_sized", "sw_heap_table", "sw_heap_is_dry"),
-        *("sw_heap_default", "sw_heap_default_init", "sw_heap_each_object", "sw_heap_path"),
-        "sw_heap_set_limit_hook",
-        *("sw_malloc", "sw_calloc", "sw_realloc", "sw_aligned_alloc", "sw_free"),
-        *("sw_free_sized", "sw_usable_size"),
-        *("sw_cache_open", "sw_cache_close", "sw_cache_alloc", "sw_cache_alloc_aligned"),
-        *("sw_cache_realloc", "sw_cache_free", "sw_cache_trim"),
-        # Inline functions of the headers call them, some with the size of the struct.
-        "sw_range_find_thread",
-        *("sw_heap_options_fill", "sw_heap_ledger_read"),
-        # The package has its own version.
-        "sw_version_number",
-        # By name instead.
-        *("sw_table_go", "sw_table_c16"),
-        # Misuse is an exception before C sees the pointer.
-        "sw_set_fault_handler",
-        # Python's classes have the names of back ends, and the system's memory.
-        *("sw_range_backend_name", "sw_allocator_system", "sw_allocator_libc"),
-        # Python borrows by taking, reads by itself, and frees block by block.
-        *("sw_scalable_borrow", "sw_scalable_read", "sw_scalable_reset"),
-        "sw_scalable_adopt",
-        # Inline functions of the headers call them.
-        *("sw_memory_push_slow", "sw_reader_be_slow", "sw_reader_leb_slow", "sw_reader_skip_slow"),
-        # Python joins views, keeps its own list of them, and asks the system itself.
-        *("sw_memory_to_bytes", "sw_memory_copy_from", "sw_memory_drop_front", "sw_memory_equal"),
-        *("sw_memory_append", "sw_memory_read_from", "sw_reader_current", "sw_reader_write_to"),
-        # Python looks at all pairs, and asks for the addresses of many objects at once.
-        *("sw_trace_meta_find", "sw_runner_address"),
-    }
+    """scripts/ffi_cdef.py reads them from the headers."""
     declared = set()
     headers = ("status", "sizeclass", "heap", "stats", "ops", "replay", "trace", "spanwise")
     for header in (*headers, "range", "allocator_vtable", "memory", "reader", "scalable"):
         text = (ROOT / f"include/spanwise/{header}.h").read_text(encoding="utf-8")
         text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
         declared |= set(re.findall(r"SW_API[^;]*?\b(sw_\w+)\(", text))
-    assert declared - set(dir(lib)) == left_out
+    assert len(declared) > 100
+    assert declared <= set(dir(lib))
 
 
 # --- what an exception carries --------------------------------------------------------------------
