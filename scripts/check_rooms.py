@@ -164,9 +164,7 @@ def check_cycles(modules: Iterable[Module]) -> Iterator[str]:
 def check_entries(package: Path) -> Iterator[str]:
     """Yield a line if the package has too many entries."""
     entries = [
-        path
-        for path in package.iterdir()
-        if path.name != "__pycache__" and path.suffix != ".pyi"
+        path for path in package.iterdir() if path.name != "__pycache__" and path.suffix != ".pyi"
     ]
     if len(entries) > ENTRIES_MAX:
         yield f"{PACKAGE}: {len(entries)} entries; at most {ENTRIES_MAX}"
