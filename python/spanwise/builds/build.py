@@ -144,8 +144,8 @@ def check_not_condemned(table: SizeClassTable | str | os.PathLike[str]) -> None:
     against = (file.get("parameters") or {}).get(CONDEMNED)
     if against:
         raise errors.InvalidError(
-            f"{shown}: its own trial condemns it ({str(against).rstrip('.')}); build it"
-            " nevertheless with anyway=True (--anyway)"
+            f"{shown}: rejected by its evaluation ({str(against).rstrip('.')}); build it"
+            " anyway with anyway=True (--anyway)"
         )
 
 

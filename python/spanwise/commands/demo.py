@@ -28,7 +28,7 @@ from spanwise.measure.bench_cases import FITTED, PLAIN, SPANWISE, case_of
 from spanwise.measure.bench_fits import BenchFit
 from spanwise.measure.bench_result import BenchResult
 from spanwise.measure.running import PRELOAD_TABLE
-from spanwise.optimizer.optimum import OptimizeResult
+from spanwise.optimizer.result import OptimizeResult
 from spanwise.optimizer.search import optimize
 from spanwise.recordings.outputs import made_folder
 from spanwise.recordings.recorder import run_recorded
@@ -198,7 +198,7 @@ def _run_bench(found: OptimizeResult, build: Path) -> BenchResult:
     same = closed_loop.same_environment()
     added = {name: value for name, value in same.items() if os.environ.get(name) != value}
     case = case_of(_python_argv(), *PYTHON, added)
-    resident = found.trial.resident_bytes
+    resident = found.evaluation.resident_bytes
     pair = resident[PRELOAD_TABLE], resident[found.table.name]
     fit = BenchFit(
         case.program, found.table, found.holds, found.verdict(), build, "", {case.hash: pair}

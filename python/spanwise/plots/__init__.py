@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from spanwise.plots.arenas import arena_lifetimes
 from spanwise.plots.by_class import waste_by_class
-from spanwise.plots.classes import frontier
+from spanwise.plots.classes import pareto
 from spanwise.plots.holders import span_pinning
 from spanwise.plots.lives import lifetimes
 from spanwise.plots.maps import heap_map, save_frames
@@ -30,7 +30,6 @@ __all__ = [
     "boundaries",
     "check_place",
     "extents",
-    "frontier",
     "heap_map",
     "histogram",
     "ledgers",
@@ -38,6 +37,7 @@ __all__ = [
     "map_widget",
     "new_axes",
     "occupancy",
+    "pareto",
     "replays",
     "save",
     "save_frames",

@@ -14,15 +14,15 @@ from spanwise.plots.style import COLOURS, MARKERS, in_style, new_axes, scale_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from spanwise.optimizer.frontier import Frontier
+    from spanwise.optimizer.pareto import ParetoFront
 
 
 @in_style
-def frontier(points: Frontier, ax: Axes | None = None) -> Axes:
+def pareto(points: ParetoFront, ax: Axes | None = None) -> Axes:
     """Resident beyond requested against the number of classes: one U for each kind of heap.
 
     Args:
-        points: the frontier.
+        points: the Pareto front.
         ax: where to draw; None makes a new figure.
     """
     own = ax is None

@@ -15,7 +15,7 @@ from spanwise.ledger.parts import PARTS
 from spanwise.measure.bench_result import BenchResult
 from spanwise.measure.bench_rounds import ROW_FIELDS as BENCH_ROW
 from spanwise.measure.replay_result import SAMPLES_DTYPE
-from spanwise.optimizer.frontier import FRONTIER_DTYPE
+from spanwise.optimizer.pareto import PARETO_DTYPE
 from spanwise.plots import collectors
 from spanwise.plots.latencies import latencies
 from spanwise.recordings.span_pinning import PINNED_SPANS_DTYPE, SpanPinning
@@ -135,14 +135,14 @@ def test_a_histogram_counts_requests() -> None:
     ]
 
 
-def test_a_frontier_shows_what_is_resident_beyond_requested() -> None:
+def test_a_pareto_front_shows_what_is_resident_beyond_requested() -> None:
     """100 bytes are requested; held bytes fall where resident ones rise, and are not drawn."""
     given = [
         (8, 1, 0, 100, *[0] * 6, 900, 160),
         (16, 1, 0, 100, *[0] * 6, 800, 130),
         (32, 1, 0, 100, *[0] * 6, 700, 190),
     ]
-    ax: Any = sw.Frontier(as_rows(np.array(given, FRONTIER_DTYPE))).plot()
+    ax: Any = sw.ParetoFront(as_rows(np.array(given, PARETO_DTYPE))).plot()
     assert line(ax, "caches as recorded") == [[8, 16, 32], [60, 30, 90]]
     (ring,) = (one for one in ax.lines if one.get_markersize() == 11)
     assert [data.tolist() for data in map(np.asarray, ring.get_data())] == [[16], [30]]

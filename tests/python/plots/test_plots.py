@@ -94,7 +94,7 @@ def test_matplotlib_is_imported_late() -> None:
     ("draw", "named"),
     [
         (plots.bench, "found must be BenchResult"),
-        (plots.frontier, "points must be Frontier"),
+        (plots.pareto, "points must be ParetoFront"),
         (plots.heap_map, "tiles must be HeapMap"),
         (plots.occupancy, "one must be Ledger"),
         (plots.waste_by_class, "one must be Ledger"),

@@ -11,7 +11,7 @@ import pytest
 import spanwise as sw
 from spanwise import plots
 from spanwise.measure.replay_result import SAMPLES_DTYPE
-from spanwise.optimizer.frontier import FRONTIER_DTYPE
+from spanwise.optimizer.pareto import PARETO_DTYPE
 from spanwise.plots.collectors import pauses
 from spanwise.plots.latencies import latencies
 from spanwise.plots.style import PART_HATCHES, time_scale_of
@@ -22,14 +22,14 @@ from tests.python.helpers import random_ops
 RECORDING = sw.Recording.from_ops(random_ops(9, 4000), name="mine")
 
 
-def frontier(curves: dict[tuple[int, int], list[int]]) -> sw.Frontier:
+def pareto(curves: dict[tuple[int, int], list[int]]) -> sw.ParetoFront:
     """Curves by (span_scale, caches): resident at 8, 16, 32 ... classes; 100 are requested."""
     rows = [
         (8 << i, *pair, 100, 0, 0, 0, 0, 0, 0, 1000, resident)
         for pair, values in curves.items()
         for i, resident in enumerate(values)
     ]
-    return sw.Frontier(as_rows(np.array(rows, FRONTIER_DTYPE)))
+    return sw.ParetoFront(as_rows(np.array(rows, PARETO_DTYPE)))
 
 
 @dataclass
@@ -43,8 +43,8 @@ class _Latencies:
         return 1e6 / max(1000 * (1 - percent / 100), 1)
 
 
-def test_equal_curves_of_a_frontier_are_one_line_with_both_names() -> None:
-    ax = frontier({(1, 0): [300, 200], (1, 1): [300, 200], (2, 0): [300, 250]}).plot()
+def test_equal_curves_of_a_pareto_front_are_one_line_with_both_names() -> None:
+    ax = pareto({(1, 0): [300, 200], (1, 1): [300, 200], (2, 0): [300, 250]}).plot()
     labels = [line.get_label() for line in ax.lines if not str(line.get_label()).startswith("_")]
     assert labels == ["caches as recorded = 1 cache", "caches as recorded, spans x2"]
 
@@ -57,7 +57,7 @@ def test_parts_are_told_apart_with_seven_colours() -> None:
 
 def test_eight_curves_have_eight_marks_and_seven_colours() -> None:
     pairs = [(1, caches) for caches in range(6)] + [(2, 0), (4, 0)]
-    points = frontier({pair: [300 + i, 200 + i] for i, pair in enumerate(pairs)})
+    points = pareto({pair: [300 + i, 200 + i] for i, pair in enumerate(pairs)})
     named = [line for line in points.plot().lines if not str(line.get_label()).startswith("_")]
     assert len(named) == 8
     assert len({line.get_color() for line in named}) == 7

@@ -35,7 +35,7 @@ def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a thousand lines take no time."""
     for name in ("results.interrupts", "builds.programs", "heap.runner"):
         monkeypatch.setattr(f"spanwise.{name}.LOOK_SECONDS", 0.001)
-    monkeypatch.setattr("spanwise.optimizer.scores._TELL_SECONDS", 0.001)
+    monkeypatch.setattr("spanwise.optimizer.scores._PROGRESS_SECONDS", 0.001)
 
 
 @contextmanager
