@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from spanwise import _format, errors
 from spanwise.measure.bench_cases import FITTED, PLAIN, SPANWISE
 from spanwise.measure.bench_rounds import BENCH, ROW_FIELDS, VALUE_FIELDS
+from spanwise.results.drawing import draw
 from spanwise.results.files import write_whole
 from spanwise.results.intervals import Interval, interval_of
 from spanwise.results.rows import Rows, Tabular, rows_of
@@ -271,9 +272,7 @@ class BenchResult(Sequence[BenchRow], Result, Tabular):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draws the peak RSS of each case and allocator; returns the Axes."""
-        from spanwise import plots  # noqa: PLC0415  pictures know models, not models pictures
-
-        return plots.bench(self, ax)
+        return draw("bench", self, ax)
 
     def __str__(self) -> str:
         head = ("program, input", "allocator", "peak RSS", "anonymous", "held", "predicted RSS")

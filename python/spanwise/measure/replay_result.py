@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from spanwise import _format
+from spanwise.results.drawing import draw
 from spanwise.results.rows import Rows, Tabular
 from spanwise.results.values import Result, Value
 
@@ -262,9 +263,7 @@ class Replay(Result, Value, Tabular):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draws resident and live bytes over the operations; returns the matplotlib Axes."""
-        from spanwise import plots  # noqa: PLC0415  pictures know models, not models pictures
-
-        return plots.replays([self], ax)
+        return draw("replays", [self], ax)
 
 
 _WRITTEN = {

@@ -20,6 +20,7 @@ from spanwise.ledger.ledger import Ledger, add_ledgers
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.simulate import FILE_STEP, Simulation
 from spanwise.recordings.sources import Batch, FileSource, Source
+from spanwise.results.drawing import draw
 from spanwise.results.progress import Step, no_step
 from spanwise.results.rows import Rows, Tabular, as_rows
 from spanwise.results.values import Result, Value
@@ -178,9 +179,7 @@ class ParetoFront(Result, Value, Tabular):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw resident minus requested bytes, one line per curve, with the minima marked."""
-        from spanwise import plots  # noqa: PLC0415  pictures know models, not models pictures
-
-        return plots.pareto(self, ax)
+        return draw("pareto", self, ax)
 
 
 def _line(row: np.void, lowest: bool) -> tuple[str, ...]:

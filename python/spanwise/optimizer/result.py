@@ -15,6 +15,7 @@ from spanwise.optimizer.evaluation import Evaluation
 from spanwise.optimizer.pareto import AS_RECORDED, ParetoFront, simulate_pareto
 from spanwise.optimizer.profile import UNITS
 from spanwise.optimizer.solver import NO_BOUND, PARETO_COUNTS, SPAN_SCALES, Fit
+from spanwise.results.drawing import draw
 from spanwise.results.progress import Progress, progress_bar
 from spanwise.results.rows import Rows, Tabular
 from spanwise.results.values import Result
@@ -358,9 +359,7 @@ class OptimizeResult(Result, Tabular):
 
     def plot_waste(self, ax: Axes | None = None) -> Axes:
         """Draw the round-up of each size under this and the stock table; return the Axes."""
-        from spanwise import plots  # noqa: PLC0415  pictures know models, not models pictures
-
-        return plots.waste([SizeClassTable.named(self.stock), self.table], ax=ax)
+        return draw("waste", [SizeClassTable.named(self.stock), self.table], ax=ax)
 
 
 def _number(count: int | None) -> str:

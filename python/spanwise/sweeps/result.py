@@ -7,12 +7,13 @@ import importlib
 import os
 from collections.abc import Iterable, Sequence
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from spanwise import _format, errors
 from spanwise.ledger.parts import PARTS
+from spanwise.results.drawing import draw
 from spanwise.results.rows import Rows, Tabular, as_rows
 from spanwise.results.values import Result
 from spanwise.sweeps import row_file
@@ -214,9 +215,7 @@ class Sweep(Sequence[Row], Result, Tabular):
             The matplotlib Axes.
         """
         bars = [self._bar(key, recording) for key, _ in self._totals(None, recording)]
-        from spanwise import plots  # noqa: PLC0415  pictures know models, not models pictures
-
-        return plots.ledgers(cast("list[Any]", bars[:_SHOWN]), ax)
+        return draw("ledgers", bars[:_SHOWN], ax)
 
     def _bar(self, key: str, recording: str | None) -> SimpleNamespace:
         """As much of a ledger as `plots.ledgers` needs."""

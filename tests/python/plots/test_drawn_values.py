@@ -17,7 +17,7 @@ from spanwise.measure.bench_rounds import ROW_FIELDS as BENCH_ROW
 from spanwise.measure.replay_result import SAMPLES_DTYPE
 from spanwise.optimizer.pareto import PARETO_DTYPE
 from spanwise.plots import collectors
-from spanwise.plots.latencies import latencies
+from spanwise.plots.comparisons import latencies
 from spanwise.recordings.span_pinning import PINNED_SPANS_DTYPE, SpanPinning
 from spanwise.results.rows import as_rows
 

@@ -13,7 +13,7 @@ from spanwise import plots
 from spanwise.measure.replay_result import SAMPLES_DTYPE
 from spanwise.optimizer.pareto import PARETO_DTYPE
 from spanwise.plots.collectors import pauses
-from spanwise.plots.latencies import latencies
+from spanwise.plots.comparisons import latencies
 from spanwise.plots.style import PART_HATCHES, time_scale_of
 from spanwise.results.rows import as_rows
 
