@@ -9,7 +9,8 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spanwise_sizeclasses import emit_c, proofs, rules
+from spanwise_sizeclasses import emit, model, proofs
+from spanwise_sizeclasses.families import make_table
 from spanwise_sizeclasses.model import (
     SLOTS_MAX,
     Parameters,
@@ -18,7 +19,6 @@ from spanwise_sizeclasses.model import (
     SizeClassError,
     Table,
 )
-from spanwise_sizeclasses.procedure import make_table
 
 from tests.generator.tools import C16, GO
 
@@ -74,7 +74,7 @@ def class_lists(draw: st.DrawFn) -> tuple[int, tuple[SizeClass, ...]]:
 @given(class_lists())
 def test_any_legal_list_is_proved(drawn: tuple[int, tuple[SizeClass, ...]]) -> None:
     page, classes = drawn
-    rules.check_classes(page, classes)
+    model.check_classes(page, classes)
     table = Table("random", page, classes)
     assert proofs.prove(table)
     assert table.small_map[0] == 1
@@ -85,9 +85,9 @@ def test_any_legal_list_is_proved(drawn: tuple[int, tuple[SizeClass, ...]]) -> N
 
 def test_spans_that_32_bits_can_not_divide_are_legal() -> None:
     table = Table("wide", 8192, (SizeClass(8, 1), SizeClass(65528, 40), SizeClass(262136, 32)))
-    rules.check_classes(table.page_bytes, table.classes)
+    model.check_classes(table.page_bytes, table.classes)
     assert proofs.prove(table)
-    source = emit_c.table_source(table, emit_c.Origin("x", "y", ()))
+    source = emit.table_source(table, emit.Origin("x", "y", ()))
     assert "{65528, 5, 40, 40}" in source and "{262136, 1, 32, 32}" in source
 
 
