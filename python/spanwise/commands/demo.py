@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from spanwise import _format, plots
-from spanwise.builds.build import build_telling
+from spanwise.builds.build import BuildOptions, build_with
 from spanwise.builds.programs import BuildError
 from spanwise.builds.steps import Compiler
 from spanwise.commands._common import SubParsers, add_told, new_command, print_json
@@ -173,7 +173,7 @@ def _close_loop(
         _say(f"not built: {error}")
         said = ("python3", stock, better, len(best), found.holds, found.verdict())
         return closed_loop.Loop(*said, str(error)), found, None
-    made = build_telling(best, folder / BUILD, _say, anyway=True)
+    made = build_with(best, folder / BUILD, BuildOptions(anyway=True), _say)
     _say(f"the same program, {RUNS} times under each malloc")
     stock = closed_loop.measure(_python_argv(), stock.predicted, RUNS)
     better = closed_loop.measure(_python_argv(), better.predicted, RUNS, lib=made.folder)
