@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a replay reports, by hand from runs that are made up; allocators beside the model."""
+"""Figures of replays and of peers, by hand from made-up runs."""
 
 from __future__ import annotations
 
@@ -64,23 +64,22 @@ THREE = (
 )
 
 
-def test_time_is_processor_time_an_operation() -> None:
-    seen = replay(*THREE)
-    assert seen.ns_per_op == 12.0  # the median
-    assert seen.ns_range == (10.0, 30.0)
-    assert seen.overhead_ns_per_op == 2.0
-
-
-def test_fragmentation_is_peak_resident_over_peak_live() -> None:
-    """What was resident at the start is part of it: a user pays for that too."""
-    assert replay(*THREE).peak_rss_bytes == 150_000
-    assert replay(*THREE).fragmentation == 1.5
-    assert replay(*THREE, peak_requested_bytes=0).fragmentation is None
-
-
-def test_blowup_is_peak_resident_over_that_of_an_ideal_allocator() -> None:
-    assert replay(*THREE, ideal_bytes=120_000).blowup == 1.25
-    assert replay(*THREE, ideal_bytes=0).blowup is None
+@pytest.mark.parametrize(
+    ("name", "changes", "value"),
+    [
+        ("ns_per_op", {}, 12.0),  # the median
+        ("ns_range", {}, (10.0, 30.0)),
+        ("overhead_ns_per_op", {}, 2.0),
+        ("peak_rss_bytes", {}, 150_000),
+        ("fragmentation", {}, 1.5),  # over peak live bytes; start-up is included
+        ("fragmentation", {"peak_requested_bytes": 0}, None),
+        ("blowup", {"ideal_bytes": 120_000}, 1.25),  # over the ideal allocator
+        ("blowup", {"ideal_bytes": 0}, None),
+        ("failed", {}, 7),  # of the worst run
+    ],
+)
+def test_figures_by_hand(name: str, changes: dict[str, Any], value: Any) -> None:
+    assert getattr(replay(*THREE, **changes), name) == value
 
 
 def test_what_is_left_is_the_median_at_each_time() -> None:
@@ -89,8 +88,7 @@ def test_what_is_left_is_the_median_at_each_time() -> None:
     assert seen.left_bytes == {0.5: 20, 5.0: 3}
 
 
-def test_refusals_are_those_of_the_worst_run() -> None:
-    assert replay(*THREE).failed == 7
+def test_notes() -> None:
     assert replay(*THREE).notes == ("7 allocations refused: the numbers are of a smaller history",)
     above = replay(run(), above_table=2).notes
     assert above == ("2 requests above the largest class took whole pages",)
@@ -113,10 +111,10 @@ def test_json_has_the_same_numbers() -> None:
     assert [one["elapsed_ns"] for one in value["runs"]] == [7777] * 3
 
 
-# --- from what the program tells ------------------------------------------------------------------
+# --- from the output of the program ---------------------------------------------------------------
 
 
-def told(**changes: Any) -> dict[str, Any]:
+def output(**changes: Any) -> dict[str, Any]:
     samples = [(1, 0, 10, 1, 100, 5000), (4, 3, 40, 2, 200, 9000), (6, 5, 20, 1, 300, 900)]
     values: dict[str, Any] = {
         **{"cpu_ns": 11, "elapsed_ns": 22, "waited_ns": 33, "waits": 44, "overhead_ns": 55},
@@ -135,9 +133,9 @@ def seen_from_outside(*rows: tuple[int, int]) -> Any:
     return np.array(list(rows), TIMELINE)
 
 
-def test_a_run_is_what_was_told_less_the_replayers_own() -> None:
+def test_a_run_is_the_output_minus_the_replayers_own() -> None:
     """What was seen before the first operation is not of the run; start-up stays in."""
-    one = _run(told(), seen_from_outside((40, 99_999), (50, 8000), (70, 12_000)), 4)
+    one = _run(output(), seen_from_outside((40, 99_999), (50, 8000), (70, 12_000)), 4)
     assert (one.cpu_ns, one.elapsed_ns, one.waited_ns, one.waits) == (11, 22, 33, 44)
     assert (one.overhead_ns, one.failed, one.minor_faults, one.plan_bytes) == (55, 66, 77, 88)
     assert (one.own_bytes, one.startup_rss_bytes) == (1000, 600)
@@ -152,7 +150,7 @@ def test_a_run_is_what_was_told_less_the_replayers_own() -> None:
 
 
 def test_a_peak_that_only_a_sample_saw() -> None:
-    one = _run(told(threads=2), seen_from_outside((60, 3000)), 5)
+    one = _run(output(threads=2), seen_from_outside((60, 3000)), 5)
     assert one.peak_rss_bytes == 8000
     assert one.rss_at_peak_bytes == 0  # no sample there
     assert one.addresses is None  # threads make them differ

@@ -19,7 +19,7 @@ import pytest
 import spanwise as sw
 from spanwise.measure.bench_rounds import ROW_FIELDS
 from spanwise.measure.peers import PeerComparison, PeerRow
-from spanwise.measure.process_ledger import ProcessLedger
+from spanwise.measure.running import ProcessLedger
 from spanwise.recordings.sites import Site, Sites
 from spanwise.results.rows import as_rows, rows_of
 from spanwise.tables.table import STOCK

@@ -22,7 +22,8 @@ from spanwise.measure import bench
 from spanwise.optimizer.scores import Scores
 from spanwise.results.interrupts import Signals, ctrl_c_heard, raise_what_came
 from spanwise.sweeps.engines import ThreadEngine, make_engine
-from spanwise.sweeps.tasks import Row, Task
+from spanwise.sweeps.row_file import Row
+from spanwise.sweeps.tasks import Task
 from spanwise.sweeps.worker import CancelledTaskError
 
 from tests.python.helpers import random_ops

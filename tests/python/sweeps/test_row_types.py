@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Row files whose fields hold something else than rows do: the line and the field are named."""
+"""Row files with wrong fields: the error names the line and the field."""
 
 from __future__ import annotations
 
@@ -81,8 +81,6 @@ def test_whole_rows_are_read(tmp_path: Path) -> None:
     assert found.best() == sw.SizeClassTable.go() and found.array["held_bytes"][0] == 8192
     failed = {**ROW, **dict.fromkeys(VALUE_FIELDS), "table_hash": None, "error": "no such table"}
     assert sw.Sweep.open(written(tmp_path / "s.jsonl", HEAD, failed)).failures
-    old = {name: value for name, value in ROW.items() if "resident" not in name}
-    assert sw.Sweep.open(written(tmp_path / "s.jsonl", HEAD, old))[0]["resident_bytes"] is None
     assert sw.BenchResult.open(written(tmp_path / "f.jsonl", RUNS, RUN))[0]["rss_bytes"] == 4096
 
 
@@ -126,7 +124,6 @@ def test_fields_of_rows(name: str, value: Any, said: str, tmp_path: Path) -> Non
         ("options", [], "options must be an object"),
         ("commit", 7, "commit must be a text or null, not 7"),
         ("started", None, "started must be a text, not null"),
-        ("knobs", {"limit": "x"}, "limit_bytes"),
     ],
 )
 def test_fields_of_headers(name: str, value: Any, said: str, tmp_path: Path) -> None:
@@ -141,7 +138,7 @@ def test_a_row_of_a_table_that_no_header_has(tmp_path: Path) -> None:
 
 
 def test_a_table_that_is_none(tmp_path: Path) -> None:
-    """It is made when it is asked for; the error names the file."""
+    """Tables are made on demand; the error names the file."""
     path = written(tmp_path / "s.jsonl", {**HEAD, "tables": [{**GO, "classes": [[7, 1, 0]]}]}, ROW)
     found = sw.Sweep.open(path)
     with pytest.raises(sw.InvalidError) as caught:
