@@ -31,7 +31,7 @@ UNUSED = "__attribute__((unused))"
 
 @dataclass(frozen=True)
 class Origin:
-    """What the head of a generated file tells: the exact command, the parameters, the proofs."""
+    """The head of a generated file: the exact command, the parameters, the proofs."""
 
     command: str
     parameters: str

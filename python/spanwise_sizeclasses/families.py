@@ -47,7 +47,7 @@ _GEOMETRIC = "geometric-"
 
 # --- go and c16 ----------------------------------------------------------------------------------
 
-# Classes grow in these units, so that a map with this step can tell all large classes apart.
+# Classes grow in these units, so that a map with this step separates all large classes.
 _GROWTH_UNIT = 128
 
 
@@ -69,7 +69,7 @@ def _candidates(align: str, max_size: int) -> Iterator[int]:
 
 
 def _span_pages(size: int, p: Parameters) -> int:
-    """The fewest pages whose tail behind whole slots of `size` bytes is within the limit."""
+    """The fewest pages whose tail after whole slots of `size` bytes is within the limit."""
     for span in range(p.page_bytes, SPAN_BYTES_MAX + 1, p.page_bytes):
         if span % size <= span * p.tail_limit:
             return span // p.page_bytes
@@ -151,7 +151,7 @@ def _lengthened(c: SizeClass, p: Parameters) -> SizeClass:
 
 
 def span_pages(size: int, page_bytes: int) -> int:
-    """The fewest pages whose tail behind whole slots of `size` bytes is at most 1/8 of the span.
+    """The fewest pages whose tail after whole slots of `size` bytes is at most 1/8 of the span.
 
     A size that the rules refuse gets a span that holds it; checking the table says what is wrong.
     """
@@ -194,7 +194,7 @@ def jemalloc() -> Table:
     """Jemalloc 5.3.0 with 4 KiB pages, 64 bits: 36 classes in slabs, then one object an extent.
 
     Sizes: 8, multiples of the quantum of 16 to 64, then four equal steps in each doubling. Those
-    below 4 * 4 pages lie in slabs, the shortest run of pages that whole objects fill exactly; from
+    below 4 * 4 pages are in slabs, the shortest run of pages that whole objects fill exactly; from
     16 KiB on each object has an extent of its own, which is modelled as a span of one slot. The
     page that opt.cache_oblivious adds to such an extent is address space, and is left out.
     """

@@ -128,7 +128,7 @@ OUTPUTS = cli.checked_in_outputs()
 
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of every checked-in output, beside outputs that are generated once."""
+    """A copy of every checked-in output; the outputs are generated once."""
     monkeypatch.setattr(cli, "checked_in_outputs", lambda: OUTPUTS)
     for name in OUTPUTS:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

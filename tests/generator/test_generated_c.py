@@ -156,7 +156,7 @@ int main(void) {
     ids=["checkout", "wheel"],
 )
 def test_runs_where_only_the_generator_is(tmp_path: Path, script_at: str, package_at: str) -> None:
-    """The script finds its package in a checkout, and beside the installed package `spanwise`."""
+    """The script finds its package in a checkout, and next to the installed package `spanwise`."""
     (tmp_path / script_at).mkdir(parents=True)
     script = Path(shutil.copy(SCRIPT, tmp_path / script_at))
     package = ROOT / "python/spanwise_sizeclasses"

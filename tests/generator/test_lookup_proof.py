@@ -77,7 +77,7 @@ def test_worst_waste_is_the_expected_one(
 
 
 def test_rows_by_hand() -> None:
-    """1,008 bytes behind a class of 512: worst is 513, which loses 495 of each slot, and the tail.
+    """1,008 bytes after a class of 512: worst is 513, which loses 495 of each slot, and the tail.
 
     A slot is aligned to the largest power of two that divides its size.
     """

@@ -268,4 +268,4 @@ def test_unwritable_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     full.mkdir()
     (full / "paths_go.h").mkdir()  # the third of four outputs can not replace a directory
     assert cli.main(["-o", str(full)]) == 2
-    assert not list(full.glob(".*")), "temporary files stay behind"
+    assert not list(full.glob(".*")), "temporary files are left"

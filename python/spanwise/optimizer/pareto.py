@@ -41,7 +41,7 @@ caches allocate from; other_bytes: large rounding and free pages; held_bytes: th
 resident_bytes: the resident part of held_bytes. caches 0: one per recorded thread."""
 
 AS_RECORDED = 0
-"""The number of caches that stands for one per recorded thread."""
+"""Instead of a number of caches: one per recorded thread."""
 
 
 class _SpreadSource:

@@ -184,7 +184,7 @@ def stock_symbol() -> str:
 def test_stock_inline_code_does_not_load_with_the_build(built: sw.Build, tmp_path: Path) -> None:
     """Linked with a library of the stock table, started with the build's.
 
-    The stub stands for the stock library's table; another one has the functions, as the linker
+    The stub replaces the stock library's table; another one has the functions, as the linker
     takes no two libraries of one soname.
     """
     stock = stub(tmp_path / "stock", built, stock_symbol())
@@ -232,7 +232,7 @@ def test_no_compiler(tmp_path: Path) -> None:
         ("*soname,libspanwise.so*", "linking libspanwise.so"),
     ],
 )
-def test_a_failing_build_leaves_what_was_there(tmp_path: Path, when: str, said: str) -> None:
+def test_a_failing_build_changes_nothing(tmp_path: Path, when: str, said: str) -> None:
     body = (
         f'case "$*" in {when}) echo "page/runs.c:7: error: bad day" >&2; exit 1;; esac\n'
         'case "$*" in *" -c "*) for last; do :; done; : >"$last"; exit 0;; esac\n'
@@ -314,7 +314,7 @@ def test_flags_and_sources_are_those_of_cmake() -> None:
 
 
 def test_goes_without_zstd(tmp_path: Path) -> None:
-    """Only the heap is compiled then; a stand-in for cc stops the build after it was told."""
+    """Only the heap is compiled then; a stand-in for cc stops the build after that line."""
     body = (
         'case "$*" in *" -dM "*) echo "#define __STDC__ 1"; exit;; *probe*) exit 1;;'
         ' *trace*|*optimize*) echo "error: trace"; exit 1;;'

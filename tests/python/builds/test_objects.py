@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="no cc; insta
 
 
 class Tree:
-    """Two sources, of which one sees a generated header, and a compiler that counts its runs."""
+    """Two sources, one with a generated header, and a compiler that counts its runs."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.source, self.kept = folder, folder / "source", folder / "kept"
@@ -68,7 +68,7 @@ def tree(tmp_path: Path) -> Tree:
     return Tree(tmp_path)
 
 
-def test_only_what_sees_the_table_is_compiled_for_another(tree: Tree) -> None:
+def test_another_table_compiles_only_its_sources(tree: Tree) -> None:
     assert tree.build("a", 1) == 2
     assert tree.build("again", 1) == 0
     assert tree.build("b", 2) == 1
@@ -78,7 +78,7 @@ def test_only_what_sees_the_table_is_compiled_for_another(tree: Tree) -> None:
     assert plain == plain_b and seen != seen_b
 
 
-def test_any_change_of_what_was_read_compiles_anew(tree: Tree) -> None:
+def test_any_change_of_an_input_compiles_again(tree: Tree) -> None:
     assert tree.build("a", 1) == 2
     header = tree.source / "shared.h"
     text = header.read_text()

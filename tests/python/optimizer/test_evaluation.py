@@ -119,8 +119,8 @@ def test_the_split_is_by_parts_of_the_ledgers(alone: None) -> None:
     assert best.evaluation.split()["classes"] == 56 * stock - 8 * ours
 
 
-def test_what_saves_too_little_does_not_win(alone: None) -> None:
-    """By hand: 48 bytes of 10,000 objects each, beside 64 MiB that no table changes: 0.7 %."""
+def test_a_small_saving_does_not_win(alone: None) -> None:
+    """By hand: 48 bytes of 10,000 objects each, next to 64 MiB that no table changes: 0.7 %."""
     rows = [(ALLOC, i, 520) for i in range(10_000)]
     recording = sw.Recording.from_ops(make_ops(*rows, (ALLOC, 10_000, 64 << 20)))
     given = sw.SizeClassTable.custom([(528, 8), (32768, 4)], name="given")
@@ -216,7 +216,7 @@ def test_tables_that_are_given_take_part(program: sw.Recording) -> None:
     assert free.evaluation.ineligible == {} and free.table == odd
 
 
-def test_what_may_waste_half_a_slot_cannot_win(alone: None) -> None:
+def test_a_table_that_may_waste_half_a_slot_cannot_win(alone: None) -> None:
     """1,000 objects of 512 bytes: pow2 has the fewest classes, and so the least metadata.
 
     Of its slots a request of 513 bytes would waste 511 of 1,024.

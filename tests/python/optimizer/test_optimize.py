@@ -119,7 +119,7 @@ def test_several_recordings(program: sw.Recording, other: sw.Recording) -> None:
     assert half.arithmetic.requested == pytest.approx(both.arithmetic.requested)
 
 
-def test_a_prior_serves_what_was_never_asked_for() -> None:
+def test_a_prior_serves_unseen_sizes() -> None:
     recording = wanting(*[100] * 1000)
     blind = by_peak(recording, classes=16, partial=0)
     wide = by_peak(recording, classes=16, prior=0.1, partial=0)

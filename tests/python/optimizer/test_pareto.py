@@ -106,7 +106,7 @@ class OneBatch:
 def test_objects_are_spread_over_caches(caches: int, threads: list[int]) -> None:
     source = OneBatch()
     batches = _SpreadSource(source, caches).batches()  # type: ignore[arg-type]
-    spread = next(batches).array()  # valid until the next is asked for
+    spread = next(batches).array()  # valid until the next batch
     assert spread["thread"].tolist() == threads
     assert source.ops["thread"].tolist() == [9] * 5  # which stays as it was
     for name in ("time_ns", "kind", "object", "size"):

@@ -36,7 +36,7 @@ CLASSES, PAGES, PAGE_BYTES = 2, 2, 4096
 
 
 def small_case(seed: int) -> NDArray[np.void]:
-    """Some hundred operations on objects of three sizes, of which many are freed again."""
+    """Some hundred operations on objects of three sizes; many are freed again."""
     rng = np.random.default_rng(seed)
     sizes = rng.choice(SIZES, 3, replace=False)
     rows: list[tuple[int, int, int]] = []
@@ -191,7 +191,7 @@ for path in sys.argv[1:]:
 
 
 def replaced(live: int, pairs: int) -> Iterator[NDArray[np.void]]:
-    """Objects of 16 to 500 bytes, one of which is replaced at a time, 10,000 at once."""
+    """Objects of 16 to 500 bytes, replaced one at a time, in blocks of 10,000."""
     rng = np.random.default_rng(1)
     ops = np.zeros(live, dtype=sw.OPS_DTYPE)
     ops["object"], ops["size"] = np.arange(live), rng.integers(16, 500, live)
@@ -245,7 +245,7 @@ def test_no_unseen_size_wastes_more_than_the_bound(objective: str, percent: int)
 
 
 def test_a_size_that_was_never_seen_takes_no_largest_slot() -> None:
-    """By hand, the case of the issue: 513 bytes beside a class of 512 took 32 KiB."""
+    """By hand, the case of the issue: 513 bytes above a class of 512 took 32 KiB."""
     seen, unseen = wanting(*[512] * 2000), wanting(*[513] * 2000)
     loose, bounded = (sw.optimize(seen, waste_percent=one, objective="peak") for one in (100, 25))
     assert loose.proposal.round_up(513) == 32768

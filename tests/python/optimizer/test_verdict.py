@@ -53,7 +53,7 @@ def optimum(fitted: Bytes, *held_out: Bytes, parts: int = 1, folds: Any = None) 
 @pytest.mark.parametrize(
     ("resident", "saved", "percent", "loses_on", "holds"),
     [
-        ([(1000, 990)], 10, 1.0, "", True),  # exactly the least that is asked for
+        ([(1000, 990)], 10, 1.0, "", True),  # exactly least_percent
         ([(1000, 991)], 9, 0.9, "", False),
         ([(1000, 1000)], 0, 0.0, "", False),
         ([(1000, 1010)], -10, -1.0, "", False),
@@ -66,7 +66,7 @@ def optimum(fitted: Bytes, *held_out: Bytes, parts: int = 1, folds: Any = None) 
         ([(1000, 900), (2000, 2001), (2000, 1000)], 999, 24.975, "a", False),
     ],
 )
-def test_what_was_held_out_decides(
+def test_held_out_data_decides(
     resident: list[Bytes], saved: int, percent: float, loses_on: str, holds: bool
 ) -> None:
     """Of what was fitted to, and then of each recording that was held out."""
@@ -159,7 +159,7 @@ def choice(fitted: sw.Recording, **options: Any) -> OptimizeResult:
 
 
 @pytest.mark.usefixtures("alone")
-def test_what_was_held_out_chooses() -> None:
+def test_held_out_data_chooses() -> None:
     """By hand: `near` saves more where it was fitted, and nothing of what was held out."""
     fitted, held_out = wanting(*[520] * 4000), wanting(*[1040] * 4000)
     assert choice(fitted).table.name == "near"
@@ -172,7 +172,7 @@ def test_what_was_held_out_chooses() -> None:
 
 
 @pytest.mark.usefixtures("alone")
-def test_the_sum_over_what_was_held_out_chooses() -> None:
+def test_the_sum_over_held_out_data_chooses() -> None:
     """By hand: of an object of each size `near` saves 51.5 and 0 bytes, and `wide` 20 and 130.
 
     Of 4,000 and 1,900 objects `near` saves 206 KB, `wide` 327 KB, though under it more is resident
@@ -189,7 +189,7 @@ def test_the_sum_over_what_was_held_out_chooses() -> None:
 
 
 @pytest.mark.usefixtures("alone")
-def test_who_loses_on_one_recording_is_not_chosen() -> None:
+def test_a_table_that_loses_on_one_recording_is_not_chosen() -> None:
     """`odd` saves most of the sum, but gives 520 bytes a slot of 1,040."""
     odd = sw.SizeClassTable.custom([(1040, 9), (32768, 4)], name="odd")
     both = [wanting(*[520] * 200), wanting(*[1040] * 20_000)]
