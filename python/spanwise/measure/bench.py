@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import platform
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
@@ -32,7 +31,7 @@ from spanwise.measure.bench_result import BenchResult, BenchRow, latest, measure
 from spanwise.measure.bench_rounds import BENCH, Round, run_round
 from spanwise.results.interrupts import ctrl_c_heard, first_ended
 from spanwise.results.progress import Progress, Step, progress_bar
-from spanwise.sweeps.plans import build, commit
+from spanwise.sweeps.plans import session_header
 from spanwise.sweeps.row_file import RowStore
 from spanwise.sweeps.tasks import describe
 
@@ -239,15 +238,11 @@ def _key(row: BenchRow) -> tuple[str, str, str, int]:
 
 def _header(plan: Sequence[Round]) -> dict[str, Any]:
     """The header of a session."""
-    every = {server.name: server for round_ in plan for server in round_.servers}
-    return {
-        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "versions": {"spanwise": _lib.version(), "python": platform.python_version()},
-        "commit": commit(),
-        "build": build(),
-        "machine": f"{platform.system()} {platform.machine()}, {processor()}",
-        "allocators": {name: [one.library, one.sha256] for name, one in every.items()},
-    }
+    servers = {server.name: server for round_ in plan for server in round_.servers}
+    return session_header(
+        machine=f"{platform.system()} {platform.machine()}, {processor()}",
+        allocators={name: [one.library, one.sha256] for name, one in servers.items()},
+    )
 
 
 def processor() -> str:

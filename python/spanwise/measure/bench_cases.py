@@ -20,6 +20,7 @@ from spanwise.measure.running import find_preload
 from spanwise.recordings.preload import words_of
 from spanwise.results.reading import is_text, reading
 from spanwise.results.values import Result
+from spanwise.sweeps.tasks import file_sha256
 
 PLAIN, SPANWISE, GLIBC, FITTED = "plain", "spanwise", "glibc", "fitted"
 """PLAIN is the program as its users run it: nothing is preloaded, and CPython keeps pymalloc."""
@@ -223,18 +224,7 @@ def policy_name(options: HeapOptions) -> str:
 
 def server_of(name: str, library: Path, **known: Any) -> Server:
     """An allocator by its file; further arguments as of `Server`."""
-    return Server(name, str(library), library_sha256(library), **known)
-
-
-def library_sha256(library: Path) -> str:
-    """Hash of a file, cached by its time and size."""
-    known = library.stat()
-    return _sha256(str(library), known.st_mtime_ns, known.st_size)
-
-
-@functools.lru_cache(maxsize=64)
-def _sha256(library: str, _time_ns: int, _bytes: int) -> str:
-    return hashlib.sha256(Path(library).read_bytes()).hexdigest()
+    return Server(name, str(library), file_sha256(str(library)), **known)
 
 
 @functools.cache

@@ -18,13 +18,13 @@ from typing import Any
 
 from spanwise import _lib, errors
 from spanwise.heap.options import HeapOptions
-from spanwise.measure.bench_cases import PLAIN, BenchCase, Server, library_sha256
+from spanwise.measure.bench_cases import PLAIN, BenchCase, Server
 from spanwise.measure.launching import Usage, launch
 from spanwise.measure.running import ProcessLedger, heap_variables, read_process_ledger
 from spanwise.recordings.preload import python_variables, seen_from
 from spanwise.recordings.programs import Use, examine
 from spanwise.sweeps.row_file import COUNT, OBJECT, TEXT, RowKind, optional
-from spanwise.sweeps.tasks import describe, worker_name
+from spanwise.sweeps.tasks import describe, file_sha256, worker_name
 
 SEEDS = {"PYTHONHASHSEED": "0", "PERL_HASH_SEED": "0"}
 """Variables that make programs allocate the same way each time."""
@@ -167,7 +167,7 @@ def _check_library(server: Server) -> None:
         raise errors.InvalidError(
             f"{server.library}: is not on this worker; put the same file there, under the same name"
         )
-    if library_sha256(Path(server.library)) != server.sha256:
+    if file_sha256(server.library) != server.sha256:
         raise errors.InvalidError(
             f"{server.library}: is another file on this worker; put the same one there"
         )

@@ -17,6 +17,7 @@ from typing import Any
 from spanwise import _format, errors
 from spanwise.ledger.ledger import Ledger
 from spanwise.ledger.parts import PARTS
+from spanwise.measure.bench_rounds import variables_of
 from spanwise.measure.running import ProcessLedger, run
 
 CLASSES, ALIGN, OBJECTIVE, WASTE_PERCENT = 32, 16, "resident", 25
@@ -36,8 +37,7 @@ def same_environment() -> dict[str, str]:
     It has every variable that the recorder or the preloaded malloc adds, because python copies its
     environment into its heap.
     """
-    seeds = {"PYTHONHASHSEED": "0", "PERL_HASH_SEED": "0"}
-    return {**os.environ, **seeds, **{f"SPANWISE_{name}": "0" for name in _VARIABLES}}
+    return {**variables_of({}), **{f"SPANWISE_{name}": "0" for name in _VARIABLES}}
 
 
 @dataclass(frozen=True)

@@ -22,14 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanwise import _lib, errors
+from spanwise.measure.running import MALLOC_LIBRARY, built_table, find_preload
 from spanwise.recordings.recording import Recording
 from spanwise.results.progress import Step
-from spanwise.results.reading import READING_ERRORS
 from spanwise.tables.classes import file_specs
 from spanwise.tables.table import SizeClassTable
 
 PROGRAM = "spanwise-replay"
-MALLOC_LIBRARY = "libspanwise-malloc.so"
 TOUCHES = ("none", "ends", "pages", "all")
 POLL_SECONDS = 0.005
 
@@ -100,7 +99,9 @@ def allocator_named(
     if table is not None:
         return Allocator(f"spanwise {table.name} (run time)", table=table)
     if lib is not None:
-        return built_allocator(Path(lib))
+        preload = find_preload(lib, None)
+        label = f"spanwise {built_table(lib) or Path(lib).name} (built)"
+        return Allocator(label, str(preload), preload.name)
     if name == "spanwise":
         preload = _lib.native_library(MALLOC_LIBRARY)
         return Allocator("spanwise", str(preload), preload.name)
@@ -113,19 +114,6 @@ def allocator_named(
     raise errors.InvalidError(
         f"allocator {name!r}: unknown; use {known} or the path of a library that defines malloc"
     )
-
-
-def built_allocator(folder: Path) -> Allocator:
-    """The preloaded malloc of a folder of `spanwise build`."""
-    preload = folder / "lib" / MALLOC_LIBRARY
-    if not preload.is_file():
-        raise errors.InvalidError(
-            f"{preload}: not there; give a folder that `spanwise build` made (without --no-malloc)"
-        )
-    name = folder.name
-    with suppress(OSError, *READING_ERRORS):
-        name = json.loads((folder / "build.json").read_text(encoding="utf-8"))["table"]["name"]
-    return Allocator(f"spanwise {name} (built)", str(preload.absolute()), preload.name)
 
 
 # --- operations for the program -------------------------------------------------------------------

@@ -211,7 +211,7 @@ class RunResult(Result):
         Raises:
             ProgramError: it wrote none.
         """
-        return self._main().ledger
+        return self._own_ledger().ledger
 
     @property
     def peak(self) -> Ledger | None:
@@ -220,7 +220,7 @@ class RunResult(Result):
         Raises:
             ProgramError: it wrote none.
         """
-        return self._main().peak
+        return self._own_ledger().peak
 
     @property
     def peak_held_bytes(self) -> int:
@@ -229,7 +229,7 @@ class RunResult(Result):
         Raises:
             ProgramError: it wrote none.
         """
-        return self._main().peak_held_bytes
+        return self._own_ledger().peak_held_bytes
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, for JSON; without a ledger only how the program ended."""
@@ -257,7 +257,7 @@ class RunResult(Result):
             " load the preloaded malloc"
         )
 
-    def _told(self) -> ProcessLedger:
+    def _own_ledger(self) -> ProcessLedger:
         if self.main is None:
             raise errors.ProgramError(self.why_no_ledger())
         return self.main
@@ -340,16 +340,19 @@ def find_preload(lib: str | os.PathLike[str] | None, table: str | None) -> Path:
         return _lib.native_library(MALLOC_LIBRARY)
     preload = Path(lib, "lib", MALLOC_LIBRARY).absolute()
     if not preload.is_file():
-        raise errors.InvalidError(f"{preload}: not there; give a folder that `spanwise build` made")
-    if table is not None and (built := _built_table(Path(lib))) != Path(table).stem:
-        raise errors.InvalidError(f"{lib}: built for table {built}, not {table}")
+        raise errors.InvalidError(
+            f"{preload}: not there; give a folder that `spanwise build` made (without --no-malloc)"
+        )
+    if table is not None and (built := built_table(lib)) != Path(table).stem:
+        raise errors.InvalidError(f"{lib}: built for table {built or 'unknown'}, not {table}")
     return preload
 
 
-def _built_table(folder: Path) -> str:
+def built_table(folder: str | os.PathLike[str]) -> str | None:
+    """The name of the table of a build; None: unknown."""
     with suppress(OSError, *READING_ERRORS):
-        return str(json.loads((folder / "build.json").read_text("utf-8"))["table"]["name"])
-    return "unknown"
+        return str(json.loads(Path(folder, "build.json").read_text("utf-8"))["table"]["name"])
+    return None
 
 
 def run_under(

@@ -192,7 +192,7 @@ def _over_time(samples: AnyRows, ax: Axes) -> NDArray[Any]:
     return places
 
 
-def _beside(ax: Axes, text: str, x: float, y: float) -> None:
+def _beside(ax: Axes, text: str, x: Any, y: Any) -> None:
     """Label a bar at its end."""
     ax.annotate(text, (x, y), xytext=(4, 0), textcoords="offset points", va="center")
 

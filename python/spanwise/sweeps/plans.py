@@ -61,22 +61,13 @@ class Plan:
 
     def header(self, engine: str) -> dict[str, Any]:
         """The header of this session."""
-        return {
-            "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "versions": {
-                "spanwise": _lib.version(),
-                "python": platform.python_version(),
-                "numpy": np.__version__,
-            },
-            "commit": commit(),
-            "build": build(),
-            "machine": f"{platform.system()} {platform.machine()}",
-            "executor": engine,
-            "at": self.at,
-            "options": self.options,
-            "recordings": [dict(one) for one in self.recordings],
-            "tables": self.tables,
-        }
+        return session_header(
+            executor=engine,
+            at=self.at,
+            options=self.options,
+            recordings=[dict(one) for one in self.recordings],
+            tables=self.tables,
+        )
 
     def failed_rows(self) -> list[Row]:
         """The rows of recordings and tables that could not be opened."""
@@ -244,6 +235,22 @@ def expand(words: Iterable[str]) -> list[str]:
 
 
 # --- identity of the code -------------------------------------------------------------------------
+
+
+def session_header(**fields: Any) -> dict[str, Any]:
+    """The header of a session of a row file: time, versions, commit, build, machine, and more."""
+    return {
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "versions": {
+            "spanwise": _lib.version(),
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+        },
+        "commit": commit(),
+        "build": build(),
+        "machine": f"{platform.system()} {platform.machine()}",
+        **fields,
+    }
 
 
 @functools.cache

@@ -16,7 +16,7 @@ import pytest
 import spanwise as sw
 from install_tools import quick_compiler
 from spanwise import _format, _lib
-from spanwise.builds.build import Build
+from spanwise.builds.folder import Build
 from spanwise.commands import demo
 from spanwise.ledger.parts import PARTS
 from spanwise.measure import closed_loop
