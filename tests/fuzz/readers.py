@@ -242,7 +242,7 @@ def fit(path: Path, rng: random.Random) -> bool:
     """What an earlier benchmark has fitted; a damaged one is made anew."""
     path.replace(path.with_name(bench_fits.FILE))
     path.with_name(bench_fits.TABLE).write_text(json.dumps(sw.SizeClassTable.go().to_dict()))
-    found = bench_fits._known(path.parent, "ls", {"spanwise": "0"})
+    found = bench_fits._stored(path.parent, "ls", {"spanwise": "0"})
     if found is not None:
         _shown(found)
     return found is not None
