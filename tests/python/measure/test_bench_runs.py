@@ -17,7 +17,7 @@ from spanwise import _lib
 from spanwise.__main__ import main
 from spanwise.measure import bench_fits
 from spanwise.measure.bench_cases import case_of, read_cases
-from spanwise.measure.replayer import MALLOC_LIBRARY
+from spanwise.measure.running import MALLOC_LIBRARY
 from spanwise.recordings import recorder
 from spanwise.recordings.shells import with_pipefail
 
