@@ -151,7 +151,7 @@ def extents(rows: AnyRows, sizes: str, ax: Axes | None = None) -> Axes:
     program of these sizes and live bytes.
 
     Args:
-        rows: of `lessons.fragmentation.study`.
+        rows: of `lessons.placement.study`.
         sizes: the distribution of sizes to draw.
         ax: where to draw; None makes a new figure.
 
