@@ -18,7 +18,7 @@ import numpy as np
 import spanwise as sw
 from numpy.typing import NDArray
 from spanwise import _lib
-from spanwise.optimizer.search import WASTE_PERCENT
+from spanwise.optimizer.options import WASTE_PERCENT
 from spanwise.optimizer.solver import NO_BOUND
 from spanwise.recordings.sources import write_ops
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A marker for pytest: the limits of `spanwise check`, for what a test allocates.
+"""A pytest marker: the limits of `spanwise check` for the allocations of a test.
 
     @pytest.mark.spanwise(max_waste="20%", max_resident="64M")
     def test_parse(): ...
 
-pytest loads this module in every run, so it imports nothing of spanwise until a test is marked.
+pytest loads this module in every run, so it imports spanwise only for marked tests.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 MARKER = (
     "spanwise(max_waste, max_resident, max_held, max_requested, table, at, ...): run the test in a"
-    " recorded process of its own, and fail it where what it allocates is above a limit; arguments"
+    " recorded process of its own, and fail it if its allocations are above a limit; arguments"
     " are the options of `spanwise check`"
 )
 

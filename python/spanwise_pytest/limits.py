@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A marked test: it runs in a process that the recorder started, and its own objects are judged.
+"""Runs a marked test under the recorder, and checks the limits on its own objects.
 
-The test runs twice: its fixtures are set up here and in that process, its body there alone.
+Fixtures are set up here and in the recorded process; the body of the test runs only there.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from spanwise.__main__ import main
 from spanwise.recordings.recorder import run_recorded
 
 _PART = "SPANWISE_PYTEST_PART"
-"""Names the recording of the test's part, in the process that runs it."""
+"""The recording of the test's part, set in the recorded process."""
 
 
 def run_marked(item: Any, marker: Any) -> None:
-    """Runs the test in a process of its own, or its body, if this is that process."""
+    """Run the test in a recorded process, or its body if this is that process."""
     words = [text for name, value in marker.kwargs.items() for text in _option(name, value)]
     if marker.args or not words:
         pytest.fail("spanwise: name the limits, such as max_waste='20%'", pytrace=False)
@@ -39,7 +39,7 @@ def run_marked(item: Any, marker: Any) -> None:
 
 
 def _option(name: str, value: object) -> list[str]:
-    """The words of an option: max_waste="20%" is --max-waste=20%, and True is no value."""
+    """The option of an argument: max_waste="20%" is --max-waste=20%; True has no value."""
     option = f"--{name.replace('_', '-')}"
     return [option] if value is True else [f"{option}={value}"]
 
@@ -51,7 +51,7 @@ def _run_body(item: Any, part: str) -> None:
 
 
 def _record(item: Any, folder: Path) -> None:
-    """Runs the test, and it alone, under the recorder."""
+    """Run only this test under the recorder."""
     output = folder / "output.txt"
     environment = {**os.environ, _PART: str(folder / "part.swt")}
     try:
@@ -66,9 +66,9 @@ def _record(item: Any, folder: Path) -> None:
             )
     except errors.UnsupportedError as error:
         pytest.skip(f"spanwise: {error}")
-    told = output.read_text(encoding="utf-8", errors="replace")
+    text = output.read_text(encoding="utf-8", errors="replace")
     if outcome.status:
-        pytest.fail(f"in the recorded process:\n{told}", pytrace=False)
+        pytest.fail(f"in the recorded process:\n{text}", pytrace=False)
     if not (folder / "part.swt").is_file():
         pytest.skip("spanwise: the test was skipped in the recorded process")
 
@@ -86,12 +86,12 @@ def _words(item: Any) -> list[str]:
 
 
 def _judge(words: Sequence[str]) -> None:
-    """Fails where `spanwise check` does, in its words."""
-    told, wrong = io.StringIO(), io.StringIO()
-    with redirect_stdout(told), redirect_stderr(wrong):
+    """Fail with the output of `spanwise check`."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
         try:
             status = main(["check", *words])
         except SystemExit as error:
             status = int(error.code or 0)
     if status:
-        pytest.fail((told.getvalue() + wrong.getvalue()).strip(), pytrace=False)
+        pytest.fail((out.getvalue() + err.getvalue()).strip(), pytrace=False)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import functools
 import os
 import re
 import sys
@@ -14,7 +15,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, NoReturn
 
-from . import emit_c, emit_text, families
+from . import emit, families
+from .families import make_table
 from .model import (
     BUILTINS,
     DEFAULT,
@@ -25,7 +27,6 @@ from .model import (
     SizeClassError,
     Table,
 )
-from .procedure import make_table
 from .proofs import prove
 from .tablefile import dump_table, load_table
 
@@ -64,16 +65,14 @@ def _cutoff(text: str) -> int:
     return int(text)
 
 
-def _slots(text: str) -> int:
-    if not re.fullmatch(r"\d{1,6}", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of slots")
+def _number(text: str, unit: str, digits: int) -> int:
+    if not re.fullmatch(rf"\d{{1,{digits}}}", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of {unit}")
     return int(text)
 
 
-def _bytes(text: str) -> int:
-    if not re.fullmatch(r"\d{1,9}", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of bytes")
-    return int(text)
+_slots = functools.partial(_number, unit="slots", digits=6)
+_bytes = functools.partial(_number, unit="bytes", digits=9)
 
 
 def _yes(text: str) -> bool:
@@ -176,8 +175,8 @@ def _command(args: argparse.Namespace, task: str) -> str:
     return " ".join([*words, task])
 
 
-def _origin(table: Table, command: str, cutoff: int, proofs: list[str]) -> emit_c.Origin:
-    return emit_c.Origin(command, emit_text.parameter_line(table, cutoff), tuple(proofs))
+def _origin(table: Table, command: str, cutoff: int, proofs: list[str]) -> emit.Origin:
+    return emit.Origin(command, emit.parameter_line(table, cutoff), tuple(proofs))
 
 
 def checked_in_outputs() -> dict[str, str]:
@@ -187,18 +186,18 @@ def checked_in_outputs() -> dict[str, str]:
     outputs = {}
     for name, table in tables.items():
         origin = _origin(table, command, PATH_CUTOFF, prove(table))
-        outputs[f"src/gen/table_{name}.c"] = emit_c.table_source(table, origin)
-        outputs[f"src/gen/paths_{name}.c"] = emit_c.paths_source(
+        outputs[f"src/gen/table_{name}.c"] = emit.table_source(table, origin)
+        outputs[f"src/gen/paths_{name}.c"] = emit.paths_source(
             table, origin, PATH_CUTOFF, "gen/paths.h"
         )
-        outputs[f"docs/design/tables/{name}.md"] = emit_text.to_markdown(
+        outputs[f"docs/design/tables/{name}.md"] = emit.to_markdown(
             table, command, origin.parameters, list(origin.proofs)
         )
         if name == DEFAULT:
-            outputs["src/gen/default.h"] = emit_c.default_header(table, origin, PATH_CUTOFF)
-            outputs["include/spanwise/gen/fast.h"] = emit_c.fast_header(table, origin)
-    both = emit_c.Origin(command, f"tables go and c16, cut-off {PATH_CUTOFF} B", ())
-    outputs["src/gen/paths.h"] = emit_c.paths_header(
+            outputs["src/gen/default.h"] = emit.default_header(table, origin, PATH_CUTOFF)
+            outputs["include/spanwise/gen/fast.h"] = emit.fast_header(table, origin)
+    both = emit.Origin(command, f"tables go and c16, cut-off {PATH_CUTOFF} B", ())
+    outputs["src/gen/paths.h"] = emit.paths_header(
         list(tables.values()), both, PATH_CUTOFF, "SW_GEN_PATHS_H"
     )
     return outputs
@@ -211,11 +210,11 @@ def c_outputs(table: Table, command: str, cutoff: int) -> dict[str, str]:
     guard = f"SW_GEN_PATHS_{name.upper()}_H"
     header = f"paths_{name}.h"
     return {
-        f"table_{name}.c": emit_c.table_source(table, origin),
-        f"paths_{name}.c": emit_c.paths_source(table, origin, cutoff, header),
-        header: emit_c.paths_header([table], origin, cutoff, guard),
-        "default.h": emit_c.default_header(table, origin, cutoff),
-        "fast.h": emit_c.fast_header(table, origin),
+        f"table_{name}.c": emit.table_source(table, origin),
+        f"paths_{name}.c": emit.paths_source(table, origin, cutoff, header),
+        header: emit.paths_header([table], origin, cutoff, guard),
+        "default.h": emit.default_header(table, origin, cutoff),
+        "fast.h": emit.fast_header(table, origin),
     }
 
 
@@ -261,7 +260,7 @@ def _list() -> str:
     tables = [table for name in families.NAMES if (table := families.named(name)) is not None]
     for table in tables:
         prove(table)
-        line = emit_text.parameter_line(table, PATH_CUTOFF).split(", ", 1)[1]
+        line = emit.parameter_line(table, PATH_CUTOFF).split(", ", 1)[1]
         count = len(table.classes)
         lines.append(f"{table.name:9} {count} classes, {line}, hash {table.hash:016x}\n")
     return "".join(lines)
@@ -275,14 +274,14 @@ def _printed(args: argparse.Namespace, table: Table) -> str:
     proofs = prove(table)
     origin = _origin(table, _command(args, f"--format {args.format}"), _path_cutoff(args), proofs)
     if args.format == "json":
-        return emit_text.to_json(table, f"{_SCRIPT}, table {table.name}")
+        return emit.to_json(table, f"{_SCRIPT}, table {table.name}")
     if args.format == "md":
-        return emit_text.to_markdown(table, origin.command, origin.parameters, proofs)
+        return emit.to_markdown(table, origin.command, origin.parameters, proofs)
     if args.format == "file":
         return dump_table(table)
     if args.format == "c":
-        return emit_c.table_source(table, origin)
-    return "\n".join(emit_text.text_lines(table)) + "\n"
+        return emit.table_source(table, origin)
+    return "\n".join(emit.text_lines(table)) + "\n"
 
 
 def _reject_idle_options(args: argparse.Namespace) -> None:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Families of size classes beside Go's, each by the rule that its own project publishes.
+"""Families of size classes, each by the published rule of its project.
 
-Every rule gives the sizes and the length of a span of each class, in pages of the family:
+A rule gives the size and the span of each class, in pages of the family:
 
+    go, c16      Go's procedure, see `make_table`
     jemalloc     5.3.0, src/sc.c: four classes a doubling, slabs that whole regions fill exactly
     tcmalloc     gperftools 2.10, src/common.cc: steps of an eighth, spans that feed a transfer
     mimalloc     2.0.9, src/init.c, src/page-queue.c, src/segment.c: four classes a doubling, pages
@@ -11,25 +12,30 @@ Every rule gives the sizes and the length of a span of each class, in pages of t
     geometric-R  each class at most R times the one below
     fibonacci    Hirschberg, "A class of dynamic memory allocation algorithms", CACM 16 (1973)
 
-The last three are series of sizes only; their spans are the shortest with a tail of at most 1/8.
-Names that people and programs use: `named`. tests/data holds what the projects themselves print.
+The last three are series of sizes; their spans are the shortest with a tail of at most 1/8.
+`named` finds a table by name. tests/data has the output of the projects themselves.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from .model import (
     BUILTINS,
+    LONG_SPAN_BYTES,
+    MIDDLE_SPAN_BYTES,
     SIZE_MAX,
+    SLOTS_MAX,
+    SMALL_MAX,
     SPAN_BYTES_MAX,
+    Parameters,
     SizeClass,
     SizeClassError,
     Table,
+    check_classes,
+    check_page_bytes,
 )
-from .procedure import make_table
-from .rules import check_classes, check_page_bytes
 
 NAMES = ("go", "c16", "jemalloc", "tcmalloc", "mimalloc", "pow2", "fibonacci")
 """Every name of a table but geometric-R."""
@@ -39,11 +45,113 @@ DEFAULT_LARGEST = 32768
 _GEOMETRIC = "geometric-"
 
 
+# --- go and c16 ----------------------------------------------------------------------------------
+
+# Classes grow in these units, so that a map with this step separates all large classes.
+_GROWTH_UNIT = 128
+
+
+def _candidates(align: str, max_size: int) -> Iterator[int]:
+    """Sizes to try, in bytes: 8, then up by a step that is reset at each power of two."""
+    step_16_from = 16 if align == "16" else 32
+    step = 8
+    size = 8
+    while size <= max_size:
+        if size & (size - 1) == 0:
+            if size >= 2048:
+                step = 256
+            elif size >= 128:
+                step = size // 8
+            elif size >= step_16_from:
+                step = 16
+        yield size
+        size += step
+
+
+def _span_pages(size: int, p: Parameters) -> int:
+    """The fewest pages whose tail after whole slots of `size` bytes is within the limit."""
+    for span in range(p.page_bytes, SPAN_BYTES_MAX + 1, p.page_bytes):
+        if span % size <= span * p.tail_limit:
+            return span // p.page_bytes
+    raise SizeClassError(
+        f"size {size}: no span up to {SPAN_BYTES_MAX} bytes wastes at most {p.tail_limit} in its"
+        " tail; raise the tail limit"
+    )
+
+
+def check_parameters(p: Parameters) -> None:
+    """Raises SizeClassError for parameters that the procedure has no meaning for."""
+    check_page_bytes(p.page_bytes)
+    if p.align not in ("go", "16"):
+        raise SizeClassError(f"align {p.align!r}: must be go or 16")
+    if p.max_size & (p.max_size - 1) or not 16 <= p.max_size <= SIZE_MAX:
+        raise SizeClassError(f"max_size {p.max_size}: must be a power of two from 16 to {SIZE_MAX}")
+    if not 0 <= p.tail_limit < 1:
+        raise SizeClassError(f"tail_limit {p.tail_limit}: must be at least 0 and below 1")
+    if not 1 <= p.span_slots <= SLOTS_MAX:
+        raise SizeClassError(f"span_slots {p.span_slots}: must be from 1 to {SLOTS_MAX}")
+
+
+def make_table(p: Parameters) -> Table:
+    """The table of Go's procedure.
+
+    Method: Go 1.26.8, runtime/_mkmalloc/mksizeclasses.go (makeClasses). Candidates rise by a step
+    that grows with the size, and the span of each is found by trial. A candidate replaces the one
+    below if its span holds equally many. At the end each class grows as far as its span holds it
+    equally often.
+
+    Differences: the limits are parameters, and align "16" starts the 16 B step at 16 instead of 32.
+    That drops exactly the 24 B class. Under other limits a class may grow to the size of those
+    above (1408 to 1536 B with 4 KiB pages); it then replaces them, and none grows past the largest.
+    Last, spans of small sizes with fewer slots than `span_slots` are doubled up to 64 KiB, which
+    changes no size and no share of the tail. In a growing table a class begins with its original
+    span, and spans of larger sizes are doubled up to 32 KiB, too.
+
+    Raises:
+        SizeClassError: for parameters out of range, or that lead to a table which breaks a rule.
+    """
+    check_parameters(p)
+    merged: list[SizeClass] = []
+    for size in _candidates(p.align, p.max_size):
+        pages = _span_pages(size, p)
+        span = pages * p.page_bytes
+        if merged and merged[-1].pages == pages and span // merged[-1].size == span // size:
+            merged.pop()
+        merged.append(SizeClass(size, pages))
+    classes: tuple[SizeClass, ...] = ()
+    for c in merged:
+        grown = _grown(c, p)
+        if not classes or grown.size > classes[-1].size:  # else the one below serves these sizes
+            classes += (_lengthened(grown, p),)
+    check_classes(p.page_bytes, classes)
+    return Table(p.name, p.page_bytes, classes, p)
+
+
+def _grown(c: SizeClass, p: Parameters) -> SizeClass:
+    """The class at the largest size, in growth units, that its span holds equally often."""
+    span = c.pages * p.page_bytes
+    largest = min(span // (span // c.size), p.max_size)
+    return SizeClass(max(c.size, largest - largest % _GROWTH_UNIT), c.pages)
+
+
+def _lengthened(c: SizeClass, p: Parameters) -> SizeClass:
+    """The class, its span doubled as span_slots asks for and its limit of bytes allows.
+
+    The limit is LONG_SPAN_BYTES for small sizes, MIDDLE_SPAN_BYTES for others in a growing table.
+    """
+    pages = c.pages
+    small = c.size <= SMALL_MAX
+    limit = LONG_SPAN_BYTES if small else MIDDLE_SPAN_BYTES if p.growing else 0
+    while pages * p.page_bytes // c.size < p.span_slots and 2 * pages * p.page_bytes <= limit:
+        pages *= 2
+    return SizeClass(c.size, pages, c.pages if p.growing and pages != c.pages else None)
+
+
 # --- spans for series of sizes --------------------------------------------------------------------
 
 
 def span_pages(size: int, page_bytes: int) -> int:
-    """The fewest pages whose tail behind whole slots of `size` bytes is at most 1/8 of the span.
+    """The fewest pages whose tail after whole slots of `size` bytes is at most 1/8 of the span.
 
     A size that the rules refuse gets a span that holds it; checking the table says what is wrong.
     """
@@ -86,7 +194,7 @@ def jemalloc() -> Table:
     """Jemalloc 5.3.0 with 4 KiB pages, 64 bits: 36 classes in slabs, then one object an extent.
 
     Sizes: 8, multiples of the quantum of 16 to 64, then four equal steps in each doubling. Those
-    below 4 * 4 pages lie in slabs, the shortest run of pages that whole objects fill exactly; from
+    below 4 * 4 pages are in slabs, the shortest run of pages that whole objects fill exactly; from
     16 KiB on each object has an extent of its own, which is modelled as a span of one slot. The
     page that opt.cache_oblivious adds to such an extent is address space, and is left out.
     """

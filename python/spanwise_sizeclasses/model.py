@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a size-class table is, and the numbers that follow from it."""
+"""Size-class tables: data, derived numbers, and the rules that sw_table_create also checks in C."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SIZE_MAX = 256 * 1024  # largest slot, bytes
 SPAN_BYTES_MAX = 4 << 20
 SLOTS_MAX = 8192
 LONG_SPAN_BYTES = 65536  # spans that hold too few slots are not made longer than this
-MIDDLE_SPAN_BYTES = 32768  # nor than this where slots are longer than SMALL_MAX
+MIDDLE_SPAN_BYTES = 32768  # nor longer than this for slots above SMALL_MAX
 PAGE_BYTES_MIN = 4096
 PAGE_BYTES_MAX = 65536
 NAME_MAX = 63  # characters
@@ -29,11 +29,11 @@ _MASK64 = (1 << 64) - 1
 
 
 class SizeClassError(Exception):
-    """Bad input: one line that names the place, the rule and the mend."""
+    """Bad input: one line that names the place, the rule and the fix."""
 
 
 class ProofError(Exception):
-    """A table that a proof does not hold for: a defect of the generator."""
+    """A failed proof: a defect of the generator."""
 
 
 @dataclass(frozen=True)
@@ -56,10 +56,10 @@ class SizeClass:
 
 @dataclass(frozen=True)
 class Row:
-    """One class with everything that the human table tells, as Go prints it.
+    """One class with all columns of the printed table, as in Go.
 
-    Where spans grow, the columns are of the longest span, but for `first_span_bytes`, and for
-    `max_waste_pct`, which is the worst of all lengths.
+    If spans grow, columns are of the longest span, except `first_span_bytes`, and `max_waste_pct`,
+    which is the worst of all lengths.
     """
 
     cls: int
@@ -74,7 +74,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Parameters:
-    """What the procedure of `go` and `c16` is given.
+    """The parameters of the procedure of `go` and `c16`.
 
     Attributes:
         align: "go" (8 B steps below 32) or "16" (16 B steps from 16 up).
@@ -97,7 +97,7 @@ class Parameters:
 
     @property
     def name(self) -> str:
-        """`go` or `c16`, followed by each parameter that differs from the built-in table's."""
+        """`go` or `c16`, and each parameter that differs from the built-in table."""
         name = "go" if self.align == "go" else "c16"
         plain = BUILTINS[name]
         if self.page_bytes != plain.page_bytes:
@@ -114,7 +114,7 @@ class Parameters:
 
 
 BUILTINS = {"go": Parameters("go"), "c16": Parameters("16", span_slots=1024, growing=True)}
-DEFAULT = "c16"  # the table of heaps that name none, and of inline code
+DEFAULT = "c16"  # of heaps without a table, and of inline code
 
 
 def magic_of(size: int) -> int:
@@ -164,7 +164,7 @@ class Table:
 
     @cached_property
     def large_shift(self) -> int:
-        """log2 of the large map's step: the coarsest that tells all classes above 1024 B apart."""
+        """log2 of the large map's step: the coarsest that separates all classes above 1024 B."""
         large = [c.size for c in self.classes if c.size > SMALL_MAX]
         fits = (s for s in range(LARGE_SHIFT_MAX, 0, -1) if all(n % (1 << s) == 0 for n in large))
         return next(fits)  # every size is a multiple of 8, so 3 fits at the latest
@@ -182,7 +182,7 @@ class Table:
         return tuple(self._classes_of(range(SMALL_MAX, self.max_size + 1, 1 << self.large_shift)))
 
     def _classes_of(self, sizes: Sequence[int]) -> Iterator[int]:
-        """The class of each of the rising `sizes` by a walk along the classes; 0 for too large."""
+        """The class of each of the rising `sizes`; 0: too large."""
         cls = 1
         for size in sizes:
             while cls <= len(self.classes) and self.classes[cls - 1].size < size:
@@ -197,14 +197,14 @@ class Table:
         return self.large_map[(size - SMALL_MAX + step - 1) >> self.large_shift]
 
     def _waste(self, c: SizeClass, previous: int, pages: int) -> float:
-        """The part of a span that round-up and tail waste where each request is the smallest."""
+        """The share of a span that round-up and tail waste if each request is the smallest."""
         span = pages * self.page_bytes
         objects = span // c.size
         return ((c.size - previous - 1) * objects + span - objects * c.size) / span
 
     @cached_property
     def rows(self) -> tuple[Row, ...]:
-        """The human table, class 1 first."""
+        """The printed table, class 1 first."""
         rows = []
         previous = 0
         for cls, c in enumerate(self.classes, 1):
@@ -236,3 +236,84 @@ class Table:
     def path_cutoff(self, cutoff: int) -> int:
         """The cut-off of the specialised paths in bytes, at most the largest class."""
         return min(cutoff, self.max_size)
+
+
+# --- rules ----------------------------------------------------------------------------------------
+
+_NAME = re.compile(rf"[A-Za-z][A-Za-z0-9_.-]{{0,{NAME_MAX - 1}}}")
+
+
+def check_name(name: str) -> None:
+    """Raise SizeClassError unless `name` is valid for a table, its files and its C symbols."""
+    if not _NAME.fullmatch(name):
+        raise SizeClassError(
+            f"name {name[: NAME_MAX + 1]!r}: must be 1 to {NAME_MAX} of A-Z a-z 0-9 _ . -"
+            " and begin with a letter"
+        )
+
+
+def check_page_bytes(page_bytes: int) -> None:
+    """Raise SizeClassError unless tables may have this page size."""
+    power = page_bytes & (page_bytes - 1) == 0
+    if not power or not PAGE_BYTES_MIN <= page_bytes <= PAGE_BYTES_MAX:
+        raise SizeClassError(
+            f"page_bytes {page_bytes}: must be a power of two"
+            f" from {PAGE_BYTES_MIN} to {PAGE_BYTES_MAX}"
+        )
+
+
+def check_classes(page_bytes: int, classes: Sequence[SizeClass]) -> None:
+    """Raise SizeClassError for the first class that breaks a rule, with the rule and the fix."""
+    if not 1 <= len(classes) <= CLASSES_MAX:
+        raise SizeClassError(f"{len(classes)} classes: must be 1 to {CLASSES_MAX}")
+    previous = 0
+    for cls, c in enumerate(classes, 1):
+        broken = (
+            _broken_size(c.size, cls - 1, previous)
+            or _broken_span(page_bytes, c)
+            or _broken_first_span(page_bytes, c)
+        )
+        if broken:
+            raise SizeClassError(f"class {cls} ({c.size} bytes): {broken}")
+        previous = c.size
+
+
+def _broken_size(size: int, below: int, previous: int) -> str | None:
+    if size < 8:
+        return "size must be at least 8"
+    if size % 8:
+        return f"size must be a multiple of 8; use {(size + 7) & ~7}"
+    if size <= previous:
+        return (
+            f"size must be above the {previous} bytes of class {below};"
+            " list the classes in rising order"
+        )
+    if size > SIZE_MAX:
+        return f"size must be at most {SIZE_MAX}; leave it out, larger requests get whole pages"
+    return None
+
+
+def _broken_span(page_bytes: int, c: SizeClass) -> str | None:
+    span = c.pages * page_bytes
+    if c.pages < 1:
+        return "pages must be at least 1"
+    if span < c.size:
+        return f"does not fit its span of {span} bytes; use {-(-c.size // page_bytes)} pages"
+    if span > SPAN_BYTES_MAX:
+        most = SPAN_BYTES_MAX // page_bytes
+        return f"span of {span} bytes is above {SPAN_BYTES_MAX}; use at most {most} pages"
+    if span // c.size > SLOTS_MAX:
+        most = SLOTS_MAX * c.size // page_bytes
+        return f"span holds {span // c.size} objects, above {SLOTS_MAX}; use at most {most} pages"
+    return None
+
+
+def _broken_first_span(page_bytes: int, c: SizeClass) -> str | None:
+    first = c.shortest or c.pages
+    times = c.pages // first
+    if c.pages % first or times & (times - 1):
+        return f"first_pages {first}: {c.pages} pages must be a power of two times as many"
+    if first * page_bytes < c.size:
+        needed = -(-c.size // page_bytes)
+        return f"does not fit its first span of {first * page_bytes} bytes; use {needed} pages"
+    return None

@@ -14,7 +14,7 @@ EXPECTED: dict[str, tuple[int, dict[int, float]]] = {
 
 
 def prove(table: Table) -> list[str]:
-    """Runs every proof that applies to the table; returns one line for each, for people."""
+    """Run every proof that applies to the table; return one line for each."""
     return [
         _prove_division(table),
         _prove_lookup(table),

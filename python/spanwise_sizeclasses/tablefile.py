@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Table files: a user's table as JSON, read with one clear error for whatever is wrong.
+"""Table files: a table as JSON, read with one-line errors.
 
     {"name": "mine", "page_bytes": 8192, "classes": [{"size": 16, "pages": 1}, ...],
      "parameters": {...}, "provenance": ...}
 
-A class may have "first_pages", where its spans grow up to "pages". The last two are optional and
-kept by nobody but their reader: parameters is an object (what a generator or an optimiser was
-given), provenance an object or a string.
+A class may have "first_pages" if its spans grow up to "pages". The last two are optional:
+parameters is an object (of a generator or an optimiser), provenance an object or a string.
 """
 
 from __future__ import annotations
@@ -14,9 +13,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from .model import BUILTINS, SizeClass, SizeClassError, Table
-from .procedure import make_table
-from .rules import check_classes, check_name, check_page_bytes
+from .families import make_table
+from .model import (
+    BUILTINS,
+    SizeClass,
+    SizeClassError,
+    Table,
+    check_classes,
+    check_name,
+    check_page_bytes,
+)
 
 FILE_BYTES_MAX = 1 << 20
 _REQUIRED = ("name", "page_bytes", "classes")
@@ -29,7 +35,7 @@ def load_table(path: str) -> Table:
     """Reads and checks a table file.
 
     Raises:
-        SizeClassError: one line "FILE: place: rule; mend".
+        SizeClassError: one line "FILE: place: rule; fix".
     """
     try:
         return parse_table(_read(path))
@@ -41,7 +47,7 @@ def parse_table(data: bytes) -> Table:
     """The table of a table file's bytes, checked.
 
     Raises:
-        SizeClassError: one line "place: rule; mend".
+        SizeClassError: one line "place: rule; fix".
     """
     if len(data) > FILE_BYTES_MAX:
         raise SizeClassError(f"longer than {FILE_BYTES_MAX} bytes; a table file is not")
@@ -94,7 +100,7 @@ def _parse(text: str) -> object:
         seen: dict[str, object] = {}
         for key, value in pairs:
             if key in seen:
-                raise SizeClassError(f"key {key!r} stands twice in one object; keep one")
+                raise SizeClassError(f"key {key!r} occurs twice in one object; keep one")
             seen[key] = value
         return seen
 
@@ -106,7 +112,7 @@ def _parse(text: str) -> object:
     except json.JSONDecodeError as error:
         raise SizeClassError(
             f"line {error.lineno}, column {error.colno}: not valid JSON"
-            f" ({error.msg[:1].lower()}{error.msg[1:]}); mend it there"
+            f" ({error.msg[:1].lower()}{error.msg[1:]}); fix it there"
         ) from None
     except (ValueError, RecursionError):
         raise SizeClassError("a number or a nesting is too long to be of a table") from None
@@ -146,7 +152,7 @@ def _class_of(value: object, cls: int) -> SizeClass:
 
 
 def _not_disguised(table: Table) -> Table:
-    """Built-in names stand for the built-in classes only: C symbols are made of them."""
+    """Refuse other classes under a built-in name, which names C symbols."""
     parameters = BUILTINS.get(table.name)
     if parameters is None:
         return table

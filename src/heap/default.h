@@ -11,7 +11,7 @@ extern const sw_paths SW_DEFAULT_PATHS;
 extern sw_path_fn *const SW_DEFAULT_NOSCAN[]; /* by size in bytes, 0 .. SW_DEFAULT_CUTOFF */
 
 _Static_assert(SW_DEFAULT_PAIR_BYTES == 2 * sizeof(sw_cache_bin),
-               "PAIR_BYTES of python/spanwise_sizeclasses/emit_c.py is out of date");
+               "PAIR_BYTES of python/spanwise_sizeclasses/emit.py is out of date");
 
 /* malloc of a size up to SW_FAST_SIZE_MAX, or calloc (flags: SW_ZERO), in line. A call through the
  * table of specialised paths would be slower, because processors predict its target only while

@@ -5,7 +5,7 @@
  * Making one never calls malloc, because this library may itself be the process's malloc. When a
  * table was destroyed, the page with its mark stays mapped (ds/handle.h). Callers: every heap
  * (look-up is inline in table.h), the public API. The rules and their texts are those of
- * python/spanwise_sizeclasses/rules.py, tested on both sides. Design: docs/design/sizeclass.md.
+ * python/spanwise_sizeclasses/model.py, tested on both sides. Design: docs/design/sizeclass.md.
  */
 #include "sizeclass/table.h"
 

@@ -23,11 +23,12 @@ from spanwise.__main__ import main
 from spanwise.measure import bench_fits
 from spanwise.measure.bench_cases import read_cases
 from spanwise.measure.bench_rounds import BENCH
-from spanwise.measure.process_ledger import read_process_ledger
+from spanwise.measure.running import read_process_ledger
 from spanwise.recordings import conversion
 from spanwise.recordings.elf import ElfError, ElfFile
 from spanwise.recordings.programs import read_elf, runtime_of
-from spanwise.sweeps.row_file import SWEEP, RowFile, RowKind
+from spanwise.sweeps.row_file import RowFile, RowKind
+from spanwise.sweeps.tasks import SWEEP
 
 Reads = Callable[[Path, random.Random], bool]
 
@@ -241,7 +242,7 @@ def fit(path: Path, rng: random.Random) -> bool:
     """What an earlier benchmark has fitted; a damaged one is made anew."""
     path.replace(path.with_name(bench_fits.FILE))
     path.with_name(bench_fits.TABLE).write_text(json.dumps(sw.SizeClassTable.go().to_dict()))
-    found = bench_fits._known(path.parent, "ls", {"spanwise": "0"})
+    found = bench_fits._stored(path.parent, "ls", {"spanwise": "0"})
     if found is not None:
         _shown(found)
     return found is not None

@@ -19,7 +19,7 @@ from tests.python.recordings.profile_writer import profile, sample
 from tests.python.recordings.test_conversion import TRACE
 from tests.python.recordings.test_conversion_of_calls import MTRACE, PAIRS, RAW
 from tests.python.recordings.test_conversion_of_go_traces import WHOLE
-from tests.python.sweeps.test_row_types import GO, HEAD, ROW, RUN, RUNS
+from tests.python.sweeps.test_rows import GO, HEAD, ROW, RUN, RUNS
 
 ROOT = Path(__file__).resolve().parents[2]
 _HERE = Path(__file__).with_name("seeds")

@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from spanwise_sizeclasses import cli, emit_text, families
+from spanwise_sizeclasses import cli, emit, families
+from spanwise_sizeclasses.families import make_table
 from spanwise_sizeclasses.model import BUILTINS, SizeClass, Table
-from spanwise_sizeclasses.procedure import make_table
 
 from tests.generator.tools import C16, GO, GO_NUMBERS, ROOT, run_script
 
@@ -58,7 +58,7 @@ def go_array(source: str, name: str) -> list[int]:
 def test_go_equals_the_toolchain_source() -> None:
     source = go_source()
     comment = [line[3:] for line in source.splitlines() if re.match(r"// +\d.*%", line)]
-    assert [line.split() for line in emit_text.text_lines(GO)[1:]] == [s.split() for s in comment]
+    assert [line.split() for line in emit.text_lines(GO)[1:]] == [s.split() for s in comment]
     assert go_array(source, "SizeClassToSize") == [0, *(c.size for c in GO.classes)]
     assert go_array(source, "SizeClassToNPages") == [0, *(c.pages for c in GO.classes)]
     # Go's maps say 0 for size 0 and have a class for each further step.
@@ -128,7 +128,7 @@ OUTPUTS = cli.checked_in_outputs()
 
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of every checked-in output, beside outputs that are generated once."""
+    """A copy of every checked-in output; the outputs are generated once."""
     monkeypatch.setattr(cli, "checked_in_outputs", lambda: OUTPUTS)
     for name in OUTPUTS:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

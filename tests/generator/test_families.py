@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Families of size classes against the numbers that their own projects publish or print.
 
-tests/data holds the numbers; where an allocator is installed, it is asked again, in a process of
-its own.
+tests/data has the numbers. Installed allocators are queried again, each in its own process.
 """
 
 from __future__ import annotations

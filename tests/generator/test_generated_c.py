@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from spanwise_sizeclasses import cli, emit_c
+from spanwise_sizeclasses import cli, emit
 from spanwise_sizeclasses.model import Table
 
 from tests.generator.tools import C16, GO, ROOT, SCRIPT, with_classes
@@ -31,7 +31,7 @@ def by_size(source: str, array: str) -> list[str]:
 @pytest.mark.parametrize("cutoff", [0, 8, 64, 80, 128, 512, 1000, 1024])
 @pytest.mark.parametrize("table", [GO, C16], ids=lambda table: table.name)
 def test_paths_serve_every_size(table: Table, cutoff: int) -> None:
-    source = emit_c.paths_source(table, emit_c.Origin("c", "p", ()), cutoff, "gen/paths.h")
+    source = emit.paths_source(table, emit.Origin("c", "p", ()), cutoff, "gen/paths.h")
     defined = functions_of(source)
     assert len(defined) == len(set(defined))
     assert f"sw_paths_{table.name}_cutoff = {cutoff};" in source
@@ -156,7 +156,7 @@ int main(void) {
     ids=["checkout", "wheel"],
 )
 def test_runs_where_only_the_generator_is(tmp_path: Path, script_at: str, package_at: str) -> None:
-    """The script finds its package in a checkout, and beside the installed package `spanwise`."""
+    """The script finds its package in a checkout, and next to the installed package `spanwise`."""
     (tmp_path / script_at).mkdir(parents=True)
     script = Path(shutil.copy(SCRIPT, tmp_path / script_at))
     package = ROOT / "python/spanwise_sizeclasses"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from spanwise_sizeclasses import cli
+from spanwise_sizeclasses.families import make_table
 from spanwise_sizeclasses.model import Parameters
-from spanwise_sizeclasses.procedure import make_table
 from spanwise_sizeclasses.tablefile import dump_table, load_table
 
 from tests.generator.tools import C16, FINE, GO, run_script, with_classes
@@ -20,10 +20,10 @@ NAME_RULE = "must be 1 to 63 of A-Z a-z 0-9 _ . - and begin with a letter"
 PAGE_RULE = "must be a power of two from 4096 to 65536"
 KNOWN = "known are name, page_bytes, classes, parameters, provenance"
 BAD_TABLES: dict[str, tuple[str | bytes, str]] = {
-    "empty": ("", "line 1, column 1: not valid JSON (expecting value); mend it there"),
+    "empty": ("", "line 1, column 1: not valid JSON (expecting value); fix it there"),
     "cut": (
         '{"name": "x",\n "page',
-        "line 2, column 2: not valid JSON (unterminated string starting at); mend it there",
+        "line 2, column 2: not valid JSON (unterminated string starting at); fix it there",
     ),
     "not utf-8": (b'{"name": "\xff"}', "offset 10: not UTF-8; save it as UTF-8"),
     "list": ("[]", "top level: must be an object, not a list"),
@@ -38,11 +38,11 @@ BAD_TABLES: dict[str, tuple[str | bytes, str]] = {
     "unknown key": (with_classes((16, 1), nmae=1), f"top level: unknown key 'nmae'; {KNOWN}"),
     "twice": (
         '{"name": "x", "name": "y", "page_bytes": 8192, "classes": []}',
-        "key 'name' stands twice in one object; keep one",
+        "key 'name' occurs twice in one object; keep one",
     ),
     "twice in a class": (
         '{"name": "x", "page_bytes": 8192, "classes": [{"size": 8, "size": 16, "pages": 1}]}',
-        "key 'size' stands twice in one object; keep one",
+        "key 'size' occurs twice in one object; keep one",
     ),
     "name type": (with_classes((16, 1), name=7), "name must be a string, not 7"),
     "name empty": (with_classes((16, 1), name=""), f"name '': {NAME_RULE}"),
@@ -268,4 +268,4 @@ def test_unwritable_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     full.mkdir()
     (full / "paths_go.h").mkdir()  # the third of four outputs can not replace a directory
     assert cli.main(["-o", str(full)]) == 2
-    assert not list(full.glob(".*")), "temporary files stay behind"
+    assert not list(full.glob(".*")), "temporary files are left"

@@ -8,8 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from spanwise_sizeclasses.families import make_table
 from spanwise_sizeclasses.model import BUILTINS
-from spanwise_sizeclasses.procedure import make_table
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "scripts" / "sizeclasses.py"

@@ -24,7 +24,7 @@ import tempfile
 from pathlib import Path
 
 import spanwise as sw
-from spanwise.builds.build import build_telling
+from spanwise.builds.build import BuildOptions, build_with
 from spanwise.measure import closed_loop
 from spanwise.measure.running import PRELOAD_TABLE
 from spanwise.recordings.recorder import run_recorded
@@ -51,7 +51,7 @@ def close(argv: list[str], folder: Path) -> tuple[closed_loop.Loop, list[sw.Ledg
     )
     best = found.table
     options = sw.HeapOptions(decay_ms=math.inf)
-    made = build_telling(best, folder / "best", _say, anyway=True)
+    made = build_with(best, folder / "best", BuildOptions(anyway=True), _say)
     _say(f"{RUNS} runs under each preloaded malloc")
     measured = [
         closed_loop.measure(argv, recording.ledger(table, options=options), RUNS, lib=lib, env=env)

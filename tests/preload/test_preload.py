@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from spanwise.errors import InvalidError
 from spanwise.ledger.parts import PARTS
-from spanwise.measure.process_ledger import read_process_ledger
+from spanwise.measure.running import read_process_ledger
 
 from tests.preload.tools import Preload
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds: the library and the preloaded malloc with a table of one's own as the default.
+"""Builds of the library and the preloaded malloc with a given default table.
 
-What a build consists of, and why old inline code cannot meet it: docs/design/replay.md.
+Parts of a build, and how it excludes inline code of other tables: docs/design/replay.md.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from spanwise import _lib, errors
-from spanwise.builds.folder import STAMP, Build
+from spanwise.builds.folder import STAMP, Build, put_in_place, work_folder
 from spanwise.builds.objects import ObjectCache, cache_folder
-from spanwise.builds.programs import BuildError, run_step
+from spanwise.builds.programs import run_step
 from spanwise.builds.steps import (
     COMMON_FLAGS,
     PRELOAD_FLAGS,
@@ -24,7 +24,7 @@ from spanwise.builds.steps import (
     PRELOAD_ROOMS,
     SHARED_FLAGS,
     Compiler,
-    Say,
+    Report,
     compile_all,
     core_rooms,
     generate,
@@ -33,7 +33,6 @@ from spanwise.builds.steps import (
     sources,
     zstd_words,
 )
-from spanwise.builds.work import put_in_place, work_folder
 from spanwise.results.interrupts import Signals
 from spanwise.results.progress import Progress, progress_bar
 from spanwise.tables.table import CONDEMNED, SizeClassTable, as_table
@@ -56,12 +55,11 @@ def build(
     cache: bool = True,
     progress: Progress = None,
 ) -> Build:
-    """Generates the C of a table, and builds library and preloaded malloc with it as their default.
+    """Generate the C of a table, and build library and preloaded malloc with it as their default.
 
-    Everything is made and checked in a temporary folder beside `folder`, and moved into place at
-    the end: a build that fails or is interrupted (Ctrl-C, SIGTERM, SIGHUP) leaves what was there
-    before and no compiler behind, and one that is killed leaves a folder that the next build there
-    clears away.
+    The build is made and checked in a temporary folder next to `folder`, and renamed at the end. A
+    build that fails or is interrupted (Ctrl-C, SIGTERM, SIGHUP) changes nothing and leaves no
+    compiler running. A build that is killed leaves a folder that the next build removes.
 
     Args:
         table: size classes, a table's name, or a table file.
@@ -70,71 +68,68 @@ def build(
         malloc: also the preloaded malloc.
         cutoff_bytes: largest size with a specialised path, 0 to 1024 bytes; None: 512.
         jobs: compilers at once; None: one a processor, at most 8.
-        anyway: build a table that `optimize` found and that its own trial condemns.
-        cache: use objects that earlier builds compiled of the same sources with the same compiler,
-            and keep those of this one: in $SPANWISE_CACHE, or spanwise/ of the user's cache folder.
-        progress: as of `Recording.ledger`; the steps are those of the build, some seconds each.
+        anyway: build a table of `optimize` that its evaluation rejected.
+        cache: reuse objects of earlier builds, and store those of this one, in $SPANWISE_CACHE or
+            spanwise/ of the user's cache folder.
+        progress: as of `Recording.ledger`; the steps of the build take some seconds each.
 
     Raises:
-        InvalidError: the table is not possible, or (with malloc) has a class of 16 bytes or more
-            that is no multiple of 16, or its own trial condemns it; or `folder` holds something
-            else.
+        InvalidError: the table is impossible, was rejected by its evaluation, or (with malloc) has
+            a class of 16 bytes or more that is no multiple of 16; or `folder` is no build.
         BuildError: no compiler, or a step failed.
         OSError: the system refused to write.
     """
-    with progress_bar(progress, _STEPS + malloc * _MALLOC_STEPS, "build", "steps") as tell:
-        return build_telling(
-            table,
-            folder,
-            lambda _line: tell(1),
-            cc=cc,
-            malloc=malloc,
-            cutoff_bytes=cutoff_bytes,
-            jobs=jobs,
-            anyway=anyway,
-            cache=cache,
-        )
+    options = BuildOptions(cc, malloc, cutoff_bytes, jobs, anyway, cache)
+    with progress_bar(progress, _STEPS + malloc * _MALLOC_STEPS, "build", "steps") as step:
+        return build_with(table, folder, options, lambda _line: step(1))
 
 
-def build_telling(
+@dataclass(frozen=True)
+class BuildOptions:
+    """The options of `build`."""
+
+    cc: str | None = None
+    malloc: bool = True
+    cutoff_bytes: int | None = None
+    jobs: int | None = None
+    anyway: bool = False
+    cache: bool = True
+
+
+def build_with(
     table: SizeClassTable | str | os.PathLike[str],
     folder: str | os.PathLike[str],
-    tell: Say,
-    *,
-    cc: str | None = None,
-    malloc: bool = True,
-    cutoff_bytes: int | None = None,
-    jobs: int | None = None,
-    anyway: bool = False,
-    cache: bool = True,
+    options: BuildOptions,
+    report: Report,
 ) -> Build:
-    """As `build`; `tell` is called with a line before each step."""
+    """As `build`; `report` is called with a line before each step."""
     made = as_table(os.fspath(table) if not isinstance(table, SizeClassTable) else table)
-    if not anyway:
-        check_not_condemned(table)
-    if malloc:
+    if not options.anyway:
+        check_not_rejected(table)
+    if options.malloc:
         check_malloc_table(made)
     place = Path(folder)
     _check_place(place)
-    compiler = Compiler.find(cc)
+    compiler = Compiler.find(options.cc)
     root = source_root()
     limit = None
-    if cutoff_bytes is not None:
-        limit = _lib.as_index(cutoff_bytes, "cutoff_bytes", CUTOFF_MAX)
+    if options.cutoff_bytes is not None:
+        limit = _lib.as_index(options.cutoff_bytes, "cutoff_bytes", CUTOFF_MAX)
     parent = place.absolute().parent
     if not parent.is_dir():
         raise errors.InvalidError(f"{parent}: no such folder; make it first")
     with Signals() as signals, work_folder(place) as work:
         with signals.heard():
-            kept = _kept_objects(compiler, root, work, cache)
-            parts = _Parts(root, work, made, compiler, malloc, limit, _jobs(jobs), kept)
-            stamp = _build_in(parts, tell)
+            cache = _object_cache(compiler, root, work, options.cache)
+            jobs = _jobs(options.jobs)
+            parts = _Parts(root, work, made, compiler, options.malloc, limit, jobs, cache)
+            stamp = _build_in(parts, report)
         put_in_place(work / "out", place)
     return Build(place.absolute(), stamp)
 
 
-def check_not_condemned(table: SizeClassTable | str | os.PathLike[str]) -> None:
-    """Raises InvalidError for a table (or table file) that `optimize` noted as not worth using."""
+def check_not_rejected(table: SizeClassTable | str | os.PathLike[str]) -> None:
+    """Raise InvalidError for a table (or table file) that `optimize` rejected."""
     if isinstance(table, SizeClassTable):
         shown, file = f"table {table.name}", table.to_dict()
     elif os.fspath(table).endswith(".json"):
@@ -144,13 +139,13 @@ def check_not_condemned(table: SizeClassTable | str | os.PathLike[str]) -> None:
     against = (file.get("parameters") or {}).get(CONDEMNED)
     if against:
         raise errors.InvalidError(
-            f"{shown}: its own trial condemns it ({str(against).rstrip('.')}); build it"
-            " nevertheless with anyway=True (--anyway)"
+            f"{shown}: rejected by its evaluation ({str(against).rstrip('.')}); build it"
+            " anyway with anyway=True (--anyway)"
         )
 
 
 def check_malloc_table(table: SizeClassTable) -> None:
-    """Raises InvalidError unless malloc may serve from the table: C promises 16-byte alignment."""
+    """Raise InvalidError unless malloc can use the table: C requires 16-byte alignment."""
     for cls, size in enumerate(table.classes["size_bytes"].tolist(), 1):
         if size >= MALLOC_ALIGN and size % MALLOC_ALIGN:
             raise errors.InvalidError(
@@ -169,7 +164,7 @@ def _jobs(jobs: int | None) -> int:
     return max(1, _lib.as_index(jobs, "jobs", 256))
 
 
-def _kept_objects(compiler: Compiler, root: Path, work: Path, wanted: bool) -> ObjectCache:
+def _object_cache(compiler: Compiler, root: Path, work: Path, wanted: bool) -> ObjectCache:
     places = {"source": root, "build": work / "out"}
     folder = cache_folder() if wanted else None
     return ObjectCache(folder, compiler.words, compiler.version, places)
@@ -184,7 +179,7 @@ def _check_place(place: Path) -> None:
 
 @dataclass(frozen=True)
 class _Parts:
-    """What the steps of one build need. They write into `work`; work/out becomes the build."""
+    """The context of the steps, which write into `work`; work/out becomes the build."""
 
     root: Path
     work: Path
@@ -209,14 +204,14 @@ class _Parts:
 
     @property
     def identifier(self) -> str:
-        """The table's name in C, as the generator makes it."""
+        """The table's name in C."""
         (source,) = self.gen.glob("table_*.c")
         return source.stem.removeprefix("table_")
 
     def flags(self, extra: Sequence[str]) -> list[str]:
-        """The flags of every file: the new headers first, no path of this machine in the objects.
+        """The flags of every file: headers of the build first, and no absolute path in objects.
 
-        The sources find gen/default.h in `out` before that of src/, and so their default table.
+        Sources find gen/default.h, which names the default table, in `out` before src/.
         """
         return [
             *(f"-I{path}" for path in (self.out, self.out / "include", self.root / "src")),
@@ -228,47 +223,47 @@ class _Parts:
     def objects(
         self, rooms: Sequence[str], extra: Sequence[str], name: str, *, paths: bool = True
     ) -> list[Path]:
-        """Objects of rooms and of the generated files, in work/name.
+        """Objects of folders of src/ and of the generated files, in work/name.
 
         Args:
             rooms: of src/.
             extra: flags.
             name: of the folder.
-            paths: with the specialised paths, which the preloaded malloc does without.
+            paths: with the specialised paths, which the preloaded malloc does not use.
         """
         files = [*sources(self.root, rooms, self.identifier), *sorted(self.gen.glob("*.c"))]
         files = [file for file in files if paths or not file.name.startswith("paths_")]
         generated = sorted([*self.gen.glob("*.h"), *(self.out / "include").rglob("*.h")])
-        own = f"paths_{self.identifier}.h"  # no other source includes a name with the table's
+        own = f"paths_{self.identifier}.h"  # only one source includes it
         generated = [path for path in generated if path.name != own]
         made = self.work / name
         kept: dict[str, Any] = {"cache": self.cache, "generated": generated}
         return compile_all(self.compiler, files, self.flags(extra), made, jobs=self.jobs, **kept)
 
 
-def _build_in(parts: _Parts, tell: Say) -> dict[str, Any]:
-    """Builds in work/out; returns the stamp."""
+def _build_in(parts: _Parts, report: Report) -> dict[str, Any]:
+    """Build in work/out; return the stamp."""
     parts.lib.mkdir(parents=True)
     parts.table.to_json(parts.out / "table.json")
     proofs = generate(parts.root, parts.out / "table.json", parts.cutoff, parts.gen)
-    tell(f"table {parts.table.name}: {len(parts.table)} classes, {len(proofs)} proofs hold")
+    report(f"table {parts.table.name}: {len(parts.table)} classes, {len(proofs)} proofs hold")
     place_headers(parts.root, parts.gen, parts.out / "include")
     zstd = zstd_words(parts.compiler, parts.work)
     if zstd is None:
-        tell("no zstd development files: the library goes without recordings (sw_trace_, runner)")
+        report("no zstd development files: the library goes without recordings (sw_trace_, runner)")
     link = [*(["-lzstd"] if zstd else []), "-pthread"]
-    _build_library(parts, zstd, tell)
-    _check_library(parts, link, tell)
+    _build_library(parts, zstd, report)
+    _check_library(parts, link, report)
     if parts.malloc:
-        _build_preload(parts, tell)
-        _check_preload(parts, tell)
+        _build_preload(parts, report)
+        _check_preload(parts, report)
     stamp = _stamp(parts, link, proofs)
     (parts.out / STAMP).write_text(json.dumps(stamp, indent=1) + "\n", encoding="utf-8")
     return stamp
 
 
-def _build_library(parts: _Parts, zstd: list[str] | None, tell: Say) -> None:
-    tell(f"library: compiling with {parts.compiler.version}")
+def _build_library(parts: _Parts, zstd: list[str] | None, report: Report) -> None:
+    report(f"library: compiling with {parts.compiler.version}")
     objects = parts.objects(core_rooms(parts.root, zstd is not None), (), "core")
     lib = parts.lib
     soname = "libspanwise.so." + ".".join(_lib.version().split(".")[:2])
@@ -280,7 +275,7 @@ def _build_library(parts: _Parts, zstd: list[str] | None, tell: Say) -> None:
         "linking libspanwise.so",
     )
     (lib / "libspanwise.so").symlink_to(soname)
-    # One object, in which hidden names are local: an archive of many would show them to programs.
+    # One object with local hidden names: an archive of many would expose them to programs.
     one = parts.work / "libspanwise.o"
     words = [*parts.compiler.words, "-r", "-nostdlib", "-o", one, *objects]
     run_step(words, "joining the objects of libspanwise.a")
@@ -288,8 +283,8 @@ def _build_library(parts: _Parts, zstd: list[str] | None, tell: Say) -> None:
     run_step([parts.compiler.tool("ar"), "rcs", lib / "libspanwise.a", one], "ar")
 
 
-def _build_preload(parts: _Parts, tell: Say) -> None:
-    tell("preloaded malloc: compiling")
+def _build_preload(parts: _Parts, report: Report) -> None:
+    report("preloaded malloc: compiling")
     objects = parts.objects(PRELOAD_ROOMS, PRELOAD_FLAGS, "preload", paths=False)
     preload = parts.lib / "libspanwise-malloc.so"
     run_step(
@@ -301,9 +296,9 @@ def _build_preload(parts: _Parts, tell: Say) -> None:
     )
 
 
-def _check_library(parts: _Parts, link: Sequence[str], tell: Say) -> None:
-    """Checks every size of the new library by a program that uses its inline code."""
-    tell("library: checking every size")
+def _check_library(parts: _Parts, link: Sequence[str], report: Report) -> None:
+    """Check every size with a program that uses the inline code."""
+    report("library: checking every size")
     program = parts.work / "check-library"
     lib = parts.lib
     words = [*parts.compiler.words, "-std=gnu11", "-O2", f"-I{parts.out / 'include'}"]
@@ -314,8 +309,8 @@ def _check_library(parts: _Parts, link: Sequence[str], tell: Say) -> None:
     run_step([program], "library check", _without_preload())
 
 
-def _check_preload(parts: _Parts, tell: Say) -> None:
-    tell("preloaded malloc: checking every size")
+def _check_preload(parts: _Parts, report: Report) -> None:
+    report("preloaded malloc: checking every size")
     program = parts.work / "check-malloc"
     words = [*parts.compiler.words, "-std=gnu11", "-O1", "-fno-builtin", "-DCHECK_MALLOC"]
     words.append(f"-DCHECK_LARGEST={parts.table.largest_bytes}")
@@ -349,6 +344,3 @@ def _stamp(parts: _Parts, link: Sequence[str], proofs: Sequence[str]) -> dict[st
         "link": list(link),
         "proofs": list(proofs),
     }
-
-
-__all__ = ["Build", "BuildError", "build", "build_telling", "check_malloc_table"]

@@ -1,12 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The folder that a build made: what is in it, and programs on its preloaded malloc."""
+"""The folder of a build, and the temporary folder in which it is made.
+
+The temporary folder is next to the final one. A build that is killed leaves it, and the next build
+in the same place removes it:
+
+    .spanwise-build-PID-RANDOM/    locked by the build while it runs
+        place                      name of the final folder
+        out/                       the build
+        old/                       the previous build, while out/ is renamed
+"""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import re
+import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +31,9 @@ from spanwise.results.values import Result
 from spanwise.tables.table import SizeClassTable
 
 STAMP = "build.json"
+_PREFIX = ".spanwise-build-"
+_NAME = re.compile(re.escape(_PREFIX) + r"([1-9][0-9]*)-[a-z0-9_]{8}")
+_PLACE = "place"
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +51,7 @@ class Build(Result):
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str]) -> Build:
-        """A build that was made before.
+        """Open an existing build.
 
         Raises:
             InvalidError: the folder is no build.
@@ -56,12 +73,12 @@ class Build(Result):
 
     @property
     def library(self) -> Path:
-        """libspanwise.so; the archive is beside it, the headers are in `include`."""
+        """libspanwise.so."""
         return self.folder / "lib/libspanwise.so"
 
     @property
     def archive(self) -> Path:
-        """libspanwise.a; link with the words of stamp["link"]."""
+        """libspanwise.a; link with stamp["link"]."""
         return self.folder / "lib/libspanwise.a"
 
     @property
@@ -84,7 +101,7 @@ class Build(Result):
     def run(
         self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, **options: Any
     ) -> subprocess.CompletedProcess[Any]:
-        """Runs a program on the preloaded malloc.
+        """Run a program on the preloaded malloc.
 
         Args:
             argv: program and arguments.
@@ -101,7 +118,7 @@ class Build(Result):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The folder and what it was made of, for JSON."""
+        """The folder and the stamp, for JSON."""
         return {"folder": str(self.folder), **self.stamp}
 
     def __eq__(self, other: object) -> bool:
@@ -113,3 +130,109 @@ class Build(Result):
     def __repr__(self) -> str:
         table = self.stamp["table"]
         return f"<Build {self.folder}: table {table['name']}, hash {table['hash']}>"
+
+
+# --- the temporary folder -------------------------------------------------------------------------
+
+
+@contextmanager
+def work_folder(place: Path) -> Iterator[Path]:
+    """A temporary folder next to `place`; folders of killed builds are removed first.
+
+    Raises:
+        OSError: the system refused to make it.
+    """
+    parent = place.absolute().parent
+    remove_stale(parent)
+    try:
+        work = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=parent))
+    except OSError as error:
+        raise OSError(error.errno, f"cannot be made: {error.strerror}", str(place)) from None
+    lock = None
+    try:
+        lock = _lock(work)
+        (work / _PLACE).write_bytes(os.fsencode(place.absolute().name))
+        yield work
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+        if lock is not None:
+            os.close(lock)
+
+
+def put_in_place(made: Path, place: Path) -> None:
+    """Rename work/out; the previous folder is kept until that succeeds."""
+    old = made.with_name("old")
+    if place.is_dir():
+        place.rename(old)
+    try:
+        made.rename(place)
+    except OSError:
+        if old.is_dir():
+            with suppress(OSError):
+                old.rename(place)
+        raise
+
+
+def remove_stale(parent: Path) -> None:
+    """Remove the temporary folders of killed builds.
+
+    Such a folder has a name of `work_folder` and belongs to this user, its process is gone, and its
+    lock is free. The lock protects builds in other containers, whose processes are not visible. If
+    the killed build had moved the old build away, it is restored.
+    """
+    for folder in parent.glob(f"{_PREFIX}*"):
+        if _is_stale(folder):
+            with suppress(OSError):
+                _remove(folder)
+
+
+def _is_stale(folder: Path) -> bool:
+    name = _NAME.fullmatch(folder.name)
+    if name is None or folder.is_symlink() or not folder.is_dir():
+        return False
+    with suppress(OSError):
+        return folder.stat().st_uid == os.geteuid() and not _is_alive(int(name[1]))
+    return False
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _remove(folder: Path) -> None:
+    lock = _lock(folder)
+    try:
+        if (folder / "old").is_dir() and (folder / "out").is_dir():
+            _restore(folder)
+        shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        os.close(lock)
+
+
+def _restore(folder: Path) -> None:
+    """Restore old/ if the build was killed between its two renames."""
+    name = os.fsdecode((folder / _PLACE).read_bytes())
+    place = folder.with_name(name)
+    if not place.exists():
+        (folder / "old").rename(place)
+
+
+def _lock(folder: Path) -> int:
+    """A descriptor that holds the folder's lock until the process ends.
+
+    Raises:
+        OSError: another process holds it, or the folder cannot be opened.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor

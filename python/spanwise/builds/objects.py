@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects that an earlier build compiled: kept in the user's cache folder, and used again.
+"""The cache of compiled objects, in the user's cache folder.
 
-Most of the library's sources do not see the table, so a build of another one compiles those that
-do. What is kept, below the folder of `cache_folder`:
+Most of the library's sources do not include the table, so a build of another table compiles few.
+Below the folder of `cache_folder`:
 
     ab/KEY.json    of one source, its flags and the compiler: up to 8 variants, each with the
                    digests of all files that the compiler read, and the digest of the object
     ab/DIGEST.o    the object
 
-The key is a digest of the compiler (the bytes of its program, and what it says of its version), of
-the flags, of the source's name and of the names of the headers that the build has generated. A
-variant fits if every file still has its digest. In keys the folders of a build are names, so
-objects are found wherever the next build grows; they name no folder (-ffile-prefix-map).
+The key is a digest of the compiler (its program and version), the flags, the source's name and the
+names of the generated headers. A variant fits if every file still has its digest. Keys have names
+instead of the folders of a build, so the next build may be anywhere; objects name no folder
+(-ffile-prefix-map).
 
-Files are written under a temporary name and renamed, so builds may work at the same time. An object
-whose digest is not the one on record is not used. A failure here costs a compilation and is no
-error. If the objects exceed the limit, the least recently used ones are removed.
+Files are written whole or not at all, so builds may run at the same time. An object with another
+digest than recorded is not used. A failure here costs a compilation and is no error. Above the
+limit, the least recently used objects are removed.
 """
 
 from __future__ import annotations
@@ -25,21 +25,19 @@ import json
 import os
 import re
 import stat
-import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from spanwise.results.files import write_whole
 from spanwise.results.reading import READING_ERRORS
 
 VARIABLE = "SPANWISE_CACHE"
-"""A folder by its absolute path; anything else, such as "off": no objects are kept."""
+"""The absolute path of the cache; anything else, such as "off", disables it."""
 LIMIT_BYTES = 256 << 20
 VARIANTS_MAX = 8
 _FORMAT = 1
-_UNFINISHED, _UNFINISHED_SECONDS = "unfinished-", 3600
 _ENVIRONMENT = (
     "CPATH",
     "C_INCLUDE_PATH",
@@ -47,20 +45,19 @@ _ENVIRONMENT = (
     "COMPILER_PATH",
     "CCC_OVERRIDE_OPTIONS",
 )
-"""Variables that change what a compiler makes."""
+"""Variables that change the output of a compiler."""
 _KNOWN = re.compile(
     r"-O\w*|-w|-W[\w=+-]*|-[DU]\w+(?:=.*)?|-std=[\w:+]+|-pipe|-pthread|-pedantic[\w-]*"
     r"|-m[\w-]+(?:=(?!native)[\w.+-]+)?|-f(?:no-|PIC|pic|wrapv|strict-|signed-|unsigned-)[\w-]*"
 )
-"""Options whose text is the whole of their effect. Other options read files, or write files beside
-the object."""
+"""Options that a key can represent. Other options read or write further files."""
 
 
 def cache_folder() -> Path | None:
-    """Where objects are kept: below $SPANWISE_CACHE, or `spanwise` in the user's cache folder.
+    """The cache: in $SPANWISE_CACHE, or `spanwise` in the user's cache folder.
 
     Returns:
-        None if the variable switches the cache off, or the user has no home folder.
+        None if the variable disables it, or the user has no home folder.
     """
     named = os.environ.get(VARIABLE)
     place = Path(named) if named else _user_cache() / "spanwise"
@@ -78,11 +75,11 @@ def _user_cache() -> Path:
 
 
 class ObjectCache:
-    """The kept objects, for one build by one compiler.
+    """The object cache for one build by one compiler.
 
     Attributes:
-        reused: objects that were found.
-        compiled: those that were not.
+        reused: objects from the cache.
+        compiled: objects that were not in the cache.
     """
 
     def __init__(
@@ -93,13 +90,13 @@ class ObjectCache:
         places: Mapping[str, Path],
         limit_bytes: int = LIMIT_BYTES,
     ) -> None:
-        """Opens the cache in `folder`, which is made; if that fails, the cache stays empty.
+        """Open the cache in `folder`, which is made; on failure the cache stays empty.
 
         Args:
             folder: as of `cache_folder`.
             words: the compiler's program and leading options.
-            version: what the compiler says of itself.
-            places: folders of this build, by the names that keys have for them.
+            version: of the compiler.
+            places: folders of this build by their names in keys.
             limit_bytes: of all objects together.
         """
         self.reused = self.compiled = 0
@@ -107,7 +104,7 @@ class ObjectCache:
         self._places = {f"<{name}>": str(path.resolve()) for name, path in places.items()}
         names = {place: name for name, place in self._places.items()}
         names |= {str(path.absolute()): f"<{name}>" for name, path in places.items()}
-        # If one folder lies in another, the inner one is replaced first.
+        # The inner one of nested folders is replaced first.
         self._names = sorted(names.items(), key=lambda pair: -len(pair[0]))
         self._digests: dict[str, str | None] = {}
         self._real: dict[str, str] = {}
@@ -125,11 +122,11 @@ class ObjectCache:
                 one of the library's.
         """
         named = [[self._named(str(word)) for word in words] for words in (flags, generated)]
-        told = [_FORMAT, self._compiler, *named, self._named(str(source))]
-        return _digest(json.dumps(told).encode())
+        parts = [_FORMAT, self._compiler, *named, self._named(str(source))]
+        return _digest(json.dumps(parts).encode())
 
     def fetch(self, key: str, to: Path) -> bool:
-        """Copies the object of a fitting variant to the path `to`; False if no variant fits."""
+        """Copy the object of a fitting variant to the path `to`; False if none fits."""
         for variant in self._variants(key):
             with suppress(OSError, AttributeError, KeyError, TypeError, ValueError):
                 if any(self._digest_of(name) != was for name, was in variant["files"].items()):
@@ -147,12 +144,12 @@ class ObjectCache:
         return False
 
     def keep(self, key: str, made: Path, dependencies: Path) -> None:
-        """Keeps an object.
+        """Store an object.
 
         Args:
-            key: as of `key`.
+            key: of `key`.
             made: the object.
-            dependencies: the rule of make that the compiler wrote (-MD): the files that it read.
+            dependencies: the compiler's make rule (-MD) of the files that it read.
         """
         if self._folder is None:
             return
@@ -164,21 +161,24 @@ class ObjectCache:
             content = made.read_bytes()
             variant = {"files": files, "object": _digest(content)}
             others = [one for one in self._variants(key) if one.get("files") != files]
-            _write_whole(self._object(_digest(content)), content)
-            kept = json.dumps([variant, *others[: VARIANTS_MAX - 1]])
-            _write_whole(self._manifest(key), kept.encode())
+            variants = json.dumps([variant, *others[: VARIANTS_MAX - 1]])
+            for place, text in (
+                (self._object(_digest(content)), content),
+                (self._manifest(key), variants),
+            ):
+                place.parent.mkdir(mode=0o700, exist_ok=True)
+                write_whole(place, text)
 
     def shrink(self) -> None:
-        """Removes the least recently used objects, down to 4/5 of the limit, if they exceed it."""
+        """Above the limit, remove the least recently used objects down to 4/5 of it."""
         if self._folder is None:
             return
         with suppress(OSError):
             files = sorted(_kept_files(self._folder))
             held = sum(size for _, size, _ in files)
             wanted = held if held <= self._limit_bytes else self._limit_bytes * 4 // 5
-            old = time.time() - _UNFINISHED_SECONDS
-            for used, size, path in files:
-                if held > wanted or (path.name.startswith(_UNFINISHED) and used < old):
+            for _, size, path in files:
+                if held > wanted:
                     path.unlink(missing_ok=True)
                     held -= size
 
@@ -204,19 +204,19 @@ class ObjectCache:
     # --- names and digests ------------------------------------------------------------------------
 
     def _named(self, text: str) -> str:
-        """The path or flag with each folder of this build replaced by its name in keys."""
+        """A path or flag with the folders of this build replaced by their names."""
         for place, name in self._names:
             text = re.sub(re.escape(place) + r"(?=[/=]|$)", name, text)
         return text
 
     def _real_name(self, path: str) -> str:
-        """The name of a file's real path, cached since most sources read the same headers."""
+        """The name of a file's real path, cached."""
         if path not in self._real:
             self._real[path] = self._named(str(Path(path).resolve()))
         return self._real[path]
 
     def _digest_of(self, name: str) -> str | None:
-        """The digest of a file's content, cached; None if the file cannot be read."""
+        """The digest of a file, cached; None if it cannot be read."""
         if name not in self._digests:
             folder, slash, below = name.partition("/")
             path = Path(self._places.get(folder, folder) + slash + below)
@@ -232,7 +232,7 @@ def _digest(content: bytes) -> str:
 
 
 def _compiler_digest(words: Sequence[str], version: str) -> str | None:
-    """The digest of a compiler with its leading options; None if an option cannot be in a key."""
+    """The digest of a compiler with its options; None if a key cannot represent them."""
     if not all(_KNOWN.fullmatch(word) for word in words[1:]):
         return None
     try:
@@ -240,22 +240,22 @@ def _compiler_digest(words: Sequence[str], version: str) -> str | None:
     except OSError:
         return None
     around = [os.environ.get(name) for name in _ENVIRONMENT]
-    told = [Path(words[0]).name, program, version, *words[1:], around]
-    return _digest(json.dumps(told).encode())
+    parts = [Path(words[0]).name, program, version, *words[1:], around]
+    return _digest(json.dumps(parts).encode())
 
 
 def _is_ours(folder: Path) -> bool:
-    """Makes the folder; True if it is this user's and no other user may write to it."""
+    """Make the folder; True if only this user may write to it."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        told = folder.stat()
+        status = folder.stat()
     except OSError:
         return False
-    return told.st_uid == os.geteuid() and not told.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def _files_of_rule(dependencies: Path) -> list[str]:
-    """The paths behind the colon of a rule of make, `object: file file`.
+    """The paths after the colon of a make rule, `object: file file`.
 
     Raises:
         ValueError: it is no such rule.
@@ -268,21 +268,8 @@ def _files_of_rule(dependencies: Path) -> list[str]:
     return [re.sub(r"\\(.)", r"\1", word).replace("$$", "$") for word in words]
 
 
-def _write_whole(place: Path, content: bytes) -> None:
-    """Writes a file whole or not at all, also while other processes write or read it."""
-    place.parent.mkdir(mode=0o700, exist_ok=True)
-    number, name = tempfile.mkstemp(prefix=_UNFINISHED, dir=place.parent)
-    try:
-        with os.fdopen(number, "wb") as file:
-            file.write(content)
-        Path(name).replace(place)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
 def _kept_files(folder: Path) -> Iterator[tuple[float, int, Path]]:
-    """When each file was used last, its bytes, and its path."""
+    """Last use, bytes and path of each file."""
     for path in folder.glob("*/*"):
-        told = path.lstat()
-        yield told.st_mtime, told.st_size, path
+        status = path.lstat()
+        yield status.st_mtime, status.st_size, path

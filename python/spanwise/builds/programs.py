@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs that a build starts and ends.
+"""Starts and ends the programs of a build.
 
-Each program has a process group of its own, so that a compiler's own children end with it. The
-terminal's Ctrl-C and a supervisor's SIGTERM therefore reach the build alone, which ends them all.
-A signal is noted by its handler (results/interrupts.py), and `run_steps` looks for it.
+Each program has its own process group, so a compiler's children end with it. Ctrl-C and SIGTERM
+therefore reach only the build, which ends all programs. A handler notes the signal
+(results/interrupts.py), and `run_steps` polls for it.
 
-A build that is killed cannot end its programs. So a watcher, a shell, starts first in each group.
-It reads from a pipe whose other end only the build holds, and kills the group when the pipe ends.
+A build that is killed cannot end its programs. So a shell in each group reads from a pipe that only
+the build holds open, and kills the group when the pipe closes.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ status=$?
 { kill -KILL $!; wait $!; } 2>/dev/null
 exit $status
 """
-"""Runs a program for as long as there is somebody at the other end of standard input."""
+"""Runs a program while the other end of standard input is open."""
 
 
 class BuildError(SpanwiseError, RuntimeError):
-    """A build failed; nothing was left of it. The message names the step and the mend."""
+    """A build failed and left nothing. The message names the step and the fix."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Step:
 
 
 def run_step(words: Sequence[object], what: str, env: dict[str, str] | None = None) -> str:
-    """Runs a program of a build; returns its standard output.
+    """Run a program of a build; return its standard output.
 
     Raises:
         BuildError: it could not start, failed, or took longer than ten minutes.
@@ -68,21 +68,21 @@ def run_step(words: Sequence[object], what: str, env: dict[str, str] | None = No
 
 
 def run_steps(steps: Sequence[Step], jobs: int) -> list[str]:
-    """Runs programs, `jobs` at once; the first failure, or Ctrl-C, ends those that run.
+    """Run programs, `jobs` at once; the first failure, or Ctrl-C, ends all.
 
     Returns:
         Their standard outputs, in the order of the steps.
 
     Raises:
-        BuildError: naming the step; by then every program has ended.
-        KeyboardInterrupt: a signal came that `Signals.heard` hears; likewise.
+        BuildError: naming the step; all programs have ended.
+        KeyboardInterrupt: a signal that `Signals.heard` handles; likewise.
     """
     running = Running()
     with Workers(jobs) as pool:
         try:
             tasks = [pool.submit(running.run, step) for step in steps]
-            done = _waited_for(tasks)
-            # A failed program is reported first, since others may still run.
+            done = _wait_for(tasks)
+            # Report a failed program first: others may still run.
             failed = [task for task in tasks if task in done and task.exception() is not None]
             return [task.result() for task in failed or tasks]
         except BaseException:
@@ -91,10 +91,10 @@ def run_steps(steps: Sequence[Step], jobs: int) -> list[str]:
             raise
 
 
-def _waited_for(tasks: Sequence[Future[str]]) -> set[Future[str]]:
-    """Waits until every program has ended or one has failed; returns those that have ended.
+def _wait_for(tasks: Sequence[Future[str]]) -> set[Future[str]]:
+    """Wait until all programs have ended or one has failed; return the ended ones.
 
-    It checks for a signal at intervals, because a signal does not wake the wait.
+    Polls for signals, which do not wake the wait.
     """
     while True:
         raise_what_came()
@@ -104,7 +104,7 @@ def _waited_for(tasks: Sequence[Future[str]]) -> set[Future[str]]:
 
 
 class Running:
-    """The running programs of some steps. After `stop` none runs, and none can be started."""
+    """The running programs of some steps. After `stop` none runs and none can start."""
 
     def __init__(self) -> None:
         self._children: set[subprocess.Popen[str]] = set()
@@ -112,14 +112,14 @@ class Running:
         self._changed = threading.Condition()  # guards the two fields above
 
     def run(self, step: Step) -> str:
-        """Runs a program to its end; returns its standard output. Called by worker threads.
+        """Run a program to its end; return its standard output. Called by worker threads.
 
         Raises:
             BuildError: it could not start, failed, or took longer than ten minutes.
         """
         child, lifeline = self._start(step)
         try:
-            out, said = _ended(child)
+            out, complaint = _outputs(child)
         except subprocess.TimeoutExpired:
             raise BuildError(f"{step.what}: no end after {_STEP_SECONDS} s") from None
         finally:
@@ -128,11 +128,11 @@ class Running:
                 self._children.discard(child)
                 self._changed.notify_all()
         if child.returncode != 0:
-            raise BuildError(f"{step.what}: {_telling_line(said) or f'exit {child.returncode}'}")
+            raise BuildError(f"{step.what}: {_error_line(complaint) or f'exit {child.returncode}'}")
         return out
 
     def stop(self) -> None:
-        """Ends every program: by SIGTERM, and after two seconds by SIGKILL."""
+        """End every program by SIGTERM, and after two seconds by SIGKILL."""
         with self._changed:
             self._stopped = True
             for number in (signal.SIGTERM, signal.SIGKILL):
@@ -142,7 +142,7 @@ class Running:
                     return
 
     def _start(self, step: Step) -> tuple[subprocess.Popen[str], int]:
-        """The program under its watcher, and the end of the pipe whose closing kills both."""
+        """Start a program under its watcher; the returned pipe end kills both when closed."""
         words = [str(word) for word in step.words]
         if shutil.which(words[0], path=(step.env or os.environ).get("PATH")) is None:
             raise BuildError(f"{step.what}: {words[0]}: there is no such program")
@@ -170,8 +170,8 @@ class Running:
             return child, lifeline
 
 
-def _ended(child: subprocess.Popen[str]) -> tuple[str, str]:
-    """What a program wrote to both outputs; an exception during the wait kills the program."""
+def _outputs(child: subprocess.Popen[str]) -> tuple[str, str]:
+    """Both outputs of a program; an exception during the wait kills it."""
     with child:
         try:
             return child.communicate(timeout=_STEP_SECONDS)
@@ -181,13 +181,13 @@ def _ended(child: subprocess.Popen[str]) -> tuple[str, str]:
 
 
 def _send(child: subprocess.Popen[str], number: signal.Signals) -> None:
-    """Sends a signal to a program's group, which exists until its output was read to its end."""
+    """Send a signal to a program's group, which exists until its output was read."""
     with suppress(ProcessLookupError):
         os.killpg(child.pid, number)
 
 
-def _telling_line(said: str) -> str:
-    """The line of a compiler's complaint that says what is wrong."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    telling = (line for line in lines if re.search(r"\b(error|undefined|No space)\b", line))
-    return next(telling, lines[-1] if lines else "")
+def _error_line(complaint: str) -> str:
+    """The line of a compiler's output with the error."""
+    lines = [line.strip() for line in complaint.splitlines() if line.strip()]
+    errors = (line for line in lines if re.search(r"\b(error|undefined|No space)\b", line))
+    return next(errors, lines[-1] if lines else "")

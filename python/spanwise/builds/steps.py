@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps of a build: sources, generator, compiler, linker. Needs only `cc`, no CMake.
+"""The steps of a build: sources, generator, compiler, linker. Needs `cc`, but no CMake.
 
-Flags and sources of each library are those of cmake/SpanwiseLibrary.cmake and
-SpanwiseTargets.cmake.
+Flags and sources equal those of cmake/SpanwiseLibrary.cmake and SpanwiseTargets.cmake.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from pathlib import Path
 from spanwise.builds.objects import ObjectCache
 from spanwise.builds.programs import BuildError, Step, run_step, run_steps
 
-Say = Callable[[str], object]
-"""Called with a line for each step."""
+Report = Callable[[str], object]
+"""Called with a line before each step."""
 
 COMMON_FLAGS = (
     *("-std=gnu11", "-O3", "-DNDEBUG", "-DSW_CHECK=1", "-fPIC", "-fvisibility=hidden"),
@@ -53,8 +52,7 @@ SHORT_SOURCES = (
     *("heap/checks.c", "heap/trim.c", "page/checks.c", "page/purge.c", "page/give_back.c"),
     *("page/space.c", "base/fail.c", "os/linux/thread_state.c"),
 )
-"""Code that runs once, or only in tracked heaps, is compiled to be small, not fast, since its code
-is resident too."""
+"""Code that runs once, or only in tracked heaps, is compiled for size: code is resident, too."""
 SHARED_FLAGS = (
     *("-shared", "-pthread", "-Wl,--exclude-libs,ALL", "-Wl,-z,now", "-Wl,-z,relro"),
     *("-Wl,-z,defs", "-Wl,-z,nodelete"),
@@ -90,25 +88,25 @@ class Compiler:
             if found is None:
                 continue
             words = [found, *words[1:]]
-            if "__STDC__" not in _said([*words, "-E", "-dM", "-x", "c", os.devnull]):
+            if "__STDC__" not in _output([*words, "-E", "-dM", "-x", "c", os.devnull]):
                 raise BuildError(
                     f"{one}: is not a C compiler; install gcc or clang, or name one with --cc"
                 )
-            return cls(tuple(words), (_said([*words, "--version"]).splitlines() or [""])[0])
+            return cls(tuple(words), (_output([*words, "--version"]).splitlines() or [""])[0])
         what = f"{name}: no such C compiler" if name else "no C compiler was found"
         raise BuildError(f"{what}; install gcc or clang, or name one with --cc")
 
     def tool(self, name: str) -> str:
         """A program that belongs to the compiler, such as ar."""
-        said = run_step([*self.words, f"-print-prog-name={name}"], name).strip()
-        found = shutil.which(said or name)
+        path = run_step([*self.words, f"-print-prog-name={name}"], name).strip()
+        found = shutil.which(path or name)
         if found is None:
             raise BuildError(f"{name}: not found; install binutils")
         return found
 
 
-def _said(words: Sequence[str]) -> str:
-    """What a program prints; "" when it fails."""
+def _output(words: Sequence[str]) -> str:
+    """The output of a program; "" if it fails."""
     try:
         return run_step(words, words[0])
     except BuildError:
@@ -116,7 +114,7 @@ def _said(words: Sequence[str]) -> str:
 
 
 def source_root() -> Path:
-    """The sources: in the installed package, or the checkout that this file is part of.
+    """The C sources: of the installed package, or of the checkout.
 
     Raises:
         BuildError: they are in neither place.
@@ -132,7 +130,7 @@ def source_root() -> Path:
 
 
 def generate(root: Path, table_file: Path, cutoff: int | None, out: Path) -> list[str]:
-    """Runs the generator with all its proofs; returns the proofs' lines."""
+    """Run the generator with all its proofs; return the proofs' lines."""
     script = root / "scripts/sizeclasses.py"
     command = [sys.executable, "-B", script, "--table", table_file, "-o", out]
     command += [] if cutoff is None else ["--cutoff", str(cutoff)]
@@ -144,20 +142,20 @@ def generate(root: Path, table_file: Path, cutoff: int | None, out: Path) -> lis
 
 
 def place_headers(root: Path, gen: Path, include: Path) -> None:
-    """The public headers, whose inline code is of the new table."""
+    """Copy the public headers, with the inline code of the new table."""
     shutil.copytree(root / "include", include)
     shutil.copy(gen / "fast.h", include / "spanwise/gen/fast.h")
 
 
 def sources(root: Path, rooms: Sequence[str], identifier: str) -> list[Path]:
-    """The C files of rooms of src/, without the generated files that the new table replaces."""
+    """The C files of folders of src/, without the generated files that the new table replaces."""
     found = [path for room in rooms for path in sorted((root / "src" / room).glob("*.c"))]
     replaced = {f"table_{identifier}.c", f"paths_{identifier}.c"}
     return [path for path in found if path.parent.name != "gen" or path.name not in replaced]
 
 
 def core_rooms(root: Path, recordings: bool) -> tuple[str, ...]:
-    """The library's rooms (no preloaded libraries, no programs); without recordings the heap's."""
+    """The library's folders; without recordings only those of the heap."""
     if not recordings:
         return _FLOOR
     source = root / "src"
@@ -169,7 +167,7 @@ PRELOAD_ROOMS = (*_FLOOR, "preload")
 
 
 def zstd_words(compiler: Compiler, scratch: Path) -> list[str] | None:
-    """The words that link zstd, statically where possible; None without its development files."""
+    """The flags that link zstd, statically if possible; None without its development files."""
     probe = scratch / "probe.c"
     probe.write_text("#include <zstd.h>\nint main(void) { return ZSTD_versionNumber() == 0; }\n")
     for words in (["-l:libzstd.a"], ["-lzstd"]):
@@ -202,12 +200,12 @@ def compile_all(
     cache: ObjectCache,
     generated: Sequence[Path],
 ) -> list[Path]:
-    """Puts an object of every file into `out`, kept or compiled; the first failure ends it.
+    """Put an object of every file into `out`, cached or compiled; the first failure ends it.
 
     Args:
         compiler: compiles them.
         files: the sources.
-        flags: beside those that all files have.
+        flags: in addition to COMMON_FLAGS.
         out: the folder, which is made.
         jobs: compilers at once.
         cache: objects of earlier builds.
@@ -225,7 +223,7 @@ def compile_all(
         if cache.fetch(key, to):
             continue
         rule = to.with_suffix(".d")
-        # -MD also lists the system's headers: with another C library the object would differ.
+        # -MD also lists system headers, which change the object.
         words += ["-MD", "-MT", "object", "-MF", str(rule)]
         steps.append(
             Step([*compiler.words, *words, "-c", path, "-o", to], f"compiling {_named(path)}")

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from spanwise.builds.build import build_telling
+from spanwise.builds.build import BuildOptions, build_with
 from spanwise.commands._common import SubParsers, new_command, print_json
 from spanwise.commands._options import size
 from spanwise.tables.families import NAMES_HELP
@@ -40,7 +40,7 @@ def add(commands: SubParsers) -> None:
     parser.add_argument(
         "--anyway",
         action="store_true",
-        help="build a table of `spanwise optimize` that its own trial condemns",
+        help="build a table of `spanwise optimize` that its evaluation rejected",
     )
     parser.add_argument(
         "--no-cache",
@@ -56,17 +56,15 @@ def run(options: argparse.Namespace) -> int:
     def say(line: str) -> None:
         print(f"spanwise build: {line}", file=sys.stderr)
 
-    made = build_telling(
-        options.table,
-        options.output,
-        say,
-        cc=options.cc,
-        malloc=not options.no_malloc,
-        cutoff_bytes=options.cutoff,
-        jobs=options.jobs,
-        anyway=options.anyway,
-        cache=not options.no_cache,
+    given = BuildOptions(
+        options.cc,
+        not options.no_malloc,
+        options.cutoff,
+        options.jobs,
+        options.anyway,
+        not options.no_cache,
     )
+    made = build_with(options.table, options.output, given, say)
     if options.json:
         print_json(made.to_dict())
         return 0

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from spanwise import _format, plots
-from spanwise.builds.build import build_telling
+from spanwise.builds.build import BuildOptions, build_with
 from spanwise.builds.programs import BuildError
 from spanwise.builds.steps import Compiler
 from spanwise.commands._common import SubParsers, add_told, new_command, print_json
@@ -28,7 +28,7 @@ from spanwise.measure.bench_cases import FITTED, PLAIN, SPANWISE, case_of
 from spanwise.measure.bench_fits import BenchFit
 from spanwise.measure.bench_result import BenchResult
 from spanwise.measure.running import PRELOAD_TABLE
-from spanwise.optimizer.optimum import OptimizeResult
+from spanwise.optimizer.result import OptimizeResult
 from spanwise.optimizer.search import optimize
 from spanwise.recordings.outputs import made_folder
 from spanwise.recordings.recorder import run_recorded
@@ -173,7 +173,7 @@ def _close_loop(
         _say(f"not built: {error}")
         said = ("python3", stock, better, len(best), found.holds, found.verdict())
         return closed_loop.Loop(*said, str(error)), found, None
-    made = build_telling(best, folder / BUILD, _say, anyway=True)
+    made = build_with(best, folder / BUILD, BuildOptions(anyway=True), _say)
     _say(f"the same program, {RUNS} times under each malloc")
     stock = closed_loop.measure(_python_argv(), stock.predicted, RUNS)
     better = closed_loop.measure(_python_argv(), better.predicted, RUNS, lib=made.folder)
@@ -198,7 +198,7 @@ def _run_bench(found: OptimizeResult, build: Path) -> BenchResult:
     same = closed_loop.same_environment()
     added = {name: value for name, value in same.items() if os.environ.get(name) != value}
     case = case_of(_python_argv(), *PYTHON, added)
-    resident = found.trial.resident_bytes
+    resident = found.evaluation.resident_bytes
     pair = resident[PRELOAD_TABLE], resident[found.table.name]
     fit = BenchFit(
         case.program, found.table, found.holds, found.verdict(), build, "", {case.hash: pair}

@@ -16,11 +16,11 @@ from spanwise.commands._common import (
 )
 from spanwise.commands._options import add_plot_option, add_tables_option
 from spanwise.errors import InvalidError
-from spanwise.optimizer.fit import RESIDENT, SIMULATED
-from spanwise.optimizer.frontier import Frontier
-from spanwise.optimizer.optimum import OptimizeResult
-from spanwise.optimizer.profile import OBJECTIVES
-from spanwise.optimizer.search import LEAST_PERCENT, WASTE_PERCENT, optimize
+from spanwise.optimizer.options import WASTE_PERCENT
+from spanwise.optimizer.pareto import ParetoFront
+from spanwise.optimizer.profile import OBJECTIVES, RESIDENT, SIMULATED
+from spanwise.optimizer.result import LEAST_PERCENT, OptimizeResult
+from spanwise.optimizer.search import optimize
 from spanwise.recordings.outputs import check_output
 from spanwise.recordings.recording_set import RecordingSet
 from spanwise.tables.table import SizeClassTable
@@ -94,9 +94,9 @@ def add(commands: SubParsers) -> None:
         "--folds",
         type=int,
         metavar="N",
-        help="cross-validate, too: leave out each FILE.swt in turn, or each of N parts of a single"
-        " one, and tell what the choice made without it saves there; as many searches more. 0:"
-        " never. Unasked, several files are: dealt into at most five parts, with short searches",
+        help="cross-validate: hold out each FILE.swt in turn, or each of N parts of a single one;"
+        " each takes a whole search. 0: never. With several recordings, 5-fold cross-validation"
+        " with short searches is the default",
     )
     add_tables_option(parser, "try this table, too: {}; give it again for each")
     parser.add_argument(
@@ -149,19 +149,19 @@ def add(commands: SubParsers) -> None:
         type=float,
         default=LEAST_PERCENT,
         metavar="P",
-        help="what the table must save of the peak resident under the stock table, which stays else"
+        help="least saving of a winning table, of the peak resident under the stock table"
         f" (default {LEAST_PERCENT:g}; 0: whatever it saves)",
     )
     rules.add_argument("--name", metavar="NAME", help="of the table (best-N-OBJECTIVE)")
     parser.add_argument(
-        "--frontier", action="store_true", help="simulate waste against the number of classes"
+        "--pareto", action="store_true", help="simulate waste against the number of classes"
     )
-    add_plot_option(parser, "draw the frontier")
+    add_plot_option(parser, "draw the Pareto front")
     _options.add_valid_prefix_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Finds, tries, writes and prints the table; 1 where the stock table stays."""
+    """Find, evaluate, write and print the table; 1 if no table beats the stock table."""
     if options.output:
         _check_table_file(options.output)
     if options.plot:
@@ -171,17 +171,17 @@ def run(options: argparse.Namespace) -> int:
     if fitted.events == 0:
         return int(warn_gaps(fitted))
     best = _optimum(options, fitted, held_out)
-    frontier = best.make_frontier() if options.frontier or options.plot else None
-    if options.plot and frontier is not None:
-        plots.save(frontier.plot(), options.plot)
+    pareto = best.make_pareto() if options.pareto or options.plot else None
+    if options.plot and pareto is not None:
+        plots.save(pareto.plot(), options.plot)
     written = options.output if options.output and (best.holds or options.anyway) else None
     if written:
         best.table.to_json(written)
     if options.json:
-        told = _as_json(best, frontier if options.frontier else None)
+        told = _as_json(best, pareto if options.pareto else None)
         print_json({**told, "written": written})
     else:
-        _print(best, frontier if options.frontier else None)
+        _print(best, pareto if options.pareto else None)
         if options.output:
             print(_file_line(best, options.output, written is not None))
     return int(warn_gaps([*fitted, *(held_out or ())]) or not best.holds)
@@ -197,7 +197,7 @@ def _check_table_file(path: str) -> None:
 def _optimum(
     options: argparse.Namespace, fitted: RecordingSet, held_out: RecordingSet | None
 ) -> OptimizeResult:
-    """The search, the trial, the cross-validation."""
+    """Search, evaluate, cross-validate."""
     return optimize(
         fitted,
         options.classes,
@@ -220,9 +220,9 @@ def _optimum(
     )
 
 
-def _print(best: OptimizeResult, frontier: Frontier | None) -> None:
-    if frontier is not None:
-        print(f"bytes at the peak, simulated\n{frontier}\n")
+def _print(best: OptimizeResult, pareto: ParetoFront | None) -> None:
+    if pareto is not None:
+        print(f"bytes at the peak, simulated\n{pareto}\n")
     print(best)
 
 
@@ -232,8 +232,8 @@ def _file_line(best: OptimizeResult, place: str, written: bool) -> str:
     return f"wrote {place} ({best.table.name}, {_format.plural(len(best.table), 'class')})"
 
 
-def _as_json(best: OptimizeResult, frontier: Frontier | None) -> dict[str, object]:
+def _as_json(best: OptimizeResult, pareto: ParetoFront | None) -> dict[str, object]:
     value: dict[str, object] = best.to_dict()
-    if frontier is not None:
-        value["frontier"] = frontier.to_dict()
+    if pareto is not None:
+        value["pareto"] = pareto.to_dict()
     return value

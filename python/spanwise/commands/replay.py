@@ -13,10 +13,9 @@ from spanwise.commands._common import (
     print_json,
     warn_gaps,
 )
-from spanwise.measure.ledger_check import check_ledger
 from spanwise.measure.replay_result import describe
 from spanwise.measure.replayer import TOUCHES, Allocator, allocator_named
-from spanwise.measure.replays import DRAIN_SECONDS, replay_many
+from spanwise.measure.replays import DRAIN_SECONDS, check_ledger, replay_many
 from spanwise.recordings.recording import Recording
 from spanwise.tables.table import SizeClassTable
 

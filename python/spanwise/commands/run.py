@@ -14,8 +14,13 @@ from spanwise.commands._common import SubParsers, new_command
 from spanwise.commands._sizes import parse_size
 from spanwise.commands.ledger import describe
 from spanwise.ledger.ledger import add_ledgers
-from spanwise.measure.process_ledger import ProcessLedger
-from spanwise.measure.running import RunResult, find_preload, heap_variables, run_under
+from spanwise.measure.running import (
+    ProcessLedger,
+    RunResult,
+    find_preload,
+    heap_variables,
+    run_under,
+)
 from spanwise.recordings.outputs import check_output
 from spanwise.results.files import write_whole
 

@@ -17,6 +17,7 @@ from spanwise.errors import StateError
 from spanwise.gc.handle import GcHandle
 from spanwise.gc.pauses import mutator_utilisation, pause_histogram
 from spanwise.heap.handle import HandleOwner
+from spanwise.results.drawing import draw
 from spanwise.results.rows import Rows, as_rows, rows_of
 from spanwise.results.values import Result
 
@@ -163,27 +164,19 @@ class Cycles(HandleOwner):
 
     def plot_pauses(self, ax: Axes | None = None) -> Axes:
         """How long the calls took that worked on cycles: their share up to each time."""
-        from spanwise.plots.collectors import pauses  # noqa: PLC0415
-
-        return pauses(self.pauses, ax)
+        return draw("pauses", self.pauses, ax)
 
     def plot_pause_histogram(self, ax: Axes | None = None) -> Axes:
         """How many calls that worked on cycles took how long."""
-        from spanwise.plots.collectors import pause_histogram as draw  # noqa: PLC0415
-
-        return draw(self.pause_histogram(), ax)
+        return draw("pause_histogram", self.pause_histogram(), ax)
 
     def plot_utilisation(self, ax: Axes | None = None) -> Axes:
         """The least share of windows of time that was left to the program, by their length."""
-        from spanwise.plots.collectors import utilisation as draw  # noqa: PLC0415
-
-        return draw(self.utilisation(), ax)
+        return draw("utilisation", self.utilisation(), ax)
 
     def plot_cycles(self, ax: Axes | None = None) -> Axes:
         """What each cycle kept and freed."""
-        from spanwise.plots.collectors import cycles  # noqa: PLC0415
-
-        return cycles(self.cycles, ax)
+        return draw("cycles", self.cycles, ax)
 
     # --- cycles ---
 

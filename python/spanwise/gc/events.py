@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from spanwise import _format
 from spanwise._lib import ffi, lib
 from spanwise.gc.pauses import mutator_utilisation
+from spanwise.results.drawing import draw
 from spanwise.results.rows import Rows, Tabular, as_rows
 from spanwise.results.values import Result, Value
 
@@ -121,9 +122,7 @@ class CollectorEvents(Value, Result, Tabular):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """The lanes over time."""
-        from spanwise.plots.collectors import lanes  # noqa: PLC0415
-
-        return lanes(self.array, self.mutator(), ax)
+        return draw("lanes", self.array, self.mutator(), ax)
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, for JSON."""

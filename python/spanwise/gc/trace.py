@@ -17,6 +17,7 @@ import numpy as np
 from spanwise import _format
 from spanwise.errors import InvalidError
 from spanwise.gc.pauses import mutator_utilisation, pause_histogram
+from spanwise.results.drawing import draw
 from spanwise.results.reading import reading
 from spanwise.results.rows import Rows, Tabular, rows_of
 from spanwise.results.values import Result, Value
@@ -132,15 +133,11 @@ class GcTrace(Value, Result, Tabular):
 
     def plot_pause_histogram(self, ax: Axes | None = None, *, stopped: bool = False) -> Axes:
         """How many pauses took how long."""
-        from spanwise.plots.collectors import pause_histogram as draw  # noqa: PLC0415
-
-        return draw(self.pause_histogram(stopped=stopped), ax)
+        return draw("pause_histogram", self.pause_histogram(stopped=stopped), ax)
 
     def plot_utilisation(self, ax: Axes | None = None, *, stopped: bool = False) -> Axes:
         """The least share of windows that was left to the program, by their length."""
-        from spanwise.plots.collectors import utilisation as draw  # noqa: PLC0415
-
-        return draw(self.utilisation(stopped=stopped), ax)
+        return draw("utilisation", self.utilisation(stopped=stopped), ax)
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, for JSON: the rows, and quantiles of the pauses."""

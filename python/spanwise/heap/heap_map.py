@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from spanwise import _format, _lib, errors
 from spanwise._lib import check, ffi, lib
 from spanwise.ledger.ledger import Ledger
+from spanwise.results.drawing import draw
 from spanwise.results.rows import Rows, Tabular, as_rows
 from spanwise.results.values import Result, Value
 
@@ -141,15 +142,11 @@ class HeapMap(Result, Value, Tabular):
 
     def plot(self, ax: Axes | None = None, *, by: str = "occupancy") -> Axes:
         """Draws it; as `spanwise.plots.heap_map`."""
-        from spanwise import plots  # noqa: PLC0415  pictures know models, not models pictures
-
-        return plots.heap_map(self, ax, by=by)
+        return draw("heap_map", self, ax, by=by)
 
     def plot_slots(self, tile: int, ax: Axes | None = None) -> Axes:
         """Draws the slots of one tile; as `spanwise.plots.slots`."""
-        from spanwise import plots  # noqa: PLC0415  pictures know models, not models pictures
-
-        return plots.slots(self, tile, ax)
+        return draw("slots", self, tile, ax)
 
     def _text_rows(self) -> list[tuple[str, ...]]:
         rows = []

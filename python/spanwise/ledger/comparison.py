@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from spanwise import _format, errors
 from spanwise.ledger.ledger import Ledger, ledger_rows
 from spanwise.ledger.parts import MOMENTS, PARTS
+from spanwise.results.drawing import draw
 from spanwise.results.rows import Rows, Tabular
 from spanwise.results.values import Result, Value
 
@@ -119,9 +120,7 @@ class Comparison(Result, Value, Tabular):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draws the ledgers as stacked bars; returns the matplotlib Axes."""
-        from spanwise import plots  # noqa: PLC0415  pictures know models, not models pictures
-
-        return plots.ledgers(self.ledgers, ax=ax)
+        return draw("ledgers", self.ledgers, ax=ax)
 
 
 def _saved(best: Ledger, other: Ledger, by: str) -> int:

@@ -15,6 +15,7 @@ from spanwise._lib import check, ffi, lib
 from spanwise.ledger.measures import Measure, measures_of
 from spanwise.ledger.parts import MOMENTS, OUTSIDE, PARTS, SUMS
 from spanwise.ledger.run_stats import RunStats
+from spanwise.results.drawing import draw
 from spanwise.results.rows import Rows, Tabular, as_rows, rows_of
 from spanwise.results.values import Result, Value
 from spanwise.tables.table import SizeClassTable
@@ -240,9 +241,7 @@ class Ledger(Result, Value, Tabular):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draws the parts as a stacked bar; returns the matplotlib Axes."""
-        from spanwise import plots  # noqa: PLC0415  pictures know models, not models pictures
-
-        return plots.ledgers([self], ax=ax)
+        return draw("ledgers", [self], ax=ax)
 
 
 CLASS_HEAD = (

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from spanwise import _format, _lib
 from spanwise._lib import ffi, lib
 from spanwise.errors import InvalidError, OutOfMemoryError
+from spanwise.results.drawing import draw
 from spanwise.results.values import Result
 
 if TYPE_CHECKING:
@@ -103,9 +104,7 @@ class ServiceRun(Result):
         Raises:
             InvalidError: latencies were not measured.
         """
-        from spanwise.plots.latencies import latencies  # noqa: PLC0415  matplotlib
-
-        return latencies([self], ax)
+        return draw("latencies", [self], ax)
 
     def __str__(self) -> str:
         if self.rate is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import platform
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
@@ -32,19 +31,19 @@ from spanwise.measure.bench_result import BenchResult, BenchRow, latest, measure
 from spanwise.measure.bench_rounds import BENCH, Round, run_round
 from spanwise.results.interrupts import ctrl_c_heard, first_ended
 from spanwise.results.progress import Progress, Step, progress_bar
-from spanwise.sweeps.plans import build, commit
-from spanwise.sweeps.row_store import RowStore
-from spanwise.sweeps.worker import describe
+from spanwise.sweeps.plans import session_header
+from spanwise.sweeps.row_file import RowStore
+from spanwise.sweeps.tasks import describe
 
 WINDOW = 64
-"""Rounds that are under way on an executor at once at most."""
+"""The most rounds submitted to an executor at once."""
 
 
 class BenchInterrupted(KeyboardInterrupt):
     """Ctrl-C during a benchmark.
 
     Attributes:
-        result: the rows that were done.
+        result: the finished rows.
     """
 
     def __init__(self, result: BenchResult) -> None:
@@ -65,29 +64,28 @@ def bench(
     output: str | os.PathLike[str] | None = None,
     progress: Progress = None,
 ) -> BenchResult:
-    """Runs programs under several allocators, interleaved; measures CPU time and peak RSS.
+    """Run programs under several allocators, interleaved; measure CPU time and peak RSS.
 
-    In a round each case runs once under each allocator, the preloaded malloc at full speed (not
-    tracked). Each run has the case's folder as its working directory, so files that one run leaves
-    there are there in the next. Runs follow each other; with an executor of several workers on one
-    machine they disturb each other's times and share the folder.
+    In a round each case runs once under each allocator, one after the other, the preloaded malloc
+    at full speed (not tracked). All runs share the case's folder as working directory. Several
+    workers on one machine disturb each other's times.
 
     Args:
         cases: programs with their inputs.
         allocators: "plain" (the program without spanwise), "spanwise", "glibc", "jemalloc",
-            "mimalloc", "tcmalloc", or paths of libraries that define malloc; one that is not here
-            is left out with a note. All but "plain" run CPython with PYTHONMALLOC=malloc.
-        fits: by program what `fit_cases` found; its built table joins as "fitted".
-        policies: options under which "spanwise" runs, too, each as an allocator of its own that is
-            called by what it changes, such as "placement fullest, decay_ms 0".
+            "mimalloc", "tcmalloc", or paths of libraries that define malloc; missing ones are
+            omitted with a note. All but "plain" run CPython with PYTHONMALLOC=malloc.
+        fits: result of `fit_cases`; built tables take part as "fitted".
+        policies: further options of "spanwise", each an allocator named by its changes, such as
+            "placement fullest, decay_ms 0".
         rounds: runs of each case under each allocator.
-        timeout_s: a run that takes longer is ended, and is a failed row; seconds.
+        timeout_s: a longer run is ended and becomes a failed row; seconds.
         ignore_output: accept a stdout that differs from that of the plain run of the same round,
-            as of a program that prints times or addresses. By default such a run is a failed row.
-        executor: any `concurrent.futures.Executor`, e.g. of a Dask cluster; its workers have the
+            for programs that print times or addresses. By default such a run is a failed row.
+        executor: any `concurrent.futures.Executor`, e.g. of a Dask cluster, whose workers have the
             same files under the same names. None: here, one run after the other.
-        output: JSON lines file to which rows go as they come. If it is there, its runs are not
-            done again, except those that failed or have no plain run to compare with.
+        output: JSON lines file for the rows. Runs of an existing file are not repeated, except
+            those that failed or have no plain run to compare with.
         progress: as of `Recording.ledger`; the steps are runs.
 
     Returns:
@@ -96,7 +94,7 @@ def bench(
     Raises:
         InvalidError: an argument that is not allowed, or an output file of something else.
         StateError: another benchmark writes to the output file.
-        BenchInterrupted: Ctrl-C; it has the rows that were done, and so has the file.
+        BenchInterrupted: Ctrl-C; it and the file have the finished rows.
         OSError: the system refused to write.
     """
     wanted = list(cases)
@@ -109,9 +107,9 @@ def bench(
         raise TypeError(f"executor must be an Executor, not {type(executor).__name__}")
     servers, missing = find_servers(allocators)
     servers += policy_servers(policies)
-    notes = [f"{name} is not here: {mend}" for name, mend in missing.items()]
+    notes = [f"{name} is not installed: {advice}" for name, advice in missing.items()]
     served = [_servers_of(case, servers, (fits or {}).get(case.program)) for case in wanted]
-    # Rounds are the outermost loop: a stopped benchmark has run all cases about equally often.
+    # Rounds are the outermost loop, so an interrupted benchmark has run all cases equally often.
     plan = [
         Round(_lib.version(), case, number, own, timeout_s, ignore_output)
         for number in range(rounds)
@@ -119,8 +117,8 @@ def bench(
     ]
     session = _Session(plan, notes, output)
     try:
-        with progress_bar(progress, session.total, "bench", "runs") as tell:
-            session.run(executor, tell)
+        with progress_bar(progress, session.total, "bench", "runs") as step:
+            session.run(executor, step)
     except KeyboardInterrupt:
         raise BenchInterrupted(session.result()) from None
     finally:
@@ -131,7 +129,7 @@ def bench(
 def _servers_of(
     case: BenchCase, servers: Sequence[Server], fit: BenchFit | None
 ) -> tuple[Server, ...]:
-    """The allocators of a case: with what is predicted of ours, and with the fitted one."""
+    """The allocators of a case, with predictions and the fitted table."""
     if fit is None:
         return tuple(servers)
     stock, fitted = fit.predicted.get(case.hash, (None, None))
@@ -142,7 +140,7 @@ def _servers_of(
 
 
 class _Session:
-    """One benchmark: the rows of earlier sessions, and those that it adds."""
+    """One session: the rows of earlier sessions, and those that it adds."""
 
     def __init__(
         self, plan: Sequence[Round], notes: Sequence[str], output: str | os.PathLike[str] | None
@@ -165,11 +163,11 @@ class _Session:
         if kept:
             self._notes.append(f"{_format.plural(len(kept), 'run')} were there and not done again")
 
-    def run(self, executor: Executor | None, tell: Step) -> None:
-        """Does the rounds that are not done."""
+    def run(self, executor: Executor | None, progress: Step) -> None:
+        """Do the remaining rounds."""
 
         def deliver(rows: Sequence[BenchRow]) -> None:
-            self._store.add(rows, tell)
+            self._store.add(rows, progress)
 
         if executor is not None:
             with ctrl_c_heard():
@@ -179,7 +177,7 @@ class _Session:
             deliver(run_round(round_.to_json()))
 
     def result(self) -> BenchResult:
-        """The rows by case, allocator and round, with the names that cases have now."""
+        """The rows by case, allocator and round, with the current names of cases."""
         names = {key: (case.program, case.input) for key, case in self._cases.items()}
         cases = list(names)
         servers = list(dict.fromkeys((name, library) for _, name, library, _ in self._order))
@@ -202,16 +200,16 @@ class _Session:
         )
 
     def close(self) -> None:
-        """Ends the file."""
+        """Close the file."""
         self._store.close()
 
 
 def _kept(
     plan: Sequence[Round], old: Iterable[BenchRow]
 ) -> tuple[list[BenchRow], dict[tuple[str, int], str]]:
-    """The rows of earlier sessions that need not be run again.
+    """The rows of earlier sessions that need not be repeated.
 
-    Where stdout is compared, a row is kept only if the plain run of its round is, and agrees.
+    If stdout is compared, a row is kept only if it agrees with the plain run of its round.
 
     Returns:
         The rows, and the hash of the plain run's stdout by case and round.
@@ -239,20 +237,16 @@ def _key(row: BenchRow) -> tuple[str, str, str, int]:
 
 
 def _header(plan: Sequence[Round]) -> dict[str, Any]:
-    """What the file says of a session."""
-    every = {server.name: server for round_ in plan for server in round_.servers}
-    return {
-        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "versions": {"spanwise": _lib.version(), "python": platform.python_version()},
-        "commit": commit(),
-        "build": build(),
-        "machine": f"{platform.system()} {platform.machine()}, {processor()}",
-        "allocators": {name: [one.library, one.sha256] for name, one in every.items()},
-    }
+    """The header of a session."""
+    servers = {server.name: server for round_ in plan for server in round_.servers}
+    return session_header(
+        machine=f"{platform.system()} {platform.machine()}, {processor()}",
+        allocators={name: [one.library, one.sha256] for name, one in servers.items()},
+    )
 
 
 def processor() -> str:
-    """What the processor is called."""
+    """The name of the processor."""
     try:
         with Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as file:
             lines = [line.partition(":") for line in file]
@@ -264,7 +258,7 @@ def processor() -> str:
 def _run_on(
     executor: Executor, plan: Sequence[Round], deliver: Callable[[Sequence[BenchRow]], None]
 ) -> None:
-    """Does rounds on an executor. What ends it (Ctrl-C) keeps the rows that are there."""
+    """Do rounds on an executor. An interrupt (Ctrl-C) keeps the finished rows."""
     queue = deque(plan)
     flying: dict[Future[list[BenchRow]], Round] = {}
     try:
@@ -287,11 +281,8 @@ def _run_on(
 
 
 def _rows_of(future: Future[list[BenchRow]], round_: Round) -> list[BenchRow]:
-    """The rows of a round. Rounds raise nothing, so an exception is the executor's."""
+    """The rows of a round. An exception is the executor's, because rounds raise none."""
     try:
         return future.result()
     except Exception as error:
         return round_.failures(describe(error))
-
-
-__all__ = ["BenchInterrupted", "BenchResult", "bench"]

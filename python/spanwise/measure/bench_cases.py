@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a benchmark runs: programs with their inputs, and the allocators that serve them."""
+"""The cases of a benchmark (programs with inputs), and the allocators that serve them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ from spanwise.measure.running import find_preload
 from spanwise.recordings.preload import words_of
 from spanwise.results.reading import is_text, reading
 from spanwise.results.values import Result
+from spanwise.sweeps.tasks import file_sha256
 
 PLAIN, SPANWISE, GLIBC, FITTED = "plain", "spanwise", "glibc", "fitted"
 """PLAIN is the program as its users run it: nothing is preloaded, and CPython keeps pymalloc."""
 PRELOADED = (SPANWISE, *PEERS)
 EVERYBODY = (PLAIN, *PRELOADED)
-"""The default allocators; FITTED joins them if a table was built."""
+"""The default allocators; FITTED is added if a table was built."""
 
 _KEYS = {"program", "input", "argv", "environment", "folder"}
 
@@ -35,12 +36,12 @@ class BenchCase(Result):
     """A program with one of its inputs.
 
     Attributes:
-        program: what it is called.
-        input: what its input is called.
+        program: its name.
+        input: name of the input.
         argv: program and arguments.
-        environment: variables that are added to those of this process.
-        folder: the working directory of its runs; absolute. The default is the current directory.
-            Files that a run leaves there are there in the next run.
+        environment: variables in addition to those of this process.
+        folder: the working directory of its runs, absolute; default: the current directory. Files
+            that a run writes there stay for the next run.
     """
 
     program: str
@@ -50,7 +51,7 @@ class BenchCase(Result):
     folder: str = field(default_factory=os.getcwd)
 
     def to_dict(self) -> dict[str, Any]:
-        """As a file of cases has it."""
+        """The form of files of cases."""
         return {
             "program": self.program,
             "input": self.input,
@@ -61,9 +62,9 @@ class BenchCase(Result):
 
     @property
     def hash(self) -> str:
-        """A hash of what is run and where, without the names of program and input."""
-        said = [list(self.argv), sorted(self.environment.items()), self.folder]
-        return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]
+        """A hash of command, environment and folder."""
+        parts = [list(self.argv), sorted(self.environment.items()), self.folder]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -74,9 +75,9 @@ class Server:
         name: of the allocator.
         library: its file, preloaded; "" for PLAIN.
         sha256: hash of that; "" for PLAIN.
-        own: it is spanwise's own malloc, which writes its ledger.
-        predicted_bytes: the peak resident bytes that a simulated heap has; None: not known.
-        options: of ours: how it places objects and gives memory back.
+        own: it is spanwise's malloc, which writes its ledger.
+        predicted_bytes: the peak resident bytes of a simulated heap; None: unknown.
+        options: of spanwise's malloc.
     """
 
     name: str
@@ -88,12 +89,12 @@ class Server:
 
 
 def read_cases(path: str | os.PathLike[str]) -> list[BenchCase]:
-    """The cases of a JSON file: a list of objects with program, input, argv, environment, folder.
+    """Read a JSON list of cases: objects with program, input, argv, environment, folder.
 
     Only argv is required. A relative folder is relative to the current directory.
 
     Raises:
-        InvalidError: naming the case and what is wrong with it.
+        InvalidError: naming the case and the error.
         OSError: it cannot be read.
     """
     with reading(f"{os.fspath(path)}: not JSON", error=errors.InvalidError):
@@ -128,7 +129,7 @@ def _case(value: Any, place: str) -> BenchCase:
 
 
 def _is_word(value: Any) -> bool:
-    """Whether a program can get it."""
+    """Whether it can be an argument of a program."""
     return is_text(value) and "\0" not in value
 
 
@@ -139,19 +140,19 @@ def case_of(
     environment: Mapping[str, str] | None = None,
     folder: str | os.PathLike[str] = ".",
 ) -> BenchCase:
-    """A case; without names it is called by its words. The folder is where it runs."""
+    """A case that runs in the folder; by default it is named by its words."""
     words = words_of(argv)
-    told = Path(words[0]).name if program is None else str(program)
+    called = Path(words[0]).name if program is None else str(program)
     rest = " ".join(" ".join(words[1:]).split()) if input is None else str(input)
     short = rest if len(rest) <= 40 else f"{rest[:37]}..."
     name = short if input is None else rest
     return BenchCase(
-        told, name, tuple(words), dict(environment or {}), str(Path(folder).absolute())
+        called, name, tuple(words), dict(environment or {}), str(Path(folder).absolute())
     )
 
 
 def check_cases(cases: Sequence[BenchCase]) -> None:
-    """Refuses no case at all, and two of one name that run different things."""
+    """Raise InvalidError without a case, or for two different cases of one name."""
     if not cases:
         raise errors.InvalidError("no case to run; give at least one")
     seen: dict[tuple[str, str], str] = {}
@@ -167,7 +168,7 @@ def check_cases(cases: Sequence[BenchCase]) -> None:
 
 
 def find_servers(names: Iterable[str]) -> tuple[list[Server], dict[str, str]]:
-    """The allocators of the names; and, for each that is absent, how to get it.
+    """The allocators of the names, and for each missing one how to install it.
 
     Raises:
         InvalidError: a name is no allocator.
@@ -181,13 +182,13 @@ def find_servers(names: Iterable[str]) -> tuple[list[Server], dict[str, str]]:
         if name == SPANWISE:
             found.append(server_of(name, find_preload(None, None), own=True))
             continue
-        asked = allocator_named(name)
-        # A program may be linked with another malloc than the C library's.
-        path = loaded_library("libc.so.6" if name == GLIBC else asked.preload)
+        wanted = allocator_named(name)
+        # The program may be linked with another malloc.
+        path = loaded_library("libc.so.6" if name == GLIBC else wanted.preload)
         if path is None:
-            missing[name] = asked.missing
+            missing[name] = wanted.missing
         else:
-            found.append(server_of(asked.label, path))
+            found.append(server_of(wanted.label, path))
     return found, missing
 
 
@@ -197,10 +198,10 @@ def built_server(name: str, folder: Path, predicted_bytes: int | None = None) ->
 
 
 def policy_servers(policies: Iterable[HeapOptions]) -> list[Server]:
-    """The installed preloaded malloc under other options, each called by what it changes.
+    """The installed preloaded malloc under other options, each named by its changes.
 
     Raises:
-        TypeError, InvalidError: they are no options of a real heap, or change nothing.
+        TypeError, InvalidError: they are not for real heaps, or change nothing.
     """
     found: dict[str, Server] = {}
     for options in policies:
@@ -211,7 +212,7 @@ def policy_servers(policies: Iterable[HeapOptions]) -> list[Server]:
 
 
 def policy_name(options: HeapOptions) -> str:
-    """What an allocator of these options is called: "placement fullest, decay_ms 0"."""
+    """The name of an allocator with these options: "placement fullest, decay_ms 0"."""
     if not isinstance(options, HeapOptions):
         raise TypeError(f"policies must be HeapOptions, not {type(options).__name__}")
     usual = DEFAULT.to_dict()
@@ -223,25 +224,14 @@ def policy_name(options: HeapOptions) -> str:
 
 def server_of(name: str, library: Path, **known: Any) -> Server:
     """An allocator by its file; further arguments as of `Server`."""
-    return Server(name, str(library), library_sha256(library), **known)
-
-
-def library_sha256(library: Path) -> str:
-    """Hash of a file, kept as long as it is the same one."""
-    known = library.stat()
-    return _sha256(str(library), known.st_mtime_ns, known.st_size)
-
-
-@functools.lru_cache(maxsize=64)
-def _sha256(library: str, _time_ns: int, _bytes: int) -> str:
-    return hashlib.sha256(Path(library).read_bytes()).hexdigest()
+    return Server(name, str(library), file_sha256(str(library)), **known)
 
 
 @functools.cache
 def loaded_library(name: str) -> Path | None:
     """The file that the dynamic linker preloads for a name; None if it finds none.
 
-    The linker only warns of a library that it does not find, and the C library's malloc serves.
+    The linker only warns of a missing library.
     """
     script = 'LD_PRELOAD="$0" exec cat /proc/self/maps'
     done = subprocess.run(
@@ -257,22 +247,3 @@ def loaded_library(name: str) -> Path | None:
         if path.is_absolute() and path.name.partition(".so")[0] == stem:
             return path
     return None
-
-
-__all__ = [
-    "EVERYBODY",
-    "FITTED",
-    "GLIBC",
-    "PLAIN",
-    "PRELOADED",
-    "SPANWISE",
-    "BenchCase",
-    "Server",
-    "built_server",
-    "case_of",
-    "check_cases",
-    "find_servers",
-    "policy_name",
-    "policy_servers",
-    "read_cases",
-]

@@ -38,14 +38,14 @@ class BenchFit(Result):
     """The table that was fitted to the first input of a program.
 
     Attributes:
-        program: what it is called.
-        table: what was found; the stock table if the first input failed.
-        holds: whether it saves anything there; else the stock table stays and nothing is built.
-        verdict: what the optimiser says, or how the first input failed.
+        program: its name.
+        table: the found table; the stock table if the first input failed.
+        holds: whether it beats the stock table; else nothing is built.
+        verdict: of the optimiser, or how the first input failed.
         folder: of the build; None: there is none.
-        why_not: why; "" where there is one.
-        predicted: by hash of each case the peak resident bytes of a simulated heap under the
-            stock table and under this one; without cases that failed.
+        why_not: why there is no build; "" if there is one.
+        predicted: peak resident bytes of a simulated heap under the stock table and under this one,
+            by hash of the case; without failed cases.
     """
 
     program: str
@@ -77,26 +77,25 @@ def fit_cases(
     progress: Progress = None,
     **rules: Any,
 ) -> dict[str, BenchFit]:
-    """Records each case, fits a table to the first input of each program, builds it.
+    """Record each case, fit a table to the first input of each program, and build it.
 
-    The other inputs are not looked at before the table is chosen. Nothing is fitted to a run that
-    fails: the result then says why, and is made anew by the next call. Other results that an
-    earlier call left in the folder are used again if they are of the same cases and were made by
-    the same spanwise.
+    The other inputs do not influence the table. Nothing is fitted to a run that fails; the result
+    has the reason, and the next call tries again. Other results in the folder are reused for the
+    same cases and the same spanwise.
 
     Args:
         cases: programs with their inputs; the first one of a program is fitted to.
-        folder: where recordings (`PROGRAM/N.swt`), what was found (`PROGRAM/fit.json`) and builds
-            (`PROGRAM/build`) go; it is made.
-        built: whether a table that holds is built.
+        folder: for recordings (`PROGRAM/N.swt`), results (`PROGRAM/fit.json`) and builds
+            (`PROGRAM/build`); it is made.
+        built: whether to build a table that holds.
         progress: as of `Recording.ledger`; the steps are programs.
         rules: arguments of `optimize`.
 
     Returns:
-        By program what was found for it.
+        The fit of each program.
 
     Raises:
-        SpanwiseError: a program cannot be recorded, or not be fitted to.
+        SpanwiseError: a program cannot be recorded or fitted to.
         OSError: the system refused to write.
     """
     wanted = list(cases)
@@ -104,47 +103,47 @@ def fit_cases(
     programs: dict[str, list[BenchCase]] = {}
     for case in wanted:
         programs.setdefault(case.program, []).append(case)
-    with progress_bar(progress, len(programs), "fits", "programs") as tell:
+    with progress_bar(progress, len(programs), "fits", "programs") as step:
         return {
-            name: _fit(name, own, Path(folder), {"built": built, "rules": rules}, tell)
+            name: _fit(name, own, Path(folder), {"built": built, "rules": rules}, step)
             for name, own in programs.items()
         }
 
 
 def recording_path(folder: Path, program: str, number: int) -> Path:
-    """Where the recording of a program's input lies, its first one is 0."""
+    """The file of the recording of a program's input, counted from 0."""
     name = "".join(one if one.isalnum() or one in "+-._" else "-" for one in program)
     return folder / name / f"{number}.swt"
 
 
 def _fit(
-    program: str, cases: Sequence[BenchCase], folder: Path, how: dict[str, Any], tell: Step
+    program: str, cases: Sequence[BenchCase], folder: Path, how: dict[str, Any], progress: Step
 ) -> BenchFit:
     place = recording_path(folder, program, 0).parent
     place.mkdir(parents=True, exist_ok=True)
     made_of = {**made_by(), "cases": [one.hash for one in cases], **how}
-    found = _known(place, program, made_of)
+    found = _stored(place, program, made_of)
     if found is None:
         found = _make(program, cases, place, made_of)
-    tell(1)
+    progress(1)
     return found
 
 
-def _known(place: Path, program: str, made_of: dict[str, Any]) -> BenchFit | None:
-    """The result of an earlier call for the same cases; None: there is none."""
+def _stored(place: Path, program: str, made_of: dict[str, Any]) -> BenchFit | None:
+    """The result of an earlier call for the same cases, or None."""
     try:
         value = json.loads((place / FILE).read_text(encoding="utf-8"))
         if value.pop("made_of") != json.loads(json.dumps(made_of)):
             return None
-        told = value["folder"]
-        if told is not None and not Path(told, "lib").is_dir():
+        folder = value["folder"]
+        if folder is not None and not Path(folder, "lib").is_dir():
             return None
         value["table"] = SizeClassTable.from_json(place / TABLE)
-        value["folder"] = None if told is None else Path(told)
+        value["folder"] = None if folder is None else Path(folder)
         value["predicted"] = {case: tuple(pair) for case, pair in value["predicted"].items()}
         return BenchFit(**{**value, "program": program})
     except (OSError, errors.SpanwiseError, *READING_ERRORS):
-        return None  # no file, or one that was cut: the result is made anew
+        return None  # no file, or a cut one
 
 
 def _make(
@@ -161,28 +160,28 @@ def _make(
     found.table.to_json(place / TABLE)
     folder, why_not = None, ""
     if found.holds and not made_of["built"]:
-        why_not = "it was not to be built"
+        why_not = "no build was wanted"
     elif found.holds:
         try:
             folder = build(found.table, place / "build", progress=False).folder
         except BuildError as error:
             why_not = str(error)
     else:
-        why_not = "the stock table stays"
+        why_not = "no table beats the stock table"
     tables = (SizeClassTable.named(PRELOAD_TABLE), found.table)
     predicted = {
         case: (_highest(recording, tables[0]), _highest(recording, tables[1]))
         for case, recording in recordings.items()
     }
     fit = BenchFit(program, found.table, found.holds, found.verdict(), folder, why_not, predicted)
-    if len(recordings) == len(cases):  # else the next call records what failed again
+    if len(recordings) == len(cases):  # else the next call tries again
         text = json.dumps({"made_of": made_of, **fit.to_dict()}, indent=1)
         write_whole(place / FILE, f"{text}\n")
     return fit
 
 
 def _others(cases: Sequence[BenchCase], place: Path) -> dict[str, Recording]:
-    """The recordings of the inputs after the first, by hash; without those that failed."""
+    """The recordings of the inputs after the first by hash, without failed ones."""
     found = {}
     for number, case in enumerate(cases, 1):
         with suppress(errors.ProgramError):
@@ -196,23 +195,23 @@ def _highest(recording: Recording, table: SizeClassTable) -> int:
 
 
 def record_case(case: BenchCase, path: Path) -> Recording:
-    """Records a case; of several processes the one that needs most is kept.
+    """Record a case; of several processes keep the largest.
 
     Args:
         case: a program with its input.
-        path: of the recording; one that is there is replaced.
+        path: of the recording, which is replaced.
 
     Raises:
         ProgramError: it cannot be recorded, or it failed.
     """
-    path.unlink(missing_ok=True)  # a failed case must not leave the recording of an earlier one
+    path.unlink(missing_ok=True)  # a failed case leaves no recording
     with (
         tempfile.TemporaryDirectory(prefix="spanwise-bench-", dir=path.parent) as scratch,
         dropped_output() as stdout,
     ):
         env = variables_of(case.environment)
         words = with_pipefail(case.argv, env.get("PATH"), case.folder)
-        told = run_recorded(
+        outcome = run_recorded(
             words,
             Path(scratch, "run.swt"),
             children=True,
@@ -221,9 +220,11 @@ def record_case(case: BenchCase, path: Path) -> Recording:
             cwd=case.folder,
             stdout=stdout,
         )
-        if told.status not in ((0, PIPE_CLOSED) if words != list(case.argv) else (0,)):
-            raise errors.ProgramError(f"{case.argv[0]}: {_how(told.status)} while it was recorded")
-        highest = told.recordings().highest()
+        if outcome.status not in ((0, PIPE_CLOSED) if words != list(case.argv) else (0,)):
+            raise errors.ProgramError(
+                f"{case.argv[0]}: {_how(outcome.status)} while it was recorded"
+            )
+        highest = outcome.recordings().highest()
         if highest.path is None:
             name = ", ".join(filter(None, (case.program, case.input)))
             raise errors.StateError(f"{name}: nothing was recorded")
@@ -233,6 +234,3 @@ def record_case(case: BenchCase, path: Path) -> Recording:
 
 def _how(status: int) -> str:
     return f"signal {-status} ended it" if status < 0 else f"ended with {status}"
-
-
-__all__ = ["BenchFit", "fit_cases", "record_case", "recording_path"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The runs of a benchmark: medians, intervals, what one allocator saves over another."""
+"""The runs of a benchmark: medians, intervals, savings."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from spanwise import _format, errors
 from spanwise.measure.bench_cases import FITTED, PLAIN, SPANWISE
 from spanwise.measure.bench_rounds import BENCH, ROW_FIELDS, VALUE_FIELDS
+from spanwise.results.drawing import draw
 from spanwise.results.files import write_whole
 from spanwise.results.intervals import Interval, interval_of
 from spanwise.results.rows import Rows, Tabular, rows_of
@@ -27,7 +28,7 @@ BenchRow = dict[str, Any]
 
 
 def measured_on(header: BenchRow) -> str:
-    """Date, commit (without one the version) and machine of a session, as its header has them."""
+    """Date, commit (or version) and machine of a session, from its header."""
     build = header.get("commit")
     made = f"commit {build}" if build else f"spanwise {header['versions']['spanwise']}"
     return ", ".join(filter(None, (header.get("started", "")[:10], made, header["machine"])))
@@ -37,19 +38,18 @@ _MEASURED = ("rss_bytes", "anonymous_bytes", "held_bytes", "cpu_ns", "elapsed_ns
 
 
 class BenchResult(Sequence[BenchRow], Result, Tabular):
-    """Programs with their inputs under allocators, each run several times.
+    """Runs of programs with their inputs under allocators.
 
     A row is one run: program, input, case_hash, allocator, library_sha256, round; rss_bytes (peak
-    of the largest process), anonymous_bytes (of that, as sampled), held_bytes (most that our heap
-    held), outside_bytes (resident outside of our heap at the end), predicted_bytes (highest
-    resident bytes of the simulated heap), cpu_ns, elapsed_ns, page_faults; output_sha256 (of
-    stdout), worker (host and process), error. In a failed row error is a line of text. Unknown
-    values are None.
+    of the largest process), anonymous_bytes (its anonymous part, sampled), held_bytes (peak of our
+    heap), outside_bytes (resident outside of our heap at the end), predicted_bytes (peak resident
+    bytes of the simulated heap), cpu_ns, elapsed_ns, page_faults; output_sha256 (of stdout),
+    worker (host and process), error (a line of text in a failed row). Unknown values are None.
 
     Attributes:
         path: the file with the rows; None: there is none.
-        notes: what a person should know: an allocator that is not here, a line that was cut.
-        measured: date, commit and machine of the last session, which a picture tells; "": unknown.
+        notes: for the user: a missing allocator, a cut line.
+        measured: date, commit and machine of the last session; "": unknown.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class BenchResult(Sequence[BenchRow], Result, Tabular):
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> BenchResult:
-        """The rows of a benchmark's file, also of one that was interrupted.
+        """Read a benchmark's file, also of an interrupted one.
 
         Raises:
             InvalidError: it is no such file; the line is named.
@@ -123,37 +123,21 @@ class BenchResult(Sequence[BenchRow], Result, Tabular):
 
     @property
     def array(self) -> Rows:
-        """One row for each case and allocator: medians, and the ends of their 90 % intervals.
+        """One row per case and allocator: medians, and the ends of their 90 % intervals.
 
-        Its columns are program, input, allocator, runs, failed; of each measured field X_bytes,
-        X_ns or page_faults, and that with _low and _high before the last word (page_low_faults);
-        predicted_bytes (of the heap) and predicted_rss_bytes (that and what is outside of it). NaN:
-        not known.
+        Columns: program, input, allocator, runs, failed; each measured field X_bytes, X_ns or
+        page_faults, and its ends with _low and _high before the last word (page_low_faults);
+        predicted_bytes (of the heap) and predicted_rss_bytes (that and the bytes outside). NaN:
+        unknown.
         """
-        return rows_of(
-            [
-                self._summary(*case, one)
-                for case in self.cases
-                for one in self.allocators
-                if self._ran(*case, one)
-            ]
-        )
+        counts = Counter((row["program"], row["input"], row["allocator"]) for row in self)
+        keys = [(*case, one) for case in self.cases for one in self.allocators]
+        return rows_of([self._summary(key, counts[key]) for key in keys if counts[key]])
 
-    def _ran(self, program: str, input: str, allocator: str) -> bool:
-        wanted = (program, input, allocator)
-        return any((row["program"], row["input"], row["allocator"]) == wanted for row in self)
-
-    def _summary(self, program: str, input: str, allocator: str) -> BenchRow:
-        key = (program, input, allocator)
+    def _summary(self, key: tuple[str, str, str], count: int) -> BenchRow:
         runs = len(self.values(*key, "rss_bytes"))
-        all_runs = sum((row["program"], row["input"], row["allocator"]) == key for row in self)
-        found: BenchRow = {
-            "program": program,
-            "input": input,
-            "allocator": allocator,
-            "runs": runs,
-            "failed": all_runs - runs,
-        }
+        found: BenchRow = dict(zip(("program", "input", "allocator"), key, strict=True))
+        found |= {"runs": runs, "failed": count - runs}
         for field in _MEASURED:
             name, _, unit = field.rpartition("_")
             values = self.values(*key, field).values()
@@ -169,7 +153,7 @@ class BenchResult(Sequence[BenchRow], Result, Tabular):
         return next(iter(values.values()), float("nan"))
 
     def _predicted_rss(self, program: str, input: str, allocator: str) -> float:
-        """The predicted heap plus what runs of the installed malloc had outside of it."""
+        """The predicted heap plus the bytes outside of it under the installed malloc."""
         outside = self.values(program, input, SPANWISE, "outside_bytes").values()
         if not outside:
             return float("nan")
@@ -186,18 +170,17 @@ class BenchResult(Sequence[BenchRow], Result, Tabular):
         allocator: str = FITTED,
         stock: str = SPANWISE,
     ) -> Interval | None:
-        """What one allocator saves of a field of another, in percent, round by round.
+        """The saving of one allocator over another, in percent, round by round.
 
         Args:
             program: of the case.
             input: of the case.
             field: of numbers; a row's.
-            allocator: whose saving it is; below 0 it loses.
-            stock: what it is compared with.
+            allocator: whose saving it is; negative: a loss.
+            stock: the baseline.
 
         Returns:
-            Median and interval, of at least 90 % where there are five rounds; None: they have no
-            round in common.
+            Median and interval, of at least 90 % from five rounds on; None: no common round.
         """
         before = self.values(program, input, stock, field)
         after = self.values(program, input, allocator, field)
@@ -207,26 +190,23 @@ class BenchResult(Sequence[BenchRow], Result, Tabular):
         return interval_of(shares) if shares else None
 
     def verdict(self) -> str:
-        """What spanwise saves compared with plain, and what fitted tables save compared with c16.
-
-        Each sentence is left out without such runs.
-        """
+        """The saving of spanwise over plain, and of fitted tables over c16, as far as measured."""
         sentences = (*self._plain_verdict(self.cases), self._fitted_verdict())
         return " ".join(f"{one[0].upper()}{one[1:]}." for one in sentences if one)
 
     def _plain_verdict(self, cases: Sequence[tuple[str, str]]) -> Iterator[str]:
         """Peak RSS and CPU time of spanwise, and under fitted tables, compared with plain."""
         for name, field in (("peak RSS", "rss_bytes"), ("CPU time", "cpu_ns")):
-            said = []
+            parts = []
             for allocator in (SPANWISE, FITTED):
                 found = [
                     self.saving(*case, field, allocator=allocator, stock=PLAIN) for case in cases
                 ]
                 savings = [one for one in found if one is not None]
                 if savings:
-                    said.append(f"{allocator} {_change(savings, len(cases) > 1)}")
-            if said:
-                yield f"{name} compared with plain: {', '.join(said)}"
+                    parts.append(f"{allocator} {_change(savings, len(cases) > 1)}")
+            if parts:
+                yield f"{name} compared with plain: {', '.join(parts)}"
 
     def _fitted_verdict(self) -> str:
         savings = [self.saving(*case) for case in self.cases]
@@ -270,10 +250,8 @@ class BenchResult(Sequence[BenchRow], Result, Tabular):
         return text.getvalue()
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draws the peak RSS of each case and allocator; returns the Axes."""
-        from spanwise import plots  # noqa: PLC0415  pictures know models, not models pictures
-
-        return plots.bench(self, ax)
+        """Draw the peak RSS of each case and allocator; return the Axes."""
+        return draw("bench", self, ax)
 
     def __str__(self) -> str:
         head = ("program, input", "allocator", "peak RSS", "anonymous", "held", "predicted RSS")
@@ -298,7 +276,7 @@ class BenchResult(Sequence[BenchRow], Result, Tabular):
         return "\n".join(filter(None, lines))
 
     def _case_lines(self) -> Iterator[str]:
-        """What is saved in each case; compared with plain if the head speaks of several cases."""
+        """The savings in each case; compared with plain if there are several cases."""
         for case in self.cases:
             if self.saving(*case) is not None:
                 yield self._saving_line(*case)
@@ -326,8 +304,8 @@ def _cells(row: BenchRow) -> list[str]:
         if math.isnan(middle):
             return "-"
         ends = [row[f"{name}_{end}_{unit}"] for end in ("low", "high")]
-        told = _format.size if unit == "bytes" else lambda value: _format.seconds(round(value))
-        return _with_ends(*map(told, (middle, *ends)))
+        show = _format.size if unit == "bytes" else lambda value: _format.seconds(round(value))
+        return _with_ends(*map(show, (middle, *ends)))
 
     predicted = row["predicted_rss_bytes"]
     return [
@@ -346,7 +324,7 @@ def _called(program: str, input: str) -> str:
 
 
 def _change(savings: Sequence[Interval], counted: bool) -> str:
-    """A saving, or the median of several, in words; "no difference" if its interval includes 0."""
+    """A saving, or the median of several; "no difference" if its interval includes 0."""
     middle = interval_of(one.median for one in savings) if len(savings) > 1 else savings[0]
     low, high = middle.low, middle.high
     if low <= 0 <= high:
@@ -361,7 +339,7 @@ def _change(savings: Sequence[Interval], counted: bool) -> str:
 
 
 def _with_ends(middle: str, low: str, high: str) -> str:
-    """A median and the ends of its interval; the unit once where they share it."""
+    """A median and its interval; a shared unit is printed once."""
     unit = f" {middle.rpartition(' ')[2]}"
     if low.endswith(unit) and high.endswith(unit):
         low, high = low.removesuffix(unit), high.removesuffix(unit)
@@ -369,7 +347,7 @@ def _with_ends(middle: str, low: str, high: str) -> str:
 
 
 def _plain(rows: list[BenchRow]) -> list[BenchRow]:
-    """Rows for JSON, which knows no NaN."""
+    """Rows for JSON, with None for NaN."""
     return [
         {
             name: None if isinstance(value, float) and math.isnan(value) else value
@@ -388,6 +366,3 @@ def latest(rows: Iterable[BenchRow]) -> dict[tuple[str, str, str, str, str, int]
         ): row
         for row in rows
     }
-
-
-__all__ = ["BenchResult", "BenchRow", "latest"]

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One round of a benchmark: a case runs once under each of its allocators, one after the other.
+"""One round of a benchmark: a case runs once under each of its allocators.
 
-One worker does a whole round, so that other load on its machine affects all runs of the round
-alike. The order of the runs changes from round to round. A run whose stdout differs from that of
-the plain run fails: the allocator, or the program, has changed what the program computes.
+One worker does a whole round, so other load on its machine affects all runs alike. The order of the
+runs changes from round to round. A run fails if its stdout differs from that of the plain run.
 """
 
 from __future__ import annotations
@@ -19,25 +18,22 @@ from typing import Any
 
 from spanwise import _lib, errors
 from spanwise.heap.options import HeapOptions
-from spanwise.measure.bench_cases import PLAIN, BenchCase, Server, library_sha256
+from spanwise.measure.bench_cases import PLAIN, BenchCase, Server
 from spanwise.measure.launching import Usage, launch
-from spanwise.measure.process_ledger import ProcessLedger, read_process_ledger
-from spanwise.measure.running import heap_variables
+from spanwise.measure.running import ProcessLedger, heap_variables, read_process_ledger
 from spanwise.recordings.preload import python_variables, seen_from
 from spanwise.recordings.programs import Use, examine
-from spanwise.sweeps.inputs import worker_name
-from spanwise.sweeps.row_file import RowKind
-from spanwise.sweeps.row_types import COUNT, OBJECT, TEXT, optional
-from spanwise.sweeps.worker import describe
+from spanwise.sweeps.row_file import COUNT, OBJECT, TEXT, RowKind, optional
+from spanwise.sweeps.tasks import describe, file_sha256, worker_name
 
 SEEDS = {"PYTHONHASHSEED": "0", "PERL_HASH_SEED": "0"}
-"""Variables with which a program allocates in the same way each time."""
+"""Variables that make programs allocate the same way each time."""
 
 VALUE_FIELDS = (
     *("rss_bytes", "anonymous_bytes", "held_bytes", "outside_bytes", "predicted_bytes"),
     *("cpu_ns", "elapsed_ns", "page_faults"),
 )
-"""Figures of a run; None in a failed run, or if only spanwise's malloc tells the figure."""
+"""Figures of a run; None in a failed run, or if only spanwise's malloc knows the figure."""
 
 ROW_FIELDS = (
     *("program", "input", "case_hash", "allocator", "library_sha256", "round"),
@@ -51,7 +47,7 @@ _TYPES = {
     **dict.fromkeys(VALUE_FIELDS, optional(COUNT)),
 }
 BENCH = RowKind("bench", ("machine",), {"machine": TEXT, "allocators": OBJECT}, _TYPES)
-"""Rows of one file are of one kind of machine."""
+"""Rows of one file are from one kind of machine."""
 
 _USE = Use("benchmarked", "an allocator")
 
@@ -66,8 +62,8 @@ class Round:
         number: of the round, from 0.
         servers: the allocators.
         timeout_s: a run that takes longer has failed.
-        ignore_output: stdout may differ from that of the plain run.
-        plain_sha256: hash of the plain run's stdout, if an earlier session did that run.
+        ignore_output: allow stdout to differ from that of the plain run.
+        plain_sha256: hash of the plain run's stdout, if an earlier session did it.
     """
 
     library: str
@@ -85,7 +81,7 @@ class Round:
 
     @classmethod
     def from_json(cls, text: str) -> Round:
-        """The round of a text."""
+        """The round of `to_json`."""
         value = json.loads(text)
         value["servers"] = tuple(
             Server(**{**one, "options": HeapOptions(**one["options"])}) for one in value["servers"]
@@ -95,7 +91,7 @@ class Round:
         return cls(**value)
 
     def row(self, server: Server, error: str | None, **values: int | str | None) -> dict[str, Any]:
-        """A row of a run; without values it is one that failed."""
+        """A row of a run; without values a failed one."""
         return {
             "program": self.case.program,
             "input": self.case.input,
@@ -110,7 +106,7 @@ class Round:
         }
 
     def failures(self, error: str) -> list[dict[str, Any]]:
-        """Rows of a round that no worker did."""
+        """The rows of a round that no worker did."""
         return [{**self.row(one, error), "worker": ""} for one in self.servers]
 
     def without(self, done: set[tuple[str, str, str, int]]) -> Round:
@@ -118,12 +114,12 @@ class Round:
         return replace(self, servers=tuple(s for s in self.servers if self.key(s) not in done))
 
     def key(self, server: Server) -> tuple[str, str, str, int]:
-        """What a run is of: case, allocator, library, round."""
+        """The identity of a run: case, allocator, library, round."""
         return (self.case.hash, server.name, server.sha256, self.number)
 
 
 def run_round(text: str) -> list[dict[str, Any]]:
-    """Does a round; a row for each run, failed ones with `error`.
+    """Do a round; return a row per run, failed ones with `error`.
 
     Args:
         text: of `Round.to_json`.
@@ -140,7 +136,7 @@ def run_round(text: str) -> list[dict[str, Any]]:
 
 
 def _compared(round_: Round, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows; those with another stdout than the plain run are failed ones."""
+    """The rows; those with another stdout than the plain run become failed ones."""
     plain = next((row["output_sha256"] for row in rows if row["allocator"] == PLAIN), None)
     wanted = plain or round_.plain_sha256
     if round_.ignore_output or wanted is None:
@@ -164,14 +160,14 @@ def _row(round_: Round, server: Server) -> dict[str, Any]:
 
 
 def _check_library(server: Server) -> None:
-    """Raises if this machine has another file at the library's path, or none."""
+    """Raise InvalidError if this machine has another file at the library's path, or none."""
     if server.name == PLAIN:
         return
     if not Path(server.library).is_file():
         raise errors.InvalidError(
             f"{server.library}: is not on this worker; put the same file there, under the same name"
         )
-    if library_sha256(Path(server.library)) != server.sha256:
+    if file_sha256(server.library) != server.sha256:
         raise errors.InvalidError(
             f"{server.library}: is another file on this worker; put the same one there"
         )
@@ -182,9 +178,9 @@ def _run(round_: Round, server: Server) -> dict[str, Any]:
     base = {**os.environ, **SEEDS, **case.environment}
     plain = server.name == PLAIN
     program = examine(seen_from(case.argv[0], case.folder), base.get("PATH"), _USE)
-    with tempfile.TemporaryDirectory(prefix="spanwise-bench-") as told:
+    with tempfile.TemporaryDirectory(prefix="spanwise-bench-") as folder:
         own = heap_variables(server.options, tracked=False)
-        own["SPANWISE_LEDGER"] = str(Path(told, "%p.json"))
+        own["SPANWISE_LEDGER"] = str(Path(folder, "%p.json"))
         env = {**base, **python_variables(program, plain), **(own if server.own else {})}
         usage = launch(
             case.argv,
@@ -195,9 +191,9 @@ def _run(round_: Round, server: Server) -> dict[str, Any]:
         )
         if usage.error:
             return round_.row(server, f"{case.argv[0]}: {usage.error}")
-        ledgers = [read_process_ledger(path) for path in sorted(Path(told).glob("*.json"))]
+        ledgers = [read_process_ledger(path) for path in sorted(Path(folder).glob("*.json"))]
     if server.own and not ledgers:
-        return round_.row(server, f"{case.argv[0]}: no process of it told a ledger")
+        return round_.row(server, f"{case.argv[0]}: no process of it wrote a ledger")
     values = _values(usage, server, ledgers)
     return round_.row(server, None, **values, output_sha256=usage.output_sha256)
 
@@ -221,8 +217,5 @@ def _values(usage: Usage, server: Server, ledgers: list[ProcessLedger]) -> dict[
 
 
 def variables_of(environment: Mapping[str, str]) -> dict[str, str]:
-    """All of the environment in which a case is recorded, as its runs have it."""
+    """The whole environment in which a case is recorded, as in its runs."""
     return {**os.environ, **SEEDS, **environment}
-
-
-__all__ = ["BENCH", "ROW_FIELDS", "SEEDS", "VALUE_FIELDS", "Round", "run_round", "variables_of"]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A table is found for a recorded program and built, and the program is measured on it again.
+"""The closed loop: fit a table to a recorded program, build it, and measure the program again.
 
-What is predicted is the simulator's; what is measured is the preloaded malloc's, in its tracked
-form. The two are compared by the peak of held bytes, which both know exactly: the preloaded
-malloc's ledger of the peak is of a moment when live bytes were at most 1/32 below their highest.
+The simulator predicts, the tracked preloaded malloc measures. Both know the peak of held bytes
+exactly, so that is compared. The preloaded malloc's ledger of the peak is of a moment with live
+bytes at most 1/32 below their peak.
 """
 
 from __future__ import annotations
@@ -17,40 +17,38 @@ from typing import Any
 from spanwise import _format, errors
 from spanwise.ledger.ledger import Ledger
 from spanwise.ledger.parts import PARTS
-from spanwise.measure.process_ledger import ProcessLedger
-from spanwise.measure.running import run
+from spanwise.measure.bench_rounds import variables_of
+from spanwise.measure.running import ProcessLedger, run
 
 CLASSES, ALIGN, OBJECTIVE, WASTE_PERCENT = 32, 16, "resident", 25
-"""The rules of the table that the loop is closed with."""
+"""The rules of the fitted table."""
 
 
 _VARIABLES = (
     *("RECORD_FILE", "RECORD_AREAS", "RECORD_STACKS", "RECORD_PYTHON", "RECORD_CHILDREN"),
     *("RECORD_PID", "TRACKED", "LEDGER"),
 )
-"""Names, after SPANWISE_, of the variables that recorder and preloaded malloc read."""
+"""The variables of recorder and preloaded malloc, without the prefix SPANWISE_."""
 
 
 def same_environment() -> dict[str, str]:
-    """The environment in which a second run allocates as the first did: hash seeds are fixed.
+    """An environment in which all runs allocate alike: hash seeds are fixed.
 
-    It has every variable that the recorder or the preloaded malloc would add: python copies its
-    environment into its heap, so two variables more could mean a span more.
+    It has every variable that the recorder or the preloaded malloc adds, because python copies its
+    environment into its heap.
     """
-    seeds = {"PYTHONHASHSEED": "0", "PERL_HASH_SEED": "0"}
-    return {**os.environ, **seeds, **{f"SPANWISE_{name}": "0" for name in _VARIABLES}}
+    return {**variables_of({}), **{f"SPANWISE_{name}": "0" for name in _VARIABLES}}
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A program under one table: what the simulator predicts, and what its runs told.
+    """A program under one table: the prediction and its runs.
 
     Attributes:
-        predicted: the simulator's ledger at the peak of its recording.
-        runs: what each run under the preloaded malloc of that table told; none: it was not run.
-        peak_rss: the peak RSS of each run at full speed, whose heap keeps no requested sizes, in
-            bytes and rising.
-        outside: what each of these runs had resident outside of the heap at its end, bytes.
+        predicted: the simulator's ledger at the peak of the recording.
+        runs: the ledger of each run under the preloaded malloc of that table; none: it was not run.
+        peak_rss: the peak RSS of each untracked run, bytes, rising.
+        outside: resident bytes outside of the heap at the end of each untracked run.
     """
 
     predicted: Ledger
@@ -60,19 +58,19 @@ class Measured:
 
     @property
     def predicted_bytes(self) -> int:
-        """Most that the simulated heap held at once."""
+        """The peak of the held bytes of the simulated heap."""
         assert self.predicted.stats is not None
         return self.predicted.stats.peak_held_bytes
 
     @property
     def measured_bytes(self) -> int | None:
-        """Median over the runs of the most that the heap held at once; None: it was not run."""
-        told = [one.peak_held_bytes for one in self.runs]
-        return round(statistics.median(told)) if told else None
+        """Median over the runs of the peak of held bytes; None: it was not run."""
+        held = [one.peak_held_bytes for one in self.runs]
+        return round(statistics.median(held)) if held else None
 
     @property
     def outside_bytes(self) -> int | None:
-        """Median of `outside`, which no table saves; None: it was not measured."""
+        """Median of `outside`; None: it was not measured."""
         return round(statistics.median(self.outside)) if self.outside else None
 
     @property
@@ -83,9 +81,9 @@ class Measured:
 
     @property
     def ledger(self) -> Ledger | None:
-        """The measured ledger at the peak of live bytes, of the run that held the median."""
-        told = sorted(self.runs, key=lambda one: one.peak_held_bytes)
-        return told[len(told) // 2].peak if told else None
+        """The measured ledger at the peak of live bytes, of the run with the median."""
+        runs = sorted(self.runs, key=lambda one: one.peak_held_bytes)
+        return runs[len(runs) // 2].peak if runs else None
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, for JSON."""
@@ -112,17 +110,17 @@ def measure(
     lib: str | os.PathLike[str] | None = None,
     env: Mapping[str, str] | None = None,
 ) -> Measured:
-    """Runs a program under a preloaded malloc.
+    """Run a program under a preloaded malloc.
 
     Args:
         argv: program and arguments.
         predicted: the simulator's ledger of its recording, under the table of that malloc.
         count: runs.
-        lib: a folder that `build` made; None: the preloaded malloc that is installed.
+        lib: a folder of `build`; None: the installed preloaded malloc.
         env: the program's environment; None: `same_environment`.
 
     Raises:
-        ProgramError: the program failed, or told no ledger. Else as `run`.
+        ProgramError: the program failed, or wrote no ledger. Else as `run`.
     """
     given = same_environment() if env is None else env
     return Measured(predicted, tuple(_run_again(argv, lib, given) for _ in range(count)))
@@ -143,18 +141,18 @@ def _run_again(
 
 @dataclass(frozen=True)
 class Loop:
-    """A program under the stock preloaded malloc and under the one of the table found for it.
+    """A program under the installed preloaded malloc and under that of the table fitted to it.
 
     Attributes:
-        label: what the program is called.
-        stock: under the table of the installed one.
-        best: under the table that was found for it, which may be no better.
-        classes: number of classes of that table.
-        wins: whether the optimiser's verdict is for that table.
-        verdict: the optimiser's verdict.
-        why_not: why the table was not built; "" when it was.
-        plain_rss: the peak RSS of each run without spanwise, in the same rounds as `peak_rss` of
-            the others; bytes, rising. CPython keeps its own allocator in these runs.
+        label: name of the program.
+        stock: under the installed table.
+        best: under the fitted table, which may be no better.
+        classes: number of classes of the fitted table.
+        wins: whether the optimiser prefers the fitted table.
+        verdict: of the optimiser.
+        why_not: why the table was not built; "" if it was.
+        plain_rss: the peak RSS of each run without spanwise, bytes, rising; in the same rounds as
+            `peak_rss`, with CPython's own allocator.
     """
 
     label: str
@@ -191,7 +189,7 @@ class Loop:
         return found
 
     def __str__(self) -> str:
-        """Ledgers at the peak, predicted beside measured."""
+        """Ledgers at the peak, predicted and measured."""
         columns = self.columns()
         names = [*PARTS.items(), ("held_bytes", "held")]
         rows: list[Sequence[str]] = [
@@ -199,37 +197,36 @@ class Loop:
             for name, title in names
         ]
         rows.insert(len(PARTS), ())
-        rows.append(("most held at once", *(_format.number(most) for _, _, most in columns)))
-        for title, told in (("peak resident", _peak_resident), ("limit", _limit)):
-            rows.append((title, *(_number(told(ledger)) for _, ledger, _ in columns)))
+        rows.append(("peak held", *(_format.number(most) for _, _, most in columns)))
+        for title, figure in (("peak resident", _peak_resident), ("limit", _limit)):
+            rows.append((title, *(_number(figure(ledger)) for _, ledger, _ in columns)))
         rows.append(("outside the heap", *map(_number, self._outside())))
         head = ("", *(title for title, _, _ in columns))
         what = f"{self.label}: ledger at the peak of live bytes, predicted"
-        what += "" if self.why_not else " beside measured (live bytes up to 1/32 below the peak)"
+        what += "" if self.why_not else " and measured (live bytes up to 1/32 below the peak)"
         table = _format.table(rows, head, indent="  ")
-        limit = "  limit: what perfect packing would have resident, the highest requested bytes"
-        outside = "  outside the heap: resident at the end of plain runs, median; no table saves it"
+        limit = "  limit: the highest requested bytes, which is what perfect packing needs"
+        outside = (
+            "  outside the heap: resident at the end of untracked runs, median; no table saves it"
+        )
         return f"{what}, bytes\n{table}\n{limit}\n{outside}"
 
     def _outside(self) -> list[int | None]:
-        """The bytes measured outside of the heap, by column; None: none was measured."""
+        """Bytes outside of the heap by column; None: not measured."""
         found: list[int | None] = []
         for one in (self.stock, self.best):
             found += [None, one.outside_bytes] if one.ledger is not None else [None]
         return found
 
     def sentence(self) -> str:
-        """Predicted resident and wasted bytes with the verdict, then what was measured.
-
-        The last sentence compares the peak RSS with that of the program without spanwise.
-        """
+        """Predicted resident and wasted bytes, the verdict, the measurement, and the peak RSS."""
         before = self.stock.predicted
         parts = {name: getattr(before, name) for name in PARTS if name != "requested_bytes"}
         most = max(parts, key=lambda name: parts[name])
         resident, limit = _peak_resident(before) or 0, _limit(before) or 0
         return (
             f"{self.label} would have a peak resident of {_format.size(resident)} under"
-            f" {before.table}, of which perfect packing would save {_format.size(resident - limit)}"
+            f" {before.table}; perfect packing would save {_format.size(resident - limit)}"
             f" ({_format.share(resident - limit, resident)}); of what it held at its peak"
             f" {_format.size(before.waste_bytes)}"
             f" ({_format.share(before.waste_bytes, before.held_bytes)}) were waste, most of it in"
@@ -250,7 +247,7 @@ class Loop:
         )
 
     def _resident(self) -> str:
-        """The peak RSS without spanwise, under c16 and under the table, and what that saves."""
+        """The peak RSS without spanwise, under c16 and under the table, and the saving."""
         stock, best, plain = self.stock.peak_rss, self.best.peak_rss, self.plain_rss
         if not stock or not best or not plain:
             return ""
@@ -266,7 +263,7 @@ class Loop:
 
 
 def _saved(plain: Sequence[int], ours: Sequence[int]) -> str:
-    """What runs save of others; both rising. Ranges that overlap are no difference."""
+    """The saving of runs over others, both rising; overlapping ranges are no difference."""
     before, after = statistics.median(plain), statistics.median(ours)
     change = f"{_format.size(round(abs(before - after)))} ({abs(before - after) / before:.1%})"
     if ours[-1] < plain[0]:

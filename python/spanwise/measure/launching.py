@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run a command once: its times, the peak RSS of its largest process, a hash of its stdout.
+"""Run a command once; measure times and the peak RSS of its largest process, hash its stdout.
 
-`spanwise-rusage` (src/rusage_wrapper/main.c) starts it: a direct child of Python would report the
-peak RSS of Python itself.
+`spanwise-rusage` (src/rusage_wrapper/main.c) starts it, because a direct child of Python would
+report the peak RSS of Python itself.
 """
 
 from __future__ import annotations
@@ -28,24 +28,23 @@ from spanwise.recordings.shells import PIPE_CLOSED, with_pipefail
 
 RUSAGE_WRAPPER = "spanwise-rusage"
 CHUNK_BYTES = 1 << 20
-"""Size of the pipe, so that the command rarely waits for its reader, and of one read."""
+"""Size of the pipe and of one read, so that the command rarely waits."""
 POLL_S = 0.05
-"""How often the end of a command is checked while a process that it left holds its stdout."""
+"""Interval of checks for the end of a command while a process that it left holds its stdout."""
 
 
 @dataclass(frozen=True)
 class Usage:
-    """What a command used.
+    """The resource usage of a command.
 
     Attributes:
         elapsed_ns: from its start to its end.
-        cpu_ns: user and system time of the command and of the children that it waited for.
+        cpu_ns: user and system time of the command and its children.
         rss_bytes: peak RSS of its largest process.
-        anonymous_bytes: the part of it that is not backed by a file, in the sample with the most
-            resident.
+        anonymous_bytes: its part without a file, in the largest sample.
         page_faults: of the same processes as cpu_ns.
-        error: "" after exit status 0, else how it ended.
-        output_sha256: SHA-256 of its stdout; "" if the launcher did not report.
+        error: "" for exit status 0, else how it ended.
+        output_sha256: SHA-256 of its stdout; "" if the wrapper did not report.
     """
 
     elapsed_ns: int
@@ -65,22 +64,20 @@ def launch(
     cwd: str | os.PathLike[str],
     timeout_s: float,
 ) -> Usage:
-    """Runs a command to its end. Its stdout is hashed and dropped.
+    """Run a command to its end; hash and drop its stdout.
 
-    Hashed is what it and its children print until it ends. A process that it leaves running may
-    hold the pipe open; that process is not waited for.
-
-    A pipeline of a shell fails if any of its commands does (`with_pipefail`).
+    The hash is of the output until the command ends, even if a process that it left holds the pipe.
+    A shell pipeline fails if any of its commands does (`with_pipefail`).
 
     Args:
         argv: program and arguments.
         preload: value of LD_PRELOAD for the command alone, "" for none.
-        env: all of its environment.
+        env: its whole environment.
         cwd: its working folder.
-        timeout_s: then it is killed with all that it started, and that is its error.
+        timeout_s: after that it is killed with all its processes.
 
     Raises:
-        UnsupportedError: the launcher is not installed.
+        UnsupportedError: the wrapper is not installed.
     """
     program = _lib.native_library(RUSAGE_WRAPPER)
     words = with_pipefail(argv, env.get("PATH"), cwd)
@@ -106,9 +103,9 @@ def launch(
         finally:
             _end(child)
         complaint.seek(0)
-        said = complaint.read().decode("utf-8", "replace").strip().splitlines()
+        lines = complaint.read().decode("utf-8", "replace").strip().splitlines()
         allowed = (0, PIPE_CLOSED) if words != list(argv) else (0,)
-        usage = _read(Path(report.name), said[-1] if said else "", allowed)
+        usage = _read(Path(report.name), lines[-1] if lines else "", allowed)
         return replace(usage, output_sha256=output_sha256)
 
 
@@ -116,7 +113,7 @@ def launch(
 def dropped_output() -> Iterator[int]:
     """A descriptor for stdout whose output is read and dropped.
 
-    /dev/null will not do: programs such as grep and tar do less work if they print there.
+    Programs such as grep and tar do less work if stdout is /dev/null.
     """
     end, descriptor = os.pipe()
 
@@ -133,7 +130,7 @@ def dropped_output() -> Iterator[int]:
 
 
 def _hash_output(child: subprocess.Popen[bytes], timeout_s: float) -> str:
-    """Reads stdout until the child has ended; returns its SHA-256.
+    """Read stdout until the child has ended; return its SHA-256.
 
     Raises:
         TimeoutExpired: the child did not end in time.
@@ -153,10 +150,9 @@ def _hash_output(child: subprocess.Popen[bytes], timeout_s: float) -> str:
         if readable.poll(1000 * min(left_s, POLL_S)):
             chunk = os.read(pipe, CHUNK_BYTES)
             found.update(chunk)
-            if not chunk:  # nobody has it open any more, so the launcher is at its end
+            if not chunk:  # closed: the wrapper is about to end
                 child.wait(left_s)
-    # What was printed before the end is in the pipe. Later output of a process that is left is not
-    # the command's.
+    # The pipe has the rest. Later output of a remaining process is not the command's.
     left = array.array("i", [0])
     fcntl.ioctl(pipe, termios.FIONREAD, left)
     found.update(os.read(pipe, left[0]))
@@ -164,7 +160,7 @@ def _hash_output(child: subprocess.Popen[bytes], timeout_s: float) -> str:
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """Kills what is left of a session, whatever ended the wait for it."""
+    """Kill what is left of a session."""
     if child.poll() is None:
         os.killpg(child.pid, signal.SIGKILL)
         child.wait()
@@ -172,27 +168,25 @@ def _end(child: subprocess.Popen[bytes]) -> None:
         child.stdout.close()
 
 
-def _read(report: Path, said: str, allowed: tuple[int, ...]) -> Usage:
-    """The launcher's line.
+def _read(report: Path, complaint: str, allowed: tuple[int, ...]) -> Usage:
+    """Read the wrapper's report.
 
     Args:
-        report: the file that it wrote.
-        said: the last line of standard error.
-        allowed: the exit statuses of a good run.
+        report: its file.
+        complaint: the last line of standard error.
+        allowed: exit statuses of a good run.
     """
     try:
         kind, *words = report.read_text(encoding="ascii").split()
         number, wall_ns, user_us, system_us, peak_kb, anonymous_kb, faults = map(int, words)
     except ValueError:
-        return Usage(0, 0, 0, 0, 0, said or "the launcher reported nothing")
+        return Usage(0, 0, 0, 0, 0, complaint or "the wrapper reported nothing")
     error = ""
     if kind == "signal":
         error = f"signal {number} ended it"
     elif number not in allowed:
         error = f"ended with {number}"
-    told = f"{error}: {said[:200]}" if error and said else error
+    if error and complaint:
+        error = f"{error}: {complaint[:200]}"
     cpu_ns = 1000 * (user_us + system_us)
-    return Usage(wall_ns, cpu_ns, peak_kb << 10, anonymous_kb << 10, faults, told)
-
-
-__all__ = ["RUSAGE_WRAPPER", "Usage", "dropped_output", "launch"]
+    return Usage(wall_ns, cpu_ns, peak_kb << 10, anonymous_kb << 10, faults, error)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Other allocators' real memory beside the model's peak resident under their tables.
+"""The real memory of other allocators, and the model's peak resident under their tables.
 
-The model has their size classes and span lengths, and our placement, caches and metadata. So it
-tells what a table does, not what an allocator does: this says how far apart the two are.
+The model has their size classes and span lengths, but our placement, caches and metadata. So it
+models the table, not the allocator; this comparison shows the difference.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TABLE_OF = {
     "mimalloc": "mimalloc",
     "tcmalloc": "tcmalloc",
 }
-"""The table that stands for an allocator; glibc has no size classes of that kind."""
+"""The table that represents an allocator; glibc has no such size classes."""
 
 
 @dataclass(frozen=True)
@@ -40,13 +40,11 @@ class PeerRow(Result):
 
     Attributes:
         name: of the allocator.
-        rss_bytes: peak RSS in the replay, each run.
-        startup_rss_bytes: of it, resident before the first operation (median).
-        table: name of the table that stands for it; "" where there is none.
-        model_resident_bytes: peak resident bytes of the simulator under that table; None
-            without one.
-        own_rss_bytes: peak RSS of our own heap with that table (median), which
-            is the process, too: about startup_rss_bytes above the model.
+        rss_bytes: peak RSS of each replay.
+        startup_rss_bytes: its part before the first operation (median).
+        table: name of the table that represents it; "": none.
+        model_resident_bytes: peak resident bytes of the simulator under that table, or None.
+        own_rss_bytes: peak RSS of our heap with that table (median), the process included.
         missing: why there is no replay, or "".
     """
 
@@ -65,7 +63,7 @@ class PeerRow(Result):
 
     @property
     def error(self) -> float | None:
-        """Model over real, less 1; None where one of them is not known."""
+        """Model over real, minus 1; None if one is unknown."""
         if self.peak_rss_bytes is None or self.model_resident_bytes is None:
             return None
         return self.model_resident_bytes / self.peak_rss_bytes - 1
@@ -92,7 +90,7 @@ class PeerComparison(Result, Value, Tabular):
 
     @property
     def ordered_pairs(self) -> tuple[int, int]:
-        """Pairs of allocators that the model puts in the order of their real peaks; all pairs."""
+        """Pairs of allocators that the model ranks as their real peaks; all pairs."""
         known = [
             (row.peak_rss_bytes, row.model_resident_bytes)
             for row in self.peers
@@ -104,13 +102,13 @@ class PeerComparison(Result, Value, Tabular):
 
     @property
     def mean_error(self) -> float | None:
-        """Mean of the errors' sizes; None without any."""
+        """Mean of the absolute errors; None without any."""
         found = [abs(row.error) for row in self.peers if row.error is not None]
         return sum(found) / len(found) if found else None
 
     @property
     def array(self) -> Rows:
-        """One row an allocator: name, table, peaks in bytes (NaN: not known), error, missing."""
+        """One row per allocator: name, table, peaks in bytes (NaN: unknown), error, missing."""
         names = (
             *("name", "table", "peak_rss_bytes", "startup_rss_bytes"),
             *("model_resident_bytes", "own_rss_bytes", "error", "missing"),
@@ -133,8 +131,8 @@ class PeerComparison(Result, Value, Tabular):
         )
         head = ("allocator", "real peak", "over live", "table", "our heap", "model", "error")
         title = (
-            f"{self.source}: peak RSS on the same replay; our heap's with the table"
-            " that stands for each, and the model's"
+            f"{self.source}: peak RSS on the same replay, of our heap with the table"
+            " of each, and of the model"
         )
         table = _format.table([self._cells(row) for row in ranked], head, indent="  ")
         lines = [title, table, f"  {self.verdict()}"]
@@ -145,15 +143,10 @@ class PeerComparison(Result, Value, Tabular):
         return _format.clipped(str(self))
 
     def _cells(self, row: PeerRow) -> tuple[str, ...]:
-        real = "-" if row.peak_rss_bytes is None else _format.size(row.peak_rss_bytes)
-        over = (
-            "-"
-            if row.peak_rss_bytes is None
-            else f"{row.peak_rss_bytes / max(self.peak_requested_bytes, 1):.3f}"
-        )
-        model = "-" if row.model_resident_bytes is None else _format.size(row.model_resident_bytes)
+        peak = row.peak_rss_bytes
+        over = "-" if peak is None else f"{peak / max(self.peak_requested_bytes, 1):.3f}"
         error = "-" if row.error is None else f"{100 * row.error:+.1f} %"
-        ours = "-" if row.own_rss_bytes is None else _format.size(row.own_rss_bytes)
+        real, ours, model = map(_size, (peak, row.own_rss_bytes, row.model_resident_bytes))
         return (row.name, real, over, row.table or "-", ours, model, error)
 
     def verdict(self) -> str:
@@ -167,6 +160,10 @@ class PeerComparison(Result, Value, Tabular):
         )
 
 
+def _size(count: int | None) -> str:
+    return "-" if count is None else _format.size(count)
+
+
 def compare_peers(
     recording: Recording | str | os.PathLike[str],
     peers: Iterable[str] = ALL,
@@ -175,17 +172,17 @@ def compare_peers(
     touch: str = "pages",
     progress: Progress = None,
 ) -> PeerComparison:
-    """Replays under allocators, and accounts under the tables that stand for them.
+    """Replay under allocators, and simulate the tables that represent them.
 
     Args:
-        recording: what is replayed, or its file.
+        recording: a recording or its file.
         peers: names of `ALL`.
-        repeat: replays of each, in fresh processes.
+        repeat: replays per allocator, in fresh processes.
         touch: as of `replay`.
         progress: as of `Recording.ledger`.
 
     Raises:
-        InvalidError: for an unknown name. A peer that is not installed is a row without numbers.
+        InvalidError: an unknown name. A peer that is not installed is a row without numbers.
     """
     source = as_recording(recording)
     names = list(dict.fromkeys(peers))
@@ -194,13 +191,13 @@ def compare_peers(
         what = f"peer {unknown[0]!r} is unknown" if unknown else "no peers"
         raise errors.InvalidError(f"{what}; use {', '.join(ALL)}")
     total = len(source) * len(names) * max(repeat, 1)
-    with progress_bar(progress, total, "replay", "operations") as tell:
-        rows = [_row(source, name, repeat, touch, tell) for name in names]
+    with progress_bar(progress, total, "replay", "operations") as step:
+        rows = [_row(source, name, repeat, touch, step) for name in names]
     return PeerComparison(source.name, source.summary.peak_requested_bytes, tuple(rows))
 
 
 def parse_peers(words: Sequence[str]) -> list[str]:
-    """Names out of words with commas."""
+    """Names from words with commas."""
     return [name for word in words for name in word.split(",") if name]
 
 

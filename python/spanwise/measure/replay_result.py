@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What replays of a recording showed: each run of the replayer, all runs of an allocator."""
+"""The results of replays: one run, and all runs under an allocator."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from spanwise import _format
+from spanwise.results.drawing import draw
 from spanwise.results.rows import Rows, Tabular
 from spanwise.results.values import Result, Value
 
@@ -28,35 +29,35 @@ SAMPLES_DTYPE = np.dtype(
         ("rss_bytes", "<i8"),
     ]
 )
-"""One row of `Run.samples`: operations done, time of the recording, what is live then, time of the
-replay, resident bytes less the replayer's own."""
+"""A row of `Run.samples`: operations done, time of the recording, live bytes and objects, time of
+the replay, resident bytes minus the replayer's own."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Run(Result, Value, Tabular):
-    """One replay. Bytes are anonymous resident bytes of the process less the replayer's own.
+    """One replay. Bytes are anonymous resident bytes of the process minus the replayer's own.
 
     Attributes:
-        cpu_ns: processor time in operations and touches, all threads, without waits.
-        elapsed_ns: clock time in which operations were done, waits included.
-        waited_ns: processor time spent waiting for objects of other threads; waits: how many times.
-        overhead_ns: processor time of the replayer's own loop over the operations, measured apart
-            and by one thread; it is part of cpu_ns.
-        failed: allocations that were refused.
-        minor_faults: pages that the system gave, while operations were done.
-        own_bytes: what the replayer's own tables took, subtracted everywhere; plan_bytes of it
-            hold the operations.
-        startup_rss_bytes: resident when the program began: the process and what its allocator takes
-            at once. Not subtracted.
-        peak_rss_bytes: the highest that was seen, at a sample or from outside.
-        rss_at_peak_bytes: when the recording's live bytes are at their peak.
+        cpu_ns: processor time of operations and touches, all threads, without waits.
+        elapsed_ns: wall time of the operations, waits included.
+        waited_ns: processor time spent waiting for objects of other threads.
+        waits: number of waits.
+        overhead_ns: processor time of the replayer's own loop, measured separately with one thread;
+            part of cpu_ns.
+        failed: refused allocations.
+        minor_faults: minor page faults during the operations.
+        own_bytes: the replayer's own tables, subtracted everywhere.
+        plan_bytes: the part of own_bytes with the operations.
+        startup_rss_bytes: resident before the first operation; not subtracted.
+        peak_rss_bytes: the highest reading, at a sample or from outside.
+        rss_at_peak_bytes: at the peak of the recording's live bytes.
         drained_rss_bytes: after everything was freed.
-        left_bytes: bytes left so many seconds after that: {seconds: bytes}.
-        malloc: file that malloc came from.
-        addresses: digests of the live objects' relative addresses at the peak of live bytes and at
-            the end; None where there are several threads.
+        left_bytes: {seconds after that: bytes}.
+        malloc: file of malloc.
+        addresses: digests of the relative addresses of live objects at the peak of live bytes and
+            at the end; None with several threads.
         samples: rows of SAMPLES_DTYPE, at every k-th operation and at the peak.
-        timeline: rows of (wall_ns, rss_bytes), seen from outside every 5 ms.
+        timeline: rows of (wall_ns, rss_bytes), read from outside every 5 ms.
     """
 
     cpu_ns: int
@@ -98,19 +99,19 @@ class Run(Result, Value, Tabular):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Replay(Result, Value, Tabular):
-    """What replaying a recording under one allocator showed.
+    """The replays of a recording under one allocator.
 
     Attributes:
         source: name of the recording.
-        allocator: who served.
+        allocator: its label.
         ops: operations of a replay.
-        threads: recorded threads, each played by one of its own.
-        crossings: operations on an object that another thread had before.
-        peak_requested_bytes: most requested bytes live at once.
+        threads: recorded threads, each with a thread of its own.
+        crossings: operations on an object that another thread used before.
+        peak_requested_bytes: peak of the live requested bytes.
         ideal_bytes: peak resident bytes of an ideal one-thread allocator.
         touch: which bytes of new objects were written.
-        above_table: requests above the largest class, of a run-time table; else None.
-        runs: one replay each, each in a fresh process.
+        above_table: requests above the largest class of a run-time table; else None.
+        runs: the replays, each in a fresh process.
     """
 
     source: str
@@ -126,18 +127,18 @@ class Replay(Result, Value, Tabular):
 
     @property
     def ns_per_op(self) -> float:
-        """Median over the runs of processor time an operation, ns, touches included."""
+        """Median processor time per operation, ns, touches included."""
         return median(run.cpu_ns for run in self.runs) / self.ops
 
     @property
     def ns_range(self) -> tuple[float, float]:
-        """Lowest and highest of the runs, ns an operation."""
+        """Lowest and highest of the runs, ns per operation."""
         each = [run.cpu_ns / self.ops for run in self.runs]
         return min(each), max(each)
 
     @property
     def overhead_ns_per_op(self) -> float:
-        """Of that, the replayer's own loop (median), ns an operation."""
+        """The replayer's own loop (median), ns per operation."""
         return median(run.overhead_ns for run in self.runs) / self.ops
 
     @property
@@ -147,9 +148,9 @@ class Replay(Result, Value, Tabular):
 
     @property
     def fragmentation(self) -> float | None:
-        """Peak RSS over peak live bytes; None where nothing was ever live.
+        """Peak RSS over peak live bytes; None if nothing was live.
 
-        So Berger and others define it, "Hoard: a scalable memory allocator" (2000).
+        E. Berger and others, "Hoard: a scalable memory allocator" (2000).
         """
         return (
             self.peak_rss_bytes / self.peak_requested_bytes if self.peak_requested_bytes else None
@@ -157,22 +158,22 @@ class Replay(Result, Value, Tabular):
 
     @property
     def blowup(self) -> float | None:
-        """Peak RSS over what an ideal one-thread allocator needs; None where that is nothing.
+        """Peak RSS over the need of an ideal one-thread allocator (same paper), or None.
 
-        Hoard's, of the same paper. Ideal is a simulated heap of spanwise (c16) that does all
-        operations in one thread, with all of each object written.
+        The ideal is a simulated heap (c16) that does all operations in one thread and writes every
+        byte of each object.
         """
         return self.peak_rss_bytes / self.ideal_bytes if self.ideal_bytes else None
 
     @property
     def left_bytes(self) -> dict[float, int]:
-        """Median bytes left so many seconds after everything was freed."""
+        """Median bytes by seconds after everything was freed."""
         times = self.runs[0].left_bytes
         return {at: int(median(run.left_bytes[at] for run in self.runs)) for at in times}
 
     @property
     def failed(self) -> int:
-        """Allocations that were refused, in the worst run."""
+        """Refused allocations of the worst run."""
         return max(run.failed for run in self.runs)
 
     @property
@@ -182,7 +183,7 @@ class Replay(Result, Value, Tabular):
 
     @property
     def timeline(self) -> Rows:
-        """The first run's resident bytes as seen from outside."""
+        """The first run's resident bytes read from outside."""
         return self.runs[0].timeline
 
     @property
@@ -192,7 +193,7 @@ class Replay(Result, Value, Tabular):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of the numbers has to know, a line each."""
+        """Caveats of the numbers, a line each."""
         lines = []
         if self.failed:
             lines.append(
@@ -261,10 +262,8 @@ class Replay(Result, Value, Tabular):
         return _format.html_table([self._cells()], self._head(), self.source)
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draws resident and live bytes over the operations; returns the matplotlib Axes."""
-        from spanwise import plots  # noqa: PLC0415  pictures know models, not models pictures
-
-        return plots.replays([self], ax)
+        """Draw resident and live bytes over the operations; return the matplotlib Axes."""
+        return draw("replays", [self], ax)
 
 
 _WRITTEN = {
@@ -276,7 +275,7 @@ _WRITTEN = {
 
 
 def describe(replays: Sequence[Replay]) -> str:
-    """Replays of one recording as text, a row each."""
+    """Replays of one recording as text, one row each."""
     first = replays[0]
     head = (
         f"replay of {first.source}: {_format.plural(first.ops, 'operation')},"

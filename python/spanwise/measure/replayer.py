@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The replayer is started with the operations, watched while it runs, and its output is read.
+"""Runs `spanwise-replay` (src/replay/) on the operations of a recording.
 
-The program is `spanwise-replay` (src/replay/). Operations reach it through a file
-without a name, so that nothing is left behind whatever happens.
+It gets the operations in an anonymous file, so nothing is left on the disk.
 """
 
 from __future__ import annotations
@@ -23,14 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanwise import _lib, errors
+from spanwise.measure.running import MALLOC_LIBRARY, built_table, find_preload
 from spanwise.recordings.recording import Recording
 from spanwise.results.progress import Step
-from spanwise.results.reading import READING_ERRORS
 from spanwise.tables.classes import file_specs
 from spanwise.tables.table import SizeClassTable
 
 PROGRAM = "spanwise-replay"
-MALLOC_LIBRARY = "libspanwise-malloc.so"
 TOUCHES = ("none", "ends", "pages", "all")
 POLL_SECONDS = 0.005
 
@@ -40,19 +38,19 @@ _MAGIC = b"swops\0\0\1"
 _PROGRESS_OFFSET = 24
 
 TIMELINE_DTYPE = np.dtype([("wall_ns", "<i8"), ("rss_bytes", "<i8")])
-"""What is seen from outside: time since the first operation, resident bytes."""
+"""Readings from outside: time since the first operation, resident bytes."""
 
 
 @dataclass(frozen=True)
 class Allocator:
-    """The allocator that serves a replay.
+    """The allocator of a replay.
 
     Attributes:
-        label: what tables and pictures call it.
+        label: its name in tables and pictures.
         preload: library for LD_PRELOAD, "" for none.
-        expects: how the file name of malloc's library begins.
-        table: played on a heap of ours with this table, made at run time, instead of malloc.
-        missing: what to do when the library is not there.
+        expects: start of the file name of malloc's library.
+        table: use a run-time heap of ours with this table instead of malloc.
+        missing: advice if the library is missing.
     """
 
     label: str
@@ -82,16 +80,16 @@ PEERS = {
 def allocator_named(
     name: str, table: SizeClassTable | None = None, lib: str | os.PathLike[str] | None = None
 ) -> Allocator:
-    """The allocator that a name, a table and a build stand for.
+    """The allocator of a name, a table or a build.
 
     Args:
         name: spanwise, glibc, jemalloc, mimalloc, tcmalloc, or the path of a library that defines
             malloc.
-        table: for spanwise: a heap with this table, made at run time.
-        lib: for spanwise: a folder that `spanwise build` made.
+        table: for spanwise: a run-time heap with this table.
+        lib: for spanwise: a folder of `spanwise build`.
 
     Raises:
-        InvalidError: there is no such allocator, or table or lib are given to another than ours.
+        InvalidError: there is no such allocator, or table or lib are not for it.
     """
     if name != "spanwise" and (table is not None or lib is not None):
         option = "table" if table is not None else "lib"
@@ -101,7 +99,9 @@ def allocator_named(
     if table is not None:
         return Allocator(f"spanwise {table.name} (run time)", table=table)
     if lib is not None:
-        return built_allocator(Path(lib))
+        preload = find_preload(lib, None)
+        label = f"spanwise {built_table(lib) or Path(lib).name} (built)"
+        return Allocator(label, str(preload), preload.name)
     if name == "spanwise":
         preload = _lib.native_library(MALLOC_LIBRARY)
         return Allocator("spanwise", str(preload), preload.name)
@@ -116,25 +116,12 @@ def allocator_named(
     )
 
 
-def built_allocator(folder: Path) -> Allocator:
-    """The preloaded malloc of a folder that `spanwise build` made."""
-    preload = folder / "lib" / MALLOC_LIBRARY
-    if not preload.is_file():
-        raise errors.InvalidError(
-            f"{preload}: not there; give a folder that `spanwise build` made (without --no-malloc)"
-        )
-    name = folder.name
-    with suppress(OSError, *READING_ERRORS):
-        name = json.loads((folder / "build.json").read_text(encoding="utf-8"))["table"]["name"]
-    return Allocator(f"spanwise {name} (built)", str(preload.absolute()), preload.name)
-
-
 # --- operations for the program -------------------------------------------------------------------
 
 
 @contextmanager
 def operations_file(recording: Recording) -> Iterator[int]:
-    """A file without a name that holds the head and every operation; gives its descriptor."""
+    """An anonymous file with the head and every operation; yields its descriptor."""
     fd = _nameless()
     try:
         with os.fdopen(os.dup(fd), "wb", buffering=0) as file:
@@ -169,12 +156,12 @@ def _write(file: Any, content: bytes | memoryview) -> None:
 
 
 def rewind(fd: int) -> None:
-    """No operations done so far."""
+    """Reset the count of operations done."""
     os.pwrite(fd, bytes(8), _PROGRESS_OFFSET)
 
 
 def table_words(table: SizeClassTable) -> str:
-    """A table as the program reads it: PAGE_BYTES/SIZE:PAGES:FIRST_PAGES,..."""
+    """The argument for a table: PAGE_BYTES/SIZE:PAGES:FIRST_PAGES,..."""
     specs = file_specs(table.to_dict())
     classes = ",".join(f"{size}:{pages}:{first}" for size, pages, first in specs)
     return f"{table.page_bytes}/{classes}"
@@ -186,19 +173,19 @@ def table_words(table: SizeClassTable) -> str:
 def run_program(
     fd: int, allocator: Allocator, words: Sequence[str], progress: Step | None = None
 ) -> tuple[dict[str, Any], NDArray[np.void]]:
-    """Runs the program on the operations of `fd`.
+    """Run the program on the operations of `fd`.
 
     Args:
         fd: of `operations_file`.
-        allocator: who serves.
-        words: options of the program beside those that the allocator asks for.
+        allocator: of the replay.
+        words: options in addition to those of the allocator.
         progress: called with the number of operations done since its last call.
 
     Returns:
-        What it printed; and (monotonic clock in ns, anonymous resident bytes) seen from outside.
+        Its output; and rows of (monotonic clock in ns, anonymous resident bytes).
 
     Raises:
-        ProgramError: it could not run, or stopped; the message says why.
+        ProgramError: it could not run or failed; the message says why.
     """
     program = _lib.native_library(PROGRAM)
     rewind(fd)
@@ -209,28 +196,28 @@ def run_program(
         options.append(f"table={table_words(allocator.table)}")
     command = [str(program), f"/proc/self/fd/{fd}", *options]
     with (
-        tempfile.TemporaryFile() as said,
+        tempfile.TemporaryFile() as output,
         tempfile.TemporaryFile() as complaint,
         subprocess.Popen(
             command,
             env=_environment(allocator),
             pass_fds=[fd],
             stdin=subprocess.DEVNULL,
-            stdout=said,
+            stdout=output,
             stderr=complaint,
         ) as child,
     ):
         try:
-            seen = _watch(child, fd, progress)
+            seen = _poll(child, fd, progress)
         except BaseException:
             child.kill()
             child.wait()
             raise
-        said.seek(0)
+        output.seek(0)
         complaint.seek(0)
         if child.returncode != 0:
             raise _failure(allocator, child.returncode, complaint.read())
-        return json.loads(said.read()), seen
+        return json.loads(output.read()), seen
 
 
 def _environment(allocator: Allocator) -> Mapping[str, str]:
@@ -248,8 +235,8 @@ def _failure(allocator: Allocator, status: int, complaint: bytes) -> errors.Prog
     return errors.ProgramError(f"{allocator.label}: {said or f'exit status {status}'}")
 
 
-def _watch(child: subprocess.Popen[bytes], fd: int, progress: Step | None) -> NDArray[np.void]:
-    """Reads the process's resident bytes and its progress until it ends."""
+def _poll(child: subprocess.Popen[bytes], fd: int, progress: Step | None) -> NDArray[np.void]:
+    """Read the resident bytes and the progress of the process until it ends."""
     rows: list[tuple[int, int]] = []
     page = os.sysconf("SC_PAGE_SIZE")
     statm = os.open(f"/proc/{child.pid}/statm", os.O_RDONLY | os.O_CLOEXEC)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replays: a recording's operations with real memory, in a process of its own, measured.
+"""Replays of a recording with real memory, in a process of their own.
 
 Method: docs/design/replay.md.
 """
@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spanwise import _lib, errors
+from spanwise import _format, _lib, errors
+from spanwise.ledger.ledger import Ledger
+from spanwise.ledger.parts import PARTS
 from spanwise.measure.replay_result import SAMPLES_DTYPE, Replay, Run
 from spanwise.measure.replayer import (
     TOUCHES,
@@ -28,6 +31,7 @@ from spanwise.recordings.simulate import most_resident
 from spanwise.recordings.sources import OneThread
 from spanwise.results.progress import Progress, progress_bar
 from spanwise.results.rows import as_rows
+from spanwise.results.values import Result, Value
 from spanwise.tables.table import SizeClassTable, as_table
 
 DRAIN_SECONDS = (0.1, 1.0, 5.0)
@@ -46,26 +50,26 @@ def replay(
     drain: Sequence[float] = DRAIN_SECONDS,
     progress: Progress = None,
 ) -> Replay:
-    """Does a recording's operations with real memory, in a process of its own.
+    """Replay a recording with real memory, in a process of its own.
 
-    Each recorded thread is played by a thread, and operations on one object keep their order.
+    Each recorded thread has a thread, and operations on one object keep their order.
 
     Args:
-        recording: what is replayed, or its file.
+        recording: a recording or its file.
         allocator: "spanwise", "glibc", "jemalloc", "mimalloc", "tcmalloc" or the path of a library
             that defines malloc.
-        table: for spanwise: a heap with this table, made at run time, not the preloaded malloc.
-        lib: for spanwise: the preloaded malloc of a folder that `spanwise build` made.
-        touch: what is written of each new object: "none", "ends", "pages" (a byte in each 4 KiB,
-            and the ends) or "all".
-        repeat: so many replays, each in a fresh process.
-        samples: resident memory is read about so often; 1 to 4000.
-        drain: memory is read again so many seconds after all was freed; rising.
+        table: for spanwise: a run-time heap with this table instead of the preloaded malloc.
+        lib: for spanwise: the preloaded malloc of a folder of `spanwise build`.
+        touch: bytes written of each new object: "none", "ends", "pages" (a byte per 4 KiB and the
+            ends) or "all".
+        repeat: number of replays, each in a fresh process.
+        samples: approximate number of readings of resident memory; 1 to 4000.
+        drain: rising times, seconds after all was freed, of further readings.
         progress: as of `Recording.ledger`.
 
     Raises:
         InvalidError: for an argument that is not allowed, or a recording without operations.
-        ProgramError: the allocator is not there, or does not serve malloc, or the replay died.
+        ProgramError: the allocator is missing or does not serve malloc, or the replay died.
         TraceFormatError: the recording is cut or damaged.
     """
     served = allocator_named(allocator, as_table(table) if table is not None else None, lib)
@@ -91,7 +95,7 @@ def replay_many(
     drain: Sequence[float] = DRAIN_SECONDS,
     progress: Progress = None,
 ) -> list[Replay]:
-    """As `replay`, for several allocators: their runs take turns, so that noise hits them all."""
+    """As `replay` for several allocators, with interleaved runs."""
     source = as_recording(recording)
     rounds = _lib.as_index(repeat, "repeat", REPEAT_MAX)
     if rounds == 0:
@@ -108,13 +112,13 @@ def replay_many(
     total = len(source) * rounds * len(allocators)
     with (
         operations_file(source) as fd,
-        progress_bar(progress, total, "replay", "operations") as tell,
+        progress_bar(progress, total, "replay", "operations") as step,
     ):
         for _ in range(rounds):
             for i, allocator in enumerate(allocators):
-                told, seen = run_program(fd, allocator, words, tell)
-                results[i].append(told)
-                runs[i].append(_run(told, seen, source.summary.peak_op))
+                output, seen = run_program(fd, allocator, words, step)
+                results[i].append(output)
+                runs[i].append(_run(output, seen, source.summary.peak_op))
     alone = OneThread(source._source)
     ideal_bytes = most_resident(alone, as_table("c16"), name=source.name)
     return [
@@ -132,9 +136,6 @@ def replay_many(
         )
         for i, allocator in enumerate(allocators)
     ]
-
-
-# --- helpers --------------------------------------------------------------------------------------
 
 
 def _touch(touch: str) -> str:
@@ -157,37 +158,37 @@ def _drain_ms(seconds: Sequence[float]) -> list[int]:
     return times
 
 
-def _run(told: dict[str, Any], seen: NDArray[np.void], peak_op: int) -> Run:
-    own = told["own_rss_bytes"]
-    samples = np.array([tuple(row) for row in told["samples"]], SAMPLES_DTYPE)
+def _run(output: dict[str, Any], seen: NDArray[np.void], peak_op: int) -> Run:
+    own = output["own_rss_bytes"]
+    samples = np.array([tuple(row) for row in output["samples"]], SAMPLES_DTYPE)
     samples["rss_bytes"] = np.maximum(samples["rss_bytes"] - own, 0)
-    timeline = seen[seen["wall_ns"] >= told["first_ns"]]
-    timeline["wall_ns"] -= told["first_ns"]
+    timeline = seen[seen["wall_ns"] >= output["first_ns"]]
+    timeline["wall_ns"] -= output["first_ns"]
     timeline["rss_bytes"] = np.maximum(timeline["rss_bytes"] - own, 0)
     for rows in (samples, timeline):
         rows.flags.writeable = False
     outside = int(timeline["rss_bytes"].max()) if len(timeline) else 0
     at_peak = samples["rss_bytes"][samples["op"] == peak_op]
     return Run(
-        **{name: told[name] for name in ("cpu_ns", "elapsed_ns", "waited_ns", "waits")},
-        **{name: told[name] for name in ("overhead_ns", "failed", "minor_faults", "plan_bytes")},
+        **{name: output[name] for name in ("cpu_ns", "elapsed_ns", "waited_ns", "waits")},
+        **{name: output[name] for name in ("overhead_ns", "failed", "minor_faults", "plan_bytes")},
         own_bytes=own,
-        startup_rss_bytes=told["startup_rss_bytes"],
+        startup_rss_bytes=output["startup_rss_bytes"],
         peak_rss_bytes=max(int(samples["rss_bytes"].max()), outside),
         rss_at_peak_bytes=int(at_peak[0]) if len(at_peak) else 0,
-        drained_rss_bytes=max(told["drained_rss_bytes"] - own, 0),
-        left_bytes={ms / 1000: max(left - own, 0) for ms, left in told["returned"]},
-        malloc=told["malloc"],
-        addresses=_addresses(told),
+        drained_rss_bytes=max(output["drained_rss_bytes"] - own, 0),
+        left_bytes={ms / 1000: max(left - own, 0) for ms, left in output["returned"]},
+        malloc=output["malloc"],
+        addresses=_addresses(output),
         samples=as_rows(samples),
         timeline=as_rows(timeline),
     )
 
 
-def _addresses(told: dict[str, Any]) -> tuple[int, int] | None:
-    if told["threads"] > 1:
+def _addresses(output: dict[str, Any]) -> tuple[int, int] | None:
+    if output["threads"] > 1:
         return None
-    return told["address_digest_peak"], told["address_digest_end"]
+    return output["address_digest_peak"], output["address_digest_end"]
 
 
 def _above(recording: Recording, table: SizeClassTable | None) -> int | None:
@@ -195,3 +196,88 @@ def _above(recording: Recording, table: SizeClassTable | None) -> int | None:
         return None
     sizes = recording.histogram()
     return int(sizes["count"][sizes["size_bytes"] > table.largest_bytes].sum())
+
+
+# --- the ledger of a replay -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class LedgerCheck(Result, Value):
+    """The ledger of a tracked heap with real memory, and the simulator's.
+
+    Attributes:
+        measured: parts of the real heap's ledger, bytes, and held_bytes, spans, live_objects.
+        model: the simulator's ledger.
+    """
+
+    measured: dict[str, int]
+    model: Ledger
+
+    @property
+    def different(self) -> dict[str, tuple[int, int]]:
+        """Unequal parts: (measured, model); empty if all are equal to the byte."""
+        pairs = {
+            name: (self.measured[name], int(getattr(self.model, name))) for name in self.measured
+        }
+        return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, for JSON."""
+        return {
+            "table": self.model.table,
+            "at": self.model.at,
+            "equal": not self.different,
+            "measured": self.measured,
+            "model": {name: int(getattr(self.model, name)) for name in self.measured},
+        }
+
+    def __str__(self) -> str:
+        names = {**PARTS, "held_bytes": "held"}
+        rows = [
+            (title, _format.number(self.measured[name]), _format.number(getattr(self.model, name)))
+            for name, title in names.items()
+        ]
+        head = ("", "real heap", "simulator")
+        verdict = "equal to the byte" if not self.different else "NOT equal"
+        title = f"{self.model.source} under {self.model.table} at {self.model.at}, bytes: {verdict}"
+        return f"{title}\n{_format.table(rows, head, indent='  ')}"
+
+    __repr__ = __str__
+
+
+def check_ledger(
+    recording: Recording | str | os.PathLike[str],
+    table: SizeClassTable | str = "c16",
+    at: str = "peak",
+    *,
+    touch: bool = True,
+    progress: Progress = None,
+) -> LedgerCheck:
+    """Compare the ledger of a replay on a tracked heap with the simulator's.
+
+    One thread replays with the recording's clock and a cache per recorded thread.
+
+    Args:
+        recording: a recording or its file.
+        table: size classes, or a table's name.
+        at: "peak" or "end".
+        touch: write the ends of each object.
+        progress: as of `Recording.ledger`.
+
+    Raises:
+        InvalidError: for another `at`, or a recording without operations. Else as `replay`.
+    """
+    source = as_recording(recording)
+    made = as_table(table)
+    if at not in ("peak", "end"):
+        raise errors.InvalidError(f"at {at!r}: use peak or end")
+    if len(source) == 0:
+        raise errors.InvalidError(f"{source.name}: no operations; record something that allocates")
+    stop = source.summary.peak_op if at == "peak" else len(source)
+    words = [f"ledger={stop}", f"touch={'ends' if touch else 'none'}"]
+    with (
+        operations_file(source) as fd,
+        progress_bar(progress, len(source), "replay", "operations") as step,
+    ):
+        output, _ = run_program(fd, Allocator("spanwise", table=made), words, step)
+    return LedgerCheck(output["ledger"], source.ledger(made, at))

@@ -1,25 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs run under the preloaded malloc: they allocate from our heap, and it writes its ledger.
+"""Run programs under the preloaded malloc, and read the ledgers that it writes at their end.
 
-What that writes and when: docs/design/preload.md.
+The file of a ledger: docs/design/preload.md.
 """
 
 from __future__ import annotations
 
 import json
+import operator
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from spanwise import _format, _lib, errors
 from spanwise.heap.options import HeapOptions, as_options, check_real
-from spanwise.ledger.ledger import Ledger
-from spanwise.measure.process_ledger import ProcessLedger, read_process_ledger
+from spanwise.ledger.ledger import LEDGER_CLASS_DTYPE, Ledger
+from spanwise.ledger.parts import OUTSIDE, PARTS, SUMS
+from spanwise.ledger.run_stats import C_NAMES, RunStats
 from spanwise.recordings.preload import (
     passing_on,
     preload_of,
@@ -29,8 +34,9 @@ from spanwise.recordings.preload import (
     words_of,
 )
 from spanwise.recordings.programs import Use, examine
-from spanwise.results.reading import READING_ERRORS
-from spanwise.results.values import Result
+from spanwise.results.reading import READING_ERRORS, reading
+from spanwise.results.rows import as_rows
+from spanwise.results.values import Result, Value
 
 MALLOC_LIBRARY = "libspanwise-malloc.so"
 PRELOAD_TABLE = "c16"
@@ -39,16 +45,158 @@ PRELOAD_TABLE = "c16"
 _USE = Use("run under spanwise", "the preloaded malloc")
 
 
-@dataclass(frozen=True, repr=False)
-class RunResult(Result):
-    """What came of a run.
+_FORMAT, _VERSION = "spanwise-ledger", 1
+_ROW_NAMES = (
+    *("size_bytes", "spans", "span_bytes", "slots", "live_objects", "requested_bytes"),
+    *("roundup_bytes", "tail_bytes", "free_slot_bytes", "cached_bytes"),
+)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ProcessLedger(Result, Value):
+    """The ledger that one process wrote at its end; bytes.
 
     Attributes:
-        argv: what was run.
+        pid: its process id.
+        program: path of its program.
+        ledger: at its end.
+        peak: with live requested bytes at most 1/32 below their peak; None: untracked.
+        peak_held_bytes: peak of the held bytes of its heap.
+        peak_rss_bytes: peak RSS of the process, by the system.
+        tracked: whether requested sizes are known.
+        limit_bytes: limit of its heap; None: none.
+    """
+
+    pid: int
+    program: str
+    ledger: Ledger
+    peak: Ledger | None
+    peak_held_bytes: int
+    peak_rss_bytes: int
+    tracked: bool
+    limit_bytes: int | None
+
+    @property
+    def stats(self) -> RunStats | None:
+        """Counts and peaks of the whole run; None: untracked."""
+        return self.ledger.stats
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, for JSON."""
+        return {
+            "pid": self.pid,
+            "program": self.program,
+            "tracked": self.tracked,
+            "limit_bytes": self.limit_bytes,
+            "peak_held_bytes": self.peak_held_bytes,
+            "peak_rss_bytes": self.peak_rss_bytes,
+            "end": self.ledger.to_dict(),
+            "peak": self.peak.to_dict() if self.peak else None,
+        }
+
+    def __repr__(self) -> str:
+        resident, held = (_format.size(n) for n in (self.peak_rss_bytes, self.peak_held_bytes))
+        return (
+            f"<ProcessLedger of {self.program}, process {self.pid}: peak RSS {resident},"
+            f" {held} held>"
+        )
+
+
+def read_process_ledger(path: str | os.PathLike[str]) -> ProcessLedger:
+    """Read a file that SPANWISE_LEDGER=PATH wrote.
+
+    Raises:
+        InvalidError: it is no such file.
+        OSError: it cannot be read.
+    """
+    name = f"{os.fspath(path)}: no ledger of the preloaded malloc"
+    with reading(name, error=errors.InvalidError):
+        value = json.loads(Path(path).read_text(encoding="ascii"))
+        if (value["format"], value["version"]) != (_FORMAT, _VERSION):
+            raise ValueError(f"{value['format']} version {value['version']}")
+        return _process_ledger(value)
+
+
+def _count(value: Any) -> int:
+    """A number of bytes or objects.
+
+    Raises:
+        TypeError, ValueError: it is none.
+    """
+    if not 0 <= operator.index(value) < 1 << 64:
+        raise ValueError("a number is negative or has more than 64 bits")
+    return int(value)
+
+
+def _process_ledger(value: dict[str, Any]) -> ProcessLedger:
+    stats = _stats(value["run"]) if value.get("run") else None
+    peak = value["peak"]
+    return ProcessLedger(
+        pid=_count(value["pid"]),
+        program=str(value["program"] or ""),
+        ledger=_ledger(value, "end", stats),
+        peak=_ledger(value, "peak", stats) if peak else None,
+        peak_held_bytes=_count(value["peak_held_bytes"]),
+        peak_rss_bytes=_count(value["peak_rss_bytes"]),
+        tracked=bool(value["tracked"]),
+        limit_bytes=_count(value["limit_bytes"]) or None,
+    )
+
+
+def _stats(value: dict[str, int]) -> RunStats:
+    names = {in_c: name for name, in_c in C_NAMES.items()}
+    counts = {names.get(name, name): _count(count) for name, count in value.items()}
+    return RunStats(**counts, skipped=0, mean_held_over_requested=None)
+
+
+def _ledger(value: dict[str, Any], at: str, stats: RunStats | None) -> Ledger:
+    part = value[at]
+    numbers: dict[str, Any] = {name: _count(part[name]) for name in SUMS if name not in OUTSIDE}
+    numbers |= {name: _count(part.get(name, 0)) for name in OUTSIDE}  # not all are known
+    ledger = Ledger(
+        **numbers,
+        rss_bytes=_count(value["rss_bytes"]) if at == "end" else None,
+        events=_count(part["ops"]),
+        classes=as_rows(_rows(part["classes"])),
+        table=str(value["table"]),
+        at=at,
+        source=Path(str(value["program"] or "")).name,
+        tracked=bool(value["tracked"]),
+        stats=stats,
+    )
+    if "resident" not in part:
+        return ledger
+    touched: dict[str, Any] = {
+        name: _count(part["resident"][name]) for name in (*PARTS, "held_bytes")
+    }
+    resident = replace(ledger, **touched, classes=ledger.classes[:0], stats=None, rss_bytes=None)
+    return replace(ledger, resident=resident)
+
+
+def _rows(lists: list[list[int]]) -> NDArray[np.void]:
+    rows = np.zeros(len(lists), LEDGER_CLASS_DTYPE)
+    table = np.array(lists, np.uint64).reshape(len(lists), -1)
+    rows["cls"] = np.arange(len(lists))
+    for i, name in enumerate(_ROW_NAMES):
+        rows[name] = table[:, i]
+    rows["occupancy"] = table[:, len(_ROW_NAMES) :]
+    rows.flags.writeable = False
+    return rows
+
+
+# --- runs -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, repr=False)
+class RunResult(Result):
+    """The result of a run.
+
+    Attributes:
+        argv: program and arguments.
         returncode: exit status of the program; negative: the signal that ended it.
-        main: what the program's own process told; None: nothing (a signal ended it, or the loader
-            did not take the preloaded malloc).
-        others: what the processes that it started told, in the order of their ids.
+        main: the ledger of the program's own process; None: it wrote none (a signal ended it, or
+            the loader did not load the preloaded malloc).
+        others: the ledgers of its child processes, by process id.
     """
 
     argv: tuple[str, ...]
@@ -61,30 +209,30 @@ class RunResult(Result):
         """The program's ledger at its end.
 
         Raises:
-            ProgramError: it told none.
+            ProgramError: it wrote none.
         """
-        return self._told().ledger
+        return self._own_ledger().ledger
 
     @property
     def peak(self) -> Ledger | None:
         """The program's ledger at the peak of live bytes; None: it ran untracked.
 
         Raises:
-            ProgramError: it told none.
+            ProgramError: it wrote none.
         """
-        return self._told().peak
+        return self._own_ledger().peak
 
     @property
     def peak_held_bytes(self) -> int:
-        """Most that the program's heap held at once.
+        """The peak of the held bytes of the program's heap.
 
         Raises:
-            ProgramError: it told none.
+            ProgramError: it wrote none.
         """
-        return self._told().peak_held_bytes
+        return self._own_ledger().peak_held_bytes
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, for JSON; of the program itself without a ledger, only how it ended."""
+        """All of it, for JSON; without a ledger only how the program ended."""
         return {
             "argv": list(self.argv),
             "returncode": self.returncode,
@@ -93,23 +241,23 @@ class RunResult(Result):
         }
 
     def __repr__(self) -> str:
-        told = "no ledger"
+        ledger = "no ledger"
         if self.main is not None:
             resident = _format.size(self.main.peak_rss_bytes)
-            told = f"peak RSS {resident}, {_format.size(self.main.peak_held_bytes)} held"
+            ledger = f"peak RSS {resident}, {_format.size(self.main.peak_held_bytes)} held"
         words = _format.clipped(" ".join(self.argv))[:200]
-        return f"<RunResult of {words}: ended with {self.returncode}, {told}>"
+        return f"<RunResult of {words}: ended with {self.returncode}, {ledger}>"
 
     def why_no_ledger(self) -> str:
-        """One line, when main is None."""
+        """Why `main` is None, in one line."""
         if self.returncode < 0:
             return f"{self.argv[0]}: no ledger: signal {-self.returncode} ended the program"
         return (
             f"{self.argv[0]}: no ledger: the program did not end by exit, or the loader did not"
-            " take the preloaded malloc"
+            " load the preloaded malloc"
         )
 
-    def _told(self) -> ProcessLedger:
+    def _own_ledger(self) -> ProcessLedger:
         if self.main is None:
             raise errors.ProgramError(self.why_no_ledger())
         return self.main
@@ -127,17 +275,16 @@ def run(
     env: Mapping[str, str] | None = None,
     cwd: str | os.PathLike[str] | None = None,
 ) -> RunResult:
-    """Runs a program with our allocator as its malloc.
+    """Run a program with our allocator as its malloc.
 
     Args:
         argv: program and arguments; its standard streams are those of this process.
-        tracked: keep requested sizes, counts and a ledger at the peak; else the heap is at full
-            speed.
-        lib: a folder that `spanwise build` made, whose preloaded malloc is taken.
-        table: name of the table that the preloaded malloc must have; None: whatever it has.
-        options: of the heap; those with default values are left to the environment.
+        tracked: keep requested sizes, counts and a ledger at the peak; false: full speed.
+        lib: a folder of `spanwise build` with the preloaded malloc.
+        table: name of the table that the preloaded malloc must have; None: any.
+        options: of the heap; the environment decides those with default values.
         huge_pages: ask the system for transparent huge pages.
-        keep_pymalloc: leave CPython its own allocator; else it runs with PYTHONMALLOC=malloc.
+        keep_pymalloc: let CPython use its own allocator instead of PYTHONMALLOC=malloc.
         env: the program's environment; None: that of this process.
         cwd: its working folder; None: that of this process.
 
@@ -145,9 +292,9 @@ def run(
         How it ended, and its ledgers.
 
     Raises:
-        ProgramError: the program was not found, or takes no preloaded malloc (statically linked,
-            set-user-ID, of another machine).
-        InvalidError: an option is out of range, or no preloaded malloc of that table is there.
+        ProgramError: the program was not found, or cannot load the preloaded malloc (statically
+            linked, set-user-ID, of another machine).
+        InvalidError: an option is out of range, or there is no preloaded malloc of that table.
         UnsupportedError: the preloaded malloc is not installed.
         OSError: the system refused to start it.
     """
@@ -161,10 +308,7 @@ def run(
 def heap_variables(
     options: HeapOptions, *, tracked: bool = True, huge_pages: bool = False
 ) -> dict[str, str]:
-    """The SPANWISE_ variables of a heap; arguments and errors as of `run`.
-
-    Those with default values are left to the environment.
-    """
+    """The SPANWISE_ variables of a heap, without defaults; arguments and errors as of `run`."""
     check_real(options)
     variables = {"SPANWISE_TRACKED": str(int(tracked))}
     if options.placement != "lifo":
@@ -186,16 +330,7 @@ def _decay_text(decay_ms: float) -> str:
 
 
 def find_preload(lib: str | os.PathLike[str] | None, table: str | None) -> Path:
-    """The preloaded malloc of a build, or the one that is installed.
-
-    Args:
-        lib: a folder that `spanwise build` made; None: the installed one.
-        table: name of the table that it must have; None: any.
-
-    Raises:
-        InvalidError: it is not there, or has another table.
-        UnsupportedError: none is installed.
-    """
+    """The preloaded malloc of a build, or the installed one; arguments and errors as of `run`."""
     if lib is None:
         if table not in (None, PRELOAD_TABLE):
             raise errors.InvalidError(
@@ -205,16 +340,19 @@ def find_preload(lib: str | os.PathLike[str] | None, table: str | None) -> Path:
         return _lib.native_library(MALLOC_LIBRARY)
     preload = Path(lib, "lib", MALLOC_LIBRARY).absolute()
     if not preload.is_file():
-        raise errors.InvalidError(f"{preload}: not there; give a folder that `spanwise build` made")
-    if table is not None and (built := _built_table(Path(lib))) != Path(table).stem:
-        raise errors.InvalidError(f"{lib}: built for table {built}, not {table}")
+        raise errors.InvalidError(
+            f"{preload}: not there; give a folder that `spanwise build` made (without --no-malloc)"
+        )
+    if table is not None and (built := built_table(lib)) != Path(table).stem:
+        raise errors.InvalidError(f"{lib}: built for table {built or 'unknown'}, not {table}")
     return preload
 
 
-def _built_table(folder: Path) -> str:
+def built_table(folder: str | os.PathLike[str]) -> str | None:
+    """The name of the table of a build; None: unknown."""
     with suppress(OSError, *READING_ERRORS):
-        return str(json.loads((folder / "build.json").read_text("utf-8"))["table"]["name"])
-    return "unknown"
+        return str(json.loads(Path(folder, "build.json").read_text("utf-8"))["table"]["name"])
+    return None
 
 
 def run_under(
@@ -227,7 +365,7 @@ def run_under(
     cwd: str | os.PathLike[str] | None = None,
     patient: bool = False,
 ) -> RunResult:
-    """As `run`, with the library and its variables given.
+    """As `run`, with a given library and variables.
 
     Args:
         words: program and arguments.
@@ -236,8 +374,8 @@ def run_under(
         keep_pymalloc: as of `run`.
         env: as of `run`.
         cwd: as of `run`.
-        patient: the first Ctrl-C is left to the program, whose end is waited for; the second ends
-            it. Only in the main thread.
+        patient: pass the first Ctrl-C to the program and wait for its end; the second ends it.
+            Only in the main thread.
     """
     base = dict(os.environ if env is None else env)
     program = examine(seen_from(words[0], cwd), base.get("PATH"), _USE)
@@ -255,12 +393,8 @@ def run_under(
             child = subprocess.Popen(words, executable=executable, env=environment, cwd=cwd)
             children.append(child)
             status = wait_for(child)
-        told = {one.pid: one for one in _read_all(Path(folder))}
-    main = told.pop(child.pid, None)
-    others = tuple(told[pid] for pid in sorted(told))
+        paths = sorted(Path(folder).glob("*.json"))
+        ledgers = {one.pid: one for one in map(read_process_ledger, paths)}
+    main = ledgers.pop(child.pid, None)
+    others = tuple(ledgers[pid] for pid in sorted(ledgers))
     return RunResult(tuple(words), status, main, others)
-
-
-def _read_all(folder: Path) -> Iterator[ProcessLedger]:
-    for path in sorted(folder.glob("*.json")):
-        yield read_process_ledger(path)

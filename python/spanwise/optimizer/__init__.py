@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table that wastes least for given recordings, and how it compares.
+"""The size-class table that wastes least for given recordings, and its evaluation.
 
-Public, as names of `spanwise`: `optimize`, `OptimizeResult`, `Constraint`, `Frontier` and `Trial`.
+Public, as names of `spanwise`: `optimize`, `cross_validate`, `OptimizeResult`, `Constraint`,
+`ParetoFront` and `Evaluation`.
 """

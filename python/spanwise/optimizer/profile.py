@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much each requested size weighs in a recording, and what a table wastes on that."""
+"""The weight of each requested size in a recording, and what a table wastes on it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spanwise import _lib, errors
+from spanwise import errors
 from spanwise._lib import check, ffi, lib
 from spanwise._owner import Owned
 from spanwise.recordings.recording import Recording
@@ -20,7 +20,13 @@ from spanwise.recordings.sources import FileSource
 from spanwise.tables.table import SizeClassTable
 
 OBJECTIVES = ("allocs", "time", "peak")
-"""What a size can weigh: objects asked for, object-seconds, objects live at the peak."""
+"""The weight of a size: allocations, object-seconds, or objects live at the peak."""
+
+RESIDENT, HELD = "resident", "held"
+"""The objectives that are simulated. "resident": the fewest resident bytes at their own peak;
+"held": the fewest held bytes at the peak of requested bytes."""
+
+SIMULATED = (RESIDENT, HELD)
 
 UNITS = {"allocs": "bytes", "time": "byte-seconds", "peak": "bytes"}
 
@@ -29,14 +35,14 @@ _PAGE_SIZES = (4096, 8192, 16384, 32768, 65536)
 
 @dataclass(frozen=True)
 class Waste:
-    """What a table wastes on a profile; in its unit: bytes, or byte-seconds.
+    """What a table wastes on a profile, in bytes or byte-seconds.
 
     Attributes:
         table: name of the table.
-        requested: asked for.
-        roundup: slots beyond what was asked for.
-        tail: the slots' part of the ends of their spans, as if all spans were full.
-        large_rounding: whole pages beyond what was asked for, of what no class serves.
+        requested: requested bytes.
+        roundup: slots minus requested bytes.
+        tail: each slot's share of the tail of its span, if all spans are full.
+        large_rounding: whole pages minus requested bytes, for requests above the largest class.
     """
 
     table: str
@@ -47,7 +53,7 @@ class Waste:
 
     @property
     def total(self) -> float:
-        """All three."""
+        """All three parts."""
         return self.roundup + self.tail + self.large_rounding
 
     @property
@@ -72,8 +78,8 @@ class SizeProfile:
     Attributes:
         weights: float64 of shape (262145,): weight of requests of 0, 1, ... bytes.
         large_weight: weight of larger requests; large_bytes: their weight * bytes.
-        large_pages: float64 of shape (5,): in whole pages of 4, 8, 16, 32, 64 KiB.
-        seconds: length of the recording.
+        large_pages: float64 of shape (5,): the same rounded to pages of 4, 8, 16, 32, 64 KiB.
+        seconds: duration of the recording.
     """
 
     weights: NDArray[np.float64]
@@ -88,14 +94,14 @@ class SizeProfile:
         return _sum(self.weights, np.arange(len(self.weights))) + self.large_bytes
 
     @cached_property
-    def _asked(self) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-        """The sizes that weigh anything, rising, and their weights."""
+    def _sizes(self) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+        """The sizes with a weight, in rising order, and their weights."""
         sizes = np.flatnonzero(self.weights)
         return sizes, self.weights[sizes]
 
     @cached_property
     def _roundings(self) -> dict[tuple[int, int], float]:
-        """What `_large_rounding` has found."""
+        """The cache of `_large_rounding`."""
         return {}
 
     def times(self, factor: float) -> SizeProfile:
@@ -124,12 +130,12 @@ class SizeProfile:
         return SizeProfile(kept, 0.0, 0.0, np.zeros(len(_PAGE_SIZES)), self.seconds)
 
     def waste(self, table: SizeClassTable) -> Waste:
-        """What the table wastes, by arithmetic: every span full, nothing cached."""
-        sizes, weights = self._asked
+        """The waste of a table if every span is full and nothing is cached."""
+        sizes, weights = self._sizes
         classes = table.classes
         count = int(np.searchsorted(sizes, table.largest_bytes, side="right"))
         small, weights = sizes[:count], weights[:count]
-        # How many of the sizes each class serves: those up to it that the one below does not.
+        # The number of sizes that each class serves.
         served = np.diff(np.searchsorted(small, classes["size_bytes"], side="right"), prepend=0)
         slots = np.repeat(classes["size_bytes"].astype(np.float64), served)
         tails = np.repeat(classes["tail_bytes"] / classes["slots"], served)
@@ -142,10 +148,10 @@ class SizeProfile:
         )
 
     def _large_rounding(self, first: int, page_bytes: int) -> float:
-        """The rounding to whole pages from the size `first` on; kept, as tables share it."""
+        """The rounding to whole pages from the size `first` on; many tables share it."""
         known = self._roundings.get((first, page_bytes))
         if known is None:
-            sizes, weights = self._asked[0][first:], self._asked[1][first:]
+            sizes, weights = self._sizes[0][first:], self._sizes[1][first:]
             pages = -(-sizes // page_bytes) * page_bytes
             whole = self.large_pages[_PAGE_SIZES.index(page_bytes)] - self.large_bytes
             known = _sum(weights, pages - sizes) + float(whole)
@@ -157,7 +163,7 @@ _known: weakref.WeakKeyDictionary[Recording, dict[str, SizeProfile]] = weakref.W
 
 
 def profile_of(recording: Recording, objective: str) -> SizeProfile:
-    """The profile of a recording under an objective. One pass makes all three; they are kept.
+    """The profile of a recording under an objective. One pass reads all three; they are cached.
 
     Raises:
         InvalidError: there is no such objective, or the recording has no allocation.
@@ -172,7 +178,7 @@ def profile_of(recording: Recording, objective: str) -> SizeProfile:
 
 
 def check_allocates(recording: Recording) -> None:
-    """Raises InvalidError for a recording without an allocation, from which nothing follows."""
+    """Raise InvalidError for a recording without an allocation."""
     if recording.summary.allocs == 0:
         raise errors.InvalidError(
             f"{recording.name}: holds no allocation; record a program that makes some"
@@ -218,7 +224,7 @@ def joint_profile(
     Args:
         recordings: at least one.
         objective: what a size weighs.
-        shares: how much each recording counts, whatever its size; None: plainly added up.
+        shares: weight of each recording, whatever its length; None: profiles are added up.
 
     Raises:
         InvalidError: as `profile_of`; or shares that do not fit.
@@ -233,7 +239,7 @@ def joint_profile(
 
 
 def _weighted(profiles: list[SizeProfile], shares: Sequence[float]) -> list[SizeProfile]:
-    """Profiles scaled so that each has its share of the requested bytes of all."""
+    """The profiles, scaled to their shares of all requested bytes."""
     given = [float(share) for share in shares]
     fine = len(given) == len(profiles) and all(0 <= share < float("inf") for share in given)
     if not fine or sum(given) <= 0:
@@ -248,6 +254,6 @@ def _weighted(profiles: list[SizeProfile], shares: Sequence[float]) -> list[Size
     ]
 
 
-def pointer_to(weights: NDArray[np.float64]) -> object:
-    """The weights for C."""
-    return _lib.pointer(weights, "const double *")
+def weight_of(objective: str) -> str:
+    """The member of OBJECTIVES by which an objective weighs sizes in the solver."""
+    return "peak" if objective in SIMULATED else objective

@@ -12,7 +12,7 @@ from concurrent.futures import Future, wait
 from typing import NamedTuple, TypeVar
 
 from spanwise.ledger.ledger import Ledger, add_ledgers
-from spanwise.optimizer.frontier import run_to
+from spanwise.optimizer.pareto import run_to
 from spanwise.optimizer.profile import SizeProfile
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.simulate import Simulation, visit
@@ -23,38 +23,36 @@ from spanwise.tables.table import SizeClassTable
 
 Made = TypeVar("Made")
 
-_TELL_SECONDS = 0.1
-"""How often progress is told, and Ctrl-C heard, while tables are simulated."""
+_PROGRESS_SECONDS = 0.1
+"""Interval of progress reports and of checks for Ctrl-C."""
 
 
 class Peak(NamedTuple):
-    """The peak resident bytes of one recording, and the operations after which they first were."""
+    """The peak resident bytes of a recording, and the operations before they were first reached."""
 
     resident_bytes: int
     op: int
 
 
 class _StoppedError(Exception):
-    """Ends a simulation whose result nobody waits for any more."""
+    """Ends a simulation that is no longer needed."""
 
 
 class _AboveError(Exception):
-    """Ends a simulation in which more is resident already than its table may have."""
+    """Ends a simulation that has exceeded its limit."""
 
 
 class Scores:
     """The peak resident bytes of recordings under any table; each table is simulated once.
 
-    A table's score is the sum over the recordings of the peak resident bytes that a dry heap
-    has while it runs the recording: what `Recording.ledger(table, "peak-resident")` counts.
-
-    As many dry heaps live at once as tables are simulated at once, and no operations are kept of
-    recordings that are files: so memory follows the live objects, not the length.
+    A table's score is the sum over the recordings of the resident bytes that
+    `Recording.ledger(table, "peak-resident")` counts. Memory is proportional to the live objects,
+    because operations of recording files are not kept.
 
     Args:
         recordings: at least one.
-        progress: told in operations; those that need not be simulated any more are among them.
-        workers: tables that are simulated at once; None: one a processor.
+        progress: called with operations, skipped ones included.
+        workers: tables simulated at once; None: one per processor.
     """
 
     def __init__(
@@ -67,7 +65,7 @@ class Scores:
         self.workers = workers or len(os.sched_getaffinity(0))
         self._progress = progress
         self._peaks: dict[int, tuple[Peak, ...]] = {}
-        self._above: dict[int, int] = {}  # lower bounds on the scores of tables that were given up
+        self._above: dict[int, int] = {}  # lower bounds on the scores of rejected tables
         self._lock = threading.Lock()
         self._done = 0
         self._stop = threading.Event()
@@ -77,23 +75,23 @@ class Scores:
         return self.of([table])[0]
 
     def __len__(self) -> int:
-        """How many tables were simulated, also those that were given up."""
+        """The number of simulated tables, rejected ones included."""
         return len(self._peaks.keys() | self._above.keys())
 
     def of(self, tables: Iterable[SizeClassTable]) -> list[int]:
         """The scores of tables, bytes.
 
         Raises:
-            KeyboardInterrupt: as it came; what was simulated so far stays known.
+            KeyboardInterrupt: Ctrl-C; scores that are complete are kept.
         """
         wanted = list(tables)
         return self.within(wanted, [math.inf] * len(wanted))
 
     def within(self, tables: Sequence[SizeClassTable], most: Sequence[float]) -> list[int]:
-        """The scores of tables, bytes; for one that is above its `most`, some number above that.
+        """The scores of tables, bytes; above its `most`, a lower bound that exceeds `most`.
 
-        The peak resident bytes never fall, so such a table is given up as soon as they are
-        above. Raises what `of` does.
+        The peak resident bytes never fall, so a table is rejected once they exceed `most`. Raises
+        as `of`.
         """
         jobs = {
             table.hash: functools.partial(self._one, table, limit)
@@ -102,20 +100,16 @@ class Scores:
         }
         if jobs:
             self._run(list(jobs.values()))
-        return [self._known(table) for table in tables]
+        return [self._score(table) for table in tables]
 
-    def _known(self, table: SizeClassTable) -> int:
+    def _score(self, table: SizeClassTable) -> int:
         peaks = self._peaks.get(table.hash)
         if peaks is None:
             return self._above[table.hash]
         return sum(peak.resident_bytes for peak in peaks)
 
-    def ledger(self, table: SizeClassTable) -> Ledger:
-        """The ledger at the peak resident bytes, the sum over the recordings' own moments."""
-        return self.ledgers([table])[0]
-
     def ledgers(self, tables: Sequence[SizeClassTable]) -> list[Ledger]:
-        """As `ledger`, of tables."""
+        """The ledgers of tables at the peak resident bytes, summed over the recordings' peaks."""
         self.of(tables)
         return self._run([functools.partial(self._ledger, table) for table in tables])
 
@@ -129,28 +123,25 @@ class Scores:
     def _ledger_of(self, recording: Recording, table: SizeClassTable, op: int) -> Ledger:
         simulation = Simulation(table, resident=True)
         try:
-            before = 0
-            for done in run_to(simulation, recording, op):
-                self._step(done - before)
-                before = done
+            run_to(simulation, recording, op, self._step)
             return simulation.ledger("peak-resident", recording.name)
         finally:
             simulation.close()
 
     def _run(self, jobs: Sequence[Callable[[], Made]]) -> list[Made]:
-        """Does jobs, several at once; what each gives, in their order."""
+        """Run jobs in parallel; return their results in order."""
         with ctrl_c_heard(), Workers(self.workers) as pool:
             futures: list[Future[Made]] = []
             waiting: set[Future[Made]] = set()
             try:
                 for job in jobs:
-                    raise_what_came()  # without threads, to submit a job is to do it
+                    raise_what_came()  # without threads, submit runs the job
                     futures.append(pool.submit(job))
                     waiting.add(futures[-1])
                 while waiting:
                     raise_what_came()
-                    ended, waiting = wait(waiting, _TELL_SECONDS)
-                    self._tell()
+                    ended, waiting = wait(waiting, _PROGRESS_SECONDS)
+                    self._report()
                     for future in ended:
                         future.result()
             except BaseException:
@@ -163,7 +154,7 @@ class Scores:
         return [future.result() for future in futures]
 
     def _one(self, table: SizeClassTable, most: float) -> None:
-        """Keeps the table's peaks as soon as it has all of them, or that it is above `most`."""
+        """Store the peaks of a table, or a lower bound once it exceeds `most`."""
         peaks: list[Peak] = []
         score = 0
         for recording in self.recordings:
@@ -179,7 +170,7 @@ class Scores:
         self._above.pop(table.hash, None)
 
     def _peak(self, recording: Recording, table: SizeClassTable, most: float) -> tuple[Peak, bool]:
-        """The peak, or its value once it is above `most`; and whether all was simulated."""
+        """The peak, or its value once it exceeds `most`; and whether the simulation is complete."""
         simulation = Simulation(table, resident=True, tracked=False)
 
         def step(operations: int) -> None:
@@ -197,13 +188,13 @@ class Scores:
             simulation.close()
 
     def _step(self, operations: int) -> None:
-        """Called in a worker's thread after each batch."""
+        """Called by worker threads after each batch."""
         if self._stop.is_set():
             raise _StoppedError
         with self._lock:
             self._done += operations
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         with self._lock:
             done, self._done = self._done, 0
         if done:
@@ -211,16 +202,15 @@ class Scores:
 
 
 class MixedScores:
-    """What the search goes by: the peak resident bytes, and what requests of unseen sizes cost.
+    """The objective of the search: peak resident bytes, mixed with the cost of unseen sizes.
 
-    A part `prior` of the score is of requests of every size, each doubling of the size equally many
-    bytes, and as many as the recordings request at their peaks; they cost their slots and the
-    slots' share of the tails. The rest is the peak resident bytes.
+    The score is (1 - prior) * peak resident bytes + prior * cost, where the cost is the slots and
+    shares of tails of the `unseen` requests.
 
     Args:
         scores: the peak resident bytes of recordings.
         unseen: weights of requests of every size.
-        prior: 0 to below 1; 0: the score is the peak resident bytes alone.
+        prior: at least 0 and below 1.
     """
 
     def __init__(self, scores: Scores, unseen: SizeProfile, prior: float) -> None:
@@ -231,17 +221,17 @@ class MixedScores:
         return self.of([table])[0]
 
     def __len__(self) -> int:
-        """How many tables were simulated."""
+        """The number of simulated tables."""
         return len(self._scores)
 
     def of(self, tables: Iterable[SizeClassTable]) -> list[float]:
-        """The scores of tables. Raises what `Scores.of` does."""
+        """The scores of tables. Raises as `Scores.of`."""
         return self.within(list(tables), math.inf)
 
     def within(self, tables: Sequence[SizeClassTable], most: float) -> list[float]:
-        """The scores of tables; for one that is above `most`, some number above that."""
+        """The scores of tables; above `most`, a lower bound that exceeds `most`."""
         costs = [self._cost(table) if self._prior else 0.0 for table in tables]
-        # A byte more than the arithmetic says, since its sums are rounded.
+        # One byte of slack for rounding.
         limits = [1 + (most - self._prior * cost) / (1 - self._prior) for cost in costs]
         return [
             (1 - self._prior) * seen + self._prior * cost
@@ -251,6 +241,3 @@ class MixedScores:
     def _cost(self, table: SizeClassTable) -> float:
         waste = self._unseen.waste(table)
         return waste.requested + waste.total
-
-
-__all__ = ["MixedScores", "Peak", "Scores"]

@@ -1,58 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Size-class tables for recordings: arithmetic proposes one, simulation tells whether it is good.
+"""Size-class tables for recordings: the solver proposes, simulation searches and evaluates.
 
-Rules and method: docs/design/optimize.md. Dynamic programming over all sizes that a class may have;
-the span of each class is chosen with it.
+Rules and method: docs/design/optimize.md. The solver is a dynamic program over all sizes that a
+class may have; it also chooses the span of each class.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 from spanwise import errors
-from spanwise.optimizer import neighbours
-from spanwise.optimizer.fit import (
-    FRONTIER_SCALES,
-    HELD,
-    RESIDENT,
-    SIMULATED,
-    Fit,
-    held_counts,
-    kind_of,
+from spanwise.optimizer import local_search
+from spanwise.optimizer.cross_validation import Choice, grouped, leave_out, parts_of, split
+from spanwise.optimizer.evaluation import evaluate, ineligible
+from spanwise.optimizer.options import (
+    WASTE_PERCENT,
+    Options,
+    default_candidates,
+    given_tables,
 )
-from spanwise.optimizer.folds import Choice, dealt, leave_out, parts_of, split
-from spanwise.optimizer.frontier import peak_ledger
-from spanwise.optimizer.inputs import check_held_out, check_programs, given_tables
-from spanwise.optimizer.optimum import LEAST_PERCENT, Constraint, OptimizeResult
-from spanwise.optimizer.profile import OBJECTIVES, joint_profile
+from spanwise.optimizer.pareto import peak_ledger
+from spanwise.optimizer.profile import HELD, RESIDENT
+from spanwise.optimizer.result import LEAST_PERCENT, OptimizeResult
 from spanwise.optimizer.scores import MixedScores, Scores
-from spanwise.optimizer.solver import Rules
-from spanwise.optimizer.trial import hold_trial, ineligible
+from spanwise.optimizer.solver import SPAN_SCALES, Fit, Rules, held_counts
 from spanwise.recordings.compare import Recordings, as_recordings
 from spanwise.recordings.recording import Recording
 from spanwise.results.progress import Progress, Step, progress_bar
 from spanwise.results.rows import Rows
-from spanwise.tables import families
 from spanwise.tables.table import STOCK, SizeClassTable
 
 FAMILIES = ("jemalloc", "tcmalloc", "mimalloc", "pow2", "fibonacci", "geometric-1.25")
-"""The tables that take part in each trial beside the stock ones."""
-
-WASTE_PERCENT = 25
-"""How much an unseen size may waste of its slot, if nothing else is asked for."""
-
-PRIOR = 0.02
-"""The part of the weight that is spread over all sizes, if nothing else is asked for."""
-
-CANDIDATES_MIN, CANDIDATES_MAX = 48, 160
-BUDGET_OPERATIONS = 200_000_000
-"""The objective `resident` simulates, by default, as many tables as make so many operations
-together, within these bounds."""
+"""The tables that take part in each evaluation next to the stock ones."""
 
 FOLD_CANDIDATES_MIN = 8
-"""The least that a search simulates in a cross-validation that nobody asked for."""
+"""The fewest tables that a search of default cross-validation simulates."""
 
 
 def optimize(
@@ -77,120 +61,141 @@ def optimize(
     name: str | None = None,
     progress: Progress = None,
 ) -> OptimizeResult:
-    """Finds a table of at most `classes` classes for recordings; tries it beside the stock ones.
+    """Find a table of at most `classes` classes for recordings; evaluate it by simulation.
 
-    Arithmetic proposes tables, and the objective `resident` searches among their neighbours by
-    simulation. Whether the found table is any good is told by simulation, too: it, the tables that
-    are given, the stock tables go and c16 and six families each run the recordings, and the one
-    with the fewest resident bytes at its highest wins; where recordings are held out, by those.
+    The solver proposes tables, and the objective `resident` searches among their neighbours by
+    simulation. Then the proposal, the given tables, the stock tables go and c16 and six families
+    each run the recordings. The table with the fewest peak resident bytes wins, on the held-out
+    recordings if there are any.
 
-    Ctrl-C during the search ends it, and the best table so far goes on to the trial.
+    Ctrl-C during the search ends it; the best table so far is evaluated.
 
     Args:
-        recordings: what to fit the table to.
-        classes: at most so many, 1 to 255.
-        objective: "resident": the fewest resident bytes when simulated, classes and spans searched
-            together; "held": of the tables that are best for the peak, the one that holds least
-            there when simulated; or by arithmetic alone, what a size weighs: "allocs" (every
-            allocation), "time" (how long objects live), "peak" (what is live at the peak of
-            requested bytes).
-        align: 8, or 16: then every class of 16 bytes and more is a multiple of 16, as a C malloc
-            owes; a table that is not aligned so is shown, and cannot win.
-        holdout: recordings that the table is tried on, each by itself, and not fitted to; None:
-            nothing is held out.
-        tables: more tables to try.
+        recordings: the recordings to fit the table to.
+        classes: the most classes, 1 to 255.
+        objective: "resident": fewest resident bytes in simulation, classes and spans searched
+            together; "held": of the tables that the solver proposes for the peak, the one with the
+            fewest held bytes there in simulation; or the solver alone, by what a size weighs:
+            "allocs" (every allocation), "time" (object-seconds), "peak" (objects live at the peak
+            of requested bytes).
+        align: 8, or 16: every class of 16 bytes and more is a multiple of 16, as C malloc requires.
+            An unaligned table is shown and cannot win.
+        holdout: held-out recordings; the table is evaluated on each, and not fitted to them.
+        tables: more tables to evaluate.
         largest_bytes: the largest class, bytes; the proposed table always has it.
         page_bytes: of the proposed table: 4096 to 65536.
         pages: most pages of a span.
-        partial: what each class is charged for spans that are partly empty, in spans. None: half a
-            span, for the objective "allocs" nothing.
+        partial: charge per class for partly empty spans, in spans. None: half a span, for the
+            objective "allocs" nothing.
         waste_percent: the most that a class may waste on the smallest request that it serves, in
-            percent of its slot, whether the recordings have such a request or not, 1 to 100;
-            neighbouring classes that are one step of the alignment apart are allowed whatever they
-            waste. 25 takes at least 28 classes up to 32 KiB; 100 bounds nothing. A given table or a
-            family's that breaks it is shown, and cannot win.
-        prior: part of the weight, 0 to below 1, that is spread over all sizes: a table that knows
-            that it will meet sizes which it has not seen. None: 0.02 for "resident", whose search
-            minds it, too, and none for the others. 0: none.
-        least_percent: what the found table must save to win, in percent of what is resident under
-            the stock table where it is judged, 0 to 100. Less is within what two runs of one
-            program differ by. 0: whatever it saves.
-        weights: how much each recording counts in the fit, whatever its length; None: bytes are
-            added up. The simulations add up what is resident of the recordings' heaps, unweighted.
-        candidates: tables that "resident" simulates at most; None: 48 to 160, by how long the
-            recordings are.
-        mixed: recordings of different programs are wanted together; else they are refused.
-        folds: cross-validation, which judges each part of what is fitted to by a choice that was
-            made on the others. A number: the parts are the recordings, or so many of a single one,
-            with as many whole searches more. 0: none. None: none either, but where "resident" is
-            asked for of several recordings of one program, none held out and none weighed: they are
-            dealt into at most five parts, with a short search for each.
+            percent of its slot, 1 to 100. Classes one step of the alignment apart are always
+            allowed. 25 takes at least 28 classes up to 32 KiB; 100 bounds nothing. A given table or
+            a family that breaks the bound is shown and cannot win.
+        prior: share of the weight, 0 to below 1, that is spread over all sizes, so that the table
+            also serves sizes which the recordings do not request. None: 0.02 for "resident", which
+            also applies it in its search, else 0.
+        least_percent: the least saving of a winning table, in percent of the resident bytes under
+            the stock table, 0 to 100. Two runs of one program differ by about 1 %.
+        weights: weight of each recording in the fit, whatever its length; None: bytes are added up.
+            Simulations always add up resident bytes, unweighted.
+        candidates: the most tables that "resident" simulates; None: 48 to 160, by the length of the
+            recordings.
+        mixed: allow recordings of different programs.
+        folds: cross-validation: each part is evaluated with the choice made on the others. A
+            number: the parts are the recordings, or so many parts of a single one, and each takes
+            a whole search. 0: none. None: with "resident" and several recordings of one program,
+            none held out and unweighted, 5-fold cross-validation with short searches; else none.
         name: of the proposed table; None: best-N-objective.
         progress: as of `Recording.ledger`; the steps are simulated operations.
 
     Returns:
-        The found table, and what it and the others would hold. That it beats the stock tables is
-        not promised: ask `holds`, and for the reason `verdict()`.
+        The found table and its evaluation. Ask `holds` whether it is worth using, and `verdict()`
+        for the reason.
 
     Raises:
-        InvalidError: rules that no table meets, a recording without allocations, or without any
-            of at most largest_bytes bytes, two different tables of one name, recordings of
-            different programs, a held-out recording that is fitted to, or folds that cannot be.
+        InvalidError: no table meets the rules; a recording without allocations, or without any of
+            at most largest_bytes bytes; two different tables of one name; recordings of different
+            programs; a held-out recording that is fitted to; or impossible folds.
     """
-    if name is not None:
-        families.check_name(name)
     fitted = as_recordings(recordings)
-    if not fitted:
-        raise errors.InvalidError("no recording to fit a table to; give at least one")
-    if kind_of(objective) not in OBJECTIVES:
-        known = ", ".join((*SIMULATED, *OBJECTIVES))
-        raise errors.InvalidError(f"objective {objective!r}: must be one of {known}")
-    kind = kind_of(objective)
-    charge = (0.0 if kind == "allocs" else 0.5) if partial is None else float(partial)
-    spread = (PRIOR if objective == RESIDENT else 0.0) if prior is None else float(prior)
-    rules = Rules(classes, align, largest_bytes, page_bytes, pages, charge, spread, waste_percent)
-    if not 0 <= least_percent <= 100:
-        raise errors.InvalidError(f"least_percent {least_percent}: must be 0 to 100")
-    if candidates is not None and candidates < 1:
-        raise errors.InvalidError(f"candidates {candidates}: must be at least 1")
-    given = given_tables(tables)
-    held_out = as_recordings(holdout) if holdout is not None else []
-    if holdout is not None and not held_out:
-        raise errors.InvalidError("holdout: no recording; give at least one, or none at all")
-    check_held_out(held_out, fitted)
-    if not mixed:
-        check_programs([*fitted, *held_out])
-    if folds and weights is not None:
-        raise errors.InvalidError(
-            "weights: belong to recordings, of which folds leaves each out; give one of both"
-            " (--weight, --folds)"
-        )
-    most = candidates or default_candidates(fitted)
-    unasked = objective == RESIDENT and not (mixed or held_out or weights is not None)
-    crossing = _crossing(fitted, folds, most, unasked=unasked)
-    fit = Fit(fitted, objective, joint_profile(fitted, kind, weights), rules, len(fitted))
-    beside = len(given) - len(STOCK)
-    total = simulated_operations(
-        fitted, classes, objective, holdout=held_out, tables=beside, candidates=most
+    options = Options(
+        classes=classes,
+        objective=objective,
+        align=align,
+        largest_bytes=largest_bytes,
+        page_bytes=page_bytes,
+        pages=pages,
+        partial=partial,
+        waste_percent=waste_percent,
+        prior=prior,
+        least_percent=least_percent,
+        weights=weights,
+        candidates=candidates,
+        mixed=mixed,
+        folds=folds,
+        name=name,
+        tables=given_tables(tables),
+        held_out=None if holdout is None else as_recordings(holdout),
     )
-    total += crossing.operations(classes, objective, beside)
-    with progress_bar(progress, total, "optimize", "operations") as tell:
-        return _try(
-            fit,
-            name,
-            given,
-            held_out,
-            candidates=most,
-            least_percent=least_percent,
-            crossing=crossing,
-            progress=tell,
-        )
+    options.check(fitted)
+    validation = CrossValidation.of(fitted, options)
+    fit = options.fit(fitted)
+    total = simulated_operations(
+        fitted,
+        classes,
+        objective,
+        holdout=options.held_out,
+        tables=len(options.tables) - len(STOCK),
+        candidates=options.candidates_for(fitted),
+    )
+    total += validation.operations(options)
+    with progress_bar(progress, total, "optimize", "operations") as step:
+        return _run(fit, options, validation, step)
 
 
-def default_candidates(recordings: Sequence[Recording]) -> int:
-    """How many tables the objective `resident` simulates if it is not told."""
-    operations = max(1, sum(map(len, recordings)))
-    return max(CANDIDATES_MIN, min(CANDIDATES_MAX, BUDGET_OPERATIONS // operations))
+def cross_validate(
+    recordings: Recordings,
+    classes: int = 32,
+    objective: str = RESIDENT,
+    *,
+    folds: int = 5,
+    progress: Progress = None,
+    **rules: Any,
+) -> Rows:
+    """The saving of `optimize` on held-out parts; each part takes a whole search.
+
+    The parts are the recordings. A single recording is cut into parts of as many operations each,
+    which begin with an allocation of the objects that are live then.
+
+    Args:
+        recordings: of one program, as for `optimize`.
+        classes: as of `optimize`.
+        objective: as of `optimize`.
+        folds: parts of a single recording, at least 2.
+        progress: as of `optimize`; the steps are parts.
+        rules: more arguments of `optimize`, except `holdout`.
+
+    Returns:
+        Rows of FOLD_DTYPE (`cross_validation`), one per part.
+
+    Raises:
+        InvalidError: fewer than two parts, a part without operations, or as of `optimize`.
+        TypeError: an argument that `optimize` does not have, or `holdout`.
+    """
+    if "holdout" in rules:
+        raise TypeError("holdout: each part is held out in turn; omit it")
+    parts = parts_of(as_recordings(recordings), folds)
+    with progress_bar(progress, len(parts), "cross-validation", "parts") as step:
+
+        def choose(others: list[Recording]) -> Choice:
+            best = optimize(others, classes, objective, folds=0, progress=False, **rules)
+            step(1)
+            stock = SizeClassTable.named(best.stock)
+            return stock, best.table if best.holds else stock
+
+        rows = leave_out([[part] for part in parts], choose)
+    assert rows is not None
+    return rows
 
 
 def simulated_operations(
@@ -202,29 +207,56 @@ def simulated_operations(
     tables: int = 0,
     candidates: int | None = None,
 ) -> int:
-    """At most so many operations will `optimize` simulate, for a progress bar.
+    """An upper bound on the operations that `optimize` simulates, for a progress bar.
 
     Args:
-        recordings: as of `optimize`, and so the others.
-        classes: at most so many.
-        objective: what a size weighs.
-        holdout: recordings that are held out.
+        recordings: as of `optimize`.
+        classes: as of `optimize`.
+        objective: as of `optimize`.
+        holdout: as of `optimize`.
         tables: number of given tables.
-        candidates: tables that are searched.
+        candidates: as of `optimize`.
     """
     fitted, held_out = as_recordings(recordings), as_recordings(holdout or [])
     searched = 0
     if objective == HELD:
-        searched = len(held_counts(classes)) * len(FRONTIER_SCALES)
+        searched = len(held_counts(classes)) * len(SPAN_SCALES)
     elif objective == RESIDENT:
         searched = candidates or default_candidates(fitted)
-    beside = len(STOCK) + tables + 1
-    passes = 2 * beside + len(FAMILIES) + 1  # ledgers are of a second pass; one family may be found
+    shown = len(STOCK) + tables + 1
+    passes = 2 * shown + len(FAMILIES) + 1  # ledgers take a second pass; the winner may be a family
     return (searched + passes) * sum(map(len, fitted)) + passes * sum(map(len, held_out))
 
 
+def _run(fit: Fit, options: Options, validation: CrossValidation, step: Step) -> OptimizeResult:
+    """Search, evaluate, cross-validate."""
+    scores = Scores(fit.recordings, step)
+    unseen = [Scores([one], step) for one in options.held_out or ()]
+    search = _Search(options, options.candidates_for(fit.recordings), step)
+    picked = search.pick(fit, scores, unseen or [scores])
+    evaluations = [
+        evaluate(one, picked.shown, picked.families, picked.found.name, fit.rules)
+        for one in (scores, *unseen)
+    ]
+    folds, stopped = None, picked.stopped
+    if validation.parts and not stopped:
+        short = replace(search, candidates=validation.candidates)
+        folds = leave_out(validation.parts, lambda others: short.choose_on(fit, others), step)
+        stopped = folds is None
+    return OptimizeResult(
+        fit,
+        picked.proposal,
+        picked.found,
+        evaluations[0],
+        tuple(evaluations[1:]),
+        folds=folds,
+        stopped=stopped,
+        least_percent=options.least_percent,
+    )
+
+
 class _Picked(NamedTuple):
-    """What takes part in a trial, and the table to set against the stock ones."""
+    """The tables of an evaluation, and the one that competes with the stock tables."""
 
     proposal: SizeClassTable
     found: SizeClassTable
@@ -233,96 +265,85 @@ class _Picked(NamedTuple):
     stopped: bool
 
 
-def _try(
-    fit: Fit,
-    name: str | None,
-    given: list[SizeClassTable],
-    held_out: list[Recording],
-    *,
-    candidates: int,
-    least_percent: float,
-    crossing: _Crossing,
-    progress: Step,
-) -> OptimizeResult:
-    """Finds a proposal, and tries it beside the others on what is held out, or else as fitted."""
-    scores = Scores(fit.recordings, progress)
-    unseen = [Scores([one], progress) for one in held_out]
-    picked = _pick(fit, name, given, candidates, scores=scores, unseen=unseen, progress=progress)
-    tables = (picked.shown, picked.families, picked.found.name, fit.rules)
-    trials = [hold_trial(one, *tables) for one in (scores, *unseen)]
-    folds: Rows | None = None
-    stopped = picked.stopped
-    if crossing.parts and not stopped:
-        folds = crossing.rows(fit, name, given, progress)
-        stopped = folds is None
-    found = (picked.proposal, picked.found, trials[0], tuple(trials[1:]))
-    return OptimizeResult(fit, *found, folds=folds, stopped=stopped, least_percent=least_percent)
+@dataclass(frozen=True)
+class _Search:
+    """A search for a table.
 
+    Attributes:
+        options: of `optimize`.
+        candidates: the most tables to simulate.
+        progress: called with simulated operations.
+    """
 
-def _pick(
-    fit: Fit,
-    name: str | None,
-    given: list[SizeClassTable],
-    candidates: int,
-    *,
-    scores: Scores,
-    unseen: list[Scores],
-    progress: Step,
-) -> _Picked:
-    """Finds a proposal, and of all tables the best on what is held out, or else as fitted."""
-    proposals = fit.proposals(name)
-    for table in given:
-        if table.name == proposals[0].name and table not in proposals:
-            raise errors.InvalidError(
-                f"name {table.name!r} belongs to a given table; choose another for the new one"
-            )
-    proposal, stopped = _proposal(fit, proposals, candidates, scores, progress)
-    shown = [*(table for table in given if table.name != proposal.name), proposal]
-    taken = {table.name for table in shown}
-    families_ = [SizeClassTable.named(name) for name in FAMILIES if name not in taken]
-    families_ = [table for table in families_ if table not in shown]
-    found = choose([*families_, *shown], fit.rules, unseen or [scores])
-    return _Picked(proposal, found, shown, families_, stopped)
+    options: Options
+    candidates: int
+    progress: Step
 
+    def pick(self, fit: Fit, scores: Scores, judged: Sequence[Scores]) -> _Picked:
+        """Find a proposal, and the best of all tables on the judged recordings."""
+        given = self.options.tables
+        proposals = fit.proposals(self.options.name)
+        for table in given:
+            if table.name == proposals[0].name and table not in proposals:
+                raise errors.InvalidError(
+                    f"name {table.name!r} belongs to a given table; choose another for the new one"
+                )
+        proposal, stopped = self._propose(fit, proposals, scores)
+        shown = [*(table for table in given if table.name != proposal.name), proposal]
+        names = {table.name for table in shown}
+        families = [SizeClassTable.named(name) for name in FAMILIES if name not in names]
+        families = [table for table in families if table not in shown]
+        found = choose([*families, *shown], fit.rules, judged)
+        return _Picked(proposal, found, shown, families, stopped)
 
-def _proposal(
-    fit: Fit,
-    proposals: list[SizeClassTable],
-    candidates: int,
-    scores: Scores,
-    progress: Step,
-) -> tuple[SizeClassTable, bool]:
-    """The best proposal by the objective; whether Ctrl-C ended the search for it."""
-    if fit.objective == HELD:
-        held = [peak_ledger(fit.recordings, one, progress=progress).held_bytes for one in proposals]
-        return proposals[held.index(min(held))], False
-    if fit.objective != RESIDENT:
-        return proposals[0], False
-    near = neighbours.Neighbourhood(fit.profile, fit.rules)
-    name = proposals[0].name
-    found = neighbours.search(
-        proposals[:candidates],
-        near,
-        MixedScores(scores, fit.unseen(), fit.rules.prior),
-        candidates,
-        lambda specs: fit.make(name, specs),
-    )
-    return found.table, found.stopped
+    def _propose(
+        self, fit: Fit, proposals: list[SizeClassTable], scores: Scores
+    ) -> tuple[SizeClassTable, bool]:
+        """The best proposal by the objective; whether Ctrl-C ended the search for it."""
+        if fit.objective == HELD:
+            ledgers = [peak_ledger(fit.recordings, t, progress=self.progress) for t in proposals]
+            held = [ledger.held_bytes for ledger in ledgers]
+            return proposals[held.index(min(held))], False
+        if fit.objective != RESIDENT:
+            return proposals[0], False
+        name = proposals[0].name
+        found = local_search.search(
+            proposals[: self.candidates],
+            local_search.Neighbourhood(fit.profile, fit.rules),
+            MixedScores(scores, fit.unseen(), fit.rules.prior),
+            self.candidates,
+            lambda specs: fit.make(name, specs),
+        )
+        return found.table, found.stopped
+
+    def choose_on(self, fit: Fit, recordings: list[Recording]) -> Choice | None:
+        """The stock table and the table to use for recordings; None: Ctrl-C ended the search."""
+        scores = Scores(recordings, self.progress)
+        excluded = ineligible(self.options.tables, fit.rules)
+        stock = [t for t in self.options.tables if t.name in STOCK and t.name not in excluded]
+        best = min(stock, key=scores)
+        try:
+            picked = self.pick(fit.of(recordings), scores, [scores])
+        except errors.InvalidError:  # no request of these recordings fits into a class
+            return best, best
+        if picked.stopped:
+            return None
+        return best, picked.found if scores(picked.found) < scores(best) else best
 
 
 def choose(
     tables: Sequence[SizeClassTable], rules: Rules, judged: Sequence[Scores]
 ) -> SizeClassTable:
-    """The table to set against the stock ones: least resident, and losing on no recording.
+    """The table that competes with the stock ones: fewest resident bytes, and a loss on none.
 
     Args:
-        tables: every table of the trial; of equal ones the last is taken.
-        rules: what a table must keep to win.
-        judged: the recordings that decide, each by itself.
+        tables: all tables; of equal ones the last is taken.
+        rules: the constraints on a winner.
+        judged: the recordings that decide, one by one.
     """
-    kept_out = ineligible(tables, rules)
-    stock = [one for one in tables if one.name in STOCK and one.name not in kept_out]
-    free = [one for one in tables if one.name not in {*kept_out, *STOCK}]
+    excluded = ineligible(tables, rules)
+    stock = [one for one in tables if one.name in STOCK and one.name not in excluded]
+    others = [one for one in tables if one.name not in {*excluded, *STOCK}]
     bars = [min(scores.of(stock)) for scores in judged]
 
     def rank(table: SizeClassTable) -> tuple[bool, int]:
@@ -330,86 +351,45 @@ def choose(
         return any(size > bar for size, bar in zip(sizes, bars, strict=True)), sum(sizes)
 
     for scores in judged:
-        scores.of(free)
-    return min(reversed(free), key=rank)
-
-
-# --- cross-validation -----------------------------------------------------------------------------
+        scores.of(others)  # in parallel
+    return min(reversed(others), key=rank)
 
 
 @dataclass(frozen=True)
-class _Crossing:
-    """What is left out in turn, and how many tables each search simulates.
+class CrossValidation:
+    """The parts that are held out in turn, and the budget of each search.
 
     Attributes:
-        parts: none: there is no cross-validation.
-        candidates: of a search on the others.
+        parts: empty: there is no cross-validation.
+        candidates: the most tables that each search simulates.
     """
 
     parts: list[list[Recording]]
     candidates: int
 
-    def operations(self, classes: int, objective: str, tables: int) -> int:
+    @classmethod
+    def of(cls, fitted: list[Recording], options: Options) -> CrossValidation:
+        """The cross-validation that the options ask for."""
+        candidates = options.candidates_for(fitted)
+        if options.folds is not None:
+            parts = parts_of(fitted, options.folds) if options.folds else []
+            return cls([[one] for one in parts], candidates)
+        plain = not (options.mixed or options.held_out or options.weights is not None)
+        by_default = plain and options.objective == RESIDENT and len(fitted) > 1
+        groups = grouped(fitted) if by_default else []
+        short = max(FOLD_CANDIDATES_MIN, candidates // (2 * max(1, len(groups))))
+        return cls(groups, min(candidates, short))
+
+    def operations(self, options: Options) -> int:
         """As `simulated_operations`."""
-        most = self.candidates
         return sum(
-            simulated_operations(others, classes, objective, tables=tables, candidates=most)
+            simulated_operations(
+                others,
+                options.classes,
+                options.objective,
+                tables=len(options.tables) - len(STOCK),
+                candidates=self.candidates,
+            )
             + 2 * sum(map(len, part))
             for part, others in split(self.parts)
         )
-
-    def rows(
-        self, fit: Fit, name: str | None, given: list[SizeClassTable], progress: Step
-    ) -> Rows | None:
-        """What is saved of each part by the choice on the others; None: Ctrl-C ended a search."""
-
-        def choose_on(others: list[Recording]) -> Choice | None:
-            scores = Scores(others, progress)
-            return _choice(fit, name, given, self.candidates, scores=scores, progress=progress)
-
-        return leave_out(self.parts, choose_on, progress)
-
-
-def _crossing(
-    recordings: list[Recording], folds: int | None, candidates: int, *, unasked: bool
-) -> _Crossing:
-    """The cross-validation that `folds` asks for, of recordings that are fitted to."""
-    if folds is None:
-        parts = dealt(recordings) if unasked and len(recordings) > 1 else []
-        fewer = max(FOLD_CANDIDATES_MIN, candidates // (2 * max(1, len(parts))))
-        return _Crossing(parts, min(candidates, fewer))
-    return _Crossing([[one] for one in parts_of(recordings, folds)] if folds else [], candidates)
-
-
-def _choice(
-    fit: Fit,
-    name: str | None,
-    given: list[SizeClassTable],
-    candidates: int,
-    *,
-    scores: Scores,
-    progress: Step,
-) -> Choice | None:
-    """The stock table of other recordings, and the table to take; None: Ctrl-C ended the search."""
-    kept_out = ineligible(given, fit.rules)
-    stock = [one for one in given if one.name in STOCK and one.name not in kept_out]
-    best = min(stock, key=scores)
-    try:
-        others = fit.of(list(scores.recordings))
-        picked = _pick(others, name, given, candidates, scores=scores, unseen=[], progress=progress)
-    except errors.InvalidError:  # no request of these recordings fits into a class
-        return best, best
-    if picked.stopped:
-        return None
-    return best, picked.found if scores(picked.found) < scores(best) else best
-
-
-__all__ = [
-    "HELD",
-    "LEAST_PERCENT",
-    "RESIDENT",
-    "Constraint",
-    "OptimizeResult",
-    "optimize",
-    "simulated_operations",
-]

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The C optimiser (include/spanwise/optimize.h) from Python: options in, tables out."""
+"""Tables of least waste by arithmetic, from the C solver (include/spanwise/optimize.h)."""
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,31 +14,36 @@ from numpy.typing import NDArray
 from spanwise import _lib, errors
 from spanwise._lib import check, ffi, lib
 from spanwise._owner import Owned
-from spanwise.optimizer.profile import SizeProfile, pointer_to
+from spanwise.optimizer.profile import SIMULATED, SizeProfile, joint_profile, weight_of
+from spanwise.recordings.recording import Recording
 from spanwise.tables.table import SizeClassTable, rebuild
 
 _UINT32 = (1 << 32) - 1
 SPAN_BYTES_MAX = int(lib.SW_TABLE_SPAN_BYTES_MAX)
 SLOTS_MAX = 8192
 NO_BOUND = 100
-"""The waste in percent of a slot that every class may have."""
+"""The `waste_percent` that bounds nothing."""
+
+PARETO_COUNTS = (4, 8, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128)
+SPAN_SCALES = (1, 2, 4)
+_CHARGE_STEPS = 10
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What the optimiser may choose from.
+    """The constraints on a table.
 
     Attributes:
-        classes: at most so many.
+        classes: the most classes.
         align: 8, or 16 for every class of 16 bytes and more.
         largest_bytes: the largest class, bytes.
-        page_bytes: of the table.
+        page_bytes: page of the table.
         pages: most pages of a span.
-        partial: spans charged for each class, as a part of one: 0.5 is half a span empty.
-        prior: part of the weight that is spread evenly over the logarithm of the size, so that
-            sizes which were never asked for are served as well.
-        waste_percent: the most that a class may waste on the smallest request that it serves, seen
-            or not, in percent of its slot, unless alignment forces more; 100: no bound.
+        partial: spans charged for each class, as a part of one: 0.5 is half an empty span.
+        prior: part of the weight that is spread evenly over the logarithm of the size, for sizes
+            that the recordings do not request.
+        waste_percent: the most that a class may waste on the smallest request that it serves, in
+            percent of its slot, unless the alignment forces more; 100: no bound.
         narrow: only spans that Go's 32-bit division serves.
     """
 
@@ -47,51 +54,71 @@ class Rules:
     pages: int
     partial: float
     prior: float
-    waste_percent: int = 100
+    waste_percent: int = NO_BOUND
     narrow: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """For table files."""
         return asdict(self)
 
+    def may_follow(self, below: int, size: int) -> bool:
+        """Whether a class may follow the one of `below` bytes (0: none) under `waste_percent`."""
+        step = 8 if size <= self.align else self.align
+        waste = size - below - 1
+        return size - below <= step or 100 * waste <= self.waste_percent * size
+
+    def fewest_classes(self) -> int:
+        """The fewest classes that keep `waste_percent`: each as large as it may be."""
+        small = range(8, self.align, 8)
+        sizes = [*small, *range(self.align, self.largest_bytes + 1, self.align)]
+        below = last = count = 0
+        for size in sizes:
+            if not self.may_follow(below, size):
+                below, count = last, count + 1
+            last = size
+        return count + 1
+
 
 class Solver:
     """The best tables of 1, 2, ... classes for a profile under rules.
 
     Raises:
-        InvalidError: the rules can not be met, or the profile is empty.
+        InvalidError: no table meets the rules, or the profile is empty.
     """
 
     def __init__(self, profile: SizeProfile, rules: Rules, span_weight: float) -> None:
         self.rules = rules
         options = ffi.new("sw_optimize_options *")
         lib.sw_optimize_options_init(options)
-        options.classes = _lib.as_index(rules.classes, "classes", _UINT32)
-        options.align = _lib.as_index(rules.align, "align", _UINT32)
-        options.page_bytes = _lib.as_index(rules.page_bytes, "page_bytes", _UINT32)
-        options.pages_max = _lib.as_index(rules.pages, "pages", _UINT32)
-        options.max_bytes = _lib.as_index(rules.largest_bytes, "largest_bytes", _UINT32)
+        for name, value, what in (
+            ("classes", rules.classes, "classes"),
+            ("align", rules.align, "align"),
+            ("page_bytes", rules.page_bytes, "page_bytes"),
+            ("pages_max", rules.pages, "pages"),
+            ("max_bytes", rules.largest_bytes, "largest_bytes"),
+        ):
+            setattr(options, name, _lib.as_index(value, what, _UINT32))
         options.narrow = int(rules.narrow)
         options.span_charge = span_weight * rules.partial
         weights = np.ascontiguousarray(_with_prior(profile, rules))
-        out = ffi.new("sw_optimizer **")
         bound = _lib.as_index(rules.waste_percent, "waste_percent", _UINT32)
         if not 1 <= bound <= NO_BOUND:
             raise errors.InvalidError(
                 f"waste_percent {bound}: must be 1 to 100; 100 bounds nothing"
             )
-        check(lib.sw_optimizer_create_bounded(options, bound, pointer_to(weights), out))
+        out = ffi.new("sw_optimizer **")
+        given = _lib.pointer(weights, "const double *")
+        check(lib.sw_optimizer_create_bounded(options, bound, given, out))
         self._owned = Owned(out[0], lib.sw_optimizer_destroy)
-        self.fewest = fewest_classes(rules)
 
     def table(self, classes: int, name: str, source: str, span_scale: int = 1) -> SizeClassTable:
         """The best table of at most so many classes.
 
         Args:
-            classes: at most those of the rules count.
+            classes: at most those of the rules.
             name: of the table.
-            source: where it comes from, for the table file.
-            span_scale: every span is so many times as long, where the limits of tables allow.
+            source: provenance, for the table file.
+            span_scale: factor on the length of every span, as far as tables allow.
         """
         specs = ffi.new("sw_class_spec[]", classes)
         count, result = ffi.new("uint32_t *"), ffi.new("sw_optimize_result *")
@@ -104,32 +131,14 @@ class Solver:
         return rebuild(pairs, name, page, source, self.rules.to_dict())
 
 
-def may_follow(rules: Rules, below: int, size: int) -> bool:
-    """Whether a class of `size` bytes may follow one of `below` bytes (0: none) under the bound."""
-    step = 8 if size <= rules.align else rules.align
-    waste = size - below - 1
-    return size - below <= step or 100 * waste <= rules.waste_percent * size
-
-
-def fewest_classes(rules: Rules) -> int:
-    """The fewest classes that keep the bound: each is as far above the last one as it may be."""
-    sizes = [*range(8, rules.align, 8), *range(rules.align, rules.largest_bytes + 1, rules.align)]
-    below = last = count = 0
-    for size in sizes:
-        if not may_follow(rules, below, size):
-            below, count = last, count + 1
-        last = size
-    return count + 1
-
-
 def _scaled(size: int, pages: int, page_bytes: int, scale: int) -> int:
-    """The pages times the largest factor, at most the scale, that the limits of tables allow."""
+    """The pages times the largest factor up to `scale` that tables allow."""
     most = min(SPAN_BYTES_MAX, SLOTS_MAX * size) // page_bytes
     return pages * max(1, min(scale, most // pages))
 
 
 def _with_prior(profile: SizeProfile, rules: Rules) -> NDArray[np.float64]:
-    """The weights, a part of them spread so that each doubling of the size weighs equally much."""
+    """The weights, a part of them spread over all sizes."""
     if not 0 <= rules.prior < 1:
         raise errors.InvalidError(f"prior {rules.prior}: must be at least 0 and below 1")
     if rules.prior == 0:
@@ -140,9 +149,9 @@ def _with_prior(profile: SizeProfile, rules: Rules) -> NDArray[np.float64]:
 
 
 def spread_weights(profile: SizeProfile, largest_bytes: int) -> NDArray[np.float64]:
-    """Weights of every size up to the largest, each doubling of the size as many bytes.
+    """Weights of every size up to the largest; each doubling of the size has as many bytes.
 
-    They request as many bytes as the profile does of these sizes.
+    In total they are as many bytes as the profile requests of these sizes.
     """
     largest = min(largest_bytes, len(profile.weights) - 1)
     spread = np.zeros(len(profile.weights))
@@ -151,3 +160,95 @@ def spread_weights(profile: SizeProfile, largest_bytes: int) -> NDArray[np.float
     served = float(profile.weights[: largest + 1] @ sizes[: largest + 1])
     spread *= served / float(spread @ sizes)
     return spread
+
+
+# --- a fit ----------------------------------------------------------------------------------------
+
+
+class Fit:
+    """Recordings, an objective and rules: what a table is fitted to."""
+
+    def __init__(
+        self,
+        recordings: list[Recording],
+        objective: str,
+        rules: Rules,
+        weights: Sequence[float] | None = None,
+    ) -> None:
+        self.recordings = recordings
+        self.objective = objective
+        self.kind = weight_of(objective)
+        self.rules = rules
+        self.profile = joint_profile(recordings, self.kind, weights)
+        by_time = self.kind == "time"
+        self._span_weight = self.profile.seconds if by_time else float(len(recordings))
+
+    def solver(self, **changed: Any) -> Solver:
+        """The solver under the rules, some of them changed."""
+        rules = dataclasses.replace(self.rules, **changed)
+        return Solver(self.profile, rules, self._span_weight)
+
+    def of(self, recordings: list[Recording]) -> Fit:
+        """The same fit of other recordings, unweighted."""
+        return Fit(recordings, self.objective, self.rules)
+
+    def unseen(self) -> SizeProfile:
+        """Requests of every size that a class may serve, as many bytes as the recordings' own."""
+        weights = spread_weights(self.profile, self.rules.largest_bytes)
+        return dataclasses.replace(self.profile.up_to(0), weights=weights)
+
+    def source(self) -> str:
+        """The provenance of a table, for its file."""
+        names = ", ".join(one.name for one in self.recordings)
+        return f"spanwise optimize, objective {self.objective}, of {names}"
+
+    def tables(
+        self, counts: Iterable[int], scales: Sequence[int]
+    ) -> dict[tuple[int, int], SizeClassTable]:
+        """The best tables by (number of classes, span scale), without a bound on waste.
+
+        At some point one more class saves less than its charge for spans. The charge is lowered
+        until the table has as many classes as wanted, because the curve must show that region.
+        """
+        wanted = sorted(set(counts))
+        charges = [*(self.rules.partial / 4**step for step in range(_CHARGE_STEPS)), 0.0]
+        solvers: list[Solver] = []
+
+        def table(count: int, scale: int) -> SizeClassTable:
+            name = f"best-{count}-{self.objective}"
+            for step, charge in enumerate(charges):
+                if step == len(solvers):
+                    changed = {"classes": wanted[-1], "partial": charge}
+                    solvers.append(self.solver(**changed, waste_percent=NO_BOUND))
+                found = solvers[step].table(count, name, self.source(), scale)
+                if len(found) == count:
+                    break
+            return found
+
+        return {(count, scale): table(count, scale) for scale in scales for count in wanted}
+
+    def proposals(self, name: str | None) -> list[SizeClassTable]:
+        """The candidate tables of the solver, all of one name (None: best-N-OBJECTIVE)."""
+        most = self.rules.classes
+        solver = self.solver()
+        name = name or f"best-{most}-{self.objective}"
+        if self.objective not in SIMULATED:
+            return [solver.table(most, name, self.source())]
+        fewest = self.rules.fewest_classes()
+        found: dict[int, SizeClassTable] = {}
+        for scale in SPAN_SCALES:
+            for count in held_counts(most):
+                if count >= fewest:
+                    table = solver.table(count, name, self.source(), scale)
+                    found.setdefault(table.hash, table)
+        return list(found.values())
+
+    def make(self, name: str, specs: Sequence[tuple[int, int, int]]) -> SizeClassTable:
+        """A table of the given classes, with the provenance and the rules of this fit."""
+        page = self.rules.page_bytes
+        return rebuild(specs, name, page, self.source(), self.rules.to_dict())
+
+
+def held_counts(most: int) -> list[int]:
+    """The numbers of classes that the simulated objectives try."""
+    return [count for count in PARETO_COUNTS if count < most] + [most]

@@ -1,49 +1,51 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pictures. Each function draws on an Axes, or on one of a new figure, and returns it.
 
-Public: all that is named here. Pictures know the models; a model's `plot` imports this room when it
-is called. matplotlib is imported at the first picture, since it takes longer than all else.
+Modules register their functions in PICTURES, where `results.drawing.draw` finds them for the `plot`
+methods of models. matplotlib is imported at the first picture, because that takes a while.
 """
 
 from __future__ import annotations
 
-from spanwise.plots.arenas import arena_lifetimes
-from spanwise.plots.by_class import waste_by_class
-from spanwise.plots.classes import frontier
-from spanwise.plots.holders import span_pinning
-from spanwise.plots.lives import lifetimes
-from spanwise.plots.maps import heap_map, save_frames
-from spanwise.plots.memory import ledgers, occupancy, replays, timeline
-from spanwise.plots.placements import extents
-from spanwise.plots.programs import bench
-from spanwise.plots.saving import check_place, save
-from spanwise.plots.sizes import boundaries, histogram, waste
-from spanwise.plots.spans import slots
-from spanwise.plots.style import PART_COLOURS, STYLE, new_axes
+from spanwise.plots.collectors import cycles, lanes, pause_histogram, pauses, utilisation
+from spanwise.plots.comparisons import bench, extents, latencies
+from spanwise.plots.figure_io import check_place, save
+from spanwise.plots.maps import heap_map, save_frames, slots
+from spanwise.plots.memory import ledgers, occupancy, replays, timeline, waste_by_class
+from spanwise.plots.objects import arena_lifetimes, lifetimes, span_pinning
+from spanwise.plots.sizes import boundaries, histogram, pareto, waste
+from spanwise.plots.style import PART_COLOURS, PICTURES, STYLE, new_axes
 from spanwise.plots.widget import map_widget
 
 __all__ = [
     "PART_COLOURS",
+    "PICTURES",
     "STYLE",
     "arena_lifetimes",
     "bench",
     "boundaries",
     "check_place",
+    "cycles",
     "extents",
-    "frontier",
     "heap_map",
     "histogram",
+    "lanes",
+    "latencies",
     "ledgers",
     "lifetimes",
     "map_widget",
     "new_axes",
     "occupancy",
+    "pareto",
+    "pause_histogram",
+    "pauses",
     "replays",
     "save",
     "save_frames",
     "slots",
     "span_pinning",
     "timeline",
+    "utilisation",
     "waste",
     "waste_by_class",
 ]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures of collectors: how long they stop a program, and what cycles keep and free."""
+"""Pictures of collectors: pauses, cycles, events."""
 
 from __future__ import annotations
 
@@ -8,20 +8,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spanwise.plots.style import COLOURS, LINES, in_style, new_axes, scale_of, time_scale_of
+from spanwise.plots.style import COLOURS, LINES, new_axes, picture, scale_of, time_scale_of
 from spanwise.results.rows import AnyRows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-@in_style
+@picture
 def pauses(rows: AnyRows, ax: Axes | None = None) -> Axes:
-    """The share of calls that took no longer than a time, one line a phase in which they began.
+    """The cumulative distribution of call times, one line per phase in which the calls began.
 
-    Args:
-        rows: with columns `phase` and `ns`, as `CollectedHeap.pauses`.
-        ax: where to draw; None makes a new figure.
+    `rows`: with columns `phase` and `ns`, as `CollectedHeap.pauses`.
     """
     ax = ax or new_axes()
     scale = _time_axis(ax, rows["ns"], "time of a call")
@@ -38,13 +36,11 @@ def pauses(rows: AnyRows, ax: Axes | None = None) -> Axes:
     return ax
 
 
-@in_style
+@picture
 def cycles(rows: AnyRows, ax: Axes | None = None) -> Axes:
     """Bytes that each cycle kept and freed, stacked.
 
-    Args:
-        rows: as `CollectedHeap.cycles`.
-        ax: where to draw; None makes a new figure.
+    `rows`: as `CollectedHeap.cycles`.
     """
     ax = ax or new_axes()
     parts = {"kept": "marked_bytes", "freed": "freed_bytes", "freed by hand": "pending_bytes"}
@@ -69,13 +65,11 @@ def cycles(rows: AnyRows, ax: Axes | None = None) -> Axes:
     return ax
 
 
-@in_style
+@picture
 def pause_histogram(rows: AnyRows, ax: Axes | None = None) -> Axes:
-    """How many pauses took how long, on a logarithmic axis of times.
+    """The number of pauses by length, on a logarithmic axis.
 
-    Args:
-        rows: with columns `from_ns`, `to_ns` and `calls`, as `spanwise.pause_histogram`.
-        ax: where to draw; None makes a new figure.
+    `rows`: with columns `from_ns`, `to_ns` and `calls`, as `spanwise.pause_histogram`.
     """
     ax = ax or new_axes()
     scale = _time_axis(ax, rows["to_ns"], "length of a pause")
@@ -88,13 +82,11 @@ def pause_histogram(rows: AnyRows, ax: Axes | None = None) -> Axes:
     return ax
 
 
-@in_style
+@picture
 def utilisation(rows: AnyRows, ax: Axes | None = None) -> Axes:
-    """The minimum mutator utilisation: what pauses leave of any window of time, by its length.
+    """The minimum mutator utilisation by length of the window.
 
-    Args:
-        rows: with columns `window_ns` and `utilisation`, as `spanwise.mutator_utilisation`.
-        ax: where to draw; None makes a new figure.
+    `rows`: with columns `window_ns` and `utilisation`, as `spanwise.mutator_utilisation`.
     """
     ax = ax or new_axes()
     scale = _time_axis(ax, rows["window_ns"], "length of a window")
@@ -108,12 +100,12 @@ def utilisation(rows: AnyRows, ax: Axes | None = None) -> Axes:
 
 
 LANE_NAMES = ("mutator", "assist", "mark", "sweep", "pause", "wait", "finalize", "cycle")
-"""The lanes from top to bottom. A lane without events is left out."""
+"""The lanes from top to bottom. A lane without events is omitted."""
 
 
-@in_style
+@picture
 def lanes(rows: AnyRows, mutator: AnyRows, ax: Axes | None = None) -> Axes:
-    """What a collector did over time, a lane for each kind of event.
+    """The events of a collector over time, one lane per kind.
 
     Args:
         rows: with columns `kind`, `start_ns` and `ns`, as `CollectorEvents.array`.
@@ -137,7 +129,7 @@ def lanes(rows: AnyRows, mutator: AnyRows, ax: Axes | None = None) -> Axes:
 
 
 def _time_axis(ax: Axes, times_ns: NDArray[Any], what: str) -> int:
-    """Names the axis of times with a unit that fits the longest; the nanoseconds of the unit."""
+    """Label the time axis in a unit for the longest time; return the unit's nanoseconds."""
     scale, unit = time_scale_of(float(np.max(times_ns, initial=1)))
     ax.set_xlabel(f"{what}, {unit}")
     return scale

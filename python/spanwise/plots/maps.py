@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures of heap maps: one moment, or many as an animation."""
+"""Pictures of heap maps: one moment, an animation, the slots of one span."""
 
 from __future__ import annotations
 
@@ -16,7 +16,15 @@ from spanwise import _format, _lib
 from spanwise.errors import InvalidError
 from spanwise.plots import raster
 from spanwise.plots.raster import Grid
-from spanwise.plots.style import in_style, new_axes, pyplot, scale_of, styled, time_scale_of
+from spanwise.plots.style import (
+    add_colour_bar,
+    new_axes,
+    picture,
+    pyplot,
+    scale_of,
+    styled,
+    time_scale_of,
+)
 from spanwise.recordings.outputs import check_output
 from spanwise.results.files import whole_file
 
@@ -31,31 +39,31 @@ MEASURES = {
     "touched": "resident bytes, of the span's bytes",
     "class": "size of the span's slots, log scale",
 }
-"""What a picture may show of each span of slots."""
+"""The measures of a span of slots that a map can show."""
 
 KIND_COLOURS = {
     raster.LARGE: ("#CC79A7", "large object (striped)"),
     raster.FREE: ("#BDBDBD", "free pages, held (dotted)"),
     raster.NOT_HELD: ("#FFFFFF", "not held"),
 }
-"""Colours, and names; stripes and dots tell the kinds apart in grey."""
+"""Colours and names; stripes and dots distinguish the kinds in grey."""
 
 COLOUR_MAP = "cividis_r"
 NO_VALUE = "#FFE0B2"
 SMALLEST = 8
-"""Bytes of slots at which the colours of classes begin."""
+"""The slot size, bytes, of the first colour of classes."""
 _WIDE = 768
-"""Pixels that a small map is wide, about."""
+"""The approximate width of a small map, pixels."""
 _MOST_EDGES = 1 << 13
-"""With more cells, edges would be finer than a screen shows."""
+"""Above this many cells, edges are finer than a screen."""
 
 
-@in_style
+@picture
 def heap_map(tiles: HeapMap, ax: Axes | None = None, *, by: str = "occupancy") -> Axes:
-    """A heap map: cells in the order of pages, row by row, coloured by a measure of their spans.
+    """A heap map: cells in page order, row by row, coloured by a measure of their spans.
 
-    Large objects are striped and free pages dotted. In a heap of at most 8,192 pages a white
-    edge on the left of a cell is where a span begins. Of more than 131,072, a cell is several.
+    Large objects are striped and free pages dotted. Up to 8,192 pages, a white edge on the left of
+    a cell marks the start of a span. Above 131,072 pages, a cell is several pages.
 
     Args:
         tiles: the map.
@@ -79,10 +87,10 @@ def save_frames(
     by: str = "occupancy",
     fps: int = 4,
 ) -> None:
-    """Writes maps as an animation, which appears whole: .gif, or .html with a slider.
+    """Write maps as an animation, whole or not at all: .gif, or .html with a slider.
 
     Args:
-        maps: what `Recording.maps` gave.
+        maps: of `Recording.maps`.
         path: of the file.
         by: as of `heap_map`.
         fps: frames a second.
@@ -129,7 +137,7 @@ def _page(player: str) -> str:
 
 
 def values_of(one: HeapMap, by: str) -> NDArray[np.float64]:
-    """What is shown of each tile."""
+    """The measure of each tile."""
     if by == "occupancy":
         return one.occupancy
     if by == "age":
@@ -140,7 +148,9 @@ def values_of(one: HeapMap, by: str) -> NDArray[np.float64]:
     if by == "touched":
         touched = one.array["touched_bytes"]
         if len(touched) and touched.max() == np.iinfo(np.uint64).max:
-            raise InvalidError("by 'touched': not asked for; take map(resident=True)")
+            raise InvalidError(
+                "by 'touched': this map has no resident bytes; take map(resident=True)"
+            )
         return np.asarray(touched / np.maximum(one.array["bytes"], 1))
     if by == "class":
         room = (one.array["bytes"] - one.array["tail_bytes"]) / np.maximum(one.array["slots"], 1)
@@ -150,7 +160,7 @@ def values_of(one: HeapMap, by: str) -> NDArray[np.float64]:
 
 
 def most_of(by: str, maps: Sequence[HeapMap]) -> float:
-    """Where the colours end: at 1, at the greatest age, or at the largest slot."""
+    """The end of the colour scale: 1, the greatest age, or the largest slot."""
     if by not in ("age", "class"):
         return 1.0
     ages = np.concatenate([values_of(one, by) for one in maps])
@@ -184,15 +194,15 @@ def _draw(one: HeapMap, ax: Axes, by: str, end: int, most: float) -> None:
 
 
 def _explain(ax: Axes, grid: Grid, by: str, most: float) -> None:
-    """The scale of the colours, and the kinds that are there."""
+    """Explain the colours and the kinds of cells."""
     cm, colors, patches = (
         importlib.import_module(f"matplotlib.{name}") for name in ("cm", "colors", "patches")
     )
     scale, unit = time_scale_of(most) if by == "age" else (1, "")
     norm = colors.Normalize(0, most / scale)
     figure: Any = ax.figure
-    bar = figure.colorbar(cm.ScalarMappable(norm, COLOUR_MAP), ax=ax, fraction=0.04, pad=0.02)
-    bar.set_label(f"{MEASURES[by]}{', ' + unit if unit else ''}")
+    label = f"{MEASURES[by]}{', ' + unit if unit else ''}"
+    bar = add_colour_bar(ax, cm.ScalarMappable(norm, COLOUR_MAP), label)
     if by == "class":
         ticks = range(0, int(most) + 1, 2)
         bar.set_ticks(list(ticks), labels=[_format.size(SMALLEST << k) for k in ticks])
@@ -207,7 +217,7 @@ def _explain(ax: Axes, grid: Grid, by: str, most: float) -> None:
 
 
 def _pixels(grid: Grid) -> int:
-    """Pixels of the side of a cell: more in a small heap, whose edges would be broad bars."""
+    """Pixels per side of a cell: more in a small heap, so that edges stay thin."""
     if len(grid.kind) > 1 << 15:
         return 4
     return min(max(6, _WIDE // grid.width), 24)
@@ -243,3 +253,59 @@ def _image(grid: Grid, most: float) -> NDArray[np.uint8]:
 
 def _rgb(colours: Sequence[str]) -> NDArray[np.uint8]:
     return np.array([[int(c[i : i + 2], 16) for i in (1, 3, 5)] for c in colours], np.uint8)
+
+
+# --- slots ----------------------------------------------------------------------------------------
+
+
+@picture
+def slots(tiles: HeapMap, tile: int, ax: Axes | None = None) -> Axes:
+    """The slots of one tile of a heap map, row by row; free slots have a dot.
+
+    The colour is the requested share of the slot. A large object is one slot.
+
+    Args:
+        tiles: the map, of `Heap.map` or `Recording.map`.
+        tile: its index in `HeapMap.array`.
+        ax: where to draw; None makes a new figure.
+
+    Raises:
+        InvalidError: there is no such tile, it has no slots, or the map was made without them.
+    """
+    rows = np.asarray(tiles.slots(tile))
+    if not len(rows):
+        raise InvalidError(f"tile {tile}: free pages have no slots")
+    one = tiles.array[int(tile)]
+    size = (int(one["bytes"]) - int(one["tail_bytes"])) // len(rows)
+    width = 1 << int(np.ceil(np.log2(max(np.sqrt(2 * len(rows)), 1))))
+    height = -(-len(rows) // width)
+    share = np.full(height * width, np.nan)
+    share[: len(rows)] = np.where(rows["live"], rows["requested_bytes"] / size, np.nan)
+    ax = ax or new_axes(height=1.6 + 0.24 * min(height, 24))
+    mesh = ax.pcolormesh(
+        np.ma.masked_invalid(share.reshape(height, width)),
+        cmap=COLOUR_MAP,
+        vmin=0,
+        vmax=1,
+        edgecolors="white",
+        linewidth=0.5,
+    )
+    free = np.flatnonzero(~rows["live"])
+    ax.plot(free % width + 0.5, free // width + 0.5, ".", ms=3, color="#777777", label="free slot")
+    ax.set_xlim(0, width)
+    ax.set_ylim(height, 0)
+    ax.grid(visible=False)
+    ax.set_xticks([])
+    steps = range(0, height, max(1, -(-height // 8)))
+    ax.set_yticks([row + 0.5 for row in steps], [f"{row * width:,}" for row in steps])
+    ax.set_xlabel(f"slots of {_format.size(size)}, {width} a row; a dot is a free one")
+    ax.set_ylabel("first slot of the row")
+    add_colour_bar(ax, mesh, "requested, of the slot")
+    ledger = tiles.ledger
+    live = len(rows) - len(free)
+    where = _format.size(int(one["offset"]))
+    ax.set_title(
+        f"{ledger.source or 'heap'} at {ledger.at}, table {ledger.table}:\n"
+        f"span at {where}, {live:,} of {_format.plural(len(rows), 'slot')} in use"
+    )
+    return ax

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures of memory: where the bytes of ledgers are, and bytes over time."""
+"""Pictures of memory: bytes by part, by class and over time."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanwise import _format
+from spanwise.errors import InvalidError
 from spanwise.ledger.parts import MOMENTS, PARTS
 from spanwise.plots.style import (
     LINES,
-    in_style,
+    add_legend,
     new_axes,
+    picture,
     scale_of,
     stacked_parts,
     time_scale_of,
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from spanwise.measure.replay_result import Replay
 
 
-@in_style
+@picture
 def ledgers(
     rows: Sequence[Ledger],
     ax: Axes | None = None,
@@ -36,15 +38,15 @@ def ledgers(
     labels: Sequence[str] = (),
     waste_only: bool = False,
 ) -> Axes:
-    """Ledgers as stacked bars, one a ledger; parts of 0 bytes in all of them are left out.
+    """A stacked bar per ledger; parts of 0 bytes in all of them are omitted.
 
-    A black line in each bar is how much of it is resident, where that is known.
+    A black line in each bar marks the resident bytes, if all ledgers know them.
 
     Args:
         rows: the ledgers.
         ax: where to draw; None makes a new figure.
         labels: names of the bars; none: the tables' names.
-        waste_only: leave out what was requested, which else squeezes all other parts.
+        waste_only: omit requested bytes, to enlarge the other parts.
     """
     own = ax is None
     ax = ax or new_axes(height=1.5 + 0.55 * len(rows))
@@ -65,14 +67,12 @@ def ledgers(
     for place, ledger, end in zip(places, rows, left, strict=True):
         wasted = _format.share(ledger.waste_bytes, ledger.held_bytes)
         waste = _format.size(ledger.waste_bytes)
-        ax.annotate(
-            f"{waste}, {wasted} of held"
-            if waste_only
-            else f"{_format.size(ledger.held_bytes)}, {wasted} waste",
-            (end, place),
-            xytext=(4, 0),
-            textcoords="offset points",
-            va="center",
+        held = _format.size(ledger.held_bytes)
+        _beside(
+            ax,
+            f"{waste}, {wasted} of held" if waste_only else f"{held}, {wasted} waste",
+            end,
+            place,
         )
     ax.set_yticks(places, names)
     ax.invert_yaxis()
@@ -83,18 +83,13 @@ def ledgers(
     if first is not None:
         when = f" at {first.at}" if first.at in MOMENTS else ""
         ax.set_title(f"{first.source or 'where the bytes are'}{when}")
-    _add_legend(ax, own, columns=5)
+    add_legend(ax, own, columns=5)
     return ax
 
 
-@in_style
+@picture
 def occupancy(one: Ledger, ax: Axes | None = None) -> Axes:
-    """How full spans of slots are: spans by live slots of all slots, in tenths; full ones apart.
-
-    Args:
-        one: the ledger.
-        ax: where to draw; None makes a new figure.
-    """
+    """The number of spans by share of live slots, in tenths; full spans have their own bar."""
     ax = ax or new_axes(height=3.4)
     counts = np.array(one.measures["occupancy"].value)
     bars = ax.bar(np.arange(len(counts)), counts, color="#0072B2", width=0.86)
@@ -113,9 +108,9 @@ def occupancy(one: Ledger, ax: Axes | None = None) -> Axes:
     return ax
 
 
-@in_style
+@picture
 def timeline(samples: AnyRows, ax: Axes | None = None, *, title: str = "") -> Axes:
-    """Held bytes over time, split: requested, round-up, other slots and metadata, free pages.
+    """Held bytes over time: requested, round-up, other slots and metadata, free pages.
 
     Args:
         samples: rows of `Recording.timeline`.
@@ -149,17 +144,15 @@ def timeline(samples: AnyRows, ax: Axes | None = None, *, title: str = "") -> Ax
     ax.set_ylabel(f"held, {unit}")
     ax.set_ylim(bottom=0)
     ax.set_title(title or "bytes over time")
-    _add_legend(ax, own)
+    add_legend(ax, own)
     return ax
 
 
-@in_style
+@picture
 def replays(rows: Sequence[Replay], ax: Axes | None = None) -> Axes:
-    """Resident bytes of replays over the recording's time, above what it has live.
+    """Resident bytes of replays over the recording's time, and its live bytes.
 
-    Args:
-        rows: replays of one recording.
-        ax: where to draw; None makes a new figure.
+    `rows`: replays of one recording.
     """
     own = ax is None
     ax = ax or new_axes(height=4.4)
@@ -179,20 +172,12 @@ def replays(rows: Sequence[Replay], ax: Axes | None = None) -> Axes:
     ax.set_ylabel(f"resident, {unit}")
     ax.set_ylim(bottom=0)
     ax.set_title(f"replay of {rows[0].source}")
-    _add_legend(ax, own)
+    add_legend(ax, own)
     return ax
 
 
-def _add_legend(ax: Axes, own: bool, columns: int = 4) -> None:
-    """Below a figure of our own, where it hides nothing; inside the Axes of another's."""
-    if own:
-        ax.figure.legend(loc="outside lower left", ncols=columns)
-    else:
-        ax.legend()
-
-
 def _over_time(samples: AnyRows, ax: Axes) -> NDArray[Any]:
-    """Where samples are on the axis, which gets its label: times, or without them operations."""
+    """Label the time axis; return the samples' times, or without times their operations."""
     times = samples["time_ns"]
     if not len(times) or times[-1] == times[0]:
         ax.set_xlabel("operations")
@@ -205,3 +190,79 @@ def _over_time(samples: AnyRows, ax: Axes) -> NDArray[Any]:
     if len(places) > 1:
         ax.set_xlim(places[0], places[-1])
     return places
+
+
+def _beside(ax: Axes, text: str, x: Any, y: Any) -> None:
+    """Label a bar at its end."""
+    ax.annotate(text, (x, y), xytext=(4, 0), textcoords="offset points", va="center")
+
+
+# --- classes --------------------------------------------------------------------------------------
+
+_OF_CLASSES = (
+    *("roundup_bytes", "large_rounding_bytes", "tail_bytes"),
+    *("free_slot_bytes", "cached_bytes"),
+)
+"""The parts of the waste of a class. The rounding of large objects is a part of its own."""
+
+
+@picture
+def waste_by_class(one: Ledger, ax: Axes | None = None, *, classes: int = 12) -> Axes:
+    """A stacked bar for each of the classes with most waste; large objects count as a class.
+
+    Each bar is labelled with its bytes and its share of all waste of the ledger, which includes
+    metadata and free pages.
+
+    Args:
+        one: the ledger.
+        ax: where to draw; None makes a new figure.
+        classes: the most bars.
+
+    Raises:
+        InvalidError: no class wastes a byte, or `classes` is less than 1.
+    """
+    if classes < 1:
+        raise InvalidError(f"classes {classes}: at least one class must be drawn")
+    rows = np.asarray(one.classes)
+    parts = {name: _wasted(rows, name) for name in _OF_CLASSES}
+    total: NDArray[np.int64] = np.sum(list(parts.values()), axis=0)
+    wasting = int(np.count_nonzero(total))
+    if not wasting:
+        raise InvalidError("no waste to draw: no size class of the ledger has any")
+    shown = np.argsort(-total, kind="stable")[: min(classes, wasting)]
+    own = ax is None
+    ax = ax or new_axes(height=1.6 + 0.3 * len(shown))
+    scale, unit = scale_of(float(total[shown[0]]))
+    stacked_parts(ax, {name: column[shown] / scale for name, column in parts.items()}, 0.72)
+    for place, size in enumerate(total[shown].tolist()):
+        text = f"{_format.size(size)}, {_format.share(size, one.waste_bytes)}"
+        _beside(ax, text, size / scale, place)
+    ax.set_yticks(np.arange(len(shown)), [_name(rows[i]) for i in shown])
+    ax.invert_yaxis()
+    ax.set_xlim(0, 1.25 * float(total[shown[0]]) / scale)
+    ax.grid(axis="y", visible=False)
+    ax.set_xlabel(f"held beyond requested, {unit}; and the share of all waste")
+    ax.set_ylabel("slots of the class")
+    rest = f"; the {len(shown)} of {wasting} with most" if len(shown) < wasting else ""
+    ax.set_title(
+        f"{one.source or 'heap'} at {one.at}, table {one.table}:\n"
+        f"classes have {_format.size(int(total.sum()))} of {_format.size(one.waste_bytes)}"
+        f" waste{rest}"
+    )
+    add_legend(ax, own, columns=5)
+    return ax
+
+
+def _wasted(rows: NDArray[np.void], name: str) -> NDArray[np.int64]:
+    """Bytes of a part by class. Row 0 has the rounding of large objects."""
+    large = np.asarray(rows["cls"]) == 0
+    if name == "large_rounding_bytes":
+        return np.where(large, rows["roundup_bytes"], 0).astype(np.int64)
+    if name == "roundup_bytes":
+        return np.where(large, 0, rows["roundup_bytes"]).astype(np.int64)
+    found: NDArray[np.int64] = rows[name].astype(np.int64)
+    return found
+
+
+def _name(row: Any) -> str:
+    return f"{int(row['size_bytes']):,} B" if row["cls"] else "large objects"

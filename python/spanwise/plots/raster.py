@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A heap map as a grid of cells: each is a page, or as many pages as a large heap needs."""
+"""A heap map as a grid of cells, each of one or several pages."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from spanwise import _format
 from spanwise.heap.heap_map import HeapMap
 
 SLOTS, LARGE, FREE, NOT_HELD = 0, 1, 2, 3
-"""What a cell shows: the kinds of tiles, and pages that are not held."""
+"""The kinds of cells: those of tiles, and pages that are not held."""
 
 MOST_CELLS = 1 << 17
 
@@ -21,9 +22,8 @@ class Grid:
     """Cells of a heap, in the order of its pages.
 
     Attributes:
-        kind: of each cell: what most of its bytes are.
-        value: of each cell: what is drawn, the mean over the bytes of its spans of slots; NaN: not
-            known.
+        kind: of each cell: that of most of its bytes.
+        value: of each cell: the mean over the bytes of its spans of slots; NaN: unknown.
         first: whether a tile begins in the cell.
         cell_bytes: a power of two of pages.
     """
@@ -55,7 +55,7 @@ def end_of(one: HeapMap) -> int:
 
 
 def grid_of(one: HeapMap, value: NDArray[np.float64], end: int, cell_bytes: int) -> Grid:
-    """Draws tiles into cells.
+    """Draw tiles into cells.
 
     Args:
         one: the map.
@@ -94,3 +94,45 @@ def _pieces(
     low = np.maximum(start[tile], cell * cell_bytes)
     high = np.minimum(end[tile], (cell + 1) * cell_bytes)
     return cell, tile, (high - low).astype(np.float64)
+
+
+# --- codes ----------------------------------------------------------------------------------------
+
+LARGE_CODE, FREE_CODE, NO_VALUE_CODE, NOT_HELD_CODE = 101, 102, 103, 255
+"""Codes of cells; 0 to 100 are the value of a span of slots, in percent of the colour scale."""
+
+
+def codes(
+    one: HeapMap, value: NDArray[np.float64], most: float, end: int, cell_bytes: int
+) -> NDArray[np.uint8]:
+    """The cells of a map as one byte each, for a page or a widget.
+
+    Args:
+        one: the map.
+        value: what is shown of each tile.
+        most: where the colours end.
+        end: bytes that the cells cover.
+        cell_bytes: of each cell.
+    """
+    grid = grid_of(one, value, end, cell_bytes)
+    known = ~np.isnan(grid.value)
+    found = np.full(len(grid.kind), NO_VALUE_CODE, np.uint8)
+    found[known] = np.round(np.clip(grid.value[known] / most, 0, 1) * 100)
+    for kind, code in ((LARGE, LARGE_CODE), (FREE, FREE_CODE), (NOT_HELD, NOT_HELD_CODE)):
+        found[grid.kind == kind] = code
+    return found
+
+
+def moment(one: HeapMap) -> str:
+    """The time, operation, bytes and objects of a map, in words."""
+    ledger = one.ledger
+    op = ledger.stats.ops if ledger.stats else 0
+    resident = ledger.resident_bytes
+    parts = [
+        f"{_format.seconds(ledger.time_ns)}, operation {op:,}",
+        f"{_format.size(resident)} resident" if resident is not None else "",
+        f"{_format.size(ledger.held_bytes)} held",
+        f"{_format.size(ledger.requested_bytes)} requested",
+        f"{_format.plural(ledger.live_objects, 'object')} live",
+    ]
+    return "; ".join(filter(None, parts))

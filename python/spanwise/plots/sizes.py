@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures over the size of a request: what is wasted on each, and how often each is made."""
+"""Pictures over the size of a request and the number of classes: waste and requests."""
 
 from __future__ import annotations
 
@@ -7,18 +7,27 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spanwise import _format
-from spanwise.plots.style import COLOURS, in_style, new_axes
+from spanwise.plots.style import (
+    COLOURS,
+    MARKERS,
+    add_legend,
+    new_axes,
+    picture,
+    scale_of,
+)
 from spanwise.results.rows import AnyRows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from spanwise.optimizer.pareto import ParetoFront
     from spanwise.tables.table import SizeClassTable
 
 
-@in_style
+@picture
 def waste(
     tables: Sequence[SizeClassTable], ax: Axes | None = None, *, largest_bytes: int | None = None
 ) -> Axes:
@@ -39,7 +48,7 @@ def waste(
             sizes,
             100 * (rounded - sizes) / rounded,
             label=table.name,
-            linewidth=2.4 if first else 0.9,  # the first is seen under the others
+            linewidth=2.4 if first else 0.9,  # visible under the others
             alpha=0.5 if first else 1.0,
         )
     ax.set_xscale("log", base=2)
@@ -54,7 +63,7 @@ def waste(
     return ax
 
 
-@in_style
+@picture
 def histogram(rows: AnyRows, ax: Axes | None = None, *, title: str = "") -> Axes:
     """Requests by size, on logarithmic scales.
 
@@ -75,7 +84,7 @@ def histogram(rows: AnyRows, ax: Axes | None = None, *, title: str = "") -> Axes
     return ax
 
 
-@in_style
+@picture
 def boundaries(
     rows: AnyRows,
     tables: Sequence[SizeClassTable],
@@ -83,11 +92,11 @@ def boundaries(
     *,
     title: str = "",
 ) -> Axes:
-    """Requests by size above the classes of tables: one row of ticks a table.
+    """Requests by size, and below them the classes of each table as a row of ticks.
 
     Args:
         rows: what `Recording.histogram` gave.
-        tables: the tables, such as the one in use and one that was found.
+        tables: the tables.
         ax: where to draw; None makes a new figure.
         title: the picture's title.
     """
@@ -108,3 +117,68 @@ def boundaries(
     ax.minorticks_off()
     ax.set_ylabel("requests; below them the classes of each table")
     return ax
+
+
+@picture
+def pareto(points: ParetoFront, ax: Axes | None = None) -> Axes:
+    """Resident minus requested bytes against the number of classes, one line per curve."""
+    own = ax is None
+    ax = ax or new_axes(height=4.6)
+    curves = [(pair, points.curve(*pair)) for pair in points.curves()]
+    most = max((float(_beyond(curve).max()) for _, curve in curves), default=1.0)
+    scale, unit = scale_of(most)
+    for i, (names, curve) in enumerate(_without_copies(curves)):
+        waste_bytes = _beyond(curve) / scale
+        (line,) = ax.plot(
+            curve["classes"],
+            waste_bytes,
+            label=" = ".join(names),
+            color=COLOURS[i % len(COLOURS)],
+            marker=MARKERS[i % len(MARKERS)],
+            markersize=3.5,
+            linewidth=1.2,
+            linestyle="-" if "spans" not in names[0] else "--",
+        )
+        least = int(np.argmin(waste_bytes))
+        ax.plot(
+            curve["classes"][least],
+            waste_bytes[least],
+            marker="o",
+            markersize=11,
+            markerfacecolor="none",
+            color=line.get_color(),
+        )
+    ax.set_xscale("log", base=2)
+    ax.xaxis.set_major_formatter(lambda value, _: f"{value:.0f}")
+    ax.set_yscale("log", base=2)
+    ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    ax.set_xlabel("classes")
+    ax.set_ylabel(f"resident beyond requested, {unit}")
+    ax.set_title("waste at the peak; the least of each curve has a ring")
+    add_legend(ax, own, columns=3)
+    return ax
+
+
+def _beyond(curve: NDArray[np.void]) -> NDArray[np.float64]:
+    """Resident minus requested bytes."""
+    beyond: NDArray[np.float64] = (
+        curve["resident_bytes"].astype(np.float64) - curve["requested_bytes"]
+    )
+    return beyond
+
+
+def _without_copies(
+    curves: list[tuple[tuple[int, int], NDArray[np.void]]],
+) -> list[tuple[list[str], NDArray[np.void]]]:
+    """The different curves, each with all its names, so no curve hides an equal one."""
+    found: list[tuple[list[str], NDArray[np.void]]] = []
+    for (span_scale, caches), curve in curves:
+        spans = "" if span_scale == 1 else f", spans x{span_scale}"
+        name = "caches as recorded" if caches == 0 else _format.plural(caches, "cache")
+        columns = ["classes", "resident_bytes"]
+        same = next((n for n, c in found if np.array_equal(c[columns], curve[columns])), None)
+        if same is None:
+            found.append(([name + spans], curve))
+        else:
+            same.append(name + spans)
+    return found

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The style that all pictures share, and what every picture needs to be drawn in it.
+"""The style of all pictures, the registry of pictures, and what several of them draw.
 
 The user's own settings are not changed. The colours are of the palette of Okabe and Ito, "Color
-universal design" (2008), told apart by colour-blind readers.
+universal design" (2008), which colour-blind readers can distinguish.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from spanwise.ledger.parts import PARTS
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-
 _P = ParamSpec("_P")
 
+PICTURES: dict[str, Callable[..., Any]] = {}
+"""Every function that draws, by name."""
 
 STYLE = str(Path(__file__).with_name("spanwise.mplstyle"))
 """Path of the style: `matplotlib.style.use(spanwise.plots.STYLE)`."""
-
 
 PART_COLOURS = {
     "requested_bytes": "#0072B2",
@@ -43,9 +43,7 @@ PART_COLOURS = {
     "quarantine_bytes": "#8B6F47",
     "free_page_bytes": "#CCCCCC",
 }
-"""Seven colours for ten parts: the parts that rounding costs share one, and so do those of
-arenas."""
-
+"""Seven colours for ten parts: all rounding has one, and so have both parts of arenas."""
 
 PART_HATCHES = {
     "roundup_bytes": "////",
@@ -55,14 +53,21 @@ PART_HATCHES = {
     "quarantine_bytes": "////",
     "free_page_bytes": "----",
 }
-"""Parts of one colour, or of one as light as another's, are told apart by these, also in grey."""
+"""Hatches distinguish parts of one colour, or of equally light colours in grey."""
 
+COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+"""The colours of lines in order; the eighth line has the first colour with another mark."""
 
-_SCALES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "bytes"))
+LINES = ("-", "--", "-.", ":")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+"""Dashes and marks distinguish lines in grey."""
+
+_SIZES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "bytes"))
+_TIMES = ((10**9, "s"), (10**6, "ms"), (10**3, "µs"), (1, "ns"))
 
 
 def pyplot() -> Any:
-    """matplotlib.pyplot, imported at the first picture: it takes longer than all else."""
+    """matplotlib.pyplot, imported at the first picture."""
     return importlib.import_module("matplotlib.pyplot")
 
 
@@ -75,11 +80,10 @@ def _style() -> dict[str, Any]:
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """The shipped style; at the end the user's own values of its settings are put back.
+    """Apply the shipped style; restore the user's values of its settings at the end.
 
-    Other settings stay as they are: at the first figure matplotlib loads a notebook's backend,
-    which turns `interactive` on, and without that later figures are not shown. So `style.context`,
-    which restores every setting, cannot be used.
+    `style.context` restores all settings, so it cannot be used: at the first figure matplotlib
+    loads a notebook's backend, which turns `interactive` on, and that must stay.
     """
     settings = pyplot().rcParams
     before = {name: settings[name] for name in _style()}
@@ -90,11 +94,11 @@ def styled() -> Iterator[None]:
         settings.update(before)
 
 
-def in_style(draw: Callable[_P, Axes]) -> Callable[_P, Axes]:
-    """Draws in the shipped style and puts the user's settings back.
+def picture(draw: Callable[_P, Axes]) -> Callable[_P, Axes]:
+    """Register a function that draws, and apply the shipped style in it.
 
     A first argument that is annotated with a class must be of that class: TypeError names it. The
-    annotation is compared by name, since pictures import their models for type checkers only.
+    annotation is compared by name, because pictures import models for type checkers only.
     """
     argument = next(iter(inspect.signature(draw).parameters))
     wanted = draw.__annotations__[argument]
@@ -108,6 +112,7 @@ def in_style(draw: Callable[_P, Axes]) -> Callable[_P, Axes]:
         with styled():
             return draw(*args, **kwargs)
 
+    PICTURES[draw.__name__] = drawn
     return drawn
 
 
@@ -120,49 +125,56 @@ def new_axes(width: float = 7.0, height: float = 4.0) -> Axes:
     return made
 
 
-_TIMES = ((10**9, "s"), (10**6, "ms"), (10**3, "µs"), (1, "ns"))
+def add_legend(ax: Axes, own: bool, columns: int = 4) -> None:
+    """Put the legend below a figure of our own, or inside the caller's Axes."""
+    if own:
+        ax.figure.legend(loc="outside lower left", ncols=columns)
+    else:
+        ax.legend()
 
-COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-"""The colours of lines, in this order; the eighth line has the first colour with another mark."""
 
-LINES = ("-", "--", "-.", ":")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-"""Lines are told apart by these as well as by colour: also in grey."""
+def add_colour_bar(ax: Axes, colours: Any, label: str) -> Any:
+    """Explain the colours of a mesh or a mappable."""
+    figure: Any = ax.figure
+    bar = figure.colorbar(colours, ax=ax, fraction=0.04, pad=0.02)
+    bar.set_label(label)
+    return bar
 
 
 def stacked_parts(
     ax: Axes, parts: dict[str, NDArray[np.float64]], height: float
 ) -> NDArray[np.float64]:
-    """Stacks the parts of each bar; a part that no bar has is left out. Returns where bars end.
+    """Stack the parts of horizontal bars; omit parts that are 0 everywhere. Returns the bars' ends.
 
     Args:
         ax: where to draw.
-        parts: lengths by the part's name, one a bar.
+        parts: lengths by the part's name, one per bar.
         height: of a bar; bars are 1 apart.
     """
     left = np.zeros(len(next(iter(parts.values()), np.zeros(0))))
     for name, lengths in parts.items():
         if lengths.any():
-            ax.barh(
-                np.arange(len(lengths)),
-                lengths,
-                left=left,
-                color=PART_COLOURS[name],
-                hatch=PART_HATCHES.get(name),
-                edgecolor="white",
-                linewidth=0,
-                label=PARTS[name],
-                height=height,
+            part_bars(
+                ax, np.arange(len(lengths)), lengths, name, height, left=left, label=PARTS[name]
             )
             left += lengths
     return left
 
 
+def part_bars(
+    ax: Axes, places: Any, lengths: Any, name: str, height: float, **options: Any
+) -> None:
+    """Draw horizontal bars in the colour and hatch of a part; more options as of `barh`."""
+    colour, hatch = PART_COLOURS[name], PART_HATCHES.get(name)
+    looks: dict[str, Any] = {"color": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0}
+    ax.barh(places, lengths, height, **looks, **options)
+
+
 def time_scale_of(most_ns: float) -> tuple[int, str]:
-    """Nanoseconds a unit, and its name, for times up to `most_ns`."""
+    """The unit of times up to `most_ns`: nanoseconds and name."""
     return next((scale, name) for scale, name in _TIMES if most_ns >= 2 * scale or scale == 1)
 
 
 def scale_of(most: float) -> tuple[int, str]:
-    """Bytes a unit, and its name, for values up to `most` bytes."""
-    return next((scale, name) for scale, name in _SCALES if most >= 2 * scale or scale == 1)
+    """The unit of values up to `most` bytes: bytes and name."""
+    return next((scale, name) for scale, name in _SIZES if most >= 2 * scale or scale == 1)

@@ -20,7 +20,7 @@ function size(count) {
     return (unit ? count.toFixed(1) : count) + " " + units[unit];
 }
 
-// All cells of a moment, SIDE pixels wide; stripes and dots tell kinds apart in grey.
+// All cells of a moment, SIDE pixels wide; stripes and dots distinguish kinds in grey.
 function paint(picture, map, cells, palette) {
     const context = picture.getContext("2d");
     const image = context.createImageData(picture.width, picture.height);

@@ -20,7 +20,7 @@ import numpy as np
 
 from spanwise import _format
 from spanwise.errors import InvalidError
-from spanwise.plots import cells, raster
+from spanwise.plots import raster
 from spanwise.plots.maps import (
     COLOUR_MAP,
     KIND_COLOURS,
@@ -28,9 +28,9 @@ from spanwise.plots.maps import (
     NO_VALUE,
     SMALLEST,
     heap_map,
+    most_of,
+    values_of,
 )
-from spanwise.plots.maps import most_of as colours_end
-from spanwise.plots.maps import values_of as shown_of
 from spanwise.plots.style import pyplot, styled
 
 if TYPE_CHECKING:
@@ -46,11 +46,11 @@ _INSTALL = "a picture only: pip install 'spanwise[widget]' makes it a widget to 
 
 @dataclass(frozen=True, repr=False)
 class StillMap:
-    """What `map_widget` gives where there is no anywidget: the picture of one moment.
+    """The result of `map_widget` without anywidget: the picture of one moment.
 
     Attributes:
         shown: the map of the peak, or else the last one.
-        by: what its colours are.
+        by: the measure of its colours.
     """
 
     shown: HeapMap
@@ -66,17 +66,17 @@ class StillMap:
 def map_widget(maps: Sequence[HeapMap], *, by: str = "occupancy") -> Any:
     """Maps of a recording as a widget for Jupyter: a slider over time, a map to zoom and to move.
 
-    The wheel, or the keys + and -, zoom; dragging, or the arrow keys, move; a double click shows
-    all of it again. What is under the pointer is told in words. A heap of more than 65,536 pages
-    has several pages in a cell.
+    The wheel, or the keys + and -, zoom; dragging, or the arrow keys, move; a double click resets
+    the view. A line describes the cell under the pointer. A heap of more than 65,536 pages has
+    several pages per cell.
 
     Args:
-        maps: what `Recording.maps` gave.
+        maps: of `Recording.maps`.
         by: as of `heap_map`.
 
     Returns:
-        An `anywidget.AnyWidget`, whose trait `frame` is the number of the map that is shown; where
-        anywidget is not installed a `StillMap`. Both show a picture where no widget can be.
+        An `anywidget.AnyWidget`, whose trait `frame` is the number of the shown map; without
+        anywidget a `StillMap`. Both show a picture in front ends without widgets.
 
     Raises:
         InvalidError: there is no map; the maps do not know `by`.
@@ -114,7 +114,7 @@ def _widget_type() -> Any:
             return repr(self._still.shown)
 
         def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-            """The widget, and beside it the picture, for front ends that run no widgets."""
+            """The widget, and the picture for front ends without widgets."""
             data, metadata = super()._repr_mimebundle_(**kwargs)
             png = base64.b64encode(self._still._repr_png_()).decode("ascii")
             return {**data, "image/png": png}, metadata
@@ -124,11 +124,11 @@ def _widget_type() -> Any:
 
 def _state_of(maps: Sequence[HeapMap], by: str) -> dict[str, Any]:
     """The traits of a widget."""
-    end, most = max(map(raster.end_of, maps)), colours_end(by, maps)
+    end, most = max(map(raster.end_of, maps)), most_of(by, maps)
     cell = raster.cell_bytes_of(end, maps[0].page_bytes, MOST_CELLS)
     count = max(1, -(-end // cell))
     width = 1 << int(np.ceil(np.log2(np.sqrt(2 * max(count, 32)))))
-    drawn = [cells.codes(one, shown_of(one, by), most, end, cell) for one in maps]
+    drawn = [raster.codes(one, values_of(one, by), most, end, cell) for one in maps]
     peaks = [i for i, one in enumerate(maps) if one.ledger.at == "peak"]
     what = maps[0].ledger
     return {
@@ -141,7 +141,7 @@ def _state_of(maps: Sequence[HeapMap], by: str) -> dict[str, Any]:
             "title": f"{what.source or 'heap'}, table {what.table}",
             "grain": f"one cell: {_format.size(cell)}; one row: {_format.size(width * cell)}",
             "moments": [
-                ("peak: " if one.ledger.at == "peak" else "") + cells.moment(one) for one in maps
+                ("peak: " if one.ledger.at == "peak" else "") + raster.moment(one) for one in maps
             ],
         },
         "cells": b"".join(one.tobytes() for one in drawn),
@@ -151,7 +151,7 @@ def _state_of(maps: Sequence[HeapMap], by: str) -> dict[str, Any]:
 
 
 def _measure(by: str, most: float) -> str:
-    """What the percents are."""
+    """The meaning of the percentages."""
     if by == "age":
         return f"{MEASURES[by]}, of {_format.seconds(round(most))}"
     if by == "class":
@@ -166,10 +166,10 @@ def _palette() -> bytes:
     scale = np.asarray(pyplot().get_cmap(COLOUR_MAP)(np.linspace(0, 1, 101)))
     colours[:101] = (scale[:, :3] * 255).astype(np.uint8)
     of_kind = {
-        cells.LARGE: KIND_COLOURS[raster.LARGE][0],
-        cells.FREE: KIND_COLOURS[raster.FREE][0],
-        cells.NO_VALUE: NO_VALUE,
-        cells.NOT_HELD: KIND_COLOURS[raster.NOT_HELD][0],
+        raster.LARGE_CODE: KIND_COLOURS[raster.LARGE][0],
+        raster.FREE_CODE: KIND_COLOURS[raster.FREE][0],
+        raster.NO_VALUE_CODE: NO_VALUE,
+        raster.NOT_HELD_CODE: KIND_COLOURS[raster.NOT_HELD][0],
     }
     for code, colour in of_kind.items():
         colours[code] = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from spanwise import _format
 from spanwise.heap.options import HeapOptions
 from spanwise.recordings.questions import RecordingQueries
+from spanwise.results.drawing import draw
 from spanwise.results.progress import Progress
 from spanwise.tables.table import SizeClassTable, as_table
 
@@ -127,15 +128,11 @@ class ExportMixin(RecordingQueries):
     def plot_timeline(self, table: SizeClassTable | str = "c16", ax: Axes | None = None) -> Axes:
         """Draws requested and held bytes over time; returns the matplotlib Axes."""
         name = as_table(table).name
-        from spanwise import plots  # noqa: PLC0415  pictures know models, not models pictures
-
-        return plots.timeline(self.timeline(table), ax, title=f"{self.name} under {name}")
+        return draw("timeline", self.timeline(table), ax, title=f"{self.name} under {name}")
 
     def plot_histogram(self, ax: Axes | None = None) -> Axes:
         """Draws requests by size; returns the matplotlib Axes."""
-        from spanwise import plots  # noqa: PLC0415  pictures know models, not models pictures
-
-        return plots.histogram(self.histogram(), ax, title=self.name)
+        return draw("histogram", self.histogram(), ax, title=self.name)
 
     def _repr_html_(self) -> str:
         return _format.html_table(self.summary.text_rows(), (self.name, ""))

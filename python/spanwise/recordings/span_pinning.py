@@ -22,6 +22,7 @@ from spanwise.recordings.lifetimes import floor_pow2
 from spanwise.recordings.live_sites import LiveObjects, Placed, span_of, sum_by
 from spanwise.recordings.names import name_frames
 from spanwise.recordings.sites import callers, unknown_text
+from spanwise.results.drawing import draw
 from spanwise.results.rows import Rows, Tabular, as_rows
 from spanwise.results.values import Result, Value
 
@@ -145,9 +146,7 @@ class SpanPinning(Result, Value, Tabular):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draws it; as `spanwise.plots.span_pinning`."""
-        from spanwise import plots  # noqa: PLC0415  pictures know models, not models pictures
-
-        return plots.span_pinning(self, ax)
+        return draw("span_pinning", self, ax)
 
     # --- text ---
 

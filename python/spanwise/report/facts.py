@@ -13,9 +13,10 @@ from spanwise.heap.heap_map import HeapMap
 from spanwise.heap.options import HeapOptions
 from spanwise.ledger.ledger import Ledger
 from spanwise.ledger.parts import PARTS
-from spanwise.optimizer.fit import RESIDENT
-from spanwise.optimizer.optimum import OptimizeResult
-from spanwise.optimizer.search import default_candidates, optimize, simulated_operations
+from spanwise.optimizer.options import default_candidates
+from spanwise.optimizer.profile import RESIDENT
+from spanwise.optimizer.result import OptimizeResult
+from spanwise.optimizer.search import optimize, simulated_operations
 from spanwise.recordings.live_sites import LiveSites
 from spanwise.recordings.recording import Recording
 from spanwise.results.progress import Progress, Step, progress_bar

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from spanwise import _format
 from spanwise.heap.heap_map import HeapMap
-from spanwise.plots import cells, raster
+from spanwise.plots import raster
 
 MOST_CELLS = 8192
 
@@ -35,7 +35,7 @@ def frames_of(maps: Sequence[HeapMap], place: Callable[[int, int], float]) -> di
         "cell": _format.size(cell),
         "row": _format.size(width * cell),
         "frames": [
-            _frame(one, cells.codes(one, one.occupancy, 1.0, end, cell), place) for one in maps
+            _frame(one, raster.codes(one, one.occupancy, 1.0, end, cell), place) for one in maps
         ],
     }
 
@@ -49,6 +49,6 @@ def _frame(
         "at": ledger.at,
         "op": op,
         "x": round(place(op, ledger.time_ns), 1),
-        "text": cells.moment(one),
+        "text": raster.moment(one),
         "cells": base64.b64encode(drawn.tobytes()).decode("ascii"),
     }

@@ -25,7 +25,7 @@ from spanwise.tables.table import SizeClassTable
 if TYPE_CHECKING:
     from spanwise.heap.options import HeapOptions
     from spanwise.measure.peers import PeerComparison
-    from spanwise.optimizer.optimum import OptimizeResult
+    from spanwise.optimizer.result import OptimizeResult
     from spanwise.recordings.recording import Recording
     from spanwise.results.progress import Progress
 
@@ -227,8 +227,8 @@ def _table(rows: Sequence[Sequence[str]], head: Sequence[str], numbers: int) -> 
 def _advice(facts: Facts) -> str:
     if facts.advice is None:
         return _section("Table advice", f"No table was fitted: {facts.no_advice}.", "")
-    trial = facts.advice.trial
-    rows = [_ledger_cells(one, facts) for one in trial.comparison.ledgers]
+    evaluation = facts.advice.evaluation
+    rows = [_ledger_cells(one, facts) for one in evaluation.comparison.ledgers]
     head = ("held", "resident", "waste", "classes", "table")
     content = _table(rows, head, 4)
     for other in facts.advice.held_out:

@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the tasks of a sweep run: in threads, in processes or on any executor."""
+"""Where the tasks of a sweep run: in threads, in processes or on any executor.
+
+Only as many tasks are submitted as keep the workers busy, so a pool that breaks loses few. Lost
+tasks are suspects: they run again, alone and one table at a time, and one that kills its worker
+while it is alone becomes a failed row. All other work goes on.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +12,39 @@ import multiprocessing
 import os
 import signal
 import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import (
+    BrokenExecutor,
+    CancelledError,
     Executor,
     Future,
     ProcessPoolExecutor,
     ThreadPoolExecutor,
 )
+from dataclasses import replace
 from typing import Any, Protocol
 
 from spanwise import errors
 from spanwise.recordings.recording import Recording
+from spanwise.results.interrupts import first_ended
 from spanwise.results.threads import Workers, starts
-from spanwise.sweeps.tasks import Row, Task
-from spanwise.sweeps.worker import run_task
+from spanwise.sweeps.row_file import Row
+from spanwise.sweeps.tasks import (
+    AbsentRecordingError,
+    Task,
+    content_of,
+    describe,
+    wanted_sha256,
+)
+from spanwise.sweeps.worker import CancelledTaskError, run_task
+
+DEATHS_IN_A_ROW = 8
+"""The sweep fails after this many broken pools without a row: no task is the cause."""
+
+LACKED_MAX, LACKED_SEND = 16, 4
+"""A task fails after LACKED_MAX workers without its recording. Each worker gets the file once, and
+every LACKED_SEND times again, because the executor decides which worker runs a task."""
 
 
 def processor_count() -> int:
@@ -28,13 +53,13 @@ def processor_count() -> int:
 
 
 class Engine(Protocol):
-    """An executor as the sweep sees it.
+    """An executor for a sweep.
 
     Attributes:
-        name: what the header calls it.
+        name: in headers.
         width: tasks that run at once.
-        window: tasks that are under way at once at most, to keep all workers busy.
-        remote: tasks leave this process: recordings must be files.
+        window: the most submitted tasks, enough to keep all workers busy.
+        remote: tasks leave this process, so recordings must be files.
     """
 
     name: str
@@ -43,19 +68,19 @@ class Engine(Protocol):
     remote: bool
 
     def submit(self, task: Task, content: bytes | None = None) -> Future[list[Row]]:
-        """Starts a task; content: the recording's file, for a worker that does not have it."""
+        """Submit a task; content: the recording's file, for a worker without it."""
         ...
 
     def renew(self) -> bool:
-        """Makes a broken engine work again; false where that is not possible."""
+        """Replace broken workers; false if that is not possible."""
         ...
 
     def cancel(self) -> None:
-        """Asks running tasks to stop, where that is possible."""
+        """Stop running tasks where possible."""
         ...
 
     def close(self) -> None:
-        """Ends what the sweep itself began."""
+        """Close what the sweep itself opened."""
         ...
 
 
@@ -76,7 +101,7 @@ class ThreadEngine:
         self.name = f"threads, {self.width}"
 
     def submit(self, task: Task, content: bytes | None = None) -> Future[list[Row]]:
-        """Starts a task; a recording in memory goes by reference."""
+        """Submit a task; a recording in memory goes by reference."""
         known = None if task.recording["path"] else self._recordings[task.recording["sha256"]]
         return self._pool.submit(run_task, task.to_json(), known, self._stop.is_set, content)
 
@@ -85,11 +110,11 @@ class ThreadEngine:
         return False
 
     def cancel(self) -> None:
-        """The tasks stop within milliseconds."""
+        """Tasks stop within milliseconds."""
         self._stop.set()
 
     def close(self) -> None:
-        """Waits for our own threads."""
+        """Wait for our own threads."""
         if self._own:
             self._pool.shutdown(wait=True, cancel_futures=True)
 
@@ -100,10 +125,10 @@ _stop_flag: Any = None  # of a worker process
 
 
 def start_worker(stop: Any) -> None:
-    """The first call in a worker process.
+    """Initialise a worker process.
 
-    Workers ignore Ctrl-C: the parent answers it, and sets `stop`. A worker ends itself when the
-    parent was killed, or it would wait for work for ever.
+    Workers ignore Ctrl-C: the parent handles it and sets `stop`. A worker exits when the parent was
+    killed.
     """
     global _stop_flag  # noqa: PLW0603  a process pool's initializer has no other place
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -119,12 +144,12 @@ def _end_with_parent() -> None:
 
 
 def run_in_worker(text: str, content: bytes | None) -> list[Row]:
-    """A task in a worker process of ours."""
+    """Run a task in a worker process of ours."""
     return run_task(text, None, lambda: bool(_stop_flag.value), content)
 
 
 class ProcessEngine:
-    """Processes of our own. They are spawned, not forked: the parent may have threads."""
+    """Processes of our own, spawned because the parent may have threads."""
 
     remote = True
 
@@ -146,7 +171,7 @@ class ProcessEngine:
         )
 
     def submit(self, task: Task, content: bytes | None = None) -> Future[list[Row]]:
-        """Starts a task."""
+        """Submit a task."""
         return self._pool.submit(run_in_worker, task.to_json(), content)
 
     def renew(self) -> bool:
@@ -156,11 +181,11 @@ class ProcessEngine:
         return True
 
     def cancel(self) -> None:
-        """The tasks stop within milliseconds."""
+        """Tasks stop within milliseconds."""
         self._stop.value = 1
 
     def close(self) -> None:
-        """Waits for the processes."""
+        """Wait for the processes."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 
@@ -182,7 +207,7 @@ class GivenEngine:
         self.name = f"{type(executor).__name__}, {self.width}"
 
     def submit(self, task: Task, content: bytes | None = None) -> Future[list[Row]]:
-        """Starts a task."""
+        """Submit a task."""
         if self._own is not None:
             return self._own.submit(task, content)
         return self._executor.submit(run_task, task.to_json(), None, None, content)
@@ -196,7 +221,7 @@ class GivenEngine:
         return self._own is not None
 
     def cancel(self) -> None:
-        """Only what has not begun can be stopped, by its future."""
+        """Only tasks that have not started can be stopped, by their futures."""
         if self._own is not None:
             self._own.cancel()
 
@@ -207,7 +232,7 @@ class GivenEngine:
 
 
 def _width(executor: Executor) -> int:
-    """How many tasks an executor runs at once, as far as it says; else the processors here."""
+    """The number of tasks an executor runs at once; by default the processors here."""
     client = getattr(executor, "_client", None)  # an executor of Dask has it
     if client is not None and hasattr(client, "nthreads"):
         return max(1, int(sum(client.nthreads().values())))
@@ -248,3 +273,141 @@ def make_engine(
     if isinstance(executor, ThreadPoolExecutor) and "Interpreter" not in type(executor).__name__:
         return ThreadEngine(recordings, count, executor)
     return GivenEngine(executor)
+
+
+# --- the dispatcher -------------------------------------------------------------------------------
+
+
+class Dispatcher:
+    """Runs tasks on an engine and delivers their rows.
+
+    Attributes:
+        lost: the number of tasks that were lost with their worker.
+    """
+
+    def __init__(
+        self, engine: Engine, tasks: Iterable[Task], deliver: Callable[[Sequence[Row]], None]
+    ) -> None:
+        self._engine = engine
+        self._queue = deque(tasks)
+        self._suspects: deque[Task] = deque()
+        self._flying: dict[Future[list[Row]], Task] = {}
+        self._deliver = deliver
+        self._broken: BaseException | None = None
+        self._deaths = 0  # of pools, since the last row
+        self._sent: set[tuple[str, str]] = set()  # worker, hash of a file
+        self.lost = 0
+
+    def run(self) -> None:
+        """Run all tasks. An interrupt (Ctrl-C) stops them; finished rows are delivered."""
+        try:
+            while self._queue or self._suspects or self._flying:
+                self._submit()
+                if self._flying:
+                    for future in first_ended(self._flying):
+                        self._settle(future, self._flying.pop(future))
+        except BaseException:
+            self._stop()
+            raise
+
+    def _stop(self) -> None:
+        self._engine.cancel()
+        for future in self._flying:
+            future.cancel()
+        for future in [one for one in self._flying if one.done() and not one.cancelled()]:
+            if future.exception() is None:
+                self._deliver(future.result())
+
+    def _submit(self) -> None:
+        """Submit as many tasks as keep the workers busy."""
+        if self._broken is not None and not self._flying:
+            self._recover(self._broken)
+        while self._broken is None and self._may_submit():
+            source = self._suspects or self._queue
+            task = source.popleft()
+            try:
+                self._flying[self._engine.submit(task)] = task
+            except Exception as error:  # broken, or shut down by somebody else
+                source.appendleft(task)
+                self._broken = error
+                if not self._flying:
+                    self._recover(error)
+
+    def _may_submit(self) -> bool:
+        """Whether a task may be submitted; a suspect runs alone."""
+        if self._suspects:
+            return not self._flying
+        alone = any(task.attempt for task in self._flying.values())
+        return bool(self._queue) and not alone and len(self._flying) < self._engine.window
+
+    def _recover(self, error: BaseException) -> None:
+        """Continue with new workers, or fail the remaining tasks."""
+        self._deaths += 1
+        self._broken = None
+        if self._deaths <= DEATHS_IN_A_ROW and self._engine.renew():
+            return
+        text = f"no workers left: {describe(error)}"
+        if self._deaths > DEATHS_IN_A_ROW:
+            text += '; a script that sweeps with processes needs `if __name__ == "__main__":`'
+        for task in (*self._suspects, *self._queue):
+            self._deliver(task.failures(text))
+        self._suspects.clear()
+        self._queue.clear()
+
+    def _settle(self, future: Future[list[Row]], task: Task) -> None:
+        try:
+            rows = future.result()
+        except CancelledTaskError:
+            return
+        except AbsentRecordingError as error:
+            self._send(task, error)
+            return
+        except Exception as error:
+            self._settle_failure(task, error)
+            return
+        self._deaths = 0
+        self._deliver(rows)
+
+    def _send(self, task: Task, error: AbsentRecordingError) -> None:
+        """Submit a task again whose worker lacks the recording, with the file if not sent yet."""
+        sent = (error.worker, wanted_sha256(task.recording))
+        again = replace(task, lacked=task.lacked + 1)
+        content = None
+        try:
+            if again.lacked > LACKED_MAX:
+                raise errors.InvalidError(f"it was sent {again.lacked} times in vain")
+            if sent not in self._sent or again.lacked % LACKED_SEND == 0:
+                content = content_of(task.recording)
+        except (errors.SpanwiseError, OSError) as refused:
+            self._deliver(task.failures(f"{error}; {describe(refused)}"))
+            return
+        self._sent.add(sent)
+        try:
+            self._flying[self._engine.submit(again, content)] = again
+        except Exception as broken:
+            self._queue.appendleft(again)
+            self._broken = broken
+
+    def _settle_failure(self, task: Task, error: Exception) -> None:
+        """Make a suspect, or failed rows, of a task whose future has an exception.
+
+        Tasks return their own failures as rows. An exception comes from the executor: a dead
+        worker, or a lost result, each with the executor's own error.
+        """
+        died = _worker_died(error)
+        self.lost += died
+        if isinstance(error, BrokenExecutor):
+            self._broken = error
+        # A cluster may lose a worker for its own reasons: there a task fails after two runs alone.
+        of_cluster = died and not isinstance(error, BrokenExecutor)
+        if task.attempt < (2 if of_cluster else 1):
+            self._suspects.extend(task.singles())
+            return
+        why = "its worker died: " if died else ""  # it was alone
+        self._deliver(task.failures(why + describe(error)))
+
+
+def _worker_died(error: BaseException) -> bool:
+    """Whether an error means that the worker died, not that its task failed."""
+    lost = isinstance(error, BrokenExecutor | CancelledError)
+    return lost or type(error).__module__.partition(".")[0] == "distributed"

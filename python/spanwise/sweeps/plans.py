@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a sweep is to do: recordings and tables as tasks know them, and the header of its file.
+"""The plan of a sweep: recordings and tables for tasks, and the header of its file.
 
-What cannot be opened or made is part of the plan too, with its error: it becomes failed rows.
+Recordings and tables that cannot be opened are part of the plan and become failed rows.
 """
 
 from __future__ import annotations
@@ -26,14 +26,12 @@ from spanwise import _lib, errors
 from spanwise.heap.options import HeapOptions, as_options
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.sources import ArraySource, FileSource
-from spanwise.sweeps.inputs import file_sha256, ops_sha256
-from spanwise.sweeps.tasks import Row, Task, table_spec
-from spanwise.sweeps.worker import describe
+from spanwise.sweeps.row_file import Row
+from spanwise.sweeps.tasks import Task, describe, file_sha256, ops_sha256, table_spec
 from spanwise.tables.table import SizeClassTable, as_table
 
 TABLES_A_TASK = 4
-"""The most tables that share a pass. Reading takes about a quarter of the time of one table, and
-four tables divide that."""
+"""The most tables that share a pass. Reading takes about a quarter of the time of one table."""
 
 _TASK_BYTES = 1 << 28
 _OBJECT_BYTES = 64  # of a live object in one dry heap and its runner, about
@@ -47,8 +45,8 @@ class Plan:
         recordings: name, path, sha256, valid_prefix, events of each; path None: in memory.
         tables: specs as tasks have them.
         opened: the recordings by sha256.
-        bad: name and error of what could not be opened or made, by kind.
-        notes: what was left out and why.
+        bad: names and errors of recordings and tables that could not be opened.
+        notes: what was omitted and why.
         at: moment of the ledgers.
         options: of the heaps: fields of `HeapOptions`.
     """
@@ -62,26 +60,17 @@ class Plan:
     notes: list[str] = field(default_factory=list)
 
     def header(self, engine: str) -> dict[str, Any]:
-        """What the file says of this session."""
-        return {
-            "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "versions": {
-                "spanwise": _lib.version(),
-                "python": platform.python_version(),
-                "numpy": np.__version__,
-            },
-            "commit": commit(),
-            "build": build(),
-            "machine": f"{platform.system()} {platform.machine()}",
-            "executor": engine,
-            "at": self.at,
-            "options": self.options,
-            "recordings": [dict(one) for one in self.recordings],
-            "tables": self.tables,
-        }
+        """The header of this session."""
+        return session_header(
+            executor=engine,
+            at=self.at,
+            options=self.options,
+            recordings=[dict(one) for one in self.recordings],
+            tables=self.tables,
+        )
 
     def failed_rows(self) -> list[Row]:
-        """Rows of what could not be opened or made."""
+        """The rows of recordings and tables that could not be opened."""
         rows = []
         for name, error in self.bad["recordings"].items():
             rows += self._task({"name": name, "sha256": None}, self.tables).failures(error)
@@ -94,11 +83,11 @@ class Plan:
         return rows
 
     def tasks(self, done: set[tuple[str, str]], width: int) -> Iterator[Task]:
-        """The work that is not done, in pieces.
+        """The remaining tasks.
 
         Args:
-            done: recording's sha256 and table's hash of rows that are there.
-            width: workers that share it.
+            done: recording's sha256 and table's hash of existing rows.
+            width: workers.
         """
         for recording in self.recordings:
             left = [t for t in self.tables if (recording["sha256"], t["hash"]) not in done]
@@ -110,7 +99,7 @@ class Plan:
         return Task(_lib.version(), recording, self.at, self.options, tuple(tables))
 
     def _tables_a_task(self, recording: dict[str, Any], left: int, width: int) -> int:
-        """How many tables a task has: so that workers end together and memory is bounded."""
+        """Tables per task: few enough that workers end together and memory is bounded."""
         even = math.ceil(left * len(self.recordings) / (3 * width))
         room: int = _TASK_BYTES // max(1, _OBJECT_BYTES * recording["live"])
         return max(1, min(TABLES_A_TASK, even, room))
@@ -123,12 +112,12 @@ def make_plan(
     valid_prefix: bool,
     options: HeapOptions | None,
 ) -> Plan:
-    """Opens and hashes everything.
+    """Open and hash everything.
 
     Raises:
         TypeError: an argument of another kind.
         InvalidError: a moment that is not allowed, an unknown table, nothing to sweep.
-        SpanwiseError, OSError: of the recordings, or of the tables, none could be had.
+        SpanwiseError, OSError: no recording, or no table, could be opened.
     """
     plan = Plan(_moment(at), as_options(options).to_dict())
     first_error: Exception | None = None
@@ -150,7 +139,7 @@ def _plain(value: Any) -> Any:
 
 
 def _moment(at: str | float) -> str | float:
-    """The moment as JSON has it; a word that is no moment is refused at once."""
+    """The moment for JSON, checked."""
     at = _plain(at)
     Recording.from_ops(np.empty(0, _lib.OPS_DTYPE))._moment(at)
     return at
@@ -161,7 +150,7 @@ def _each(value: Any, kinds: tuple[type, ...]) -> Iterable[Any]:
 
 
 def _add_table(plan: Plan, given: SizeClassTable | str) -> Exception | None:
-    """A file that is missing or wrong is part of the plan; a name that is unknown is refused."""
+    """Add a table. A missing or wrong file is part of the plan; an unknown name raises."""
     try:
         table = as_table(given)
     except (errors.InvalidError, OSError) as error:
@@ -173,14 +162,14 @@ def _add_table(plan: Plan, given: SizeClassTable | str) -> Exception | None:
     same = next((one for one in plan.tables if one["hash"] == spec["hash"]), None)
     if same is not None:
         if spec["name"] != same["name"]:
-            plan.notes.append(f"{spec['name']} is the same table as {same['name']}: left out")
+            plan.notes.append(f"{spec['name']} is the same table as {same['name']}: omitted")
         return None
     plan.tables.append(spec)
     return None
 
 
 def _add_recording(plan: Plan, given: Any, valid_prefix: bool, at: str | float) -> Exception | None:
-    """A file that is missing, damaged or ends before the moment is part of the plan."""
+    """Add a recording. A missing, damaged or too short file is part of the plan."""
     try:
         known = _describe_recording(given, valid_prefix)
         known[0]._check_moment(at)
@@ -192,7 +181,7 @@ def _add_recording(plan: Plan, given: Any, valid_prefix: bool, at: str | float) 
     same = next((one for one in plan.recordings if one["sha256"] == entry["sha256"]), None)
     if same is not None:
         if entry["path"] != same["path"]:
-            plan.notes.append(f"{entry['name']} is the same recording as {same['name']}: left out")
+            plan.notes.append(f"{entry['name']} is the same recording as {same['name']}: omitted")
         return None
     if any(one["name"] == entry["name"] for one in plan.recordings):
         entry["name"] = entry["path"] or f"{entry['name']} {len(plan.recordings) + 1}"
@@ -217,7 +206,7 @@ def _describe_recording(given: Any, valid_prefix: bool) -> tuple[Recording, dict
     else:
         assert isinstance(source, ArraySource)
         entry["sha256"] = ops_sha256(source.ops)
-    # A raw recording knows its end only after a pass, which the workers make.
+    # The end of a raw recording takes a pass, which the workers make.
     ordered = not entry["path"] or recording.info["form"] == int(_lib.lib.SW_TRACE_ORDERED)
     whole = not recording.info.get("damaged")
     entry["events"] = recording.info["ops"] if entry["path"] else len(recording)
@@ -228,7 +217,7 @@ def _describe_recording(given: Any, valid_prefix: bool) -> tuple[Recording, dict
 
 
 def expand(words: Iterable[str]) -> list[str]:
-    """Names, where a pattern such as `tables/*.json` stands for the files that match.
+    """Names, with patterns such as `tables/*.json` expanded.
 
     Raises:
         InvalidError: nothing matches.
@@ -248,9 +237,25 @@ def expand(words: Iterable[str]) -> list[str]:
 # --- identity of the code -------------------------------------------------------------------------
 
 
+def session_header(**fields: Any) -> dict[str, Any]:
+    """The header of a session of a row file: time, versions, commit, build, machine, and more."""
+    return {
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "versions": {
+            "spanwise": _lib.version(),
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+        },
+        "commit": commit(),
+        "build": build(),
+        "machine": f"{platform.system()} {platform.machine()}",
+        **fields,
+    }
+
+
 @functools.cache
 def commit() -> str | None:
-    """Commit of the checkout around this package, +changes if it has any; None: no checkout."""
+    """The commit of the checkout, +changes if it has any; None: no checkout."""
     root = _git("rev-parse", "--show-toplevel")
     if root is None or not (Path(root) / "include/spanwise/spanwise.h").is_file():
         return None
@@ -276,7 +281,7 @@ def _git(*words: str) -> str | None:
 
 @functools.cache
 def build() -> str | None:
-    """First digits of the hash of the compiled library; it tells builds of one commit apart."""
+    """The start of the hash of the compiled library, to distinguish builds of one commit."""
     path = getattr(sys.modules.get("spanwise._spanwise"), "__file__", None)
     if path is None:
         return None
@@ -285,7 +290,7 @@ def build() -> str | None:
 
 @functools.cache
 def made_by() -> dict[str, str | None]:
-    """What a stored figure was made by: the version, the compiled library, the Python files."""
+    """The provenance of a stored figure: version, compiled library, Python files."""
     found = hashlib.sha256()
     package = Path(__file__).resolve().parents[1]
     for path in sorted(package.rglob("*.py")):

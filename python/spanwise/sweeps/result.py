@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rows of a sweep, and what they answer."""
+"""The rows of a sweep: rankings, the best table, other forms."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ import importlib
 import os
 from collections.abc import Iterable, Sequence
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from spanwise import _format, errors
 from spanwise.ledger.parts import PARTS
+from spanwise.results.drawing import draw
 from spanwise.results.rows import Rows, Tabular, as_rows
 from spanwise.results.values import Result
 from spanwise.sweeps import row_file
-from spanwise.sweeps.tasks import ROW_FIELDS, VALUE_FIELDS, Row, spec_table
+from spanwise.sweeps.row_file import Row
+from spanwise.sweeps.tasks import ROW_FIELDS, SWEEP, VALUE_FIELDS, spec_table
 from spanwise.tables.table import SizeClassTable
 
 if TYPE_CHECKING:
@@ -32,17 +34,18 @@ class Sweep(Sequence[Row], Result, Tabular):
 
     A row is a dictionary: recording, recording_sha256, table, table_hash (hexadecimal), classes,
     at, the parts of the ledger in bytes (requested_bytes to free_page_bytes), held_bytes,
-    resident_bytes (None in rows of a spanwise before 0.3), waste_bytes, live_objects, spans,
-    time_ns, and of the whole run events, failed, skipped, peak_requested_bytes, peak_held_bytes,
-    peak_resident_bytes (None as resident_bytes), held_at_peak_bytes, mean_held_over_requested;
-    seconds of work, worker (host and process), error. In a failed row error is a line of text,
-    the values are None.
+    resident_bytes, waste_bytes, live_objects, spans, time_ns, and of the whole run events, failed,
+    skipped, peak_requested_bytes, peak_held_bytes, peak_resident_bytes, held_at_peak_bytes,
+    mean_held_over_requested; seconds of work, worker (host and process), error. In a failed row
+    error is a line of text and the values are None.
 
     Attributes:
         path: the file with the rows; None: there is none.
-        notes: what a person should know: a line that was cut, a worker that died, what was left
-            out.
+        notes: for the user: a cut line, a worker that died, what was omitted.
+        judged_by: the field that ranks by default.
     """
+
+    judged_by = "peak_resident_bytes"
 
     def __init__(
         self,
@@ -65,7 +68,7 @@ class Sweep(Sequence[Row], Result, Tabular):
             InvalidError: it is no such file; the line is named.
             OSError: it cannot be read.
         """
-        found = row_file.read(path, row_file.SWEEP)
+        found = row_file.read(path, SWEEP)
         specs = [spec for header in found.headers for spec in header["tables"]]
         known = {spec["hash"] for spec in specs}
         for row in found.rows:
@@ -133,15 +136,6 @@ class Sweep(Sequence[Row], Result, Tabular):
 
     # --- answers ---
 
-    @property
-    def judged_by(self) -> str:
-        """The field that ranks if no other is asked for: the most that was resident in each run.
-
-        Where a row of an older spanwise does not know that, it is held_bytes.
-        """
-        known = (row["peak_resident_bytes"] is not None for row in self if row["error"] is None)
-        return "peak_resident_bytes" if all(known) else "held_bytes"
-
     def ranking(
         self, by: str | None = None, *, recording: str | None = None
     ) -> list[tuple[str, int | float]]:
@@ -152,7 +146,7 @@ class Sweep(Sequence[Row], Result, Tabular):
                 None: `judged_by`.
             recording: name of one; None: all of them that have a row without an error. A table
                 that failed with one of these, or refused more allocations than another (with a
-                limit), is left out.
+                limit), is omitted.
 
         Returns:
             Name and value of each table.
@@ -187,24 +181,20 @@ class Sweep(Sequence[Row], Result, Tabular):
         if recording is not None and all(row["recording"] != recording for row in self):
             raise errors.InvalidError(f"recording {recording!r} is not in this sweep")
         fine = [r for r in self if r["error"] is None and recording in (None, r["recording"])]
-        least: dict[
-            str, int
-        ] = {}  # refused allocations: a table that refuses more holds less, which is no merit
+        least: dict[str, int] = {}  # a table that refuses more allocations holds less
         for row in fine:
             sha256 = row["recording_sha256"]
             least[sha256] = min(row["failed"], least.get(sha256, row["failed"]))
         found: dict[str, dict[str, int | float]] = {}
         for row in fine:
             sha256 = row["recording_sha256"]
-            told = row[by] is not None or not by.endswith("resident_bytes")
-            if row["failed"] == least[sha256] and told:
+            if row["failed"] == least[sha256]:
                 found.setdefault(row["table_hash"], {})[sha256] = row[by] or 0
-        wanted = set(least)
-        whole = [(key, sum(v.values())) for key, v in found.items() if len(v) == len(wanted)]
+        whole = [(key, sum(v.values())) for key, v in found.items() if len(v) == len(least)]
         return sorted(whole, key=lambda one: one[1])
 
     def plot(self, ax: Axes | None = None, *, recording: str | None = None) -> Axes:
-        """Draws the best tables as stacked bars of their parts, at most 20.
+        """Draw the best tables, at most 20, as stacked bars of their parts.
 
         Args:
             ax: where to draw; None makes a new figure.
@@ -214,23 +204,17 @@ class Sweep(Sequence[Row], Result, Tabular):
             The matplotlib Axes.
         """
         bars = [self._bar(key, recording) for key, _ in self._totals(None, recording)]
-        from spanwise import plots  # noqa: PLC0415  pictures know models, not models pictures
-
-        return plots.ledgers(cast("list[Any]", bars[:_SHOWN]), ax)
+        return draw("ledgers", bars[:_SHOWN], ax)
 
     def _bar(self, key: str, recording: str | None) -> SimpleNamespace:
-        """As much of a ledger as `plots.ledgers` needs."""
+        """What `plots.ledgers` needs of a ledger."""
         rows = [r for r in self if r["table_hash"] == key and r["error"] is None]
         rows = [r for r in rows if recording is None or r["recording"] == recording]
-        names = (*PARTS, "held_bytes", "waste_bytes")
+        names = (*PARTS, "held_bytes", "waste_bytes", "resident_bytes", "peak_resident_bytes")
         sums = {name: sum(row[name] for row in rows) for name in names}
         source = rows[0]["recording"] if len(rows) == 1 else f"{len(rows)} recordings"
-        more: dict[str, Any] = {"table": self._specs_name(key), "source": source}
-        more["at"] = str(rows[0]["at"])
-        for name in ("resident_bytes", "peak_resident_bytes"):
-            known = [row[name] for row in rows if row[name] is not None]
-            more[name] = sum(known) if len(known) == len(rows) else None
-        return SimpleNamespace(**sums, **more)
+        table, at = self._specs_name(key), str(rows[0]["at"])
+        return SimpleNamespace(**sums, table=table, source=source, at=at)
 
     # --- other forms ---
 
@@ -256,19 +240,17 @@ class Sweep(Sequence[Row], Result, Tabular):
         lines = []
         for key, _ in self._totals(None, None):
             bar = self._bar(key, None)
-            names = ("held", "roundup", "tail", "free_slot", "cached", "waste")
+            names = (
+                *("peak_resident", "resident", "held"),
+                *("roundup", "tail", "free_slot", "cached", "waste"),
+            )
             cells = [_format.number(getattr(bar, f"{name}_bytes")) for name in names]
-            resident = [
-                "unknown" if size is None else _format.number(size)
-                for size in (bar.peak_resident_bytes, bar.resident_bytes)
-            ]
-            share = _format.share(bar.waste_bytes, bar.held_bytes)
-            lines.append((bar.table, *resident, *cells, share))
+            lines.append((bar.table, *cells, _format.share(bar.waste_bytes, bar.held_bytes)))
         return lines
 
     @property
     def title(self) -> str:
-        """One line: what was swept."""
+        """One line: recordings, tables, moment, failures."""
         recordings = {row["recording"] for row in self}
         tables = {row["table"] for row in self}
         when = {row["at"] for row in self}
@@ -299,12 +281,12 @@ class Sweep(Sequence[Row], Result, Tabular):
 
 
 def content(row: Row) -> tuple[Any, Any]:
-    """The contents that a row is about, which stay the same when files are renamed."""
+    """The hashes of recording and table, which do not change when files are renamed."""
     return row["recording_sha256"], row["table_hash"]
 
 
 def key(row: Row) -> tuple[Any, ...]:
-    """The identity of a row; names stand for recordings and tables that could not be had."""
+    """The identity of a row; names identify recordings and tables that could not be opened."""
     return (
         row["recording_sha256"] or ("name", row["recording"]),
         row["table_hash"] or ("name", row["table"]),
@@ -312,7 +294,7 @@ def key(row: Row) -> tuple[Any, ...]:
 
 
 def latest(rows: Iterable[Row]) -> list[Row]:
-    """Of rows with one identity the last, in the position of the first."""
+    """The last row of each identity, in the position of the first."""
     found: dict[Any, Row] = {}
     for row in rows:
         found[key(row)] = row

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that a later session continues: JSON lines, a header a session and a row a result.
+"""Resumable row files: JSON lines, a header per session and a row per result.
 
-Whole lines are appended and synced, so whatever ends a session leaves at most one cut line, the
-last; the next session drops it. One session at a time writes to a file. Those of sweeps:
-docs/design/sweep.md; those of `bench`: docs/design/programs.md.
+Whole lines are appended and synced, so a session that is killed leaves at most one cut line, the
+last; the next session drops it. Only one session at a time writes to a file. Fields are checked
+when a file is read. Sweeps: docs/design/sweep.md; benchmarks: docs/design/programs.md.
 """
 
 from __future__ import annotations
@@ -11,51 +11,139 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import stat
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from spanwise import _lib, errors
-from spanwise.heap.options import DEFAULT, HeapOptions
-from spanwise.results.reading import READING_ERRORS, what_is_wrong
-from spanwise.sweeps.row_types import (
-    COUNT,
-    HASH,
-    MOMENT,
-    NUMBER,
-    OBJECT,
-    OBJECTS,
-    TABLES,
-    TEXT,
-    VERSIONS,
-    FieldType,
-    check_fields,
-    optional,
-)
-from spanwise.sweeps.tasks import ROW_FIELDS, VALUE_FIELDS
+from spanwise import _lib
+from spanwise.errors import InvalidError, StateError
+from spanwise.results.progress import Step
+from spanwise.results.reading import READING_ERRORS, is_text, what_is_wrong
+
+Row = dict[str, Any]
 
 FORMAT = 1
-_BUILD = {"versions": VERSIONS, "commit": optional(TEXT), "build": optional(TEXT)}
-_STARTED = {"started": TEXT}
+_HASH = re.compile(r"[0-9a-f]{16}")
+_NUMBER_MAX = 1e300
+_VALUE_SHOWN = 40
 
 
-def _as_it_is(value: dict[str, Any]) -> dict[str, Any]:
-    return value
+# --- types of fields ------------------------------------------------------------------------------
+
+
+class FieldType(NamedTuple):
+    """A type of a field: its name in messages, and its predicate."""
+
+    noun: str
+    holds: Callable[[Any], bool]
+
+
+def optional(kind: FieldType) -> FieldType:
+    """The same, or null."""
+    return FieldType(f"{kind.noun} or null", lambda value: value is None or kind.holds(value))
+
+
+def list_of(noun: str, holds: Callable[[Any], bool]) -> FieldType:
+    """A list of such items."""
+    return FieldType(
+        f"a list of {noun}", lambda value: isinstance(value, list) and all(map(holds, value))
+    )
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 1 << 63
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and -_NUMBER_MAX < value < _NUMBER_MAX
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _is_hash(value: Any) -> bool:
+    return isinstance(value, str) and _HASH.fullmatch(value) is not None
+
+
+def _is_versions(value: Any) -> bool:
+    return isinstance(value, dict) and is_text(value.get("spanwise"))
+
+
+def _is_class(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 3 and all(map(_is_count, value))
+
+
+def _is_table(value: Any) -> bool:
+    """Whether it is a table as tasks have it: name, hash, page_bytes, [[size, pages, first]]."""
+    return (
+        isinstance(value, dict)
+        and is_text(value.get("name"))
+        and _is_hash(value.get("hash"))
+        and _is_count(value.get("page_bytes"))
+        and isinstance(value.get("classes"), list)
+        and all(map(_is_class, value["classes"]))
+    )
+
+
+TEXT = FieldType("a text", is_text)
+COUNT = FieldType("an integer from 0 to 2^63 - 1", _is_count)
+NUMBER = FieldType("a number", _is_number)
+HASH = FieldType("16 hexadecimal digits", _is_hash)
+MOMENT = FieldType("a text or a number", lambda value: is_text(value) or _is_number(value))
+OBJECT = FieldType("an object", _is_object)
+VERSIONS = FieldType("an object with the version of spanwise", _is_versions)
+OBJECTS = list_of("objects", _is_object)
+TABLES = list_of("tables", _is_table)
+
+_SESSION = {
+    **{"started": TEXT, "versions": VERSIONS},
+    **{"commit": optional(TEXT), "build": optional(TEXT)},
+}
+
+
+def check_fields(line: Mapping[str, Any], types: Mapping[str, FieldType]) -> None:
+    """Check that a line has fields of these types.
+
+    Raises:
+        ValueError: naming the missing field.
+        InvalidError: naming the field, and what it must be.
+    """
+    for name in types:
+        if name not in line:
+            raise ValueError(f"without {name}")
+    for name, kind in types.items():
+        if not kind.holds(line[name]):
+            raise InvalidError(f"{name} must be {kind.noun}, not {_described(line[name])}")
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list):
+        return "a list of others"
+    if isinstance(value, int) and abs(value) >= 1 << 64:
+        return "one of more than 64 bits"
+    text = "null" if value is None else repr(value)
+    return text if len(text) <= _VALUE_SHOWN else f"{text[: _VALUE_SHOWN - 3]}..."
+
+
+# --- reading --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class RowKind:
-    """What the rows of a file are of.
+    """A kind of row file.
 
     Attributes:
-        noun: of the work, for messages; `spanwise NOUN` is the kind that a header tells.
-        fixed: fields of headers that are the same in all sessions of a file.
-        header_fields: the types of those, and of further ones that every header has.
-        row_fields: the types of the fields that every row has.
+        noun: of the work, for messages; headers have the kind `spanwise NOUN`.
+        fixed: header fields that are the same in all sessions of a file.
+        header_fields: the types of those, and of further fields of every header.
+        row_fields: the types of the fields of every row.
         filled: fields that are not null in rows without an error.
-        renamed: a line as it is called today.
     """
 
     noun: str
@@ -63,62 +151,62 @@ class RowKind:
     header_fields: Mapping[str, FieldType]
     row_fields: Mapping[str, FieldType]
     filled: tuple[str, ...] = ()
-    renamed: Callable[[dict[str, Any]], dict[str, Any]] = _as_it_is
 
     @property
     def kind(self) -> str:
-        """What a header calls it."""
+        """The kind in headers."""
         return f"spanwise {self.noun}"
 
     @property
     def start(self) -> bytes:
-        """How a file begins."""
+        """The first bytes of a file."""
         return f'{{"kind": "{self.kind}"'.encode()
 
 
 @dataclass
 class Contents:
-    """What a file holds.
+    """The contents of a file.
 
     Attributes:
-        headers: one a session, oldest first; rows of the same sessions in the order of the file.
-        notes: what a person should know, e.g. of a line that was cut.
+        headers: one per session, oldest first.
+        rows: in the order of the file.
+        notes: for the user, such as that a line was cut.
         whole_bytes: length of the file without a cut last line.
     """
 
-    headers: list[dict[str, Any]] = field(default_factory=list)
-    rows: list[dict[str, Any]] = field(default_factory=list)
+    headers: list[Row] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     whole_bytes: int = 0
 
 
 def read(path: str | os.PathLike[str], kind: RowKind) -> Contents:
-    """Reads a file of a kind.
+    """Read a file of a kind.
 
     Raises:
         InvalidError: naming the line that is wrong; a cut last line is only noted.
-        OSError: it cannot be read.
+        OSError: the system refused to read it.
     """
     return _parse(os.fspath(path), Path(path).read_bytes(), kind)
 
 
 def _parse(path: str, raw: bytes, kind: RowKind) -> Contents:
     if raw and raw[: len(kind.start)] != kind.start[: len(raw)]:
-        raise errors.InvalidError(f"{path}: not the file of a {kind.noun}; give another name")
+        raise InvalidError(f"{path}: not the file of a {kind.noun}; give another name")
     found = Contents()
     lines = raw.splitlines(keepends=True)
     for number, line in enumerate(lines, 1):
         try:
             if not line.endswith(b"\n"):
                 raise ValueError("no end")
-            _sort_in(found, json.loads(line), kind)
-        except errors.InvalidError as error:
-            raise errors.InvalidError(f"{path}: line {number}: {error}") from None
+            _add_line(found, json.loads(line), kind)
+        except InvalidError as error:
+            raise InvalidError(f"{path}: line {number}: {error}") from None
         except READING_ERRORS as error:
             if number == len(lines):
                 found.notes.append(f"{path}: line {number} was cut; it is dropped")
                 break
-            raise errors.InvalidError(
+            raise InvalidError(
                 f"{path}: line {number}, byte {found.whole_bytes}: not a line of a {kind.noun}"
                 f" ({what_is_wrong(error)}); remove it"
             ) from None
@@ -126,38 +214,16 @@ def _parse(path: str, raw: bytes, kind: RowKind) -> Contents:
     return found
 
 
-_ROW_NAMES = {"held_at_peak": "held_at_peak_bytes"}
-_OPTION_NAMES = {"limit": "limit_bytes", "batch": "batch_spans"}
-
-
-def _renamed(value: dict[str, Any]) -> dict[str, Any]:
-    """A line with today's names, also where a spanwise before 0.2 wrote it."""
-    value = {_ROW_NAMES.get(name, name): item for name, item in value.items()}
-    if isinstance(value.get("knobs"), dict):
-        knobs = value.pop("knobs")
-        given = {_OPTION_NAMES.get(name, name): item for name, item in knobs.items()}
-        value["options"] = HeapOptions(**given).to_dict()
-    if value.get("kind") == "row":
-        for name in ("resident_bytes", "peak_resident_bytes"):
-            value.setdefault(name, None)  # a spanwise before 0.3 did not know
-    if isinstance(value.get("options"), dict):
-        value["options"] = {**DEFAULT.to_dict(), **value["options"]}  # what it did not know
-    return value
-
-
-def _sort_in(found: Contents, value: Any, kind: RowKind) -> None:
-    told = value.get("kind") if isinstance(value, dict) else None
-    value = kind.renamed(value) if told is not None else value
-    if told == kind.kind:
+def _add_line(found: Contents, value: Any, kind: RowKind) -> None:
+    name = value.get("kind") if isinstance(value, dict) else None
+    if name == kind.kind:
         if value.get("format") != FORMAT:
-            raise errors.InvalidError(
-                f"format {value.get('format')} is not known here; this spanwise reads {FORMAT}"
+            raise InvalidError(
+                f"format {value.get('format')} is unknown; this spanwise reads {FORMAT}"
             )
-        _need(value, (*_BUILD, *kind.header_fields))
-        check_fields(value, {**_STARTED, **_BUILD, **kind.header_fields})
+        check_fields(value, {**_SESSION, **kind.header_fields})
         found.headers.append(value)
-    elif told == "row":
-        _need(value, kind.row_fields)
+    elif name == "row":
         check_fields(value, kind.row_fields)
         if value["error"] is None:
             _check_filled(value, kind.filled)
@@ -166,69 +232,43 @@ def _sort_in(found: Contents, value: Any, kind: RowKind) -> None:
         raise ValueError("neither header nor row")
 
 
-def _check_filled(row: dict[str, Any], names: Iterable[str]) -> None:
+def _check_filled(row: Row, names: Iterable[str]) -> None:
     empty = next((name for name in names if row[name] is None), None)
     if empty is not None:
-        raise errors.InvalidError(f"{empty} is null in a row without an error")
+        raise InvalidError(f"{empty} is null in a row without an error")
 
 
-def _need(value: dict[str, Any], names: Iterable[str]) -> None:
-    missing = [name for name in names if name not in value]
-    if missing:
-        raise ValueError(f"without {missing[0]}")
-
-
-_OFTEN_NULL = ("resident_bytes", "peak_resident_bytes", "mean_held_over_requested")
-_SWEEP_TYPES = {
-    **{"recording": TEXT, "recording_sha256": optional(TEXT), "table": TEXT, "at": MOMENT},
-    **{"table_hash": optional(HASH), "classes": COUNT},
-    **dict.fromkeys(VALUE_FIELDS, optional(COUNT)),
-    **{"mean_held_over_requested": optional(NUMBER), "seconds": optional(NUMBER)},
-    **{"worker": optional(TEXT), "error": optional(TEXT)},
-}
-SWEEP = RowKind(
-    "sweep",
-    ("at", "options"),
-    {"at": MOMENT, "options": OBJECT, "recordings": OBJECTS, "tables": TABLES},
-    {name: _SWEEP_TYPES[name] for name in ROW_FIELDS},
-    (
-        *("recording_sha256", "table_hash"),
-        *(name for name in VALUE_FIELDS if name not in _OFTEN_NULL),
-    ),
-    _renamed,
-)
+# --- writing --------------------------------------------------------------------------------------
 
 
 class RowFile:
-    """A file of a kind, open for appending; nobody else writes to it meanwhile.
+    """A file of a kind, open for appending and locked.
 
     Attributes:
-        before: what it held when it was opened.
+        before: its contents when it was opened.
 
     Args:
-        path: the file; it is made where there is none.
-        header: of this session. Written with its first row, so that a session that finds nothing
-            to do leaves the file as it is.
-        kind: what its rows are of.
+        path: the file; it is created if it does not exist.
+        header: of this session. It is written with the first row, so a session without work leaves
+            the file unchanged.
+        kind: of the file.
 
     Raises:
-        InvalidError: the file is of another kind, or one with other fixed fields or another
-            version.
+        InvalidError: the file is of another kind, has other fixed fields, or another version.
         StateError: another session writes to it.
         OSError: the system refused.
     """
 
-    def __init__(self, path: str | os.PathLike[str], header: dict[str, Any], kind: RowKind) -> None:
+    def __init__(self, path: str | os.PathLike[str], header: Row, kind: RowKind) -> None:
         self.path = os.fspath(path)
         self._kind = kind
         _lib.c_path(path)
-        self._header: dict[str, Any] | None = header
+        self._header: Row | None = header
         self._made = not Path(path).exists()
         self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
         try:
             self._lock()
-            with Path(self.path).open("rb") as file:
-                self.before = _parse(self.path, file.read(), kind)
+            self.before = read(self.path, kind)
             self._check(header)
             self._end = self.before.whole_bytes
             os.ftruncate(self._fd, self._end)
@@ -239,29 +279,29 @@ class RowFile:
 
     def _lock(self) -> None:
         if not stat.S_ISREG(os.fstat(self._fd).st_mode):
-            raise errors.InvalidError(f"{self.path}: not a regular file; give another name")
+            raise InvalidError(f"{self.path}: not a regular file; give another name")
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise errors.StateError(
+            raise StateError(
                 f"{self.path}: another {self._kind.noun} writes to it; wait for it or give another"
                 " name"
             ) from None
         except OSError:
             return  # a file system without locks
 
-    def _check(self, header: dict[str, Any]) -> None:
-        """Rows of one file must be comparable."""
+    def _check(self, header: Row) -> None:
+        """Check that the rows of both sessions are comparable."""
         for old in self.before.headers[-1:]:
             for name in self._kind.fixed:
                 if old[name] != header[name]:
-                    raise errors.InvalidError(
+                    raise InvalidError(
                         f"{self.path}: holds a {self._kind.noun} with {name} {_shown(old[name])},"
                         f" not {_shown(header[name])}; give another file"
                     )
             theirs, ours = old["versions"].get("spanwise"), header["versions"]["spanwise"]
             if theirs != ours:
-                raise errors.InvalidError(
+                raise InvalidError(
                     f"{self.path}: made by spanwise {theirs}, this is {ours}; give another file"
                 )
             if (old["commit"], old["build"]) != (header["commit"], header["build"]):
@@ -270,16 +310,15 @@ class RowFile:
                     f" (commit {old['commit'] or 'unknown'})"
                 )
 
-    def _head(self) -> dict[str, Any]:
-        return {"kind": self._kind.kind, "format": FORMAT, **(self._header or {})}
-
-    def append(self, rows: Sequence[dict[str, Any]]) -> None:
-        """Adds rows; when this returns they are on the disk.
+    def append(self, rows: Sequence[Row]) -> None:
+        """Add rows and sync them to the disk.
 
         Raises:
-            OSError: the system refused; the file is as it was before.
+            OSError: the system refused; the file is unchanged.
         """
-        lines = [] if self._header is None else [self._head()]
+        lines: list[Row] = []
+        if self._header is not None:
+            lines.append({"kind": self._kind.kind, "format": FORMAT, **self._header})
         lines += [{"kind": "row", **row} for row in rows]
         raw = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
         try:
@@ -287,7 +326,7 @@ class RowFile:
             while done < len(raw):
                 done += os.pwrite(self._fd, raw[done:], self._end + done)
             os.fsync(self._fd)
-        except BaseException as error:  # Ctrl-C may come between the two too
+        except BaseException as error:  # also Ctrl-C between the two
             os.ftruncate(self._fd, self._end)
             if isinstance(error, OSError):
                 raise OSError(error.errno, error.strerror, self.path) from None
@@ -296,7 +335,7 @@ class RowFile:
         self._end += len(raw)
 
     def close(self) -> None:
-        """Ends writing. A new file that got no row is removed."""
+        """Close the file. A new file without rows is removed."""
         if self._made and self._end == 0:
             Path(self.path).unlink(missing_ok=True)
         os.close(self._fd)
@@ -307,7 +346,7 @@ def _shown(value: Any) -> str:
 
 
 def _sync_folder(path: str) -> None:
-    """Makes the file's name survive a crash, on file systems that can."""
+    """Make the file's name survive a crash, on file systems that can."""
     try:
         folder = os.open(Path(path).parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
@@ -318,3 +357,53 @@ def _sync_folder(path: str) -> None:
         pass
     finally:
         os.close(folder)
+
+
+class RowStore:
+    """The rows of a session by key, and in a file if there is one.
+
+    Attributes:
+        rows: by key; a later row of a key replaces an earlier one.
+        before: the rows that the file had, oldest first.
+        notes: on the file, for the user.
+        path: of the file; None: there is none.
+
+    Args:
+        output: the file; None: there is none.
+        header: of this session.
+        kind: of the file.
+        key: gives the key of a row.
+
+    Raises:
+        As `RowFile`.
+    """
+
+    def __init__(
+        self,
+        output: str | os.PathLike[str] | None,
+        header: Row,
+        kind: RowKind,
+        key: Callable[[Row], Hashable],
+    ) -> None:
+        self._file = RowFile(output, header, kind) if output is not None else None
+        self._key = key
+        self.rows: dict[Hashable, Row] = {}
+        self.before: list[Row] = self._file.before.rows if self._file else []
+        self.notes: list[str] = self._file.before.notes if self._file else []
+        self.path = self._file.path if self._file else None
+
+    def keep(self, rows: Iterable[Row]) -> None:
+        """Take rows that the file has."""
+        self.rows.update((self._key(row), row) for row in rows)
+
+    def add(self, rows: Sequence[Row], progress: Step) -> None:
+        """Write new rows to the file, then report them as done."""
+        if self._file is not None:
+            self._file.append(rows)
+        self.keep(rows)
+        progress(len(rows))
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()

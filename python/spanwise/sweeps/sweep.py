@@ -19,21 +19,18 @@ from spanwise.heap.options import HeapOptions
 from spanwise.recordings import sources
 from spanwise.results.interrupts import Signals
 from spanwise.results.progress import Progress, Step, progress_bar
-from spanwise.sweeps.dispatcher import Dispatcher
-from spanwise.sweeps.engines import Engine, make_engine
-from spanwise.sweeps.inputs import file_sha256
+from spanwise.sweeps.engines import Dispatcher, Engine, make_engine
 from spanwise.sweeps.plans import Plan, make_plan
 from spanwise.sweeps.result import Sweep, content, key, latest
-from spanwise.sweeps.row_file import SWEEP
-from spanwise.sweeps.row_store import RowStore
-from spanwise.sweeps.tasks import Row
+from spanwise.sweeps.row_file import Row, RowStore
+from spanwise.sweeps.tasks import SWEEP, file_sha256
 
 
 class SweepInterrupted(KeyboardInterrupt):
     """Ctrl-C in a sweep.
 
     Attributes:
-        result: the rows that were done.
+        result: the finished rows.
     """
 
     def __init__(self, result: Sweep) -> None:
@@ -55,18 +52,18 @@ def sweep(
 ) -> Sweep:
     """Ledgers of recordings under tables, many at a time.
 
-    Each recording is decoded once for several tables, and several such passes run at once. What
-    fails (a damaged recording, a worker that dies) is a failed row; the rest goes on.
+    Each recording is decoded once for several tables, and several such passes run at once. A
+    failure (a damaged recording, a dead worker) becomes a failed row; the rest goes on.
 
     Args:
         recordings: a `Recording`, a path, or any number of them.
         tables: a `SizeClassTable`, a name, or any number of them.
-        executor: "threads" (also None; the work is done outside of the GIL), "processes", or any
+        executor: "threads" (also None; the work releases the GIL), "processes", or any
             `concurrent.futures.Executor`, e.g. `client.get_executor()` of a Dask cluster. Other
             processes get recordings by path and check the hash of what they find there.
-        workers: how many threads or processes; None: as many as there are processors.
-        output: JSON lines file to which rows go as they come. If it is there, its rows are not
-            computed again; failed ones are.
+        workers: number of threads or processes; None: one per processor.
+        output: JSON lines file for the rows. Rows of an existing file are not computed again,
+            except failed ones.
         at: moment of the ledgers, as of `Recording.ledger`.
         valid_prefix: of recordings given by path, as of `Recording.open`.
         options: of the heaps, as of `Recording.ledger`.
@@ -79,9 +76,9 @@ def sweep(
         InvalidError: an argument that is not allowed, an unknown table, an output file that is
             another sweep's.
         StateError: another sweep writes to the output file.
-        SweepInterrupted: Ctrl-C; it has the rows that were done, and so has the file.
-        SpanwiseError, OSError: none of the recordings, or of the tables, could be had; or the
-            system refused to write.
+        SweepInterrupted: Ctrl-C; it and the file have the finished rows.
+        SpanwiseError, OSError: no recording, or no table, could be opened; or the system refused
+            to write.
     """
     plan = make_plan(recordings, tables, at, valid_prefix, options)
     with Signals([signal.SIGINT]) as signals:
@@ -91,9 +88,9 @@ def sweep(
             with (
                 signals.heard(),
                 _as_files(plan, engine),
-                progress_bar(progress, session.total, "sweep", "rows") as tell,
+                progress_bar(progress, session.total, "sweep", "rows") as step,
             ):
-                session.run(tell)
+                session.run(step)
         except KeyboardInterrupt:
             raise SweepInterrupted(session.result()) from None
         finally:
@@ -105,7 +102,7 @@ def sweep(
 
 
 class _Session:
-    """One run of a sweep: the rows of earlier runs, and those that it adds."""
+    """One session: the rows of earlier sessions, and those that it adds."""
 
     def __init__(self, plan: Plan, engine: Engine, output: str | os.PathLike[str] | None) -> None:
         self._plan = plan
@@ -125,17 +122,17 @@ class _Session:
         self.total = len(wanted) - len(self._done) + len(self._failed)
 
     def _named(self, row: Row) -> Row:
-        """An old row, with the names that recording and table have now."""
+        """An old row with the current names of recording and table."""
         recordings = {one["sha256"]: one["name"] for one in self._plan.recordings}
         tables = {one["hash"]: one["name"] for one in self._plan.tables}
         sha256, table = content(row)
         return {**row, "recording": recordings[sha256], "table": tables[table]}
 
-    def run(self, tell: Step) -> None:
-        """Does the tasks that are not done."""
+    def run(self, progress: Step) -> None:
+        """Run the remaining tasks."""
 
         def deliver(rows: Sequence[Row]) -> None:
-            self._store.add(rows, tell)
+            self._store.add(rows, progress)
 
         if self._failed:
             deliver(self._failed)
@@ -168,13 +165,13 @@ class _Session:
         return Sweep(rows, self._plan.tables, path=self._store.path, notes=notes)
 
     def close(self) -> None:
-        """Ends the file."""
+        """Close the file."""
         self._store.close()
 
 
 @contextmanager
 def _as_files(plan: Plan, engine: Engine) -> Iterator[None]:
-    """Recordings in memory, as files for workers of other processes."""
+    """Write recordings in memory to files, for workers in other processes."""
     inside = [one for one in plan.recordings if one["path"] is None]
     if not engine.remote or not inside:
         yield

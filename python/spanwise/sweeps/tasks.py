@@ -1,18 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tasks of a sweep: one recording and a few tables each, and the rows that they give.
+"""The tasks of a sweep: one recording and a few tables each, and their rows.
 
-A task travels as JSON: the recording by path and hash, the tables by their classes. What comes back
-is rows of plain values, also for what failed.
+A task travels as JSON: the recording by path and hash, the tables by their classes. Rows are plain
+values, also those of failures. A worker that shares no disk with the sweep asks for the file of a
+recording, gets it once, and keeps it in a folder of its own.
 """
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import json
+import os
+import socket
+import tempfile
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from spanwise import errors
 from spanwise.ledger.parts import PARTS
+from spanwise.recordings.recording import Recording
+from spanwise.results.files import write_whole
+from spanwise.sweeps.row_file import (
+    COUNT,
+    HASH,
+    MOMENT,
+    NUMBER,
+    OBJECT,
+    OBJECTS,
+    TABLES,
+    TEXT,
+    Row,
+    RowKind,
+    optional,
+)
 from spanwise.tables.classes import file_specs
 from spanwise.tables.table import SizeClassTable
 
@@ -35,7 +60,7 @@ STATS_FIELDS = (
     "mean_held_over_requested",
 )
 VALUE_FIELDS = (*LEDGER_FIELDS, "events", *STATS_FIELDS)
-"""What a row says of a table; None in a failed row."""
+"""The values of a row; None in a failed row."""
 
 ROW_FIELDS = (
     "recording",
@@ -51,22 +76,41 @@ ROW_FIELDS = (
 )
 """Every field of a row."""
 
-Row = dict[str, Any]
+_TYPES = {
+    **dict.fromkeys(ROW_FIELDS, optional(COUNT)),
+    **{"recording": TEXT, "recording_sha256": optional(TEXT), "table": TEXT, "at": MOMENT},
+    **{"table_hash": optional(HASH), "classes": COUNT},
+    **{"mean_held_over_requested": optional(NUMBER), "seconds": optional(NUMBER)},
+    **{"worker": optional(TEXT), "error": optional(TEXT)},
+}
+SWEEP = RowKind(
+    "sweep",
+    ("at", "options"),
+    {"at": MOMENT, "options": OBJECT, "recordings": OBJECTS, "tables": TABLES},
+    _TYPES,
+    (
+        *("recording_sha256", "table_hash"),
+        *(name for name in VALUE_FIELDS if name != "mean_held_over_requested"),
+    ),
+)
+
+SENT_BYTES_MAX = 256 << 20
+"""The largest file that is sent to a worker."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a worker is asked to do.
+    """A recording and tables for a worker.
 
     Attributes:
-        library: version of spanwise that the sweep was started with.
+        library: version of spanwise of the sweep.
         recording: name, path and sha256 of the recording, valid_prefix; path None: in memory.
         at: moment of the ledgers, as of `Recording.ledger`.
         options: fields of `HeapOptions`.
         tables: name, hash (hexadecimal), page_bytes and classes [[size, pages, first pages]] of
             each table.
-        attempt: 0, or how often a worker died on it before.
-        lacked: how often it came to a worker that did not have the recording.
+        attempt: the number of workers that died on it.
+        lacked: the number of workers that did not have its recording.
     """
 
     library: str
@@ -127,7 +171,7 @@ def spec_table(spec: dict[str, Any]) -> SizeClassTable:
     """The table of `table_spec`.
 
     Raises:
-        InvalidError: it is no table, or not the one that its hash names.
+        InvalidError: it is no table, or has another hash.
     """
     classes = [(size, pages, first) for size, pages, first in spec["classes"]]
     table = SizeClassTable.custom(classes, name=spec["name"], page_bytes=spec["page_bytes"])
@@ -139,7 +183,127 @@ def spec_table(spec: dict[str, Any]) -> SizeClassTable:
     return table
 
 
+def describe(error: BaseException) -> str:
+    """An error as one line, with its type where the message is not enough."""
+    text = " ".join(str(error).split())
+    if isinstance(error, errors.SpanwiseError) and text:
+        return text
+    if isinstance(error, OSError) and error.strerror:
+        where = f"{os.fsdecode(error.filename)}: " if error.filename else ""
+        return f"{where}{error.strerror}"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
 # --- recordings -----------------------------------------------------------------------------------
 
 
-# --- running --------------------------------------------------------------------------------------
+class AbsentRecordingError(Exception):
+    """A worker does not have the file of a recording."""
+
+    def __init__(self, path: str, worker: str) -> None:
+        super().__init__(path, worker)
+        self.path, self.worker = path, worker
+
+    def __str__(self) -> str:
+        host = self.worker.rpartition(":")[0]
+        return f"{self.path}: is not on {host}; put the same file there, under the same name"
+
+
+def worker_name() -> str:
+    """Host and process id, for rows."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def ops_sha256(ops: NDArray[np.void]) -> str:
+    """Hash of operations in memory."""
+    return hashlib.sha256(np.ascontiguousarray(ops).view(np.uint8).data).hexdigest()
+
+
+def file_sha256(path: str) -> str:
+    """Hash of a file, cached by the file's identity, size and time.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    status = Path(path).stat()
+    return _file_sha256(path, (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns))
+
+
+@functools.lru_cache(maxsize=1024)
+def _file_sha256(path: str, _identity: tuple[int, ...]) -> str:
+    digest = hashlib.sha256()
+    with Path(path).open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def open_checked(recording: dict[str, Any]) -> Recording:
+    """A recording by its path if the hash fits, or the file that was sent.
+
+    Raises:
+        InvalidError: the file there has another hash.
+        AbsentRecordingError: there is no such file here.
+        OSError: it cannot be read. Else as `Recording.open`.
+    """
+    path = recording["path"]
+    wanted = wanted_sha256(recording)
+    try:
+        found = file_sha256(path)
+    except FileNotFoundError:
+        path = _kept(wanted)
+        if not path.is_file():
+            raise AbsentRecordingError(recording["path"], worker_name()) from None
+        return _open(str(path), wanted, recording["valid_prefix"])
+    if found != wanted:
+        raise errors.InvalidError(
+            f"{path}: sha256 {found[:16]}... on {socket.gethostname()}, {wanted[:16]}... in the"
+            " sweep; put the same file there"
+        )
+    return _open(path, wanted, recording["valid_prefix"])
+
+
+def wanted_sha256(recording: dict[str, Any]) -> str:
+    """The hash of the file of a recording."""
+    found: str = recording.get("file_sha256", recording["sha256"])  # of one that was in memory
+    return found
+
+
+def content_of(recording: dict[str, Any]) -> bytes:
+    """Read the file of a recording, for a worker without it.
+
+    Raises:
+        InvalidError: it is too large, or changed.
+        OSError: it cannot be read.
+    """
+    path = Path(recording["path"])
+    size = path.stat().st_size
+    if size > SENT_BYTES_MAX:
+        raise errors.InvalidError(
+            f"{size >> 20} MiB are not sent to workers ({SENT_BYTES_MAX >> 20} MiB are)"
+        )
+    content = path.read_bytes()
+    if hashlib.sha256(content).hexdigest() != wanted_sha256(recording):
+        raise errors.InvalidError(f"{path} changed since the sweep began")
+    return content
+
+
+def keep_content(recording: dict[str, Any], content: bytes) -> None:
+    """Store a file that was sent to this worker."""
+    write_whole(_kept(wanted_sha256(recording)), content)
+
+
+def _kept(sha256: str) -> Path:
+    return Path(_folder(os.getpid()).name) / f"{sha256}.swt"
+
+
+@functools.lru_cache(maxsize=1)
+def _folder(_process: int) -> tempfile.TemporaryDirectory[str]:
+    """The folder of sent files, removed when the process ends."""
+    return tempfile.TemporaryDirectory(prefix="spanwise-sweep-")
+
+
+@functools.lru_cache(maxsize=16)
+def _open(path: str, _sha256: str, valid_prefix: bool) -> Recording:
+    """Open a recording; cached, because the summary of a raw one costs a pass."""
+    return Recording.open(path, valid_prefix)

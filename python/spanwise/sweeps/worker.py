@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A worker's side of a sweep: runs one task and returns its rows.
+"""The worker of a sweep: runs one task and returns its rows.
 
-All tables of a task see the recording's operations in one pass. What fails for one table becomes
-that table's failed row. Nothing here knows where it runs.
+All tables of a task share one pass over the operations. A failure for one table becomes that
+table's failed row.
 """
 
 from __future__ import annotations
 
 import functools
-import os
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -23,17 +22,21 @@ from spanwise.ledger.ledger import Ledger
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.simulate import Simulation, before_stop
 from spanwise.recordings.sources import Batch, FileSource
-from spanwise.sweeps.inputs import (
+from spanwise.sweeps.row_file import Row
+from spanwise.sweeps.tasks import (
+    LEDGER_FIELDS,
+    STATS_FIELDS,
     AbsentRecordingError,
+    Task,
+    describe,
     keep_content,
     open_checked,
+    spec_table,
     worker_name,
 )
-from spanwise.sweeps.tasks import LEDGER_FIELDS, STATS_FIELDS, Row, Task, spec_table
 
 BLOCK_OPS = 1 << 19
-"""Operations decoded at once, 16 MiB: enough for each heap to run long with warm processor
-caches."""
+"""Operations decoded at once, 16 MiB, so that each heap runs long with warm processor caches."""
 
 
 class CancelledTaskError(Exception):
@@ -41,7 +44,7 @@ class CancelledTaskError(Exception):
 
 
 def _blocks(recording: Recording) -> Iterator[Batch]:
-    """The operations in large blocks, decoded once into the same memory."""
+    """The operations in large blocks, decoded into the same memory."""
     source = recording._source
     if not isinstance(source, FileSource):
         yield from source.batches()
@@ -58,7 +61,7 @@ def _blocks(recording: Recording) -> Iterator[Batch]:
 
 
 class _Lane:
-    """One table's way through the operations."""
+    """The run of one table."""
 
     def __init__(self, spec: dict[str, Any]) -> None:
         self.spec = spec
@@ -70,7 +73,7 @@ class _Lane:
         self.error: str | None = None
 
     def do(self, step: Callable[[], None]) -> None:
-        """Does a step for this table; an error of it fails no other table."""
+        """Do a step; an error fails only this table."""
         if self.error is not None:
             return
         start = time.perf_counter()
@@ -82,19 +85,19 @@ class _Lane:
         self.seconds += time.perf_counter() - start
 
     def start(self, task: Task, end_ns: int) -> None:
-        """Makes the table and its dry heap."""
+        """Make the table and its dry heap."""
         self.close()
         options = HeapOptions(**task.options)
         self.simulation = Simulation(spec_table(self.spec), options, resident=True)
         self.simulation.time_ns = end_ns
 
     def run(self, batch: Batch) -> None:
-        """Runs operations."""
+        """Run operations."""
         assert self.simulation is not None
         self.simulation.run(batch)
 
     def run_through(self, batch: Batch, at: str, name: str) -> None:
-        """Runs operations, and takes the ledger if its moment is among them."""
+        """Run operations, and take the ledger if its moment is among them."""
         assert self.simulation is not None
         done = self.simulation.done
         stop = None
@@ -108,18 +111,18 @@ class _Lane:
         self.run(batch.from_(stop))
 
     def stop_at_resident_peak(self) -> None:
-        """The moment is that at which most was resident so far."""
+        """Set the moment to the peak resident bytes of the run so far."""
         assert self.simulation is not None
         self.stop_op = self.simulation.resident_peak()[1]
 
     def take(self, at: str, name: str) -> None:
-        """Takes the ledger, unless it was taken before."""
+        """Take the ledger if it is not taken."""
         if self.ledger is None:
             assert self.simulation is not None
             self.ledger = self.simulation.ledger(at, name)
 
     def values(self) -> dict[str, Any]:
-        """What the row says."""
+        """The values of the row."""
         assert self.ledger is not None and self.simulation is not None
         stats = self.simulation.stats()
         found = {name: getattr(self.ledger, name) for name in LEDGER_FIELDS}
@@ -127,21 +130,10 @@ class _Lane:
         return {**found, "events": stats.events}
 
     def close(self) -> None:
-        """Ends the heap."""
+        """Close the heap."""
         if self.simulation is not None:
             self.simulation.close()
             self.simulation = None
-
-
-def describe(error: BaseException) -> str:
-    """An error as one line; its kind is named where the message alone would not say it."""
-    text = " ".join(str(error).split())
-    if isinstance(error, errors.SpanwiseError) and text:
-        return text
-    if isinstance(error, OSError) and error.strerror:
-        where = f"{os.fsdecode(error.filename)}: " if error.filename else ""
-        return f"{where}{error.strerror}"
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def run_task(
@@ -150,19 +142,19 @@ def run_task(
     cancelled: Callable[[], bool] | None = None,
     content: bytes | None = None,
 ) -> list[Row]:
-    """Does a task.
+    """Run a task.
 
     Args:
         text: the task, of `Task.to_json`.
         recording: the recording itself, where the worker shares memory with the sweep.
-        cancelled: asked every few milliseconds whether to stop.
-        content: the file of the recording, for a worker that does not have it.
+        cancelled: called every few milliseconds; true stops the task.
+        content: the file of the recording, for a worker without it.
 
     Returns:
         A row for each table, in the task's order; failed ones have `error`.
 
     Raises:
-        CancelledTaskError: `cancelled` said so.
+        CancelledTaskError: `cancelled` returned true.
         AbsentRecordingError: the file of the recording is not here.
     """
     task = Task.from_json(text)
@@ -206,9 +198,9 @@ def _row_of(task: Task, lane: _Lane, worker: str) -> Row:
 def _run_lanes(
     task: Task, recording: Recording, lanes: Sequence[_Lane], cancelled: Callable[[], bool]
 ) -> None:
-    """Runs all operations, decoded once, in all heaps, and takes the ledgers at their moment.
+    """Run all operations in all heaps, and take the ledgers at their moment.
 
-    When most is resident depends on the table, so a first pass finds it.
+    The moment of the peak resident bytes depends on the table, so a first pass finds it.
     """
     at, stop_op, stop_ns = recording._moment(task.at)
     end_ns = recording.summary.duration_ns if task.at == "end" else 0
@@ -232,7 +224,7 @@ def _pass(
     cancelled: Callable[[], bool],
     step: Callable[[_Lane, Batch], None],
 ) -> None:
-    """One pass over the operations; each lane has its share of the time that reading takes."""
+    """One pass over the operations; lanes share the time of reading."""
     mark = time.perf_counter()
     reading = 0.0
     for batch in _blocks(recording):

@@ -54,12 +54,11 @@ def check_name(name: str) -> None:
     Raises:
         InvalidError: the name, and what it must be.
     """
-    from spanwise_sizeclasses import rules  # noqa: PLC0415
-    from spanwise_sizeclasses.model import BUILTINS  # noqa: PLC0415
+    from spanwise_sizeclasses import model  # noqa: PLC0415
 
     with _named_errors():
-        rules.check_name(name)
-    if name in BUILTINS:
+        model.check_name(name)
+    if name in model.BUILTINS:
         raise InvalidError(f"name {name!r} belongs to a built-in table; choose another")
 
 

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from spanwise import _format, _lib, errors
 from spanwise._lib import check, ffi, lib
 from spanwise._owner import Life
+from spanwise.results.drawing import draw
 from spanwise.results.rows import Rows, Tabular, as_rows
 from spanwise.results.values import Result
 from spanwise.tables import families
@@ -308,9 +309,7 @@ class SizeClassTable(Result, Tabular):
         Returns:
             The matplotlib Axes.
         """
-        from spanwise import plots  # noqa: PLC0415  pictures know models, not models pictures
-
-        return plots.waste([self], ax=ax, largest_bytes=largest_bytes)
+        return draw("waste", [self], ax=ax, largest_bytes=largest_bytes)
 
     # --- other forms ---
 

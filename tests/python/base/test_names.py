@@ -21,7 +21,15 @@ def test_what_has_rows_has_all_forms_of_them() -> None:
     for kind in with_rows:
         assert hasattr(kind, "to_columns") and hasattr(kind, "to_json"), kind
     assert {kind.__name__ for kind in with_rows} >= {
-        *("Comparison", "Frontier", "Ledger", "OptimizeResult", "PeerComparison", "Recording"),
+        *(
+            "Comparison",
+            "Evaluation",
+            "Ledger",
+            "OptimizeResult",
+            "ParetoFront",
+            "PeerComparison",
+            "Recording",
+        ),
         *(
             "LiveSites",
             "RecordingSet",
@@ -30,7 +38,6 @@ def test_what_has_rows_has_all_forms_of_them() -> None:
             "Sites",
             "SizeClassTable",
             "Sweep",
-            "Trial",
         ),
     }
     assert all(issubclass(kind, Tabular | Rows) for kind in with_rows)

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds of the allocator with a table of one's own: whole or not at all, and never mixed up."""
+"""Builds with a given table: their files, inline code of other tables, failures, flags."""
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
@@ -15,7 +14,7 @@ from pathlib import Path
 import pytest
 import spanwise as sw
 from install_tools import in_full, quick_compiler
-from spanwise.builds.build import build_telling, check_malloc_table
+from spanwise.builds.build import BuildOptions, build_with, check_malloc_table
 from spanwise.builds.steps import (
     COMMON_FLAGS,
     PRELOAD_FLAGS,
@@ -27,7 +26,6 @@ from spanwise.builds.steps import (
     core_rooms,
     source_root,
 )
-from spanwise.builds.work import remove_stale
 
 from tests.python.elf import is_never_unloaded
 from tests.python.helpers import ROOT, random_ops, script, spanwise
@@ -68,7 +66,7 @@ def built(table: sw.SizeClassTable, tmp_path_factory: pytest.TempPathFactory) ->
     lines: list[str] = []
     folder = tmp_path_factory.mktemp("build")
     compiler = quick_compiler(folder / "cc")
-    made = build_telling(table, folder / "few", lines.append, cc=str(compiler))
+    made = build_with(table, folder / "few", BuildOptions(str(compiler)), lines.append)
     assert lines[0].startswith("table few-16.x: 9 classes") and len(lines) >= 5
     return made
 
@@ -140,7 +138,7 @@ def test_programs_link_with_it(built: sw.Build, tmp_path: Path) -> None:
         assert (said.returncode, said.stdout) == (0, "few-16.x 48\n"), said.stderr
 
 
-def test_malloc_face_serves_programs(built: sw.Build) -> None:
+def test_the_preloaded_malloc_serves_programs(built: sw.Build) -> None:
     code = "import json; print(len(json.dumps(list(range(50000)))))"
     done = built.run([sys.executable, "-c", code], capture_output=True, text=True)
     plain = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -186,7 +184,7 @@ def stock_symbol() -> str:
 def test_stock_inline_code_does_not_load_with_the_build(built: sw.Build, tmp_path: Path) -> None:
     """Linked with a library of the stock table, started with the build's.
 
-    The stub stands for the stock library's table; another one has the functions, as the linker
+    The stub replaces the stock library's table; another one has the functions, as the linker
     takes no two libraries of one soname.
     """
     stock = stub(tmp_path / "stock", built, stock_symbol())
@@ -234,7 +232,7 @@ def test_no_compiler(tmp_path: Path) -> None:
         ("*soname,libspanwise.so*", "linking libspanwise.so"),
     ],
 )
-def test_a_failing_build_leaves_what_was_there(tmp_path: Path, when: str, said: str) -> None:
+def test_a_failing_build_changes_nothing(tmp_path: Path, when: str, said: str) -> None:
     body = (
         f'case "$*" in {when}) echo "page/runs.c:7: error: bad day" >&2; exit 1;; esac\n'
         'case "$*" in *" -c "*) for last; do :; done; : >"$last"; exit 0;; esac\n'
@@ -253,63 +251,6 @@ def test_a_failing_build_leaves_what_was_there(tmp_path: Path, when: str, said: 
         sw.build("c16", old, cc=compiler)
     assert (old / "lib/libspanwise.a").read_text() == "as it was"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["cc-broken", "old"]
-
-
-def gone() -> int:
-    """The id of a process that has ended."""
-    child = subprocess.Popen(["true"])
-    child.wait()
-    return child.pid
-
-
-def test_only_folders_of_dead_builds_are_stale(tmp_path: Path) -> None:
-    pid, real = gone(), tmp_path / "real"
-    kept = [
-        f".spanwise-build-{os.getpid()}-abcdefgh",
-        f".spanwise-build-{pid}-short",
-        f".spanwise-build-{pid}-abcdefgh.txt",
-        ".spanwise-build-abcdefgh",
-        "real",
-    ]
-    for name in [*kept, f".spanwise-build-{pid}-abcdefgh"]:
-        (tmp_path / name / "lib").mkdir(parents=True)
-    (tmp_path / f".spanwise-build-{pid}-bcdefghi").symlink_to(real)
-    (tmp_path / f".spanwise-build-{pid}-cdefghij").touch()
-    if os.geteuid() == 0:
-        foreign = tmp_path / f".spanwise-build-{pid}-defghijk"
-        foreign.mkdir()
-        os.chown(foreign, 12345, 12345)
-    before = {path.name for path in tmp_path.iterdir()}
-    remove_stale(tmp_path)
-    assert before - {path.name for path in tmp_path.iterdir()} == {
-        f".spanwise-build-{pid}-abcdefgh"
-    }
-    assert (real / "lib").is_dir()
-
-
-def test_a_locked_folder_is_in_use(tmp_path: Path) -> None:
-    """Of a process that is not seen here, as in another container."""
-    folder = tmp_path / f".spanwise-build-{gone()}-abcdefgh"
-    folder.mkdir()
-    lock = os.open(folder, os.O_RDONLY)
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    remove_stale(tmp_path)
-    assert folder.is_dir()
-    os.close(lock)
-    remove_stale(tmp_path)
-    assert not folder.exists()
-
-
-def test_killed_between_the_renames(tmp_path: Path) -> None:
-    """What was there had left its place: it goes back, and is not removed."""
-    folder = tmp_path / f".spanwise-build-{gone()}-abcdefgh"
-    for name in ("old", "out"):
-        (folder / name).mkdir(parents=True)
-        (folder / name / "build.json").write_text(name)
-    (folder / "place").write_text("mine")
-    remove_stale(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
-    assert (tmp_path / "mine/build.json").read_text() == "old"
 
 
 def test_a_second_build_replaces_the_first(tmp_path: Path) -> None:
@@ -373,7 +314,7 @@ def test_flags_and_sources_are_those_of_cmake() -> None:
 
 
 def test_goes_without_zstd(tmp_path: Path) -> None:
-    """Only the heap is compiled then; a stand-in for cc stops the build after it was told."""
+    """Only the heap is compiled then; a stand-in for cc stops the build after that line."""
     body = (
         'case "$*" in *" -dM "*) echo "#define __STDC__ 1"; exit;; *probe*) exit 1;;'
         ' *trace*|*optimize*) echo "error: trace"; exit 1;;'
@@ -383,6 +324,6 @@ def test_goes_without_zstd(tmp_path: Path) -> None:
     )
     lines: list[str] = []
     with pytest.raises(sw.BuildError, match="stop"):
-        build_telling("c16", tmp_path / "b", lines.append, cc=compiler)
+        build_with("c16", tmp_path / "b", BuildOptions(compiler), lines.append)
     assert any("goes without recordings" in line for line in lines)
     assert not any(room.startswith(("trace", "optimize")) for room in core_rooms(ROOT, False))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loop: recorded, accounted, optimised, built, and the program measured beside predicted."""
+"""The closed loop: record, fit, build, measure; predictions and measurements."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 import spanwise as sw
 from install_tools import quick_compiler
 from spanwise import _format, _lib
-from spanwise.builds.build import Build
+from spanwise.builds.folder import Build
 from spanwise.commands import demo
 from spanwise.ledger.parts import PARTS
 from spanwise.measure import closed_loop
@@ -29,8 +29,7 @@ from spanwise.measure.closed_loop import (
     measure,
     same_environment,
 )
-from spanwise.measure.process_ledger import ProcessLedger, read_process_ledger
-from spanwise.measure.running import MALLOC_LIBRARY
+from spanwise.measure.running import MALLOC_LIBRARY, ProcessLedger, read_process_ledger
 from spanwise.optimizer import search
 from spanwise.recordings.finish import finish
 from spanwise.recordings.recorder import run_recorded
@@ -99,7 +98,7 @@ def test_demo(tmp_path: Path) -> None:
     assert 50_000 < (tmp_path / "out/python.html").stat().st_size < 3 << 20
     assert last.startswith("python3 would have ")
     found = json.loads(spanwise("optimize", tmp_path / "out/python.swt", *RULES, "--json").stdout)
-    assert ("; c16 stays: " in last) == (not found["holds"])
+    assert ("; no table beats c16" in last) == (not found["holds"])
     assert found["verdict"].rstrip(".") in last
     assert last.endswith(".")
     assert sw.Recording.open(tmp_path / "out/python.swt").summary.allocs > 25_000
@@ -140,16 +139,16 @@ def test_the_loop_in_one_sentence() -> None:
     """What is said when a table saves nothing, and when it was run."""
     recording = sw.Recording.from_ops(random_ops(1, 500))
     ledger = recording.ledger("c16")
-    stays = (67, False, "c16 stays: nothing found saves more than 0 B.")
-    loop = Loop("ls", Measured(ledger), Measured(ledger), *stays, "no C compiler was found")
+    kept = (67, False, "no table beats c16.")
+    loop = Loop("ls", Measured(ledger), Measured(ledger), *kept, "no C compiler was found")
     said = loop.sentence()
     most, limit = ledger.peak_resident_bytes, recording.summary.peak_requested_bytes
     assert most is not None
     assert said.startswith(
-        f"ls would have a peak resident of {_format.size(most)} under c16, of which perfect packing"
+        f"ls would have a peak resident of {_format.size(most)} under c16; perfect packing"
         f" would save {_format.size(most - limit)} ("
     )
-    assert "; c16 stays: nothing found saves more than 0 B. " in said
+    assert "; no table beats c16. " in said
     assert said.endswith(" It was not built, so nothing was measured: no C compiler was found.")
     assert [title for title, _, _ in loop.columns()] == ["c16", "c16"]
     held = Measured(ledger).predicted_bytes
@@ -157,12 +156,12 @@ def test_the_loop_in_one_sentence() -> None:
     measured = Measured(ledger, runs)
     assert measured.measured_bytes == held + 4096
     assert measured.error == pytest.approx(4096 / held)
-    assert [title for title, _, _ in Loop("ls", measured, measured, *stays).columns()] == [
+    assert [title for title, _, _ in Loop("ls", measured, measured, *kept).columns()] == [
         "c16",
         "measured",
     ] * 2
     assert (
-        "built and used all the same, ls held " in Loop("ls", measured, measured, *stays).sentence()
+        "built and used all the same, ls held " in Loop("ls", measured, measured, *kept).sentence()
     )
 
 
@@ -209,7 +208,7 @@ def test_the_last_sentence_compares_with_the_program_without_spanwise() -> None:
     assert said((), (7, 8), (6, 7)) == said((9,), (), ()) == ""
 
 
-def test_the_demo_goes_on_where_the_stock_table_stays(
+def test_the_demo_continues_where_no_table_beats_the_stock_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One class of 32 KiB for everything: the table is written and would be built."""
@@ -221,10 +220,10 @@ def test_the_demo_goes_on_where_the_stock_table_stays(
     monkeypatch.setenv("CC", "")
     loop, found, runs = demo._close_loop(sw.Recording.from_ops(ops), tmp_path)
     told = capsys.readouterr().err
-    assert "c16 stays: nothing found saves more than 0 B: best-1-resident loses " in told
+    assert "no table beats c16: best-1-resident loses " in told
     assert sw.SizeClassTable.from_json(tmp_path / "best.json").largest_bytes == 32768
     said = loop.sentence()
-    assert "; c16 stays: nothing found saves more than 0 B: best-1-resident loses " in said
+    assert "; no table beats c16: best-1-resident loses " in said
     assert said.endswith("no C compiler was found; install gcc or clang, or name one with --cc.")
     assert loop.to_dict()["wins"] is False and not found.holds and runs is None
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replays with real memory: the model's ledger, the same twice, threads, peers, bad input."""
+"""Replays with real memory: the model's ledger, determinism, threads, peers, bad input."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -192,7 +193,7 @@ def test_several_allocators_take_turns() -> None:
     assert (first.allocator, second.allocator) == ("spanwise", "glibc")
 
 
-def test_requests_above_the_table_are_told() -> None:
+def test_requests_above_the_table_are_counted() -> None:
     small = sw.SizeClassTable.custom([16, 64], name="small")
     seen = short_replay(make_ops((ALLOC, 0, 64), (ALLOC, 1, 65), (ALLOC, 2, 5000)), table=small)
     assert seen.above_table == 2
@@ -208,7 +209,7 @@ def test_impossible_requests_are_a_finding(tmp_path: Path) -> None:
     assert spanwise("replay", path, "--drain", "").returncode == 1
 
 
-def test_peers_beside_the_model(tmp_path: Path) -> None:
+def test_peers_and_the_model(tmp_path: Path) -> None:
     path = tmp_path / "r.swt"
     sw.Recording.from_ops(random_ops(11, 4000, threads=1), path)
     seen = sw.compare_peers(path, ["spanwise", "glibc", "jemalloc"])
@@ -279,12 +280,14 @@ def test_damaged_and_empty_recordings(tmp_path: Path) -> None:
 
 def test_arguments_are_checked() -> None:
     recording = sw.Recording.from_ops(make_ops((ALLOC, 0, 10)))
-    with pytest.raises(sw.InvalidError, match="tables of its own"):
-        sw.replay(recording, "glibc", table="go")
-    with pytest.raises(sw.InvalidError, match="one of them"):
-        sw.replay(recording, table="go", lib="x")
-    with pytest.raises(sw.InvalidError, match="touch"):
-        sw.replay(recording, touch="some")
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"allocator": "glibc", "table": "go"}, "tables of its own"),
+        ({"table": "go", "lib": "x"}, "one of them"),
+        ({"touch": "some"}, "touch"),
+    ]
+    for options, message in wrong:
+        with pytest.raises(sw.InvalidError, match=message):
+            sw.replay(recording, **options)
     with pytest.raises(sw.InvalidError, match="peak or end"):
         sw.check_ledger(recording, at="later")
 

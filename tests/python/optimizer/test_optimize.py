@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table that the optimiser proposes: its rules, its frontier, its file, bad input."""
+"""The table that the optimiser proposes: its rules, its file, bad input."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import spanwise as sw
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spanwise.optimizer.frontier import AS_RECORDED, FRONTIER_DTYPE, peak_ledger
+from spanwise.optimizer.pareto import peak_ledger
 from spanwise.optimizer.profile import profile_of
-from spanwise.results.rows import as_rows
 
 from tests.python.helpers import (
     ROOT,
@@ -34,7 +32,7 @@ def test_fits_what_is_asked_for() -> None:
     # 1000 B grows as far as its span holds it equally often; the largest class is always there.
     assert sizes[0] == 24 and sizes[1] == 104 and 1000 <= sizes[2] < 1100 and sizes[3] == 32768
     assert best.proposal.name == "best-4-peak"
-    assert best.held_out == () and "nothing was held out" in best.verdict()
+    assert best.held_out == () and "no held-out data" in best.verdict()
 
 
 @pytest.mark.parametrize("align", [8, 16])
@@ -121,7 +119,7 @@ def test_several_recordings(program: sw.Recording, other: sw.Recording) -> None:
     assert half.arithmetic.requested == pytest.approx(both.arithmetic.requested)
 
 
-def test_a_prior_serves_what_was_never_asked_for() -> None:
+def test_a_prior_serves_unseen_sizes() -> None:
     recording = wanting(*[100] * 1000)
     blind = by_peak(recording, classes=16, partial=0)
     wide = by_peak(recording, classes=16, prior=0.1, partial=0)
@@ -146,51 +144,6 @@ def test_a_rule_that_no_table_meets_costs_nothing(program: sw.Recording) -> None
     assert "align 16 instead of 8" not in rules  # 1000 B is no multiple of 16
     assert "largest class 65536 B" in rules
     assert "align 16" not in str(best)
-
-
-# --- the frontier ---------------------------------------------------------------------------------
-
-
-def test_frontier_rows_are_ledgers(program: sw.Recording) -> None:
-    best = by_peak(program, classes=24, partial=0)
-    frontier = best.make_frontier(counts=(4, 64), caches=(AS_RECORDED, 1, 4), scales=(1, 2))
-    assert frontier.curves() == [(1, 0), (1, 1), (1, 4), (2, 0)]
-    assert frontier.curve()["classes"].tolist() == [4, 24, 64]
-    parts = ("requested", "roundup", "tail", "free_slot", "cached", "metadata", "other")
-    for row in frontier.array:
-        assert sum(int(row[f"{name}_bytes"]) for name in parts) == row["held_bytes"]
-    ledger = program.ledger(best.proposal)
-    row = frontier.curve()[1]
-    assert (row["held_bytes"], row["cached_bytes"]) == (ledger.held_bytes, ledger.cached_bytes)
-    assert row["resident_bytes"] == ledger.resident_bytes
-    assert frontier.best()["resident_bytes"] == frontier.curve()["resident_bytes"].min()
-    one, four = frontier.curve(caches=1), frontier.curve(caches=4)
-    assert (four["cached_bytes"] > one["cached_bytes"]).all()
-    assert str(frontier).count("least") == 4
-    assert len(frontier.to_dict()["minima"]) == 4
-
-
-def test_the_least_of_a_frontier_is_what_is_resident() -> None:
-    """By hand: 8 classes hold least, 16 have least resident, and 32 as much."""
-    rows = np.zeros(3, FRONTIER_DTYPE)
-    rows["classes"], rows["span_scale"] = [32, 16, 8], 1
-    rows["held_bytes"], rows["resident_bytes"] = [900, 800, 700], [500, 500, 600]
-    frontier = sw.Frontier(as_rows(rows))
-    assert frontier.best()["classes"] == 16
-    minimum = {"span_scale": 1, "caches": 0, "classes": 16}
-    assert frontier.to_dict()["minima"] == [minimum | {"resident_bytes": 500, "held_bytes": 800}]
-    (marked,) = (line for line in str(frontier).splitlines() if line.endswith("least"))
-    assert marked.split()[:2] == ["16", "x1"] and marked.split()[-3:] == ["800", "500", "least"]
-
-
-def test_pictures(program: sw.Recording) -> None:
-    best = by_peak(program, classes=12)
-    frontier = best.make_frontier(counts=(4, 8), caches=(AS_RECORDED,), scales=(1,))
-    drawn, waste = frontier.plot(), best.plot_waste()
-    assert len(drawn.get_lines()) == 2
-    assert waste.get_title(loc="left") == "round-up of each size under c16, best-12-peak"
-    plt.close("all")
-    assert "best-12-peak" in best._repr_html_()
 
 
 # --- files ----------------------------------------------------------------------------------------

@@ -44,13 +44,13 @@ def test_command(stored: Path, capsys: pytest.CaptureFixture[str]) -> None:
     value = json.loads(capsys.readouterr().out)
     assert value["table"]["classes"][-1]["size"] == 32768
     assert (value["beats_stock"], value["loses_on"], value["stock"]) == (True, [], "c16")
-    assert set(value["trial"]["tables"]) == {"go", "c16", "best-20-resident"}
+    assert set(value["evaluation"]["tables"]) == {"go", "c16", "best-20-resident"}
     assert value["held_out"][0]["saved_bytes"] == sum(value["held_out"][0]["split"].values())
-    assert [trial["recording"] for trial in value["held_out"]] == ["b.swt"]
+    assert [one["recording"] for one in value["held_out"]] == ["b.swt"]
     assert value["written"] == str(stored / "t.json")
 
 
-def test_command_where_the_stock_table_stays(
+def test_command_where_no_table_beats_the_stock_table(
     stored: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Exit 1 and no file; with --anyway exit 1 and the file. The figures are the ledger's."""
@@ -60,40 +60,40 @@ def test_command_where_the_stock_table_stays(
     words += ["--waste-percent", "100"]
     assert main(words) == 1
     text = capsys.readouterr().out
-    assert "c16 stays: nothing found saves more than 0 B: best-1-resident loses " in text
+    assert "no table beats c16: best-1-resident loses " in text
     assert f"{place} was not written; --anyway writes best-1-resident nevertheless" in text
     assert not place.exists()
     assert main([*words, "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["written"] is None
     assert not place.exists()
     assert main([*words, "--anyway", "--json"]) == 1
-    told = json.loads(capsys.readouterr().out)
-    assert told["written"] == str(place) and told["beats_stock"] is False
-    _build_asks_for_anyway(place, told["verdict"], capsys)
+    found = json.loads(capsys.readouterr().out)
+    assert found["written"] == str(place) and found["beats_stock"] is False
+    _build_asks_for_anyway(place, found["verdict"], capsys)
     for table in ("c16", str(place)):
         words = ["ledger", str(stored / "a.swt"), "--at", "peak-resident", "--table", table]
         assert main([*words, "--json"]) == 0
         ledger = json.loads(capsys.readouterr().out)
-        row = told["trial"]["tables"][ledger["table"]]
+        row = found["evaluation"]["tables"][ledger["table"]]
         assert row["resident_bytes"] == ledger["resident_bytes"]
         assert row["waste_bytes"] == ledger["held_bytes"] - ledger["requested_bytes"]
 
 
 def _build_asks_for_anyway(place: Path, verdict: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing is built of a table that its own trial condemns, by command or by call, unasked."""
+    """Neither command nor call builds a rejected table by default."""
     folder = place.with_name("built")
     words = ["build", "--table", str(place), "-o", str(folder), "--cc", "/nowhere/cc"]
-    said = f"its own trial condemns it ({verdict.rstrip('.')}); build it nevertheless with"
+    said = f"rejected by its evaluation ({verdict.rstrip('.')}); build it anyway with"
     assert main(words) == 2
     assert capsys.readouterr().err == f"spanwise: {place}: {said} anyway=True (--anyway)\n"
     assert main([*words, "--anyway"]) != 0
     assert "/nowhere/cc" in capsys.readouterr().err
-    with pytest.raises(sw.InvalidError, match="its own trial condemns it"):
+    with pytest.raises(sw.InvalidError, match="rejected by its evaluation"):
         sw.build(str(place), folder, cc="/nowhere/cc")
     assert not folder.exists()
 
 
-def test_a_condemned_table_says_so_wherever_it_goes(
+def test_a_rejected_table_keeps_its_verdict(
     program: sw.Recording, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(search, "FAMILIES", ())
@@ -103,12 +103,12 @@ def test_a_condemned_table_says_so_wherever_it_goes(
         with pytest.raises(sw.InvalidError) as caught:
             sw.build(table, tmp_path / "built", cc="/nowhere/cc")
         assert str(caught.value).startswith(
-            "table best-1-peak: its own trial condemns it (c16 stays"
+            "table best-1-peak: rejected by its evaluation (no table beats"
         )
     assert best.table == best.proposal
 
 
-def test_command_of_a_table_that_what_was_held_out_condemns(
+def test_command_of_a_table_that_loses_on_held_out_data(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search, "FAMILIES", ())
@@ -120,13 +120,13 @@ def test_command_of_a_table_that_what_was_held_out_condemns(
     fit += ["-o", str(tmp_path / "t.json")]
     assert main([*fit, "--holdout", str(tmp_path / "unseen.swt")]) == 1
     text = capsys.readouterr().out
-    assert "c16 stays: nothing found saves more than 0 B" in text
+    assert "no table beats c16 on every held-out recording" in text
     assert ": best-2-resident loses " in text and " on unseen.swt, held out.\n" in text
     assert not (tmp_path / "t.json").exists()
     assert main([*fit, "--holdout", str(tmp_path / "unseen.swt"), "--anyway", "--json"]) == 1
-    told = json.loads(capsys.readouterr().out)
-    assert told["verdict"].endswith(" on unseen.swt, held out.")
-    _build_asks_for_anyway(tmp_path / "t.json", told["verdict"], capsys)
+    found = json.loads(capsys.readouterr().out)
+    assert found["verdict"].endswith(" on unseen.swt, held out.")
+    _build_asks_for_anyway(tmp_path / "t.json", found["verdict"], capsys)
     (tmp_path / "t.json").unlink()
     assert main(fit) == 0
     assert (tmp_path / "t.json").exists()
@@ -147,16 +147,16 @@ def test_command_on_a_real_program(tmp_path: Path, capsys: pytest.CaptureFixture
     ours, stock = (
         recording.ledger(one, "peak-resident").resident_bytes or 0 for one in (str(table), "c16")
     )
-    assert (ours < stock) == (status == 0) == ("c16 stays" not in text)
+    assert (ours < stock) == (status == 0) == ("no table beats c16" not in text)
 
 
-def test_command_draws_the_frontier(stored: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_draws_the_pareto_front(stored: Path, capsys: pytest.CaptureFixture[str]) -> None:
     picture = stored / "f.png"
-    words = ["optimize", str(stored / "b.swt"), "--frontier", "--plot", str(picture), "--json"]
+    words = ["optimize", str(stored / "b.swt"), "--pareto", "--plot", str(picture), "--json"]
     words += ["--objective", "peak"]
     assert main(words) in (0, 1)
-    frontier = json.loads(capsys.readouterr().out)["frontier"]
-    assert {row["caches"] for row in frontier["rows"]} == {0, 1, 2, 4, 8, 16}
+    pareto = json.loads(capsys.readouterr().out)["pareto"]
+    assert {row["caches"] for row in pareto["rows"]} == {0, 1, 2, 4, 8, 16}
     assert picture.stat().st_size > 10_000
 
 

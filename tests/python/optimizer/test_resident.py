@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The objective `resident`: its search beside an exhaustive one, Ctrl-C, equal results."""
+"""The objective `resident`: exhaustive comparison, Ctrl-C, memory, bounds and priors."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ import numpy as np
 import pytest
 import spanwise as sw
 from numpy.typing import NDArray
-from spanwise.optimizer.fit import Fit
 from spanwise.optimizer.profile import profile_of
 from spanwise.optimizer.scores import MixedScores, Scores
-from spanwise.optimizer.solver import Rules
+from spanwise.optimizer.solver import Fit, Rules
 from spanwise.recordings import simulate
 from spanwise.recordings.sources import write_ops
 
@@ -37,7 +36,7 @@ CLASSES, PAGES, PAGE_BYTES = 2, 2, 4096
 
 
 def small_case(seed: int) -> NDArray[np.void]:
-    """Some hundred operations on objects of three sizes, of which many are freed again."""
+    """Some hundred operations on objects of three sizes; many are freed again."""
     rng = np.random.default_rng(seed)
     sizes = rng.choice(SIZES, 3, replace=False)
     rows: list[tuple[int, int, int]] = []
@@ -65,7 +64,7 @@ def every_table(sizes: list[int]) -> Iterator[sw.SizeClassTable]:
                 yield sw.SizeClassTable.custom(specs, page_bytes=PAGE_BYTES)
 
 
-def test_the_search_beside_an_exhaustive_one() -> None:
+def test_search_against_exhaustive_search() -> None:
     """Median gap 0, worst at most 2 %; every table is judged by `Recording.ledger`."""
     gaps = []
     for seed in range(CASES):
@@ -105,13 +104,13 @@ def test_the_number_of_processors_changes_nothing(
     assert tables[0] == tables[1]
 
 
-def test_interrupted_the_best_so_far_goes_on_trial(program: sw.Recording) -> None:
+def test_after_ctrl_c_the_best_table_so_far_is_evaluated(program: sw.Recording) -> None:
     """Ctrl-C in the middle of the search: a result all the same, which says so."""
-    told = []
+    counts = []
 
     def step(operations: int) -> None:
-        told.append(operations)
-        if len(told) == 3:
+        counts.append(operations)
+        if len(counts) == 3:
             signal.raise_signal(signal.SIGINT)
 
     best = by_peak(program, 8, "resident", candidates=4000, progress=step)
@@ -126,14 +125,14 @@ def test_scores_are_the_ledgers(program: sw.Recording, other: sw.Recording, tmp_
     scores = Scores([program, stored])
     for table in map(sw.SizeClassTable.named, ("c16", "pow2", "c16")):
         parts = [one.ledger(table, "peak-resident").resident_bytes or 0 for one in (program, other)]
-        assert scores(table) == sum(parts) == scores.ledger(table).resident_bytes
+        assert scores(table) == sum(parts) == scores.ledgers([table])[0].resident_bytes
     assert len(scores) == 2
 
 
-def test_what_is_above_the_best_is_not_simulated_to_the_end(
+def test_a_table_above_its_limit_is_rejected_early(
     program: sw.Recording, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the ledgers: below the limit the score, above it some number that is; and told as done."""
+    """Scores up to the limit are exact, others a lower bound above it; all operations count."""
     monkeypatch.setattr(simulate, "FILE_STEP", 50)
     stored = sw.Recording.from_ops(program.ops, tmp_path / "a.swt")
     tables = [sw.SizeClassTable.named(name) for name in ("c16", "pow2", "fibonacci")]
@@ -141,19 +140,19 @@ def test_what_is_above_the_best_is_not_simulated_to_the_end(
     order = sorted(range(3), key=exact.__getitem__)
     middle = exact[order[1]]
     for recordings in ([stored], [stored, stored]):
-        told: list[int] = []
-        scores = Scores(recordings, told.append, 1)
+        counts: list[int] = []
+        scores = Scores(recordings, counts.append, 1)
         limit = len(recordings) * middle
         found = scores.within(tables, [limit] * 3)
         assert [found[i] for i in order[:2]] == [len(recordings) * exact[i] for i in order[:2]]
         assert limit < found[order[2]] < len(recordings) * exact[order[2]]
-        assert sum(told) == 3 * len(recordings) * len(stored) and len(scores) == 3
+        assert sum(counts) == 3 * len(recordings) * len(stored) and len(scores) == 3
         assert scores.within(tables, [limit] * 3) == found  # nothing is simulated again
-        assert sum(told) == 3 * len(recordings) * len(stored)
+        assert sum(counts) == 3 * len(recordings) * len(stored)
         assert scores.of(tables) == [len(recordings) * one for one in exact] and len(scores) == 3
 
 
-def test_giving_tables_up_changes_no_result(
+def test_early_rejection_changes_no_result(
     program: sw.Recording, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored = sw.Recording.from_ops(program.ops, tmp_path / "a.swt", name="program")
@@ -167,7 +166,7 @@ def at_most(recording: sw.Recording, table: sw.SizeClassTable) -> sw.Ledger:
     return recording.ledger(table, "peak-resident")
 
 
-def test_memory_follows_what_lives_not_the_length(tmp_path: Path) -> None:
+def test_memory_follows_live_objects(tmp_path: Path) -> None:
     """Four times as many operations on as many live objects: at most 6 MiB more at the highest.
 
     The operations alone would be 10 MB more in memory, and twice that for two tables at a time.
@@ -192,7 +191,7 @@ for path in sys.argv[1:]:
 
 
 def replaced(live: int, pairs: int) -> Iterator[NDArray[np.void]]:
-    """Objects of 16 to 500 bytes, one of which is replaced at a time, 10,000 at once."""
+    """Objects of 16 to 500 bytes, replaced one at a time, in blocks of 10,000."""
     rng = np.random.default_rng(1)
     ops = np.zeros(live, dtype=sw.OPS_DTYPE)
     ops["object"], ops["size"] = np.arange(live), rng.integers(16, 500, live)
@@ -205,7 +204,7 @@ def replaced(live: int, pairs: int) -> Iterator[NDArray[np.void]]:
         yield ops
 
 
-def test_damage_is_told(tmp_path: Path, program: sw.Recording) -> None:
+def test_a_damaged_file_is_an_error(tmp_path: Path, program: sw.Recording) -> None:
     place = tmp_path / "a.swt"
     sw.Recording.from_ops(program.ops, place)
     recording = sw.Recording.open(place)
@@ -240,13 +239,13 @@ def test_no_unseen_size_wastes_more_than_the_bound(objective: str, percent: int)
     for low, size in itertools.pairwise(sizes):
         forced = size - low <= (8 if size <= 16 else 16)
         assert forced or not wasted[low:size].any(), (low, size)
-    rule = "no bound on what an unseen size wastes"
+    rule = "no bound on the waste of an unseen size"
     cost = next(one for one in best.constraints if one.rule == rule)
-    assert cost.saved >= 0 and rule in str(best) and f"more than {percent} %" in str(best)
+    assert cost.saved >= 0 and rule in str(best) and f"at most {percent} % waste" in str(best)
 
 
 def test_a_size_that_was_never_seen_takes_no_largest_slot() -> None:
-    """By hand, the case of the issue: 513 bytes beside a class of 512 took 32 KiB."""
+    """By hand, the case of the issue: 513 bytes above a class of 512 took 32 KiB."""
     seen, unseen = wanting(*[512] * 2000), wanting(*[513] * 2000)
     loose, bounded = (sw.optimize(seen, waste_percent=one, objective="peak") for one in (100, 25))
     assert loose.proposal.round_up(513) == 32768
@@ -282,15 +281,15 @@ def test_the_prior_of_the_search_by_hand(program: sw.Recording) -> None:
     slots = (min(c for c in cells if c >= s) / s**2 for s in range(1, largest + 1))
     cost = scale * sum(slots)
     rules = Rules(3, 16, largest, 4096, 2, 0.5, prior)
-    unseen = Fit([program], "resident", profile, rules, 1).unseen()
+    unseen = Fit([program], "resident", rules).unseen()
     resident = program.ledger(table, "peak-resident").resident_bytes or 0
     for part in (0.0, prior):
         score = MixedScores(Scores([program]), unseen, part)(table)
         assert score == pytest.approx((1 - part) * resident + part * cost)
 
 
-def test_by_default_a_table_knows_that_it_will_meet_other_sizes() -> None:
-    """One size alone: the mean waste of the others falls with the prior; what it costs is told."""
+def test_the_default_prior_serves_other_sizes() -> None:
+    """One size alone: the prior lowers the mean waste of the others; its cost is a constraint."""
     seen = wanting(*[112] * 3000)
     rules: dict[str, Any] = {"candidates": 60, "waste_percent": 100}
     plain, default, much = (
@@ -301,7 +300,7 @@ def test_by_default_a_table_knows_that_it_will_meet_other_sizes() -> None:
         float(np.mean(1 - sizes / one.proposal.round_up(sizes))) for one in (plain, default, much)
     ]
     assert wasted[0] > wasted[1] + 0.05 and wasted[0] > wasted[2] + 0.05
-    rule = "no prior over sizes that were not seen"
+    rule = "no prior over unseen sizes"
     assert rule in str(default) and rule not in str(plain)
     assert default.rules.prior == 0.02 and sw.optimize(seen, 40, "peak").rules.prior == 0
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the search is made of, by hand: scores, neighbours, the fit and its charges."""
+"""Parts of the search, by hand: scores, neighbours, the fit and its charges, profiles."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import spanwise as sw
-from spanwise.optimizer import frontier, neighbours, search
-from spanwise.optimizer.fit import Fit, held_counts
-from spanwise.optimizer.folds import parts_of
-from spanwise.optimizer.neighbours import Neighbourhood, Specs
-from spanwise.optimizer.profile import joint_profile, profile_of
+from spanwise.optimizer import local_search, options, pareto, search
+from spanwise.optimizer.cross_validation import parts_of
+from spanwise.optimizer.local_search import Neighbourhood, Specs
+from spanwise.optimizer.profile import profile_of
 from spanwise.optimizer.scores import MixedScores, Scores
-from spanwise.optimizer.solver import Rules
+from spanwise.optimizer.solver import Fit, Rules, held_counts
 
-from tests.python.helpers import ALLOC, FREE, make_ops
+from tests.python.helpers import ALLOC, FREE, REALLOC, make_ops
 from tests.python.optimizer.optimizer_tools import by_peak, wanting
 
 RULES = Rules(4, 16, 32768, 8192, 10, 0.5, 0.0)
@@ -38,12 +38,12 @@ def test_a_score_is_the_sum_over_recordings() -> None:
     big, small = peaks(BIG, SMALL)
     scores = Scores([BIG, SMALL])
     assert scores(TABLE) == big + small and len(scores) == 1
-    ledger = scores.ledger(TABLE)
+    (ledger,) = scores.ledgers([TABLE])
     assert ledger.resident_bytes == big + small
     assert [part.resident_bytes for part in ledger.parts] == [big, small]
 
 
-def test_a_table_that_is_given_up_counts_as_done() -> None:
+def test_a_rejected_table_counts_as_done() -> None:
     """Above its limit after the first recording: a number above; all operations are counted."""
     big, small = peaks(BIG, SMALL)
     counts: list[int] = []
@@ -61,7 +61,7 @@ def test_unseen_sizes_have_their_part_of_a_score() -> None:
     for prior in (0.0, 0.25, 0.5):
         mixed = MixedScores(Scores([BIG, SMALL]), unseen, prior)
         score = (1 - prior) * (big + small) + prior * 1280
-        assert mixed.within([TABLE], score) == [pytest.approx(score)]  # not given up
+        assert mixed.within([TABLE], score) == [pytest.approx(score)]  # not rejected
         assert mixed(TABLE) == pytest.approx(score) and len(mixed) == 1
         low = MixedScores(Scores([BIG, SMALL]), unseen, prior)
         assert score >= low.within([TABLE], 0.9 * score)[0] > 0.9 * score
@@ -165,7 +165,7 @@ class Given:
         return [self._of_first(int(table.classes["size_bytes"][0])) for table in tables]
 
     def within(self, tables: Sequence[sw.SizeClassTable], _most: float) -> list[float]:
-        """Of tables; none is given up."""
+        """Of tables; none is rejected."""
         return self.of(tables)
 
 
@@ -176,7 +176,7 @@ def table_of(specs: Specs) -> sw.SizeClassTable:
 def searched(of_first: Callable[[int], float], candidates: int, *starts: Specs) -> Any:
     scores: Any = Given(of_first)
     tables = [table_of(specs) for specs in starts]
-    found = neighbours.search(tables, near(100, 200, 300), scores, candidates, table_of)
+    found = local_search.search(tables, near(100, 200, 300), scores, candidates, table_of)
     return found, len(scores)
 
 
@@ -193,7 +193,7 @@ def test_what_is_equal_is_not_better() -> None:
     scores: Any = Given(lambda _: 7)
     start = table_of(SPECS)
     rest = (near(100, 200, 300), scores, 500, table_of)
-    assert neighbours._first_better(start, *rest) is None
+    assert local_search._first_better(start, *rest) is None
 
 
 def test_the_best_start_is_searched_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,7 +202,7 @@ def test_the_best_start_is_searched_first(monkeypatch: pytest.MonkeyPatch) -> No
     def first_better(table: sw.SizeClassTable, *_: Any) -> None:
         order.append(int(table.classes["size_bytes"][0]))
 
-    monkeypatch.setattr(neighbours, "_first_better", first_better)
+    monkeypatch.setattr(local_search, "_first_better", first_better)
     starts: list[Specs] = [((size, 1, 1), (32768, 4, 4)) for size in (512, 112, 256)]
     searched(lambda size: abs(size - 112), 500, *starts)
     assert order == [112, 256, 512]
@@ -228,15 +228,14 @@ def test_how_many_tables_are_simulated(
 ) -> None:
     """200 million operations, at least 48 tables, at most 160."""
     monkeypatch.setattr(sw.Recording, "__len__", lambda _: operations)
-    assert search.default_candidates([BIG]) == tables
+    assert options.default_candidates([BIG]) == tables
 
 
 # --- the fit --------------------------------------------------------------------------------------
 
 
 def fit_of(*recordings: sw.Recording, kind: str = "peak", rules: Rules = RULES) -> Fit:
-    given = list(recordings)
-    return Fit(given, kind, joint_profile(given, kind, None), rules, len(given))
+    return Fit(list(recordings), kind, rules)
 
 
 def test_a_span_is_charged_for_each_recording_or_second() -> None:
@@ -250,7 +249,7 @@ def test_a_span_is_charged_for_each_recording_or_second() -> None:
     assert both.of([SMALL]).profile.requested == 50_000
 
 
-def test_points_of_a_frontier_have_as_many_classes_as_asked_for(program: sw.Recording) -> None:
+def test_points_of_the_pareto_front_have_the_wanted_classes(program: sw.Recording) -> None:
     """Neither the charge for spans nor the bound on waste keeps them from it."""
     rules = Rules(32, 16, 32768, 8192, 10, 0.5, 0.0, waste_percent=25)
     tables = fit_of(program, rules=rules).tables((4, 64), (1, 2))
@@ -262,7 +261,7 @@ def test_points_of_a_frontier_have_as_many_classes_as_asked_for(program: sw.Reco
 
 def test_held_takes_the_proposal_that_holds_least(program: sw.Recording) -> None:
     rules = Rules(24, 16, 32768, 8192, 10, 0.5, 0.0)
-    fit = Fit([program], "held", joint_profile([program], "peak", None), rules, 1)
+    fit = Fit([program], "held", rules)
     held = [program.ledger(table).held_bytes for table in fit.proposals(None)]
     best = by_peak(program, 24, "held").proposal
     assert len(held) > 3 and max(held) > program.ledger(best).held_bytes == min(held)
@@ -287,13 +286,61 @@ def test_progress_is_the_operations_up_to_the_peak(
 ) -> None:
     counts: list[int] = []
     stored = sw.Recording.from_ops(program.ops, tmp_path / "a.swt")
-    monkeypatch.setattr(frontier, "FILE_STEP", 500)
-    frontier.peak_ledger([stored, stored], TABLE, progress=counts.append)
+    monkeypatch.setattr(pareto, "FILE_STEP", 500)
+    pareto.peak_ledger([stored, stored], TABLE, progress=counts.append)
     assert sum(counts) == 2 * program.summary.peak_op and max(counts) <= 500
     counts.clear()
     best = by_peak(program, classes=8)
-    best.make_frontier(counts=(4,), caches=(0,), scales=(1,), progress=counts.append)
+    best.make_pareto(counts=(4,), caches=(0,), scales=(1,), progress=counts.append)
     assert sum(counts) == 2 * program.summary.peak_op
     counts.clear()
     sw.optimize(program, 8, "held", waste_percent=100, progress=counts.append)
     assert 0 < sum(counts) <= search.simulated_operations(program, 8, "held")
+
+
+# --- profiles -------------------------------------------------------------------------------------
+
+
+def test_profiles_are_plain_counts(program: sw.Recording) -> None:
+    weights = profile_of(program, "allocs").weights
+    histogram = program.histogram()
+    expected = np.zeros(len(weights))
+    expected[histogram["size_bytes"]] = histogram["count"]
+    assert (weights == expected).all()
+    live: dict[int, int] = {}
+    for op in program.ops[: program.summary.peak_op]:
+        live[int(op["object"])] = int(op["size"])
+        if op["kind"] == FREE:
+            del live[int(op["object"])]
+    peak = np.bincount(list(live.values()), minlength=len(weights))
+    assert (profile_of(program, "peak").weights == peak).all()
+
+
+def test_time_is_object_seconds() -> None:
+    ops = make_ops((ALLOC, 0, 100), (REALLOC, 0, 300), (ALLOC, 1, 7), (FREE, 0, 0))
+    weights = profile_of(sw.Recording.from_ops(ops), "time").weights
+    assert weights[100] == pytest.approx(1e-6)
+    assert weights[300] == pytest.approx(2e-6)
+    assert weights[7] == pytest.approx(1e-6)
+
+
+def test_a_file_has_the_profile_of_its_operations(program: sw.Recording, tmp_path: Path) -> None:
+    stored = sw.Recording.from_ops(program.ops, tmp_path / "a.swt")
+    for objective in ("allocs", "time", "peak"):
+        kept, plain = profile_of(stored, objective), profile_of(program, objective)
+        assert np.allclose(kept.weights, plain.weights)
+        assert kept.large_bytes == pytest.approx(plain.large_bytes)
+
+
+@pytest.mark.parametrize("name", ["go", "c16", "jemalloc", "mimalloc", "pow2"])
+def test_waste_is_the_tables_own_arithmetic(program: sw.Recording, name: str) -> None:
+    table = sw.SizeClassTable.named(name)
+    waste = profile_of(program, "peak").waste(table)
+    ledger = program.ledger(table)
+    assert waste.requested == ledger.requested_bytes
+    # Requests with an alignment may get a larger class, so the ledger can only have more.
+    assert waste.roundup <= ledger.roundup_bytes
+    weights = profile_of(program, "peak").weights
+    sizes = np.flatnonzero(weights)
+    rounded = table.round_up(np.maximum(sizes, 1)) - sizes
+    assert waste.roundup + waste.large_rounding == pytest.approx(float(weights[sizes] @ rounded))

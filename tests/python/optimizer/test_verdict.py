@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verdict of `optimize`: from bytes given by hand, and where fit and held-out set disagree."""
+"""The verdict of `optimize`, from bytes given by hand; fit and held-out set that disagree."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ import numpy as np
 import pytest
 import spanwise as sw
 from spanwise.ledger.comparison import Comparison
-from spanwise.optimizer.fit import Fit
-from spanwise.optimizer.folds import FOLD_DTYPE
-from spanwise.optimizer.optimum import OptimizeResult
-from spanwise.optimizer.profile import joint_profile
-from spanwise.optimizer.solver import Rules
-from spanwise.optimizer.trial import Trial
+from spanwise.optimizer.cross_validation import FOLD_DTYPE
+from spanwise.optimizer.evaluation import Evaluation
+from spanwise.optimizer.result import OptimizeResult
+from spanwise.optimizer.solver import Fit, Rules
 from spanwise.results.rows import as_rows
 
 from tests.python.helpers import ALLOC, make_ops
@@ -30,24 +28,24 @@ LEDGERS = Comparison([ONE.ledger(table, "peak-resident") for table in ("go", "c1
 UNALIGNED = {"go": "not aligned to 16"}
 
 
-def trial(name: str, resident: Bytes) -> Trial:
-    """A trial in which go would be the best, but is not aligned."""
+def evaluation(name: str, resident: Bytes) -> Evaluation:
+    """An evaluation in which go would be the best, but is not aligned."""
     c16, mine, go = (*resident, 1)[:3]
-    return Trial(name, LEDGERS, {"go": go, "c16": c16, "mine": mine}, "mine", 16, 0, UNALIGNED)
+    return Evaluation(name, LEDGERS, {"go": go, "c16": c16, "mine": mine}, "mine", 16, 0, UNALIGNED)
 
 
 def optimum(fitted: Bytes, *held_out: Bytes, parts: int = 1, folds: Any = None) -> OptimizeResult:
     """What `optimize` would return; held-out recordings are called a, b, ..."""
     recordings = [ONE] * parts
     rules = Rules(2, 16, 32768, 8192, 10, 0.5, 0.0)
-    fit = Fit(recordings, "peak", joint_profile(recordings, "peak", None), rules, parts)
+    fit = Fit(recordings, "peak", rules)
     rows = None
     if folds is not None:
         rows = np.zeros(len(folds), FOLD_DTYPE)
         rows["saved_percent"] = folds
-    trials = tuple(trial(name, one) for name, one in zip("ab", held_out, strict=False))
+    held = tuple(evaluation(name, one) for name, one in zip("ab", held_out, strict=False))
     return OptimizeResult(
-        *(fit, MINE, MINE, trial("fit", fitted), trials),
+        *(fit, MINE, MINE, evaluation("fit", fitted), held),
         folds=None if rows is None else as_rows(rows),
     )
 
@@ -55,7 +53,7 @@ def optimum(fitted: Bytes, *held_out: Bytes, parts: int = 1, folds: Any = None) 
 @pytest.mark.parametrize(
     ("resident", "saved", "percent", "loses_on", "holds"),
     [
-        ([(1000, 990)], 10, 1.0, "", True),  # exactly the least that is asked for
+        ([(1000, 990)], 10, 1.0, "", True),  # exactly least_percent
         ([(1000, 991)], 9, 0.9, "", False),
         ([(1000, 1000)], 0, 0.0, "", False),
         ([(1000, 1010)], -10, -1.0, "", False),
@@ -68,7 +66,7 @@ def optimum(fitted: Bytes, *held_out: Bytes, parts: int = 1, folds: Any = None) 
         ([(1000, 900), (2000, 2001), (2000, 1000)], 999, 24.975, "a", False),
     ],
 )
-def test_what_was_held_out_decides(
+def test_held_out_data_decides(
     resident: list[Bytes], saved: int, percent: float, loses_on: str, holds: bool
 ) -> None:
     """Of what was fitted to, and then of each recording that was held out."""
@@ -76,11 +74,11 @@ def test_what_was_held_out_decides(
     assert (best.stock, best.saved_bytes, best.loses_on) == ("c16", saved, tuple(loses_on))
     assert 100 * best.saved_share == pytest.approx(percent)
     assert best.beats_stock == (saved > 0) and best.holds is holds
-    assert best.verdict().startswith("c16 stays: ") is not holds
+    assert best.verdict().startswith("no table beats c16") is not holds
     assert ("condemned" in best.table.to_dict().get("parameters", {})) is not holds
-    told = best.to_dict()
-    assert (told["saved_bytes"], told["holds"]) == (saved, holds)
-    assert told["saved_share"] == best.saved_share
+    value = best.to_dict()
+    assert (value["saved_bytes"], value["holds"]) == (saved, holds)
+    assert value["saved_share"] == best.saved_share
 
 
 def test_verdicts_in_words() -> None:
@@ -92,7 +90,7 @@ def test_verdicts_in_words() -> None:
     )
     lost = optimum((1024, 1023), (2048, 1024), (1000, 1100))
     assert lost.verdict() == (
-        "c16 stays: nothing found saves more than 924 B (30.3 %) and loses nowhere: mine saves"
+        "no table beats c16 on every held-out recording: mine saves"
         " 1.0 KiB (50.0 %) of the peak resident of 2.0 KiB under c16 on a, held out; mine loses"
         " 100 B (10.0 %) of the peak resident of 1000 B under c16 on b, held out; go, not aligned"
         " to 16, would have a peak resident of 1 B."
@@ -112,7 +110,7 @@ def test_a_table_that_breaks_a_rule_is_named_where_it_would_save_more(
 
 
 def test_families_rise_and_are_those_without_a_ledger() -> None:
-    one = trial("a", (1000, 900))
+    one = evaluation("a", (1000, 900))
     one = replace(one, resident_bytes={**one.resident_bytes, "pow2": 70, "jemalloc": 60})
     assert list(one.families().items()) == [("jemalloc", 60), ("pow2", 70)]
 
@@ -141,7 +139,7 @@ def test_the_median_of_the_parts_left_out_decides(
 ) -> None:
     best = optimum((1000, 900), parts=parts, folds=folds)
     assert best.holds is holds
-    said = "c16 stays: nothing found saves more than 0 B of what was left out: mine saves 100 B"
+    said = "no table beats c16 in cross-validation: mine saves 100 B"
     assert best.verdict().startswith("mine saves 100 B" if holds else said)
 
 
@@ -161,20 +159,20 @@ def choice(fitted: sw.Recording, **options: Any) -> OptimizeResult:
 
 
 @pytest.mark.usefixtures("alone")
-def test_what_was_held_out_chooses() -> None:
+def test_held_out_data_chooses() -> None:
     """By hand: `near` saves more where it was fitted, and nothing of what was held out."""
     fitted, held_out = wanting(*[520] * 4000), wanting(*[1040] * 4000)
     assert choice(fitted).table.name == "near"
     best = choice(fitted, holdout=held_out)
     assert best.table.name == "wide" and best.holds
     assert best.saved_share == pytest.approx(1 - 1040 / 1170, abs=0.01)
-    assert best.trial.saved_bytes / best.resident_bytes["c16"] == pytest.approx(
+    assert best.evaluation.saved_bytes / best.resident_bytes["c16"] == pytest.approx(
         1 - 560 / 580, abs=0.01
     )
 
 
 @pytest.mark.usefixtures("alone")
-def test_the_sum_over_what_was_held_out_chooses() -> None:
+def test_the_sum_over_held_out_data_chooses() -> None:
     """By hand: of an object of each size `near` saves 51.5 and 0 bytes, and `wide` 20 and 130.
 
     Of 4,000 and 1,900 objects `near` saves 206 KB, `wide` 327 KB, though under it more is resident
@@ -191,7 +189,7 @@ def test_the_sum_over_what_was_held_out_chooses() -> None:
 
 
 @pytest.mark.usefixtures("alone")
-def test_who_loses_on_one_recording_is_not_chosen() -> None:
+def test_a_table_that_loses_on_one_recording_is_not_chosen() -> None:
     """`odd` saves most of the sum, but gives 520 bytes a slot of 1,040."""
     odd = sw.SizeClassTable.custom([(1040, 9), (32768, 4)], name="odd")
     both = [wanting(*[520] * 200), wanting(*[1040] * 20_000)]
@@ -207,7 +205,7 @@ def test_who_loses_on_one_recording_is_not_chosen() -> None:
 
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("judge", ["optimize", "cross_validate"])
-def test_where_the_choice_loses_the_stock_table_is_taken(judge: str) -> None:
+def test_where_the_choice_loses_the_stock_table_is_used(judge: str) -> None:
     """A single class of 32 KiB loses wherever it is tried; the saving of c16 over itself is 0."""
     two = [wanting(*[520] * 300), wanting(*[520] * 200)]
     if judge == "optimize":
@@ -215,7 +213,7 @@ def test_where_the_choice_loses_the_stock_table_is_taken(judge: str) -> None:
     else:
         rows = sw.cross_validate(two, 1, "peak", waste_percent=100, prior=0)
     assert rows is not None
-    assert rows["stock_stays"].tolist() == [True, True]
+    assert rows["stock_chosen"].tolist() == [True, True]
     assert rows["saved_bytes"].tolist() == rows["saved_percent"].tolist() == [0, 0]
     assert rows["stock_bytes"].tolist() == rows["chosen_bytes"].tolist()
     assert rows["stock_bytes"].tolist() == [
@@ -258,8 +256,8 @@ def test_a_saving_below_the_least_percent_is_no_choice_of_cross_validation() -> 
     """By hand: 51.5 bytes of 10,000 objects, next to 64 MiB that no table changes: 0.7 %."""
     rows = [(ALLOC, i, 520) for i in range(10_000)]
     two = [sw.Recording.from_ops(make_ops(*rows, (ALLOC, 10_000, 64 << 20))) for _ in range(2)]
-    for least, stays in ((1.0, True), (0.5, False)):
+    for least, kept in ((1.0, True), (0.5, False)):
         found = sw.cross_validate(
             two, 1, "peak", tables=[NEAR], waste_percent=100, prior=0, least_percent=least
         )
-        assert found["stock_stays"].tolist() == [stays, stays]
+        assert found["stock_chosen"].tolist() == [kept, kept]

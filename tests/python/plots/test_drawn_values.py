@@ -15,9 +15,10 @@ from spanwise.ledger.parts import PARTS
 from spanwise.measure.bench_result import BenchResult
 from spanwise.measure.bench_rounds import ROW_FIELDS as BENCH_ROW
 from spanwise.measure.replay_result import SAMPLES_DTYPE
-from spanwise.optimizer.frontier import FRONTIER_DTYPE
+from spanwise.optimizer.pareto import PARETO_DTYPE
 from spanwise.plots import collectors
-from spanwise.plots.latencies import latencies
+from spanwise.plots.comparisons import latencies
+from spanwise.recordings.lifetimes import LIFETIMES_DTYPE
 from spanwise.recordings.span_pinning import PINNED_SPANS_DTYPE, SpanPinning
 from spanwise.results.rows import as_rows
 
@@ -135,14 +136,14 @@ def test_a_histogram_counts_requests() -> None:
     ]
 
 
-def test_a_frontier_shows_what_is_resident_beyond_requested() -> None:
+def test_a_pareto_front_shows_what_is_resident_beyond_requested() -> None:
     """100 bytes are requested; held bytes fall where resident ones rise, and are not drawn."""
     given = [
         (8, 1, 0, 100, *[0] * 6, 900, 160),
         (16, 1, 0, 100, *[0] * 6, 800, 130),
         (32, 1, 0, 100, *[0] * 6, 700, 190),
     ]
-    ax: Any = sw.Frontier(as_rows(np.array(given, FRONTIER_DTYPE))).plot()
+    ax: Any = sw.ParetoFront(as_rows(np.array(given, PARETO_DTYPE))).plot()
     assert line(ax, "caches as recorded") == [[8, 16, 32], [60, 30, 90]]
     (ring,) = (one for one in ax.lines if one.get_markersize() == 11)
     assert [data.tolist() for data in map(np.asarray, ring.get_data())] == [[16], [30]]
@@ -320,3 +321,67 @@ def test_lives_of_arenas() -> None:
     (alert,) = ax.lines
     assert np.asarray(alert.get_xdata()).tolist() == [3, 3]
     assert ax.get_xlabel() == "time since the first event, µs"
+
+
+# --- lifetimes ------------------------------------------------------------------------------------
+
+
+def lives(*given: tuple[int, int, bool, int]) -> sw.Rows:
+    """Rows of size, lifetime, freed, bytes."""
+    return as_rows(
+        np.array([(0, 0, s, life, freed, 1, n) for s, life, freed, n in given], LIFETIMES_DTYPE)
+    )
+
+
+def cells(ax: object) -> np.ndarray:
+    """The values of the cells, 0 if empty."""
+    mesh = ax.collections[0]  # type: ignore[attr-defined]
+    return np.ma.filled(mesh.get_array(), 0)
+
+
+def test_cells_by_hand() -> None:
+    """16 and 64 B are rows 0 and 2; 1024 and 4096 ns columns 0 and 2; column 4 lives on."""
+    given = lives((16, 1024, True, 160), (64, 4096, True, 640), (16, 1 << 20, False, 48))
+    grid = cells(sw.plots.lifetimes(given))
+    assert grid.shape == (3, 5)
+    assert grid.tolist() == [[160, 0, 0, 0, 48], [0] * 5, [0, 0, 640, 0, 0]]
+
+
+def test_rows_of_one_cell_add_up() -> None:
+    grid = cells(sw.plots.lifetimes(lives((16, 8, True, 100), (16, 8, True, 20))))
+    assert grid.sum() == 120 and np.count_nonzero(grid) == 1
+
+
+def test_all_bytes_of_a_recording_are_drawn() -> None:
+    recording = sw.synthesize({8: 1, 100: 1, 0: 1}, [1, 50, 5000], seed=2, count=3000)
+    found = recording.lifetimes(by="size")
+    ax = sw.plots.lifetimes(found, title="mine")
+    assert cells(ax).sum() == found["total_bytes"].sum()
+    assert ax.get_title(loc="left") == "mine" or ax.get_title() == "mine"
+    assert ax.get_xticklabels()[-1].get_text() == "not freed"
+    assert ax.get_ylabel() and ax.get_xlabel()
+
+
+def test_an_age_of_what_lives_on_makes_no_column() -> None:
+    grid = cells(sw.plots.lifetimes(lives((16, 1024, True, 16), (16, 1, False, 32))))
+    assert grid.tolist() == [[16, 0, 32]]
+
+
+def test_nothing_is_ever_freed() -> None:
+    grid = cells(sw.plots.lifetimes(lives((32, 64, False, 320))))
+    assert grid[0, -1] == grid.sum() == 320
+
+
+def test_times_and_sizes_are_round_in_their_units() -> None:
+    """Ten columns of 2**10 to 2**19 ns, an empty one, and "not freed": a label at each second."""
+    ax = sw.plots.lifetimes(lives((8192, 1 << 10, True, 1), (8192, 1 << 19, True, 1)))
+    names = [mark.get_text() for mark in ax.get_xticklabels()]
+    assert names == ["1 µs", "4 µs", "16 µs", "66 µs", "262 µs", "not freed"]
+    ax = sw.plots.lifetimes(lives((8192, 1 << 20, True, 1)))
+    assert ax.get_xticklabels()[0].get_text() == "1 ms"
+    assert [mark.get_text() for mark in ax.get_yticklabels()] == ["8 KiB"]
+
+
+def test_no_object() -> None:
+    with pytest.raises(sw.InvalidError, match="no object"):
+        sw.plots.lifetimes(lives())

@@ -58,7 +58,7 @@ def test_settings_that_a_backend_turns_on_stay(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("name", PICTURES)
-def test_draws_where_it_is_told(name: str) -> None:
+def test_draws_on_given_axes(name: str) -> None:
     _, ax = plt.subplots()
     assert PICTURES[name](ax) is ax
     assert len(plt.get_fignums()) == 1
@@ -94,7 +94,7 @@ def test_matplotlib_is_imported_late() -> None:
     ("draw", "named"),
     [
         (plots.bench, "found must be BenchResult"),
-        (plots.frontier, "points must be Frontier"),
+        (plots.pareto, "points must be ParetoFront"),
         (plots.heap_map, "tiles must be HeapMap"),
         (plots.occupancy, "one must be Ledger"),
         (plots.waste_by_class, "one must be Ledger"),
@@ -103,3 +103,36 @@ def test_matplotlib_is_imported_late() -> None:
 def test_a_wrong_model_is_named(draw: Callable[[Any], Axes], named: str) -> None:
     with pytest.raises(TypeError, match=f"^{named}, not int$"):
         draw(7)
+
+
+# --- in a real kernel -----------------------------------------------------------------------------
+
+
+def run_cells(*sources: str) -> list[Any]:
+    """The cells of a notebook after it ran; their outputs are in `.outputs`."""
+    nbformat, nbclient = map(pytest.importorskip, ("nbformat", "nbclient"))
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in sources])
+    client = nbclient.NotebookClient(book, kernel_name="python3", timeout=600, startup_timeout=600)
+    # pytest's own choice of a backend is not for the kernel.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("MPLBACKEND", raising=False)
+        client.execute()
+    cells: list[Any] = book.cells
+    return cells
+
+
+def images(cell: Any) -> int:
+    """Pictures that a cell shows."""
+    return sum("image/png" in output.get("data", {}) for output in cell.outputs)
+
+
+def test_every_cell_shows_its_figure() -> None:
+    cells = run_cells(
+        "import spanwise as sw; go = sw.SizeClassTable.go()",
+        "go.plot_waste();",
+        "sw.SizeClassTable.c16().plot_waste();",
+        "import matplotlib; print(matplotlib.is_interactive(), matplotlib.get_backend())",
+        "import matplotlib.pyplot as plt; plt.plot([1, 2]);",
+    )
+    assert [images(cell) for cell in cells] == [0, 1, 1, 0, 1]
+    assert cells[3].outputs[0]["text"].startswith("True ")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import spanwise as sw
 from numpy.typing import NDArray
-from spanwise.optimizer.frontier import peak_ledger
+from spanwise.optimizer.pareto import peak_ledger
 
 from tests.python.helpers import ALLOC, FREE, ROOT, random_ops, spanwise
 

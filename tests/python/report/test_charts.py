@@ -272,7 +272,7 @@ def test_the_table_of_tables() -> None:
     told = {row[4]: row for row in cells(page._advice(facts(advice)))}
     assert told["go (this report&#x27;s)"][3] == "67"
     assert told["c16"][3] == str(len(sw.SizeClassTable.c16()))
-    trial = {one.table: one for one in advice.trial.comparison.ledgers}
-    held = trial["c16"].held_bytes
+    ledgers = {one.table: one for one in advice.evaluation.comparison.ledgers}
+    held = ledgers["c16"].held_bytes
     assert told["c16"][0] == f"{held / KIB:.1f} KiB"
-    assert told["c16"][2] == f"{100 * trial['c16'].waste_bytes / held:.1f} %"
+    assert told["c16"][2] == f"{100 * ledgers['c16'].waste_bytes / held:.1f} %"

@@ -19,7 +19,7 @@ import pytest
 import spanwise as sw
 from spanwise.measure.bench_rounds import ROW_FIELDS
 from spanwise.measure.peers import PeerComparison, PeerRow
-from spanwise.measure.process_ledger import ProcessLedger
+from spanwise.measure.running import ProcessLedger
 from spanwise.recordings.sites import Site, Sites
 from spanwise.results.rows import as_rows, rows_of
 from spanwise.tables.table import STOCK
@@ -199,7 +199,7 @@ BIG: dict[str, Callable[[], Any]] = {
     "BenchResult": lambda: sw.BenchResult([BENCH_ROW] * 500),
     "BenchCase": lambda: sw.BenchCase("ls", "", ("ls", LONG)),
     "BenchFit": lambda: sw.BenchFit("ls", sw.SizeClassTable.c16(), False, LONG[:900], None),
-    "Frontier": lambda: sw.Frontier(as_rows(np.repeat(frontier_rows(), 500))),
+    "ParetoFront": lambda: sw.ParetoFront(as_rows(np.repeat(pareto_rows(), 500))),
     "GcTrace": lambda: sw.parse_gctrace(GC_LINES * 500),
     "Graph": lambda: big_graph()[2],
     "Heap": sw.Heap,
@@ -239,7 +239,7 @@ BIG: dict[str, Callable[[], Any]] = {
     "TieredSlabs": lambda: sw.TieredSlabs(sw.Heap(), range(16, 144, 16), capacity=4),
     "TrackedArena": lambda: sw.TrackedArena(1, LONG[:900], 0, 1, 2, 3, 4, (1 << 63,) * 8),
     "TrackerTotals": lambda: sw.TrackerTotals(*range(10)),
-    "Trial": lambda: big_optimum().trial,
+    "Evaluation": lambda: big_optimum().evaluation,
     "WeakObject": lambda: big_weak(),  # noqa: PLW0108 - it is defined below
 }
 
@@ -255,8 +255,8 @@ def big_weak() -> sw.WeakObject:
     return heap.weak(target)
 
 
-def frontier_rows() -> np.ndarray[Any, np.dtype[np.void]]:
-    return np.asarray(big_optimum().make_frontier((4,), (0, 1), (1,), progress=False).array)
+def pareto_rows() -> np.ndarray[Any, np.dtype[np.void]]:
+    return np.asarray(big_optimum().make_pareto((4,), (0, 1), (1,), progress=False).array)
 
 
 def parts() -> tuple[str, ...]:

@@ -22,7 +22,8 @@ from spanwise.measure import bench
 from spanwise.optimizer.scores import Scores
 from spanwise.results.interrupts import Signals, ctrl_c_heard, raise_what_came
 from spanwise.sweeps.engines import ThreadEngine, make_engine
-from spanwise.sweeps.tasks import Row, Task
+from spanwise.sweeps.row_file import Row
+from spanwise.sweeps.tasks import Task
 from spanwise.sweeps.worker import CancelledTaskError
 
 from tests.python.helpers import random_ops
@@ -35,7 +36,7 @@ def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a thousand lines take no time."""
     for name in ("results.interrupts", "builds.programs", "heap.runner"):
         monkeypatch.setattr(f"spanwise.{name}.LOOK_SECONDS", 0.001)
-    monkeypatch.setattr("spanwise.optimizer.scores._TELL_SECONDS", 0.001)
+    monkeypatch.setattr("spanwise.optimizer.scores._PROGRESS_SECONDS", 0.001)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import spanwise as sw
 from spanwise.measure.bench_cases import read_cases
-from spanwise.measure.process_ledger import read_process_ledger
+from spanwise.measure.running import read_process_ledger
 from spanwise.recordings.elf import ElfError, ElfFile
 from spanwise.recordings.programs import read_elf, runtime_of
 from spanwise.results.files import write_whole

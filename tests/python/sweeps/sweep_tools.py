@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import spanwise as sw
-from spanwise.sweeps import inputs
+from spanwise.sweeps import tasks
 
 TABLES = ["go", "c16", "pow2", "geometric-1.2", "geometric-1.4"]
 MANY = [f"geometric-{1.1 + i / 20:.2f}" for i in range(12)]
@@ -31,11 +31,11 @@ def expected(files: list[str]) -> list[dict[str, Any]]:
 
 def hide(folder: str) -> None:
     """In a worker: the files of a folder are not there, as on a machine with another disk."""
-    real = inputs.file_sha256
+    real = tasks.file_sha256
 
     def sha256(path: str) -> str:
         if path.startswith(folder):
             raise FileNotFoundError(2, "No such file or directory", path)
         return real(path)
 
-    inputs.file_sha256 = sha256
+    tasks.file_sha256 = sha256

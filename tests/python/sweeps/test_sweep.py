@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sweeps: what a row says, what the rows answer, what fails."""
+"""Sweeps: rows, answers, failures, the command."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 import spanwise as sw
+from spanwise.__main__ import main
 from spanwise.sweeps import plans, tasks, worker
 from spanwise.sweeps.tasks import LEDGER_FIELDS, ROW_FIELDS, STATS_FIELDS
 
-from tests.python.helpers import random_ops
+from tests.python.helpers import random_ops, spanwise
 from tests.python.sweeps.sweep_tools import TABLES, settled
 
 # --- what a row says ------------------------------------------------------------------------------
@@ -62,7 +63,7 @@ def test_the_same_twice_is_done_once(files: list[str], tmp_path: Path) -> None:
     ).to_json(copy)
     found = sw.sweep([files[0], files[0]], ["go", str(copy), "go"])
     assert len(found) == 1
-    assert found.notes == ("mine is the same table as go: left out",)
+    assert found.notes == ("mine is the same table as go: omitted",)
 
 
 def test_recordings_of_one_name_stay_apart(files: list[str]) -> None:
@@ -206,3 +207,51 @@ def test_to_pandas(files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(sw.UnsupportedError, match="pandas is not installed"):
         found.to_pandas()
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def test_command(files: list[str], tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        sw.SizeClassTable.custom([16, 64, ord(name) * 16, 8192], name=name).to_json(
+            tmp_path / f"{name}.json"
+        )
+    path = tmp_path / "s.jsonl"
+    words = ["sweep", *files, "--table", "go", "--table", str(tmp_path / "*.json")]
+    words += ["-o", str(path)]
+    done = spanwise(*words)
+    assert done.returncode == 0, done.stderr
+    assert "sweep of 2 recordings under 3 tables" in done.stdout
+    assert "6 rows in" in done.stderr
+    again = spanwise(*words, "--json", "--plot", tmp_path / "s.png", "--by", "roundup_bytes")
+    assert again.returncode == 0, again.stderr
+    assert len(json.loads(again.stdout)["rows"]) == 6
+    assert "6 rows were there" in again.stderr
+    assert (tmp_path / "s.png").stat().st_size > 1000
+
+
+def test_command_with_failures_and_bad_input(files: list[str], tmp_path: Path) -> None:
+    words: list[str]
+    failed = spanwise("sweep", files[0], "--table", "go", "--table", tmp_path / "absent.json")
+    assert failed.returncode == 1 and "failed:" in failed.stdout
+    for words in (
+        ["absent.swt"],
+        [files[0], "--table", "nonsense"],
+        [files[0], "--table", "absent*.json"],
+        [files[0], "--executor", "abacus"],
+        [files[0], "--by", "nonsense"],
+        [files[0], "--workers", "0"],
+        [files[0], "-o", files[1]],
+    ):
+        bad = spanwise("sweep", *words, cwd=tmp_path)
+        assert bad.returncode == 2, words
+        assert bad.stderr.startswith("spanwise: ") and bad.stderr.count("\n") == 1, words
+
+
+def test_command_without_dask(
+    files: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    assert main(["sweep", files[0], "--executor", "dask"]) == 2
+    assert "pip install 'spanwise[cluster]'" in capsys.readouterr().err

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import errno
 import json
-import operator
 import os
 import signal
 import subprocess
@@ -20,7 +19,7 @@ import pytest
 import spanwise as sw
 from spanwise import _lib
 from spanwise.recordings.simulate import Simulation
-from spanwise.sweeps import inputs
+from spanwise.sweeps import tasks
 
 from tests.python.sweeps.sweep_tools import TABLES, expected, lines_of, settled
 
@@ -36,7 +35,7 @@ def test_rows_go_to_a_file(files: list[str], tmp_path: Path) -> None:
     assert head["versions"]["spanwise"] == sw.__version__ and "commit" in head and head["build"]
     assert [one["path"] for one in head["recordings"]] == files
     assert [one["sha256"] for one in head["recordings"]] == [
-        inputs.file_sha256(path) for path in files
+        tasks.file_sha256(path) for path in files
     ]
     assert head["tables"][0]["hash"] == f"{sw.SizeClassTable.go().hash:016x}"
     assert {row.pop("kind") for row in rows} == {"row"}
@@ -171,7 +170,7 @@ def test_failed_rows_are_done_again(files: list[str], tmp_path: Path) -> None:
     assert len(lines_of(path)) == 1 + 2 + 2  # a header and a row more
 
 
-def test_a_full_disk_keeps_what_was_written(
+def test_a_full_disk_keeps_written_rows(
     files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "s.jsonl"
@@ -227,12 +226,12 @@ LONG_SWEEP = """
     import spanwise as sw
     def main():
         tables = [f"geometric-{1.2 + i / 1000:.3f}" for i in range(200)]
-        def tell(count):
+        def progress(count):
             print(count, flush=True)
             if count >= 150:  # however late the signal is, there is something left to do
                 time.sleep(600)
         sw.sweep(sys.argv[1], tables, executor=sys.argv[2], output=sys.argv[3], workers=2,
-                 progress=tell)
+                 progress=progress)
     if __name__ == "__main__":
         main()
 """
@@ -317,26 +316,3 @@ def test_the_simulation_leaves_the_gil() -> None:
         thread.join()
     simulation.close()
     assert ticks > 10
-
-
-def test_a_file_of_before_the_names_changed_goes_on(files: list[str], tmp_path: Path) -> None:
-    path = tmp_path / "s.jsonl"
-    options = sw.HeapOptions(limit_bytes=1 << 30, batch_spans=1)
-    found = sw.sweep(files, ["go"], output=path, options=options)
-    old = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        value = json.loads(line)
-        if "options" in value:
-            given = value.pop("options")
-            value["knobs"] = {"limit": given["limit_bytes"], "batch": given["batch_spans"]}
-        if "held_at_peak_bytes" in value:
-            value["held_at_peak"] = value.pop("held_at_peak_bytes")
-            del value["resident_bytes"]
-        old.append(json.dumps(value))
-    path.write_text("\n".join(old) + "\n", encoding="utf-8")
-    by_name = operator.itemgetter("recording")
-    opened = sorted(sw.Sweep.open(path), key=by_name)
-    untold = [{**row, "resident_bytes": None} for row in sorted(found, key=by_name)]
-    assert settled(opened) == settled(untold)
-    again = sw.sweep(files, ["go", "c16"], output=path, options=options)
-    assert "2 rows were there and not computed again" in again.notes

@@ -240,7 +240,7 @@ GOOD_CLASS = '{"size": 8, "pages": 1}'
 BAD_FILES = {
     "{": (
         "line 1, column 2: not valid JSON (expecting property name enclosed in double quotes);"
-        " mend it there"
+        " fix it there"
     ),
     "[]": "top level: must be an object, not a list",
     "{}": "top level: key 'name' is missing; add it",

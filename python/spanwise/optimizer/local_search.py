@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The neighbours of a table, and a search among them: a boundary or a span is changed at a time.
+"""Local search over tables: a neighbour differs in one boundary, one class or one span.
 
-Local search by first improvement (Aarts and Lenstra, "Local search in combinatorial optimization",
-1997, chapter 1), in blocks of a fixed number of tables, so that the number of processors changes
-no result.
+First improvement (Aarts and Lenstra, "Local search in combinatorial optimization", 1997,
+chapter 1), in blocks of a fixed size, so the result does not depend on the number of processors.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import numpy as np
 
 from spanwise.optimizer.profile import SizeProfile
 from spanwise.optimizer.scores import MixedScores
-from spanwise.optimizer.solver import SLOTS_MAX, SPAN_BYTES_MAX, Rules, may_follow
+from spanwise.optimizer.solver import SLOTS_MAX, SPAN_BYTES_MAX, Rules
 from spanwise.tables.table import SizeClassTable
 
 Spec: TypeAlias = tuple[int, int, int]
@@ -26,10 +25,10 @@ Spec: TypeAlias = tuple[int, int, int]
 Specs: TypeAlias = tuple[Spec, ...]
 
 BLOCK = 8
-"""Neighbours that are simulated before the best of them is looked at."""
+"""Neighbours that are simulated before the best of them is compared."""
 
 _SPLITS = 3
-"""Sizes at which an interval between two classes is tried to be split."""
+"""The number of sizes tried to split the interval between two classes."""
 
 _SEED = 22
 
@@ -46,24 +45,22 @@ class Neighbourhood:
     """The tables that differ from a table in one boundary, one class or one span.
 
     Args:
-        profile: how much each requested size weighs; a boundary lies at a size that is asked for.
-        rules: the most classes, their alignment, the pages of a span.
+        profile: weights of the requested sizes, which are the possible boundaries.
+        rules: the constraints on a table.
     """
 
     def __init__(self, profile: SizeProfile, rules: Rules) -> None:
         self.rules = rules
-        asked = np.flatnonzero(profile.weights[: rules.largest_bytes + 1])
-        step = np.where(asked <= 8, 8, rules.align)
-        sizes, index = np.unique(np.maximum(-(-asked // step) * step, 8), return_inverse=True)
+        requested = np.flatnonzero(profile.weights[: rules.largest_bytes + 1])
+        step = np.where(requested <= 8, 8, rules.align)
+        rounded = np.maximum(-(-requested // step) * step, 8)
+        sizes, index = np.unique(rounded, return_inverse=True)
         self.sizes: list[int] = sizes.tolist()
         self._sizes = sizes
-        self._weights = np.bincount(index, profile.weights[asked], len(sizes))
+        self._weights = np.bincount(index, profile.weights[requested], len(sizes))
 
     def of(self, specs: Specs, order: random.Random) -> Iterator[Specs]:
-        """All neighbours that the rules allow, those of two changes last; else in random order.
-
-        There are thousands of two changes; they are made when those of one are used up.
-        """
+        """All allowed neighbours: first those of one change, then of two, each in random order."""
         seen = {specs}
         for kind in (self._changes, self._exchanges):
             found = [*kind(specs)]
@@ -74,22 +71,21 @@ class Neighbourhood:
                     yield one
 
     def allows(self, specs: Specs) -> bool:
-        """Whether the rules allow the classes: so many, and so far apart."""
+        """Whether the rules allow the number and the distances of the classes."""
         below = (0, *(size for size, _, _ in specs))
         return 1 <= len(specs) <= self.rules.classes and all(
-            may_follow(self.rules, low, size)
+            self.rules.may_follow(low, size)
             for low, (size, _, _) in zip(below, specs, strict=False)
         )
 
     # --- kinds of neighbours ---
 
     def _changes(self, specs: Specs) -> Iterator[Specs]:
-        """One change."""
         for kind in (self._spans, self._drops, self._moves, self._adds):
             yield from kind(specs)
 
     def _spans(self, specs: Specs) -> Iterator[Specs]:
-        """One span is longer or shorter, or grows to its length."""
+        """Change the length or the growth of one span."""
         for i, (size, pages, first) in enumerate(specs):
             lengths = {pages - 1, pages + 1, pages // 2, 2 * pages}
             options = [(longest, longest) for longest in sorted(lengths)]
@@ -99,7 +95,7 @@ class Neighbourhood:
                     yield (*specs[:i], (size, longest, shortest), *specs[i + 1 :])
 
     def _fits(self, size: int, longest: int, shortest: int) -> bool:
-        """Whether a class may have spans of these lengths: at most 8 times `pages` of the rules."""
+        """Whether a class may have spans of these lengths, at most 8 times `rules.pages`."""
         page = self.rules.page_bytes
         most = min(SPAN_BYTES_MAX, SLOTS_MAX * size, 8 * self.rules.pages * page)
         power = shortest > 0 and longest % shortest == 0
@@ -107,12 +103,12 @@ class Neighbourhood:
         return power and size <= shortest * page and longest * page <= most
 
     def _drops(self, specs: Specs) -> Iterator[Specs]:
-        """One class is left out, but for the largest."""
+        """Drop one class other than the largest."""
         for i in range(len(specs) - 1):
             yield (*specs[:i], *specs[i + 1 :])
 
     def _moves(self, specs: Specs) -> Iterator[Specs]:
-        """One boundary moves to the next smaller or larger size, or to the most its span allows."""
+        """Move one boundary to the next smaller or larger size, or as far as its span allows."""
         for i in range(len(specs) - 1):
             size = specs[i][0]
             place = int(np.searchsorted(self._sizes, size))
@@ -133,12 +129,12 @@ class Neighbourhood:
             yield (*specs[:i], spec, *specs[i + 1 :])
 
     def _spec(self, size: int) -> Spec:
-        """A class of the shortest span that can hold a slot."""
+        """A class with the shortest span that holds a slot."""
         pages = -(-size // self.rules.page_bytes)
         return (size, pages, pages)
 
     def _adds(self, specs: Specs) -> Iterator[Specs]:
-        """One class more, where it would save most round-up, with the span of the class above."""
+        """Add a class where it saves most round-up, with the span of the class above or its own."""
         low = 0
         for i, (size, pages, first) in enumerate(specs):
             for split in self._splits(low, size):
@@ -149,7 +145,7 @@ class Neighbourhood:
             low = size
 
     def _splits(self, low: int, high: int) -> list[int]:
-        """The sizes between two classes at which a class would save most round-up."""
+        """The sizes between two classes where a class saves most round-up."""
         begin = int(np.searchsorted(self._sizes, low, "right"))
         end = int(np.searchsorted(self._sizes, high))
         sizes = self._sizes[begin:end]
@@ -160,19 +156,13 @@ class Neighbourhood:
         return [int(sizes[i]) for i in best]
 
     def _exchanges(self, specs: Specs) -> Iterator[Specs]:
-        """One class is left out, and another interval is split."""
+        """Drop one class and split another interval."""
         for dropped in self._drops(specs):
             yield from self._adds(dropped)
 
 
 class Found(NamedTuple):
-    """What a search found.
-
-    Attributes:
-        table: the best table.
-        score: of it: peak resident bytes, and its part for unseen sizes.
-        stopped: whether Ctrl-C ended the search early.
-    """
+    """The best table of a search, its score, and whether Ctrl-C ended the search early."""
 
     table: SizeClassTable
     score: float
@@ -186,17 +176,14 @@ def search(
     candidates: int,
     make: Callable[[Specs], SizeClassTable],
 ) -> Found:
-    """The best of some tables, and of what lies near them.
-
-    From the best start the search goes to better neighbours until there is none; then from the next
-    one, as long as tables may be simulated.
+    """Improve each start, best first, until no neighbour is better or the budget is spent.
 
     Args:
-        starts: tables to begin with, at least one.
+        starts: at least one table.
         near: gives the neighbours.
-        scores: what a table is judged by; of equal ones the first that was found stays.
-        candidates: tables that are simulated at most, the starts counted.
-        make: the table of classes.
+        scores: the objective; of equal tables the first wins.
+        candidates: the most tables to simulate, starts included.
+        make: builds a table of classes.
     """
     best, stopped = starts[0], False
     try:
@@ -219,17 +206,14 @@ def _first_better(
     candidates: int,
     make: Callable[[Specs], SizeClassTable],
 ) -> SizeClassTable | None:
-    """The best of the first block of neighbours that has a better one; None: there is none."""
+    """The best of the first block of neighbours with an improvement; None: there is none."""
     neighbours = near.of(specs_of(table), random.Random(_SEED + len(scores)))
-    known = scores(table)
+    score = scores(table)
     while (room := candidates - len(scores)) > 0:
         block = [make(specs) for specs in itertools.islice(neighbours, min(BLOCK, room))]
         if not block:
             return None
-        found = scores.within(block, known)
-        if min(found) < known:
+        found = scores.within(block, score)
+        if min(found) < score:
             return block[found.index(min(found))]
     return None
-
-
-__all__ = ["Found", "Neighbourhood", "Spec", "Specs", "search", "specs_of"]

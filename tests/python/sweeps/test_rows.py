@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Row files whose fields hold something else than rows do: the line and the field are named."""
+"""Rows of sweeps: rankings by hand, and files with wrong fields."""
 
 from __future__ import annotations
 
@@ -7,10 +7,98 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import spanwise as sw
 from spanwise.measure.bench_rounds import ROW_FIELDS as RUN_FIELDS
+from spanwise.sweeps.result import Sweep, latest
 from spanwise.sweeps.tasks import ROW_FIELDS, VALUE_FIELDS, table_spec
+
+
+def row(recording: str, table: str, held: int, **changes: Any) -> dict[str, Any]:
+    values: dict[str, Any] = dict.fromkeys(ROW_FIELDS, 0)
+    values.update(recording=recording, recording_sha256=f"sha of {recording}", table=table)
+    values.update(table_hash=f"{ord(table):016x}", at="peak", worker="here", error=None)
+    values.update(held_bytes=held, waste_bytes=held - 10, requested_bytes=10, seconds=0.5)
+    values.update(peak_resident_bytes=held)
+    return {**values, **changes}
+
+
+def sweep_of(*rows: dict[str, Any]) -> Sweep:
+    names = dict.fromkeys(one["table"] for one in rows)
+    plain = {"page_bytes": 8192, "sizes": [16], "pages": [1]}
+    return Sweep(rows, [{"hash": f"{ord(n):016x}", "name": n, **plain} for n in names])
+
+
+ROWS = (
+    row("x", "a", 100),
+    row("x", "b", 90, waste_bytes=89),
+    row("x", "c", 10),
+    row("y", "a", 200),
+    row("y", "b", 205, waste_bytes=250),
+    row("y", "c", 0, error="it broke"),
+)
+
+
+def test_rankings_are_of_sums() -> None:
+    """Table c failed with one recording: it is in no ranking of both."""
+    swept = sweep_of(*ROWS)
+    assert swept.ranking() == [("b", 295), ("a", 300)]
+    assert swept.ranking("waste_bytes") == [("a", 280), ("b", 339)]
+    assert swept.ranking("seconds") == [("a", 1.0), ("b", 1.0)]  # of equal ones the first
+    assert swept.ranking(recording="x") == [("c", 10), ("b", 90), ("a", 100)]
+    assert swept.ranking(recording="y") == [("a", 200), ("b", 205)]
+    assert [one["table"] for one in swept.failures] == ["c"]
+    assert swept.to_dict()["best"] == "b"
+
+
+def test_who_refuses_more_is_left_out() -> None:
+    """Of each recording those count that refused least."""
+    swept = sweep_of(
+        row("x", "a", 50, failed=3),
+        row("x", "b", 60, failed=2),
+        row("x", "c", 70, failed=2),
+        row("y", "a", 50),
+        row("y", "b", 60),
+        row("y", "c", 65, failed=1),
+    )
+    assert swept.ranking() == [("b", 120)]
+    assert swept.ranking(recording="x") == [("b", 60), ("c", 70)]
+    assert swept.ranking(recording="y") == [("a", 50), ("b", 60)]
+
+
+def test_ranking_of_resident_bytes() -> None:
+    """The peak resident bytes rank by default."""
+    swept = sweep_of(row("x", "a", 100, resident_bytes=70), row("x", "b", 90, resident_bytes=80))
+    assert swept.ranking("resident_bytes") == [("a", 70), ("b", 80)]
+    assert swept.ranking() == [("b", 90), ("a", 100)]
+    most = sweep_of(
+        *(row("x", t, h, peak_resident_bytes=170 - h) for t, h in (("a", 90), ("b", 80)))
+    )
+    assert most.judged_by == "peak_resident_bytes"
+    assert most.ranking() == [("a", 80), ("b", 90)] and most.to_dict()["best"] == "a"
+
+
+def test_text_of_a_sweep() -> None:
+    swept = sweep_of(*ROWS)
+    assert swept.title == "sweep of 2 recordings under 3 tables at peak, 1 row failed"
+    assert [line[:4:3] for line in swept._text_rows()] == [("b", "295"), ("a", "300")]
+    assert swept._text_rows()[1][-2:] == ("280", "93.3 %")
+
+
+def test_arrays_of_rows() -> None:
+    rows = sweep_of(row("x", "a", 100), row("y", "a", 0, error="no", held_bytes=None, seconds=None))
+    columns = rows.array
+    assert columns["ok"].tolist() == [True, False]
+    assert columns["held_bytes"].tolist() == [100, 0]
+    assert columns["table_hash"].tolist() == [ord("a")] * 2
+    assert columns["seconds"][0] == 0.5 and np.isnan(columns["seconds"][1])
+
+
+def test_of_rows_about_the_same_the_last_counts() -> None:
+    rows = latest([row("x", "a", 1), row("x", "b", 2), row("x", "a", 3)])
+    assert [(one["table"], one["held_bytes"]) for one in rows] == [("a", 3), ("b", 2)]
+
 
 GO = table_spec(sw.SizeClassTable.go())
 BUILD = {
@@ -81,8 +169,6 @@ def test_whole_rows_are_read(tmp_path: Path) -> None:
     assert found.best() == sw.SizeClassTable.go() and found.array["held_bytes"][0] == 8192
     failed = {**ROW, **dict.fromkeys(VALUE_FIELDS), "table_hash": None, "error": "no such table"}
     assert sw.Sweep.open(written(tmp_path / "s.jsonl", HEAD, failed)).failures
-    old = {name: value for name, value in ROW.items() if "resident" not in name}
-    assert sw.Sweep.open(written(tmp_path / "s.jsonl", HEAD, old))[0]["resident_bytes"] is None
     assert sw.BenchResult.open(written(tmp_path / "f.jsonl", RUNS, RUN))[0]["rss_bytes"] == 4096
 
 
@@ -126,7 +212,6 @@ def test_fields_of_rows(name: str, value: Any, said: str, tmp_path: Path) -> Non
         ("options", [], "options must be an object"),
         ("commit", 7, "commit must be a text or null, not 7"),
         ("started", None, "started must be a text, not null"),
-        ("knobs", {"limit": "x"}, "limit_bytes"),
     ],
 )
 def test_fields_of_headers(name: str, value: Any, said: str, tmp_path: Path) -> None:
@@ -141,7 +226,7 @@ def test_a_row_of_a_table_that_no_header_has(tmp_path: Path) -> None:
 
 
 def test_a_table_that_is_none(tmp_path: Path) -> None:
-    """It is made when it is asked for; the error names the file."""
+    """Tables are made on demand; the error names the file."""
     path = written(tmp_path / "s.jsonl", {**HEAD, "tables": [{**GO, "classes": [[7, 1, 0]]}]}, ROW)
     found = sw.Sweep.open(path)
     with pytest.raises(sw.InvalidError) as caught:

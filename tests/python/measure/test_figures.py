@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a replay reports, by hand from runs that are made up; allocators beside the model."""
+"""Figures of replays, peers and benchmarks, by hand from made-up runs."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import spanwise as sw
+from spanwise.measure.bench_result import BenchResult, measured_on
+from spanwise.measure.bench_rounds import ROW_FIELDS
 from spanwise.measure.peers import PeerComparison, PeerRow
 from spanwise.measure.replay_result import SAMPLES_DTYPE, Replay, Run, describe
 from spanwise.measure.replays import _above, _run
+from spanwise.results.intervals import interval_of
 
 TIMELINE = np.dtype([("wall_ns", "<i8"), ("rss_bytes", "<i8")])
 
@@ -64,23 +67,22 @@ THREE = (
 )
 
 
-def test_time_is_processor_time_an_operation() -> None:
-    seen = replay(*THREE)
-    assert seen.ns_per_op == 12.0  # the median
-    assert seen.ns_range == (10.0, 30.0)
-    assert seen.overhead_ns_per_op == 2.0
-
-
-def test_fragmentation_is_peak_resident_over_peak_live() -> None:
-    """What was resident at the start is part of it: a user pays for that too."""
-    assert replay(*THREE).peak_rss_bytes == 150_000
-    assert replay(*THREE).fragmentation == 1.5
-    assert replay(*THREE, peak_requested_bytes=0).fragmentation is None
-
-
-def test_blowup_is_peak_resident_over_that_of_an_ideal_allocator() -> None:
-    assert replay(*THREE, ideal_bytes=120_000).blowup == 1.25
-    assert replay(*THREE, ideal_bytes=0).blowup is None
+@pytest.mark.parametrize(
+    ("name", "changes", "value"),
+    [
+        ("ns_per_op", {}, 12.0),  # the median
+        ("ns_range", {}, (10.0, 30.0)),
+        ("overhead_ns_per_op", {}, 2.0),
+        ("peak_rss_bytes", {}, 150_000),
+        ("fragmentation", {}, 1.5),  # over peak live bytes; start-up is included
+        ("fragmentation", {"peak_requested_bytes": 0}, None),
+        ("blowup", {"ideal_bytes": 120_000}, 1.25),  # over the ideal allocator
+        ("blowup", {"ideal_bytes": 0}, None),
+        ("failed", {}, 7),  # of the worst run
+    ],
+)
+def test_figures_by_hand(name: str, changes: dict[str, Any], value: Any) -> None:
+    assert getattr(replay(*THREE, **changes), name) == value
 
 
 def test_what_is_left_is_the_median_at_each_time() -> None:
@@ -89,8 +91,7 @@ def test_what_is_left_is_the_median_at_each_time() -> None:
     assert seen.left_bytes == {0.5: 20, 5.0: 3}
 
 
-def test_refusals_are_those_of_the_worst_run() -> None:
-    assert replay(*THREE).failed == 7
+def test_notes() -> None:
     assert replay(*THREE).notes == ("7 allocations refused: the numbers are of a smaller history",)
     above = replay(run(), above_table=2).notes
     assert above == ("2 requests above the largest class took whole pages",)
@@ -113,10 +114,10 @@ def test_json_has_the_same_numbers() -> None:
     assert [one["elapsed_ns"] for one in value["runs"]] == [7777] * 3
 
 
-# --- from what the program tells ------------------------------------------------------------------
+# --- from the output of the program ---------------------------------------------------------------
 
 
-def told(**changes: Any) -> dict[str, Any]:
+def output(**changes: Any) -> dict[str, Any]:
     samples = [(1, 0, 10, 1, 100, 5000), (4, 3, 40, 2, 200, 9000), (6, 5, 20, 1, 300, 900)]
     values: dict[str, Any] = {
         **{"cpu_ns": 11, "elapsed_ns": 22, "waited_ns": 33, "waits": 44, "overhead_ns": 55},
@@ -135,9 +136,9 @@ def seen_from_outside(*rows: tuple[int, int]) -> Any:
     return np.array(list(rows), TIMELINE)
 
 
-def test_a_run_is_what_was_told_less_the_replayers_own() -> None:
+def test_a_run_is_the_output_minus_the_replayers_own() -> None:
     """What was seen before the first operation is not of the run; start-up stays in."""
-    one = _run(told(), seen_from_outside((40, 99_999), (50, 8000), (70, 12_000)), 4)
+    one = _run(output(), seen_from_outside((40, 99_999), (50, 8000), (70, 12_000)), 4)
     assert (one.cpu_ns, one.elapsed_ns, one.waited_ns, one.waits) == (11, 22, 33, 44)
     assert (one.overhead_ns, one.failed, one.minor_faults, one.plan_bytes) == (55, 66, 77, 88)
     assert (one.own_bytes, one.startup_rss_bytes) == (1000, 600)
@@ -152,7 +153,7 @@ def test_a_run_is_what_was_told_less_the_replayers_own() -> None:
 
 
 def test_a_peak_that_only_a_sample_saw() -> None:
-    one = _run(told(threads=2), seen_from_outside((60, 3000)), 5)
+    one = _run(output(threads=2), seen_from_outside((60, 3000)), 5)
     assert one.peak_rss_bytes == 8000
     assert one.rss_at_peak_bytes == 0  # no sample there
     assert one.addresses is None  # threads make them differ
@@ -210,3 +211,114 @@ def test_requests_above_the_table() -> None:
     table = sw.SizeClassTable.go()
     assert _above(sw.Recording.from_ops(ops), table) == 2
     assert _above(sw.Recording.from_ops(ops), None) is None
+
+
+def rows_of(**by_allocator: list[int]) -> BenchResult:
+    """By hand: one case, a run a value."""
+    rows = []
+    for allocator, values in by_allocator.items():
+        for number, value in enumerate(values):
+            row = dict.fromkeys(ROW_FIELDS)
+            row |= {"program": "p", "input": "i", "allocator": allocator, "round": number}
+            row |= {"rss_bytes": value, "outside_bytes": 10, "predicted_bytes": value // 2}
+            row |= {"held_bytes": value << 10}
+            rows.append(row)
+    return BenchResult(rows)
+
+
+def test_a_saving_is_taken_round_by_round() -> None:
+    """By hand: 10, 5, 0, -10 and 20 %; of five values the interval is all of them."""
+    found = rows_of(spanwise=[100, 200, 50, 10, 100], fitted=[90, 190, 50, 11, 80])
+    saving = found.saving("p", "i")
+    assert saving is not None
+    assert (saving.median, saving.low, saving.high) == pytest.approx((5, -10, 20))
+    assert saving.sure == 15 / 16
+    assert found.verdict() == (
+        "Fitted tables save 5.0 % of the peak RSS under c16 (median of 1 case);"
+        " the worst end of an interval is a loss of 10.0 %."
+    )
+    assert "  100.0 KiB (10.0 .. 200.0)" in str(found)  # held, median and ends
+    assert "  100 B (10 .. 200)" in str(found)
+    assert found.saving("p", "other") is None
+    (stock, fitted) = found.array
+    assert stock["predicted_rss_bytes"] == 10 + 50 and fitted["predicted_rss_bytes"] == 10 + 45
+    with pytest.raises(sw.InvalidError, match="field 'worker': must be one of rss_bytes"):
+        found.values("p", "i", "spanwise", "worker")
+
+
+@pytest.mark.parametrize(
+    ("count", "low", "high", "sure"),
+    [(1, 0, 0, 0.0), (2, 0, 1, 0.5), (5, 0, 4, 15 / 16), (7, 0, 6, 63 / 64), (8, 1, 6, 119 / 128)],
+)
+def test_intervals_by_hand(count: int, low: int, high: int, sure: float) -> None:
+    """Of 8 values 1 - 2 (1 + 8) / 256 = 119 / 128 lie within the second and the seventh."""
+    found = interval_of(reversed(range(count)))
+    assert (found.low, found.high, found.sure) == (low, high, sure)
+
+
+@pytest.mark.parametrize(
+    ("runs", "line"),
+    [
+        (
+            {"plain": [100, 200, 50], "spanwise": [110, 230, 60], "fitted": [90, 150, 44]},
+            "spanwise costs 15.0 % more (10.0 % to 20.0 %), fitted saves 12.0 % (10.0 % to 25.0 %)",
+        ),
+        (
+            {"plain": [100, 200, 50], "spanwise": [90, 230, 50]},
+            "spanwise no difference (-15.0 % to 10.0 %)",
+        ),
+        (
+            {"plain": [100, 200, 50], "spanwise": [100, 180, 40]},  # 0, 10 and 20 %
+            "spanwise no difference (0.0 % to 20.0 %)",
+        ),
+        ({"plain": [100, 200], "fitted": [50, 150]}, "fitted saves 37.5 % (25.0 % to 50.0 %)"),
+    ],
+)
+def test_the_first_line_compares_with_plain(runs: dict[str, list[int]], line: str) -> None:
+    """By hand, round by round: -10, -15 and -20 %, and 10, 25 and 12 %; 10, -15 and 0 %."""
+    found = rows_of(**runs)
+    first = f"peak RSS compared with plain: {line}"
+    assert str(found).splitlines()[0] == first
+    assert str(found).count("compared with plain") == 1
+    assert found.verdict().startswith(f"P{first[1:]}.")
+
+
+def test_several_cases_are_compared_with_plain() -> None:
+    """By hand: 10, 20 and 40 % of the peak RSS in three cases; 50 % more CPU time in one."""
+    rows: list[dict[str, Any]] = []
+    for name, peak in (("a", 90), ("b", 80), ("c", 60)):
+        rows += [row | {"program": name} for row in rows_of(plain=[100], spanwise=[peak])]
+    rows[0]["cpu_ns"], rows[1]["cpu_ns"] = 10, 15
+    lines = str(BenchResult(rows)).splitlines()
+    assert lines[:2] == [
+        "peak RSS compared with plain: spanwise saves 20.0 % (10.0 % to 40.0 %; median of 3 cases)",
+        "CPU time compared with plain: spanwise costs 50.0 % more (one round, no interval;"
+        " median of 1 case)",
+    ]
+    assert (
+        "b, i: peak RSS compared with plain: spanwise saves 20.0 % (one round, no interval)"
+        in lines
+    )
+    one = "a, i: CPU time compared with plain: spanwise costs 50.0 % more (one round, no interval)"
+    assert one in lines
+
+
+def test_without_plain_nothing_is_compared_with_it() -> None:
+    found = rows_of(glibc=[100], spanwise=[90])
+    assert "plain" not in str(found) and found.verdict() == ""
+    assert str(found).startswith("medians and their intervals")
+
+
+@pytest.mark.parametrize(
+    ("header", "text"),
+    [
+        (
+            {"started": "2026-11-25T10:00:00Z", "commit": "0123abcd+changes"},
+            "2026-11-25, commit 0123abcd+changes, Linux x86_64, AMD EPYC",
+        ),
+        ({"commit": None}, "spanwise 0.3.0, Linux x86_64, AMD EPYC"),
+    ],
+)
+def test_a_session_has_date_commit_and_machine(header: dict[str, Any], text: str) -> None:
+    also = {"machine": "Linux x86_64, AMD EPYC", "versions": {"spanwise": "0.3.0"}}
+    assert measured_on({**header, **also}) == text

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The trial: tables that are proposed, given, stock or of a family, tried on recordings."""
+"""The evaluation of proposed, given, stock and family tables on recordings."""
 
 from __future__ import annotations
 
@@ -11,10 +11,15 @@ from typing import Any
 
 import pytest
 import spanwise as sw
+from spanwise.optimizer.evaluation import (
+    _partial_span_bytes,
+    evaluate,
+    ineligible,
+    keeps_bound,
+)
 from spanwise.optimizer.scores import Scores
 from spanwise.optimizer.search import FAMILIES, simulated_operations
 from spanwise.optimizer.solver import Rules
-from spanwise.optimizer.trial import _partial_span_bytes, hold_trial, ineligible, keeps_bound
 from spanwise.tables.table import STOCK
 
 from tests.python.helpers import ALLOC, FREE, make_ops
@@ -23,7 +28,7 @@ from tests.python.optimizer.optimizer_tools import by_peak, churned, wanting
 CHURNED = churned(1024, 2048, 4096, 8192)
 
 
-def test_what_the_objective_loves_may_lose() -> None:
+def test_the_table_of_an_objective_may_lose() -> None:
     """By hand: c16 has 512-byte slots, 16 a page, in spans of 1, 2, 4, and then 8 pages.
 
     The proposal gives the 4,000 objects 1,024 bytes each, and every object of 512 bytes writes to
@@ -45,11 +50,11 @@ def test_one_class_more_and_it_wins() -> None:
     assert 250 * 8192 <= resident < best.resident_bytes["c16"]
     assert best.beats_stock and best.holds
     assert best.verdict().startswith(f"{best.table.name} saves ")
-    said = " under c16; nothing was held out: that is of the very recording it"
+    said = " under c16; no held-out data: measured on the recording it"
     assert f"{said} was fitted to." in best.verdict()
 
 
-def test_a_loss_on_what_was_held_out_is_told(alone: None) -> None:
+def test_a_loss_on_held_out_data_rejects_a_table(alone: None) -> None:
     """Fitted to 496-byte objects; 513 bytes then take a page at least of a slot of 32 KiB.
 
     What is saved on the one recording does not make up for a loss on the other.
@@ -61,12 +66,13 @@ def test_a_loss_on_what_was_held_out_is_told(alone: None) -> None:
     bad = best.held_out[1].resident_bytes
     assert bad["mine"] > 20 * 4096 > bad["c16"] - 64 * 1024
     assert (
-        best.trial.saved_bytes > 0 and best.held_out[0].saved_bytes > 0 > bad["c16"] - bad["mine"]
+        best.evaluation.saved_bytes > 0
+        and best.held_out[0].saved_bytes > 0 > bad["c16"] - bad["mine"]
     )
-    assert [trial.name for trial in best.held_out] == ["same", "small"]
+    assert [one.name for one in best.held_out] == ["same", "small"]
     assert best.loses_on == ("small",) and not best.holds
-    assert best.verdict().startswith("c16 stays: nothing found saves more than ")
-    assert " and loses nowhere: mine saves " in best.verdict()
+    said = "no table beats c16 on every held-out recording: mine saves "
+    assert best.verdict().startswith(said)
     assert "; mine loses " in best.verdict()
     assert best.verdict().endswith(" under c16 on small, held out.")
 
@@ -78,20 +84,20 @@ def test_the_verdict_is_the_ledgers(
 ) -> None:
     """Resident bytes are those of `Recording.ledger`, and the words follow from them."""
     best = by_peak(program, classes, objective, holdout=other, candidates=20)
-    for trial, recording in ((best.trial, program), (best.held_out[0], other)):
+    for one, recording in ((best.evaluation, program), (best.held_out[0], other)):
         for table in ("go", "c16", "pow2", best.table):
             ledger = recording.ledger(table, "peak-resident")
             name = table if isinstance(table, str) else table.name
-            assert trial.resident_bytes[name] == ledger.resident_bytes
-        ours, stock = trial.resident_bytes[best.table.name], trial.resident_bytes["c16"]
-        assert trial.saved_bytes == stock - ours == sum(trial.split().values())
-        assert trial.beats_stock == (ours < stock)
-        assert trial.limit_bytes == recording.summary.peak_requested_bytes <= ours
+            assert one.resident_bytes[name] == ledger.resident_bytes
+        ours, stock = one.resident_bytes[best.table.name], one.resident_bytes["c16"]
+        assert one.saved_bytes == stock - ours == sum(one.split().values())
+        assert one.beats_stock == (ours < stock)
+        assert one.limit_bytes == recording.summary.peak_requested_bytes <= ours
     judged = best.held_out[0].resident_bytes
-    free = [name for name in judged if name not in {*STOCK, *best.trial.ineligible}]
+    free = [name for name in judged if name not in {*STOCK, *best.evaluation.ineligible}]
     assert judged[best.table.name] == min(judged[name] for name in free)
     assert best.holds == (100 * judged[best.table.name] <= 99 * judged["c16"])
-    assert best.verdict().startswith("c16 stays: ") != best.holds
+    assert best.verdict().startswith("no table beats c16") != best.holds
     assert "limit" in str(best) and "span lengths" in str(best)
     assert re.search(r"\n  left: outside the heap +unknown +unknown\n", str(best))
 
@@ -105,20 +111,23 @@ def test_the_split_is_by_parts_of_the_ledgers(alone: None) -> None:
     given = sw.SizeClassTable.custom([(528, 8), (32768, 4)], name="given")
     best = by_peak(wanting(*[520] * 1000), classes=1, tables=[given], least_percent=0)
     assert best.table == given and best.holds
-    stock, ours = best.trial.stock_ledger.live_objects, best.trial.found_ledger.live_objects
+    stock, ours = (
+        best.evaluation.stock_ledger.live_objects,
+        best.evaluation.found_ledger.live_objects,
+    )
     assert 800 < stock <= 1000 and 800 < ours <= 1000
-    assert best.trial.split()["classes"] == 56 * stock - 8 * ours
+    assert best.evaluation.split()["classes"] == 56 * stock - 8 * ours
 
 
-def test_what_saves_too_little_does_not_win(alone: None) -> None:
-    """By hand: 48 bytes of 10,000 objects each, beside 64 MiB that no table changes: 0.7 %."""
+def test_a_small_saving_does_not_win(alone: None) -> None:
+    """By hand: 48 bytes of 10,000 objects each, next to 64 MiB that no table changes: 0.7 %."""
     rows = [(ALLOC, i, 520) for i in range(10_000)]
     recording = sw.Recording.from_ops(make_ops(*rows, (ALLOC, 10_000, 64 << 20)))
     given = sw.SizeClassTable.custom([(528, 8), (32768, 4)], name="given")
     best = by_peak(recording, classes=1, tables=[given])
     assert 0.005 < best.saved_share < 0.008 and best.least_percent == 1
     assert best.beats_stock and not best.holds and not best.loses_on
-    assert best.verdict().startswith("c16 stays: nothing found saves 1 %: given saves ")
+    assert best.verdict().startswith("no table beats c16 by 1 %: given saves ")
     assert best.table.to_dict()["parameters"]["condemned"] == best.verdict()
     for percent, holds in ((0, True), (0.5, True), (0.8, False)):
         other = by_peak(recording, classes=1, tables=[given], least_percent=percent)
@@ -145,15 +154,15 @@ def test_partial_spans_by_lifetime() -> None:
     given = sw.SizeClassTable.custom([(512, 1), (32768, 4)], name="given")
     tables = [*map(sw.SizeClassTable.named, STOCK), given]
     for count in (1, 2):  # two recordings cannot share a span
-        trial = hold_trial(Scores([recording] * count), tables, [], "given", RULES)
-        assert trial.found_ledger.free_slot_bytes == 45 * 512 * count
-        assert trial.left() == {"partial spans": 32 * 512 * count, "outside the heap": None}
-        split = trial.split()
+        one = evaluate(Scores([recording] * count), tables, [], "given", RULES)
+        assert one.found_ledger.free_slot_bytes == 45 * 512 * count
+        assert one.left() == {"partial spans": 32 * 512 * count, "outside the heap": None}
+        split = one.split()
         assert split["partial spans"] == (45 - 32) * 512 * count
         assert split["span lengths"] == -13 * 512 * count
-        assert sum(split.values()) == trial.saved_bytes
-        assert trial.to_dict()["left"] == trial.left()
-        assert trial.limit_bytes == (19 * 512 + (1 << 20)) * count
+        assert sum(split.values()) == one.saved_bytes
+        assert one.to_dict()["left"] == one.left()
+        assert one.limit_bytes == (19 * 512 + (1 << 20)) * count
 
 
 def test_free_slots_that_are_not_resident_are_no_partial_span() -> None:
@@ -169,14 +178,16 @@ def test_nothing_is_better_than_the_stock_table(alone: None) -> None:
     """One class of 32 KiB for objects of 576 bytes, which are a class of c16."""
     best = by_peak(wanting(*[576] * 500), classes=1)
     assert not best.beats_stock and not best.holds and best.stock == "c16"
-    assert best.verdict().startswith("c16 stays: nothing found saves more than 0 B: best-1-peak lo")
+    assert best.verdict().startswith("no table beats c16: best-1-peak lo")
 
 
 def test_the_families_take_part(program: sw.Recording) -> None:
     """Where one of them has least resident it is the result, whatever was proposed."""
     best = by_peak(program, classes=1)
     free = {
-        name: best.resident_bytes[name] for name in FAMILIES if name not in best.trial.ineligible
+        name: best.resident_bytes[name]
+        for name in FAMILIES
+        if name not in best.evaluation.ineligible
     }
     assert best.proposal.name == "best-1-peak"
     assert best.table.name == min(free, key=lambda name: free[name])
@@ -191,35 +202,39 @@ def test_tables_that_are_given_take_part(program: sw.Recording) -> None:
         name="better",
     )
     best = by_peak(program, classes=1, tables=[better, "c16", "pow2"])
-    assert (best.table, best.trial.found, best.proposal.name) == (better, "better", "best-1-peak")
+    assert (best.table, best.evaluation.found, best.proposal.name) == (
+        better,
+        "better",
+        "best-1-peak",
+    )
     assert set(best.resident_bytes) == {"go", "c16", "better", "best-1-peak", *FAMILIES}
     odd = sw.SizeClassTable.custom([(24, 1), (520, 5), (32768, 4)], name="odd")
     best = by_peak(wanting(*[520] * 1000), classes=1, tables=[odd])
-    assert {"go", "odd"} <= set(best.trial.ineligible) and best.table != odd
+    assert {"go", "odd"} <= set(best.evaluation.ineligible) and best.table != odd
     assert "odd, not aligned to 16, would have " in best.verdict()
     free = by_peak(wanting(*[520] * 1000), classes=1, tables=[odd], align=8)
-    assert free.trial.ineligible == {} and free.table == odd
+    assert free.evaluation.ineligible == {} and free.table == odd
 
 
-def test_what_may_waste_half_a_slot_cannot_win(alone: None) -> None:
+def test_a_table_that_may_waste_half_a_slot_cannot_win(alone: None) -> None:
     """1,000 objects of 512 bytes: pow2 has the fewest classes, and so the least metadata.
 
     Of its slots a request of 513 bytes would waste 511 of 1,024.
     """
     recording = wanting(*[512] * 1000)
     best = sw.optimize(recording, objective="peak", tables=["pow2", "mimalloc"])
-    assert set(best.trial.ineligible) == {"go", "pow2"}
+    assert set(best.evaluation.ineligible) == {"go", "pow2"}
     assert best.resident_bytes["pow2"] < best.resident_bytes["c16"] and best.table.name != "pow2"
     loose = by_peak(recording, classes=1, tables=["pow2"])
-    assert set(loose.trial.ineligible) == {"go"} and loose.table.name == "pow2"
+    assert set(loose.evaluation.ineligible) == {"go"} and loose.table.name == "pow2"
 
 
-def test_why_a_table_cannot_win_is_told(alone: None) -> None:
+def test_the_verdict_says_why_a_table_cannot_win(alone: None) -> None:
     recording = wanting(*[512] * 1000)
     best = sw.optimize(recording, objective="peak", tables=["pow2"])
     assert best.resident_bytes["pow2"] < best.resident_bytes[best.table.name]
     assert (
-        "; pow2, which may waste more than 25 % of a slot on a size that was not seen, would have "
+        "; pow2, which may waste more than 25 % of a slot on an unseen size, would have "
         in best.verdict()
     )
 
@@ -242,7 +257,7 @@ def test_with_align_8_both_stock_tables_are_to_be_beaten() -> None:
     """By hand: go's 24-byte class takes 24 KiB for 1,024 objects, c16's of 32 bytes 32 KiB."""
     recording = wanting(*[24] * 20_000)
     best = by_peak(recording, classes=1, align=8)
-    assert best.trial.ineligible == {} and best.stock == "go"
+    assert best.evaluation.ineligible == {} and best.stock == "go"
     assert best.resident_bytes["go"] < best.resident_bytes["c16"]
 
 
@@ -271,18 +286,18 @@ def test_progress_counts_what_is_simulated(
     program: sw.Recording, other: sw.Recording, objective: str, tmp_path: Path
 ) -> None:
     stored = sw.Recording.from_ops(program.ops, tmp_path / "a.swt")
-    told: list[int] = []
+    counts: list[int] = []
     options = {"holdout": other, "candidates": 30}
-    best = by_peak(stored, 24, objective, tables=["pow2"], progress=told.append, **options)
+    best = by_peak(stored, 24, objective, tables=["pow2"], progress=counts.append, **options)
     most = simulated_operations(stored, 24, objective, tables=1, **options)  # type: ignore[arg-type]
-    assert 10 * len(program) < sum(told) <= most
+    assert 10 * len(program) < sum(counts) <= most
     assert len(best.resident_bytes) == 3 + len(FAMILIES)
 
 
-def test_recordings_of_different_programs_are_not_mixed_unasked(
+def test_recordings_of_different_programs_are_refused_by_default(
     program: sw.Recording, other: sw.Recording, tmp_path: Path
 ) -> None:
-    """Neither in the fit nor held out; a table for both is asked for by name."""
+    """Both in the fit and held out; mixed=True allows them."""
     first = sw.Recording.from_ops(program.ops, tmp_path / "a.swt", name="/bin/perl")
     same = sw.Recording.from_ops(other.ops, tmp_path / "b.swt", name="/usr/bin/perl")
     second = sw.Recording.from_ops(other.ops[:2000], tmp_path / "c.swt", name="/usr/bin/awk")
@@ -290,14 +305,14 @@ def test_recordings_of_different_programs_are_not_mixed_unasked(
         with pytest.raises(sw.InvalidError) as caught:
             by_peak(fitted, holdout=held_out)
         assert str(caught.value) == (
-            "c.swt: is of awk, and a.swt of perl; give recordings of one program, or ask for them"
-            " together with mixed=True (--mixed)"
+            "c.swt: is of awk, and a.swt of perl; give recordings of one program, or fit a"
+            " table to several with mixed=True (--mixed)"
         )
     assert by_peak(first, holdout=same).held_out[0].name == "b.swt"
-    assert by_peak([first, second], mixed=True).trial.name == "a.swt, c.swt"
+    assert by_peak([first, second], mixed=True).evaluation.name == "a.swt, c.swt"
 
 
-def test_what_was_held_out_must_say_something(program: sw.Recording, tmp_path: Path) -> None:
+def test_wrong_held_out_recordings(program: sw.Recording, tmp_path: Path) -> None:
     empty = sw.Recording.from_ops(program.ops[:0], name="empty")
     stored = sw.Recording.from_ops(program.ops, tmp_path / "a.swt")
     again = sw.Recording.open(tmp_path / "a.swt")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cross-validation: parts, what each tells by hand, the sentence, the command, wrong input."""
+"""Cross-validation: parts and savings by hand, the sentence, the command, wrong input."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import itertools
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import spanwise as sw
 from spanwise.__main__ import main
-from spanwise.optimizer import neighbours, search
-from spanwise.optimizer.folds import FOLD_DTYPE, dealt, told_folds
+from spanwise.optimizer import local_search, search
+from spanwise.optimizer.cross_validation import FOLD_DTYPE, describe_folds, grouped
 from spanwise.results.rows import as_rows
 
 from tests.python.helpers import ALLOC, FREE, make_ops
@@ -41,7 +42,7 @@ def test_parts_that_ask_for_the_same_save_the_same() -> None:
     rows = sw.cross_validate(same, 8, **LOOSE)
     assert rows.dtype == FOLD_DTYPE and rows["fold"].tolist() == [0, 1, 2, 3]
     assert rows["events"].tolist() == [500] * 4
-    assert not rows["stock_stays"].any()
+    assert not rows["stock_chosen"].any()
     best = sw.optimize(same[1:], 8, **LOOSE)
     for row in rows:
         stock, chosen = (
@@ -57,7 +58,7 @@ def test_a_part_is_judged_by_what_it_did_not_choose() -> None:
     """Of two classes fitted to 1,040 bytes the larger wastes a third of each object of 5,400."""
     three = [wanting(*[1040] * 500), wanting(*[1040] * 500), wanting(*[5400] * 500)]
     rows = sw.cross_validate(three, 2, **LOOSE, largest_bytes=8192)
-    assert rows["saved_bytes"][2] < 0 and rows["stock_stays"].tolist() == [True, True, False]
+    assert rows["saved_bytes"][2] < 0 and rows["stock_chosen"].tolist() == [True, True, False]
 
 
 def test_a_single_recording_is_cut() -> None:
@@ -71,28 +72,28 @@ def test_a_single_recording_is_cut() -> None:
     assert (rows["saved_bytes"] > 0).all()
 
 
-def folds_of(*saved: float, stays: int = 0) -> sw.Rows:
+def folds_of(*saved: float, kept: int = 0) -> sw.Rows:
     rows = np.zeros(len(saved), FOLD_DTYPE)
     rows["saved_percent"] = saved
-    rows["stock_stays"][:stays] = True
+    rows["stock_chosen"][:kept] = True
     return as_rows(rows)
 
 
 def test_the_sentence() -> None:
     """By hand: of five values the middle one; 1 - 2 / 2^5 is 94 %."""
-    said = told_folds(folds_of(0.5, -1.25, 3.0, 2.0, 0.0, stays=1))
+    said = describe_folds(folds_of(0.5, -1.25, 3.0, 2.0, 0.0, kept=1))
     assert said == (
-        "cross-validated over 5 parts, the choice saves 0.5 % of the resident bytes of a part that"
-        " was left out (median; -1.2 to 3.0 %, the 94 % interval); without 1 of the parts the stock"
-        " table stays"
+        "cross-validation over 5 parts: the chosen table saves 0.5 % of the resident bytes of a"
+        " held-out part (median; -1.2 to 3.0 %, the 94 % interval); 1 of the choices kept the stock"
+        " table"
     )
-    assert told_folds(folds_of(1.0, 2.0)).endswith("(median; 1.0 to 2.0 %, the 50 % interval)")
+    assert describe_folds(folds_of(1.0, 2.0)).endswith("(median; 1.0 to 2.0 %, the 50 % interval)")
 
 
 # --- within optimize ------------------------------------------------------------------------------
 
 
-def test_several_recordings_are_cross_validated_unasked() -> None:
+def test_several_recordings_are_cross_validated_by_default() -> None:
     """As by `cross_validate` with short searches: 16 // (2 * 3) tables, but at least 8."""
     sizes = ([1040] * 500, [1040] * 400, [1040] * 700)
     three = [wanting(*one) for one in sizes]
@@ -100,29 +101,29 @@ def test_several_recordings_are_cross_validated_unasked() -> None:
     rows = sw.cross_validate(three, 8, **{**LOOSE, "candidates": 8})
     assert best.folds is not None and best.folds.to_dicts() == rows.to_dicts()
     assert best.holds and (rows["saved_bytes"] > 0).all()
-    assert best.verdict().endswith(f"the very 3 recordings it was fitted to; {told_folds(rows)}.")
+    assert best.verdict().endswith(f"on the 3 recordings it was fitted to; {describe_folds(rows)}.")
     assert best.to_dict()["folds"] == rows.to_dicts()
 
 
-def test_when_nothing_is_left_out_unasked() -> None:
+def test_when_cross_validation_is_not_the_default() -> None:
     two = [wanting(*[1040] * 300), wanting(*[1040] * 200)]
-    unasked: list[dict[str, Any]] = [
+    others: list[dict[str, Any]] = [
         {"folds": 0},
         {"mixed": True},
         {"weights": [1, 2]},
         {"objective": "peak"},
         {"holdout": wanting(*[1040] * 100)},
     ]
-    for options in unasked:
+    for options in others:
         best = sw.optimize(two, 8, **{**LOOSE, "candidates": 2, **options})
         assert best.folds is None and best.to_dict()["folds"] is None
-        assert "cross-validated" not in best.verdict() and not best.stopped
+        assert "cross-validation" not in best.verdict() and not best.stopped
     alone = sw.optimize(two[0], 8, **LOOSE)
     assert alone.folds is None
-    assert "nothing was held out: that is of the very recording it was" in alone.verdict()
+    assert "no held-out data: measured on the recording it was fitted to" in alone.verdict()
 
 
-def test_a_choice_that_loses_on_what_was_left_out_is_condemned() -> None:
+def test_a_choice_that_loses_on_held_out_parts_does_not_hold() -> None:
     """By hand: three classes serve both sizes, but each size alone is no guide to the other.
 
     Fitted to 1,040 bytes, 5,400 take two pages of a slot of 8 KiB; fitted to 5,400 bytes, 1,040
@@ -133,45 +134,48 @@ def test_a_choice_that_loses_on_what_was_left_out_is_condemned() -> None:
     best = sw.optimize(two, 3, **rules)
     assert best.folds is not None and (best.folds["saved_bytes"] < 0).all()
     assert best.beats_stock and not best.holds
-    said = "c16 stays: nothing found saves more than 0 B of what was left out: "
+    said = "no table beats c16 in cross-validation: "
     assert best.verdict().startswith(said) and best.table.to_dict()["parameters"]["condemned"]
     assert sw.optimize(two, 3, folds=0, **rules).holds
     # The choice on both is not cross-validated in its turn, by which it would not hold.
     rows = sw.cross_validate([*two, wanting(*[1040] * 400)], 3, **rules)
-    assert not rows["stock_stays"][2] and rows["saved_bytes"][2] > 0
+    assert not rows["stock_chosen"][2] and rows["saved_bytes"][2] > 0
 
 
-def test_parts_of_a_single_recording_are_told_and_do_not_decide() -> None:
+def test_parts_of_a_single_recording_do_not_decide() -> None:
     """The same sizes one after the other: each half loses by what the other half chose."""
     whole = stages(1040, 1040, 5400, 5400, count=300)
     best = sw.optimize(whole, 3, **LOOSE, largest_bytes=8192, folds=2)
     assert best.folds is not None and best.holds == best.beats_stock
-    assert "; cross-validated over 2 parts, the choice saves " in best.verdict()
+    assert "; cross-validation over 2 parts: the chosen table saves " in best.verdict()
 
 
 def test_others_that_no_table_can_be_fitted_to_leave_the_stock_table() -> None:
     """All that is left without the first recording are large objects."""
     best = sw.optimize([wanting(*[1040] * 500), wanting(*[100_000] * 20)], 8, **LOOSE)
-    assert best.folds is not None and best.folds["stock_stays"].tolist()[0] is True
+    assert best.folds is not None and best.folds["stock_chosen"].tolist()[0] is True
 
 
 def test_many_recordings_share_five_parts() -> None:
     seven = [wanting(8)] * 7
-    assert [len(part) for part in dealt(seven)] == [2, 2, 1, 1, 1]
-    assert [len(part) for part in dealt(seven[:2])] == [1, 1]
+    assert [len(part) for part in grouped(seven)] == [2, 2, 1, 1, 1]
+    assert [len(part) for part in grouped(seven[:2])] == [1, 1]
 
 
 def test_short_searches() -> None:
-    """160 // (2 * 3), at least 8, and no more than were asked for; whole ones for a number."""
+    """160 // (2 * 3), at least 8, at most `candidates`; whole searches for a number of folds."""
     three = [wanting(8)] * 3
-    for most, fewer in ((160, 26), (48, 8), (4, 4)):
-        assert search._crossing(three, None, most, unasked=True).candidates == fewer
-    assert search._crossing(three, 3, 160, unasked=False).candidates == 160
+    for folds, most, fewer in ((None, 160, 26), (None, 48, 8), (None, 4, 4), (3, 160, 160)):
+        options: Any = SimpleNamespace(
+            **{"folds": folds, "mixed": False, "held_out": None, "weights": None},
+            **{"objective": "resident", "candidates_for": lambda _, most=most: most},
+        )
+        assert search.CrossValidation.of(three, options).candidates == fewer
 
 
-def test_interrupted_there_is_no_cross_validation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C in the search of the first part: the table that was found is told all the same."""
-    real = neighbours.search
+def test_ctrl_c_ends_the_cross_validation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C in the search of the first part: the table that was found is kept."""
+    real = local_search.search
     searches: list[Any] = []
 
     def interrupted(*given: Any) -> Any:
@@ -179,7 +183,7 @@ def test_interrupted_there_is_no_cross_validation(monkeypatch: pytest.MonkeyPatc
         found = real(*given)
         return found._replace(stopped=len(searches) == 2)
 
-    monkeypatch.setattr(neighbours, "search", interrupted)
+    monkeypatch.setattr(local_search, "search", interrupted)
     best = sw.optimize([wanting(*[1040] * 300), wanting(*[1040] * 200)], 8, **LOOSE)
     assert len(searches) == 2 and best.folds is None and best.stopped and best.holds
     assert best.verdict().endswith("; the search was ended early.")
@@ -196,11 +200,11 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status = main([*words, "--folds", "2"])
     said = capsys.readouterr().out.splitlines()[-1]
     assert status == 0
-    assert re.search(r"; cross-validated over 2 parts, the choice saves \d+\.\d % of", said)
+    assert re.search(r"; cross-validation over 2 parts: the chosen table saves \d+\.\d % of", said)
     assert main([*words, "--folds", "2", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)["folds"]
-    assert [row["fold"] for row in told] == [0, 1]
-    assert told[0]["stock_bytes"] - told[0]["chosen_bytes"] == told[0]["saved_bytes"]
+    rows = json.loads(capsys.readouterr().out)["folds"]
+    assert [row["fold"] for row in rows] == [0, 1]
+    assert rows[0]["stock_bytes"] - rows[0]["chosen_bytes"] == rows[0]["saved_bytes"]
 
 
 @pytest.mark.parametrize(
@@ -220,16 +224,16 @@ def test_folds_that_cannot_be(
     assert message in capsys.readouterr().err
 
 
-def test_folds_of_weighed_recordings_are_refused(
+def test_folds_of_weighted_recordings_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "a.swt"
     sw.Recording.from_ops(stages(1040, 1040).ops, path)
     assert main(["optimize", str(path), "--folds", "2", "--weight", "1"]) == 2
-    assert "weights: belong to recordings, of which folds leaves" in capsys.readouterr().err
+    assert "weights and folds: a held-out part has no weight" in capsys.readouterr().err
 
 
-def test_a_holdout_has_no_place_here() -> None:
+def test_cross_validation_takes_no_holdout() -> None:
     with pytest.raises(TypeError, match="each part is held out in turn"):
         sw.cross_validate([wanting(8), wanting(8)], 1, holdout=wanting(8))
     with pytest.raises(sw.InvalidError, match="give at least one"):

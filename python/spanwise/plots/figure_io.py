@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures are written whole or not at all, in a format that their name tells."""
+"""Figures are written whole or not at all, in the format of the file's ending."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def check_place(path: str | os.PathLike[str]) -> None:
-    """Refuses, before there is a picture, a place where `save` could not put it.
+    """Check, before the work, that `save` can write there.
 
     Raises:
         OSError, InvalidError: as `save`.
@@ -35,17 +35,16 @@ def _check_ending(place: Path) -> None:
 
 
 def save(ax: Axes, path: str | os.PathLike[str]) -> None:
-    """Writes the picture that an Axes is part of, and closes it; the file appears whole.
+    """Write the figure of an Axes, and close it.
 
     Raises:
         OSError: the system refused to write.
-        InvalidError: the ending of the name is no format that matplotlib knows.
+        InvalidError: matplotlib does not know the format of the ending.
     """
-    plt = pyplot()
     figure: Any = ax.figure
     try:
         _check_ending(Path(path))
         with whole_file(path) as growing, styled():
             figure.savefig(growing)
     finally:
-        plt.close(figure)
+        pyplot().close(figure)
