@@ -66,11 +66,16 @@ enum {
     RECORD_BYTES = SHOWN_AT + NO_CACHE_BYTES, /* a thread's record, and a cache without a heap */
 };
 
+static void copy_no_cache(sw_cache *to) {
+    *to = no_cache;
+    for (size_t i = 0; i < NO_CACHE_BINS; i++) to->bins[i] = no_cache.bins[i];
+}
+
 void sw_registry_drop_default(void) { sw_tls.cache = &no_cache; }
 
 void sw_registry_set_ended(void) {
     sw_os_lock_acquire(&registry_lock);
-    if (ended_cache.bins[0].word == NULL) memcpy(&ended_cache, &no_cache, NO_CACHE_BYTES);
+    if (ended_cache.bins[0].word == NULL) copy_no_cache(&ended_cache);
     sw_os_lock_release(&registry_lock);
     sw_tls.cache = &ended_cache;
 }
@@ -81,7 +86,7 @@ void sw_registry_show(sw_thread *thread) {
     if (sw_tls.cache->thread == thread) return;
     sw_cache *shown = (sw_cache *)(void *)((char *)thread + SHOWN_AT);
     if (shown->thread == NULL) {
-        memcpy(shown, &no_cache, NO_CACHE_BYTES);
+        copy_no_cache(shown);
         shown->thread = thread;
     }
     sw_tls.cache = shown;

@@ -129,7 +129,7 @@ def main() -> int:
     seen: Counter[str] = Counter()
     wrong: list[str] = []
     plain = {"LD_PRELOAD": str(options.preload.resolve())}
-    settings = ({}, plain, {**plain, "SPANWISE_TRACKED": "1"})
+    settings: tuple[dict[str, str], ...] = ({}, plain, {**plain, "SPANWISE_TRACKED": "1"})
     with ThreadPoolExecutor(3) as pool:  # each sleeps for some of its time
         for program in options.programs:
             theirs, *ours = pool.map(run, [program] * 3, settings, [options.timeout] * 3)

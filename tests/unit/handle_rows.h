@@ -339,7 +339,7 @@ static void (*const volatile cache_free)(sw_cache *, void *) = sw_cache_free;
       sw_gc_set_type_finalizer(h, 1, NULL, NULL))                                                  \
     X(sw_gc_finalize, GC, NAMED, true, 0, sw_gc_finalize(h, 1))                                    \
     X(sw_gc_type_allocator_begin, GC, STATUS, true, SW_INVALID,                                    \
-      sw_gc_type_allocator_begin(h, 1, &type_allocator))                                                    \
+      sw_gc_type_allocator_begin(h, 1, &type_allocator))                                           \
     X(sw_gc_shadow_create, GC, STATUS, true, SW_INVALID, sw_gc_shadow_create(h, &out.shadow))      \
     X(sw_gc_shadow_destroy, SHADOW, IGNORED, true, SW_INVALID, sw_gc_shadow_destroy(h))            \
     X(sw_gc_shadow_push, SHADOW, STATUS, true, SW_INVALID, sw_gc_shadow_push(h, &frame, &out, 8))  \
