@@ -32,7 +32,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from spanwise.results.reading import READING_ERRORS
+from spanwise.results.files import READING_ERRORS
 
 VARIABLE = "SPANWISE_CACHE"
 """A folder by its absolute path; anything else, such as "off": no objects are kept."""

@@ -3,7 +3,7 @@
 
 Each program has a process group of its own, so that a compiler's own children end with it. The
 terminal's Ctrl-C and a supervisor's SIGTERM therefore reach the build alone, which ends them all.
-A signal is noted by its handler (results/interrupts.py), and `run_steps` looks for it.
+A signal is noted by its handler (results/jobs.py), and `run_steps` looks for it.
 
 A build that is killed cannot end its programs. So a watcher, a shell, starts first in each group.
 It reads from a pipe whose other end only the build holds, and kills the group when the pipe ends.
@@ -23,8 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from spanwise.errors import SpanwiseError
-from spanwise.results.interrupts import LOOK_SECONDS, raise_what_came
-from spanwise.results.threads import Workers
+from spanwise.results.jobs import LOOK_SECONDS, Workers, raise_what_came
 
 _STEP_SECONDS = 600
 _GRACE_SECONDS = 2

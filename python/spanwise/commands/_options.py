@@ -4,14 +4,50 @@
 from __future__ import annotations
 
 import argparse
+import re
 from typing import TYPE_CHECKING, Any, Protocol
 
-from spanwise.commands._sizes import parse_size
 from spanwise.errors import InvalidError
 from spanwise.tables.families import NAMES_HELP
 
 if TYPE_CHECKING:
     from spanwise.heap.options import HeapOptions
+
+
+# --- sizes ----------------------------------------------------------------------------------------
+
+SIZE_HELP = "4096, 4K and 4KiB are the same, 4KB is 4000"
+"""Units in any case: K, KiB, ... are powers of 1024; KB, MB, ... of 1000; B or none is bytes."""
+
+_SIZE = re.compile(r"([+-]?[0-9_]+) ?(?:([KMGT])(I?B)?|B)?", re.IGNORECASE)
+_SHOWN = 40
+
+
+def parse_size(word: str, what: str = "size") -> int:
+    """Bytes; perhaps negative, which the caller judges.
+
+    Args:
+        word: what was written.
+        what: its name in the error.
+
+    Raises:
+        InvalidError: it is no size.
+    """
+    match = _SIZE.fullmatch(word.strip())
+    try:
+        if match is None:
+            raise ValueError
+        number = int(match[1])
+    except ValueError:
+        shown = word if len(word) <= _SHOWN else word[: _SHOWN - 3] + "..."
+        raise InvalidError(f"{what} {shown!r} is not a number of bytes: {SIZE_HELP}") from None
+    if match[2] is None:
+        return number
+    step = 1000 if (match[3] or "").upper() == "B" else 1024
+    return int(number * step ** ("KMGT".index(match[2].upper()) + 1))
+
+
+# --- options --------------------------------------------------------------------------------------
 
 DEFAULT_TABLE = "c16"
 """The table of a command that takes one and is given none: the one compiled into the library."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""spanwise demo: the whole way on programs of this machine, results into ./out.
+"""spanwise demo: record, account, optimize, build and measure programs of this machine.
 
-Records, accounts, optimises, builds, and runs the program again on what was built.
+Results are in ./out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from spanwise import _format, plots
 from spanwise.builds.build import build_telling
 from spanwise.builds.programs import BuildError
 from spanwise.builds.steps import Compiler
-from spanwise.commands._common import SubParsers, add_told, new_command, print_json
+from spanwise.commands._common import SubParsers, add_description, new_command, print_json
 from spanwise.ledger.comparison import Comparison
 from spanwise.ledger.parts import PARTS
 from spanwise.measure import closed_loop
@@ -30,10 +30,10 @@ from spanwise.measure.bench_result import BenchResult
 from spanwise.measure.running import PRELOAD_TABLE
 from spanwise.optimizer.optimum import OptimizeResult
 from spanwise.optimizer.search import optimize
-from spanwise.recordings.outputs import made_folder
-from spanwise.recordings.recorder import run_recorded
+from spanwise.recordings.recorder import RecordOptions, run_recorded
 from spanwise.recordings.recording import Recording
 from spanwise.report import page
+from spanwise.results.files import made_folder
 from spanwise.tables.table import SizeClassTable
 
 TABLES = ("go", "c16")
@@ -84,16 +84,16 @@ class ExportMixin:
         )
 
 
-def add(commands: SubParsers) -> None:
+def add_demo(commands: SubParsers) -> None:
     """Declares the command."""
     parser = new_command(
         commands,
         "demo",
         "record programs of this machine, build the best table for python3, measure it again",
         "spanwise demo -o out",
-        run,
+        run_demo,
     )
-    add_told(
+    add_description(
         parser,
         "Tables are judged by the peak resident bytes of a simulated run. The row 'limit' is"
         " what perfect packing would have resident: the highest requested bytes. python3 is"
@@ -103,7 +103,7 @@ def add(commands: SubParsers) -> None:
     parser.add_argument("-o", "--output", default="out", metavar="DIR", help="default: out")
 
 
-def run(options: argparse.Namespace) -> int:
+def run_demo(options: argparse.Namespace) -> int:
     """Records, accounts, draws, closes the loop; the last lines say what was found, and where."""
     folder = Path(options.output)
     with made_folder(folder):
@@ -221,7 +221,7 @@ def _record_python(folder: Path) -> Recording:
     _say("recording python3 (JSON and sqlite, PYTHONMALLOC=malloc)")
     output = folder / "python.swt"
     env = closed_loop.same_environment()
-    outcome = run_recorded(_python_argv(), output, env=env, stdout=sys.stderr)
+    outcome = run_recorded(_python_argv(), output, RecordOptions(env=env, stdout=sys.stderr))
     _say(outcome.lines()[-1])
     return Recording.open(output)
 
@@ -239,9 +239,7 @@ def _record_compiler(folder: Path) -> Recording | None:
         outcome = run_recorded(
             [compiler, "-O2", "-c", str(source), "-o", str(source.with_suffix(".o"))],
             folder / "compiler.swt",
-            children=True,
-            stdout=sys.stderr,
-            force=True,
+            RecordOptions(children=True, stdout=sys.stderr, force=True),
         )
     _say(outcome.lines()[-1])
     return outcome.recordings().highest()

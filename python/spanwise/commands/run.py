@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""spanwise run: a program with our allocator as its malloc, and its ledger at the end."""
+"""spanwise run: run a program with spanwise as its malloc, and print its ledger."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from typing import Any
 from spanwise import _format, errors
 from spanwise.commands import _options
 from spanwise.commands._common import SubParsers, new_command
-from spanwise.commands._sizes import parse_size
-from spanwise.commands.ledger import describe
+from spanwise.commands._options import parse_size
+from spanwise.commands.ledgers import describe
 from spanwise.ledger.ledger import add_ledgers
 from spanwise.measure.process_ledger import ProcessLedger
 from spanwise.measure.running import RunResult, find_preload, heap_variables, run_under
-from spanwise.recordings.outputs import check_output
-from spanwise.results.files import write_whole
+from spanwise.results.files import check_output, write_whole
 
 _MORE = """\
 The exit status is the program's; 128 + N when signal N ended it; 1 when it went well but told no
@@ -37,14 +36,14 @@ The preloaded malloc without this command: LD_PRELOAD=libspanwise-malloc.so PROG
 """
 
 
-def add(commands: SubParsers) -> None:
+def add_run(commands: SubParsers) -> None:
     """Declares the command."""
     parser = new_command(
         commands,
         "run",
         "run a dynamically linked program with spanwise as its malloc; its ledger goes to stderr",
         "spanwise run -o json.txt -- python3 -c 'import json'",
-        run,
+        run_run,
     )
     parser.usage = "%(prog)s [options] -- PROGRAM [ARGS...]"
     parser.epilog = f"{_MORE}\n{parser.epilog}"
@@ -87,7 +86,7 @@ def _add_heap_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(options: argparse.Namespace) -> int:
+def run_run(options: argparse.Namespace) -> int:
     """Runs; the program's exit status, or 128 + the signal that ended it, as a shell has it."""
     command = _options.program_of(options, "run")
     given = _options.heap_options_of(options, _limit(options.limit))

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from spanwise import _format, errors
 from spanwise.ledger.ledger import Ledger, ledger_rows
 from spanwise.ledger.parts import MOMENTS, PARTS
-from spanwise.results.rows import Rows, Tabular
-from spanwise.results.values import Result, Value
+from spanwise.results.rows import Result, Rows, Tabular, Value
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -23,7 +23,7 @@ from spanwise.measure.bench_cases import PLAIN, BenchCase, Server, library_sha25
 from spanwise.measure.launching import Usage, launch
 from spanwise.measure.process_ledger import ProcessLedger, read_process_ledger
 from spanwise.measure.running import heap_variables
-from spanwise.recordings.preload import python_variables, seen_from
+from spanwise.recordings.launch import python_variables, seen_from
 from spanwise.recordings.programs import Use, examine
 from spanwise.sweeps.inputs import worker_name
 from spanwise.sweeps.row_file import RowKind

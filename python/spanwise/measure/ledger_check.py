@@ -11,10 +11,10 @@ from spanwise import _format, errors
 from spanwise.ledger.ledger import Ledger
 from spanwise.ledger.parts import PARTS
 from spanwise.measure.replayer import Allocator, operations_file, run_program
-from spanwise.recordings.compare import as_recording
 from spanwise.recordings.recording import Recording
-from spanwise.results.progress import Progress, progress_bar
-from spanwise.results.values import Result, Value
+from spanwise.recordings.recording_set import as_recording
+from spanwise.results.jobs import Progress, progress_bar
+from spanwise.results.rows import Result, Value
 from spanwise.tables.table import SizeClassTable, as_table
 
 

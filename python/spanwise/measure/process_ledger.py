@@ -17,9 +17,8 @@ from spanwise import _format, errors
 from spanwise.ledger.ledger import LEDGER_CLASS_DTYPE, Ledger
 from spanwise.ledger.parts import OUTSIDE, PARTS, SUMS
 from spanwise.ledger.run_stats import C_NAMES, RunStats
-from spanwise.results.reading import reading
-from spanwise.results.rows import as_rows
-from spanwise.results.values import Result, Value
+from spanwise.results.files import reading
+from spanwise.results.rows import Result, Value, as_rows
 
 _FORMAT, _VERSION = "spanwise-ledger", 1
 _ROW_NAMES = (

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from spanwise import _format
-from spanwise.results.rows import Rows, Tabular
-from spanwise.results.values import Result, Value
+from spanwise.results.rows import Result, Rows, Tabular, Value
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

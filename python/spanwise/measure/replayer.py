@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from spanwise import _lib, errors
 from spanwise.recordings.recording import Recording
-from spanwise.results.progress import Step
-from spanwise.results.reading import READING_ERRORS
+from spanwise.results.files import READING_ERRORS
+from spanwise.results.jobs import Step
 from spanwise.tables.classes import file_specs
 from spanwise.tables.table import SizeClassTable
 

@@ -20,7 +20,7 @@ from spanwise import _format, _lib, errors
 from spanwise.heap.options import HeapOptions, as_options, check_real
 from spanwise.ledger.ledger import Ledger
 from spanwise.measure.process_ledger import ProcessLedger, read_process_ledger
-from spanwise.recordings.preload import (
+from spanwise.recordings.launch import (
     passing_on,
     preload_of,
     python_variables,
@@ -29,8 +29,8 @@ from spanwise.recordings.preload import (
     words_of,
 )
 from spanwise.recordings.programs import Use, examine
-from spanwise.results.reading import READING_ERRORS
-from spanwise.results.values import Result
+from spanwise.results.files import READING_ERRORS
+from spanwise.results.rows import Result
 
 MALLOC_LIBRARY = "libspanwise-malloc.so"
 PRELOAD_TABLE = "c16"

@@ -8,9 +8,9 @@ from typing import Any
 from spanwise.optimizer.fit import RESIDENT
 from spanwise.optimizer.folds import Choice, leave_out, parts_of
 from spanwise.optimizer.search import optimize
-from spanwise.recordings.compare import Recordings, as_recordings
 from spanwise.recordings.recording import Recording
-from spanwise.results.progress import Progress, progress_bar
+from spanwise.recordings.recording_set import Recordings, as_recordings
+from spanwise.results.jobs import Progress, progress_bar
 from spanwise.results.rows import Rows
 from spanwise.tables.table import SizeClassTable
 

@@ -20,9 +20,8 @@ from spanwise.ledger.ledger import Ledger, add_ledgers
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.simulate import FILE_STEP, Simulation
 from spanwise.recordings.sources import Batch, FileSource, Source
-from spanwise.results.progress import Step
-from spanwise.results.rows import Rows, Tabular, as_rows
-from spanwise.results.values import Result, Value
+from spanwise.results.jobs import Step
+from spanwise.results.rows import Result, Rows, Tabular, Value, as_rows
 from spanwise.tables.table import SizeClassTable
 
 if TYPE_CHECKING:

@@ -16,9 +16,8 @@ from spanwise.optimizer.frontier import AS_RECORDED, Frontier, simulate_frontier
 from spanwise.optimizer.profile import UNITS
 from spanwise.optimizer.solver import NO_BOUND
 from spanwise.optimizer.trial import Trial
-from spanwise.results.progress import Progress, progress_bar
-from spanwise.results.rows import Rows, Tabular
-from spanwise.results.values import Result
+from spanwise.results.jobs import Progress, progress_bar
+from spanwise.results.rows import Result, Rows, Tabular
 from spanwise.tables.classes import file_specs
 from spanwise.tables.table import CONDEMNED, SizeClassTable, rebuild
 

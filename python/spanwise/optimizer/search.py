@@ -30,9 +30,9 @@ from spanwise.optimizer.profile import OBJECTIVES, joint_profile
 from spanwise.optimizer.scores import MixedScores, Scores
 from spanwise.optimizer.solver import Rules
 from spanwise.optimizer.trial import hold_trial, ineligible
-from spanwise.recordings.compare import Recordings, as_recordings
 from spanwise.recordings.recording import Recording
-from spanwise.results.progress import Progress, Step, progress_bar
+from spanwise.recordings.recording_set import Recordings, as_recordings
+from spanwise.results.jobs import Progress, Step, progress_bar
 from spanwise.results.rows import Rows
 from spanwise.tables import families
 from spanwise.tables.table import STOCK, SizeClassTable

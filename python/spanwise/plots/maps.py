@@ -17,8 +17,7 @@ from spanwise.errors import InvalidError
 from spanwise.plots import raster
 from spanwise.plots.raster import Grid
 from spanwise.plots.style import in_style, new_axes, pyplot, scale_of, styled, time_scale_of
-from spanwise.recordings.outputs import check_output
-from spanwise.results.files import whole_file
+from spanwise.results.files import check_output, whole_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

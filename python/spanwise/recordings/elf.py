@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from spanwise.results.reading import READING_ERRORS, what_is_wrong
+from spanwise.results.files import READING_ERRORS, what_is_wrong
 
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SEGMENT = struct.Struct("<IIQQQQQQ")

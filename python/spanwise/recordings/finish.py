@@ -12,7 +12,7 @@ from spanwise import _lib, errors
 from spanwise._lib import check, ffi, lib
 from spanwise.heap.runner import interruptible
 from spanwise.recordings.recording import Recording
-from spanwise.results.progress import progress_bar
+from spanwise.results.jobs import progress_bar
 
 
 def finish_all(

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from spanwise.errors import ProgramError, ProgramNotFoundError
-from spanwise.results.reading import READING_ERRORS
+from spanwise.results.files import READING_ERRORS
 
 _MACHINES = {3: "x86", 40: "Arm", 62: "x86-64", 183: "AArch64", 243: "RISC-V"}
 _PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3

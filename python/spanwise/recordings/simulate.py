@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +25,28 @@ from spanwise.heap.options import DEFAULT, HeapOptions, c_options
 from spanwise.ledger.ledger import Ledger, read_ledger
 from spanwise.ledger.run_stats import RunStats
 from spanwise.recordings.sources import Batch, FileSource, Source
-from spanwise.results.progress import Step
+from spanwise.results.jobs import Step
 from spanwise.results.rows import Rows
 from spanwise.tables.table import SizeClassTable
 
 Seen = TypeVar("Seen")
+
+
+class Moment(NamedTuple):
+    """A moment of a recording: its name, and where a run stops for it.
+
+    Attributes:
+        at: the name, for ledgers.
+        stop_op: after this many operations.
+        stop_ns: after the last operation at or before this time; without either, at the end.
+    """
+
+    at: str
+    stop_op: int | None = None
+    stop_ns: int | None = None
+
+
+END = Moment("end")
 
 FILE_STEP = 1 << 20
 """Operations of a file that are run in one C call; Ctrl-C is heard between two: some 50 ms."""
@@ -153,34 +170,24 @@ class Simulation:
 def account(
     source: Source,
     simulation: Simulation,
-    *,
-    at: str,
+    moment: Moment,
     name: str,
-    stop_op: int | None = None,
-    stop_ns: int | None = None,
     progress: Step | None = None,
 ) -> Ledger:
-    """Runs all operations, and takes the ledger at one moment of them.
+    """Run all operations and return the ledger at one moment of them.
 
     Args:
         source: the operations.
         simulation: a fresh one.
-        at: name of the moment, for the ledger.
-        name: name of the source, for the ledger.
-        stop_op: the moment is after so many operations.
-        stop_ns: the moment is after the last operation of this time or earlier.
+        moment: of the ledger; after the last operation, it is the end.
+        name: of the source, for the ledger.
         progress: called after each batch.
 
     Returns:
-        The ledger at that moment, or at the end if that comes first; its stats are of the whole.
+        The ledger at that moment; its stats are of the whole run.
     """
-    found = look_once(
-        source,
-        simulation,
-        lambda: simulation.ledger(at, name),
-        stop_op=stop_op,
-        stop_ns=stop_ns,
-        progress=progress,
+    found = visit_moment(
+        source, simulation, moment, lambda: simulation.ledger(moment.at, name), progress
     )
     return replace(found, stats=simulation.stats())
 
@@ -189,32 +196,31 @@ def most_resident(source: Source, table: SizeClassTable, *, name: str) -> int:
     """The peak resident bytes of a whole run in which all of each object is written."""
     simulation = Simulation(table, resident=True)
     try:
-        account(source, simulation, at="end", name=name)
+        account(source, simulation, END, name)
         return simulation.resident_peak()[0]
     finally:
         simulation.close()
 
 
-def look_once(
+def visit_moment(
     source: Source,
     simulation: Simulation,
-    look: Callable[[], Seen],
-    *,
-    stop_op: int | None = None,
-    stop_ns: int | None = None,
+    moment: Moment,
+    read: Callable[[], Seen],
     progress: Step | None = None,
 ) -> Seen:
-    """Runs all operations; what `look` gives at one moment of them, as `account`."""
+    """Run all operations and return what `read` gives at one moment of them."""
     found: list[Seen] = []
 
-    def take() -> None:
-        found.append(look())
+    def read_once() -> None:
+        found.append(read())
 
-    if stop_ns is not None:
-        _run_until_time(source, simulation, stop_ns, take, progress)
+    if moment.stop_ns is not None:
+        _run_until_time(source, simulation, moment.stop_ns, read_once, progress)
     else:
-        visit(source, simulation, [] if stop_op is None else [stop_op], take, progress)
-    return found[0] if found else look()
+        stops = [] if moment.stop_op is None else [moment.stop_op]
+        visit(source, simulation, stops, read_once, progress)
+    return found[0] if found else read()
 
 
 def visit(

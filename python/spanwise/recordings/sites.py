@@ -9,8 +9,7 @@ from typing import Any, Protocol
 
 from spanwise import _format
 from spanwise.recordings.names import name_frames
-from spanwise.results.rows import Rows, Tabular, rows_of
-from spanwise.results.values import Result
+from spanwise.results.rows import Result, Rows, Tabular, rows_of
 
 _SHOWN = 10
 _WIDTH = 60

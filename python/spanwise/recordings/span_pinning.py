@@ -8,7 +8,7 @@ nobody else lives would come free. Both are told of each group.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +22,7 @@ from spanwise.recordings.lifetimes import floor_pow2
 from spanwise.recordings.live_sites import LiveObjects, Placed, span_of, sum_by
 from spanwise.recordings.names import name_frames
 from spanwise.recordings.sites import callers, unknown_text
-from spanwise.results.rows import Rows, Tabular, as_rows
-from spanwise.results.values import Result, Value
+from spanwise.results.rows import Result, Rows, Tabular, Value, as_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -286,16 +285,3 @@ def span_pinning_of(
     rows.flags.writeable = False
     free = int(found["kept_free_bytes"].sum())
     return SpanPinning(as_rows(rows), by, placed.ledger, int(partial.sum()), free)
-
-
-def with_frames(
-    found: SpanPinning, frames: Sequence[tuple[str, ...]], build_ids: Sequence[tuple[str, str]]
-) -> SpanPinning:
-    """The same with the frames of its call sites.
-
-    Args:
-        found: of sites.
-        frames: of each group.
-        build_ids: of the modules.
-    """
-    return replace(found, frames=tuple(frames), build_ids=tuple(build_ids))

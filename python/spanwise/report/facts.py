@@ -18,7 +18,7 @@ from spanwise.optimizer.optimum import OptimizeResult
 from spanwise.optimizer.search import default_candidates, optimize, simulated_operations
 from spanwise.recordings.live_sites import LiveSites
 from spanwise.recordings.recording import Recording
-from spanwise.results.progress import Progress, Step, progress_bar
+from spanwise.results.jobs import Progress, Step, progress_bar
 from spanwise.results.rows import Rows
 from spanwise.tables.table import SizeClassTable
 

@@ -1,23 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flame graphs of what live objects keep, by stack: the root above, callees below it (icicles).
-
-After Brendan Gregg, "The flame graph", Communications of the ACM 59 (2016): a box is as wide as the
-bytes of its frame and of all that it called. Here siblings stand with the widest first.
-"""
+"""Flame graphs, as SVG."""
 
 from __future__ import annotations
 
+import base64
 import html
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from spanwise import _format
 from spanwise.errors import InvalidError
+from spanwise.heap.heap_map import HeapMap
 from spanwise.ledger.ledger import Ledger
+from spanwise.plots import cells, raster
 from spanwise.recordings.live_sites import LiveSite, LiveSites
+from spanwise.report.charts import element, words
 from spanwise.report.stacks import chain_of
-from spanwise.report.svg import element, words
 
 OF = ("waste", "round-up", "pinned", "resident", "requested")
 """The bytes that a graph shows: round-up and pinned spans; round-up; free bytes of spans that
@@ -239,3 +242,45 @@ def wrapped(name: str, width: float) -> list[str]:
 
 def _cut(text: str, letters: int) -> str:
     return text if len(text) <= letters else f"{text[: letters - 1]}…"
+
+
+# --- heap maps as frames --------------------------------------------------------------------------
+
+MOST_CELLS = 8192
+
+
+def frames_of(maps: Sequence[HeapMap], place: Callable[[int, int], float]) -> dict[str, Any]:
+    """The data of maps through time that the page's script draws.
+
+    Args:
+        maps: the maps.
+        place: where an operation and its time are in the ledger over time.
+    """
+    end = max(map(raster.end_of, maps), default=0)
+    page = maps[0].page_bytes if maps else 1
+    cell = raster.cell_bytes_of(end, page, MOST_CELLS)
+    count = max(1, -(-end // cell))
+    width = 1 << int(np.ceil(np.log2(np.sqrt(4 * count))))
+    return {
+        "width": width,
+        "height": -(-count // width),
+        "cell": _format.size(cell),
+        "row": _format.size(width * cell),
+        "frames": [
+            _frame(one, cells.codes(one, one.occupancy, 1.0, end, cell), place) for one in maps
+        ],
+    }
+
+
+def _frame(
+    one: HeapMap, drawn: NDArray[np.uint8], place: Callable[[int, int], float]
+) -> dict[str, Any]:
+    ledger = one.ledger
+    op = ledger.stats.ops if ledger.stats else 0
+    return {
+        "at": ledger.at,
+        "op": op,
+        "x": round(place(op, ledger.time_ns), 1),
+        "text": cells.moment(one),
+        "cells": base64.b64encode(drawn.tobytes()).decode("ascii"),
+    }

@@ -14,7 +14,7 @@ from concurrent.futures import BrokenExecutor, CancelledError, Future
 from dataclasses import replace
 
 from spanwise.errors import InvalidError, SpanwiseError
-from spanwise.results.interrupts import first_ended
+from spanwise.results.jobs import first_ended
 from spanwise.sweeps.engines import Engine
 from spanwise.sweeps.inputs import AbsentRecordingError, content_of, wanted_sha256
 from spanwise.sweeps.tasks import Row, Task

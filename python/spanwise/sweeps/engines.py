@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from spanwise import errors
 from spanwise.recordings.recording import Recording
-from spanwise.results.threads import Workers, starts
+from spanwise.results.jobs import Workers, starts
 from spanwise.sweeps.tasks import Row, Task
 from spanwise.sweeps.worker import run_task
 

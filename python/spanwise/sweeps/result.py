@@ -13,8 +13,7 @@ import numpy as np
 
 from spanwise import _format, errors
 from spanwise.ledger.parts import PARTS
-from spanwise.results.rows import Rows, Tabular, as_rows
-from spanwise.results.values import Result
+from spanwise.results.rows import Result, Rows, Tabular, as_rows
 from spanwise.sweeps import row_file
 from spanwise.sweeps.tasks import ROW_FIELDS, VALUE_FIELDS, Row, spec_table
 from spanwise.tables.table import SizeClassTable

@@ -19,7 +19,7 @@ from typing import Any
 
 from spanwise import _lib, errors
 from spanwise.heap.options import DEFAULT, HeapOptions
-from spanwise.results.reading import READING_ERRORS, what_is_wrong
+from spanwise.results.files import READING_ERRORS, what_is_wrong
 from spanwise.sweeps.row_types import (
     COUNT,
     HASH,

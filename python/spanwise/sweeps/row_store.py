@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
-from spanwise.results.progress import Step
+from spanwise.results.jobs import Step
 from spanwise.sweeps.row_file import RowFile, RowKind
 
 Row = dict[str, Any]

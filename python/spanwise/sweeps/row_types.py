@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from spanwise.errors import InvalidError
-from spanwise.results.reading import is_text
+from spanwise.results.files import is_text
 
 _HASH = re.compile(r"[0-9a-f]{16}")
 _NUMBER_MAX = 1e300

@@ -17,8 +17,7 @@ import numpy as np
 from spanwise import _format
 from spanwise.heap.options import HeapOptions
 from spanwise.recordings import sources
-from spanwise.results.interrupts import Signals
-from spanwise.results.progress import Progress, Step, progress_bar
+from spanwise.results.jobs import Progress, Signals, Step, progress_bar
 from spanwise.sweeps.dispatcher import Dispatcher
 from spanwise.sweeps.engines import Engine, make_engine
 from spanwise.sweeps.inputs import file_sha256

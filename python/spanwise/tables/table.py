@@ -14,8 +14,7 @@ from numpy.typing import ArrayLike
 from spanwise import _format, _lib, errors
 from spanwise._lib import check, ffi, lib
 from spanwise._owner import Life
-from spanwise.results.rows import Rows, Tabular, as_rows
-from spanwise.results.values import Result
+from spanwise.results.rows import Result, Rows, Tabular, as_rows
 from spanwise.tables import families
 from spanwise.tables.classes import (
     class_spec,

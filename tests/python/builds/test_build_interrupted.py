@@ -18,7 +18,7 @@ import pytest
 import spanwise as sw
 from spanwise.builds import programs
 from spanwise.builds.programs import BuildError, run_step
-from spanwise.results.interrupts import Signals
+from spanwise.results.jobs import Signals
 
 from tests.python.helpers import script
 

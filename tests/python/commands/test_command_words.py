@@ -15,7 +15,7 @@ import pytest
 import spanwise as sw
 from spanwise import workloads
 from spanwise.__main__ import main
-from spanwise.commands import _sizes, demo
+from spanwise.commands import _options, demo
 
 from tests.python.helpers import needs_recorder, random_ops, script
 
@@ -57,7 +57,7 @@ def no_work(here: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(sw.Recording, "open", worked)
     monkeypatch.setattr(sw.RecordingSet, "open", worked)
-    for module in ("sweep.sweep", "record.run_recorded", "run.run_under"):
+    for module in ("searches.sweep", "record.run_recorded", "run.run_under"):
         monkeypatch.setattr(f"spanwise.commands.{module}", worked)
 
 
@@ -217,7 +217,7 @@ def test_a_sweep_at_a_moment_after_the_end() -> None:
     ],
 )
 def test_sizes(word: str, size: int) -> None:
-    assert _sizes.parse_size(word) == size
+    assert _options.parse_size(word) == size
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_sizes(word: str, size: int) -> None:
 )
 def test_words_that_are_no_sizes(word: str) -> None:
     with pytest.raises(sw.InvalidError) as caught:
-        _sizes.parse_size(word, "--limit")
+        _options.parse_size(word, "--limit")
     assert str(caught.value) == (
         f"--limit {word!r} is not a number of bytes: 4096, 4K and 4KiB are the same, 4KB is 4000"
     )

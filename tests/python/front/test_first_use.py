@@ -76,4 +76,4 @@ def test_a_command_loads_no_other_command() -> None:
         "print(sorted(n.split('.')[2] for n in sys.modules"
         " if n.startswith('spanwise.commands.') and n.split('.')[2][0] != '_'))"
     )
-    assert answer(code).endswith("\n['classes']")
+    assert answer(code).endswith("\n['tables']")

@@ -33,7 +33,7 @@ from spanwise.measure.bench_rounds import ROW_FIELDS, VALUE_FIELDS, Round, run_r
 from spanwise.measure.launching import launch
 from spanwise.measure.replayer import MALLOC_LIBRARY
 from spanwise.recordings import recorder
-from spanwise.recordings.shells import with_pipefail
+from spanwise.recordings.launch import with_pipefail
 from spanwise.results.intervals import interval_of
 
 from tests.python.helpers import needs_recorder

@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 import spanwise as sw
 from spanwise.__main__ import main
-from spanwise.recordings import content
-from spanwise.recordings.content import Content
+from spanwise.recordings import import_content
+from spanwise.recordings.import_content import Content
 
 from tests.python.recordings.profile_writer import profile, sample
 from tests.python.recordings.test_conversion import TRACE
@@ -217,14 +217,14 @@ def test_the_bound_is_a_multiple_with_a_floor_and_can_be_raised(
     with pytest.raises(sw.LimitError, match=r"a\.gz: unpacks to more than 4\.9 KiB; if you trust"):
         sw.convert(path, unpacked_max=5016)
     assert len(sw.convert(path, unpacked_max=5017)) == 1
-    monkeypatch.setattr(content, "UNPACKED_FLOOR", 100)
-    monkeypatch.setattr(content, "UNPACKED_MULTIPLE", 10)
+    monkeypatch.setattr(import_content, "UNPACKED_FLOOR", 100)
+    monkeypatch.setattr(import_content, "UNPACKED_MULTIPLE", 10)
     assert main(["convert", str(path), "-o", out]) == 2
     assert f"more than {10 * size} B" in capsys.readouterr().err
     assert main(["convert", str(path), "-o", out, "--unpacked-max", "5K"]) == 0
-    monkeypatch.setattr(content, "UNPACKED_FLOOR", 5017)
+    monkeypatch.setattr(import_content, "UNPACKED_FLOOR", 5017)
     assert main(["convert", str(path), "-o", out, "-f"]) == 0
-    monkeypatch.setattr(content, "UNPACKED_FLOOR", 1)
+    monkeypatch.setattr(import_content, "UNPACKED_FLOOR", 1)
     path.write_bytes(text)  # nothing is unpacked, so nothing bounds it
     assert main(["convert", str(path), "-o", out, "-f"]) == 0
 

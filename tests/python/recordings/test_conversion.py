@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import spanwise as sw
 from spanwise.__main__ import main
-from spanwise.recordings.snapshots import scaled
+from spanwise.recordings.profiles import scaled
 
 from tests.python.recordings.profile_writer import profile, sample
 

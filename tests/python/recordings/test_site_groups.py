@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import spanwise as sw
-from spanwise.recordings.site_groups import slots_of
+from spanwise.recordings.live_sites import slots_of
 
 from tests.python.helpers import ALLOC, FREE, random_ops
 

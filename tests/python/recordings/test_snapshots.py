@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from hypothesis import given
 from hypothesis import strategies as st
-from spanwise.recordings.snapshots import Call, Sample, objects_of, scaled, shared_out
+from spanwise.recordings.profiles import Call, Sample, objects_of, scaled, shared_out
 
 MAIN = (Call("main", "a.c", 1),)
 OTHER = (Call("other", "a.c", 2),)

@@ -10,7 +10,7 @@ import pytest
 import spanwise as sw
 from numpy.typing import NDArray
 from spanwise import _lib
-from spanwise.recordings.python_lines import PYTHON_BASE, FrameNames, short_line
+from spanwise.recordings.names import PYTHON_BASE, FrameNames, short_line
 from spanwise.recordings.simulate import before_stop
 from spanwise.recordings.sources import Batch, Module
 from spanwise.recordings.summary import count_sites, count_sizes, count_threads

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import spanwise as sw
-from spanwise.recordings import within
+from spanwise.recordings import regions
 
 from tests.python.helpers import needs_python_malloc, needs_recorder, spanwise
 
@@ -200,9 +200,9 @@ def test_marks_that_are_not_there_are_an_error() -> None:
     marks = (5, 6, 7, 8, 9, 10, 11, 12)
     rows = [(size, 12) for size in (5, 6, 7, 8, 9, 10, 11, 13, *marks, 5)]
     ops = sw.Recording.from_ops(_pairs(rows)).ops
-    assert within._place(ops, marks) == (16, 32)
+    assert regions._place(ops, marks) == (16, 32)
     with pytest.raises(sw.StateError, match="lost events"):
-        within._place(ops[:-6], marks)
+        regions._place(ops[:-6], marks)
 
 
 def _pairs(rows: list[tuple[int, int]]) -> Any:

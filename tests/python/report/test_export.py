@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import spanwise as sw
 from spanwise.__main__ import main
-from spanwise.report import export, proto
+from spanwise.report import export, stacks
 from spanwise.report.export import FORMATS
 from spanwise.report.stacks import VALUES
 
@@ -90,11 +90,11 @@ def numbers(body: bytes) -> list[int]:
 
 def test_numbers_of_variable_length() -> None:
     """The examples of the specification, and both ends."""
-    assert proto.varint(150) == b"\x96\x01" and proto.varint(0) == b"\x00"
-    assert proto.varint(-1) == b"\xff" * 9 + b"\x01" and proto.varint(127) == b"\x7f"
-    assert proto.content(2, b"testing") == b"\x12\x07testing"
-    assert proto.packed(6, (3, 270, 86942)) == bytes.fromhex("3206038e029ea705")
-    assert proto.number(1, 150) == b"\x08\x96\x01" and proto.number(1, 0) == b""
+    assert stacks.varint(150) == b"\x96\x01" and stacks.varint(0) == b"\x00"
+    assert stacks.varint(-1) == b"\xff" * 9 + b"\x01" and stacks.varint(127) == b"\x7f"
+    assert stacks.content(2, b"testing") == b"\x12\x07testing"
+    assert stacks.packed(6, (3, 270, 86942)) == bytes.fromhex("3206038e029ea705")
+    assert stacks.number(1, 150) == b"\x08\x96\x01" and stacks.number(1, 0) == b""
 
 
 @needs_recorder()

@@ -23,7 +23,7 @@ import spanwise as sw
 from spanwise.__main__ import main
 from spanwise.ledger.parts import PARTS
 from spanwise.report import facts as facts_of
-from spanwise.report.definitions import DEFINITIONS
+from spanwise.report.page import DEFINITIONS
 
 from tests.python.helpers import ROOT, has_open, make_ops, random_ops
 

@@ -20,7 +20,7 @@ from spanwise.builds.programs import Step, run_steps
 from spanwise.heap.runner import interruptible
 from spanwise.measure import bench
 from spanwise.optimizer.scores import Scores
-from spanwise.results.interrupts import Signals, ctrl_c_heard, raise_what_came
+from spanwise.results.jobs import Signals, ctrl_c_heard, raise_what_came
 from spanwise.sweeps.engines import ThreadEngine, make_engine
 from spanwise.sweeps.tasks import Row, Task
 from spanwise.sweeps.worker import CancelledTaskError
@@ -33,7 +33,7 @@ LINES = range(1, 800, 53)
 @pytest.fixture(autouse=True)
 def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a thousand lines take no time."""
-    for name in ("results.interrupts", "builds.programs", "heap.runner"):
+    for name in ("results.jobs", "builds.programs", "heap.runner"):
         monkeypatch.setattr(f"spanwise.{name}.LOOK_SECONDS", 0.001)
     monkeypatch.setattr("spanwise.optimizer.scores._TELL_SECONDS", 0.001)
 

@@ -20,8 +20,7 @@ from spanwise.measure.bench_cases import read_cases
 from spanwise.measure.process_ledger import read_process_ledger
 from spanwise.recordings.elf import ElfError, ElfFile
 from spanwise.recordings.programs import read_elf, runtime_of
-from spanwise.results.files import write_whole
-from spanwise.results.reading import is_text, reading
+from spanwise.results.files import is_text, reading, write_whole
 
 from tests.python.helpers import ROOT, python
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from spanwise.__main__ import main
 from spanwise.recordings.sources import write_ops
-from spanwise.results.threads import Workers, is_refused, starts
+from spanwise.results.jobs import Workers, is_refused, starts
 
 from tests.python.helpers import python, random_ops
 
@@ -174,7 +174,7 @@ def test_any_other_refusal_is_a_line(
     def refuse(_: object) -> int:
         raise RuntimeError(REFUSAL)
 
-    monkeypatch.setattr("spanwise.commands.explain.run", refuse)
+    monkeypatch.setattr("spanwise.commands.tables.run_explain", refuse)
     assert main(["explain", "33"]) == 2
     assert capsys.readouterr().err == (
         "spanwise: the system refused to start a thread; raise its limit (ulimit -u)\n"

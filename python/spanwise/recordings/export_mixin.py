@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a recording, and a set of recordings, is shown: pages, files of other tools, pictures."""
+"""Reports, files of other tools and pictures, made from the queries."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from spanwise import _format
 from spanwise.heap.options import HeapOptions
-from spanwise.recordings.questions import RecordingQueries
-from spanwise.results.progress import Progress
+from spanwise.recordings.queries import RecordingQueries
+from spanwise.results.jobs import Progress
 from spanwise.tables.table import SizeClassTable, as_table
 
 if TYPE_CHECKING:

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The questions that a recording, and a set of recordings, answers, each defined once.
+"""Queries that a recording and a set of recordings answer, each defined once.
 
-A question checks its arguments, shows the progress, asks each recording, and adds the answers up.
-`recording.py` and `history.py` have the answers of one recording, in methods with an underscore;
-`sums.py`, and the modules of the answers' types, add answers up.
+A query checks its arguments, shows progress, asks each recording, and adds up the answers.
+`recording.py` and `history.py` answer for one recording, in methods with an underscore.
+`summary.py` and the modules of the result types add answers up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -20,28 +20,28 @@ from spanwise.ledger.comparison import Comparison
 from spanwise.ledger.ledger import Ledger, add_ledgers
 from spanwise.recordings.lifetimes import add_lifetimes, check_group
 from spanwise.recordings.live_sites import LiveSites, add_live_sites
-from spanwise.recordings.moments import operation_of
 from spanwise.recordings.span_pinning import SpanPinning, check_by
-from spanwise.recordings.summary import Summary
-from spanwise.recordings.sums import add_histograms, add_timelines
-from spanwise.recordings.timeline import MOMENTS_MAX, check_detail, step_of
-from spanwise.results.progress import Progress, Step, progress_bar
+from spanwise.recordings.summary import Summary, add_histograms, add_timelines
+from spanwise.recordings.timeline import MOMENTS_MAX, check_detail, operation_of, step_of
+from spanwise.results.jobs import Progress, Step, progress_bar
 from spanwise.results.rows import Rows
 from spanwise.tables.table import STOCK, SizeClassTable, as_table, as_tables
 
 if TYPE_CHECKING:
     from spanwise.recordings.recording import Recording
 
+
 Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
 class QueryArgs:
-    """The arguments that questions have in common, checked and converted."""
+    """The arguments that queries have in common, checked and converted."""
 
     table: SizeClassTable
     at: str | float
     options: HeapOptions
+    progress: Step
 
 
 class RecordingQueries:
@@ -172,25 +172,30 @@ class RecordingQueries:
             InvalidError: for an argument that is not allowed, such as a moment after the end.
             TraceFormatError: the file is damaged.
         """
-        asked = self._asked(table, at, options)
-        with self._bar(progress, f"ledger, {asked.table.name}") as tell:
-            return self._ledger(asked, tell)
+        with self._query("ledger", table, at, options, progress) as query:
+            return self._ledger(query)
 
-    def _ledger(self, asked: QueryArgs, tell: Step) -> Ledger:
-        """As `ledger`, within a progress bar."""
-        found = [one._account(asked, tell) for one in self._each()]
+    def _ledger(self, query: QueryArgs) -> Ledger:
+        found = [one._account(query) for one in self._each()]
         return self._total(found, lambda ledgers: add_ledgers(ledgers, self.name))
 
-    def _asked(
-        self, table: SizeClassTable | str, at: str | float, options: HeapOptions | None
-    ) -> QueryArgs:
-        """The arguments, checked."""
+    @contextmanager
+    def _query(
+        self,
+        what: str,
+        table: SizeClassTable | str,
+        at: str | float,
+        options: HeapOptions | None,
+        progress: Progress,
+        *,
+        passes: int = 1,
+    ) -> Iterator[QueryArgs]:
+        """Check the arguments and show a progress bar for `passes` over the operations."""
         self._check_moment(at)
-        return QueryArgs(as_table(table), at, as_options(options))
-
-    def _bar(self, progress: Progress, what: str, passes: int = 1) -> AbstractContextManager[Step]:
-        """A progress bar of so many passes over the operations."""
-        return progress_bar(progress, passes * self._about_ops(), what, "operations")
+        made, heap = as_table(table), as_options(options)
+        steps = passes * self._about_ops()
+        with progress_bar(progress, steps, f"{what}, {made.name}", "operations") as step:
+            yield QueryArgs(made, at, heap, step)
 
     def compare(
         self,
@@ -201,9 +206,11 @@ class RecordingQueries:
         progress: Progress = None,
     ) -> Comparison:
         """Ledgers under several tables, side by side; the arguments as of `ledger`."""
-        made = as_tables(tables)
-        with self._bar(progress, "compare", len(made)) as tell:
-            return Comparison([self._ledger(self._asked(one, at, options), tell) for one in made])
+        made, heap = as_tables(tables), as_options(options)
+        self._check_moment(at)
+        steps = len(made) * self._about_ops()
+        with progress_bar(progress, steps, "compare", "operations") as step:
+            return Comparison([self._ledger(QueryArgs(one, at, heap, step)) for one in made])
 
     def blowup(
         self,
@@ -218,9 +225,8 @@ class RecordingQueries:
         operations all done by one thread, as the ideal allocator. The arguments are those of
         `ledger`; None where nothing was ever held.
         """
-        asked = self._asked(table, "end", options)
-        with self._bar(progress, f"blowup, {asked.table.name}", 2) as tell:
-            found = [one._most_held(asked, tell) for one in self._each()]
+        with self._query("blowup", table, "end", options, progress, passes=2) as query:
+            found = [one._most_held(query) for one in self._each()]
         most, alone = (sum(held) for held in zip(*found, strict=True))
         return most / alone if alone else None
 
@@ -261,12 +267,11 @@ class RecordingQueries:
             TypeError: the step is no number.
         """
         wanted = max(1, _lib.as_index(samples, "samples", MOMENTS_MAX))
-        asked = self._asked(table, "end", options)
         check_detail(detail)
         step_ns = step_of(step_s, detail)
         each = [self._only("a time line of classes")] if detail == "classes" else self._each()
-        with self._bar(progress, f"time line, {asked.table.name}") as tell:
-            found = [one._timeline(asked, wanted, step_ns, detail, tell) for one in each]
+        with self._query("time line", table, "end", options, progress) as query:
+            found = [one._timeline(query, wanted, step_ns, detail) for one in each]
         return self._total(found, add_timelines)
 
     def live_sites(
@@ -284,9 +289,8 @@ class RecordingQueries:
         span's free bytes are shared evenly among the objects that live in it. In a set each process
         is at its own moment; sites with the same frames are added up and numbered anew from 1.
         """
-        asked = self._asked(table, at, options)
-        with self._bar(progress, f"live sites, {asked.table.name}") as tell:
-            found = [one._live_sites(asked, tell) for one in self._each()]
+        with self._query("live sites", table, at, options, progress) as query:
+            found = [one._live_sites(query) for one in self._each()]
         return self._total(found, lambda sites: add_live_sites(sites, self.name))
 
     def site_groups(
@@ -310,10 +314,8 @@ class RecordingQueries:
         Raises:
             InvalidError: a set of several recordings, each of which numbers its sites for itself.
         """
-        asked = self._asked(table, at, options)
-        only = self._only("a count by site, class and thread")
-        with self._bar(progress, f"site groups, {asked.table.name}") as tell:
-            return only._site_groups(asked, tell)
+        with self._query("site groups", table, at, options, progress) as query:
+            return self._only("a count by site, class and thread")._site_groups(query)
 
     def span_pinning(
         self,
@@ -334,10 +336,8 @@ class RecordingQueries:
             InvalidError: for another `by`; a set of several recordings.
         """
         check_by(by)
-        asked = self._asked(table, at, options)
-        only = self._only("pinned spans")
-        with self._bar(progress, f"pinned spans, {asked.table.name}") as tell:
-            return only._span_pinning(asked, by, tell)
+        with self._query("pinned spans", table, at, options, progress) as query:
+            return self._only("pinned spans")._span_pinning(query, by)
 
     def map(
         self,
@@ -354,10 +354,8 @@ class RecordingQueries:
         Raises:
             InvalidError: a set of several recordings, each of which has a heap of its own.
         """
-        asked = self._asked(table, at, options)
-        only = self._only("a heap map")
-        with self._bar(progress, f"heap map, {asked.table.name}") as tell:
-            return only._map(asked, tell)
+        with self._query("heap map", table, at, options, progress) as query:
+            return self._only("a heap map")._map(query)
 
     def maps(
         self,
@@ -373,7 +371,5 @@ class RecordingQueries:
         them as an animation. The other arguments, and errors, are those of `map`.
         """
         wanted = max(1, _lib.as_index(samples, "samples", 2048))
-        asked = self._asked(table, "end", options)
-        only = self._only("a heap map")
-        with self._bar(progress, f"heap maps, {asked.table.name}") as tell:
-            return only._maps(asked, wanted, tell)
+        with self._query("heap maps", table, "end", options, progress) as query:
+            return self._only("a heap map")._maps(query, wanted)

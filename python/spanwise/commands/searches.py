@@ -1,41 +1,57 @@
 # SPDX-License-Identifier: Apache-2.0
-"""spanwise optimize: a size-class table for recordings, tried beside the stock ones."""
+"""Commands that search and sweep tables: optimize, sweep."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
 
 from spanwise import _format, plots
 from spanwise.commands import _options
 from spanwise.commands._common import (
     SubParsers,
-    add_told,
+    add_description,
     new_command,
     print_json,
     warn_gaps,
 )
 from spanwise.commands._options import add_plot_option, add_tables_option
-from spanwise.errors import InvalidError
+from spanwise.commands._sessions import (
+    add_session_options,
+    check_session,
+    dask_executor,
+    print_session,
+)
+from spanwise.errors import InvalidError, SpanwiseError
 from spanwise.optimizer.fit import RESIDENT, SIMULATED
 from spanwise.optimizer.frontier import Frontier
 from spanwise.optimizer.optimum import OptimizeResult
 from spanwise.optimizer.profile import OBJECTIVES
 from spanwise.optimizer.search import LEAST_PERCENT, WASTE_PERCENT, optimize
-from spanwise.recordings.outputs import check_output
+from spanwise.recordings.recording import Recording
 from spanwise.recordings.recording_set import RecordingSet
+from spanwise.recordings.timeline import parse_moment
+from spanwise.results.files import check_output
+from spanwise.sweeps.plans import expand
+from spanwise.sweeps.result import Sweep
+from spanwise.sweeps.sweep import SweepInterrupted, sweep
 from spanwise.tables.table import SizeClassTable
 
+# --- optimize -------------------------------------------------------------------------------------
 
-def add(commands: SubParsers) -> None:
+
+def add_optimize(commands: SubParsers) -> None:
     """Declares the command."""
     parser = new_command(
         commands,
         "optimize",
         "find a table that saves resident bytes on recordings, try it on others",
         "spanwise optimize json.swt --classes 32 --holdout other.swt -o best.json",
-        run,
+        run_optimize,
     )
-    add_told(
+    add_description(
         parser,
         "The table is judged by one figure, the peak resident bytes of a simulated run; the row"
         " 'limit' is what perfect packing would have resident, the highest requested bytes: no"
@@ -160,7 +176,7 @@ def add(commands: SubParsers) -> None:
     _options.add_valid_prefix_option(parser)
 
 
-def run(options: argparse.Namespace) -> int:
+def run_optimize(options: argparse.Namespace) -> int:
     """Finds, tries, writes and prints the table; 1 where the stock table stays."""
     if options.output:
         _check_table_file(options.output)
@@ -237,3 +253,87 @@ def _as_json(best: OptimizeResult, frontier: Frontier | None) -> dict[str, objec
     if frontier is not None:
         value["frontier"] = frontier.to_dict()
     return value
+
+
+# --- sweep ----------------------------------------------------------------------------------------
+
+
+def add_sweep(commands: SubParsers) -> None:
+    """Declares the command."""
+    parser = new_command(
+        commands,
+        "sweep",
+        "account recordings under many tables, on all processors or a cluster",
+        "spanwise sweep json.swt --table go --table 'mine/*.json' -o sweep.jsonl",
+        run_sweep,
+    )
+    _options.add_recording_options(parser)
+    _options.add_tables_option(
+        parser, "{}, or a pattern of files; give it again for each (default: go and c16)"
+    )
+    add_session_options(parser, "row", "threads", "also draw the best tables")
+    parser.add_argument(
+        "--by",
+        metavar="FIELD",
+        help="what is best (default peak_resident_bytes, the column 'peak resident')",
+    )
+
+
+def run_sweep(options: argparse.Namespace) -> int:
+    """Prints the ranking; 1 when a row failed."""
+    check_session(options, "threads")
+    tables = expand(options.table or ("go", "c16"))
+    at = parse_moment(options.at)
+    Sweep((), ()).ranking(options.by)  # an unknown field is refused before the work
+    try:
+        with _executor(options.executor, options.workers) as executor:
+            found = sweep(
+                expand(options.files),
+                tables,
+                executor=executor,
+                workers=options.workers,
+                output=options.output,
+                at=at,
+                valid_prefix=options.valid_prefix,
+                options=_options.heap_options_of(options),
+            )
+    except SweepInterrupted as stop:
+        print_session(stop.result, "row")
+        raise
+    print_session(found, "row")
+    if options.plot and found.ranking():
+        plots.save(found.plot(), options.plot)
+    if options.json:
+        print_json(found.to_dict())
+    else:
+        print(found)
+        by = options.by or found.judged_by
+        ranking = found.ranking(by)
+        if ranking:
+            name, value = ranking[0]
+            print(f"{name} has the least {by.replace('_', ' ')}: {_shown(by, value)}")
+    return int(_warn_gaps(options) or bool(found.failures))
+
+
+def _warn_gaps(options: argparse.Namespace) -> bool:
+    recordings = []
+    for path in expand(options.files):
+        with suppress(SpanwiseError):  # a recording that cannot be read becomes a failed row
+            recordings.append(Recording.open(path, options.valid_prefix))
+    return warn_gaps(recordings)
+
+
+def _shown(field: str, value: float) -> str:
+    if field.endswith("_bytes"):
+        return _format.size(value)
+    return f"{value:g}"
+
+
+@contextmanager
+def _executor(name: str, workers: int | None) -> Iterator[Any]:
+    """The executor in the form that `sweep` takes."""
+    if not name.startswith("dask"):
+        yield name
+        return
+    with dask_executor(name, workers) as executor:
+        yield executor
