@@ -26,7 +26,7 @@ SubParsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """What may have been meant, to be put behind an error; "" when nothing is near."""
+    """What may have been meant, to follow an error; "" when nothing is near."""
     near = difflib.get_close_matches(word, list(known), 1)
     return f"; did you mean {near[0]}?" if near else ""
 
@@ -116,10 +116,10 @@ def warn_gaps(recordings: Iterable[Recording]) -> bool:
 
     A result from such a recording is printed all the same, and the exit status is 1.
     """
-    told = [f"{one.name}: {gap}" for one in recordings for gap in one.summary.gaps()]
-    for line in told:
+    gaps = [f"{one.name}: {gap}" for one in recordings for gap in one.summary.gaps()]
+    for line in gaps:
         print(f"spanwise: {line}", file=sys.stderr)
-    return bool(told)
+    return bool(gaps)
 
 
 def each_of(recordings: Recording | RecordingSet) -> list[Recording]:

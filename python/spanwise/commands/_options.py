@@ -126,7 +126,7 @@ def add_placement_options(group: Group) -> None:
     group.add_argument(
         "--batch-by-use",
         action="store_true",
-        help="keep as many as would lately have been taken again, at most --batch",
+        help="keep as many as recent demand would have reused, at most --batch",
     )
 
 
@@ -168,7 +168,7 @@ def add_classes_option(parser: argparse.ArgumentParser) -> None:
 
 
 def add_plot_option(parser: argparse.ArgumentParser, text: str = "also draw it") -> None:
-    """A picture beside the text."""
+    """A picture in addition to the text."""
     parser.add_argument("--plot", metavar="FILE.png", help=text)
 
 

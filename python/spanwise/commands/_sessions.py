@@ -22,7 +22,7 @@ from spanwise.sweeps.result import Sweep
 
 
 def add_executor_option(parser: argparse.ArgumentParser, default: str) -> None:
-    """`--executor` and `--workers`; `default` is what runs the work if nothing is asked for."""
+    """`--executor` and `--workers`; `default` runs the work by default."""
     parser.add_argument(
         "--executor",
         default=default,
@@ -100,7 +100,7 @@ def add_session_options(
     Args:
         parser: of the command.
         noun: what a row is.
-        executor: what runs the work if nothing is asked for.
+        executor: what runs the work by default.
         picture: what the picture shows.
     """
     parser.add_argument(

@@ -189,8 +189,8 @@ def _close_loop(
 
 def _rising(runs: BenchResult, allocator: str, what: str) -> tuple[int, ...]:
     """One field, in bytes, of each run of python3 under an allocator, rising."""
-    told = runs.values(*PYTHON, allocator, f"{what}_bytes")
-    return tuple(sorted(map(int, told.values())))
+    values = runs.values(*PYTHON, allocator, f"{what}_bytes")
+    return tuple(sorted(map(int, values.values())))
 
 
 def _run_bench(found: OptimizeResult, build: Path) -> BenchResult:

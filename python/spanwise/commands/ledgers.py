@@ -55,7 +55,9 @@ def add_ledger(commands: SubParsers) -> None:
     _options.add_table_option(parser)
     _options.add_classes_option(parser)
     parser.add_argument(
-        "--sites", action="store_true", help="also the call sites whose live objects waste most"
+        "--sites",
+        action="store_true",
+        help="also the call sites with the most waste in live objects",
     )
     parser.add_argument(
         "--span-pinning",
@@ -85,8 +87,8 @@ def run_ledger(options: argparse.Namespace) -> int:
         held = recordings.span_pinning(options.span_pinning, table, options.at, options=heap)
         held = held.named(None if options.json else SHOWN)
     if options.json:
-        told = sites.to_dict() if sites is not None else ledger.to_dict()
-        print_json(told if held is None else {**told, "span_pinning": _without_ledger(held)})
+        found = sites.to_dict() if sites is not None else ledger.to_dict()
+        print_json(found if held is None else {**found, "span_pinning": _without_ledger(held)})
     else:
         print(describe(ledger, max(options.classes, 0)))
         for one in (sites, held):
@@ -151,7 +153,7 @@ def add_compare(commands: SubParsers) -> None:
         default=[],
         metavar="P,P,...",
         help="also replay under spanwise, glibc, jemalloc, mimalloc, tcmalloc: their real peak RSS"
-        " beside the model under their tables (one recording)",
+        " next to the model under their tables (one recording)",
     )
     parser.add_argument(
         "--repeat", type=int, default=1, metavar="N", help="replays of each peer (default 1)"
@@ -239,8 +241,8 @@ def run_check(options: argparse.Namespace) -> int:
     checks = _checks(ledger, options)
     failed = [text for text, kept in checks if not kept]
     if options.json:
-        told = [{"check": text, "kept": kept} for text, kept in checks]
-        print_json({"kept": not failed, "checks": told, "ledger": ledger.to_dict()})
+        found = [{"check": text, "kept": kept} for text, kept in checks]
+        print_json({"kept": not failed, "checks": found, "ledger": ledger.to_dict()})
     else:
         for text, kept in checks:
             print(f"{'ok' if kept else 'TOO MUCH'}: {text}")
@@ -278,7 +280,7 @@ def add_diff(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "diff",
-        "tell what grew from one recording to another, by part, class and call site",
+        "show what grew from one recording to another, by part, class and call site",
         "spanwise diff before.swt after.swt",
         run_diff,
     )
@@ -297,7 +299,7 @@ def run_diff(options: argparse.Namespace) -> int:
     heap = _options.heap_options_of(options)
     both = [Recording.open(path, options.valid_prefix) for path in (options.before, options.after)]
     before, after = (one.live_sites(table, options.at, options=heap) for one in both)
-    told = {
+    found = {
         "before": both[0].name,
         "after": both[1].name,
         "ledger": ledger_rows(before.ledger, after.ledger),
@@ -305,9 +307,9 @@ def run_diff(options: argparse.Namespace) -> int:
         "sites": site_rows(before, after),
     }
     if options.json:
-        print_json(told)
+        print_json(found)
     else:
-        _print(told, before.ledger, max(options.classes, 0))
+        _print(found, before.ledger, max(options.classes, 0))
     return int(warn_gaps(both))
 
 
@@ -353,8 +355,8 @@ def _greatest_first(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(changed, key=lambda row: -max(abs(row["change"]), abs(row["waste_change"])))
 
 
-def _print(told: dict[str, Any], ledger: Ledger, shown: int) -> None:
-    print(f"from {told['before']} to {told['after']}, at {ledger.at}, table {ledger.table}\n")
+def _print(found: dict[str, Any], ledger: Ledger, shown: int) -> None:
+    print(f"from {found['before']} to {found['after']}, at {ledger.at}, table {ledger.table}\n")
     head = ("", "before", "after", "change")
     names = {**PARTS, "held_bytes": "held", "waste_bytes": "waste", "resident_bytes": "resident"}
     rows = [
@@ -363,11 +365,11 @@ def _print(told: dict[str, Any], ledger: Ledger, shown: int) -> None:
             *(f"{row[key]:,}" for key in head[1:3]),
             _signed(row),
         )
-        for row in told["ledger"]
+        for row in found["ledger"]
     ]
     print(_format.table(rows, head))
     for key, title in (("classes", "classes, bytes held"), ("sites", "call sites, live bytes")):
-        if not told[key] or not shown:
+        if not found[key] or not shown:
             continue
         rows = [
             (
@@ -377,7 +379,7 @@ def _print(told: dict[str, Any], ledger: Ledger, shown: int) -> None:
                 _signed(row, "waste_change"),
                 _name(row),
             )
-            for row in told[key][:shown]
+            for row in found[key][:shown]
         ]
         print(f"\n{title}, greatest change first")
         print(_format.table(rows, ("before", "after", "change", "waste", ""), left=0))

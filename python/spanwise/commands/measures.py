@@ -201,7 +201,7 @@ def add_replay(commands: SubParsers) -> None:
     parser.add_argument(
         "--ledger",
         action="store_true",
-        help="instead: one thread, a tracked heap with real memory, its ledger beside the"
+        help="instead: one thread, a tracked heap with real memory, its ledger next to the"
         " simulator's; exit 1 when they differ (--table, default c16)",
     )
     _options.add_valid_prefix_option(parser)

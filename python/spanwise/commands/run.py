@@ -19,9 +19,9 @@ from spanwise.measure.running import RunResult, find_preload, heap_variables, ru
 from spanwise.results.files import check_output, write_whole
 
 _MORE = """\
-The exit status is the program's; 128 + N when signal N ended it; 1 when it went well but told no
-ledger; 2 when it could not be started. Its standard output is left alone. The first Ctrl-C is the
-program's affair, the second ends it. The ledger of the peak is of a moment when live bytes were at
+The exit status is the program's; 128 + N after signal N; 1 if it succeeded but no ledger was
+written; 2 if it could not be started. Its standard output is left alone. The first Ctrl-C is left
+to the program, the second ends it. The ledger of the peak is of a moment when live bytes were at
 most 1/32 below their highest.
 
 The preloaded malloc without this command: LD_PRELOAD=libspanwise-malloc.so PROGRAM, and variables:
@@ -144,8 +144,8 @@ def _as_text(result: RunResult, options: argparse.Namespace) -> str:
 
 def _children(result: RunResult) -> str:
     """The ledgers of all processes added up, each at its peak, or at its end if untracked."""
-    told = [one for one in (result.main, *result.others) if one is not None]
-    total = add_ledgers([one.peak or one.ledger for one in told], f"{len(told)} processes")
+    ledgers = [one for one in (result.main, *result.others) if one is not None]
+    total = add_ledgers([one.peak or one.ledger for one in ledgers], f"{len(ledgers)} processes")
     return describe(total, 0)
 
 

@@ -81,7 +81,7 @@ def add_optimize(commands: SubParsers) -> None:
         type=int,
         default=16,
         metavar="8|16",
-        help="16 (default): classes of 16 bytes and more are multiples of 16, as malloc owes",
+        help="16 (default): classes of 16 bytes and more are multiples of 16, as malloc must",
     )
     parser.add_argument(
         "--objective",
@@ -110,9 +110,9 @@ def add_optimize(commands: SubParsers) -> None:
         "--folds",
         type=int,
         metavar="N",
-        help="cross-validate, too: leave out each FILE.swt in turn, or each of N parts of a single"
-        " one, and tell what the choice made without it saves there; as many searches more. 0:"
-        " never. Unasked, several files are: dealt into at most five parts, with short searches",
+        help="cross-validate: leave out each FILE.swt in turn, or each of N parts of a single one,"
+        " and print what a table fitted to the rest saves on it; 0: never. With several"
+        " recordings, 5-fold cross-validation with short searches is the default",
     )
     add_tables_option(parser, "try this table, too: {}; give it again for each")
     parser.add_argument(
@@ -194,8 +194,8 @@ def run_optimize(options: argparse.Namespace) -> int:
     if written:
         best.table.to_json(written)
     if options.json:
-        told = _as_json(best, frontier if options.frontier else None)
-        print_json({**told, "written": written})
+        value = _as_json(best, frontier if options.frontier else None)
+        print_json({**value, "written": written})
     else:
         _print(best, frontier if options.frontier else None)
         if options.output:

@@ -68,7 +68,7 @@ SNAPSHOT_VALUES = ("inuse", "alloc")
 """Of a snapshot: objects that live in it, or all that were allocated until then."""
 
 OBJECTS_MAX = 1_000_000
-"""Objects of a snapshot's recording, if nothing else is asked for."""
+"""Default number of objects in the recording of a snapshot."""
 
 _OF_CALLS = "made from a file of mtrace: times, threads and alignments are not known"
 _OF_SIZES = (
@@ -157,16 +157,16 @@ def convert(
         with content.reading():
             kind = form or _form_of(content)
             read = _operations(content, kind, value, most)
-        with progress_bar(progress, None, f"convert {content.name}", "operations") as tell:
-            watched = replace(read, blocks=_watched(read.blocks, content, tell))
+        with progress_bar(progress, None, f"convert {content.name}", "operations") as step:
+            watched = replace(read, blocks=_watched(read.blocks, content, step))
             _write(path, watched, [("program", content.name), ("imported_from", kind)])
     return Recording.open(path)
 
 
 def _watched(
-    blocks: Iterable[NDArray[np.void]], content: Content, tell: Step
+    blocks: Iterable[NDArray[np.void]], content: Content, step: Step
 ) -> Iterator[NDArray[np.void]]:
-    """The blocks, each told of once it was written."""
+    """The blocks; each counts as progress once it was written."""
     each = iter(blocks)
     while True:
         with content.reading():
@@ -174,7 +174,7 @@ def _watched(
         if block is None:
             return
         yield block
-        tell(len(block))
+        step(len(block))
 
 
 def _write(path: Path, read: _Read, about: list[tuple[str, str]]) -> None:

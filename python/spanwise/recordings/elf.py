@@ -55,7 +55,7 @@ class Functions:
     """Functions of a file, by rising address.
 
     Attributes:
-        starts: their addresses; ends are behind their last bytes.
+        starts: their addresses; ends are past their last bytes.
         names: as the linker knows them.
         complete: from the full symbol table; else only what the file shows to others.
     """
@@ -66,7 +66,7 @@ class Functions:
     complete: bool
 
     def at(self, address: int) -> str | None:
-        """The function that an address lies in; None: in none that is known."""
+        """The function at an address; None: unknown."""
         i = int(np.searchsorted(self.starts, address, side="right")) - 1
         return self.names[i] if i >= 0 and address < int(self.ends[i]) else None
 
@@ -137,7 +137,7 @@ class ElfFile:
     def _bytes(self, section: Section) -> bytes:
         found = self._raw[section.offset : section.offset + section.bytes]
         if len(found) != section.bytes:
-            raise ElfError(f"damaged: section {section.name} ends behind the file")
+            raise ElfError(f"damaged: section {section.name} ends after the file")
         return found
 
     def has(self, name: str) -> bool:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ExportMixin(RecordingQueries):
-    """Pages, files and pictures made of the answers to the questions."""
+    """Pages, files and pictures made from the queries."""
 
     def to_html(
         self,

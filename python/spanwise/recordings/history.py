@@ -104,9 +104,9 @@ class History(Result, Tabular):
     @property
     def remark(self) -> str:
         """A sentence that every user of the recording must know; mostly empty."""
-        told = next((value for key, value in self.meta if key == "remark"), "")
-        if told:
-            return told
+        remark = next((value for key, value in self.meta if key == "remark"), "")
+        if remark:
+            return remark
         raw = self.info.get("form") == int(_lib.lib.SW_TRACE_RAW)
         if raw and self.info["version"] > 1:
             return ""  # raw files of this version need no remark
@@ -148,7 +148,7 @@ class History(Result, Tabular):
             raise errors.InvalidError("rows 0: give at least 1")
         return self._source.blocks(rows)
 
-    # --- what each recording says of its own, for questions.py ---
+    # --- answers to the queries, of one recording ---
 
     def _histogram(self) -> Rows:
         """As `histogram`."""
@@ -213,10 +213,10 @@ class History(Result, Tabular):
 
     def _watched_blocks(self, what: str) -> Iterator[NDArray[np.void]]:
         """As `blocks`, with a progress bar."""
-        with progress_bar(None, self._count_quickly(), what, "operations") as tell:
+        with progress_bar(None, self._count_quickly(), what, "operations") as step:
             for block in self.blocks():
                 yield block
-                tell(len(block))
+                step(len(block))
 
     @cached_property
     def modules(self) -> list[Module]:

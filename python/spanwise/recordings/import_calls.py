@@ -13,9 +13,8 @@ from spanwise._lib import lib
 from spanwise.errors import InvalidError, UnsupportedError
 from spanwise.recordings.import_content import (
     STEP_NS,
-    Addresses,
+    CallHistory,
     Content,
-    Made,
     Row,
     batches,
     checked_size,
@@ -32,7 +31,7 @@ from spanwise.recordings.import_content import (
 #     @ CALLER ! OLD_POINTER SIZE
 #
 # A realloc is the two lines `<` and `>`, or the line `!` where it failed. The caller may be absent.
-# Neither times nor threads nor alignments are told.
+# It has no times, threads or alignments.
 
 _MTRACE_BEGIN = re.compile(rb"= Start\r?\n")
 _MTRACE_MARK = re.compile(rb"= (Start|End)")
@@ -58,18 +57,17 @@ def mtrace_operations(content: Content) -> Iterator[NDArray[np.void]]:
     calls = read_calls(
         content, _MTRACE_CALL, _MtraceHistory(), lambda line: _MTRACE_MARK.fullmatch(line) is None
     )
-    return batches([(*row[:3], 0, *row[3:]) for row in made] for made in calls)
+    return batches(calls)
 
 
-class _MtraceHistory:
-    """Live addresses, and the realloc whose second line is still to come."""
+class _MtraceHistory(CallHistory):
+    """Live addresses, and the realloc that waits for its second line."""
 
     def __init__(self) -> None:
-        self.done = 0
-        self._addresses = Addresses()
+        super().__init__()
         self._old: int | None = None
 
-    def call(self, found: re.Match[bytes]) -> list[Made]:
+    def call(self, found: re.Match[bytes]) -> list[Row]:
         """The operations of a line; none of the first line of a realloc."""
         word, address, size = found[1], _value(found[2]), found[3]
         if (size is None) == (word in _MTRACE_SIZED):
@@ -80,14 +78,14 @@ class _MtraceHistory:
             self._old = address
             return []
         old, self._old = self._old, None
-        self._addresses.now_ns = STEP_NS * self.done
+        self.addresses.now_ns = STEP_NS * self.done
         self.done += 1
         if word == b"-":
-            return self._addresses.free(address)
-        bytes_asked = checked_size(_value(size))
+            return self.addresses.free(address)
+        requested = checked_size(_value(size))
         if word == b"+":
-            return self._addresses.alloc(address, bytes_asked)
-        return self._addresses.realloc(address, old, bytes_asked) if old is not None else []
+            return self.addresses.alloc(address, requested)
+        return self.addresses.realloc(address, old, requested) if old is not None else []
 
 
 def _value(text: bytes) -> int:
@@ -132,12 +130,11 @@ def memory_replay_operations(content: Content) -> Iterator[NDArray[np.void]]:
     return batches(read_calls(content, _REPLAY_LINE, _ReplayHistory()))
 
 
-class _ReplayHistory:
+class _ReplayHistory(CallHistory):
     """Live addresses, times, and the ids of threads."""
 
     def __init__(self) -> None:
-        self.done = 0
-        self._addresses = Addresses()
+        super().__init__()
         self._threads: dict[int, int] = {}
         self._thread_count = 0
         self._first_ns: int | None = None
@@ -157,37 +154,39 @@ class _ReplayHistory:
         thread = int(found[1])
         if word == "thread_done":
             return self._end(thread)
+        self.addresses.thread = self._threads.get(thread, self._thread_count)
         rows = self._rows_of(word, address, numbers)
-        if rows and thread not in self._threads:
+        if rows and thread not in self._threads:  # a failed call is no operation
             self._threads[thread] = self._thread_count
             self._thread_count += 1
-        return [(*row[:3], self._threads[thread], *row[3:]) for row in rows]
+        return rows
 
-    def _rows_of(self, word: str, address: int, numbers: list[int]) -> list[Made]:
+    def _rows_of(self, word: str, address: int, numbers: list[int]) -> list[Row]:
         if word == "free":
-            return self._addresses.free(address)
+            return self.addresses.free(address)
         if word == "realloc":
-            return self._addresses.realloc(address, numbers[0], checked_size(numbers[1]))
+            return self.addresses.realloc(address, numbers[0], checked_size(numbers[1]))
         last = _REPLAY_NUMBERS[word] - 1
         size = checked_size(numbers[0] * numbers[1] if word == "calloc" else numbers[last])
         align = _align_log2(numbers[0]) if word == "memalign" else 0
         flags = int(lib.SW_OP_ZEROED) if word == "calloc" else 0
-        return self._addresses.alloc(address, size, align, flags)
+        return self.addresses.alloc(address, size, align, flags)
 
     def _tick(self, begin_ns: int | None) -> None:
         """Moves the time on: it never falls, and without times calls are a microsecond apart."""
         if begin_ns is None:
-            self._addresses.now_ns += STEP_NS if self.done > 1 else 0
+            self.addresses.now_ns += STEP_NS if self.done > 1 else 0
             return
         if self._first_ns is None:
             self._first_ns = begin_ns
-        self._addresses.advance(begin_ns - self._first_ns)
+        self.addresses.advance(begin_ns - self._first_ns)
 
     def _end(self, thread: int) -> list[Row]:
-        known = self._threads.pop(thread, None)
-        if known is None:  # it made no operation
+        number = self._threads.pop(thread, None)
+        if number is None:  # it made no operation
             return []
-        return [(self._addresses.now_ns, 0, 0, known, int(lib.SW_OP_THREAD_END), 0, 0)]
+        self.addresses.thread = number
+        return [self.addresses.row(lib.SW_OP_THREAD_END, 0, 0)]
 
 
 def _align_log2(align: int) -> int:
@@ -210,16 +209,14 @@ def _align_log2(align: int) -> int:
 #
 #     a SIZE STACK                           + PAIR                           - PAIR
 #
-# so that a free does not tell which object of its pair it frees: the youngest is taken. A realloc
+# so a free names a pair, not an object: the youngest object of the pair is freed. A realloc
 # is a free and an allocation, in both.
 
 REMARK = (
     "made from a file that heaptrack wrote: threads and alignments are not known, a realloc is a"
     " free and an allocation, and times are those of its stamps"
 )
-REMARK_OF_PAIRS = (
-    f"{REMARK}; a free tells size and stack only, so the youngest such object is freed"
-)
+REMARK_OF_PAIRS = f"{REMARK}; a free has size and stack only, so the youngest such object is freed"
 
 _FORMAT_MAX = 3
 _HEAPTRACK_BEGIN = re.compile(rb"v ([0-9a-f]{1,16}) ([0-9a-f]{1,16})\r?\n")
@@ -264,13 +261,12 @@ def _raw(content: Content) -> bool:
     return True
 
 
-class _HeaptrackHistory:
+class _HeaptrackHistory(CallHistory):
     """Live addresses; of pairs, an address of its own for each object."""
 
     def __init__(self, raw: bool) -> None:
-        self.done = 0
+        super().__init__()
         self._raw = raw
-        self._addresses = Addresses()
         self._sizes: list[int] = []  # of each pair
         self._live: list[list[int]] = []  # of each pair the objects, the youngest last
         self._next = 1
@@ -281,7 +277,7 @@ class _HeaptrackHistory:
         if len(numbers) != (3 if word == "+" and self._raw else _FIELDS[word]):
             raise ValueError(f"{word} has {len(numbers)} numbers")
         if word == "c":
-            self._addresses.advance(numbers[0] * 1_000_000)
+            self.addresses.advance(numbers[0] * 1_000_000)
             return []
         if word == "a":
             self._sizes.append(checked_size(numbers[0]))
@@ -289,29 +285,27 @@ class _HeaptrackHistory:
             return []
         self.done += 1
         if word == "+":
-            size, address = self._born(numbers)
-            made = self._addresses.alloc(address, size)
-        else:
-            made = self._addresses.free(self._dead(numbers[0]))
-        return [(*row[:3], 0, *row[3:]) for row in made]
+            size, address = self._allocated(numbers)
+            return self.addresses.alloc(address, size)
+        return self.addresses.free(self._freed(numbers[0]))
 
-    def _born(self, numbers: list[int]) -> tuple[int, int]:
+    def _allocated(self, numbers: list[int]) -> tuple[int, int]:
         """Size and address of an allocation."""
         if self._raw:
             return checked_size(numbers[0]), numbers[2]
-        pair = self._known(numbers[0])
+        pair = self._pair(numbers[0])
         address, self._next = self._next, self._next + 1
         self._live[pair].append(address)
         return self._sizes[pair], address
 
-    def _dead(self, number: int) -> int:
+    def _freed(self, number: int) -> int:
         """The address of the object that a line frees; 0: of none."""
         if self._raw:
             return number
-        live = self._live[self._known(number)]
+        live = self._live[self._pair(number)]
         return live.pop() if live else 0
 
-    def _known(self, pair: int) -> int:
+    def _pair(self, pair: int) -> int:
         if pair >= len(self._sizes):
-            raise ValueError(f"pair {pair:x} was not told before")
+            raise ValueError(f"pair {pair:x} is not defined before")
         return pair

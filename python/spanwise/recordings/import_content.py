@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +48,7 @@ _LINE = re.compile(rb"[^\n]+")
 
 
 class Content:
-    """A file's content, as often as it is asked for, one pass at a time. Close it at the end.
+    """A file's content, readable any number of times, one pass at a time. Close it at the end.
 
     Attributes:
         name: of the file, without its folder.
@@ -239,22 +239,21 @@ STEP_NS = 1000
 SIZE_MAX = (1 << 63) - 1
 _BATCH = 1 << 16
 
-Row = tuple[int, int, int, int, int, int, int]
-"""time_ns, size, object, thread, kind, align_log2, flags."""
-
-Made = tuple[int, int, int, int, int, int]
-"""The same without the thread."""
+Row = tuple[int, ...]
+"""An operation: the fields of OPS_DTYPE in their order."""
 
 
 class Addresses:
-    """Live addresses and the ids of their objects; an id whose object is freed is used again.
+    """Live addresses and the ids of their objects; ids of freed objects are reused.
 
     Attributes:
-        now_ns: the time of the operations that are made; it never falls.
+        now_ns: the time of the next operations; it never falls.
+        thread: the thread of the next operations.
     """
 
     def __init__(self) -> None:
         self.now_ns = 0
+        self.thread = 0
         self._live: dict[int, int] = {}
         self._free_ids: list[int] = []
         self._next_id = 0
@@ -264,44 +263,47 @@ class Addresses:
         return address in self._live
 
     def advance(self, time_ns: int) -> None:
-        """Moves the time on to `time_ns`, unless it is there already.
+        """Advance the time to `time_ns`, unless it is later already.
 
         Raises:
             ValueError: no recording can have it.
         """
         self.now_ns = max(self.now_ns, checked_size(time_ns, "time"))
 
-    def alloc(self, address: int, size: int, align_log2: int = 0, flags: int = 0) -> list[Made]:
-        """An allocation; at 0 it failed, and nothing is made."""
+    def row(self, kind: int, number: int, size: int, align_log2: int = 0, flags: int = 0) -> Row:
+        """An operation on an object, now and in this thread."""
+        return self.now_ns, size, number, 0, self.thread, int(kind), align_log2, flags
+
+    def alloc(self, address: int, size: int, align_log2: int = 0, flags: int = 0) -> list[Row]:
+        """An allocation; one that failed (address 0) gives no operation."""
         if address == 0:
             return []
         before = self.free(address)
         if self._free_ids:
-            self._live[address] = self._free_ids.pop()
+            number = self._free_ids.pop()
         else:
-            self._live[address] = self._next_id
-            self._next_id += 1
-        kind = int(lib.SW_OP_ALLOC)
-        return [*before, (self.now_ns, size, self._live[address], kind, align_log2, flags)]
+            number, self._next_id = self._next_id, self._next_id + 1
+        self._live[address] = number
+        return [*before, self.row(lib.SW_OP_ALLOC, number, size, align_log2, flags)]
 
-    def free(self, address: int) -> list[Made]:
-        """A free; of an unknown address nothing is made."""
-        known = self._live.pop(address, None)
-        if known is None:
+    def free(self, address: int) -> list[Row]:
+        """A free; that of an unknown address gives no operation."""
+        number = self._live.pop(address, None)
+        if number is None:
             return []
-        self._free_ids.append(known)
-        return [(self.now_ns, 0, known, int(lib.SW_OP_FREE), 0, 0)]
+        self._free_ids.append(number)
+        return [self.row(lib.SW_OP_FREE, number, 0)]
 
-    def realloc(self, address: int, old: int, size: int) -> list[Made]:
+    def realloc(self, address: int, old: int, size: int) -> list[Row]:
         """A realloc of `old` to `address`; to 0 it failed, or it freed if `size` is 0."""
         if address == 0:
             return self.free(old) if size == 0 else []
-        known = self._live.pop(old, None)
-        if known is None:
+        number = self._live.pop(old, None)
+        if number is None:
             return self.alloc(address, size)
         before = self.free(address)
-        self._live[address] = known
-        return [*before, (self.now_ns, size, known, int(lib.SW_OP_REALLOC), 0, 0)]
+        self._live[address] = number
+        return [*before, self.row(lib.SW_OP_REALLOC, number, size)]
 
 
 def checked_size(size: int, noun: str = "size") -> int:
@@ -316,22 +318,29 @@ def checked_size(size: int, noun: str = "size") -> int:
     return size
 
 
-class History(Protocol):
-    """What the calls of a file do, one line after another."""
+class CallHistory:
+    """What the calls of a file do, line after line.
 
-    done: int
+    Attributes:
+        done: calls so far.
+        addresses: live addresses.
+    """
 
-    def call(self, found: re.Match[bytes]) -> list[Any]:
-        """The operations of a line; ValueError: it is no call after all."""
-        ...
+    def __init__(self) -> None:
+        self.done = 0
+        self.addresses = Addresses()
+
+    def call(self, found: re.Match[bytes]) -> list[Row]:
+        """The operations of a line; ValueError: the line is no valid call."""
+        raise NotImplementedError
 
 
 def read_calls(
     content: Content,
     pattern: re.Pattern[bytes],
-    history: History,
+    history: CallHistory,
     wanted: Callable[[bytes], bool] = bool,
-) -> Iterator[list[Any]]:
+) -> Iterator[list[Row]]:
     """The operations of each line of a list of calls.
 
     Args:
@@ -365,13 +374,6 @@ def batches(calls: Iterable[list[Row]]) -> Iterator[NDArray[np.void]]:
     for made in calls:
         rows += made
         if len(rows) >= _BATCH:
-            yield np.array(_columns(rows), OPS_DTYPE)
+            yield np.array(rows, OPS_DTYPE)
             rows = []
-    yield np.array(_columns(rows), OPS_DTYPE)
-
-
-def _columns(rows: list[Row]) -> list[tuple[int, ...]]:
-    """The rows in the order of OPS_DTYPE's fields."""
-    fields = ("time_ns", "size", "object", "thread", "kind", "align_log2", "flags")
-    place = [fields.index(n) if n in fields else None for n in OPS_DTYPE.names or ()]
-    return [tuple(0 if i is None else row[i] for i in place) for row in rows]
+    yield np.array(rows, OPS_DTYPE)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from spanwise import _format
 from spanwise.errors import InvalidError, TraceFormatError, UnsupportedError
-from spanwise.recordings.import_content import Addresses, Made, Row, batches, checked_size
+from spanwise.recordings.import_content import Addresses, Row, batches, checked_size
 from spanwise.tables.table import SizeClassTable
 
 # --- the file -------------------------------------------------------------------------------------
@@ -29,15 +29,15 @@ from spanwise.tables.table import SizeClassTable
 #
 # Experiment and marks are bytes. Numbers have 7 bits a byte, the lowest first, and the highest bit
 # of a byte says that another follows. An event is its mark and numbers, the first of which is how
-# many ticks it comes after the event before it. What a tick is, a generation tells once.
+# many ticks it comes after the event before it. Each generation has the frequency of its ticks.
 
 SPAN, SPAN_ALLOC, SPAN_FREE, OBJECT, OBJECT_ALLOC, OBJECT_FREE = range(128, 134)
-"""Marks of events of the heap. SPAN and OBJECT tell what was there when tracing began."""
+"""Marks of events of the heap. SPAN and OBJECT: what existed when tracing began."""
 
 _BATCH_MARK, _STACKS, _STRINGS, _SAMPLES, _FREQUENCY = 1, 2, 4, 6, 8
 _EXPERIMENTAL, _SYNC, _CLOCK, _END = 49, 50, 51, 52
 _TABLES = (_STACKS, _STRINGS, _SAMPLES)
-_INFO = b"\x01"  # of the heap's experiment: the batch that tells units of addresses
+_INFO = b"\x01"  # of the heap's experiment: the batch with the units of addresses
 
 _COMMON = (
     "33143",  # processors, from mark 9 on
@@ -89,7 +89,7 @@ class Units(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Where events of a thread lie in the file, in bytes, and the ticks that they begin at."""
+    """A range of bytes with events of a thread, and its first ticks."""
 
     start: int
     end: int
@@ -103,8 +103,8 @@ class Generation:
     Attributes:
         number: as the trace counts them.
         first: the least ticks of its batches.
-        frequency: ticks a second; 0: not told.
-        units: what addresses are counted in; None: not told in this generation.
+        frequency: ticks a second; 0: unknown.
+        units: what addresses are counted in; None: not in this generation.
         threads: the batches with events of each thread, in the file's order.
     """
 
@@ -124,7 +124,7 @@ class TraceFile:
     """A trace in memory.
 
     Raises:
-        InvalidError: it is no trace, or of a version that tells nothing of the heap.
+        InvalidError: it is no trace, or of a version without heap events.
         UnsupportedError: it is of a version that is not known.
     """
 
@@ -179,7 +179,7 @@ class TraceFile:
             yield self._whole(now)
 
     def events(self, generation: Generation, thread: int) -> Iterator[Event]:
-        """What a thread tells of the heap; times rise, but may run ahead of another thread's.
+        """The heap events of a thread; times rise, but may run ahead of another thread's.
 
         Raises:
             TraceFormatError: a batch is damaged.
@@ -192,7 +192,7 @@ class TraceFile:
             yield from found
 
     def _batch(self, now: Generation, experiment: int) -> None:
-        """Adds what the batch has whose thread comes next."""
+        """Adds the batch that starts here with its thread."""
         thread, ticks, size = self._number(), self._number(), self._number()
         start, self._at = self._at, self._at + size
         if size > _BATCH_BYTES:
@@ -289,9 +289,9 @@ def _decoded(part: bytes, ticks: int) -> list[Event]:
 # Source: Go 1.26, src/runtime/traceallocfree.go, mgcsweep.go and malloc.go; the file itself is read
 # by `go_trace`. An object has an address and a type, no size and no stack: its size is that of its
 # slot, by the class of the span that it lies in. Objects below 16 bytes without pointers share a
-# slot, which dies as one, so the slot is the object. A free is told when its span is swept.
+# slot, which dies as one, so the slot is the object. A free is recorded when its span is swept.
 #
-# Threads stamp their events by themselves: a thread that tells of more than one in a tick of 64 ns
+# Threads stamp their events by themselves: a thread with more than one in a tick of 64 ns
 # adds a tick each time, and so may run ahead of the clock and of the others. Then an allocation
 # seems to come before the free of the slot that it takes. What cannot be yet, as told by addresses
 # and spans, waits for other threads' events (`_Order`), as Go's own reader does for goroutines.
@@ -332,7 +332,7 @@ def _calls(file: TraceFile, name: str, history: _GoHistory) -> Iterator[list[Row
             history.units = generation.units
         if history.units is None:
             raise InvalidError(
-                f"{name}: says nothing of what lies in the heap: its program ran without"
+                f"{name}: has no heap events: its program ran without"
                 " GODEBUG=traceallocfree=1, or it is a flight recorder's, which forgets the"
                 f" beginning; make one anew, as by {ASK}"
             )
@@ -392,13 +392,13 @@ class _Order:
         for place, entry in enumerate(self._waiting):
             # The eldest gives up once all others are far ahead of it, or there are none.
             late = not self._next or self._next[0][0] - entry[0] > _PATIENCE_NS
-            made = self._history.take(*entry, forced=late and place == 0)
+            made = self._history.apply(*entry, forced=late and place == 0)
             if made is not None:
                 del self._waiting[place]
                 self._read(entry[1])
                 return made
         entry = heapq.heappop(self._next)
-        made = self._history.take(*entry, forced=False)
+        made = self._history.apply(*entry, forced=False)
         if made is None:
             self._waiting.append(entry)
             self._waiting.sort()
@@ -434,7 +434,7 @@ class _GoHistory:
         self._unknown_spans = 0
 
     def left_out(self) -> str:
-        """What the trace told and the recording lacks; "" if nothing."""
+        """What is in the trace and not in the recording; "" if nothing."""
         counts = (
             (self._unknown_frees, "free", "of objects that are not known"),
             (self._unknown_spans, "allocation", "in spans that are not known"),
@@ -442,7 +442,7 @@ class _GoHistory:
         parts = [f"{_format.plural(n, noun)} {what}" for n, noun, what in counts if n]
         return f"left out: {', '.join(parts)}" if parts else ""
 
-    def take(self, now_ns: int, thread: int, event: Event, *, forced: bool) -> list[Row] | None:
+    def apply(self, now_ns: int, thread: int, event: Event, *, forced: bool) -> list[Row] | None:
         """The operations of an event; None if it cannot be yet and is not `forced`.
 
         Raises:
@@ -457,18 +457,15 @@ class _GoHistory:
             return []
         assert self.units is not None
         address = self.units.begin + event.number * self.units.align
-        if mark == OBJECT_FREE:
-            made = self._free(address, forced)
-        elif mark == OBJECT and address in self._addresses:
-            return []  # an earlier generation told of it
-        else:
-            made = self._alloc(address, forced)
-        if not made:
-            return [] if made is not None else None
-        number = self._threads.setdefault(thread, len(self._threads))
-        return [(*row[:3], number, *row[3:]) for row in made]
+        if mark == OBJECT and address in self._addresses:
+            return []  # an earlier generation had it
+        self._addresses.thread = self._threads.get(thread, len(self._threads))
+        rows = (self._free if mark == OBJECT_FREE else self._alloc)(address, forced)
+        if rows:
+            self._threads[thread] = self._addresses.thread
+        return rows
 
-    def _free(self, address: int, forced: bool) -> list[Made] | None:
+    def _free(self, address: int, forced: bool) -> list[Row] | None:
         made = self._addresses.free(address)
         if made:
             return made
@@ -477,7 +474,7 @@ class _GoHistory:
         self._unknown_frees += 1
         return []
 
-    def _alloc(self, address: int, forced: bool) -> list[Made] | None:
+    def _alloc(self, address: int, forced: bool) -> list[Row] | None:
         assert self.units is not None
         span = self._spans.get((address - self.units.begin) // self.units.page)
         if span is None or span[2] == 0:
@@ -500,7 +497,7 @@ class _GoHistory:
         size = (self._slots[number] or checked_size(pages * self.units.page)) if objects else 0
         if objects and size == 0:
             raise ValueError("a span of no page is impossible")
-        # A large object lies at the begin; of a span of stacks only its going is awaited.
+        # A large object is at the beginning; of a span of stacks only its end matters.
         mine = range(first, first + (pages if objects and number else 1))
         taken = any(page in self._spans for page in mine)
         if taken and event.mark == SPAN_ALLOC and not forced:

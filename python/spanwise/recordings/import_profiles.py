@@ -48,7 +48,7 @@ _SAMPLE_TYPE, _SAMPLE_FIELD, _MAPPING, _LOCATION, _FUNCTION, _STRING, _DURATION 
     10,
 )
 _PAIRS = {"inuse": ("inuse_objects", "inuse_space"), "alloc": ("alloc_objects", "alloc_space")}
-_ONLY = ("objects", "space")  # profiles that tell one pair only, of what lives
+_ONLY = ("objects", "space")  # profiles with one pair only, of live objects
 
 _UNITS = {
     unit: 1 << 10 * power
@@ -608,7 +608,7 @@ def jemalloc_snapshot(content: bytes, name: str, value: str) -> Snapshot:
         allocated = sum(map(_large, chosen)) if value == "alloc" else living.total()
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise InvalidError(
-            f"{name}: lacks what jemalloc 5 tells of its bins and large extents ({error!r});"
+            f"{name}: lacks jemalloc 5's bins and large extents ({error!r});"
             ' print it with the options "J" and nothing that leaves arenas or bins out'
         ) from None
     rows += living.items()

@@ -121,7 +121,7 @@ def _send(children: list[subprocess.Popen[bytes]], number: int) -> None:
 
 # --- shells ---------------------------------------------------------------------------------------
 #
-# The exit status of `a | b` is that of b alone, so a run whose a crashed would pass for a good one.
+# The exit status of `a | b` is that of b alone, so a run would pass as good although `a` crashed.
 
 SHELLS = ("sh", "bash", "dash", "ash", "ksh", "zsh")
 _PIPEFAIL = ("-o", "pipefail")
@@ -130,7 +130,7 @@ _LINE_BYTES = 256
 
 
 PIPE_CLOSED = 128 + signal.SIGPIPE
-"""Status of a pipeline whose reader ended first (`job | head`), which is no failure."""
+"""Status of a pipeline after its reader ended first (`job | head`); no failure."""
 
 
 def with_pipefail(

@@ -143,8 +143,8 @@ class _Counts:
     ) -> None:
         """Adds objects."""
         keys = self._keys(size, site)
-        told = np.stack([*keys, floor_pow2(lived)]).astype(np.uint64)
-        unique, place = np.unique(told, axis=1, return_inverse=True)
+        groups = np.stack([*keys, floor_pow2(lived)]).astype(np.uint64)
+        unique, place = np.unique(groups, axis=1, return_inverse=True)
         counts = np.bincount(place.ravel(), minlength=unique.shape[1])
         total = np.zeros(unique.shape[1], np.uint64)
         np.add.at(total, place.ravel(), size)

@@ -48,9 +48,9 @@ class LiveSite(Result):
     Attributes:
         id: as in the `site` column of the operations; 0 is the unknown site.
         live_objects: objects that were last allocated or resized there.
-        requested_bytes: what they were asked for with.
+        requested_bytes: their requested sizes.
         roundup_bytes: what they occupy beyond that: round-up in slots, rounding to whole pages.
-        kept_free_bytes: their share of the free slots and tails of the spans that they lie in.
+        kept_free_bytes: their share of the free slots and tails of their spans.
         resident_bytes: their share of the resident bytes of these spans, split as free bytes are.
         frames: as of `Site`.
         names: as of `Site`; () before `LiveSites.named`.
@@ -257,8 +257,8 @@ def objects_of(
     """What each live object occupies and keeps.
 
     Args:
-        placed: the objects and the spans that they lie in.
-        latest: what each object was last asked for with, and where.
+        placed: the objects and their spans.
+        latest: the last request for each object, and its site.
         table: size classes of the heap.
         frames: of each site.
     """
@@ -279,7 +279,7 @@ def objects_of(
 
 
 def span_of(placed: Placed) -> NDArray[np.int64]:
-    """The row of the span in which each object lies."""
+    """The row of each object's span."""
     found: NDArray[np.int64] = np.searchsorted(
         placed.spans["address"], placed.addresses, side="right"
     )
@@ -295,7 +295,7 @@ def add_by_site(
     """Adds up what is live by site.
 
     Args:
-        placed: the objects and the spans that they lie in.
+        placed: the objects and their spans.
         objects: what each of them occupies and keeps.
         frames: of each site.
         build_ids: of the modules, by path.

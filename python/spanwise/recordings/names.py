@@ -122,7 +122,7 @@ def name_frames(frames: Iterable[str], build_ids: Mapping[str, str]) -> dict[str
         if line is not None or not plus:
             found[frame] = line or frame
             continue
-        # A return address is behind the call, and may be behind the function, too.
+        # A return address is after the call, and may be after the function.
         by_module.setdefault(path, {})[frame] = max(int(offset, 16) - 1, 0)
     for path, offsets in by_module.items():
         build_id = build_ids.get(path, "")
@@ -137,14 +137,14 @@ def _demangled(names: dict[str, str]) -> dict[str, str]:
     mangled = [name for name in names.values() if name.startswith("_Z")]
     if not mangled or shutil.which("c++filt") is None:
         return names
-    plain = _told(["c++filt", "--no-strip-underscore"], mangled)
+    plain = _run_tool(["c++filt", "--no-strip-underscore"], mangled)
     if len(plain) != len(mangled):
         return names
     known = dict(zip(mangled, plain, strict=True))
     return {frame: known.get(name, name) for frame, name in names.items()}
 
 
-def _told(words: list[str], lines: list[str]) -> list[str]:
+def _run_tool(words: list[str], lines: list[str]) -> list[str]:
     """What a program answers to lines; [] if it does not."""
     try:
         done = subprocess.run(
@@ -167,7 +167,7 @@ def build_ids_of(modules: Iterable[Module]) -> dict[str, str]:
 
 
 def debug_files(build_id: str) -> list[Path]:
-    """Where the debug information of a module may lie that does not have it itself."""
+    """Where separate debug information of a module may be."""
     if len(build_id) < 4:
         return []
     cache = os.environ.get("DEBUGINFOD_CACHE_PATH")
@@ -180,7 +180,7 @@ def debug_files(build_id: str) -> list[Path]:
 
 
 def _stamp(path: Path) -> tuple[int, int]:
-    """Size and time of a file, which tell whether it is another one now; zeros if there is none."""
+    """Size and time of a file, which change when it is replaced; zeros without a file."""
     try:
         found = path.stat()
     except OSError:
@@ -194,9 +194,9 @@ def _line_tool() -> tuple[str, ...]:
 
 
 class _NamedModule:
-    """A module of a recorded program, and whatever file tells of its functions.
+    """A module of a recorded program, and the files that name its functions.
 
-    It remembers the lines that it was asked for: a report asks for those of a frame several times.
+    It caches lines, because a report needs those of a frame several times.
     """
 
     def __init__(self, path: str, build_id: str, tool: tuple[str, ...]) -> None:
@@ -220,7 +220,7 @@ class _NamedModule:
                 self.trouble = str(error) if isinstance(error, ElfError) else "cannot be read"
                 continue
             if self._build_id and file.build_id != self._build_id:
-                self.trouble = "another file lies there now"
+                self.trouble = "the file there is a different one"
                 continue
             found.append((path, file))
         return found
@@ -268,9 +268,9 @@ class _NamedModule:
         path = next((path for path, file in self._files if _has_lines(file)), None)
         if wanted and path is not None and self._tool:
             words = [*self._tool, "-a", "-f", "-C", "-i", "-e", str(path)]
-            told = _told(words, [f"{offset:#x}" for offset in wanted])
-            self._known.update(_parse_lines(told))
-            self._asked.update(wanted if told else ())
+            found = _run_tool(words, [f"{offset:#x}" for offset in wanted])
+            self._known.update(_parse_lines(found))
+            self._asked.update(wanted if found else ())
         return self._known
 
 

@@ -214,10 +214,10 @@ _GO_SECTION = b".go.buildinfo"
 
 
 def runtime_of(path: str) -> str:
-    """The runtime whose own heap a program or library has beside malloc's; "": none is known.
+    """The runtime in a program or library that has its own heap; "": none is known.
 
     Go writes its build information into a section of every binary, stripped ones too; a
-    free-threaded CPython, whose objects are always mimalloc's, has its version's words; other
+    free-threaded CPython, which always uses mimalloc, has its version's words; other
     runtimes are known by their libraries.
     """
     name = Path(path).name

@@ -49,7 +49,7 @@ class RecordingQueries:
 
     name: str
 
-    # --- who is asked ---
+    # --- recordings ---
 
     @property
     def summary(self) -> Summary:
@@ -57,7 +57,7 @@ class RecordingQueries:
         raise NotImplementedError
 
     def _each(self) -> Sequence[Recording]:
-        """The recordings that are asked: itself, or those of the set."""
+        """The recording itself, or those of the set."""
         raise NotImplementedError
 
     def _total(self, found: list[Answer], add: Callable[[list[Answer]], Answer]) -> Answer:
@@ -65,7 +65,7 @@ class RecordingQueries:
         raise NotImplementedError
 
     def _only(self, what: str) -> Recording:
-        """The one recording, for questions that a set of several cannot answer.
+        """The one recording, for queries that a set of several cannot answer.
 
         Raises:
             InvalidError: a set of several.
@@ -98,7 +98,7 @@ class RecordingQueries:
         return self._total([one._histogram() for one in self._each()], add_histograms)
 
     def live_histogram(self, at: str | float = "peak") -> Rows:
-        """Sizes of the objects that live at a moment, each as it was last asked for.
+        """Sizes of the objects that live at a moment, each with its last requested size.
 
         In a set each process is at its own moment.
 
@@ -135,8 +135,8 @@ class RecordingQueries:
         """
         check_group(by)
         made = as_table(table)
-        asked = [self._only("a count by site")] if by == "site" else self._each()
-        return self._total([one._lifetimes(by, made) for one in asked], add_lifetimes)
+        each = [self._only("a count by site")] if by == "site" else self._each()
+        return self._total([one._lifetimes(by, made) for one in each], add_lifetimes)
 
     # --- accounts ---
 
@@ -262,8 +262,8 @@ class RecordingQueries:
             and class (class 0: large objects).
 
         Raises:
-            InvalidError: for another detail; for "classes" of a set, whose recordings have a heap
-                each; for a step that is not above 0, gives too many moments, or goes with "sums".
+            InvalidError: for another detail; for "classes" of a set, which has no single
+                heap; for a step that is not above 0, gives too many moments, or goes with "sums".
             TypeError: the step is no number.
         """
         wanted = max(1, _lib.as_index(samples, "samples", MOMENTS_MAX))
@@ -303,8 +303,8 @@ class RecordingQueries:
     ) -> Rows:
         """Allocations, and what is live at a moment, by call site, size class and thread.
 
-        The arguments are those of `ledger`. `waste_bytes` are those of `live_sites`, whose sums by
-        site these are. An object counts for the site and the thread that last allocated or resized
+        The arguments are those of `ledger`. `waste_bytes` add up to those of `live_sites`
+        by site. An object counts for the site and the thread that last allocated or resized
         it, and for the class of its span.
 
         Returns:

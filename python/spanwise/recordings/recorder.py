@@ -42,7 +42,7 @@ _temporaries: list[tuple[int, Path]] = []
 def temporary_recording() -> Path:
     """A new, empty file in the system's folder for temporary files.
 
-    The process that asked for it removes it at its end; processes that it forked do not.
+    This process removes it when it ends; processes that it forked do not.
     """
     handle, name = tempfile.mkstemp(prefix="spanwise-", suffix=".swt")
     os.close(handle)
@@ -101,7 +101,7 @@ class RecordResult:
         return gaps + [f"{name}: {gap}" for name, one in each for gap in one.summary.gaps()]
 
     def outside(self) -> list[str]:
-        """Heaps in the program that bypass malloc, whose calls alone are recorded."""
+        """Heaps in the program that bypass malloc; only calls of malloc are recorded."""
         runtimes: dict[str, str] = {}
         found = set()
         for one in self.recordings():
@@ -155,7 +155,7 @@ RECORDER = "libspanwise-record.so"
 _MEMORY = "/dev/shm"
 STACKS_MAX = 128
 STACKS = 8
-"""Return addresses of a call site, unless asked otherwise."""
+"""Return addresses of a call site, by default."""
 
 
 @dataclass(frozen=True)
@@ -233,8 +233,8 @@ def record(
         argv: program and arguments; the program's output goes where this process's goes.
         output: the recording; None: a file in the system's folder for temporary files that goes
             when this Python ends. What the process was before it called exec goes to STEM.PID.swt
-            beside it.
-        children: also record the processes that it starts, to STEM.PID.swt beside output.
+            next to it.
+        children: also record the processes that it starts, to STEM.PID.swt next to output.
         stacks: return addresses kept of each call, 0 to 128; 0: no call sites, which is quickest.
         keep_pymalloc: leave CPython its own allocator. Else a CPython program runs with
             PYTHONMALLOC=malloc, so that each of its objects is seen.
@@ -381,7 +381,7 @@ def _load_what_follows() -> None:
 
 @contextmanager
 def _workshop(output: Path) -> Iterator[Path]:
-    """A folder beside the output in which files grow; it is removed in every case."""
+    """A folder next to the output for unfinished files; it is always removed."""
     try:
         folder = Path(tempfile.mkdtemp(prefix=".spanwise-", dir=output.absolute().parent))
     except OSError as error:

@@ -65,7 +65,7 @@ class Recording(History, ExportMixin):
         """
         source = FileSource(path, valid_prefix)
         recording = cls(source, path=source.path, name=Path(source.path).name)
-        recording._head  # noqa: B018  errors come now, not at the first question
+        recording._head  # noqa: B018  errors come now, not at the first query
         return recording
 
     @classmethod

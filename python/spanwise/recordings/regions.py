@@ -138,15 +138,15 @@ def _cut_elsewhere(
         raise StateError(f"recording(): {why[0]}")
 
 
-def cut(copy: str, output: str, first: str, last: str, whose: str = "") -> int:
-    """Puts a copied raw recording in order and writes what lies between two rows of marks.
+def cut(copy: str, output: str, first: str, last: str, objects: str = "") -> int:
+    """Puts a copied raw recording in order and writes what is between two rows of marks.
 
     Args:
-        copy: the raw recording; its open blocks lie beside it.
+        copy: the raw recording; its open blocks are next to it.
         output: the part's recording.
         first: sizes of the marks before it, with commas.
         last: those after it.
-        whose: "own": only objects that are allocated or resized there.
+        objects: "own": only objects that are allocated or resized there.
 
     Returns:
         The exit status: 0, or 1 with a line on stderr.
@@ -159,7 +159,7 @@ def cut(copy: str, output: str, first: str, last: str, whose: str = "") -> int:
         begin = _place(whole.ops, tuple(map(int, first.split(","))))[1]
         end = _place(whole.ops, tuple(map(int, last.split(","))))[0]
         ops = np.asarray(whole.ops)
-        make = own_ops if whose == "own" else slice_ops
+        make = own_ops if objects == "own" else slice_ops
         Recording.from_ops(make(ops, begin, end), output)
     except SpanwiseError as error:
         print(error, file=sys.stderr)
@@ -263,7 +263,7 @@ def record_cell(line: str, cell: str, namespace: dict[str, Any]) -> Recording:
     """Records a cell's code and puts the recording into the namespace.
 
     Args:
-        line: what stands after %%record: [NAME] [-o FILE] [--stacks N] [--keep-pymalloc].
+        line: what follows %%record: [NAME] [-o FILE] [--stacks N] [--keep-pymalloc].
         cell: Python source.
         namespace: the notebook's variables; the recording goes there under NAME.
 
@@ -281,7 +281,7 @@ def record_cell(line: str, cell: str, namespace: dict[str, Any]) -> Recording:
         output = Path(options.output) if options.output else temporary_recording()
         # The notebook's stdout is no file, so the program's output is passed on afterwards.
         with tempfile.TemporaryFile() as said:
-            outcome = run_recorded(
+            result = run_recorded(
                 [sys.executable, str(script)],
                 output,
                 RecordOptions(
@@ -290,9 +290,9 @@ def record_cell(line: str, cell: str, namespace: dict[str, Any]) -> Recording:
             )
             said.seek(0)
             sys.stdout.write(said.read().decode("utf-8", "replace"))
-    for told in outcome.lines():
-        print(told)
-    recording = Recording.open(outcome.path)
+    for found in result.lines():
+        print(found)
+    recording = Recording.open(result.path)
     namespace[options.name] = recording
     print(f"the recording is in the variable {options.name}")
     return recording
@@ -367,7 +367,7 @@ def _travels(value: Any) -> bool:
         raw = pickle.dumps(value)
     except Exception:
         return False
-    return all(told != "__main__" for _, told, _ in pickletools.genops(raw))
+    return all(found != "__main__" for _, found, _ in pickletools.genops(raw))
 
 
 def load_ipython_extension(shell: Any) -> None:

@@ -61,7 +61,7 @@ class Simulation:
         table: size classes.
         options: of the heap.
         resident: note which pages the program would write, so that ledgers know what is resident.
-        tracked: the heap keeps requested sizes, as ledgers need; objects lie where they do without.
+        tracked: the heap keeps requested sizes, as ledgers need; addresses are the same without.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class Simulation:
         return read_spans(self._heap)
 
     def heap_map(self, at: str, source: str, *, slots: bool) -> HeapMap:
-        """The heap as a map now, with slots if asked for."""
+        """The heap as a map now, with slots if `slots`."""
         tiles, requested = read_tiles(self._heap, touched=self._resident, slots=slots)
         page_bytes = self._handle.table.page_bytes
         return HeapMap(tiles, self.ledger(at, source), page_bytes, requested)

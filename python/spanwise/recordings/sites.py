@@ -14,7 +14,7 @@ from spanwise.results.rows import Result, Rows, Tabular, rows_of
 _SHOWN = 10
 _WIDTH = 60
 UNKNOWN_ONLY = "no call sites are known: record the program with --stacks 8 (stacks=8 in Python)"
-"""The message if a recording without call sites is asked for them."""
+"""The message for a recording without call sites."""
 _IMPORTED_ONLY = "no call sites are known: spanwise convert found none in the file it read"
 _COLUMNS = ("id", "allocs", "allocated_bytes", "frames", "names")
 
@@ -41,7 +41,7 @@ def joined(site: Framed) -> dict[str, str]:
 
 
 def unknown_text(imported: bool) -> str:
-    """The message if a recording without call sites is asked for them.
+    """The message for a recording without call sites.
 
     Args:
         imported: whether it was made from another tool's file.
@@ -91,7 +91,7 @@ class Site(Result):
 
     Attributes:
         id: as in the `site` column of the operations; 0 is the unknown site.
-        allocs: allocations; allocated_bytes is what they asked for.
+        allocs: allocations; allocated_bytes is their total size.
         frames: return addresses as "module+0xoffset", innermost caller first. The offset is an
             address in the module's file, as addr2line takes it. A line of Python (`record` with
             python_sites) is "python: function (file:line)", a call that an imported profile names

@@ -3,7 +3,7 @@
 
 A span that has a free slot is *partial*. Every object in it keeps all of it, so its free bytes are
 shared evenly (`live_sites.py`); but if one group of objects were gone, only the spans in which
-nobody else lives would come free. Both are told of each group.
+nobody else lives would come free. Each group has both numbers.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class SpanPinning(Result, Value, Tabular):
         array: one row a group, `Rows` of PINNED_SPANS_DTYPE. `group` is the site's id, the slot's
             bytes, the thread's number, or nanoseconds, a power of two (of a lifetime 2**64 - 1:
             never freed). Of its objects in partial spans: `live_objects` and `requested_bytes`;
-            `kept_free_bytes`, their even share of the free bytes; `spans` that they lie in,
+            `kept_free_bytes`, their even share of the free bytes; their `spans`,
             `sole_spans` of them in which nobody else lives, and `released_bytes`, all bytes of
             those: what comes free without the group.
         by: what the groups are: "site", "size", "age", "lifetime" or "thread".
@@ -255,7 +255,7 @@ def span_pinning_of(
     """Adds up what the groups hold.
 
     Args:
-        placed: the objects and the spans that they lie in.
+        placed: the objects and their spans.
         objects: what each of them occupies and keeps.
         keys: the group of each of them.
         by: what the groups are.

@@ -134,17 +134,17 @@ class Summary(Result):
 
     def gaps(self) -> list[str]:
         """What the recording lacks of its program, in words; [] when it is whole."""
-        told = []
+        gaps = []
         if self.dropped_calls:
-            told.append(
+            gaps.append(
                 f"{self.dropped_calls:,} of {_format.plural(self.calls, 'call')} are missing:"
                 f" {_DROP_WORDS[min(self.drop_reason, len(_DROP_WORDS) - 1)]}"
             )
         if self.incomplete:
-            told.append("it has no end: what the program did last is missing")
+            gaps.append("it has no end: what the program did last is missing")
         if self.ops == 0:
-            told.append("it holds no events")
-        return told
+            gaps.append("it holds no events")
+        return gaps
 
     def __str__(self) -> str:
         return _format.table(self.text_rows(), left=1)

@@ -29,7 +29,7 @@ LEFT, RIGHT = 64, 26
 
 
 def element(name: str, text: str = "", **attributes: object) -> str:
-    """One element; `_` in an attribute's name stands for `-`, a last `_` for nothing."""
+    """One element; `_` in an attribute's name is `-`; a trailing `_` is dropped."""
     said = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{html.escape(_plain(value))}"'
         for key, value in attributes.items()
@@ -73,7 +73,7 @@ class Scale:
     log: bool = False
 
     def at(self, value: float) -> float:
-        """The place of a value; values outside of the scale lie at its edge."""
+        """The place of a value; values outside of the scale are at its edge."""
         low, high, one = self.low, self.high, value
         if self.log:
             low, high, one = math.log(low), math.log(high), math.log(max(value, self.low))
@@ -115,7 +115,7 @@ def x_axis(
 
 
 def legend(entries: Sequence[tuple[str, str]], y: float) -> str:
-    """Names beside patches: (class, name)."""
+    """Names next to patches: (class, name)."""
     made, x = [], float(LEFT)
     for class_, name in entries:
         wide = 34 + 7.0 * len(name)
@@ -266,8 +266,8 @@ def sizes(rows: Rows, table: SizeClassTable) -> str:
     """Requests by size on logarithmic scales, with the classes of the table as ticks below."""
     if not len(rows):
         return ""
-    asked, counts = _binned(rows)
-    high = float(max(asked[-1], table.largest_bytes))
+    requested, counts = _binned(rows)
+    high = float(max(requested[-1], table.largest_bytes))
     x = Scale(1, 2 ** np.ceil(np.log2(high)), LEFT, WIDTH - RIGHT, log=True)
     most = float(counts.max())
     y = Scale(0.5, most * 1.3, 220, 24, log=True)
@@ -275,7 +275,7 @@ def sizes(rows: Rows, table: SizeClassTable) -> str:
     made = [y_axis(y, decades, _shown, "requests")]
     made += [
         element("line", x1=x.at(size), x2=x.at(size), y1=220, y2=y.at(count), class_="bar")
-        for size, count in zip(asked.tolist(), counts.tolist(), strict=True)
+        for size, count in zip(requested.tolist(), counts.tolist(), strict=True)
     ]
     classes = table.classes["size_bytes"].tolist()
     made += [
@@ -291,15 +291,15 @@ def sizes(rows: Rows, table: SizeClassTable) -> str:
 
 def _binned(rows: Rows) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Sizes and counts; if there are very many sizes, neighbouring ones are added up."""
-    asked = np.maximum(np.asarray(rows["size_bytes"], np.float64), 1)
+    requested = np.maximum(np.asarray(rows["size_bytes"], np.float64), 1)
     counts = np.asarray(rows["count"], np.float64)
-    if len(asked) <= MOST_BARS:
-        return asked, counts
-    step = np.log2(asked[-1]) / MOST_BARS
-    place = np.floor(np.log2(asked) / step).astype(int)
+    if len(requested) <= MOST_BARS:
+        return requested, counts
+    step = np.log2(requested[-1]) / MOST_BARS
+    place = np.floor(np.log2(requested) / step).astype(int)
     bins, first = np.unique(place, return_index=True)
     total = np.bincount(place, weights=counts)[bins]
-    return asked[first], total
+    return requested[first], total
 
 
 def waste_by_class(ledger: Ledger) -> str:

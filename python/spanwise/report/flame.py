@@ -214,12 +214,12 @@ def _box(frame: Frame, left: float, width: float, row: int, whole: int) -> str:
     """A box with its text, and the tooltip that a pointer over it shows."""
     shade = "of-no-call" if frame.name.startswith("[") else f"shade-{row % 2}"
     own = f"\n{frame.own_bytes:,} bytes in itself" if frame.own_bytes else ""
-    told = (
+    text = (
         f"{frame.name}\n{_format.size(frame.value_bytes)} ({frame.value_bytes:,} bytes),"
         f" {_format.share(frame.value_bytes, whole)} of all{own}"
     )
     y = row * ROW
-    made = element("title", html.escape(told))
+    made = element("title", html.escape(text))
     made += element(
         "rect", x=left, y=y, width=max(width - 0.4, 0.2), height=ROW - 1, class_=f"frame {shade}"
     )

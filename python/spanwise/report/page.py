@@ -129,8 +129,8 @@ def _sections(facts: Facts) -> Iterable[str]:
     yield _head(facts)
     if not empty:
         peak_op = facts.recording.summary.peak_op
-        told = "What the heap held, by part, stacked. The dashed line is what of it was resident."
-        yield _section("Over time", told, charts.timeline(facts.timeline, peak_op))
+        text = "What the heap held, by part, stacked. The dashed line is what of it was resident."
+        yield _section("Over time", text, charts.timeline(facts.timeline, peak_op))
         yield _section(
             "Sizes",
             "How often each size was asked for. A request takes the next class above it; what lies"
@@ -238,7 +238,7 @@ def _short(name: str) -> str:
 
 
 def _table(rows: Sequence[Sequence[str]], head: Sequence[str], numbers: int) -> str:
-    """A table whose first columns are numbers."""
+    """A table with numbers in its first columns."""
 
     def line(cells: Sequence[str], tag: str) -> str:
         made = "".join(

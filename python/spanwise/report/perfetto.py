@@ -66,7 +66,7 @@ def of_life(
     Args:
         phase: one of these letters.
         kind: what it is; with its number the name of the lane.
-        number: tells it from others of its kind.
+        number: distinguishes it from others of its kind.
         time_ns: when.
         lane: the thread that did it.
         args: what is known.
@@ -144,7 +144,7 @@ class Windows:
     Attributes:
         length_ns: of a window; windows begin at 0.
         count: how many windows there are.
-        sums: of each thread and window with an operation: requests, bytes asked for, frees.
+        sums: of each thread and window with an operation: requests, requested bytes, frees.
     """
 
     def __init__(self, duration_ns: int, most: int) -> None:
@@ -176,7 +176,7 @@ class Windows:
 def lanes(blocks: Iterable[NDArray[np.void]], duration_ns: int, most: int) -> list[Event]:
     """A lane a thread, with a box for windows in a row in which it called malloc or free.
 
-    Above them is the counter "allocated, bytes/s": what all threads asked for in a window.
+    Above them is the counter "allocated, bytes/s": what all threads requested in a window.
 
     Args:
         blocks: the operations.
@@ -192,10 +192,10 @@ def lanes(blocks: Iterable[NDArray[np.void]], duration_ns: int, most: int) -> li
 
 
 def _rates(windows: Windows) -> list[Event]:
-    asked = np.zeros(windows.count, np.int64)
+    requested = np.zeros(windows.count, np.int64)
     for (_, window), sums in windows.sums.items():
-        asked[window] += sums[1]
-    rates = np.round(asked * 1e9 / windows.length_ns).astype(np.int64)
+        requested[window] += sums[1]
+    rates = np.round(requested * 1e9 / windows.length_ns).astype(np.int64)
     changed = np.flatnonzero(np.diff(rates, prepend=-1))
     return [
         counter("allocated, bytes/s", window * windows.length_ns, {"requested": int(rates[window])})
@@ -250,7 +250,7 @@ def events_of(rows: AnyRows) -> list[Event]:
 
 
 def _event(row: np.void, now: int, live: dict[int, int]) -> list[Event]:
-    """The events of one row; an arena whose creation was not seen begins here."""
+    """The events of one row; an arena without a recorded creation begins here."""
     arena, lane, what = int(row["arena"]), int(row["thread"]), str(row["event"])
     if what == "arena.alert":
         args = {"untracked_bytes": int(row["size"]), "old_bytes": int(row["length"])}

@@ -116,10 +116,10 @@ def followed(path: Path) -> Path:
 def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A file that appears at the end of the block, or not at all if that raises.
 
-    A device or a pipe gets the bytes; a symbolic link stays, and the file behind it is replaced.
+    A device or a pipe gets the bytes; a symbolic link stays, and its target is replaced.
 
     Yields:
-        Where to write meanwhile: a name beside it with the same ending.
+        Where to write meanwhile: a name next to it with the same ending.
 
     Raises:
         OSError: naming `path`; what was there before stays.

@@ -123,7 +123,7 @@ def test_debug_files_that_are_installed(
 
 def test_files_that_changed_or_went(program: Path, tmp_path: Path) -> None:
     hidden = start_of(program, "hidden")
-    other = f"named+{hidden + 1:#x} (another file lies there now)"
+    other = f"named+{hidden + 1:#x} (the file there is a different one)"
     assert name_at(program, hidden, "00" * 20) == other
     assert name_at(tmp_path / "gone", 0x10) == "gone+0x11 (the file is not there)"
     text = tmp_path / "text"
