@@ -63,7 +63,7 @@ assert len(rows) == 12000
 
 
 @dataclass(frozen=True)
-class ExportMixin:
+class RecordedProgram:
     """One recorded program and its ledgers."""
 
     label: str
@@ -71,7 +71,7 @@ class ExportMixin:
     comparison: Comparison
 
     def sentence(self) -> str:
-        """Tells which table has less resident, and what the other one wastes, and where."""
+        """The table with less resident, and what the other wastes, and where."""
         best = self.comparison.best()
         worst = next(one for one in self.comparison.ledgers if one is not best)
         parts = {name: getattr(worst, name) for name in PARTS if name != "requested_bytes"}
@@ -130,8 +130,8 @@ def _run_in(folder: Path, options: argparse.Namespace) -> int:
     page.write(python.recording, report, stock, (), None, progress=False, advice=found)
     if options.json:
         ledgers = {one.label: one.comparison.to_dict() for one in shown}
-        bench_told = None if runs is None else runs.to_dict()
-        print_json({**ledgers, "loop": loop.to_dict(), "bench": bench_told, "report": str(report)})
+        measured = None if runs is None else runs.to_dict()
+        print_json({**ledgers, "loop": loop.to_dict(), "bench": measured, "report": str(report)})
         return 0
     print(loop, end="\n\n")
     if runs is not None:
@@ -269,7 +269,9 @@ def c_source(lines: int) -> str:
 # --- showing --------------------------------------------------------------------------------------
 
 
-def _show(recording: Recording, label: str, stem: str, folder: Path, quiet: bool) -> ExportMixin:
+def _show(
+    recording: Recording, label: str, stem: str, folder: Path, quiet: bool
+) -> RecordedProgram:
     name = Path(recording.program).name
     recording.name = f"{name} ({recording.name})"
     comparison = recording.compare(TABLES)
@@ -282,7 +284,7 @@ def _show(recording: Recording, label: str, stem: str, folder: Path, quiet: bool
         for ledger in comparison.ledgers:
             print(f"classes with the most waste under {ledger.table}, bytes")
             print(ledger.class_table(5), end="\n\n", flush=True)
-    return ExportMixin(label, recording, comparison)
+    return RecordedProgram(label, recording, comparison)
 
 
 def _draw_tables(folder: Path) -> None:

@@ -272,7 +272,7 @@ class Addresses:
 
     def row(self, kind: int, number: int, size: int, align_log2: int = 0, flags: int = 0) -> Row:
         """An operation on an object, now and in this thread."""
-        return self.now_ns, size, number, 0, self.thread, int(kind), align_log2, flags
+        return self.now_ns, size, number, self.thread, 0, int(kind), align_log2, flags
 
     def alloc(self, address: int, size: int, align_log2: int = 0, flags: int = 0) -> list[Row]:
         """An allocation; one that failed (address 0) gives no operation."""

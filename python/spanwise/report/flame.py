@@ -8,7 +8,7 @@ import html
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +22,34 @@ from spanwise.recordings.live_sites import LiveSite, LiveSites
 from spanwise.report.charts import element, words
 from spanwise.report.stacks import chain_of
 
-OF = ("waste", "round-up", "pinned", "resident", "requested")
-"""The bytes that a graph shows: round-up and pinned spans; round-up; free bytes of spans that
-objects keep; resident bytes; requested bytes."""
+
+class _Kind(NamedTuple):
+    """Bytes that a graph shows.
+
+    Attributes:
+        noun: what they are, in a sentence.
+        site: their field of a site.
+        ledger: their fields of the ledger, with what no live object keeps.
+    """
+
+    noun: str
+    site: str
+    ledger: tuple[str, ...]
+
+
+_KINDS = {
+    "waste": _Kind("waste", "waste_bytes", ("waste_bytes",)),
+    "round-up": _Kind("round-up", "roundup_bytes", ("roundup_bytes", "large_rounding_bytes")),
+    "pinned": _Kind(
+        "free in spans and caches",
+        "kept_free_bytes",
+        ("tail_bytes", "free_slot_bytes", "cached_bytes"),
+    ),
+    "resident": _Kind("resident", "resident_bytes", ("resident_bytes",)),
+    "requested": _Kind("requested", "requested_bytes", ("requested_bytes",)),
+}
+OF = tuple(_KINDS)
+"""The kinds of graphs."""
 
 NO_OBJECT = "[of no live object]"
 FILE_WIDTH = 1400
@@ -70,24 +95,12 @@ class Frame:
 
 def value_of(site: LiveSite, of: str) -> int:
     """The bytes of a site."""
-    return {
-        "waste": site.waste_bytes,
-        "round-up": site.roundup_bytes,
-        "pinned": site.kept_free_bytes,
-        "resident": site.resident_bytes,
-        "requested": site.requested_bytes,
-    }[of]
+    return int(getattr(site, _KINDS[of].site))
 
 
 def total_of(ledger: Ledger, of: str) -> int:
     """The bytes of the whole ledger, with those that no live object keeps."""
-    return {
-        "waste": ledger.waste_bytes,
-        "round-up": ledger.roundup_bytes + ledger.large_rounding_bytes,
-        "pinned": ledger.tail_bytes + ledger.free_slot_bytes + ledger.cached_bytes,
-        "resident": ledger.resident_bytes or 0,
-        "requested": ledger.requested_bytes,
-    }[of]
+    return sum(int(getattr(ledger, name) or 0) for name in _KINDS[of].ledger)
 
 
 def check_of(of: str) -> None:
@@ -135,21 +148,12 @@ def sentence(root: Frame, live: LiveSites, of: str) -> str:
     """The graph in a sentence: all of its bytes, and the call with most of them."""
     ledger = live.ledger
     where = f"at {ledger.at} of {ledger.source or 'the heap'} under {ledger.table}"
-    said = f"{_format.size(root.value_bytes)} {_NOUNS[of]} {where}"
+    said = f"{_format.size(root.value_bytes)} {_KINDS[of].noun} {where}"
     if not live or not root.value_bytes:
         return said
     most = max(live, key=lambda site: value_of(site, of))
     share = _format.share(value_of(most, of), root.value_bytes)
     return f"{said}; {share} of it by {chain_of(most)[0]}"
-
-
-_NOUNS = {
-    "waste": "waste",
-    "round-up": "round-up",
-    "pinned": "free in spans and caches",
-    "resident": "resident",
-    "requested": "requested",
-}
 
 
 # --- drawing --------------------------------------------------------------------------------------

@@ -28,19 +28,23 @@ Event = dict[str, Any]
 _PID = 1
 
 
-def text_of(program: str, events: Sequence[Event]) -> str:
-    """The file's text: the process's name, then the events."""
+def text_of(program: str, events: Sequence[Event], **other: int) -> str:
+    """The file's text: the process's name, then the events; `other` goes with the exporter."""
     made = {
         "traceEvents": [name_of("process_name", 0, program), *events],
         "displayTimeUnit": "ms",
-        "otherData": {"exporter": f"spanwise {_lib.version()}"},
+        "otherData": {"exporter": f"spanwise {_lib.version()}", **other},
     }
     return json.dumps(made, separators=(",", ":")) + "\n"
 
 
 def name_of(what: str, lane: int, name: str) -> Event:
     """The name of the process or of a lane: "process_name", "thread_name"."""
-    return {"ph": "M", "pid": _PID, "tid": lane, "name": what, "args": {"name": name}}
+    return _metadata(what, lane, {"name": name})
+
+
+def _metadata(what: str, lane: int, args: dict[str, Any]) -> Event:
+    return {"ph": "M", "pid": _PID, "tid": lane, "name": what, "args": args}
 
 
 def counter(name: str, time_ns: float, args: dict[str, int]) -> Event:
@@ -274,8 +278,6 @@ def _event(row: np.void, now: int, live: dict[int, int]) -> list[Event]:
 
 # --- lanes ----------------------------------------------------------------------------------------
 
-_LANES_PID = 1
-
 
 def write_lanes(events: CollectorEvents, path: str | os.PathLike[str]) -> None:
     """As `CollectorEvents.to_perfetto`."""
@@ -284,31 +286,17 @@ def write_lanes(events: CollectorEvents, path: str | os.PathLike[str]) -> None:
 
 def perfetto(events: CollectorEvents) -> str:
     """The file's text: the lanes, each a thread of one process, then intervals in microseconds."""
-    made = [_meta("process_name", 0, {"name": f"collector of {events.source}"})]
+    made = []
     for lane, name in enumerate(LANE_NAMES, 1):
-        made.append(_meta("thread_name", lane, {"name": name}))
-        made.append(_meta("thread_sort_index", lane, {"sort_index": lane}))
-    for row in events.mutator():
-        made.append(_interval("mutator", row, {}))
+        made.append(name_of("thread_name", lane, name))
+        made.append(_metadata("thread_sort_index", lane, {"sort_index": lane}))
+    made += [_collector_interval("mutator", row, {}) for row in events.mutator()]
     for row in events.array:
         args = {"cycle": int(row["cycle"]), "thread": int(row["thread"])}
-        made.append(_interval(str(row["kind"]), row, args))
-    content = {
-        "traceEvents": made,
-        "displayTimeUnit": "ms",
-        "otherData": {"exporter": f"spanwise {_lib.version()}", "lost": events.lost},
-    }
-    return json.dumps(content, separators=(",", ":")) + "\n"
+        made.append(_collector_interval(str(row["kind"]), row, args))
+    return text_of(f"collector of {events.source}", made, lost=events.lost)
 
 
-def _meta(name: str, lane: int, args: dict[str, Any]) -> dict[str, Any]:
-    return {"ph": "M", "pid": _LANES_PID, "tid": lane, "name": name, "args": args}
-
-
-def _interval(kind: str, row: Any, args: dict[str, int]) -> dict[str, Any]:
-    start, length = int(row["start_ns"]) / 1000, int(row["ns"]) / 1000
+def _collector_interval(kind: str, row: Any, args: dict[str, int]) -> Event:
     lane = LANE_NAMES.index(kind) + 1
-    return {
-        **{"ph": "X", "pid": _LANES_PID, "tid": lane, "name": kind, "cat": "gc"},
-        **{"ts": start, "dur": length, "args": args},
-    }
+    return {**interval(kind, lane, int(row["start_ns"]), int(row["ns"]), args), "cat": "gc"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`with spanwise.recording()`: the block and nothing else, or one error that says what to do."""
+"""Recording a block of this process: `with spanwise.recording()`."""
 
 from __future__ import annotations
 
