@@ -187,9 +187,7 @@ def add_program_options(parser: argparse.ArgumentParser) -> None:
 def program_of(options: argparse.Namespace, done: str) -> list[str]:
     """The words of the program.
 
-    Args:
-        options: of `add_program_options`.
-        done: a participle for the error: what would be done with the program.
+    `done` is a participle for the error.
 
     Raises:
         InvalidError: there is none.

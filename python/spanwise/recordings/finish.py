@@ -78,11 +78,7 @@ def _pid_of(path: Path) -> int | None:
 def salvage(path: Path, areas: Path, unrecorded: int = 0, recorded: int = 0) -> None:
     """Adds to a raw recording what its program had not written yet.
 
-    Args:
-        path: the raw recording.
-        areas: the folder of open blocks.
-        unrecorded: how many children were not recorded.
-        recorded: how many were.
+    `areas` is the folder of open blocks; the counts are of its children.
 
     Raises:
         RecordingIOError: it cannot be read or written.

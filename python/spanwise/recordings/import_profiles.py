@@ -74,10 +74,7 @@ def is_pprof(content: bytes) -> bool:
 def pprof_snapshot(content: bytes, name: str, value: str) -> Snapshot:
     """The samples of a profile.
 
-    Args:
-        content: the file.
-        name: of it, for messages.
-        value: "inuse" or "alloc".
+    `value` is "inuse" or "alloc".
 
     Raises:
         InvalidError: it is a profile of something else, or the difference of two.
@@ -351,10 +348,7 @@ def is_heap_text(content: bytes) -> bool:
 def heap_text_snapshot(content: bytes, name: str, value: str) -> Snapshot:
     """The samples of a profile.
 
-    Args:
-        content: the file.
-        name: of it, for messages.
-        value: "inuse" or "alloc".
+    `value` is "inuse" or "alloc".
 
     Raises:
         InvalidError: it is no such profile, or of a kind that is not known.

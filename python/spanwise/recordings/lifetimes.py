@@ -44,13 +44,7 @@ def check_group(by: str) -> None:
 def take_lifetimes(
     blocks: Iterator[NDArray[np.void]], by: str, table: SizeClassTable
 ) -> NDArray[np.void]:
-    """Rows of LIFETIMES_DTYPE, by rising key and lifetime, those of freed objects first.
-
-    Args:
-        blocks: the operations in order.
-        by: one of `GROUPS`.
-        table: the classes.
-    """
+    """Rows of LIFETIMES_DTYPE, by rising key and lifetime, those of freed objects first."""
     objects, found, end_ns = _Objects(), _Counts(by, table), 0
     for block in blocks:
         rows = block[block["kind"] != lib.SW_OP_THREAD_END]

@@ -191,15 +191,7 @@ def live_at(
     name: str,
     progress: Step | None = None,
 ) -> tuple[Placed, Latest]:
-    """Run a recording and return what is live at one moment of it, and where.
-
-    Args:
-        source: the operations.
-        simulation: a fresh one.
-        moment: when.
-        name: of the source, for the ledger.
-        progress: called after each batch.
-    """
+    """Run a recording and return what is live at one moment of it, and where."""
 
     def read() -> tuple[Placed, Latest]:
         latest = Latest.until(source.blocks(1 << 20), simulation.done)
@@ -254,14 +246,7 @@ def objects_of(
     table: SizeClassTable,
     frames: Mapping[int, tuple[str, ...]],
 ) -> LiveObjects:
-    """What each live object occupies and keeps.
-
-    Args:
-        placed: the objects and their spans.
-        latest: the last request for each object, and its site.
-        table: size classes of the heap.
-        frames: of each site.
-    """
+    """What each live object occupies and keeps."""
     slot_bytes = np.concatenate([[0], table.classes["size_bytes"]]).astype(np.int64)
     spans = placed.spans
     of_span = span_of(placed)
@@ -292,14 +277,7 @@ def add_by_site(
     frames: Mapping[int, tuple[str, ...]],
     build_ids: Mapping[str, str],
 ) -> LiveSites:
-    """Adds up what is live by site.
-
-    Args:
-        placed: the objects and their spans.
-        objects: what each of them occupies and keeps.
-        frames: of each site.
-        build_ids: of the modules, by path.
-    """
+    """Adds up what is live by site."""
     sites, place = np.unique(objects.site, return_inverse=True)
     sums = [sum_by(place, column, len(sites)) for column in objects.counts]
     found = [
@@ -384,10 +362,7 @@ def count_groups(
 ) -> dict[Key, list[int]]:
     """Allocations and their bytes, by the keys of GROUPS_DTYPE.
 
-    Args:
-        blocks: the operations.
-        table: the size classes.
-        same: the site that stands for each of those with the same frames.
+    `same` maps a site to the lowest one with the same frames.
     """
     sums: dict[Key, list[int]] = {}
     for block in blocks:

@@ -125,12 +125,7 @@ def shared_out(bytes_by_stack: Mapping[int, int], size: int) -> dict[int, int]:
 
 
 def scaled(counts: Mapping[Key, int], most: int) -> dict[Key, int]:
-    """Counts of `most` objects in all.
-
-    Args:
-        counts: more objects than `most`, by size, or by size and stack.
-        most: objects that are wanted.
-    """
+    """Counts of `most` objects in all."""
     return largest_remainders(counts, most, sum(counts.values()), most)
 
 
@@ -161,9 +156,7 @@ def sites_of(
 ) -> tuple[list[tuple[int, ...]], list[Module]]:
     """Addresses of each stack, and the modules that these are in.
 
-    Args:
-        stacks: innermost frame first.
-        modules: in which return addresses may be.
+    Stacks begin with the innermost frame; return addresses are looked up in `modules`.
     """
     functions: dict[tuple[str, str], int] = {}
     used: dict[Module, None] = {}

@@ -359,10 +359,7 @@ def _run_to_end(
 ) -> tuple[int, int]:
     """Runs the program; returns its status and the signal that asked us to stop (0: none).
 
-    Args:
-        start: starts it.
-        running: it is entered here.
-        heard: signals that handlers of ours took.
+    `running` gets the program; `heard` has the signals that our handlers took.
     """
     child = start()
     running.append(child)

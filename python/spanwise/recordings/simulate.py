@@ -176,13 +176,6 @@ def account(
 ) -> Ledger:
     """Run all operations and return the ledger at one moment of them.
 
-    Args:
-        source: the operations.
-        simulation: a fresh one.
-        moment: of the ledger; after the last operation, it is the end.
-        name: of the source, for the ledger.
-        progress: called after each batch.
-
     Returns:
         The ledger at that moment; its stats are of the whole run.
     """
@@ -232,12 +225,7 @@ def visit(
 ) -> None:
     """Runs all operations in one pass, and stops on the way.
 
-    Args:
-        source: the operations.
-        simulation: a fresh one.
-        stops: after how many operations to stop, rising.
-        take: called at each stop; one that is after the end is not reached.
-        progress: called after each batch.
+    Stops are after so many operations, rising; those after the end are not reached.
     """
     if isinstance(source, FileSource):
         _visit_file(source, simulation, stops, take, progress)

@@ -41,11 +41,7 @@ def joined(site: Framed) -> dict[str, str]:
 
 
 def unknown_text(imported: bool) -> str:
-    """The message for a recording without call sites.
-
-    Args:
-        imported: whether it was made from another tool's file.
-    """
+    """The message for a recording without call sites."""
     return _IMPORTED_ONLY if imported else UNKNOWN_ONLY
 
 

@@ -202,11 +202,7 @@ def keys_of(
 ) -> NDArray[np.uint64]:
     """The group of each live object.
 
-    Args:
-        by: one of `GROUPS`.
-        placed: the objects.
-        objects: what each of them is.
-        blocks: all operations, which lifetimes need.
+    `blocks` are all operations, which lifetimes need.
     """
     if by == "age":
         now = np.uint64(placed.ledger.time_ns)
@@ -227,10 +223,7 @@ def lifetimes_of(
 ) -> NDArray[np.uint64]:
     """How long objects live in all, as powers of two; NOT_FREED of what is never freed.
 
-    Args:
-        blocks: all operations in order.
-        done: the objects live after so many of them.
-        ids: of the objects.
+    The objects live after `done` operations; `blocks` are all operations.
     """
     count = int(ids.max(initial=0)) + 1
     born, died = np.zeros(count, np.uint64), np.full(count, NOT_FREED, np.uint64)
@@ -254,11 +247,7 @@ def span_pinning_of(
 ) -> SpanPinning:
     """Adds up what the groups hold.
 
-    Args:
-        placed: the objects and their spans.
-        objects: what each of them occupies and keeps.
-        keys: the group of each of them.
-        by: what the groups are.
+    `keys` are the groups of the objects.
     """
     spans, of_span = placed.spans, span_of(placed)
     live = np.bincount(of_span, minlength=len(spans))

@@ -177,12 +177,7 @@ def timeline_of(
 ) -> Rows:
     """Runs all operations in one pass; the rows as `Recording.timeline` says.
 
-    Args:
-        source: the operations.
-        simulation: a fresh one, which knows what is resident unless `detail` is "sums".
-        spread: where the moments are.
-        detail: one of `DETAILS`.
-        progress: called after each batch.
+    The simulation knows what is resident unless `detail` is "sums".
     """
     if detail == "sums":
         simulation.sample_every(max(1, spread.ops // spread.samples))
@@ -265,13 +260,7 @@ def maps_through(
 ) -> list[HeapMap]:
     """Runs a recording; maps at evenly spread operations and at the peak, without slots.
 
-    Args:
-        source: the operations.
-        simulation: a fresh one.
-        name: of the source, for the ledgers.
-        spread: over which operations the maps are spread.
-        peak_op: the operation after which most bytes are requested; 0: none ever is.
-        progress: called after each batch.
+    After `peak_op` operations most bytes are requested; 0: none ever are.
     """
     stops = {*spread.stops(), peak_op} - {0}
     found: list[HeapMap] = []

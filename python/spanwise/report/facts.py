@@ -142,14 +142,7 @@ def gather(
 ) -> Facts:
     """Runs the recording as often as its facts need.
 
-    Args:
-        recording: the recording.
-        table: size classes of the simulated heap.
-        holdout: recordings that the fitted table is tried on.
-        options: of the heap.
-        progress: as of `Recording.ledger`.
-        advice: a table that was fitted before; None: one is fitted now.
-        peers: other allocators, measured before.
+    `advice` and `peers` are results of before; without advice a table is fitted now.
 
     Raises:
         InvalidError, TraceFormatError: as of those calls.

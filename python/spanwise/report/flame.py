@@ -256,9 +256,7 @@ MOST_CELLS = 8192
 def frames_of(maps: Sequence[HeapMap], place: Callable[[int, int], float]) -> dict[str, Any]:
     """The data of maps through time that the page's script draws.
 
-    Args:
-        maps: the maps.
-        place: where an operation and its time are in the ledger over time.
+    `place` gives where an operation and its time are in the time line.
     """
     end = max(map(raster.end_of, maps), default=0)
     page = maps[0].page_bytes if maps else 1

@@ -65,16 +65,7 @@ def instant(name: str, time_ns: float, args: dict[str, int]) -> Event:
 def of_life(
     phase: str, kind: str, number: int, time_ns: float, *, lane: int, args: dict[str, Any]
 ) -> Event:
-    """Begin ("b"), moment ("n") or end ("e") of something that has a lane of its own.
-
-    Args:
-        phase: one of these letters.
-        kind: what it is; with its number the name of the lane.
-        number: distinguishes it from others of its kind.
-        time_ns: when.
-        lane: the thread that did it.
-        args: what is known.
-    """
+    """Begin ("b"), moment ("n") or end ("e") of something that has a lane of its own."""
     event = _at(phase, f"{kind} {number}", time_ns, lane)
     return {**event, "cat": kind, "id": number, "args": args}
 
@@ -89,8 +80,7 @@ def _at(phase: str, name: str, time_ns: float, lane: int) -> Event:
 def counters(rows: Rows) -> list[Event]:
     """A time line with all parts as counters of the Trace Event Format.
 
-    Args:
-        rows: of `Recording.timeline(detail="parts")`.
+    The rows are of `Recording.timeline(detail="parts")`.
     """
     events: list[Event] = []
     before_ns = before_bytes = 0
@@ -152,12 +142,7 @@ class Windows:
     """
 
     def __init__(self, duration_ns: int, most: int) -> None:
-        """Spreads windows over a recording.
-
-        Args:
-            duration_ns: of the recording.
-            most: windows at most.
-        """
+        """Spreads windows over a recording."""
         self.length_ns = max(1, -(-(duration_ns + 1) // most))
         self.count = duration_ns // self.length_ns + 1
         self.sums: dict[tuple[int, int], NDArray[np.int64]] = {}
@@ -182,10 +167,7 @@ def lanes(blocks: Iterable[NDArray[np.void]], duration_ns: int, most: int) -> li
 
     Above them is the counter "allocated, bytes/s": what all threads requested in a window.
 
-    Args:
-        blocks: the operations.
-        duration_ns: of the recording.
-        most: windows at most.
+    There are at most `most` windows.
     """
     windows = Windows(duration_ns, most)
     for block in blocks:

@@ -109,12 +109,7 @@ def stacks_of(allocated: Sites, live: LiveSites) -> list[Stack]:
 
 
 def groups_of(rows: Rows, sites: Iterable[Site | LiveSite]) -> list[Group]:
-    """Rows of `Recording.site_groups`, those with the same frames by name added up.
-
-    Args:
-        rows: the groups.
-        sites: the call sites, with names where they are known.
-    """
+    """Rows of `Recording.site_groups`, those with the same frames by name added up."""
     chains = {site.id: chain_of(site) for site in sites}
     found: dict[tuple[tuple[str, ...], int, int], list[int]] = {}
     for site, slot_bytes, thread, *counts in np.asarray(rows).tolist():

@@ -17,14 +17,14 @@ from spanwise.__main__ import COMMANDS, main, make_parser
 
 from tests.python.helpers import ROOT
 
-# The recorder is not told what to start: the words of it are printed, with what is loaded by then.
+# The recorder starts nothing: its words are printed, with what is loaded by then.
 WITNESS = """
 import subprocess, sys
 sys.argv = ["spanwise", "record", "-o", "x.swt", "--", "true"]
-def told(*_, **__):
+def error_line(*_, **__):
     print(sorted({"numpy", "spanwise.recordings.recording", "spanwise.plots"} & set(sys.modules)))
     sys.exit(0)
-subprocess.Popen = told
+subprocess.Popen = error_line
 from spanwise.__main__ import command
 command()
 """
@@ -41,7 +41,7 @@ def test_a_program_does_not_wait_for_numpy(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
 
 
-def test_the_types_of_rows_are_there_when_they_are_asked_for(tmp_path: Path) -> None:
+def test_row_types_are_loaded_on_first_use(tmp_path: Path) -> None:
     text = """
 from spanwise import _lib
 from spanwise._lib import OPS_DTYPE, RUN_SAMPLE_DTYPE
@@ -126,7 +126,7 @@ def test_other_shells_know_every_command(shell: str, capsys: pytest.CaptureFixtu
         assert command in text
 
 
-def test_without_shtab_the_mend_is_told(
+def test_without_shtab_the_error_says_what_to_install(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = importlib.import_module

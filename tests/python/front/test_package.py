@@ -41,7 +41,7 @@ def test_a_name_loads_what_it_needs() -> None:
     assert answer(code) == "True False False"
 
 
-def test_every_name_is_told_before_its_first_use() -> None:
+def test_dir_lists_every_name_before_its_first_use() -> None:
     code = "import spanwise; print(set(spanwise.__all__) - set(dir(spanwise)), spanwise.plots)"
     unknown, plots = answer(code).split(" ", 1)
     assert unknown == "set()"
@@ -60,14 +60,14 @@ def test_type_checkers_see_the_homes_that_are_loaded() -> None:
         for node in ast.parse(FRONT.read_text(encoding="utf-8")).body
         if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"
     )
-    told = {}
+    output = {}
     for line in block.body:
         assert isinstance(line, ast.ImportFrom)
         assert line.module is not None
         home = line.module.removeprefix("spanwise").lstrip(".")
-        told[home] = tuple(alias.name for alias in line.names)
-    assert told == sw._HOMES
-    named = {name for names in told.values() for name in names}
+        output[home] = tuple(alias.name for alias in line.names)
+    assert output == sw._HOMES
+    named = {name for names in output.values() for name in names}
     errors = {name for name in sw.__all__ if name.endswith("Error")} - {"BuildError"}
     assert named | errors == set(sw.__all__)
 

@@ -274,7 +274,7 @@ def test_what_is_cut_or_wrong(text: str, said: str, tmp_path: Path) -> None:
     assert said in refused(tmp_path / "x.heap", text)
 
 
-def test_stacks_that_gperftools_left_out_are_told(tmp_path: Path) -> None:
+def test_stacks_that_gperftools_left_out_are_reported(tmp_path: Path) -> None:
     """Its buffer was full; the list of libraries shows that the file is whole."""
     text = re.sub(r".*\[     2:      402\].*\n", "", EVERY)
     one = made(tmp_path / "x.heap", text)

@@ -302,15 +302,15 @@ def test_a_file_without_stacks_gives_no_advice_to_record_them(
     path.write_bytes(profile(sample(300, 30_000, stack=())))
     one = sw.convert(path, swt)
     both = sw.RecordingSet([one, one])
-    for told in (
+    for output in (
         one.sites,
         one.live_sites("go"),
         one.span_pinning(),
         both.sites,
         both.live_sites(),
     ):
-        assert "spanwise convert found none in the file it read" in repr(told)
-        assert "--stacks" not in repr(told)
+        assert "spanwise convert found none in the file it read" in repr(output)
+        assert "--stacks" not in repr(output)
     assert main(["flame", str(swt), "-o", str(tmp_path / "a.svg")]) == 2
     said = capsys.readouterr().err
     assert "spanwise convert found none" in said and "--stacks" not in said

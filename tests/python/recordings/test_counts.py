@@ -186,9 +186,9 @@ def test_lifetimes(by: str, stored: bool, tmp_path: Path, monkeypatch: pytest.Mo
     blocks = recording.blocks
     monkeypatch.setattr(recording, "blocks", lambda: blocks(7 if by == "class" else 1000))
     rows = recording.lifetimes(by)
-    told = {tuple(int(v) for v in row.tolist()[:5]): row.tolist()[5:] for row in rows}
-    assert told == model(ops, by)
-    assert len(told) == len(rows) > 10
+    output = {tuple(int(v) for v in row.tolist()[:5]): row.tolist()[5:] for row in rows}
+    assert output == model(ops, by)
+    assert len(output) == len(rows) > 10
     both = sw.RecordingSet([recording, recording])
     if by == "site":
         with pytest.raises(sw.InvalidError, match="ask one"):

@@ -55,10 +55,10 @@ def header(version: int = 26) -> bytes:
 
 
 def sync(generation: int, ticks: int, frequency: int, version: int = 26) -> bytes:
-    told = event(8, frequency)
+    output = event(8, frequency)
     if version >= 25:
-        told = b"\x32" + told + event(51, 1, 7_000_000, 1_700_000_000, 5)
-    return batch(generation, NO_THREAD, ticks, told)
+        output = b"\x32" + output + event(51, 1, 7_000_000, 1_700_000_000, 5)
+    return batch(generation, NO_THREAD, ticks, output)
 
 
 def units(generation: int = 1) -> bytes:
@@ -195,8 +195,8 @@ def test_what_does_not_fit_waits_and_is_left_out_at_last(tmp_path: Path) -> None
     )
     one = made(tmp_path / "t", content)
     assert rows(one) == [(64 * 10, ALLOC, 0, 48, 0), (64 * 10, ALLOC, 1, 48, 1)]
-    told = "left out: 1 free of objects that are not known, 1 allocation in spans that are not"
-    assert told in one.remark
+    output = "left out: 1 free of objects that are not known, 1 allocation in spans that are not"
+    assert output in one.remark
     far = 1_000_000_000 // 64  # a second in ticks: none waits so long
     content = one_generation(
         batch(1, 70, 1000, free(1, 96), alloc(1, 0)),

@@ -143,28 +143,28 @@ def test_own_operations_are_a_history(ops: NDArray[np.void], a: int, b: int) -> 
 
 END = 3
 OLD = [ROOT / "tests/data/births-v1.swt", ROOT / "tests/data/births-v1-raw.swt"]
-"""Recordings of format 1: six threads besides the first, 11,963 events (as told then)."""
+"""Recordings of format 1: six threads besides the first, 11,963 events (as printed then)."""
 REMARK = (
     "The recording does not say where threads end (its format is 1): 6 threads were taken to end"
     " after their last call."
 )
 
 
-def births(threads: int, at_once: int, each: int = 300, *, told: bool = True) -> NDArray[np.void]:
+def births(threads: int, at_once: int, each: int = 300, *, ends: bool = True) -> NDArray[np.void]:
     """Waves of threads that allocate, free all but one in ten of it, and end.
 
     Args:
         threads: so many in all.
         at_once: in a wave: all of it allocate before the first of it frees.
         each: objects of a thread.
-        told: with their ends.
+        ends: with their ends.
     """
     rows = []
     for first in range(0, threads, at_once):
         wave = range(first, first + at_once)
         rows += [(ALLOC, i, t, i * 37 % 800 + 1) for t in wave for i in _own(t, each)]
         rows += [(FREE, i, t, 0) for t in wave for i in _own(t, each) if i % 10]
-        rows += [(END, 0, t, 0) for t in wave] if told else []
+        rows += [(END, 0, t, 0) for t in wave] if ends else []
     ops = np.zeros(len(rows), sw.OPS_DTYPE)
     ops["kind"], ops["object"], ops["thread"], ops["size"] = np.array(rows).T
     ops["time_ns"] = np.arange(len(ops))
@@ -182,11 +182,11 @@ def test_a_ledger_has_the_caches_of_living_threads_only() -> None:
     """What 200 threads, four at a time, hold is about what four hold, and what they left."""
     few = sw.Recording.from_ops(births(4, 4)).ledger("c16")
     many = sw.Recording.from_ops(births(200, 4)).ledger("c16")
-    untold = sw.Recording.from_ops(births(200, 4, told=False)).ledger("c16")
+    unrecorded = sw.Recording.from_ops(births(200, 4, ends=False)).ledger("c16")
     left = 196 * 30 * (800 + 16)  # at most: 196 threads, 30 objects each
     assert few.held_bytes < many.held_bytes < few.held_bytes + left
-    assert untold.held_bytes > 10 * many.held_bytes
-    assert many.events == untold.events
+    assert unrecorded.held_bytes > 10 * many.held_bytes
+    assert many.events == unrecorded.events
 
 
 def test_real_memory_equals_the_simulator_to_the_byte() -> None:
@@ -214,21 +214,21 @@ def test_a_replay(allocator: str) -> None:
 
 
 def test_counts_are_of_events() -> None:
-    told = sw.Recording.from_ops(births(20, 4))
-    untold = sw.Recording.from_ops(births(20, 4, told=False))
-    assert len(told) == len(told.ops) == len(untold) + 20
-    assert told.events == untold.events == len(untold)
-    assert repr(told) == repr(untold)
-    assert (told.histogram() == untold.histogram()).all()
-    assert (told.threads == untold.threads).all()
-    assert told.sites == untold.sites
-    ends = {"ops": len(told), "thread_ends": 20}
+    output = sw.Recording.from_ops(births(20, 4))
+    unrecorded = sw.Recording.from_ops(births(20, 4, ends=False))
+    assert len(output) == len(output.ops) == len(unrecorded) + 20
+    assert output.events == unrecorded.events == len(unrecorded)
+    assert repr(output) == repr(unrecorded)
+    assert (output.histogram() == unrecorded.histogram()).all()
+    assert (output.threads == unrecorded.threads).all()
+    assert output.sites == unrecorded.sites
+    ends = {"ops": len(output), "thread_ends": 20}
     times = ("peak_op", "duration_ns")
-    same = {name: untold.summary.to_dict()[name] for name in told.summary.to_dict()}
-    same.update(ends, **{name: told.summary.to_dict()[name] for name in times})
-    assert told.summary.to_dict() == same
-    peak = told.ops[: told.summary.peak_op]
-    assert untold.summary.peak_op == int((peak["kind"] != END).sum())
+    same = {name: unrecorded.summary.to_dict()[name] for name in output.summary.to_dict()}
+    same.update(ends, **{name: output.summary.to_dict()[name] for name in times})
+    assert output.summary.to_dict() == same
+    peak = output.ops[: output.summary.peak_op]
+    assert unrecorded.summary.peak_op == int((peak["kind"] != END).sum())
 
 
 def test_as_a_file(tmp_path: Path) -> None:
@@ -243,14 +243,14 @@ def test_as_a_file(tmp_path: Path) -> None:
 
 
 def test_the_optimiser_does_not_see_them() -> None:
-    told = sw.Recording.from_ops(births(20, 4))
-    untold = sw.Recording.from_ops(births(20, 4, told=False))
+    output = sw.Recording.from_ops(births(20, 4))
+    unrecorded = sw.Recording.from_ops(births(20, 4, ends=False))
     first, second = (
         sw.optimize(one, classes=8, objective="peak", waste_percent=100).table
-        for one in (told, untold)
+        for one in (output, unrecorded)
     )
     assert first.hash == second.hash
-    held = [peak_ledger([one], first, 3).held_bytes for one in (told, untold)]
+    held = [peak_ledger([one], first, 3).held_bytes for one in (output, unrecorded)]
     assert held[0] == held[1]
 
 
@@ -299,16 +299,16 @@ def test_an_old_file_is_read_and_says_so(path: Path) -> None:
     assert ledger.remark == recording.remark == ledger.to_dict()["remark"] == REMARK
     assert REMARK in str(ledger) and REMARK in ledger._repr_html_()
     assert REMARK in str(recording.compare(["go", "c16"]))
-    untold = np.ascontiguousarray(recording.ops[kinds != END])
-    assert ledger.held_bytes <= sw.Recording.from_ops(untold).ledger().held_bytes
-    end, untold_end = (
-        one.ledger(at="end").held_bytes for one in (recording, sw.Recording.from_ops(untold))
+    unrecorded = np.ascontiguousarray(recording.ops[kinds != END])
+    assert ledger.held_bytes <= sw.Recording.from_ops(unrecorded).ledger().held_bytes
+    end, unrecorded_end = (
+        one.ledger(at="end").held_bytes for one in (recording, sw.Recording.from_ops(unrecorded))
     )
-    assert end < untold_end
+    assert end < unrecorded_end
 
 
 def test_an_old_file_on_the_command_line() -> None:
     done = spanwise("ledger", OLD[0])
     assert done.returncode == 0 and REMARK in done.stdout
-    told = json.loads(spanwise("ledger", "--json", OLD[0], OLD[1]).stdout)
-    assert told["remark"] == REMARK
+    output = json.loads(spanwise("ledger", "--json", OLD[0], OLD[1]).stdout)
+    assert output["remark"] == REMARK

@@ -84,7 +84,7 @@ class Told:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
+def output(tmp_path_factory: pytest.TempPathFactory) -> Told:
     folder = tmp_path_factory.mktemp("within")
     script, whole = folder / "script.py", folder / "whole.swt"
     script.write_text(PROGRAM)
@@ -96,26 +96,26 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
 
 @needs_recorder()
 @needs_python_malloc()
-def test_the_block_and_what_was_live(told: Told) -> None:
+def test_the_block_and_what_was_live(output: Told) -> None:
     """Seven were live when the block began; those of after it are not there."""
-    count, name, requested = told.said["live"]
+    count, name, requested = output.said["live"]
     assert count == 57
     assert name.startswith("spanwise-") and not Path(tempfile.gettempdir(), name).exists()
     assert requested >= 57 * SIZE
-    ops = sw.Recording.open(told.whole).ops
+    ops = sw.Recording.open(output.whole).ops
     assert int(((ops["size"] == SIZE + 1) & (ops["kind"] == 0)).sum()) == 60
 
 
 @needs_recorder()
 @needs_python_malloc()
-def test_blocks_nest_and_follow(told: Told) -> None:
-    assert told.said["nested"] == [40, 23, 40]
+def test_blocks_nest_and_follow(output: Told) -> None:
+    assert output.said["nested"] == [40, 23, 40]
 
 
 @needs_recorder()
 @needs_python_malloc()
-def test_other_threads_are_in_it(told: Told) -> None:
-    count, threads = told.said["threads"]
+def test_other_threads_are_in_it(output: Told) -> None:
+    count, threads = output.said["threads"]
     assert count == 80
     assert threads >= 5
 
@@ -137,8 +137,8 @@ print(int(((ops["size"] == {SIZE} + 1) & (ops["kind"] == 0)).sum()))
 
 @needs_recorder()
 @needs_python_malloc()
-def test_a_block_that_raises_has_no_recording(told: Told) -> None:
-    assert told.said["raised"] == [
+def test_a_block_that_raises_has_no_recording(output: Told) -> None:
+    assert output.said["raised"] == [
         "KeyError('mine')",
         "recording(): the block ended with an exception, so it has no recording",
     ]
@@ -196,7 +196,7 @@ def test_before_the_end_there_is_none() -> None:
 
 
 def test_marks_that_are_not_there_are_an_error() -> None:
-    """As after a full disk; and marks are told from allocations that look like them."""
+    """As after a full disk; and marks differ from allocations that look like them."""
     marks = (5, 6, 7, 8, 9, 10, 11, 12)
     rows = [(size, 12) for size in (5, 6, 7, 8, 9, 10, 11, 13, *marks, 5)]
     ops = sw.Recording.from_ops(_pairs(rows)).ops

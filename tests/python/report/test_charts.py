@@ -212,7 +212,7 @@ def test_marks_of_an_axis(high: float, count: int, marks: list[float]) -> None:
     assert charts.ticks(high, count) == pytest.approx(marks)
 
 
-def test_windows_are_no_more_than_asked_for() -> None:
+def test_windows_are_at_most_the_number_wanted() -> None:
     """Ten nanoseconds in at most four windows: they are 3 ns long, and the last one is short."""
     windows = perfetto.Windows(9, 4)
     assert (windows.length_ns, windows.count) == (3, 4)
@@ -269,10 +269,10 @@ def test_the_table_of_tables() -> None:
     """Go's has 67 classes, and c16's as many as its table has; large objects are none."""
     one = facts()
     advice = sw.optimize(one.recording, 32, "peak")
-    told = {row[4]: row for row in cells(page._advice(facts(advice)))}
-    assert told["go (this report&#x27;s)"][3] == "67"
-    assert told["c16"][3] == str(len(sw.SizeClassTable.c16()))
+    output = {row[4]: row for row in cells(page._advice(facts(advice)))}
+    assert output["go (this report&#x27;s)"][3] == "67"
+    assert output["c16"][3] == str(len(sw.SizeClassTable.c16()))
     trial = {one.table: one for one in advice.trial.comparison.ledgers}
     held = trial["c16"].held_bytes
-    assert told["c16"][0] == f"{held / KIB:.1f} KiB"
-    assert told["c16"][2] == f"{100 * trial['c16'].waste_bytes / held:.1f} %"
+    assert output["c16"][0] == f"{held / KIB:.1f} KiB"
+    assert output["c16"][2] == f"{100 * trial['c16'].waste_bytes / held:.1f} %"

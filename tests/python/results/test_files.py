@@ -172,7 +172,7 @@ def test_builds(stamp: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="ELF files of Linux")
-def test_elf_files_whose_places_no_machine_has(tmp_path: Path) -> None:
+def test_elf_files_with_impossible_addresses(tmp_path: Path) -> None:
     """Offsets of 2^64 - 1, and as many heads as a file can say it has."""
     path = tmp_path / "a.so"
     head = b"\x7fELF\x02\x01\x01" + bytes(9)

@@ -82,7 +82,7 @@ def test_ctrl_c_while_programs_run(line: int) -> None:
 
 @pytest.mark.parametrize("line", LINES)
 def test_ctrl_c_while_tables_are_scored(line: int) -> None:
-    """The jobs end when they are told to, and never by themselves."""
+    """The jobs end when a file says so, and never by themselves."""
     scores = Scores([sw.Recording.from_ops(random_ops(1, 50))], workers=2)
 
     def job() -> None:
@@ -114,7 +114,7 @@ def test_ctrl_c_while_the_library_runs(line: int) -> None:
 
 @pytest.mark.parametrize("line", LINES)
 def test_ctrl_c_while_a_sweep_runs(line: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its tasks end when they are told to; what was done until then comes with the exception."""
+    """Its tasks end when a file says so; what was done until then comes with the exception."""
     recordings = [sw.Recording.from_ops(random_ops(seed, 50)) for seed in range(4)]
 
     def endless(engine: ThreadEngine, _: Task, content: bytes | None = None) -> Future[list[Row]]:
