@@ -29,13 +29,12 @@ from spanwise.recordings.import_calls import (
 )
 from spanwise.recordings.import_content import HEAD_BYTES, Content, checked_size
 from spanwise.recordings.import_go import go_operations, is_go_trace
+from spanwise.recordings.import_pprof import is_pprof, pprof_snapshot
 from spanwise.recordings.import_profiles import (
     heap_text_snapshot,
     is_heap_text,
     is_jemalloc,
-    is_pprof,
     jemalloc_snapshot,
-    pprof_snapshot,
 )
 from spanwise.recordings.profiles import Frame, Objects, Snapshot, objects_of, scaled, sites_of
 from spanwise.recordings.recorder import temporary_recording

@@ -85,10 +85,7 @@ class Rows:
         Raises:
             OSError: the system refused to write.
         """
-        content = json.dumps(self.to_dicts(), indent=1) + "\n"
-        if path is not None:
-            write_whole(path, content)
-        return content
+        return _json_text(self.to_dicts(), path)
 
     def to_columns(self) -> dict[str, Any]:
         """Columns by name: numpy arrays of shape (rows,), views of the rows.
@@ -222,10 +219,7 @@ class Result:
         Raises:
             OSError: the system refused to write.
         """
-        content = json.dumps(self.to_dict(), indent=1, default=_json_value) + "\n"
-        if path is not None:
-            write_whole(path, content)
-        return content
+        return _json_text(self.to_dict(), path)
 
 
 class Value:
@@ -258,6 +252,13 @@ def _content_of(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return tuple(_content_of(item) for item in value)
     return value
+
+
+def _json_text(value: Any, path: str | os.PathLike[str] | None) -> str:
+    content = json.dumps(value, indent=1, default=_json_value) + "\n"
+    if path is not None:
+        write_whole(path, content)
+    return content
 
 
 def _json_value(value: Any) -> Any:
