@@ -29,7 +29,7 @@ from spanwise.recordings.profiles import Call, Sample, objects_of, scaled, share
 
 from tests.python.recordings.profile_writer import profile, sample
 from tests.python.recordings.test_conversion import TRACE
-from tests.python.recordings.test_conversion_of_calls import PAIRS, RAW
+from tests.python.recordings.test_import_calls import PAIRS, RAW
 
 
 def stats(**changes: Any) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recordings made from the calls that mtrace and heaptrack tell: by hand, real, cut and wrong."""
+"""Recordings of the calls that mtrace and heaptrack write: by hand, real, cut and wrong."""
 
 from __future__ import annotations
 
