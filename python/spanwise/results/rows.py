@@ -210,8 +210,8 @@ class Result:
     __slots__ = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, for JSON."""
-        raise NotImplementedError
+        """All of it, for JSON; of a dataclass its fields."""
+        return dataclasses.asdict(self)  # type: ignore[call-overload, no-any-return]
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
         """`to_dict` as text; also written to `path`, whole or not at all, unless None.
