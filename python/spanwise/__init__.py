@@ -43,6 +43,6 @@ def __dir__() -> list[str]:
 
 def load_ipython_extension(shell: Any) -> None:
     """%load_ext spanwise: registers the %%record cell magic."""
-    from spanwise.recordings import magic  # noqa: PLC0415  notebooks only
+    from spanwise.recordings import regions  # noqa: PLC0415  notebooks only
 
-    magic.load_ipython_extension(shell)
+    regions.load_ipython_extension(shell)

@@ -9,26 +9,43 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
 from spanwise import _lib
-from spanwise.commands import _completion, _start
-from spanwise.commands._common import Parser
+from spanwise.commands import _start
+from spanwise.commands._common import Parser, add_completion_option
 from spanwise.errors import SpanwiseError
-from spanwise.results.threads import is_refused
+from spanwise.results.jobs import is_refused
 
-COMMANDS = (
-    *("classes", "explain", "record", "convert", "run", "ledger", "compare", "optimize", "build"),
-    *("replay", "sweep", "bench", "report", "flame", "export", "check", "diff", "gctrace", "demo"),
-)
-"""Each is a module of spanwise.commands, in the order of the help."""
+COMMANDS = {
+    "classes": "tables",
+    "explain": "tables",
+    "record": "record",
+    "convert": "exports",
+    "run": "run",
+    "ledger": "ledgers",
+    "compare": "ledgers",
+    "optimize": "searches",
+    "build": "tables",
+    "replay": "measures",
+    "sweep": "searches",
+    "bench": "measures",
+    "report": "exports",
+    "flame": "exports",
+    "export": "exports",
+    "check": "ledgers",
+    "diff": "ledgers",
+    "gctrace": "gctrace",
+    "demo": "demo",
+}
+"""Commands in the order of the help, and the module of spanwise.commands with `add_COMMAND`."""
 EXIT_BAD = 2
 EXIT_PIPE = 141
 
 
-def make_parser(names: Sequence[str] = COMMANDS) -> Parser:
-    """The parser of commands; their modules are imported.
+def make_parser(names: Iterable[str] = COMMANDS) -> Parser:
+    """The parser of commands; it imports their modules.
 
     Args:
         names: commands to declare; all of them if the command line does not begin with one.
@@ -40,10 +57,11 @@ def make_parser(names: Sequence[str] = COMMANDS) -> Parser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"spanwise {_lib.version()}")
-    _completion.add(parser)
+    add_completion_option(parser)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name in names:
-        importlib.import_module(f"spanwise.commands.{name}").add(commands)
+        module = importlib.import_module(f"spanwise.commands.{COMMANDS[name]}")
+        getattr(module, f"add_{name}")(commands)
     return parser
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from spanwise import errors, recording
 from spanwise.__main__ import main
-from spanwise.recordings.recorder import run_recorded
+from spanwise.recordings.recorder import RecordOptions, run_recorded
 
 _PART = "SPANWISE_PYTEST_PART"
 """The recording of the test's part, set in the recorded process."""
@@ -59,10 +59,9 @@ def _record(item: Any, folder: Path) -> None:
             outcome = run_recorded(
                 _words(item),
                 folder / "whole.swt",
-                stacks=0,
-                env=environment,
-                cwd=item.config.invocation_params.dir,
-                stdout=stdout,
+                RecordOptions(
+                    stacks=0, env=environment, cwd=item.config.invocation_params.dir, stdout=stdout
+                ),
             )
     except errors.UnsupportedError as error:
         pytest.skip(f"spanwise: {error}")

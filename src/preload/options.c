@@ -33,7 +33,7 @@ static bool parse_number(const char **text, uint64_t *out) {
     return true;
 }
 
-/* The same rule as python/spanwise/commands/_sizes.py: K and KiB are 1024, KB is 1000, in upper or
+/* The same rule as python/spanwise/commands/_options.py: K and KiB are 1024, KB is 1000, in upper or
  * lower case. */
 static bool parse_unit(const char *text, uint64_t *value) {
     static const char units[] = "KMGT";

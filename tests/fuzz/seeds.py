@@ -17,8 +17,8 @@ from tests.python.gc.test_gctrace import ONE as GC_LINE
 from tests.python.gc.test_gctrace import SAMPLES, THREE, TWO
 from tests.python.recordings.profile_writer import profile, sample
 from tests.python.recordings.test_conversion import TRACE
-from tests.python.recordings.test_conversion_of_calls import MTRACE, PAIRS, RAW
-from tests.python.recordings.test_conversion_of_go_traces import WHOLE
+from tests.python.recordings.test_import_calls import MTRACE, PAIRS, RAW
+from tests.python.recordings.test_import_go import WHOLE
 from tests.python.sweeps.test_rows import GO, HEAD, ROW, RUN, RUNS
 
 ROOT = Path(__file__).resolve().parents[2]

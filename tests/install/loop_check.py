@@ -27,7 +27,7 @@ import spanwise as sw
 from spanwise.builds.build import BuildOptions, build_with
 from spanwise.measure import closed_loop
 from spanwise.measure.running import PRELOAD_TABLE
-from spanwise.recordings.recorder import run_recorded
+from spanwise.recordings.recorder import RecordOptions, run_recorded
 
 TOLERANCE = 0.02
 RUNS = 3
@@ -43,7 +43,7 @@ def close(argv: list[str], folder: Path) -> tuple[closed_loop.Loop, list[sw.Ledg
     """The loop on a program, with its files in a folder; and the checks of the simulator."""
     env = closed_loop.same_environment()
     env["SPANWISE_DECAY_MS"] = "never"
-    outcome = run_recorded(argv, folder / "program.swt", stacks=0, env=env)
+    outcome = run_recorded(argv, folder / "program.swt", RecordOptions(stacks=0, env=env))
     _say(outcome.lines()[-1])
     recording = sw.Recording.open(outcome.path)
     found = sw.optimize(

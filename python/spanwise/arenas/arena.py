@@ -17,7 +17,7 @@ from spanwise._lib import check, ffi, lib
 from spanwise._owner import Count, Life, Owner, array_at, refuse_views
 from spanwise.errors import HeapClosedError, InvalidError, StateError
 from spanwise.gc.heap import CollectedHeap
-from spanwise.results.values import Result
+from spanwise.results.rows import Result
 
 MODES = ("default", "off", "auto", "force")
 """Where objects come from, in the order of sw_arena_mode; "default" is what SPANWISE_ARENA says."""

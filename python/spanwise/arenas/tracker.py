@@ -13,8 +13,7 @@ from spanwise import _lib
 from spanwise._lib import check, ffi, lib
 from spanwise._owner import Owner
 from spanwise.errors import StateError
-from spanwise.results.rows import AnyRows, Rows, as_rows
-from spanwise.results.values import Result
+from spanwise.results.rows import AnyRows, Result, Rows, as_rows
 
 _EVENT_DTYPE = np.dtype(
     [
@@ -211,11 +210,11 @@ class ArenaTracker(Owner):
         Raises:
             OSError: the system refused to write.
         """
-        from spanwise.report import arenas  # noqa: PLC0415  reports know models
+        from spanwise.report import perfetto  # noqa: PLC0415  reports know models
 
         _lib.as_iterable(events, "events")
         _lib.check_type(path, (str, os.PathLike), "path")
-        arenas.write(events, path)
+        perfetto.write_arenas(events, path)
 
     def events(self) -> Rows:
         """Takes out what has happened since the last call, the oldest event first.

@@ -33,8 +33,7 @@ from spanwise.builds.steps import (
     sources,
     zstd_words,
 )
-from spanwise.results.interrupts import Signals
-from spanwise.results.progress import Progress, progress_bar
+from spanwise.results.jobs import Progress, Signals, progress_bar
 from spanwise.tables.table import CONDEMNED, SizeClassTable, as_table
 
 MALLOC_ALIGN = 16

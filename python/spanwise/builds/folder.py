@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any
 
 from spanwise import errors
-from spanwise.results.reading import READING_ERRORS, is_text
-from spanwise.results.values import Result
+from spanwise.results.files import READING_ERRORS, is_text
+from spanwise.results.rows import Result
 from spanwise.tables.table import SizeClassTable
 
 STAMP = "build.json"

@@ -30,8 +30,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from spanwise.results.files import write_whole
-from spanwise.results.reading import READING_ERRORS
+from spanwise.results.files import READING_ERRORS, write_whole
 
 VARIABLE = "SPANWISE_CACHE"
 """The absolute path of the cache; anything else, such as "off", disables it."""

@@ -3,7 +3,7 @@
 
 Each program has its own process group, so a compiler's children end with it. Ctrl-C and SIGTERM
 therefore reach only the build, which ends all programs. A handler notes the signal
-(results/interrupts.py), and `run_steps` polls for it.
+(results/jobs.py), and `run_steps` polls for it.
 
 A build that is killed cannot end its programs. So a shell in each group reads from a pipe that only
 the build holds open, and kills the group when the pipe closes.
@@ -23,8 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from spanwise.errors import SpanwiseError
-from spanwise.results.interrupts import LOOK_SECONDS, raise_what_came
-from spanwise.results.threads import Workers
+from spanwise.results.jobs import LOOK_SECONDS, Workers, raise_what_came
 
 _STEP_SECONDS = 600
 _GRACE_SECONDS = 2

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the commands share."""
+"""Parsers, the table of commands, and what they share."""
 
 from __future__ import annotations
 
 import argparse
 import difflib
+import importlib
 import json
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from spanwise.commands import _options
@@ -19,12 +20,13 @@ if TYPE_CHECKING:
     from spanwise.recordings.recording_set import RecordingSet
     from spanwise.tables.table import SizeClassTable
 
+
 SubParsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 """What `new_command` adds a command to."""
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """What may have been meant, to be put behind an error; "" when nothing is near."""
+    """What may have been meant, to follow an error; "" when nothing is near."""
     near = difflib.get_close_matches(word, list(known), 1)
     return f"; did you mean {near[0]}?" if near else ""
 
@@ -86,7 +88,7 @@ def new_command(
     return parser
 
 
-def add_told(parser: argparse.ArgumentParser, text: str) -> None:
+def add_description(parser: argparse.ArgumentParser, text: str) -> None:
     """Adds a paragraph on what a command does and prints to its help."""
     parser.description = f"{parser.description}\n\n{textwrap.fill(text, 79)}"
 
@@ -114,10 +116,10 @@ def warn_gaps(recordings: Iterable[Recording]) -> bool:
 
     A result from such a recording is printed all the same, and the exit status is 1.
     """
-    told = [f"{one.name}: {gap}" for one in recordings for gap in one.summary.gaps()]
-    for line in told:
+    gaps = [f"{one.name}: {gap}" for one in recordings for gap in one.summary.gaps()]
+    for line in gaps:
         print(f"spanwise: {line}", file=sys.stderr)
-    return bool(told)
+    return bool(gaps)
 
 
 def each_of(recordings: Recording | RecordingSet) -> list[Recording]:
@@ -130,3 +132,54 @@ def each_of(recordings: Recording | RecordingSet) -> list[Recording]:
 def print_json(value: Any) -> None:
     """JSON, indented as the shared data files are."""
     print(json.dumps(value, indent=1))
+
+
+# --- completion -----------------------------------------------------------------------------------
+
+SHELLS = ("bash", "zsh", "tcsh")
+
+
+class PrintCompletion(argparse.Action):
+    """Prints a script for a shell, made by shtab (extra `completion`), and ends the process."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        """Prints the script; without shtab it ends with the error of wrong use."""
+        try:
+            shtab = importlib.import_module("shtab")
+        except ImportError:
+            parser.error(f"{option_string} needs shtab: pip install 'spanwise[completion]'")
+        for action in _actions(parser):
+            what = f"{action.metavar} {action.dest}"
+            if "DIR" in what:
+                action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
+            elif any(word in what for word in ("FILE", ".swt", ".json", "PROGRAM")):
+                action.complete = shtab.FILE  # type: ignore[attr-defined]
+        print(shtab.complete(parser, shell=str(values)))
+        parser.exit()
+
+
+def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """The options and arguments of a parser and of all its commands."""
+    for action in parser._actions:
+        yield action
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                yield from _actions(command)
+
+
+def add_completion_option(parser: argparse.ArgumentParser) -> None:
+    """The option."""
+    parser.add_argument(
+        "--print-completion",
+        action=PrintCompletion,
+        choices=SHELLS,
+        metavar="SHELL",
+        help="print completion for bash, zsh or tcsh, e.g. into"
+        " ~/.local/share/bash-completion/completions/spanwise",
+    )

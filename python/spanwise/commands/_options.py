@@ -4,14 +4,50 @@
 from __future__ import annotations
 
 import argparse
+import re
 from typing import TYPE_CHECKING, Any, Protocol
 
-from spanwise.commands._sizes import parse_size
 from spanwise.errors import InvalidError
 from spanwise.tables.families import NAMES_HELP
 
 if TYPE_CHECKING:
     from spanwise.heap.options import HeapOptions
+
+
+# --- sizes ----------------------------------------------------------------------------------------
+
+SIZE_HELP = "4096, 4K and 4KiB are the same, 4KB is 4000"
+"""Units in any case: K, KiB, ... are powers of 1024; KB, MB, ... of 1000; B or none is bytes."""
+
+_SIZE = re.compile(r"([+-]?[0-9_]+) ?(?:([KMGT])(I?B)?|B)?", re.IGNORECASE)
+_SHOWN = 40
+
+
+def parse_size(word: str, what: str = "size") -> int:
+    """Bytes; perhaps negative, which the caller judges.
+
+    Args:
+        word: what was written.
+        what: its name in the error.
+
+    Raises:
+        InvalidError: it is no size.
+    """
+    match = _SIZE.fullmatch(word.strip())
+    try:
+        if match is None:
+            raise ValueError
+        number = int(match[1])
+    except ValueError:
+        shown = word if len(word) <= _SHOWN else word[: _SHOWN - 3] + "..."
+        raise InvalidError(f"{what} {shown!r} is not a number of bytes: {SIZE_HELP}") from None
+    if match[2] is None:
+        return number
+    step = 1000 if (match[3] or "").upper() == "B" else 1024
+    return int(number * step ** ("KMGT".index(match[2].upper()) + 1))
+
+
+# --- options --------------------------------------------------------------------------------------
 
 DEFAULT_TABLE = "c16"
 """The table of a command that takes one and is given none: the one compiled into the library."""
@@ -90,7 +126,7 @@ def add_placement_options(group: Group) -> None:
     group.add_argument(
         "--batch-by-use",
         action="store_true",
-        help="keep as many as would lately have been taken again, at most --batch",
+        help="keep as many as recent demand would have reused, at most --batch",
     )
 
 
@@ -132,7 +168,7 @@ def add_classes_option(parser: argparse.ArgumentParser) -> None:
 
 
 def add_plot_option(parser: argparse.ArgumentParser, text: str = "also draw it") -> None:
-    """A picture beside the text."""
+    """A picture in addition to the text."""
     parser.add_argument("--plot", metavar="FILE.png", help=text)
 
 
@@ -151,9 +187,7 @@ def add_program_options(parser: argparse.ArgumentParser) -> None:
 def program_of(options: argparse.Namespace, done: str) -> list[str]:
     """The words of the program.
 
-    Args:
-        options: of `add_program_options`.
-        done: a participle for the error: what would be done with the program.
+    `done` is a participle for the error.
 
     Raises:
         InvalidError: there is none.

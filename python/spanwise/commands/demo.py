@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""spanwise demo: the whole way on programs of this machine, results into ./out.
+"""spanwise demo: record, account, optimize, build and measure programs of this machine.
 
-Records, accounts, optimises, builds, and runs the program again on what was built.
+Results are in ./out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from spanwise import _format, plots
 from spanwise.builds.build import BuildOptions, build_with
 from spanwise.builds.programs import BuildError
 from spanwise.builds.steps import Compiler
-from spanwise.commands._common import SubParsers, add_told, new_command, print_json
+from spanwise.commands._common import SubParsers, add_description, new_command, print_json
 from spanwise.ledger.comparison import Comparison
 from spanwise.ledger.parts import PARTS
 from spanwise.measure import closed_loop
@@ -30,10 +30,10 @@ from spanwise.measure.bench_result import BenchResult
 from spanwise.measure.running import PRELOAD_TABLE
 from spanwise.optimizer.result import OptimizeResult
 from spanwise.optimizer.search import optimize
-from spanwise.recordings.outputs import made_folder
-from spanwise.recordings.recorder import run_recorded
+from spanwise.recordings.recorder import RecordOptions, run_recorded
 from spanwise.recordings.recording import Recording
 from spanwise.report import page
+from spanwise.results.files import made_folder
 from spanwise.tables.table import SizeClassTable
 
 TABLES = ("go", "c16")
@@ -63,7 +63,7 @@ assert len(rows) == 12000
 
 
 @dataclass(frozen=True)
-class ExportMixin:
+class RecordedProgram:
     """One recorded program and its ledgers."""
 
     label: str
@@ -71,7 +71,7 @@ class ExportMixin:
     comparison: Comparison
 
     def sentence(self) -> str:
-        """Tells which table has less resident, and what the other one wastes, and where."""
+        """The table with less resident, and what the other wastes, and where."""
         best = self.comparison.best()
         worst = next(one for one in self.comparison.ledgers if one is not best)
         parts = {name: getattr(worst, name) for name in PARTS if name != "requested_bytes"}
@@ -84,16 +84,16 @@ class ExportMixin:
         )
 
 
-def add(commands: SubParsers) -> None:
+def add_demo(commands: SubParsers) -> None:
     """Declares the command."""
     parser = new_command(
         commands,
         "demo",
         "record programs of this machine, build the best table for python3, measure it again",
         "spanwise demo -o out",
-        run,
+        run_demo,
     )
-    add_told(
+    add_description(
         parser,
         "Tables are judged by the peak resident bytes of a simulated run. The row 'limit' is"
         " what perfect packing would have resident: the highest requested bytes. python3 is"
@@ -103,7 +103,7 @@ def add(commands: SubParsers) -> None:
     parser.add_argument("-o", "--output", default="out", metavar="DIR", help="default: out")
 
 
-def run(options: argparse.Namespace) -> int:
+def run_demo(options: argparse.Namespace) -> int:
     """Records, accounts, draws, closes the loop; the last lines say what was found, and where."""
     folder = Path(options.output)
     with made_folder(folder):
@@ -130,8 +130,8 @@ def _run_in(folder: Path, options: argparse.Namespace) -> int:
     page.write(python.recording, report, stock, (), None, progress=False, advice=found)
     if options.json:
         ledgers = {one.label: one.comparison.to_dict() for one in shown}
-        bench_told = None if runs is None else runs.to_dict()
-        print_json({**ledgers, "loop": loop.to_dict(), "bench": bench_told, "report": str(report)})
+        measured = None if runs is None else runs.to_dict()
+        print_json({**ledgers, "loop": loop.to_dict(), "bench": measured, "report": str(report)})
         return 0
     print(loop, end="\n\n")
     if runs is not None:
@@ -189,8 +189,8 @@ def _close_loop(
 
 def _rising(runs: BenchResult, allocator: str, what: str) -> tuple[int, ...]:
     """One field, in bytes, of each run of python3 under an allocator, rising."""
-    told = runs.values(*PYTHON, allocator, f"{what}_bytes")
-    return tuple(sorted(map(int, told.values())))
+    values = runs.values(*PYTHON, allocator, f"{what}_bytes")
+    return tuple(sorted(map(int, values.values())))
 
 
 def _run_bench(found: OptimizeResult, build: Path) -> BenchResult:
@@ -221,7 +221,7 @@ def _record_python(folder: Path) -> Recording:
     _say("recording python3 (JSON and sqlite, PYTHONMALLOC=malloc)")
     output = folder / "python.swt"
     env = closed_loop.same_environment()
-    outcome = run_recorded(_python_argv(), output, env=env, stdout=sys.stderr)
+    outcome = run_recorded(_python_argv(), output, RecordOptions(env=env, stdout=sys.stderr))
     _say(outcome.lines()[-1])
     return Recording.open(output)
 
@@ -239,9 +239,7 @@ def _record_compiler(folder: Path) -> Recording | None:
         outcome = run_recorded(
             [compiler, "-O2", "-c", str(source), "-o", str(source.with_suffix(".o"))],
             folder / "compiler.swt",
-            children=True,
-            stdout=sys.stderr,
-            force=True,
+            RecordOptions(children=True, stdout=sys.stderr, force=True),
         )
     _say(outcome.lines()[-1])
     return outcome.recordings().highest()
@@ -271,7 +269,9 @@ def c_source(lines: int) -> str:
 # --- showing --------------------------------------------------------------------------------------
 
 
-def _show(recording: Recording, label: str, stem: str, folder: Path, quiet: bool) -> ExportMixin:
+def _show(
+    recording: Recording, label: str, stem: str, folder: Path, quiet: bool
+) -> RecordedProgram:
     name = Path(recording.program).name
     recording.name = f"{name} ({recording.name})"
     comparison = recording.compare(TABLES)
@@ -284,7 +284,7 @@ def _show(recording: Recording, label: str, stem: str, folder: Path, quiet: bool
         for ledger in comparison.ledgers:
             print(f"classes with the most waste under {ledger.table}, bytes")
             print(ledger.class_table(5), end="\n\n", flush=True)
-    return ExportMixin(label, recording, comparison)
+    return RecordedProgram(label, recording, comparison)
 
 
 def _draw_tables(folder: Path) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""spanwise gctrace: what the gctrace lines of a program tell."""
+"""spanwise gctrace: summarize gctrace lines."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from spanwise.results.rows import Rows
 WINDOWS_NS = (10**6, 10**7, 10**8, 10**9)
 
 
-def add(commands: SubParsers) -> None:
+def add_gctrace(commands: SubParsers) -> None:
     """Declares the command."""
     parser = new_command(
         commands,
         "gctrace",
         "sum up gctrace lines, ours or Go's: pauses, marking, heap",
         "spanwise gctrace gc.txt    # GODEBUG=gctrace=1 ./program 2>gc.txt",
-        run,
+        run_gctrace,
     )
     parser.add_argument(
         "file", metavar="FILE", help="error output of a program or several, or a log of it"
@@ -64,7 +64,7 @@ def _print_pauses(trace: GcTrace, stopped: bool) -> None:
             print(f"    any {window:>10} ms {row['utilisation'] * 100:6.1f} %")
 
 
-def run(options: argparse.Namespace) -> int:
+def run_gctrace(options: argparse.Namespace) -> int:
     """Prints the summary."""
     trace = read_gctrace(options.file)
     if not len(trace.array):

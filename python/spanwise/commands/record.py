@@ -10,19 +10,18 @@ from pathlib import Path
 from spanwise.commands._common import SubParsers, new_command, print_json
 from spanwise.commands._options import add_program_options, program_of
 from spanwise.errors import InvalidError
-from spanwise.recordings.outcome import Outcome
-from spanwise.recordings.outputs import check_output
-from spanwise.recordings.recorder import STACKS, run_recorded
+from spanwise.recordings.recorder import STACKS, RecordOptions, RecordResult, run_recorded
+from spanwise.results.files import check_output
 
 
-def add(commands: SubParsers) -> None:
+def add_record(commands: SubParsers) -> None:
     """Declares the command."""
     parser = new_command(
         commands,
         "record",
         "run a dynamically linked program and record every call of its malloc family",
         "spanwise record -o json.swt -- python3 -c 'import json'",
-        run,
+        run_record,
     )
     parser.usage = "%(prog)s [options] [-o FILE.swt] -- PROGRAM [ARGS...]"
     parser.add_argument("-o", "--output", metavar="FILE.swt", help="default: PROGRAM.swt, here")
@@ -53,14 +52,12 @@ def add(commands: SubParsers) -> None:
     add_program_options(parser)
 
 
-def run(options: argparse.Namespace) -> int:
+def run_record(options: argparse.Namespace) -> int:
     """Records; 1: it ended badly, or the recording has gaps; 128 + N: signal N stopped us."""
     command = program_of(options, "record")
     output = Path(options.output or f"{Path(command[0]).name or 'program'}.swt")
     _check_place(output, options.force)
-    outcome = run_recorded(
-        command,
-        output,
+    wanted = RecordOptions(
         children=options.children,
         stacks=options.stacks,
         keep_pymalloc=options.keep_pymalloc,
@@ -69,13 +66,14 @@ def run(options: argparse.Namespace) -> int:
         patient=True,
         force=options.force,
     )
+    result = run_recorded(command, output, wanted)
     if options.json:
-        print_json(_as_dict(outcome))
-    for line in outcome.findings() if options.json else outcome.lines():
+        print_json(_as_dict(result))
+    for line in result.findings() if options.json else result.lines():
         print(line, file=sys.stderr)
-    if outcome.stopped_by:
-        return 128 + outcome.stopped_by
-    return 1 if outcome.status or outcome.findings() else 0
+    if result.stopped_by:
+        return 128 + result.stopped_by
+    return 1 if result.status or result.findings() else 0
 
 
 def _check_place(output: Path, force: bool) -> None:
@@ -85,12 +83,12 @@ def _check_place(output: Path, force: bool) -> None:
     check_output(output, replace=force)
 
 
-def _as_dict(outcome: Outcome) -> dict[str, object]:
-    first, *rest = outcome.recordings()
+def _as_dict(result: RecordResult) -> dict[str, object]:
+    first, *rest = result.recordings()
     return {
-        "file": str(outcome.path),
-        "status": outcome.status,
-        "outside": outcome.outside(),
+        "file": str(result.path),
+        "status": result.status,
+        "outside": result.outside(),
         "summary": first.summary.to_dict(),
         "others": [{"file": one.path, "summary": one.summary.to_dict()} for one in rest],
     }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""spanwise run: a program with our allocator as its malloc, and its ledger at the end."""
+"""spanwise run: run a program with spanwise as its malloc, and print its ledger."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 from spanwise import _format, errors
 from spanwise.commands import _options
 from spanwise.commands._common import SubParsers, new_command
-from spanwise.commands._sizes import parse_size
-from spanwise.commands.ledger import describe
+from spanwise.commands._options import parse_size
+from spanwise.commands.ledgers import describe
 from spanwise.ledger.ledger import add_ledgers
 from spanwise.measure.running import (
     ProcessLedger,
@@ -21,13 +21,12 @@ from spanwise.measure.running import (
     heap_variables,
     run_under,
 )
-from spanwise.recordings.outputs import check_output
-from spanwise.results.files import write_whole
+from spanwise.results.files import check_output, write_whole
 
 _MORE = """\
-The exit status is the program's; 128 + N when signal N ended it; 1 when it went well but told no
-ledger; 2 when it could not be started. Its standard output is left alone. The first Ctrl-C is the
-program's affair, the second ends it. The ledger of the peak is of a moment when live bytes were at
+The exit status is the program's; 128 + N after signal N; 1 if it succeeded but no ledger was
+written; 2 if it could not be started. Its standard output is left alone. The first Ctrl-C is left
+to the program, the second ends it. The ledger of the peak is of a moment when live bytes were at
 most 1/32 below their highest.
 
 The preloaded malloc without this command: LD_PRELOAD=libspanwise-malloc.so PROGRAM, and variables:
@@ -42,14 +41,14 @@ The preloaded malloc without this command: LD_PRELOAD=libspanwise-malloc.so PROG
 """
 
 
-def add(commands: SubParsers) -> None:
+def add_run(commands: SubParsers) -> None:
     """Declares the command."""
     parser = new_command(
         commands,
         "run",
         "run a dynamically linked program with spanwise as its malloc; its ledger goes to stderr",
         "spanwise run -o json.txt -- python3 -c 'import json'",
-        run,
+        run_run,
     )
     parser.usage = "%(prog)s [options] -- PROGRAM [ARGS...]"
     parser.epilog = f"{_MORE}\n{parser.epilog}"
@@ -92,7 +91,7 @@ def _add_heap_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(options: argparse.Namespace) -> int:
+def run_run(options: argparse.Namespace) -> int:
     """Runs; the program's exit status, or 128 + the signal that ended it, as a shell has it."""
     command = _options.program_of(options, "run")
     given = _options.heap_options_of(options, _limit(options.limit))
@@ -150,8 +149,8 @@ def _as_text(result: RunResult, options: argparse.Namespace) -> str:
 
 def _children(result: RunResult) -> str:
     """The ledgers of all processes added up, each at its peak, or at its end if untracked."""
-    told = [one for one in (result.main, *result.others) if one is not None]
-    total = add_ledgers([one.peak or one.ledger for one in told], f"{len(told)} processes")
+    ledgers = [one for one in (result.main, *result.others) if one is not None]
+    total = add_ledgers([one.peak or one.ledger for one in ledgers], f"{len(ledgers)} processes")
     return describe(total, 0)
 
 

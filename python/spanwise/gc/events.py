@@ -15,8 +15,7 @@ from spanwise import _format
 from spanwise._lib import ffi, lib
 from spanwise.gc.pauses import mutator_utilisation
 from spanwise.results.drawing import draw
-from spanwise.results.rows import Rows, Tabular, as_rows
-from spanwise.results.values import Result, Value
+from spanwise.results.rows import Result, Rows, Tabular, Value, as_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -116,9 +115,9 @@ class CollectorEvents(Value, Result, Tabular):
         Raises:
             OSError: the system refused to write.
         """
-        from spanwise.report.lanes import write  # noqa: PLC0415
+        from spanwise.report.perfetto import write_lanes  # noqa: PLC0415
 
-        write(self, path)
+        write_lanes(self, path)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """The lanes over time."""

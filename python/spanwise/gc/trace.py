@@ -18,9 +18,8 @@ from spanwise import _format
 from spanwise.errors import InvalidError
 from spanwise.gc.pauses import mutator_utilisation, pause_histogram
 from spanwise.results.drawing import draw
-from spanwise.results.reading import reading
-from spanwise.results.rows import Rows, Tabular, rows_of
-from spanwise.results.values import Result, Value
+from spanwise.results.files import reading
+from spanwise.results.rows import Result, Rows, Tabular, Value, rows_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

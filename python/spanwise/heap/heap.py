@@ -18,8 +18,7 @@ from spanwise.heap.options import HeapOptions, as_options, c_options
 from spanwise.heap.runner import as_ops, check_ids, run_ops
 from spanwise.ledger.ledger import Ledger, read_ledger
 from spanwise.ledger.run_stats import RunStats
-from spanwise.results.rows import AnyRows, Rows
-from spanwise.results.values import Result
+from spanwise.results.rows import AnyRows, Result, Rows
 from spanwise.tables.explanation import Explanation
 from spanwise.tables.table import SizeClassTable, as_table
 

@@ -13,8 +13,7 @@ from spanwise import _format, _lib, errors
 from spanwise._lib import check, ffi, lib
 from spanwise.ledger.ledger import Ledger
 from spanwise.results.drawing import draw
-from spanwise.results.rows import Rows, Tabular, as_rows
-from spanwise.results.values import Result, Value
+from spanwise.results.rows import Result, Rows, Tabular, Value, as_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,7 +9,7 @@ from typing import Any
 
 from spanwise import _lib, errors
 from spanwise._lib import lib
-from spanwise.results.values import Result
+from spanwise.results.rows import Result
 from spanwise.tables.table import SizeClassTable
 
 PLACEMENTS = {

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from spanwise import errors
 from spanwise._lib import OPS_DTYPE, failure, ffi, lib, pointer
 from spanwise.ledger.run_stats import RunStats
-from spanwise.results.interrupts import LOOK_SECONDS, ctrl_c_heard, raise_what_came
+from spanwise.results.jobs import LOOK_SECONDS, ctrl_c_heard, raise_what_came, starts
 from spanwise.results.rows import Rows
-from spanwise.results.threads import starts
 
 _DIRECT_OPS = 1 << 18
 """Fewer operations than this run in the calling thread: they take some milliseconds."""

@@ -11,8 +11,7 @@ from spanwise import _format, errors
 from spanwise.ledger.ledger import Ledger, ledger_rows
 from spanwise.ledger.parts import MOMENTS, PARTS
 from spanwise.results.drawing import draw
-from spanwise.results.rows import Rows, Tabular
-from spanwise.results.values import Result, Value
+from spanwise.results.rows import Result, Rows, Tabular, Value
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -16,8 +16,7 @@ from spanwise.ledger.measures import Measure, measures_of
 from spanwise.ledger.parts import MOMENTS, OUTSIDE, PARTS, SUMS
 from spanwise.ledger.run_stats import RunStats
 from spanwise.results.drawing import draw
-from spanwise.results.rows import Rows, Tabular, as_rows, rows_of
-from spanwise.results.values import Result, Value
+from spanwise.results.rows import Result, Rows, Tabular, Value, as_rows, rows_of
 from spanwise.tables.table import SizeClassTable
 
 if TYPE_CHECKING:
@@ -235,9 +234,9 @@ class Ledger(Result, Value, Tabular):
 
     def to_openmetrics(self) -> str:
         """The ledger as OpenMetrics text, which Prometheus and others scrape: gauges."""
-        from spanwise.report import series  # noqa: PLC0415  reports know models
+        from spanwise.report import perfetto  # noqa: PLC0415  reports know models
 
-        return series.openmetrics(self)
+        return perfetto.openmetrics(self)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draws the parts as a stacked bar; returns the matplotlib Axes."""

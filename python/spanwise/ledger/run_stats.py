@@ -8,7 +8,7 @@ from typing import Any
 
 from spanwise import _format
 from spanwise._lib import ffi, lib
-from spanwise.results.values import Result
+from spanwise.results.rows import Result
 
 C_NAMES = {
     "held_at_peak_bytes": "held_at_peak",

@@ -19,7 +19,7 @@ import numpy as np
 
 from spanwise import _format, _lib
 from spanwise.errors import InvalidError
-from spanwise.results.values import Result
+from spanwise.results.rows import Result
 from spanwise.tables.table import SizeClassTable
 
 # --- claims ---------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from spanwise import _format, _lib
 from spanwise._lib import ffi, lib
 from spanwise.errors import InvalidError, OutOfMemoryError
 from spanwise.results.drawing import draw
-from spanwise.results.values import Result
+from spanwise.results.rows import Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -29,8 +29,7 @@ from spanwise.measure.bench_cases import (
 from spanwise.measure.bench_fits import BenchFit
 from spanwise.measure.bench_result import BenchResult, BenchRow, latest, measured_on
 from spanwise.measure.bench_rounds import BENCH, Round, run_round
-from spanwise.results.interrupts import ctrl_c_heard, first_ended
-from spanwise.results.progress import Progress, Step, progress_bar
+from spanwise.results.jobs import Progress, Step, ctrl_c_heard, first_ended, progress_bar
 from spanwise.sweeps.plans import session_header
 from spanwise.sweeps.row_file import RowStore
 from spanwise.sweeps.tasks import describe

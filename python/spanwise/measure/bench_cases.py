@@ -17,9 +17,9 @@ from spanwise import errors
 from spanwise.heap.options import DEFAULT, HeapOptions, check_real
 from spanwise.measure.replayer import PEERS, allocator_named
 from spanwise.measure.running import find_preload
-from spanwise.recordings.preload import words_of
-from spanwise.results.reading import is_text, reading
-from spanwise.results.values import Result
+from spanwise.recordings.launch import words_of
+from spanwise.results.files import is_text, reading
+from spanwise.results.rows import Result
 from spanwise.sweeps.tasks import file_sha256
 
 PLAIN, SPANWISE, GLIBC, FITTED = "plain", "spanwise", "glibc", "fitted"

@@ -20,13 +20,12 @@ from spanwise.measure.bench_rounds import variables_of
 from spanwise.measure.launching import dropped_output
 from spanwise.measure.running import PRELOAD_TABLE
 from spanwise.optimizer.search import optimize
-from spanwise.recordings.recorder import run_recorded
+from spanwise.recordings.launch import PIPE_CLOSED, with_pipefail
+from spanwise.recordings.recorder import RecordOptions, run_recorded
 from spanwise.recordings.recording import Recording
-from spanwise.recordings.shells import PIPE_CLOSED, with_pipefail
-from spanwise.results.files import write_whole
-from spanwise.results.progress import Progress, Step, progress_bar
-from spanwise.results.reading import READING_ERRORS
-from spanwise.results.values import Result
+from spanwise.results.files import READING_ERRORS, write_whole
+from spanwise.results.jobs import Progress, Step, progress_bar
+from spanwise.results.rows import Result
 from spanwise.sweeps.plans import made_by
 from spanwise.tables.table import SizeClassTable
 
@@ -214,11 +213,7 @@ def record_case(case: BenchCase, path: Path) -> Recording:
         outcome = run_recorded(
             words,
             Path(scratch, "run.swt"),
-            children=True,
-            stacks=0,
-            env=env,
-            cwd=case.folder,
-            stdout=stdout,
+            RecordOptions(children=True, stacks=0, env=env, cwd=case.folder, stdout=stdout),
         )
         if outcome.status not in ((0, PIPE_CLOSED) if words != list(case.argv) else (0,)):
             raise errors.ProgramError(

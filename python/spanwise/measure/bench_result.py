@@ -17,8 +17,7 @@ from spanwise.measure.bench_rounds import BENCH, ROW_FIELDS, VALUE_FIELDS
 from spanwise.results.drawing import draw
 from spanwise.results.files import write_whole
 from spanwise.results.intervals import Interval, interval_of
-from spanwise.results.rows import Rows, Tabular, rows_of
-from spanwise.results.values import Result
+from spanwise.results.rows import Result, Rows, Tabular, rows_of
 from spanwise.sweeps import row_file
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from spanwise.heap.options import HeapOptions
 from spanwise.measure.bench_cases import PLAIN, BenchCase, Server
 from spanwise.measure.launching import Usage, launch
 from spanwise.measure.running import ProcessLedger, heap_variables, read_process_ledger
-from spanwise.recordings.preload import python_variables, seen_from
+from spanwise.recordings.launch import python_variables, seen_from
 from spanwise.recordings.programs import Use, examine
 from spanwise.sweeps.row_file import COUNT, OBJECT, TEXT, RowKind, optional
 from spanwise.sweeps.tasks import describe, file_sha256, worker_name

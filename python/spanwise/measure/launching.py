@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spanwise import _lib
-from spanwise.recordings.shells import PIPE_CLOSED, with_pipefail
+from spanwise.recordings.launch import PIPE_CLOSED, with_pipefail
 
 RUSAGE_WRAPPER = "spanwise-rusage"
 CHUNK_BYTES = 1 << 20

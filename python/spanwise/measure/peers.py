@@ -17,11 +17,10 @@ from typing import Any
 from spanwise import _format, errors
 from spanwise.measure.replayer import PEERS, allocator_named
 from spanwise.measure.replays import replay_many
-from spanwise.recordings.compare import as_recording
 from spanwise.recordings.recording import Recording
-from spanwise.results.progress import Progress, Step, progress_bar
-from spanwise.results.rows import Rows, Tabular, rows_of
-from spanwise.results.values import Result, Value
+from spanwise.recordings.recording_set import as_recording
+from spanwise.results.jobs import Progress, Step, progress_bar
+from spanwise.results.rows import Result, Rows, Tabular, Value, rows_of
 from spanwise.tables.table import SizeClassTable
 
 ALL = ("spanwise", *PEERS)

@@ -12,8 +12,7 @@ import numpy as np
 
 from spanwise import _format
 from spanwise.results.drawing import draw
-from spanwise.results.rows import Rows, Tabular
-from spanwise.results.values import Result, Value
+from spanwise.results.rows import Result, Rows, Tabular, Value
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

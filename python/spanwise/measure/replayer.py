@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from spanwise import _lib, errors
 from spanwise.measure.running import MALLOC_LIBRARY, built_table, find_preload
 from spanwise.recordings.recording import Recording
-from spanwise.results.progress import Step
+from spanwise.results.jobs import Step
 from spanwise.tables.classes import file_specs
 from spanwise.tables.table import SizeClassTable
 

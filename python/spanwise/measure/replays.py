@@ -25,13 +25,12 @@ from spanwise.measure.replayer import (
     operations_file,
     run_program,
 )
-from spanwise.recordings.compare import as_recording
 from spanwise.recordings.recording import Recording
+from spanwise.recordings.recording_set import as_recording
 from spanwise.recordings.simulate import most_resident
 from spanwise.recordings.sources import OneThread
-from spanwise.results.progress import Progress, progress_bar
-from spanwise.results.rows import as_rows
-from spanwise.results.values import Result, Value
+from spanwise.results.jobs import Progress, progress_bar
+from spanwise.results.rows import Result, Value, as_rows
 from spanwise.tables.table import SizeClassTable, as_table
 
 DRAIN_SECONDS = (0.1, 1.0, 5.0)

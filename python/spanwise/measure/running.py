@@ -25,7 +25,7 @@ from spanwise.heap.options import HeapOptions, as_options, check_real
 from spanwise.ledger.ledger import LEDGER_CLASS_DTYPE, Ledger
 from spanwise.ledger.parts import OUTSIDE, PARTS, SUMS
 from spanwise.ledger.run_stats import C_NAMES, RunStats
-from spanwise.recordings.preload import (
+from spanwise.recordings.launch import (
     passing_on,
     preload_of,
     python_variables,
@@ -34,9 +34,8 @@ from spanwise.recordings.preload import (
     words_of,
 )
 from spanwise.recordings.programs import Use, examine
-from spanwise.results.reading import READING_ERRORS, reading
-from spanwise.results.rows import as_rows
-from spanwise.results.values import Result, Value
+from spanwise.results.files import READING_ERRORS, reading
+from spanwise.results.rows import Result, Value, as_rows
 
 MALLOC_LIBRARY = "libspanwise-malloc.so"
 PRELOAD_TABLE = "c16"

@@ -19,7 +19,7 @@ import numpy as np
 from spanwise import _format, errors
 from spanwise.optimizer.scores import Scores
 from spanwise.recordings.recording import Recording
-from spanwise.results.progress import Step, no_step
+from spanwise.results.jobs import Step, no_step
 from spanwise.results.rows import Rows, as_rows
 from spanwise.tables.table import SizeClassTable
 

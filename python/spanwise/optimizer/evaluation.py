@@ -20,8 +20,7 @@ from spanwise.ledger.ledger import Ledger
 from spanwise.ledger.parts import PARTS
 from spanwise.optimizer.scores import Scores
 from spanwise.optimizer.solver import Rules
-from spanwise.results.rows import Rows, Tabular
-from spanwise.results.values import Result, Value
+from spanwise.results.rows import Result, Rows, Tabular, Value
 from spanwise.tables.table import STOCK, SizeClassTable
 
 PARTIAL_SPANS, OUTSIDE_HEAP = "partial spans", "outside the heap"

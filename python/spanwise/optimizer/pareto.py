@@ -21,9 +21,8 @@ from spanwise.recordings.recording import Recording
 from spanwise.recordings.simulate import FILE_STEP, Simulation
 from spanwise.recordings.sources import Batch, FileSource, Source
 from spanwise.results.drawing import draw
-from spanwise.results.progress import Step, no_step
-from spanwise.results.rows import Rows, Tabular, as_rows
-from spanwise.results.values import Result, Value
+from spanwise.results.jobs import Step, no_step
+from spanwise.results.rows import Result, Rows, Tabular, Value, as_rows
 from spanwise.tables.table import SizeClassTable
 
 if TYPE_CHECKING:

@@ -16,9 +16,8 @@ from spanwise.optimizer.pareto import AS_RECORDED, ParetoFront, simulate_pareto
 from spanwise.optimizer.profile import UNITS
 from spanwise.optimizer.solver import NO_BOUND, PARETO_COUNTS, SPAN_SCALES, Fit
 from spanwise.results.drawing import draw
-from spanwise.results.progress import Progress, progress_bar
-from spanwise.results.rows import Rows, Tabular
-from spanwise.results.values import Result
+from spanwise.results.jobs import Progress, progress_bar
+from spanwise.results.rows import Result, Rows, Tabular
 from spanwise.tables.classes import file_specs
 from spanwise.tables.table import CONDEMNED, SizeClassTable, rebuild
 

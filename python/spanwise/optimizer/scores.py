@@ -16,9 +16,7 @@ from spanwise.optimizer.pareto import run_to
 from spanwise.optimizer.profile import SizeProfile
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.simulate import Simulation, visit
-from spanwise.results.interrupts import ctrl_c_heard, raise_what_came
-from spanwise.results.progress import Step, no_step
-from spanwise.results.threads import Workers
+from spanwise.results.jobs import Step, Workers, ctrl_c_heard, no_step, raise_what_came
 from spanwise.tables.table import SizeClassTable
 
 Made = TypeVar("Made")

@@ -26,9 +26,9 @@ from spanwise.optimizer.profile import HELD, RESIDENT
 from spanwise.optimizer.result import LEAST_PERCENT, OptimizeResult
 from spanwise.optimizer.scores import MixedScores, Scores
 from spanwise.optimizer.solver import SPAN_SCALES, Fit, Rules, held_counts
-from spanwise.recordings.compare import Recordings, as_recordings
 from spanwise.recordings.recording import Recording
-from spanwise.results.progress import Progress, Step, progress_bar
+from spanwise.recordings.recording_set import Recordings, as_recordings
+from spanwise.results.jobs import Progress, Step, progress_bar
 from spanwise.results.rows import Rows
 from spanwise.tables.table import STOCK, SizeClassTable
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from spanwise.errors import InvalidError
 from spanwise.plots.style import pyplot, styled
-from spanwise.recordings.outputs import check_output
-from spanwise.results.files import whole_file
+from spanwise.results.files import check_output, whole_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

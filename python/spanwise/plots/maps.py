@@ -25,8 +25,7 @@ from spanwise.plots.style import (
     styled,
     time_scale_of,
 )
-from spanwise.recordings.outputs import check_output
-from spanwise.results.files import whole_file
+from spanwise.results.files import check_output, whole_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -22,7 +22,7 @@ from spanwise.gc.heap import CollectedHeap
 from spanwise.heap.block import Block
 from spanwise.heap.handle import HeapUser
 from spanwise.heap.heap import Heap
-from spanwise.results.values import Result
+from spanwise.results.rows import Result
 
 ORDERS = ("lifo", "fifo")
 """Which idle block is used next: the one that was put last, or first. As in sw_pool_order."""

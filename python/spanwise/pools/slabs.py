@@ -17,8 +17,7 @@ from spanwise.errors import InvalidError, OutOfMemoryError, UnsupportedError
 from spanwise.heap.block import Slot
 from spanwise.heap.handle import HeapUser
 from spanwise.heap.heap import Heap
-from spanwise.results.rows import Rows, as_rows
-from spanwise.results.values import Result
+from spanwise.results.rows import Result, Rows, as_rows
 
 TIERS = (256, 1024, 4096)
 """Bytes of the slots where the user says nothing else."""

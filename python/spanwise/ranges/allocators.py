@@ -14,7 +14,7 @@ from spanwise import _lib
 from spanwise._lib import check, lib
 from spanwise._owner import Owner
 from spanwise.errors import StateError
-from spanwise.results.values import Result
+from spanwise.results.rows import Result
 
 HOLE_DTYPE = _lib.dtype_of("sw_range_hole")
 """A hole: fields start and size."""

@@ -14,7 +14,7 @@ from spanwise._lib import check, ffi, lib
 from spanwise._owner import Count, Life, Made, Owner, refuse_views, view_at
 from spanwise.errors import BlockBusyError, BlockFreedError
 from spanwise.ranges.memory import HasFileno, descriptor_of
-from spanwise.results.values import Result
+from spanwise.results.rows import Result
 
 BACKINGS = ("system", "libc", "pools", "buddy", "huge")
 """Where blocks come from, in the order of sw_backing (include/spanwise/backing.h)."""

@@ -12,7 +12,7 @@ from spanwise import _lib
 from spanwise._lib import check, ffi, lib
 from spanwise._owner import Count, Made, Owner, refuse_views, view_at
 from spanwise.errors import InvalidError, StateError
-from spanwise.results.values import Result
+from spanwise.results.rows import Result
 
 GROWTHS = ("copy", "chain")
 """How a stack gets larger, in the order of sw_stack_growth."""

@@ -13,52 +13,61 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spanwise import _format, _lib, errors
 from spanwise._lib import OPS_DTYPE, lib
-from spanwise.recordings import (
-    import_go_trace,
-    import_heap_text,
-    import_heaptrack,
-    import_jemalloc,
-    import_mtrace,
-    import_pprof,
-    import_replay,
+from spanwise.recordings.import_calls import (
+    heaptrack_operations,
+    is_heaptrack,
+    is_memory_replay,
+    is_mtrace,
+    memory_replay_operations,
+    mtrace_operations,
 )
-from spanwise.recordings.addresses import checked_size
-from spanwise.recordings.content import HEAD_BYTES, Content
-from spanwise.recordings.outputs import check_output, check_regular
+from spanwise.recordings.import_content import HEAD_BYTES, Content, checked_size
+from spanwise.recordings.import_go import go_operations, is_go_trace
+from spanwise.recordings.import_pprof import is_pprof, pprof_snapshot
+from spanwise.recordings.import_profiles import (
+    heap_text_snapshot,
+    is_heap_text,
+    is_jemalloc,
+    jemalloc_snapshot,
+)
+from spanwise.recordings.profiles import Frame, Objects, Snapshot, objects_of, scaled, sites_of
+from spanwise.recordings.recorder import temporary_recording
 from spanwise.recordings.recording import Recording
-from spanwise.recordings.snapshots import Frame, Objects, Snapshot, objects_of, scaled
 from spanwise.recordings.sources import ARRAY_BATCH, FileSource, Module, write_ops
-from spanwise.recordings.stacks_of_profiles import sites_of
-from spanwise.recordings.temporary import temporary_recording
-from spanwise.results.progress import Progress, Step, progress_bar
+from spanwise.results.files import check_output, check_regular
+from spanwise.results.jobs import Progress, Step, progress_bar
 
-_READERS: dict[str, Any] = {
-    "heaptrack": import_heaptrack,
-    "heap-text": import_heap_text,
-    "pprof": import_pprof,
-    "go-trace": import_go_trace,
-    "jemalloc": import_jemalloc,
-    "memory-replay": import_replay,
-    "mtrace": import_mtrace,
+_RECOGNIZERS: dict[str, Callable[[bytes], bool]] = {
+    "heaptrack": is_heaptrack,
+    "heap-text": is_heap_text,
+    "pprof": is_pprof,
+    "go-trace": is_go_trace,
+    "jemalloc": is_jemalloc,
+    "memory-replay": is_memory_replay,
+    "mtrace": is_mtrace,
+}
+_SNAPSHOTS: dict[str, Callable[[bytes, str, str], Snapshot]] = {
+    "heap-text": heap_text_snapshot,
+    "pprof": pprof_snapshot,
+    "jemalloc": jemalloc_snapshot,
 }
 
-FORMS = tuple(_READERS)
+FORMS = tuple(_RECOGNIZERS)
 """Formats that are read: execution traces of Go with its heap, heaptrack's files, heap profiles in
 profile.proto or as text, the JSON of malloc_stats_print, the text of malloc_debug's record_allocs,
 the file of glibc's mtrace()."""
 
-VALUES = ("inuse", "alloc")
+SNAPSHOT_VALUES = ("inuse", "alloc")
 """Of a snapshot: objects that live in it, or all that were allocated until then."""
 
 OBJECTS_MAX = 1_000_000
-"""Objects of a snapshot's recording, if nothing else is asked for."""
+"""Default number of objects in the recording of a snapshot."""
 
 _OF_CALLS = "made from a file of mtrace: times, threads and alignments are not known"
 _OF_SIZES = (
@@ -129,7 +138,7 @@ def convert(
             Go or heaptrack newer than those that are known, or a heap profile of Java as text.
         OSError: the system refused to read or write.
     """
-    for word, known, what in ((form, (*FORMS, None), "form"), (value, VALUES, "value")):
+    for word, known, what in ((form, (*FORMS, None), "form"), (value, SNAPSHOT_VALUES, "value")):
         if word not in known:
             names = ", ".join(name for name in known if name)
             raise errors.InvalidError(f"{what} {word!r}: use one of {names}")
@@ -147,16 +156,16 @@ def convert(
         with content.reading():
             kind = form or _form_of(content)
             read = _operations(content, kind, value, most)
-        with progress_bar(progress, None, f"convert {content.name}", "operations") as tell:
-            watched = replace(read, blocks=_watched(read.blocks, content, tell))
+        with progress_bar(progress, None, f"convert {content.name}", "operations") as step:
+            watched = replace(read, blocks=_watched(read.blocks, content, step))
             _write(path, watched, [("program", content.name), ("imported_from", kind)])
     return Recording.open(path)
 
 
 def _watched(
-    blocks: Iterable[NDArray[np.void]], content: Content, tell: Step
+    blocks: Iterable[NDArray[np.void]], content: Content, step: Step
 ) -> Iterator[NDArray[np.void]]:
-    """The blocks, each told of once it was written."""
+    """The blocks; each counts as progress once it was written."""
     each = iter(blocks)
     while True:
         with content.reading():
@@ -164,7 +173,7 @@ def _watched(
         if block is None:
             return
         yield block
-        tell(len(block))
+        step(len(block))
 
 
 def _write(path: Path, read: _Read, about: list[tuple[str, str]]) -> None:
@@ -200,21 +209,20 @@ def _form_of(content: Content) -> str:
 
 def _recognized(begin: bytes) -> str | None:
     """The form that a file begins as; None: no known one."""
-    found = (form for form, module in _READERS.items() if module.is_one(begin))
-    return next(found, None)
+    return next((form for form, recognizes in _RECOGNIZERS.items() if recognizes(begin)), None)
 
 
 def _operations(content: Content, form: str, value: str, most: int) -> _Read:
     name = content.name
     if form == "memory-replay":
-        return _Read(import_replay.operations(content), "")
+        return _Read(memory_replay_operations(content), "")
     if form == "mtrace":
-        return _Read(import_mtrace.operations(content), _OF_CALLS)
+        return _Read(mtrace_operations(content), _OF_CALLS)
     if form == "go-trace":
-        return _Read(*import_go_trace.operations(content.whole(), name))
+        return _Read(*go_operations(content.whole(), name))
     if form == "heaptrack":
-        return _Read(*import_heaptrack.operations(content))
-    found: Snapshot = _READERS[form].snapshot(content.whole(), name, value)
+        return _Read(*heaptrack_operations(content))
+    found = _SNAPSHOTS[form](content.whole(), name, value)
     objects = objects_of(found.samples)
     for size, _ in objects.counts:
         checked_size(size)

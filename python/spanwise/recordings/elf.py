@@ -1,36 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an ELF file says of its functions: symbols with their sizes, the build id, what it lacks.
+"""ELF files: interpreter, needed libraries, sections, build id and functions.
 
-Only the part of the format that names need is read: 64 bits, little endian, as on x86-64 and arm64
-(System V ABI, ELF-64 object file format). A file may be damaged, so each read is checked.
+The format is read for 64 bits and little endian, as on x86-64 and arm64 (System V ABI, ELF-64
+object file format). A file may be damaged, so each read is checked. numpy is loaded with the
+functions only, since a program is examined before it starts.
 """
 
 from __future__ import annotations
 
 import mmap
+import os
 import stat
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
+from spanwise.results.files import READING_ERRORS, what_is_wrong
 
-from spanwise.results.reading import READING_ERRORS, what_is_wrong
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SEGMENT = struct.Struct("<IIQQQQQQ")
-_SYMBOL = np.dtype(
-    {
-        "names": ["name", "info", "section", "value", "size"],
-        "formats": ["<u4", "u1", "<u2", "<u8", "<u8"],
-        "offsets": [0, 4, 6, 8, 16],
-        "itemsize": 24,
-    }
-)
+_SYMBOL: Any = {
+    "names": ["name", "info", "section", "value", "size"],
+    "formats": ["<u4", "u1", "<u2", "<u8", "<u8"],
+    "offsets": [0, 4, 6, 8, 16],
+    "itemsize": 24,
+}
+_SYMBOL_BYTES = 24
 _SYMTAB, _NOTE, _NOBITS, _DYNSYM = 2, 7, 8, 11
-_LOAD = 1  # PT_LOAD
+_LOAD, _DYNAMIC, _INTERP = 1, 2, 3  # PT_*
+_NEEDED, _STRTAB = 1, 5  # DT_*
 _FUNCTIONS = (2, 10)  # STT_FUNC, STT_GNU_IFUNC
 _NOTE_BUILD_ID = 3
 _PAGE = 0xFFF  # a segment is mapped from the start of its first page on
@@ -55,7 +59,7 @@ class Functions:
     """Functions of a file, by rising address.
 
     Attributes:
-        starts: their addresses; ends are behind their last bytes.
+        starts: their addresses; ends are past their last bytes.
         names: as the linker knows them.
         complete: from the full symbol table; else only what the file shows to others.
     """
@@ -66,8 +70,8 @@ class Functions:
     complete: bool
 
     def at(self, address: int) -> str | None:
-        """The function that an address lies in; None: in none that is known."""
-        i = int(np.searchsorted(self.starts, address, side="right")) - 1
+        """The function at an address; None: unknown."""
+        i = int(self.starts.searchsorted(address, side="right")) - 1
         return self.names[i] if i >= 0 and address < int(self.ends[i]) else None
 
 
@@ -76,15 +80,14 @@ class ElfFile:
 
     Args:
         path: the file.
+        sections: read the sections, which a program need not have.
 
     Raises:
         ElfError: it is none, or damaged.
         OSError: it cannot be read.
     """
 
-    def __init__(self, path: str | Path) -> None:
-        if Path(path).exists() and not Path(path).is_file():
-            raise ElfError("no regular file")  # a pipe would wait for its writer
+    def __init__(self, path: str | Path, *, sections: bool = True) -> None:
         try:
             if not stat.S_ISREG(Path(path).stat().st_mode):  # opening a pipe would wait
                 raise ElfError("no regular file")
@@ -95,7 +98,7 @@ class ElfFile:
         if self._raw[:6] != b"\x7fELF\x02\x01":
             raise ElfError("no ELF file of 64 bits")
         try:
-            self._sections = self._read_sections()
+            self._sections = self._read_sections() if sections else []
         except READING_ERRORS as error:
             raise ElfError(f"damaged: {what_is_wrong(error)}") from None
 
@@ -111,8 +114,8 @@ class ElfFile:
             for head in heads
         ]
 
-    def address_of(self, offset: int) -> int | None:
-        """The address of a byte of the file in memory, before relocation; None: it is not loaded.
+    def _segments(self) -> Iterator[tuple[int, ...]]:
+        """Type, flags, offset, address, physical address, bytes in the file, in memory, alignment.
 
         Raises:
             ElfError: the file is damaged.
@@ -120,13 +123,49 @@ class ElfFile:
         try:
             (start,) = struct.unpack_from("<Q", self._raw, 32)
             size, count = struct.unpack_from("<HH", self._raw, 54)
-            segments = [_SEGMENT.unpack_from(self._raw, start + i * size) for i in range(count)]
+            for i in range(count):
+                yield _SEGMENT.unpack_from(self._raw, start + i * size)
         except READING_ERRORS as error:
             raise ElfError(f"damaged: {what_is_wrong(error)}") from None
-        for kind, _, begins, address, _, stored, _, _ in segments:
+
+    def address_of(self, offset: int) -> int | None:
+        """The address of a byte of the file in memory, before relocation; None: it is not loaded.
+
+        Raises:
+            ElfError: the file is damaged.
+        """
+        for kind, _, begins, address, _, stored, _, _ in self._segments():
             if kind == _LOAD and begins & ~_PAGE <= offset < begins + stored:
                 return int(address - begins + offset)
         return None
+
+    @property
+    def interpreter(self) -> str:
+        """The path of the loader; "" of a statically linked program."""
+        for kind, _, offset, _, _, stored, _, _ in self._segments():
+            if kind == _INTERP:
+                return os.fsdecode(self._raw[offset : offset + min(stored, 4096)].rstrip(b"\0"))
+        return ""
+
+    def needed(self) -> Iterator[str]:
+        """The names of the libraries that it needs.
+
+        Raises:
+            ElfError, ValueError: the file is damaged.
+        """
+        segments = list(self._segments())
+        dynamic = next((one for one in segments if one[0] == _DYNAMIC), None)
+        if dynamic is None:
+            return
+        raw = self._raw[dynamic[2] : dynamic[2] + min(dynamic[5], 1 << 16)]
+        pairs = list(struct.iter_unpack("<QQ", raw[: len(raw) // 16 * 16]))
+        texts = next((value for tag, value in pairs if tag == _STRTAB), None)
+        for kind, _, offset, address, _, stored, _, _ in segments:
+            if texts and kind == _LOAD and address <= texts < address + stored:
+                for tag, value in pairs:
+                    if tag == _NEEDED:
+                        yield self._text(offset + texts - address + value)
+                return
 
     def _text(self, at: int) -> str:
         end = self._raw.find(b"\0", at)
@@ -137,7 +176,7 @@ class ElfFile:
     def _bytes(self, section: Section) -> bytes:
         found = self._raw[section.offset : section.offset + section.bytes]
         if len(found) != section.bytes:
-            raise ElfError(f"damaged: section {section.name} ends behind the file")
+            raise ElfError(f"damaged: section {section.name} ends after the file")
         return found
 
     def has(self, name: str) -> bool:
@@ -162,16 +201,20 @@ class ElfFile:
         Raises:
             ElfError: a table is damaged.
         """
+        import numpy as np  # noqa: PLC0415  slow to load
+
         for kind in (_SYMTAB, _DYNSYM):
             for section in self._sections:
-                if section.type == kind and section.bytes >= _SYMBOL.itemsize:
+                if section.type == kind and section.bytes >= _SYMBOL_BYTES:
                     return self._functions_of(section, kind == _SYMTAB)
         empty = np.zeros(0, np.uint64)
         return Functions(empty, empty, (), False)
 
     def _functions_of(self, section: Section, complete: bool) -> Functions:
+        import numpy as np  # noqa: PLC0415  slow to load
+
         raw = self._bytes(section)
-        rows = np.frombuffer(raw, _SYMBOL, len(raw) // _SYMBOL.itemsize)
+        rows = np.frombuffer(raw, np.dtype(_SYMBOL), len(raw) // _SYMBOL_BYTES)
         wanted = np.isin(rows["info"] & 15, _FUNCTIONS) & (rows["size"] > 0) & (rows["section"] > 0)
         rows = rows[wanted]
         rows = rows[np.argsort(rows["value"], kind="stable")]

@@ -12,7 +12,7 @@ from spanwise import _lib, errors
 from spanwise._lib import check, ffi, lib
 from spanwise.heap.runner import interruptible
 from spanwise.recordings.recording import Recording
-from spanwise.results.progress import progress_bar
+from spanwise.results.jobs import progress_bar
 
 
 def finish_all(
@@ -28,8 +28,8 @@ def finish_all(
         force: remove the other processes' recordings of an earlier run with the same output.
 
     Returns:
-        The files beside the program's own. Why raw ones were put in place (no room for both on a
-        full disk), or "".
+        The files other than the program's own; why recordings were left unordered (a full disk),
+        or "".
     """
     unordered = ""
     finished = {raw: output}
@@ -55,8 +55,7 @@ def finish_all(
 def earlier_recordings(output: Path) -> list[Path]:
     """The recordings of other processes that an earlier run left next to its output.
 
-    Only recordings of the process whose id is in the name: a file that merely has such a name is
-    somebody else's.
+    Only recordings of the process with the id in the name; other files with such names stay.
     """
     stem = re.escape(output.name.removesuffix(".swt"))
     name = re.compile(rf"{stem}\.(?P<pid>[0-9]+)(\.[0-9]+)?\.swt")
@@ -79,11 +78,7 @@ def _pid_of(path: Path) -> int | None:
 def salvage(path: Path, areas: Path, unrecorded: int = 0, recorded: int = 0) -> None:
     """Adds to a raw recording what its program had not written yet.
 
-    Args:
-        path: the raw recording.
-        areas: the folder of open blocks.
-        unrecorded: how many children were not recorded.
-        recorded: how many were.
+    `areas` is the folder of open blocks; the counts are of its children.
 
     Raises:
         RecordingIOError: it cannot be read or written.
@@ -135,7 +130,7 @@ def _count_of(raw: Path) -> int:
 
 def _finish_once(raw: Path, output: Path, flags: int) -> errors.SpanwiseError | None:
     cancel, done = ffi.new("int *"), ffi.new("uint64_t *")
-    told = 0
+    seen = 0
 
     def call() -> errors.SpanwiseError | None:
         status = lib.sw_trace_finish(
@@ -143,12 +138,12 @@ def _finish_once(raw: Path, output: Path, flags: int) -> errors.SpanwiseError | 
         )
         return _lib.failure(status) if status != 0 else None
 
-    with progress_bar(None, _count_of(raw), "put in order", "operations") as tell:
+    with progress_bar(None, _count_of(raw), "put in order", "operations") as step:
 
         def look() -> None:
-            nonlocal told
+            nonlocal seen
             now = int(done[0])
-            tell(now - told)
-            told = now
+            step(now - seen)
+            seen = now
 
         return interruptible(call, cancel, look)

@@ -14,12 +14,10 @@ from spanwise import _format, _lib, errors
 from spanwise._lib import OPS_DTYPE
 from spanwise.ledger.parts import MOMENTS
 from spanwise.recordings import sources
-from spanwise.recordings.latest import Latest
 from spanwise.recordings.lifetimes import take_lifetimes
-from spanwise.recordings.moments import is_after, operation_of, parse_seconds
-from spanwise.recordings.names import build_ids_of
-from spanwise.recordings.ops import summarize_ops
-from spanwise.recordings.python_lines import FrameNames, is_function, is_python
+from spanwise.recordings.names import FrameNames, build_ids_of, is_function, is_python
+from spanwise.recordings.ops import Latest, summarize_ops
+from spanwise.recordings.simulate import Moment
 from spanwise.recordings.sites import Site, Sites, same_sites
 from spanwise.recordings.sources import ArraySource, FileSource, Module, Source
 from spanwise.recordings.summary import (
@@ -29,9 +27,9 @@ from spanwise.recordings.summary import (
     count_threads,
     histogram_of,
 )
-from spanwise.results.progress import progress_bar
-from spanwise.results.rows import Rows, Tabular, as_rows
-from spanwise.results.values import Result
+from spanwise.recordings.timeline import is_after, operation_of, parse_seconds
+from spanwise.results.jobs import progress_bar
+from spanwise.results.rows import Result, Rows, Tabular, as_rows
 from spanwise.tables.table import SizeClassTable
 
 _KEPT_OPS = 1 << 21
@@ -106,9 +104,9 @@ class History(Result, Tabular):
     @property
     def remark(self) -> str:
         """A sentence that every user of the recording must know; mostly empty."""
-        told = next((value for key, value in self.meta if key == "remark"), "")
-        if told:
-            return told
+        remark = next((value for key, value in self.meta if key == "remark"), "")
+        if remark:
+            return remark
         raw = self.info.get("form") == int(_lib.lib.SW_TRACE_RAW)
         if raw and self.info["version"] > 1:
             return ""  # raw files of this version need no remark
@@ -150,7 +148,7 @@ class History(Result, Tabular):
             raise errors.InvalidError("rows 0: give at least 1")
         return self._source.blocks(rows)
 
-    # --- what each recording says of its own, for questions.py ---
+    # --- answers to the queries, of one recording ---
 
     def _histogram(self) -> Rows:
         """As `histogram`."""
@@ -190,17 +188,17 @@ class History(Result, Tabular):
         )
         raise errors.InvalidError(f"{self.name}: moment {at!r} is after its end; it {has}")
 
-    def _moment(self, at: str | float) -> tuple[str, int | None, int | None]:
-        """Name of the moment; operations or nanoseconds until it."""
+    def _moment(self, at: str | float) -> Moment:
+        """The moment as a place of a run."""
         if at == "peak":
-            return "peak", self.summary.peak_op, None
+            return Moment("peak", self.summary.peak_op)
         if at in MOMENTS:
-            return str(at), None, None
+            return Moment(str(at))
         operation = operation_of(at)
         if operation is not None:
-            return f"operation {_format.number(operation)}", operation, None
+            return Moment(f"operation {_format.number(operation)}", operation)
         seconds = parse_seconds(at)
-        return f"{seconds:g} s", None, round(seconds * 1e9)
+        return Moment(f"{seconds:g} s", None, round(seconds * 1e9))
 
     # --- counts ---
 
@@ -215,10 +213,10 @@ class History(Result, Tabular):
 
     def _watched_blocks(self, what: str) -> Iterator[NDArray[np.void]]:
         """As `blocks`, with a progress bar."""
-        with progress_bar(None, self._count_quickly(), what, "operations") as tell:
+        with progress_bar(None, self._count_quickly(), what, "operations") as step:
             for block in self.blocks():
                 yield block
-                tell(len(block))
+                step(len(block))
 
     @cached_property
     def modules(self) -> list[Module]:

@@ -3,8 +3,8 @@
 
 Source: https://github.com/google/pprof/blob/main/proto/profile.proto. Go and TCMalloc write such
 profiles, and `go tool pprof -proto` makes them of others. Counts and bytes are estimates from
-samples. The label "bytes" has the size of a sample's objects; bytes over that size is how many
-there are, because Go rounds the count of each sample down.
+samples. The label "bytes" has the size of a sample's objects; bytes over that size is the number of
+objects, because Go rounds the count of each sample down.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from typing import NamedTuple
 
 from spanwise import _format
 from spanwise.errors import InvalidError, TraceFormatError
-from spanwise.recordings.snapshots import Call, Frame, Sample, Snapshot
+from spanwise.recordings.profiles import Call, Frame, MappedFiles, Sample, Snapshot
 from spanwise.recordings.sources import Module
-from spanwise.recordings.stacks_of_profiles import MappedFiles
 
 _NOUN = "heap profile"
 _ESTIMATES = "its counts are estimates from samples"
@@ -27,7 +26,7 @@ _GROWTH = "if it is the difference of two profiles it has only what grew between
 
 _SAMPLE_TYPE, _SAMPLE, _MAPPING, _LOCATION, _FUNCTION, _STRING, _DURATION = 1, 2, 3, 4, 5, 6, 10
 _PAIRS = {"inuse": ("inuse_objects", "inuse_space"), "alloc": ("alloc_objects", "alloc_space")}
-_ONLY = ("objects", "space")  # profiles that tell one pair only, of what lives
+_ONLY = ("objects", "space")  # profiles with one pair only, of live objects
 
 _UNITS = {
     unit: 1 << 10 * power
@@ -45,18 +44,15 @@ _UNITS = {
 """Bytes of a unit, as pprof's internal/measurement has them; "" is bytes."""
 
 
-def is_one(content: bytes) -> bool:
+def is_pprof(content: bytes) -> bool:
     """Whether a file begins as a profile: with its first field, a type of samples."""
     return content[:1] == b"\x0a" and content[2:3] == b"\x08"
 
 
-def snapshot(content: bytes, name: str, value: str) -> Snapshot:
+def pprof_snapshot(content: bytes, name: str, value: str) -> Snapshot:
     """The samples of a profile.
 
-    Args:
-        content: the file.
-        name: of it, for messages.
-        value: "inuse" or "alloc".
+    `value` is "inuse" or "alloc".
 
     Raises:
         InvalidError: it is a profile of something else, or the difference of two.

@@ -44,13 +44,7 @@ def check_group(by: str) -> None:
 def take_lifetimes(
     blocks: Iterator[NDArray[np.void]], by: str, table: SizeClassTable
 ) -> NDArray[np.void]:
-    """Rows of LIFETIMES_DTYPE, by rising key and lifetime, those of freed objects first.
-
-    Args:
-        blocks: the operations in order.
-        by: one of `GROUPS`.
-        table: the classes.
-    """
+    """Rows of LIFETIMES_DTYPE, by rising key and lifetime, those of freed objects first."""
     objects, found, end_ns = _Objects(), _Counts(by, table), 0
     for block in blocks:
         rows = block[block["kind"] != lib.SW_OP_THREAD_END]
@@ -143,8 +137,8 @@ class _Counts:
     ) -> None:
         """Adds objects."""
         keys = self._keys(size, site)
-        told = np.stack([*keys, floor_pow2(lived)]).astype(np.uint64)
-        unique, place = np.unique(told, axis=1, return_inverse=True)
+        groups = np.stack([*keys, floor_pow2(lived)]).astype(np.uint64)
+        unique, place = np.unique(groups, axis=1, return_inverse=True)
         counts = np.bincount(place.ravel(), minlength=unique.shape[1])
         total = np.zeros(unique.shape[1], np.uint64)
         np.add.at(total, place.ravel(), size)

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is live at a moment, by the call site that allocated it, and the waste that each site keeps.
+"""Live objects by call site, and the waste that each site keeps.
 
-The rule by which a span's waste is shared: its tail and its free slots are split evenly among the
-objects that live in it, since any one of them keeps the whole span; bytes that are left over go to
-the first ones by address. So the sites and what is of no site add up to the ledger, to the byte.
+A span's tail and free slots are split evenly among the objects that live in it, because any one of
+them keeps the whole span; bytes left over go to the first objects by address. So the sites and what
+belongs to no site add up to the ledger, to the byte.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanwise import _format
+from spanwise._lib import lib
 from spanwise.ledger.ledger import Ledger, add_ledgers
-from spanwise.recordings.latest import Latest
 from spanwise.recordings.names import name_frames
-from spanwise.recordings.simulate import Simulation, look_once
+from spanwise.recordings.ops import Latest
+from spanwise.recordings.simulate import Moment, Simulation, visit_moment
 from spanwise.recordings.sites import (
     callers,
     joined,
@@ -29,9 +30,8 @@ from spanwise.recordings.sites import (
     unknown_text,
 )
 from spanwise.recordings.sources import Source
-from spanwise.results.progress import Step
-from spanwise.results.rows import Rows, Tabular, rows_of
-from spanwise.results.values import Result, Value
+from spanwise.results.jobs import Step
+from spanwise.results.rows import Result, Rows, Tabular, Value, as_rows, rows_of
 from spanwise.tables.table import SizeClassTable
 
 SHOWN_SITES = 10
@@ -48,9 +48,9 @@ class LiveSite(Result):
     Attributes:
         id: as in the `site` column of the operations; 0 is the unknown site.
         live_objects: objects that were last allocated or resized there.
-        requested_bytes: what they were asked for with.
+        requested_bytes: their requested sizes.
         roundup_bytes: what they occupy beyond that: round-up in slots, rounding to whole pages.
-        kept_free_bytes: their share of the free slots and tails of the spans that they lie in.
+        kept_free_bytes: their share of the free slots and tails of their spans.
         resident_bytes: their share of the resident bytes of these spans, split as free bytes are.
         frames: as of `Site`.
         names: as of `Site`; () before `LiveSites.named`.
@@ -184,31 +184,21 @@ class Placed:
     done: int
 
 
-def look_at_live(
+def live_at(
     source: Source,
     simulation: Simulation,
-    names: tuple[str, str],
-    stop: tuple[int | None, int | None],
+    moment: Moment,
+    name: str,
     progress: Step | None = None,
 ) -> tuple[Placed, Latest]:
-    """Runs a recording; what lives at one moment of it, and where.
+    """Run a recording and return what is live at one moment of it, and where."""
 
-    Args:
-        source: the operations.
-        simulation: a fresh one.
-        names: of the moment and of the source, for the ledger.
-        stop: the moment: after so many operations, or nanoseconds; both None: the end.
-        progress: called after each batch.
-    """
-
-    def look() -> tuple[Placed, Latest]:
+    def read() -> tuple[Placed, Latest]:
         latest = Latest.until(source.blocks(1 << 20), simulation.done)
         ids = np.flatnonzero(latest.live).astype(np.uint32)
-        return _place(simulation, ids, simulation.ledger(*names)), latest
+        return _place(simulation, ids, simulation.ledger(moment.at, name)), latest
 
-    placed, latest = look_once(
-        source, simulation, look, stop_op=stop[0], stop_ns=stop[1], progress=progress
-    )
+    placed, latest = visit_moment(source, simulation, moment, read, progress)
     return replace(placed, ledger=replace(placed.ledger, stats=simulation.stats())), latest
 
 
@@ -256,14 +246,7 @@ def objects_of(
     table: SizeClassTable,
     frames: Mapping[int, tuple[str, ...]],
 ) -> LiveObjects:
-    """What each live object occupies and keeps.
-
-    Args:
-        placed: the objects and the spans that they lie in.
-        latest: what each object was last asked for with, and where.
-        table: size classes of the heap.
-        frames: of each site.
-    """
+    """What each live object occupies and keeps."""
     slot_bytes = np.concatenate([[0], table.classes["size_bytes"]]).astype(np.int64)
     spans = placed.spans
     of_span = span_of(placed)
@@ -281,7 +264,7 @@ def objects_of(
 
 
 def span_of(placed: Placed) -> NDArray[np.int64]:
-    """The row of the span in which each object lies."""
+    """The row of each object's span."""
     found: NDArray[np.int64] = np.searchsorted(
         placed.spans["address"], placed.addresses, side="right"
     )
@@ -294,14 +277,7 @@ def add_by_site(
     frames: Mapping[int, tuple[str, ...]],
     build_ids: Mapping[str, str],
 ) -> LiveSites:
-    """Adds up what is live by site.
-
-    Args:
-        placed: the objects and the spans that they lie in.
-        objects: what each of them occupies and keeps.
-        frames: of each site.
-        build_ids: of the modules, by path.
-    """
+    """Adds up what is live by site."""
     sites, place = np.unique(objects.site, return_inverse=True)
     sums = [sum_by(place, column, len(sites)) for column in objects.counts]
     found = [
@@ -366,3 +342,89 @@ def add_live_sites(found: Sequence[LiveSites], source: str) -> LiveSites:
     ledger = add_ledgers([one.ledger for one in found], source)
     imported = all(one.imported for one in found)
     return LiveSites(tuple(sites), ledger, no_site, tuple(build_ids.items()), imported)
+
+
+# --- by site, class and thread --------------------------------------------------------------------
+
+_KEYS = ("site", "slot_bytes", "thread")
+_GROUP_COUNTS = ("allocs", "allocated_bytes", "live_objects", "requested_bytes", "waste_bytes")
+GROUPS_DTYPE = np.dtype(
+    [("site", "<u4"), ("slot_bytes", "<u8"), ("thread", "<u4")]
+    + [(one, "<i8") for one in _GROUP_COUNTS]
+)
+"""One group of `Recording.site_groups`."""
+
+Key = tuple[int, ...]
+
+
+def count_groups(
+    blocks: Iterator[NDArray[np.void]], table: SizeClassTable, same: dict[int, int]
+) -> dict[Key, list[int]]:
+    """Allocations and their bytes, by the keys of GROUPS_DTYPE.
+
+    `same` maps a site to the lowest one with the same frames.
+    """
+    sums: dict[Key, list[int]] = {}
+    for block in blocks:
+        rows = block[block["kind"] == lib.SW_OP_ALLOC]
+        slots = slots_of(rows["size"], rows["align_log2"], table)
+        keys = (rows["site"], slots, rows["thread"])
+        ones = np.ones(len(rows), np.int64)
+        for (site, *others), counts in _sums_by(keys, (ones, rows["size"].astype(np.int64))):
+            total = sums.setdefault((same.get(site, site), *others), [0] * len(_GROUP_COUNTS))
+            total[0] += counts[0]
+            total[1] += counts[1]
+    return sums
+
+
+def slots_of(
+    sizes: NDArray[np.uint64], align_log2: NDArray[np.uint8], table: SizeClassTable
+) -> NDArray[np.int64]:
+    """Slot bytes of the class that serves each request; 0: whole pages.
+
+    An aligned request takes the first class from its own on whose slots are all aligned, as
+    `sw_heap_alloc_aligned` does.
+    """
+    slots = np.concatenate([np.asarray(table.classes["size_bytes"], np.int64), [0]])
+    count = len(table)
+    cls = np.searchsorted(slots[:count], sizes)
+    for log2 in np.unique(align_log2).tolist():
+        if log2 == 0:
+            continue
+        fits = slots[:count] % (1 << log2) == 0
+        if 1 << log2 > table.page_bytes:
+            fits[:] = False
+        at_least = np.append(np.where(fits, np.arange(count), count), count)
+        next_fit = np.minimum.accumulate(at_least[::-1])[::-1]
+        mine = align_log2 == log2
+        cls[mine] = next_fit[cls[mine]]
+    found: NDArray[np.int64] = slots[cls]
+    return found
+
+
+def add_live(sums: dict[Key, list[int]], objects: LiveObjects) -> Rows:
+    """Groups of allocations together with what lives; rows of GROUPS_DTYPE, by their keys."""
+    live, requested, roundup, kept, _ = objects.counts
+    keys = (objects.site, objects.slot_bytes, objects.thread)
+    for key, counts in _sums_by(keys, (live, requested, roundup + kept)):
+        total = sums.setdefault(key, [0] * len(_GROUP_COUNTS))
+        total[2:] = counts
+    rows = [(*key, *total) for key, total in sorted(sums.items())]
+    made = np.array(rows, GROUPS_DTYPE)
+    made.flags.writeable = False
+    return as_rows(made)
+
+
+def _sums_by(
+    keys: tuple[NDArray[Any], ...], columns: tuple[NDArray[np.int64], ...]
+) -> Iterable[tuple[Key, list[int]]]:
+    """The sums of the columns over the rows with equal keys."""
+    place = np.zeros(len(keys[0]), np.int64)
+    for key in keys:
+        values, dense = np.unique(key, return_inverse=True)
+        # There are at most as many distinct keys as rows, so the product fits into 64 bits.
+        place = np.unique(place * len(values) + dense, return_inverse=True)[1]
+    first = np.unique(place, return_index=True)[1]
+    sums = [sum_by(place, column, len(first)).tolist() for column in columns]
+    named = zip(*(key[first].tolist() for key in keys), strict=True)
+    return zip(named, map(list, zip(*sums, strict=True)), strict=True)

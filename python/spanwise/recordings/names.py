@@ -1,24 +1,101 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of call sites: function and line of a return address, from symbols and debug information.
-
-Functions come from a symbol table, by address and size: the module's own where it was not stripped
-off, that of a debug package or of debuginfod's cache (nothing is fetched), else of what the module
-shows to others. Lines come from addr2line or llvm-symbolizer, where there is debug information.
-What has no name says why.
-"""
+"""Names of call sites: functions, files and lines of their return addresses."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
 from functools import cached_property, lru_cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from spanwise.recordings.elf import ElfError, ElfFile, Functions
-from spanwise.recordings.python_lines import short_line
 from spanwise.recordings.sources import Module
+
+# --- frames in a recording ------------------------------------------------------------------------
+#
+# A function of Python is in a recording as a module beyond all addresses; its path is the
+# function's name, a line feed and its file, and an offset in it is a line (docs/design/trace.md).
+# So is a function that an imported heap profile names.
+
+PYTHON_BASE = 0xFFF0_0000_0000_0000
+"""SWT_PYTHON_BASE of src/trace/raw.h: where functions of Python begin."""
+
+FUNCTION_BASE = 0xFFF8_0000_0000_0000
+"""Where functions begin that an imported profile names; numbers of Python's end before."""
+
+LINE_BITS = 20
+_MARK = "python: "
+_PROFILE_MARK = "profile: "
+_FRAME = re.compile(rf"{_MARK}(.*?) \((.*):(\d+)\)", re.DOTALL)
+_PROFILE_FRAME = re.compile(rf"{_PROFILE_MARK}(.*?)(?: \(([^()]*):(\d+)\))?", re.DOTALL)
+
+
+def is_function(module: Module) -> bool:
+    """Whether it stands for a function, of Python or of an imported profile."""
+    return module.start >= PYTHON_BASE
+
+
+def is_python(module: Module) -> bool:
+    """Whether it stands for a function of Python."""
+    return PYTHON_BASE <= module.start < FUNCTION_BASE
+
+
+class FrameNames:
+    """What the addresses of call sites are called.
+
+    Args:
+        modules: of the recording, functions of Python among them.
+    """
+
+    def __init__(self, modules: Iterable[Module]) -> None:
+        each = list(modules)
+        self._native = [module for module in each if not is_function(module)]
+        self._functions = {module.start: module for module in each if is_function(module)}
+
+    def name(self, address: int) -> str:
+        """The module of an address, and where in its file; the bare address if it is in none.
+
+        Of a line of Python "python: function (file:line)", of a call that a profile names
+        "profile: function (file:line)".
+        """
+        if address >= PYTHON_BASE:
+            function = self._functions.get(address >> LINE_BITS << LINE_BITS)
+            if function is not None:
+                return _call(function, address - function.start)
+        for module in self._native:
+            if module.start <= address < module.end:
+                return f"{module.path}+{address - module.bias:#x}"
+        return f"{address:#x}"
+
+
+def _call(function: Module, line: int) -> str:
+    """A line in a function."""
+    name, _, file = function.path.partition("\n")
+    if is_python(function):
+        return f"{_MARK}{name} ({file}:{line})"
+    return f"{_PROFILE_MARK}{name} ({file}:{line})" if file else f"{_PROFILE_MARK}{name}"
+
+
+def short_line(frame: str) -> str | None:
+    """A named call as "function (folder/file:line)", as far as known; None: it is an address."""
+    found = _FRAME.fullmatch(frame) or _PROFILE_FRAME.fullmatch(frame)
+    if found is None:
+        return None
+    function, file, line = found.groups()
+    if file is None:
+        return str(function)
+    return f"{function} ({'/'.join(PurePosixPath(file).parts[-2:])}:{line})"
+
+
+# --- names from symbols and debug information -----------------------------------------------------
+#
+# Functions come from a symbol table, by address and size: the module's own where it was not
+# stripped off, that of a debug package or of debuginfod's cache (nothing is fetched), else of what
+# the module shows to others. Lines come from addr2line or llvm-symbolizer, where there is debug
+# information. What has no name says why.
 
 DEBUG_ROOT = Path("/usr/lib/debug")
 _TOOLS = (("addr2line",), ("llvm-symbolizer", "--output-style=GNU"))
@@ -45,7 +122,7 @@ def name_frames(frames: Iterable[str], build_ids: Mapping[str, str]) -> dict[str
         if line is not None or not plus:
             found[frame] = line or frame
             continue
-        # A return address is behind the call, and may be behind the function, too.
+        # A return address is after the call, and may be after the function.
         by_module.setdefault(path, {})[frame] = max(int(offset, 16) - 1, 0)
     for path, offsets in by_module.items():
         build_id = build_ids.get(path, "")
@@ -60,14 +137,14 @@ def _demangled(names: dict[str, str]) -> dict[str, str]:
     mangled = [name for name in names.values() if name.startswith("_Z")]
     if not mangled or shutil.which("c++filt") is None:
         return names
-    plain = _told(["c++filt", "--no-strip-underscore"], mangled)
+    plain = _run_tool(["c++filt", "--no-strip-underscore"], mangled)
     if len(plain) != len(mangled):
         return names
     known = dict(zip(mangled, plain, strict=True))
     return {frame: known.get(name, name) for frame, name in names.items()}
 
 
-def _told(words: list[str], lines: list[str]) -> list[str]:
+def _run_tool(words: list[str], lines: list[str]) -> list[str]:
     """What a program answers to lines; [] if it does not."""
     try:
         done = subprocess.run(
@@ -90,7 +167,7 @@ def build_ids_of(modules: Iterable[Module]) -> dict[str, str]:
 
 
 def debug_files(build_id: str) -> list[Path]:
-    """Where the debug information of a module may lie that does not have it itself."""
+    """Where separate debug information of a module may be."""
     if len(build_id) < 4:
         return []
     cache = os.environ.get("DEBUGINFOD_CACHE_PATH")
@@ -103,7 +180,7 @@ def debug_files(build_id: str) -> list[Path]:
 
 
 def _stamp(path: Path) -> tuple[int, int]:
-    """Size and time of a file, which tell whether it is another one now; zeros if there is none."""
+    """Size and time of a file, which change when it is replaced; zeros without a file."""
     try:
         found = path.stat()
     except OSError:
@@ -117,9 +194,9 @@ def _line_tool() -> tuple[str, ...]:
 
 
 class _NamedModule:
-    """A module of a recorded program, and whatever file tells of its functions.
+    """A module of a recorded program, and the files that name its functions.
 
-    It remembers the lines that it was asked for: a report asks for those of a frame several times.
+    It caches lines, because a report needs those of a frame several times.
     """
 
     def __init__(self, path: str, build_id: str, tool: tuple[str, ...]) -> None:
@@ -143,7 +220,7 @@ class _NamedModule:
                 self.trouble = str(error) if isinstance(error, ElfError) else "cannot be read"
                 continue
             if self._build_id and file.build_id != self._build_id:
-                self.trouble = "another file lies there now"
+                self.trouble = "the file there is a different one"
                 continue
             found.append((path, file))
         return found
@@ -191,9 +268,9 @@ class _NamedModule:
         path = next((path for path, file in self._files if _has_lines(file)), None)
         if wanted and path is not None and self._tool:
             words = [*self._tool, "-a", "-f", "-C", "-i", "-e", str(path)]
-            told = _told(words, [f"{offset:#x}" for offset in wanted])
-            self._known.update(_parse_lines(told))
-            self._asked.update(wanted if told else ())
+            found = _run_tool(words, [f"{offset:#x}" for offset in wanted])
+            self._known.update(_parse_lines(found))
+            self._asked.update(wanted if found else ())
         return self._known
 
 

@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays of operations are checked to be a possible history, and added up.
+"""Arrays of operations: checked, added up and sliced; the last operation on each object.
 
-Both sort the operations by object (stably, so that those of one object stay in order); then each
-operation's predecessor on the same object is its neighbour.
+Checks and sums sort the operations by object with a stable sort. The predecessor of an operation on
+the same object is then the row before it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spanwise._lib import lib
+from spanwise._lib import OPS_DTYPE, lib
 from spanwise.errors import InvalidError
 
 _FLAGS = lib.SW_OP_ZEROED | lib.SW_OP_SCAN
@@ -157,3 +159,122 @@ _RECORDER_TOTALS = (
     "incomplete",
     "inferred_ends",
 )
+
+
+@dataclass
+class Latest:
+    """The last operation on each object so far: size, site, thread and time, by object id."""
+
+    size: NDArray[np.uint64]
+    site: NDArray[np.uint32]
+    thread: NDArray[np.uint32]
+    time_ns: NDArray[np.uint64]
+    live: NDArray[np.bool_]
+
+    @classmethod
+    def until(cls, blocks: Iterator[NDArray[np.void]], ops: int) -> Latest:
+        """Of the first `ops` operations."""
+        found = cls(
+            np.zeros(0, np.uint64),
+            np.zeros(0, np.uint32),
+            np.zeros(0, np.uint32),
+            np.zeros(0, np.uint64),
+            np.zeros(0, bool),
+        )
+        for block in blocks:
+            found._add(block[:ops])
+            ops -= len(block)
+            if ops <= 0:
+                break
+        return found
+
+    def _add(self, block: NDArray[np.void]) -> None:
+        rows = block[block["kind"] != lib.SW_OP_THREAD_END]
+        if not len(rows):
+            return
+        more = max(int(rows["object"].max()) + 1 - len(self.live), 0)
+        if more:
+            more = max(more, len(self.live))
+            self.size, self.site, self.thread, self.time_ns, self.live = (
+                np.concatenate([one, np.zeros(more, one.dtype)])
+                for one in (self.size, self.site, self.thread, self.time_ns, self.live)
+            )
+        # If an index is repeated, numpy keeps the last value.
+        self.size[rows["object"]] = rows["size"]
+        self.site[rows["object"]] = rows["site"]
+        self.thread[rows["object"]] = rows["thread"]
+        self.time_ns[rows["object"]] = rows["time_ns"]
+        self.live[rows["object"]] = rows["kind"] != lib.SW_OP_FREE
+
+
+# --- slices ---------------------------------------------------------------------------------------
+
+_ALLOC, _FREE, _THREAD_END = lib.SW_OP_ALLOC, lib.SW_OP_FREE, lib.SW_OP_THREAD_END
+_REALLOC = lib.SW_OP_REALLOC
+
+
+def slice_ops(ops: NDArray[np.void], first: int, last: int) -> NDArray[np.void]:
+    """Operations `first` to `last` - 1, after an allocation of each object that is live then.
+
+    The allocations come in the order in which these objects were last allocated or resized; they
+    have that operation's size, thread, site, alignment and flags, and the time of operation
+    `first`. Objects and threads are numbered anew where their numbers would be no smaller than the
+    number of operations. The end of a thread that does nothing else in the slice is left out.
+    """
+    part = np.array(ops[first:last], OPS_DTYPE)
+    before = _live(ops[:first])
+    before["kind"] = _ALLOC
+    if len(part):
+        before["time_ns"] = part["time_ns"][0]
+    found = np.concatenate([before, part])
+    found = found[_has_work(found)]
+    for name in ("object", "thread"):
+        if len(found) and found[name].max() >= len(found):
+            events = found["kind"] != _THREAD_END if name == "object" else slice(None)
+            found[name][events] = np.unique(found[name][events], return_inverse=True)[1]
+    return found
+
+
+def own_ops(ops: NDArray[np.void], first: int, last: int) -> NDArray[np.void]:
+    """Operations `first` to `last` - 1 on objects that are allocated among them.
+
+    An object that was live before and is resized counts as allocated there; its free, and those of
+    others that were live before, are left out. Objects and threads are numbered anew.
+    """
+    part = np.array(ops[first:last], OPS_DTYPE)
+    events = np.flatnonzero(part["kind"] != _THREAD_END)
+    _, at = np.unique(part["object"][events], return_index=True)
+    begins = events[at]
+    resized = begins[part["kind"][begins] == _REALLOC]
+    part["kind"][resized] = _ALLOC
+    kept = np.ones(len(part), bool)
+    kept[begins[part["kind"][begins] == _FREE]] = False
+    found = part[kept]
+    found = found[_has_work(found)]
+    events = np.flatnonzero(found["kind"] != _THREAD_END)
+    if len(found):
+        found["object"][events] = np.unique(found["object"][events], return_inverse=True)[1]
+        found["thread"] = np.unique(found["thread"], return_inverse=True)[1]
+    return found
+
+
+def _live(ops: NDArray[np.void]) -> NDArray[np.void]:
+    """The last operation on each object that is live at the end, in the order of the operations."""
+    rows = np.flatnonzero(ops["kind"] != _THREAD_END)
+    _, backwards = np.unique(ops["object"][rows][::-1], return_index=True)
+    latest = np.sort(rows[len(rows) - 1 - backwards])
+    return np.array(ops[latest[ops["kind"][latest] != _FREE]], OPS_DTYPE)
+
+
+def _has_work(ops: NDArray[np.void]) -> NDArray[np.bool_]:
+    """Marks all operations but ends of threads without an earlier operation."""
+    ends = np.flatnonzero(ops["kind"] == _THREAD_END)
+    kept = np.ones(len(ops), bool)
+    if not len(ends):
+        return kept
+    threads, first = np.unique(ops["thread"][ops["kind"] != _THREAD_END], return_index=True)
+    places = np.flatnonzero(ops["kind"] != _THREAD_END)[first]
+    began = dict(zip(threads.tolist(), places.tolist(), strict=True))
+    for end in ends.tolist():
+        kept[end] = began.get(int(ops["thread"][end]), len(ops)) < end
+    return kept

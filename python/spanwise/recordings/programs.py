@@ -9,24 +9,21 @@ import re
 import shutil
 import stat
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 from spanwise.errors import ProgramError, ProgramNotFoundError
-from spanwise.results.reading import READING_ERRORS
+from spanwise.recordings.elf import ElfError, ElfFile
+from spanwise.results.files import READING_ERRORS
 
 _MACHINES = {3: "x86", 40: "Arm", 62: "x86-64", 183: "AArch64", 243: "RISC-V"}
-_PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
-_DT_NEEDED, _DT_STRTAB = 1, 5
 _PYTHON = re.compile(r"^python[0-9.]*[a-z]*$")
 _LIBPYTHON = re.compile(r"^libpython3[0-9.]*[a-z]*\.so")
 _FREE_THREADED = b" free-threading build"  # of sys.version
 _SHELLS = ("sh", "bash", "dash", "ash", "ksh", "zsh", "busybox")
 _SCRIPT_DEPTH = 4
-_HEADS_BYTES_MAX = 1 << 22  # 65,535 heads, as many as a file can say, are shorter
 
 
 @dataclass(frozen=True)
@@ -157,51 +154,17 @@ def read_elf(path: str) -> Elf | None:
     """The head of an ELF file; None of any other file, or one that cannot be read."""
     try:
         with Path(path).open("rb") as file:
-            return _parse(file)
-    except (OSError, *READING_ERRORS):
+            ident = file.read(64)
+        if ident[:4] != b"\x7fELF":
+            return None
+        bits = {1: 32, 2: 64}.get(ident[4], 0)
+        machine = struct.unpack_from("<H" if ident[5] == 1 else ">H", ident, 18)[0]
+        if bits != 64 or ident[5] != 1:
+            return Elf(bits, machine, "?", ())
+        elf = ElfFile(path, sections=False)
+        return Elf(bits, machine, elf.interpreter, tuple(elf.needed()))
+    except (OSError, ElfError, *READING_ERRORS):
         return None
-
-
-def _parse(file: BinaryIO) -> Elf | None:
-    ident = file.read(64)
-    if ident[:4] != b"\x7fELF":
-        return None
-    bits = {1: 32, 2: 64}[ident[4]] if ident[4] in (1, 2) else 0
-    order = "<" if ident[5] == 1 else ">"
-    machine = struct.unpack_from(order + "H", ident, 18)[0]
-    if bits != 64:
-        return Elf(bits, machine, "?", ())
-    start = struct.unpack_from(order + "Q", ident, 32)[0]
-    entry_bytes, count = struct.unpack_from(order + "HH", ident, 54)
-    file.seek(start)
-    table = file.read(min(entry_bytes * count, _HEADS_BYTES_MAX))
-    # type, flags, offset, virtual address, physical address, file bytes, memory bytes, alignment
-    heads = [struct.unpack_from(order + "IIQQQQQQ", table, i * entry_bytes) for i in range(count)]
-    interpreter = ""
-    for head in heads:
-        if head[0] == _PT_INTERP:
-            file.seek(head[2])
-            interpreter = os.fsdecode(file.read(min(head[5], 4096)).rstrip(b"\0"))
-    return Elf(bits, machine, interpreter, tuple(_needed(file, heads, order)))
-
-
-def _needed(file: BinaryIO, heads: list[tuple[int, ...]], order: str) -> Iterator[str]:
-    dynamic = next((head for head in heads if head[0] == _PT_DYNAMIC), None)
-    if dynamic is None:
-        return
-    file.seek(dynamic[2])
-    raw = file.read(min(dynamic[5], 1 << 16))
-    pairs = list(struct.iter_unpack(order + "QQ", raw[: len(raw) // 16 * 16]))
-    strings = next((value for tag, value in pairs if tag == _DT_STRTAB), None)
-    load = next(
-        (h for h in heads if h[0] == _PT_LOAD and strings and h[3] <= strings < h[3] + h[5]), None
-    )
-    if strings is None or load is None:
-        return
-    for tag, value in pairs:
-        if tag == _DT_NEEDED:
-            file.seek(load[2] + strings - load[3] + value)
-            yield os.fsdecode(file.read(256).split(b"\0", 1)[0])
 
 
 _RUNTIMES = (
@@ -210,14 +173,14 @@ _RUNTIMES = (
     ("libmonosgen-2.0.so", "Mono"),
     ("libnode.so", "Node.js"),
 )
-_GO_SECTION = b".go.buildinfo"
+_GO_SECTION = ".go.buildinfo"
 
 
 def runtime_of(path: str) -> str:
-    """The runtime whose own heap a program or library has beside malloc's; "": none is known.
+    """The runtime in a program or library that has its own heap; "": none is known.
 
     Go writes its build information into a section of every binary, stripped ones too; a
-    free-threaded CPython, whose objects are always mimalloc's, has its version's words; other
+    free-threaded CPython, which always uses mimalloc, has its version's words; other
     runtimes are known by their libraries.
     """
     name = Path(path).name
@@ -227,29 +190,9 @@ def runtime_of(path: str) -> str:
         if name.startswith(start):
             return runtime
     try:
-        with Path(path).open("rb") as file:
-            return "Go" if _GO_SECTION in _section_names(file) else ""
-    except (OSError, *READING_ERRORS):
+        return "Go" if ElfFile(path).has(_GO_SECTION) else ""
+    except (OSError, ElfError):
         return ""
-
-
-def _section_names(file: BinaryIO) -> list[bytes]:
-    """The names of the sections of a 64-bit ELF file; empty for other files."""
-    head = file.read(64)
-    if head[:5] != b"\x7fELF\x02":
-        return []
-    order = "<" if head[5] == 1 else ">"
-    start = struct.unpack_from(order + "Q", head, 40)[0]
-    entry_bytes, count, names = struct.unpack_from(order + "HHH", head, 58)
-    file.seek(start)
-    table = file.read(min(entry_bytes * count, _HEADS_BYTES_MAX))
-    # name, type, flags, address, offset, bytes
-    sections = [struct.unpack_from(order + "IIQQQQ", table, i * entry_bytes) for i in range(count)]
-    if names >= count:
-        return []
-    file.seek(sections[names][4])
-    strings = file.read(min(sections[names][5], 1 << 20))
-    return [strings[section[0] :].split(b"\0", 1)[0] for section in sections]
 
 
 def _check_elf(path: str, elf: Elf, use: Use) -> None:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recording a program: start it with the recorder preloaded, then put its events in order."""
+"""Record a program: start it under the recorder, then order its events."""
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import os
 import shutil
@@ -11,14 +12,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, overload
 
-from spanwise import _lib, errors
-from spanwise.recordings.outcome import Outcome
-from spanwise.recordings.outputs import check_regular
-from spanwise.recordings.preload import (
+from spanwise import _format, _lib, errors
+from spanwise.recordings.launch import (
     passing_on,
     preload_of,
     python_variables,
@@ -26,19 +26,164 @@ from spanwise.recordings.preload import (
     wait_for,
     words_of,
 )
-from spanwise.recordings.programs import examine
-from spanwise.recordings.temporary import temporary_recording
-from spanwise.results.files import followed
+from spanwise.recordings.programs import examine, runtime_of
+from spanwise.results.files import check_regular, followed
 
 if TYPE_CHECKING:
     from spanwise.recordings.recording import Recording
     from spanwise.recordings.recording_set import RecordingSet
 
+
+# --- temporary recordings -------------------------------------------------------------------------
+
+_temporaries: list[tuple[int, Path]] = []
+
+
+def temporary_recording() -> Path:
+    """A new, empty file in the system's folder for temporary files.
+
+    This process removes it when it ends; processes that it forked do not.
+    """
+    handle, name = tempfile.mkstemp(prefix="spanwise-", suffix=".swt")
+    os.close(handle)
+    if not _temporaries:
+        atexit.register(_remove_temporaries)
+    _temporaries.append((os.getpid(), Path(name)))
+    return Path(name)
+
+
+def _remove_temporaries() -> None:
+    for process, path in _temporaries:
+        if process == os.getpid():
+            with suppress(OSError):
+                path.unlink()
+
+
+# --- results --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RecordResult:
+    """The result of running a program under the recorder.
+
+    Attributes:
+        path: the recording of the program itself.
+        others: recordings of its children, and of what the process was before it called exec.
+        status: exit status of the program; negative: the signal that ended it.
+        stopped_by: the signal that asked us to stop meanwhile; 0: none.
+        unordered: why recordings were left unordered; "": they were ordered.
+        python_sites: whether lines of Python were requested.
+    """
+
+    path: Path
+    others: tuple[Path, ...]
+    status: int
+    stopped_by: int = 0
+    unordered: str = ""
+    python_sites: bool = False
+
+    def recordings(self) -> RecordingSet:
+        """The program's recording first, then the others."""
+        from spanwise.recordings.recording import Recording  # noqa: PLC0415  as the recorder does
+        from spanwise.recordings.recording_set import RecordingSet  # noqa: PLC0415
+
+        return RecordingSet(
+            Recording.open(path, valid_prefix=bool(self.unordered))
+            for path in (self.path, *self.others)
+        )
+
+    def findings(self) -> list[str]:
+        """What the recordings lack of the program, and why; empty when nothing is missing."""
+        gaps = [f"kept as it was recorded, not in order: {self.unordered}"] * bool(self.unordered)
+        each = [(Path(str(one.path)).name, one) for one in self.recordings()]
+        if self.python_sites and not any(one.has_python_lines for _, one in each):
+            gaps.append("no line of Python was seen: the recorder knows those of CPython 3.11")
+        return gaps + [f"{name}: {gap}" for name, one in each for gap in one.summary.gaps()]
+
+    def outside(self) -> list[str]:
+        """Heaps in the program that bypass malloc; only calls of malloc are recorded."""
+        runtimes: dict[str, str] = {}
+        found = set()
+        for one in self.recordings():
+            for path in {one.program, *(module.path for module in one.modules)}:
+                if path not in runtimes:
+                    runtimes[path] = runtime_of(path)
+                if runtimes[path]:
+                    found.add((Path(one.program).name, runtimes[path]))
+        return [
+            f"{name} has a heap of its own, {runtime}'s, which a recording of malloc does not see"
+            for name, runtime in sorted(found)
+        ]
+
+    def lines(self) -> list[str]:
+        """The lines to print: how the program failed, what is missing, and last the counts."""
+        found = []
+        if self.stopped_by:
+            name = signal.Signals(self.stopped_by).name
+            found.append(f"ended after {name}; the recording of what ran until then is kept")
+        if self.status < 0:
+            found.append(f"the program was ended by signal {-self.status}")
+        elif self.status > 0:
+            found.append(f"the program exited with {self.status}")
+        return [*found, *self.outside(), *self.findings(), self._counts()]
+
+    def _counts(self) -> str:
+        first, *others = self.recordings()
+        own = first.summary
+        kinds = (("allocation", own.allocs), ("free", own.frees), ("reallocation", own.reallocs))
+        counts = ", ".join(_format.plural(count, noun) for noun, count in kinds)
+        parts = [
+            f"{_format.plural(own.events, 'event')} ({counts})",
+            f"peak {_format.size(own.peak_requested_bytes)}",
+            *(f"{title}: {count:,}" for title, count in own.troubles()[:1] if own.dropped_calls),
+        ]
+        line = f"{self.path}: {', '.join(parts)}"
+        children = [one for one in others if one.info["pid"] != first.info["pid"]]
+        images = [one for one in others if one.info["pid"] == first.info["pid"]]
+        for group, noun in ((images, "image before exec"), (children, "child")):
+            events = _format.plural(sum(one.events for one in group), "event")
+            line += f"; {_format.plural(len(group), noun)} recorded ({events})" if group else ""
+        if own.children_unrecorded:
+            line += f"; {_format.plural(own.children_unrecorded, 'child')} not recorded"
+            line += "" if children else " (--children records them)"
+        return line
+
+
+# --- recording ------------------------------------------------------------------------------------
+
 RECORDER = "libspanwise-record.so"
 _MEMORY = "/dev/shm"
 STACKS_MAX = 128
 STACKS = 8
-"""Return addresses of a call site, unless asked otherwise."""
+"""Return addresses of a call site, by default."""
+
+
+@dataclass(frozen=True)
+class RecordOptions:
+    """How a program is recorded.
+
+    Attributes:
+        children: also record the processes that it starts.
+        stacks: return addresses kept of each call, 0 to 128.
+        keep_pymalloc: leave CPython its own allocator.
+        python_sites: call sites of CPython 3.11 are lines of Python.
+        env: the program's environment; None: that of this process.
+        cwd: its working folder; None: that of this process.
+        stdout: the program's; None: that of this process.
+        patient: leave Ctrl-C to the program and wait for its end; a second one kills it. SIGTERM
+            is passed on. Only in the main thread.
+        force: remove the recordings of other processes that an earlier run left next to the output.
+    """
+
+    children: bool = False
+    stacks: int = STACKS
+    keep_pymalloc: bool = False
+    python_sites: bool = False
+    env: Mapping[str, str] | None = None
+    cwd: str | os.PathLike[str] | None = None
+    stdout: int | IO[Any] | None = None
+    patient: bool = False
+    force: bool = False
 
 
 @overload
@@ -88,8 +233,8 @@ def record(
         argv: program and arguments; the program's output goes where this process's goes.
         output: the recording; None: a file in the system's folder for temporary files that goes
             when this Python ends. What the process was before it called exec goes to STEM.PID.swt
-            beside it.
-        children: also record the processes that it starts, to STEM.PID.swt beside output.
+            next to it.
+        children: also record the processes that it starts, to STEM.PID.swt next to output.
         stacks: return addresses kept of each call, 0 to 128; 0: no call sites, which is quickest.
         keep_pymalloc: leave CPython its own allocator. Else a CPython program runs with
             PYTHONMALLOC=malloc, so that each of its objects is seen.
@@ -115,9 +260,7 @@ def record(
     path = Path(output) if output is not None else temporary_recording()
     if output is not None and path.is_file() and not force:
         raise errors.InvalidError(f"{path}: exists already; give another name, or force=True")
-    outcome = _run_recorded(
-        argv,
-        path,
+    options = RecordOptions(
         children=children,
         stacks=stacks,
         keep_pymalloc=keep_pymalloc,
@@ -126,101 +269,57 @@ def record(
         cwd=cwd,
         force=force,
     )
-    for line in outcome.lines():
+    result = _run(argv, path, options)
+    for line in result.lines():
         print(line, file=sys.stderr)
-    if outcome.stopped_by:
+    if result.stopped_by:
         raise KeyboardInterrupt
     if children:
-        return outcome.recordings()
+        return result.recordings()
     from spanwise.recordings.recording import Recording  # noqa: PLC0415  loaded by now
 
-    return Recording.open(outcome.path)
+    return Recording.open(result.path)
 
 
 def run_recorded(
     argv: Sequence[str | os.PathLike[str]],
     output: Path,
-    *,
-    children: bool = False,
-    stacks: int = STACKS,
-    keep_pymalloc: bool = False,
-    python_sites: bool = False,
-    env: Mapping[str, str] | None = None,
-    cwd: str | os.PathLike[str] | None = None,
-    stdout: int | IO[Any] | None = None,
-    patient: bool = False,
-    force: bool = False,
-) -> Outcome:
-    """Records a program as `record` does, and prints nothing.
-
-    Args:
-        argv: as of `record`.
-        output: the recording.
-        children: as of `record`.
-        stacks: as of `record`.
-        keep_pymalloc: as of `record`.
-        python_sites: as of `record`.
-        env: as of `record`.
-        cwd: as of `record`.
-        stdout: the program's.
-        patient: Ctrl-C is left to the program, whose end is waited for; a second one kills it.
-            SIGTERM is passed on. Only in the main thread.
-        force: remove the recordings of other processes that an earlier run left next to the
-            output. The output itself is replaced in any case.
+    options: RecordOptions = RecordOptions(),
+) -> RecordResult:
+    """Record a program as `record` does, and print nothing. An existing output is replaced.
 
     Raises:
         KeyboardInterrupt: unless patient; the recording of what ran until then is in place.
     """
-    outcome = _run_recorded(
-        argv,
-        output,
-        children=children,
-        stacks=stacks,
-        keep_pymalloc=keep_pymalloc,
-        python_sites=python_sites,
-        env=env,
-        cwd=cwd,
-        stdout=stdout,
-        patient=patient,
-        force=force,
-    )
-    if outcome.stopped_by and not patient:
+    result = _run(argv, output, options)
+    if result.stopped_by and not options.patient:
         raise KeyboardInterrupt
-    return outcome
+    return result
 
 
-def _run_recorded(
-    argv: Sequence[str | os.PathLike[str]],
-    output: Path,
-    *,
-    children: bool,
-    stacks: int,
-    keep_pymalloc: bool,
-    python_sites: bool,
-    env: Mapping[str, str] | None,
-    cwd: str | os.PathLike[str] | None,
-    stdout: int | IO[Any] | None = None,
-    patient: bool = False,
-    force: bool = False,
-) -> Outcome:
+def _run(
+    argv: Sequence[str | os.PathLike[str]], output: Path, options: RecordOptions
+) -> RecordResult:
     words = words_of(argv)
     _lib.c_path(output)
     check_regular(output)
     output = followed(output)
-    stacks = _lib.as_index(stacks, "stacks", STACKS_MAX)
-    if python_sites and (stacks == 0 or keep_pymalloc):
-        other = "keep_pymalloc (--keep-pymalloc)" if keep_pymalloc else "stacks 0 (--stacks)"
+    stacks = _lib.as_index(options.stacks, "stacks", STACKS_MAX)
+    if options.python_sites and (stacks == 0 or options.keep_pymalloc):
+        other = (
+            "keep_pymalloc (--keep-pymalloc)" if options.keep_pymalloc else "stacks 0 (--stacks)"
+        )
         raise errors.InvalidError(f"python_sites (--python-sites) with {other}: give one of them")
-    base = dict(os.environ if env is None else env)
+    base = dict(os.environ if options.env is None else options.env)
     recorder = _lib.native_library(RECORDER)
-    program = examine(seen_from(words[0], cwd), base.get("PATH"))
+    program = examine(seen_from(words[0], options.cwd), base.get("PATH"))
     variables = {
         **base,
-        **python_variables(program, keep_pymalloc),
+        **python_variables(program, options.keep_pymalloc),
         "LD_PRELOAD": preload_of(recorder, base),
         "SPANWISE_RECORD_STACKS": str(stacks),
-        "SPANWISE_RECORD_CHILDREN": str(int(children)),
-        "SPANWISE_RECORD_PYTHON": str(int(python_sites)),
+        "SPANWISE_RECORD_CHILDREN": str(int(options.children)),
+        "SPANWISE_RECORD_PYTHON": str(int(options.python_sites)),
     }
     variables.pop("SPANWISE_RECORD_PID", None)
     with _workshop(output) as folder, _areas_folder(folder) as areas:
@@ -231,12 +330,16 @@ def _run_recorded(
 
         def start() -> subprocess.Popen[bytes]:
             return subprocess.Popen(
-                words, executable=executable, env=variables, cwd=cwd, stdout=stdout
+                words,
+                executable=executable,
+                env=variables,
+                cwd=options.cwd,
+                stdout=options.stdout,
             )
 
         running: list[subprocess.Popen[bytes]] = []
         no_handlers: AbstractContextManager[list[int]] = nullcontext([])
-        with passing_on(running, signal.SIGKILL) if patient else no_handlers as heard:
+        with passing_on(running, signal.SIGKILL) if options.patient else no_handlers as heard:
             status, stopped_by = _run_to_end(start, running, heard)
             if not raw.exists():
                 raise errors.ProgramError(
@@ -245,8 +348,8 @@ def _run_recorded(
                 )
             from spanwise.recordings.finish import finish_all  # noqa: PLC0415  loaded by now
 
-            others, unordered = finish_all(folder, areas, raw, output, force=force)
-        return Outcome(output, others, status, stopped_by, unordered, python_sites)
+            others, unordered = finish_all(folder, areas, raw, output, force=options.force)
+        return RecordResult(output, others, status, stopped_by, unordered, options.python_sites)
 
 
 def _run_to_end(
@@ -256,10 +359,7 @@ def _run_to_end(
 ) -> tuple[int, int]:
     """Runs the program; returns its status and the signal that asked us to stop (0: none).
 
-    Args:
-        start: starts it.
-        running: it is entered here.
-        heard: signals that handlers of ours took.
+    `running` gets the program; `heard` has the signals that our handlers took.
     """
     child = start()
     running.append(child)
@@ -278,7 +378,7 @@ def _load_what_follows() -> None:
 
 @contextmanager
 def _workshop(output: Path) -> Iterator[Path]:
-    """A folder beside the output in which files grow; it is removed in every case."""
+    """A folder next to the output for unfinished files; it is always removed."""
     try:
         folder = Path(tempfile.mkdtemp(prefix=".spanwise-", dir=output.absolute().parent))
     except OSError as error:

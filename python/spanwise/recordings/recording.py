@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,28 +16,27 @@ from spanwise import _format, errors
 from spanwise.heap.heap_map import HeapMap
 from spanwise.heap.runner import as_ops
 from spanwise.ledger.ledger import Ledger
-from spanwise.recordings import heap_maps, sources
+from spanwise.recordings import sources
+from spanwise.recordings.export_mixin import ExportMixin
 from spanwise.recordings.history import History
 from spanwise.recordings.live_sites import (
     LiveObjects,
     LiveSites,
     Placed,
     add_by_site,
-    look_at_live,
+    add_live,
+    count_groups,
+    live_at,
     objects_of,
 )
 from spanwise.recordings.names import build_ids_of
-from spanwise.recordings.ops import check_ops
-from spanwise.recordings.questions import Answer, QueryArgs
-from spanwise.recordings.shown import ExportMixin
-from spanwise.recordings.simulate import Simulation, account
-from spanwise.recordings.site_groups import add_live, count_groups
+from spanwise.recordings.ops import Latest, check_ops, slice_ops
+from spanwise.recordings.queries import Answer, QueryArgs
+from spanwise.recordings.simulate import END, Moment, Simulation, account
 from spanwise.recordings.sites import same_sites
-from spanwise.recordings.slices import slice_ops
 from spanwise.recordings.sources import ArraySource, FileSource, OneThread
-from spanwise.recordings.span_pinning import SpanPinning, keys_of, span_pinning_of, with_frames
-from spanwise.recordings.timeline import MOMENTS_MAX, Spread, take_timeline
-from spanwise.results.progress import Step
+from spanwise.recordings.span_pinning import SpanPinning, keys_of, span_pinning_of
+from spanwise.recordings.timeline import MOMENTS_MAX, Spread, map_at, maps_through, timeline_of
 from spanwise.results.rows import AnyRows, Rows
 
 
@@ -65,7 +65,7 @@ class Recording(History, ExportMixin):
         """
         source = FileSource(path, valid_prefix)
         recording = cls(source, path=source.path, name=Path(source.path).name)
-        recording._head  # noqa: B018  errors come now, not at the first question
+        recording._head  # noqa: B018  errors come now, not at the first query
         return recording
 
     @classmethod
@@ -117,7 +117,7 @@ class Recording(History, ExportMixin):
         ops = slice_ops(np.asarray(self.ops), first, last)
         return Recording.from_ops(ops, name=f"{self.name}[{first}:{last}]")
 
-    # --- accounts ---
+    # --- answers to the queries, of one recording ---
 
     def _each(self) -> Sequence[Recording]:
         return (self,)
@@ -125,121 +125,98 @@ class Recording(History, ExportMixin):
     def _total(self, found: list[Answer], add: Callable[[list[Answer]], Answer]) -> Answer:
         return found[0]
 
-    def _account(self, asked: QueryArgs, tell: Step) -> Ledger:
-        """As `ledger`; of a time after the end, the ledger of the end."""
-        simulation, name, stop = self._simulation_for(asked)
+    def _run(self, query: QueryArgs, run: Callable[[Simulation, Moment], Answer]) -> Answer:
+        """Call `run` with a fresh simulation and the moment of a query."""
+        moment = self._moment(query.at)
+        if query.at == "peak-resident":
+            moment = moment._replace(stop_op=self._resident_peak_op(query))
+        simulation = Simulation(query.table, query.options, resident=True)
         try:
-            found = account(
-                self._source,
-                simulation,
-                at=name,
-                name=self.name,
-                stop_op=stop[0],
-                stop_ns=stop[1],
-                progress=tell,
-            )
-            return replace(found, remark=self.remark)
+            simulation.steady_from(-(-self.summary.peak_requested_bytes // 2))
+            if query.at == "end":
+                simulation.time_ns = self.summary.duration_ns
+            return run(simulation, moment)
         finally:
             simulation.close()
 
-    def _simulation_for(
-        self, asked: QueryArgs
-    ) -> tuple[Simulation, str, tuple[int | None, int | None]]:
-        """A fresh simulation for a look at a moment; the moment's name, and where to stop."""
-        name, stop_op, stop_ns = self._moment(asked.at)
-        if asked.at == "peak-resident":
-            stop_op = self._resident_peak_op(asked)
-        simulation = Simulation(asked.table, asked.options, resident=True)
-        simulation.steady_from(-(-self.summary.peak_requested_bytes // 2))
-        if asked.at == "end":
-            simulation.time_ns = self.summary.duration_ns
-        return simulation, name, (stop_op, stop_ns)
-
-    def _resident_peak_op(self, asked: QueryArgs) -> int:
-        """After how many operations most was resident. It depends on the table."""
-        simulation = Simulation(asked.table, asked.options, resident=True)
-        try:
-            account(self._source, simulation, at="end", name=self.name)
+    def _resident_peak_op(self, query: QueryArgs) -> int:
+        """The operation after which most bytes are resident; it depends on the table."""
+        with closing(Simulation(query.table, query.options, resident=True)) as simulation:
+            account(self._source, simulation, END, self.name)
             return simulation.resident_peak()[1]
-        finally:
-            simulation.close()
 
-    def _most_held(self, asked: QueryArgs, tell: Step) -> tuple[int, int]:
-        """The most held, with the threads as recorded and with one for all; 0: no operations."""
+    def _account(self, query: QueryArgs) -> Ledger:
+        def run(simulation: Simulation, moment: Moment) -> Ledger:
+            return account(self._source, simulation, moment, self.name, query.progress)
+
+        return replace(self._run(query, run), remark=self.remark)
+
+    def _most_held(self, query: QueryArgs) -> tuple[int, int]:
+        """The peak held bytes: with the recorded threads, and with one thread for all."""
         most = []
         for source in (self._source, OneThread(self._source)):
-            simulation = Simulation(asked.table, asked.options)
-            try:
-                account(source, simulation, at="end", name=self.name, progress=tell)
+            with closing(Simulation(query.table, query.options)) as simulation:
+                account(source, simulation, END, self.name, query.progress)
                 most.append(simulation.stats().peak_held_bytes)
-            finally:
-                simulation.close()
         return most[0], most[1]
 
-    def _timeline(
-        self, asked: QueryArgs, samples: int, step_ns: int | None, detail: str, tell: Step
-    ) -> Rows:
-        """As `timeline`."""
+    def _timeline(self, query: QueryArgs, samples: int, step_ns: int | None, detail: str) -> Rows:
         if step_ns is not None and self.summary.duration_ns // step_ns >= MOMENTS_MAX:
             raise errors.InvalidError(
                 f"{self.name}: more than {MOMENTS_MAX} moments; give a longer step_s"
             )
         spread = Spread(len(self), samples, step_ns)
-        simulation = Simulation(asked.table, asked.options, resident=detail != "sums")
-        try:
-            return take_timeline(self._source, simulation, spread, detail, tell)
-        finally:
-            simulation.close()
+        resident = detail != "sums"
+        with closing(Simulation(query.table, query.options, resident=resident)) as simulation:
+            return timeline_of(self._source, simulation, spread, detail, query.progress)
 
-    def _live_objects(self, asked: QueryArgs, tell: Step) -> tuple[Placed, LiveObjects]:
-        """What lives at a moment, where it lies and what it keeps."""
-        simulation, name, stop = self._simulation_for(asked)
-        try:
-            placed, latest = look_at_live(self._source, simulation, (name, self.name), stop, tell)
-        finally:
-            simulation.close()
-        return placed, objects_of(placed, latest, asked.table, self._frames)
+    def _live_objects(self, query: QueryArgs) -> tuple[Placed, LiveObjects]:
+        """Live objects at a moment: their addresses, and what each occupies and keeps."""
 
-    def _live_sites(self, asked: QueryArgs, tell: Step) -> LiveSites:
-        """As `live_sites`."""
-        placed, objects = self._live_objects(asked, tell)
+        def run(simulation: Simulation, moment: Moment) -> tuple[Placed, Latest]:
+            return live_at(self._source, simulation, moment, self.name, query.progress)
+
+        placed, latest = self._run(query, run)
+        return placed, objects_of(placed, latest, query.table, self._frames)
+
+    def _live_sites(self, query: QueryArgs) -> LiveSites:
+        placed, objects = self._live_objects(query)
         sites = add_by_site(placed, objects, self._frames, build_ids_of(self.modules))
         ledger = replace(sites.ledger, remark=self.remark)
         return replace(sites, ledger=ledger, imported=self.imported)
 
-    def _site_groups(self, asked: QueryArgs, tell: Step) -> Rows:
-        """As `site_groups`."""
-        _, objects = self._live_objects(asked, tell)
-        allocated = count_groups(self.blocks(), asked.table, same_sites(self._frames))
+    def _site_groups(self, query: QueryArgs) -> Rows:
+        _, objects = self._live_objects(query)
+        allocated = count_groups(self.blocks(), query.table, same_sites(self._frames))
         return add_live(allocated, objects)
 
-    def _span_pinning(self, asked: QueryArgs, by: str, tell: Step) -> SpanPinning:
-        """As `span_pinning`."""
-        placed, objects = self._live_objects(asked, tell)
+    def _span_pinning(self, query: QueryArgs, by: str) -> SpanPinning:
+        placed, objects = self._live_objects(query)
         placed = replace(placed, ledger=replace(placed.ledger, remark=self.remark))
-        found = span_pinning_of(placed, objects, keys_of(by, placed, objects, self.blocks()), by)
-        found = replace(found, imported=self.imported)
+        keys = keys_of(by, placed, objects, self.blocks())
+        found = replace(span_pinning_of(placed, objects, keys, by), imported=self.imported)
         if by != "site":
             return found
-        frames = [self._frames.get(one, ()) for one in found.array["group"].tolist()]
-        return with_frames(found, frames, tuple(build_ids_of(self.modules).items()))
+        frames = tuple(self._frames.get(one, ()) for one in found.array["group"].tolist())
+        return replace(found, frames=frames, build_ids=tuple(build_ids_of(self.modules).items()))
 
-    def _map(self, asked: QueryArgs, tell: Step) -> HeapMap:
-        """As `map`."""
-        simulation, name, stop = self._simulation_for(asked)
-        try:
-            return heap_maps.map_at(self._source, simulation, (name, self.name), stop, tell)
-        finally:
-            simulation.close()
+    def _map(self, query: QueryArgs) -> HeapMap:
+        def run(simulation: Simulation, moment: Moment) -> HeapMap:
+            return map_at(self._source, simulation, moment, self.name, query.progress)
 
-    def _maps(self, asked: QueryArgs, samples: int, tell: Step) -> list[HeapMap]:
-        """As `maps`."""
-        simulation = Simulation(asked.table, asked.options, resident=True)
-        spread = len(self), samples, self.summary.peak_op
-        try:
-            return heap_maps.maps_through(self._source, simulation, self.name, spread, tell)
-        finally:
-            simulation.close()
+        return self._run(query, run)
+
+    def _maps(self, query: QueryArgs, samples: int) -> list[HeapMap]:
+        spread = Spread(len(self), samples)
+        with closing(Simulation(query.table, query.options, resident=True)) as simulation:
+            return maps_through(
+                self._source,
+                simulation,
+                self.name,
+                spread,
+                self.summary.peak_op,
+                progress=query.progress,
+            )
 
     # --- other forms ---
 

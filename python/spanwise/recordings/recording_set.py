@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recordings of several processes that are accounted together."""
+"""Recordings of several processes, accounted together."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanwise import _format, errors
+from spanwise.heap.options import HeapOptions
+from spanwise.ledger.comparison import Comparison
+from spanwise.recordings.export_mixin import ExportMixin
 from spanwise.recordings.names import build_ids_of
-from spanwise.recordings.questions import Answer
+from spanwise.recordings.queries import Answer
 from spanwise.recordings.recording import Recording
-from spanwise.recordings.shown import ExportMixin
 from spanwise.recordings.sites import Site, Sites, number_sites
 from spanwise.recordings.sources import Module
-from spanwise.recordings.summary import Summary, count_threads
-from spanwise.recordings.sums import add_summaries, apart
-from spanwise.results.rows import Rows, Tabular, as_rows
-from spanwise.results.values import Result
+from spanwise.recordings.summary import Summary, add_summaries, apart, count_threads
+from spanwise.results.jobs import Progress
+from spanwise.results.rows import Result, Rows, Tabular, as_rows
+from spanwise.tables.table import STOCK, SizeClassTable
 
 _SHOWN = 20
 
@@ -191,3 +193,59 @@ def _matches(path: str) -> list[str]:
     if not found:
         raise errors.InvalidError(f"{path}: no file matches")
     return found
+
+
+# --- arguments that are recordings ----------------------------------------------------------------
+
+Recordings = Recording | str | os.PathLike[str] | Iterable[Recording | str | os.PathLike[str]]
+"""The argument type of recordings: a recording, a file, or any number of them."""
+
+
+def compare(
+    recordings: Recordings,
+    tables: SizeClassTable | str | Iterable[SizeClassTable | str] = STOCK,
+    at: str | float = "peak",
+    *,
+    options: HeapOptions | None = None,
+    progress: Progress = None,
+) -> Comparison:
+    """Ledgers of a recording, or of several added up, under several tables, side by side.
+
+    To compare ledgers that exist already, use `spanwise.Comparison(ledgers)`.
+
+    Args:
+        recordings: what is accounted.
+        tables: size classes, or names of tables.
+        at: as of `Recording.ledger`.
+        options: of the heap, as of `Recording.ledger`.
+        progress: as of `Recording.ledger`.
+
+    Raises:
+        InvalidError, TraceFormatError: as `Recording.ledger`.
+    """
+    opened = as_recordings(recordings)
+    source = opened[0] if len(opened) == 1 else RecordingSet(opened)
+    return source.compare(tables, at, options=options, progress=progress)
+
+
+def as_recordings(recordings: Recordings) -> list[Recording]:
+    """One recording or many, as they are or by file.
+
+    Raises:
+        TypeError: something else.
+    """
+    given = [recordings] if isinstance(recordings, Recording | str | os.PathLike) else recordings
+    return [as_recording(one) for one in given]
+
+
+def as_recording(recording: Recording | str | os.PathLike[str]) -> Recording:
+    """A recording as it is, or opened.
+
+    Raises:
+        TypeError: something else.
+    """
+    if isinstance(recording, Recording):
+        return recording
+    if isinstance(recording, str | os.PathLike):
+        return Recording.open(recording)
+    raise TypeError(f"recordings must be Recording objects, not {type(recording).__name__}")

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +25,28 @@ from spanwise.heap.options import DEFAULT, HeapOptions, c_options
 from spanwise.ledger.ledger import Ledger, read_ledger
 from spanwise.ledger.run_stats import RunStats
 from spanwise.recordings.sources import Batch, FileSource, Source
-from spanwise.results.progress import Step
+from spanwise.results.jobs import Step
 from spanwise.results.rows import Rows
 from spanwise.tables.table import SizeClassTable
 
 Seen = TypeVar("Seen")
+
+
+class Moment(NamedTuple):
+    """A moment of a recording: its name, and where a run stops for it.
+
+    Attributes:
+        at: the name, for ledgers.
+        stop_op: after this many operations.
+        stop_ns: after the last operation at or before this time; without either, at the end.
+    """
+
+    at: str
+    stop_op: int | None = None
+    stop_ns: int | None = None
+
+
+END = Moment("end")
 
 FILE_STEP = 1 << 20
 """Operations of a file that are run in one C call; Ctrl-C is heard between two: some 50 ms."""
@@ -44,7 +61,7 @@ class Simulation:
         table: size classes.
         options: of the heap.
         resident: note which pages the program would write, so that ledgers know what is resident.
-        tracked: the heap keeps requested sizes, as ledgers need; objects lie where they do without.
+        tracked: the heap keeps requested sizes, as ledgers need; addresses are the same without.
     """
 
     def __init__(
@@ -132,7 +149,7 @@ class Simulation:
         return read_spans(self._heap)
 
     def heap_map(self, at: str, source: str, *, slots: bool) -> HeapMap:
-        """The heap as a map now, with slots if asked for."""
+        """The heap as a map now, with slots if `slots`."""
         tiles, requested = read_tiles(self._heap, touched=self._resident, slots=slots)
         page_bytes = self._handle.table.page_bytes
         return HeapMap(tiles, self.ledger(at, source), page_bytes, requested)
@@ -153,34 +170,17 @@ class Simulation:
 def account(
     source: Source,
     simulation: Simulation,
-    *,
-    at: str,
+    moment: Moment,
     name: str,
-    stop_op: int | None = None,
-    stop_ns: int | None = None,
     progress: Step | None = None,
 ) -> Ledger:
-    """Runs all operations, and takes the ledger at one moment of them.
-
-    Args:
-        source: the operations.
-        simulation: a fresh one.
-        at: name of the moment, for the ledger.
-        name: name of the source, for the ledger.
-        stop_op: the moment is after so many operations.
-        stop_ns: the moment is after the last operation of this time or earlier.
-        progress: called after each batch.
+    """Run all operations and return the ledger at one moment of them.
 
     Returns:
-        The ledger at that moment, or at the end if that comes first; its stats are of the whole.
+        The ledger at that moment; its stats are of the whole run.
     """
-    found = look_once(
-        source,
-        simulation,
-        lambda: simulation.ledger(at, name),
-        stop_op=stop_op,
-        stop_ns=stop_ns,
-        progress=progress,
+    found = visit_moment(
+        source, simulation, moment, lambda: simulation.ledger(moment.at, name), progress
     )
     return replace(found, stats=simulation.stats())
 
@@ -189,32 +189,31 @@ def most_resident(source: Source, table: SizeClassTable, *, name: str) -> int:
     """The peak resident bytes of a whole run in which all of each object is written."""
     simulation = Simulation(table, resident=True)
     try:
-        account(source, simulation, at="end", name=name)
+        account(source, simulation, END, name)
         return simulation.resident_peak()[0]
     finally:
         simulation.close()
 
 
-def look_once(
+def visit_moment(
     source: Source,
     simulation: Simulation,
-    look: Callable[[], Seen],
-    *,
-    stop_op: int | None = None,
-    stop_ns: int | None = None,
+    moment: Moment,
+    read: Callable[[], Seen],
     progress: Step | None = None,
 ) -> Seen:
-    """Runs all operations; what `look` gives at one moment of them, as `account`."""
+    """Run all operations and return what `read` gives at one moment of them."""
     found: list[Seen] = []
 
-    def take() -> None:
-        found.append(look())
+    def read_once() -> None:
+        found.append(read())
 
-    if stop_ns is not None:
-        _run_until_time(source, simulation, stop_ns, take, progress)
+    if moment.stop_ns is not None:
+        _run_until_time(source, simulation, moment.stop_ns, read_once, progress)
     else:
-        visit(source, simulation, [] if stop_op is None else [stop_op], take, progress)
-    return found[0] if found else look()
+        stops = [] if moment.stop_op is None else [moment.stop_op]
+        visit(source, simulation, stops, read_once, progress)
+    return found[0] if found else read()
 
 
 def visit(
@@ -226,12 +225,7 @@ def visit(
 ) -> None:
     """Runs all operations in one pass, and stops on the way.
 
-    Args:
-        source: the operations.
-        simulation: a fresh one.
-        stops: after how many operations to stop, rising.
-        take: called at each stop; one that is after the end is not reached.
-        progress: called after each batch.
+    Stops are after so many operations, rising; those after the end are not reached.
     """
     if isinstance(source, FileSource):
         _visit_file(source, simulation, stops, take, progress)

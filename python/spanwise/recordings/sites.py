@@ -9,13 +9,12 @@ from typing import Any, Protocol
 
 from spanwise import _format
 from spanwise.recordings.names import name_frames
-from spanwise.results.rows import Rows, Tabular, rows_of
-from spanwise.results.values import Result
+from spanwise.results.rows import Result, Rows, Tabular, rows_of
 
 _SHOWN = 10
 _WIDTH = 60
 UNKNOWN_ONLY = "no call sites are known: record the program with --stacks 8 (stacks=8 in Python)"
-"""The message if a recording without call sites is asked for them."""
+"""The message for a recording without call sites."""
 _IMPORTED_ONLY = "no call sites are known: spanwise convert found none in the file it read"
 _COLUMNS = ("id", "allocs", "allocated_bytes", "frames", "names")
 
@@ -42,11 +41,7 @@ def joined(site: Framed) -> dict[str, str]:
 
 
 def unknown_text(imported: bool) -> str:
-    """The message if a recording without call sites is asked for them.
-
-    Args:
-        imported: whether it was made from another tool's file.
-    """
+    """The message for a recording without call sites."""
     return _IMPORTED_ONLY if imported else UNKNOWN_ONLY
 
 
@@ -92,7 +87,7 @@ class Site(Result):
 
     Attributes:
         id: as in the `site` column of the operations; 0 is the unknown site.
-        allocs: allocations; allocated_bytes is what they asked for.
+        allocs: allocations; allocated_bytes is their total size.
         frames: return addresses as "module+0xoffset", innermost caller first. The offset is an
             address in the module's file, as addr2line takes it. A line of Python (`record` with
             python_sites) is "python: function (file:line)", a call that an imported profile names

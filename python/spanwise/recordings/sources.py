@@ -21,7 +21,7 @@ ARRAY_BATCH = 1 << 19
 
 @dataclass(frozen=True)
 class Batch:
-    """Consecutive operations in C memory, valid until the next batch is asked for."""
+    """Consecutive operations in C memory, valid until the next batch."""
 
     ops: Any  # const sw_op *
     count: int

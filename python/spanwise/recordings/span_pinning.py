@@ -3,12 +3,12 @@
 
 A span that has a free slot is *partial*. Every object in it keeps all of it, so its free bytes are
 shared evenly (`live_sites.py`); but if one group of objects were gone, only the spans in which
-nobody else lives would come free. Both are told of each group.
+nobody else lives would come free. Each group has both numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +23,7 @@ from spanwise.recordings.live_sites import LiveObjects, Placed, span_of, sum_by
 from spanwise.recordings.names import name_frames
 from spanwise.recordings.sites import callers, unknown_text
 from spanwise.results.drawing import draw
-from spanwise.results.rows import Rows, Tabular, as_rows
-from spanwise.results.values import Result, Value
+from spanwise.results.rows import Result, Rows, Tabular, Value, as_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -77,7 +76,7 @@ class SpanPinning(Result, Value, Tabular):
         array: one row a group, `Rows` of PINNED_SPANS_DTYPE. `group` is the site's id, the slot's
             bytes, the thread's number, or nanoseconds, a power of two (of a lifetime 2**64 - 1:
             never freed). Of its objects in partial spans: `live_objects` and `requested_bytes`;
-            `kept_free_bytes`, their even share of the free bytes; `spans` that they lie in,
+            `kept_free_bytes`, their even share of the free bytes; their `spans`,
             `sole_spans` of them in which nobody else lives, and `released_bytes`, all bytes of
             those: what comes free without the group.
         by: what the groups are: "site", "size", "age", "lifetime" or "thread".
@@ -202,11 +201,7 @@ def keys_of(
 ) -> NDArray[np.uint64]:
     """The group of each live object.
 
-    Args:
-        by: one of `GROUPS`.
-        placed: the objects.
-        objects: what each of them is.
-        blocks: all operations, which lifetimes need.
+    `blocks` are all operations, which lifetimes need.
     """
     if by == "age":
         now = np.uint64(placed.ledger.time_ns)
@@ -227,10 +222,7 @@ def lifetimes_of(
 ) -> NDArray[np.uint64]:
     """How long objects live in all, as powers of two; NOT_FREED of what is never freed.
 
-    Args:
-        blocks: all operations in order.
-        done: the objects live after so many of them.
-        ids: of the objects.
+    The objects live after `done` operations; `blocks` are all operations.
     """
     count = int(ids.max(initial=0)) + 1
     born, died = np.zeros(count, np.uint64), np.full(count, NOT_FREED, np.uint64)
@@ -254,11 +246,7 @@ def span_pinning_of(
 ) -> SpanPinning:
     """Adds up what the groups hold.
 
-    Args:
-        placed: the objects and the spans that they lie in.
-        objects: what each of them occupies and keeps.
-        keys: the group of each of them.
-        by: what the groups are.
+    `keys` are the groups of the objects.
     """
     spans, of_span = placed.spans, span_of(placed)
     live = np.bincount(of_span, minlength=len(spans))
@@ -285,16 +273,3 @@ def span_pinning_of(
     rows.flags.writeable = False
     free = int(found["kept_free_bytes"].sum())
     return SpanPinning(as_rows(rows), by, placed.ledger, int(partial.sum()), free)
-
-
-def with_frames(
-    found: SpanPinning, frames: Sequence[tuple[str, ...]], build_ids: Sequence[tuple[str, str]]
-) -> SpanPinning:
-    """The same with the frames of its call sites.
-
-    Args:
-        found: of sites.
-        frames: of each group.
-        build_ids: of the modules.
-    """
-    return replace(found, frames=tuple(frames), build_ids=tuple(build_ids))

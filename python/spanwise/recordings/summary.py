@@ -1,16 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a recording holds, in numbers: totals, and counts by size, thread and call site."""
+"""Counts: totals of a recording, requests by size, thread and call site; sums of several."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spanwise import _format, _lib
-from spanwise.results.values import Result
+from spanwise._lib import lib
+from spanwise.results.rows import Result, Rows, as_rows
+
+if TYPE_CHECKING:
+    from spanwise.recordings.recording import Recording
+
 
 HISTOGRAM_DTYPE = np.dtype([("size_bytes", "<u8"), ("count", "<u8"), ("total_bytes", "<u8")])
 """One size of `Recording.histogram`: requests of that size and their bytes."""
@@ -128,17 +134,17 @@ class Summary(Result):
 
     def gaps(self) -> list[str]:
         """What the recording lacks of its program, in words; [] when it is whole."""
-        told = []
+        gaps = []
         if self.dropped_calls:
-            told.append(
+            gaps.append(
                 f"{self.dropped_calls:,} of {_format.plural(self.calls, 'call')} are missing:"
                 f" {_DROP_WORDS[min(self.drop_reason, len(_DROP_WORDS) - 1)]}"
             )
         if self.incomplete:
-            told.append("it has no end: what the program did last is missing")
+            gaps.append("it has no end: what the program did last is missing")
         if self.ops == 0:
-            told.append("it holds no events")
-        return told
+            gaps.append("it holds no events")
+        return gaps
 
     def __str__(self) -> str:
         return _format.table(self.text_rows(), left=1)
@@ -209,3 +215,59 @@ def count_sites(blocks: Iterator[NDArray[np.void]]) -> dict[int, tuple[int, int]
             before = counts.get(site, (0, 0))
             counts[site] = before[0] + count, before[1] + size
     return counts
+
+
+# --- sums of several recordings -------------------------------------------------------------------
+
+_MOST = ("largest_bytes", "duration_ns", "drop_reason")
+"""The fields of a summary of which the largest is taken; of the others the sum is."""
+
+
+def add_summaries(summaries: Sequence[Summary]) -> Summary:
+    """The totals of all. Peaks are added as if they fell together; peak_op is 0: there is none."""
+    values = [one.to_dict() for one in summaries]
+    total = {
+        name: (max if name in _MOST else sum)(value[name] for value in values) for name in values[0]
+    }
+    return Summary(**{**total, "peak_op": 0})
+
+
+def add_histograms(histograms: Sequence[Rows]) -> Rows:
+    """Requests by size of all, by rising size."""
+    rows = np.concatenate([np.asarray(one) for one in histograms])
+    sizes, inverse = np.unique(rows["size_bytes"], return_inverse=True)
+    total = np.zeros(len(sizes), HISTOGRAM_DTYPE)
+    total["size_bytes"] = sizes
+    np.add.at(total["count"], inverse, rows["count"])
+    total["total_bytes"] = total["size_bytes"] * total["count"]
+    return as_rows(total)
+
+
+def add_timelines(timelines: Sequence[Rows]) -> Rows:
+    """Time lines added up: at each time of one of them, the last row of each until then."""
+    times = np.unique(np.concatenate([rows["time_ns"] for rows in timelines]))
+    total = np.zeros(len(times), timelines[0].dtype)
+    for rows in timelines:
+        last = np.searchsorted(rows["time_ns"], times, side="right") - 1
+        for name in total.dtype.names or ():
+            total[name] += np.where(last >= 0, rows[name][last], 0) if len(rows) else 0
+    total["time_ns"] = times
+    return as_rows(total)
+
+
+def apart(recordings: Sequence[Recording], rows: int) -> Iterator[NDArray[np.void]]:
+    """The operations one recording after the other, with distinct numbers in each.
+
+    This holds for objects, threads and sites; the unknown site stays 0.
+    """
+    first = dict.fromkeys(("object", "thread", "site"), 0)
+    for one in recordings:
+        after = dict(first)
+        for block in one.blocks(rows):
+            moved = np.array(block)
+            event = block["kind"] != lib.SW_OP_THREAD_END
+            for name, counts in (("object", event), ("thread", True), ("site", block["site"] > 0)):
+                moved[name] = np.where(counts, moved[name] + first[name], moved[name])
+                after[name] = max(after[name], int(moved[name].max(initial=0)) + 1)
+            yield moved
+        first = after

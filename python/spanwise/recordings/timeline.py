@@ -1,21 +1,87 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ledgers at many moments of one pass, as rows: parts over time, of the heap or of each class."""
+"""Moments of a recording, time lines, and heap maps through time."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spanwise import _lib, errors
+from spanwise import _format, _lib, errors
+from spanwise.heap.heap_map import PLACED_DTYPE, HeapMap, place_objects
 from spanwise.ledger.ledger import LEDGER_CLASS_DTYPE
-from spanwise.ledger.parts import PARTS
-from spanwise.recordings.simulate import Simulation, visit, visit_times
+from spanwise.ledger.parts import MOMENTS, PARTS
+from spanwise.recordings.ops import Latest
+from spanwise.recordings.simulate import Moment, Simulation, visit, visit_moment, visit_times
 from spanwise.recordings.sources import Source
-from spanwise.results.progress import Step
+from spanwise.results.jobs import Step
 from spanwise.results.rows import Rows, as_rows
+
+# --- moments --------------------------------------------------------------------------------------
+
+_GIVE = "give peak, peak-resident, end, an operation such as #1000, or a time such as 1.5s"
+
+
+def operation_of(at: str | float) -> int | None:
+    """The operations until a moment that is given as "#N"; None: it is given otherwise.
+
+    Raises:
+        InvalidError: what follows the "#" is no such number.
+    """
+    if not isinstance(at, str) or not at.strip().startswith("#"):
+        return None
+    digits = at.strip()[1:]
+    if not (digits.isascii() and digits.isdigit()) or int(digits) >= 2**63:
+        raise errors.InvalidError(f"moment {at!r}: {_GIVE}")
+    return int(digits)
+
+
+def parse_seconds(value: str | float) -> float:
+    """A moment in seconds, 0 or more; text may end in ms or s.
+
+    Raises:
+        InvalidError: it is no such moment.
+    """
+    number, scale = value, 1.0
+    if isinstance(value, str):
+        word = value.strip()
+        scale = 1e-3 if word.endswith("ms") else 1.0
+        number = word.removesuffix("ms").removesuffix("s")
+    try:
+        seconds = float(number) * scale
+    except (TypeError, ValueError):
+        seconds = -1.0
+    if isinstance(value, bool) or not 0 <= seconds < 2**63 / 1e9:
+        raise errors.InvalidError(f"moment {value!r}: {_GIVE}")
+    return seconds
+
+
+def parse_moment(value: str | float) -> str | float:
+    """A moment in one form: a name, "#N", or seconds.
+
+    Raises:
+        InvalidError: it is none.
+    """
+    if value in MOMENTS:
+        return value
+    operation = operation_of(value)
+    return parse_seconds(value) if operation is None else f"#{operation}"
+
+
+def is_after(at: str | float, end_op: int, end_ns: int) -> bool:
+    """Whether an operation is after the last, or a time more than a nanosecond after the end.
+
+    Rounding to whole nanoseconds may add that one nanosecond.
+    """
+    operation = operation_of(at)
+    if operation is not None:
+        return operation > end_op
+    return round(parse_seconds(at) * 1e9) > end_ns + 1
+
+
+# --- time lines -----------------------------------------------------------------------------------
 
 DETAILS = ("sums", "parts", "classes")
 """What a time line may show of each moment."""
@@ -66,7 +132,12 @@ class Spread:
 
     ops: int
     samples: int
-    step_ns: int | None
+    step_ns: int | None = None
+
+    def stops(self) -> list[int]:
+        """The operations after which the moments are, evenly spread."""
+        count = min(self.samples, self.ops)
+        return [self.ops * (i + 1) // count for i in range(count)]
 
 
 def step_of(step_s: float | None, detail: str) -> int | None:
@@ -97,7 +168,7 @@ def check_detail(detail: str) -> None:
         raise errors.InvalidError(f"detail {detail!r}: use one of {', '.join(DETAILS)}")
 
 
-def take_timeline(
+def timeline_of(
     source: Source,
     simulation: Simulation,
     spread: Spread,
@@ -106,16 +177,10 @@ def take_timeline(
 ) -> Rows:
     """Runs all operations in one pass; the rows as `Recording.timeline` says.
 
-    Args:
-        source: the operations.
-        simulation: a fresh one, which knows what is resident unless `detail` is "sums".
-        spread: where the moments are.
-        detail: one of `DETAILS`.
-        progress: called after each batch.
+    The simulation knows what is resident unless `detail` is "sums".
     """
-    ops, samples = spread.ops, spread.samples
     if detail == "sums":
-        simulation.sample_every(max(1, ops // samples))
+        simulation.sample_every(max(1, spread.ops // spread.samples))
         visit(source, simulation, (), lambda: None, progress)
         return as_rows(simulation.samples())
     rows_of = _class_rows if detail == "classes" else _heap_row
@@ -127,9 +192,7 @@ def take_timeline(
     if spread.step_ns is not None:
         visit_times(source, simulation, spread.step_ns, take, progress)
     else:
-        count = min(samples, ops)
-        stops = [ops * (i + 1) // count for i in range(count)]
-        visit(source, simulation, stops, take, progress)
+        visit(source, simulation, spread.stops(), take, progress)
     return as_rows(np.concatenate(taken))
 
 
@@ -155,3 +218,56 @@ def _class_rows(simulation: Simulation) -> NDArray[np.void]:
     for name in (*_CLASS_PARTS, "span_bytes"):
         rows[_resident(name)] = ledger.resident.classes[name][used]
     return rows
+
+
+# --- heap maps ------------------------------------------------------------------------------------
+
+
+def map_at(
+    source: Source,
+    simulation: Simulation,
+    moment: Moment,
+    name: str,
+    progress: Step | None = None,
+) -> HeapMap:
+    """Run a recording and return the map of one moment, with slots and live objects.
+
+    The arguments are those of `live_sites.live_at`.
+    """
+
+    def read() -> HeapMap:
+        latest = Latest.until(source.blocks(1 << 20), simulation.done)
+        ids = np.flatnonzero(latest.live).astype(np.uint32)
+        found = simulation.addresses(ids)
+        rows = np.zeros(len(ids), PLACED_DTYPE)
+        rows["requested_bytes"], rows["site"] = latest.size[ids], latest.site[ids]
+        rows["born_ns"] = latest.time_ns[ids]
+        made = simulation.heap_map(moment.at, name, slots=True)
+        return replace(made, placed=place_objects(made.array, found, rows))
+
+    made = visit_moment(source, simulation, moment, read, progress)
+    return replace(made, ledger=replace(made.ledger, stats=simulation.stats()))
+
+
+def maps_through(
+    source: Source,
+    simulation: Simulation,
+    name: str,
+    spread: Spread,
+    peak_op: int,
+    *,
+    progress: Step | None = None,
+) -> list[HeapMap]:
+    """Runs a recording; maps at evenly spread operations and at the peak, without slots.
+
+    After `peak_op` operations most bytes are requested; 0: none ever are.
+    """
+    stops = {*spread.stops(), peak_op} - {0}
+    found: list[HeapMap] = []
+
+    def take() -> None:
+        at = "peak" if simulation.done == peak_op else _format.seconds(simulation.time_ns)
+        found.append(simulation.heap_map(at, name, slots=False))
+
+    visit(source, simulation, sorted(stops), take, progress)
+    return found

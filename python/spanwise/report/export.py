@@ -15,17 +15,16 @@ import numpy as np
 
 from spanwise._lib import OPS_DTYPE
 from spanwise.errors import InvalidError, UnsupportedError
-from spanwise.recordings.outputs import check_output
 from spanwise.recordings.sites import unknown_only, unknown_text
-from spanwise.report import flame, series, stacks, threads, trace_events
-from spanwise.results.files import whole_file, write_whole
+from spanwise.report import flame, perfetto, stacks
+from spanwise.results.files import check_output, whole_file, write_whole
 from spanwise.tables.table import SizeClassTable
 
 if TYPE_CHECKING:
     from spanwise.heap.options import HeapOptions
     from spanwise.recordings.live_sites import LiveSites
     from spanwise.recordings.recording import Recording
-    from spanwise.results.progress import Progress
+    from spanwise.results.jobs import Progress
 
 FORMATS = ("pprof", "speedscope", "collapsed", "perfetto", "openmetrics", "npz", "parquet")
 MOMENTS = 1000
@@ -102,14 +101,14 @@ def content_of(
     if wanted.form == "npz":
         return _npz(recording)
     if wanted.form == "openmetrics":
-        return series.openmetrics(recording.ledger(table, at, options=options, progress=progress))
+        return perfetto.openmetrics(recording.ledger(table, at, options=options, progress=progress))
     if wanted.form == "perfetto":
         rows = recording.timeline(
             table, samples=MOMENTS, detail="parts", options=options, progress=progress
         )
         duration_ns = recording.summary.duration_ns
-        lanes = threads.lanes(recording.blocks(1 << 18), duration_ns, MOMENTS)
-        return trace_events.text_of(program, [*series.counters(rows), *lanes])
+        lanes = perfetto.lanes(recording.blocks(1 << 18), duration_ns, MOMENTS)
+        return perfetto.text_of(program, [*perfetto.counters(rows), *lanes])
     live = recording.live_sites(table, at, options=options, progress=progress)
     sites, live_named = recording.sites.named(), live.named()
     name = f"{program} at {live.ledger.at}, table {table.name}"

@@ -19,7 +19,7 @@ from spanwise.optimizer.result import OptimizeResult
 from spanwise.optimizer.search import optimize, simulated_operations
 from spanwise.recordings.live_sites import LiveSites
 from spanwise.recordings.recording import Recording
-from spanwise.results.progress import Progress, Step, progress_bar
+from spanwise.results.jobs import Progress, Step, progress_bar
 from spanwise.results.rows import Rows
 from spanwise.tables.table import SizeClassTable
 
@@ -31,7 +31,7 @@ FRAMES = 24
 SITES = 15
 """Call sites that the page's table shows."""
 FLAME_SITES = 200
-"""Call sites whose frames the page's flame graph shows."""
+"""Call sites with frames in the page's flame graph."""
 CLASSES = 32
 """The most classes of the table that is fitted to the recording."""
 SEARCH_OPERATIONS = 100_000_000
@@ -55,7 +55,7 @@ class Facts:
         histogram: requests by size.
         maps: through time, the peak among them.
         sites: what lives at the peak, by call site.
-        advice: the fitted table beside the stock ones; None: there is nothing to fit one to.
+        advice: the fitted table and the stock ones; None: there is nothing to fit one to.
         no_advice: why there is none; "" if there is.
         peers: other allocators, measured on this recording; None: they were not.
     """
@@ -117,7 +117,7 @@ class Facts:
         return f"Of the tables that were tried, {self.advice.verdict()}"
 
     def to_dict(self) -> dict[str, Any]:
-        """The facts as JSON, as they lie in the page; charts' rows left out."""
+        """The facts as JSON in the page, without the charts' rows."""
         return {
             "program": self.program,
             "arguments": self.recording.arguments,
@@ -143,14 +143,7 @@ def gather(
 ) -> Facts:
     """Runs the recording as often as its facts need.
 
-    Args:
-        recording: the recording.
-        table: size classes of the simulated heap.
-        holdout: recordings that the fitted table is tried on.
-        options: of the heap.
-        progress: as of `Recording.ledger`.
-        advice: a table that was fitted before; None: one is fitted now.
-        peers: other allocators, measured before.
+    `advice` and `peers` are results of before; without advice a table is fitted now.
 
     Raises:
         InvalidError, TraceFormatError: as of those calls.
@@ -158,17 +151,17 @@ def gather(
     total = _PASSES * len(recording)
     if advice is None:
         total += _searched_operations(recording, holdout)
-    with progress_bar(progress, total, "report", "operations") as tell:
-        ledger = recording.ledger(table, options=options, progress=tell)
+    with progress_bar(progress, total, "report", "operations") as step:
+        ledger = recording.ledger(table, options=options, progress=step)
         timeline = recording.timeline(
-            table, samples=MOMENTS, detail="parts", options=options, progress=tell
+            table, samples=MOMENTS, detail="parts", options=options, progress=step
         )
-        maps = recording.maps(table, samples=FRAMES, options=options, progress=tell)
-        sites = recording.live_sites(table, options=options, progress=tell).named(FLAME_SITES)
+        maps = recording.maps(table, samples=FRAMES, options=options, progress=step)
+        sites = recording.live_sites(table, options=options, progress=step).named(FLAME_SITES)
         histogram = recording.histogram()
         why = ""
         if advice is None:
-            advice, why = _advise(recording, table, holdout, tell)
+            advice, why = _advise(recording, table, holdout, step)
     seen = (recording, table, ledger, timeline, histogram, tuple(maps), sites)
     return Facts(*seen, advice, why, peers)
 

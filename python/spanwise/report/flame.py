@@ -1,27 +1,55 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flame graphs of what live objects keep, by stack: the root above, callees below it (icicles).
-
-After Brendan Gregg, "The flame graph", Communications of the ACM 59 (2016): a box is as wide as the
-bytes of its frame and of all that it called. Here siblings stand with the widest first.
-"""
+"""Flame graphs, as SVG."""
 
 from __future__ import annotations
 
+import base64
 import html
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from spanwise import _format
 from spanwise.errors import InvalidError
+from spanwise.heap.heap_map import HeapMap
 from spanwise.ledger.ledger import Ledger
+from spanwise.plots import raster
 from spanwise.recordings.live_sites import LiveSite, LiveSites
+from spanwise.report.charts import element, words
 from spanwise.report.stacks import chain_of
-from spanwise.report.svg import element, words
 
-OF = ("waste", "round-up", "pinned", "resident", "requested")
-"""The bytes that a graph shows: round-up and pinned spans; round-up; free bytes of spans that
-objects keep; resident bytes; requested bytes."""
+
+class _Kind(NamedTuple):
+    """Bytes that a graph shows.
+
+    Attributes:
+        noun: what they are, in a sentence.
+        site: their field of a site.
+        ledger: their fields of the ledger, with what no live object keeps.
+    """
+
+    noun: str
+    site: str
+    ledger: tuple[str, ...]
+
+
+_KINDS = {
+    "waste": _Kind("waste", "waste_bytes", ("waste_bytes",)),
+    "round-up": _Kind("round-up", "roundup_bytes", ("roundup_bytes", "large_rounding_bytes")),
+    "pinned": _Kind(
+        "free in spans and caches",
+        "kept_free_bytes",
+        ("tail_bytes", "free_slot_bytes", "cached_bytes"),
+    ),
+    "resident": _Kind("resident", "resident_bytes", ("resident_bytes",)),
+    "requested": _Kind("requested", "requested_bytes", ("requested_bytes",)),
+}
+OF = tuple(_KINDS)
+"""The kinds of graphs."""
 
 NO_OBJECT = "[of no live object]"
 FILE_WIDTH = 1400
@@ -67,24 +95,12 @@ class Frame:
 
 def value_of(site: LiveSite, of: str) -> int:
     """The bytes of a site."""
-    return {
-        "waste": site.waste_bytes,
-        "round-up": site.roundup_bytes,
-        "pinned": site.kept_free_bytes,
-        "resident": site.resident_bytes,
-        "requested": site.requested_bytes,
-    }[of]
+    return int(getattr(site, _KINDS[of].site))
 
 
 def total_of(ledger: Ledger, of: str) -> int:
     """The bytes of the whole ledger, with those that no live object keeps."""
-    return {
-        "waste": ledger.waste_bytes,
-        "round-up": ledger.roundup_bytes + ledger.large_rounding_bytes,
-        "pinned": ledger.tail_bytes + ledger.free_slot_bytes + ledger.cached_bytes,
-        "resident": ledger.resident_bytes or 0,
-        "requested": ledger.requested_bytes,
-    }[of]
+    return sum(int(getattr(ledger, name) or 0) for name in _KINDS[of].ledger)
 
 
 def check_of(of: str) -> None:
@@ -132,21 +148,12 @@ def sentence(root: Frame, live: LiveSites, of: str) -> str:
     """The graph in a sentence: all of its bytes, and the call with most of them."""
     ledger = live.ledger
     where = f"at {ledger.at} of {ledger.source or 'the heap'} under {ledger.table}"
-    said = f"{_format.size(root.value_bytes)} {_NOUNS[of]} {where}"
+    said = f"{_format.size(root.value_bytes)} {_KINDS[of].noun} {where}"
     if not live or not root.value_bytes:
         return said
     most = max(live, key=lambda site: value_of(site, of))
     share = _format.share(value_of(most, of), root.value_bytes)
     return f"{said}; {share} of it by {chain_of(most)[0]}"
-
-
-_NOUNS = {
-    "waste": "waste",
-    "round-up": "round-up",
-    "pinned": "free in spans and caches",
-    "resident": "resident",
-    "requested": "requested",
-}
 
 
 # --- drawing --------------------------------------------------------------------------------------
@@ -211,12 +218,12 @@ def _box(frame: Frame, left: float, width: float, row: int, whole: int) -> str:
     """A box with its text, and the tooltip that a pointer over it shows."""
     shade = "of-no-call" if frame.name.startswith("[") else f"shade-{row % 2}"
     own = f"\n{frame.own_bytes:,} bytes in itself" if frame.own_bytes else ""
-    told = (
+    text = (
         f"{frame.name}\n{_format.size(frame.value_bytes)} ({frame.value_bytes:,} bytes),"
         f" {_format.share(frame.value_bytes, whole)} of all{own}"
     )
     y = row * ROW
-    made = element("title", html.escape(told))
+    made = element("title", html.escape(text))
     made += element(
         "rect", x=left, y=y, width=max(width - 0.4, 0.2), height=ROW - 1, class_=f"frame {shade}"
     )
@@ -239,3 +246,43 @@ def wrapped(name: str, width: float) -> list[str]:
 
 def _cut(text: str, letters: int) -> str:
     return text if len(text) <= letters else f"{text[: letters - 1]}…"
+
+
+# --- heap maps as frames --------------------------------------------------------------------------
+
+MOST_CELLS = 8192
+
+
+def frames_of(maps: Sequence[HeapMap], place: Callable[[int, int], float]) -> dict[str, Any]:
+    """The data of maps through time that the page's script draws.
+
+    `place` gives where an operation and its time are in the time line.
+    """
+    end = max(map(raster.end_of, maps), default=0)
+    page = maps[0].page_bytes if maps else 1
+    cell = raster.cell_bytes_of(end, page, MOST_CELLS)
+    count = max(1, -(-end // cell))
+    width = 1 << int(np.ceil(np.log2(np.sqrt(4 * count))))
+    return {
+        "width": width,
+        "height": -(-count // width),
+        "cell": _format.size(cell),
+        "row": _format.size(width * cell),
+        "frames": [
+            _frame(one, raster.codes(one, one.occupancy, 1.0, end, cell), place) for one in maps
+        ],
+    }
+
+
+def _frame(
+    one: HeapMap, drawn: NDArray[np.uint8], place: Callable[[int, int], float]
+) -> dict[str, Any]:
+    ledger = one.ledger
+    op = ledger.stats.ops if ledger.stats else 0
+    return {
+        "at": ledger.at,
+        "op": op,
+        "x": round(place(op, ledger.time_ns), 1),
+        "text": raster.moment(one),
+        "cells": base64.b64encode(drawn.tobytes()).decode("ascii"),
+    }

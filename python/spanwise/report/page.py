@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of a report: texts, charts and data put together."""
+"""The report page."""
 
 from __future__ import annotations
 
@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING
 from spanwise import _format, _lib
 from spanwise.errors import InvalidError
 from spanwise.ledger.ledger import Ledger
-from spanwise.recordings.outputs import check_output
-from spanwise.report import charts, flame, frames
-from spanwise.report.definitions import DEFINITIONS
+from spanwise.report import charts, flame
+from spanwise.report.charts import WIDTH
 from spanwise.report.facts import FLAME_SITES, SITES, Facts, gather, searched_tables
-from spanwise.report.svg import WIDTH
-from spanwise.results.files import write_whole
+from spanwise.results.files import check_output, write_whole
 from spanwise.tables.table import SizeClassTable
 
 if TYPE_CHECKING:
@@ -27,7 +25,37 @@ if TYPE_CHECKING:
     from spanwise.measure.peers import PeerComparison
     from spanwise.optimizer.result import OptimizeResult
     from spanwise.recordings.recording import Recording
-    from spanwise.results.progress import Progress
+    from spanwise.results.jobs import Progress
+
+
+DEFINITIONS: dict[str, str] = {
+    "requested": "The sum of the sizes that the live objects were asked for with.",
+    "round-up": "The slot's size minus the requested size, over live objects in slots.",
+    "tail": "The end of each span that is too short for one more slot.",
+    "free slots": "Slots that are free, in spans from which no thread allocates just now: only the"
+    " same size class can use them.",
+    "cached": "Free slots of the spans that threads allocate from, and empty spans and freed large"
+    " objects that a thread's cache keeps.",
+    "metadata": "The heap's own records: spans, bits, page map, caches.",
+    "large rounding": "Whole pages minus the requested size, of live large objects.",
+    "arena slack": "Chunks of arenas that are not handed out.",
+    "quarantine": "Freed memory that is kept back from use.",
+    "free pages": "Pages of no span that the system has not got back.",
+    "held": "The sum of all of the above, exactly: what the heap has from the system by its own"
+    " account. Held minus requested is waste.",
+    "resident": "Held bytes in pages of the system (4 KiB on most machines) that were written to:"
+    " what the program pays for. The simulated program writes all of each object.",
+    "peak": "The moment after the first operation that brings the requested bytes to their maximum."
+    " It is the same under every table.",
+    "waste": "Held minus requested, in bytes or as a share of held.",
+    "class": "A slot size of the table. A request takes the smallest class that is as large.",
+    "span": "Pages in a row that are cut into slots of one class.",
+    "occupancy": "Slots in use, of a span's slots.",
+    "free bytes kept": "The free slots and the tail of a span, shared evenly among the objects that"
+    " live in it, since each of them alone keeps the span.",
+    "held out": "A recording that a table was tried on and not fitted to.",
+}
+
 
 _FOLDER = Path(__file__).parent
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
@@ -79,7 +107,7 @@ def page_of(facts: Facts) -> str:
     script = (_FOLDER / "report.js").read_text(encoding="utf-8")
     title = html.escape(f"memory of {facts.program}")
     body = "\n".join(_sections(facts))
-    shown = frames.frames_of(facts.maps, partial(charts.place_in_time, facts.timeline))
+    shown = flame.frames_of(facts.maps, partial(charts.place_in_time, facts.timeline))
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
@@ -101,8 +129,8 @@ def _sections(facts: Facts) -> Iterable[str]:
     yield _head(facts)
     if not empty:
         peak_op = facts.recording.summary.peak_op
-        told = "What the heap held, by part, stacked. The dashed line is what of it was resident."
-        yield _section("Over time", told, charts.timeline(facts.timeline, peak_op))
+        text = "What the heap held, by part, stacked. The dashed line is what of it was resident."
+        yield _section("Over time", text, charts.timeline(facts.timeline, peak_op))
         yield _section(
             "Sizes",
             "How often each size was asked for. A request takes the next class above it; what lies"
@@ -210,7 +238,7 @@ def _short(name: str) -> str:
 
 
 def _table(rows: Sequence[Sequence[str]], head: Sequence[str], numbers: int) -> str:
-    """A table whose first columns are numbers."""
+    """A table with numbers in its first columns."""
 
     def line(cells: Sequence[str], tag: str) -> str:
         made = "".join(

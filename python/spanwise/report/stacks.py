@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Call sites with their values, and the formats of stacks: pprof, speedscope, collapsed lines."""
+"""Call stacks with weights: pprof and collapsed stacks."""
 
 from __future__ import annotations
 
@@ -13,8 +13,44 @@ import numpy as np
 from spanwise import _lib
 from spanwise.recordings.live_sites import LiveSite, LiveSites
 from spanwise.recordings.sites import Site, Sites
-from spanwise.report import proto
 from spanwise.results.rows import Rows
+
+# --- protocol buffers -----------------------------------------------------------------------------
+#
+# Source: https://protobuf.dev/programming-guides/encoding. A field is a number and a kind of value:
+# a variable-length number (0), or bytes with their length (2), which are texts, messages and packed
+# numbers.
+
+_NUMBER, _BYTES = 0, 2
+
+
+def varint(value: int) -> bytes:
+    """A number, 7 bits a byte, lowest first; a negative one as its complement in 64 bits."""
+    left = value & (1 << 64) - 1
+    made = bytearray()
+    while left > 0x7F:
+        made.append(left & 0x7F | 0x80)
+        left >>= 7
+    made.append(left)
+    return bytes(made)
+
+
+def number(field: int, value: int) -> bytes:
+    """A field that is a number; 0 is the default and is left out."""
+    return b"" if value == 0 else varint(field << 3 | _NUMBER) + varint(value)
+
+
+def content(field: int, value: bytes) -> bytes:
+    """A field that is a text or a message."""
+    return varint(field << 3 | _BYTES) + varint(len(value)) + value
+
+
+def packed(field: int, values: Iterable[int]) -> bytes:
+    """A field of many numbers."""
+    return content(field, b"".join(map(varint, values)))
+
+
+# --- stacks ---------------------------------------------------------------------------------------
 
 VALUES = {
     "alloc-objects": ("alloc_objects", "count"),
@@ -73,12 +109,7 @@ def stacks_of(allocated: Sites, live: LiveSites) -> list[Stack]:
 
 
 def groups_of(rows: Rows, sites: Iterable[Site | LiveSite]) -> list[Group]:
-    """Rows of `Recording.site_groups`, those with the same frames by name added up.
-
-    Args:
-        rows: the groups.
-        sites: the call sites, with names where they are known.
-    """
+    """Rows of `Recording.site_groups`, those with the same frames by name added up."""
     chains = {site.id: chain_of(site) for site in sites}
     found: dict[tuple[tuple[str, ...], int, int], list[int]] = {}
     for site, slot_bytes, thread, *counts in np.asarray(rows).tolist():
@@ -162,41 +193,36 @@ def pprof(groups: Sequence[Group], duration_ns: int, comment: str) -> bytes:
     """
     strings = _Strings()
     types = [
-        proto.content(1, proto.number(1, strings[name]) + proto.number(2, strings[unit]))
+        content(1, number(1, strings[name]) + number(2, strings[unit]))
         for name, unit in VALUES.values()
     ]
     ids: dict[str, int] = {}
     samples = []
     for group in groups:
         places = [ids.setdefault(frame, len(ids) + 1) for frame in group.stack.frames]
-        body = proto.packed(1, places) + proto.packed(2, group.stack.values)
-        samples.append(proto.content(2, body + _labels(group, strings)))
-    locations = [
-        proto.content(4, proto.number(1, i) + proto.content(4, proto.number(1, i)))
-        for i in ids.values()
-    ]
+        body = packed(1, places) + packed(2, group.stack.values)
+        samples.append(content(2, body + _labels(group, strings)))
+    locations = [content(4, number(1, i) + content(4, number(1, i))) for i in ids.values()]
     functions = [
-        proto.content(
+        content(
             5,
-            proto.number(1, i) + proto.number(2, strings[frame]) + proto.number(3, strings[frame]),
+            number(1, i) + number(2, strings[frame]) + number(3, strings[frame]),
         )
         for frame, i in ids.items()
     ]
     end = (
-        proto.number(10, duration_ns)
-        + proto.number(13, strings[comment])
-        + proto.number(14, strings["inuse_space"])
+        number(10, duration_ns) + number(13, strings[comment]) + number(14, strings["inuse_space"])
     )
-    table = [proto.content(6, text.encode(errors="replace")) for text in strings.places]
+    table = [content(6, text.encode(errors="replace")) for text in strings.places]
     whole = b"".join([*types, *samples, *locations, *functions, *table, end])
     return gzip.compress(whole, mtime=0)
 
 
 def _labels(group: Group, strings: _Strings) -> bytes:
     """The labels of a sample: a number with its unit, or a text."""
-    size = proto.number(3, group.slot_bytes) + proto.number(4, strings["bytes"])
-    cls = size if group.slot_bytes else proto.number(2, strings["large"])
-    thread = proto.number(2, strings[str(group.thread)])
-    return proto.content(3, proto.number(1, strings["class"]) + cls) + proto.content(
-        3, proto.number(1, strings["thread"]) + thread
+    size = number(3, group.slot_bytes) + number(4, strings["bytes"])
+    cls = size if group.slot_bytes else number(2, strings["large"])
+    thread = number(2, strings[str(group.thread)])
+    return content(3, number(1, strings["class"]) + cls) + content(
+        3, number(1, strings["thread"]) + thread
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A median, and where it lies: the interval of order statistics.
+"""A median and its confidence interval of order statistics.
 
 Nothing is assumed of the distribution: between the k-th least and the k-th most of n values the
 median lies with a probability of 1 - 2 P(Binomial(n, 1/2) < k) (H. A. David and H. N. Nagaraja,

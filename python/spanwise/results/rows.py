@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of named columns for numpy and data frames, and the base of results that have them."""
+"""Results: rows of named columns, values that compare and hash, JSON and data frames."""
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -84,10 +85,7 @@ class Rows:
         Raises:
             OSError: the system refused to write.
         """
-        content = json.dumps(self.to_dicts(), indent=1) + "\n"
-        if path is not None:
-            write_whole(path, content)
-        return content
+        return _json_text(self.to_dicts(), path)
 
     def to_columns(self) -> dict[str, Any]:
         """Columns by name: numpy arrays of shape (rows,), views of the rows.
@@ -201,3 +199,70 @@ class Tabular:
     def to_columns(self) -> dict[str, Any]:
         """`array` as columns by name, for pyarrow, polars and other tools."""
         return self.array.to_columns()
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+class Result:
+    """What has `to_dict`: it becomes JSON."""
+
+    __slots__ = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, for JSON; of a dataclass its fields."""
+        return dataclasses.asdict(self)  # type: ignore[call-overload, no-any-return]
+
+    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
+        """`to_dict` as text; also written to `path`, whole or not at all, unless None.
+
+        Raises:
+            OSError: the system refused to write.
+        """
+        return _json_text(self.to_dict(), path)
+
+
+class Value:
+    """A frozen dataclass that may hold arrays: equal, and hashed, by all fields with compare=True.
+
+    The dataclass is made with eq=False.
+    """
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return bool(_content_of(self) == _content_of(other))
+
+    def __hash__(self) -> int:
+        return hash(_content_of(self))
+
+
+def _content_of(value: Any) -> Any:
+    """What a value says, as something that Python compares and hashes."""
+    if isinstance(value, np.ndarray | Rows):
+        return (value.dtype.str, str(value.dtype.descr), value.shape, value.tobytes())
+    if isinstance(value, Value):
+        fields = dataclasses.fields(value)  # type: ignore[arg-type]
+        said = (_content_of(getattr(value, field.name)) for field in fields if field.compare)
+        return (type(value), *said)
+    if isinstance(value, Mapping):
+        return tuple((key, _content_of(item)) for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return tuple(_content_of(item) for item in value)
+    return value
+
+
+def _json_text(value: Any, path: str | os.PathLike[str] | None) -> str:
+    content = json.dumps(value, indent=1, default=_json_value) + "\n"
+    if path is not None:
+        write_whole(path, content)
+    return content
+
+
+def _json_value(value: Any) -> Any:
+    """Numbers and arrays of numpy, as JSON has them."""
+    if isinstance(value, np.generic | np.ndarray | Rows):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} has no form in JSON")

@@ -27,8 +27,7 @@ from typing import Any, Protocol
 
 from spanwise import errors
 from spanwise.recordings.recording import Recording
-from spanwise.results.interrupts import first_ended
-from spanwise.results.threads import Workers, starts
+from spanwise.results.jobs import Workers, first_ended, starts
 from spanwise.sweeps.row_file import Row
 from spanwise.sweeps.tasks import (
     AbsentRecordingError,

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 from spanwise import _lib
 from spanwise.errors import InvalidError, StateError
-from spanwise.results.progress import Step
-from spanwise.results.reading import READING_ERRORS, is_text, what_is_wrong
+from spanwise.results.files import READING_ERRORS, is_text, what_is_wrong
+from spanwise.results.jobs import Step
 
 Row = dict[str, Any]
 

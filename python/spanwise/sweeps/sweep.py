@@ -17,8 +17,7 @@ import numpy as np
 from spanwise import _format
 from spanwise.heap.options import HeapOptions
 from spanwise.recordings import sources
-from spanwise.results.interrupts import Signals
-from spanwise.results.progress import Progress, Step, progress_bar
+from spanwise.results.jobs import Progress, Signals, Step, progress_bar
 from spanwise.sweeps.engines import Dispatcher, Engine, make_engine
 from spanwise.sweeps.plans import Plan, make_plan
 from spanwise.sweeps.result import Sweep, content, key, latest

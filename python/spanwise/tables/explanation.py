@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from spanwise import _format
 from spanwise.errors import InvalidError
-from spanwise.results.values import Result
+from spanwise.results.rows import Result
 
 if TYPE_CHECKING:
     from spanwise.tables.table import SizeClassTable

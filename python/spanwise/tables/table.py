@@ -15,8 +15,7 @@ from spanwise import _format, _lib, errors
 from spanwise._lib import check, ffi, lib
 from spanwise._owner import Life
 from spanwise.results.drawing import draw
-from spanwise.results.rows import Rows, Tabular, as_rows
-from spanwise.results.values import Result
+from spanwise.results.rows import Result, Rows, Tabular, as_rows
 from spanwise.tables import families
 from spanwise.tables.classes import (
     class_spec,

@@ -6,8 +6,7 @@ from __future__ import annotations
 import inspect
 
 import spanwise as sw
-from spanwise.results.rows import Rows, Tabular
-from spanwise.results.values import Result
+from spanwise.results.rows import Result, Rows, Tabular
 
 PUBLIC_TYPES = [
     found

@@ -20,7 +20,7 @@ import spanwise as sw
 from spanwise.builds import programs
 from spanwise.builds.folder import put_in_place, remove_stale
 from spanwise.builds.programs import BuildError, run_step
-from spanwise.results.interrupts import Signals
+from spanwise.results.jobs import Signals
 
 from tests.python.helpers import script
 

@@ -15,7 +15,7 @@ import pytest
 import spanwise as sw
 from spanwise import workloads
 from spanwise.__main__ import main
-from spanwise.commands import _sizes, demo
+from spanwise.commands import _options, demo
 
 from tests.python.helpers import needs_recorder, random_ops, script
 
@@ -31,7 +31,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
 
 
-def told(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+def error_line(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     """The one line of a command that refuses; nothing was printed and no file was made."""
     before = sorted(Path().iterdir())
     try:
@@ -57,7 +57,7 @@ def no_work(here: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(sw.Recording, "open", worked)
     monkeypatch.setattr(sw.RecordingSet, "open", worked)
-    for module in ("sweep.sweep", "record.run_recorded", "run.run_under"):
+    for module in ("searches.sweep", "record.run_recorded", "run.run_under"):
         monkeypatch.setattr(f"spanwise.commands.{module}", worked)
 
 
@@ -77,9 +77,9 @@ def test_a_picture_that_cannot_be_written(
         (".", "cannot be written: Is a directory"),
         ("a.swt", "is a recording, which would be lost; give another name"),
     ):
-        assert told(capsys, *words, "--plot", name) == f"{name}: {why}"
+        assert error_line(capsys, *words, "--plot", name) == f"{name}: {why}"
     for name in ("a.doc", "picture"):
-        message = told(capsys, *words, "--plot", name)
+        message = error_line(capsys, *words, "--plot", name)
         assert message.startswith(f"{name}: no picture has this ending; use one of ")
 
 
@@ -95,41 +95,41 @@ def test_a_file_that_cannot_be_written(
         ("a.swt/a.out", "cannot be written: Not a directory"),
         (".", "cannot be written: Is a directory"),
     ):
-        assert told(capsys, command, *files, "-o", name, *behind) == f"{name}: {why}"
-    assert told(capsys, command, *files, "-o", "-", *behind) == (
+        assert error_line(capsys, command, *files, "-o", name, *behind) == f"{name}: {why}"
+    assert error_line(capsys, command, *files, "-o", "-", *behind) == (
         "-: standard output is not written to; give the name of a file"
     )
     if command != "record":
-        assert told(capsys, command, *files, "-o", "a.swt", *behind) == (
+        assert error_line(capsys, command, *files, "-o", "a.swt", *behind) == (
             "a.swt: is a recording, which would be lost; give another name"
         )
 
 
 def test_a_table_replaces_tables_only(capsys: pytest.CaptureFixture[str]) -> None:
     Path("mine.json").write_text("precious")
-    assert told(capsys, "optimize", "a.swt", "-o", "mine.json") == (
+    assert error_line(capsys, "optimize", "a.swt", "-o", "mine.json") == (
         "mine.json: exists already and is no JSON; give another name"
     )
     assert Path("mine.json").read_text() == "precious"
-    assert told(capsys, "optimize", "a.swt", "-o", "mine.txt") == (
+    assert error_line(capsys, "optimize", "a.swt", "-o", "mine.txt") == (
         "mine.txt: a table file ends in .json; give another name"
     )
 
 
 def test_what_is_fitted_to_is_not_held_out(capsys: pytest.CaptureFixture[str]) -> None:
-    assert told(capsys, "optimize", "a.swt", "--holdout", "./a.swt") == (
+    assert error_line(capsys, "optimize", "a.swt", "--holdout", "./a.swt") == (
         "a.swt: cannot be held out, because the table is fitted to it"
     )
 
 
 def test_a_folder_that_cannot_be_made(capsys: pytest.CaptureFixture[str]) -> None:
     parent = Path("a.swt").absolute()
-    assert told(capsys, "build", "--table", "c16", "-o", "a.swt/b") == (
+    assert error_line(capsys, "build", "--table", "c16", "-o", "a.swt/b") == (
         f"{parent}: no such folder; make it first"
     )
-    message = told(capsys, "build", "--table", "c16", "-o", "/proc/b")
+    message = error_line(capsys, "build", "--table", "c16", "-o", "/proc/b")
     assert message.startswith("/proc/b: cannot be made: ")
-    assert told(capsys, "demo", "-o", "a.swt/b") == "a.swt/b: Not a directory"
+    assert error_line(capsys, "demo", "-o", "a.swt/b") == "a.swt/b: Not a directory"
 
 
 def test_saving_names_the_picture_and_not_its_hidden_file() -> None:
@@ -154,7 +154,7 @@ def test_record_refuses_a_file_that_exists(capsys: pytest.CaptureFixture[str]) -
         Path("notes.txt").write_text("mine")
         Path("ls.swt").write_text("mine")
         name = words[-1] if words else "ls.swt"
-        assert told(capsys, "record", *words, "--", "/bin/ls") == (
+        assert error_line(capsys, "record", *words, "--", "/bin/ls") == (
             f"{name}: exists already; give another name with -o, or --force"
         )
     assert Path("a.swt").read_bytes() == before
@@ -176,7 +176,7 @@ def test_record_replaces_by_force(word: str, capsys: pytest.CaptureFixture[str])
 def test_a_moment_after_the_end(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     last = sw.Recording.open("b.swt").summary.duration_ns
     assert last == 209_000
-    assert told(capsys, command, "b.swt", "--at", "9999s") == (
+    assert error_line(capsys, command, "b.swt", "--at", "9999s") == (
         "b.swt: moment '9999s' is after its end; it lasts 209.000 us"
     )
     assert main([command, "b.swt", "--at", f"{last / 1e9}s"]) == 0
@@ -188,7 +188,7 @@ def test_a_moment_after_the_end_of_a_set(capsys: pytest.CaptureFixture[str]) -> 
     """A set has a moment as long as one of its recordings goes on."""
     assert main(["ledger", "a.swt", "b.swt", "--at", "1s"]) == 0
     capsys.readouterr()
-    assert told(capsys, "ledger", "a.swt", "b.swt", "--at", "9999s").startswith(
+    assert error_line(capsys, "ledger", "a.swt", "b.swt", "--at", "9999s").startswith(
         "a.swt: moment '9999s' is after its end; it lasts "
     )
     ops = sw.Recording.open("b.swt")
@@ -217,7 +217,7 @@ def test_a_sweep_at_a_moment_after_the_end() -> None:
     ],
 )
 def test_sizes(word: str, size: int) -> None:
-    assert _sizes.parse_size(word) == size
+    assert _options.parse_size(word) == size
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_sizes(word: str, size: int) -> None:
 )
 def test_words_that_are_no_sizes(word: str) -> None:
     with pytest.raises(sw.InvalidError) as caught:
-        _sizes.parse_size(word, "--limit")
+        _options.parse_size(word, "--limit")
     assert str(caught.value) == (
         f"--limit {word!r} is not a number of bytes: 4096, 4K and 4KiB are the same, 4KB is 4000"
     )
@@ -235,15 +235,15 @@ def test_every_command_takes_the_same_sizes(capsys: pytest.CaptureFixture[str]) 
     assert main(["explain", "33KiB"]) == 0
     assert "40960" in capsys.readouterr().out.replace(",", "")  # 33 KiB: five pages of 8 KiB
     rule = "is not a number of bytes: 4096, 4K and 4KiB are the same, 4KB is 4000"
-    assert told(capsys, "run", "--limit", "many", "--", "ls") == f"--limit 'many' {rule}"
-    assert told(capsys, "run", "--limit=-1K", "--", "ls") == (
+    assert error_line(capsys, "run", "--limit", "many", "--", "ls") == f"--limit 'many' {rule}"
+    assert error_line(capsys, "run", "--limit=-1K", "--", "ls") == (
         "--limit -1K is negative; give 0 (no limit) or more"
     )
     for command, option in (("optimize", "--largest"), ("optimize", "--page-bytes")):
-        assert told(capsys, command, "a.swt", option, "x") == (
+        assert error_line(capsys, command, "a.swt", option, "x") == (
             f"spanwise {command}: argument {option}: size 'x' {rule}; see spanwise {command} --help"
         ).removeprefix("spanwise: ")
-    assert told(capsys, "build", "--table", "go", "-o", "out", "--cutoff", "x") == (
+    assert error_line(capsys, "build", "--table", "go", "-o", "out", "--cutoff", "x") == (
         f"spanwise build: argument --cutoff: size 'x' {rule}; see spanwise build --help"
     )
 
@@ -282,38 +282,38 @@ def test_every_command_takes_the_same_sizes(capsys: pytest.CaptureFixture[str]) 
 def test_misspelt_options(
     words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert told(capsys, *words) == message
+    assert error_line(capsys, *words) == message
 
 
 def test_misspelt_commands_and_choices(capsys: pytest.CaptureFixture[str]) -> None:
-    message = told(capsys, "ledgr", "a.swt")
+    message = error_line(capsys, "ledgr", "a.swt")
     assert message.startswith("argument COMMAND: invalid choice: 'ledgr'")
     assert message.endswith("; did you mean ledger?; see spanwise --help")
-    message = told(capsys, "ledger", "a.swt", "--placement", "adress")
+    message = error_line(capsys, "ledger", "a.swt", "--placement", "adress")
     assert message.endswith("; did you mean address?; see spanwise ledger --help")
 
 
 def test_executors(capsys: pytest.CaptureFixture[str]) -> None:
     known = "give threads, processes, dask or dask:tcp://HOST:PORT"
-    assert told(capsys, "sweep", "a.swt", "--executor", "foo") == f"--executor foo: {known}"
-    assert told(capsys, "sweep", "a.swt", "--executor", "treads") == (
+    assert error_line(capsys, "sweep", "a.swt", "--executor", "foo") == f"--executor foo: {known}"
+    assert error_line(capsys, "sweep", "a.swt", "--executor", "treads") == (
         f"--executor treads: {known}; did you mean threads?"
     )
-    assert told(capsys, "sweep", "a.swt", "--executor", "threads:4") == (
+    assert error_line(capsys, "sweep", "a.swt", "--executor", "threads:4") == (
         f"--executor threads:4: {known}; did you mean threads?"
     )
 
 
 @pytest.mark.parametrize("name", ["false", "true", "echo"])
 def test_a_program_that_is_no_compiler(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert told(capsys, "build", "--table", "c16", "-o", "out", "--cc", name) == (
+    assert error_line(capsys, "build", "--table", "c16", "-o", "out", "--cc", name) == (
         f"{name}: is not a C compiler; install gcc or clang, or name one with --cc"
     )
 
 
 def test_a_compiler_that_does_not_start(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     crashing = script(tmp_path / "cc-crashing", "kill -SEGV $$")
-    message = told(capsys, "build", "--table", "c16", "-o", "out", "--cc", crashing)
+    message = error_line(capsys, "build", "--table", "c16", "-o", "out", "--cc", crashing)
     assert message == (
         f"{crashing}: is not a C compiler; install gcc or clang, or name one with --cc"
     )
@@ -325,14 +325,14 @@ def test_a_compiler_that_does_not_start(capsys: pytest.CaptureFixture[str], tmp_
 def test_a_cut_file_offers_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
     whole = Path("b.swt").read_bytes()
     Path("cut.swt").write_bytes(whole[:64])
-    assert told(capsys, "ledger", "cut.swt") == (
+    assert error_line(capsys, "ledger", "cut.swt") == (
         "cut.swt: byte 64: the recording has no end (the file is cut);"
         " nothing before it can be used, record again"
     )
     sw.Recording.from_ops(random_ops(1, 1), "one.swt")
     summary_bytes = 48 + 26 * 8  # a block header and as many fields
     Path("cut.swt").write_bytes(Path("one.swt").read_bytes()[:-40])
-    message = told(capsys, "ledger", "cut.swt")
+    message = error_line(capsys, "ledger", "cut.swt")
     assert message.endswith(
         "; use --valid-prefix (in Python valid_prefix=True) to read the 1 operation before it"
     )

@@ -42,7 +42,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:
     return capsys.readouterr().out
 
 
-def told(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:
+def error_line(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:
     """The one line on stderr of a command that ends with 2."""
     assert main([str(word) for word in words]) == 2
     captured = capsys.readouterr()
@@ -78,10 +78,10 @@ def test_help_has_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> N
     assert "--json" in text
 
 
-def test_every_command_is_a_module() -> None:
+def test_every_command_has_a_module_and_every_module_commands() -> None:
     assert list(COMMANDS) == list(NAMES)
     folder = Path(commands.__file__).parent
-    assert {path.stem for path in folder.glob("[!_]*.py")} == set(COMMANDS)
+    assert {path.stem for path in folder.glob("[!_]*.py")} == set(COMMANDS.values())
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -130,26 +130,26 @@ def test_unknown_table(capsys: pytest.CaptureFixture[str], stored: Path) -> None
         "spanwise: unknown table 'gone'; use go, c16, jemalloc, tcmalloc, mimalloc, pow2,"
         " fibonacci, geometric-R or FILE.json (R: a ratio such as 1.25)"
     )
-    assert told(capsys, "classes", "--table", "gone") == expected
-    assert told(capsys, "explain", "8", "--table", "gone") == expected
-    assert told(capsys, "ledger", stored, "--table", "gone") == expected
-    assert told(capsys, "compare", stored, "--table", "go", "--table", "gone") == expected
-    assert told(capsys, "classes", "--table", "geometric-x") == (
+    assert error_line(capsys, "classes", "--table", "gone") == expected
+    assert error_line(capsys, "explain", "8", "--table", "gone") == expected
+    assert error_line(capsys, "ledger", stored, "--table", "gone") == expected
+    assert error_line(capsys, "compare", stored, "--table", "go", "--table", "gone") == expected
+    assert error_line(capsys, "classes", "--table", "geometric-x") == (
         "spanwise: unknown table 'geometric-x'; after geometric- comes a ratio, e.g. geometric-1.25"
     )
 
 
 def test_bad_table_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "t.json"
-    assert told(capsys, "classes", "--table", path) == (
+    assert error_line(capsys, "classes", "--table", path) == (
         f"spanwise: {path}: No such file or directory"
     )
     path.write_text('{"name": "t", "page_bytes": 8192, "classes": [{"size": 20, "pages": 1}]}')
-    assert told(capsys, "explain", "8", "--table", path) == (
+    assert error_line(capsys, "explain", "8", "--table", path) == (
         f"spanwise: {path}: class 1 (20 bytes): size must be a multiple of 8; use 24"
     )
     path.write_text("{,}")
-    assert told(capsys, "classes", "--table", path).startswith(
+    assert error_line(capsys, "classes", "--table", path).startswith(
         f"spanwise: {path}: line 1, column 2: not valid JSON ("
     )
 
@@ -183,12 +183,14 @@ def test_explain(capsys: pytest.CaptureFixture[str], size: int, rounded: int) ->
     ],
 )
 def test_explain_bad_sizes(capsys: pytest.CaptureFixture[str], size: str, message: str) -> None:
-    assert told(capsys, "explain", size) == f"spanwise: {message}"
+    assert error_line(capsys, "explain", size) == f"spanwise: {message}"
 
 
 def test_explain_negative_size(capsys: pytest.CaptureFixture[str]) -> None:
-    assert told(capsys, "explain", "-5") == "spanwise: size -5 is negative; give 0 or more"
-    assert told(capsys, "explain", "--", "-5") == "spanwise: size -5 is negative; give 0 or more"
+    assert error_line(capsys, "explain", "-5") == "spanwise: size -5 is negative; give 0 or more"
+    assert (
+        error_line(capsys, "explain", "--", "-5") == "spanwise: size -5 is negative; give 0 or more"
+    )
 
 
 # --- ledger and compare ---------------------------------------------------------------------------
@@ -245,10 +247,10 @@ def test_plots_are_written_whole(
         said(capsys, command, stored, "--plot", picture)
         assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     assert len(list(tmp_path.iterdir())) == 2
-    assert told(capsys, "ledger", stored, "--plot", tmp_path / "no/a.png") == (
+    assert error_line(capsys, "ledger", stored, "--plot", tmp_path / "no/a.png") == (
         f"spanwise: {tmp_path}/no/a.png: cannot be written: No such file or directory"
     )
-    message = told(capsys, "ledger", stored, "--plot", tmp_path / "a.doc")
+    message = error_line(capsys, "ledger", stored, "--plot", tmp_path / "a.doc")
     assert message.startswith(
         f"spanwise: {tmp_path}/a.doc: no picture has this ending; use one of "
     )
@@ -256,27 +258,27 @@ def test_plots_are_written_whole(
 
 def test_bad_recordings(capsys: pytest.CaptureFixture[str], stored: Path, tmp_path: Path) -> None:
     path = tmp_path / "bad.swt"
-    assert told(capsys, "ledger", path) == (
+    assert error_line(capsys, "ledger", path) == (
         f"spanwise: {path}: cannot open the recording: No such file or directory"
     )
     path.write_bytes(b"hello, this is no recording")
     for command in ("ledger", "compare"):
-        assert told(capsys, command, path) == (
+        assert error_line(capsys, command, path) == (
             f"spanwise: {path}: not a spanwise recording: it does not begin with the .swt magic;"
             " make one with spanwise record"
         )
     path.write_bytes(stored.read_bytes()[:-100])
-    message = told(capsys, "ledger", path)
+    message = error_line(capsys, "ledger", path)
     assert message.startswith(f"spanwise: {path}: byte ")
     assert "use --valid-prefix (in Python valid_prefix=True) to read the " in message
     assert main(["ledger", str(path), "--valid-prefix"]) == 1
     printed = capsys.readouterr()
     assert printed.out.startswith("ledger of bad.swt under c16")
     assert printed.err == "spanwise: bad.swt: it has no end: what the program did last is missing\n"
-    assert told(capsys, "ledger", tmp_path / "*.none") == (
+    assert error_line(capsys, "ledger", tmp_path / "*.none") == (
         f"spanwise: {tmp_path}/*.none: no file matches"
     )
-    assert told(capsys, "ledger", stored, "--at", "noon") == (
+    assert error_line(capsys, "ledger", stored, "--at", "noon") == (
         "spanwise: moment 'noon': give peak, peak-resident, end, an operation such as #1000, or a"
         " time such as 1.5s"
     )
@@ -309,7 +311,7 @@ def test_record_json_is_alone_on_stdout(tmp_path: Path) -> None:
 
 
 @needs_recorder()
-def test_record_tells_how_the_program_ended(tmp_path: Path) -> None:
+def test_record_prints_how_the_program_ended(tmp_path: Path) -> None:
     done = spanwise("record", "-o", tmp_path / "a.swt", "--", "/bin/sh", "-c", "exit 7")
     assert done.returncode == 1
     assert done.stderr.splitlines()[-2] == "the program exited with 7"
@@ -321,10 +323,10 @@ def test_record_tells_how_the_program_ended(tmp_path: Path) -> None:
 
 
 def test_record_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert told(capsys, "record", "-o", tmp_path / "a.swt") == (
+    assert error_line(capsys, "record", "-o", tmp_path / "a.swt") == (
         "spanwise: no program to record; give it after --"
     )
-    assert told(capsys, "record", "-o", tmp_path / "a.swt", "--", "no-such-program") == (
+    assert error_line(capsys, "record", "-o", tmp_path / "a.swt", "--", "no-such-program") == (
         "spanwise: no-such-program: program not found; give its path, or a name that is in PATH"
     )
     assert list(tmp_path.iterdir()) == []

@@ -1,23 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A command loads what it needs: what takes long is loaded while a recorded program runs."""
+"""What a command loads, completion of shells, manual pages."""
 
 from __future__ import annotations
 
+import argparse
+import importlib
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+from spanwise.__main__ import COMMANDS, main, make_parser
 
-# The recorder is not told what to start: the words of it are printed, with what is loaded by then.
+from tests.python.helpers import ROOT
+
+# The recorder starts nothing: its words are printed, with what is loaded by then.
 WITNESS = """
 import subprocess, sys
 sys.argv = ["spanwise", "record", "-o", "x.swt", "--", "true"]
-def told(*_, **__):
+def error_line(*_, **__):
     print(sorted({"numpy", "spanwise.recordings.recording", "spanwise.plots"} & set(sys.modules)))
     sys.exit(0)
-subprocess.Popen = told
+subprocess.Popen = error_line
 from spanwise.__main__ import command
 command()
 """
@@ -34,7 +41,7 @@ def test_a_program_does_not_wait_for_numpy(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
 
 
-def test_the_types_of_rows_are_there_when_they_are_asked_for(tmp_path: Path) -> None:
+def test_row_types_are_loaded_on_first_use(tmp_path: Path) -> None:
     text = """
 from spanwise import _lib
 from spanwise._lib import OPS_DTYPE, RUN_SAMPLE_DTYPE
@@ -71,3 +78,110 @@ make_parser().parse_args({words!r})
         second.stdout,
         second.stderr,
     )
+
+
+# --- completion -----------------------------------------------------------------------------------
+
+
+def script(shell: str, capsys: pytest.CaptureFixture[str]) -> str:
+    pytest.importorskip("shtab", reason="shtab is not installed (extra: completion)")
+    with pytest.raises(SystemExit) as end:
+        main(["--print-completion", shell])
+    assert end.value.code == 0
+    return capsys.readouterr().out
+
+
+def completed(folder: Path, line: str) -> set[str]:
+    """What bash offers for the last word of a line."""
+    words = line.split(" ")
+    quoted = " ".join(f'"{word}"' for word in words)
+    ask = (
+        f"source {folder}/script; COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1};"
+        "_shtab_spanwise; printf '%s\\n' \"${COMPREPLY[@]}\""
+    )
+    done = subprocess.run(
+        ["bash", "-c", ask], capture_output=True, text=True, check=False, cwd=folder
+    )
+    return set(done.stdout.split())
+
+
+def test_bash_completes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = script("bash", capsys)
+    if shutil.which("bash") is None:
+        pytest.skip("bash is not installed")
+    (tmp_path / "script").write_text(text)
+    (tmp_path / "my.swt").touch()
+    (tmp_path / "myfolder").mkdir()
+    assert completed(tmp_path, "spanwise opt") == {"optimize"}
+    assert completed(tmp_path, "spanwise ledger --val") == {"--valid-prefix"}
+    assert completed(tmp_path, "spanwise replay --touch e") == {"ends"}
+    assert completed(tmp_path, "spanwise ledger my") == {"my.swt", "myfolder"}
+    assert completed(tmp_path, "spanwise build --output my") == {"myfolder"}
+
+
+@pytest.mark.parametrize("shell", ["zsh", "tcsh"])
+def test_other_shells_know_every_command(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = script(shell, capsys)
+    for command in COMMANDS:
+        assert command in text
+
+
+def test_without_shtab_the_error_says_what_to_install(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = importlib.import_module
+
+    def absent(name: str) -> ModuleType:
+        if name == "shtab":
+            raise ImportError(name)
+        return real(name)
+
+    monkeypatch.setattr(importlib, "import_module", absent)
+    with pytest.raises(SystemExit) as end:
+        main(["--print-completion", "bash"])
+    assert end.value.code == 2
+    said = capsys.readouterr().err
+    assert "--print-completion needs shtab: pip install 'spanwise[completion]'" in said
+
+
+def test_one_default_table() -> None:
+    """The library's own, wherever one table is taken and none is given."""
+    defaults = {}
+    (commands,) = (a for a in make_parser()._actions if isinstance(a, argparse._SubParsersAction))
+    for name, parser in commands.choices.items():
+        for action in parser._actions:
+            if "--table" in action.option_strings and not action.required:
+                defaults[name] = action.default
+    one = {name: table for name, table in defaults.items() if table is not None}
+    takers = ("classes", "explain", "ledger", "report", "flame", "export", "check", "diff")
+    assert one == dict.fromkeys(takers, "c16")
+    assert set(defaults) - set(one) == {"run", "compare", "optimize", "replay", "sweep"}
+
+
+# --- manual pages ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def man(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("man")
+    words = [sys.executable, str(ROOT / "scripts/man_pages.py"), str(folder)]
+    subprocess.run(words, check=True)
+    return sorted(folder.glob("*.1"))
+
+
+def test_each_command_has_one(man: list[Path]) -> None:
+    names = {f"spanwise-{name}.1" for name in COMMANDS}
+    assert {page.name for page in man} == {"spanwise.1", *names}
+    for page in man:
+        text = page.read_text(encoding="utf-8")
+        for part in ("NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS", "SEE ALSO"):
+            assert f".SH {part}\n" in text, page.name
+        assert page.name == "spanwise.1" or ".SH EXAMPLE\n.nf\n  spanwise " in text, page.name
+        assert "SUPPRESS" not in text and "%(" not in text
+
+
+@pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
+def test_groff_has_no_complaint(man: list[Path]) -> None:
+    words = ["groff", "-man", "-Tutf8", "-ww", "-z", *map(str, man)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -17,7 +17,7 @@ import pytest
 import spanwise as sw
 from spanwise._owner import Made, Uncopied
 from spanwise.gc.graphs import as_edges
-from spanwise.results.values import Result
+from spanwise.results.rows import Result
 
 from tests.python.lives import worlds
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import spanwise as sw
-from spanwise.results.values import Result
+from spanwise.results.rows import Result
 
 VALUES = {"Constraint", "Measure", "ObjectType", "Rows"}
 """Classes that hold nothing of C and are no results."""

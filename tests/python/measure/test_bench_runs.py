@@ -19,7 +19,7 @@ from spanwise.measure import bench_fits
 from spanwise.measure.bench_cases import case_of, read_cases
 from spanwise.measure.running import MALLOC_LIBRARY
 from spanwise.recordings import recorder
-from spanwise.recordings.shells import with_pipefail
+from spanwise.recordings.launch import with_pipefail
 
 from tests.python.helpers import needs_recorder, script
 from tests.python.measure.bench_tools import ALLOCATORS, QUICK, TRUE, errors_of

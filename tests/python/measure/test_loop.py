@@ -32,7 +32,7 @@ from spanwise.measure.closed_loop import (
 from spanwise.measure.running import MALLOC_LIBRARY, ProcessLedger, read_process_ledger
 from spanwise.optimizer import search
 from spanwise.recordings.finish import finish
-from spanwise.recordings.recorder import run_recorded
+from spanwise.recordings.recorder import RecordOptions, run_recorded
 
 from tests.python.helpers import (
     ALLOC,
@@ -267,7 +267,7 @@ def test_runs_of_the_loop_have_the_same_environment(tmp_path: Path) -> None:
     env = same_environment()
     show = [sys.executable, "-c", "import os; print(*os.environ)"]
     with (tmp_path / "names").open("w") as file:
-        run_recorded(show, tmp_path / "a.swt", env=env, stdout=file)
+        run_recorded(show, tmp_path / "a.swt", RecordOptions(env=env, stdout=file))
     told = (
         "import spanwise as sw; from spanwise.measure.closed_loop import same_environment as env; "
     )

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import spanwise as sw
-from spanwise.recordings.compare import Recordings
+from spanwise.recordings.recording_set import Recordings
 
 from tests.python.helpers import ALLOC, FREE, make_ops
 

@@ -12,7 +12,7 @@ import pytest
 import spanwise as sw
 from spanwise.__main__ import main
 from spanwise.optimizer import search
-from spanwise.recordings.recorder import run_recorded
+from spanwise.recordings.recorder import RecordOptions, run_recorded
 
 from tests.python.helpers import (
     ALLOC,
@@ -137,7 +137,7 @@ def test_command_on_a_real_program(tmp_path: Path, capsys: pytest.CaptureFixture
     """Whatever the verdict is, status, file and words agree with the ledgers."""
     place, table = tmp_path / "json.swt", tmp_path / "t.json"
     with (tmp_path / "said").open("w") as said:
-        run_recorded([sys.executable, "-c", "import json"], place, stdout=said)
+        run_recorded([sys.executable, "-c", "import json"], place, RecordOptions(stdout=said))
     words = ["optimize", str(place), "-o", str(table), "--candidates", "24"]
     status = main(words)
     text = capsys.readouterr().out

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import spanwise as sw
 from spanwise.__main__ import main
-from spanwise.recordings.snapshots import scaled
+from spanwise.recordings.profiles import scaled
 
 from tests.python.recordings.profile_writer import profile, sample
 
@@ -150,7 +150,7 @@ def arena(
 
 
 def test_statistics_of_jemalloc_by_hand(tmp_path: Path) -> None:
-    """Arenas are added up, unless their sum is told; what was printed before does not matter."""
+    """Arenas are added up, unless their sum is there; what was printed before does not matter."""
     path = tmp_path / "stats.json"
     path.write_text(
         "{1} hello\n" + statistics(**{"0": arena(2, 3), "1": arena(1, 0, large=(2, 0))})

@@ -209,5 +209,5 @@ def test_every_importer_has_a_test_here() -> None:
     """A new importer is not complete without one."""
     assert set(FORMS) == {
         *("heaptrack", "heap-text", "pprof", "jemalloc", "memory-replay", "mtrace"),
-        "go-trace",  # test_conversion_of_go_programs, and by hand in test_conversion_of_go_traces
+        "go-trace",  # test_import_go
     }

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import spanwise as sw
-from spanwise.recordings.magic import _travels, used_names
+from spanwise.recordings.regions import _travels, used_names
 
 from tests.python.helpers import needs_python_malloc, needs_recorder
 

@@ -123,7 +123,7 @@ def test_debug_files_that_are_installed(
 
 def test_files_that_changed_or_went(program: Path, tmp_path: Path) -> None:
     hidden = start_of(program, "hidden")
-    other = f"named+{hidden + 1:#x} (another file lies there now)"
+    other = f"named+{hidden + 1:#x} (the file there is a different one)"
     assert name_at(program, hidden, "00" * 20) == other
     assert name_at(tmp_path / "gone", 0x10) == "gone+0x11 (the file is not there)"
     text = tmp_path / "text"
@@ -177,19 +177,19 @@ def test_sites_of_a_recording(program: Path, tmp_path: Path) -> None:
     assert both.live_sites(at="end").named().sites[0].names
 
 
-def test_callers_are_told_as_far_as_there_is_room() -> None:
+def test_callers_are_shown_as_far_as_there_is_room() -> None:
     """A text is of at most 60 characters, and no caller is left out between two others."""
-    told = ("inner (a.c:3)", "f" * 40 + " (b.c:1)", "g (c.c:2)")
-    assert callers(Site(1, 1, 1, ("a+0x1", "b+0x2", "c+0x3"), told)) == (
+    output = ("inner (a.c:3)", "f" * 40 + " (b.c:1)", "g (c.c:2)")
+    assert callers(Site(1, 1, 1, ("a+0x1", "b+0x2", "c+0x3"), output)) == (
         "inner (a.c:3) < " + "f" * 40 + " < g"
     )
-    longer = (told[0], "f" * 45, told[2])
+    longer = (output[0], "f" * 45, output[2])
     assert callers(Site(1, 1, 1, ("a+0x1",), longer)) == "inner (a.c:3)"
     assert callers(Site(1, 1, 1, ("a" * 80 + "+0x1", "b+0x2"))) == "..." + "a" * 53 + "+0x1"
     assert callers(Site(0, 1, 1, ())) == "unknown"
 
 
-def test_the_command_tells_names(program: Path, tmp_path: Path) -> None:
+def test_the_command_prints_names(program: Path, tmp_path: Path) -> None:
     from tests.python.helpers import spanwise  # noqa: PLC0415
 
     sw.record([program], tmp_path / "named.swt")

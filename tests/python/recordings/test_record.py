@@ -86,7 +86,7 @@ def test_python_runs_with_malloc(tmp_path: Path) -> None:
 
 
 def test_an_output_that_exists_is_kept(tmp_path: Path) -> None:
-    """Unless it is told otherwise: nothing brings a recording back."""
+    """Unless force is given: nothing brings a recording back."""
     place = tmp_path / "a.swt"
     events = len(sw.record(["/bin/ls", "/"], place))
     before = place.read_bytes()
@@ -107,7 +107,7 @@ def test_a_recording_without_a_name_goes_at_the_end() -> None:
     assert done.stdout.startswith("/") and not Path(done.stdout.strip()).exists()
 
 
-def test_the_header_tells_the_depth_of_call_sites(tmp_path: Path) -> None:
+def test_the_header_has_the_depth_of_call_sites(tmp_path: Path) -> None:
     for depth in (0, 1, 5):
         recording = sw.record(["/bin/ls", "/"], tmp_path / f"{depth}.swt", stacks=depth)
         assert recording.info["stack_depth"] == depth
@@ -116,7 +116,7 @@ def test_the_header_tells_the_depth_of_call_sites(tmp_path: Path) -> None:
         assert (deepest > 0) == (depth > 0)
 
 
-def test_call_sites_have_callers_unasked(tmp_path: Path) -> None:
+def test_call_sites_have_callers_by_default(tmp_path: Path) -> None:
     recording = sw.record(["/bin/ls", "/"], tmp_path / "unasked.swt")
     assert recording.info["stack_depth"] == 8
     assert max(len(site.frames) for site in recording.sites) == 8

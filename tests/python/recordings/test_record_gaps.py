@@ -160,12 +160,12 @@ def test_areas_go_where_memory_is(
         monkeypatch.setattr(recorder, "_MEMORY", str(tmp_path / "nowhere"))
     elif not Path(recorder._MEMORY).is_dir():
         pytest.skip(f"no {recorder._MEMORY} on this machine")
-    told = tmp_path / "told"
-    recording = sw.record([sudden, "kill", "0", told], tmp_path / "a.swt")
-    areas = Path(told.read_text())
+    printed = tmp_path / "printed"
+    recording = sw.record([sudden, "kill", "0", printed], tmp_path / "a.swt")
+    areas = Path(printed.read_text())
     assert areas.parent == (Path(recorder._MEMORY) if there else tmp_path)
     assert not areas.exists()
-    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["a.swt", "told"]
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["a.swt", "printed"]
     assert recording.summary.allocs == 3000
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recordings that are stopped by Ctrl-C or a signal are kept; commands that start say one line."""
+"""Recordings stopped by Ctrl-C or a signal are kept; starting commands print one line."""
 
 from __future__ import annotations
 
@@ -10,13 +10,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 import spanwise as sw
+from spanwise import _lib
+from spanwise.heap import runner
+from spanwise.recordings import finish as finishing
+from spanwise.recordings.recorder import RECORDER
 
-from tests.python.helpers import needs_python_malloc, needs_recorder
+from tests.python.helpers import needs_python_malloc, needs_recorder, python
 
 KEPT = "the recording of what ran until then is kept"
 SERVER = """
@@ -254,3 +258,41 @@ def test_importing_the_package_leaves_ctrl_c_alone(tmp_path: Path, start: Start)
     wait_until((tmp_path / "ready").exists)
     os.killpg(process.pid, signal.SIGINT)
     assert process.communicate()[1].splitlines()[-1] == "KeyboardInterrupt"
+
+
+# --- ordering the events --------------------------------------------------------------------------
+
+
+def test_a_long_call_is_looked_at() -> None:
+    seen: list[int] = []
+
+    def call() -> None:
+        while len(seen) < 3:
+            pass
+
+    assert runner.interruptible(call, [0], lambda: seen.append(1)) is None
+    assert len(seen) >= 3
+
+
+@needs_recorder()
+def test_the_bar_counts_operations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends at no more than there are, which is known before."""
+    raw = tmp_path / "raw.swt"
+    recorder = {"LD_PRELOAD": str(_lib.native_library(RECORDER)), "SPANWISE_RECORD_FILE": str(raw)}
+    script = "kept = [[] for _ in range(400_000)]"
+    assert python("-c", script, env={**recorder, "PYTHONMALLOC": "malloc"}).returncode == 0
+    totals: list[int] = []
+    steps: list[int] = []
+
+    @contextmanager
+    def bar(_progress: None, total: int, _what: str, _unit: str) -> Iterator[object]:
+        totals.append(total)
+        yield steps.append
+
+    monkeypatch.setattr(finishing, "progress_bar", bar)
+    monkeypatch.setattr(runner, "LOOK_SECONDS", 0.001)
+    finishing.finish(raw, tmp_path / "ordered.swt")
+    made = len(sw.Recording.open(tmp_path / "ordered.swt"))
+    # The recorder counts a reallocation as two events.
+    assert len(totals) == 1 and made <= totals[0] < 1.01 * made
+    assert len(steps) >= 3 and 0 < sum(steps) <= totals[0]

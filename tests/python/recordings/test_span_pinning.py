@@ -196,9 +196,9 @@ def test_text_picture_and_command(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(words) == 0
     assert "not freed" in capsys.readouterr().out
     assert main([*words, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["span_pinning"]["by"] == "lifetime" and told["span_pinning"]["spans"] == 2
-    assert told["span_pinning"]["groups"][0]["released_bytes"] == 16384
+    output = json.loads(capsys.readouterr().out)
+    assert output["span_pinning"]["by"] == "lifetime" and output["span_pinning"]["spans"] == 2
+    assert output["span_pinning"]["groups"][0]["released_bytes"] == 16384
 
 
 def test_the_example_of_the_page_is_true(
@@ -207,12 +207,12 @@ def test_the_example_of_the_page_is_true(
     """docs/how-to/read-a-ledger.md has a program, a command and the end of what it prints."""
     page = (ROOT / "docs/how-to/read-a-ledger.md").read_text(encoding="utf-8")
     section = page.partition("## Who holds the free slots\n")[2].partition("\n## ")[0]
-    program, told = re.findall(r"```(?:python|text)\n(.*?)```", section, re.DOTALL)
+    program, output = re.findall(r"```(?:python|text)\n(.*?)```", section, re.DOTALL)
     (words,) = re.findall(r"`spanwise (ledger [^`]*)`", section)
     monkeypatch.chdir(tmp_path)
     exec(program, {})
     assert main(shlex.split(words)) == 0
-    assert capsys.readouterr().out.endswith("\n" + told)
+    assert capsys.readouterr().out.endswith("\n" + output)
 
 
 def test_nothing_and_what_is_refused() -> None:

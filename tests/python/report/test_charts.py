@@ -16,7 +16,7 @@ import spanwise as sw
 from spanwise.ledger.ledger import LEDGER_CLASS_DTYPE
 from spanwise.ledger.parts import PARTS
 from spanwise.recordings.timeline import PARTS_DTYPE
-from spanwise.report import charts, page, series, svg, threads
+from spanwise.report import charts, page, perfetto
 from spanwise.report.facts import Facts
 from spanwise.results.rows import as_rows
 
@@ -113,7 +113,7 @@ def test_held_bytes_over_time() -> None:
 
 def test_growth_is_what_was_requested_since_the_last_moment() -> None:
     """4 KiB in the first 4 ms, then 2 KiB in 4 ms: 1,024,000 and 512,000 bytes a second."""
-    events = series.counters(moments())
+    events = perfetto.counters(moments())
     growth = [(e["ts"], e["args"]) for e in events if e["name"] == "growth, bytes/s"]
     assert growth == [(4000, {"requested": 1_024_000}), (8000, {"requested": 512_000})]
     resident = [e["args"]["resident"] for e in events if e["name"] == "resident, bytes"]
@@ -209,18 +209,18 @@ def test_peaks_of_allocators() -> None:
     ],
 )
 def test_marks_of_an_axis(high: float, count: int, marks: list[float]) -> None:
-    assert svg.ticks(high, count) == pytest.approx(marks)
+    assert charts.ticks(high, count) == pytest.approx(marks)
 
 
-def test_windows_are_no_more_than_asked_for() -> None:
+def test_windows_are_at_most_the_number_wanted() -> None:
     """Ten nanoseconds in at most four windows: they are 3 ns long, and the last one is short."""
-    windows = threads.Windows(9, 4)
+    windows = perfetto.Windows(9, 4)
     assert (windows.length_ns, windows.count) == (3, 4)
 
 
 def test_places_on_a_logarithmic_axis() -> None:
     """From 0.5 to 8 are four doublings; what lies outside is at the ends."""
-    axis = svg.Scale(0.5, 8, 100, 20, log=True)
+    axis = charts.Scale(0.5, 8, 100, 20, log=True)
     places = [axis.at(value) for value in (0.1, 0.5, 0.5**0.5, 2, 8, 99)]
     assert places == pytest.approx([100, 100, 90, 60, 20, 20])
 
@@ -269,10 +269,10 @@ def test_the_table_of_tables() -> None:
     """Go's has 67 classes, and c16's as many as its table has; large objects are none."""
     one = facts()
     advice = sw.optimize(one.recording, 32, "peak")
-    told = {row[4]: row for row in cells(page._advice(facts(advice)))}
-    assert told["go (this report&#x27;s)"][3] == "67"
-    assert told["c16"][3] == str(len(sw.SizeClassTable.c16()))
-    ledgers = {one.table: one for one in advice.evaluation.comparison.ledgers}
-    held = ledgers["c16"].held_bytes
-    assert told["c16"][0] == f"{held / KIB:.1f} KiB"
-    assert told["c16"][2] == f"{100 * ledgers['c16'].waste_bytes / held:.1f} %"
+    output = {row[4]: row for row in cells(page._advice(facts(advice)))}
+    assert output["go (this report&#x27;s)"][3] == "67"
+    assert output["c16"][3] == str(len(sw.SizeClassTable.c16()))
+    evaluated = {one.table: one for one in advice.evaluation.comparison.ledgers}
+    held = evaluated["c16"].held_bytes
+    assert output["c16"][0] == f"{held / KIB:.1f} KiB"
+    assert output["c16"][2] == f"{100 * evaluated['c16'].waste_bytes / held:.1f} %"

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import spanwise as sw
 from spanwise.__main__ import main
-from spanwise.report import export, proto
+from spanwise.report import export, stacks
 from spanwise.report.export import FORMATS
 from spanwise.report.stacks import VALUES
 
@@ -90,11 +90,11 @@ def numbers(body: bytes) -> list[int]:
 
 def test_numbers_of_variable_length() -> None:
     """The examples of the specification, and both ends."""
-    assert proto.varint(150) == b"\x96\x01" and proto.varint(0) == b"\x00"
-    assert proto.varint(-1) == b"\xff" * 9 + b"\x01" and proto.varint(127) == b"\x7f"
-    assert proto.content(2, b"testing") == b"\x12\x07testing"
-    assert proto.packed(6, (3, 270, 86942)) == bytes.fromhex("3206038e029ea705")
-    assert proto.number(1, 150) == b"\x08\x96\x01" and proto.number(1, 0) == b""
+    assert stacks.varint(150) == b"\x96\x01" and stacks.varint(0) == b"\x00"
+    assert stacks.varint(-1) == b"\xff" * 9 + b"\x01" and stacks.varint(127) == b"\x7f"
+    assert stacks.content(2, b"testing") == b"\x12\x07testing"
+    assert stacks.packed(6, (3, 270, 86942)) == bytes.fromhex("3206038e029ea705")
+    assert stacks.number(1, 150) == b"\x08\x96\x01" and stacks.number(1, 0) == b""
 
 
 @needs_recorder()
@@ -120,8 +120,8 @@ def test_pprof_has_the_sites_and_sums(recorded: sw.Recording, tmp_path: Path) ->
         sample = dict(fields(one))
         values = numbers(sample[2])
         assert len(values) == 5
-        told = [dict(fields(label)) for number, label in fields(one) if number == 3]
-        assert [strings[label[1]] for label in told] == ["class", "thread"]
+        output = [dict(fields(label)) for number, label in fields(one) if number == 3]
+        assert [strings[label[1]] for label in output] == ["class", "thread"]
         sums += values
         found[tuple(locations[i] for i in numbers(sample[1]))] += values[3]
     assert {frames: size for frames, size in found.items() if size} == {
@@ -179,8 +179,8 @@ def test_go_reads_the_profile(recorded: sw.Recording, tmp_path: Path) -> None:
         pytest.skip(done.stderr.strip())
     assert done.returncode == 0, done.stderr
     total = recorded.live_sites("go").ledger.requested_bytes
-    (told,) = re.findall(r"of (\d+)B total", done.stdout)
-    assert int(told) == total
+    (output,) = re.findall(r"of (\d+)B total", done.stdout)
+    assert int(output) == total
     flat: Counter[str] = Counter()
     for site in recorded.live_sites("go").named():
         flat[site.names[0] if site.names else "[unknown]"] += site.requested_bytes
@@ -192,8 +192,8 @@ def test_go_reads_the_profile(recorded: sw.Recording, tmp_path: Path) -> None:
     groups = recorded.site_groups("go")
     small = groups["requested_bytes"][(groups["slot_bytes"] > 0) & (groups["slot_bytes"] <= 64)]
     words = ("-top", "-nodecount=100000", "-nodefraction=0", "-tagfocus=class=1b:64b")
-    (told,) = re.findall(r"accounting for (\d+)B", pprof(*words).stdout)
-    assert int(told) == int(small.sum())
+    (output,) = re.findall(r"accounting for (\d+)B", pprof(*words).stdout)
+    assert int(output) == int(small.sum())
     assert re.search(rf"thread: Total {total}B", pprof("-tags").stdout)
 
 
@@ -232,12 +232,12 @@ def test_collapsed_and_speedscope_say_the_same(
 def test_stacks_by_hand(tmp_path: Path) -> None:
     """Two objects of 33 bytes: in a span of 170 slots of 48 bytes they keep all that is free."""
     one = sw.Recording.from_ops(make_ops((0, 0, 33), (0, 1, 33), (0, 2, 9), (1, 2, 0)), name="a b")
-    told = {
+    output = {
         value: exported(one, "collapsed", tmp_path, value=value, at="end").decode()
         for value in VALUES
     }
     waste = 8192 - 2 * 33
-    assert told == {
+    assert output == {
         "alloc-objects": "[unknown] 3\n",
         "alloc-bytes": "[unknown] 75\n",
         "inuse-objects": "[unknown] 2\n",
@@ -409,8 +409,8 @@ def test_what_export_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     with pytest.raises(sw.InvalidError, match="value 'size': use one of alloc-objects"):
         PLAIN.export(out, "collapsed", value="size")
     assert main(["export", str(swt), "--to", "openmetrics", "-o", out, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told == {"file": out, "format": "openmetrics", "bytes": Path(out).stat().st_size}
+    output = json.loads(capsys.readouterr().out)
+    assert output == {"file": out, "format": "openmetrics", "bytes": Path(out).stat().st_size}
 
 
 def test_limits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -447,15 +447,15 @@ def test_what_grew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         paths.append(str(tmp_path / f"{count}.swt"))
         sw.Recording.from_ops(ops, paths[-1])
     assert main(["diff", *paths, "--table", "go", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    terms = {row["term"]: row["change"] for row in told["ledger"]}
+    output = json.loads(capsys.readouterr().out)
+    terms = {row["term"]: row["change"] for row in output["ledger"]}
     assert terms["requested_bytes"] == 4000 and terms["live_objects"] == 40
     assert terms["roundup_bytes"] == 40 * 12  # a slot of 112
     assert terms["large_rounding_bytes"] == 0
-    assert told["classes"] == [
+    assert output["classes"] == [
         {"size_bytes": 112, "before": 8192, "after": 8192, "change": 0, "waste_change": -4000}
     ]
-    assert told["sites"] == [
+    assert output["sites"] == [
         {"frames": [], "before": 41_000, "after": 45_000, "change": 4000, "waste_change": -4000}
     ]
     assert main(["diff", *paths, "--table", "go"]) == 0

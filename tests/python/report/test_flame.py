@@ -42,11 +42,11 @@ def boxes(text: str) -> list[tuple[str, int, float, float, float]]:
         title, rect = group.find(f"{SVG}title"), group.find(f"{SVG}rect")
         if title is None or rect is None:
             continue
-        told = title.text or ""
-        match = re.search(r"\(([\d,]+) bytes\)", told)
+        output = title.text or ""
+        match = re.search(r"\(([\d,]+) bytes\)", output)
         assert match is not None
         places = [float(rect.attrib[name]) for name in ("x", "y", "width")]
-        made.append((told.split("\n")[0], int(match[1].replace(",", "")), *places))
+        made.append((output.split("\n")[0], int(match[1].replace(",", "")), *places))
     return made  # type: ignore[return-value]
 
 

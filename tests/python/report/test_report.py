@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report: what the page has, that it is alone, whose numbers it has, and bad input."""
+"""The report: its parts, its numbers, bad input, and a browser."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import base64
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,7 +24,7 @@ import spanwise as sw
 from spanwise.__main__ import main
 from spanwise.ledger.parts import PARTS
 from spanwise.report import facts as facts_of
-from spanwise.report.definitions import DEFINITIONS
+from spanwise.report.page import DEFINITIONS
 
 from tests.python.helpers import ROOT, has_open, make_ops, random_ops
 
@@ -165,8 +166,8 @@ def test_without_call_sites_it_says_how_to_record_them(text: str, tmp_path: Path
     ops = random_ops(9, 400).copy()
     ops["site"] = 1 + ops["object"] % 7
     sw.Recording.from_ops(ops).to_html(tmp_path / "x.html")
-    told = Page((tmp_path / "x.html").read_text(encoding="utf-8")).texts["call-sites"]
-    assert "innermost callers" in told and "--stacks" not in told
+    output = Page((tmp_path / "x.html").read_text(encoding="utf-8")).texts["call-sites"]
+    assert "innermost callers" in output and "--stacks" not in output
 
 
 def test_the_command_writes_and_says_where(
@@ -175,9 +176,9 @@ def test_the_command_writes_and_says_where(
     swt = tmp_path / "a.swt"
     sw.Recording.from_ops(random_ops(3, 900), swt)
     assert main(["report", str(swt), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["report"] == str(tmp_path / "a.html")
-    assert told["bytes"] == (tmp_path / "a.html").stat().st_size
+    output = json.loads(capsys.readouterr().out)
+    assert output["report"] == str(tmp_path / "a.html")
+    assert output["bytes"] == (tmp_path / "a.html").stat().st_size
     other = tmp_path / "b.swt"
     sw.Recording.from_ops(random_ops(4, 900), other)
     words = ["report", str(swt), "-o", str(tmp_path / "b.html"), "--holdout", str(other)]
@@ -243,19 +244,19 @@ def test_ctrl_c_leaves_no_part(tmp_path: Path) -> None:
         ):
             time.sleep(0.01)  # until it is at work: a busy machine may take seconds
         going.send_signal(signal.SIGINT)
-        _, told = going.communicate(timeout=300)
+        _, output = going.communicate(timeout=300)
     if going.returncode == 0:
         pytest.skip("it was done before it was interrupted")
-    assert (going.returncode, told) == (130, "spanwise: interrupted\n")
+    assert (going.returncode, output) == (130, "spanwise: interrupted\n")
     assert [one.name for one in tmp_path.iterdir()] == ["a.swt"]
 
 
 def test_the_page_of_definitions_has_each_term_of_a_report() -> None:
     """The words are the same; docs/definitions.md says more of some."""
     page = (ROOT / "docs/definitions.md").read_text(encoding="utf-8")
-    told = dict(re.findall(r"^\| ([a-z -]+) \| (.+) \|$", page, re.MULTILINE))
-    assert set(DEFINITIONS) <= set(told)
-    assert set(PARTS.values()) <= set(told)
+    output = dict(re.findall(r"^\| ([a-z -]+) \| (.+) \|$", page, re.MULTILINE))
+    assert set(DEFINITIONS) <= set(output)
+    assert set(PARTS.values()) <= set(output)
 
 
 def test_long_recordings_are_searched_less(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,7 +267,7 @@ def test_long_recordings_are_searched_less(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_bar_counts_simulated_operations(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nearly all the time goes into the search, so nearly all steps are there, and told in it.
+    """Nearly all the time goes into the search, so nearly all steps are there.
 
     By hand, of n operations: four passes; the search's 160 tables, then two stock ones, the
     report's and the found one twice each, six families and one of them again: 179 n.
@@ -294,3 +295,66 @@ def test_the_bar_counts_simulated_operations(monkeypatch: pytest.MonkeyPatch) ->
     assert totals == [(4 + 160 + 2 * 4 + 6 + 1) * n]
     assert search == [4 * n]
     assert 50 * n < sum(steps) <= totals[0] and max(steps) < totals[0] / 5
+
+
+# --- in a browser ---------------------------------------------------------------------------------
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
+PROBE = """<script>
+(() => {
+    const slider = document.getElementById("when"), canvas = document.getElementById("map");
+    const moment = document.getElementById("moment"), line = document.getElementById("now");
+    const output = [];
+    const look = () => {
+        const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+        const colours = new Set();
+        for (let i = 0; i < data.length; i += 4)
+            colours.add(data[i] * 65536 + data[i + 1] * 256 + data[i + 2]);
+        let sum = 0;
+        data.forEach((value, i) => { sum = (sum * 31 + value * (i % 97 + 1)) % 2147483647; });
+        const place = line.getAttribute("x1");
+        output.push([slider.value, moment.textContent, place, colours.size, sum].join("|"));
+    };
+    const head = document.querySelector("header").getBoundingClientRect();
+    document.body.dataset.head = Math.round(head.bottom);
+    look();
+    slider.value = "0";
+    slider.dispatchEvent(new Event("input"));
+    look();
+    document.body.dataset.output = output.join("||");
+})();
+</script>"""
+
+
+def is_trouble(line: str) -> bool:
+    """Whether a line is of the page's console, with the probe's reading of pixels."""
+    return "CONSOLE" in line and "willReadFrequently" not in line
+
+
+@pytest.mark.skipif(BROWSER is None, reason="there is no chromium on this machine")
+def test_the_page_in_a_browser(tmp_path: Path) -> None:
+    page = tmp_path / "x.html"
+    sw.Recording.from_ops(random_ops(9, 4000), name="mine").to_html(page, "go")
+    probed = tmp_path / "probed.html"
+    probed.write_text(page.read_text(encoding="utf-8").replace("</body>", PROBE + "</body>"))
+    words = [
+        *(str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"),
+        *(f"--user-data-dir={tmp_path / 'profile'}", "--enable-logging=stderr"),
+    ]
+    dom = [*words, "--window-size=794,1123", "--dump-dom", f"file://{probed}"]
+    done = subprocess.run(dom, capture_output=True, text=True, timeout=300, check=True)
+    assert [line for line in done.stderr.splitlines() if is_trouble(line)] == []
+    (output,) = re.findall(r'data-output="([^"]*)"', done.stdout)
+    first, second = (one.split("|") for one in output.split("||"))
+    assert first[1].startswith("Peak: ") and not second[1].startswith("Peak: ")
+    assert second[0] == "0" != first[0]
+    assert first[1:3] != second[1:3] and first[4] != second[4]  # words, line and pixels moved
+    assert int(first[3]) > 3  # it has colours
+    # The answer and its picture fit on the first printed page: A4 at 96 dots an inch, less margins.
+    (bottom,) = re.findall(r'data-head="(\d+)"', done.stdout)
+    assert int(bottom) < 1123 - 2 * 38
+    pdf = tmp_path / "x.pdf"
+    printed = [*words, "--no-pdf-header-footer", f"--print-to-pdf={pdf}", f"file://{page}"]
+    subprocess.run(printed, capture_output=True, timeout=300, check=True)
+    assert pdf.read_bytes()[:5] == b"%PDF-"
+    assert 2 <= len(re.findall(rb"/Type\s*/Page\b", pdf.read_bytes())) <= 8

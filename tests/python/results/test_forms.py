@@ -330,7 +330,7 @@ def test_without_pandas_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatc
 # --- progress -------------------------------------------------------------------------------------
 
 
-def test_progress_is_told_in_steps_that_add_up() -> None:
+def test_progress_steps_add_up() -> None:
     for call in (
         lambda tell: RECORDING.ledger("go", progress=tell),
         lambda tell: RECORDING.timeline("go", progress=tell),
@@ -344,7 +344,7 @@ def test_progress_is_told_in_steps_that_add_up() -> None:
     assert sum(both) == 2 * len(RECORDING)
 
 
-def test_a_bar_is_drawn_when_it_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bar_is_drawn_on_request(capsys: pytest.CaptureFixture[str]) -> None:
     RECORDING.ledger("go")
     assert capsys.readouterr().err == ""  # no terminal
     RECORDING.compare(["go", "c16"], progress=True)

@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands that convert: convert, export, flame, report."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from spanwise import _format
+from spanwise.commands import _options
+from spanwise.commands._common import (
+    SubParsers,
+    each_of,
+    new_command,
+    print_json,
+    simulation_of,
+    warn_gaps,
+)
+from spanwise.errors import InvalidError
+from spanwise.measure.peers import compare_peers, parse_peers
+from spanwise.recordings.conversion import FORMS, OBJECTS_MAX, SNAPSHOT_VALUES, convert
+from spanwise.recordings.import_content import UNPACKED_FLOOR, UNPACKED_MULTIPLE
+from spanwise.recordings.recording import Recording
+from spanwise.recordings.recording_set import RecordingSet
+from spanwise.report.export import FORMATS, check_flame
+from spanwise.report.flame import OF
+from spanwise.report.page import check_place
+from spanwise.report.stacks import VALUES
+from spanwise.results.files import check_output
+from spanwise.tables.table import SizeClassTable
+
+# --- convert --------------------------------------------------------------------------------------
+
+
+def add_convert(commands: SubParsers) -> None:
+    """Declares the command."""
+    parser = new_command(
+        commands,
+        "convert",
+        "make a recording from a heap profile, or a trace, of another tool",
+        "spanwise convert heap.pb.gz -o heap.swt",
+        run_convert,
+    )
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        help="a heap profile of pprof, or as text of jemalloc (MALLOC_CONF=prof:true), gperftools,"
+        " TCMalloc or Go (debug=1); jemalloc's statistics as JSON (MALLOC_CONF=stats_print:true,"
+        "stats_print_opts:J); a trace of Android's memory_replay, a text or zipped; what heaptrack"
+        " wrote; the file of glibc's mtrace(); an execution trace of Go 1.23 or later that was made"
+        " with GODEBUG=traceallocfree=1 (sizes are those of slots, so round-up is not Go's)",
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="FILE.swt", help="default: the file's name with .swt, here"
+    )
+    parser.add_argument("-f", "--force", action="store_true", help="replace FILE.swt if it exists")
+    parser.add_argument(
+        "--from", choices=FORMS, dest="form", help="the format (default: by what is in the file)"
+    )
+    parser.add_argument(
+        "--value",
+        choices=SNAPSHOT_VALUES,
+        default="inuse",
+        help="of a snapshot: inuse, what lives (default); alloc, all that was allocated",
+    )
+    parser.add_argument(
+        "--objects",
+        type=int,
+        default=OBJECTS_MAX,
+        metavar="N",
+        help=f"of a snapshot at most so many; more are scaled down (default {OBJECTS_MAX:,})",
+    )
+    parser.add_argument(
+        "--unpacked-max",
+        type=_options.size,
+        metavar="SIZE",
+        help="of a packed file, the size to which it may unpack"
+        f" (default {UNPACKED_MULTIPLE} times its own, at least {_format.size(UNPACKED_FLOOR)})",
+    )
+
+
+def run_convert(options: argparse.Namespace) -> int:
+    """Writes the recording and says what it lacks."""
+    output = options.output or f"{Path(options.file).name.partition('.')[0]}.swt"
+    if Path(output).is_file() and not options.force:
+        raise InvalidError(f"{output}: exists already; give another name with -o, or --force")
+    made = convert(
+        options.file,
+        output,
+        form=options.form,
+        value=options.value,
+        most_objects=options.objects,
+        unpacked_max=options.unpacked_max,
+        force=options.force,
+    )
+    if options.json:
+        print_json({"file": output, "remark": made.remark, "summary": made.summary.to_dict()})
+        return 0
+    peak = _format.size(made.summary.peak_requested_bytes)
+    print(f"{output}: {_format.plural(made.events, 'event')}, peak {peak}")
+    if made.remark:
+        print(made.remark)
+    return 0
+
+
+# --- export ---------------------------------------------------------------------------------------
+
+
+def add_export(commands: SubParsers) -> None:
+    """Declares the command."""
+    parser = new_command(
+        commands,
+        "export",
+        "write a recording in a format of another tool",
+        "spanwise export json.swt --to pprof -o json.pb.gz",
+        run_export,
+    )
+    parser.add_argument("file", metavar="FILE.swt", help="the recording")
+    parser.add_argument("--to", required=True, choices=FORMATS, help="the format")
+    parser.add_argument(
+        "-o", "--output", required=True, metavar="FILE", help="what is written, or replaced"
+    )
+    parser.add_argument(
+        "--value",
+        choices=tuple(VALUES),
+        default="inuse-bytes",
+        help="of each call site, for collapsed (default inuse-bytes)",
+    )
+    _options.add_at_option(parser)
+    _options.add_table_option(parser)
+    _options.add_valid_prefix_option(parser)
+    _options.add_placement_options(parser.add_argument_group("placement"))
+
+
+def run_export(options: argparse.Namespace) -> int:
+    """Writes the file and says where it is."""
+    check_output(options.output)
+    table = SizeClassTable.named(options.table)
+    recording = Recording.open(options.file, options.valid_prefix)
+    recording.export(
+        options.output,
+        options.to,
+        table,
+        options.at,
+        value=options.value,
+        options=_options.heap_options_of(options),
+    )
+    size = Path(options.output).stat().st_size
+    if options.json:
+        print_json({"file": options.output, "format": options.to, "bytes": size})
+    else:
+        print(f"wrote {options.output} ({options.to}, {_format.size(size)})")
+    return int(warn_gaps([recording]))
+
+
+# --- flame ----------------------------------------------------------------------------------------
+
+
+def add_flame(commands: SubParsers) -> None:
+    """Declares the command."""
+    parser = new_command(
+        commands,
+        "flame",
+        "draw a flame graph of waste, or of resident bytes, by stack",
+        "spanwise flame json.swt --of pinned -o json.svg",
+        run_flame,
+    )
+    _options.add_recording_options(parser)
+    parser.add_argument(
+        "-o", "--output", required=True, metavar="FILE.svg", help="the picture, which is replaced"
+    )
+    parser.add_argument(
+        "--of",
+        choices=OF,
+        default="waste",
+        help="waste (round-up and pinned spans, the default); round-up; pinned: free bytes of spans"
+        " that the objects in them keep; resident; requested",
+    )
+    _options.add_table_option(parser)
+
+
+def run_flame(options: argparse.Namespace) -> int:
+    """Writes the picture and says what it shows."""
+    check_flame(options.output, options.of)
+    table, recordings, heap = simulation_of(options)
+    said = recordings.to_flame(options.output, options.of, table, options.at, options=heap)
+    size = Path(options.output).stat().st_size
+    if options.json:
+        print_json({"file": options.output, "of": options.of, "bytes": size, "answer": said})
+    else:
+        print(f"{said}\nwrote {options.output} ({_format.size(size)}), for any browser")
+    return int(warn_gaps(each_of(recordings)))
+
+
+# --- report ---------------------------------------------------------------------------------------
+
+
+def add_report(commands: SubParsers) -> None:
+    """Declares the command."""
+    parser = new_command(
+        commands,
+        "report",
+        "write one page that shows what a recording wasted, and where",
+        "spanwise report json.swt -o json.html",
+        run_report,
+    )
+    parser.add_argument("file", metavar="FILE.swt", help="the recording")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="REPORT.html",
+        help="the page, which is replaced (default: the recording's name with .html)",
+    )
+    _options.add_table_option(parser)
+    parser.add_argument(
+        "--holdout",
+        action="append",
+        default=[],
+        metavar="OTHER.swt",
+        help="try the table that is fitted to the recording on it, too; again for each",
+    )
+    parser.add_argument(
+        "--peers",
+        action="append",
+        default=[],
+        metavar="P,P,...",
+        help="also replay it with real memory under spanwise, glibc, jemalloc, mimalloc, tcmalloc",
+    )
+    _options.add_valid_prefix_option(parser)
+    _options.add_placement_options(parser.add_argument_group("placement"))
+
+
+def run_report(options: argparse.Namespace) -> int:
+    """Writes the page and says where it is."""
+    output = options.output or str(Path(options.file).with_suffix(".html"))
+    check_place(output)
+    table = SizeClassTable.named(options.table)
+    recording = Recording.open(options.file, options.valid_prefix)
+    others = RecordingSet.open(options.holdout, options.valid_prefix) if options.holdout else ()
+    names = parse_peers(options.peers)
+    peers = compare_peers(recording, names) if names and len(recording) else None
+    answer = recording.to_html(
+        output, table, holdout=others, peers=peers, options=_options.heap_options_of(options)
+    )
+    size = Path(output).stat().st_size
+    if options.json:
+        print_json({"report": output, "bytes": size, "answer": answer})
+    else:
+        print(f"{answer}\nwrote {output} ({_format.size(size)}), for any browser")
+    return int(warn_gaps([recording, *others]))

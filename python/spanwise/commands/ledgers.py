@@ -1,0 +1,395 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands that account recordings: ledger, compare, check, diff."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from typing import Any
+
+from spanwise import _format, errors, plots
+from spanwise.commands import _options
+from spanwise.commands._common import (
+    SubParsers,
+    each_of,
+    new_command,
+    open_recordings,
+    print_json,
+    simulation_of,
+    warn_gaps,
+)
+from spanwise.errors import InvalidError
+from spanwise.ledger.ledger import Ledger
+from spanwise.ledger.parts import PARTS
+from spanwise.measure.peers import PeerComparison, compare_peers, parse_peers
+from spanwise.recordings.live_sites import SHOWN_SITES, LiveSites
+from spanwise.recordings.recording import Recording
+from spanwise.recordings.recording_set import RecordingSet
+from spanwise.recordings.span_pinning import GROUPS, SHOWN, SpanPinning
+from spanwise.tables.table import SizeClassTable
+
+# --- ledger ---------------------------------------------------------------------------------------
+
+_MEASURES = (
+    ("internal_waste", "all rounding and tails, of requested"),
+    ("unused_share", "free and cached, of held"),
+    ("mean_occupancy", "slots in use, of all slots"),
+    ("jw_mean", "held over requested, mean over the run"),
+    ("jw_mean_steady", "  from half of the peak on"),
+    ("jw_at_peak_requested", "  when most is requested"),
+    ("jw_at_peak_held", "  when most is held"),
+    ("jw_of_peaks", "  most held over most requested"),
+)
+
+
+def add_ledger(commands: SubParsers) -> None:
+    """Declares the command."""
+    parser = new_command(
+        commands,
+        "ledger",
+        "account every byte of a recording under a table",
+        "spanwise ledger json.swt --table go --at peak",
+        run_ledger,
+    )
+    _options.add_recording_options(parser)
+    _options.add_table_option(parser)
+    _options.add_classes_option(parser)
+    parser.add_argument(
+        "--sites",
+        action="store_true",
+        help="also the call sites with the most waste in live objects",
+    )
+    parser.add_argument(
+        "--span-pinning",
+        choices=GROUPS,
+        metavar="|".join(GROUPS),
+        help="also who holds the partial spans, and what would come free without them",
+    )
+    _options.add_plot_option(parser)
+
+
+def run_ledger(options: argparse.Namespace) -> int:
+    """Prints the ledger."""
+    if options.plot:
+        plots.check_place(options.plot)
+    table, recordings, heap = simulation_of(options)
+    sites = None
+    if options.sites:
+        sites = recordings.live_sites(table, options.at, options=heap)
+        sites = sites.named(None if options.json else SHOWN_SITES)
+    ledger = (
+        sites.ledger if sites is not None else recordings.ledger(table, options.at, options=heap)
+    )
+    if options.plot:
+        plots.save(ledger.plot(), options.plot)
+    held = None
+    if options.span_pinning:
+        held = recordings.span_pinning(options.span_pinning, table, options.at, options=heap)
+        held = held.named(None if options.json else SHOWN)
+    if options.json:
+        found = sites.to_dict() if sites is not None else ledger.to_dict()
+        print_json(found if held is None else {**found, "span_pinning": _without_ledger(held)})
+    else:
+        print(describe(ledger, max(options.classes, 0)))
+        for one in (sites, held):
+            print("" if one is None else f"\n{one!r}\n", end="")
+    return int(warn_gaps(each_of(recordings)))
+
+
+def _without_ledger(held: SpanPinning) -> dict[str, Any]:
+    """A dictionary without its ledger, because the JSON has the ledger once, elsewhere."""
+    return {name: value for name, value in held.to_dict().items() if name != "ledger"}
+
+
+def describe(ledger: Ledger, classes: int) -> str:
+    """The ledger, its measures and its most wasteful classes."""
+    parts = [str(ledger)]
+    known = [(title, _shown(ledger.measures[name].value)) for name, title in _MEASURES]
+    measures = [(title, text) for title, text in known if text]
+    if measures:
+        parts.append(_format.table(measures, indent="  "))
+    if classes and (ledger.classes["spans"] > 0).any():
+        parts.append(f"classes with the most waste, bytes\n{ledger.class_table(classes)}")
+    if ledger.parts:
+        rows = [(one.source, *_part_cells(one)) for one in ledger.parts]
+        parts.append(
+            _format.table(rows, ("process", "resident", "held", "requested", "waste", "events"))
+        )
+    return "\n\n".join(parts)
+
+
+def _part_cells(ledger: Ledger) -> tuple[str, ...]:
+    resident = ledger.resident_bytes
+    return (
+        "-" if resident is None else _format.size(resident),
+        _format.size(ledger.held_bytes),
+        _format.size(ledger.requested_bytes),
+        _format.share(ledger.waste_bytes, ledger.held_bytes),
+        _format.number(ledger.events),
+    )
+
+
+def _shown(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
+
+
+# --- compare --------------------------------------------------------------------------------------
+
+
+def add_compare(commands: SubParsers) -> None:
+    """Declares the command."""
+    parser = new_command(
+        commands,
+        "compare",
+        "put the ledgers of a recording under several tables side by side",
+        "spanwise compare json.swt --table go --table c16 --table mine.json",
+        run_compare,
+    )
+    _options.add_recording_options(parser)
+    _options.add_tables_option(parser, "{}; give it again for each (default: go and c16)")
+    parser.add_argument(
+        "--peers",
+        action="append",
+        default=[],
+        metavar="P,P,...",
+        help="also replay under spanwise, glibc, jemalloc, mimalloc, tcmalloc: their real peak RSS"
+        " next to the model under their tables (one recording)",
+    )
+    parser.add_argument(
+        "--repeat", type=int, default=1, metavar="N", help="replays of each peer (default 1)"
+    )
+    _options.add_plot_option(parser)
+
+
+def run_compare(options: argparse.Namespace) -> int:
+    """Prints the comparison."""
+    if options.plot:
+        plots.check_place(options.plot)
+    tables = [SizeClassTable.named(name) for name in options.table or ("go", "c16")]
+    recordings = open_recordings(options)
+    given = _options.heap_options_of(options)
+    comparison = recordings.compare(tables, options.at, options=given)
+    peers = _peers(options, recordings)
+    if options.plot:
+        plots.save(comparison.plot(), options.plot)
+    if options.json:
+        print_json({**comparison.to_dict(), **({"peers": peers.to_dict()} if peers else {})})
+    else:
+        print(comparison, *(["", peers] if peers else []), sep="\n")
+    return int(warn_gaps(each_of(recordings)))
+
+
+def _peers(
+    options: argparse.Namespace, recordings: Recording | RecordingSet
+) -> PeerComparison | None:
+    names = parse_peers(options.peers)
+    if not names:
+        return None
+    if not isinstance(recordings, Recording):
+        raise errors.InvalidError("--peers replays one recording; give one file")
+    if len(recordings) == 0:
+        return None
+    return compare_peers(recordings, names, repeat=options.repeat)
+
+
+# --- check ----------------------------------------------------------------------------------------
+
+_LIMITS = {
+    "max_resident": ("resident", "resident_bytes"),
+    "max_held": ("held", "held_bytes"),
+    "max_requested": ("requested", "requested_bytes"),
+}
+"""Options that are bytes: what they limit, and the field of the ledger."""
+
+
+def add_check(commands: SubParsers) -> None:
+    """Declares the command."""
+    parser = new_command(
+        commands,
+        "check",
+        "fail when a recording wastes or holds more than it may",
+        "spanwise check json.swt --max-waste 20% --max-resident 64M",
+        run_check,
+    )
+    _options.add_recording_options(parser)
+    _options.add_table_option(parser)
+    parser.add_argument(
+        "--max-waste", type=_percent, metavar="P%", help="held minus requested, in percent of held"
+    )
+    for name, (what, _) in _LIMITS.items():
+        option = f"--{name.replace('_', '-')}"
+        parser.add_argument(option, type=_options.size, metavar="N", help=f"most {what} bytes")
+
+
+def _percent(word: str) -> float:
+    """For `type=`: a percentage, with or without its sign."""
+    try:
+        value = float(word.strip().removesuffix("%"))
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= 100:
+        raise argparse.ArgumentTypeError(f"{word!r} is no percentage; give 0% to 100%")
+    return value
+
+
+def run_check(options: argparse.Namespace) -> int:
+    """Prints what was compared; 1 when something is above its limit."""
+    if options.max_waste is None and all(getattr(options, name) is None for name in _LIMITS):
+        raise InvalidError("nothing to check: give --max-waste, --max-resident or another limit")
+    table, recordings, heap = simulation_of(options)
+    ledger = recordings.ledger(table, options.at, options=heap)
+    checks = _checks(ledger, options)
+    failed = [text for text, kept in checks if not kept]
+    if options.json:
+        found = [{"check": text, "kept": kept} for text, kept in checks]
+        print_json({"kept": not failed, "checks": found, "ledger": ledger.to_dict()})
+    else:
+        for text, kept in checks:
+            print(f"{'ok' if kept else 'TOO MUCH'}: {text}")
+    return int(warn_gaps(each_of(recordings)) or bool(failed))
+
+
+def _checks(ledger: Ledger, options: argparse.Namespace) -> list[tuple[str, bool]]:
+    """What was compared in words, and whether it keeps within its limit."""
+    where = f"{ledger.source} at {ledger.at}, table {ledger.table}"
+    found = []
+    if options.max_waste is not None:
+        percent = 100 * ledger.waste_bytes / ledger.held_bytes if ledger.held_bytes else 0.0
+        text = f"waste {percent:.2f} % of held, at most {options.max_waste:g} % ({where})"
+        found.append((text, percent <= options.max_waste))
+    for name, (what, field) in _LIMITS.items():
+        limit, value = getattr(options, name), getattr(ledger, field)
+        if limit is None:
+            continue
+        if value is None:
+            raise InvalidError(f"{what} bytes of {ledger.source} are not known")
+        sizes = f"{_format.size(value)} ({value:,} bytes)"
+        text = f"{what} {sizes}, at most {_format.size(limit)} ({where})"
+        found.append((text, value <= limit))
+    return found
+
+
+# --- diff -----------------------------------------------------------------------------------------
+
+_FIELDS = (*PARTS, "resident_bytes", "held_bytes", "waste_bytes", "live_objects")
+_CLASS_WASTE = ("roundup_bytes", "tail_bytes", "free_slot_bytes", "cached_bytes")
+
+
+def add_diff(commands: SubParsers) -> None:
+    """Declares the command."""
+    parser = new_command(
+        commands,
+        "diff",
+        "show what grew from one recording to another, by part, class and call site",
+        "spanwise diff before.swt after.swt",
+        run_diff,
+    )
+    parser.add_argument("before", metavar="A.swt", help="the first recording")
+    parser.add_argument("after", metavar="B.swt", help="the second")
+    _options.add_at_option(parser)
+    _options.add_table_option(parser)
+    _options.add_classes_option(parser)
+    _options.add_valid_prefix_option(parser)
+    _options.add_placement_options(parser.add_argument_group("placement"))
+
+
+def run_diff(options: argparse.Namespace) -> int:
+    """Prints the differences, the greatest first."""
+    table = SizeClassTable.named(options.table)
+    heap = _options.heap_options_of(options)
+    both = [Recording.open(path, options.valid_prefix) for path in (options.before, options.after)]
+    before, after = (one.live_sites(table, options.at, options=heap) for one in both)
+    found = {
+        "before": both[0].name,
+        "after": both[1].name,
+        "ledger": ledger_rows(before.ledger, after.ledger),
+        "classes": class_rows(before.ledger, after.ledger),
+        "sites": site_rows(before, after),
+    }
+    if options.json:
+        print_json(found)
+    else:
+        _print(found, before.ledger, max(options.classes, 0))
+    return int(warn_gaps(both))
+
+
+def ledger_rows(before: Ledger, after: Ledger) -> list[dict[str, Any]]:
+    """The terms of the two ledgers; those that are 0 in both are left out."""
+    pairs = [(name, getattr(before, name), getattr(after, name)) for name in _FIELDS]
+    return [_row({"term": name}, a, b) for name, a, b in pairs if a or b]
+
+
+def class_rows(before: Ledger, after: Ledger) -> list[dict[str, Any]]:
+    """What the classes hold and waste, the greatest change of held bytes first."""
+    rows = []
+    for a, b in zip(before.classes, after.classes, strict=True):
+        wasted = [sum(int(one[name]) for name in _CLASS_WASTE) for one in (a, b)]
+        if a["span_bytes"] or b["span_bytes"]:
+            row = _row({"size_bytes": int(a["size_bytes"])}, a["span_bytes"], b["span_bytes"])
+            rows.append({**row, "waste_change": wasted[1] - wasted[0]})
+    return _greatest_first(rows)
+
+
+def site_rows(before: LiveSites, after: LiveSites) -> list[dict[str, Any]]:
+    """What is live by call site, the greatest change first; sites are the same by their frames."""
+    found: dict[tuple[str, ...], list[int]] = {}
+    for place, sites in enumerate((before, after)):
+        for site in sites:
+            counts = found.setdefault(site.frames, [0, 0, 0, 0])
+            counts[place] += site.requested_bytes
+            counts[2 + place] += site.waste_bytes
+    rows = [
+        {**_row({"frames": list(frames)}, *c[:2]), "waste_change": c[3] - c[2]}
+        for frames, c in found.items()
+    ]
+    return _greatest_first(rows)
+
+
+def _row(what: dict[str, Any], before: Any, after: Any) -> dict[str, Any]:
+    first, second = int(before or 0), int(after or 0)
+    return {**what, "before": first, "after": second, "change": second - first}
+
+
+def _greatest_first(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    changed = [row for row in rows if row["change"] or row["waste_change"]]
+    return sorted(changed, key=lambda row: -max(abs(row["change"]), abs(row["waste_change"])))
+
+
+def _print(found: dict[str, Any], ledger: Ledger, shown: int) -> None:
+    print(f"from {found['before']} to {found['after']}, at {ledger.at}, table {ledger.table}\n")
+    head = ("", "before", "after", "change")
+    names = {**PARTS, "held_bytes": "held", "waste_bytes": "waste", "resident_bytes": "resident"}
+    rows = [
+        (
+            names.get(row["term"], "live objects"),
+            *(f"{row[key]:,}" for key in head[1:3]),
+            _signed(row),
+        )
+        for row in found["ledger"]
+    ]
+    print(_format.table(rows, head))
+    for key, title in (("classes", "classes, bytes held"), ("sites", "call sites, live bytes")):
+        if not found[key] or not shown:
+            continue
+        rows = [
+            (
+                f"{row['before']:,}",
+                f"{row['after']:,}",
+                _signed(row),
+                _signed(row, "waste_change"),
+                _name(row),
+            )
+            for row in found[key][:shown]
+        ]
+        print(f"\n{title}, greatest change first")
+        print(_format.table(rows, ("before", "after", "change", "waste", ""), left=0))
+
+
+def _name(row: dict[str, Any]) -> str:
+    if "frames" in row:
+        return _format.short_end(row["frames"][0] if row["frames"] else "unknown", 60)
+    return f"{row['size_bytes']} B" if row["size_bytes"] else "large"
+
+
+def _signed(row: dict[str, Any], key: str = "change") -> str:
+    return f"{row[key]:+,}"

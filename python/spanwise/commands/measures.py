@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands that measure real programs and allocators: bench, replay."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from spanwise import errors, plots
+from spanwise.commands import _options
+from spanwise.commands._common import (
+    SubParsers,
+    add_description,
+    new_command,
+    print_json,
+    warn_gaps,
+)
+from spanwise.commands._sessions import (
+    add_session_options,
+    check_session,
+    executor_of,
+    print_session,
+)
+from spanwise.errors import InvalidError
+from spanwise.measure.bench import BenchInterrupted, bench
+from spanwise.measure.bench_cases import EVERYBODY, BenchCase, case_of, read_cases
+from spanwise.measure.bench_fits import BenchFit, fit_cases
+from spanwise.measure.bench_result import BenchResult
+from spanwise.measure.replay_result import describe
+from spanwise.measure.replayer import TOUCHES, Allocator, allocator_named
+from spanwise.measure.replays import DRAIN_SECONDS, check_ledger, replay_many
+from spanwise.recordings.recording import Recording
+from spanwise.tables.table import SizeClassTable
+
+# --- bench ----------------------------------------------------------------------------------------
+
+
+def add_bench(commands: SubParsers) -> None:
+    """Declares the command."""
+    parser = new_command(
+        commands,
+        "bench",
+        "run a program under several allocators and compare CPU time and peak RSS",
+        "spanwise bench -- python3 job.py",
+        run_bench,
+    )
+    add_description(
+        parser,
+        "A round runs the program once under each allocator, in random order. 'plain' is the"
+        " program as its users run it, with its own allocator. The others preload a malloc, and"
+        " CPython gets PYTHONMALLOC=malloc. The first line says what spanwise saves compared with"
+        " plain. The program runs in the current directory; files that one run leaves there are"
+        " there in the next. A run fails if its exit status is not 0, if any command of its"
+        " pipeline fails, or if its stdout differs from the plain run's. No table is fitted to a"
+        " program that fails. The recordings of --fit are in DIR/PROGRAM; 'spanwise optimize'"
+        " prints the lower bound on their peak, the row 'limit'.",
+    )
+    parser.add_argument(
+        "--cases",
+        metavar="FILE.json",
+        help="list of programs with their inputs: {program, input, argv, environment, folder}",
+    )
+    parser.add_argument(
+        "--allocator",
+        action="append",
+        metavar="A",
+        help=f"{', '.join(EVERYBODY)}, or the path of a library that defines malloc; repeatable"
+        " [all that are installed]",
+    )
+    parser.add_argument(
+        "--fit",
+        metavar="DIR",
+        help="directory for a table fitted to the first input of each program: its recordings,"
+        " and a build, which also runs; reused if it is there",
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=5, metavar="N", help="runs under each allocator [5]"
+    )
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=120.0,
+        metavar="S",
+        help="time limit of a run, seconds [120]",
+    )
+    parser.add_argument(
+        "--ignore-output",
+        action="store_true",
+        help="no comparison of stdout, for programs that print times or addresses",
+    )
+    add_session_options(parser, "run", "here", "picture of the peak RSS")
+    parser.add_argument("--csv", metavar="FILE.csv", help="table of all runs")
+    parser.add_argument(
+        "command",
+        nargs=argparse.REMAINDER,
+        metavar="-- PROGRAM ARGS",
+        help="program to run, in place of --cases",
+    )
+
+
+def run_bench(options: argparse.Namespace) -> int:
+    """Prints the table; 1 when a run failed."""
+    check_session(options, "here", [options.csv])
+    cases = _cases(options)
+    fits: dict[str, BenchFit] = {}
+    if options.fit:
+        fits = fit_cases(cases, options.fit)
+        for one in fits.values():
+            print(f"spanwise: {one.program}: {one.verdict}", file=sys.stderr)
+    try:
+        with executor_of(options.executor, options.workers) as executor:
+            found = bench(
+                cases,
+                options.allocator or EVERYBODY,
+                fits=fits,
+                rounds=options.rounds,
+                timeout_s=options.timeout,
+                ignore_output=options.ignore_output,
+                executor=executor,
+                output=options.output,
+            )
+    except BenchInterrupted as stop:
+        print_session(stop.result, "run")
+        _write(stop.result, options)
+        raise
+    print_session(found, "run")
+    _write(found, options)
+    return int(bool(found.failures))
+
+
+def _cases(options: argparse.Namespace) -> list[BenchCase]:
+    words = options.command[1:] if options.command[:1] == ["--"] else options.command
+    if bool(words) == bool(options.cases):
+        raise InvalidError("give --cases FILE.json, or one program after --")
+    return read_cases(options.cases) if options.cases else [case_of(words)]
+
+
+def _write(found: BenchResult, options: argparse.Namespace) -> None:
+    """Writes every requested form, also of an interrupted benchmark."""
+    if options.csv:
+        found.to_csv(Path(options.csv))
+    if options.plot and len(found) > len(found.failures):
+        plots.save(found.plot(), options.plot)
+    if options.json:
+        print_json(found.to_dict())
+    else:
+        print(found)
+
+
+# --- replay ---------------------------------------------------------------------------------------
+
+
+def add_replay(commands: SubParsers) -> None:
+    """Declares the command."""
+    parser = new_command(
+        commands,
+        "replay",
+        "do a recording's operations with real memory and measure them",
+        "spanwise replay json.swt --allocator spanwise --allocator jemalloc --repeat 5",
+        run_replay,
+    )
+    parser.add_argument("file", metavar="FILE.swt", help="the recording")
+    parser.add_argument(
+        "--allocator",
+        action="append",
+        metavar="A",
+        help="spanwise, glibc, jemalloc, mimalloc, tcmalloc or the path of a library that defines"
+        " malloc; give it again for each (default spanwise)",
+    )
+    _options.add_tables_option(parser, "also our heap with this table, made at run time: {}")
+    parser.add_argument(
+        "--lib",
+        action="append",
+        metavar="DIR",
+        help="also the preloaded malloc of a folder that `spanwise build` made",
+    )
+    parser.add_argument(
+        "--touch",
+        default="pages",
+        choices=TOUCHES,
+        help="what is written of each new object (default pages: a byte every 4 KiB and the ends)",
+    )
+    parser.add_argument(
+        "--repeat", type=int, default=1, metavar="N", help="replays of each, in fresh processes"
+    )
+    parser.add_argument(
+        "--samples",
+        type=int,
+        default=256,
+        metavar="N",
+        help="read resident memory about so often (default 256)",
+    )
+    parser.add_argument(
+        "--drain",
+        default=",".join(f"{at:g}" for at in DRAIN_SECONDS),
+        metavar="S,S,...",
+        help="read memory again so many seconds after all was freed (default 0.1,1,5)",
+    )
+    parser.add_argument(
+        "--ledger",
+        action="store_true",
+        help="instead: one thread, a tracked heap with real memory, its ledger next to the"
+        " simulator's; exit 1 when they differ (--table, default c16)",
+    )
+    _options.add_valid_prefix_option(parser)
+    _options.add_plot_option(parser, "also draw resident memory")
+
+
+def run_replay(options: argparse.Namespace) -> int:
+    """Prints what was measured; 1 when an allocation was refused or ledgers differ."""
+    if options.plot:
+        plots.check_place(options.plot)
+    recording = Recording.open(options.file, options.valid_prefix)
+    if len(recording) == 0:
+        return int(warn_gaps([recording]))
+    if options.ledger:
+        return _run_ledger(options, recording) | warn_gaps([recording])
+    allocators = _allocators(options)
+    replays = replay_many(
+        recording,
+        allocators,
+        touch=options.touch,
+        repeat=options.repeat,
+        samples=options.samples,
+        drain=_seconds(options.drain),
+    )
+    if options.plot:
+        plots.save(plots.replays(replays), options.plot)
+    if options.json:
+        print_json([one.to_dict() for one in replays])
+    else:
+        print(describe(replays))
+    return int(warn_gaps([recording]) or any(one.failed for one in replays))
+
+
+def _run_ledger(options: argparse.Namespace, recording: Recording) -> int:
+    if options.allocator or options.lib:
+        raise errors.InvalidError("--ledger is of a heap of ours: give --table only")
+    tables = [SizeClassTable.named(name) for name in options.table or ("c16",)]
+    checks = [check_ledger(recording, table) for table in tables]
+    if options.json:
+        print_json([one.to_dict() for one in checks])
+    else:
+        print("\n\n".join(str(one) for one in checks))
+    return int(any(one.different for one in checks))
+
+
+def _allocators(options: argparse.Namespace) -> list[Allocator]:
+    tables = [SizeClassTable.named(name) for name in options.table or ()]
+    libs = options.lib or ()
+    names = options.allocator or (() if tables or libs else ("spanwise",))
+    return [
+        *(allocator_named(name) for name in names),
+        *(allocator_named("spanwise", table=table) for table in tables),
+        *(allocator_named("spanwise", lib=lib) for lib in libs),
+    ]
+
+
+def _seconds(words: str) -> list[float]:
+    try:
+        return [float(word) for word in words.split(",") if word]
+    except ValueError:
+        raise errors.InvalidError(f"--drain {words!r}: give seconds such as 0.1,1,5") from None

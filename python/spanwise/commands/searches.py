@@ -1,0 +1,339 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands that search and sweep tables: optimize, sweep."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from spanwise import _format, plots
+from spanwise.commands import _options
+from spanwise.commands._common import (
+    SubParsers,
+    add_description,
+    new_command,
+    print_json,
+    warn_gaps,
+)
+from spanwise.commands._options import add_plot_option, add_tables_option
+from spanwise.commands._sessions import (
+    add_session_options,
+    check_session,
+    dask_executor,
+    print_session,
+)
+from spanwise.errors import InvalidError, SpanwiseError
+from spanwise.optimizer.options import WASTE_PERCENT
+from spanwise.optimizer.pareto import ParetoFront
+from spanwise.optimizer.profile import OBJECTIVES, RESIDENT, SIMULATED
+from spanwise.optimizer.result import LEAST_PERCENT, OptimizeResult
+from spanwise.optimizer.search import optimize
+from spanwise.recordings.recording import Recording
+from spanwise.recordings.recording_set import RecordingSet
+from spanwise.recordings.timeline import parse_moment
+from spanwise.results.files import check_output
+from spanwise.sweeps.plans import expand
+from spanwise.sweeps.result import Sweep
+from spanwise.sweeps.sweep import SweepInterrupted, sweep
+from spanwise.tables.table import SizeClassTable
+
+# --- optimize -------------------------------------------------------------------------------------
+
+
+def add_optimize(commands: SubParsers) -> None:
+    """Declares the command."""
+    parser = new_command(
+        commands,
+        "optimize",
+        "find a table that saves resident bytes on recordings, try it on others",
+        "spanwise optimize json.swt --classes 32 --holdout other.swt -o best.json",
+        run_optimize,
+    )
+    add_description(
+        parser,
+        "The table is judged by one figure, the peak resident bytes of a simulated run; the row"
+        " 'limit' is what perfect packing would have resident, the highest requested bytes: no"
+        " table saves more than what lies above it. What it saves is split by cause; left under it"
+        " are partial spans, which a few objects keep that outlived their neighbours, and what the"
+        " process has outside of the heap, which 'spanwise bench' measures.",
+    )
+    parser.add_argument(
+        "files", nargs="+", metavar="FILE.swt", help="recordings to fit the table to"
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="TABLE.json",
+        help="write the table that was found, if it saves --least-percent where it is judged",
+    )
+    parser.add_argument(
+        "--anyway",
+        action="store_true",
+        help="write it even if it does not; the status stays 1",
+    )
+    parser.add_argument(
+        "--classes", type=int, default=32, metavar="N", help="at most so many (default 32)"
+    )
+    parser.add_argument(
+        "--align",
+        type=int,
+        default=16,
+        metavar="8|16",
+        help="16 (default): classes of 16 bytes and more are multiples of 16, as malloc must",
+    )
+    parser.add_argument(
+        "--objective",
+        choices=(*SIMULATED, *OBJECTIVES),
+        default=RESIDENT,
+        help="resident (default): least resident bytes, searched by simulation; held: of several"
+        " the one that holds least at the peak; or arithmetic alone over allocs, time, the peak",
+    )
+    parser.add_argument(
+        "--candidates",
+        type=int,
+        metavar="N",
+        help="tables that the search simulates (default 48 to 160, by the recordings' length)",
+    )
+    parser.add_argument(
+        "--mixed", action="store_true", help="take recordings of different programs together"
+    )
+    parser.add_argument(
+        "--holdout",
+        action="append",
+        default=[],
+        metavar="OTHER.swt",
+        help="try the found table on it, too; give it again for each",
+    )
+    parser.add_argument(
+        "--folds",
+        type=int,
+        metavar="N",
+        help="cross-validate: hold out each FILE.swt in turn, or each of N parts of a single one;"
+        " each takes a whole search. 0: never. With several recordings, 5-fold cross-validation"
+        " with short searches is the default",
+    )
+    add_tables_option(parser, "try this table, too: {}; give it again for each")
+    parser.add_argument(
+        "--weight",
+        action="append",
+        type=float,
+        metavar="W",
+        help="how much a recording counts, one for each FILE.swt (default: bytes are added up)",
+    )
+    rules = parser.add_argument_group("rules")
+    rules.add_argument(
+        "--largest",
+        type=_options.size,
+        default=32768,
+        metavar="N",
+        help="largest class, bytes (32768)",
+    )
+    rules.add_argument(
+        "--page-bytes",
+        type=_options.size,
+        default=8192,
+        metavar="N",
+        help="page of the table (8192)",
+    )
+    rules.add_argument(
+        "--pages", type=int, default=10, metavar="N", help="most pages of a span (10)"
+    )
+    rules.add_argument(
+        "--partial",
+        type=float,
+        metavar="F",
+        help="spans charged for each class (default 0.5; allocs: 0)",
+    )
+    rules.add_argument(
+        "--waste-percent",
+        type=int,
+        default=WASTE_PERCENT,
+        metavar="P",
+        help="most that an unseen size may waste of its slot where alignment forces no more"
+        f" (default {WASTE_PERCENT}; 100: no bound)",
+    )
+    rules.add_argument(
+        "--prior",
+        type=float,
+        metavar="F",
+        help="part of the weight that is spread over all sizes (default 0.02 for resident, else 0)",
+    )
+    rules.add_argument(
+        "--least-percent",
+        type=float,
+        default=LEAST_PERCENT,
+        metavar="P",
+        help="least saving of a winning table, of the peak resident under the stock table"
+        f" (default {LEAST_PERCENT:g}; 0: whatever it saves)",
+    )
+    rules.add_argument("--name", metavar="NAME", help="of the table (best-N-OBJECTIVE)")
+    parser.add_argument(
+        "--pareto", action="store_true", help="simulate waste against the number of classes"
+    )
+    add_plot_option(parser, "draw the Pareto front")
+    _options.add_valid_prefix_option(parser)
+
+
+def run_optimize(options: argparse.Namespace) -> int:
+    """Find, evaluate, write and print the table; 1 if no table beats the stock table."""
+    if options.output:
+        _check_table_file(options.output)
+    if options.plot:
+        plots.check_place(options.plot)
+    fitted = RecordingSet.open(options.files, options.valid_prefix)
+    held_out = RecordingSet.open(options.holdout, options.valid_prefix) if options.holdout else None
+    if fitted.events == 0:
+        return int(warn_gaps(fitted))
+    best = _optimum(options, fitted, held_out)
+    pareto = best.make_pareto() if options.pareto or options.plot else None
+    if options.plot and pareto is not None:
+        plots.save(pareto.plot(), options.plot)
+    written = options.output if options.output and (best.holds or options.anyway) else None
+    if written:
+        best.table.to_json(written)
+    if options.json:
+        value = _as_json(best, pareto if options.pareto else None)
+        print_json({**value, "written": written})
+    else:
+        _print(best, pareto if options.pareto else None)
+        if options.output:
+            print(_file_line(best, options.output, written is not None))
+    return int(warn_gaps([*fitted, *(held_out or ())]) or not best.holds)
+
+
+def _check_table_file(path: str) -> None:
+    """Refuses, before the work, an output whose name is not that of a table file."""
+    check_output(path, json=True)
+    if not path.endswith(".json"):
+        raise InvalidError(f"{path}: a table file ends in .json; give another name")
+
+
+def _optimum(
+    options: argparse.Namespace, fitted: RecordingSet, held_out: RecordingSet | None
+) -> OptimizeResult:
+    """Search, evaluate, cross-validate."""
+    return optimize(
+        fitted,
+        options.classes,
+        options.objective,
+        align=options.align,
+        holdout=held_out,
+        tables=[SizeClassTable.named(name) for name in options.table or ()],
+        largest_bytes=options.largest,
+        page_bytes=options.page_bytes,
+        pages=options.pages,
+        partial=options.partial,
+        waste_percent=options.waste_percent,
+        prior=options.prior,
+        least_percent=options.least_percent,
+        weights=options.weight,
+        candidates=options.candidates,
+        mixed=options.mixed,
+        folds=options.folds,
+        name=options.name,
+    )
+
+
+def _print(best: OptimizeResult, pareto: ParetoFront | None) -> None:
+    if pareto is not None:
+        print(f"bytes at the peak, simulated\n{pareto}\n")
+    print(best)
+
+
+def _file_line(best: OptimizeResult, place: str, written: bool) -> str:
+    if not written:
+        return f"{place} was not written; --anyway writes {best.table.name} nevertheless"
+    return f"wrote {place} ({best.table.name}, {_format.plural(len(best.table), 'class')})"
+
+
+def _as_json(best: OptimizeResult, pareto: ParetoFront | None) -> dict[str, object]:
+    value: dict[str, object] = best.to_dict()
+    if pareto is not None:
+        value["pareto"] = pareto.to_dict()
+    return value
+
+
+# --- sweep ----------------------------------------------------------------------------------------
+
+
+def add_sweep(commands: SubParsers) -> None:
+    """Declares the command."""
+    parser = new_command(
+        commands,
+        "sweep",
+        "account recordings under many tables, on all processors or a cluster",
+        "spanwise sweep json.swt --table go --table 'mine/*.json' -o sweep.jsonl",
+        run_sweep,
+    )
+    _options.add_recording_options(parser)
+    _options.add_tables_option(
+        parser, "{}, or a pattern of files; give it again for each (default: go and c16)"
+    )
+    add_session_options(parser, "row", "threads", "also draw the best tables")
+    parser.add_argument(
+        "--by",
+        metavar="FIELD",
+        help="what is best (default peak_resident_bytes, the column 'peak resident')",
+    )
+
+
+def run_sweep(options: argparse.Namespace) -> int:
+    """Prints the ranking; 1 when a row failed."""
+    check_session(options, "threads")
+    tables = expand(options.table or ("go", "c16"))
+    at = parse_moment(options.at)
+    Sweep((), ()).ranking(options.by)  # an unknown field is refused before the work
+    try:
+        with _executor(options.executor, options.workers) as executor:
+            found = sweep(
+                expand(options.files),
+                tables,
+                executor=executor,
+                workers=options.workers,
+                output=options.output,
+                at=at,
+                valid_prefix=options.valid_prefix,
+                options=_options.heap_options_of(options),
+            )
+    except SweepInterrupted as stop:
+        print_session(stop.result, "row")
+        raise
+    print_session(found, "row")
+    if options.plot and found.ranking():
+        plots.save(found.plot(), options.plot)
+    if options.json:
+        print_json(found.to_dict())
+    else:
+        print(found)
+        by = options.by or found.judged_by
+        ranking = found.ranking(by)
+        if ranking:
+            name, value = ranking[0]
+            print(f"{name} has the least {by.replace('_', ' ')}: {_shown(by, value)}")
+    return int(_warn_gaps(options) or bool(found.failures))
+
+
+def _warn_gaps(options: argparse.Namespace) -> bool:
+    recordings = []
+    for path in expand(options.files):
+        with suppress(SpanwiseError):  # a recording that cannot be read becomes a failed row
+            recordings.append(Recording.open(path, options.valid_prefix))
+    return warn_gaps(recordings)
+
+
+def _shown(field: str, value: float) -> str:
+    if field.endswith("_bytes"):
+        return _format.size(value)
+    return f"{value:g}"
+
+
+@contextmanager
+def _executor(name: str, workers: int | None) -> Iterator[Any]:
+    """The executor in the form that `sweep` takes."""
+    if not name.startswith("dask"):
+        yield name
+        return
+    with dask_executor(name, workers) as executor:
+        yield executor

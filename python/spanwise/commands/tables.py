@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands on size-class tables: classes, explain, build."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from spanwise.builds.build import BuildOptions, build_with
+from spanwise.commands import _options
+from spanwise.commands._common import SubParsers, new_command, print_json
+from spanwise.commands._options import add_table_option, size
+from spanwise.tables.classes import file_specs
+from spanwise.tables.families import NAMES_HELP
+from spanwise.tables.table import SizeClassTable
+
+# --- classes --------------------------------------------------------------------------------------
+
+
+def add_classes(commands: SubParsers) -> None:
+    """Declares the command."""
+    parser = new_command(
+        commands,
+        "classes",
+        "show the classes of a table: sizes, spans, waste",
+        "spanwise classes --table go",
+        run_classes,
+    )
+    add_table_option(parser)
+    parser.add_argument(
+        "--format",
+        choices=("table", "json", "md", "c"),
+        default="table",
+        help="text, JSON, Markdown, or C for sw_table_create",
+    )
+
+
+def run_classes(options: argparse.Namespace) -> int:
+    """Prints the table."""
+    table = SizeClassTable.named(options.table)
+    if options.json or options.format == "json":
+        print_json(table.generator_dict())
+    elif options.format == "md":
+        print(table.to_markdown())
+    elif options.format == "c":
+        print(_as_c(table))
+    else:
+        print(table)
+    return 0
+
+
+def _as_c(table: SizeClassTable) -> str:
+    """The classes as an initialiser, and the call that makes the table of it."""
+    file = table.to_dict()
+    identifier = "".join(c if c.isalnum() and c.isascii() else "_" for c in table.name)
+    lines = [
+        f"/* Size classes of table {table.name.replace('*/', '* /')}: bytes, pages of a span,",
+        " * pages of the first span (0: as many).",
+        f" * Made by: spanwise classes --format c. Use: sw_table_create(name, {table.page_bytes},",
+        f" * classes_{identifier}, {len(table)}, &table); */",
+        "#include <spanwise/sizeclass.h>",
+        "",
+        f"static const sw_class_spec classes_{identifier}[{len(table)}] = {{",
+        *(f"    {{{size}, {pages}, {first}}}," for size, pages, first in file_specs(file)),
+        "};",
+    ]
+    return "\n".join(lines)
+
+
+# --- explain --------------------------------------------------------------------------------------
+
+
+def add_explain(commands: SubParsers) -> None:
+    """Declares the command."""
+    parser = new_command(
+        commands,
+        "explain",
+        "show what happens to one request: class, span, waste, page rounding",
+        "spanwise explain 33 --table go",
+        run_explain,
+    )
+    parser.add_argument("size", metavar="SIZE", help=f"bytes requested; {_options.SIZE_HELP}")
+    add_table_option(parser)
+
+
+def run_explain(options: argparse.Namespace) -> int:
+    """Prints the explanation."""
+    table = SizeClassTable.named(options.table)
+    explanation = table.explain(_options.parse_size(options.size))
+    if options.json:
+        print_json(explanation.to_dict())
+    else:
+        print(explanation)
+    return 0
+
+
+# --- build ----------------------------------------------------------------------------------------
+
+
+def add_build(commands: SubParsers) -> None:
+    """Declares the command."""
+    parser = new_command(
+        commands,
+        "build",
+        "generate the C of a table, build the library and the preloaded malloc with it",
+        "spanwise build --table best.json -o best && spanwise replay json.swt --lib best",
+        run_build,
+    )
+    parser.add_argument("--table", required=True, metavar="T", help=NAMES_HELP)
+    parser.add_argument(
+        "-o", "--output", required=True, metavar="DIR", help="the folder; an old build is replaced"
+    )
+    parser.add_argument("--cc", metavar="CC", help="C compiler (default $CC, else cc)")
+    parser.add_argument(
+        "--no-malloc",
+        action="store_true",
+        help="the library alone: for tables whose classes malloc may not use",
+    )
+    parser.add_argument(
+        "--cutoff",
+        type=size,
+        metavar="N",
+        help="largest size with a specialised path, 0 to 1024 bytes (default 512)",
+    )
+    parser.add_argument(
+        "--anyway",
+        action="store_true",
+        help="build a table of `spanwise optimize` that its evaluation rejected",
+    )
+    parser.add_argument(
+        "--no-cache",
+        action="store_true",
+        help="compile every source: use no objects of earlier builds, and keep none",
+    )
+    parser.add_argument("--jobs", type=int, metavar="N", help="compilers at once")
+
+
+def run_build(options: argparse.Namespace) -> int:
+    """Builds, with a line on stderr for each step."""
+
+    def say(line: str) -> None:
+        print(f"spanwise build: {line}", file=sys.stderr)
+
+    given = BuildOptions(
+        options.cc,
+        not options.no_malloc,
+        options.cutoff,
+        options.jobs,
+        options.anyway,
+        not options.no_cache,
+    )
+    made = build_with(options.table, options.output, given, say)
+    if options.json:
+        print_json(made.to_dict())
+        return 0
+    print(f"{options.output}: table {made.stamp['table']['name']}, {made.stamp['table']['hash']}")
+    print(f"  link:  -I{options.output}/include {options.output}/lib/libspanwise.so")
+    if not options.no_malloc:
+        print(f"  run:   LD_PRELOAD={made.malloc_library} PROGRAM")
+    return 0

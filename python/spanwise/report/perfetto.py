@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trace Event Format: time lines, threads, arenas and lanes for Perfetto."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spanwise import _lib
+from spanwise._lib import lib
+from spanwise.ledger.ledger import Ledger
+from spanwise.ledger.parts import PARTS
+from spanwise.plots.collectors import LANE_NAMES
+from spanwise.results.files import write_whole
+from spanwise.results.rows import AnyRows, Rows
+
+if TYPE_CHECKING:
+    from spanwise.gc.events import CollectorEvents
+
+
+Event = dict[str, Any]
+
+_PID = 1
+
+
+def text_of(program: str, events: Sequence[Event], **other: int) -> str:
+    """The file's text: the process's name, then the events; `other` goes with the exporter."""
+    made = {
+        "traceEvents": [name_of("process_name", 0, program), *events],
+        "displayTimeUnit": "ms",
+        "otherData": {"exporter": f"spanwise {_lib.version()}", **other},
+    }
+    return json.dumps(made, separators=(",", ":")) + "\n"
+
+
+def name_of(what: str, lane: int, name: str) -> Event:
+    """The name of the process or of a lane: "process_name", "thread_name"."""
+    return _metadata(what, lane, {"name": name})
+
+
+def _metadata(what: str, lane: int, args: dict[str, Any]) -> Event:
+    return {"ph": "M", "pid": _PID, "tid": lane, "name": what, "args": args}
+
+
+def counter(name: str, time_ns: float, args: dict[str, int]) -> Event:
+    """Values from this time on."""
+    return {**_at("C", name, time_ns, 0), "args": args}
+
+
+def interval(name: str, lane: int, time_ns: float, length_ns: float, args: dict[str, int]) -> Event:
+    """A box in a lane."""
+    return {**_at("X", name, time_ns, lane), "dur": length_ns / 1000, "args": args}
+
+
+def instant(name: str, time_ns: float, args: dict[str, int]) -> Event:
+    """A mark through all lanes."""
+    return {**_at("i", name, time_ns, 0), "s": "g", "args": args}
+
+
+def of_life(
+    phase: str, kind: str, number: int, time_ns: float, *, lane: int, args: dict[str, Any]
+) -> Event:
+    """Begin ("b"), moment ("n") or end ("e") of something that has a lane of its own."""
+    event = _at(phase, f"{kind} {number}", time_ns, lane)
+    return {**event, "cat": kind, "id": number, "args": args}
+
+
+def _at(phase: str, name: str, time_ns: float, lane: int) -> Event:
+    return {"ph": phase, "pid": _PID, "tid": lane, "name": name, "ts": time_ns / 1000}
+
+
+# --- time lines -----------------------------------------------------------------------------------
+
+
+def counters(rows: Rows) -> list[Event]:
+    """A time line with all parts as counters of the Trace Event Format.
+
+    The rows are of `Recording.timeline(detail="parts")`.
+    """
+    events: list[Event] = []
+    before_ns = before_bytes = 0
+    for row in rows:
+        time_ns, bytes_now = int(row["time_ns"]), int(row["requested_bytes"])
+        parts = {title: int(row[name]) for name, title in PARTS.items()}
+        events.append(counter("ledger, bytes", time_ns, parts))
+        events.append(counter("live, bytes", time_ns, {"requested": bytes_now}))
+        events.append(counter("resident, bytes", time_ns, {"resident": int(row["resident_bytes"])}))
+        events.append(counter("live objects", time_ns, {"objects": int(row["live_objects"])}))
+        if time_ns > before_ns:
+            rate = (bytes_now - before_bytes) * 1e9 / (time_ns - before_ns)
+            events.append(counter("growth, bytes/s", time_ns, {"requested": round(rate)}))
+            before_ns, before_bytes = time_ns, bytes_now
+    return events
+
+
+def openmetrics(ledger: Ledger) -> str:
+    """The ledger of one moment as gauges, with its table as a label."""
+    label = f'{{table="{_escaped(ledger.table)}",source="{_escaped(ledger.source)}"}}'
+    gauges = [
+        (name, "bytes", f"{title} bytes of the heap", getattr(ledger, name))
+        for name, title in PARTS.items()
+    ]
+    gauges += [
+        ("held_bytes", "bytes", "what the heap has from the system", ledger.held_bytes),
+        ("waste_bytes", "bytes", "held minus requested", ledger.waste_bytes),
+        ("live_objects", "", "objects that are allocated", ledger.live_objects),
+        ("spans", "", "spans of slots", ledger.spans),
+    ]
+    if ledger.resident_bytes is not None:
+        gauges.append(("resident_bytes", "bytes", "held and written to", ledger.resident_bytes))
+    lines = []
+    for name, unit, text, value in gauges:
+        lines.append(f"# TYPE spanwise_{name} gauge")
+        if unit:
+            lines.append(f"# UNIT spanwise_{name} {unit}")
+        lines += [f"# HELP spanwise_{name} {text}", f"spanwise_{name}{label} {value}"]
+    return "\n".join([*lines, "# EOF\n"])
+
+
+def _escaped(text: str) -> str:
+    """A value of a label, as the specification escapes it."""
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+# --- threads --------------------------------------------------------------------------------------
+
+_FREE, _END = int(lib.SW_OP_FREE), int(lib.SW_OP_THREAD_END)
+
+
+class Windows:
+    """Operations by thread and window of time.
+
+    Attributes:
+        length_ns: of a window; windows begin at 0.
+        count: how many windows there are.
+        sums: of each thread and window with an operation: requests, requested bytes, frees.
+    """
+
+    def __init__(self, duration_ns: int, most: int) -> None:
+        """Spreads windows over a recording."""
+        self.length_ns = max(1, -(-(duration_ns + 1) // most))
+        self.count = duration_ns // self.length_ns + 1
+        self.sums: dict[tuple[int, int], NDArray[np.int64]] = {}
+
+    def add(self, ops: NDArray[np.void]) -> None:
+        """Adds operations; a resize is a request of its new size."""
+        ops = ops[ops["kind"] != _END]
+        key = ops["thread"].astype(np.int64) * self.count
+        key += (ops["time_ns"] // self.length_ns).astype(np.int64)
+        keys, inverse = np.unique(key, return_inverse=True)
+        sums = np.zeros((len(keys), 3), np.int64)
+        free = ops["kind"] == _FREE
+        for column, values in enumerate((~free, ops["size"].astype(np.int64), free)):
+            np.add.at(sums[:, column], inverse, values)
+        for place, row in zip(keys.tolist(), sums, strict=True):
+            where = divmod(place, self.count)
+            self.sums[where] = self.sums[where] + row if where in self.sums else row
+
+
+def lanes(blocks: Iterable[NDArray[np.void]], duration_ns: int, most: int) -> list[Event]:
+    """A lane a thread, with a box for windows in a row in which it called malloc or free.
+
+    Above them is the counter "allocated, bytes/s": what all threads requested in a window.
+
+    There are at most `most` windows.
+    """
+    windows = Windows(duration_ns, most)
+    for block in blocks:
+        windows.add(block)
+    threads = sorted({thread for thread, _ in windows.sums})
+    events = [name_of("thread_name", thread + 1, f"thread {thread}") for thread in threads]
+    return [*events, *_rates(windows), *_boxes(windows)]
+
+
+def _rates(windows: Windows) -> list[Event]:
+    requested = np.zeros(windows.count, np.int64)
+    for (_, window), sums in windows.sums.items():
+        requested[window] += sums[1]
+    rates = np.round(requested * 1e9 / windows.length_ns).astype(np.int64)
+    changed = np.flatnonzero(np.diff(rates, prepend=-1))
+    return [
+        counter("allocated, bytes/s", window * windows.length_ns, {"requested": int(rates[window])})
+        for window in changed.tolist()
+    ]
+
+
+def _boxes(windows: Windows) -> list[Event]:
+    """Windows of a thread that follow each other are one box."""
+    events: list[Event] = []
+    before = (-1, -1)
+    first, total = 0, np.zeros(3, np.int64)
+    for thread, window in [*sorted(windows.sums), (-1, -1)]:
+        if (thread, window - 1) != before:
+            if before[0] >= 0:
+                events.append(_box(windows, before[0], (first, before[1] + 1), total))
+            first, total = window, np.zeros(3, np.int64)
+        if thread >= 0:
+            total = total + windows.sums[thread, window]
+        before = thread, window
+    return events
+
+
+def _box(windows: Windows, thread: int, span: tuple[int, int], sums: NDArray[np.int64]) -> Event:
+    start, end = (window * windows.length_ns for window in span)
+    names = ("requests", "requested_bytes", "frees")
+    args = dict(zip(names, sums.tolist(), strict=True))
+    return interval("allocates", thread + 1, start, end - start, args)
+
+
+# --- arenas ---------------------------------------------------------------------------------------
+
+
+def write_arenas(rows: AnyRows, path: str | os.PathLike[str]) -> None:
+    """As `ArenaTracker.to_perfetto`."""
+    write_whole(path, text_of("arenas", events_of(rows)))
+
+
+def events_of(rows: AnyRows) -> list[Event]:
+    """The events, in the order of time, which begins with the first row."""
+    made: list[Event] = []
+    live: dict[int, int] = {}  # the bytes of objects of each arena
+    first = last = 0
+    for i, row in enumerate(np.asarray(rows)):
+        first = int(row["time_ns"]) if i == 0 else first
+        last = int(row["time_ns"]) - first
+        made += _event(row, last, live)
+    ends = [
+        of_life("e", "arena", arena, last, lane=0, args={"freed": False}) for arena in sorted(live)
+    ]
+    return [*made, *ends]
+
+
+def _event(row: np.void, now: int, live: dict[int, int]) -> list[Event]:
+    """The events of one row; an arena without a recorded creation begins here."""
+    arena, lane, what = int(row["arena"]), int(row["thread"]), str(row["event"])
+    if what == "arena.alert":
+        args = {"untracked_bytes": int(row["size"]), "old_bytes": int(row["length"])}
+        return [instant("alert", now, args)]
+    made = []
+    if arena not in live:
+        live[arena] = 0
+        seen = what == "arena.new"
+        made.append(of_life("b", "arena", arena, now, lane=lane, args={"creation_seen": seen}))
+    if what == "arena.alloc":
+        live[arena] += int(row["length"])
+        args = {"bytes": int(row["length"]), "offset": int(row["offset"])}
+        made.append(of_life("n", "arena", arena, now, lane=lane, args=args))
+    if what == "arena.free":
+        args = {"freed": True, "bytes": live.pop(arena)}
+        made.append(of_life("e", "arena", arena, now, lane=lane, args=args))
+    made.append(counter("live arenas", now, {"arenas": len(live)}))
+    made.append(counter("bytes of live arenas", now, {"allocated": sum(live.values())}))
+    return made
+
+
+# --- lanes ----------------------------------------------------------------------------------------
+
+
+def write_lanes(events: CollectorEvents, path: str | os.PathLike[str]) -> None:
+    """As `CollectorEvents.to_perfetto`."""
+    write_whole(path, perfetto(events))
+
+
+def perfetto(events: CollectorEvents) -> str:
+    """The file's text: the lanes, each a thread of one process, then intervals in microseconds."""
+    made = []
+    for lane, name in enumerate(LANE_NAMES, 1):
+        made.append(name_of("thread_name", lane, name))
+        made.append(_metadata("thread_sort_index", lane, {"sort_index": lane}))
+    made += [_collector_interval("mutator", row, {}) for row in events.mutator()]
+    for row in events.array:
+        args = {"cycle": int(row["cycle"]), "thread": int(row["thread"])}
+        made.append(_collector_interval(str(row["kind"]), row, args))
+    return text_of(f"collector of {events.source}", made, lost=events.lost)
+
+
+def _collector_interval(kind: str, row: Any, args: dict[str, int]) -> Event:
+    lane = LANE_NAMES.index(kind) + 1
+    return {**interval(kind, lane, int(row["start_ns"]), int(row["ns"]), args), "cat": "gc"}
