@@ -209,8 +209,11 @@ class Sweep(Sequence[Row], Result, Tabular):
         """What `plots.ledgers` needs of a ledger."""
         rows = [r for r in self if r["table_hash"] == key and r["error"] is None]
         rows = [r for r in rows if recording is None or r["recording"] == recording]
-        names = (*PARTS, "held_bytes", "waste_bytes", "resident_bytes", "peak_resident_bytes")
+        names = (*PARTS, "held_bytes", "waste_bytes")
         sums = {name: sum(row[name] for row in rows) for name in names}
+        for name in ("resident_bytes", "peak_resident_bytes"):  # None of an empty recording
+            known = [row[name] for row in rows if row[name] is not None]
+            sums[name] = sum(known) if len(known) == len(rows) else None
         source = rows[0]["recording"] if len(rows) == 1 else f"{len(rows)} recordings"
         table, at = self._specs_name(key), str(rows[0]["at"])
         return SimpleNamespace(**sums, table=table, source=source, at=at)
@@ -243,7 +246,8 @@ class Sweep(Sequence[Row], Result, Tabular):
                 *("peak_resident", "resident", "held"),
                 *("roundup", "tail", "free_slot", "cached", "waste"),
             )
-            cells = [_format.number(getattr(bar, f"{name}_bytes")) for name in names]
+            sizes = [getattr(bar, f"{name}_bytes") for name in names]
+            cells = ["unknown" if size is None else _format.number(size) for size in sizes]
             lines.append((bar.table, *cells, _format.share(bar.waste_bytes, bar.held_bytes)))
         return lines
 
