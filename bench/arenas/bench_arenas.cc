@@ -1,8 +1,8 @@
-// SPDX-License-Identifier: Apache-2.0
-// Rows of arenas, pools and slabs: CONTENDER/arena/ROW. One iteration is a batch of OBJECTS objects
-// that are freed together, or one slice, one pair of a pool or of slabs, or a load of messages
-// (examples/service) with its setup. The contender `limit` is the least that any bump allocation does:
-// it moves an end that is in memory and clears what it skips, over the same bytes again and again.
+// SPDX-License-Identifier: Apache-2.0 Rows of arenas, pools and slabs: CONTENDER/arena/ROW. One
+// iteration is a batch of OBJECTS objects that are freed together, or one slice, one pair of a pool
+// or of slabs, or a load of messages (examples/service) with its setup. The contender `limit` is
+// the least that any bump allocation does: it moves an end that is in memory and clears what it
+// skips, over the same bytes again and again.
 #include <benchmark/benchmark.h>
 
 #include <cstdlib>

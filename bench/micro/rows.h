@@ -18,7 +18,7 @@ namespace bench {
 
 using State = benchmark::State;
 
-// --- policies -------------------------------------------------------------------------------------
+// --- policies ------------------------------------------------------------------------------------
 
 // A policy is a struct of static functions, so that each row is compiled once per allocator with
 // nothing between the loop and the call:
@@ -42,7 +42,7 @@ inline std::string mimalloc_version(int number) {
            std::to_string(number % base);
 }
 
-// --- what all rows share --------------------------------------------------------------------------
+// --- what all rows share -------------------------------------------------------------------------
 
 enum : uint64_t { SEED = 20261120 };
 enum : size_t { OBJECTS_MAX = 1000000, LIVE = 100000 };
@@ -251,7 +251,7 @@ template <class P, size_t N> void seed(State &state) {
     finish(state, static_cast<double>(OBJECTS_MAX));
 }
 
-// --- growth: the random replacement in a live heap of any size ------------------------------------
+// --- growth: the random replacement in a live heap of any size -----------------------------------
 
 constexpr size_t GROWTH_MEAN = (REPLACE_MIN + REPLACE_MAX) / 2;
 constexpr uint32_t GROWTH_WARM = 2000000;

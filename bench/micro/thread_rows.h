@@ -131,7 +131,7 @@ template <class P> void cross_free(State &state) {
     finish(state, static_cast<double>(CROSS * CROSS_ROUNDS));
 }
 
-// --- 1, 2, 4, 8 threads: wall time over the operations of all threads together --------------------
+// --- 1, 2, 4, 8 threads: wall time over the operations of all threads together -------------------
 
 template <class P> void pairs() {
     for (size_t i = 0; i < SCALE_PAIRS; i++) {

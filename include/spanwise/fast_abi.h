@@ -46,7 +46,7 @@ typedef struct sw_span {
     struct sw_cache *owner;
     sw_word *words; /* &own where one is enough */
     __extension__ union {
-        sw_word own; /* without its last eight bytes, where the fields behind `bits` lie */
+        sw_word own; /* without its last eight bytes, where the fields after `bits` are */
         __extension__ struct {
             uint64_t bits[3];
             uint16_t span_class; /* class * 2 + noscan; 0 or 1: large object */
@@ -86,7 +86,7 @@ typedef struct sw_cache_bin {
     sw_hint *hints; /* the oldest first */
     uintptr_t base; /* address of that word's slot 0; far from any object when there is no span */
     uint64_t gc_next_bit; /* of collected heaps; 0 elsewhere */
-    uint32_t hinted;      /* bytes of the hints that there are: the offset behind the newest one */
+    uint32_t hinted;      /* bytes of the hints that there are: the offset past the newest one */
     uint32_t hinted_max;  /* bytes of the most hints that are kept */
     uint64_t gc_next_at;  /* of collected heaps */
     uint32_t bytes;       /* of a slot of the class */

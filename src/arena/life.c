@@ -111,7 +111,7 @@ static sw_arena_log *new_log(const sw_arena *arena) {
 static sw_status make_safe(sw_arena *arena) {
     const sw_arena_chunk_cache *chunk_cache = sw_arena_chunk_cache_own();
     if (!sw_arena_report_install())
-        return sw_fail(SW_UNSUPPORTED, "arena_create", "the system does not tell of faults");
+        return sw_fail(SW_UNSUPPORTED, "arena_create", "the system does not report faults");
     if (chunk_cache != NULL) arena->log = new_log(arena);
     if (chunk_cache == NULL || arena->log == NULL)
         return sw_fail(SW_NOMEM, "arena_create", "no memory for the log of a safe arena");

@@ -78,7 +78,7 @@ sw_status sw_children_add(sw_scalable *scalable, uint64_t size, const char *op) 
         if (child.size > limit - scalable->held_bytes) child.size = size;
         if (size > limit - scalable->held_bytes)
             return sw_fail(SW_LIMIT, op,
-                           "%" PRIu64 " bytes beside %" PRIu64 " of a limit of %" PRIu64, size,
+                           "%" PRIu64 " bytes on top of %" PRIu64 " of a limit of %" PRIu64, size,
                            scalable->held_bytes, limit);
     }
     if (!has_place(scalable) || !can_make(scalable, &child))

@@ -103,7 +103,7 @@ static sw_status add_up(const sw_memory *memory, uint64_t replaced, const sw_buf
                            buffers[i].size);
         if (buffers[i].size > SW_MEMORY_SIZE_MAX - size)
             return sw_fail(SW_LIMIT, op,
-                           "a buffer of %zu bytes beside %" PRIu64
+                           "a buffer of %zu bytes on top of %" PRIu64
                            ": a memory has at most 2^63 - 1 in all",
                            buffers[i].size, size);
         size += buffers[i].size;
@@ -139,7 +139,8 @@ sw_status sw_memory_append(sw_memory *memory, const sw_memory *other) {
     if (memory == NULL || other == NULL) return sw_fail_null("memory_append", "a memory");
     if (other->size > SW_MEMORY_SIZE_MAX - memory->size)
         return sw_fail(SW_LIMIT, "memory_append",
-                       "%" PRIu64 " bytes beside %" PRIu64 ": a memory has at most 2^63 - 1 in all",
+                       "%" PRIu64 " bytes on top of %" PRIu64
+                       ": a memory has at most 2^63 - 1 in all",
                        other->size, memory->size);
     return add(memory, other->buffers, other->count, other->size);
 }

@@ -113,7 +113,7 @@ static sw_status check_type(const sw_gc_type *type) {
     if (type->pointers == NULL) return SW_OK;
     if (type->bytes < 8 || !map_ends(type))
         return sw_fail(SW_INVALID, op,
-                       "type %s: the map has a pointer behind the last whole word of %zu bytes",
+                       "type %s: the map has a pointer after the last whole word of %zu bytes",
                        type->name, type->bytes);
     if (type->bytes % 8 != 0)
         return sw_fail(SW_INVALID, op,

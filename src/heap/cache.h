@@ -71,7 +71,7 @@ static inline void sw_cache_note_class(struct sw_cache_cold *cold, uint32_t span
     cold->classes[span_class / 64] |= 1ull << span_class % 64;
 }
 
-/* The counts of a class; the array lies behind idle_spans in the record. */
+/* The counts of a class; the array follows idle_spans in the record. */
 static inline sw_batch_use *sw_cache_batch_use(const sw_cache *cache, uint32_t span_class) {
     return (sw_batch_use *)(cache->cold->idle_spans + cache->heap->span_classes) + span_class;
 }
@@ -99,7 +99,7 @@ static inline void sw_bin_empty(sw_cache_bin *bin) {
 static sw_always_inline sw_hint *sw_cache_hints(const sw_cache *cache, uint32_t span_class) {
     return &cache->hints[(size_t)(span_class / 2) << SW_HINTS_LOG2];
 }
-/* The end of the bin's hints: one behind the newest. */
+/* The end of the bin's hints: one past the newest. */
 static sw_always_inline sw_hint *sw_bin_hints_end(const sw_cache_bin *bin) {
     return (sw_hint *)((uintptr_t)bin->hints + bin->hinted);
 }

@@ -38,7 +38,7 @@ void sw_central_release_idle(sw_heap *heap);
 enum {
     SW_KEPT_BYTES = 512 << 10,
     SW_KEPT_SPAN_BYTES = 16
-        << 10,           /* of one span: making a longer one costs little beside filling it */
+        << 10,           /* of one span: making a longer one costs little next to filling it */
     SW_KEPT_CREDIT = 64, /* kept spans that may be given up for pages between two ticks */
 };
 

@@ -13,7 +13,7 @@
  * kept_pages * page <= SW_KEPT_BYTES;  kept_credit <= SW_KEPT_CREDIT */
 const char *sw_heap_record_check(const sw_heap *heap);
 /* Of an open cache:  table == heap->table;  mode == heap->mode
- * hints lie behind the last bin;  (hazard == NULL) == (cold->hazard_id == 0)
+ * hints follow the last bin;  (hazard == NULL) == (cold->hazard_id == 0)
  * hints are off: unhinted_owner == cache, cold->dropped == 0
  * hints are on:  unhinted_owner == SW_NO_CACHE, cold->scarcity == 0
  * paths == heap->paths, or requests are varied: paths == &heap->varied, cold->variety != 0 */

@@ -45,8 +45,9 @@ struct sw_heap_hooks {
     sw_dead_slots (*dead)(const sw_heap *heap, const sw_span *span, uint32_t k);
     /* Whether spans, and pages of large objects, may be given up now. */
     bool (*may_release)(const sw_heap *heap);
-    /* No lock is held: the thread is about to change spans or lists of the heap. Waits while another
-     * thread works on a cycle; that is misuse of a thread that has not joined, if `reports`. */
+    /* No lock is held: the thread is about to change spans or lists of the heap. Waits while
+     * another thread works on a cycle; that is misuse of a thread that has not joined, if
+     * `reports`. */
     void (*enter)(sw_heap *heap, bool reports);
     /* The change is done. */
     void (*leave)(sw_heap *heap);

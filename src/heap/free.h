@@ -17,7 +17,7 @@ void sw_free_by_owner(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr, 
 void sw_free_checked(sw_cache *cache, void *ptr, const char *op);
 
 /* Frees a large object of this heap if one starts at the pointer. No hazard is needed, because the
- * record itself tells whether the object lives. False: there is none. */
+ * record itself says whether the object lives. False: there is none. */
 static sw_always_inline bool sw_free_large(sw_cache *cache, uint32_t id, void *ptr) {
     sw_span *span = &cache->spans[id];
     return sw_span_is_large(span) && cache->heap->space->cold[id].heap == cache->heap &&

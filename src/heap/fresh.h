@@ -12,7 +12,7 @@ sw_span *sw_fresh_record(sw_heap *heap);
  * system is asked for pages, and before a request is refused. */
 sw_status sw_fresh_pages(sw_heap *heap, uint32_t n, size_t align, uint32_t *page, bool *needzero);
 /* Makes a span of slots without owner, in no list, of so many pages (sw_heap_next_pages), or of the
- * class's fewest if these are refused. NULL: refused, and *why tells the reason. */
+ * class's fewest if these are refused. NULL: refused, and *why is the reason. */
 sw_span *sw_fresh_span(sw_heap *heap, uint32_t span_class, uint32_t pages, sw_status *why);
 
 #endif

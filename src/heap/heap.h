@@ -4,7 +4,7 @@
  * Nouns. A *heap* owns pages (page/), a metadata pool (ds/meta) and span records. A *cache* is the
  * part of a heap that one thread works with, and owns spans: for each span class (class * 2 +
  * noscan) it has a *bin* with the current span, a list of partial spans and a list of full ones. A
- * *hint* names a slot that was freed lately, most often of a full span. A *shelf* of a cache keeps
+ * *hint* names a slot that was freed recently, most often of a full span. A *shelf* of a cache keeps
  * a freed large object for the next request of its kind, or an idle span for the next request of
  * its length. A *hazard* is the span of another cache that a cache is freeing into. *Central* lists
  * hold the spans that no cache owns. An *idle* span has no slot in use.
@@ -118,7 +118,7 @@ struct sw_heap {
     sw_cache *caches; /* every cache ever opened, open or closed */
     sw_cache *open_caches;     /* cache_count of them */
     sw_cache *closed_caches;   /* closed caches have empty shelves and no hazard */
-    sw_cache *stripped_caches; /* closed ones without the pages behind the first (cache.h) */
+    sw_cache *stripped_caches; /* closed ones without the pages after the first (cache.h) */
     sw_cache *closed_handles, *closed_handles_end; /* closed caches of users, oldest first */
     uint32_t closed_handle_count;
     uint32_t closed_count; /* caches in closed_caches */
@@ -175,7 +175,8 @@ static sw_always_inline uint32_t sw_slot_bytes(const sw_table *table, const sw_s
 /* Pages of the class's next fresh span, unless it is a cache's first (refill.c). A class of up to 1
  * KiB takes the shortest of its lengths that is more pages than all its spans have now, or else its
  * longest. A larger class takes its first length until its spans have twice its longest, and from
- * then on the longest. So a class with few objects has short spans. The length depends on the operations on the heap only. */
+ * then on the longest. So a class with few objects has short spans. The length depends on the
+ * operations on the heap only. */
 uint32_t sw_heap_next_pages(const sw_heap *heap, uint32_t span_class);
 /* Counts the pages of a span that the class has got, or lost (`pages` below 0). */
 static inline void sw_heap_add_class_pages(sw_heap *heap, uint32_t span_class, int64_t pages) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hints name slots that were freed lately. See sw_hint in spanwise/fast_abi.h.
+/* Hints name slots that were freed recently. See sw_hint in spanwise/fast_abi.h.
  *
  * A free into a full span leaves a hint. Frees into other spans leave one only while the cache's
  * hints are *on*. If most words have only one or two free slots, and most slots are freed in full

@@ -205,7 +205,7 @@ static void shrink(sw_heap *heap, sw_span_cold *cold, uint32_t pages) {
     sw_pages_free(&heap->pages, first, cut);
 }
 
-/* Under the heap's lock: adds the pages behind the object to it, if they are free or lie on a
+/* Under the heap's lock: adds the pages after the object to it, if they are free or on a
  * shelf. Without this an object that grows step by step would be copied at each step. New pages of
  * an object with pointers are cleared, as its first pages were at its allocation. */
 static bool stretch(sw_heap *heap, sw_span *span, sw_span_cold *cold, uint32_t pages) {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Large objects: each has whole pages and a span record of its own. shelf.h tells how caches keep
- * freed ones. */
+/* Large objects: each has whole pages and a span record of its own. shelf.h describes how caches
+ * keep freed ones. */
 #ifndef SW_HEAP_LARGE_H
 #define SW_HEAP_LARGE_H
 
 #include "heap/shelf.h"
 
 /* Makes a large object of fresh pages. NULL: the cache has ended, the limit forbids it, or there is
- * no memory; errno and the thread's last error tell which. */
+ * no memory; errno and the thread's last error say which. */
 void *sw_large_fresh(sw_cache *cache, size_t size, size_t align, unsigned flags);
 /* Clears the pages of a large object of `size` bytes, and returns p. In a dry heap nothing is
  * written. */
@@ -47,7 +47,7 @@ static sw_always_inline bool sw_large_free(sw_cache *cache, sw_span *span, uintp
     return live;
 }
 /* Resizes an object in place. It can do so if the number of pages stays or shrinks (but in a
- * collected heap only while pages may be given up), and, if it grows, when the pages behind are
+ * collected heap only while pages may be given up), and, if it grows, when the pages after it are
  * free. False: it can not. */
 bool sw_large_resize(sw_heap *heap, sw_span *span, uintptr_t p, size_t size);
 

@@ -25,7 +25,7 @@ static void zero(sw_cache *cache, const sw_span *span, void *p, unsigned flags) 
         sw_pages_touch(&cache->heap->pages, (uintptr_t)p, bytes);
 }
 
-/* Notes the requested size in a tracked heap, and tells a collector the type of the object. */
+/* Notes the requested size in a tracked heap, and gives a collector the type of the object. */
 static sw_noinline void note(sw_cache *cache, const sw_span *span, void *p, size_t size,
                              unsigned flags) {
     if ((cache->mode & SW_MODE_TRACKED) != 0) note_requested(cache, span, (uintptr_t)p, size);

@@ -28,8 +28,8 @@ sw_status sw_heap_options_fill(sw_heap_options *options, uint64_t struct_bytes) 
 }
 
 /* Whether a heap with this table can pack tiny objects. They share blocks of the 16-byte class, and
- * the table must have a class of exactly 16 bytes, because blocks are told from other slots by that
- * size. */
+ * the table must have a class of exactly 16 bytes, because that size distinguishes blocks from
+ * other slots. */
 static bool can_pack(const sw_table *table) {
     return table->max_size >= 16 && table->classes[sw_size_class(table, 16)].size == 16;
 }
@@ -76,7 +76,7 @@ static sw_status check_options(const sw_heap_options *options, const char *op) {
     return SW_OK;
 }
 
-/* Whether every byte behind the fields of this version is 0. */
+/* Whether every byte after the fields of this version is 0. */
 static bool rest_is_zero(const sw_heap_options *given) {
     const unsigned char *bytes = (const unsigned char *)given;
     for (uint64_t at = sizeof *given; at < given->struct_bytes; at++)

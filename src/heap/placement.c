@@ -62,7 +62,7 @@ static void read_lifetimes(const sw_history *history, uint64_t lifetimes[SW_HIST
 }
 
 /* The harmonic number H(n) in steps of ln 2 / 16: ln n, from the position of the highest bit of n
- * and the four bits behind it, plus Euler's constant (13 steps). If n objects die at the same rate,
+ * and the four bits after it, plus Euler's constant (13 steps). If n objects die at the same rate,
  * the last one dies after H(n) mean lifetimes. */
 static uint64_t harmonic(uint32_t n) {
     if (n == 0) return 0;

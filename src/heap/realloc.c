@@ -16,7 +16,7 @@ static size_t usable_bytes(const sw_heap *heap, const sw_span *span) {
 }
 
 /* Bytes that a resized object keeps. These are the usable ones, because programs write to as many
- * bytes as malloc_usable_size tells them; but if the bytes behind are to be cleared and the
+ * bytes as malloc_usable_size reports them; but if the bytes after are to be cleared and the
  * requested size is known, it is that size. */
 static size_t old_bytes(const sw_heap *heap, const sw_target *target, unsigned flags) {
     const sw_span *span = target->span;

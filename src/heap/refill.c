@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The order in which a cache looks for free slots: hints, words, partial spans, shelved spans, frees
- * of other threads, kept spans, central spans, fresh spans. */
+/* The order in which a cache looks for free slots: hints, words, partial spans, shelved spans,
+ * frees of other threads, kept spans, central spans, fresh spans. */
 #include "heap/refill.h"
 
 #include "base/fail.h"
@@ -19,8 +19,8 @@
 #include "heap/template.h"
 #include "heap/verify_point.h"
 
-/* Points the bin at its word once more, if that is the span's last one, with padding, and slots of it
- * have been freed since it was empty. A short span has no other word. */
+/* Points the bin at its word once more, if that is the span's last one, with padding, and slots of
+ * it have been freed since it was empty. A short span has no other word. */
 static sw_always_inline bool take_last_word(sw_cache *cache, sw_cache_bin *bin) {
     sw_span *span = bin->span;
     if (span == NULL || (span->cursor + 1u) * 64 <= span->slots) return false;
@@ -79,8 +79,8 @@ static void populate(const sw_cache *cache, const sw_span *span) {
         (void)sw_os_populate((void *)span->base, bytes);
 }
 
-/* Pages of the cache's next fresh span. Its first span of a class is the shortest: otherwise each of
- * many threads with one object would hold a long span. */
+/* Pages of the cache's next fresh span. Its first span of a class is the shortest: otherwise each
+ * of many threads with one object would hold a long span. */
 static sw_always_inline uint32_t next_pages(const sw_cache *cache, uint32_t span_class) {
     bool had = (cache->cold->classes[span_class / 64] >> span_class % 64 & 1) != 0;
     return had ? sw_heap_next_pages(cache->heap, span_class)
@@ -97,7 +97,7 @@ static sw_always_inline void make_own(sw_cache *cache, sw_span *span, uint32_t s
 }
 
 /* Under the heap's lock: takes a span of the central lists, a kept one, or a fresh one, and makes
- * the cache its owner. NULL: there is none, and *why tells the reason. */
+ * the cache its owner. NULL: there is none, and *why is the reason. */
 static sw_always_inline sw_span *adopt(sw_cache *cache, uint32_t span_class, sw_status *why) {
     sw_heap *heap = cache->heap;
     sw_reclaim_decay(heap);
@@ -176,10 +176,10 @@ static sw_always_inline sw_span *take_own(sw_cache *cache, uint32_t span_class) 
 /* Takes a span with a free slot; it is in no list. The frees of other threads are drained only when
  * the cache's own partial and shelved spans are used up. A drain looks at every span that was freed
  * into, most of them of other classes: it takes twenty times as long as a span from a shelf. And
- * most likely these threads are still freeing into the spans that they announced last: if one thread
- * allocates from a word while another frees into it, each operation of both costs a cache miss. If
- * the last search under the heap's lock found nothing, all frees are drained, because another search
- * would most likely fail as well. */
+ * most likely these threads are still freeing into the spans that they announced last: if one
+ * thread allocates from a word while another frees into it, each operation of both costs a cache
+ * miss. If the last search under the heap's lock found nothing, all frees are drained, because
+ * another search would most likely fail as well. */
 static sw_span *take_span(sw_cache *cache, uint32_t span_class) {
     const uint32_t *remote = &cache->cold->remote_head;
     sw_span *span;
@@ -245,7 +245,7 @@ static bool may_retry(sw_cache *cache, uint32_t span_class, uint32_t *asked) {
 }
 
 /* Points the bin at a word with a free bit. False: there is no memory; the bin has no span then,
- * and the thread's last error tells the reason. */
+ * and the thread's last error has the reason. */
 static sw_always_inline bool refill_bin(sw_cache *cache, uint32_t span_class) {
     uintptr_t doubled = 0;
     uint32_t asked = 0;

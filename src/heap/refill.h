@@ -9,7 +9,7 @@
 
 /* Allocates an object in a free slot, wherever there is one. The whole search is in this one
  * function. NULL: there is no memory, or the cache has ended; errno and the thread's last error
- * tell which. */
+ * say which. */
 void *sw_refill_alloc(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class);
 
 /* The span class of a request: the given one, or for SW_CLASS_OF_SIZE that of the size. */
@@ -21,7 +21,7 @@ static sw_always_inline uint32_t sw_refill_span_class(const sw_cache *cache, siz
 }
 
 /* Points the bin at its span's next word: at the current one, if slots of it have been freed since
- * it was empty, else at the one behind it. False: that word has no free slot, has padding, or has
+ * it was empty, else at the next one. False: that word has no free slot, has padding, or has
  * remote bits; then sw_refill_alloc looks at the span's last word and at all words. */
 static sw_always_inline bool sw_refill_next_word(sw_cache *cache, sw_cache_bin *bin) {
     sw_span *span = bin->span;

@@ -10,8 +10,8 @@
 enum { SPARE_MAX = 256 }; /* records that wait for a thread; about 1 MiB of them is resident */
 
 /* The caches of threads that have no cache of the default heap, and of threads that have ended (set
- * when the first one ends). They have no heap, no address and no free slot, so every fast path takes
- * its slow path, and no fast path has to compare with NULL. */
+ * when the first one ends). They have no heap, no address and no free slot, so every fast path
+ * takes its slow path, and no fast path has to compare with NULL. */
 enum { NO_CACHE_BINS = 2 * sizeof sw_fast_class_bytes / sizeof *sw_fast_class_bytes };
 enum { NO_CACHE_BYTES = sizeof(sw_cache) + NO_CACHE_BINS * sizeof(sw_cache_bin) };
 static sw_cache no_cache = {

@@ -10,8 +10,8 @@
 
 /* The record of a thread with its caches. It is a mapping of its own, of which most threads touch
  * only the first page. `next`, `back` and `used` are written under the registry's lock. The thread
- * writes entries without it; a thread that destroys a heap clears entries of others under it. A cache
- * without a heap follows in the mapping (sw_registry_show).
+ * writes entries without it; a thread that destroys a heap clears entries of others under it. A
+ * cache without a heap follows in the mapping (sw_registry_show).
  *   used <= SW_HEAPS_MAX;  caches[used] == NULL;  *back == the record, and next->back == &next */
 typedef struct sw_thread {
     struct sw_thread *next, **back; /* links of its list; only living threads have `back` */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sweeping: a collector tells which slots of a span live, and the others are freed. */
+/* Sweeping: a collector says which slots of a span are live, and the others are freed. */
 #ifndef SW_HEAP_SWEEP_H
 #define SW_HEAP_SWEEP_H
 

@@ -19,7 +19,7 @@ sw_target sw_target_find(sw_heap *heap, const void *ptr);
 bool sw_target_is_shared(const sw_heap *heap, const sw_target *target);
 /* The same for an object that the caller knows to be live. */
 bool sw_object_is_shared(sw_heap *heap, const void *object);
-/* A function that tells which misuse an address of no heap is, set by code that hands out such
+/* A function that returns which misuse an address of no heap is, set by code that hands out such
  * addresses; atomic. NULL: no such code runs. */
 extern sw_misuse (*sw_target_foreign)(const void *ptr);
 

@@ -16,7 +16,8 @@ sw_cache *sw_thread_default_cache(void);
 
 /* One value that an upper layer keeps for the calling thread; NULL: none was set. */
 void *sw_thread_extra(void);
-/* Sets it; leave(extra) is called at the thread's end. False: no memory, or the end would go unnoticed. */
+/* Sets it; leave(extra) is called at the thread's end. False: no memory, or the end would go
+ * unnoticed. */
 bool sw_thread_set_extra(void *extra, void (*leave)(void *extra));
 
 #endif

@@ -2,13 +2,12 @@
 /* The points at which a build of grade 3 verifies the whole heap. Builds of a lower grade execute
  * no instruction for them.
  *
- * Verification is code of inspect/, a layer above the heap, so inspect installs a function here. Slow
- * paths note events (sw_verify_note). At the next point at which the heap is whole
+ * Verification is code of inspect/, a layer above the heap, so inspect installs a function here.
+ * Slow paths note events (sw_verify_note). At the next point at which the heap is whole
  * (sw_verify_point), the function is called under the heap's lock, if the heap is quiet
  * (sw_verify_is_quiet). While a slow path has taken parts out of the heap's structures, such as a
  * chain from a remote stack, it holds verification back (sw_verify_hold). Design:
- * docs/design/checks.md.
- */
+ * docs/design/checks.md. */
 #ifndef SW_HEAP_VERIFY_POINT_H
 #define SW_HEAP_VERIFY_POINT_H
 

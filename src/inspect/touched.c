@@ -173,7 +173,7 @@ static sw_status ask_system(const sw_heap *heap, const char *op, sw_touch_map *o
     if (out->failed) return sw_fail(SW_NOMEM, op, "no memory for a map of the heap's pages");
     return sw_fail(
         SW_UNSUPPORTED, op,
-        "the system does not tell which pages are resident: let the process call mincore, "
+        "the system does not say which pages are resident: let the process call mincore, "
         "or ask for held bytes");
 }
 

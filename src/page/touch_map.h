@@ -2,7 +2,7 @@
 /* A touch map has a bit for each page of the system that the program has written to since the
  * system last gave that page: these pages of a heap's windows are resident. A dry heap has no
  * memory, so the code that runs operations on it notes what the program would write. For a real
- * heap mincore tells which pages are resident, and both must agree. The bits are in the order of
+ * heap mincore reports which pages are resident, and both must agree. The bits are in the order of
  * the heap's logical pages (pages.h). The map is an instrument: its memory counts in no ledger. The
  * heap's lock covers it if operations run in more than one thread.
  * Callers: pages, which clears bits of pages that go back; run, which notes writes; inspect, which

@@ -40,7 +40,7 @@ static sw_status check_options(const sw_pool_options *options) {
 sw_status sw_pool_create(const sw_pool_options *options, sw_pool **out) {
     if (out == NULL) return sw_fail_null("pool_create", "out");
     if (options == NULL)
-        return sw_fail(SW_INVALID, "pool_create", "options are NULL: they tell the item's size");
+        return sw_fail(SW_INVALID, "pool_create", "options are NULL: they give the item's size");
     sw_status status = check_options(options);
     if (status != SW_OK) return status;
     sw_pool *pool = sw_os_map(sizeof *pool);

@@ -31,7 +31,7 @@ static sw_status check_tier(const sw_slabs_options *options, uint32_t tier) {
                        "slots of %llu bytes: use a multiple of 16 up to 2^20", shown);
     if (tier > 0 && bytes <= options->slot_bytes[tier - 1])
         return sw_fail(SW_INVALID, "slabs_create",
-                       "slots of %llu bytes behind slots of %llu: give ascending sizes", shown,
+                       "slots of %llu bytes after slots of %llu: give ascending sizes", shown,
                        (unsigned long long)options->slot_bytes[tier - 1]);
     return SW_OK;
 }

@@ -33,8 +33,8 @@ static bool parse_number(const char **text, uint64_t *out) {
     return true;
 }
 
-/* The same rule as python/spanwise/commands/_options.py: K and KiB are 1024, KB is 1000, in upper or
- * lower case. */
+/* The same rule as python/spanwise/commands/_options.py: K and KiB are 1024, KB is 1000, in upper
+ * or lower case. */
 static bool parse_unit(const char *text, uint64_t *value) {
     static const char units[] = "KMGT";
     const char *unit = *text == '\0' ? NULL : strchr(units, *text & ~0x20);

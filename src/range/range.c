@@ -174,7 +174,7 @@ uint64_t sw_range_find(sw_range *range, uint64_t size) {
 
 static sw_cold sw_status refuse_free(sw_range *range, sw_status status, uint64_t offset,
                                      uint64_t size) {
-    const char *why = "no memory for the record of a hole; free something beside a hole instead";
+    const char *why = "no memory for the record of a hole; free something next to a hole instead";
     if (size == 0) {
         why = "size 0: name what is to be freed";
     } else if (offset > range->size || size > range->size - offset) {

@@ -37,7 +37,7 @@ extern record_process record_this;
 
 /* --- copies ----------------------------------------------------------------------------------- */
 
-/* Makes a mark that the kernel clears in a fork child. By it the recorder tells a copy from the
+/* Makes a mark that the kernel clears in a fork child. It distinguishes a copy of a record from the
  * original process. */
 void record_mark_original(void);
 /* Whether the kernel offers that (MADV_WIPEONFORK). */

@@ -10,7 +10,7 @@
 _Static_assert(sizeof(sw_span) == 64, "a span record is one cache line");
 _Static_assert(sizeof(sw_word) == 32, "two words a cache line");
 _Static_assert(SW_TABLE_SLOTS_MAX <= 2 * 64 * 64, "each word has a bit in remote_words");
-_Static_assert(offsetof(sw_span, span_class) == offsetof(sw_span, own.unused), "behind own's bits");
+_Static_assert(offsetof(sw_span, span_class) == offsetof(sw_span, own.unused), "after own's bits");
 _Static_assert((int)SW_FAST_PARTIAL == (int)SW_SPAN_PARTIAL, "what inline frees compare with");
 
 void sw_span_init(sw_span *span, uintptr_t base, uint32_t size, uint32_t slots, uint32_t span_class,

@@ -84,7 +84,7 @@ static sw_status open_stream(sw_trace_writer *w, const char *asked) {
         if (w->stream == NULL && errno != EEXIST) break;
     }
     if (w->stream != NULL) return SW_OK;
-    sw_status status = io_failed(w, "create a file beside it");
+    sw_status status = io_failed(w, "create a file next to it");
     free(w->part);
     w->part = NULL; /* the file is another process's: it is not removed */
     return status;

@@ -50,8 +50,8 @@ static void leave_dirt(size_t bytes) {
     free(p);
 }
 
-/* A large object has a word a page in the page map, so that a block of TiB takes a second: of vast ones few
- * are requested. */
+/* A large object has a word a page in the page map, so that a block of TiB takes a second: of vast
+ * ones few are requested. */
 static int is_rare(size_t bytes, size_t i) {
     return is_vast(bytes) && (i % 4 != 0 || bytes >= (size_t)1 << 38);
 }

@@ -4,7 +4,8 @@
  *   fuzz_range_wide --operations 10000000 [--seed 1]     random inputs of up to 4,000 operations
  *   fuzz_range_wide FILE...                              each file once, to repeat what was found
  *
- * Before an input that aborts the program, its seed is known: it is printed every 100,000 operations. */
+ * Before an input that aborts the program, its seed is known: it is printed every 100,000
+ * operations. */
 #include "check.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);

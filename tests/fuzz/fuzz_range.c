@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A fuzz target for one back end of range allocators, FUZZ_BACKEND, in libFuzzer's form. An input is 6 bytes that
- * choose the range and then 8 bytes an operation: requests, frees of any part, and wrong ones. After each
- * operation the answer and the free list are those of a map of bytes (tests/unit/range_model.h); the first
- * difference aborts. Built with driver.c, or with clang's -fsanitize=fuzzer (SPANWISE_FUZZ). */
+/* A fuzz target for one back end of range allocators, FUZZ_BACKEND, in libFuzzer's form. An input
+ * is 6 bytes that choose the range and then 8 bytes an operation: requests, frees of any part, and
+ * wrong ones. After each operation the answer and the free list are those of a map of bytes
+ * (tests/unit/range_model.h); the first difference aborts. Built with driver.c, or with clang's
+ * -fsanitize=fuzzer (SPANWISE_FUZZ). */
 #include "range_model.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
@@ -29,7 +30,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     for (size_t at = HEAD_BYTES; at + STEP_BYTES <= bytes; at += STEP_BYTES, step++) {
         uint64_t random;
         memcpy(&random, &data[at], STEP_BYTES);
-        /* A look joins what a buddy has kept, and settles what grew: one input in four looks less often. */
+        /* A look joins what a buddy has kept, and settles what grew: one input in four looks less
+         * often. */
         bool looks = looks_always || step % 8 == 0;
         model_step(range, &m, &options, random, looks);
         if (step % 64 == 0) CHECK_EQ(sw_range_verify(range), SW_OK);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads that come and go: births N [AT_ONCE]. Waves of AT_ONCE threads (16), N in all. Each thread
- * allocates objects of mixed sizes, waits until its whole wave has, frees all but a few of them, and
- * half of what the same thread of the wave before left; then it ends. So each wave has the same
- * live bytes at its height, and little of it stays. */
+/* Threads that come and go: births N [AT_ONCE]. Waves of AT_ONCE threads (16), N in all. Each
+ * thread allocates objects of mixed sizes, waits until its whole wave has, frees all but a few of
+ * them, and half of what the same thread of the wave before left; then it ends. So each wave has
+ * the same live bytes at its height, and little of it stays. */
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The preloaded malloc's functions that have no counterpart in tests/differential: sized frees, which only the preload
- * has here, so that they are looked up; names of the C library's own; statistics. Exit status 0: all promises are kept. */
+/* The preloaded malloc's functions that have no counterpart in tests/differential: sized frees,
+ * which only the preload has here, so that they are looked up; names of the C library's own;
+ * statistics. Exit status 0: all promises are kept. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

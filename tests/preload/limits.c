@@ -103,8 +103,8 @@ static void run_child(void) {
     CHECK_EQ(status, 0);
 }
 
-/* 512 MiB, of which malloc must get what the stacks of the threads and the program itself leave; then
- * a higher limit. */
+/* 512 MiB, of which malloc must get what the stacks of the threads and the program itself leave;
+ * then a higher limit. */
 static void live_under(int resource) {
     free(malloc(10));
     (void)small_objects(NULL);

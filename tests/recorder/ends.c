@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ways for a thread to end: ends MODE N, with N threads one after the other (alive, cancel: at once).
- * Each makes objects; the driver knows how many ends a recording must have, and that nothing of a
- * thread comes after its last one. */
+/* Ways for a thread to end: ends MODE N, with N threads one after the other (alive, cancel: at
+ * once). Each makes objects; the driver knows how many ends a recording must have, and that nothing
+ * of a thread comes after its last one. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A C program that calls `allocate` of the libraries named, each opened with names of its own, twice
- * and in turns; unloads them and does it again. */
+/* A C program that calls `allocate` of the libraries named, each opened with names of its own,
+ * twice and in turns; unloads them and does it again. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <unistd.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loads one library, calls it, unloads it, and does the same with another one, which comes to the same addresses and has
- * another frame. Block k of the first has 2000 + k bytes, that of the second 4000 + k. In one of the rounds the second
- * call has the stack pointer of the first, and the words that the first has left. Prints how many rounds had the same addresses.
+/* Loads one library, calls it, unloads it, and does the same with another one, which comes to the
+ * same addresses and has another frame. Block k of the first has 2000 + k bytes, that of the second
+ * 4000 + k. In one of the rounds the second call has the stack pointer of the first, and the words
+ * that the first has left. Prints how many rounds had the same addresses.
  *   reloads FIRST SECOND ROUNDS */
 #include <alloca.h>
 #include <dlfcn.h>

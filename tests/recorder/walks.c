@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Twelve functions of equal frames call one that allocates: its calls of malloc have the same return address and
- * the same stack pointer, and only what is further up decides whose they are. Object k has 1000 + k bytes.
+/* Twelve functions of equal frames call one that allocates: its calls of malloc have the same
+ * return address and the same stack pointer, and only what is further up decides whose they are.
+ * Object k has 1000 + k bytes.
  *   walks ROUNDS */
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,8 +1,9 @@
-// SPDX-License-Identifier: Apache-2.0
-// FlatBuffers and Protobuf (protobuf-c) that take their memory from a sw_allocator: that of an arena, and that of the C
-// library. Messages are encoded and decoded, and what comes back is compared with what went in; the bytes do not
-// depend on the memory; in an arena the finished buffer lies in a chunk, aligned as max_align_t, and nothing is freed
-// before the arena is. Calls, bytes and copied bytes are counted and compared with what the sizes say.
+// SPDX-License-Identifier: Apache-2.0 FlatBuffers and Protobuf (protobuf-c) that take their memory
+// from a sw_allocator: that of an arena, and that of the C library. Messages are encoded and
+// decoded, and what comes back is compared with what went in; the bytes do not depend on the
+// memory; in an arena the finished buffer lies in a chunk, aligned as max_align_t, and nothing is
+// freed before the arena is. Calls, bytes and copied bytes are counted and compared with what the
+// sizes say.
 //
 //     test_serializers [ROUNDS]      ROUNDS: prints the counts and ns of a message as well
 #include <message.pb-c.h>
@@ -26,7 +27,8 @@ struct Counts {
     uint64_t allocs = 0, frees = 0, bytes = 0, moves = 0, moved_bytes = 0;
 };
 
-// A sw_allocator in the way in which FlatBuffers takes one. It knows no sizes but those that it is told.
+// A sw_allocator in the way in which FlatBuffers takes one. It knows no sizes but those that it is
+// told.
 class FlatMemory : public flatbuffers::Allocator {
   public:
     FlatMemory(const sw_allocator &memory, Counts *counts) : memory_(memory), counts_(counts) {}
@@ -54,7 +56,8 @@ class FlatMemory : public flatbuffers::Allocator {
     Counts *counts_;
 };
 
-// The same for protobuf-c, whose free does not tell sizes: neither an arena nor the C library asks for them.
+// The same for protobuf-c, whose free does not tell sizes: neither an arena nor the C library asks
+// for them.
 struct ProtoMemory {
     sw_allocator memory;
     Counts *counts;
@@ -97,7 +100,8 @@ bool is_aligned(const void *p) {
     return reinterpret_cast<uintptr_t>(p) % alignof(max_align_t) == 0;
 }
 
-// arena: where the buffer must lie; NULL: anywhere. first_bytes: of the builder's buffer before it grows.
+// arena: where the buffer must lie; NULL: anywhere. first_bytes: of the builder's buffer before it
+// grows.
 std::vector<uint8_t> through_flatbuffers(const Text &text, const sw_allocator &memory,
                                          const sw_arena *arena, Counts *counts,
                                          size_t first_bytes) {
@@ -183,7 +187,8 @@ void same_bytes_on_both() {
         CHECK_EQ(heap_proto.bytes, arena_proto.bytes);
         CHECK_EQ(heap_proto.frees, heap_proto.allocs);
         CHECK_EQ(arena_proto.frees, 0);
-        // The packed message; of the decoded one the record, the string with its end, and a body that is not empty.
+        // The packed message; of the decoded one the record, the string with its end, and a body
+        // that is not empty.
         CHECK_EQ(arena_proto.allocs, 3 + !text.body.empty());
         sw_arena_stats stats;
         CHECK_EQ(sw_arena_get_stats(arena, &stats), SW_OK);
@@ -193,7 +198,8 @@ void same_bytes_on_both() {
     }
 }
 
-// A builder that begins with enough never moves: one request, and no byte is copied after it was written.
+// A builder that begins with enough never moves: one request, and no byte is copied after it was
+// written.
 void builds_in_place() {
     Text text = text_of(40); // a body of 1480 bytes
     for (size_t first = 64; first <= 4096; first *= 64) {

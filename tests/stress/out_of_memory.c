@@ -85,8 +85,8 @@ static void refused_others(void) {
     REQUIRE(posix_memalign(&p, 64, (size_t)1 << 42) == ENOMEM && p == &p);
 }
 
-/* Rounds of all that. Bytes that the first round got. Alone: no other thread takes what was freed. A
- * thread among others may have so little that what it frees makes up no whole span for a size of
+/* Rounds of all that. Bytes that the first round got. Alone: no other thread takes what was freed.
+ * A thread among others may have so little that what it frees makes up no whole span for a size of
  * which it has none. */
 static size_t live_without(hoard *h, uint64_t seed, unsigned long rounds, bool alone) {
     uint64_t rng = seed;

@@ -183,7 +183,8 @@ static inline unsigned long length_asked(int argc, char **argv, unsigned long li
     return strcmp(argv[1], "--full") == 0 ? full : strtoul(argv[1], NULL, 10);
 }
 
-/* Resident bytes of this process, page by page: /proc/self/statm leaves out what each processor has counted last. */
+/* Resident bytes of this process, page by page: /proc/self/statm leaves out what each processor has
+ * counted last. */
 static inline size_t resident_bytes(void) {
     char line[256];
     unsigned long kib = 0;

@@ -55,9 +55,10 @@ static inline void check_has_failed_(void) {
 /* Whether a check has failed. */
 static inline int check_failed(void) { return check_failures_ != 0; }
 
-/* The grade of assertions is the one that the test preset promises, where there is one. Every program
- * asks for itself: some presets leave out test_grades.c, which shows that a grade's checks are there.
- * Programs that run on the preloaded malloc are compiled without a grade, and no preset runs them. */
+/* The grade of assertions is the one that the test preset promises, where there is one. Every
+ * program asks for itself: some presets leave out test_grades.c, which shows that a grade's checks
+ * are there. Programs that run on the preloaded malloc are compiled without a grade, and no preset
+ * runs them. */
 static inline void check_grade_(void) {
     const char *promise = getenv("SPANWISE_GRADE");
     if (promise == NULL) return;
@@ -76,9 +77,10 @@ static inline int check_result(void) {
     return check_failed() || none;
 }
 
-/* Long loops do a part of their cases, PART of OF, where the environment has SPANWISE_TEST_SHARE=PART/OF.
- * Test presets set it: `release`, `stress` and `asan-ubsan` so that together they do every case of an
- * exhaustive loop once. Every kind of case is done by each of them. */
+/* Long loops do a part of their cases, PART of OF, where the environment has
+ * SPANWISE_TEST_SHARE=PART/OF. Test presets set it: `release`, `stress` and `asan-ubsan` so that
+ * together they do every case of an exhaustive loop once. Every kind of case is done by each of
+ * them. */
 static inline unsigned check_share_(unsigned *part) {
     static __thread unsigned its_part, its_of; /* read once */
     if (its_of == 0) {
@@ -100,15 +102,16 @@ static inline unsigned check_share(void) {
     return check_share_(&part);
 }
 
-/* How often a long loop runs: as often as the variable of the environment says, which full forms set, else a share of `usual`. */
+/* How often a long loop runs: as often as the variable of the environment says, which full forms
+ * set, else a share of `usual`. */
 static inline unsigned check_rounds(const char *variable, unsigned usual) {
     const char *text = getenv(variable);
     unsigned rounds = text != NULL ? (unsigned)strtoul(text, NULL, 10) : usual / check_share();
     return rounds != 0 ? rounds : 1;
 }
 
-/* Whether case `i` of an exhaustive loop is of this part. Neighbours fall into different parts, whatever
- * the digits of i mean. */
+/* Whether case `i` of an exhaustive loop is of this part. Neighbours fall into different parts,
+ * whatever the digits of i mean. */
 static inline int check_mine(uint64_t i) {
     unsigned part, of = check_share_(&part);
     return (i * 0x9E3779B97F4A7C15ull >> 40) % of == part;

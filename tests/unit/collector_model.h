@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model of a collected heap, for tests that run programs on both: objects with numbers, edges in arrays,
- * reachability by a search through the arrays. A program only touches what it reaches from its roots.
+/* A model of a collected heap, for tests that run programs on both: objects with numbers, edges in
+ * arrays, reachability by a search through the arrays. A program only touches what it reaches from
+ * its roots.
  *
- * What a cycle must leave: everything that was reachable when it began and everything that was born since,
- * without what the program freed. No more (the snapshot is exact), and no less. */
+ * What a cycle must leave: everything that was reachable when it began and everything that was born
+ * since, without what the program freed. No more (the snapshot is exact), and no less. */
 #ifndef TESTS_UNIT_COLLECTOR_MODEL_H
 #define TESTS_UNIT_COLLECTOR_MODEL_H
 
@@ -21,7 +22,8 @@ typedef struct model_kind {
     int edges;
 } model_kind;
 
-/* Spans of two slots and of one make much of what happens to spans; slots of two kinds share a class. */
+/* Spans of two slots and of one make much of what happens to spans; slots of two kinds share a
+ * class. */
 static const model_kind model_kinds[MODEL_KINDS] = {
     {"pair", 32, 1, {0, 1, 3}, 3},           {"late", 32, 1, {2, 3, 1}, 3},
     {"text", 24, 1, {0, 0, 0}, 0},           {"half page", 3072, 1, {0, 200, 383}, 3},
@@ -85,7 +87,7 @@ static inline void model_forget(model_object *object) {
     *object = (model_object){.edges = {-1, -1, -1}};
 }
 
-/* --- steps of the program ---------------------------------------------------------------------- */
+/* --- steps of the program --------------------------------------------------------------------- */
 
 static inline void *model_word(const model_object *object, int e) {
     return (void **)object->at + model_kinds[object->kind].at[e];
@@ -255,8 +257,8 @@ static inline int model_count_object(void *ptr, size_t bytes, uint32_t cls, void
     return 0;
 }
 
-/* The cycle has ended: the heap has exactly what it must have, and its pointers are those of the model.
- * given_up: the cycle was abandoned. alone: the heap has no other model's objects. */
+/* The cycle has ended: the heap has exactly what it must have, and its pointers are those of the
+ * model. given_up: the cycle was abandoned. alone: the heap has no other model's objects. */
 static inline void model_note_end(model *m, int given_up, int alone) {
     uint64_t left = 0;
     m->cycles++;
@@ -285,7 +287,7 @@ static inline void model_note_end(model *m, int given_up, int alone) {
     CHECK_EQ(cycle.freed_objects, given_up ? 0 : m->dead_at_start);
 }
 
-/* --- lives ------------------------------------------------------------------------------------- */
+/* --- lives ------------------------------------------------------------------------------------ */
 
 static inline void model_begin(model *m, sw_gc *gc, uint64_t seed) {
     memset(m, 0, sizeof *m);

@@ -44,8 +44,8 @@ typedef struct planted {
     void (*fn)(void);
 } planted;
 
-/* At grade 2 and above each damage ends a child with its rule. Below nobody looks for it, and what it does
- * then is anybody's guess. */
+/* At grade 2 and above each damage ends a child with its rule. Below nobody looks for it, and what
+ * it does then is anybody's guess. */
 static inline void check_planted(const planted *cases, size_t count) {
     for (size_t i = 0; i < count; i++) {
         char words[DYING_WORDS_MAX] = "";

@@ -5,7 +5,8 @@
 
 #include "check.h"
 
-/* A `type` is not created from its default options after the assignments to `o`, which a comma separates. */
+/* A `type` is not created from its default options after the assignments to `o`, which a comma
+ * separates. */
 #define REFUSED(type, want, ...)                                                                   \
     do {                                                                                           \
         type##_options o;                                                                          \

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A range as a map of bytes, and one step of a range allocator against it: 64 bits select a request, good or bad; the
- * answer and the list of holes are then those of the map. Callers: test_range_model.c and tests/fuzz/fuzz_range.c. */
+/* A range as a map of bytes, and one step of a range allocator against it: 64 bits select a
+ * request, good or bad; the answer and the list of holes are then those of the map. Callers:
+ * test_range_model.c and tests/fuzz/fuzz_range.c. */
 #ifndef TESTS_UNIT_RANGE_MODEL_H
 #define TESTS_UNIT_RANGE_MODEL_H
 
@@ -11,7 +12,7 @@
 
 enum { SIZE_MAX_HERE = 4096, UNIT = 8 };
 
-/* --- the model: which numbers are taken, and by which request -------------------------------------- */
+/* --- the model: which numbers are taken, and by which request --------------------------------- */
 
 typedef struct model {
     uint64_t size;
@@ -57,7 +58,7 @@ static inline bool is_all(const model *m, uint64_t offset, uint64_t size, uint8_
     return true;
 }
 
-/* --- trees ---------------------------------------------------------------------------------------- */
+/* --- trees ------------------------------------------------------------------------------------ */
 
 static sw_range_hole holes[SIZE_MAX_HERE];
 
@@ -127,7 +128,7 @@ static inline void tree_step(sw_range *range, model *m, sw_range_placement place
     }
 }
 
-/* --- buddies -------------------------------------------------------------------------------------- */
+/* --- buddies ---------------------------------------------------------------------------------- */
 
 static inline uint64_t rounded(uint64_t size) {
     uint64_t block = UNIT;
@@ -204,10 +205,11 @@ static inline void buddy_step(sw_range *range, model *m, uint64_t largest, uint6
     }
 }
 
-/* --- both ----------------------------------------------------------------------------------------- */
+/* --- both ------------------------------------------------------------------------------------- */
 
-/* A range of the back end and its map. NULL: it does not have the placement, or is smaller than a buddy's unit. size:
- * up to SIZE_MAX_HERE; most: of one request; orders: of a buddy, 0: as many as fit. */
+/* A range of the back end and its map. NULL: it does not have the placement, or is smaller than a
+ * buddy's unit. size: up to SIZE_MAX_HERE; most: of one request; orders: of a buddy, 0: as many as
+ * fit. */
 static inline sw_range *model_begin(model *m, sw_range_options *options, uint64_t size,
                                     uint64_t most) {
     sw_range *range;
@@ -221,7 +223,8 @@ static inline sw_range *model_begin(model *m, sw_range_options *options, uint64_
     return NULL;
 }
 
-/* `looks`: compares the free list, too, which joins what a buddy has kept, and settles the hole that grew last. */
+/* `looks`: compares the free list, too, which joins what a buddy has kept, and settles the hole
+ * that grew last. */
 static inline void model_step(sw_range *range, model *m, const sw_range_options *options,
                               uint64_t random, bool looks) {
     if (options->backend == SW_RANGE_BUDDY) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads and children of tests that run to their end. cmake/SpanwiseTests.cmake searches sources for `in_thread`. */
+/* Threads and children of tests that run to their end. cmake/SpanwiseTests.cmake searches sources
+ * for `in_thread`. */
 #ifndef TESTS_UNIT_SPAWN_H
 #define TESTS_UNIT_SPAWN_H
 
@@ -20,7 +21,8 @@ static inline void *in_thread(void *(*body)(void *), void *arg) {
     return result;
 }
 
-/* Runs `count` threads at once and waits for their end: thread i has args + i * stride. Each returns NULL. */
+/* Runs `count` threads at once and waits for their end: thread i has args + i * stride. Each
+ * returns NULL. */
 static inline void in_threads(int count, void *(*body)(void *), void *args, size_t stride) {
     pthread_t threads[SPAWN_MAX];
     for (int i = 0; i < count; i++) {

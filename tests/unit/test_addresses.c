@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The library uses few addresses, so a limit that the program sets later (RLIMIT_AS) leaves the rest
- * to the program. Growth within such a limit: caches and the collector find what is beyond the part
- * of the range that they knew, and mappings of others in the way are left alone. */
+/* The library uses few addresses, so a limit that the program sets later (RLIMIT_AS) leaves the
+ * rest to the program. Growth within such a limit: caches and the collector find what is beyond the
+ * part of the range that they knew, and mappings of others in the way are left alone. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdbool.h>
@@ -221,8 +221,8 @@ static size_t count_nodes(sw_gc *gc, void **list) {
     return nodes;
 }
 
-/* A list of 96 MiB in a first window of 64 MiB and in a second one beyond the page map. It survives a
- * collection at once, and one in steps during which the page map grows. */
+/* A list of 96 MiB in a first window of 64 MiB and in a second one beyond the page map. It survives
+ * a collection at once, and one in steps during which the page map grows. */
 static void collector_follows(void) {
     enum { FIRST = 200, ALL = 3072 };
     static void *list, *garbage;
@@ -342,8 +342,8 @@ static void all_under_limit(void) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
-/* The page map at least doubles, so that caches seldom have to follow: 512 windows of 64 MiB take at
- * most log2(512) + 1 growths. */
+/* The page map at least doubles, so that caches seldom have to follow: 512 windows of 64 MiB take
+ * at most log2(512) + 1 growths. */
 static void few_growths(void) {
     enum { COUNT = 512 };
     static sw_window windows[COUNT];

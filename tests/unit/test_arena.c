@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arenas by hand: the contract of each call, savepoints, modes, limits, bad input, misuse. Then random lives against a
- * model that knows every object: no two overlap, each keeps its bytes, alignment and zeroes, and a release or reset
- * ends exactly what came later. One argument: steps of the random lives (2,000,000 for the full form). */
+/* Arenas by hand: the contract of each call, savepoints, modes, limits, bad input, misuse. Then
+ * random lives against a model that knows every object: no two overlap, each keeps its bytes,
+ * alignment and zeroes, and a release or reset ends exactly what came later. One argument: steps of
+ * the random lives (2,000,000 for the full form). */
 #include <errno.h>
 
 #include "arena/arena.h"
@@ -153,7 +154,7 @@ static void copies_out(void) {
     CHECK_EQ(sw_arena_free(arena), SW_OK);
 }
 
-/* --- savepoints --------------------------------------------------------------------------------- */
+/* --- savepoints ------------------------------------------------------------------------------- */
 
 static void goes_back(void) {
     sw_arena *arena = make(4096, 0, SW_ARENA_AUTO);
@@ -186,7 +187,7 @@ static void goes_back(void) {
     CHECK_EQ(sw_arena_free(arena), SW_OK);
 }
 
-/* --- limits and modes --------------------------------------------------------------------------- */
+/* --- limits and modes ------------------------------------------------------------------------- */
 
 static void stops_or_falls_back_at_the_limit(void) {
     sw_arena *force = make(4096, 8192, SW_ARENA_FORCE);
@@ -263,7 +264,7 @@ static void reads_the_environment(void) {
     }
 }
 
-/* --- bad input ---------------------------------------------------------------------------------- */
+/* --- bad input -------------------------------------------------------------------------------- */
 
 static void refuses_bad_sizes(void) {
     sw_arena *arena = make(4096, 0, SW_ARENA_AUTO);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the process keeps of arenas that ended: how much, how long by a clock of the test, and apart by nodes of memory,
- * of a machine of the test. And arenas that threads share or leave. After begin(), threads keep nothing, so each chunk
- * goes to the process when its arena is freed. */
+/* What the process keeps of arenas that ended: how much, how long by a clock of the test, and apart
+ * by nodes of memory, of a machine of the test. And arenas that threads share or leave. After
+ * begin(), threads keep nothing, so each chunk goes to the process when its arena is freed. */
 #include "arena/chunk.h"
 #include "arenas.h"
 #include "os/os.h"
@@ -154,7 +154,8 @@ static void returns_few_at_a_time(void) {
     end();
 }
 
-/* Without a decay no clock is read, and what was idle before it was set is as old as the setting. */
+/* Without a decay no clock is read, and what was idle before it was set is as old as the setting.
+ */
 static void begins_when_it_is_set(void) {
     begin(0);
     sw_arena *arena = make(CHUNK);
@@ -313,8 +314,8 @@ static void *leave_an_arena(void *arg) {
     return arena;
 }
 
-/* The arena of a thread that has exited lives, and other threads can use and free it; what the thread
- * kept is the process's. */
+/* The arena of a thread that has exited lives, and other threads can use and free it; what the
+ * thread kept is the process's. */
 static void outlives_its_thread(void) {
     uint64_t arenas = chunk_stats().arenas, reserved = 0;
     for (int round = 0; round < 20; round++) {

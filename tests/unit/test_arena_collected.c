@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arenas that a collector scans: what their objects point to lives, and dies with them; a second marking checks each.
- * A random life is compared with a model that knows who points where. */
+/* Arenas that a collector scans: what their objects point to lives, and dies with them; a second
+ * marking checks each. A random life is compared with a model that knows who points where. */
 #include "arenas.h"
 #include "collector.h"
 #include "faults.h"
@@ -128,7 +128,8 @@ static void savepoints_end_what_they_end(void) {
     CHECK_EQ(sw_arena_free(arena), SW_OK);
 }
 
-/* In steps: what an arena pointed to when the cycle began lives, and so does what is made meanwhile. */
+/* In steps: what an arena pointed to when the cycle began lives, and so does what is made
+ * meanwhile. */
 static void works_in_steps(void) {
     sw_arena *arena = make(SW_ARENA_AUTO, 0, NULL);
     sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A collector frees arenas that are unreachable, and finds pointers into those that were freed. Random lives are
- * compared with a model that knows who points where. */
+/* A collector frees arenas that are unreachable, and finds pointers into those that were freed.
+ * Random lives are compared with a model that knows who points where. */
 #include "arenas.h"
 #include "collector.h"
 #include "ds/handle.h"
@@ -11,7 +11,8 @@
 static sw_gc *gc;
 static uint32_t node_type;
 
-/* An object of the collected heap: two pointers and a number, which the type does not name as a pointer. */
+/* An object of the collected heap: two pointers and a number, which the type does not name as a
+ * pointer. */
 typedef struct node {
     void *to[2];
     uintptr_t number;
@@ -38,7 +39,7 @@ static void collect(void) {
 
 static uint64_t arenas(void) { return chunk_stats().arenas; }
 
-/* --- dropped arenas --------------------------------------------------------------------------------- */
+/* --- dropped arenas --------------------------------------------------------------------------- */
 
 static void frees_what_was_dropped(uint32_t safe) {
     sw_arena *arena = make(safe);
@@ -146,7 +147,7 @@ static void what_leads_to_itself_stays(void) {
     CHECK_EQ(arenas(), before - 1);
 }
 
-/* --- dangling pointers ------------------------------------------------------------------------------ */
+/* --- dangling pointers ------------------------------------------------------------------------ */
 
 /* How many are reported by a cycle at once, and by one in steps. */
 static int found(void) {
@@ -217,7 +218,8 @@ static void finds_them_after_a_reset(void) {
     CHECK_EQ(sw_arena_free(arena), SW_OK);
 }
 
-/* An object that only a finalizer keeps is found when its finalizer is due, and what roots reach is reported once. */
+/* An object that only a finalizer keeps is found when its finalizer is due, and what roots reach is
+ * reported once. */
 static int finalized;
 static void count_finalized(void *object, void *arg) {
     (void)object;
@@ -273,10 +275,10 @@ static void says_what_it_knows(void) {
     CHECK(strstr(report, "arena freed by thread ") != NULL);
 }
 
-/* --- the model -------------------------------------------------------------------------------------- */
+/* --- the model -------------------------------------------------------------------------------- */
 
-/* Eight arenas, four of them safe; 14 nodes with a pointer each into one of them. At a collection, pointers into ended
- * lives of safe arenas are found, and no other. */
+/* Eight arenas, four of them safe; 14 nodes with a pointer each into one of them. At a collection,
+ * pointers into ended lives of safe arenas are found, and no other. */
 static void finds_what_the_model_knows(uint64_t seed, int steps) {
     enum { ARENAS = 8, NODES = 14 };
     sw_arena *made[ARENAS];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which chunks the quarantine releases, chunk by chunk: one into which the last look of a collector has found a pointer
- * stays, whatever releases its neighbours, and goes when no pointer is left. An arena here is safe and has one chunk. */
+/* Which chunks the quarantine releases, chunk by chunk: one into which the last look of a collector
+ * has found a pointer stays, whatever releases its neighbours, and goes when no pointer is left. An
+ * arena here is safe and has one chunk. */
 #include "arena/chunk.h"
 #include "arenas.h"
 #include "collector.h"
@@ -60,9 +61,9 @@ static int found(void) {
     return seen_count;
 }
 
-/* The room is 512 chunks, and up to 8 neighbours are released at once. Each third chunk is pointed to: of the first 64,
- * 21, which are more than a look reports. 64 chunks too many release the others, and those that stay are the newest
- * 512, and 21. */
+/* The room is 512 chunks, and up to 8 neighbours are released at once. Each third chunk is pointed
+ * to: of the first 64, 21, which are more than a look reports. 64 chunks too many release the
+ * others, and those that stay are the newest 512, and 21. */
 static void neighbours(void) {
     begin(RUNS);
     if (!make(MANY)) return;
@@ -167,8 +168,8 @@ static void looks_that_are_none(void) {
     CHECK_EQ(sw_gc_shadow_destroy(shadow), SW_OK);
 }
 
-/* A use that the program lets pass gives the chunk back to it for ever: the first, the last and one between of those
- * that are pointed to, and of the others. */
+/* A use that the program lets pass gives the chunk back to it for ever: the first, the last and one
+ * between of those that are pointed to, and of the others. */
 static void opened(void) {
     begin(4);
     if (sw_os_is_watched() || !make(16)) return; /* a memory checker forbids the use */

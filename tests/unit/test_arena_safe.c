@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Safe arenas: each way in which a program uses what an arena had, with the exact report; holds, owners and
- * references; the quarantine's bounds. Full form: build/release/test_arena_safe 1000000 */
+/* Safe arenas: each way in which a program uses what an arena had, with the exact report; holds,
+ * owners and references; the quarantine's bounds. Full form: build/release/test_arena_safe 1000000
+ */
 #define _GNU_SOURCE
 #include <inttypes.h>
 #include <pthread.h>
@@ -22,13 +23,14 @@ static sw_arena *make(uint64_t chunk, uint32_t locked) {
         (sw_arena_options){.chunk_bytes = chunk, .safe = 1, .locked = locked, .tag = "traps"});
 }
 
-/* Called through pointers that hide them from the compiler: the fault handler may change any variable. */
+/* Called through pointers that hide them from the compiler: the fault handler may change any
+ * variable. */
 static char read_it(const volatile char *p) { return *p; }
 static void write_it(volatile char *p) { *p = 1; }
 static char (*volatile read_byte)(const volatile char *) = read_it;
 static void (*volatile write_byte)(volatile char *) = write_it;
 
-/* --- the traps, each in a child -------------------------------------------------------------------- */
+/* --- the traps, each in a child --------------------------------------------------------------- */
 
 static message *stale;
 
@@ -131,7 +133,8 @@ static int addresses_behind(const char *text, const char *words) {
     return count;
 }
 
-/* The steps of all traps but the first are made by the thread that faults, which is new in a child. */
+/* The steps of all traps but the first are made by the thread that faults, which is new in a child.
+ */
 static bool names_one_thread(const char *words) {
     const char *fault = strstr(words, " thread="), *made = strstr(words, "made by thread "),
                *freed = strstr(words, "freed by thread ");
@@ -168,7 +171,7 @@ static void every_trap_is_reported(void) {
     }
 }
 
-/* --- every use is found ------------------------------------------------------------------------------ */
+/* --- every use is found ----------------------------------------------------------------------- */
 
 enum { REPEATS = 1000 };
 
@@ -190,7 +193,7 @@ static void finds_every_use(void) {
     }
 }
 
-/* --- the quarantine ------------------------------------------------------------------------------------ */
+/* --- the quarantine --------------------------------------------------------------------------- */
 
 static int mappings(void) {
     FILE *file = fopen("/proc/self/maps", "r");
@@ -222,8 +225,8 @@ static void stays_within_bounds(uint64_t arenas) {
     sw_arena_set_quarantine(64 << 20);
 }
 
-/* Chunks that lie side by side leave the quarantine together, up to 1/64 of its limit, and are used again from the
- * lowest on. 32 KiB is a size that no other test has. */
+/* Chunks that lie side by side leave the quarantine together, up to 1/64 of its limit, and are used
+ * again from the lowest on. 32 KiB is a size that no other test has. */
 static void leaves_in_runs(void) {
     enum { CHUNK = 32768, RUN = 4, MOST = 64 * RUN };
     static sw_arena *arenas[MOST + 1];
@@ -250,7 +253,8 @@ static void leaves_in_runs(void) {
     sw_arena_set_quarantine(64 << 20);
 }
 
-/* The flags that the system has of the mapping in which p lies (proc(5), VmFlags); "": it does not say. */
+/* The flags that the system has of the mapping in which p lies (proc(5), VmFlags); "": it does not
+ * say. */
 static const char *flags_of(const void *p) {
     static char line[1024];
     FILE *file = fopen("/proc/self/smaps", "r");
@@ -265,8 +269,8 @@ static const char *flags_of(const void *p) {
     return is_found ? line : "";
 }
 
-/* The system makes no huge page of chunks that will lose their access one by one. Chunks of a huge page and more begin
- * at one. */
+/* The system makes no huge page of chunks that will lose their access one by one. Chunks of a huge
+ * page and more begin at one. */
 static void splits_no_huge_page(void) {
     sw_arena *arena = make(65536, 0), *large = make((uint64_t)2 << 20, 0);
     write_byte(sw_arena_alloc(arena, 8, 8, 0));
@@ -303,7 +307,7 @@ static void shares_nothing(void) {
     CHECK_EQ(sw_arena_free(second), SW_OK);
 }
 
-/* --- holds, owners, references --------------------------------------------------------------------------- */
+/* --- holds, owners, references ---------------------------------------------------------------- */
 
 static void is_not_freed_while_held(void) {
     sw_arena *arena = make(4096, 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Backings (spanwise/backing.h): what each rounds, keeps and returns; zeroed memory on its second use.
- * Forks: test_fork_memory.c. */
+/* Backings (spanwise/backing.h): what each rounds, keeps and returns; zeroed memory on its second
+ * use. Forks: test_fork_memory.c. */
 #include "buffer/backing.h"
 
 #include "check.h"
@@ -71,7 +71,8 @@ static void pools_keep_blocks(void) {
     CHECK_EQ(stats().kept_blocks, 0);
 }
 
-/* Defect 6 of GoMem: two blocks of 1,500 bytes were 1,024 apart, and less than a unit was never served. */
+/* Defect 6 of GoMem: two blocks of 1,500 bytes were 1,024 apart, and less than a unit was never
+ * served. */
 static void defect_6_regions_round_up(void) {
     (void)sw_backing_trim();
     uint8_t *first = take(SW_BACKING_BUDDY, 1500), *second = take(SW_BACKING_BUDDY, 1500);
@@ -97,7 +98,8 @@ static void defect_6_regions_round_up(void) {
     CHECK_EQ(stats().regions, 0);
 }
 
-/* A scalable allocator of one child is a memory allocator: full to the byte, and none of its bytes elsewhere. */
+/* A scalable allocator of one child is a memory allocator: full to the byte, and none of its bytes
+ * elsewhere. */
 static void one_child_of(sw_backing backing) {
     sw_scalable_options options;
     sw_scalable_options_init(&options);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Caches: closed ones serve the next thread, idle ones have few resident pages, and the classes of a
- * cache's requests choose its paths. */
+/* Caches: closed ones serve the next thread, idle ones have few resident pages, and the classes of
+ * a cache's requests choose its paths. */
 #include <sys/prctl.h>
 
 #include "check.h"
@@ -33,7 +33,8 @@ static void check_lists(const sw_heap *heap, uint64_t open, uint64_t closed) {
     CHECK_EQ(heap->cache_numbers, open + closed);
 }
 
-/* Caches that are no user's close in an order of their own; records are made for no more than are open at once. */
+/* Caches that are no user's close in an order of their own; records are made for no more than are
+ * open at once. */
 static void closed_ones_are_taken_again(void) {
     sw_heap *heap;
     uint64_t rng = 4;
@@ -84,8 +85,8 @@ static void spans_given_up(bool by_closed, uint64_t spans_left) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
-/* Two full spans with a free slot each, and a current one. The cache closes: who adopts takes the current one
- * first, then the one whose slot was freed last. */
+/* Two full spans with a free slot each, and a current one. The cache closes: who adopts takes the
+ * current one first, then the one whose slot was freed last. */
 static void warm_ones_are_adopted_first(void) {
     enum { SLOTS = 16, COUNT = 2 * SLOTS + 1 }; /* 512 B, table go: a page, so 16 slots, a span */
     sw_cache *cache;
@@ -110,15 +111,15 @@ static void warm_ones_are_adopted_first(void) {
 static sw_heap *heap;
 static sw_cache *cache;
 
-/* --- resident pages of hints ------------------------------------------------------------------- */
+/* --- resident pages of hints ------------------------------------------------------------------ */
 
 #if defined(__linux__)
 #endif
 
 enum { PAGES_MAX = 32, LIVE = 2000 };
 
-/* Checks each page that has nothing but hints: it is resident only if a class of `used` has hints there.
- * Returns the resident ones. */
+/* Checks each page that has nothing but hints: it is resident only if a class of `used` has hints
+ * there. Returns the resident ones. */
 static uint32_t hint_pages(const sw_cache *cache, const uint32_t *used, uint32_t count) {
     uint64_t page = sw_os_page_bytes();
     uint32_t classes = heap->span_classes / 2, found = 0;
@@ -181,7 +182,7 @@ static void hints_are_resident_by_use(void) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
-/* --- paths by the variety of classes ----------------------------------------------------------- */
+/* --- paths by the variety of classes ---------------------------------------------------------- */
 
 static sw_heap *heap;
 static void make(const sw_table *table, bool tracked) {
@@ -240,9 +241,9 @@ static void like_the_model(void) {
     end();
 }
 
-/* By hand: of the first object of each class the slow end finds another class than the one before, so the
- * account is 33, beyond its most, after eleven. Then 64 objects of 8 B share a word: the second word is the
- * first repetition, and the 32nd one comes with object 1 + 32 * 64. */
+/* By hand: of the first object of each class the slow end finds another class than the one before,
+ * so the account is 33, beyond its most, after eleven. Then 64 objects of 8 B share a word: the
+ * second word is the first repetition, and the 32nd one comes with object 1 + 32 * 64. */
 static void by_requests(void) {
     make(sw_table_c16(), false);
     bool specialised = heap->paths != NULL;
@@ -260,8 +261,9 @@ static void by_requests(void) {
     end();
 }
 
-/* Sizes that vary, and series of one size, all kinds of requests: each slot is of the class of its size, and of
- * no other object; cleared ones are clear. Filled with a byte that shows a neighbour's write. */
+/* Sizes that vary, and series of one size, all kinds of requests: each slot is of the class of its
+ * size, and of no other object; cleared ones are clear. Filled with a byte that shows a neighbour's
+ * write. */
 static void slots_of(const sw_table *table, bool tracked) {
     enum { LIVE = 600 };
     static unsigned char *objects[LIVE];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The collector by hand: a mark stack without memory, the spans of other threads and caches, kinds of objects and of
- * words, graphs by numbers, bad input. */
+/* The collector by hand: a mark stack without memory, the spans of other threads and caches, kinds
+ * of objects and of words, graphs by numbers, bad input. */
 #include "spanwise/gc.h"
 
 #include <errno.h>
@@ -34,7 +34,8 @@ static bool is_marked(sw_gc *gc, uintptr_t p) {
     return (uint32_t)meta->stamp == gc->epoch && (meta->marks[slot / 64] >> slot % 64 & 1) != 0;
 }
 
-/* The stack takes `entries` objects and no more; everything that is reached is marked all the same. */
+/* The stack takes `entries` objects and no more; everything that is reached is marked all the same.
+ */
 static void mark_with_stack_of(sw_gc_order order, size_t entries, size_t work) {
     static model m;
     sw_gc *gc = gc_begin(0);
@@ -156,8 +157,8 @@ static void test_swept_slots_are_cleared(void) {
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
 
-/* Spans of a few slots come and go by explicit frees; what comes next in their pages is marked by its own
- * class. */
+/* Spans of a few slots come and go by explicit frees; what comes next in their pages is marked by
+ * its own class. */
 static void test_spans_that_come_and_go(void) {
     enum { COUNT = 40 };
     const size_t sizes[] = {1500, 2048, 3000, 4096, 6000, 8192};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a collector reports of its cycles, to the nanosecond: its clock reads T(1), T(2), ..., and T(n) = n(n+1)/2
- * milliseconds, so the time between two readings identifies both. Each test begins with its readings. */
+/* What a collector reports of its cycles, to the nanosecond: its clock reads T(1), T(2), ..., and
+ * T(n) = n(n+1)/2 milliseconds, so the time between two readings identifies both. Each test begins
+ * with its readings. */
 #include <stdbool.h>
 #include <unistd.h>
 
@@ -67,7 +68,8 @@ static void at_once(void) {
     CHECK_EQ(sw_gc_destroy(f->gc), SW_OK);
 }
 
-/* Steps of marking are as long as the clock says, and the longest is neither the last nor the sum. */
+/* Steps of marking are as long as the clock says, and the longest is neither the last nor the sum.
+ */
 static void in_steps(void) {
     fixture *f = start(10);
     readings = 20;
@@ -90,8 +92,8 @@ static void in_steps(void) {
     CHECK_EQ(sw_gc_destroy(f->gc), SW_OK);
 }
 
-/* One reading at the beginning; each piece takes two, and one more checks for time left: 1, 2-3, 4, 5-6, 7,
- * ... The third piece ends with reading 10, T(10) - T(1) = 54 ms. */
+/* One reading at the beginning; each piece takes two, and one more checks for time left: 1, 2-3, 4,
+ * 5-6, 7, ... The third piece ends with reading 10, T(10) - T(1) = 54 ms. */
 static void by_time(void) {
     fixture *f = start(3000);
     CHECK_EQ(sw_gc_start(f->gc), SW_OK);
@@ -128,8 +130,9 @@ static void expect_events(const fixture *f, const one_event *wanted, size_t coun
     expect_events(f, (const one_event[]){__VA_ARGS__},                                             \
                   sizeof (one_event[]){__VA_ARGS__} / sizeof(one_event))
 
-/* A call reads 1 when the world has stopped. The start is 2-3, its event ends with 4; marking's event is 5-8 with 6-7
- * in it, the sweep's 9-12; 13 ends the pause, 14 the cycle, and 15 begins what follows. */
+/* A call reads 1 when the world has stopped. The start is 2-3, its event ends with 4; marking's
+ * event is 5-8 with 6-7 in it, the sweep's 9-12; 13 ends the pause, 14 the cycle, and 15 begins
+ * what follows. */
 static void events_at_once(void) {
     fixture *f = start(10);
     CHECK_EQ(sw_gc_record_events(f->gc, ROOM), SW_OK);
@@ -140,8 +143,9 @@ static void events_at_once(void) {
     CHECK_EQ(sw_gc_destroy(f->gc), SW_OK);
 }
 
-/* A start, 1-6 as above, is one pause. The collection begins with 7: marking 8-11, sweep 12-15, pause 7-16, and the
- * cycle since 1; the second cycle and its pause begin with 18. The times between two pauses are in none. */
+/* A start, 1-6 as above, is one pause. The collection begins with 7: marking 8-11, sweep 12-15,
+ * pause 7-16, and the cycle since 1; the second cycle and its pause begin with 18. The times
+ * between two pauses are in none. */
 static void events_in_steps(void) {
     fixture *f = start(10);
     CHECK_EQ(sw_gc_record_events(f->gc, ROOM), SW_OK);
@@ -176,9 +180,9 @@ static const char *written(sw_status (*call)(fixture *), fixture *f) {
 static sw_status collect(fixture *f) { return sw_gc_collect(f->gc, NULL); }
 static sw_status finish(fixture *f) { return sw_gc_finish(f->gc, NULL); }
 
-/* 5 MiB live and 3 MiB are freed. Readings 1-6 are the cycle's, 7 its age, T(7) = 28 ms: 12 of 28 are 42 %. The second
- * one reads 8-13 and 14 (105 ms): 12 + (9 + 11 + 13) = 45 of 105, 42 %; alone it would be 31 %. The goal was 4 MiB at
- * first, then 5 and another 5. */
+/* 5 MiB live and 3 MiB are freed. Readings 1-6 are the cycle's, 7 its age, T(7) = 28 ms: 12 of 28
+ * are 42 %. The second one reads 8-13 and 14 (105 ms): 12 + (9 + 11 + 13) = 45 of 105, 42 %; alone
+ * it would be 31 %. The goal was 4 MiB at first, then 5 and another 5. */
 static void line(void) {
     fixture *f = start(5 * MIB / NODE);
     void *list = f->list;
@@ -236,9 +240,9 @@ typedef struct pace_case {
     uint64_t goal_kib, due_kib, step_work;
 } pace_case;
 
-/* goal = live + max(min(percent of max(live, 4 MiB), limit - live), live / 16, 64 KiB); a cycle in steps begins at half
- * of what may be allocated. A step's work: pieces are half of that / 16 KiB; 2 * (objects + live / 512) / pieces + 64.
- * With objects of 1 MiB: 8 MiB are 8 + 16384. */
+/* goal = live + max(min(percent of max(live, 4 MiB), limit - live), live / 16, 64 KiB); a cycle in
+ * steps begins at half of what may be allocated. A step's work: pieces are half of that / 16 KiB; 2
+ * * (objects + live / 512) / pieces + 64. With objects of 1 MiB: 8 MiB are 8 + 16384. */
 static void goals(void) {
     static const pace_case cases[] = {
         {8, 0, 0, 0, 0, 0, 0},
@@ -281,7 +285,8 @@ static void goals(void) {
     CHECK_EQ(sw_gc_destroy(f->gc), SW_OK);
 }
 
-/* In steps each 16 KiB, or 256 nodes, pay for a step, beginning with the one that starts the cycle. */
+/* In steps each 16 KiB, or 256 nodes, pay for a step, beginning with the one that starts the cycle.
+ */
 static void pieces(void) {
     fixture *f = start(0);
     sw_gc_pace pace = {.struct_bytes = sizeof pace, .percent = 100, .in_steps = 1};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The events of a collector: which ones there are after calls whose work is known, in which order, and within what.
- * Times are only compared with each other. */
+/* The events of a collector: which ones there are after calls whose work is known, in which order,
+ * and within what. Times are only compared with each other. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>
@@ -84,7 +84,8 @@ static uint64_t now_ns(void) {
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* A cycle that is under way is finished by the next collection: two pauses and two cycles, one after the other. */
+/* A cycle that is under way is finished by the next collection: two pauses and two cycles, one
+ * after the other. */
 static void in_steps(void) {
     uint64_t before = now_ns();
     fixture *f = start(ROOM, NODES);
@@ -148,8 +149,8 @@ static void switched_on_and_off(void) {
     CHECK_EQ(sw_gc_destroy(f->gc), SW_OK);
 }
 
-/* A pace in steps: what sw_gc_new does for a cycle is an assist, with the pause in it. 4 MiB, of 64 bytes: 65,536
- * objects, the cycle begins with the 32,768th. */
+/* A pace in steps: what sw_gc_new does for a cycle is an assist, with the pause in it. 4 MiB, of 64
+ * bytes: 65,536 objects, the cycle begins with the 32,768th. */
 static void assists(void) {
     fixture *f = start(ROOM, 0);
     sw_gc_pace pace = {.struct_bytes = sizeof pace, .percent = 100, .in_steps = 1};
@@ -224,7 +225,8 @@ static void *mutate(void *arg) {
     return NULL;
 }
 
-/* Another thread takes events out between the cycles of this one: none is twice there or missing. */
+/* Another thread takes events out between the cycles of this one: none is twice there or missing.
+ */
 static void threads(void) {
     fixture *f = start(ROOM, NODES);
     pthread_t thread;

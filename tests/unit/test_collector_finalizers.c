@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finalizers: when they are due, what they may do, who calls them. What a cycle keeps is computed by hand. */
+/* Finalizers: when they are due, what they may do, who calls them. What a cycle keeps is computed
+ * by hand. */
 #include "collector_refs.h"
 #include "spawn.h"
 
-/* --- finalizers --------------------------------------------------------------------------------- */
+/* --- finalizers ------------------------------------------------------------------------------- */
 
 static void test_finalizer_is_replaced_and_taken_away(void) {
     begin(0);
@@ -35,7 +36,7 @@ static void revive(void *object, void *arg) {
     revived = f.roots[0] = object;
 }
 
-/* --- what finalizers do --------------------------------------------------------------------------- */
+/* --- what finalizers do ----------------------------------------------------------------------- */
 
 static void *kept_within;
 
@@ -74,8 +75,9 @@ static void destroy_within(void *object, void *arg) {
     CHECK_EQ(sw_gc_destroy(f.gc), SW_OK);
 }
 
-/* Object 1 points to object 2; one or both have the finalizer, with the other object as its argument. One call of
- * sw_gc_finalize calls one; calls within it are not counted. Then a cycle marks, frees and finds due this many. */
+/* Object 1 points to object 2; one or both have the finalizer, with the other object as its
+ * argument. One call of sw_gc_finalize calls one; calls within it are not counted. Then a cycle
+ * marks, frees and finds due this many. */
 static void test_what_finalizers_do(void) {
     static const struct {
         void (*fn)(void *, void *);
@@ -148,7 +150,8 @@ static void test_heap_closed_during_a_cycle(void) {
 
 /* --- steps ------------------------------------------------------------------------------------ */
 
-/* What a finalizer brings back is marked in steps, between which the program writes into what it holds. */
+/* What a finalizer brings back is marked in steps, between which the program writes into what it
+ * holds. */
 static void test_resurrection_in_steps(void) {
     enum { LENGTH = 300 };
     begin(SW_GC_CHECKMARK | SW_GC_CLOBBER);
@@ -218,7 +221,7 @@ static void test_type_finalizer(void) {
     end();
 }
 
-/* --- threads and forks -------------------------------------------------------------------------- */
+/* --- threads and forks ------------------------------------------------------------------------ */
 
 static void *finalize_all(void *arg) {
     size_t *count = arg;
@@ -252,8 +255,8 @@ static void wait_within(void *object, void *arg) {
     while (__atomic_load_n(&stage, __ATOMIC_ACQUIRE) != 2) usleep(100);
 }
 
-/* A fork while another thread is in a finalizer: in the child that one counts as called, and the others are due there
- * as well. */
+/* A fork while another thread is in a finalizer: in the child that one counts as called, and the
+ * others are due there as well. */
 static void test_fork(void) {
     begin(0);
     pthread_t thread;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Explicit free, realloc and trim while a cycle is idle, marks, or sweeps: the cells of the table in
- * docs/design/gc.md. And the states of a cycle. */
+/* Explicit free, realloc and trim while a cycle is idle, marks, or sweeps: the cells of the table
+ * in docs/design/gc.md. And the states of a cycle. */
 #include <errno.h>
 
 #include "collector.h"
@@ -46,7 +46,8 @@ static void test_free_while_idle(void) {
     gc_end(f.gc);
 }
 
-/* The slot stays as it is until the sweep, and what the object pointed to is kept: the program has it. */
+/* The slot stays as it is until the sweep, and what the object pointed to is kept: the program has
+ * it. */
 static void test_free_while_marking(size_t bytes) {
     fixture f = make();
     void **object = sw_heap_alloc(f.heap, bytes, SW_SCAN), **next = sw_gc_new(f.gc, f.node, 1);
@@ -105,7 +106,7 @@ static void test_free_elsewhere(void) {
     gc_end(f.gc);
 }
 
-/* --- what waits for the sweep is free, as far as callers go --------------------------------------- */
+/* --- what waits for the sweep is free, as far as callers go ----------------------------------- */
 
 static void refuse_all(const fixture *f, void *gone) {
     EXPECT_FAULT(DOUBLE_FREE, gone, sw_heap_free(f->heap, gone));
@@ -254,7 +255,8 @@ static void test_roots_during_a_cycle(void) {
     gc_end(f.gc);
 }
 
-/* A program that writes a pointer by itself hides an object from the collector; the second mark finds it. */
+/* A program that writes a pointer by itself hides an object from the collector; the second mark
+ * finds it. */
 static void test_checkmark(void) {
     fixture f = make();
     CHECK_EQ(sw_gc_set_debug(f.gc, SW_GC_CHECKMARK), SW_OK);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The single-step trap of the processor stops a thread at every instruction of an allocation in turn, and another
- * thread works on a cycle meanwhile, as where signals stop threads: a whole cycle, or the start, a step or the end of
- * one. The object that was being made survives, is whole, and has one owner. A thread that holds a lock is not stopped,
- * because whoever stops threads takes the locks first. */
+/* The single-step trap of the processor stops a thread at every instruction of an allocation in
+ * turn, and another thread works on a cycle meanwhile, as where signals stop threads: a whole
+ * cycle, or the start, a step or the end of one. The object that was being made survives, is whole,
+ * and has one owner. A thread that holds a lock is not stopped, because whoever stops threads takes
+ * the locks first. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("O2") /* the inline path as programs have it */
 #endif
@@ -22,13 +23,15 @@
 
 static const unsigned long long TRAP_FLAG = 1 << 8;
 
-/* What the other thread does at the stop; START and later ones leave the rest of the cycle for after the call. */
+/* What the other thread does at the stop; START and later ones leave the rest of the cycle for
+ * after the call. */
 typedef enum work { AT_ONCE, START, STEP, FINISH, WORKS, NOTHING } work;
 /* How an object is made. */
 typedef enum way { MAKER, CALL, NOSCAN, SECOND_TYPE, UNTYPED, PACKED, LARGE, WAYS } way;
 static const char *const way_names[WAYS] = {"maker",   "call",   "noscan", "second type",
                                             "untyped", "packed", "large"};
-/* The first two have a class to themselves, the next two with pointers share one, so their spans have several types. */
+/* The first two have a class to themselves, the next two with pointers share one, so their spans
+ * have several types. */
 static const size_t way_bytes[WAYS] = {48, 48, 32, 32, 32, 4, 40000};
 
 enum { KEPT = 40 };
@@ -98,8 +101,8 @@ static void on_step(int number, siginfo_t *info, void *context) {
     errno = saved_errno;
 }
 
-/* Each instruction between these is a SIGTRAP. The handler reads and writes what the program does: nothing is moved
- * across them. */
+/* Each instruction between these is a SIGTRAP. The handler reads and writes what the program does:
+ * nothing is moved across them. */
 static inline __attribute__((always_inline)) void step_begin(void) {
     __asm__ volatile("" ::: "memory");
     __writeeflags(__readeflags() | TRAP_FLAG);
@@ -118,7 +121,8 @@ static void *make(way how) {
     return sw_gc_new(gc, type_of[how], 1);
 }
 
-/* Makes an object, stopped after instruction `at` of the call, if it has so many; -1: not stopped. */
+/* Makes an object, stopped after instruction `at` of the call, if it has so many; -1: not stopped.
+ */
 static void *make_stopped(way how, int at) {
     if (at < 0) return make(how);
     steps = 0;
@@ -146,8 +150,8 @@ static void begin(bool inside, unsigned debug) {
     gc_roots(gc, root, sizeof root);
 }
 
-/* Where the word that the way takes from is empty, the search for another one is a slow path, at whose end threads
- * stop. */
+/* Where the word that the way takes from is empty, the search for another one is a slow path, at
+ * whose end threads stop. */
 static void fill_word(way how) {
     if (how == LARGE) return;
     const sw_cache *cache = sw_registry_own_cache(gc->heap);
@@ -219,8 +223,8 @@ static bool try_one(way how, work what, int at, bool *lost) {
     return stopped;
 }
 
-/* Every instruction of the short paths; of the others, which are longer, one in so many, or all of them with
- * SPANWISE_FULL_TESTS=1 (at_each has them all). */
+/* Every instruction of the short paths; of the others, which are longer, one in so many, or all of
+ * them with SPANWISE_FULL_TESTS=1 (at_each has them all). */
 static int stride_of(way how) {
     const char *full = getenv("SPANWISE_FULL_TESTS");
     if (how <= NOSCAN || (full != NULL && strcmp(full, "1") == 0)) return 1;

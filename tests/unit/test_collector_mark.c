@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Marking. Long lists, by a thread whose stack has 64 KiB, or the least there is: marking does not recurse. Depth first,
- * where objects lead to near ones: a tree in the order of its allocation. By span: which object is scanned when, what an
- * abandoned cycle leaves, spans that change while they wait; the models show that both orders keep the same objects.
- * Objects are counted as they are made. One argument: the length of the list (10,000,000 is the long form). */
+/* Marking. Long lists, by a thread whose stack has 64 KiB, or the least there is: marking does not
+ * recurse. Depth first, where objects lead to near ones: a tree in the order of its allocation. By
+ * span: which object is scanned when, what an abandoned cycle leaves, spans that change while they
+ * wait; the models show that both orders keep the same objects. Objects are counted as they are
+ * made. One argument: the length of the list (10,000,000 is the long form). */
 #include <pthread.h>
 #include <unistd.h>
 
@@ -57,7 +58,8 @@ static void test_timed_steps(sw_gc *gc, uint64_t objects) {
     CHECK(sw_gc_finish(gc, NULL) == SW_OK);
 }
 
-/* A chain in which an object that is scanned in pieces follows each two that are not: only one waits at a time. */
+/* A chain in which an object that is scanned in pieces follows each two that are not: only one
+ * waits at a time. */
 static void test_mixed_chain(void) {
     enum { LINKS = 300, WORD = 100 };
     static const uint64_t late[2] = {0, 1ull << (WORD - 64)};
@@ -125,8 +127,8 @@ static void drop_one(uint32_t type) {
     woods.dropped++;
 }
 
-/* Nodes are made before their children. Each 97th node is scanned in pieces, a dropped one follows each 5th, and each
- * 31st child is pointed to by its second word. */
+/* Nodes are made before their children. Each 97th node is scanned in pieces, a dropped one follows
+ * each 5th, and each 31st child is pointed to by its second word. */
 static void **grow(uint32_t depth) {
     uint64_t number = woods.made_nodes++;
     void **made = new_of(number % 97 == 96 ? woods.wide : woods.node);
@@ -195,8 +197,8 @@ static void test_plain_tree(void) {
     end();
 }
 
-/* With far objects, some of other types, pointers back, and objects that lead nowhere. Far objects that no leaf leads
- * to are freed. */
+/* With far objects, some of other types, pointers back, and objects that lead nowhere. Far objects
+ * that no leaf leads to are freed. */
 static void test_mixed_tree(void) {
     static const size_t works[] = {1, 33, 700};
     uint64_t leaf = 0, reached = 0;
@@ -292,8 +294,9 @@ static void collect_by_span(const fixture *f, uint64_t kept, uint64_t freed) {
     CHECK_EQ(cycle.freed_objects, freed);
 }
 
-/* Objects a, b and c are in one span in that order, x in another. Roots are c and x; c points to a, x to b; c and x
- * wait. The scan of c makes a grey, which waits after x. The scan of x makes b grey in a span that waits already. */
+/* Objects a, b and c are in one span in that order, x in another. Roots are c and x; c points to a,
+ * x to b; c and x wait. The scan of c makes a grey, which waits after x. The scan of x makes b grey
+ * in a span that waits already. */
 static void test_who_waits(void) {
     fixture f = make();
     void **a = new_object(&f, f.small), **b = new_object(&f, f.small),
@@ -326,9 +329,9 @@ static void test_who_waits(void) {
     gc_end(f.gc);
 }
 
-/* The 32 grey objects of a word have so many pointers that some are followed before its last object is scanned: what
- * turns grey then in the same word waits for the next turn. Every second object has a child, and eight pointers lead to
- * it. */
+/* The 32 grey objects of a word have so many pointers that some are followed before its last object
+ * is scanned: what turns grey then in the same word waits for the next turn. Every second object
+ * has a child, and eight pointers lead to it. */
 static void test_same_word(void) {
     enum { NODES = 64 };
     fixture f = make();
@@ -365,7 +368,8 @@ static void test_choice(void) {
     gc_end(f.gc);
 }
 
-/* An abandoned cycle leaves grey objects: the next one scans none of them, though they were freed meanwhile. */
+/* An abandoned cycle leaves grey objects: the next one scans none of them, though they were freed
+ * meanwhile. */
 static void test_given_up(void) {
     fixture f = make();
     void **first = new_object(&f, f.small), **second = new_object(&f, f.small);
@@ -385,7 +389,8 @@ static void test_given_up(void) {
     gc_end(f.gc);
 }
 
-/* While an object waits, its span gets one of another type: from then on each has its own map, and the grey one too. */
+/* While an object waits, its span gets one of another type: from then on each has its own map, and
+ * the grey one too. */
 static void test_types_change(void) {
     fixture f = make();
     void **waiting = new_object(&f, f.small), **child = new_object(&f, f.middle);
@@ -401,7 +406,8 @@ static void test_types_change(void) {
     gc_end(f.gc);
 }
 
-/* Whole spans end and come again, with grey bits of other cycles: what was theirs is given back to the metadata. */
+/* Whole spans end and come again, with grey bits of other cycles: what was theirs is given back to
+ * the metadata. */
 static void test_spans_end(void) {
     fixture f = make();
     const char *bump = NULL;

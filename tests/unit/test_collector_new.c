@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Typed allocation: whichever way an object was made, marking follows the words of its own type, and its bytes are
- * zero; objects of several types share spans, in every order. A limit whose hook
+/* Typed allocation: whichever way an object was made, marking follows the words of its own type,
+ * and its bytes are zero; objects of several types share spans, in every order. A limit whose hook
  * collects. */
 #include <errno.h>
 #include <pthread.h>
@@ -62,8 +62,9 @@ static void test_types_that_share_spans(void) {
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
 
-/* Whichever slots of a word are free, the lowest one is taken: within the 1024 bytes of 64 slots addresses rise, and
- * no slot is given out twice. Objects of another type, which other ways make, come between. */
+/* Whichever slots of a word are free, the lowest one is taken: within the 1024 bytes of 64 slots
+ * addresses rise, and no slot is given out twice. Objects of another type, which other ways make,
+ * come between. */
 static void test_lowest_first(void) {
     enum { COUNT = 20000, WORD_BYTES = 64 * 16 };
     static uint64_t *made[COUNT];
@@ -111,7 +112,7 @@ static void test_dense(void) {
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
 
-/* --- types that are added while others allocate ------------------------------------------------- */
+/* --- types that are added while others allocate ----------------------------------------------- */
 
 enum { ADDED = 3000 };
 

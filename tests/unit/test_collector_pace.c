@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cycles that begin by themselves: when, how they end in time, and what they keep. The numbers of objects are computed
- * by hand: 4 MiB are 65536 objects of 64 bytes. */
+/* Cycles that begin by themselves: when, how they end in time, and what they keep. The numbers of
+ * objects are computed by hand: 4 MiB are 65536 objects of 64 bytes. */
 #include <errno.h>
 
 #include "collector.h"
@@ -71,7 +71,8 @@ static void percent_of_what_lives(void) {
     CHECK(sw_gc_destroy(f.gc) == SW_OK);
 }
 
-/* A thread that joins or leaves between two objects: the bytes of all of them count, in two ways. */
+/* A thread that joins or leaves between two objects: the bytes of all of them count, in two ways.
+ */
 static void threads_that_join_meanwhile(void) {
     fixture f;
     start(&f);
@@ -135,7 +136,8 @@ static void in_steps(void) {
     CHECK(sw_gc_destroy(f.gc) == SW_OK);
 }
 
-/* Nothing lived after the last cycle, so its plan is far too small, and the rest is done at the trigger. */
+/* Nothing lived after the last cycle, so its plan is far too small, and the rest is done at the
+ * trigger. */
 static void plan_too_small(void) {
     fixture f;
     start(&f);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the ledger and the heap map of a collected heap report of objects that wait for the sweep: in each state of a
- * cycle, the map slot by slot and the ledger to the byte, computed by hand from what was made, freed and dropped. */
+/* What the ledger and the heap map of a collected heap report of objects that wait for the sweep:
+ * in each state of a cycle, the map slot by slot and the ledger to the byte, computed by hand from
+ * what was made, freed and dropped. */
 #include "collector.h"
 
 enum {
@@ -118,7 +119,8 @@ static void expect_states(const fixture *f, uint32_t freed, uint32_t lost) {
 
 /* --- cycles ----------------------------------------------------------------------------------- */
 
-/* What a cycle frees was in the ledger before: at each step waiting and freed bytes have the same sum. */
+/* What a cycle frees was in the ledger before: at each step waiting and freed bytes have the same
+ * sum. */
 static void sweep_in_steps(const fixture *f, uint64_t pending, uint64_t unswept) {
     int partly = 0;
     while (sw_gc_current_phase(f->gc) != SW_GC_IDLE) {

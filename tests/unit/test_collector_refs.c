@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* References by hand: what is refused, numbers, cycles under way, growth, explicit frees, realloc. Weak reads during
- * cycles: collector_model.h. Then random graphs with references of all kinds and finalizers, some of which resurrect
- * their object, against arrays: after each cycle the heap has the model's objects, each reference holds what it must,
- * and the due finalizers are called. SPANWISE_GC_GRAPHS=n in the environment does n rounds; the full form is 100,000. */
+/* References by hand: what is refused, numbers, cycles under way, growth, explicit frees, realloc.
+ * Weak reads during cycles: collector_model.h. Then random graphs with references of all kinds and
+ * finalizers, some of which resurrect their object, against arrays: after each cycle the heap has
+ * the model's objects, each reference holds what it must, and the due finalizers are called.
+ * SPANWISE_GC_GRAPHS=n in the environment does n rounds; the full form is 100,000. */
 #include "collector_refs.h"
 
-/* --- references -------------------------------------------------------------------------------- */
+/* --- references ------------------------------------------------------------------------------- */
 
 static void test_wrong_references(void) {
     begin(0);
@@ -92,7 +93,7 @@ static void test_many_references(void) {
     end();
 }
 
-/* --- explicit free ------------------------------------------------------------------------------ */
+/* --- explicit free ---------------------------------------------------------------------------- */
 
 static void test_explicit_free(int in_cycle) {
     begin(SW_GC_CHECKMARK);
@@ -125,7 +126,7 @@ static void test_realloc(void) {
     end();
 }
 
-/* --- the model ----------------------------------------------------------------------------------- */
+/* --- the model -------------------------------------------------------------------------------- */
 
 enum { OBJECTS = 60, EDGES = 2, ROOTS = 4, REFS = 40, KINDS = 3 };
 
@@ -217,7 +218,7 @@ static outcome expect(void) {
     return want;
 }
 
-/* --- the heap ------------------------------------------------------------------------------------ */
+/* --- the heap --------------------------------------------------------------------------------- */
 
 static void check_all(void) {
     for (int i = 0; i < OBJECTS; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shadow stacks: what their frames hold lives, and nothing else does. The model of a stack is an array of what was
- * pushed; each misuse is an error after which the stack is as before. */
+/* Shadow stacks: what their frames hold lives, and nothing else does. The model of a stack is an
+ * array of what was pushed; each misuse is an error after which the stack is as before. */
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -30,11 +30,12 @@ static uint64_t left(void) {
     return gc_objects(gc);
 }
 
-/* --- frames of functions ----------------------------------------------------------------------- */
+/* --- frames of functions ---------------------------------------------------------------------- */
 
 enum { DEPTH = 100 };
 
-/* A list of `depth` nodes, made by as many calls; only the frame of each call holds the rest of the list. */
+/* A list of `depth` nodes, made by as many calls; only the frame of each call holds the rest of the
+ * list. */
 static node *build(sw_gc_shadow *shadow, uint64_t depth) {
     struct {
         node *made, *rest;
@@ -52,7 +53,8 @@ static node *build(sw_gc_shadow *shadow, uint64_t depth) {
     return local.made;
 }
 
-/* With a collection at each allocation, compared with a second marking, and what is freed overwritten. */
+/* With a collection at each allocation, compared with a second marking, and what is freed
+ * overwritten. */
 static void test_calls(void) {
     sw_gc_shadow *shadow;
     node *list = NULL;
@@ -74,7 +76,7 @@ static void test_calls(void) {
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
 
-/* --- frames against a model -------------------------------------------------------------------- */
+/* --- frames against a model ------------------------------------------------------------------- */
 
 enum { FRAMES = 40, WORDS = 7, ROUNDS = 400 };
 
@@ -91,7 +93,8 @@ static uint64_t expected(const size_t *lengths) {
     return objects;
 }
 
-/* Two stacks of one thread grow and shrink by pops and cuts; frame f has the first lengths[f] words. */
+/* Two stacks of one thread grow and shrink by pops and cuts; frame f has the first lengths[f]
+ * words. */
 static void test_model(void) {
     sw_gc_shadow *shadows[2];
     size_t lengths[FRAMES];
@@ -125,7 +128,8 @@ static void test_model(void) {
     CHECK_EQ(sw_gc_destroy(gc), SW_OK); /* with the frames of both */
 }
 
-/* Frames that are pushed and popped while a cycle marks: what was on the stack when it began lives, and what is new. */
+/* Frames that are pushed and popped while a cycle marks: what was on the stack when it began lives,
+ * and what is new. */
 static void test_steps(void) {
     sw_gc_shadow *shadow;
     node *old = NULL, *young = NULL;
@@ -144,7 +148,7 @@ static void test_steps(void) {
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
 
-/* --- misuse ------------------------------------------------------------------------------------ */
+/* --- misuse ----------------------------------------------------------------------------------- */
 
 static void *use_elsewhere(void *shadow) {
     static void *word;
@@ -193,7 +197,7 @@ static void test_misuse(void) {
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
 
-/* --- frames that a jump has left --------------------------------------------------------------- */
+/* --- frames that a jump has left -------------------------------------------------------------- */
 
 static jmp_buf back;
 static sw_gc_frame lost[2];
@@ -243,7 +247,7 @@ static void test_jump(void) {
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
 
-/* --- frames that were overwritten ---------------------------------------------------------------- */
+/* --- frames that were overwritten ------------------------------------------------------------- */
 
 /* Each word of a frame, with a bit or all bits changed: the frame and what is below it are unknown,
  * so the cycle frees nothing, and reads no address out of the frame. */
@@ -281,7 +285,7 @@ static void test_damaged_frames(void) {
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
 
-/* --- threads ----------------------------------------------------------------------------------- */
+/* --- threads ---------------------------------------------------------------------------------- */
 
 enum { THREADS = 3, LISTS = 60, LONGEST = 20 };
 
@@ -332,7 +336,7 @@ static void test_threads(void) {
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
 
-/* --- fork -------------------------------------------------------------------------------------- */
+/* --- fork ------------------------------------------------------------------------------------- */
 
 static int step; /* atomic: of the play of two threads */
 
@@ -350,8 +354,8 @@ static void *hold(void *arg) {
     return NULL;
 }
 
-/* In the child the frames of the thread that forked are roots, and those of the other thread, which is no more, are
- * not. */
+/* In the child the frames of the thread that forked are roots, and those of the other thread, which
+ * is no more, are not. */
 static void test_fork(void) {
     pthread_t thread;
     sw_gc_shadow *shadow;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cycles in steps, between allocations, writes and frees, against the model of collector_model.h: random graphs, forks,
- * and threads, each with a model of its own, that stop for the steps of a collector's thread.
- * SPANWISE_GC_GRAPHS=n in the environment does n random graphs; the full form is 100,000. */
+/* Cycles in steps, between allocations, writes and frees, against the model of collector_model.h:
+ * random graphs, forks, and threads, each with a model of its own, that stop for the steps of a
+ * collector's thread. SPANWISE_GC_GRAPHS=n in the environment does n random graphs; the full form
+ * is 100,000. */
 #include <sched.h>
 #include <stdbool.h>
 #include <unistd.h>
@@ -177,9 +178,10 @@ static void test_forks(void) {
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
 
-/* --- options of heaps -------------------------------------------------------------------------- */
+/* --- options of heaps ------------------------------------------------------------------------- */
 
-/* Every placement, with batches of spans and other options that combine with a collector (docs/design/gc.md). */
+/* Every placement, with batches of spans and other options that combine with a collector
+ * (docs/design/gc.md). */
 static void test_placements(void) {
     static model m;
     for (int p = SW_PLACE_LIFO; p <= SW_PLACE_LASTING; p++)
@@ -214,7 +216,8 @@ static int seen_enough; /* atomic: frees have waited for a sweep, and cycles hav
 
 static int collected; /* atomic: the collector's thread is done; others may end now */
 
-/* However seldom the collector's thread gets a processor, it has seen enough before the others end. */
+/* However seldom the collector's thread gets a processor, it has seen enough before the others end.
+ */
 static bool goes_on(unsigned round) {
     return !check_failed() && (round < check_rounds("SPANWISE_GC_ROUNDS", ROUNDS) ||
                                !__atomic_load_n(&seen_enough, __ATOMIC_ACQUIRE));

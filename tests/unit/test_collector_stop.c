@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads that join stop at safe points while others mark and sweep. Each has a list with numbers, which grows and
- * shrinks: nothing of it is ever lost, and in the end nothing else is there. */
+/* Threads that join stop at safe points while others mark and sweep. Each has a list with numbers,
+ * which grows and shrinks: nothing of it is ever lost, and in the end nothing else is there. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>
@@ -56,7 +56,8 @@ static void check_list(const fixture *f, int t) {
     CHECK_EQ(left, 0);
 }
 
-/* The end of a thread is a call on the heap, for which nobody waits: it comes when there are no cycles any more. */
+/* The end of a thread is a call on the heap, for which nobody waits: it comes when there are no
+ * cycles any more. */
 static void end_after_cycles(int *of) {
     __atomic_sub_fetch(of, 1, __ATOMIC_RELEASE);
     while (__atomic_load_n(&running, __ATOMIC_ACQUIRE) > 0 ||
@@ -123,7 +124,8 @@ static void check_left(const fixture *f) {
     CHECK_EQ(sw_heap_verify(sw_gc_heap(f->gc)), SW_OK);
 }
 
-/* paced: the mutators themselves begin and step cycles, else two threads do that have not joined. */
+/* paced: the mutators themselves begin and step cycles, else two threads do that have not joined.
+ */
 static void run_threads(bool paced) {
     pthread_t threads[THREADS], workers[2];
     uint64_t seeds[2] = {1, 2};
@@ -147,7 +149,7 @@ static void run_threads(bool paced) {
     CHECK_EQ(sw_gc_destroy(shared.gc), SW_OK);
 }
 
-/* --- a thread that does not come --------------------------------------------------------------- */
+/* --- a thread that does not come -------------------------------------------------------------- */
 
 static int step_of; /* atomic: which step of the play below comes next */
 
@@ -201,7 +203,7 @@ static void test_late(void) {
     CHECK_EQ(sw_gc_destroy(f.gc), SW_OK);
 }
 
-/* --- one thread -------------------------------------------------------------------------------- */
+/* --- one thread ------------------------------------------------------------------------------- */
 
 static void test_states(void) {
     fixture f;

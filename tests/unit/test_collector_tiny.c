@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collected heaps that pack tiny objects: the place of each follows from the sizes alone, a block lives while a root
- * reaches one of its objects or its cache may pack into it, and the bytes of an object never change. */
+/* Collected heaps that pack tiny objects: the place of each follows from the sizes alone, a block
+ * lives while a root reaches one of its objects or its cache may pack into it, and the bytes of an
+ * object never change. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -40,10 +41,11 @@ static uintptr_t block_of(const void *object) {
     return (uintptr_t)object & ~(uintptr_t)(BLOCK - 1);
 }
 
-/* --- places ------------------------------------------------------------------------------------ */
+/* --- places ----------------------------------------------------------------------------------- */
 
-/* An object in root r. Go's rule: aligned to 8, 4 or 2 if its size is a multiple of that, after the last object of its
- * block, else at the start of a new block; the block with more room is packed on. */
+/* An object in root r. Go's rule: aligned to 8, 4 or 2 if its size is a multiple of that, after the
+ * last object of its block, else at the start of a new block; the block with more room is packed
+ * on. */
 static void make(size_t r, size_t bytes, size_t elements) {
     size_t all = bytes * elements;
     size_t align = all % 8 == 0 ? 8 : all % 4 == 0 ? 4 : all % 2 == 0 ? 2 : 1;
@@ -116,10 +118,10 @@ static void test_model(void) {
     gc_end(f.gc);
 }
 
-/* --- frees, references, finalizers ------------------------------------------------------------- */
+/* --- frees, references, finalizers ------------------------------------------------------------ */
 
-/* Neither a packed object nor its block is freed by the program, in any phase; each free is reported, and changes
- * nothing. */
+/* Neither a packed object nor its block is freed by the program, in any phase; each free is
+ * reported, and changes nothing. */
 static void test_frees(void) {
     start(0);
     remember_faults();
@@ -163,7 +165,8 @@ static void count_call(void *object, void *arg) {
     called++;
 }
 
-/* An object that shares its block is not one that a reference could follow; those of types with a finalizer share none. */
+/* An object that shares its block is not one that a reference could follow; those of types with a
+ * finalizer share none. */
 static void test_references(void) {
     sw_gc_ref ref;
     start(0);
@@ -221,7 +224,7 @@ static void test_table(void) {
     sw_table_destroy(table);
 }
 
-/* --- threads ----------------------------------------------------------------------------------- */
+/* --- threads ---------------------------------------------------------------------------------- */
 
 enum { THREADS = 3, HELD = 50, MADE = 5000 };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Typed allocators: inline code makes the objects that sw_gc_new would have made, in the same slots, at the same
- * moments of a pace, zeroed, of their type; during cycles in steps, in threads, and where a type has no short path. */
+/* Typed allocators: inline code makes the objects that sw_gc_new would have made, in the same
+ * slots, at the same moments of a pace, zeroed, of their type; during cycles in steps, in threads,
+ * and where a type has no short path. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -57,8 +58,8 @@ static void drop_some(side *s, int i, uint64_t random) {
     if (random % 3 != 2) s->objects[i] = NULL;
 }
 
-/* Two heaps in step, one whose objects sw_gc_new makes, and one with makers: object for object they lie as far from the
- * first one. */
+/* Two heaps in step, one whose objects sw_gc_new makes, and one with makers: object for object they
+ * lie as far from the first one. */
 static void test_same_objects(void) {
     static side by_call, by_maker;
     uint64_t random = 7;
@@ -96,8 +97,8 @@ static void test_same_objects(void) {
     CHECK_EQ(sw_gc_destroy(by_maker.gc), SW_OK);
 }
 
-/* Objects of all lengths are zero in every byte, in slots that had other bytes, by call and by maker; 8 is a class of
- * Go's table only, and the last two sizes have no short path. */
+/* Objects of all lengths are zero in every byte, in slots that had other bytes, by call and by
+ * maker; 8 is a class of Go's table only, and the last two sizes have no short path. */
 static void test_cleared(const sw_table *table, bool by_call) {
     static const size_t sizes[] = {8,   16,  24,  32,   48,   64,    72,    120,  128,
                                    136, 144, 512, 1000, 4096, 20000, 32768, 40000};
@@ -120,8 +121,8 @@ static void test_cleared(const sw_table *table, bool by_call) {
 
 /* --- during cycles ---------------------------------------------------------------------------- */
 
-/* At 4 MiB of fresh objects of 64 bytes a cycle runs: before object 65,536, by call and by maker. In steps and with a
- * collection at each object, too, both do the same. */
+/* At 4 MiB of fresh objects of 64 bytes a cycle runs: before object 65,536, by call and by maker.
+ * In steps and with a collection at each object, too, both do the same. */
 static void test_pace(void) {
     enum { FIRST_CYCLE = 65536, ALWAYS = 10 };
     for (int way = 0; way < 2; way++) {
@@ -144,8 +145,8 @@ static void test_pace(void) {
     }
 }
 
-/* A list that grows at its head while cycles run in steps; every other object is dropped, and freed by the cycles
- * after. */
+/* A list that grows at its head while cycles run in steps; every other object is dropped, and freed
+ * by the cycles after. */
 static void test_steps(void) {
     enum { NODES = 30000 };
     sw_gc *gc = gc_begin(0);
@@ -224,7 +225,7 @@ static void test_fork(void) {
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
 
-/* --- what is refused, and what has no short path ------------------------------------------------ */
+/* --- what is refused, and what has no short path ---------------------------------------------- */
 
 static int finalized;
 static void count(void *object, void *arg) {

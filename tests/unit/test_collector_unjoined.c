@@ -38,7 +38,7 @@ static void wait_for(const uint32_t *word, uint32_t value) {
     while (read_word(word) != value) sched_yield();
 }
 
-/* --- calls while the world is to stop ----------------------------------------------------------- */
+/* --- calls while the world is to stop --------------------------------------------------------- */
 
 static uint32_t has_joined, may_stop;
 
@@ -108,7 +108,7 @@ static void names_a_call(int kind) {
     end();
 }
 
-/* --- calls at any time -------------------------------------------------------------------------- */
+/* --- calls at any time ------------------------------------------------------------------------ */
 
 enum { MUTATORS = 2, CYCLES = 200 };
 static uint32_t stops;
@@ -144,7 +144,7 @@ static void cycles_outlive_them(void) {
     end();
 }
 
-/* --- ends of threads ---------------------------------------------------------------------------- */
+/* --- ends of threads -------------------------------------------------------------------------- */
 
 typedef struct ending {
     bool allocates, blocks, pushes;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Wake-ups of threads that wait for each other around a stop of the world: the system confirms each sleep before the
- * other thread goes on, and a wake-up must end it, not its timeout. The collector counts timeouts; no time is measured. */
+/* Wake-ups of threads that wait for each other around a stop of the world: the system confirms each
+ * sleep before the other thread goes on, and a wake-up must end it, not its timeout. The collector
+ * counts timeouts; no time is measured. */
 #define _GNU_SOURCE
 #include <linux/futex.h>
 #include <pthread.h>
@@ -50,7 +51,8 @@ static bool lend(sw_gc_source *from, sw_gc_array *ranges) {
     return true;
 }
 
-/* Until so many threads are late and the stopper sleeps, or, after a failure, until it has given up. */
+/* Until so many threads are late and the stopper sleeps, or, after a failure, until it has given
+ * up. */
 static void wait_for_turn(const uint32_t *count, uint32_t left) {
     while (__atomic_load_n(&gc->stopping, __ATOMIC_ACQUIRE) == 0 ||
            __atomic_load_n(count, __ATOMIC_ACQUIRE) != left) {
@@ -138,10 +140,10 @@ static void play(void (*way)(int thread), bool they_sleep) {
     end();
 }
 
-/* --- threads that have not joined --------------------------------------------------------------- */
+/* --- threads that have not joined ------------------------------------------------------------- */
 
-/* Both are inside of the heap when the world is to stop; the second one to leave wakes the stopper. Then one comes back
- * and waits outside. */
+/* Both are inside of the heap when the world is to stop; the second one to leave wakes the stopper.
+ * Then one comes back and waits outside. */
 static void *be_inside(void *arg) {
     int own = (int)((uint64_t *)arg - late);
     sw_gc_enter_heap(gc->heap, false);
@@ -171,7 +173,7 @@ static void inside(void) {
     end();
 }
 
-/* --- of two that sleep, one that is slow -------------------------------------------------------- */
+/* --- of two that sleep, one that is slow ------------------------------------------------------ */
 
 static int gone; /* atomic: threads that the world let go on */
 
@@ -189,7 +191,8 @@ static void set_stopping(uint32_t stopping) {
     sw_os_lock_release(&gc->lock);
 }
 
-/* The world goes on, and stops again before the second of two sleepers has looked: it is woken the next time. */
+/* The world goes on, and stops again before the second of two sleepers has looked: it is woken the
+ * next time. */
 static void slow_sleeper(void) {
     pthread_t threads[LATE];
     if (check_failed()) return;
@@ -217,13 +220,14 @@ static void slow_sleeper(void) {
     end();
 }
 
-/* --- the deadline ------------------------------------------------------------------------------- */
+/* --- the deadline ----------------------------------------------------------------------------- */
 
 static uint64_t readings;
 /* A nanosecond for each reading; a stop that does not end gets a late time in the end. */
 static uint64_t tick(void) { return ++readings < 1000 ? readings : UINT64_MAX / 2; }
 
-/* A stop of 10 ns that is asked for at 2 ends at 12, after ten sleeps that time out. Reading 1 is of the event. */
+/* A stop of 10 ns that is asked for at 2 ends at 12, after ten sleeps that time out. Reading 1 is
+ * of the event. */
 static void deadline(void) {
     if (check_failed()) return;
     start();
@@ -246,7 +250,7 @@ static void deadline(void) {
     end();
 }
 
-/* --- a fork ------------------------------------------------------------------------------------- */
+/* --- a fork ----------------------------------------------------------------------------------- */
 
 /* Threads that were inside of the heap are not in the child, which waits for none of them. */
 static void forked(void) {

@@ -145,8 +145,8 @@ static sw_noinline int report_deep(int depth) {
     return depth == 0 ? frame[0] : report_deep(depth - 1) + frame[1];
 }
 
-/* A report that the handler jumped out of is over: the same pointer is reported again, from wherever
- * it is misused. */
+/* A report that the handler jumped out of is over: the same pointer is reported again, from
+ * wherever it is misused. */
 static void handlers_that_jump(void) {
     static const int depths[] = {3, 3, 0, 8, 1, 20, 20, 2};
     static volatile size_t i;

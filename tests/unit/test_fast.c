@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Specialised and inline paths against the generic one: the same classes, the same validation, and memory that
- * is zeroed when the rules say so, and only then. */
+/* Specialised and inline paths against the generic one: the same classes, the same validation, and
+ * memory that is zeroed when the rules say so, and only then. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -198,7 +198,7 @@ static void explicit_caches(void) {
     heap_end(heap);
 }
 
-/* --- specialised paths ------------------------------------------------------------------------- */
+/* --- specialised paths ------------------------------------------------------------------------ */
 
 static uint32_t span_class_of(sw_heap *heap, const void *p) {
     sw_target target = sw_target_find(heap, p);
@@ -304,8 +304,8 @@ static void default_pairs(void) {
     CHECK_EQ(SW_DEFAULT_CUTOFF, SW_DEFAULT_PATHS.cutoff);
 }
 
-/* Which path serves: specialised ones up to the cut-off, in plain heaps of tables that have them, and
- * none where a sanitizer is at work. */
+/* Which path serves: specialised ones up to the cut-off, in plain heaps of tables that have them,
+ * and none where a sanitizer is at work. */
 static void which_path(void) {
     sw_path small = SANITIZED ? SW_PATH_GENERIC : SW_PATH_SPECIALISED;
     sw_heap *plain = heap_with((heap_setting){.table = sw_table_c16()});

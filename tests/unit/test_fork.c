@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Forks of processes that use heaps: while other threads are inside caches, and while caches keep large
- * objects or empty spans. The child can use every cache that the program opened, and nothing is lost. */
+/* Forks of processes that use heaps: while other threads are inside caches, and while caches keep
+ * large objects or empty spans. The child can use every cache that the program opened, and nothing
+ * is lost. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -77,7 +78,7 @@ static void threads_at_work(void) {
     for (size_t t = 0; t < THREADS; t++) sw_cache_close(caches[t]);
 }
 
-/* --- large objects ----------------------------------------------------------------------------- */
+/* --- large objects ---------------------------------------------------------------------------- */
 
 enum { LARGE = 64 << 10 };
 
@@ -120,7 +121,7 @@ static void ends_of_threads_and_forks(void) {
     heap_end(heap);
 }
 
-/* --- empty spans ------------------------------------------------------------------------------- */
+/* --- empty spans ------------------------------------------------------------------------------ */
 
 enum { PAGE = 8192, SHELVED = 4 };
 static sw_cache *owner;

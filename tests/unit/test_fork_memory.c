@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Forks while other threads hold the locks of arenas, trackers and slabs; of pools; and of scalable allocators, ranges
- * and backings. Each child uses all of it. One argument: the number of forks of each kind (40 by default). */
+/* Forks while other threads hold the locks of arenas, trackers and slabs; of pools; and of scalable
+ * allocators, ranges and backings. Each child uses all of it. One argument: the number of forks of
+ * each kind (40 by default). */
 #include <pthread.h>
 #include <unistd.h>
 
@@ -14,7 +15,8 @@ static bool stops; /* atomic */
 
 static bool goes_on(void) { return !__atomic_load_n(&stops, __ATOMIC_RELAXED); }
 
-/* In the child every lock is free and what it protects is whole; the alarm ends a child that waits for a lock. */
+/* In the child every lock is free and what it protects is whole; the alarm ends a child that waits
+ * for a lock. */
 static void fork_beside(void *(*hammer)(void *), int (*child_works)(void), int forks) {
     pthread_t threads[THREADS];
     __atomic_store_n(&stops, false, __ATOMIC_RELAXED);
@@ -32,7 +34,7 @@ static void fork_beside(void *(*hammer)(void *), int (*child_works)(void), int f
     for (int i = 0; i < THREADS; i++) (void)pthread_join(threads[i], NULL);
 }
 
-/* --- arenas, their tracker, slabs -------------------------------------------------------------- */
+/* --- arenas, their tracker, slabs ------------------------------------------------------------- */
 
 static sw_arena *shared_arena;
 static sw_tracker *tracker;
@@ -78,7 +80,7 @@ static void forks_of_arenas(int forks) {
     sw_slabs_destroy(slabs);
 }
 
-/* --- pools: a plain locked one, one that is aged and has thread slots, one that watches its puts --- */
+/* --- pools: a plain locked one, one that is aged and has thread slots, one that watches its puts  */
 
 enum { POOLS = 3, ITEM_BYTES = 48, CAPACITY = 64, HELD = 100 };
 
@@ -140,7 +142,7 @@ static void a_destroyed_pool_is_forgotten(void) {
     expect_exit_0(child);
 }
 
-/* --- scalable allocators, ranges, backings ----------------------------------------------------- */
+/* --- scalable allocators, ranges, backings ---------------------------------------------------- */
 
 static sw_scalable *scalable;
 static sw_range *range;

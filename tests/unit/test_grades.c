@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each grade of checks finds what it is for, and nothing below it does: one planted damage a struct for the local
- * checks, one for those of the whole heap. A preset whose grade is hollow fails here. The grade is the one of the
- * build; the test presets say which it must be (SPANWISE_GRADE). Other structs: test_library_grades.c. */
+/* Each grade of checks finds what it is for, and nothing below it does: one planted damage a struct
+ * for the local checks, one for those of the whole heap. A preset whose grade is hollow fails here.
+ * The grade is the one of the build; the test presets say which it must be (SPANWISE_GRADE). Other
+ * structs: test_library_grades.c. */
 #include "base/assert.h"
 #include "dying_words.h"
 #include "heap/hint.h"
@@ -91,8 +92,8 @@ static void damage_list(void) {
     sw_span_list_push(&list, heap->space, current_span());
 }
 
-/* Of a heap of its own, whose policy has histories: the first object's span is full when it is freed, and
- * chosen when the current one is full. */
+/* Of a heap of its own, whose policy has histories: the first object's span is full when it is
+ * freed, and chosen when the current one is full. */
 static void damage_history(void) {
     sw_heap *other = heap_with((heap_setting){.placement = SW_PLACE_LASTING});
     void *first = sw_heap_alloc(other, 800, 0);
@@ -160,7 +161,8 @@ static void damage_thread(void) {
     sw_registry_leave(sw_registry_own());
 }
 
-/* Below grade 2 it waits for ever, until the alarm; above, the alarm must not come before the words. */
+/* Below grade 2 it waits for ever, until the alarm; above, the alarm must not come before the
+ * words. */
 static void damage_lock(void) {
     sw_os_lock lock = {.state = 7};
     alarm(SW_CHECK < 2 ? 1 : 200);

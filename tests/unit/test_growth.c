@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How heaps grow: the lengths of a class's spans follow its use, and current spans that are idle serve other
- * classes before the heap takes more pages. Expected numbers are computed by hand. */
+/* How heaps grow: the lengths of a class's spans follow its use, and current spans that are idle
+ * serve other classes before the heap takes more pages. Expected numbers are computed by hand. */
 #include <stdbool.h>
 
 #include "check.h"
@@ -131,7 +131,8 @@ static void first_ones_are_short(bool dry) {
     close_heap();
 }
 
-/* So is one that comes from a shelf: a cache with an empty span of a page on a shelf makes no other. */
+/* So is one that comes from a shelf: a cache with an empty span of a page on a shelf makes no
+ * other. */
 static void shelved_ones_are_first(void) {
     static void *objects[SLOTS];
     sw_cache *other;
@@ -212,7 +213,7 @@ static void fixed_tables_are_as_before(void) {
     for (int i = 0; i < 3; i++) sw_table_destroy(made[i]);
 }
 
-/* --- idle spans serve other classes ------------------------------------------------------------ */
+/* --- idle spans serve other classes ----------------------------------------------------------- */
 
 /* One page, two and four of them, each two slots long. */
 static const sw_class_spec long_specs[] = {{2048, 1, 0}, {4096, 2, 0}, {8192, 4, 0}};
@@ -249,9 +250,10 @@ static void longer_ones_serve(void) {
     close_idle();
 }
 
-/* Nothing lives, and one class of a page follows another, so that each takes the page of the last one. 64 times,
- * and once more for 64 adopted ones; then each keeps its own: a cache that gave up G of them adopted at most
- * 3 + G, and 64 G <= 64 * 64 + 3 + G, so G is at most 65. After 64 more, another one is given up. */
+/* Nothing lives, and one class of a page follows another, so that each takes the page of the last
+ * one. 64 times, and once more for 64 adopted ones; then each keeps its own: a cache that gave up G
+ * of them adopted at most 3 + G, and 64 G <= 64 * 64 + 3 + G, so G is at most 65. After 64 more,
+ * another one is given up. */
 static void turns_come_to_an_end(void) {
     enum { CLASSES = 3, TURNS = 3000, GIVEN = 65, SLOTS = PAGE / 16 };
     static const sw_class_spec alike[] = {{16, 1, 0}, {32, 1, 0}, {48, 1, 0}};
@@ -300,9 +302,9 @@ static void free_pages_come_first(void) {
     close_idle();
 }
 
-/* Pages 0 to 19 have two objects each, 20 to 27 two idle spans. Every second page becomes idle: more than are on
- * shelves are free and held, but a span of two pages fits into none of them, so the idle ones are given
- * up for them. */
+/* Pages 0 to 19 have two objects each, 20 to 27 two idle spans. Every second page becomes idle:
+ * more than are on shelves are free and held, but a span of two pages fits into none of them, so
+ * the idle ones are given up for them. */
 static void pages_apart_do_not_count(void) {
     enum { SMALL = 2048, COUNT = 40 };
     void *small[COUNT];

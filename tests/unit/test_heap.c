@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Heaps against a model: contents survive, memory is zero where promised, verify and the ledger's identity hold after
- * random work, and live and dry heaps agree to the byte. Under the built-in tables and under odd ones: pages of 4 to
- * 64 KiB, spans of 8192 slots, 255 classes, slots of 256 KiB, one slot a span. */
+/* Heaps against a model: contents survive, memory is zero where promised, verify and the ledger's
+ * identity hold after random work, and live and dry heaps agree to the byte. Under the built-in
+ * tables and under odd ones: pages of 4 to 64 KiB, spans of 8192 slots, 255 classes, slots of 256
+ * KiB, one slot a span. */
 #include <stdbool.h>
 
 #include "check.h"

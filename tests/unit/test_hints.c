@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Hints: when a free leaves one, and that none brings back a slot that is in use, whatever happens
- * between the free and the next allocation: drains, hand-over, exit, fork, a hook or a handler that frees. */
+ * between the free and the next allocation: drains, hand-over, exit, fork, a hook or a handler that
+ * frees. */
 #include <stdbool.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -33,7 +34,7 @@ static void make(sw_placement placement) {
         (heap_setting){.table = sw_table_go(), .placement = placement, .manual_clock = 1});
 }
 
-/* --- when they are on -------------------------------------------------------------------------- */
+/* --- when they are on ------------------------------------------------------------------------- */
 
 /* Frees one of `count` objects at random and allocates another, `times` times. */
 static void replace(void **objects, uint32_t count, int times, unsigned flags) {
@@ -45,10 +46,10 @@ static void replace(void **objects, uint32_t count, int times, unsigned flags) {
     }
 }
 
-/* By hand: a word that serves 8 allocations is worth its change, which costs 3 of them. Of 800 objects in
- * 50 full spans nearly every free meets a full one, and each costs 7 allocations more than it serves:
- * after 12,288 / 7 of them hints are on. Of frees in a row each leaves a hint in vain: 128 leave them on,
- * 800 do not. */
+/* By hand: a word that serves 8 allocations is worth its change, which costs 3 of them. Of 800
+ * objects in 50 full spans nearly every free meets a full one, and each costs 7 allocations more
+ * than it serves: after 12,288 / 7 of them hints are on. Of frees in a row each leaves a hint in
+ * vain: 128 leave them on, 800 do not. */
 static void switched(void) {
     enum { MANY = 800, FEW = 8, TIMES = 5000 };
     static void *objects[MANY];
@@ -89,7 +90,7 @@ static void never_on(sw_placement placement, unsigned flags) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
-/* --- every order -------------------------------------------------------------------------------- */
+/* --- every order ------------------------------------------------------------------------------ */
 
 static void switch_on(sw_cache *cache) {
     sw_hint_reset(cache);
@@ -180,7 +181,7 @@ static void every_order(void) {
     }
 }
 
-/* --- fork ---------------------------------------------------------------------------------------- */
+/* --- fork ------------------------------------------------------------------------------------- */
 
 /* The child goes on with what the parent has left, hints included if the cache is its own. */
 static void play_on(void) {
@@ -191,7 +192,8 @@ static void play_on(void) {
     _exit(check_failed());
 }
 
-/* of_thread: the owner is the forking thread's own cache, else one that the child must not trust. */
+/* of_thread: the owner is the forking thread's own cache, else one that the child must not trust.
+ */
 static void forked(bool of_thread) {
     enum { LENGTH = 3, ORDERS = STEPS * STEPS * STEPS };
     for (unsigned order = 0; order < ORDERS && !check_failed(); order += 5) {
@@ -217,7 +219,7 @@ static void forked(bool of_thread) {
     }
 }
 
-/* --- hints that are out of date ---------------------------------------------------------------- */
+/* --- hints that are out of date --------------------------------------------------------------- */
 
 enum { LIMIT = 1 << 20 };
 
@@ -265,7 +267,7 @@ static void finish_stale(bool by_word) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
-/* --- the hook of the limit ---------------------------------------------------------------------- */
+/* --- the hook of the limit -------------------------------------------------------------------- */
 
 static int hook_frees; /* objects that the hook frees when it is called next */
 
@@ -295,7 +297,7 @@ static void by_limit_hook(bool on, bool by_word) {
     finish_stale(by_word);
 }
 
-/* --- the fault handler ---------------------------------------------------------------------------- */
+/* --- the fault handler ------------------------------------------------------------------------ */
 
 static int handler_frees, handler_first; /* objects that the handler frees, from which index on */
 
@@ -333,7 +335,7 @@ static void by_fault_handler(bool by_word) {
     finish_stale(by_word);
 }
 
-/* --- ways that make none -------------------------------------------------------------------------- */
+/* --- ways that make none ---------------------------------------------------------------------- */
 
 /* Objects in full spans, and hints of some of them. */
 static void with_hints(bool on, bool by_word) {
@@ -353,8 +355,8 @@ static void by_drain(bool on, bool by_word) {
     finish_stale(by_word);
 }
 
-/* A slot that a hint names is freed by another thread as well, at the same time: neither the hint nor
- * the drain hands it out twice. */
+/* A slot that a hint names is freed by another thread as well, at the same time: neither the hint
+ * nor the drain hands it out twice. */
 static void by_race(bool on, bool by_word) {
     with_hints(on, by_word);
     void *p = take(live_count / 2);

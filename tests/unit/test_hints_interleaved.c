@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two threads' short programs in every order of their steps: an owner allocates, frees, drains and ends
- * while its hints are on, and a freer gives back two of its objects. A free by another thread is cut
- * where the other side can see it half done: the owner is read, the bit is set, the word is announced,
- * the half is pushed. One real thread does all the steps, so each order is exact, and a list of what
- * lives, which is this program's own, says whether a slot is handed out twice or lost.
+/* Two threads' short programs in every order of their steps: an owner allocates, frees, drains and
+ * ends while its hints are on, and a freer gives back two of its objects. A free by another thread
+ * is cut where the other side can see it half done: the owner is read, the bit is set, the word is
+ * announced, the half is pushed. One real thread does all the steps, so each order is exact, and a
+ * list of what lives, which is this program's own, says whether a slot is handed out twice or lost.
  *
- * What is not cut is the inside of a drain: that is for the thread sanitizer and test_hazard_race.c.
+ * What is not cut is the inside of a drain: that is for the thread sanitizer and
+ * test_hazard_race.c.
  *
  * test_hints_interleaved [LENGTH]: the owner's program has so many steps (2; 4 take minutes). */
 #include <stdbool.h>
@@ -36,7 +37,7 @@ static sw_fault_action refuse(const sw_fault *fault, void *arg) {
     return SW_FAULT_LEAK_AND_CONTINUE;
 }
 
-/* --- the freer ------------------------------------------------------------------------------------ */
+/* --- the freer -------------------------------------------------------------------------------- */
 
 enum { FREES = 2, FREE_STEPS = 4, FREER_STEPS = FREES * FREE_STEPS };
 
@@ -82,7 +83,7 @@ static void freer_step(half_free *f) {
     }
 }
 
-/* --- the owner ------------------------------------------------------------------------------------ */
+/* --- the owner -------------------------------------------------------------------------------- */
 
 enum { OWNER_STEPS = 6, LENGTH_MAX = 5 };
 
@@ -115,9 +116,10 @@ static void owner_step(unsigned which) {
     }
 }
 
-/* --- one order ------------------------------------------------------------------------------------ */
+/* --- one order -------------------------------------------------------------------------------- */
 
-/* Two full spans and a current one. apart: the freer's objects are in two spans, else in one word. */
+/* Two full spans and a current one. apart: the freer's objects are in two spans, else in one word.
+ */
 static void begin(bool apart) {
     live_count = 0;
     sw_verify_hold(); /* a free that is half done would be reported as damage */
@@ -196,7 +198,7 @@ static void every_order(int length) {
     drop_heap();
 }
 
-/* --- fork ----------------------------------------------------------------------------------------- */
+/* --- fork ------------------------------------------------------------------------------------- */
 
 /* The child has no freer: what it had not marked as free lives on. */
 static void play_on(void) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Large objects: what a cache keeps of freed ones for its next requests, and growth in place. Kept ones are bounded,
- * counted by the ledger, used before fresh pages and before a request is refused; decay, trims and the end of their
- * cache return them (forks: test_fork.c). Misuse: test_misuse.c. */
+/* Large objects: what a cache keeps of freed ones for its next requests, and growth in place. Kept
+ * ones are bounded, counted by the ledger, used before fresh pages and before a request is refused;
+ * decay, trims and the end of their cache return them (forks: test_fork.c). Misuse: test_misuse.c.
+ */
 #include <errno.h>
 #include <stdbool.h>
 
@@ -207,7 +208,7 @@ static void trims_take_them(void) {
     heap_end(heap);
 }
 
-/* --- growth in place --------------------------------------------------------------------------- */
+/* --- growth in place -------------------------------------------------------------------------- */
 
 enum { STEP = 64 << 10, STEPS = 1000, BLOCKS = 3 };
 

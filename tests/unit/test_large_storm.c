@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Large objects of all sizes at random, by several threads, under limits and with trims: contents stay,
- * zeroed ones are zero, and the ledger sums to what is held. Dry and live heaps agree. Frees of one object that race,
- * with each other and with its reuse, free it once. */
+/* Large objects of all sizes at random, by several threads, under limits and with trims: contents
+ * stay, zeroed ones are zero, and the ledger sums to what is held. Dry and live heaps agree. Frees
+ * of one object that race, with each other and with its reuse, free it once. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -160,7 +160,8 @@ static int few_steps(void) {
     return STEPS / (int)(share < 4 ? share : 4);
 }
 
-/* However seldom threads have their objects at one time, a heap with a limit refuses before they end. */
+/* However seldom threads have their objects at one time, a heap with a limit refuses before they
+ * end. */
 static bool goes_on(int i, int steps) {
     return i < steps || (is_limited && atomic_load(&refused) == 0 && !check_failed());
 }
@@ -275,7 +276,7 @@ static void racing_frees(void) {
     heap_end(heap);
 }
 
-/* --- frees that race with reuse ---------------------------------------------------------------- */
+/* --- frees that race with reuse --------------------------------------------------------------- */
 
 #if UNDER_TSAN
 enum { RACE_STEPS = 0 }; /* frees that racer are what it looks for */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ledger: against a count of the program's own after random work, and every term and column against numbers
- * computed by hand. There pages have 8 KiB, and one class of 800 bytes has ten slots a span and a tail of 192 bytes. */
+/* The ledger: against a count of the program's own after random work, and every term and column
+ * against numbers computed by hand. There pages have 8 KiB, and one class of 800 bytes has ten
+ * slots a span and a tail of 192 bytes. */
 #include <stdbool.h>
 
 #include "check.h"
@@ -163,7 +164,7 @@ static void holes(void) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
-/* --- every term by hand ------------------------------------------------------------------------ */
+/* --- every term by hand ----------------------------------------------------------------------- */
 
 enum { PAGE = 8192, SLOT = 800, SLOTS = 10, TAIL = 192, FULL_SPANS = 11 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The heap map against the ledger, against the objects that the test knows, and against a heap small enough to be
- * drawn by hand. */
+/* The heap map against the ledger, against the objects that the test knows, and against a heap
+ * small enough to be drawn by hand. */
 #include <stdbool.h>
 
 #include "check.h"
@@ -117,8 +117,8 @@ static void beside_the_ledger(const sw_table *table, bool tracked, bool dry) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
-/* What the system says of a real heap: its tiles' touched bytes are the ledger's of touched bytes, where no
- * free page that is not held is resident. */
+/* What the system says of a real heap: its tiles' touched bytes are the ledger's of touched bytes,
+ * where no free page that is not held is resident. */
 static void touched(void) {
     sw_heap *heap = make_heap(sw_table_go(), true, false);
     sw_cache *caches[2];
@@ -137,8 +137,9 @@ static void touched(void) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
-/* Go's class of 1024 bytes has spans of one page: 8 slots. One span is full, one has its third slot only; 20,000
- * bytes are three pages; between them are the two pages of an object that was freed. */
+/* Go's class of 1024 bytes has spans of one page: 8 slots. One span is full, one has its third slot
+ * only; 20,000 bytes are three pages; between them are the two pages of an object that was freed.
+ */
 static void by_hand(void) {
     sw_heap *heap = make_heap(sw_table_go(), true, true);
     sw_cache *cache;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Multi-buffer memory (spanwise/memory.h) and recyclable memory: each operation by hand, refused memory, and defects of
- * an earlier library as named cases. Readers: test_reader.c. */
+/* Multi-buffer memory (spanwise/memory.h) and recyclable memory: each operation by hand, refused
+ * memory, and defects of an earlier library as named cases. Readers: test_reader.c. */
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -66,7 +66,8 @@ static void the_list_grows(void) {
     sw_memory_end(&memory);
 }
 
-/* What the counted allocator holds after each append of 100 buffers: four times a list of less than 512, then twice. */
+/* What the counted allocator holds after each append of 100 buffers: four times a list of less than
+ * 512, then twice. */
 static void appended_lists_grow(void) {
     static const size_t room[] = {100,  400,  400,  400,  1600, 1600, 1600, 1600, 1600,
                                   1600, 1600, 1600, 1600, 1600, 1600, 1600, 3200};
@@ -101,8 +102,8 @@ static void a_memory_is_appended_to_itself(void) {
     sw_memory_end(&memory);
 }
 
-/* Lengths on both sides of a line of the cache and of what is fetched ahead, with empty buffers between them and at
- * NULL. */
+/* Lengths on both sides of a line of the cache and of what is fetched ahead, with empty buffers
+ * between them and at NULL. */
 static void copies_of_all_lengths(void) {
     static const size_t lengths[] = {0, 1, 63, 64, 65, 0, 1023, 1024, 1025, 0, 2100, 0};
     static uint8_t from[6000], got[6000];
@@ -327,8 +328,8 @@ static void recycled_at_once(sw_scalable *scalable) {
     CHECK_EQ(sw_recyclable_end(&recyclable), SW_OK);
 }
 
-/* Defect 9: which buffers are owned was recorded by index, which an update and a clip made stale. Each block of it is
- * freed once and no other is, whatever became of the list. */
+/* Defect 9: which buffers are owned was recorded by index, which an update and a clip made stale.
+ * Each block of it is freed once and no other is, whatever became of the list. */
 static void defect_9_what_is_owned_does_not_go_stale(sw_scalable *scalable) {
     static uint8_t shared[] = {'-', '-'};
     sw_recyclable recyclable;
@@ -354,7 +355,8 @@ static void defect_9_what_is_owned_does_not_go_stale(sw_scalable *scalable) {
     CHECK_EQ(sw_recyclable_end(&recyclable), SW_OK);
 }
 
-/* Defect 7: memory that is recycled and memory that is not were two builds, and the second did not compile. */
+/* Defect 7: memory that is recycled and memory that is not were two builds, and the second did not
+ * compile. */
 static void defect_7_both_kinds_in_one_build(sw_scalable *scalable) {
     sw_recyclable both[2];
     sw_recyclable_init(&both[0], scalable);

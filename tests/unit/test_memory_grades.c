@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The checks of arenas, trackers, pools, slabs, buffers, stacks and ranges, as test_grades.c has those of heaps: damage
- * planted in each struct ends a forked child with the broken rule at grade 2 and above; below nothing looks for it.
- * The verification of a whole range finds what no local check can see, at every grade. */
+/* The checks of arenas, trackers, pools, slabs, buffers, stacks and ranges, as test_grades.c has
+ * those of heaps: damage planted in each struct ends a forked child with the broken rule at grade 2
+ * and above; below nothing looks for it. The verification of a whole range finds what no local
+ * check can see, at every grade. */
 #include "arena/arena.h"
 #include "arena/chunk_cache.h"
 #include "arena/log.h"
@@ -397,7 +398,8 @@ static const planted cases[] = {
     {"summary->levels <= SW_SUMMARY_LEVELS_MAX", damage_summary},
 };
 
-/* Threads have a chunk cache where the system reports their exits, and a quarantine where it can take access away. */
+/* Threads have a chunk cache where the system reports their exits, and a quarantine where it can
+ * take access away. */
 static bool is_possible(void (*damage)(void)) {
     if (damage == damage_chunk_cache) return sw_arena_chunk_cache_own() != NULL;
     return damage != damage_queue || make_safe_arena();

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every bad free is found, named, and harmless when the handler lets the program go on; without a handler
- * the process prints one exact line and aborts. The same of large objects that caches keep, in every kind of heap, and
- * what the limit and the records of such objects do then. Frees that race with reuse: test_large_storm.c. */
+/* Every bad free is found, named, and harmless when the handler lets the program go on; without a
+ * handler the process prints one exact line and aborts. The same of large objects that caches keep,
+ * in every kind of heap, and what the limit and the records of such objects do then. Frees that
+ * race with reuse: test_large_storm.c. */
 #include <stdbool.h>
 
 #include "check.h"
@@ -103,7 +104,7 @@ static void prints_and_aborts(void) {
     CHECK(strstr(text, "\nspanwise: object is already free\n") != NULL);
 }
 
-/* --- large objects ----------------------------------------------------------------------------- */
+/* --- large objects ---------------------------------------------------------------------------- */
 
 enum { K = 1 << 10, M = 1 << 20 };
 
@@ -193,8 +194,8 @@ static void every_heap(void) {
 
 /* --- the limit -------------------------------------------------------------------------------- */
 
-/* Large objects take all of a heap that has few records. Small ones follow, in shelved and free pages,
- * and need more: over the limit for that, the heap holds no page that it could give back. */
+/* Large objects take all of a heap that has few records. Small ones follow, in shelved and free
+ * pages, and need more: over the limit for that, the heap holds no page that it could give back. */
 static void limit_beside_shelved(uint64_t seed) {
     static void *p[1024];
     size_t n = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The optimiser against brute force over every set of classes and every span, on random small cases; profiles
- * against a plain count, and by hand at the border between sizes with an entry of their own and
- * larger ones; messages. */
+/* The optimiser against brute force over every set of classes and every span, on random small
+ * cases; profiles against a plain count, and by hand at the border between sizes with an entry of
+ * their own and larger ones; messages. */
 #include <math.h>
 #include <time.h>
 
@@ -44,8 +44,8 @@ static double group_cost(const sw_optimize_options *o, uint32_t below, uint32_t 
     return least;
 }
 
-/* Whether a class may follow another under the bound on waste, said as a sum over its requests: each
- * unseen one wastes at most so much, unless no size that is allowed is between the two. */
+/* Whether a class may follow another under the bound on waste, said as a sum over its requests:
+ * each unseen one wastes at most so much, unless no size that is allowed is between the two. */
 static int may_follow(const sw_optimize_options *o, uint32_t below, uint32_t size) {
     int between = 0, wasteful = 0;
     for (uint32_t n = below + 1; n < size; n++) {
@@ -273,9 +273,9 @@ static void test_more_classes_than_sizes(void) {
     sw_optimizer_destroy(optimizer);
 }
 
-/* By hand: from 48 on, 25 % of a slot let the sizes 8, 16, 32, 48, 64, 80, 96, 128 follow each other and
- * not fewer; 33 to 48 and 65 to 80 waste 15 of 48 and 15 of 80 bytes, and a step of 16 is allowed.
- * Without a bound one class serves it all. */
+/* By hand: from 48 on, 25 % of a slot let the sizes 8, 16, 32, 48, 64, 80, 96, 128 follow each
+ * other and not fewer; 33 to 48 and 65 to 80 waste 15 of 48 and 15 of 80 bytes, and a step of 16 is
+ * allowed. Without a bound one class serves it all. */
 static void test_bound_by_hand(void) {
     static const uint32_t expected[] = {8, 16, 32, 48, 64, 80, 96, 128};
     memset(weights, 0, sizeof weights);
@@ -390,7 +390,7 @@ static void test_refused(void) {
     check_refused(&o, "struct_bytes 8: must be 40");
 }
 
-/* --- profiles of large sizes ------------------------------------------------------------------- */
+/* --- profiles of large sizes ------------------------------------------------------------------ */
 
 enum { BORDER = SW_PROFILE_SIZES }; /* the smallest size without an entry */
 

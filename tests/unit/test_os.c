@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The system's interface: memory is zero when promised and keeps its bytes otherwise, locks exclude,
- * clocks do not fall, output paths follow links. */
+/* The system's interface: memory is zero when promised and keeps its bytes otherwise, locks
+ * exclude, clocks do not fall, output paths follow links. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -106,7 +106,8 @@ static void *enter_once(void *arg) {
     return arg;
 }
 
-/* Leaving is a plain store, and who sleeps by then is woken by it; a lost waking would stop this test for ever. */
+/* Leaving is a plain store, and who sleeps by then is woken by it; a lost waking would stop this
+ * test for ever. */
 static void locks_in_line(void) {
     pthread_t threads[THREADS];
     sw_os_lock_ask_barrier();
@@ -197,7 +198,8 @@ static void work_in_threads(void) {
 
 /* --- output paths ----------------------------------------------------------------------------- */
 
-/* Whether output for `path` may replace the file `expected`; NULL: whether it is written in place. */
+/* Whether output for `path` may replace the file `expected`; NULL: whether it is written in place.
+ */
 static void check_output(const char *path, const char *expected) {
     char found[SW_OS_PATH_BYTES];
     CHECK_EQ(sw_os_output_path(path, found, sizeof found), expected != NULL);

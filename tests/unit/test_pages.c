@@ -46,7 +46,8 @@ static uint32_t model_first_fit(uint32_t n) {
     return SW_PAGE_NONE;
 }
 
-/* The lowest run of n pages; but if one of these is not held, the lowest run of held ones, if any is near. */
+/* The lowest run of n pages; but if one of these is not held, the lowest run of held ones, if any
+ * is near. */
 static uint32_t model_fit(uint32_t n) {
     uint32_t lowest = model_first_fit(n), length = 0, held = 0;
     for (uint32_t i = lowest; lowest != SW_PAGE_NONE && i < lowest + n; i++) held += m.held[i];
@@ -284,8 +285,8 @@ static void decay_interval(sw_space *space, uint64_t when, uint64_t step) {
 }
 
 /* A tick that comes late, because nothing happened for long, knows when the pages after the tick
- * before it became free as little as any other does: only what was free at that tick goes. Two pages
- * are free at the tick of 1,000, three more just before the one of 5,500. */
+ * before it became free as little as any other does: only what was free at that tick goes. Two
+ * pages are free at the tick of 1,000, three more just before the one of 5,500. */
 static void late_tick(sw_space *space) {
     uint32_t page;
     bool needzero;
@@ -309,8 +310,8 @@ static void late_tick(sw_space *space) {
     tear_down();
 }
 
-/* Pages 0..3 have gone back, 5..6 and 8..11 are free and held: three pages come from the last of these,
- * two more from the middle, and only then the heap holds more. */
+/* Pages 0..3 have gone back, 5..6 and 8..11 are free and held: three pages come from the last of
+ * these, two more from the middle, and only then the heap holds more. */
 static void held_pages_come_first(sw_space *space) {
     uint32_t page[5], got;
     bool needzero;
@@ -368,8 +369,8 @@ static void fresh_pages_are_paid_for(sw_space *space) {
 }
 
 /* 80 runs of one page each, with one in use after each: 32, 32 and 16 are taken out together. Those
- * that were taken out are neither free nor held, and count as returned; a request that only they fit
- * gets them, and the heap does not grow. */
+ * that were taken out are neither free nor held, and count as returned; a request that only they
+ * fit gets them, and the heap does not grow. */
 static void runs_are_taken_out(sw_space *space) {
     enum { HOLES = 80, LONGEST = 60 };
     uint32_t page[HOLES][2], last;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pools: order, capacity, zeroes, aging by hand and with a collector, constructors, watched puts, refused arguments.
- * Threads: test_pool_threads.c, forks: test_fork_memory.c, damage: test_memory_grades.c. */
+/* Pools: order, capacity, zeroes, aging by hand and with a collector, constructors, watched puts,
+ * refused arguments. Threads: test_pool_threads.c, forks: test_fork_memory.c, damage:
+ * test_memory_grades.c. */
 #include <errno.h>
 #include <stdbool.h>
 

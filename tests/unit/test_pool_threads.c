@@ -7,8 +7,9 @@
 #include "pools.h"
 #include "spawn.h"
 
-/* A thread that gets what another one has put: first what threads share, then what the other one keeps.
- * Where the hash gives both threads one thread slot (one time in 64), the other way round. */
+/* A thread that gets what another one has put: first what threads share, then what the other one
+ * keeps. Where the hash gives both threads one thread slot (one time in 64), the other way round.
+ */
 struct visit {
     sw_pool *pool;
     sw_thread_slot *thread_slot; /* the other thread's */
@@ -56,7 +57,8 @@ static void a_thread_slot_needs_no_lock(void) {
     CHECK_EQ(live_objects(), 0);
 }
 
-/* What a thread slot has is gone after two agings, unless it was used between them; a full array lets it go at once. */
+/* What a thread slot has is gone after two agings, unless it was used between them; a full array
+ * lets it go at once. */
 static void thread_slots_age(void) {
     sw_pool *pool = make_pool((sw_pool_options){.capacity = 2, .locked = 1, .aged = 1});
     CHECK_EQ(sw_pool_add_thread_slots(pool), SW_OK);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rules of the recorder, the preloaded malloc and the player: each struct has one damage, which is found
- * from grade 2 on. Those structs live in libraries that are preloaded and in a program, so the test is
- * linked with the sources of the rules and asks them of structs of its own. */
+/* The rules of the recorder, the preloaded malloc and the player: each struct has one damage, which
+ * is found from grade 2 on. Those structs live in libraries that are preloaded and in a program, so
+ * the test is linked with the sources of the rules and asks them of structs of its own. */
 #include "base/assert.h"
 #include "dying_words.h"
 #include "preload/account.h"
@@ -91,7 +91,7 @@ static void damage_interpreter(void) {
     ask_interpreter();
 }
 
-/* --- the preloaded malloc -------------------------------------------------------------------------- */
+/* --- the preloaded malloc --------------------------------------------------------------------- */
 
 static preload_counts counts = {.ops = 3, .allocs = 2, .frees = 1};
 static preload_ledger ledger;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How free pages go back. While the system takes them no one waits for the heap: the call below uses the
- * heap itself, from the purging thread and from another, and a fork meanwhile leaves the child a whole heap. Pages that
- * the system refuses stay held, and are cleared before they are handed out as zeroes. */
+/* How free pages go back. While the system takes them no one waits for the heap: the call below
+ * uses the heap itself, from the purging thread and from another, and a fork meanwhile leaves the
+ * child a whole heap. Pages that the system refuses stay held, and are cleared before they are
+ * handed out as zeroes. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -108,8 +109,8 @@ static void gives_back(void (*how)(void), void (*act)(void)) {
     end();
 }
 
-/* Meanwhile a thread frees 16 MB at low addresses, where the search for pages has been, and ends: its
- * end does not wait, and these pages go back as well. */
+/* Meanwhile a thread frees 16 MB at low addresses, where the search for pages has been, and ends:
+ * its end does not wait, and these pages go back as well. */
 static void *end_there(void *arg) {
     CHECK(sw_heap_alloc(heap, 100, 0) != NULL); /* opens its cache */
     for (int i = 1; i < 20; i += 2) sw_heap_free(heap, objects[i]);
@@ -209,7 +210,7 @@ static void grows(void) {
     end();
 }
 
-/* --- a system that takes no pages back --------------------------------------------------------- */
+/* --- a system that takes no pages back -------------------------------------------------------- */
 
 enum { SMALL = 64, SLOTS = 128 }; /* one span of table go */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Range allocators by hand: the contract of each call, buddies, owners and locks, scopes.
- * Named defects of an earlier library are in test_range_defects.c, random calls in test_range_model.c. */
+/* Range allocators by hand: the contract of each call, buddies, owners and locks, scopes. Named
+ * defects of an earlier library are in test_range_defects.c, random calls in test_range_model.c. */
 #include <pthread.h>
 
 #include "range/range.h"
@@ -8,7 +8,7 @@
 #include "range_memory.h"
 #include "spawn.h"
 
-/* --- the contract ------------------------------------------------------------------------------- */
+/* --- the contract ----------------------------------------------------------------------------- */
 
 static void refuses_bad_arguments(uint32_t backend) {
     sw_range *range = make(backend, 4096, 64);
@@ -66,7 +66,8 @@ static void holds_the_largest_range(uint32_t backend) {
     end(range);
 }
 
-/* A request that takes the one hole whole, and what is freed next: of all that is taken, whatever part. */
+/* A request that takes the one hole whole, and what is freed next: of all that is taken, whatever
+ * part. */
 static void a_range_is_drained_and_refilled(uint32_t backend) {
     counted_memory memory = {0, 0, 0};
     sw_allocator allocator = counted_allocator(&memory);
@@ -100,7 +101,7 @@ static void a_range_is_drained_and_refilled(uint32_t backend) {
     CHECK_EQ(memory.held_bytes, 0);
 }
 
-/* --- buddies -------------------------------------------------------------------------------------- */
+/* --- buddies ---------------------------------------------------------------------------------- */
 
 static void buddy_rounds_and_says_so(void) {
     sw_range *range = make(SW_RANGE_BUDDY, 1024 * 1024, 1024);
@@ -125,8 +126,8 @@ static void buddy_of_an_odd_size(void) {
     end(range);
 }
 
-/* The last block ends where the table does, so its buddy would be past both. The memory is exactly as large as the
- * request, and a sanitizer finds a read past it. */
+/* The last block ends where the table does, so its buddy would be past both. The memory is exactly
+ * as large as the request, and a sanitizer finds a read past it. */
 static void buddy_without_a_buddy(void) {
     counted_memory memory = {0, 0, 0};
     sw_allocator allocator = counted_allocator(&memory);

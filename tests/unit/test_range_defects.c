@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Defects of an earlier library of range allocators, each a case under the number that it had there, and the two
- * trees of holes by themselves: their depth, and what a split or a join of B+-tree nodes needs. */
+/* Defects of an earlier library of range allocators, each a case under the number that it had
+ * there, and the two trees of holes by themselves: their depth, and what a split or a join of
+ * B+-tree nodes needs. */
 #include "base/attributes.h"
 #include "range/tree.h"
 #include "range/wide.h"
@@ -85,8 +86,9 @@ static void defect_9_sizes_above_32_bits(void) {
     end(range);
 }
 
-/* 10: which tree ran was decided by the build, whatever a benchmark was called, and most asked a pool with one hole,
- * where no tree is searched. With holes of 20, 12 and 100 each back end puts a request of 11 where its own rule says. */
+/* 10: which tree ran was decided by the build, whatever a benchmark was called, and most asked a
+ * pool with one hole, where no tree is searched. With holes of 20, 12 and 100 each back end puts a
+ * request of 11 where its own rule says. */
 static void defect_10_back_ends_side_by_side(void) {
     static const uint64_t placed[] = {10, 10, 40};
     sw_range *ranges[SW_RANGE_BUDDY];
@@ -120,17 +122,19 @@ static uint64_t depth_of(const sw_tree_node *node, int order) {
     return deepest;
 }
 
-/* A treap of n nodes is about 4.3 ln(n) - 2 ln(ln(n)) deep (Devroye, "A note on the height of binary search trees",
- * 1986): 32 for 4,096 nodes, 26 for 1,024. A tree that nothing balances is as deep as it has nodes here. */
+/* A treap of n nodes is about 4.3 ln(n) - 2 ln(ln(n)) deep (Devroye, "A note on the height of
+ * binary search trees", 1986): 32 for 4,096 nodes, 26 for 1,024. A tree that nothing balances is as
+ * deep as it has nodes here. */
 static void check_depth(const sw_tree *tree, uint64_t most) {
     CHECK_STR(sw_tree_verify(tree) ? sw_tree_verify(tree) : "", "");
     for (int order = 0; order < SW_TREE_ORDERS; order++)
         CHECK(depth_of(tree->root[order], order) <= most);
 }
 
-/* The original's two trees got the height of a new leaf wrong, and a node that took the place of a deleted one kept the
- * old height, so deletes from one side left lists. Holes that ascend in start and in size are added in that order,
- * the worst one for a plain tree, and three of four are deleted from the left. */
+/* The original's two trees got the height of a new leaf wrong, and a node that took the place of a
+ * deleted one kept the old height, so deletes from one side left lists. Holes that ascend in start
+ * and in size are added in that order, the worst one for a plain tree, and three of four are
+ * deleted from the left. */
 static void defect_9_trees_stay_flat(void) {
     sw_tree tree;
     sw_allocator allocator = counted_allocator(&memory);
@@ -167,8 +171,8 @@ static uint64_t spare_nodes(const sw_nodes *nodes) {
     return nodes->waiting_count + fresh;
 }
 
-/* The last node of level 0 and the root above it are full: one more hole takes a node of each level and a
- * new root, three in all. With two there is an error, and nothing has changed. */
+/* The last node of level 0 and the root above it are full: one more hole takes a node of each level
+ * and a new root, three in all. With two there is an error, and nothing has changed. */
 static void a_split_reserves_a_node_a_level(void) {
     sw_wide wide;
     uint64_t start = 0;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a call on a range costs as the number of holes grows: machine instructions, counted one by one by the
- * processor's single-step trap, so that a count is the same on a busy machine. free_size and largest_hole of trees
- * execute as many with 4,096 holes as with 64 (O(1)); find, a pair of alloc and free, and a buddy's largest_hole at
- * most four times as many (of O(log n) they would be twice, of O(n) 64 times). */
+/* What a call on a range costs as the number of holes grows: machine instructions, counted one by
+ * one by the processor's single-step trap, so that a count is the same on a busy machine. free_size
+ * and largest_hole of trees execute as many with 4,096 holes as with 64 (O(1)); find, a pair of
+ * alloc and free, and a buddy's largest_hole at most four times as many (of O(log n) they would be
+ * twice, of O(n) 64 times). */
 #include <signal.h>
 #include <stdbool.h>
 #include <unistd.h>
@@ -107,7 +108,8 @@ static void costs_do_not_grow_with_holes(uint32_t backend) {
     CHECK(many.pair <= 4 * few.pair);
 }
 
-/* A loop that executes more is counted as more. Without the trap (an emulator) nothing is to be learnt. */
+/* A loop that executes more is counted as more. Without the trap (an emulator) nothing is to be
+ * learnt. */
 static bool counts_steps(void) {
     uint64_t counts[2];
     for (uint64_t round = 0; round < 2; round++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The recorder's kept walks over stacks made by hand: a walk may serve a later call only if a new walk would give the
- * same chain. Sites are numbered as they are met, so the number of each call is known, and `walk_turns` counts the
- * walks that were made anew. The code that the stacks return to is at the end: of each of its three parts the rules of
- * the frames are known. */
+/* The recorder's kept walks over stacks made by hand: a walk may serve a later call only if a new
+ * walk would give the same chain. Sites are numbered as they are met, so the number of each call is
+ * known, and `walk_turns` counts the walks that were made anew. The code that the stacks return to
+ * is at the end: of each of its three parts the rules of the frames are known. */
 #include <sys/mman.h>
 
 #include "check.h"
@@ -15,7 +15,7 @@
 #include "recorder/state.h"
 #include "recorder/thread.h"
 
-/* --- what is underneath in the recorder --------------------------------------------------------- */
+/* --- what is underneath in the recorder ------------------------------------------------------- */
 
 record_options record_option = {.stacks = 64};
 bool record_is_stray_copy(void) { return false; }
@@ -60,7 +60,7 @@ static uintptr_t leaf(int k) { return (uintptr_t)test_walks_leaf + 10 + (uintptr
 static uintptr_t based(int k) { return (uintptr_t)test_walks_based + 10 + (uintptr_t)k; }
 static uintptr_t saves(int k) { return (uintptr_t)test_walks_saves + 10 + (uintptr_t)k; }
 
-/* --- calls ------------------------------------------------------------------------------------------ */
+/* --- calls ------------------------------------------------------------------------------------ */
 
 enum { WORDS = 1024 };
 static uintptr_t stack[WORDS] __attribute__((aligned(8192)));
@@ -78,7 +78,8 @@ static void clear(void) {
     thread.stack_high = (uintptr_t)&stack[WORDS];
 }
 
-/* A call that is expected to be walked anew, or to be known, and to have a site of its own or an earlier one. */
+/* A call that is expected to be walked anew, or to be known, and to have a site of its own or an
+ * earlier one. */
 static void expect(uint32_t got, uint32_t site, uint32_t turns) {
     CHECK_EQ(got, site);
     CHECK_EQ(thread.walk_turns, turns);
@@ -89,7 +90,7 @@ static void expect(uint32_t got, uint32_t site, uint32_t turns) {
 #define NEW(call_) WALKED(call_, sites_known + 1)
 static uint32_t thread_turns;
 
-/* --- what a walk depends on ------------------------------------------------------------------------- */
+/* --- what a walk depends on ------------------------------------------------------------------- */
 
 /* leaf at word 0 returns by word 1, that one by word 3, and so on. */
 static void return_addresses(void) {
@@ -132,7 +133,8 @@ static void places(void) {
     KNOWN(call(leaf(0), 4 * CALLS - 4, 0), sites_known);
 }
 
-/* Frames of `based` are where fp says. At word 100 there are two callers' frames, and fp chooses. */
+/* Frames of `based` are where fp says. At word 100 there are two callers' frames, and fp chooses.
+ */
 static void frame_pointers(void) {
     clear();
     uint32_t first = sites_known + 1;
@@ -157,7 +159,8 @@ static void frame_pointers(void) {
     NEW(call(leaf(20), 400, place(500)));
     NEW(call(leaf(20), 400, place(510)));
     KNOWN(call(leaf(20), 400, place(500)), first + 4);
-    /* saves at word 600 finds its caller's fp, and that one loses it: the walk ends with the next. */
+    /* saves at word 600 finds its caller's fp, and that one loses it: the walk ends with the next.
+     */
     stack[603] = (uintptr_t)test_walks_loses + 10, stack[602] = place(700);
     stack[605] = based(3), stack[701] = leaf(7);
     uint64_t chain[8];
@@ -236,7 +239,7 @@ static void depth(void) {
     record_option.stacks = 64;
 }
 
-/* --- what becomes of kept walks --------------------------------------------------------------------- */
+/* --- what becomes of kept walks --------------------------------------------------------------- */
 
 /* A set keeps the latest eight walks of a frame. */
 static void turns(void) {
@@ -258,7 +261,8 @@ static void turns(void) {
     WALKED(call(leaf(25), 0, 0), first);
 }
 
-/* After dlclose other code may have the addresses; in a fork child the sites are counted from 1 again. */
+/* After dlclose other code may have the addresses; in a fork child the sites are counted from 1
+ * again. */
 static void forgotten(void) {
     clear();
     stack[1] = leaf(1);
@@ -312,8 +316,8 @@ static void rules_forgotten(void) {
     CHECK(chain[1] == leaf(2));
 }
 
-/* The table of rules has a row for several addresses, which are not taken for each other: calls from every byte of 70,000
- * of each part, by turns, give chains of the right depth. */
+/* The table of rules has a row for several addresses, which are not taken for each other: calls
+ * from every byte of 70,000 of each part, by turns, give chains of the right depth. */
 static void rows(void) {
     uint64_t addresses[4];
     clear();

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A system that refuses memory: the k-th call of a kind alone, or from the k-th on, for every k that a
- * small program reaches. The heap stays whole and works on; addresses, resident bytes and the number of
- * further system calls are bounded, whatever is requested. The system calls below refuse. */
+/* A system that refuses memory: the k-th call of a kind alone, or from the k-th on, for every k
+ * that a small program reaches. The heap stays whole and works on; addresses, resident bytes and
+ * the number of further system calls are bounded, whatever is requested. The system calls below
+ * refuse. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdbool.h>
@@ -210,8 +211,8 @@ static outcome run(call kind, uint64_t from, uint64_t to) {
     return result;
 }
 
-/* What a refusal may cost beyond the run in which nothing was refused. A refused unmapping keeps its
- * addresses: as many again at most, since those of the reservation are most of them. */
+/* What a refusal may cost beyond the run in which nothing was refused. A refused unmapping keeps
+ * its addresses: as many again at most, since those of the reservation are most of them. */
 static void check_bounds(const outcome *whole, const outcome *got, call kind) {
     uint64_t addresses = whole->most_mapped_bytes + 64 * (uint64_t)MIB;
     CHECK(got->most_mapped_bytes <= (kind == CALL_MUNMAP ? 2 * addresses : addresses));

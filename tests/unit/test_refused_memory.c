@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A system that refuses memory to a collector, to arenas with their tracker, and to slabs: call k alone, or all calls
- * from k on, for every k that a small program reaches. Requests fail with their status, nothing that is reachable is
- * lost, objects keep their bytes, and a later request succeeds. The system calls below refuse. */
+/* A system that refuses memory to a collector, to arenas with their tracker, and to slabs: call k
+ * alone, or all calls from k on, for every k that a small program reaches. Requests fail with their
+ * status, nothing that is reachable is lost, objects keep their bytes, and a later request
+ * succeeds. The system calls below refuse. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdbool.h>
@@ -43,8 +44,8 @@ int madvise(void *p, size_t bytes, int advice) {
     return sys.all && is_refused() ? -1 : (int)syscall(SYS_madvise, p, bytes, advice);
 }
 
-/* Runs the program in a child with these calls refused, and again with none refused. Returns the calls of the first
- * run, and adds its failed requests to `refused`. */
+/* Runs the program in a child with these calls refused, and again with none refused. Returns the
+ * calls of the first run, and adds its failed requests to `refused`. */
 static uint64_t run(void (*program)(uint32_t), uint32_t arg, uint64_t from, uint64_t to) {
     uint64_t report[2] = {0, 0};
     int ends[2];
@@ -214,8 +215,8 @@ static void count_call(void *object, void *arg) {
     called++;
 }
 
-/* Weak references to the head, and garbage with finalizers, of each object or of its type, where there is memory for
- * them. Returns how many finalizers there are. */
+/* Weak references to the head, and garbage with finalizers, of each object or of its type, where
+ * there is memory for them. Returns how many finalizers there are. */
 static unsigned refer(sw_gc *gc, uint32_t plain, uint32_t watched, void *head, sw_gc_ref *refs) {
     unsigned finalizers = 0;
     for (int i = 0; i < REFS; i++) {
@@ -286,10 +287,10 @@ static void use_collector(uint32_t arg) {
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
 
-/* --- types without memory ---------------------------------------------------------------------- */
+/* --- types without memory --------------------------------------------------------------------- */
 
-/* A span in which objects of two types lie, and for whose types there is no memory: each word of each object
- * counts, so that all that they point to is kept. */
+/* A span in which objects of two types lie, and for whose types there is no memory: each word of
+ * each object counts, so that all that they point to is kept. */
 static void test_types_refused(void) {
     sw_gc *gc = gc_begin(0);
     uint32_t types[2] = {gc_type(gc, 32, 1), gc_type(gc, 32, 2)};
@@ -316,7 +317,7 @@ static void test_types_refused(void) {
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
 
-/* --- grey bits without memory ------------------------------------------------------------------- */
+/* --- grey bits without memory ----------------------------------------------------------------- */
 
 static void collect_list(sw_gc *gc, sw_gc_order order, uint64_t objects) {
     CHECK_EQ(sw_gc_set_order(gc, order), SW_OK);
@@ -325,7 +326,8 @@ static void collect_list(sw_gc *gc, sw_gc_order order, uint64_t objects) {
     CHECK_EQ(cycle.overflows, 0);
 }
 
-/* Marking by span where there is no memory for the bits of a span: its objects wait on the stack, which has room. */
+/* Marking by span where there is no memory for the bits of a span: its objects wait on the stack,
+ * which has room. */
 static void test_bits_refused(void) {
     enum { NODES = 500 };
     sw_gc *gc = gc_begin(0);

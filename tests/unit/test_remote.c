@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Frees by other caches: when an owner takes them over, and that those that wait are neither lost nor kept
- * from whatever needs them. One thread plays several caches, so that each step is exact: by hand, at random and at the
- * heap's limit, against a list of what is live. */
+/* Frees by other caches: when an owner takes them over, and that those that wait are neither lost
+ * nor kept from whatever needs them. One thread plays several caches, so that each step is exact:
+ * by hand, at random and at the heap's limit, against a list of what is live. */
 #include <errno.h>
 #include <stdbool.h>
 
@@ -104,7 +104,7 @@ static void nothing_waits_at_the_limit(void) {
     close_scene();
 }
 
-/* --- frees that wait --------------------------------------------------------------------------- */
+/* --- frees that wait -------------------------------------------------------------------------- */
 
 enum { CACHES = 5, OBJECTS_MAX = 40000, SIZES_MAX = 12, SPANS_MAX = 4096 };
 

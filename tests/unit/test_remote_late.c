@@ -73,8 +73,8 @@ static void wait_for_waiter(const sw_os_lock *lock) {
 }
 
 /* The owner has looked at its stack, and waits for the lock under which it says that it is closed.
- * The push that comes now sees an open cache and leaves the span to it. It was the last live object:
- * no one but the owner's last look gives the pages back. */
+ * The push that comes now sees an open cache and leaves the span to it. It was the last live
+ * object: no one but the owner's last look gives the pages back. */
 static void pushed_while_closing(void) {
     void *objects[SLOTS];
     pthread_t closer;
@@ -96,8 +96,8 @@ static void pushed_while_closing(void) {
 
 /* --- after the owner has closed --------------------------------------------------------------- */
 
-/* The span, fresh when its object was freed, belongs to no cache. A cache that takes it over gets zeroes
- * out of it where it asks for them. */
+/* The span, fresh when its object was freed, belongs to no cache. A cache that takes it over gets
+ * zeroes out of it where it asks for them. */
 static void pushed_after_closing(void) {
     sw_cache *next;
     make(NULL);
@@ -177,7 +177,8 @@ static void hinted_and_remote(const sw_table *of) {
     ends_once(target.span, objects[3]);
 }
 
-/* The same of the span that its cache allocates from: its only word is used up but for that slot. */
+/* The same of the span that its cache allocates from: its only word is used up but for that slot.
+ */
 static void in_the_current_word(const sw_table *of) {
     void *objects[SLOTS];
     make(of);

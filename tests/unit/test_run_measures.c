@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the runner measures: of short histories by hand (which of two equal peaks counts, the mean of held over
- * requested, a row of the time line), and of a long random one against a count of the program's own. */
+/* What the runner measures: of short histories by hand (which of two equal peaks counts, the mean
+ * of held over requested, a row of the time line), and of a long random one against a count of the
+ * program's own. */
 #include "check.h"
 #include "heaps.h"
 #include "runner_ops.h"
@@ -34,8 +35,8 @@ static void end_run(void) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
-/* 150 bytes are live after operations 2, 4 and 6. By then more is held: a second thread has opened a
- * cache, a third one another. */
+/* 150 bytes are live after operations 2, 4 and 6. By then more is held: a second thread has opened
+ * a cache, a third one another. */
 static void first_of_equal_peaks(void) {
     const sw_op ops[] = {
         {.kind = ALLOC, .object = 0, .size = 100},
@@ -88,8 +89,8 @@ static void mean_of_held_over_requested(void) {
     end_run();
 }
 
-/* The start has no part in the steady mean: it begins with the third operation, after which 200 bytes are
- * live, and goes on where fewer are. */
+/* The start has no part in the steady mean: it begins with the third operation, after which 200
+ * bytes are live, and goes on where fewer are. */
 static void mean_without_the_start(void) {
     const sw_op ops[] = {{.kind = ALLOC, .object = 0, .size = 40},
                          {.kind = ALLOC, .object = 1, .size = 150},
@@ -141,7 +142,7 @@ static void rows_of_the_time_line(void) {
     end_run();
 }
 
-/* --- a long history ----------------------------------------------------------------------------- */
+/* --- a long history --------------------------------------------------------------------------- */
 
 /* What the runner must report after all of ops, from the operations and the heap's held bytes. */
 static void stats_are_true(bool dry) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The runner: batches and looking ahead change nothing, bad input, threads and their ends, flags of reallocations,
- * tiny objects, and where a recording fails. What it measures: test_run_measures.c. */
+/* The runner: batches and looking ahead change nothing, bad input, threads and their ends, flags of
+ * reallocations, tiny objects, and where a recording fails. What it measures: test_run_measures.c.
+ */
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -37,9 +38,10 @@ static void batches_do_not_matter(void) {
     CHECK(memcmp(&l[0], &l[1], sizeof l[0]) == 0);
 }
 
-/* What the runner reads of the operations that come next it only asks for: calls of 20 operations, which are too short
- * for looking ahead, end as one of all does. Thousands of objects of all sizes, threads that end, and a table whose
- * largest class is below the sizes that most tables have a second map for. */
+/* What the runner reads of the operations that come next it only asks for: calls of 20 operations,
+ * which are too short for looking ahead, end as one of all does. Thousands of objects of all sizes,
+ * threads that end, and a table whose largest class is below the sizes that most tables have a
+ * second map for. */
 static void looking_ahead_changes_nothing(const sw_table *table) {
     enum { IDS = 8000, MANY = 60000, SHORT = 20 };
     static sw_op many[MANY];
@@ -176,13 +178,14 @@ static void many_threads(void) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
-/* --- threads that end ---------------------------------------------------------------------------- */
+/* --- threads that end ------------------------------------------------------------------------- */
 
 enum { LIVES = 300, OBJECTS_A_LIFE = 60 };
 
 static size_t size_in_life(uint32_t life, uint32_t i) { return (life * 31 + i * 53) % 900 + 1; }
 
-/* By hand, as real threads do it: one cache a thread, closed at its end. Every sixth object stays. */
+/* By hand, as real threads do it: one cache a thread, closed at its end. Every sixth object stays.
+ */
 static void live_by_hand(sw_heap *heap) {
     void *objects[OBJECTS_A_LIFE];
     for (uint32_t life = 0; life < LIVES; life++) {

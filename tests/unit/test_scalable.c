@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Scalable allocators: growth by hand, random calls against marks in the bytes themselves, refused memory, threads, and
- * defects of an earlier library as named cases. Recyclable memory: test_memory.c. */
+/* Scalable allocators: growth by hand, random calls against marks in the bytes themselves, refused
+ * memory, threads, and defects of an earlier library as named cases. Recyclable memory:
+ * test_memory.c. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -136,7 +137,8 @@ static void defect_5_double_free(void) {
     end_scalable(scalable);
 }
 
-/* A size of 0 ended the program (a first block of none), never came back, or took a block for nothing. */
+/* A size of 0 ended the program (a first block of none), never came back, or took a block for
+ * nothing. */
 static void defect_6_a_size_of_zero(void) {
     REFUSED(sw_scalable, SW_INVALID, o.first_bytes = 0);
     sw_scalable *scalable = make_scalable(KIB, MIB, 1);
@@ -148,8 +150,8 @@ static void defect_6_a_size_of_zero(void) {
     end_scalable(scalable);
 }
 
-/* What was trimmed away stayed in the tail of the list, so bytes of it could be found, and freed, in a child that is
- * gone. */
+/* What was trimmed away stayed in the tail of the list, so bytes of it could be found, and freed,
+ * in a child that is gone. */
 static void defect_9_nothing_is_found_in_what_was_trimmed(void) {
     sw_scalable *scalable = make_scalable(KIB, 8 * KIB, 0);
     uint8_t *first = sw_scalable_alloc(scalable, KIB),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The message server: bins of latencies, replies that do not depend on the strategy, open and closed
- * loops, invalid loads. tests/python/lessons/test_service.py checks the replies against a model. */
+/* The message server: bins of latencies, replies that do not depend on the strategy, open and
+ * closed loops, invalid loads. tests/python/lessons/test_service.py checks the replies against a
+ * model. */
 #include <stdbool.h>
 
 #include "check.h"

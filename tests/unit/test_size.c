@@ -83,7 +83,8 @@ static uint32_t long_pages(uint32_t size, uint32_t pages) {
     return pages;
 }
 
-/* c16 has go's sizes without 24 B, in longer spans: every class from 16 B up is a multiple of 16. */
+/* c16 has go's sizes without 24 B, in longer spans: every class from 16 B up is a multiple of 16.
+ */
 static void test_c16_aligns(void) {
     const sw_table *go = sw_table_go(), *c16 = sw_table_c16();
     CHECK_EQ(sw_table_class_count(c16), GO_CLASSES - 1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tiered slabs: by hand, against a model that knows every slot, misuse, alerts, threads, refused options. Damage:
- * test_memory_grades.c, forks: test_fork_memory.c. */
+/* Tiered slabs: by hand, against a model that knows every slot, misuse, alerts, threads, refused
+ * options. Damage: test_memory_grades.c, forks: test_fork_memory.c. */
 #include <errno.h>
 #include <pthread.h>
 
@@ -240,8 +240,8 @@ static void walks_as_the_model(uint64_t seed) {
     CHECK_EQ(live_objects(heap), 0);
 }
 
-/* Slots in several groups of 4096: they become free in any order, in all, in some and in one of the groups, and the
- * lowest is always next. */
+/* Slots in several groups of 4096: they become free in any order, in all, in some and in one of the
+ * groups, and the lowest is always next. */
 static void finds_the_lowest_of_many(uint64_t seed) {
     enum { MANY = 3 * 4096 + 70, BYTES = 16 };
     static char is_free[MANY]; /* 1: free, or never given; what memchr finds is the lowest */

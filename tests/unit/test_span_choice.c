@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which span serves the next request: a partial one by the placement policy, or an empty one from the cache's
- * shelves. Empty spans serve any class of their length without the lock, count as cached, are found by a second free,
- * and are given up where pages are needed. */
+/* Which span serves the next request: a partial one by the placement policy, or an empty one from
+ * the cache's shelves. Empty spans serve any class of their length without the lock, count as
+ * cached, are found by a second free, and are given up where pages are needed. */
 #include <stdbool.h>
 
 #include "check.h"
@@ -12,7 +12,7 @@
 #include "heaps.h"
 #include "spanwise/spanwise.h"
 
-/* --- placement policies ------------------------------------------------------------------------ */
+/* --- placement policies ----------------------------------------------------------------------- */
 
 enum { PAGE = 8192, TEN_SLOT = 800, SLOTS = 10, SPANS = 5 };
 
@@ -69,12 +69,12 @@ static void placement(sw_placement placement, const int holes[3], const int orde
     end_placement();
 }
 
-/* --- lasting, by hand -------------------------------------------------------------------------- */
+/* --- lasting, by hand ------------------------------------------------------------------------- */
 
 enum { YOUNG = 1, SECOND = 2, OLD = 3, LAST = SPANS - 1 };
 
-/* A choice, at which all partial spans are looked at. It falls on a span that is full but for one slot:
- * the first and the last in turns, since a current span is not chosen. */
+/* A choice, at which all partial spans are looked at. It falls on a span that is full but for one
+ * slot: the first and the last in turns, since a current span is not chosen. */
 static void choose_once(int *turn) {
     int span = (*turn)++ % 2 == 0 ? 0 : LAST;
     sw_cache_free(cache, slots[span][0]);
@@ -113,7 +113,7 @@ static void lasting(deaths young, int next) {
     end_placement();
 }
 
-/* --- empty spans on shelves -------------------------------------------------------------------- */
+/* --- empty spans on shelves ------------------------------------------------------------------- */
 
 enum { SECOND_NS = 1000000000, MOST = 8 }; /* spans of one page on shelves */
 
@@ -127,7 +127,8 @@ static void make(uint64_t limit_bytes, bool dry, bool tracked) {
     cache = cache_of(heap);
 }
 
-/* Turns of the lock. Builds of grade 3 verify the heap in between, each time by one more: there all are 0. */
+/* Turns of the lock. Builds of grade 3 verify the heap in between, each time by one more: there all
+ * are 0. */
 static uint64_t turns(void) { return SW_CHECK >= 3 ? 0 : locks_of(heap); }
 
 static void end(void) {
@@ -142,8 +143,8 @@ static void *take(size_t size) {
     return p;
 }
 
-/* Every object is a span of its own. The first n are freed, and their spans shelved; the last one stays
- * the current span of its class, and its object lives. */
+/* Every object is a span of its own. The first n are freed, and their spans shelved; the last one
+ * stays the current span of its class, and its object lives. */
 static void *objects[64];
 static void shelve(int n) {
     for (int i = 0; i <= n; i++) objects[i] = take(PAGE);
@@ -152,7 +153,8 @@ static void shelve(int n) {
 
 /* --- without the lock ------------------------------------------------------------------------- */
 
-/* Spans of one slot of 8 KiB become, the last one first, one of two slots, one of eight, and one of one. */
+/* Spans of one slot of 8 KiB become, the last one first, one of two slots, one of eight, and one of
+ * one. */
 static void serves_every_class(bool dry) {
     make(0, dry, false);
     shelve(3);
@@ -170,8 +172,8 @@ static void serves_every_class(bool dry) {
     end();
 }
 
-/* What another cache freed waits on the stack while there is a span on a shelf, and is drained before a
- * fresh span is made. */
+/* What another cache freed waits on the stack while there is a span on a shelf, and is drained
+ * before a fresh span is made. */
 static void serves_before_a_drain(void) {
     sw_cache *other;
     make(0, false, false);
@@ -228,8 +230,8 @@ static void is_cached(bool dry) {
     end();
 }
 
-/* The ninth span of a page finds the eight shelves full: it is given up, and four others in the same turn
- * of the lock. */
+/* The ninth span of a page finds the eight shelves full: it is given up, and four others in the
+ * same turn of the lock. */
 static void is_bounded(void) {
     make(0, false, false);
     for (int i = 0; i <= MOST + 1; i++) objects[i] = take(PAGE);
@@ -283,8 +285,8 @@ static void second_frees(void) {
     end();
 }
 
-/* Two frees at once: the second one set its bit when the first had been decided already, and reported a
- * cache that had owned the span before. That one finds it on a shelf. */
+/* Two frees at once: the second one set its bit when the first had been decided already, and
+ * reported a cache that had owned the span before. That one finds it on a shelf. */
 static void late_second_free(void) {
     sw_cache *former;
     make(0, false, false);
@@ -324,8 +326,8 @@ static void second_free_pending(void) {
 
 /* --- frees by other threads ------------------------------------------------------------------- */
 
-/* A span of one word that another cache has freed into does not wait for more: it is drained, shelved
- * and taken by the next allocation. */
+/* A span of one word that another cache has freed into does not wait for more: it is drained,
+ * shelved and taken by the next allocation. */
 static void drained_at_once(void) {
     sw_cache *other;
     make(0, false, false);
@@ -343,8 +345,8 @@ static void drained_at_once(void) {
     end();
 }
 
-/* The upper half of a span of one word has no word. A drain that took one would take that of the record
- * which is 64 words later. */
+/* The upper half of a span of one word has no word. A drain that took one would take that of the
+ * record which is 64 words later. */
 static void upper_half_is_none(void) {
     enum { RECORDS = 64 * sizeof(sw_word) / sizeof(sw_span) };
     make(0, false, false);
@@ -361,7 +363,8 @@ static void upper_half_is_none(void) {
     end();
 }
 
-/* A tracked heap has a slack array for each span, which changes its length with the class: of one slot, then of
+/* A tracked heap has a slack array for each span, which changes its length with the class: of one
+ * slot, then of
  * 64. The requested bytes are those of the new objects. */
 static void tracked(bool dry) {
     enum { MANY = 128, FEW = 5 };

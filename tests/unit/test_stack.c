@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stack allocators (spanwise/stack.h): growth by hand, the limit, registered pointers, pointers that would
- * outlive their mark, refused memory, and random calls against an array with a depth. */
+/* Stack allocators (spanwise/stack.h): growth by hand, the limit, registered pointers, pointers
+ * that would outlive their mark, refused memory, and random calls against an array with a depth. */
 #include "stack/stack.h"
 
 #include <stdbool.h>
@@ -43,8 +43,8 @@ static void end(sw_stack *stack) {
 
 /* --- growth ----------------------------------------------------------------------------------- */
 
-/* Nine pushes of 1 KiB. By copies: 2 KiB, then 4, 8 and 16, which copy 2, 4 and 8. In a chain: blocks of 2, 4 and 8
- * KiB, and nothing moves. */
+/* Nine pushes of 1 KiB. By copies: 2 KiB, then 4, 8 and 16, which copy 2, 4 and 8. In a chain:
+ * blocks of 2, 4 and 8 KiB, and nothing moves. */
 static void growth_doubles(uint32_t growth) {
     static const uint64_t held[][9] = {{2, 2, 4, 4, 8, 8, 8, 8, 16},
                                        {2, 2, 6, 6, 6, 6, 14, 14, 14}};
@@ -216,7 +216,8 @@ typedef struct node {
     uint64_t number;
 } node;
 
-/* A list of 1,000 nodes on the stack, each pointing to the one before: it is whole after nine moves. */
+/* A list of 1,000 nodes on the stack, each pointing to the one before: it is whole after nine
+ * moves. */
 static void a_list_on_the_stack_moves(uint32_t growth) {
     sw_stack *stack = make(growth, 32, 1 << 20, 0);
     node *head = NULL, *foreign = (node *)&counted, *kept = foreign;
@@ -232,7 +233,8 @@ static void a_list_on_the_stack_moves(uint32_t growth) {
     for (const node *at = head; at != NULL; at = at->next) CHECK_EQ(at->number, --number);
     CHECK_EQ(number, 0);
     CHECK(foreign == kept);
-    /* 32 -> 16384 bytes: before each of nine moves m nodes point to others, and head to the last. */
+    /* 32 -> 16384 bytes: before each of nine moves m nodes point to others, and head to the last.
+     */
     CHECK_EQ(stats_of(stack).registered, 1002);
     CHECK_EQ(stats_of(stack).relocated,
              growth == SW_STACK_COPY ? 2 + 4 + 8 + 16 + 32 + 64 + 128 + 256 + 512 : 0);

@@ -34,7 +34,8 @@ enum { HEAPS = 600, THREADS_MAX = 300, SPARES = 256 };
 static sw_heap *first_heap, *last_heap;
 static pthread_barrier_t all_live;
 
-/* A cache of the default heap and of two others: the entries of these are pages apart in a table. */
+/* A cache of the default heap and of two others: the entries of these are pages apart in a table.
+ */
 static void *live_shortly(void *arg) {
     void *p = sw_malloc(100), *q = sw_heap_alloc(first_heap, 100, 0);
     void *r = sw_heap_alloc(last_heap, 100, 0);
@@ -96,7 +97,8 @@ static void *wait_for_end(void *arg) {
     return NULL;
 }
 
-/* In the child: the records of the parent's threads serve its own, and name none of their caches. */
+/* In the child: the records of the parent's threads serve its own, and name none of their caches.
+ */
 static void births_in_child(void) {
     alarm(200);           /* a hang is a failure, not a wait */
     (void)calls_of(1, 1); /* caches of the child's own */

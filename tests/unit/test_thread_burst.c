@@ -37,8 +37,8 @@ static void *objects[MOST_THREADS][SIZES];
 static pthread_t ids[MOST_THREADS];
 static pthread_barrier_t all_live, may_end;
 
-/* Bytes of a cache's record in memory: a header of 128 B, then for each of 2 * 67 span classes a bin
- * of 64 B and half of 32 hints of 24 B. */
+/* Bytes of a cache's record in memory: a header of 128 B, then for each of 2 * 67 span classes a
+ * bin of 64 B and half of 32 hints of 24 B. */
 static uint64_t record_bytes(void) {
     uint64_t page = sw_os_page_bytes(), bytes = 128 + 134 * (64 + 16 * 24);
     return (bytes + page - 1) / page * page;
@@ -210,7 +210,8 @@ static void open_all(sw_cache_holder holder) {
     for (int i = 0; i < threads; i++) CHECK_EQ(sw_cache_make(heap, holder, &caches[i]), SW_OK);
 }
 
-/* The last to close are stripped. Whole records are reused first, and a stripped one is like new. */
+/* The last to close are stripped. Whole records are reused first, and a stripped one is like new.
+ */
 static void whole_ones_come_first(void) {
     make(0, false, false);
     open_all(SW_CACHE_OF_LIBRARY);

@@ -17,7 +17,8 @@
 
 enum { PAGE = 4096, CLASSES = 40, KEPT_PAGES = SW_KEPT_BYTES / PAGE, SIZE = 64 };
 
-/* Class k has slots of 16 k bytes and spans of a page; the last two have spans of four and of five. */
+/* Class k has slots of 16 k bytes and spans of a page; the last two have spans of four and of five.
+ */
 static sw_table *table;
 static sw_heap *heap;
 static sw_ledger ledger;
@@ -64,8 +65,8 @@ static void use_classes(sw_cache *cache, uint32_t first, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) sw_cache_free(cache, objects[i]);
 }
 
-/* The next thread gets the span of the last one as it was: the same address, no fresh page, and one double
- * free is reported wherever the span is. */
+/* The next thread gets the span of the last one as it was: the same address, no fresh page, and one
+ * double free is reported wherever the span is. */
 static void next_thread_takes_them(bool dry, bool tracked) {
     make_heap(dry, tracked, 0);
     sw_cache *cache = born();
@@ -101,7 +102,8 @@ static void ticks_take_them_back(void) {
     end_heap();
 }
 
-/* One a class, and none that is longer than four pages. What is in use, or a user's, is not kept. */
+/* One a class, and none that is longer than four pages. What is in use, or a user's, is not kept.
+ */
 static void few_are_kept(void) {
     make_heap(false, false, 0);
     sw_cache *cache = born(), *second = born(), *user;
@@ -156,8 +158,9 @@ static void live_ones_come_first(void) {
     end_heap();
 }
 
-/* Threads of one class after another, none of which is kept: each takes the page of the span before, until the
- * credit is spent; then the heap has a span of each class, and threads ask for no more pages. */
+/* Threads of one class after another, none of which is kept: each takes the page of the span
+ * before, until the credit is spent; then the heap has a span of each class, and threads ask for no
+ * more pages. */
 static void other_classes_take_their_pages(void) {
     make_heap(false, false, 0);
     for (uint32_t i = 0; i < SW_KEPT_CREDIT + 1; i++) {
@@ -189,7 +192,8 @@ static void other_classes_take_their_pages(void) {
     end_heap();
 }
 
-/* A heap at its limit refuses nothing that it could serve from kept spans; nor does a trim leave any. */
+/* A heap at its limit refuses nothing that it could serve from kept spans; nor does a trim leave
+ * any. */
 static void limits_and_trims_take_them(void) {
     make_heap(false, false, 1 << 20);
     sw_cache *cache = born();
@@ -230,8 +234,8 @@ static uint64_t lock_turns(void) {
     return stats.lock_acquisitions;
 }
 
-/* A thread with many spans gives them up in turns: one for each 64 spans that it walks over or gives up. 999
- * spans are full, and one is the current one. */
+/* A thread with many spans gives them up in turns: one for each 64 spans that it walks over or
+ * gives up. 999 spans are full, and one is the current one. */
 static void many_spans_end_in_turns(void) {
     enum { SPANS = 1000, SLOTS = PAGE / SIZE };
     static void *objects[SPANS * SLOTS];
@@ -271,7 +275,8 @@ static void taken_without_the_lock(void) {
     end_heap();
 }
 
-/* A cache has freed into the span last: when the span is its own, its frees are no other cache's. */
+/* A cache has freed into the span last: when the span is its own, its frees are no other cache's.
+ */
 static void was_the_hazard(void) {
     make_heap(false, false, 0);
     sw_cache *cache = born(), *other = born();
@@ -314,8 +319,8 @@ static void births_make_ticks(void) {
     end_heap();
 }
 
-/* A free that raced with the last one is announced when the span is kept already: it is found, and the
- * span is none that is kept any more. */
+/* A free that raced with the last one is announced when the span is kept already: it is found, and
+ * the span is none that is kept any more. */
 static void announced_late(void) {
     make_heap(false, false, 0);
     sw_cache *cache = born();

@@ -73,7 +73,7 @@ static void ended_records_are_used_again(void) {
     }
 }
 
-/* --- the thread that forks ---------------------------------------------------------------------- */
+/* --- the thread that forks -------------------------------------------------------------------- */
 
 static sw_os_lock held, other_lock;
 

@@ -80,8 +80,8 @@ static void generations(void) {
     CHECK_EQ(atomic_load(&faults), 0);
 }
 
-/* A double free ordered by the join is found, whichever thread frees first: at the call, or, when the owner
- * frees what another thread has freed, before the slot is handed out again. */
+/* A double free ordered by the join is found, whichever thread frees first: at the call, or, when
+ * the owner frees what another thread has freed, before the slot is handed out again. */
 static void *free_it(void *p) {
     sw_heap_free(heap, p);
     return NULL;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which bytes of a heap are touched: the map of touched pages against an array of truth values, and a dry heap's
- * ledger of touched bytes and its peak by hand. Against real heaps: test_touched_pages.c. */
+/* Which bytes of a heap are touched: the map of touched pages against an array of truth values, and
+ * a dry heap's ledger of touched bytes and its peak by hand. Against real heaps:
+ * test_touched_pages.c. */
 #include <sys/prctl.h>
 
 #include "os/os.h"
@@ -49,8 +50,9 @@ static void map_equals_an_array(void) {
 
 /* --- by hand ---------------------------------------------------------------------------------- */
 
-/* One object of 5,000 bytes in a slot of 5,376 touches two pages of 4 KiB: all that was requested, and of
- * the round-up what is in the second one, which is all of it. The second slot shares that page. */
+/* One object of 5,000 bytes in a slot of 5,376 touches two pages of 4 KiB: all that was requested,
+ * and of the round-up what is in the second one, which is all of it. The second slot shares that
+ * page. */
 static void one_object(void) {
     if (sw_os_page_bytes() != 4096) return;
     sw_heap *heap = make(true, true, sw_table_go());
@@ -75,7 +77,8 @@ static void one_object(void) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
-/* The peak, against the ledger of touched bytes after each operation. A heap without a map has none. */
+/* The peak, against the ledger of touched bytes after each operation. A heap without a map has
+ * none. */
 static void peak(void) {
     enum { STEPS = 1500 };
     sw_heap *heap = make(true, true, sw_table_c16());
@@ -105,8 +108,8 @@ static void peak(void) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
-/* Of 81 threads at once 80 end, and the other one allocates 4 MB: the peak is the ledger's after the
- * last operation. The records of 16 of the caches have one page left. */
+/* Of 81 threads at once 80 end, and the other one allocates 4 MB: the peak is the ledger's after
+ * the last operation. The records of 16 of the caches have one page left. */
 static void ended_threads(void) {
     enum { THREADS = 80, STEPS = 3 * THREADS + 2, LARGE = 4 << 20 };
     sw_heap *heap = make(true, true, sw_table_c16());
@@ -133,8 +136,8 @@ static void ended_threads(void) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
-/* Of a record of table c16 the first 128 + 134 * 64 bytes are written when the cache opens, on three
- * pages of 4 KiB. Of 80 closed caches, 64 keep these and 16 keep the first. */
+/* Of a record of table c16 the first 128 + 134 * 64 bytes are written when the cache opens, on
+ * three pages of 4 KiB. Of 80 closed caches, 64 keep these and 16 keep the first. */
 static void closed_caches(void) {
     enum { CACHES = 80 };
     if (sw_os_page_bytes() != 4096) return;
@@ -150,8 +153,8 @@ static void closed_caches(void) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
-/* Requested sizes are an instrument: a tracked heap holds what one holds that keeps none, in each term, and
- * refuses what that refuses. What they take, 2 bytes a slot, is counted apart. */
+/* Requested sizes are an instrument: a tracked heap holds what one holds that keeps none, in each
+ * term, and refuses what that refuses. What they take, 2 bytes a slot, is counted apart. */
 static void instrument(void) {
     enum { STEPS = 9000 };
     sw_ledger l[2];
@@ -230,8 +233,8 @@ static void refused_shares(void) {
     }
 }
 
-/* Of a class whose hints begin in one page of the cache's record and end in the next, both pages are written once it
- * has all of them; with one hint the first is. No other class has hints. */
+/* Of a class whose hints begin in one page of the cache's record and end in the next, both pages
+ * are written once it has all of them; with one hint the first is. No other class has hints. */
 static void hints_over_two_pages(void) {
     enum { APART = 64, OBJECTS = APART * SW_HINTS_MAX + 8192 };
     static void *p[OBJECTS];
@@ -301,7 +304,7 @@ static void refused(void) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
-/* --- dry against real -------------------------------------------------------------------------- */
+/* --- dry against real ------------------------------------------------------------------------- */
 
 int main(void) {
     map_equals_an_array();

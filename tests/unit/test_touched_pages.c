@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the system has given memory: a dry heap's ledger of touched bytes against that of a real one, the metadata of
- * both against /proc/self/pagemap, and pages that are populated before they are touched, which are all of a fresh span
- * where a class of small slots fills span after span. */
+/* What the system has given memory: a dry heap's ledger of touched bytes against that of a real
+ * one, the metadata of both against /proc/self/pagemap, and pages that are populated before they
+ * are touched, which are all of a fresh span where a class of small slots fills span after span. */
 #define _DEFAULT_SOURCE
 #include <fcntl.h>
 #include <stdbool.h>
@@ -16,7 +16,7 @@
 #include "os/os.h"
 #include "touched_ops.h"
 
-/* --- dry and real heaps ------------------------------------------------------------------------ */
+/* --- dry and real heaps ----------------------------------------------------------------------- */
 
 /* The end of the newest chunk of metadata, as the system reports: no one has written to it. */
 static void untouched_metadata(void) {
@@ -50,8 +50,8 @@ static void equal(const sw_ledger *a, const sw_ledger *b, size_t at) {
     CHECK(false);
 }
 
-/* Bytes of [from, from + bytes) in pages that the system has given memory: present, and not the page of zeros, which
- * all that was only read share. Of a process that has not forked since. */
+/* Bytes of [from, from + bytes) in pages that the system has given memory: present, and not the
+ * page of zeros, which all that was only read share. Of a process that has not forked since. */
 static uint64_t backed(int pagemap, const void *from, uint64_t bytes) {
     uint64_t page = sw_os_page_bytes(), sum = 0;
     uintptr_t start = (uintptr_t)from, end = start + bytes;
@@ -138,8 +138,8 @@ static void dry_equals_real(const sw_table *table, uint64_t seed) {
     }
 }
 
-/* Metadata of heaps that grow to 1 GiB, of which little is written: the page map as far as spans came, bitmaps of
- * several pages each, and caches whose frees leave hints in a few classes. */
+/* Metadata of heaps that grow to 1 GiB, of which little is written: the page map as far as spans
+ * came, bitmaps of several pages each, and caches whose frees leave hints in a few classes. */
 static void metadata_equals_real(const sw_table *table, uint64_t seed) {
     enum { PARTS = 16, LARGE = 64 << 20 };
     sw_ledger ledgers[2];
@@ -185,7 +185,7 @@ static void in_child(void (*run)(const sw_table *, uint64_t), const sw_table *ta
     child_end(child);
 }
 
-/* --- pages that are requested before they are touched ------------------------------------------ */
+/* --- pages that are requested before they are touched ----------------------------------------- */
 
 enum { PAGES_MAX = 64 };
 
@@ -211,8 +211,8 @@ static bool the_system_can(void) {
     return can;
 }
 
-/* Takes `spans` spans of a class, full of objects that are written to; resident pages of the last one
- * when its first object is there, and how many pages it has. */
+/* Takes `spans` spans of a class, full of objects that are written to; resident pages of the last
+ * one when its first object is there, and how many pages it has. */
 static size_t resident_at_birth(sw_cache *cache, uint32_t size, uint32_t spans, size_t *pages) {
     sw_heap *heap = cache->heap;
     size_t found = 0;

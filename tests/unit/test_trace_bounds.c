@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Small files by hand, each with one number that is as large as its field: what the reader takes and
- * what finishing writes are bounded by the file's length. */
+/* Small files by hand, each with one number that is as large as its field: what the reader takes
+ * and what finishing writes are bounded by the file's length. */
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ends. Files of version 1 do not say where threads end: each thread but the first is taken to end after its last
- * operation, in both forms, and the totals say so. Recordings without an end: sw_trace_salvage takes what is missing
- * from a file of areas. */
+/* Ends. Files of version 1 do not say where threads end: each thread but the first is taken to end
+ * after its last operation, in both forms, and the totals say so. Recordings without an end:
+ * sw_trace_salvage takes what is missing from a file of areas. */
 #include "trace/area.h"
 #include "trace_fixture.h"
 
@@ -202,7 +202,7 @@ static void new_kinds_in_old_files(void) {
     free(got);
 }
 
-/* --- recordings without an end ----------------------------------------------------------------- */
+/* --- recordings without an end ---------------------------------------------------------------- */
 
 enum { AREA = 135168, AREAS = 4 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The format's checksum, numbers, file header and block header; the merge's address table against an array,
- * its ids against a stack, and the totals of a recording by hand. */
+/* The format's checksum, numbers, file header and block header; the merge's address table against
+ * an array, its ids against a stack, and the totals of a recording by hand. */
 #include "check.h"
 #include "trace/addresses.h"
 #include "trace/ids.h"
@@ -126,7 +126,7 @@ static void payload_room(void) {
     CHECK_EQ(b.used, 39);
 }
 
-/* --- addresses and ids ------------------------------------------------------------------------- */
+/* --- addresses and ids ------------------------------------------------------------------------ */
 
 enum { PLACES = 3000, STEPS = 400000 };
 
@@ -201,7 +201,7 @@ static void ids(void) {
     swt_ids_free(&pool);
 }
 
-/* --- totals ------------------------------------------------------------------------------------ */
+/* --- totals ----------------------------------------------------------------------------------- */
 
 static void totals_by_hand(void) {
     const sw_op ops[] = {

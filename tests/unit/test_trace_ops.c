@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ordered recordings: what is appended is what is read, up to object names; what is invalid is refused with
- * its index; summary, metadata, rewind and read; a disk without room. */
+/* Ordered recordings: what is appended is what is read, up to object names; what is invalid is
+ * refused with its index; summary, metadata, rewind and read; a disk without room. */
 #include <dirent.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -170,8 +170,8 @@ static void extremes(void) {
     remove(path);
 }
 
-/* Numbers of all lengths in each column, in an order of kinds that cannot be foreseen: whichever kind an operation is
- * of, the decoder looks at what the other ones would have. */
+/* Numbers of all lengths in each column, in an order of kinds that cannot be foreseen: whichever
+ * kind an operation is of, the decoder looks at what the other ones would have. */
 static void lengths(void) {
     enum { LIVE = 20000 };
     const char *path = fixture_path("lengths.swt");
@@ -279,7 +279,7 @@ static void sites_and_modules(void) {
     remove(path);
 }
 
-/* --- a disk without room ----------------------------------------------------------------------- */
+/* --- a disk without room ---------------------------------------------------------------------- */
 
 static void device_full(void) {
     sw_trace_writer *w;
@@ -337,7 +337,7 @@ static void no_such_place(void) {
     sw_trace_writer *w;
     CHECK_EQ(sw_trace_create("no/such/place.swt", &w), SW_IO);
     CHECK_STR(sw_last_error()->message,
-              "no/such/place.swt: cannot create a file beside it: No such "
+              "no/such/place.swt: cannot create a file next to it: No such "
               "file or directory; nothing was left there");
 }
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Raw recordings: what threads did, in any interleaving and block order, comes back as the one
  * history that its stamps give. A model of threads over a shared allocator does the recording: it
- * stamps after an allocation, before a free, and both around a reallocation, with any delay. Threads
- * end, and some go on after their end.
- */
+ * stamps after an allocation, before a free, and both around a reallocation, with any delay.
+ * Threads end, and some go on after their end. */
 #include "trace_fixture.h"
 
 enum { THREADS = 6, STEPS = 60000, ADDRESSES = 300, BLOCK_EVENTS = 64, OPS = STEPS };
@@ -376,8 +375,8 @@ static void wide_stamps(void) {
     CHECK_EQ(raw.base_stamp, 10 + (1ull << 32));
 }
 
-/* Longer than what is written at once while the next operations are put in order: objects of 1, 2, 3, ... bytes, each
- * freed before the next. */
+/* Longer than what is written at once while the next operations are put in order: objects of 1, 2,
+ * 3, ... bytes, each freed before the next. */
 static void many_parts(void) {
     enum { EVENTS = 4096, BLOCKS = 60 };
     const char *path = fixture_path("long.swt"), *done = fixture_path("long.done.swt");

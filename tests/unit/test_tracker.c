@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Trackers of arenas: the leak rule of five minutes on a clock of the test's, the two sources, events word by word,
- * alerts, threads, what is refused. Damage: test_memory_grades.c; forks: test_fork_memory.c. */
+/* Trackers of arenas: the leak rule of five minutes on a clock of the test's, the two sources,
+ * events word by word, alerts, threads, what is refused. Damage: test_memory_grades.c; forks:
+ * test_fork_memory.c. */
 #include <pthread.h>
 
 #include "arena/track.h"
@@ -376,7 +377,7 @@ static void serves_threads_at_once(void) {
     sw_tracker_destroy(tracker);
 }
 
-/* --- refusals ---------------------------------------------------------------------------------- */
+/* --- refusals --------------------------------------------------------------------------------- */
 
 static void refuses_what_is_wrong(void) {
     sw_tracker *tracker = NULL, *second = NULL;

@@ -39,7 +39,8 @@ static void test_chain(int depth) {
         CHECK_EQ(ours[i], (uintptr_t)theirs[i + skip]);
 }
 
-/* What a walk depends on: the words that it noted are those of the stack as long as the same callers are there. */
+/* What a walk depends on: the words that it noted are those of the stack as long as the same
+ * callers are there. */
 enum { SHALLOW = 4 };
 static sw_os_walk known;
 

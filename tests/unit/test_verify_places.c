@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Verify names what is in the wrong place: each damage leaves every count right, so that only the rule
- * about the place can find it, wherever in a span it is. */
+/* Verify names what is in the wrong place: each damage leaves every count right, so that only the
+ * rule about the place can find it, wherever in a span it is. */
 #include <stdbool.h>
 
 #include "check.h"
@@ -49,7 +49,7 @@ static void check_told(const char *words) {
     if (strstr(sw_last_error()->message, words) == NULL) CHECK_STR(sw_last_error()->message, words);
 }
 
-/* --- a central span without a free slot is listed as one that has some ------------------------- */
+/* --- a central span without a free slot is listed as one that has some ------------------------ */
 
 static void central_partial_is_full(void) {
     sw_cache *closed;
@@ -71,7 +71,7 @@ static void central_partial_is_full(void) {
     end();
 }
 
-/* --- a shelf of another band holds a large object ---------------------------------------------- */
+/* --- a shelf of another band holds a large object --------------------------------------------- */
 
 static void shelf_of_another_band(void) {
     make(0);
@@ -89,7 +89,7 @@ static void shelf_of_another_band(void) {
     end();
 }
 
-/* --- hints ------------------------------------------------------------------------------------- */
+/* --- hints ------------------------------------------------------------------------------------ */
 
 /* Two full spans, the second with a hint: what each field of the hint may not say. */
 static void hint_of_nobody(void) {
@@ -150,7 +150,7 @@ static void hint_of_a_neighbour(bool first_goes) {
     end();
 }
 
-/* --- spans that a cache keeps ------------------------------------------------------------------ */
+/* --- spans that a cache keeps ----------------------------------------------------------------- */
 
 /* Of four spans that become wholly free the cache keeps as many as it may, by hand: 2. */
 static void idle_spans(void) {
@@ -167,9 +167,9 @@ static void idle_spans(void) {
     end();
 }
 
-/* Where kept spans follow use, by hand: at most 2 are kept. A round frees the objects of the four spans
- * that are not current, and asks for as many again. The first one keeps nothing and needs four fresh
- * spans, so two are kept from then on. */
+/* Where kept spans follow use, by hand: at most 2 are kept. A round frees the objects of the four
+ * spans that are not current, and asks for as many again. The first one keeps nothing and needs
+ * four fresh spans, so two are kept from then on. */
 static void idle_spans_by_use(void) {
     make_kept(SLOT, SW_PLACE_ADDRESS, 2, true); /* no shelves, no hints */
     void *p[5][SLOTS];
@@ -196,7 +196,7 @@ static void idle_spans_by_use(void) {
     end();
 }
 
-/* --- the identity ------------------------------------------------------------------------------ */
+/* --- the identity ----------------------------------------------------------------------------- */
 
 /* Each part counts, and the sum may be neither above nor below what is held. */
 static void identity(void) {
@@ -221,12 +221,12 @@ static void identity(void) {
     end();
 }
 
-/* --- far words of long spans ------------------------------------------------------------------- */
+/* --- far words of long spans ------------------------------------------------------------------ */
 
 enum { MANY_SLOTS = 8192 }; /* 128 words: two halves */
 
-/* Names damage wherever in a span it is: a free that was not announced in the upper half of its words, and an old
- * page under a span that passes for fresh. */
+/* Names damage wherever in a span it is: a free that was not announced in the upper half of its
+ * words, and an old page under a span that passes for fresh. */
 static void far_words(void) {
     static const sw_class_spec specs[] = {{8, 8, 0}};
     table = table_of("halves", PAGE, specs, 1);

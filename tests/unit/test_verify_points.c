@@ -81,7 +81,7 @@ static void in_child(void) {
     CHECK_EQ(WEXITSTATUS(status), SW_CHECK >= 3 ? 3 : 2);
 }
 
-/* --- quiet ------------------------------------------------------------------------------------- */
+/* --- quiet ------------------------------------------------------------------------------------ */
 
 static bool is_quiet(const sw_cache *own) {
     sw_os_lock_acquire(&heap->lock);

@@ -274,7 +274,7 @@ def _peers(peers: PeerComparison) -> str:
     text = (
         "The recording's operations with real memory, each allocator in fresh processes of this"
         " machine: the most that was resident. The line is the most that the program had asked for."
-        " The model is our heap with the allocator's size classes; it tells what a table does, not"
+        " The model is our heap with the allocator's size classes; it shows what a table does, not"
         " what an allocator does."
     )
     content = charts.peers(peers)

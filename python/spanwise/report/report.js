@@ -33,7 +33,7 @@
         colours[NOT_HELD] = colour("--none");
         return colours;
     }
-    // Large objects are striped and free pages dotted, so that they are told apart in grey.
+    // Large objects are striped and free pages dotted, so that they differ in grayscale.
     function pixel(code, x, y, colours) {
         if (code === LARGE && (x + y) % SIDE === 0) return [90, 40, 70];
         if (code === FREE && x % SIDE === 1 && y % SIDE === 1) return [70, 70, 70];
