@@ -193,7 +193,8 @@ SW_API sw_gc_phase sw_gc_current_phase(const sw_gc *gc);
 /* The running cycle, or the last one. SW_STATE: there was none. */
 SW_API sw_status sw_gc_last_cycle(sw_gc *gc, sw_gc_cycle *cycle);
 
-/* The pacer: when sw_gc_new starts cycles. struct_bytes: as in sw_gc_cycle. */
+/* Options of the pacer, which decides when sw_gc_new starts a cycle. struct_bytes is as in
+ * sw_gc_cycle. */
 typedef struct sw_gc_pace {
     uint64_t struct_bytes;
     /* As GOGC: a cycle is due after sw_gc_new has allocated this percentage of the bytes live after
@@ -212,7 +213,7 @@ typedef struct sw_gc_pace {
  * heap, and every object that the caller needs must be reachable from a root. Without memory for a
  * cycle it allocates nevertheless, and retries the cycle later; with SW_GC_CHECKMARK it returns
  * NULL with errno EINVAL if marking has missed an object. All zero but struct_bytes, the default:
- * only the program begins cycles. Errors: SW_INVALID: wrong struct_bytes, or in_steps is neither 0
+ * only the program starts cycles. Errors: SW_INVALID: wrong struct_bytes, or in_steps is neither 0
  * nor 1. */
 SW_API sw_status sw_gc_set_pace(sw_gc *gc, const sw_gc_pace *pace);
 
@@ -222,8 +223,8 @@ SW_API sw_status sw_gc_set_pace(sw_gc *gc, const sw_gc_pace *pace);
  * points in a threaded environment", 1998). Safepoints are sw_gc_safepoint, sw_gc_new,
  * sw_gc_unblock, sw_gc_join and calls that work on cycles. Objects needed after a safepoint must be
  * reachable from a root before it. A call that works on a cycle waits until all joined threads have
- * stopped. If one does not stop in time (sw_gc_set_stop_ns), the call returns SW_BUSY with its
- * name, and abandons a marking cycle; a pacing sw_gc_new then allocates nevertheless. Threads that
+ * stopped. If one does not stop in time (sw_gc_set_stop_ns), the call abandons a marking cycle
+ * and returns SW_BUSY; the error names the thread. A pacing sw_gc_new allocates anyway. Threads that
  * have not joined are not waited for; an allocation or free by one during the call is misuse
  * NOT_JOINED. A joined thread leaves when it exits. name: up to 31 bytes are copied. Errors:
  * SW_STATE: it has joined before; SW_INVALID: name is NULL; SW_NOMEM. */

@@ -70,7 +70,8 @@ SW_API uint32_t sw_table_class_count(const sw_table *table); /* without the dumm
 SW_API uint32_t sw_table_max_bytes(const sw_table *table);   /* largest slot */
 SW_API uint64_t sw_table_hash(const sw_table *table);        /* of page size and classes */
 
-/* The class of a request of `size` bytes; 0: larger than every class. Class 1 serves 0 bytes. */
+/* Returns the class that serves `size` bytes, or 0 if `size` exceeds the largest class. Class 1
+ * serves 0 bytes. */
 SW_API uint32_t sw_table_class_of(const sw_table *table, size_t size);
 /* SW_INVALID: cls is 0 or too large. */
 SW_API sw_status sw_table_class(const sw_table *table, uint32_t cls, sw_class_info *out);

@@ -37,9 +37,6 @@ from .model import (
     check_page_bytes,
 )
 
-NAMES = ("go", "c16", "jemalloc", "tcmalloc", "mimalloc", "pow2", "fibonacci")
-"""Every name of a table but geometric-R."""
-
 DEFAULT_PAGE_BYTES = 8192
 DEFAULT_LARGEST = 32768
 _GEOMETRIC = "geometric-"
@@ -350,6 +347,9 @@ _MAKERS: dict[str, Callable[[], Table]] = {
     "pow2": pow2,
     "fibonacci": fibonacci,
 }
+
+NAMES = (*BUILTINS, *_MAKERS)
+"""Every table name except geometric-R."""
 
 
 def named(name: str) -> Table | None:

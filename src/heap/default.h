@@ -21,7 +21,7 @@ static sw_always_inline void *sw_default_alloc(size_t size, unsigned flags,
     sw_cache *cache = sw_tls.cache;
     uintptr_t pair = (uintptr_t)cache->bins + sw_default_pairs[(size + 7) >> 3];
     sw_cache_bin *bin = (sw_cache_bin *)pair + 1;
-    __asm__("" : "+r"(bin)); /* keeps `bin` in one register, not sums with it in several */
+    __asm__("" : "+r"(bin)); /* forces `bin` into one register */
     return sw_template_plain(cache, bin, size, flags, SW_CLASS_OF_SIZE, slow);
 }
 

@@ -7,8 +7,8 @@
 #include "heap/hint.h"
 #include "heap/template.h"
 
-/* Allocates an object in a free slot, wherever there is one. The whole search is in this one
- * function. NULL: there is no memory, or the cache has ended; errno and the thread's last error
+/* Allocates an object in a free slot, wherever there is one. The compiler inlines the whole search
+ * into this function. NULL: there is no memory, or the cache has ended; errno and the thread's last error
  * say which. */
 void *sw_refill_alloc(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The public reader: spanwise/trace.h. */
+/* The public reader of spanwise/trace.h. file.c reads blocks and their checksums, notes.c the small
+ * blocks; ops.c decodes an ordered recording, stream.c a raw one. */
 #include "trace/reader.h"
 
 #include <stdlib.h>

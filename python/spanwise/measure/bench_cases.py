@@ -51,7 +51,7 @@ class BenchCase(Result):
     folder: str = field(default_factory=os.getcwd)
 
     def to_dict(self) -> dict[str, Any]:
-        """The form of files of cases."""
+        """Return the case as a dict, as case files store it."""
         return {
             "program": self.program,
             "input": self.input,
@@ -129,7 +129,7 @@ def _case(value: Any, place: str) -> BenchCase:
 
 
 def _is_word(value: Any) -> bool:
-    """Whether it can be an argument of a program."""
+    """Return whether the value is text without NUL, so that a program can take it."""
     return is_text(value) and "\0" not in value
 
 
@@ -168,7 +168,7 @@ def check_cases(cases: Sequence[BenchCase]) -> None:
 
 
 def find_servers(names: Iterable[str]) -> tuple[list[Server], dict[str, str]]:
-    """The allocators of the names, and for each missing one how to install it.
+    """Find allocators by name; for each missing one, say how to install it.
 
     Raises:
         InvalidError: a name is no allocator.
@@ -198,7 +198,7 @@ def built_server(name: str, folder: Path, predicted_bytes: int | None = None) ->
 
 
 def policy_servers(policies: Iterable[HeapOptions]) -> list[Server]:
-    """The installed preloaded malloc under other options, each named by its changes.
+    """Return the installed preloaded malloc under other options, named by what differs.
 
     Raises:
         TypeError, InvalidError: they are not for real heaps, or change nothing.
@@ -223,7 +223,7 @@ def policy_name(options: HeapOptions) -> str:
 
 
 def server_of(name: str, library: Path, **known: Any) -> Server:
-    """An allocator by its file; further arguments as of `Server`."""
+    """Return the `Server` of a shared library; keyword arguments go to `Server`."""
     return Server(name, str(library), file_sha256(str(library)), **known)
 
 

@@ -15,6 +15,7 @@ import spanwise as sw
 from hypothesis import given
 from hypothesis import strategies as st
 from spanwise.tables import families
+from spanwise_sizeclasses import families as generated
 
 from tests.python.helpers import GO_TABLE
 
@@ -122,6 +123,11 @@ def test_c16_is_go_without_24() -> None:
 
 
 # --- families -------------------------------------------------------------------------------------
+
+
+def test_help_lists_every_family() -> None:
+    listed = families.NAMES_HELP.removesuffix(", geometric-R or FILE.json").split(", ")
+    assert listed == list(generated.NAMES)
 
 
 def test_default_is_c16() -> None:
