@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import _thread
 import argparse
 import importlib
 import io
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
@@ -116,8 +118,19 @@ def _fail(message: str, status: int) -> int:
     return status
 
 
+def _raise_again(ignored: sys.UnraisableHookArgs) -> None:
+    """Let a Ctrl-C that came in a destructor, where Python drops it, come once more."""
+    if issubclass(ignored.exc_type, KeyboardInterrupt):
+        timer = threading.Timer(0.01, _thread.interrupt_main)
+        timer.daemon = True
+        timer.start()
+    else:
+        sys.__unraisablehook__(ignored)
+
+
 def command() -> NoReturn:
     """The process `spanwise`: runs one command and ends."""
+    sys.unraisablehook = _raise_again
     if "OPENBLAS_NUM_THREADS" not in os.environ:
         # Nothing here uses the threads that numpy's OpenBLAS starts as it is loaded, and it raises
         # SIGINT if the system refuses one. Programs that a command runs do not get the variable.

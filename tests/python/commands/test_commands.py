@@ -369,6 +369,24 @@ def test_ctrl_c_in_a_ledger(tmp_path: Path) -> None:
     assert said == (130, "spanwise: interrupted")
 
 
+def test_ctrl_c_in_a_destructor() -> None:
+    """Python drops an exception of a destructor; a Ctrl-C there ends the command all the same."""
+    script = (
+        "import signal, sys, time, spanwise.__main__ as m\n"
+        "class Dies:\n"
+        "    def __del__(self): signal.raise_signal(signal.SIGINT)\n"
+        "def main():\n"
+        "    one = Dies()\n"
+        "    del one\n"
+        "    time.sleep(30)\n"
+        "m.main = main\n"
+        "try: m.command()\n"
+        "except KeyboardInterrupt: sys.exit(130)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (130, b"")
+
+
 def test_a_closed_pipe_is_no_error() -> None:
     script = f"{sys.executable} -m spanwise classes | head -n 1"
     done = subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, check=False)
