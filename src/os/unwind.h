@@ -29,8 +29,9 @@ typedef struct sw_os_frame {
                    .sp = (uintptr_t)__builtin_frame_address(0) + 2 * sizeof(uintptr_t),            \
                    .fp = *(const uintptr_t *)__builtin_frame_address(0)})
 
-/* Maps the table; to be called once. False: no memory, or no unwinder for this processor. */
-bool sw_os_unwind_init(void);
+/* Maps the table by `map` (sw_os_map, or a function like it); to be called once. False: no memory,
+ * or no unwinder for this processor. */
+bool sw_os_unwind_init(void *(*map)(size_t bytes));
 
 /* The words of the stack on which a walk depended, in the order in which it read them. A walk from
  * the same frame, with the same words at these addresses, has the same result; from.fp must be the

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "recorder/memory.h"
 #include "recorder/options.h"
 #include "recorder/state.h"
 
@@ -67,7 +68,7 @@ static struct swt_area *take_shared(uint32_t thread) {
 struct swt_area *record_area_take(uint32_t thread, bool *shared) {
     struct swt_area *area = take_shared(thread);
     *shared = area != NULL;
-    return area != NULL ? area : sw_os_map(area_bytes());
+    return area != NULL ? area : record_map(area_bytes());
 }
 
 uint8_t *record_area_sites(size_t bytes) {

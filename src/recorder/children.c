@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "os/os.h"
+#include "recorder/memory.h"
 #include "recorder/options.h"
 
 enum {
@@ -97,7 +98,7 @@ void record_children_read(void) {
     uint32_t entries[BATCH];
     int fd = open_list(O_RDONLY);
     if (fd < 0) return;
-    uint64_t *seen = sw_os_map(PID_LIMIT / 8);
+    uint64_t *seen = record_map(PID_LIMIT / 8);
     uint64_t own = sw_os_process_id();
     recorded = unrecorded = 0;
     for (;;) {

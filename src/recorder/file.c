@@ -14,6 +14,7 @@
 
 #include "base/assert.h"
 #include "base/fail.h"
+#include "recorder/memory.h"
 #include "recorder/options.h"
 #include "recorder/state.h"
 
@@ -133,7 +134,7 @@ static flusher *take_flusher(uint32_t thread) {
     sw_os_lock_acquire(&f->lock);
     if (f->encoder == NULL) {
         size_t bytes = swt_encoder_bytes();
-        f->encoder = swt_encoder_init(sw_os_map(bytes), bytes);
+        f->encoder = swt_encoder_init(record_map(bytes), bytes);
     }
     if (f->encoder != NULL) return f;
     sw_os_lock_release(&f->lock);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* exec, _exit and abort end this image of the process without running its exit functions. So the
  * functions here write the open blocks first and then call the function underneath. dlclose makes
- * the unwinder forget the unwind rules of the unloaded library. The recorder does not see an exec
+ * the unwinder forget the unwind rules of the unloaded library. munmap and madvise read the
+ * resident memory before it shrinks. The recorder does not see an exec
  * inside posix_spawn or system (a child calls it), system calls that a program makes itself, and
  * deadly signals; these cost at most the last block of each thread. */
 #define _GNU_SOURCE
@@ -13,6 +14,7 @@
 
 #include "recorder/cxx.h"
 #include "recorder/end.h"
+#include "recorder/memory.h"
 #include "recorder/process.h"
 #include "recorder/recorder.h"
 
@@ -140,6 +142,26 @@ RECORD_EXPORT int dlclose(void *handle) {
     record_sites_forget_walks();
     record_operators_forget();
     return result;
+}
+
+/* --- memory that goes back to the system ------------------------------------------------------ */
+
+/* Reads the resident memory while the pages are still there. */
+static void before_unmap(size_t bytes) {
+    if (bytes < RECORD_LARGE_BYTES || record_real.munmap == NULL || record_is_own_call()) return;
+    if (!record_off && record_gate == 0 && !record_is_stray_copy()) record_memory_before_unmap();
+}
+
+RECORD_EXPORT int munmap(void *p, size_t bytes) {
+    before_unmap(bytes);
+    if (record_real.munmap == NULL) return (int)syscall(SYS_munmap, p, bytes);
+    return record_real.munmap(p, bytes);
+}
+
+RECORD_EXPORT int madvise(void *p, size_t bytes, int advice) {
+    before_unmap(bytes);
+    if (record_real.madvise == NULL) return (int)syscall(SYS_madvise, p, bytes, advice);
+    return record_real.madvise(p, bytes, advice);
 }
 
 /* --- what the loader calls -------------------------------------------------------------------- */

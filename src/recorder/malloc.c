@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "recorder/memory.h"
 #include "recorder/recorder.h"
 
 /* --- the way in and out ----------------------------------------------------------------------- */
@@ -50,6 +51,7 @@ static sw_always_inline void note_alloc(record_thread *thread, swt_raw_kind kind
     if (sw_unlikely(record_gate != 0 || !swt_raw_alloc(&thread->raw, kind, stamp, ticks,
                                                        (uintptr_t)p, size, align_log2, site)))
         slow_alloc(thread, kind, stamp, ticks, p, size, align_log2, site);
+    if (sw_unlikely(size >= RECORD_LARGE_BYTES)) record_memory_large((uintptr_t)p, size);
 }
 
 static sw_noinline void slow_free(record_thread *thread, uint64_t stamp, uint64_t ticks,
@@ -59,12 +61,19 @@ static sw_noinline void slow_free(record_thread *thread, uint64_t stamp, uint64_
     record_slow_put(thread, &event);
 }
 
+/* Whether the free unmaps the object: glibc puts it 16 bytes into pages of its own, and sets bit 1
+ * of the word before it. With another allocator a wrong answer costs one needless reading. */
+static sw_always_inline bool is_mapped(const void *p) {
+    return (uintptr_t)p % 4096 == 16 && (((const size_t *)p)[-1] & 2) != 0;
+}
+
 /* Events of frees have no call site, because what is studied is where objects are allocated. */
 static sw_always_inline void note_free(record_thread *thread, const void *p) {
     uint64_t stamp = record_stamp(), ticks = record_ticks(thread);
     record_set_phase(thread, RECORD_WRITING);
     if (sw_unlikely(record_gate != 0 || !swt_raw_free(&thread->raw, stamp, ticks, (uintptr_t)p, 0)))
         slow_free(thread, stamp, ticks, p, 0);
+    if (sw_unlikely(is_mapped(p))) record_memory_before_unmap();
 }
 
 static sw_always_inline void note_realloc(record_thread *thread, uint64_t old_stamp,
@@ -76,6 +85,7 @@ static sw_always_inline void note_realloc(record_thread *thread, uint64_t old_st
     if (sw_likely(record_gate == 0 && swt_raw_realloc(&thread->raw, old_stamp, old_ticks, old,
                                                       stamp, ticks, (uintptr_t)p, size, site))) {
         thread->uncounted++;
+        if (sw_unlikely(size >= RECORD_LARGE_BYTES)) record_memory_large((uintptr_t)p, size);
         return;
     }
     record_event event = {.kind = RECORD_REALLOC,

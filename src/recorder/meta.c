@@ -14,6 +14,7 @@
 #include "base/assert.h"
 #include "os/modules.h"
 #include "recorder/file.h"
+#include "recorder/memory.h"
 #include "recorder/options.h"
 #include "recorder/state.h"
 
@@ -26,7 +27,7 @@ static record_modules meta;
 
 bool record_meta_init(void) {
     uint8_t *memory =
-        sw_os_map(BUFFER_BYTES + ARGUMENTS_BYTES + RECORD_SEEN_MAX * sizeof(uint64_t));
+        record_map(BUFFER_BYTES + ARGUMENTS_BYTES + RECORD_SEEN_MAX * sizeof(uint64_t));
     if (memory == NULL) return false;
     meta.buffer = memory;
     meta.arguments = memory + BUFFER_BYTES;
@@ -87,6 +88,12 @@ bool record_meta_write(void) {
     put_program(&buffer);
     put_arguments(&buffer);
     return record_file_put(SWT_BLOCK_META, &buffer);
+}
+
+void record_meta_put_memory(void) {
+    uint8_t memory[512];
+    swt_buffer buffer = {.data = memory, .capacity = sizeof memory};
+    if (record_memory_put(&buffer)) (void)record_file_put(SWT_BLOCK_META, &buffer);
 }
 
 /* --- MODULES ---------------------------------------------------------------------------------- */

@@ -27,6 +27,8 @@ bool record_meta_init(void);
 bool record_meta_write(void);
 /* Writes a MODULES block of the modules that no block of this file has named yet. */
 void record_modules_flush(void);
+/* Writes a META block of the resident memory, if it was read. */
+void record_meta_put_memory(void);
 void record_meta_after_fork(void);
 
 #endif

@@ -28,6 +28,7 @@
 #include "recorder/children.h"
 #include "recorder/end.h"
 #include "recorder/file.h"
+#include "recorder/memory.h"
 #include "recorder/meta.h"
 #include "recorder/options.h"
 #include "recorder/python.h"
@@ -153,6 +154,7 @@ static void start(void) {
     record_mark_original();
     record_this.has_barrier =
         syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+    record_memory_init();
     if (!record_meta_init() || !record_sites_init() || !record_python_init()) {
         sw_emergency_print("spanwise: record: no memory; not recording\n");
         record_off = true;
@@ -186,6 +188,7 @@ void record_in_fork_child(void) {
     record_this.is_root = false;
     record_end_after_fork();
     record_file_after_fork();
+    record_memory_after_fork();
     record_meta_after_fork();
     record_sites_after_fork();
     record_threads_after_fork();

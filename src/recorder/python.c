@@ -20,6 +20,7 @@
 #include "base/fail.h"
 #include "os/os.h"
 #include "recorder/file.h"
+#include "recorder/memory.h"
 #include "recorder/options.h"
 #include "recorder/real.h"
 #include "recorder/state.h"
@@ -110,7 +111,7 @@ bool record_python_init(void) {
                            "sites are the interpreter's own\n");
         return true;
     }
-    interpreter.codes = sw_os_map(table_bytes());
+    interpreter.codes = record_map(table_bytes());
     if (interpreter.codes == NULL) return false;
     interpreter.free = record_real.free;
     record_real.free = free_watched;

@@ -35,6 +35,8 @@ typedef struct record_real_functions {
                     int); /* NULL: the C library lacks it */
     void (*abort)(void);
     int (*dlclose)(void *);
+    int (*munmap)(void *, size_t);
+    int (*madvise)(void *, size_t, int);
     record_new_aligned *new_aligned; /* NULL: no C++ library is in the global scope */
 } record_real_functions;
 

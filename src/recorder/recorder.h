@@ -14,6 +14,7 @@
  *   site.c        return-address chains -> site ids
  *   python.c      frames of CPython -> lines of Python
  *   meta.c        META and MODULES blocks
+ *   memory.c      resident memory: what of it came through malloc
  *   area.c        memory of open blocks, which whoever started the program can still read
  *   file.c        the file: blocks out, clocks, the END block
  *   descriptor.c  a descriptor in a program that closes and reuses them

@@ -11,6 +11,7 @@
 #include "base/assert.h"
 #include "recorder/area.h"
 #include "recorder/file.h"
+#include "recorder/memory.h"
 #include "recorder/python.h"
 #include "recorder/state.h"
 #include "recorder/thread.h"
@@ -35,17 +36,17 @@ static size_t recent_bytes(void) { return sizeof(uint64_t) << RECENT_BITS; }
 bool record_sites_init(void) {
     if (record_option.stacks == 0) return true;
     /* Without the unwinder, only lines of Python or single return addresses can be recorded. */
-    if (record_option.stacks > 1 && !sw_os_unwind_init() && !record_option.python) {
+    if (record_option.stacks > 1 && !sw_os_unwind_init(record_map) && !record_option.python) {
         record_option.stacks = 1;
         record_option.shallow = true;
     }
     bool deep = record_option.stacks > 1 || record_option.python;
     sites.bits = deep ? BUCKET_BITS_DEEP : BUCKET_BITS_SHALLOW;
     record_site_shift = 64 - sites.bits;
-    record_site_buckets = sw_os_map(table_bytes());
-    sites.own = sites.buffer.data = sw_os_map(BUFFER_BYTES);
+    record_site_buckets = record_map(table_bytes());
+    sites.own = sites.buffer.data = record_map(BUFFER_BYTES);
     sites.buffer.capacity = BUFFER_BYTES;
-    if (record_option.python && (sites.recent = sw_os_map(recent_bytes())) == NULL) return false;
+    if (record_option.python && (sites.recent = record_map(recent_bytes())) == NULL) return false;
     return record_site_buckets != NULL && sites.own != NULL;
 }
 
@@ -136,7 +137,7 @@ void record_sites_forget_walks(void) { __atomic_fetch_add(&walks_epoch, 1, __ATO
 
 static sw_cold record_walk *new_walks(void) {
     int saved = errno;
-    record_walk *walks = sw_os_map(sizeof(record_walk) * RECORD_WALK_WAYS << RECORD_WALK_SETS_LOG2);
+    record_walk *walks = record_map(sizeof(record_walk) * RECORD_WALK_WAYS << RECORD_WALK_SETS_LOG2);
     errno = saved;
     return walks;
 }

@@ -13,6 +13,7 @@
 #include "recorder/area.h"
 #include "recorder/children.h"
 #include "recorder/file.h"
+#include "recorder/memory.h"
 #include "recorder/meta.h"
 #include "recorder/options.h"
 #include "recorder/site.h"
@@ -72,7 +73,7 @@ static record_thread *reuse_record(void) {
 
 /* Maps memory that reads as zero in a fork child, if the kernel offers that. */
 static char *new_chunk(void) {
-    char *memory = sw_os_map(RECORD_CHUNK_BYTES);
+    char *memory = record_map(RECORD_CHUNK_BYTES);
     if (memory == NULL || !record_marks_copies() ||
         madvise(memory, RECORD_CHUNK_BYTES, MADV_WIPEONFORK) == 0)
         return memory;
@@ -141,11 +142,14 @@ void record_thread_flush(record_thread *thread) {
     bool done = false;
     if ((record_gate & RECORD_STOPPED) == 0) {
         record_sites_flush();
+        record_memory_mark(&thread->raw);
         done = record_file_put_events(&thread->raw, calls);
     }
     swt_raw_clear(&thread->raw);
     if (done) {
         record_file_keep_clock();
+        record_memory_read(false);
+        if (record_memory_is_new()) record_meta_put_memory();
     } else {
         __atomic_store_n(&thread->dropped, thread->dropped + calls, __ATOMIC_RELAXED);
     }

@@ -3,17 +3,36 @@
  * blocks. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/fail.h"
 #include "os/os.h"
 #include "trace/source.h"
 #include "trace/writer.h"
 
+/* Keys of which the recorder writes a new value when it has read the resident memory again. */
+static const char *const replaced[] = {"rss_peak", "rss_ns",   "rss_malloc",  "rss_mapped",
+                                       "rss_data", "rss_file", "rss_recorder"};
+enum { REPLACED = sizeof replaced / sizeof replaced[0] };
+
+static size_t replaced_index(const char *key) {
+    size_t i = 0;
+    while (i < REPLACED && strcmp(key, replaced[i]) != 0) i++;
+    return i;
+}
+
+/* Copies the pairs in their order; of a replaced key only the last value. */
 static sw_status copy_meta(const swt_notes *notes, sw_trace_writer *writer) {
+    size_t last[REPLACED + 1] = {0};
+    for (size_t i = 0; i + 1 < notes->meta_used; i += 2)
+        last[replaced_index(notes->text + notes->meta[i])] = i;
     sw_status status = SW_OK;
-    for (size_t i = 0; status == SW_OK && i + 1 < notes->meta_used; i += 2)
-        status = sw_trace_set_meta(writer, notes->text + notes->meta[i],
-                                   notes->text + notes->meta[i + 1]);
+    for (size_t i = 0; status == SW_OK && i + 1 < notes->meta_used; i += 2) {
+        const char *key = notes->text + notes->meta[i];
+        size_t index = replaced_index(key);
+        if (index == REPLACED || last[index] == i)
+            status = sw_trace_set_meta(writer, key, notes->text + notes->meta[i + 1]);
+    }
     return status;
 }
 

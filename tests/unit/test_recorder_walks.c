@@ -34,6 +34,7 @@ size_t record_python_walk(record_python_frame *frames, size_t max) {
 }
 uint64_t record_python_line(const record_python_frame *frame) { return frame->place; }
 void record_python_after_fork(void) {}
+void *record_map(size_t bytes) { return sw_os_map(bytes); }
 
 /* --- code with known frames ------------------------------------------------------------------------
  * leaf:  cfa = sp + 16; the caller's fp is the same

@@ -6,6 +6,7 @@
 #include "check.h"
 #include "os/linux/cfi.h"
 #include "os/modules.h"
+#include "os/os.h"
 #include "os/unwind.h"
 
 enum { DEPTH_MAX = 64 };
@@ -122,7 +123,7 @@ static bool count_module(const sw_os_module *module, void *arg) {
 int main(void) {
 #if defined(__x86_64__)
     int modules = 0;
-    CHECK(sw_os_unwind_init());
+    CHECK(sw_os_unwind_init(sw_os_map));
     for (int depth = 0; depth < 40; depth += 13) test_chain(depth);
     sw_os_unwind_forget();
     test_chain(5);
@@ -133,7 +134,7 @@ int main(void) {
     CHECK(modules >= 2);
     CHECK_EQ(sw_os_modules_generation(), sw_os_modules_generation());
 #else
-    CHECK(!sw_os_unwind_init());
+    CHECK(!sw_os_unwind_init(sw_os_map));
 #endif
     return check_result();
 }

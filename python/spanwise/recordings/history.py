@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,8 @@ from spanwise.recordings import sources
 from spanwise.recordings.lifetimes import take_lifetimes
 from spanwise.recordings.names import FrameNames, build_ids_of, is_function, is_python
 from spanwise.recordings.ops import Latest, summarize_ops
+from spanwise.recordings.process_memory import ProcessMemory, missing_memory, read_memory
+from spanwise.recordings.programs import ADVICE, is_python_file, runtime_of
 from spanwise.recordings.simulate import Moment
 from spanwise.recordings.sites import Site, Sites, same_sites
 from spanwise.recordings.sources import ArraySource, FileSource, Module, Source
@@ -101,9 +104,35 @@ class History(Result, Tabular):
         """Allocations, frees and reallocations."""
         return self.summary.events
 
+    @cached_property
+    def memory(self) -> ProcessMemory | None:
+        """Resident memory of the process at its peak; None if the recorder could not read it."""
+        return read_memory(self.meta)
+
+    @cached_property
+    def runtimes(self) -> tuple[str, ...]:
+        """Runtimes in the process that have a heap of their own: Go, Node.js, PHP, ..."""
+        paths = {self.program, *(module.path for module in self.modules)}
+        found = {runtime_of(path) for path in paths}
+        if any(pair == ("pythonmalloc", "0") for pair in self.meta) and any(map(is_python_file, paths)):
+            found.add("CPython")
+        return tuple(sorted(found - {""}))
+
+    @cached_property
+    def missing(self) -> str:
+        """A sentence on memory that was not recorded, if that is more than half; else ""."""
+        if self.memory is None:
+            return ""
+        runtime = self.runtimes[0] if self.runtimes else ""
+        name = Path(self.program).name
+        return missing_memory(self.memory, name, (runtime, ADVICE.get(runtime, "")))
+
     @property
     def remark(self) -> str:
         """A sentence that every user of the recording must know; mostly empty."""
+        return "; ".join(filter(None, (self._own_remark(), self.missing)))
+
+    def _own_remark(self) -> str:
         remark = next((value for key, value in self.meta if key == "remark"), "")
         if remark:
             return remark

@@ -168,11 +168,24 @@ def read_elf(path: str) -> Elf | None:
 
 
 _RUNTIMES = (
-    ("libjvm.so", "the Java virtual machine"),
-    ("libcoreclr.so", ".NET"),
-    ("libmonosgen-2.0.so", "Mono"),
-    ("libnode.so", "Node.js"),
+    (re.compile(r"libjvm\.so"), "the Java virtual machine"),
+    (re.compile(r"libcoreclr\.so"), ".NET"),
+    (re.compile(r"libmonosgen-2\.0\.so"), "Mono"),
+    (re.compile(r"node$|nodejs$|libnode\.so"), "Node.js"),
+    (re.compile(r"php[0-9.]*$|php-cgi|php-fpm|libphp[0-9.]*\.so"), "PHP"),
+    (re.compile(r"ruby[0-9.]*$|libruby[-0-9.]*\.so"), "Ruby"),
+    (re.compile(r"beam(\.smp)?$"), "Erlang"),
 )
+ADVICE = {
+    "the Java virtual machine": "use -XX:NativeMemoryTracking=summary with jcmd",
+    "Node.js": "node --heap-prof shows the JavaScript heap",
+    "PHP": "record it with USE_ZEND_ALLOC=0, and PHP uses malloc",
+    "Ruby": "ObjectSpace.memsize_of_all shows the objects in its pages",
+    "Erlang": "start it with +Mea min, and Erlang uses malloc",
+    "Go": "convert its heap profile: spanwise convert heap.pb.gz",
+    "CPython": "record it without --keep-pymalloc (PYTHONMALLOC=malloc)",
+}
+"""What to do about the heap of a runtime."""
 _GO_SECTION = ".go.buildinfo"
 
 
@@ -186,13 +199,19 @@ def runtime_of(path: str) -> str:
     name = Path(path).name
     if _PYTHON.match(name) or _LIBPYTHON.match(name):
         return "free-threaded CPython" if _holds(path, _FREE_THREADED) else ""
-    for start, runtime in _RUNTIMES:
-        if name.startswith(start):
+    for pattern, runtime in _RUNTIMES:
+        if pattern.match(name):
             return runtime
     try:
         return "Go" if ElfFile(path).has(_GO_SECTION) else ""
     except (OSError, ElfError):
         return ""
+
+
+def is_python_file(path: str) -> bool:
+    """Whether the file's name is that of CPython or of its library."""
+    name = Path(path).name
+    return _PYTHON.match(name) is not None or _LIBPYTHON.match(name) is not None
 
 
 def _check_elf(path: str, elf: Elf, use: Use) -> None:

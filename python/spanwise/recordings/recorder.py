@@ -26,7 +26,7 @@ from spanwise.recordings.launch import (
     wait_for,
     words_of,
 )
-from spanwise.recordings.programs import examine, runtime_of
+from spanwise.recordings.programs import examine
 from spanwise.results.files import check_regular, followed
 
 if TYPE_CHECKING:
@@ -102,18 +102,15 @@ class RecordResult:
 
     def outside(self) -> list[str]:
         """Heaps in the program that bypass malloc; only calls of malloc are recorded."""
-        runtimes: dict[str, str] = {}
-        found = set()
-        for one in self.recordings():
-            for path in {one.program, *(module.path for module in one.modules)}:
-                if path not in runtimes:
-                    runtimes[path] = runtime_of(path)
-                if runtimes[path]:
-                    found.add((Path(one.program).name, runtimes[path]))
-        return [
-            f"{name} has a heap of its own, {runtime}'s, which a recording of malloc does not see"
-            for name, runtime in sorted(found)
-        ]
+        each = self.recordings()
+        found = {
+            f"{Path(one.program).name} has a heap of its own, {runtime}'s, which a recording of"
+            " malloc does not see"
+            for one in each
+            if one.memory is None
+            for runtime in one.runtimes
+        }
+        return sorted(found | ({one.missing for one in each} - {""}))
 
     def lines(self) -> list[str]:
         """The lines to print: how the program failed, what is missing, and last the counts."""
@@ -134,7 +131,8 @@ class RecordResult:
         counts = ", ".join(_format.plural(count, noun) for noun, count in kinds)
         parts = [
             f"{_format.plural(own.events, 'event')} ({counts})",
-            f"peak {_format.size(own.peak_requested_bytes)}",
+            f"peak {_format.size(own.peak_requested_bytes)} requested",
+            *([str(first.memory)] if first.memory else []),
             *(f"{title}: {count:,}" for title, count in own.troubles()[:1] if own.dropped_calls),
         ]
         line = f"{self.path}: {', '.join(parts)}"

@@ -58,7 +58,7 @@ bool sw_os_at_fault(sw_os_fault_fn *fn) {
 
 static bool has_unwinder;
 
-static void init_unwinder(void) { has_unwinder = sw_os_unwind_init(); }
+static void init_unwinder(void) { has_unwinder = sw_os_unwind_init(sw_os_map); }
 
 sw_noinline size_t sw_os_call_stack(uint64_t *addresses, size_t max) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;

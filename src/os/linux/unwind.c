@@ -47,10 +47,12 @@ static uint64_t *rules; /* 1 << ROW_BITS words; 0: an empty row */
 
 extern void *__libc_stack_end __attribute__((weak)); /* top of the first thread's stack */
 
-bool sw_os_unwind_init(void) {
+bool sw_os_unwind_init(void *(*map)(size_t bytes)) {
 #if defined(__x86_64__)
     sw_os_modules_init();
-    rules = sw_os_map(sizeof *rules << ROW_BITS);
+    rules = map(sizeof *rules << ROW_BITS);
+#else
+    (void)map;
 #endif
     return rules != NULL;
 }

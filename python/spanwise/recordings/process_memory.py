@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much of a process's resident memory went through malloc, and so into its recording."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from spanwise import _format
+from spanwise.results.rows import Result
+
+_WARN_BELOW = 0.5
+"""A recorded share below which every command that reads the recording says so."""
+_WARN_BYTES = 8 << 20
+"""Fewer bytes without a recording are worth no warning, unless a known runtime has them."""
+
+
+@dataclass(frozen=True)
+class ProcessMemory(Result):
+    """Resident bytes of a recorded process at its peak, by where they came from.
+
+    The recorder reads /proc/self/smaps whenever the RSS has grown by a sixteenth, and divides the
+    anonymous bytes of each mapping by the pages in which malloc returned objects
+    (docs/design/recorder.md). So the parts are of a moment within 6 % of the peak.
+
+    Attributes:
+        peak_rss_bytes: peak RSS by the kernel's account (VmHWM), without the recorder's memory.
+        time_ns: when the parts were read, since the start of the recording.
+        malloc_bytes: pages in which malloc returned objects; freed ones that are still resident
+            count.
+        mapped_bytes: other anonymous mappings: mmap calls of the program, stacks of threads.
+        data_bytes: private pages of files (static data), and the main stack.
+        file_bytes: pages shared with files or other processes: code, mapped files.
+        recorder_bytes: the recorder's own memory; in none of the others.
+    """
+
+    peak_rss_bytes: int
+    time_ns: int
+    malloc_bytes: int
+    mapped_bytes: int
+    data_bytes: int
+    file_bytes: int
+    recorder_bytes: int
+
+    @property
+    def private_bytes(self) -> int:
+        """Anonymous bytes of the process: malloc_bytes, mapped_bytes and data_bytes."""
+        return self.malloc_bytes + self.mapped_bytes + self.data_bytes
+
+    @property
+    def recorded_share(self) -> float:
+        """The share of the private bytes that went through malloc, 0 to 1."""
+        return self.malloc_bytes / self.private_bytes if self.private_bytes else 1.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """The attributes and the share, for JSON."""
+        return {**asdict(self), "recorded_share": self.recorded_share}
+
+    def __str__(self) -> str:
+        return (
+            f"peak RSS {_format.size(self.peak_rss_bytes)};"
+            f" {_format.share(self.malloc_bytes, self.private_bytes)} of the private memory"
+            f" ({_format.size(self.malloc_bytes)} of {_format.size(self.private_bytes)})"
+            " came from malloc and is recorded"
+        )
+
+    __repr__ = __str__
+
+
+def read_memory(meta: Iterable[tuple[str, str]]) -> ProcessMemory | None:
+    """The memory that the metadata of a recording has; None if the recorder could not read it."""
+    found = {key[4:]: int(value) for key, value in meta if key[:4] == "rss_" and value.isdecimal()}
+    names = ("peak", "ns", "malloc", "mapped", "data", "file", "recorder")
+    if any(name not in found for name in names):
+        return None
+    peak, *rest = (found[name] for name in names)
+    return ProcessMemory(max(peak - found["recorder"], 0), *rest)
+
+
+def missing_memory(memory: ProcessMemory, program: str, runtime: tuple[str, str]) -> str:
+    """A sentence if most of the memory was not recorded: where it is, and what to do; else "".
+
+    Args:
+        memory: of the process.
+        program: its name.
+        runtime: the runtime's name and what to do about its heap, or two empty texts.
+    """
+    name, advice = runtime
+    missing = memory.private_bytes - memory.malloc_bytes
+    if memory.recorded_share >= _WARN_BELOW or (not name and missing < _WARN_BYTES):
+        return ""
+    owner = f"{name}'s own heap" if name else "its own mmap calls"
+    return (
+        f"only {_format.size(memory.malloc_bytes)} of the {_format.size(memory.private_bytes)}"
+        f" private memory of {program} came from malloc and was recorded;"
+        f" {_format.size(memory.mapped_bytes)} came from {owner}{f': {advice}' if advice else ''}"
+    )

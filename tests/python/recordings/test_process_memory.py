@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much of a program's memory a recording covers."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+import spanwise as sw
+from spanwise.recordings.process_memory import missing_memory, read_memory
+
+from tests.python.helpers import make_ops, needs_recorder, spanwise
+
+PARTS = {
+    "rss_peak": 100 << 20,
+    "rss_ns": 5,
+    "rss_malloc": 6 << 20,
+    "rss_mapped": 50 << 20,
+    "rss_data": 4 << 20,
+    "rss_file": 30 << 20,
+    "rss_recorder": 10 << 20,
+}
+META = [(name, str(value)) for name, value in PARTS.items()]
+
+
+def test_parts() -> None:
+    memory = read_memory([("pid", "1"), *META])
+    assert memory is not None
+    assert memory.peak_rss_bytes == 90 << 20
+    assert memory.private_bytes == 60 << 20
+    assert memory.recorded_share == 0.1
+    assert memory.to_dict()["mapped_bytes"] == 50 << 20
+    assert str(memory) == (
+        "peak RSS 90.0 MiB; 10.0 % of the private memory (6.0 MiB of 60.0 MiB) came from malloc"
+        " and is recorded"
+    )
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_without_one_part_nothing_is_known(name: str) -> None:
+    assert read_memory([pair for pair in META if pair[0] != name]) is None
+    assert read_memory([(key, "x" if key == name else value) for key, value in META]) is None
+
+
+def test_what_is_missing() -> None:
+    memory = read_memory(META)
+    assert memory is not None
+    said = missing_memory(memory, "php", ("PHP", "set X"))
+    assert said == (
+        "only 6.0 MiB of the 60.0 MiB private memory of php came from malloc and was recorded;"
+        " 50.0 MiB came from PHP's own heap: set X"
+    )
+    assert missing_memory(memory, "a", ("", "")).endswith("50.0 MiB came from its own mmap calls")
+    half = read_memory([*META, ("rss_malloc", str(54 << 20))])
+    assert half is not None
+    assert missing_memory(half, "php", ("PHP", "set X")) == ""
+    small = read_memory([*META, ("rss_mapped", str(3 << 20)), ("rss_malloc", "4096")])
+    assert small is not None
+    assert missing_memory(small, "ls", ("", "")) == ""
+    assert missing_memory(small, "a", ("Go", "")) != ""
+
+
+def test_a_recording_without_a_reading() -> None:
+    recording = sw.Recording.from_ops(make_ops((0, 1, 100)))
+    assert recording.memory is None
+    assert recording.missing == ""
+
+
+@needs_recorder()
+def test_a_program_that_maps_its_memory_itself(tmp_path: Path) -> None:
+    """Every command that reads the recording says that most of the memory is not in it."""
+    program = tmp_path / "pools"
+    source = tmp_path / "pools.c"
+    source.write_text(
+        "#include <stdlib.h>\n#include <string.h>\n#include <sys/mman.h>\n"
+        "int main(void) {\n"
+        "    char *p = mmap(0, 32 << 20, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);\n"
+        "    memset(p, 1, 32 << 20);\n"
+        "    char *q = malloc(4 << 20);\n"
+        "    memset(q, 1, 4 << 20);\n"
+        "    return p[0] + q[0] == 2 ? 0 : 1;\n}\n"
+    )
+    subprocess.run(["cc", "-O0", source, "-o", program], check=True)
+    out = tmp_path / "a.swt"
+    done = spanwise("record", "-o", out, "--", program)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith("only 4.")
+    memory = sw.Recording.open(out).memory
+    assert memory is not None
+    assert abs(memory.mapped_bytes - (32 << 20)) < 3 << 20
+    assert abs(memory.malloc_bytes - (4 << 20)) < 1 << 20
+    said = sw.Recording.open(out).missing
+    assert "of pools came from malloc" in said
+    assert said in spanwise("ledger", out).stdout

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The recorder: how much of the resident memory came through malloc."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.recorder.tools import Recorder
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("what", "malloced", "mapped"),
+    [
+        ("large", 48, 0),
+        ("large", 24, 24),
+        ("large", 1, 40),
+        ("small", 48, 16),
+        ("sparse", 16, 32),
+        ("grown", 32, 8),
+    ],
+)
+def test_parts_of_the_peak(
+    recorder: Recorder, tmp_path: Path, what: str, malloced: int, mapped: int
+) -> None:
+    """A reading is within a sixteenth of the peak, and each part is what the program touched."""
+    run = recorder.run([recorder.program("memory"), what, str(malloced), str(mapped)], tmp_path)
+    assert run.process.returncode == 0
+    parts = {
+        name: run.number(f"meta.rss_{name}")
+        for name in ("peak", "malloc", "mapped", "data", "file", "recorder")
+    }
+    total = malloced + mapped
+    missed = total / 16 + 0.5  # growth since the last reading, and libc's own pages
+    assert abs(parts["malloc"] / MIB - malloced) < missed, parts
+    assert abs(parts["mapped"] / MIB - mapped) < missed, parts
+    assert parts["malloc"] + parts["mapped"] > (total - missed) * MIB
+    assert parts["peak"] >= sum(parts.values()) - parts["peak"] - MIB, parts
+    assert parts["peak"] < (total + 16) * MIB, parts
