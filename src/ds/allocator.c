@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The allocator that structures use if their user names none: pages of the system. */
+/* The default allocator of most structures: pages of the system. */
 #include "os/os.h"
 #include "spanwise/allocator_vtable.h"
 
