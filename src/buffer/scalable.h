@@ -55,7 +55,7 @@ void sw_children_trim(sw_scalable *scalable, uint64_t kept);
 /* Whether all of a child is free. */
 bool sw_child_is_idle(const sw_child *child);
 
-/* The rule that does not hold, or NULL (base/assert.h). */
+/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *sw_scalable_record_check(const struct sw_scalable *scalable);
 const char *sw_child_check(const sw_child *child);
 

@@ -7,7 +7,7 @@
 #include "gc/gc.h"
 #include "os/os.h"
 
-/* The rule that does not hold, or NULL (base/assert.h). */
+/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *sw_gc_ring_check(const sw_gc_ring *ring);
 
 /* Whether events are kept. May be called without the collector's lock: another thread may switch

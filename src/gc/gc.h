@@ -87,7 +87,7 @@ typedef enum sw_gc_entry_state {
 } sw_gc_entry_state;
 
 /* A reference, or a finalizer: what refers to an object from outside of the heap (refs.c).
- *   object == 0 where state == SW_GC_ENTRY_UNUSED; an entry with an object is in its bucket */
+ *   object == 0 if state == SW_GC_ENTRY_UNUSED; an entry with an object is in its bucket */
 typedef struct sw_gc_ref_entry {
     uintptr_t object; /* 0: NULL */
     sw_gc_finalizer_fn finalizer;
@@ -234,7 +234,7 @@ enum { SW_GC_CLOBBER_BYTE = 0xDB };
 /* SW_OK, or the failure that reports a handle which is no live collector. */
 #define SW_GC_STATUS(gc, op) sw_handle_status(gc, offsetof(sw_gc, mark), SW_HANDLE_GC, op)
 
-/* The rule that does not hold, or NULL (base/assert.h). */
+/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *sw_gc_record_check(const sw_gc *gc);
 const char *sw_gc_source_check(const sw_gc_source *source);
 

@@ -24,7 +24,7 @@ typedef struct sw_gc_pointer {
 } sw_gc_pointer;
 
 /* What a call needs while it marks.
- *   found_count <= SW_GC_FOUND - 64 between two calls of scan_words;  0 where found == NULL */
+ *   found_count <= SW_GC_FOUND - 64 between two calls of scan_words;  0 if found == NULL */
 typedef struct sw_gc_marker {
     sw_gc_span_meta *span_metas; /* span_metas, view, stamp: read for each pointer */
     sw_space_view view;

@@ -21,7 +21,7 @@ struct sw_gc_shadow {
     struct sw_gc_shadow *next, **back;
 };
 
-/* The rule that does not hold, or NULL (base/assert.h). */
+/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *sw_gc_shadow_check(const sw_gc_shadow *shadow);
 
 /* Call visit for the words of every frame. False: a frame is corrupt (a longjmp without a cut), and

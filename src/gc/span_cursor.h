@@ -6,7 +6,7 @@
 
 #include "gc/span_meta.h"
 
-/* The rule that does not hold, or NULL (base/assert.h). */
+/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *sw_gc_span_cursor_check(const sw_gc_span_cursor *place);
 
 sw_gc_span_cursor sw_gc_span_cursor_begin(const sw_heap *heap);

@@ -24,7 +24,7 @@ typedef struct sw_gc_stack {
     size_t reserved;              /* entries of the whole place */
 } sw_gc_stack;
 
-/* The rule that does not hold, or NULL (base/assert.h). */
+/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *sw_gc_stack_check(const sw_gc_stack *stack);
 
 /* False: no place. */

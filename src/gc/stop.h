@@ -7,7 +7,7 @@
 #include "gc/gc.h"
 #include "heap/registry.h"
 
-/* The rule that does not hold, or NULL (base/assert.h). */
+/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *sw_gc_thread_check(const sw_gc_thread *thread);
 
 /* Take the collector's lock, and wait until every joined thread is away. SW_BUSY: timeout; the lock

@@ -26,7 +26,7 @@ static inline bool sw_gc_is_pointer(const sw_gc_layout *layout, uint64_t i) {
 /* Bit i: word `word` + i of an array of such objects may hold a pointer. */
 uint64_t sw_gc_pattern_at(const sw_gc_layout *layout, uint64_t word);
 
-/* The rule that does not hold, or NULL (base/assert.h). */
+/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *sw_gc_array_check(const sw_gc_array *array);
 /* Adds an item at the end, and returns it. NULL: no memory. */
 void *sw_gc_array_add(sw_gc_array *array, size_t item_bytes);

@@ -21,7 +21,7 @@ void sw_ledger_begin(const sw_heap *heap, sw_ledger *out, sw_ledger_class *rows)
 void sw_ledger_add(sw_ledger *ledger, sw_ledger_class *rows, const sw_ledger_class *span);
 /* The sum of all parts; it must be held_bytes. */
 uint64_t sw_ledger_sum(const sw_ledger *ledger);
-/* The rule that does not hold, or NULL (base/assert.h):
+/* Returns the first broken rule, or NULL (base/assert.h):
  *   the sum of the parts == held_bytes;  pending_bytes + unswept_bytes <= requested_bytes */
 const char *sw_ledger_check(const sw_ledger *ledger);
 

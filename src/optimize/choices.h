@@ -45,7 +45,7 @@ typedef struct sw_choices {
     size_t block_bytes;
 } sw_choices;
 
-/* The rule that does not hold, or NULL (base/assert.h). */
+/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *sw_choices_check(const sw_choices *choices);
 
 /* Checks options and weights, and lists the choices. Errors: those of

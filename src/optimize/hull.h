@@ -31,7 +31,7 @@ typedef struct sw_hull {
 } sw_hull;
 
 /* Returns the rule that does not hold, or NULL (base/assert.h):
- *   1 <= count <= width, a power of two;  changes != NULL where change_count != 0 */
+ *   1 <= count <= width, a power of two;  changes != NULL if change_count != 0 */
 const char *sw_hull_check(const sw_hull *hull);
 
 /* Removes all lines. */

@@ -22,7 +22,7 @@ struct sw_optimizer {
     size_t block_bytes;
 };
 
-/* The rule that does not hold, or NULL (base/assert.h). */
+/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *sw_optimizer_record_check(const struct sw_optimizer *optimizer);
 
 #endif

@@ -28,7 +28,7 @@ struct sw_profile {
     int ended;
 };
 
-/* The rule that does not hold, or NULL (base/assert.h). */
+/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *sw_profile_record_check(const struct sw_profile *profile);
 
 #endif

@@ -77,7 +77,7 @@ uint32_t sw_buddy_largest(const sw_buddy *buddy);
 /* The start of the block to which a unit belongs; *order is the block's order. */
 uint64_t sw_buddy_block(const sw_buddy *buddy, uint64_t unit, uint32_t *order);
 
-/* The rule that does not hold, or NULL (base/assert.h). */
+/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *sw_buddy_check(const sw_buddy *buddy);
 /* The same, and the rules of every block. */
 const char *sw_buddy_verify(const sw_buddy *buddy);

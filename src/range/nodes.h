@@ -44,7 +44,7 @@ void *sw_nodes_take(sw_nodes *nodes);
 void sw_nodes_give(sw_nodes *nodes, void *node);
 /* Gives every chunk back to the allocator, and with them all nodes. */
 void sw_nodes_destroy(sw_nodes *nodes);
-/* The rule that does not hold, or NULL (base/assert.h). */
+/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *sw_nodes_check(const sw_nodes *nodes);
 
 #endif

@@ -189,7 +189,7 @@ extern const sw_range_ops sw_range_single_ops;
 extern const sw_range_ops sw_range_two_ops;
 extern const sw_range_ops sw_range_buddy_ops;
 
-/* The rule that does not hold, or NULL (base/assert.h). */
+/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *sw_range_record_check(const struct sw_range *range);
 const char *sw_range_grown_check(const sw_range_grown *grown);
 

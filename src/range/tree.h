@@ -82,7 +82,7 @@ static inline uint64_t sw_tree_largest(const sw_tree *tree) {
     return tree->count == 0 ? 0 : tree->root[SW_TREE_START]->largest;
 }
 
-/* The rule that does not hold, or NULL (base/assert.h). */
+/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *sw_tree_check(const sw_tree *tree);
 const char *sw_tree_node_check(const sw_tree_node *node);
 /* The same, and the rules of every node in both orders. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The recorder in a process: its start at the first call, and its state after a fork. */
+/* Starts the recorder at the first call, and resets it after a fork. */
 #ifndef SW_RECORDER_PROCESS_H
 #define SW_RECORDER_PROCESS_H
 

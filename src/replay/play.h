@@ -42,7 +42,7 @@ typedef struct player {
     uint64_t failed;     /* allocations that returned NULL */
 } player;
 
-/* The rule that does not hold, or NULL (base/assert.h). */
+/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *player_check(const player *self);
 
 /* Plays all epochs. After each, samples memory and calls at_epoch(arg, epoch), unless that is

@@ -14,7 +14,7 @@ typedef struct result {
     size_t length, room; /* bytes */
 } result;
 
-/* The rule that does not hold, or NULL (base/assert.h). */
+/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *result_check(const result *out);
 
 /* room: the most bytes that the text can have. */

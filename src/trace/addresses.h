@@ -29,7 +29,7 @@ typedef struct swt_leaf_entry {
 
 /* Used by one thread at a time. The table's capacity is mask + 1, a power of two.
  *   2 * count <= mask + 1;  count + spare_count == leaf_count <= leaf_capacity
- *   2^(64 - shift) == mask + 1, and entries != NULL, where mask != 0 */
+ *   2^(64 - shift) == mask + 1, and entries != NULL, if mask != 0 */
 typedef struct swt_addresses {
     swt_leaf_entry *entries;
     size_t count;   /* entries in use, each with a leaf */
@@ -41,7 +41,7 @@ typedef struct swt_addresses {
     size_t spare_count, spare_capacity;
 } swt_addresses;
 
-/* The rule that does not hold, or NULL (base/assert.h). */
+/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *swt_addresses_check(const swt_addresses *map);
 
 /* Sets the id of an address. 1: the address had an id, which is stored to *old; 0: it had none; -1:

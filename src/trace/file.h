@@ -62,12 +62,12 @@ typedef struct swt_notes {
                                  * those of call sites are counted apart */
 } swt_notes;
 
-/* The rule that does not hold, or NULL (base/assert.h). */
+/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *swt_notes_check(const swt_notes *notes);
 
 /* Used by one thread at a time.
  *   entry_count <= entry_capacity;  last_ops_count <= last_ops_capacity
- *   damaged only where prefix;  damage_at <= bytes;  and the rules of notes */
+ *   damaged only if prefix;  damage_at <= bytes;  and the rules of notes */
 typedef struct swt_file {
     FILE *stream;
     char name[112]; /* the path or its end, for messages */

@@ -13,7 +13,7 @@
 #include "base/attributes.h"
 
 /* Used by one thread at a time.
- *   free_count <= next <= capacity, a multiple of 64;  live != NULL where capacity != 0 */
+ *   free_count <= next <= capacity, a multiple of 64;  live != NULL if capacity != 0 */
 typedef struct swt_ids {
     uint32_t *free_ids; /* [free_count]: freed ids; the last one is taken next */
     uint64_t *live;     /* a bit for each id below `next`: 1: live */
@@ -22,7 +22,7 @@ typedef struct swt_ids {
     uint32_t next;   /* ids below it were given out: number of live ids + free_count == next */
 } swt_ids;
 
-/* The rule that does not hold, or NULL (base/assert.h). */
+/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *swt_ids_check(const swt_ids *ids);
 
 /* Makes room for more ids. False: no memory, or no more ids of 32 bits. */

@@ -17,7 +17,7 @@
 #include "trace/ids.h"
 
 /* The events of one thread, decoded one at a time from its loaded block.
- *   entry <= entry_end;  left == 0 where payload == NULL;  tick_shift <= 63;  address_shift <= 47
+ *   entry <= entry_end;  left == 0 if payload == NULL;  tick_shift <= 63;  address_shift <= 47
  */
 typedef struct swt_stream {
     size_t entry, entry_end; /* blocks to come, as indexes in merge->order */

@@ -77,7 +77,7 @@ typedef struct swt_raw {
     uint32_t thread;     /* id of the thread, counted by the recorder */
 } swt_raw;
 
-/* The rule that does not hold, or NULL (base/assert.h). */
+/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *swt_raw_check(const swt_raw *raw);
 
 /* Empties the block. The first event's word is cleared, so that the reader of an area (area.h)
@@ -222,8 +222,8 @@ typedef struct swt_buffer {
     size_t used, capacity;
 } swt_buffer;
 
-/* The rule that does not hold, or NULL (base/assert.h):
- *   used <= capacity;  data != NULL where capacity != 0 */
+/* Returns the first broken rule, or NULL (base/assert.h):
+ *   used <= capacity;  data != NULL if capacity != 0 */
 const char *swt_buffer_check(const swt_buffer *buffer);
 
 /* META: any keys; docs/design/trace.md lists those that spanwise reads. A key may be repeated, as

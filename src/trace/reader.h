@@ -7,7 +7,7 @@
 #include "trace/source.h"
 
 /* Used by one thread at a time.
- *   source.file == &file;  rest_count <= SW_TRACE_OPS_MAX;  rest != NULL where rest_count != 0
+ *   source.file == &file;  rest_count <= SW_TRACE_OPS_MAX;  rest != NULL if rest_count != 0
  *   and the rules of file and source */
 struct sw_trace {
     uint64_t mark; /* ds/handle.h */

@@ -9,7 +9,7 @@
 
 /* Used by one thread at a time.
  *   entry <= file->entry_count;  decoded_at <= decoded_count <= SW_TRACE_OPS_MAX
- *   decoded != NULL where decoded_count != 0;  and, while no damage was met, the rules of state */
+ *   decoded != NULL if decoded_count != 0;  and, while no damage was met, the rules of state */
 typedef struct swt_source {
     swt_file *file;
     sw_op *ops;          /* room for SW_TRACE_OPS_MAX */
@@ -23,7 +23,7 @@ typedef struct swt_source {
     uint64_t inferred;
 } swt_source;
 
-/* The rule that does not hold, or NULL (base/assert.h). */
+/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *swt_source_check(const swt_source *source);
 
 /* Whether ends of threads are inferred: the file is ordered, does not say where threads end, and

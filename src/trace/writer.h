@@ -13,7 +13,7 @@
 
 /* Used by one thread at a time.
  *   state.count == totals.sum.ops;  columns.count <= state.count;  headed where started
- *   objects != NULL where object_capacity != 0;  and the rules of small, state, columns and totals
+ *   objects != NULL if object_capacity != 0;  and the rules of small, state, columns and totals
  */
 struct sw_trace_writer {
     uint64_t mark; /* ds/handle.h */
