@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sw_trace_finish: makes an ordered recording of a recording of either form, with all its small
+/* sw_trace_finish: converts a recording of either form to an ordered one, with all its small
  * blocks. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,9 +46,9 @@ static sw_status copy_modules(const swt_notes *notes, sw_trace_writer *writer) {
  * One thread puts operations in order while another encodes, compresses and writes earlier ones.
  * The two halves take about the same time. */
 
-enum { PART_BATCHES = 8 }; /* a part takes milliseconds, a thread's start much less */
+enum { PART_BATCHES = 8 }; /* a part takes milliseconds, starting a thread much less */
 
-/* Operations that a thread of their own writes. */
+/* Operations that a separate thread writes. */
 typedef struct part {
     sw_trace_writer *writer;
     sw_op *ops; /* room for PART_BATCHES batches */
@@ -56,7 +56,7 @@ typedef struct part {
     bool running;
     sw_os_thread thread;
     sw_status status;
-    const char *op; /* if it failed: the name of the failed function */
+    const char *op; /* name of the failed function, if any */
     char message[512];
 } part;
 
@@ -76,15 +76,14 @@ static sw_status end_part(part *p) {
     return p->status == SW_OK ? SW_OK : sw_fail(p->status, p->op, "%s", p->message);
 }
 
-/* Starts to write a part. A short one is written by this thread, because a thread's start would
+/* Starts to write a part. A short one is written by this thread, because starting a thread would
  * cost more. */
 static sw_status begin_part(part *p) {
     p->running = p->count > SW_TRACE_OPS_MAX && sw_os_thread_start(&p->thread, write_part, p);
     return p->running ? SW_OK : swt_writer_append_known(p->writer, p->ops, p->count);
 }
 
-/* Reads the next operations of the source, as many as a part holds; count 0: the source is at its
- * end. */
+/* Fills the part with the next operations of the source; count 0: the source is at its end. */
 static sw_status fill_part(part *p, swt_source *source) {
     sw_op *own = source->ops;
     sw_status status = SW_OK;

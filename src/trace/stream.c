@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The events of one thread's RAW blocks. When a block is loaded, the number of varints in its
- * columns is checked, so reading an event needs no check of bounds. docs/design/trace.md. */
+ * columns is checked, so that reading an event needs no bounds checks. docs/design/trace.md. */
 #include <stdlib.h>
 
 #include "base/assert.h"
