@@ -13,10 +13,10 @@ sw_gc_span_cursor sw_gc_span_cursor_begin(const sw_heap *heap);
 static inline bool sw_gc_span_cursor_at_end(const sw_gc_span_cursor *place) {
     return place->first == 0;
 }
-/* Return the current id and advance; not at the end. */
+/* Returns the current id and advances; not at the end. */
 uint32_t sw_gc_span_cursor_next(const sw_heap *heap, sw_gc_span_cursor *place);
 
-/* Whether the record is of a span of the heap. */
+/* Returns whether the record is of a span of the heap. */
 static inline bool sw_gc_span_meta_is_of(const sw_heap *heap, uint32_t id) {
     return sw_gc_span_metas[id].stamp >> 32 == heap->id;
 }
