@@ -7,9 +7,9 @@
 
 #include "arena/arena.h"
 
-/* Register the handlers, once. */
+/* Registers the handlers, once. */
 void sw_arena_fork_register(void);
-/* Add and remove a locked arena. */
+/* Adds and removes a locked arena. */
 void sw_arena_fork_add(sw_arena *arena);
 void sw_arena_fork_remove(sw_arena *arena);
 

@@ -3,7 +3,7 @@
 #ifndef SW_ARENA_TRACKER_H
 #define SW_ARENA_TRACKER_H
 
-/* Check for alerts if a period has passed. Called without locks after an arena was created or
+/* Checks for alerts if a period has passed. Called without locks after an arena was created or
  * freed. */
 void sw_tracker_look_due(void);
 

@@ -27,8 +27,8 @@ void sw_memory_init(sw_memory *memory, const sw_allocator *allocator) {
     memory->allocator = allocator != NULL ? *allocator : (sw_allocator){NULL, NULL, NULL};
 }
 
-/* Makes a list of `capacity` buffers, moves those of the memory there, and releases the old list.
- * NULL: no memory. */
+/* Allocates a list of `capacity` buffers, moves those of the memory there, and releases the old
+ * list. NULL: no memory. */
 static sw_buffer *move_list(sw_memory *memory, size_t capacity) {
     const sw_allocator *allocator = &memory->allocator;
     size_t bytes = capacity * sizeof(sw_buffer);
@@ -68,8 +68,9 @@ void sw_memory_reset(sw_memory *memory) {
     sw_check2(sw_memory_check(memory));
 }
 
-/* What a full list grows to at least. A short one grows by more, as that saves calls of the
- * allocator and costs little: four times less than STEEP_MAX buffers are less than 32 KiB. */
+/* Returns the minimum length to which a full list grows. A short one grows faster, which saves
+ * calls of the allocator and costs little: four times fewer than STEEP_MAX buffers are less than 32
+ * KiB. */
 static uint64_t next_capacity(uint64_t capacity) {
     return sw_max_u64(capacity * (capacity < STEEP_MAX ? 4 : 2), MANY_MIN);
 }
@@ -193,8 +194,7 @@ sw_status sw_memory_drop_front(sw_memory *memory, uint64_t size) {
 
 enum { AHEAD = 1024 }; /* bytes of the next buffer that are prefetched while one is copied */
 
-/* Prefetches the next buffer. Inside a buffer the processor prefetches by itself, but it cannot
- * know the address of the next buffer. */
+/* Prefetches the next buffer, because the hardware prefetcher works only within a buffer. */
 static void fetch_ahead(const sw_buffer *buffer) {
     size_t bytes = buffer->size < AHEAD ? buffer->size : AHEAD;
     for (size_t i = 0; i < bytes; i += SW_CACHE_LINE) __builtin_prefetch(buffer->bytes + i);

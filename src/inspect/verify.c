@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Verify: checks every invariant of the whole heap (sw_heap_verify). This file checks windows,
  * pages and totals; audit_span.c and audit_lists.c check the rest. The error of a failed check
- * names what was found. */
+ * describes the damage. */
 #include "heap/checks.h"
 #include "inspect/audit.h"
 #include "inspect/ledger.h"
@@ -108,8 +108,8 @@ static void check_class_pages(sw_audit *a) {
                       (unsigned long long)a->class_pages[i], counted[i]);
 }
 
-/* Checks the ledger, which is made by another walk over the same spans: its parts must sum to the
- * held bytes. */
+/* Checks the ledger, which is computed by another walk over the same spans: its parts must sum to
+ * the held bytes. */
 static void check_identity(sw_audit *a) {
     sw_ledger ledger;
     sw_ledger_read(a->heap, &ledger, NULL);

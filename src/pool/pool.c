@@ -82,7 +82,7 @@ void sw_pool_destroy(sw_pool *pool) {
 
 /* --- features --------------------------------------------------------------------------------- */
 
-/* SW_STATE unless nothing was asked of the pool yet. */
+/* Returns SW_STATE if the pool has been used. */
 static sw_status check_unused(const sw_pool *pool, const char *op) {
     if (pool->fresh + pool->front.puts == 0) return SW_OK;
     return sw_fail(SW_STATE, op, "the pool was used before: call it right after sw_pool_create");
@@ -129,11 +129,11 @@ sw_status sw_pool_add_thread_slots(sw_pool *pool) {
     return SW_OK;
 }
 
-/* Called when a cycle begins and the world stands: notes its number and does nothing else with the
- * pool, whose next call looks at it. */
+/* Called when a cycle begins in a stopped world: stores only its number, which the pool's next call
+ * reads. */
 static bool note_cycle(sw_gc_source *source, sw_gc_array *ranges) {
     sw_pool *pool = (sw_pool *)(void *)((char *)source - offsetof(sw_pool, source));
-    (void)ranges; /* it lends nothing */
+    (void)ranges; /* it has no roots */
     __atomic_store_n(&pool->cycle, source->gc->cycle.number, __ATOMIC_RELEASE);
     return true;
 }
@@ -148,7 +148,7 @@ sw_status sw_pool_age_with(sw_pool *pool, sw_gc *gc) {
     sw_gc_remove_source(&pool->source);
     if (gc == NULL) return SW_OK;
     sw_os_lock_acquire(&gc->lock);
-    uint64_t now = gc->cycle.number; /* cycles that began before do not count */
+    uint64_t now = gc->cycle.number; /* earlier cycles do not count */
     sw_os_lock_release(&gc->lock);
     __atomic_store_n(&pool->cycle, now, __ATOMIC_RELAXED);
     __atomic_store_n(&pool->aged_cycle, now, __ATOMIC_RELAXED);
