@@ -13,7 +13,7 @@
 
 enum { SW_HULL_NONE = -1 };
 
-/* A change of a node by an added line, to be undone. */
+/* The previous line of a node that an added line changed, for undo. */
 typedef struct sw_hull_change {
     uint32_t node;
     int32_t line;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads that join stop at safe points while others mark and sweep. Each has a list with numbers,
- * which grows and shrinks: nothing of it is ever lost, and in the end nothing else is there. */
+/* Joined threads stop at safepoints while others mark and sweep. Each has a list of numbers that
+ * grows and shrinks: no element is ever lost, and at the end no other objects exist. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>
