@@ -66,7 +66,7 @@ extern "C" {
     X(NULL_HANDLE, "handle is NULL")                                                               \
     X(STALE_HANDLE, "handle was closed or destroyed before")                                       \
     X(FOREIGN_HANDLE, "handle is not one of this kind")                                            \
-    X(BUSY_HANDLE, "handle is in use, so it can not be destroyed")                                 \
+    X(BUSY_HANDLE, "handle is in use, so it cannot be destroyed")                                  \
     X(ARENA, "object belongs to an arena, which frees all of its objects together")                \
     X(FREED_ARENA, "object belonged to an arena that was freed")                                   \
     X(DOUBLE_PUT, "item is in its pool already")                                                   \

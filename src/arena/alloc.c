@@ -142,8 +142,8 @@ static sw_noinline void *alloc_slow(sw_arena *arena, request *ask) {
     return object;
 }
 
-/* The fast path of a safe arena: serves its owner while the newest chunk and the newest page of the
- * log have room. NULL: take the slow path. */
+/* Fast path of a safe arena: serves its owner while the newest chunk and the newest page of the log
+ * have room. NULL: take the slow path. */
 static sw_noinline void *alloc_noted(sw_arena *arena, const request *ask) {
     const sw_arena_chunk_cache *chunk_cache = sw_arena_chunk_cache_own();
     sw_log_page *page = arena->log->pages;

@@ -68,7 +68,7 @@ sw_arena *sw_arena_pin(const void *object) {
         if (__atomic_load_n(&chunk->arena, __ATOMIC_ACQUIRE) == arena) return arena;
         (void)sw_arena_unhold(arena);
     }
-    (void)sw_fail(SW_STATE, "arena_pin", "%p lies in no chunk of an arena that lives", object);
+    (void)sw_fail(SW_STATE, "arena_pin", "%p is in no chunk of a live arena", object);
     return NULL;
 }
 

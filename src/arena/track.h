@@ -53,7 +53,7 @@ struct sw_tracker {
     uint64_t alerts;
 };
 
-/* The lock, and its reset in the child of a fork. */
+/* Takes and releases the lock, and resets it in the child of a fork. */
 void sw_track_lock(void);
 void sw_track_unlock(void);
 void sw_track_recover(void);

@@ -131,7 +131,7 @@ sw_status sw_tracker_set_time(sw_tracker *tracker, uint64_t now_ns) {
         return sw_fail(SW_INVALID, "tracker_set_time",
                        "the clock is the system's: make the tracker with manual_clock");
     if (!goes_on)
-        return sw_fail(SW_INVALID, "tracker_set_time", "%llu ns is before the time that it is",
+        return sw_fail(SW_INVALID, "tracker_set_time", "%llu ns is before the current time",
                        (unsigned long long)now_ns);
     return SW_OK;
 }

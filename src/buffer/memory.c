@@ -100,7 +100,7 @@ static sw_status add_up(const sw_memory *memory, uint64_t replaced, const sw_buf
     uint64_t size = memory->size - replaced;
     for (size_t i = 0; i < count; i++) {
         if (buffers[i].bytes == NULL && buffers[i].size != 0)
-            return sw_fail(SW_INVALID, op, "a buffer of %zu bytes at NULL: name where they are",
+            return sw_fail(SW_INVALID, op, "a buffer of %zu bytes at NULL: pass its address",
                            buffers[i].size);
         if (buffers[i].size > SW_MEMORY_SIZE_MAX - size)
             return sw_fail(SW_LIMIT, op,

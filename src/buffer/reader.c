@@ -171,7 +171,7 @@ sw_status sw_reader_clip_front(sw_reader *reader, sw_memory *memory,
     if (reader == NULL) return sw_fail_null("reader_clip_front", "the reader");
     if (reader->memory != memory || memory == NULL)
         return sw_fail(SW_INVALID, "reader_clip_front",
-                       "the reader reads something else than that memory");
+                       "the reader does not belong to that memory");
     sw_status status = sw_reader_check_revision(reader, "reader_clip_front");
     if (status != SW_OK) return status;
     uint64_t consumed = sw_reader_offset(reader), length = sw_reader_length(reader);

@@ -90,7 +90,7 @@ static void forget_last(sw_memory *list) {
 sw_status sw_recyclable_add(sw_recyclable *recyclable, void *bytes, size_t size) {
     if (recyclable == NULL) return sw_fail_null("recyclable_add", "the recyclable memory");
     if (bytes == NULL || size == 0)
-        return sw_fail(SW_INVALID, "recyclable_add", "%zu bytes at %p: name what is to be owned",
+        return sw_fail(SW_INVALID, "recyclable_add", "%zu bytes at %p: pass an address and a size",
                        size, bytes);
     sw_status status = sw_memory_push(&recyclable->owned, bytes, size);
     if (status != SW_OK) return status;

@@ -180,7 +180,7 @@ sw_status sw_gc_checkmark(sw_gc *gc, bool exact) {
                        : s.has_frames
                            ? compare(&s, exact)
                            : sw_fail(SW_STATE, "gc_checkmark",
-                                     "a frame is not as it was pushed: was it left by a jump?");
+                                     "a frame was overwritten: was it left by a longjmp?");
     sw_gc_array_end(&s.reached, sizeof(uintptr_t));
     if (s.buckets != NULL) (void)sw_os_release(s.buckets, s.capacity * sizeof *s.buckets);
     return status;

@@ -27,7 +27,7 @@ extern sw_gc_grey_bits **sw_gc_grey_bits_of;
 const char *sw_gc_grey_bits_check(const sw_gc_grey_bits *grey_bits, const sw_gc_span_meta *meta);
 const char *sw_gc_span_queue_check(const sw_gc_span_queue *queue);
 
-/* Clear the grey bits of a span for this cycle; allocate them if needed. NULL: no memory. */
+/* Clears the grey bits of a span for this cycle; allocates them if needed. NULL: no memory. */
 sw_gc_grey_bits *sw_gc_grey_bits_begin(const sw_gc_marker *marker, uint32_t id);
 /* Under the heap's lock: free the grey bits of a released span. */
 void sw_gc_grey_bits_end(sw_heap *heap, uint32_t id);

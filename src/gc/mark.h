@@ -41,8 +41,8 @@ typedef struct sw_gc_marker {
 
 #define SW_GC_ALL_WORK INT64_MAX
 
-/* A marker takes the collector's stack at its start, and returns it at its end. Under the
- * collector's lock. */
+/* Takes the collector's stack for a marker, and returns it at the end. Under the collector's
+ * lock. */
 void sw_gc_marker_start(sw_gc_marker *marker, sw_gc *gc, int64_t work);
 void sw_gc_marker_end(sw_gc_marker *marker);
 /* Marks the objects that the words of [start, start + bytes) point into. */

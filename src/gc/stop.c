@@ -83,7 +83,7 @@ static sw_status name_late(sw_gc *gc, const char *op) {
     }
     while (late->at == 0 || late->is_away) late++;
     go_on(gc);
-    return sw_fail(SW_BUSY, op, "thread '%s' (%llu) has come to no safe point for %llu ms",
+    return sw_fail(SW_BUSY, op, "thread '%s' (%llu) has reached no safepoint for %llu ms",
                    late->name, (unsigned long long)late->id,
                    (unsigned long long)(gc->stop_ns / 1000000));
 }

@@ -7,7 +7,7 @@
 #include "gc/type.h"
 #include "heap/thread.h"
 
-/* A type without a fast path has span class 0. No slot is ever taken from that bin, so sw_gc_new
+/* A type without a fast path has span class 0, from whose bin no slot is ever taken, so sw_gc_new
  * allocates each of its objects. */
 sw_status sw_gc_type_allocator_begin(sw_gc *gc, uint32_t type, sw_gc_type_allocator *allocator) {
     const char *op = "gc_type_allocator_begin";

@@ -45,7 +45,7 @@ static const char *broken_ref(const sw_gc *gc) {
         hashed++;
         if (!sw_gc_refs_is_object(
                 gc, (const void *)entry->object)) /* NOLINT(performance-no-int-to-ptr) */
-            broken = "an object that is gone is referred to";
+            broken = "a reference points to a freed object";
     }
     if (broken == NULL && hashed != gc->refs.hashed) broken = "the count of objects is wrong";
     return broken;

@@ -163,7 +163,7 @@ static void check_cache(sw_audit *a, const sw_cache *cache, uint64_t seen[SW_SPA
         bool known = (cold->classes[i / 64] >> i % 64 & 1) != 0;
         if (a->status == SW_OK && !known &&
             (current + full + partial != 0 || (bin != NULL && bin->hinted != 0)))
-            SW_BROKEN(a, "cache %u: it has spans of class %u, and does not know", number, i);
+            SW_BROKEN(a, "cache %u: spans of class %u are not in its set", number, i);
         seen[SW_SPAN_CURRENT] += current;
         seen[SW_SPAN_FULL] += full;
         seen[SW_SPAN_PARTIAL] += partial;
@@ -348,7 +348,7 @@ static void check_idle(sw_audit *a, const sw_span_list *partial) {
         const sw_span *span = sw_space_span(a->heap->space, id);
         id = sw_space_cold(a->heap->space, span)->next;
         if (sw_span_is_empty(span))
-            SW_BROKEN(a, "span at page %u: central and wholly free, and nobody knows",
+            SW_BROKEN(a, "span at page %u: wholly free, but central_idle is not set",
                       sw_space_cold(a->heap->space, span)->page);
     }
 }

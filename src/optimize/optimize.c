@@ -176,7 +176,7 @@ static void next_layer(workspace *w, const sw_choices *choices, uint32_t *previo
     }
 }
 
-/* The layer of k = 0: without a class, serving no request costs nothing, and serving any is
+/* Computes layer k = 0: without a class, serving no request costs nothing, and serving any is
  * impossible. */
 static void layer_of_no_class(workspace *w, const sw_choices *choices) {
     for (uint32_t j = 0; j <= choices->count; j++) w->now[j] = j == 0 ? 0 : INFINITY;

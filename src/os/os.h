@@ -180,7 +180,7 @@ bool sw_os_is_watched(void);
 void sw_os_watch_begin(const void *pool);
 void sw_os_watch_object(const void *pool, const void *p, size_t bytes);
 void sw_os_watch_end(const void *pool);
-/* Make any use of [p, p+bytes) an error, or none. */
+/* Makes any use of [p, p+bytes) an error, or allows it. */
 void sw_os_watch_forbid(const void *p, size_t bytes);
 void sw_os_watch_allow(const void *p, size_t bytes);
 

@@ -36,7 +36,7 @@ void sw_pages_destroy(sw_pages *pages) {
 
 /* --- taking and giving ------------------------------------------------------------------------ */
 
-/* Hands out n free pages; `held` of them are held already. */
+/* Allocates n free pages, `held` of which are held already. */
 static void take(sw_pages *pages, uint32_t page, uint32_t n, uint32_t held, bool *needzero) {
     sw_check2(sw_pages_check(pages));
     *needzero = sw_bits_test(pages->dirty, page, n);
@@ -89,7 +89,7 @@ static sw_status refuse(sw_pages *pages) {
 
 /* Grows the heap so that it has a run of n free pages, and returns the lowest such run;
  * SW_PAGE_NONE: the system refused. After a first refusal it makes free pages inaccessible, so that
- * they no longer count as memory of the process, and asks the system once more. */
+ * they no longer count as memory of the process, and tries again. */
 static uint32_t grow(sw_pages *pages, uint32_t n, uint64_t align) {
     bool grown = sw_pages_grow(pages, n, align);
     if (!grown && sw_pages_uncommit_ends(pages) != 0) grown = sw_pages_grow(pages, n, align);

@@ -75,8 +75,8 @@ typedef struct sw_pages {
     uint64_t *idle;
     sw_held_word *held_words; /* one per word of the bitmaps; see held.c */
     uint32_t page_shift;
-    uint32_t unit; /* pages that the system makes accessible and takes back together: 1, or
-                    * as many as fit into one page of the system (of 16 or 64 KiB) */
+    uint32_t unit; /* pages that are committed and purged together: 1, or the number in one page of
+                    * the system (of 16 or 64 KiB) */
     uint32_t take_out_pages; /* SW_TAKE_OUT_BYTES in pages */
     uint32_t capacity;       /* number of bits in held, dirty and idle */
     uint32_t page_end;       /* logical number after the last window and its gap */

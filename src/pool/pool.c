@@ -94,7 +94,7 @@ sw_status sw_pool_set_constructor(sw_pool *pool, sw_pool_construct_fn *construct
     if (status != SW_OK) return status;
     if (pool->zero != 0)
         return sw_fail(SW_UNSUPPORTED, "pool_set_constructor",
-                       "the pool clears its items: nothing of what is constructed would stay");
+                       "the pool clears its items, and would undo the constructor");
     pool->construct = construct;
     pool->context = context;
     return SW_OK;
@@ -106,7 +106,7 @@ sw_status sw_pool_watch_puts(sw_pool *pool) {
     if (status != SW_OK) return status;
     if (pool->thread_slots != NULL)
         return sw_fail(SW_UNSUPPORTED, "pool_watch_puts",
-                       "the pool has thread_slots, which no put locks");
+                       "the pool has thread slots, which are used without its lock");
     if (pool->idle.slots == NULL && !sw_address_set_reserve(&pool->idle, pool->capacity))
         return sw_fail(SW_NOMEM, "pool_watch_puts", "no memory for %llu addresses",
                        (unsigned long long)pool->capacity);
@@ -120,11 +120,11 @@ sw_status sw_pool_add_thread_slots(sw_pool *pool) {
     if (status != SW_OK) return status;
     if (pool->locked == 0 || pool->order != SW_POOL_LIFO || pool->idle.slots != NULL)
         return sw_fail(SW_UNSUPPORTED, "pool_add_thread_slots",
-                       "thread_slots are for pools that are locked, LIFO and not watched");
+                       "thread slots are for locked LIFO pools that do not watch puts");
     if (pool->thread_slots == NULL)
         pool->thread_slots = sw_os_map(SW_THREAD_SLOTS * sizeof(sw_thread_slot));
     if (pool->thread_slots == NULL)
-        return sw_fail(SW_NOMEM, "pool_add_thread_slots", "no memory for %d thread_slots",
+        return sw_fail(SW_NOMEM, "pool_add_thread_slots", "no memory for %d thread slots",
                        SW_THREAD_SLOTS);
     return SW_OK;
 }

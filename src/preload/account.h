@@ -56,7 +56,7 @@ preload_counts preload_read_counts(sw_heap *heap);
  * lack of memory. */
 const preload_ledger *preload_peak_ledger(sw_heap *heap);
 
-/* A fork holds the account's lock; the child resets it. */
+/* For fork handlers: a fork holds the account's lock; the child resets it. */
 void preload_account_lock(void);
 void preload_account_unlock(void);
 void preload_account_reset(void);

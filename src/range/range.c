@@ -175,13 +175,13 @@ static sw_cold sw_status refuse_free(sw_range *range, sw_status status, uint64_t
                                      uint64_t size) {
     const char *why = "no memory for the record of a hole; free something next to a hole instead";
     if (size == 0) {
-        why = "size 0: name what is to be freed";
+        why = "size 0: free 1 or more";
     } else if (offset > range->size || size > range->size - offset) {
         why = "that is not inside the range";
     } else if (status == SW_OVERLAP) {
         why = "it is free already, wholly or in part";
     } else if (status == SW_INVALID) {
-        why = "a buddy frees what one request got: its offset and its size";
+        why = "a buddy frees whole allocations: pass the offset and size of one";
     }
     (void)sw_fail(status, "range_free",
                   "free of %" PRIu64 " at %" PRIu64 " in a range of %" PRIu64 ": %s", size, offset,

@@ -106,7 +106,7 @@ bool record_python_init(void) {
         !symbol("PyUnicode_ReadChar", &interpreter.character) ||
         !symbol("_PyMem_GetCurrentAllocatorName", &interpreter.allocator) ||
         !symbol("PyCode_Type", &interpreter.code_type)) {
-        sw_emergency_print("spanwise: record: Python lines are known of CPython 3.11 only; call "
+        sw_emergency_print("spanwise: record: Python lines need CPython 3.11; call "
                            "sites are the interpreter's own\n");
         return true;
     }
@@ -126,7 +126,7 @@ static bool takes_from_malloc(void) {
     if (!interpreter.checked) {
         __atomic_store_n(&interpreter.on, false, __ATOMIC_RELAXED);
         sw_emergency_print("spanwise: record: Python lines need PYTHONMALLOC=malloc, which this "
-                           "process does not heed; call sites are the interpreter's own\n");
+                           "process ignores; call sites are the interpreter's own\n");
     }
     return interpreter.checked;
 }

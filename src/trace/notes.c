@@ -28,7 +28,7 @@ static bool add_text(swt_notes *notes, const void *data, size_t bytes, size_t *a
     return true;
 }
 
-/* A META block: pairs of strings, each ended by a zero byte. */
+/* Adds a META block: pairs of strings, each ended by a zero byte. */
 static const char *add_meta(swt_notes *notes, const uint8_t *p, size_t bytes) {
     size_t strings = 0;
     while (bytes != 0) {

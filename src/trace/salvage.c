@@ -95,7 +95,8 @@ static bool is_written(const salvage *s, const struct swt_area *area) {
     return false;
 }
 
-/* A reallocation is two events and one call; its second event counts. */
+/* Returns whether an event counts as a call. A reallocation is two events and one call; its second
+ * event counts. */
 static bool is_call(uint64_t kind) { return kind <= SWT_RAW_FREE || kind == SWT_RAW_REALLOC_NEW; }
 
 /* Returns the number of calls in a RAW payload. */

@@ -188,7 +188,7 @@ static void test_late(void) {
     wait_for(3);
     CHECK_EQ(sw_gc_step(f.gc, 1), SW_BUSY);
     CHECK(strstr(sw_last_error()->message, "'a thread that is late, and has '") != NULL);
-    CHECK(strstr(sw_last_error()->message, "no safe point for 20 ms") != NULL);
+    CHECK(strstr(sw_last_error()->message, "no safepoint for 20 ms") != NULL);
     CHECK_EQ(sw_gc_current_phase(f.gc), SW_GC_SWEEPING); /* the cycle is given up */
     CHECK_EQ(sw_gc_finish(f.gc, NULL), SW_BUSY);
     CHECK_EQ(sw_gc_current_phase(f.gc), SW_GC_SWEEPING);
