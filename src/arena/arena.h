@@ -108,7 +108,6 @@ struct sw_arena {
     struct sw_arena *next;                       /* in the list of free records */
 };
 
-/* Returns the free bytes of the newest chunk. */
 static inline uint64_t sw_arena_room(const sw_arena *arena) {
     return arena->ends->back - arena->ends->front;
 }

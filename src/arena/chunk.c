@@ -34,7 +34,6 @@ static sw_chunk *pop(sw_chunk **list) {
 
 /* --- regions ---------------------------------------------------------------------------------- */
 
-/* Returns how many regions begin at or before p. */
 static size_t regions_before(uintptr_t p) {
     size_t low = 0, high = pool.region_count;
     while (low < high) {

@@ -179,7 +179,6 @@ uint64_t sw_arena_chunk_cache_used(void) {
     return used;
 }
 
-/* Replaces the oldest record of the ring, which may now be reused. */
 void sw_arena_chunk_cache_retire(sw_arena *arena) {
     sw_arena_chunk_cache *own = sw_arena_chunk_cache_own(),
                          *chunk_cache = own != NULL ? own : &shared;

@@ -51,7 +51,6 @@ uint64_t sw_arena_chunk_cache_used(void);
 
 /* Sets the maximum bytes of chunks per thread. */
 void sw_arena_chunk_cache_set_limit(uint64_t bytes);
-/* Moves the calling thread's chunks to the pool. */
 void sw_arena_chunk_cache_empty(void);
 
 /* Fork handlers: prepare, parent, child. */

@@ -7,9 +7,7 @@
 
 #include "arena/arena.h"
 
-/* Registers the handlers, once. */
 void sw_arena_fork_register(void);
-/* Adds and removes a locked arena. */
 void sw_arena_fork_add(sw_arena *arena);
 void sw_arena_fork_remove(sw_arena *arena);
 

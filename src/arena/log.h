@@ -47,7 +47,6 @@ typedef struct sw_arena_log {
 sw_arena_log *sw_arena_log_new(const char *tag, uint64_t arena_id);
 /* Records an object. False: no memory. */
 bool sw_arena_log_add(sw_arena_log *log, const sw_log_object *object);
-/* Records the backtrace of the free. */
 void sw_arena_log_end(sw_arena_log *log);
 void sw_arena_log_use(sw_arena_log *log);
 /* Drops a use; the last one frees the log. */

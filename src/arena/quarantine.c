@@ -80,7 +80,6 @@ static void prepend(sw_chunk_queue *queue, sw_chunk *chunk) {
     queue->count++;
 }
 
-/* Removes a chunk from the queue, if it is there. */
 static void take_out(sw_chunk_queue *queue, const sw_chunk *chunk) {
     sw_chunk **place = &queue->oldest, *before = NULL;
     while (*place != NULL && *place != chunk) {

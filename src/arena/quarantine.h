@@ -14,7 +14,6 @@ bool sw_quarantine_open(sw_chunk *chunk);
 /* Called by a collector's scan in a stopped world, without a lock: a reachable word points into the
  * chunk, which stays until a later scan finds none. */
 void sw_quarantine_note_pointer(sw_chunk *chunk);
-/* Ends a scan. */
 void sw_quarantine_end_look(void);
 void sw_quarantine_set_limit(uint64_t bytes);
 /* Adds quarantine_bytes and unprotected; subtracts the former from used_chunk_bytes. */

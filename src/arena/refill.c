@@ -28,7 +28,6 @@ void sw_arena_use_first(sw_arena *arena) {
     if (arena->first.bytes != 0) add(arena, &arena->first);
 }
 
-/* Sets the last error for a refused chunk. */
 static sw_status explain(const sw_arena *arena, uint32_t log2, sw_status status) {
     unsigned long long bytes = 1ull << log2;
     if (status == SW_LIMIT)

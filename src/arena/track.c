@@ -40,7 +40,6 @@ void sw_track_add_event(sw_tracker *tracker, sw_tracker_event event) {
     tracker->first = tracker->first + 1 == tracker->capacity ? 0 : tracker->first + 1;
 }
 
-/* Adds an event of a track, if its tracker is live. */
 static void add_event_of(const sw_arena_track *track, sw_tracker_event event) {
     sw_track_lock();
     event.arena = track->id;

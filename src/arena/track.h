@@ -75,7 +75,6 @@ void sw_track_end(sw_arena *arena);
 /* Adds to the arena's bytes of chunks or own objects; may be negative. */
 void sw_track_add_chunks(const sw_arena *arena, int64_t bytes);
 void sw_track_add_own(const sw_arena *arena, int64_t bytes);
-/* Records the event of an allocation. */
 void sw_track_alloc(const sw_arena *arena, const void *object, size_t size);
 
 const char *sw_tracker_record_check(const struct sw_tracker *tracker);

@@ -36,7 +36,6 @@ static sw_status check_options(const sw_tracker_options *options) {
     return SW_OK;
 }
 
-/* Releases the ring of events when no other thread can reach the tracker. */
 static void release_events(const sw_tracker *tracker) {
     if (tracker->events != NULL)
         (void)sw_os_release(tracker->events, tracker->capacity * sizeof *tracker->events);
@@ -106,14 +105,12 @@ static bool enter_live(const sw_tracker *tracker) {
     return false;
 }
 
-/* Enters a call that returns a status. */
 static sw_status enter(const sw_tracker *tracker, const char *op) {
     sw_status status = sw_handle_status(tracker, MARK, SW_HANDLE_TRACKER, op);
     if (status != SW_OK || enter_live(tracker)) return status;
     return sw_handle_refuse(tracker, MARK, SW_HANDLE_TRACKER, op);
 }
 
-/* Enters a call without a status. */
 static bool has_entered(const sw_tracker *tracker, const char *op) {
     if (!sw_handle_check(tracker, MARK, SW_HANDLE_TRACKER, op)) return false;
     if (enter_live(tracker)) return true;

@@ -27,7 +27,6 @@ typedef struct sw_buddy_region {
 extern sw_block_pool sw_block_pools[SW_BLOCK_POOLS];
 extern sw_buddy_region sw_buddy_regions[SW_BUDDY_REGIONS_MAX];
 
-/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *sw_block_pool_check(const sw_block_pool *pool);
 const char *sw_buddy_region_check(const sw_buddy_region *region);
 

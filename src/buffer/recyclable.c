@@ -81,7 +81,6 @@ sw_status sw_recyclable_end(sw_recyclable *recyclable) {
 
 /* --- taking ----------------------------------------------------------------------------------- */
 
-/* Removes the last entry of a list. */
 static void forget_last(sw_memory *list) {
     list->size -= list->buffers[--list->count].size;
     sw_check2(sw_memory_check(list));
@@ -153,7 +152,6 @@ sw_status sw_recyclable_clone(sw_recyclable *recyclable, const sw_memory *from) 
 
 /* --- clipping --------------------------------------------------------------------------------- */
 
-/* Returns whether the block contains the whole part. */
 static bool has_part(sw_buffer block, sw_buffer part) {
     uintptr_t offset = (uintptr_t)part.bytes - (uintptr_t)block.bytes;
     return offset < block.size && part.size <= block.size - offset;

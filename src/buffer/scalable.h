@@ -48,14 +48,11 @@ struct sw_scalable {
 sw_status sw_children_add(sw_scalable *scalable, uint64_t size, const char *op);
 /* Returns the child that contains all of the bytes, or NULL. */
 sw_child *sw_children_find(const sw_scalable *scalable, const void *bytes, size_t size);
-/* Removes a child and releases its memory. */
 void sw_children_remove(sw_scalable *scalable, sw_child *child);
 /* Releases idle children, the smallest first, until at most `kept` are left. */
 void sw_children_trim(sw_scalable *scalable, uint64_t kept);
-/* Returns whether all of a child is free. */
 bool sw_child_is_idle(const sw_child *child);
 
-/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *sw_scalable_record_check(const struct sw_scalable *scalable);
 const char *sw_child_check(const sw_child *child);
 

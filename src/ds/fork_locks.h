@@ -34,7 +34,6 @@ void sw_fork_lock_add(sw_fork_lock *entry, sw_os_lock *lock, sw_fork_rank rank);
 /* Removes an entry, with the same requirement; does nothing if it is in no list. */
 void sw_fork_lock_remove(sw_fork_lock *entry);
 
-/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *sw_fork_lock_check(const sw_fork_lock *entry);
 
 #endif

@@ -15,7 +15,6 @@ struct sw_meta_block {
     size_t bytes; /* used in chunks only */
 };
 
-/* Returns the size of the block that serves a request. */
 static size_t rounded(size_t bytes) {
     if (bytes <= SW_META_EXACT_MAX) return sw_align_up(bytes == 0 ? 1 : bytes, SW_META_UNIT);
     if (bytes <= SW_META_POOLED_MAX) return (size_t)1 << sw_log2_ceil(bytes);

@@ -45,7 +45,6 @@ static inline void sw_summary_add(sw_summary *summary, uint64_t number) {
     }
 }
 
-/* Removes a member. */
 static inline void sw_summary_remove(sw_summary *summary, uint64_t number) {
     for (uint32_t level = 0; level < summary->levels; level++, number /= 64) {
         uint64_t *word = &summary->words[level][number / 64];
@@ -54,7 +53,6 @@ static inline void sw_summary_remove(sw_summary *summary, uint64_t number) {
     }
 }
 
-/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *sw_summary_check(const sw_summary *summary);
 
 #endif

@@ -138,7 +138,6 @@ static bool is_marked(const sw_gc *gc, uintptr_t at) {
            (meta->marks[object.slot / 64] >> object.slot % 64 & 1) != 0;
 }
 
-/* Returns the number of marked objects of the span. */
 static uint64_t count_marked(const sw_gc *gc, uint32_t id) {
     const sw_gc_span_meta *meta = &sw_gc_span_metas[id];
     const sw_span *span = sw_space_span(gc->heap->space, id);

@@ -7,7 +7,6 @@
 #include "gc/gc.h"
 #include "os/os.h"
 
-/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *sw_gc_ring_check(const sw_gc_ring *ring);
 
 /* Returns whether events are recorded. May be called without the collector's lock: another thread
@@ -25,7 +24,6 @@ void sw_gc_events_add(sw_gc *gc, sw_gc_event_kind kind, uint64_t begin_ns);
 static inline void sw_gc_events_note(sw_gc *gc, sw_gc_event_kind kind, uint64_t begin_ns) {
     if (sw_gc_events_on(gc) && begin_ns != 0) sw_gc_events_add(gc, kind, begin_ns);
 }
-/* Releases the ring. */
 void sw_gc_events_end(sw_gc *gc);
 
 #endif

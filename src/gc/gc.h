@@ -236,7 +236,6 @@ enum { SW_GC_CLOBBER_BYTE = 0xDB };
 /* SW_OK, or the failure for a handle that is no live collector. */
 #define SW_GC_STATUS(gc, op) sw_handle_status(gc, offsetof(sw_gc, mark), SW_HANDLE_GC, op)
 
-/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *sw_gc_record_check(const sw_gc *gc);
 const char *sw_gc_source_check(const sw_gc_source *source);
 

@@ -23,7 +23,6 @@ typedef struct sw_gc_grey_bits {
 /* By span id; NULL: no object of the span was ever grey. */
 extern sw_gc_grey_bits **sw_gc_grey_bits_of;
 
-/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *sw_gc_grey_bits_check(const sw_gc_grey_bits *grey_bits, const sw_gc_span_meta *meta);
 const char *sw_gc_span_queue_check(const sw_gc_span_queue *queue);
 
@@ -32,9 +31,7 @@ sw_gc_grey_bits *sw_gc_grey_bits_begin(const sw_gc_marker *marker, uint32_t id);
 /* Under the heap's lock: free the grey bits of a released span. */
 void sw_gc_grey_bits_end(sw_heap *heap, uint32_t id);
 
-/* Append a span. */
 void sw_gc_queue_append(sw_gc_span_queue *queue, uint32_t id);
-/* Prepend a span. */
 void sw_gc_queue_put_back(sw_gc_span_queue *queue, uint32_t id);
 /* Remove the first span; the queue is not empty. */
 void sw_gc_queue_take(sw_gc_span_queue *queue);

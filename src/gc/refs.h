@@ -6,7 +6,6 @@
 
 #include "gc/gc.h"
 
-/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *sw_gc_refs_check(const sw_gc_refs *refs);
 
 static inline sw_gc_ref_entry *sw_gc_refs_entry(const sw_gc_refs *refs, uint32_t index) {

@@ -21,7 +21,6 @@ struct sw_gc_shadow {
     struct sw_gc_shadow *next, **back;
 };
 
-/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *sw_gc_shadow_check(const sw_gc_shadow *shadow);
 
 /* Calls visit for the words of every frame. False: a frame is corrupt (a longjmp without a cut),
@@ -31,7 +30,6 @@ bool sw_gc_shadows_visit(const sw_gc *gc, sw_gc_root_visit visit, void *arg);
 void sw_gc_shadows_drop_own(sw_gc *gc);
 /* In the child of a fork: drops the frames of other threads, whose stacks may be reused. */
 void sw_gc_shadows_forked(sw_gc *gc);
-/* Ends all shadow stacks of an ending collector. */
 void sw_gc_shadows_end(sw_gc *gc);
 
 #endif

@@ -6,7 +6,6 @@
 
 #include "gc/span_meta.h"
 
-/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *sw_gc_span_cursor_check(const sw_gc_span_cursor *place);
 
 sw_gc_span_cursor sw_gc_span_cursor_begin(const sw_heap *heap);

@@ -24,7 +24,6 @@ typedef struct sw_gc_stack {
     size_t reserved;              /* entries of the whole place */
 } sw_gc_stack;
 
-/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *sw_gc_stack_check(const sw_gc_stack *stack);
 
 /* Reserves the stack's place. False: refused. */

@@ -7,7 +7,6 @@
 #include "gc/gc.h"
 #include "heap/registry.h"
 
-/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *sw_gc_thread_check(const sw_gc_thread *thread);
 
 /* Takes the collector's lock, and waits until every joined thread is away. SW_BUSY: timeout; the

@@ -14,7 +14,6 @@ void sw_gc_types_end(sw_gc *gc);
 static inline const sw_gc_layout *sw_gc_layout_of(const sw_gc *gc, uint32_t type) {
     return &gc->layouts[type];
 }
-/* Returns whether the number is that of a registered type. */
 static inline bool sw_gc_has_type(const sw_gc *gc, uint32_t type) {
     return type != SW_GC_UNTYPED && type < __atomic_load_n(&gc->type_count, __ATOMIC_RELAXED);
 }
@@ -26,7 +25,6 @@ static inline bool sw_gc_is_pointer(const sw_gc_layout *layout, uint64_t i) {
 /* Returns a mask; bit i: word `word` + i of an array of such objects may hold a pointer. */
 uint64_t sw_gc_pattern_at(const sw_gc_layout *layout, uint64_t word);
 
-/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *sw_gc_array_check(const sw_gc_array *array);
 /* Appends an item, and returns it. NULL: no memory. */
 void *sw_gc_array_add(sw_gc_array *array, size_t item_bytes);
@@ -46,7 +44,6 @@ void sw_gc_visit_inside(const sw_gc *gc, sw_gc_root_visit visit, void *arg);
 /* Adds and removes a source. Removing one that is in no list does nothing. */
 void sw_gc_add_source(sw_gc *gc, sw_gc_source *source);
 void sw_gc_remove_source(sw_gc_source *source);
-/* Detaches all sources when the collector ends. */
 void sw_gc_drop_sources(sw_gc *gc);
 /* Gets the ranges of all sources, under the lock. False: no memory. */
 bool sw_gc_ask_sources(sw_gc *gc);

@@ -45,7 +45,6 @@ typedef struct sw_choices {
     size_t block_bytes;
 } sw_choices;
 
-/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *sw_choices_check(const sw_choices *choices);
 
 /* Checks options and weights, and lists the choices. Errors: those of

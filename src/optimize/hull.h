@@ -34,7 +34,6 @@ typedef struct sw_hull {
  *   1 <= count <= width, a power of two;  changes != NULL if change_count != 0 */
 const char *sw_hull_check(const sw_hull *hull);
 
-/* Removes all lines. */
 void sw_hull_clear(sw_hull *hull);
 void sw_hull_insert(sw_hull *hull, int32_t line);
 /* Removes the lines added since change_count had this value. Needs `changes`. */

@@ -22,7 +22,6 @@ struct sw_optimizer {
     size_t block_bytes;
 };
 
-/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *sw_optimizer_record_check(const struct sw_optimizer *optimizer);
 
 #endif

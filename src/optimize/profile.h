@@ -28,7 +28,6 @@ struct sw_profile {
     int ended;
 };
 
-/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *sw_profile_record_check(const struct sw_profile *profile);
 
 #endif

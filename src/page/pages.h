@@ -106,7 +106,6 @@ typedef struct sw_pages {
     sw_purge_run purging[SW_PURGE_RUNS];
 } sw_pages;
 
-/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *sw_pages_check(const sw_pages *pages);
 
 /* Returns the logical address of a page. */

@@ -61,7 +61,6 @@ sw_run_summary sw_run_summary_of(uint64_t word);
 /* Returns the lowest bit at which n set bits in a row start, 1 <= n <= 64. The word must have such
  * a run. */
 uint32_t sw_run_fit_in(uint64_t word, uint32_t n);
-/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *sw_runs_check(const sw_runs *runs);
 /* Returns whether every summary is up to date and agrees with the bitmap. O(words). */
 bool sw_runs_adds_up(const sw_runs *runs);

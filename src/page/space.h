@@ -62,7 +62,6 @@ typedef struct sw_span_cold {
 
 _Static_assert(sizeof(sw_span_cold) == 64, "a cold record is one cache line");
 
-/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *sw_span_cold_check(const sw_span_cold *cold);
 
 /* A piece of address space that belongs to one heap. The heap's lock protects every field.

@@ -23,7 +23,6 @@ typedef struct sw_touch_map {
     bool failed; /* no memory for the map: it lacks pages that were written to */
 } sw_touch_map;
 
-/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *sw_touch_map_check(const sw_touch_map *touch);
 
 void sw_touch_map_begin(sw_touch_map *touch);

@@ -23,7 +23,6 @@ typedef struct sw_address_set {
 
 /* Makes room for `capacity` addresses in total. False: no memory, and nothing has changed. */
 bool sw_address_set_reserve(sw_address_set *set, uint64_t capacity);
-/* Empties the set, and releases its memory. */
 void sw_address_set_end(sw_address_set *set);
 
 /* Adds an address, for which there is room. False: it is there already. */

@@ -161,7 +161,6 @@ uint64_t sw_slab_tier_trim(sw_slab_tier *tier) {
 
 /* --- rules ------------------------------------------------------------------------------------ */
 
-/* Returns whether no slot of the tier is free. */
 static bool is_full(const sw_slab_tier *tier) {
     return !sw_slab_tier_is_open(tier) && sw_summary_is_empty(&tier->others);
 }

@@ -21,7 +21,6 @@ typedef struct sw_thread_slot {
     uint64_t pad[6];
 } sw_thread_slot;
 
-/* Returns the thread slot of the calling thread. */
 sw_thread_slot *sw_thread_slot_of_thread(sw_thread_slot *thread_slots);
 
 /* Takes the item. NULL: none. */
@@ -31,9 +30,7 @@ bool sw_thread_slot_put(sw_thread_slot *thread_slot, void *item);
 
 /* Takes an item of any thread slot. NULL: none. */
 void *sw_thread_slots_take(sw_thread_slot *thread_slots);
-/* Returns how many thread slots have an item. */
 uint64_t sw_thread_slots_idle(const sw_thread_slot *thread_slots);
-/* Returns the number of puts into all thread slots. */
 uint64_t sw_thread_slots_puts(const sw_thread_slot *thread_slots);
 
 #endif

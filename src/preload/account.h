@@ -22,7 +22,6 @@ typedef struct preload_counts {
     uint64_t held_bytes, peak_held_bytes, held_at_peak, requested_at_peak_held;
 } preload_counts;
 
-/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *preload_counts_check(const preload_counts *counts);
 
 enum { PRELOAD_CLASSES_MAX = 256 };

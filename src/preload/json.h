@@ -18,7 +18,6 @@ typedef struct preload_json {
     char buffer[4096];
 } preload_json;
 
-/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *preload_json_check(const preload_json *json);
 
 void preload_json_open(preload_json *json, const char *name, char bracket);

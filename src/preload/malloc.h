@@ -46,7 +46,6 @@ void preload_free_sized(void *ptr, size_t size);
 void *preload_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class);
 void preload_free_slow(sw_cache *cache, void *ptr, const char *op);
 
-/* Allocates an object of a size without an inline path. */
 static sw_always_inline void *preload_allocate_by_table(size_t size, unsigned flags) {
     sw_cache *cache = sw_tls.cache;
     return sw_likely(cache->heap != NULL) ? sw_alloc_by_table(cache, size, flags)

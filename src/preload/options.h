@@ -21,7 +21,6 @@ typedef struct preload_options {
     bool verbose;
 } preload_options;
 
-/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *preload_options_check(const preload_options *options);
 
 extern preload_options preload_option;

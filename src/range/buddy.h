@@ -69,7 +69,6 @@ uint64_t sw_buddy_find(sw_buddy *buddy, uint32_t order);
 uint64_t sw_buddy_alloc(sw_buddy *buddy, uint32_t order, uint64_t bytes);
 /* Frees the taken block of an order that starts at `unit`. */
 void sw_buddy_free(sw_buddy *buddy, uint64_t unit, uint32_t order);
-/* Joins all kept blocks. */
 void sw_buddy_join(sw_buddy *buddy);
 /* Returns the order of the largest free block. Kept blocks must have been joined, and a unit must
  * be free. */
@@ -77,7 +76,6 @@ uint32_t sw_buddy_largest(const sw_buddy *buddy);
 /* Returns the start of the block of a unit; *order is the block's order. */
 uint64_t sw_buddy_block(const sw_buddy *buddy, uint64_t unit, uint32_t *order);
 
-/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *sw_buddy_check(const sw_buddy *buddy);
 /* As sw_buddy_check, and the rules of every block. */
 const char *sw_buddy_verify(const sw_buddy *buddy);

@@ -44,7 +44,6 @@ void *sw_nodes_take(sw_nodes *nodes);
 void sw_nodes_give(sw_nodes *nodes, void *node);
 /* Returns every chunk, and with them all nodes, to the allocator. */
 void sw_nodes_destroy(sw_nodes *nodes);
-/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *sw_nodes_check(const sw_nodes *nodes);
 
 #endif

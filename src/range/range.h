@@ -170,7 +170,6 @@ static inline void sw_range_settle(sw_range *range) {
         range->grown.recorded = range->grown.hole.size;
     }
 }
-/* Returns the size of the largest hole. */
 static inline uint64_t sw_range_largest_in(sw_range *range) {
     if (range->front.only.size != 0 || range->is_drained) return range->front.only.size;
     return sw_max_u64(range->ops->largest(range), range->grown.hole.size);
@@ -189,7 +188,6 @@ extern const sw_range_ops sw_range_single_ops;
 extern const sw_range_ops sw_range_two_ops;
 extern const sw_range_ops sw_range_buddy_ops;
 
-/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *sw_range_record_check(const struct sw_range *range);
 const char *sw_range_grown_check(const sw_range_grown *grown);
 

@@ -59,7 +59,6 @@ sw_tree_node *sw_tree_best(const sw_tree *tree, uint64_t size) {
 
 /* --- shape ------------------------------------------------------------------------------------ */
 
-/* Returns the largest hole of a subtree, from its root and the two children. */
 static uint64_t sum_up(const sw_tree_node *node) {
     const sw_tree_link *link = &node->link[SW_TREE_START];
     uint64_t below = sw_max_u64(largest_of(link->child[0]), largest_of(link->child[1]));
@@ -87,7 +86,6 @@ static sw_always_inline void replace_child(sw_tree *tree, sw_tree_node *node, sw
     }
 }
 
-/* Rotates a node above its parent. */
 static sw_always_inline void rotate_up(sw_tree *tree, sw_tree_node *node, int order) {
     sw_tree_node *parent = node->link[order].parent;
     int side = parent->link[order].child[1] == node;

@@ -48,7 +48,6 @@ typedef struct sw_tree {
     sw_nodes nodes;
 } sw_tree;
 
-/* Makes an empty tree. */
 void sw_tree_init(sw_tree *tree, const sw_allocator *memory, bool by_size);
 
 /* Returns the first hole by address of at least `size`; NULL: none. */
@@ -82,7 +81,6 @@ static inline uint64_t sw_tree_largest(const sw_tree *tree) {
     return tree->count == 0 ? 0 : tree->root[SW_TREE_START]->largest;
 }
 
-/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *sw_tree_check(const sw_tree *tree);
 const char *sw_tree_node_check(const sw_tree_node *node);
 /* As sw_tree_check, and the rules of every node in both orders. */

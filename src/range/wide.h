@@ -87,7 +87,6 @@ void sw_wide_remove(sw_wide *wide, sw_wide_path *path);
  * a path of which sw_wide_before returned false. False: no memory, and nothing has changed. */
 bool sw_wide_add(sw_wide *wide, sw_wide_path *path, bool behind, uint64_t start, uint64_t size);
 
-/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *sw_wide_check(const sw_wide *wide);
 const char *sw_wide_node_check(const sw_wide_node *node);
 /* As sw_wide_check, and the rules of every node and of its entry in the parent. */

@@ -24,7 +24,6 @@ typedef struct record_areas {
     uint64_t count;         /* areas in the file */
 } record_areas;
 
-/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *record_areas_check(const record_areas *areas);
 
 /* Creates the file of areas of a recording; record_area_end removes it, unless record_area_note_end

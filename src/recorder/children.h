@@ -12,7 +12,6 @@
 void record_children_begin(void);
 void record_children_add(bool recorded);
 void record_children_read(void);
-/* Removes the list. */
 void record_children_end(void);
 uint64_t record_children_unrecorded(void);
 uint64_t record_children_recorded(void);

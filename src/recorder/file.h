@@ -22,7 +22,6 @@ typedef struct record_file {
     uint64_t start_ticks, start_ns;
 } record_file;
 
-/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *record_file_check(const record_file *file);
 
 /* Creates `path` and writes its header. fresh: an existing file is replaced; otherwise it is an
@@ -38,7 +37,6 @@ bool record_file_is_regular(void);
 bool record_file_put_events(const swt_raw *events, uint64_t calls);
 /* Writes a block of another kind, unless the payload is empty. False: the recording has stopped. */
 bool record_file_put(swt_block_kind kind, const swt_buffer *payload);
-/* Writes a CLOCK block. */
 bool record_file_put_clock(void);
 /* Writes a CLOCK block if the last one is more than a second old. */
 void record_file_keep_clock(void);

@@ -18,7 +18,6 @@ typedef struct record_modules {
     uint64_t generation; /* of the loader's list, when modules were last written */
 } record_modules;
 
-/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *record_modules_check(const record_modules *modules);
 
 /* Maps the buffers. False: no memory. */

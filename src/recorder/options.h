@@ -25,7 +25,6 @@ typedef struct record_options {
                                   * memory */
 } record_options;
 
-/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *record_options_check(const record_options *options);
 
 extern record_options record_option;

@@ -7,7 +7,6 @@
 void record_start(void);
 /* In a fork child, which has a copy of its parent's memory: resets the whole recorder. */
 void record_in_fork_child(void);
-/* Creates the file of a recorded fork child at its first event. */
 void record_open_child(void);
 
 #endif

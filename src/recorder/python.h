@@ -40,7 +40,6 @@ typedef struct record_interpreter {
     const void *code_type;
 } record_interpreter;
 
-/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *record_interpreter_check(const record_interpreter *interpreter);
 
 enum {

@@ -38,7 +38,6 @@ typedef struct record_walk {
     sw_os_walk walk;
 } record_walk;
 
-/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *record_walk_check(const record_walk *walk);
 
 /* The data of new sites. Under its lock:
@@ -52,7 +51,6 @@ typedef struct record_sites {
     uint64_t *recent; /* keys and ids of stacks of Python frames; NULL: none */
 } record_sites;
 
-/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *record_sites_check(const record_sites *sites);
 
 extern record_site_bucket *record_site_buckets;

@@ -209,7 +209,6 @@ static uint64_t what_of(const sw_op *op) {
            (uint64_t)((op->flags & SW_OP_ZEROED) != 0) << STEP_ZEROED;
 }
 
-/* Adds the end of a thread, a step without an object. */
 static void place_end(maker *m, const sw_op *op) {
     plan *p = m->plan;
     p->steps[p->starts[op->thread] + m->builders[op->thread].placed++].what = what_of(op);

@@ -62,7 +62,6 @@ typedef struct plan {
     uint32_t thread_count, epoch_count;
 } plan;
 
-/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *plan_check(const plan *plan);
 
 /* Head of the file of operations; sw_op[count] follows it. */

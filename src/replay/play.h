@@ -42,13 +42,11 @@ typedef struct player {
     uint64_t failed;     /* allocations that returned NULL */
 } player;
 
-/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *player_check(const player *self);
 
 /* Replays all epochs. After each, samples memory and calls at_epoch(arg, epoch), unless that is
  * NULL. */
 void play(player *self, void (*at_epoch)(void *arg, uint32_t epoch), void *arg);
-/* Frees all live objects in the calling thread. */
 void play_drain(player *self);
 /* Returns the CPU time, in ns, of iterating over the steps without allocating or freeing. */
 uint64_t play_overhead_ns(const player *self);

@@ -12,9 +12,7 @@ _Noreturn void replay_die(const char *format, ...) __attribute__((format(printf,
 /* Maps zeroed memory. If there is none, the process ends with a message. */
 void *replay_map(uint64_t bytes);
 
-/* Returns the monotonic clock, ns. */
 uint64_t replay_clock_ns(void);
-/* Returns the CPU time of the calling thread, ns. */
 uint64_t replay_cpu_ns(void);
 /* Returns the anonymous resident bytes of the process; mapped files are not counted. */
 uint64_t replay_resident_bytes(void);

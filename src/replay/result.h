@@ -14,7 +14,6 @@ typedef struct result {
     size_t length, room; /* bytes */
 } result;
 
-/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *result_check(const result *out);
 
 /* room: maximum bytes of the text. */

@@ -56,7 +56,6 @@ struct sw_runner {
     size_t unread_count;
 };
 
-/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *sw_runner_record_check(const struct sw_runner *runner);
 
 /* Returns whether the runner and its heap are live. False: misuse was reported. */

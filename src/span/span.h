@@ -144,7 +144,6 @@ static sw_always_inline bool sw_span_large_end(sw_span *span, uintptr_t p) {
                                        __ATOMIC_RELAXED);
 }
 
-/* Returns whether an arena owns the large object. */
 static inline bool sw_span_large_is_arenas(const sw_span *span) {
     return ((uintptr_t)__atomic_load_n(&span->owner, __ATOMIC_ACQUIRE) & SW_SPAN_ARENAS) != 0;
 }

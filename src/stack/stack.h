@@ -89,10 +89,8 @@ void sw_stack_renew_front(sw_stack *stack, uint64_t depth);
 void sw_stack_pop(sw_stack *stack, uint64_t mark);
 /* Releases unused memory. May return NOMEM. */
 sw_status sw_stack_shrink(sw_stack *stack);
-/* Releases all blocks. */
 void sw_stack_drop_blocks(sw_stack *stack);
 
-/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *sw_stack_record_check(const struct sw_stack *stack);
 const char *sw_stack_slots_check(const sw_stack_slots *slots);
 

@@ -41,7 +41,6 @@ typedef struct swt_addresses {
     size_t spare_count, spare_capacity;
 } swt_addresses;
 
-/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *swt_addresses_check(const swt_addresses *map);
 
 /* Sets the id of an address. 1: the address had an id, which is stored to *old; 0: it had none; -1:

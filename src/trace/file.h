@@ -62,7 +62,6 @@ typedef struct swt_notes {
                                  * call sites are counted separately */
 } swt_notes;
 
-/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *swt_notes_check(const swt_notes *notes);
 
 /* Used by one thread at a time.

@@ -21,13 +21,11 @@ typedef struct swt_ids {
     uint32_t next;   /* ids below it were used: number of live ids + free_count == next */
 } swt_ids;
 
-/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *swt_ids_check(const swt_ids *ids);
 
 /* Makes room for more ids. False: no memory, or no more 32-bit ids. */
 bool swt_ids_grow(swt_ids *ids);
 void swt_ids_free(swt_ids *ids);
-/* Drops every id and keeps the memory. */
 void swt_ids_reset(swt_ids *ids);
 
 /* Takes an id. False: no memory. */

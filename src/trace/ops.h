@@ -48,7 +48,6 @@ typedef struct swt_ops_state {
     bool records_thread_ends; /* of a decoder: the file may contain SW_OP_THREAD_END */
 } swt_ops_state;
 
-/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *swt_ops_state_check(const swt_ops_state *state);
 
 /* The encoder's columns, in `scratch` (SWT_OPS_SCRATCH_BYTES). `tag` has a byte per operation.

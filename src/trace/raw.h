@@ -77,7 +77,6 @@ typedef struct swt_raw {
     uint32_t thread;     /* id of the thread, assigned by the recorder */
 } swt_raw;
 
-/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *swt_raw_check(const swt_raw *raw);
 
 /* Empties the block. The first event's word is cleared, so that the reader of an area (area.h)
@@ -204,7 +203,6 @@ bool swt_encoder_compress(swt_encoder *encoder);
 /* Frees the compressor, if there is one. NULL is ignored. */
 void swt_encoder_end(swt_encoder *encoder);
 
-/* Fills in the file header of a raw file. */
 void swt_file_header(uint8_t out[SWT_FILE_HEADER_BYTES]);
 
 /* Encodes the events of `raw` (at least one) as one block and returns its bytes. *block points into

@@ -99,7 +99,6 @@ static bool is_written(const salvage *s, const struct swt_area *area) {
  * event counts. */
 static bool is_call(uint64_t kind) { return kind <= SWT_RAW_FREE || kind == SWT_RAW_REALLOC_NEW; }
 
-/* Returns the number of calls in a RAW payload. */
 static uint64_t count_calls(const uint8_t *payload, const swt_block *block) {
     uint64_t calls = 0;
     if (block->raw_bytes < SWT_RAW_HEAD_BYTES + (size_t)block->count) return 0;

@@ -23,7 +23,6 @@ typedef struct swt_source {
     uint64_t inferred;
 } swt_source;
 
-/* Returns the first broken rule, or NULL (base/assert.h). */
 const char *swt_source_check(const swt_source *source);
 
 /* Returns whether ends of threads are inferred: the file is ordered, does not record where threads
