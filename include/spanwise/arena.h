@@ -98,11 +98,9 @@ SW_API sw_status sw_arena_reset(sw_arena *arena);
 /* Allocate `size` bytes, aligned to `align`, a power of two; 0: 16, as max_align_t. size 0
  * allocates one byte. flags: SW_SCAN: the object may hold pointers, and is zeroed; SW_ZERO: it is
  * zeroed. An object above a quarter of a chunk that does not fit into the newest chunk comes from
- * the heap; the arena frees it. On failure it returns NULL, with errno ENOMEM or EINVAL and the
- * last error set. */
+ * the heap; the arena frees it. On failure: NULL, errno ENOMEM or EINVAL, and the last error. */
 SW_API void *sw_arena_alloc(sw_arena *arena, size_t size, size_t align, unsigned flags);
-/* Allocate an array of `count` elements of `size` bytes. NULL also if count * size overflows
- * (ENOMEM). */
+/* Allocate `count` elements of `size` bytes. NULL also if count * size overflows (ENOMEM). */
 SW_API void *sw_arena_make_slice(sw_arena *arena, size_t count, size_t size, size_t align,
                                  unsigned flags);
 /* Copy an object to the arena's heap, so that it outlives the arena; the caller frees the copy
@@ -131,7 +129,7 @@ SW_API sw_status sw_arena_release(sw_arena *arena, sw_arena_savepoint savepoint)
 /* --- use by others ---------------------------------------------------------------------------- */
 
 /* Return an sw_allocator on the arena, for range.h and others. Released blocks keep their memory
- * until the arena is freed or reset, which must follow the last use of the structures built on the
+ * until the arena is freed or reset, after the last use of the structures built on the
  * allocator. */
 SW_API sw_allocator sw_arena_allocator(sw_arena *arena);
 
@@ -232,8 +230,7 @@ enum { SW_ARENA_NODES_MAX = 16 };
 SW_API sw_status sw_arena_set_nodes(uint32_t count, uint32_t (*node_of_thread)(void *context),
                                     void *context);
 
-/* Return all idle chunks of the process and of the calling thread to the system now; return the
- * bytes. */
+/* Return all idle chunks of the process and the calling thread to the system; return the bytes. */
 SW_API uint64_t sw_arena_trim(void);
 
 /* --- inline allocation ------------------------------------------------------------------------ */

@@ -185,13 +185,12 @@ SW_API sw_status sw_gc_step(sw_gc *gc, size_t work);
 SW_API sw_status sw_gc_step_ns(sw_gc *gc, uint64_t ns);
 /* Finish the running cycle. Errors: SW_STATE: none is running; those of sw_gc_step. */
 SW_API sw_status sw_gc_finish(sw_gc *gc, sw_gc_cycle *cycle);
-/* Abandon the cycle: the sweep reclaims only what the program freed. Errors: SW_STATE: no cycle is
+/* Abandon the cycle: the sweep reclaims only what the program freed. Errors: SW_STATE: none is
  * marking. */
 SW_API sw_status sw_gc_abandon(sw_gc *gc);
 /* Return the current phase; SW_GC_IDLE also after the end of the collector. */
 SW_API sw_gc_phase sw_gc_current_phase(const sw_gc *gc);
-/* Read the statistics of the running cycle, or else of the last one. Errors: SW_STATE: there was
- * none. */
+/* Read the statistics of the running cycle, else the last one. Errors: SW_STATE: there was none. */
 SW_API sw_status sw_gc_last_cycle(sw_gc *gc, sw_gc_cycle *cycle);
 
 /* Options of the pacer, which decides when sw_gc_new starts a cycle. struct_bytes is as in
@@ -230,8 +229,8 @@ SW_API sw_status sw_gc_set_pace(sw_gc *gc, const sw_gc_pace *pace);
  * NOT_JOINED. A joined thread leaves when it exits. name: up to 31 bytes are copied. Errors:
  * SW_STATE: it has joined before; SW_INVALID: name is NULL; SW_NOMEM. */
 SW_API sw_status sw_gc_join(sw_gc *gc, const char *name);
-/* Take the calling thread out of the joined threads. Errors: SW_STATE: it has not joined, or is in
- * a blocking region. */
+/* End the calling thread's join. Errors: SW_STATE: it has not joined, or is in a blocking
+ * region. */
 SW_API sw_status sw_gc_leave(sw_gc *gc);
 /* Wait while another thread works on a cycle. Does nothing in a thread that has not joined. */
 SW_API void sw_gc_safepoint(sw_gc *gc);
@@ -240,8 +239,7 @@ SW_API void sw_gc_safepoint(sw_gc *gc);
  * (sw_gc_unblock) is in none. */
 SW_API sw_status sw_gc_block(sw_gc *gc);
 SW_API sw_status sw_gc_unblock(sw_gc *gc);
-/* Set the timeout for stopping joined threads; default one second. SW_INVALID: 0, or 2^63 and
- * more. */
+/* Set the timeout for stopping joined threads; default 1 s. SW_INVALID: 0, or above 2^63 - 1. */
 SW_API sw_status sw_gc_set_stop_ns(sw_gc *gc, uint64_t ns);
 
 /* Write barrier: *at = value, a pointer in an object of the heap. Thread-safe. */

@@ -99,8 +99,7 @@ SW_API sw_status sw_memory_copy_from(sw_memory *memory, const sw_memory *other, 
  * such index; NULL with a size), SW_LIMIT. */
 SW_API sw_status sw_memory_update(sw_memory *memory, int64_t index, void *bytes, size_t size);
 
-/* Remove the first `size` bytes, and empty buffers at the front. Errors: SW_SHORT (there are
- * fewer). */
+/* Remove the first `size` bytes, and empty buffers at the front. Errors: SW_SHORT (too few). */
 SW_API sw_status sw_memory_drop_front(sw_memory *memory, uint64_t size);
 
 /* Copy all bytes to `out`. Errors: SW_LIMIT (capacity is too small); nothing is copied then. */

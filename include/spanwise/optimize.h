@@ -50,8 +50,7 @@ SW_API void sw_profile_destroy(sw_profile *profile); /* NULL is ignored */
 /* Add operations in order. Impossible ones (a free of a dead object) are ignored. Errors: SW_NOMEM;
  * SW_STATE after sw_profile_end. */
 SW_API sw_status sw_profile_add(sw_profile *profile, const sw_op *ops, size_t count);
-/* Add the remaining operations of a reader. Errors: those of sw_profile_add and of
- * sw_trace_next. */
+/* Add the remaining operations of a reader. Errors: as sw_profile_add and sw_trace_next. */
 SW_API sw_status sw_profile_trace(sw_profile *profile, sw_trace *trace);
 /* Finish the profile: live objects die at `time_ns`, or at the last operation if that is later. */
 SW_API void sw_profile_end(sw_profile *profile, uint64_t time_ns);
@@ -86,8 +85,7 @@ typedef struct sw_optimize_result {
     double requested; /* bytes requested from classes */
 } sw_optimize_result;
 
-/* Set the defaults: 24 classes, align 16, pages of 8 KiB, at most 10 per span, 32 KiB, no
- * charge. */
+/* Set the defaults: 24 classes, align 16, 8-KiB pages, at most 10 per span, 32 KiB, no charge. */
 SW_API void sw_optimize_options_init(sw_optimize_options *options);
 /* Find the best tables of 1 .. classes classes for weights[0 .. SW_PROFILE_SIZES), indexed by
  * requested bytes. Errors: SW_INVALID (an option out of range, a negative or NaN weight, no weight

@@ -50,8 +50,8 @@ typedef struct sw_pool_options {
     uint32_t pad;
 } sw_pool_options;
 
-/* Set the defaults: LIFO, items of 64 bytes, capacity 1024, the default heap; not cleared, locked
- * or aged. */
+/* Set the defaults: LIFO, 64-byte items, capacity 1024, default heap; not cleared, locked or
+ * aged. */
 SW_API void sw_pool_options_init(sw_pool_options *options);
 
 /* Create an empty pool. Errors: SW_INVALID: options out of range; SW_UNSUPPORTED: aged and FIFO;
@@ -86,8 +86,7 @@ SW_API sw_status sw_pool_add_thread_slots(sw_pool *pool);
 
 /* --- items ------------------------------------------------------------------------------------ */
 
-/* Return an idle item, else a new one. NULL: no memory (errno ENOMEM), or the constructor
- * failed. */
+/* Return an idle item, else a new one. NULL: no memory (errno ENOMEM), or a failed constructor. */
 SW_API void *sw_pool_get(sw_pool *pool);
 /* Put an item of sw_pool_get back. bytes: the item size that the caller assumes; if it is not the
  * pool's, or item is NULL, the call returns SW_INVALID and the item stays with the caller. Double

@@ -77,8 +77,7 @@ SW_API void sw_range_destroy(sw_range *range); /* NULL is ignored */
 
 /* Allocate `size`; return its offset, or SW_RANGE_NONE. O(log n) for n holes. */
 SW_API uint64_t sw_range_alloc(sw_range *range, uint64_t size);
-/* Return where sw_range_alloc would place `size` now. SW_RANGE_NONE without an error: nothing
- * fits. */
+/* Return where sw_range_alloc would place `size` now. SW_RANGE_NONE, without an error: none. */
 SW_API uint64_t sw_range_find(sw_range *range, uint64_t size);
 /* Free [offset, offset + size), which must be allocated: one allocation, a part of one, or adjacent
  * ones. A buddy frees one allocation, with the size of the request. */

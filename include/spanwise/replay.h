@@ -32,8 +32,7 @@ typedef struct sw_replay_stats {
     uint64_t peak_held_bytes;
     uint64_t held_at_peak; /* bytes held when requested bytes were at their peak */
     uint64_t requested_at_peak_held;
-    double held_over_requested_sum; /* summed after each operation with live bytes, for the mean
-                                       ratio */
+    double held_over_requested_sum; /* sum over operations with live bytes, for the mean ratio */
     uint64_t held_over_requested_count;
     uint64_t shared_frees; /* frees and moves of tiny objects, which free no slot */
 } sw_replay_stats;

@@ -56,8 +56,8 @@ typedef struct sw_slabs_options {
     uint32_t pad;
 } sw_slabs_options;
 
-/* Set the defaults: tiers of 256, 1024 and 4096 bytes, at most 2^20 slots each, the default heap,
- * not locked. */
+/* Set the defaults: tiers of 256, 1024 and 4096 bytes, 2^20 slots each, default heap, not
+ * locked. */
 SW_API void sw_slabs_options_init(sw_slabs_options *options);
 
 /* Create slabs. options: NULL for the defaults. Errors: SW_INVALID: options out of range;

@@ -134,8 +134,7 @@ SW_API int sw_trace_meta_at(const sw_trace *trace, size_t index, const char **ke
                             const char **value);
 SW_API const char *sw_trace_meta_find(const sw_trace *trace, const char *key);
 
-/* Return the depth of a call site, and its return addresses, innermost first; 0 for an unknown
- * id. */
+/* Return the depth of a call site, and its return addresses, innermost first; 0: unknown id. */
 SW_API size_t sw_trace_site(const sw_trace *trace, uint32_t site, const uint64_t **addresses);
 /* Return the id of the call site at an index below the count, with its addresses as above; 0 past
  * the last one. Ids increase and may have gaps. */

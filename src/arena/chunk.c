@@ -191,8 +191,7 @@ static void give_memory_back(sw_chunk *chunk, uint64_t now) {
     pool.returned_bytes += chunk->bytes;
 }
 
-/* Returns when a chunk that has been idle for idle_ns at the time `now` has been idle for
- * decay_ns. */
+/* Returns when a chunk that has been idle for idle_ns at `now` has been idle for decay_ns. */
 static uint64_t due_ns(uint64_t now, uint64_t idle_ns) {
     uint64_t left_ns = pool.decay_ns - idle_ns;
     return left_ns < UINT64_MAX - now ? now + left_ns : UINT64_MAX;
@@ -213,8 +212,7 @@ static sw_chunk *take_old(sw_chunk_node *node, uint32_t log2, uint64_t now) {
     return sw_chunk_node_pop_back(node, log2);
 }
 
-/* Purges at most `most` old chunks. Before next_look_ns no list is examined, because no chunk is
- * old enough. */
+/* Purges at most `most` old chunks. Before next_look_ns no chunk is old enough. */
 static void decay(uint64_t now, uint32_t most) {
     if (pool.decay_ns == 0 || now < pool.next_look_ns) return;
     pool.next_look_ns = due_ns(now, 0); /* chunks that become idle now are not due earlier */

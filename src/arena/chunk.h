@@ -43,8 +43,7 @@ typedef struct sw_chunk {
     uint32_t log2;
     struct sw_arena_log *log; /* atomic: log of the safe arena that has or had it; NULL: none */
     uint32_t is_returned;     /* 1: its memory was purged */
-    /* In a chunk that is not its arena's newest: objects that may hold pointers are below this
-     * address. */
+    /* Not in its arena's newest chunk: objects that may hold pointers are below this address. */
     uintptr_t front;
     struct sw_chunk *newer;   /* idle: the chunk that became idle next; NULL: none */
     uint64_t idle_since_ns;   /* by the clock of the decay; 0 while there is no decay */

@@ -137,8 +137,7 @@ static sw_arena *take_spare(void) {
     return record;
 }
 
-/* Returns the next record of the chunk cache's block, or the first of a new block. NULL: no
- * memory. */
+/* Returns the next record of the cache's block, or the first of a new one. NULL: no memory. */
 static sw_arena *take_fresh(sw_arena_chunk_cache *chunk_cache) {
     if (chunk_cache->fresh_count == 0) {
         chunk_cache->fresh = sw_chunk_new_record(SW_CHUNK_CACHE_FRESH * sizeof *chunk_cache->fresh);

@@ -13,13 +13,12 @@
 enum { SW_CHUNK_CACHE_FRESH = 8 }; /* records per block, about a page of the system */
 
 /* Only its thread writes; others read only `used`.
- *   kept_bytes is the sum of the chunks in `chunks`;  number != 0;  fresh_count <
- * SW_CHUNK_CACHE_FRESH */
+ *   kept_bytes is the sum of the chunks in `chunks`;  number != 0
+ *   fresh_count < SW_CHUNK_CACHE_FRESH */
 typedef struct sw_arena_chunk_cache {
     struct sw_arena_chunk_cache *next;  /* in the list of those whose thread has exited */
     struct sw_arena_chunk_cache *older; /* the previously created cache; constant */
-    /* Atomic: records taken minus records retired here, modulo 2^64; an arena may be freed by
-     * another thread. */
+    /* Atomic: records taken minus records retired here, modulo 2^64; another thread may free. */
     uint64_t used;
     uint64_t number; /* of the thread; unique */
     uint64_t kept_bytes;
@@ -45,8 +44,7 @@ void sw_arena_chunk_cache_give(sw_chunk *chunk);
 sw_arena *sw_arena_chunk_cache_record(void);
 /* Retires a record, whose tag marks the arena as ended. */
 void sw_arena_chunk_cache_retire(sw_arena *arena);
-/* Returns the number of live arenas: a sum over all chunk caches, so that threads do not share a
- * counter. */
+/* Returns the number of live arenas: a sum over all chunk caches, to avoid a shared counter. */
 uint64_t sw_arena_chunk_cache_used(void);
 
 /* Sets the maximum bytes of chunks per thread. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Unreachable arenas: the finalizer of an object of a collected heap frees them, as in the Go
- * runtime. Records of arenas stay mapped, so a finalizer can detect that its arena was freed
- * before. */
+ * runtime. Records of arenas stay mapped, so a finalizer can detect an earlier free. */
 #include "arena/enter.h"
 #include "base/fail.h"
 

@@ -58,8 +58,7 @@ sw_status sw_arena_unhold(sw_arena *arena) {
     return SW_OK;
 }
 
-/* Records of arenas stay mapped, so the record can be read even if another thread ends the arena
- * meanwhile. */
+/* Records of arenas stay mapped, so the record can be read even if another thread frees it. */
 sw_arena *sw_arena_pin(const void *object) {
     const sw_chunk *chunk = sw_chunk_find(object);
     sw_arena *arena = chunk == NULL ? NULL : __atomic_load_n(&chunk->arena, __ATOMIC_ACQUIRE);

@@ -73,8 +73,7 @@ static sw_misuse misuse_of(const void *ptr) {
     return lives ? SW_MISUSE_ARENA : SW_MISUSE_FREED_ARENA;
 }
 
-/* Registers misuse_of with heaps, only once, because otherwise each create would write to a shared
- * cache line. */
+/* Registers misuse_of with heaps, once, so that not each create writes to a shared cache line. */
 static void install_misuse(void) {
     if (sw_likely(__atomic_load_n(&sw_target_foreign, __ATOMIC_RELAXED) != NULL)) return;
     __atomic_store_n(&sw_target_foreign, misuse_of, __ATOMIC_RELEASE);

@@ -158,8 +158,7 @@ static void release_oldest(void) {
     }
 }
 
-/* Moves the chunks of `pointed` back to the queue, after another scan of a collector or with
- * another limit. */
+/* Moves the chunks of `pointed` back to the queue, after another scan or with another limit. */
 static void look_again(void) {
     waiting.looks_had = __atomic_load_n(&waiting.looks, __ATOMIC_ACQUIRE);
     while (waiting.pointed.oldest != NULL) prepend(&waiting.all, take_oldest(&waiting.pointed));

@@ -9,8 +9,8 @@
 sw_status sw_arena_try_refill(sw_arena *arena);
 /* As sw_arena_try_refill, but sets the last error. */
 sw_status sw_arena_refill(sw_arena *arena);
-/* Adds a chunk for one big object of a safe arena, after the newest one. NULL: *status is one of
- * sw_arena_refill's. */
+/* Adds a chunk for one big object of a safe arena, after the newest one. NULL: *status as
+ * sw_arena_refill. */
 sw_chunk *sw_arena_take_big(sw_arena *arena, size_t bytes, sw_status *status);
 /* Makes the caller's memory the only chunk. */
 void sw_arena_use_first(sw_arena *arena);

@@ -56,8 +56,7 @@ static const sw_arena_log *log_of(const void *p) {
 
 void sw_arena_report_use(const char *op, const void *p) { report(op, p, log_of(p), NULL); }
 
-/* If the program's fault handler continues, the chunk is unprotected, for this use and later
- * ones. */
+/* If the program's fault handler continues, the chunk is unprotected for this and later uses. */
 static bool on_fault(void *address, bool is_write) {
     sw_chunk *chunk = sw_chunk_find(address);
     if (chunk == NULL || __atomic_load_n(&chunk->arena, __ATOMIC_ACQUIRE) != NULL) return false;

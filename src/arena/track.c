@@ -85,8 +85,7 @@ bool sw_track_wants_allocs(void) {
     return wants;
 }
 
-/* Stores the call stack from the program's call on; the frames before `caller` are the
- * library's. */
+/* Stores the call stack from the program's call on; frames before `caller` are the library's. */
 static void note_calls(sw_arena_track *track, uint64_t caller) {
     enum { OURS_MAX = 6 };
     uint64_t frames[SW_TRACKER_FRAMES_MAX + OURS_MAX];

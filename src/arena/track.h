@@ -68,8 +68,8 @@ void sw_track_add_event(sw_tracker *tracker, sw_tracker_event event);
 
 /* Returns whether arenas created now report each object. */
 bool sw_track_wants_allocs(void);
-/* Begins and ends tracking an arena, if there is a tracker. caller: return address of the program's
- * call. */
+/* Begins and ends tracking an arena, if there is a tracker. caller: the program's return
+ * address. */
 void sw_track_begin(sw_arena *arena, uint64_t caller);
 void sw_track_end(sw_arena *arena);
 /* Adds to the arena's bytes of chunks or own objects; may be negative. */

@@ -41,8 +41,7 @@ _Noreturn sw_cold void sw_assert_failed(const char *condition, const char *file,
 static inline void sw_hold_to(const char *broken_rule, const char *file, int line) {
     if (sw_unlikely(broken_rule != NULL)) sw_assert_failed(broken_rule, file, line);
 }
-/* At grade 2 and above: aborts with the text of the broken rule that a `<type>_check` returned,
- * unless it is NULL. */
+/* At grade 2 and above: aborts with the broken rule that a `<type>_check` returned, if any. */
 #define sw_check2(broken_rule)                                                                     \
     (SW_CHECK >= 2 ? sw_hold_to((broken_rule), __FILE__, __LINE__) : (void)0)
 

@@ -9,8 +9,7 @@
 #define sw_printf_like(fmt, first) __attribute__((format(printf, fmt, first)))
 #define sw_aligned(n) __attribute__((aligned(n)))
 #define sw_unused __attribute__((unused))
-/* For functions that read the stack of a function that may have returned. Sanitizers would report
- * such a read. */
+/* No sanitizers, for functions that read the stack of a function that may have returned. */
 #if defined(__clang__)
 #define sw_left_stack __attribute__((no_sanitize("address", "memory", "thread")))
 #else

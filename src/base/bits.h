@@ -10,8 +10,7 @@
 /* Returns the index of the lowest set bit. w must not be 0. */
 static inline uint32_t sw_ctz(uint64_t w) { return (uint32_t)__builtin_ctzll(w); }
 static inline uint32_t sw_clz(uint64_t w) { return (uint32_t)__builtin_clzll(w); }
-/* Without the POPCNT instruction a compiler calls a library function; these operations take less
- * time than the call. */
+/* Without the POPCNT instruction a compiler calls a library function; this is faster. */
 static inline uint32_t sw_popcount(uint64_t w) {
 #if defined(__x86_64__) && !defined(__POPCNT__)
     w -= w >> 1 & 0x5555555555555555u; /* sums of 2, 4 and 8 bits, and then of all bytes */

@@ -9,8 +9,7 @@
 
 #include "base/fail.h"
 
-/* The minimum is the size of the first field and one more; the maximum is more than any version
- * will need. */
+/* The minimum is the size of the first field and one more; the maximum leaves room. */
 enum { SW_SIZED_MIN = 16, SW_SIZED_MAX = 4096 };
 
 static inline bool sw_sized_is_valid(uint64_t struct_bytes) {

@@ -16,8 +16,7 @@ typedef struct sw_block_pool {
     void *kept[SW_BACKING_KEPT];
 } sw_block_pool;
 
-/* Addresses that a buddy system divides into blocks of pages. The lock of the backings protects
- * it. */
+/* Addresses that a buddy system divides into blocks of pages. Under the lock of the backings. */
 typedef struct sw_buddy_region {
     uint8_t *base; /* the first of SW_BACKING_REGION_BYTES bytes */
     sw_range *range;

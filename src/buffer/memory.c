@@ -113,8 +113,7 @@ static sw_status add_up(const sw_memory *memory, uint64_t replaced, const sw_buf
     return SW_OK;
 }
 
-/* Adds buffers of `size` bytes in all, which add_up has checked. `buffers` may be a part of the
- * memory's own list. */
+/* Adds buffers of `size` bytes in all, checked by add_up. They may be in the memory's own list. */
 static sw_status add(sw_memory *memory, const sw_buffer *buffers, size_t count, uint64_t size) {
     bool is_own = buffers >= memory->buffers && buffers < memory->buffers + memory->count;
     size_t own = is_own ? (size_t)(buffers - memory->buffers) : 0;

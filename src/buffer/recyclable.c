@@ -39,8 +39,7 @@ static sw_buffer last_row(const sw_memory *owned, size_t *count) {
     return row;
 }
 
-/* Frees the blocks first .. end - 1, the last one first, so that each touches the hole left by the
- * previous one. */
+/* Frees the blocks first .. end - 1 in reverse order, so that each touches the previous hole. */
 static sw_status give_each_back(const sw_recyclable *recyclable, size_t first, size_t end) {
     sw_status found = SW_OK;
     while (end-- > first) {
@@ -121,8 +120,7 @@ void *sw_recyclable_next(sw_recyclable *recyclable, size_t size) {
     return NULL;
 }
 
-/* Frees and removes everything after the first `count` buffers and the first `blocks` owned
- * blocks. */
+/* Frees and removes all after the first `count` buffers and the first `blocks` owned blocks. */
 static void undo(sw_recyclable *recyclable, size_t count, size_t blocks) {
     while (recyclable->owned.count > blocks) {
         (void)give_back(recyclable, recyclable->owned.buffers[recyclable->owned.count - 1]);

@@ -156,8 +156,7 @@ static sw_always_inline sw_child *child_for(sw_scalable *scalable, size_t size, 
     return search_child(scalable, size, op);
 }
 
-/* Returns the child that contains the bytes, or NULL. First tries the child that served the last
- * request. */
+/* Returns the child that contains the bytes, or NULL. First tries the most recent child. */
 static sw_always_inline sw_child *child_of(sw_scalable *scalable, const void *bytes, size_t size) {
     if (sw_likely(scalable->count != 0)) {
         sw_child *recent = &scalable->list[scalable->recent];
@@ -200,8 +199,7 @@ void *sw_scalable_borrow(sw_scalable *scalable, size_t size) {
     sw_child *child = check_size(size, op) == SW_OK ? child_for(scalable, size, op) : NULL;
     void *bytes = NULL;
     if (child != NULL) {
-        const sw_range_hole *only = &child->range->front.only; /* size 0: the range has no hole, or
-                                                                * several */
+        const sw_range_hole *only = &child->range->front.only; /* size 0: no hole, or several */
         uint64_t offset = size <= only->size ? only->start : sw_range_find(range_of(child), size);
         bytes = child->bytes + offset;
     }

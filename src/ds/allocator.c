@@ -11,8 +11,7 @@ static void *allocate_pages(void *context, size_t bytes, size_t align) {
 
 static void release_pages(void *context, void *block, size_t bytes) {
     (void)context;
-    (void)sw_os_release(block, bytes); /* if it fails, the block stays mapped and is not used
-                                        * again */
+    (void)sw_os_release(block, bytes); /* if it fails, the block stays mapped, unused */
 }
 
 const sw_allocator *sw_allocator_system(void) {

@@ -8,8 +8,7 @@
 
 #include "os/os.h"
 
-/* A fork takes the locks in this order. A thread that holds a lock may only take locks of a later
- * rank. */
+/* Lock order, also of a fork: a thread that holds a lock takes only locks of later ranks. */
 typedef enum sw_fork_rank {
     SW_FORK_POOL,
     SW_FORK_SCALABLE,

@@ -36,8 +36,7 @@ typedef enum sw_handle_kind {
     SW_HANDLE_KIND_COUNT
 } sw_handle_kind;
 
-enum { SW_HANDLES_ENDED = 64 }; /* ended handles per kind that stay mapped; the oldest is unmapped
-                                   first */
+enum { SW_HANDLES_ENDED = 64 }; /* stale handles per kind that stay mapped, oldest unmapped first */
 
 /* The two values that a mark can have. Marks are read and written atomically. */
 #define SW_HANDLE_LIVE UINT64_C(0xB7E151628AED2A00)  /* + the kind */
@@ -69,8 +68,8 @@ static inline bool sw_handle_try_end(uint64_t *mark, sw_handle_kind kind) {
                                        __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 
-/* Reports misuse: the handle is NULL, has ended, or is not of the kind. Returns only if the fault
- * handler continues. */
+/* Reports misuse: the handle is NULL, has ended, or is not of the kind. Returns if the handler
+ * continues. */
 sw_cold void sw_handle_report(const void *handle, size_t at, sw_handle_kind kind, const char *op);
 /* As sw_handle_report, for functions that return a status: NULL is an expected failure and no
  * misuse. Returns SW_INVALID. */
@@ -88,8 +87,7 @@ static sw_always_inline sw_status sw_handle_status(const void *handle, size_t at
                                                    sw_handle_kind kind, const char *op) {
     if (sw_handle_lives(handle, at, kind)) return SW_OK;
     (void)sw_handle_refuse(handle, at, kind, op);
-    return SW_INVALID; /* always SW_INVALID; the constant shows the compiler that NULL does not get
-                        * SW_OK */
+    return SW_INVALID; /* a constant: the compiler sees that NULL does not get SW_OK */
 }
 
 /* Takes over the record of an ended handle, which came from sw_os_map. Its first `kept` bytes, with

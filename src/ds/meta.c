@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pool of metadata blocks (meta.h): sizes, free lists, and the chunks from which blocks are
+/* The pool of metadata blocks (meta.h): sizes, free lists, and chunks, from which blocks are
  * cut. */
 #include "ds/meta.h"
 

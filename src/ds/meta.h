@@ -18,9 +18,8 @@
 
 enum {
     SW_META_UNIT = 64,
-    SW_META_EXACT_MAX = 4096,       /* up to this size there is a free list per multiple of 64
-                                     * bytes */
-    SW_META_POOLED_MAX = 32 * 1024, /* up to this size there is a free list per power of two */
+    SW_META_EXACT_MAX = 4096,       /* up to here: a free list per multiple of 64 bytes */
+    SW_META_POOLED_MAX = 32 * 1024, /* up to here: a free list per power of two */
     SW_META_LISTS = SW_META_EXACT_MAX / SW_META_UNIT + 4,
     SW_META_CHUNK_MIN = 16 * 1024,
     SW_META_CHUNK_MAX = 256 * 1024,
@@ -45,8 +44,7 @@ typedef struct sw_meta {
 void sw_meta_init(sw_meta *meta);
 /* Returns a zeroed block, aligned to 64 bytes. NULL: the system has no memory. */
 void *sw_meta_alloc(sw_meta *meta, size_t bytes);
-/* As sw_meta_alloc, but the block may hold old bytes: for callers that write every byte before they
- * read it. */
+/* As sw_meta_alloc, but the block may hold old bytes: for callers that write all of it first. */
 void *sw_meta_alloc_stale(sw_meta *meta, size_t bytes);
 /* Returns an array of `bytes` that begins with the first `had` bytes of `old` and continues with
  * zeros. If it is cut from a chunk, all of it is written, so that only unallocated bytes are

@@ -125,8 +125,7 @@ static bool settle(sw_gc_marker *marker) {
     return false;
 }
 
-/* Marks everything reachable from the roots, then everything reachable from objects with queued
- * finalizers. */
+/* Marks everything reachable from the roots, then from objects with queued finalizers. */
 static sw_status mark_step(sw_gc *gc, int64_t work, bool exact) {
     sw_gc_marker marker;
     sw_status status = SW_OK;

@@ -94,8 +94,7 @@ sw_status sw_gc_set_finalizer(sw_gc *gc, const void *object, sw_gc_finalizer_fn 
     return done ? SW_OK : sw_fail(SW_NOMEM, op, "no memory for a finalizer");
 }
 
-/* Calls one due finalizer. 0: none is due; 1: it was called; 2: it was called and has ended the
- * collector. */
+/* Calls a due finalizer. 0: none is due; 1: called; 2: called, and it has ended the collector. */
 static int finalize_one(sw_gc *gc) {
     if (sw_gc_is_stopping(gc)) sw_gc_stop_here(gc);
     sw_os_lock_acquire(&gc->lock);

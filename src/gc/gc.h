@@ -71,8 +71,7 @@ typedef struct sw_gc_array {
 typedef struct sw_gc_source {
     struct sw_gc *gc;
     struct sw_gc_source *next, **back;
-    bool (*lend)(struct sw_gc_source *source, sw_gc_array *ranges); /* false: no memory for all of
-                                                                       them */
+    bool (*lend)(struct sw_gc_source *source, sw_gc_array *ranges); /* false: no memory */
 } sw_gc_source;
 
 /* State of an entry. Objects whose finalizers are queued or running are roots. */
@@ -198,8 +197,7 @@ struct sw_gc {
     bool overflowed; /* a push was refused: a marked object is on no stack */
     bool lost;       /* a root, or an overwritten value, is neither marked nor on the stack */
     bool given_up;   /* unmarked objects are not known to be dead */
-    bool settled;    /* everything reachable from roots is marked; marking continues from
-                        finalizers */
+    bool settled;    /* roots are done; marking continues from finalizers */
     bool inside;     /* set by a test: threads may be stopped within an allocation (roots.c) */
     unsigned debug;  /* SW_GC_... */
     sw_gc_dangling dangling;   /* found, but not reported yet */
@@ -208,8 +206,7 @@ struct sw_gc {
     sw_gc_span_cursor unswept; /* position at which allocations look for unswept spans */
     sw_gc_cycle cycle;         /* the running cycle, or the last one */
     sw_gc_pace pace;           /* sw_gc_pace_reset computes the next three from it */
-    uint64_t trigger;          /* value of fresh at which a cycle runs or, in steps, must have
-                                  ended */
+    uint64_t trigger;          /* fresh at which a cycle runs or, in steps, must have ended */
     uint64_t step_work;        /* units of work of one step */
     uint64_t goal;           /* bytes of objects when the next cycle runs, or ends; 0: no pace */
     bool traced;             /* SPANWISE_DEBUG=gctrace=1: a line at the end of each cycle */

@@ -61,8 +61,7 @@ static sw_deferral defer(sw_gc *gc, const sw_span *span, uint32_t slot) {
     return deferral;
 }
 
-/* An explicit free ends the references and the finalizer of the object at once, even if its slot
- * waits for the sweep. */
+/* An explicit free ends the object's references and finalizer at once, even before the sweep. */
 static sw_deferral deferred(sw_heap *heap, sw_span *span, uint32_t slot) {
     sw_gc *gc = heap->collector;
     if (sw_likely(!sw_gc_refs_are_used(gc))) {
@@ -83,8 +82,7 @@ static bool waits(const sw_heap *heap, const sw_span *span, uint32_t slot) {
     return (__atomic_load_n(&pending[slot / 64], __ATOMIC_RELAXED) >> slot % 64 & 1) != 0;
 }
 
-/* A span that the cycle has not visited has no marks of this cycle, because its objects are
- * unreachable. */
+/* A span that the cycle has not visited has no marks: its objects are unreachable. */
 static sw_dead_slots dead(const sw_heap *heap, const sw_span *span, uint32_t k) {
     const sw_gc *gc = heap->collector;
     sw_gc_span_meta *meta = sw_gc_span_meta_of(heap, span);

@@ -41,8 +41,7 @@ typedef struct sw_gc_marker {
 
 #define SW_GC_ALL_WORK INT64_MAX
 
-/* Takes the collector's stack for a marker, and returns it at the end. Under the collector's
- * lock. */
+/* Takes the collector's stack, and returns it at the end. Under the collector's lock. */
 void sw_gc_marker_start(sw_gc_marker *marker, sw_gc *gc, int64_t work);
 void sw_gc_marker_end(sw_gc_marker *marker);
 /* Marks the objects that the words of [start, start + bytes) point into. */

@@ -27,8 +27,7 @@ void sw_gc_discover_outside(sw_gc_marker *marker, uintptr_t p) {
 
 /* --- batches ---------------------------------------------------------------------------------- */
 
-/* Finds the mark word if the pointer leads into a span of this heap; else uses a word whose bit is
- * set. */
+/* Finds the mark word of a pointer into a span of this heap; else uses a word whose bit is set. */
 static sw_always_inline void place(sw_gc_marker *marker, sw_gc_pointer *found) {
     const sw_gc_span_meta *meta = &marker->span_metas[found->id];
     found->word = &marker->marked;

@@ -12,8 +12,7 @@
 
 /* Records that the stack has no room for a marked object, which will be found by a rescan. */
 void sw_gc_refuse_push(sw_gc_marker *marker);
-/* Prepares a span that this cycle visits for the first time. False: the span is not of this
- * heap. */
+/* Prepares a span at the cycle's first visit. False: the span is not of this heap. */
 bool sw_gc_meet(sw_gc_marker *marker, uint32_t id);
 /* Marks the object that an address outside of the main reservation points into. */
 void sw_gc_discover_outside(sw_gc_marker *marker, uintptr_t p);
@@ -22,8 +21,7 @@ void sw_gc_settle_all(sw_gc_marker *marker);
 /* Scans a wide object, or marks the object that a waiting word points into. */
 void sw_gc_scan_kind(sw_gc_marker *marker, sw_gc_grey grey);
 
-/* Each scans marked objects in its order until no work is left. True: no object is waiting any
- * more. */
+/* Each scans marked objects in its order until no work is left. True: no object is waiting. */
 bool sw_gc_drain_objects(sw_gc_marker *marker);
 bool sw_gc_drain_spans(sw_gc_marker *marker);
 

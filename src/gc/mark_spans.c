@@ -5,8 +5,7 @@
  * order, and come first. */
 #include "gc/mark_scan.h"
 
-/* Prefetches the slots of a word whose bits are set; slot i of the word begins at first + i *
- * bytes. */
+/* Prefetches the slots of a word with set bits; slot i begins at first + i * bytes. */
 static void prefetch_all(uintptr_t first, uint64_t bits, uint32_t bytes) {
     for (; bits != 0; bits &= bits - 1) {
         uintptr_t at = first + (uintptr_t)sw_ctz(bits) * bytes;

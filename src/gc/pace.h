@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pacer decides when cycles begin, and how much work an allocation does (collector.c). Callers:
- * cycle, collector. */
+/* The pacer: it decides when cycles begin, and the work of allocations. Callers: cycle,
+ * collector. */
 #ifndef SW_GC_PACE_H
 #define SW_GC_PACE_H
 

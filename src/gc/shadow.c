@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A frame is filled in before it becomes the top, so the stack is consistent wherever its thread is
- * stopped. */
+/* A frame is filled in before it becomes the top, so the stack is always consistent. */
 #include "gc/shadow.h"
 
 #include "base/assert.h"

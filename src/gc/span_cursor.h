@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A resumable walk over the spans of a heap. Records added during the walk may be missed. Callers:
- * mark, sweep, verify. */
+/* A resumable walk over a heap's spans; it may miss new records. Callers: mark, sweep, verify. */
 #ifndef SW_GC_SPAN_CURSOR_H
 #define SW_GC_SPAN_CURSOR_H
 

@@ -25,7 +25,7 @@ typedef struct sw_gc_span_meta {
     uint64_t own;       /* the marks, if one word is enough */
     uint64_t pending;   /* the pending bits, if one word is enough */
     uint32_t bytes;     /* of a slot; 0: a large object */
-    /* Of every object, while sw_gc_slot_types is NULL for the span; SW_GC_TYPE_UNSET: no object
+    /* The type of all objects, unless slots have individual ones; SW_GC_TYPE_UNSET: no object
      * yet. */
     uint32_t type;
 } sw_gc_span_meta;
@@ -42,8 +42,7 @@ extern uint32_t **sw_gc_slot_types;
 
 enum { SW_GC_SPAN_META_BYTES = sizeof(sw_gc_span_meta) + sizeof(uint32_t *) + sizeof(void *) };
 
-/* Maps the arrays for all present and future span records, once per process. False: the system
- * refuses. */
+/* Maps the arrays for all present and future span records, once per process. False: refused. */
 bool sw_gc_span_meta_start(void);
 
 /* Hooks of collected heaps (heap.h). */
@@ -55,8 +54,7 @@ static sw_always_inline sw_gc_span_meta *sw_gc_span_meta_of(const sw_heap *heap,
                                                             const sw_span *span) {
     return &sw_gc_span_metas[sw_space_span_id(heap->space, span)];
 }
-/* Returns the number of words of a span's marks. The last one may be padding, as in the span
- * (sw_words_of). */
+/* Returns the number of words of a span's marks; the last may be padding (sw_words_of). */
 static inline uint32_t sw_gc_mark_words(const sw_heap *heap, const sw_span *span) {
     return sw_span_is_large(span) ? 1 : sw_words_of(sw_slot_bytes(heap->table, span), span->slots);
 }
@@ -66,8 +64,7 @@ static inline uint64_t *sw_gc_pending(const sw_heap *heap, const sw_span *span,
     uint32_t words = sw_gc_mark_words(heap, span);
     return words == 1 ? &meta->pending : meta->marks + words;
 }
-/* Returns whether the span's objects are wide: they have pointers that scan_mask does not
- * describe. */
+/* Returns whether the span's objects are wide: scan_mask does not describe their pointers. */
 static inline bool sw_gc_span_meta_is_wide(const sw_gc_span_meta *meta) {
     return meta->scan_mask == 0 && meta->type != SW_GC_TYPE_UNSET;
 }

@@ -202,8 +202,7 @@ void sw_gc_leave_heap(sw_heap *heap) { leave_heap(heap->collector); }
 
 /* --- calls ------------------------------------------------------------------------------------ */
 
-/* Adds a record for the calling thread, which has none: an unused one, or a new one. False: no
- * memory. */
+/* Adds a record, unused or new, for the calling thread, which has none. False: no memory. */
 static bool add_thread(sw_gc *gc, const char *name) {
     sw_gc_thread *own = find(gc, 0);
     if (own == NULL) own = sw_gc_array_add(&gc->threads, sizeof *own);
@@ -220,8 +219,7 @@ sw_status sw_gc_join(sw_gc *gc, const char *name) {
     sw_status status = SW_GC_STATUS(gc, op);
     if (status != SW_OK) return status;
     if (name == NULL) return sw_fail(SW_INVALID, op, "the name is NULL");
-    if (sw_thread_cache(gc->heap) == NULL) return SW_NOMEM; /* the cache's end makes the thread
-                                                               leave */
+    if (sw_thread_cache(gc->heap) == NULL) return SW_NOMEM; /* its end makes the thread leave */
     sw_os_lock_acquire(&gc->lock);
     wait_for_world(gc);
     bool joined = find(gc, sw_gc_here()) != NULL, added = !joined && add_thread(gc, name);

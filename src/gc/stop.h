@@ -16,8 +16,7 @@ sw_status sw_gc_stop_world(sw_gc *gc, const char *op);
 void sw_gc_resume_world(sw_gc *gc);
 /* A joined thread waits here while the world is stopping or stopped. Called without the lock. */
 void sw_gc_stop_here(sw_gc *gc);
-/* As sw_gc_stop_here, within a call on the heap, which is misuse by a thread that has not
- * joined. */
+/* As sw_gc_stop_here, within a call on the heap: misuse by a thread that has not joined. */
 void sw_gc_stop_in_call(sw_gc *gc);
 /* heap/collected.h: enter and leave. */
 void sw_gc_enter_heap(sw_heap *heap, bool reports);

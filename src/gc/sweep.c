@@ -22,8 +22,7 @@ typedef struct swept_span {
     uint32_t pending; /* objects */
 } swept_span;
 
-/* Clears the marks and the pending bits of objects that the program has freed. Returns their
- * number. */
+/* Clears marks and pending bits of objects that the program has freed. Returns their number. */
 static uint32_t take_pending(uint64_t *marks, uint64_t *pending, uint32_t words) {
     uint32_t count = 0;
     for (uint32_t k = 0; k < words; k++) {
@@ -122,8 +121,7 @@ static bool look_at(sw_gc *gc, const sw_cache *cache, uint32_t id) {
     return false;
 }
 
-/* Collects ids of the cache's own spans, and sweeps central spans on the way; returns how many ids
- * it collected. */
+/* Collects ids of the cache's own spans, and sweeps central ones; returns the number of ids. */
 static uint32_t look_for(sw_gc *gc, const sw_cache *cache, uint32_t *own) {
     sw_heap *heap = gc->heap;
     uint32_t found = 0, looks = 0;

@@ -6,8 +6,8 @@
 
 #include "gc/gc.h"
 
-/* Sweeps spans until the work is used up; other threads are outside of the heap. True: every span
- * is swept. */
+/* Sweeps spans until no work is left; other threads are outside of the heap. True: all are
+ * swept. */
 bool sw_gc_sweep(sw_gc *gc, sw_cache *cache, int64_t work);
 /* Sweeps a span owned by the cache, unless it is swept. */
 void sw_gc_sweep_own(sw_gc *gc, sw_cache *cache, sw_span *span);

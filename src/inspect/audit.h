@@ -35,11 +35,9 @@ static inline void sw_audit_rule(sw_audit *a, const char *where, const char *bro
     if (a->status == SW_OK && broken_rule != NULL) SW_BROKEN(a, "%s: %s", where, broken_rule);
 }
 
-/* verify.c: checks the whole heap. The caller holds its lock, and nothing changes during the
- * call. */
+/* verify.c: checks the whole heap, in a quiet state. The caller holds its lock. */
 void sw_audit_heap(sw_audit *a);
-/* audit_span.c: checks the span that starts at page n of the window, where the page map has
- * `id`. */
+/* audit_span.c: checks the span at page n of the window, where the page map has `id`. */
 void sw_audit_span(sw_audit *a, const sw_window *window, uint32_t n, uint32_t id);
 /* audit_lists.c: checks caches, lists, remote stacks and unused records. */
 void sw_audit_lists(sw_audit *a);

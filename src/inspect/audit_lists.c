@@ -228,8 +228,7 @@ static void check_records(sw_audit *a) {
                   (unsigned long long)records);
 }
 
-/* Checks that each shelf holds nothing, or a freed large object of the shelf's kind. Returns the
- * number of objects. */
+/* Checks that each shelf is empty or has a freed large object of its kind. Returns their number. */
 static uint64_t check_large_places(sw_audit *a, const sw_cache *cache) {
     const sw_space *space = a->heap->space;
     uint64_t count = 0;
@@ -252,8 +251,8 @@ static uint64_t check_large_places(sw_audit *a, const sw_cache *cache) {
     return count;
 }
 
-/* Checks that each shelf of spans holds nothing, or an idle span of the shelf's length. Returns the
- * number of spans. */
+/* Checks that each shelf of spans is empty or has an idle span of its length. Returns their
+ * number. */
 static uint64_t check_span_shelves(sw_audit *a, const sw_cache *cache) {
     const sw_space *space = a->heap->space;
     uint64_t spans = 0;
@@ -341,8 +340,7 @@ static uint64_t check_kept(sw_audit *a, uint32_t span_class) {
     return good ? space->cold[id].pages : 0;
 }
 
-/* Checks that central_idle is set if a central span is wholly free; otherwise the span would never
- * be released. */
+/* Checks that central_idle is set if a central span is wholly free; else it is never released. */
 static void check_idle(sw_audit *a, const sw_span_list *partial) {
     for (uint32_t id = partial->head; id != 0 && a->heap->central_idle == 0;) {
         const sw_span *span = sw_space_span(a->heap->space, id);

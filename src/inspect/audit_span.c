@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Verify: checks one span, with its position in the window, its record and its bits. verify.c calls
- * it. */
+/* Verify: checks one span: its position in the window, its record and its bits. Caller:
+ * verify.c. */
 #include "heap/slack.h"
 #include "inspect/audit.h"
 

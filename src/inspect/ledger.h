@@ -13,8 +13,7 @@ void sw_ledger_read(sw_heap *heap, sw_ledger *out, sw_ledger_class *rows);
  * cached. Under the heap's lock. */
 sw_ledger_class sw_ledger_slots_row(const sw_heap *heap, const sw_span *span);
 sw_ledger_class sw_ledger_large_row(const sw_heap *heap, const sw_span *span);
-/* Zeroes a ledger and its rows (NULL: none), and fills in the fields that need no walk over the
- * spans. */
+/* Zeroes a ledger and its rows (NULL: none), and fills in fields that need no walk over spans. */
 void sw_ledger_begin(const sw_heap *heap, sw_ledger *out, sw_ledger_class *rows);
 /* Adds the row of a span to the ledger and to the row of its class (rows NULL: only to the ledger).
  * A row of class 0 is a large object, whose roundup_bytes are its rounding to whole pages. */

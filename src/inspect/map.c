@@ -26,8 +26,7 @@ static void add_tile(map_maker *m, sw_tile tile) {
     m->map.tiles[i] = tile;
 }
 
-/* In a collected heap: marks the slots of a span that count as allocated and that the sweep will
- * free. */
+/* In a collected heap: marks the allocated slots of a span that the sweep will free. */
 static void add_dead(map_maker *m, const sw_span *span, size_t first) {
     const sw_heap *heap = m->heap;
     for (uint32_t k = 0; k < sw_span_word_count(span); k++) {
@@ -99,8 +98,7 @@ static bool is_free_held(const sw_pages *pages, uint32_t page) {
     return (pages->runs.free[page / 64] & pages->held[page / 64] & 1ull << page % 64) != 0;
 }
 
-/* Returns how many consecutive pages are free and held, from page n of a window on; 0: page n is
- * not. */
+/* Returns the length of the run of free held pages at page n of a window; 0: page n is not one. */
 static uint32_t free_pages_at(const sw_pages *pages, const sw_window *window, uint32_t n) {
     uint32_t end = n;
     while (end < window->frontier && is_free_held(pages, window->first_page + end)) end++;

@@ -145,8 +145,8 @@ void sw_touched_read(sw_heap *heap, const sw_touch_map *touch, sw_ledger *out,
 
 /* --- mincore ---------------------------------------------------------------------------------- */
 
-/* Adds the resident pages of the accessible part of a window to the map. False: the system does not
- * report them. */
+/* Adds the resident pages of the accessible part of a window to the map. False: they are
+ * unknown. */
 static bool ask_window(const sw_heap *heap, const sw_window *window, sw_touch_map *touch) {
     enum { PART = 4096 };
     uint8_t resident[PART];

@@ -7,8 +7,7 @@
 #include "heap/heap.h"
 #include "spanwise/stats.h"
 
-/* Fills in the ledger under the heap's lock. `touch` is the heap's own map, or one read from the
- * system. */
+/* Fills in the ledger under the heap's lock. touch: the heap's map or the system's. */
 void sw_touched_read(sw_heap *heap, const sw_touch_map *touch, sw_ledger *out,
                      sw_ledger_class *rows);
 

@@ -139,8 +139,7 @@ static int compare_costs(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-/* Fills costs[] with the distinct slot costs, ascending, and sets x of each choice to the index of
- * its cost. */
+/* Fills costs[] with the distinct slot costs, ascending, and sets x of each choice to its index. */
 static void sort_costs(sw_choices *c) {
     for (uint32_t i = 0; i < c->choice_count; i++) c->costs[i] = c->choices[i].slot_cost;
     qsort(c->costs, c->choice_count, sizeof *c->costs, compare_costs);

@@ -53,8 +53,8 @@ sw_status sw_choices_make(sw_choices *choices, const sw_optimize_options *option
                           uint32_t waste_percent, const double *weights);
 void sw_choices_drop(sw_choices *choices);
 
-/* Returns whether the bound on waste allows a class of `size` bytes next above one of `below` bytes
- * (0: none). */
+/* Returns whether the bound on waste allows a class of `size` after one of `below` bytes (0:
+ * none). */
 bool sw_choices_fit(const sw_choices *choices, uint32_t below, uint32_t size);
 
 /* Returns the cheapest span for a class of candidate j that serves the requests above candidate i.

@@ -152,8 +152,7 @@ static void leave_line(workspace *w, uint32_t i, uint32_t end) {
     sw_hull_undo(&w->front, w->marks[i]);
 }
 
-/* Computes a layer under a bound on waste. In the first layer the only candidate below is 0: no
- * class. */
+/* Computes a layer under a bound on waste. In the first layer only 0 is below: no class. */
 static void near_layer(const sw_choices *choices, workspace *w, uint32_t *previous) {
     const sw_candidate *candidates = choices->candidates;
     begin_layer(w);
@@ -176,8 +175,7 @@ static void next_layer(workspace *w, const sw_choices *choices, uint32_t *previo
     }
 }
 
-/* Computes layer k = 0: without a class, serving no request costs nothing, and serving any is
- * impossible. */
+/* Computes layer k = 0: without a class no request costs nothing, and any other is impossible. */
 static void layer_of_no_class(workspace *w, const sw_choices *choices) {
     for (uint32_t j = 0; j <= choices->count; j++) w->now[j] = j == 0 ? 0 : INFINITY;
 }

@@ -12,11 +12,9 @@ struct sw_optimizer {
     uint64_t mark; /* ds/handle.h */
     sw_choices choices;
     sw_optimize_options options; /* as the caller passed them */
-    uint32_t classes;            /* number of layers: the minimum of options.classes and the number
-                                  * of candidates */
+    uint32_t classes;            /* number of layers: min(options.classes, candidates) */
     uint32_t stride;             /* candidates + 1: columns of a layer */
-    uint32_t *previous; /* [k - 1][j]: candidate of the class below j in the best table of k
-                         * classes; 0: none */
+    uint32_t *previous; /* [k - 1][j]: candidate below j in the best table of k classes; 0: none */
     double *least;      /* [k - 1]: minimum cost of all requests with k classes */
     void *block;        /* one mapping for the two arrays */
     size_t block_bytes;

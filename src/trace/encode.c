@@ -79,8 +79,7 @@ bool swt_encoder_compress(swt_encoder *encoder) {
     (void)ZSTD_CCtx_setParameter(context, ZSTD_c_minMatch, 6);
     (void)ZSTD_CCtx_setParameter(context, ZSTD_c_targetLength, 0);
     (void)ZSTD_CCtx_setParameter(context, ZSTD_c_strategy, ZSTD_fast);
-    (void)ZSTD_CCtx_setParameter(context, ZSTD_c_contentSizeFlag, 0); /* the block header has the
-                                                                       * size */
+    (void)ZSTD_CCtx_setParameter(context, ZSTD_c_contentSizeFlag, 0); /* in the block header */
     encoder->context = context;
     encoder->compress = compress_block;
     return true;

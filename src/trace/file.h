@@ -103,8 +103,7 @@ sw_status swt_file_load(swt_file *file, const swt_entry *entry, swt_block *block
 sw_status swt_file_damage(swt_file *file, uint64_t at, const char *reason);
 sw_status swt_file_no_memory(const swt_file *file);
 
-/* In notes.c: decodes a small block of a file that is `file_bytes` long. Returns NULL, or what is
- * wrong. */
+/* In notes.c: decodes a small block of a file of `file_bytes`. Returns NULL, or what is wrong. */
 const char *swt_notes_add(swt_notes *notes, const swt_block *block, const uint8_t *payload,
                           uint64_t file_bytes);
 /* Returns the index of the first site whose id is not below `id`. */

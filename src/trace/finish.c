@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sw_trace_finish: converts a recording of either form to an ordered one, with all its small
- * blocks. */
+/* sw_trace_finish: converts a recording of either form, with its small blocks, to an ordered
+ * one. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -76,8 +76,7 @@ static sw_status end_part(part *p) {
     return p->status == SW_OK ? SW_OK : sw_fail(p->status, p->op, "%s", p->message);
 }
 
-/* Starts to write a part. A short one is written by this thread, because starting a thread would
- * cost more. */
+/* Starts to write a part. This thread writes a short one, to save a thread. */
 static sw_status begin_part(part *p) {
     p->running = p->count > SW_TRACE_OPS_MAX && sw_os_thread_start(&p->thread, write_part, p);
     return p->running ? SW_OK : swt_writer_append_known(p->writer, p->ops, p->count);
@@ -114,8 +113,7 @@ static sw_status copy_parts(part parts[2], swt_source *source, const volatile in
 static sw_status copy_ops(swt_source *source, sw_trace_writer *writer, const volatile int *cancel,
                           volatile uint64_t *done) {
     part parts[2] = {{.writer = writer}, {.writer = writer}};
-    sw_status status = swt_writer_append_known(writer, NULL, 0); /* writes the file header and
-                                                                  * META */
+    sw_status status = swt_writer_append_known(writer, NULL, 0); /* file header and META */
     for (int i = 0; i < 2; i++) {
         parts[i].ops = malloc((size_t)PART_BATCHES * SW_TRACE_OPS_MAX * sizeof(sw_op));
         if (parts[i].ops == NULL) status = swt_file_no_memory(source->file);

@@ -9,8 +9,7 @@
 enum { HEAD_BYTES_MAX = 64, ENTRY_BYTES_MAX = 2 + 5 * SWT_VARINT_BYTES_MAX };
 
 enum {
-    SUM_AT = SWT_FILE_HEADER_BYTES - 8,        /* offset of the file header's checksum, in all
-                                                * versions */
+    SUM_AT = SWT_FILE_HEADER_BYTES - 8,        /* offset of the file header's checksum */
     BLOCK_SUM_AT = SWT_BLOCK_HEADER_BYTES - 8, /* offset of a block header's checksum */
 };
 
@@ -27,8 +26,7 @@ static inline uint64_t mix(uint64_t h, uint64_t factor) {
     return h ^ h >> 32;
 }
 
-/* Four lanes of multiplications and shifts. The structure is that of xxHash (Collet); the steps
- * differ. */
+/* Four lanes of multiplications and shifts, structured as xxHash (Collet), with other steps. */
 uint64_t swt_checksum(const void *data, size_t bytes) {
     const uint8_t *p = data;
     uint64_t lane[4] = {1, 2, 3, 4};

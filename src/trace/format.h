@@ -126,8 +126,7 @@ static inline uint64_t swt_zigzag(uint64_t difference) {
 }
 static inline uint64_t swt_unzigzag(uint64_t v) { return v >> 1 ^ (0 - (v & 1)); }
 
-/* Writes a varint: seven bits per byte, low bits first; a byte's high bit means that more
- * follow. */
+/* Writes a varint: seven bits per byte, low bits first; the high bit means that more follow. */
 static sw_always_inline uint8_t *swt_varint_put(uint8_t *p, uint64_t v) {
     while (sw_unlikely(v >= 0x80)) {
         *p++ = (uint8_t)(v | 0x80);

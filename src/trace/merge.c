@@ -125,8 +125,7 @@ static bool note_address(swt_merge *m, swt_stream *s, const swt_merge_event *eve
     return put >= 0;
 }
 
-/* If the table has an object at the address, it is freed first, so that the new one may take its
- * id. */
+/* If the table has an object at the address, it is freed first, so that its id can be reused. */
 static bool on_alloc(swt_merge *m, swt_stream *s, const swt_merge_event *event) {
     uint32_t object;
     if (sw_unlikely(swt_addresses_remove(&m->addresses, event->address, &object))) {
@@ -161,8 +160,7 @@ static bool on_realloc_new(swt_merge *m, swt_stream *s, const swt_merge_event *e
     return true;
 }
 
-/* Emits the end of a thread, unless the thread has made no operation yet, or none since its last
- * end. */
+/* Emits the end of a thread, unless it has no operation yet, or none since its last end. */
 static void on_end(swt_merge *m, swt_stream *s, uint64_t ticks) {
     if (s->thread == UINT32_MAX || s->has_ended) return;
     emit(m, s, &(swt_merge_event){.kind = SWT_RAW_THREAD_END, .ticks = ticks}, SW_OP_THREAD_END, 0);

@@ -49,8 +49,7 @@ typedef struct swt_merge {
     swt_entry *order; /* the file's entries, sorted by thread and then by offset */
     swt_stream *streams;
     size_t stream_count;
-    swt_queue_item *queue; /* streams that are not at their end, as a heap by stamp, the minimum
-                              first */
+    swt_queue_item *queue; /* streams that are not at their end: a min-heap by stamp */
     size_t queue_count;
     size_t open_count; /* streams that have a payload */
     bool ended;        /* damage was found: the events end there */

@@ -14,8 +14,7 @@ enum {
     NOTE_BYTES_MAX = 1 << 30,
     NOTE_BYTES_FREE = 1 << 20, /* bytes allowed for a file of any length */
     NOTE_RATIO_MAX = 64,       /* and this many times the length of the file */
-    SITE_RATIO_MAX = 1024,     /* the same for call sites, which compress well with deep
-                                * recursion */
+    SITE_RATIO_MAX = 1024,     /* of call sites, which compress well with deep recursion */
 };
 
 static const char *const cut = "an entry of a block is cut short";

@@ -79,8 +79,7 @@ typedef struct swt_raw {
 
 const char *swt_raw_check(const swt_raw *raw);
 
-/* Empties the block. The first event's word is cleared, so that the reader of an area (area.h)
- * finds no event. */
+/* Empties the block. The first event's word is cleared for the reader of an area (area.h). */
 static inline void swt_raw_clear(swt_raw *raw) {
     raw->next = raw->events;
     raw->events[0].word = 0;

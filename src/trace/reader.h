@@ -13,8 +13,7 @@ struct sw_trace {
     uint64_t mark; /* ds/handle.h */
     swt_file file;
     swt_source source;
-    const sw_op *rest; /* for sw_trace_read: operations of the last batch that are still to be
-                        * copied */
+    const sw_op *rest; /* sw_trace_read: rest of the last batch, still to be copied */
     size_t rest_count;
     sw_trace_summary summary;
     bool summarised;

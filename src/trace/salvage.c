@@ -45,8 +45,7 @@ static bool read_area(salvage *s, uint64_t index) {
            fread(s->area, 1, s->area_bytes, s->areas) == s->area_bytes;
 }
 
-/* Returns whether a head is that of an area of call sites, with an area length that the file can
- * hold. */
+/* Returns whether a head is that of an area of call sites whose length fits the file. */
 static bool plausible(const struct swt_area *head, uint64_t file_bytes) {
     return head->magic == SWT_AREA_MAGIC && head->kind == SWT_AREA_SITES &&
            head->area_bytes >= swt_area_bytes(1) && head->area_bytes <= SWT_AREA_BYTES_MAX &&
@@ -95,8 +94,7 @@ static bool is_written(const salvage *s, const struct swt_area *area) {
     return false;
 }
 
-/* Returns whether an event counts as a call. A reallocation is two events and one call; its second
- * event counts. */
+/* Returns whether an event counts as a call. Of a reallocation's two events the second counts. */
 static bool is_call(uint64_t kind) { return kind <= SWT_RAW_FREE || kind == SWT_RAW_REALLOC_NEW; }
 
 static uint64_t count_calls(const uint8_t *payload, const swt_block *block) {

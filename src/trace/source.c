@@ -80,8 +80,7 @@ static bool note_last(swt_file *file, const sw_op *ops, size_t count, uint64_t f
     return true;
 }
 
-/* Finds each thread's last operation in one pass over the whole file. The pass ends at damage, as
- * any other. */
+/* Finds each thread's last operation in one pass over the file, which ends at damage. */
 static sw_status seek_last_ops(swt_source *source) {
     swt_file *file = source->file;
     if (file->last_ops != NULL) return SW_OK;

@@ -77,8 +77,7 @@ static void release(swt_merge *merge, swt_stream *s) {
     s->payload_capacity = 0;
 }
 
-/* Copies the payload that the file has just loaded to the stream. Returns NULL, or what is
- * wrong. */
+/* Copies the payload that the file has loaded to the stream. Returns NULL, or what is wrong. */
 static const char *take_payload(swt_merge *merge, swt_stream *s, const swt_block *block) {
     if (s->payload == NULL) {
         if (merge->open_count == OPEN_MAX) return "more threads at once than any program has";

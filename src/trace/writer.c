@@ -153,8 +153,7 @@ static const char *check_end(const sw_trace_writer *w, const sw_op *op) {
     return op->thread < w->state.threads ? NULL : "its thread made no operation";
 }
 
-/* Checks an operation by itself and against the state after the last one. Returns NULL, or what is
- * wrong. */
+/* Checks an operation by itself and against the current state. Returns NULL, or what is wrong. */
 static const char *check_op(const sw_trace_writer *w, const sw_op *op) {
     if (op->kind >= SW_OP_KIND_COUNT) return "its kind is unknown";
     if ((op->flags & ~(unsigned)KNOWN_FLAGS) != 0) return "its flags are unknown";

@@ -284,8 +284,7 @@ static void recall(machine *m) {
     }
 }
 
-/* Executes instructions of DWARF 4, table 7.23, and the two GNU instructions that x86-64 compilers
- * emit. */
+/* Executes instructions of DWARF 4, table 7.23, and the two GNU ones that x86-64 compilers emit. */
 static void run_cfa(machine *m, cursor *c, uint8_t op) {
     uint64_t reg;
     switch (op) {

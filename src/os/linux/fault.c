@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Faults and stacks of os.h on Linux. This file's handler of SIGSEGV is called first, and calls the
- * previous one. */
+/* Faults and stacks of os.h on Linux. The handler of SIGSEGV here is first, and calls the
+ * previous. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>
