@@ -137,8 +137,7 @@ struct sw_cache {
     const uint8_t *small_map;     /* the table's */
     uint64_t mark;                /* atomic: whether it is open */
     size_t plain_end;             /* smaller sizes need no more than their class */
-    struct sw_thread
-        *thread; /* the library's record of the cache's thread; NULL: none */
+    struct sw_thread *thread;     /* the library's record of the cache's thread; NULL: none */
     /* sw_span.owner of spans whose frees leave no hint: the cache itself (full spans have an extra
      * bit set), or SW_NO_CACHE while every free leaves a hint. Written by the cache's thread. */
     struct sw_cache *unhinted_owner;

@@ -12,8 +12,7 @@
 enum { KEPT_LIMIT = 1 << 20 };
 
 static uint64_t kept_limit = KEPT_LIMIT; /* atomic */
-static sw_arena_chunk_cache
-    *newest; /* atomic: of all chunk caches, in order of creation */
+static sw_arena_chunk_cache *newest;     /* atomic: of all chunk caches, in order of creation */
 /* Threads without a chunk cache use this one, under the lock. */
 static sw_arena_chunk_cache shared;
 

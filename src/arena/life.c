@@ -269,8 +269,7 @@ uint64_t sw_arena_decay(void) { return sw_chunk_decay(); }
 sw_status sw_arena_set_nodes(uint32_t count, uint32_t (*node_of_thread)(void *context),
                              void *context) {
     if (count > SW_ARENA_NODES_MAX)
-        return sw_fail(SW_INVALID, "arena", "%u nodes: use at most %u", count,
-                       SW_ARENA_NODES_MAX);
+        return sw_fail(SW_INVALID, "arena", "%u nodes: use at most %u", count, SW_ARENA_NODES_MAX);
     sw_node_set(count, node_of_thread, context);
     return SW_OK;
 }

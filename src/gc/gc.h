@@ -193,13 +193,13 @@ struct sw_gc {
     sw_gc_refs refs;
     sw_gc_stack stack;      /* marked objects that are not scanned yet */
     sw_gc_span_queue queue; /* spans with such objects, in queue order */
-    uint32_t order;  /* sw_gc_order of the next cycle; the running one's is in `cycle` */
-    bool overflowed; /* a push was refused: a marked object is on no stack */
-    bool lost;       /* a root, or an overwritten value, is neither marked nor on the stack */
-    bool given_up;   /* unmarked objects are not known to be dead */
-    bool settled;    /* roots are done; marking continues from finalizers */
-    bool inside;     /* set by a test: threads may be stopped within an allocation (roots.c) */
-    unsigned debug;  /* SW_GC_... */
+    uint32_t order;         /* sw_gc_order of the next cycle; the running one's is in `cycle` */
+    bool overflowed;        /* a push was refused: a marked object is on no stack */
+    bool lost;      /* a root, or an overwritten value, is neither marked nor on the stack */
+    bool given_up;  /* unmarked objects are not known to be dead */
+    bool settled;   /* roots are done; marking continues from finalizers */
+    bool inside;    /* set by a test: threads may be stopped within an allocation (roots.c) */
+    unsigned debug; /* SW_GC_... */
     sw_gc_dangling dangling;   /* found, but not reported yet */
     sw_gc_span_cursor rescan;  /* spans whose marked objects are still to be rescanned */
     sw_gc_span_cursor sweep;   /* position of the incremental sweep */
@@ -208,12 +208,12 @@ struct sw_gc {
     sw_gc_pace pace;           /* sw_gc_pace_reset computes the next three from it */
     uint64_t trigger;          /* fresh at which a cycle runs or, in steps, must have ended */
     uint64_t step_work;        /* units of work of one step */
-    uint64_t goal;           /* bytes of objects when the next cycle runs, or ends; 0: no pace */
-    bool traced;             /* SPANWISE_DEBUG=gctrace=1: a line at the end of each cycle */
-    uint64_t (*clock)(void); /* nanoseconds: sw_os_now_ns, or the clock of a test */
-    uint64_t born_ns;        /* time of the collector's creation */
-    uint64_t start_ns;       /* duration of the start of the cycle */
-    uint64_t spent_ns;       /* total duration of all ended cycles */
+    uint64_t goal;             /* bytes of objects when the next cycle runs, or ends; 0: no pace */
+    bool traced;               /* SPANWISE_DEBUG=gctrace=1: a line at the end of each cycle */
+    uint64_t (*clock)(void);   /* nanoseconds: sw_os_now_ns, or the clock of a test */
+    uint64_t born_ns;          /* time of the collector's creation */
+    uint64_t start_ns;         /* duration of the start of the cycle */
+    uint64_t spent_ns;         /* total duration of all ended cycles */
     sw_gc_ring ring;
     /* When the current call began to work on this cycle; 0: events were not recorded. */
     uint64_t stood_ns;

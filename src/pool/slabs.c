@@ -106,8 +106,7 @@ sw_status sw_slabs_set_alert(sw_slabs *slabs, sw_slabs_alert_fn *alert, void *co
                              uint64_t every) {
     sw_status status = sw_handle_status(slabs, MARK, SW_HANDLE_SLABS, "slabs_set_alert");
     if (status != SW_OK) return status;
-    if (every == 0)
-        return sw_fail(SW_INVALID, "slabs_set_alert", "every is 0: use 1 or more");
+    if (every == 0) return sw_fail(SW_INVALID, "slabs_set_alert", "every is 0: use 1 or more");
     slabs->alert = alert;
     slabs->context = context;
     slabs->every = every;

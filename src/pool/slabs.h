@@ -17,7 +17,7 @@
  *   1 <= tier_count <= SW_SLABS_TIERS_MAX;  the tiers' slot_bytes ascend
  *   tiers[tier_count] is the sentinel: each size is at most its slot_bytes, and each address is in
  *     its
- *     range, so that both searches end without a look at tier_count
+ *     range, so that both searches end without checking tier_count
  *   is_guarded == (locked != 0 || a memory checker is active)
  *   own.count <= over_tier + full;  every >= 1 or alert == NULL */
 struct sw_slabs {

@@ -17,7 +17,7 @@ enum { PRELOAD_PATH_MAX = 4096, PRELOAD_NO_FILE = -1 };
 typedef struct preload_options {
     sw_heap_options heap;
     char ledger[PRELOAD_PATH_MAX]; /* absolute path, with %p not yet replaced; "": no file */
-    int ledger_file; /* the descriptor for the ledger; PRELOAD_NO_FILE: none */
+    int ledger_file;               /* the descriptor for the ledger; PRELOAD_NO_FILE: none */
     bool verbose;
 } preload_options;
 

@@ -15,12 +15,12 @@ enum {
  *   stacks <= SWT_SITE_DEPTH_MAX;  shallow == (stacks == 1 && !python)
  *   file is absolute or "" */
 typedef struct record_options {
-    char file[RECORD_PATH_MAX]; /* absolute; "": no recording */
-    uint32_t stacks;            /* return addresses per call site; 0: no call sites are recorded */
-    bool python;                /* call sites are lines of Python if the thread runs Python */
-    bool shallow;               /* a call site is one return address, looked up inline */
-    bool children;              /* record child processes to their own files */
-    uint64_t root;              /* the process that FILE belongs to; 0: this process */
+    char file[RECORD_PATH_MAX];  /* absolute; "": no recording */
+    uint32_t stacks;             /* return addresses per call site; 0: no call sites are recorded */
+    bool python;                 /* call sites are lines of Python if the thread runs Python */
+    bool shallow;                /* a call site is one return address, looked up inline */
+    bool children;               /* record child processes to their own files */
+    uint64_t root;               /* the process that FILE belongs to; 0: this process */
     char areas[RECORD_PATH_MAX]; /* folder for files of areas; "": open blocks are in private
                                   * memory */
 } record_options;

@@ -27,8 +27,7 @@ void sw_span_init(sw_span *span, uintptr_t base, uint32_t size, uint32_t slots, 
         word->free = ~0ull;
         word->local = word->remote = 0;
     }
-    uint32_t last =
-        sw_words_of(size, slots) - 1; /* only the last word has bits without a slot */
+    uint32_t last = sw_words_of(size, slots) - 1; /* only the last word has bits without a slot */
     span->words[last].local = sw_span_padding(span, last);
     span->words[last].free = ~span->words[last].local;
 }
