@@ -51,10 +51,7 @@ SW_API void sw_cache_emptied(sw_cache *cache, sw_span *span); /* one of its word
 
 /* Clear an object; bytes is usually constant. */
 SW_FAST_INLINE void sw_fast_clear(void *p, size_t bytes) {
-    if (bytes > SW_FAST_CLEAR_MAX)
-        __asm__(""
-                : "+r"(bytes)); /* hide the constant, so that gcc
-                                                                 emits a call */
+    if (bytes > SW_FAST_CLEAR_MAX) __asm__("" : "+r"(bytes)); /* hide the constant: emit a call */
     memset(p, 0, bytes);
 }
 

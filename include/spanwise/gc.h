@@ -223,9 +223,9 @@ SW_API sw_status sw_gc_set_pace(sw_gc *gc, const sw_gc_pace *pace);
  * points in a threaded environment", 1998). Safepoints are sw_gc_safepoint, sw_gc_new,
  * sw_gc_unblock, sw_gc_join and calls that work on cycles. Objects needed after a safepoint must be
  * reachable from a root before it. A call that works on a cycle waits until all joined threads have
- * stopped. If one does not stop in time (sw_gc_set_stop_ns), the call abandons a marking cycle
- * and returns SW_BUSY; the error names the thread. A pacing sw_gc_new allocates anyway. Threads that
- * have not joined are not waited for; an allocation or free by one during the call is misuse
+ * stopped. If one does not stop in time (sw_gc_set_stop_ns), the call abandons a marking cycle and
+ * returns SW_BUSY; the error names the thread. A pacing sw_gc_new allocates nevertheless. Threads
+ * that have not joined are not waited for; an allocation or free by one during the call is misuse
  * NOT_JOINED. A joined thread leaves when it exits. name: up to 31 bytes are copied. Errors:
  * SW_STATE: it has joined before; SW_INVALID: name is NULL; SW_NOMEM. */
 SW_API sw_status sw_gc_join(sw_gc *gc, const char *name);

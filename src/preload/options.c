@@ -126,9 +126,7 @@ static bool set_ledger(const char *text) {
         used = strlen(path);
         if (used + 1 < sizeof path) path[used++] = '/';
     }
-    if (used + length + 64 > sizeof path)
-        return false; /* room for the expansion of %p and the
-                                                           suffix of a temporary file */
+    if (used + length + 64 > sizeof path) return false; /* room for %p and a suffix */
     memcpy(path + used, text, length + 1);
     memcpy(preload_option.ledger, path, used + length + 1);
     return true;
