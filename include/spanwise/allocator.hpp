@@ -27,7 +27,7 @@ namespace spanwise {
 
 namespace detail {
 
-/* Bytes of an array. Throws std::bad_alloc above PTRDIFF_MAX. */
+/* Return the bytes of an array. Throws std::bad_alloc above PTRDIFF_MAX. */
 template <typename T> std::size_t array_bytes(std::size_t count) {
     if (count > std::numeric_limits<std::ptrdiff_t>::max() / sizeof(T)) throw std::bad_alloc();
     return count * sizeof(T);
@@ -54,7 +54,7 @@ template <typename T> class allocator {
 
     void deallocate(T *p, std::size_t count) noexcept {
         if (over_aligned) {
-            sw_fast_free(p); /* the alignment may have decided its class */
+            sw_fast_free(p); /* not sized: the alignment may have decided its class */
         } else if (count == 1) {
             sw_fast_free_sized(p, sizeof(T));
         } else {
@@ -83,11 +83,11 @@ constexpr bool operator!=(const allocator<T> &, const allocator<U> &) noexcept {
     return false;
 }
 
-/* A heap that ends with its scope. */
+/* A heap that is destroyed with its scope. */
 class heap {
   public:
-    /* options: nullptr for the defaults. Throws std::invalid_argument for invalid options, and
-     * std::bad_alloc if there is no memory or the limit of heaps is reached. */
+    /* Create a heap. options: nullptr for the defaults. Throws std::invalid_argument for invalid
+     * options, and std::bad_alloc if there is no memory or the limit of heaps is reached. */
     explicit heap(const sw_heap_options *options = nullptr) : heap_(nullptr) {
         sw_status status = sw_heap_create(options, &heap_);
         if (status == SW_INVALID || status == SW_UNSUPPORTED)

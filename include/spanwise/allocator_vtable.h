@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Custom allocators for the metadata or blocks of range.h, memory.h, scalable.h and stack.h.
+/* The interface of custom allocators, which range.h, memory.h, scalable.h and stack.h accept.
  */
 #ifndef SPANWISE_ALLOCATOR_VTABLE_H
 #define SPANWISE_ALLOCATOR_VTABLE_H
@@ -12,19 +12,19 @@
 extern "C" {
 #endif
 
-/* Called by any thread that uses the structure. `bytes` is never 0, `align` is a power of two up to
- * 64. The structure copies the table. */
+/* Any thread that uses the structure may call these functions. `bytes` is never 0; `align` is a
+ * power of two up to 64. The structure copies the table. */
 typedef struct sw_allocator {
-    /* Zeroed memory, or NULL. */
+    /* Return zeroed memory, or NULL. */
     void *(*allocate)(void *context, size_t bytes, size_t align);
-    /* Free a block of allocate, with the same size. */
+    /* Free a block that `allocate` returned, with the size of its request. */
     void (*release)(void *context, void *block, size_t bytes);
     void *context;
 } sw_allocator;
 
-/* Whole pages from the operating system. Never NULL. */
+/* Allocate whole pages from the operating system. Never NULL. */
 SW_API const sw_allocator *sw_allocator_system(void);
-/* The C library's calloc and free; aligned_alloc for larger alignments. Never NULL. */
+/* Use calloc and free of the C library; aligned_alloc for larger alignments. Never NULL. */
 SW_API const sw_allocator *sw_allocator_libc(void);
 
 #ifdef __cplusplus

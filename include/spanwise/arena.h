@@ -43,8 +43,7 @@ typedef struct sw_arena sw_arena;
 /* Where objects come from. */
 typedef enum sw_arena_mode {
     SW_ARENA_DEFAULT = 0, /* from SPANWISE_ARENA=off|auto|force; AUTO if unset */
-    SW_ARENA_OFF,   /* each object is an allocation of the C library, freed with the arena, so that
-                       memory checkers see every object */
+    SW_ARENA_OFF,   /* each object is a malloc of the C library, so that memory checkers see it */
     SW_ARENA_AUTO,  /* chunks; objects of the heap if the limit or the system refuses a chunk */
     SW_ARENA_FORCE, /* chunks; an error if the limit or the system refuses one */
     SW_ARENA_MODE_COUNT
@@ -59,9 +58,9 @@ enum {
 typedef struct sw_arena_options {
     uint32_t struct_bytes; /* sizeof(sw_arena_options), for later versions */
     uint32_t mode;         /* sw_arena_mode */
-    uint64_t chunk_bytes;  /* of each chunk: a power of two, SW_ARENA_CHUNK_MIN to _MAX */
+    uint64_t chunk_bytes;  /* size of a chunk: a power of two, SW_ARENA_CHUNK_MIN to _MAX */
     uint64_t limit_bytes;  /* the most bytes of chunks; 0: no limit */
-    void *first;           /* memory of the caller, used before the first chunk */
+    void *first;           /* the caller's memory, used before the first chunk */
     uint64_t first_bytes;  /* its bytes; 0: none */
     sw_heap *heap;         /* for objects above a quarter of a chunk; NULL: the default heap */
     uint32_t locked;       /* 1: any thread may call, under a lock */
@@ -81,8 +80,8 @@ typedef struct sw_arena_options {
  * do not report faults). A collector can find dangling pointers before they are used
  * (SW_GC_DANGLING); the chunks that they point to then stay in the quarantine. */
 
-/* Mode DEFAULT, chunks of SW_ARENA_CHUNK_DEFAULT, no limit, no first chunk, default heap,
- * unlocked. */
+/* Set the defaults: mode DEFAULT, chunks of SW_ARENA_CHUNK_DEFAULT, no limit, no first chunk, the
+ * default heap, unlocked. */
 SW_API void sw_arena_options_init(sw_arena_options *options);
 
 /* Create an arena. options: NULL for the defaults. The first chunk is allocated with the first
@@ -99,14 +98,14 @@ SW_API sw_status sw_arena_reset(sw_arena *arena);
 /* Allocate `size` bytes, aligned to `align`, a power of two; 0: 16, as max_align_t. size 0
  * allocates one byte. flags: SW_SCAN: the object may hold pointers, and is zeroed; SW_ZERO: it is
  * zeroed. An object above a quarter of a chunk that does not fit into the newest chunk comes from
- * the heap; the arena frees it. NULL with errno ENOMEM or EINVAL and the last error set. */
+ * the heap; the arena frees it. On failure: NULL, errno ENOMEM or EINVAL, and the last error. */
 SW_API void *sw_arena_alloc(sw_arena *arena, size_t size, size_t align, unsigned flags);
-/* An array of `count` elements of `size` bytes. NULL also if count * size overflows (ENOMEM). */
+/* Allocate `count` elements of `size` bytes. NULL also if count * size overflows (ENOMEM). */
 SW_API void *sw_arena_make_slice(sw_arena *arena, size_t count, size_t size, size_t align,
                                  unsigned flags);
 /* Copy an object to the arena's heap, so that it outlives the arena; the caller frees the copy
- * there (sw_free for the default heap). flags: as for sw_heap_alloc. An object of a freed arena is
- * misuse (FREED_ARENA) unless its chunk has been reused. */
+ * (sw_free for the default heap). flags: as for sw_heap_alloc. An object of a freed arena is misuse
+ * (FREED_ARENA) unless its chunk has been reused. */
 SW_API void *sw_arena_clone(sw_arena *arena, const void *object, size_t size, unsigned flags);
 
 /* As sw_arena_alloc; a safe arena keeps `type`, a string with static lifetime, for its reports. */
@@ -115,29 +114,30 @@ SW_API void *sw_arena_alloc_typed(sw_arena *arena, size_t size, size_t align, un
 
 /* --- savepoints ------------------------------------------------------------------------------- */
 
-/* A moment in the life of an arena. */
+/* A position in the sequence of an arena's allocations. */
 typedef struct sw_arena_savepoint {
     const void *record;
     uint64_t serial;
 } sw_arena_savepoint;
 
-/* Errors: SW_NOMEM. */
+/* Create a savepoint. Errors: SW_NOMEM. */
 SW_API sw_status sw_arena_mark(sw_arena *arena, sw_arena_savepoint *out);
-/* Free all objects and savepoints made since, and the savepoint itself. Errors: SW_STATE: it was
- * released before, alone, with an earlier one or by a reset. */
+/* Free the savepoint and all objects and savepoints created after it. Errors: SW_STATE: it was
+ * released before, by itself, with an earlier one or by a reset. */
 SW_API sw_status sw_arena_release(sw_arena *arena, sw_arena_savepoint savepoint);
 
 /* --- use by others ---------------------------------------------------------------------------- */
 
-/* An sw_allocator on the arena, for range.h and others. Released blocks stay until the arena is
- * freed or reset, which must follow the last use of the structures built on the allocator. */
+/* Return an sw_allocator on the arena, for range.h and others. Released blocks keep their memory
+ * until the arena is freed or reset, after the last use of the structures built on the
+ * allocator. */
 SW_API sw_allocator sw_arena_allocator(sw_arena *arena);
 
 /* Make the arena a root of a collector: when a cycle begins, it scans the aligned words of SW_SCAN
  * objects and of the alignment gaps between them, which may still hold old pointers. Other objects
  * are not scanned. Big objects that the arena took from the collected heap live as well. Calls on
  * the arena count as calls on the collected heap: none may run while a cycle begins. Objects freed
- * by a reset, a savepoint or the arena's free are no roots. gc NULL: detach. Under a memory
+ * by a reset, a savepoint or the arena's free are not scanned. gc NULL: detach. Under a memory
  * checker, scanned gaps become accessible. Errors: SW_STATE: another collector is attached. */
 SW_API sw_status sw_arena_attach(sw_arena *arena, sw_gc *gc);
 /* Free the arena when `object`, an object of the collected heap, becomes unreachable. The object's
@@ -160,7 +160,7 @@ SW_API sw_arena *sw_arena_pin(const void *object);
 /* Make the calling thread the owner of a safe arena, after the last call of the previous owner. */
 SW_API sw_status sw_arena_adopt(sw_arena *arena);
 
-/* A checked reference: sw_arena_get compares generations to detect that the object is gone. */
+/* A checked reference: sw_arena_get compares generations to detect that the object was freed. */
 typedef struct sw_arena_ref {
     sw_arena *arena;
     void *object;
@@ -169,8 +169,8 @@ typedef struct sw_arena_ref {
 
 /* object: of this arena. The reference is all zero after misuse of the arena's handle. */
 SW_API sw_arena_ref sw_arena_make_ref(sw_arena *arena, void *object);
-/* The object; NULL if the arena has been reset or freed since, which is neither an error nor
- * misuse. Savepoints are not detected. */
+/* Return the object, or NULL if the arena has been reset or freed since, which is neither an error
+ * nor misuse. Savepoints are not detected. */
 SW_API void *sw_arena_get(sw_arena_ref ref);
 
 /* Set the bound of the quarantine; default 64 MiB, at most 8192 chunks because of the system's
@@ -185,9 +185,9 @@ typedef struct sw_arena_stats {
     uint64_t chunk_bytes; /* their sum */
     uint64_t used_bytes;  /* of chunk_bytes: allocated, with alignment gaps */
     uint64_t slack_bytes; /* of chunk_bytes: unused ends of older chunks */
-    uint64_t own_objects; /* of the heap or, in mode OFF, of the C library */
+    uint64_t own_objects; /* objects from the heap or, in mode OFF, the C library */
     uint64_t own_bytes;   /* as requested */
-    uint64_t fallbacks;   /* objects of the heap because a chunk was refused; total */
+    uint64_t fallbacks;   /* objects from the heap because a chunk was refused; total */
     uint64_t resets;      /* since the creation */
 } sw_arena_stats;
 
@@ -213,7 +213,7 @@ SW_API void sw_arena_set_keep(uint64_t thread_bytes, uint64_t idle_bytes);
  * dirty_decay_ms; 0, the default: no decay. Decay runs when a thread releases or takes shared
  * chunks, at most 8 chunks each time, and in sw_arena_decay. Chunks cached by threads do not decay;
  * set thread_bytes to 0 if they should. now_ns: a monotonic clock in ns, called with a lock held,
- * which must not call this library; NULL: the system's. The time of chunks that are already idle
+ * which must not call this library; NULL: the system's. For chunks that are already idle, the time
  * starts again. */
 SW_API void sw_arena_set_decay(uint64_t decay_ns, uint64_t (*now_ns)(void *context), void *context);
 /* Run decay now; return the bytes returned to the system. */
@@ -221,7 +221,7 @@ SW_API uint64_t sw_arena_decay(void);
 
 enum { SW_ARENA_NODES_MAX = 16 };
 /* Keep one pool of idle chunks per NUMA node: an arena reuses chunks of its thread's node, or gets
- * new ones, which first touch places near the thread. Chunks of other nodes serve only if the
+ * new ones, which first touch places near the thread. It uses chunks of other nodes only if the
  * system refuses memory. count: nodes; 0 or 1, the default: one pool. node_of_thread: the node of
  * the calling thread, 0 to count - 1 (other numbers count as 0); it is called for each chunk taken
  * or released, and must not call this library; NULL: ask the system. A chunk belongs to the node
@@ -230,8 +230,7 @@ enum { SW_ARENA_NODES_MAX = 16 };
 SW_API sw_status sw_arena_set_nodes(uint32_t count, uint32_t (*node_of_thread)(void *context),
                                     void *context);
 
-/* Return all idle chunks of the process and of the calling thread to the system now; return the
- * bytes. */
+/* Return all idle chunks of the process and the calling thread to the system; return the bytes. */
 SW_API uint64_t sw_arena_trim(void);
 
 /* --- inline allocation ------------------------------------------------------------------------ */
@@ -287,10 +286,10 @@ static inline __attribute__((always_inline)) void *sw_arena_new(sw_arena *arena,
     return sw_arena_new_typed(arena, size, align, flags, NULL);
 }
 
-/* A zeroed object of a type, which may hold pointers. */
+/* Allocate a zeroed object of a type that may hold pointers. */
 #define SW_ARENA_NEW(arena, type)                                                                  \
     ((type *)sw_arena_new_typed((arena), sizeof(type), __alignof__(type), SW_SCAN, #type))
-/* The same for a type without pointers. */
+/* Allocate a zeroed object of a type without pointers. */
 #define SW_ARENA_NEW_PLAIN(arena, type)                                                            \
     ((type *)sw_arena_new_typed((arena), sizeof(type), __alignof__(type), SW_ZERO, #type))
 

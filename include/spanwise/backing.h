@@ -7,8 +7,8 @@
  *   options.memory = sw_allocator_of(SW_BACKING_HUGE);
  *   options.first_bytes = options.child_bytes_max = options.limit_bytes = 64 << 20;   one block
  *
- * GoMem (Go) selects the same choices by build tags: docs/design/buffer.md. They are process-wide,
- * thread-safe and consistent in the child of a fork.
+ * GoMem (Go) selects the same choices by build tags: docs/design/buffer.md. The allocators are
+ * process-wide, thread-safe and consistent in the child of a fork.
  */
 #ifndef SPANWISE_BACKING_H
 #define SPANWISE_BACKING_H
@@ -37,17 +37,17 @@ typedef enum sw_backing {
 #define SW_BACKING_KEPT 64
 #define SW_BACKING_REGION_BYTES (UINT64_C(64) << 20)
 
-/* The allocator, or NULL (SW_INVALID) if there is no such backing. */
+/* Return the allocator, or NULL (SW_INVALID) if there is no such backing. */
 SW_API const sw_allocator *sw_allocator_of(sw_backing backing);
-/* "system", "libc", "pools", "buddy", "huge"; NULL for others. */
+/* Return "system", "libc", "pools", "buddy" or "huge"; NULL for others. */
 SW_API const char *sw_backing_name(sw_backing backing);
 
 typedef struct sw_backing_stats {
-    uint64_t kept_blocks;  /* free blocks of POOLS */
-    uint64_t kept_bytes;   /* of these */
-    uint64_t regions;      /* of BUDDY */
-    uint64_t idle_regions; /* of these, empty */
-    uint64_t region_taken; /* allocated bytes of regions, rounded up */
+    uint64_t kept_blocks;  /* free blocks that POOLS keeps */
+    uint64_t kept_bytes;   /* bytes of these blocks */
+    uint64_t regions;      /* regions of BUDDY */
+    uint64_t idle_regions; /* empty regions, part of `regions` */
+    uint64_t region_taken; /* bytes allocated in regions, rounded up */
 } sw_backing_stats;
 
 SW_API void sw_backing_get_stats(sw_backing_stats *out);

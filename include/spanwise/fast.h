@@ -6,7 +6,7 @@
  * C++11 with gcc and clang.
  *
  * Binary compatibility: this code reads the records of fast_abi.h and the class numbers of the
- * library's default table. It refers to a symbol named after the table, so that a library of
+ * library's default table. It refers to a symbol named after the table, so that a library with
  * another table fails to link or load.
  */
 #ifndef SPANWISE_FAST_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Records read by inline code, part of the binary interface. fast.h refers to a symbol named after
- * the table, so that code compiled for another table fails to link. Programs must not use these
- * records: they may change in any minor version.
+/* The records that inline code reads. They are part of the binary interface. fast.h refers to a
+ * symbol named after the table, so that code compiled for another table fails to link. Programs
+ * must not use these records: they may change in any minor version.
  */
 #ifndef SPANWISE_FAST_ABI_H
 #define SPANWISE_FAST_ABI_H
@@ -12,46 +12,47 @@
 extern "C" {
 #endif
 
-/* 64 slots of a span. A slot is free when its bit is set in one of the first three.
- *   free:   the slots that allocation takes from
- *   local:  the slots that the owner freed since; moved into `free` when that has run empty. So a
- *           free and the allocation after it do not wait for each other's store
- *   remote: the slots that other threads freed and the owner has not drained yet; atomic
- * free and local are written by the span's owner only (under the heap's lock when it has none).
- * Bits past the span's last slot are 0 in `free` and `remote` and 1 in `local` for ever. So a free
- * of such a slot meets a set bit, a word is wholly free when (free | local) is all ones, and an
- * allocation never sees them. A span whose slots end on a word and leave a tail has one word more.
- * A word never straddles cache lines: whoever frees touches one line, whichever thread it is. */
+/* Bitmaps of 64 slots of a span. A slot is free when its bit is set in one of the first three.
+ *   free:   slots that the next allocations take
+ *   local:  slots that the owner freed since; moved into `free` when that is empty, so that a free
+ *           and the next allocation do not wait for each other's store
+ *   remote: slots that other threads freed and the owner has not drained yet; atomic
+ * Only the span's owner writes free and local; if there is none, the heap's lock protects them.
+ * Bits past the span's last slot are always 0 in `free` and `remote` and 1 in `local`. Freeing such
+ * a slot is therefore detected as a double free, a word is wholly free when (free | local) is all
+ * ones, and an allocation never takes such a slot. A span with a multiple of 64 slots and a tail
+ * has one more word. A word never straddles cache lines, so that a free by any thread touches one
+ * line. */
 typedef struct sw_word {
     uint64_t free;
     uint64_t remote;
-    uint64_t local;  /* frees store it, so it lies where objects begin: see sw_cache */
-    uint64_t unused; /* keeps two words a line; in a span's own word, fields of its record */
+    uint64_t local;  /* written by frees, at an address where objects begin: see sw_cache */
+    uint64_t unused; /* padding to two words per line; in a span's own word, fields of its record */
 } sw_word;
 
-/* One span: a run of pages cut into slots, or one large object. The record is a cache line of 64
- * bytes, in a dense array of its space; the page map holds indices into that array. Where one word
- * serves all slots it lies in the record itself, and a free touches two cache lines of metadata:
- * page map and record.
+/* A span: a run of pages cut into slots, or one large object. The record is a cache line of 64
+ * bytes, in a dense array of its space; the page map holds indices into that array. If one word
+ * covers all slots, it is part of the record, and a free touches two cache lines of metadata: page
+ * map and record.
  *   slot i is at base + i * size, 0 <= i < slots
- *   magic = ceil(2^64 / size): of the 128-bit product (p - base) * magic the high word is i, and
- *   the low word is below magic exactly when p is the start of a slot (Lemire, Kaser, Kurz 2019)
- * Large objects and the two sentinels have magic 0, so that no address is the start of a slot, and
- * every fast path ends in a slow one. */
+ *   magic = ceil(2^64 / size): the high word of the 128-bit product (p - base) * magic is i, and
+ *   its low word is below magic iff p is the start of a slot (Lemire, Kaser, Kurz 2019)
+ * Large objects and the two sentinels have magic 0: no address is the start of a slot, so every
+ * fast path falls back to a slow one. */
 typedef struct sw_span {
     uintptr_t base;
     uint64_t magic; /* 0 for large objects */
-    /* Atomic; NULL: central, its bits change under the heap's lock. Bit 0 or 1 set: a free takes
-     * the slow path (the span is full or fresh). While a large object lives: its address. */
+    /* Atomic. NULL: the span is central, and its bits change under the heap's lock. Bit 0 or 1 set:
+     * a free takes the slow path (the span is full or fresh). A live large object: its address. */
     struct sw_cache *owner;
-    sw_word *words; /* &own where one is enough */
+    sw_word *words; /* &own if one word is enough */
     __extension__ union {
-        sw_word own; /* without its last eight bytes, where the fields after `bits` are */
+        sw_word own; /* its last eight bytes hold the fields after `bits` */
         __extension__ struct {
             uint64_t bits[3];
             uint16_t span_class; /* class * 2 + noscan; 0 or 1: large object */
             uint16_t slots;
-            uint8_t cursor;   /* the word that the owner looks at next when it searches */
+            uint8_t cursor;   /* the word that the owner searches next */
             uint8_t state;    /* sw_span_state */
             uint8_t needzero; /* 1: slots may hold old bytes */
             uint8_t idle;     /* 1: no slot in use, in its cache's partial list, counted there */
@@ -59,22 +60,22 @@ typedef struct sw_span {
     };
 } sw_span;
 
-/* sw_span.state of a span in its cache's partial list. Only for such a span a free looks whether
- * its word has become wholly free. */
+/* sw_span.state of a span in its cache's partial list. Only for such a span does a free check
+ * whether its word has become wholly free. */
 enum { SW_FAST_PARTIAL = 2 };
 
 /* A recently freed slot, which the next allocation of the class takes without a search; the span
- * stays in its list. A hint may be stale: the bit in `local` decides. Every slot in `local` of a
- * full span has a hint. */
+ * stays in its list. A hint may be stale; the bit in `local` is authoritative. Every slot in
+ * `local` of a full span has a hint. */
 typedef struct sw_hint {
     uintptr_t at;
     sw_word *word; /* of a span of this cache */
-    uint64_t slot; /* of the span; modulo 64: its bit of the word */
+    uint64_t slot; /* index in the span; modulo 64: its bit of the word */
 } sw_hint;
 
 /* The allocation point of a cache for one span class. It points to the word of the current span and
  * never copies it, so that remote frees, walks and verify see the same bits. A bin is a cache line;
- * the rule of sw_cache places its fields.
+ * its fields are placed as described at sw_cache.
  *
  * Collected heaps: gc_type is the type of every object of the span, SW_GC_UNTYPED if they differ or
  * have no pointers; only the cache's thread writes it. gc_next_bit is the bit of the slot after the
@@ -83,11 +84,11 @@ typedef struct sw_hint {
 typedef struct sw_cache_bin {
     sw_span *span;  /* NULL when there is none */
     sw_word *word;  /* never NULL; an always-empty word when there is no span */
-    sw_hint *hints; /* the oldest first */
+    sw_hint *hints; /* oldest first */
     uintptr_t base; /* address of that word's slot 0; far from any object when there is no span */
     uint64_t gc_next_bit; /* of collected heaps; 0 elsewhere */
-    uint32_t hinted;      /* bytes of the hints that there are: the offset past the newest one */
-    uint32_t hinted_max;  /* bytes of the most hints that are kept */
+    uint32_t hinted;      /* bytes of the present hints: the offset past the newest one */
+    uint32_t hinted_max;  /* maximum bytes of hints */
     uint64_t gc_next_at;  /* of collected heaps */
     uint32_t bytes;       /* of a slot of the class */
     uint32_t gc_type;     /* of collected heaps */
@@ -97,11 +98,11 @@ typedef struct sw_cache_bin {
 
 enum { SW_HINTS_LOG2 = 5, SW_HINTS_MAX = 1 << SW_HINTS_LOG2 };
 
-/* What a free needs in order to find a span. It does not change after its space is made. */
+/* What a free needs to find a span. It does not change after the space is created. */
 typedef struct sw_space_view {
     uintptr_t base;           /* address of frame 0 */
     uint64_t frames;          /* frames that page_map covers */
-    const uint32_t *page_map; /* frame -> index into spans */
+    const uint32_t *page_map; /* maps a frame to an index into spans */
     sw_span *spans;
 } sw_space_view;
 
@@ -111,9 +112,9 @@ typedef struct sw_space_view {
 #pragma clang diagnostic ignored "-Wc99-extensions"
 #endif
 
-/* A cache. Every call reads the first cache line, the generic and slow paths read the second; the
- * bins follow, indexed by class * 2 + noscan. Threads without a cache of the default heap share an
- * empty cache without a heap, whose paths all end in slow ones.
+/* A thread cache. Every call reads the first cache line; the generic and slow paths read the
+ * second. The bins follow, indexed by class * 2 + noscan. Threads without a cache of the default
+ * heap share an empty cache without a heap, which sends every call to a slow path.
  *
  * Fields read by fast paths are at addresses congruent to 8 mod 16, to avoid false store-to-load
  * dependencies (4K aliasing). A processor speculates that a load does not depend on earlier stores
@@ -123,12 +124,12 @@ typedef struct sw_space_view {
  * offset (docs/design/heap.md). */
 struct sw_cache {
     sw_heap *heap;  /* NULL: the cache of threads that have none */
-    uintptr_t base; /* base, frames, page_map, spans: its space's view */
+    uintptr_t base; /* base, frames, page_map, spans: the view of its space */
     const sw_table *table;
     uint64_t frames;
-    sw_hint *hints; /* of noscan class i: hints[i << SW_HINTS_LOG2 ...], newest last */
+    sw_hint *hints; /* noscan class i: hints[i << SW_HINTS_LOG2 ...], newest last */
     const uint32_t *page_map;
-    struct sw_cache_cold *cold; /* what only slow paths read */
+    struct sw_cache_cold *cold; /* fields that only slow paths read */
     sw_span *spans;
     uint64_t mode;                /* the heap's */
     const struct sw_paths *paths; /* specialised paths of the table; NULL: generic path only */
@@ -136,10 +137,9 @@ struct sw_cache {
     const uint8_t *small_map;     /* the table's */
     uint64_t mark;                /* atomic: whether it is open */
     size_t plain_end;             /* smaller sizes need no more than their class */
-    struct sw_thread
-        *thread; /* the library's record of the thread that has the cache; NULL: none */
-    /* sw_span.owner of spans whose frees leave no hint: the cache itself (a full span has an extra
-     * bit), or SW_NO_CACHE while every free leaves a hint. Written by the cache's thread. */
+    struct sw_thread *thread;     /* the library's record of the cache's thread; NULL: none */
+    /* sw_span.owner of spans whose frees leave no hint: the cache itself (full spans have an extra
+     * bit set), or SW_NO_CACHE while every free leaves a hint. Written by the cache's thread. */
     struct sw_cache *unhinted_owner;
     __extension__ sw_cache_bin bins[];
 };

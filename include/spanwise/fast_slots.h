@@ -25,7 +25,7 @@ extern "C" {
 /* The library's only thread-local variable: static TLS is scarce in programs that load many
  * libraries. */
 typedef struct sw_tls_record {
-    sw_cache *cache; /* of the default heap; until the thread uses that, one without a heap */
+    sw_cache *cache; /* of the default heap; until the thread uses it, one without a heap */
 } sw_tls_record;
 
 /* C++ thread_local checks at each use whether a constructor must run. */
@@ -46,7 +46,7 @@ SW_API void sw_cache_emptied(sw_cache *cache, sw_span *span); /* one of its word
  * three times as long as a memset call (144 bytes on a Zen 4: 19 ns and 7). */
 #define SW_FAST_CLEAR_MAX 80
 
-/* Index of the lowest set bit; bits is not 0. */
+/* Return the index of the lowest set bit; bits is not 0. */
 #define SW_FAST_LOWEST(bits) ((unsigned)__builtin_ctzll(bits))
 
 /* Clear an object; bytes is usually constant. */
@@ -98,7 +98,7 @@ SW_FAST_INLINE int sw_fast_free_own(sw_cache *cache, sw_span *span, uint64_t slo
     return 1;
 }
 
-/* The span and slot index of an address. NULL: no slot starts there. */
+/* Find the span and slot index of an address. NULL: no slot starts there. */
 SW_FAST_INLINE sw_span *sw_fast_find(const sw_cache *cache, const void *ptr, uint64_t *slot) {
     uintptr_t p = (uintptr_t)ptr;
     uint64_t frame = (p - cache->base) >> SW_FRAME_SHIFT;
@@ -120,13 +120,13 @@ SW_FAST_INLINE int sw_fast_try_free(sw_cache *cache, void *ptr) {
     return sw_fast_free_own(cache, span, slot);
 }
 
-/* As sw_cache_free on a cache of a plain heap (any table); NULL is outside of the space. */
+/* As sw_cache_free on a cache of a plain heap (any table). NULL takes the slow path. */
 SW_FAST_INLINE SW_NONNULL(1) void sw_fast_cache_free(sw_cache *cache, void *ptr) {
     if (__builtin_expect(!sw_fast_try_free(cache, ptr), 0)) sw_free_slow(cache, ptr, "free");
 }
 
-/* Free of constant size, for an object in its class's current word, validated by the bin's base,
- * the slot size and the word's bits. 0: nothing was done. */
+/* Free an object of constant size in the current word of its class. The bin's base, the slot size
+ * and the word's bits validate it. 0: nothing was done. */
 SW_FAST_INLINE int sw_fast_try_free_current(sw_cache *cache, void *ptr, uint32_t cls,
                                             uint32_t bytes) {
     sw_cache_bin *bin = &cache->bins[cls * 2 + 1];

@@ -76,7 +76,7 @@ SW_API void *sw_gc_new(sw_gc *gc, uint32_t type, size_t count);
 /* Add the aligned words of [start, start + bytes) as roots. *id identifies the range for its
  * removal. Errors: SW_INVALID (NULL, not aligned to 8, no whole word), SW_NOMEM. */
 SW_API sw_status sw_gc_add_roots(sw_gc *gc, const void *start, size_t bytes, uint32_t *id);
-/* SW_INVALID: no such range. */
+/* Remove a range of roots. Errors: SW_INVALID: no such range. */
 SW_API sw_status sw_gc_remove_roots(sw_gc *gc, uint32_t id);
 
 /* --- shadow stacks ---------------------------------------------------------------------------- */
@@ -109,8 +109,8 @@ typedef struct sw_gc_frame {
  * until sw_gc_shadow_destroy or the end of the collector. In the child of a fork the stacks of
  * other threads are empty. Errors: SW_INVALID: out is NULL; SW_NOMEM. */
 SW_API sw_status sw_gc_shadow_create(sw_gc *gc, sw_gc_shadow **out);
-/* Any thread may call. Remaining frames are no roots any more; their memory is not accessed. NULL
- * is ignored. */
+/* Destroy the stack; any thread may call. Its remaining frames are roots no more, and their memory
+ * is not accessed. NULL is ignored. */
 SW_API sw_status sw_gc_shadow_destroy(sw_gc_shadow *shadow);
 /* Make the aligned words of [start, start + bytes) roots until the frame is popped; they need no
  * write barrier. Frame and words must not move. Errors: SW_INVALID: frame or start is NULL, start
@@ -135,7 +135,7 @@ SW_API sw_status sw_gc_shadow_cut(sw_gc_shadow *shadow, sw_gc_frame *frame);
 typedef struct sw_gc_cycle {
     uint64_t struct_bytes;
     uint64_t number;         /* 1, 2, ... */
-    uint64_t steps;          /* calls that worked on it */
+    uint64_t steps;          /* number of calls that worked on it */
     uint64_t mark_ns;        /* elapsed time of marking */
     uint64_t sweep_ns;       /* elapsed time of sweeping */
     uint64_t longest_ns;     /* the longest call that worked on it */
@@ -180,17 +180,17 @@ SW_API sw_status sw_gc_start(sw_gc *gc);
  * sweeps. Errors: SW_NOMEM; SW_STATE with SW_GC_CHECKMARK: marking has missed an object, and the
  * cycle is abandoned. */
 SW_API sw_status sw_gc_step(sw_gc *gc, size_t work);
-/* The same for about `ns` nanoseconds. The clock is read after every 256 units of work, the
+/* As sw_gc_step, for about `ns` nanoseconds. The clock is read after every 256 units of work, the
  * minimum. The end of marking is not interrupted. Errors: those of sw_gc_step. */
 SW_API sw_status sw_gc_step_ns(sw_gc *gc, uint64_t ns);
 /* Finish the running cycle. Errors: SW_STATE: none is running; those of sw_gc_step. */
 SW_API sw_status sw_gc_finish(sw_gc *gc, sw_gc_cycle *cycle);
-/* Abandon the cycle: the sweep reclaims only what the program freed. Errors: SW_STATE: no cycle is
+/* Abandon the cycle: the sweep reclaims only what the program freed. Errors: SW_STATE: none is
  * marking. */
 SW_API sw_status sw_gc_abandon(sw_gc *gc);
-/* SW_GC_IDLE also after the end of the collector. */
+/* Return the current phase; SW_GC_IDLE also after the end of the collector. */
 SW_API sw_gc_phase sw_gc_current_phase(const sw_gc *gc);
-/* The running cycle, or the last one. SW_STATE: there was none. */
+/* Read the statistics of the running cycle, else the last one. Errors: SW_STATE: there was none. */
 SW_API sw_status sw_gc_last_cycle(sw_gc *gc, sw_gc_cycle *cycle);
 
 /* Options of the pacer, which decides when sw_gc_new starts a cycle. struct_bytes is as in
@@ -200,8 +200,8 @@ typedef struct sw_gc_pace {
     /* As GOGC: a cycle is due after sw_gc_new has allocated this percentage of the bytes live after
      * the last cycle, or of 4 MiB if that is more. 0: never. */
     uint32_t percent;
-    /* 0: a due cycle runs at once. 1: a cycle begins at half of that; assists of sw_gc_new,
-     * proportional to allocation, finish it in time. */
+    /* 0: a due cycle runs at once. 1: a cycle begins when half of that is allocated; assists of
+     * sw_gc_new, proportional to allocation, finish it in time. */
     uint32_t in_steps;
     /* As GOMEMLIMIT, a soft limit of live plus newly allocated bytes: cycles start earlier, but not
      * before a sixteenth of the live bytes, or 64 KiB, is allocated. 0: no limit. */
@@ -212,9 +212,9 @@ typedef struct sw_gc_pace {
  * collector"). sw_gc_new is then a call that works on a cycle: no other thread may be inside the
  * heap, and every object that the caller needs must be reachable from a root. Without memory for a
  * cycle it allocates nevertheless, and retries the cycle later; with SW_GC_CHECKMARK it returns
- * NULL with errno EINVAL if marking has missed an object. All zero but struct_bytes, the default:
- * only the program starts cycles. Errors: SW_INVALID: wrong struct_bytes, or in_steps is neither 0
- * nor 1. */
+ * NULL with errno EINVAL if marking has missed an object. Default: all fields but struct_bytes are
+ * zero, and only the program starts cycles. Errors: SW_INVALID: wrong struct_bytes, or in_steps is
+ * neither 0 nor 1. */
 SW_API sw_status sw_gc_set_pace(sw_gc *gc, const sw_gc_pace *pace);
 
 /* --- stopping threads ------------------------------------------------------------------------- */
@@ -223,13 +223,14 @@ SW_API sw_status sw_gc_set_pace(sw_gc *gc, const sw_gc_pace *pace);
  * points in a threaded environment", 1998). Safepoints are sw_gc_safepoint, sw_gc_new,
  * sw_gc_unblock, sw_gc_join and calls that work on cycles. Objects needed after a safepoint must be
  * reachable from a root before it. A call that works on a cycle waits until all joined threads have
- * stopped. If one does not stop in time (sw_gc_set_stop_ns), the call abandons a marking cycle
- * and returns SW_BUSY; the error names the thread. A pacing sw_gc_new allocates anyway. Threads that
- * have not joined are not waited for; an allocation or free by one during the call is misuse
+ * stopped. If one does not stop in time (sw_gc_set_stop_ns), the call abandons a marking cycle and
+ * returns SW_BUSY; the error names the thread. A pacing sw_gc_new allocates nevertheless. Threads
+ * that have not joined are not waited for; an allocation or free by one during the call is misuse
  * NOT_JOINED. A joined thread leaves when it exits. name: up to 31 bytes are copied. Errors:
  * SW_STATE: it has joined before; SW_INVALID: name is NULL; SW_NOMEM. */
 SW_API sw_status sw_gc_join(sw_gc *gc, const char *name);
-/* The calling thread leaves. Errors: SW_STATE: it has not joined, or is in a blocking region. */
+/* End the calling thread's join. Errors: SW_STATE: it has not joined, or is in a blocking
+ * region. */
 SW_API sw_status sw_gc_leave(sw_gc *gc);
 /* Wait while another thread works on a cycle. Does nothing in a thread that has not joined. */
 SW_API void sw_gc_safepoint(sw_gc *gc);
@@ -238,14 +239,13 @@ SW_API void sw_gc_safepoint(sw_gc *gc);
  * (sw_gc_unblock) is in none. */
 SW_API sw_status sw_gc_block(sw_gc *gc);
 SW_API sw_status sw_gc_unblock(sw_gc *gc);
-/* Set the timeout for stopping joined threads; default one second. SW_INVALID: 0, or 2^63 and
- * more. */
+/* Set the timeout for stopping joined threads; default 1 s. SW_INVALID: 0, or above 2^63 - 1. */
 SW_API sw_status sw_gc_set_stop_ns(sw_gc *gc, uint64_t ns);
 
 /* Write barrier: *at = value, a pointer in an object of the heap. Thread-safe. */
 SW_API void sw_gc_write(sw_gc *gc, void *at, void *value);
 
-/* sw_gc_write for `count` consecutive words. */
+/* As sw_gc_write, for `count` consecutive words. */
 SW_API void sw_gc_write_all(sw_gc *gc, void *at, void *const *values, size_t count);
 
 /* Build a graph, for studies and tests: `nodes` objects of the type, allocated in order. Edge e of
@@ -272,16 +272,17 @@ typedef enum sw_gc_ref_kind {
     SW_GC_WEAK_LONG = 2,
 } sw_gc_ref_kind;
 
-/* object: the start of an object that shares no block, or NULL. Any thread may call these four,
- * except while another one works on a cycle; they take the collector's lock. Errors: SW_INVALID:
- * out is NULL, no such kind, or no object begins at `object`; SW_NOMEM. */
+/* object: the start of an object that shares no block, or NULL. Any thread may call the four
+ * functions on references, except while another thread works on a cycle; they take the collector's
+ * lock. Errors: SW_INVALID: out is NULL, no such kind, or no object begins at `object`;
+ * SW_NOMEM. */
 SW_API sw_status sw_gc_ref_new(sw_gc *gc, sw_gc_ref_kind kind, const void *object, sw_gc_ref *out);
-/* *object: what the reference holds. While a cycle marks, the object of a weak reference is marked,
- * so it survives the cycle. Errors: SW_INVALID: not a live reference. */
+/* Set *object to what the reference holds. While a cycle marks, the object of a weak reference is
+ * marked, so that it survives the cycle. Errors: SW_INVALID: not a live reference. */
 SW_API sw_status sw_gc_ref_get(sw_gc *gc, sw_gc_ref ref, void **object);
-/* Errors: SW_INVALID, as the two above. */
+/* Replace the object of a reference. Errors: SW_INVALID, as the two functions above. */
 SW_API sw_status sw_gc_ref_set(sw_gc *gc, sw_gc_ref ref, const void *object);
-/* Errors: as sw_gc_ref_get. */
+/* Free a reference. Errors: as sw_gc_ref_get. */
 SW_API sw_status sw_gc_ref_free(sw_gc *gc, sw_gc_ref ref);
 
 /* Called when an object is unreachable. */

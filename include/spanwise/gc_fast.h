@@ -25,8 +25,8 @@ extern "C" {
 
 #define SW_GC_INLINE static inline __attribute__((always_inline))
 
-/* In the program's memory; the fields are private. Fields that each call reads are at addresses
- * congruent to 8 mod 16; see sw_cache in fast_abi.h. */
+/* A type allocator, in the program's memory; the fields are private. Fields that each call reads
+ * are at addresses congruent to 8 mod 16; see sw_cache in fast_abi.h. */
 typedef struct sw_gc_type_allocator {
     sw_gc *gc;
     sw_cache_bin *bin;    /* the thread's bin of the class */

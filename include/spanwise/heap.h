@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Heaps: allocate, free, resize. Any number of heaps in a process, any number of threads in a heap.
+/* Heaps: allocate, free, resize. A process may have any number of heaps, and a heap any number of
+ * threads.
  *
  *   sw_heap *h;                            sw_malloc(n) / sw_free(p) use the
  *   sw_heap_create(NULL, &h);              process-wide default heap (default table, untracked)
@@ -31,10 +32,10 @@ enum {
 
 /* Which partial span is next when a thread's current span is full. */
 typedef enum sw_placement {
-    SW_PLACE_LIFO = 0,    /* the one that became partial last (fast, default) */
+    SW_PLACE_LIFO = 0,    /* the span that became partial last (fast, default) */
     SW_PLACE_ADDRESS = 1, /* the lowest address */
-    SW_PLACE_FULLEST = 2, /* the one with the fewest free slots, then the lowest address */
-    /* The one expected to be empty last. Of n live objects that die at the rate observed in the
+    SW_PLACE_FULLEST = 2, /* the span with the fewest free slots, then the lowest address */
+    /* The span expected to be empty last. Of n live objects that die at the rate observed in the
      * class for spans of that age, the last one dies after H(n) / rate. */
     SW_PLACE_LASTING = 3,
 } sw_placement;
@@ -45,12 +46,12 @@ typedef enum sw_placement {
 typedef struct sw_heap_options {
     uint64_t struct_bytes; /* sizeof(sw_heap_options) */
     const sw_table *table; /* NULL: sw_table_default() */
-    uint64_t limit_bytes;  /* most bytes held (pages and metadata); 0: no limit */
+    uint64_t limit_bytes;  /* maximum of bytes held (pages and metadata); 0: no limit */
     uint64_t decay_ns;     /* free pages return to the OS after 1 to 2 times this; see below */
     sw_placement placement;
     uint32_t batch_spans; /* empty spans that a cache keeps per class */
-    uint8_t tracked;      /* 1: requested sizes are kept, so that a ledger has round-up */
-    uint8_t dry;          /* 1: addresses are only numbers, no memory is touched */
+    uint8_t tracked;      /* 1: requested sizes are kept, so that a ledger shows round-up */
+    uint8_t dry;          /* 1: addresses are only numbers, and no memory is touched */
     uint8_t tiny;         /* 1: pointer-free objects below 16 B share blocks, freed together */
     uint8_t manual_clock; /* 1: time moves by sw_heap_set_time only */
     uint8_t huge_pages;   /* 1: request transparent huge pages; see below */
@@ -73,8 +74,8 @@ enum { SW_DECAY_DEFAULT_MS = 500 };
  * time: a large object, the first object of a span, the free of a span's last object. A heap that
  * is not called, or that only reuses slots, returns nothing; sw_heap_trim returns every free page
  * at once. If a thread ends and leaves more than 8 MiB of free pages in a heap, all of them are
- * returned then, except with SW_DECAY_NEVER. Up to 8 MiB of free pages and 512 KiB of empty spans
- * stay until the next calls. */
+ * returned, except with SW_DECAY_NEVER. Up to 8 MiB of free pages and 512 KiB of empty spans stay
+ * until the next calls. */
 
 /* huge_pages: madvise(MADV_HUGEPAGE) on each window. The system may then back 2 MiB at a time, so
  * more may be resident than committed until idle pages are purged. */
@@ -88,8 +89,8 @@ static inline void sw_heap_options_init(sw_heap_options *options) {
     (void)sw_heap_options_fill(options, sizeof *options);
 }
 
-/* options: NULL for the defaults. Errors: SW_INVALID, SW_NOMEM, SW_LIMIT; SW_UNSUPPORTED: options
- * of a later version. */
+/* Create a heap. options: NULL for the defaults. Errors: SW_INVALID, SW_NOMEM, SW_LIMIT;
+ * SW_UNSUPPORTED: options of a later version. */
 SW_API sw_status sw_heap_create(const sw_heap_options *options, sw_heap **out);
 /* Release all pages and metadata, and close the caches. No other thread may be inside a call on
  * this heap. NULL is ignored; the default heap returns SW_STATE; a destroyed heap is misuse
@@ -112,30 +113,31 @@ typedef int sw_limit_fn(sw_heap *heap, uint64_t bytes, void *arg);
 /* Set the hook at any time; NULL: none. An allocation in progress may still call the old hook. */
 SW_API void sw_heap_set_limit_hook(sw_heap *heap, sw_limit_fn *hook, void *arg);
 
-/* NULL with errno ENOMEM if memory or the limit is exhausted, or size > PTRDIFF_MAX. size 0
- * allocates a slot of the smallest class. */
+/* Allocate `size` bytes; size 0 allocates a slot of the smallest class. NULL with errno ENOMEM if
+ * memory or the limit is exhausted, or size > PTRDIFF_MAX. */
 SW_API void *sw_heap_alloc(sw_heap *heap, size_t size, unsigned flags);
-/* Which path serves a request of this heap: a function generated for the class (plain heaps of a
+/* The path that serves a request of this heap: a function generated for the class (plain heaps of a
  * built-in table, sizes up to the cut-off, no sanitizer), packing of tiny objects, the generic
  * path, or whole pages. While the classes requested of a cache vary, pointer-free requests use a
  * class look-up instead of the generated function, with the same result. */
 typedef enum sw_path { SW_PATH_SPECIALISED, SW_PATH_TINY, SW_PATH_GENERIC, SW_PATH_LARGE } sw_path;
 SW_API sw_path sw_heap_path(const sw_heap *heap, size_t size, unsigned flags);
-/* align: a power of two (else NULL, EINVAL). */
+/* As sw_heap_alloc, aligned to `align`, a power of two (else NULL, EINVAL). */
 SW_API void *sw_heap_alloc_aligned(sw_heap *heap, size_t size, size_t align, unsigned flags);
-/* ptr NULL: allocate. size 0: shrink to the smallest slot; never free. On failure NULL, and the old
- * object is unchanged. flags: SW_ZERO clears the bytes past the old *usable* size (past the old
- * requested size in a tracked heap); SW_SCAN moves an object that was allocated without it. */
+/* Resize an object. ptr NULL: allocate. size 0: shrink to the smallest slot; it never frees. On
+ * failure it returns NULL, and the old object is unchanged. flags: SW_ZERO clears the bytes past
+ * the old *usable* size (past the old requested size in a tracked heap); SW_SCAN moves an object
+ * that was allocated without it. */
 SW_API void *sw_heap_realloc(sw_heap *heap, void *ptr, size_t size, unsigned flags);
-/* NULL is ignored. */
+/* Free an object. NULL is ignored. */
 SW_API void sw_heap_free(sw_heap *heap, void *ptr);
-/* As free; a `size` of another class than the object's is misuse (SIZE_MISMATCH). */
+/* As sw_heap_free; a `size` of another class than the object's is misuse (SIZE_MISMATCH). */
 SW_API void sw_heap_free_sized(sw_heap *heap, void *ptr, size_t size);
-/* Bytes that the caller may use; 0 for NULL and for tiny objects, which share a block. A bad
- * pointer is misuse. */
+/* Return the bytes that the caller may use; 0 for NULL and for tiny objects, which share a block. A
+ * bad pointer is misuse. */
 SW_API size_t sw_heap_usable_size(sw_heap *heap, const void *ptr);
 
-/* The default heap, with libc's conventions for results and errno. */
+/* Allocate from the default heap, with libc's conventions for results and errno. */
 SW_API void *sw_malloc(size_t size);
 SW_API void *sw_calloc(size_t count, size_t size);
 SW_API void *sw_realloc(void *ptr, size_t size);
@@ -144,12 +146,13 @@ SW_API void sw_free(void *ptr);
 SW_API void sw_free_sized(void *ptr, size_t size);
 SW_API size_t sw_usable_size(const void *ptr);
 
-/* A thread cache of a heap, used without a lock. An explicit cache saves the TLS look-up, and lets
- * one thread act for many, as the replayer does. The caller uses it from one thread at a time and
- * closes it before the heap is destroyed. In the child of a fork it is open, empty and usable, even
- * if another thread was inside a call with it. Every call rejects a closed cache (STALE_HANDLE),
- * also after the end of its heap. sw_cache_alloc and sw_cache_free do not check for NULL, which
- * faults at an address below 8192; builds with SW_CHECK of 2 or 3 report NULL_HANDLE instead. */
+/* Open a thread cache of a heap, used without a lock. An explicit cache saves the TLS look-up, and
+ * lets one thread act for many, as the replayer does. The caller must use it from one thread at a
+ * time and close it before the heap is destroyed. In the child of a fork it is open, empty and
+ * usable, even if another thread was inside a call with it. Every call rejects a closed cache
+ * (STALE_HANDLE), also after the end of its heap. sw_cache_alloc and sw_cache_free do not check for
+ * NULL, which faults at an address below 8192; builds with SW_CHECK of 2 or 3 report NULL_HANDLE
+ * instead. */
 SW_API sw_status sw_cache_open(sw_heap *heap, sw_cache **out);
 SW_API void sw_cache_close(sw_cache *cache); /* NULL is ignored */
 SW_API void *sw_cache_alloc(sw_cache *cache, size_t size, unsigned flags) SW_NONNULL(1);

@@ -29,7 +29,7 @@
 extern "C" {
 #endif
 
-/* `bytes` may be NULL if `size` is 0. */
+/* A buffer; `bytes` may be NULL if `size` is 0. */
 typedef struct sw_buffer {
     uint8_t *bytes;
     size_t size;
@@ -60,7 +60,7 @@ SW_API void sw_memory_end(sw_memory *memory);
 /* Remove all buffers; keep the list's memory. */
 SW_API void sw_memory_reset(sw_memory *memory);
 
-/* Valid until the memory changes. */
+/* Return the list, valid until the memory changes. */
 static inline sw_buffer *sw_memory_buffers(const sw_memory *memory) { return memory->buffers; }
 static inline size_t sw_memory_count(const sw_memory *memory) { return memory->count; }
 static inline uint64_t sw_memory_size(const sw_memory *memory) { return memory->size; }
@@ -99,17 +99,16 @@ SW_API sw_status sw_memory_copy_from(sw_memory *memory, const sw_memory *other, 
  * such index; NULL with a size), SW_LIMIT. */
 SW_API sw_status sw_memory_update(sw_memory *memory, int64_t index, void *bytes, size_t size);
 
-/* Remove the first `size` bytes, and empty buffers at the front. Errors: SW_SHORT (there are
- * fewer). */
+/* Remove the first `size` bytes, and empty buffers at the front. Errors: SW_SHORT (too few). */
 SW_API sw_status sw_memory_drop_front(sw_memory *memory, uint64_t size);
 
 /* Copy all bytes to `out`. Errors: SW_LIMIT (capacity is too small); nothing is copied then. */
 SW_API sw_status sw_memory_copy_to(const sw_memory *memory, void *out, size_t capacity);
-/* Copy all bytes into one block of malloc, which the caller frees; an empty memory gives a block as
- * well. NULL: the last error is SW_NOMEM. */
+/* Copy all bytes into one block of malloc, which the caller frees; also for an empty memory. NULL:
+ * the last error is SW_NOMEM. */
 SW_API void *sw_memory_to_bytes(const sw_memory *memory);
 
-/* Whether both have the same number of buffers, with equal sizes and bytes. */
+/* Return whether both have the same number of buffers, with equal sizes and bytes. */
 SW_API bool sw_memory_equal(const sw_memory *memory, const sw_memory *other);
 
 /* Fill the first 64 non-empty buffers by one readv, retried after EINTR. *got: bytes; 0 is the end

@@ -43,19 +43,19 @@ typedef struct sw_profile_large {
     double page_bytes[SW_PROFILE_PAGE_SIZES]; /* in whole pages of 4 KiB << i */
 } sw_profile_large;
 
-/* peak_op: number of operations at the peak (sw_trace_summary.peak_op). SW_NOMEM. */
+/* Create an empty profile. peak_op: number of operations at the peak (sw_trace_summary.peak_op).
+ * Errors: SW_NOMEM. */
 SW_API sw_status sw_profile_create(uint64_t peak_op, sw_profile **out);
 SW_API void sw_profile_destroy(sw_profile *profile); /* NULL is ignored */
 /* Add operations in order. Impossible ones (a free of a dead object) are ignored. Errors: SW_NOMEM;
  * SW_STATE after sw_profile_end. */
 SW_API sw_status sw_profile_add(sw_profile *profile, const sw_op *ops, size_t count);
-/* Add the remaining operations of a reader. Errors: those of sw_profile_add and of
- * sw_trace_next. */
+/* Add the remaining operations of a reader. Errors: as sw_profile_add and sw_trace_next. */
 SW_API sw_status sw_profile_trace(sw_profile *profile, sw_trace *trace);
 /* Finish the profile: live objects die at `time_ns`, or at the last operation if that is later. */
 SW_API void sw_profile_end(sw_profile *profile, uint64_t time_ns);
-/* SW_PROFILE_SIZES weights by requested bytes, valid as long as the profile. NULL: no such kind, or
- * the profile is not finished. */
+/* Return SW_PROFILE_SIZES weights, indexed by requested bytes and valid as long as the profile.
+ * NULL: no such kind, or the profile is not finished. */
 SW_API const double *sw_profile_weights(const sw_profile *profile, sw_weigh weigh);
 SW_API sw_status sw_profile_get_large(const sw_profile *profile, sw_weigh weigh,
                                       sw_profile_large *out);
@@ -85,22 +85,23 @@ typedef struct sw_optimize_result {
     double requested; /* bytes requested from classes */
 } sw_optimize_result;
 
-/* 24 classes, align 16, pages of 8 KiB, 10 of them, 32 KiB, no charge. */
+/* Set the defaults: 24 classes, align 16, 8-KiB pages, at most 10 per span, 32 KiB, no charge. */
 SW_API void sw_optimize_options_init(sw_optimize_options *options);
 /* Find the best tables of 1 .. classes classes for weights[0 .. SW_PROFILE_SIZES), indexed by
  * requested bytes. Errors: SW_INVALID (an option out of range, a negative or NaN weight, no weight
  * up to max_bytes, a largest class that no allowed span holds), SW_NOMEM. */
 SW_API sw_status sw_optimizer_create(const sw_optimize_options *options, const double *weights,
                                      sw_optimizer **out);
-/* The same with a bound: a class wastes at most `waste_percent` of its slot on its smallest
- * request, seen or not, unless the next smaller class is one alignment step away. 0 or 100: no
- * bound. Errors: also SW_INVALID: more than 100, or options.classes is too small. */
+/* As sw_optimizer_create, with a bound: a class wastes at most `waste_percent` of its slot on its
+ * smallest request, seen or not, unless the next smaller class is one alignment step away. 0 or
+ * 100: no bound. Errors: also SW_INVALID: more than 100, or options.classes is too small. */
 SW_API sw_status sw_optimizer_create_bounded(const sw_optimize_options *options,
                                              uint32_t waste_percent, const double *weights,
                                              sw_optimizer **out);
 SW_API void sw_optimizer_destroy(sw_optimizer *optimizer); /* NULL is ignored */
-/* The best table of at most `classes` classes; ties: the fewest classes. specs: room for `classes`;
- * *count: the number used. Errors: SW_INVALID (0 classes, or too few for the bound on waste). */
+/* Read the best table of at most `classes` classes; ties: the fewest classes. specs: room for
+ * `classes`; *count: the number used. Errors: SW_INVALID (0 classes, or too few for the bound on
+ * waste). */
 SW_API sw_status sw_optimizer_table(const sw_optimizer *optimizer, uint32_t classes,
                                     sw_class_spec *specs, uint32_t *count, sw_optimize_result *out);
 

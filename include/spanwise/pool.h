@@ -30,8 +30,8 @@ typedef struct sw_pool sw_pool;
 
 /* Which idle item is used next. */
 typedef enum sw_pool_order {
-    SW_POOL_LIFO = 0, /* the last one put: it is still in the CPU caches */
-    SW_POOL_FIFO,     /* the first one put */
+    SW_POOL_LIFO = 0, /* the item put last: it is still in the CPU caches */
+    SW_POOL_FIFO,     /* the item put first */
     SW_POOL_ORDER_COUNT
 } sw_pool_order;
 
@@ -40,7 +40,7 @@ typedef enum sw_pool_order {
 
 typedef struct sw_pool_options {
     uint32_t struct_bytes; /* sizeof(sw_pool_options), for later versions */
-    uint32_t order;        /* sw_pool_order; of an aged pool LIFO */
+    uint32_t order;        /* sw_pool_order; an aged pool is LIFO */
     uint64_t item_bytes;   /* 1 .. PTRDIFF_MAX */
     uint64_t capacity;     /* idle items kept, 1 .. SW_POOL_CAPACITY_MAX */
     sw_heap *heap;         /* NULL: the default heap */
@@ -50,7 +50,8 @@ typedef struct sw_pool_options {
     uint32_t pad;
 } sw_pool_options;
 
-/* LIFO, items of 64 bytes, capacity 1024, default heap, neither cleared, locked nor aged. */
+/* Set the defaults: LIFO, 64-byte items, capacity 1024, default heap; not cleared, locked or
+ * aged. */
 SW_API void sw_pool_options_init(sw_pool_options *options);
 
 /* Create an empty pool. Errors: SW_INVALID: options out of range; SW_UNSUPPORTED: aged and FIFO;
@@ -85,7 +86,7 @@ SW_API sw_status sw_pool_add_thread_slots(sw_pool *pool);
 
 /* --- items ------------------------------------------------------------------------------------ */
 
-/* An idle item, else a new one. NULL: no memory (errno ENOMEM), or the constructor failed. */
+/* Return an idle item, else a new one. NULL: no memory (errno ENOMEM), or a failed constructor. */
 SW_API void *sw_pool_get(sw_pool *pool);
 /* Put an item of sw_pool_get back. bytes: the item size that the caller assumes; if it is not the
  * pool's, or item is NULL, the call returns SW_INVALID and the item stays with the caller. Double
@@ -103,9 +104,9 @@ SW_API sw_status sw_pool_age_with(sw_pool *pool, sw_gc *gc);
 
 typedef struct sw_pool_stats {
     uint64_t idle;    /* items */
-    uint64_t gets;    /* successful calls of get */
-    uint64_t fresh;   /* of these, new ones */
-    uint64_t puts;    /* items that were put back */
+    uint64_t gets;    /* successful calls of sw_pool_get */
+    uint64_t fresh;   /* new items among these */
+    uint64_t puts;    /* items put back */
     uint64_t dropped; /* of these, freed because the pool was full */
     uint64_t aged;    /* freed by sw_pool_age */
 } sw_pool_stats;
@@ -117,7 +118,7 @@ SW_API sw_status sw_pool_get_stats(sw_pool *pool, sw_pool_stats *out);
 /* The beginning of a sw_pool, read and written by inline code; part of the binary interface. */
 typedef struct sw_pool_front {
     uint64_t mark;
-    void *newest; /* the item put last, taken next; NULL: call the library */
+    void *newest; /* the item put last, returned next; NULL: call the library */
     /* Bytes of an item; 0: the pool is FIFO, locked, aged or watched, or clears its items. */
     uint64_t plain_bytes;
     uint64_t puts;
@@ -128,8 +129,8 @@ typedef struct sw_pool_front {
 SW_API extern const uint32_t sw_pool_abi_1;
 __attribute__((used)) static const uint32_t *const sw_pool_abi_needed = &sw_pool_abi_1;
 
-/* As sw_pool_get and sw_pool_put, for a valid pool. In a plain pool the item put last is kept and
- * taken inline. */
+/* As sw_pool_get and sw_pool_put, for a valid pool. In a plain pool the item put last is stored and
+ * returned inline. */
 static inline __attribute__((always_inline)) void *sw_pool_fast_get(sw_pool *pool) {
     sw_pool_front *front = (sw_pool_front *)(void *)pool;
     void *item = front->newest;

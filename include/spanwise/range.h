@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Range allocators allocate parts of [0, size). They return offsets and own no memory behind them;
- * the offsets may be those of a buffer, a file or device memory.
+/* Range allocators allocate parts of [0, size). They return offsets and do not own the memory; it
+ * may be a buffer, a file or device memory.
  *
  *   sw_range *range;
  *   sw_range_create(1 << 20, NULL, &range);           all of [0, 1 << 20) is free
@@ -32,7 +32,7 @@ extern "C" {
 
 typedef struct sw_range sw_range;
 
-/* Not an offset. */
+/* No offset: the request failed. */
 #define SW_RANGE_NONE UINT64_MAX
 /* Maximum size of a range. */
 #define SW_RANGE_SIZE_MAX (UINT64_C(1) << 62)
@@ -45,7 +45,7 @@ typedef enum sw_range_backend {
     SW_RANGE_BACKEND_COUNT
 } sw_range_backend;
 
-/* Which hole a request uses; it takes the front. */
+/* Which hole serves a request, which takes the front of the hole. */
 typedef enum sw_range_placement {
     SW_RANGE_FIT_DEFAULT = 0, /* BEST for SW_RANGE_TWO, else FIRST */
     SW_RANGE_FIT_FIRST,       /* the lowest address */
@@ -66,7 +66,7 @@ typedef struct sw_range_options {
     const sw_allocator *memory; /* for metadata; NULL: sw_allocator_system() */
 } sw_range_options;
 
-/* SW_RANGE_WIDE, default placement, unlocked, unit 1024, memory of the system. */
+/* Set the defaults: SW_RANGE_WIDE, default placement, unlocked, unit 1024, memory of the system. */
 SW_API void sw_range_options_init(sw_range_options *options);
 
 /* Create a range with [0, size) free; a buddy never uses the last size % unit
@@ -77,7 +77,7 @@ SW_API void sw_range_destroy(sw_range *range); /* NULL is ignored */
 
 /* Allocate `size`; return its offset, or SW_RANGE_NONE. O(log n) for n holes. */
 SW_API uint64_t sw_range_alloc(sw_range *range, uint64_t size);
-/* Where sw_range_alloc would place `size` now. SW_RANGE_NONE without an error: nothing fits. */
+/* Return where sw_range_alloc would place `size` now. SW_RANGE_NONE, without an error: none. */
 SW_API uint64_t sw_range_find(sw_range *range, uint64_t size);
 /* Free [offset, offset + size), which must be allocated: one allocation, a part of one, or adjacent
  * ones. A buddy frees one allocation, with the size of the request. */
@@ -85,9 +85,9 @@ SW_API sw_status sw_range_free(sw_range *range, uint64_t offset, uint64_t size);
 /* Free everything. */
 SW_API sw_status sw_range_reset(sw_range *range);
 
-/* Total free size. O(1). 0 after misuse. */
+/* Return the total free size; 0 after misuse. O(1). */
 SW_API uint64_t sw_range_free_size(sw_range *range);
-/* The largest size that fits; 0: the range is full. O(1) for trees. */
+/* Return the largest size that fits; 0: the range is full. O(1) for trees. */
 SW_API uint64_t sw_range_largest_hole(sw_range *range);
 
 /* A maximal free interval [start, start + size). (Buddy: one free block.) */
@@ -112,7 +112,7 @@ typedef struct sw_range_stats {
     uint64_t held_bytes; /* metadata */
 } sw_range_stats;
 
-/* Errors: SW_OWNER. */
+/* Read the statistics. Errors: SW_OWNER. */
 SW_API sw_status sw_range_get_stats(sw_range *range, sw_range_stats *out);
 
 /* Make the calling thread the owner, after the last call of the previous owner. No effect on a
@@ -123,7 +123,7 @@ SW_API sw_status sw_range_adopt(sw_range *range);
  * (buddy: O(units)). SW_FORMAT: an invariant is broken; the last error names it. */
 SW_API sw_status sw_range_verify(sw_range *range);
 
-/* Name of a back end ("wide", "single", "two", "buddy"), or NULL. */
+/* Return the name of a back end ("wide", "single", "two", "buddy"), or NULL. */
 SW_API const char *sw_range_backend_name(sw_range_backend backend);
 
 /* --- inline ----------------------------------------------------------------------------------- */
@@ -132,7 +132,7 @@ SW_API const char *sw_range_backend_name(sw_range_backend backend);
 typedef struct sw_range_front {
     uint64_t mark;
     uint64_t owner; /* sw_range_this_thread of the owner; 0: any thread may call, under the lock */
-    sw_range_hole only; /* the one hole; size 0: there are several, or none */
+    sw_range_hole only; /* the only hole; size 0: there are several, or none */
 } sw_range_front;
 
 /* The library with this layout defines this symbol; code compiled for another layout fails to link
@@ -140,11 +140,11 @@ typedef struct sw_range_front {
 SW_API extern const uint32_t sw_range_abi_1;
 __attribute__((used)) static const uint32_t *const sw_range_abi_needed = &sw_range_abi_1;
 
-/* As sw_range_this_thread, where inline code does not know the thread pointer. */
+/* As sw_range_this_thread, for platforms on which inline code cannot read the thread pointer. */
 SW_API uint64_t sw_range_find_thread(void);
 
-/* Identifies the calling thread among those that live, by its thread pointer. A thread that starts
- * after another has ended may get the same one. */
+/* Identify the calling thread among the live ones by its thread pointer. A thread that starts after
+ * another has ended may get the same one. */
 static inline __attribute__((always_inline)) uint64_t sw_range_this_thread(void) {
 #if defined __linux__ && defined __x86_64__ && defined __LP64__
     uint64_t pointer;
@@ -183,7 +183,7 @@ static inline sw_range_scope sw_range_scope_begin(sw_range *range, uint64_t size
     sw_range_scope scope = {range, sw_range_alloc(range, size), size};
     return scope;
 }
-/* May be called twice. Errors: those of sw_range_free. */
+/* Free the part. A second call does nothing. Errors: those of sw_range_free. */
 static inline sw_status sw_range_scope_end(sw_range_scope *scope) {
     uint64_t offset = scope->offset;
     scope->offset = SW_RANGE_NONE;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads several buffers, or one, as one sequence. Only out parameters are copied.
+/* A reader reads several buffers, or one, as one sequence. It copies only to out parameters.
  *
  *   sw_reader reader = sw_reader_of(&memory);
  *   uint64_t length;
@@ -46,7 +46,7 @@ typedef struct sw_reader {
 
 /* --- life and place --------------------------------------------------------------------------- */
 
-/* Reads one buffer. */
+/* Return a reader of one buffer. */
 static inline sw_reader sw_reader_of_bytes(const void *bytes, size_t size) {
     sw_reader reader = {NULL, NULL, 0, 0, 0, 0, NULL};
     reader.at = (const uint8_t *)bytes;
@@ -55,7 +55,7 @@ static inline sw_reader sw_reader_of_bytes(const void *bytes, size_t size) {
     return reader;
 }
 
-/* Reads a memory from its beginning. The memory must outlive the reader. */
+/* Return a reader of a memory, at its beginning. The memory must outlive the reader. */
 static inline sw_reader sw_reader_of(const sw_memory *memory) {
     const sw_buffer *first = sw_memory_buffers(memory);
     sw_reader reader = sw_reader_of_bytes(first->bytes, memory->count != 0 ? first->size : 0);
@@ -66,15 +66,15 @@ static inline sw_reader sw_reader_of(const sw_memory *memory) {
     return reader;
 }
 
-/* Bytes left in the current buffer. */
+/* Return the bytes left in the current buffer. */
 static inline size_t sw_reader_here(const sw_reader *reader) {
     return (size_t)(reader->end - reader->at);
 }
-/* Bytes left. */
+/* Return the bytes left. */
 static inline uint64_t sw_reader_length(const sw_reader *reader) {
     return sw_reader_here(reader) + reader->later;
 }
-/* Bytes consumed. */
+/* Return the bytes consumed. */
 static inline uint64_t sw_reader_offset(const sw_reader *reader) {
     return reader->size - sw_reader_length(reader);
 }
@@ -113,7 +113,7 @@ static inline bool sw_reader_has_entered_next(sw_reader *reader) {
     return true;
 }
 
-/* One byte. Errors: SW_SHORT, SW_STATE; *out is unchanged then. */
+/* Read one byte. Errors: SW_SHORT, SW_STATE; *out is unchanged then. */
 static inline sw_status sw_reader_read_byte(sw_reader *reader, uint8_t *out) {
     if (__builtin_expect(reader->at == reader->end, 0) && !sw_reader_has_entered_next(reader)) {
         sw_reader_step step = sw_reader_be_slow(*reader, 1);
@@ -125,15 +125,15 @@ static inline sw_status sw_reader_read_byte(sw_reader *reader, uint8_t *out) {
     return SW_OK;
 }
 
-/* One byte & mask. Errors: as sw_reader_read_byte. */
+/* Read one byte & mask. Errors: as sw_reader_read_byte. */
 static inline sw_status sw_reader_read_byte_mask(sw_reader *reader, uint8_t mask, uint8_t *out) {
     sw_status status = sw_reader_read_byte(reader, out);
     if (status == SW_OK) *out &= mask;
     return status;
 }
 
-/* A big-endian number of 0 to 8 bytes; 0 for 0 bytes. Errors: SW_INVALID (more than 8 bytes),
- * SW_SHORT, SW_STATE; *out is unchanged then. */
+/* Read a big-endian number of 0 to 8 bytes; 0 bytes read as 0. Errors: SW_INVALID (more than 8
+ * bytes), SW_SHORT, SW_STATE; *out is unchanged then. */
 static inline sw_status sw_reader_read_be(sw_reader *reader, uint32_t size, uint64_t *out) {
     if (__builtin_expect(reader->at == reader->end, 0)) (void)sw_reader_has_entered_next(reader);
     if (__builtin_expect(size - 1 < SW_READER_BE_MAX && size <= sw_reader_here(reader), 1)) {
@@ -166,17 +166,17 @@ static inline sw_status sw_reader_read_be(sw_reader *reader, uint32_t size, uint
     return step.status;
 }
 
-/* An unsigned LEB128 number (DWARF 5, 7.6) of at most 64 bits. Padding with bytes 0x80 is accepted,
- * because AV1 and WebAssembly use it. *used (may be NULL): its bytes, 1 to 10. Errors: SW_FORMAT
- * (more than ten bytes), SW_LIMIT (more than 64 bits), SW_SHORT, SW_STATE; *out and *used are
- * unchanged then. */
+/* Read an unsigned LEB128 number (DWARF 5, 7.6) of at most 64 bits. Padding with bytes 0x80 is
+ * accepted, because AV1 and WebAssembly use it. *used (may be NULL): its bytes, 1 to 10. Errors:
+ * SW_FORMAT (more than ten bytes), SW_LIMIT (more than 64 bits), SW_SHORT, SW_STATE; *out and *used
+ * are unchanged then. */
 static inline sw_status sw_reader_read_leb128(sw_reader *reader, uint64_t *out, uint32_t *used) {
     if (__builtin_expect(reader->at == reader->end, 0)) (void)sw_reader_has_entered_next(reader);
     const uint8_t *at = reader->at;
     uint64_t value = 0;
     if (__builtin_expect(sw_reader_here(reader) >= 3, 1)) {
-        /* One comparison for three bytes. Each further byte subtracts the continuation bit of its
-         * predecessor. */
+        /* One comparison covers three bytes. Each further byte subtracts the continuation bit of
+         * its predecessor. */
         uint32_t size = 1;
         value = at[0];
         if (value >= 0x80) {
@@ -238,13 +238,13 @@ static inline sw_status sw_reader_move_to_end(sw_reader *reader) {
     return sw_reader_skip(reader, sw_reader_length(reader));
 }
 
-/* The rest of the current buffer, or the next non-empty one, without consuming it; size 0: the end,
- * or the memory was changed (the last error is SW_STATE). */
+/* Return the rest of the current buffer, or the next non-empty one, without consuming it; size 0:
+ * the end, or the memory was changed (the last error is SW_STATE). */
 SW_API sw_buffer sw_reader_current(const sw_reader *reader);
 
 /* Consume up to `limit` contiguous bytes without a copy. False: limit is 0, nothing is left, or the
- * memory was changed (SW_STATE, as above). A loop with SIZE_MAX reads everything; one with n minus
- * the sizes so far reads the next n bytes. */
+ * memory was changed (SW_STATE, as above). A loop with SIZE_MAX reads everything; with n minus the
+ * sizes so far, it reads the next n bytes. */
 static inline bool sw_reader_next(sw_reader *reader, uint64_t limit, sw_buffer *out) {
     if (limit == 0) return false;
     if (__builtin_expect(reader->at == reader->end, 0) && !sw_reader_has_entered_next(reader)) {

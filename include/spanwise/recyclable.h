@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Recyclable memory: a multi-buffer memory that owns some of its buffers, and frees them together.
- * They come from a scalable allocator or from malloc.
+ * These come from a scalable allocator or from malloc.
  *
  *   sw_recyclable frame;
  *   sw_recyclable_init(&frame, allocator);            NULL: malloc and free of the C library
@@ -25,9 +25,9 @@ extern "C" {
 #endif
 
 typedef struct sw_recyclable {
-    sw_memory memory;       /* what is read */
-    sw_memory owned;        /* blocks to free; of a clipped block, the rest */
-    sw_scalable *allocator; /* NULL: plain, blocks of malloc */
+    sw_memory memory;       /* the buffers to read */
+    sw_memory owned;        /* blocks to free; the rest of a clipped block */
+    sw_scalable *allocator; /* NULL: malloc and free */
 } sw_recyclable;
 
 SW_API void sw_recyclable_init(sw_recyclable *recyclable, sw_scalable *allocator);
@@ -36,7 +36,7 @@ SW_API sw_status sw_recyclable_end(sw_recyclable *recyclable);
 
 /* Allocate `size` bytes and append them. NULL: as sw_scalable_alloc. */
 SW_API void *sw_recyclable_next(sw_recyclable *recyclable, size_t size);
-/* Append bytes of the same allocator (without one: of malloc) and take ownership. Errors:
+/* Append bytes of the same allocator (or of malloc, if there is none) and take ownership. Errors:
  * SW_INVALID (NULL, or size 0), SW_LIMIT, SW_NOMEM; the caller keeps ownership then. */
 SW_API sw_status sw_recyclable_add(sw_recyclable *recyclable, void *bytes, size_t size);
 /* Free the owned blocks and remove all buffers. Errors: those of sw_scalable_free, for a block

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A scalable allocator: bytes from a few large blocks, the children, each with a range allocator.
- * If nothing fits it adds a child twice as large as the last one, up to a cap; a request above the
- * cap gets its own child. Any part of an allocation can be freed, in any order.
+/* A scalable allocator: it allocates bytes from a few large blocks, the children, each with a range
+ * allocator. If nothing fits it adds a child twice as large as the last one, up to a cap; a request
+ * above the cap gets its own child. Any part of an allocation can be freed, in any order.
  *
  *   sw_scalable *bytes;
  *   sw_scalable_create(NULL, &bytes);
@@ -44,28 +44,29 @@ typedef struct sw_scalable_options {
     const sw_allocator *memory; /* for the children; NULL: sw_allocator_system() */
 } sw_scalable_options;
 
-/* SW_RANGE_WIDE, locked, 1 idle child, 16 KiB, 4 MiB, no limit, memory of the system. */
+/* Set the defaults: SW_RANGE_WIDE, locked, 1 idle child, 16 KiB, 4 MiB, no limit, system memory. */
 SW_API void sw_scalable_options_init(sw_scalable_options *options);
 
-/* options: NULL for the defaults; 1 <= first_bytes <= child_bytes_max <= 2^40. Allocates no child
- * yet. Errors: SW_INVALID, SW_UNSUPPORTED (a buddy), SW_NOMEM. */
+/* Create an allocator. options: NULL for the defaults; 1 <= first_bytes <= child_bytes_max <= 2^40.
+ * Allocates no child yet. Errors: SW_INVALID, SW_UNSUPPORTED (a buddy), SW_NOMEM. */
 SW_API sw_status sw_scalable_create(const sw_scalable_options *options, sw_scalable **out);
 /* Free all children and their allocations. NULL is ignored. */
 SW_API void sw_scalable_destroy(sw_scalable *scalable);
 
 /* Allocate `size` bytes from the first child in which they fit. NULL: see the errors above. */
 SW_API void *sw_scalable_alloc(sw_scalable *scalable, size_t size);
-/* The bytes that sw_scalable_alloc would return now, without allocating them; it may add a child.
- * They are valid until the next call of any thread on this allocator, so use it on unlocked ones.
- * NULL: see the errors above. */
+/* Return the bytes that sw_scalable_alloc would return now, without allocating them. The call may
+ * add a child. They are valid until the next call of any thread on this allocator, so use it on
+ * unlocked ones. NULL: see the errors above. */
 SW_API void *sw_scalable_borrow(sw_scalable *scalable, size_t size);
 /* Free bytes: one allocation, a part of one, or adjacent ones. */
 SW_API sw_status sw_scalable_free(sw_scalable *scalable, void *bytes, size_t size);
 /* Free all but the first `keep` of `size` bytes. keep >= size does nothing. */
 SW_API sw_status sw_scalable_shrink(sw_scalable *scalable, void *bytes, size_t size, size_t keep);
-/* Allocate and fill up to `size` bytes by one read of a file descriptor; *out is what was read. At
- * the end of the file its size is 0, and nothing is allocated. Errors: also SW_IO, SW_STATE (it
- * would block), SW_UNSUPPORTED (a build without system calls); nothing is allocated then. */
+/* Allocate and fill up to `size` bytes by one read of a file descriptor; *out receives what was
+ * read. At the end of the file its size is 0, and nothing is allocated. Errors: also SW_IO,
+ * SW_STATE (it would block), SW_UNSUPPORTED (a build without system calls); nothing is allocated
+ * then. */
 SW_API sw_status sw_scalable_read(sw_scalable *scalable, int descriptor, size_t size,
                                   sw_buffer *out);
 /* Free every empty child. */
@@ -76,17 +77,17 @@ SW_API sw_status sw_scalable_reset(sw_scalable *scalable);
 typedef struct sw_scalable_stats {
     uint64_t children;        /* number of blocks */
     uint64_t idle_children;   /* of these, empty */
-    uint64_t held_bytes;      /* of all children */
-    uint64_t taken_bytes;     /* of these, in use:  allocated_bytes - freed_bytes */
+    uint64_t held_bytes;      /* bytes of all children */
+    uint64_t taken_bytes;     /* of these, in use: allocated_bytes - freed_bytes */
     uint64_t allocated_bytes; /* total */
     uint64_t freed_bytes;     /* total, including sw_scalable_reset */
     uint64_t child_allocs;    /* successful calls of memory->allocate */
     uint64_t child_frees;     /* calls of memory->release */
 } sw_scalable_stats;
 
-/* Errors: SW_OWNER. */
+/* Read the statistics. Errors: SW_OWNER. */
 SW_API sw_status sw_scalable_get_stats(sw_scalable *scalable, sw_scalable_stats *out);
-/* Make the calling thread the owner. No effect on a locked one. */
+/* Make the calling thread the owner. No effect on a locked allocator. */
 SW_API sw_status sw_scalable_adopt(sw_scalable *scalable);
 /* Check the invariants. SW_FORMAT: one is broken; the last error names it. */
 SW_API sw_status sw_scalable_verify(sw_scalable *scalable);

@@ -50,18 +50,18 @@ typedef struct sw_class_info {
 
 SW_API const sw_table *sw_table_go(void);
 SW_API const sw_table *sw_table_c16(void);
-/* The table of the default heap, of heaps without a table option, and of inline code: c16, or the
- * table that `spanwise build` compiled in. */
+/* Return the table of the default heap, of heaps without a table option, and of inline code: c16,
+ * or the table that `spanwise build` compiled in. */
 SW_API const sw_table *sw_table_default(void);
-/* "go" or "c16"; NULL for any other name. */
+/* Return the table "go" or "c16"; NULL for any other name. */
 SW_API const sw_table *sw_table_builtin(const char *name);
 
 /* Create a table of `count` classes, numbered from 1. Copies its arguments. Errors: SW_INVALID
  * (sw_last_error() names the class and the broken rule), SW_NOMEM. */
 SW_API sw_status sw_table_create(const char *name, uint32_t page_bytes, const sw_class_spec *specs,
                                  uint32_t count, sw_table **out);
-/* Built-in tables, the default one and NULL are ignored. Destroying a table in use is misuse
- * (BUSY_HANDLE). */
+/* Destroy a table. Built-in tables, the default one and NULL are ignored. Destroying a table in use
+ * is misuse (BUSY_HANDLE). */
 SW_API void sw_table_destroy(sw_table *table);
 
 SW_API const char *sw_table_name(const sw_table *table);
@@ -70,12 +70,12 @@ SW_API uint32_t sw_table_class_count(const sw_table *table); /* without the dumm
 SW_API uint32_t sw_table_max_bytes(const sw_table *table);   /* largest slot */
 SW_API uint64_t sw_table_hash(const sw_table *table);        /* of page size and classes */
 
-/* Returns the class that serves `size` bytes, or 0 if `size` exceeds the largest class. Class 1
+/* Return the class that serves `size` bytes, or 0 if `size` exceeds the largest class. Class 1
  * serves 0 bytes. */
 SW_API uint32_t sw_table_class_of(const sw_table *table, size_t size);
-/* SW_INVALID: cls is 0 or too large. */
+/* Read the properties of a class. Errors: SW_INVALID: cls is 0 or too large. */
 SW_API sw_status sw_table_class(const sw_table *table, uint32_t cls, sw_class_info *out);
-/* Slot bytes, or whole pages for a large request; 0: overflow, or size is 0. */
+/* Return slot bytes, or whole pages for a large request; 0: overflow, or size is 0. */
 SW_API size_t sw_table_round_up(const sw_table *table, size_t size);
 
 #ifdef __cplusplus

@@ -11,8 +11,8 @@
  * A request gets the lowest free slot of the smallest sufficient tier, so that slots in use stay
  * together and the memory after the last one can be returned (sw_slabs_trim). Free slots are in a
  * bitmap outside of the slots, not in a list as in Bonwick's "The Slab Allocator: An Object-Caching
- * Kernel Memory Allocator" (1994). So every free is validated, and nothing is written into a free
- * slot.
+ * Kernel Memory Allocator" (1994). Every free is therefore validated, and nothing is written into a
+ * free slot.
  *
  * A request above the largest tier (*over-tier*), or whose tier is full, becomes an object of the
  * heap. Both are counted and may raise an alert.
@@ -56,23 +56,25 @@ typedef struct sw_slabs_options {
     uint32_t pad;
 } sw_slabs_options;
 
-/* Tiers of 256, 1024 and 4096 bytes, at most 2^20 slots each, default heap, not locked. */
+/* Set the defaults: tiers of 256, 1024 and 4096 bytes, 2^20 slots each, default heap, not
+ * locked. */
 SW_API void sw_slabs_options_init(sw_slabs_options *options);
 
-/* options: NULL for the defaults. Errors: SW_INVALID: options out of range; SW_NOMEM. */
+/* Create slabs. options: NULL for the defaults. Errors: SW_INVALID: options out of range;
+ * SW_NOMEM. */
 SW_API sw_status sw_slabs_create(const sw_slabs_options *options, sw_slabs **out);
 /* Free the slabs and all their allocations, including objects of the heap. NULL is ignored. */
 SW_API void sw_slabs_destroy(sw_slabs *slabs);
 
 /* Allocate `size` bytes, aligned to 16; size 0: a slot of the smallest tier. flags: SW_ZERO:
- * zeroed. NULL: no memory in the heap for an over-tier request or one of a full tier (errno
+ * zeroed. NULL: the heap has no memory for a request that is over-tier or whose tier is full (errno
  * ENOMEM); or misuse of the handle (EINVAL). */
 SW_API void *sw_slabs_alloc(sw_slabs *slabs, size_t size, unsigned flags);
-/* Free an allocation of sw_slabs_alloc. NULL is ignored. SW_INVALID after misuse. */
+/* Free an allocation of sw_slabs_alloc. NULL is ignored. Errors: SW_INVALID after misuse. */
 SW_API sw_status sw_slabs_free(sw_slabs *slabs, void *ptr);
-/* The bytes of its slot. 0 for NULL, and after misuse. */
+/* Return the bytes of its slot; 0 for NULL, and after misuse. */
 SW_API size_t sw_slabs_usable_size(sw_slabs *slabs, const void *ptr);
-/* Return the memory after the last slot in use of each tier to the system; return the bytes. */
+/* Return the memory after each tier's last used slot to the system; return the bytes. */
 SW_API size_t sw_slabs_trim(sw_slabs *slabs);
 
 /* --- fallbacks -------------------------------------------------------------------------------- */
@@ -124,7 +126,7 @@ typedef struct sw_slab_tier_stats {
     uint64_t held_bytes; /* memory of the tier */
 } sw_slab_tier_stats;
 
-/* tier: from 0. Errors: SW_INVALID: no such tier. */
+/* Read the statistics of a tier, counted from 0. Errors: SW_INVALID: no such tier. */
 SW_API sw_status sw_slabs_get_tier(sw_slabs *slabs, uint32_t tier, sw_slab_tier_stats *out);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spanwise: a Go-style allocator for allocator research. Everything public, in one include. */
+/* spanwise: a Go-style allocator for allocator research. This header includes all public ones. */
 #ifndef SPANWISE_SPANWISE_H
 #define SPANWISE_SPANWISE_H
 
@@ -34,7 +34,7 @@
 extern "C" {
 #endif
 
-/* The version of the library that is linked: as text, e.g. "0.1.0", and as SW_VERSION_NUMBER. */
+/* Return the version of the linked library: as text, e.g. "0.1.0", and as SW_VERSION_NUMBER. */
 SW_API const char *sw_version(void);
 SW_API uint32_t sw_version_number(void);
 

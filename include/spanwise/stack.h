@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stack allocators: push bytes, release everything above a mark.
+/* Stack allocators push bytes, and release everything above a mark.
  *
  *   sw_stack *stack;
  *   sw_stack_create(NULL, &stack);
@@ -9,7 +9,7 @@
  *   sw_stack_destroy(stack);
  *
  * A stack starts small and grows in one of two ways:
- *   SW_STACK_COPY   into one block twice as large, to which all bytes move. The pointers that were
+ *   SW_STACK_COPY   into one block twice as large, to which all bytes move. Registered pointers
  *                   registered are made to point to the new places; others are out of date. The
  *                   stacks of goroutines grow so, from 2 KiB (Go, src/runtime/stack.go).
  *   SW_STACK_CHAIN  by another block, twice as large as the last one. Nothing moves. The stacks of
@@ -54,15 +54,16 @@ typedef struct sw_stack_options {
     uint32_t checked;
     uint32_t pad;
     uint64_t first_bytes;       /* of the first block, a multiple of SW_STACK_ALIGN */
-    uint64_t limit_bytes;       /* of all blocks, a multiple as well; beyond: SW_OVERFLOW */
+    uint64_t limit_bytes;       /* of all blocks, a multiple as well; above it: SW_OVERFLOW */
     const sw_allocator *memory; /* for blocks; NULL: sw_allocator_libc() */
 } sw_stack_options;
 
-/* SW_STACK_COPY, unchecked, 2 KiB, 1 GiB (the limit of a goroutine is 10^9), memory of the C
- * library. */
+/* Set the defaults: SW_STACK_COPY, unchecked, 2 KiB, 1 GiB (the limit of a goroutine is 10^9),
+ * memory of the C library. */
 SW_API void sw_stack_options_init(sw_stack_options *options);
 
-/* options: NULL for the defaults. Allocates no block yet. Errors: SW_INVALID, SW_NOMEM. */
+/* Create a stack. options: NULL for the defaults. Allocates no block yet. Errors: SW_INVALID,
+ * SW_NOMEM. */
 SW_API sw_status sw_stack_create(const sw_stack_options *options, sw_stack **out);
 /* Free all blocks. NULL is ignored. */
 SW_API void sw_stack_destroy(sw_stack *stack);
@@ -71,17 +72,17 @@ SW_API void sw_stack_destroy(sw_stack *stack);
  * until a later push copies the stack, or a mark below is released. */
 SW_API void *sw_stack_push(sw_stack *stack, size_t size);
 
-/* A mark: the number of bytes pushed, which stays valid when the stack moves. 0 after misuse of the
- * handle. */
+/* Return a mark: the number of bytes pushed, which stays valid when the stack moves. 0 after misuse
+ * of the handle. */
 SW_API uint64_t sw_stack_depth(const sw_stack *stack);
-/* The address `depth` bytes above the bottom, depth < sw_stack_depth(stack); else NULL, with
+/* Return the address `depth` bytes above the bottom, depth < sw_stack_depth(stack); else NULL, with
  * SW_STATE. */
 SW_API void *sw_stack_at(const sw_stack *stack, uint64_t depth);
 /* Release everything above the mark, including registrations of slots there. Checked stacks:
  * SW_ESCAPE if a remaining registered pointer points into it. */
 SW_API sw_status sw_stack_release(sw_stack *stack, uint64_t mark);
-/* The same at the end of a function that returns `result` (may be NULL): SW_ESCAPE, and nothing is
- * released, if it points above the mark; checked or not. */
+/* As sw_stack_release, at the end of a function that returns `result` (may be NULL): SW_ESCAPE, and
+ * nothing is released, if it points above the mark, also in an unchecked stack. */
 SW_API sw_status sw_stack_return(sw_stack *stack, uint64_t mark, const void *result);
 
 /* Register the location of a pointer: growth by copy updates *slot if it points into the stack. A
@@ -89,7 +90,7 @@ SW_API sw_status sw_stack_return(sw_stack *stack, uint64_t mark, const void *res
  * stay valid until unregistered or until the stack is destroyed. Errors: SW_INVALID (NULL, or not
  * aligned), SW_NOMEM. */
 SW_API sw_status sw_stack_register(sw_stack *stack, void **slot);
-/* Errors: SW_STATE: not registered. Registrations nest. */
+/* End a registration; registrations nest. Errors: SW_STATE: not registered. */
 SW_API sw_status sw_stack_unregister(sw_stack *stack, void **slot);
 
 /* Free unused memory. SW_STACK_COPY: move to the smallest sufficient block of the doubling

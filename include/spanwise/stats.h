@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Read-only views of a heap: the ledger of its bytes, per class and per span, and verify.
+/* Read-only views of a heap: the ledger, which accounts for its bytes by class and by span, and
+ * verify.
  *
  * The identity, exact to the byte (docs/design/inspect.md):
  *   held = requested + roundup + tail + free_slot + cached + metadata + large_rounding
@@ -16,7 +17,7 @@
 extern "C" {
 #endif
 
-/* Later versions append fields. */
+/* The ledger. Later versions append fields. */
 typedef struct sw_ledger {
     /* Bytes that are filled in, including this field; see sw_heap_ledger_read. */
     uint64_t struct_bytes;
@@ -28,7 +29,7 @@ typedef struct sw_ledger {
     uint64_t cached_bytes;
     uint64_t metadata_bytes;       /* descriptors, bits, page map, caches, tables of the heap */
     uint64_t large_rounding_bytes; /* whole pages - requested, live large objects */
-    uint64_t arena_slack_bytes;    /* held by arenas, not handed out */
+    uint64_t arena_slack_bytes;    /* held by arenas, not allocated */
     uint64_t quarantine_bytes;     /* freed, not yet reusable */
     uint64_t free_page_bytes;      /* free pages not returned to the OS */
     uint64_t held_bytes;           /* the sum of all of the above */
@@ -39,7 +40,7 @@ typedef struct sw_ledger {
     uint64_t largest_hole_bytes; /* longest run of free held pages */
     uint64_t free_runs;          /* number of runs of free held pages */
     uint64_t returned_bytes;     /* total returned to the OS */
-    uint64_t retry_bytes;        /* pages that the OS refused to take; still held */
+    uint64_t retry_bytes;        /* pages that the OS did not take back; still held */
     uint32_t caches;
     uint8_t tracked;           /* 1: requested and roundup are separate */
     uint64_t instrument_bytes; /* requested sizes of a tracked heap; outside of held_bytes */
@@ -91,16 +92,17 @@ static inline sw_status sw_heap_ledger(sw_heap *heap, sw_ledger *out, sw_ledger_
     out->struct_bytes = sizeof *out;
     return sw_heap_ledger_read(heap, out, rows, capacity);
 }
-/* As sw_heap_ledger_read, but of each term only the bytes in pages of the system that were written
- * to: held_bytes is then what is resident of the heap. A dry heap knows it from runs, and only with
- * the option touch_map; a real one asks the system. All metadata counts, except pages of its pool
- * from which nothing was cut. largest_hole_bytes, free_runs, returned_bytes, retry_bytes,
- * instrument_bytes, pending_bytes, unswept_bytes and occupancy are 0. Errors besides: SW_STATE (a
- * dry heap without touch_map), SW_NOMEM, SW_UNSUPPORTED (the system does not tell). */
+/* As sw_heap_ledger_read, but each term counts only bytes in pages of the system that were written
+ * to, so that held_bytes is the resident size of the heap. A dry heap with the option touch_map
+ * knows these pages from runs; a real heap asks the system. All metadata counts, except pages of
+ * its pool from which nothing was allocated. largest_hole_bytes, free_runs, returned_bytes,
+ * retry_bytes, instrument_bytes, pending_bytes, unswept_bytes and occupancy are 0. Errors: also
+ * SW_STATE (a dry heap without touch_map), SW_NOMEM, SW_UNSUPPORTED (the system does not report
+ * it). */
 SW_API sw_status sw_heap_touched_read(sw_heap *heap, sw_ledger *out, sw_ledger_class *rows,
                                       size_t capacity);
-/* Bytes held now. It takes constant time and no lock, and may be called from any thread; while
- * others change the heap, the result may be off by what they are changing. */
+/* Return the bytes held now, in constant time and without a lock. Any thread may call; during
+ * concurrent changes of the heap, the result may be off by these changes. */
 SW_API uint64_t sw_heap_held_bytes(const sw_heap *heap);
 
 /* One row per span (slots or large object), in heap order. */
@@ -109,7 +111,7 @@ typedef struct sw_span_info {
     uint64_t bytes;
     uint32_t cls; /* 0: large object */
     uint32_t slots;
-    uint32_t live;  /* 0 in a large object: freed, kept by a cache */
+    uint32_t live;  /* 0 for a large object: freed, kept by a cache */
     uint32_t cache; /* owner's number, 0: central */
     uint8_t scan;
     uint8_t current; /* 1: its cache allocates from it now */
@@ -145,7 +147,7 @@ enum {
 /* A tile of a heap map: a run of pages with one use. All tiles and the ledger's metadata_bytes add
  * up to held_bytes; each field summed over all tiles is the ledger's term.
  *   bytes = requested + roundup + tail + free;  live <= slots
- * In a large object roundup is its rounding to whole pages. */
+ * For a large object, roundup is the rounding to whole pages. */
 typedef struct sw_tile {
     uint64_t address;
     uint64_t offset; /* from the start of the heap's pages */
@@ -155,7 +157,7 @@ typedef struct sw_tile {
     uint64_t touched_bytes; /* in pages that were written to, or SW_TOUCHED_UNKNOWN */
     uint64_t first_slot;    /* its first index in sw_heap_map.requested; SLOTS only */
     uint32_t cls;           /* 0: no class */
-    uint32_t slots;         /* 1 in a large object, 0 in free pages */
+    uint32_t slots;         /* 1 for a large object, 0 for free pages */
     uint32_t live;          /* of the slots */
     uint32_t cache;         /* owner's number, 0: none */
     uint32_t kind;          /* sw_tile_kind */
@@ -168,18 +170,18 @@ typedef struct sw_tile {
 /* The caller sets the first four fields, the call the last two: the full counts, even if they
  * exceed the capacities; as many entries as fit are filled in. */
 typedef struct sw_heap_map {
-    sw_tile *tiles; /* NULL where tile_capacity is 0 */
+    sw_tile *tiles; /* NULL if tile_capacity is 0 */
     size_t tile_capacity;
     /* One entry per slot: requested bytes, or SW_SLOT_FREE, _PENDING, _UNSWEPT. NULL if
      * slot_capacity is 0. */
     uint32_t *requested;
     size_t slot_capacity;
     size_t tile_count;
-    size_t slot_count; /* slots of spans of slots */
+    size_t slot_count; /* number of slots in all spans of slots */
 } sw_heap_map;
 
-/* A snapshot of the heap as a map, by offset. touched: nonzero fills in touched_bytes, as in
- * sw_heap_touched_read. In untracked heaps requested bytes are slot bytes. Errors: those of
+/* Read a snapshot of the heap as a map, ordered by offset. touched: nonzero fills in touched_bytes,
+ * as in sw_heap_touched_read. In untracked heaps requested bytes are slot bytes. Errors: those of
  * sw_heap_touched_read if `touched`; SW_INVALID: a NULL array with a capacity. After an error *map
  * is unchanged. */
 SW_API sw_status sw_heap_map_read(sw_heap *heap, int touched, sw_heap_map *map);

@@ -66,7 +66,7 @@ extern "C" {
     X(NULL_HANDLE, "handle is NULL")                                                               \
     X(STALE_HANDLE, "handle was closed or destroyed before")                                       \
     X(FOREIGN_HANDLE, "handle is not one of this kind")                                            \
-    X(BUSY_HANDLE, "handle is in use, so it can not be destroyed")                                 \
+    X(BUSY_HANDLE, "handle is in use, so it cannot be destroyed")                                  \
     X(ARENA, "object belongs to an arena, which frees all of its objects together")                \
     X(FREED_ARENA, "object belonged to an arena that was freed")                                   \
     X(DOUBLE_PUT, "item is in its pool already")                                                   \
@@ -78,13 +78,13 @@ typedef enum sw_status { SW_STATUS_LIST(SW_STATUS_ENUM_) SW_STATUS_COUNT } sw_st
 #define SW_MISUSE_ENUM_(name, text) SW_MISUSE_##name,
 typedef enum sw_misuse { SW_MISUSE_LIST(SW_MISUSE_ENUM_) SW_MISUSE_COUNT } sw_misuse;
 
-/* Constant strings; never NULL, "unknown" for a value outside the lists. */
+/* Return a constant string, never NULL; "unknown" for a value outside the lists. */
 SW_API const char *sw_status_name(sw_status status);
 SW_API const char *sw_status_text(sw_status status);
 SW_API const char *sw_misuse_name(sw_misuse misuse);
 SW_API const char *sw_misuse_text(sw_misuse misuse);
 
-/* A report of misuse. Plain data: valid after the call, no release needed. */
+/* A report of misuse. It is plain data, valid after the call. */
 typedef struct sw_fault {
     sw_misuse code;
     const char *op;   /* the call that detected it: "free", "realloc", ... (constant string) */
@@ -110,9 +110,9 @@ SW_API void sw_clear_error(void);
  * handle is unchanged. */
 typedef enum sw_fault_action { SW_FAULT_ABORT = 0, SW_FAULT_LEAK_AND_CONTINUE = 1 } sw_fault_action;
 
-/* Called without any lock of the library. It must not allocate from the heap in question. It may
- * leave by longjmp; the object is leaked then. If it misuses the same pointer or handle itself, the
- * process prints the line and aborts. */
+/* A fault handler. It is called without any lock of the library. It must not allocate from the heap
+ * in question. It may leave by longjmp; the object is leaked then. If it misuses the same pointer
+ * or handle itself, the process prints the line and aborts. */
 typedef sw_fault_action sw_fault_handler(const sw_fault *fault, void *arg);
 
 /* Set the process-wide handler; NULL: print and abort. Thread-safe. */

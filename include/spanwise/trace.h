@@ -107,42 +107,42 @@ typedef struct sw_trace_module {
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-/* flags: 0 or SW_TRACE_VALID_PREFIX. Reads all block headers, the metadata, the call sites and the
- * modules. Errors: SW_IO (cannot open or read), SW_FORMAT (not a recording, truncated, damaged,
- * newer version), SW_NOMEM, SW_INVALID. */
+/* Open a recording: read all block headers, the metadata, the call sites and the modules. flags: 0
+ * or SW_TRACE_VALID_PREFIX. Errors: SW_IO (cannot open or read), SW_FORMAT (not a recording,
+ * truncated, damaged, newer version), SW_NOMEM, SW_INVALID. */
 SW_API sw_status sw_trace_open(const char *path, unsigned flags, sw_trace **out);
 SW_API void sw_trace_close(sw_trace *trace); /* NULL is ignored */
 
-/* The next batch, at most SW_TRACE_OPS_MAX operations; *count 0: the end. The array is valid until
- * the next call. Errors: as open; they are sticky. */
+/* Read the next batch, at most SW_TRACE_OPS_MAX operations; *count 0: the end. The array is valid
+ * until the next call. Errors: as sw_trace_open; they are sticky. */
 SW_API sw_status sw_trace_next(sw_trace *trace, const sw_op **ops, size_t *count);
-/* As next, copied into out[0 .. capacity); *count < capacity: the end. Rewind before mixing with
- * sw_trace_next. */
+/* As sw_trace_next, copied into out[0 .. capacity); *count < capacity: the end. Rewind before
+ * mixing with sw_trace_next. */
 SW_API sw_status sw_trace_read(sw_trace *trace, sw_op *out, size_t capacity, size_t *count);
-/* Back to the first operation. */
+/* Go back to the first operation. */
 SW_API sw_status sw_trace_rewind(sw_trace *trace);
 
 SW_API void sw_trace_get_info(const sw_trace *trace, sw_trace_info *out);
-/* From the file, or computed in one pass (raw recordings and valid prefixes). Keeps the
- * position. */
+/* Read the summary from the file, or compute it in one pass (raw recordings and valid prefixes).
+ * Keeps the position. */
 SW_API sw_status sw_trace_get_summary(sw_trace *trace, sw_trace_summary *out);
 
-/* Metadata: pairs of strings in file order; keys may repeat ("arg"). at: false past the last. find:
+/* Metadata: pairs of strings in file order; keys may repeat ("arg"). at: 0 past the last one. find:
  * the first value of a key, or NULL. */
 SW_API size_t sw_trace_meta_count(const sw_trace *trace);
 SW_API int sw_trace_meta_at(const sw_trace *trace, size_t index, const char **key,
                             const char **value);
 SW_API const char *sw_trace_meta_find(const sw_trace *trace, const char *key);
 
-/* The depth of a call site, and its return addresses, innermost first; 0 for an unknown id. */
+/* Return the depth of a call site, and its return addresses, innermost first; 0: unknown id. */
 SW_API size_t sw_trace_site(const sw_trace *trace, uint32_t site, const uint64_t **addresses);
-/* The id of the call site at an index below the count, with its addresses as above; 0 past the
- * last. Ids increase and may have gaps. */
+/* Return the id of the call site at an index below the count, with its addresses as above; 0 past
+ * the last one. Ids increase and may have gaps. */
 SW_API size_t sw_trace_site_count(const sw_trace *trace);
 SW_API uint32_t sw_trace_site_at(const sw_trace *trace, size_t index, const uint64_t **addresses);
 
 SW_API size_t sw_trace_module_count(const sw_trace *trace);
-/* False past the last. */
+/* Read the module at an index; return 0 past the last one. */
 SW_API int sw_trace_module_at(const sw_trace *trace, size_t index, sw_trace_module *out);
 
 /* --- writing an ordered recording ------------------------------------------------------------- */

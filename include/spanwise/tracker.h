@@ -18,7 +18,7 @@
  * memory is untracked or in old arenas (sw_tracker_set_alert).
  *
  * There is at most one tracker. Creating an arena costs a record, a backtrace of up to 8 frames and
- * a lock; freeing it a lock; an object nothing, unless objects are events.
+ * a lock; freeing it costs a lock. Objects cost nothing unless they are events.
  *
  * Thread rule: any thread may call.
  */
@@ -45,7 +45,7 @@ typedef struct sw_tracker_options {
     uint64_t events;
 } sw_tracker_options;
 
-/* 8 frames, 1024 events, none for objects, the system's monotonic clock. */
+/* Set the defaults: 8 frames, 1024 events, none for objects, the system's monotonic clock. */
 SW_API void sw_tracker_options_init(sw_tracker_options *options);
 
 /* Track arenas created from now on. options: NULL for the defaults. Errors: SW_INVALID: options out
@@ -63,7 +63,7 @@ SW_API sw_status sw_tracker_set_time(sw_tracker *tracker, uint64_t now_ns);
 typedef struct sw_tracked_arena {
     const sw_arena *arena;
     uint64_t id;          /* 1, 2, ... in the order of creation */
-    const char *tag;      /* of its options; NULL: none */
+    const char *tag;      /* from its options; NULL: none */
     uint64_t made_ns;     /* on the tracker's clock */
     uint64_t age_ns;      /* at the time of the call */
     uint64_t thread;      /* system thread id of the creator */
@@ -73,17 +73,18 @@ typedef struct sw_tracked_arena {
     uint64_t frames[SW_TRACKER_FRAMES_MAX]; /* return addresses, innermost first */
 } sw_tracked_arena;
 
-/* Arenas that are at least min_age_ns old and not freed, the oldest first. tag: only arenas with
- * this tag; NULL: all. Fill in up to `capacity` rows; return the full count, 0 after misuse. */
+/* Find arenas that are at least min_age_ns old and not freed, the oldest first. tag: only arenas
+ * with this tag; NULL: all. Fill in up to `capacity` rows; return the full count, 0 after
+ * misuse. */
 SW_API size_t sw_tracker_leaks(sw_tracker *tracker, uint64_t min_age_ns, const char *tag,
                                sw_tracked_arena *out, size_t capacity);
 
 typedef struct sw_tracker_totals {
     uint64_t now_ns;              /* on the tracker's clock */
-    uint64_t arenas;              /* that live, by the library's own count */
-    uint64_t tracked_arenas;      /* that live, by the tracker's */
-    uint64_t chunk_bytes;         /* of chunks that are an arena's, by the pool of chunks */
-    uint64_t tracked_chunk_bytes; /* by what tracked arenas say */
+    uint64_t arenas;              /* live arenas, by the library's own count */
+    uint64_t tracked_arenas;      /* live arenas, by the tracker's count */
+    uint64_t chunk_bytes;         /* bytes of chunks in use by arenas, by the pool of chunks */
+    uint64_t tracked_chunk_bytes; /* the same, by the tracked arenas */
     /* Own objects of tracked arenas. They are among a heap's live bytes; in mode OFF the C library
      * has them instead. */
     uint64_t tracked_own_bytes;
@@ -93,7 +94,7 @@ typedef struct sw_tracker_totals {
     uint64_t alerts; /* raised so far */
 } sw_tracker_totals;
 
-/* Compare both sums. They are not read atomically: concurrent creations and frees show as a
+/* Compare both sums. They are not read atomically: concurrent creations and frees appear as a
  * difference. Errors: SW_STATE: they differ; the last error has the difference, and *out is filled
  * in. */
 SW_API sw_status sw_tracker_check(sw_tracker *tracker, sw_tracker_totals *out);
@@ -112,7 +113,7 @@ typedef enum sw_tracker_event_kind {
     SW_TRACKER_ALERT = 4, /* arena.alert: size: untracked bytes; length: bytes of old arenas */
 } sw_tracker_event_kind;
 
-/* "arena.new" and so on; "unknown" for another number. A constant string. */
+/* Return "arena.new" and so on; "unknown" for another number. A constant string. */
 SW_API const char *sw_tracker_event_name(uint32_t kind);
 
 typedef struct sw_tracker_event {

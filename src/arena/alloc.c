@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What callers ask an arena for: objects, slices, copies, an allocator. */
+/* Allocates from arenas: objects, slices, copies, an allocator. */
 #include <errno.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@ enum { USUAL_ALIGN = 16, WATCHED_ALIGN = 8, WATCHED_GAP = 16 };
 
 /* --- the ends --------------------------------------------------------------------------------- */
 
-/* Cuts size bytes off an end. NULL: too little is free. size is at most PTRDIFF_MAX. */
+/* Cuts size bytes off an end. NULL: not enough is free. size is at most PTRDIFF_MAX. */
 static sw_always_inline void *cut(sw_arena_ends *ends, size_t size, size_t align, unsigned flags) {
     uintptr_t front = ends->front, back = ends->back;
     if ((flags & SW_SCAN) != 0) {
@@ -38,7 +38,7 @@ static sw_always_inline void *cleared(void *object, size_t size, unsigned flags)
 }
 
 /* Clears the bytes after an object that may hold pointers, because a collector reads them (scan.c).
- * The memory checker forbids them before and after. */
+ * A memory checker forbids them before and after. */
 static void forbid_gap(char *gap, size_t bytes, unsigned flags) {
     if ((flags & SW_SCAN) == 0) return;
     sw_os_watch_allow(gap, bytes);
@@ -73,7 +73,7 @@ static sw_cold void *refuse(size_t size, size_t align) {
     return NULL;
 }
 
-/* What one call asks for. */
+/* The arguments of a call. */
 typedef struct request {
     size_t size, align;
     unsigned flags;
@@ -81,13 +81,13 @@ typedef struct request {
     uintptr_t caller;
 } request;
 
-/* Whether the object is one of the heap, or of the C library, by the rules of the mode. */
+/* Returns whether the object comes from the heap, or the C library, by the rules of the mode. */
 static bool is_own(const sw_arena *arena, const request *ask) {
     uint64_t most = (UINT64_C(1) << arena->log2) / 4;
     return arena->mode == SW_ARENA_OFF || ask->size > most || ask->align > most - ask->size;
 }
 
-/* Takes the object out of the newest chunk, else out of another one, else from the heap. */
+/* Allocates the object from the newest chunk, else from another one, else from the heap. */
 static void *take(sw_arena *arena, const request *ask) {
     size_t size = ask->size, align = ask->align;
     void *object = cut_slow(arena, size, align, ask->flags);
@@ -102,7 +102,7 @@ static void *take(sw_arena *arena, const request *ask) {
     return object;
 }
 
-/* Takes a big object of a safe arena: it gets a chunk to itself. */
+/* Allocates a big object of a safe arena in its own chunk. */
 static void *take_big(sw_arena *arena, const request *ask) {
     sw_status status;
     size_t extra = ask->align > sw_os_page_bytes() ? ask->align : 0;
@@ -117,7 +117,7 @@ static void *take_big(sw_arena *arena, const request *ask) {
     return cleared(object, ask->size, ask->flags);
 }
 
-/* Takes an object of a safe arena, and notes it in the log. */
+/* Allocates an object of a safe arena and records it in the log. */
 static void *take_noted(sw_arena *arena, const request *ask) {
     void *object = is_own(arena, ask) ? take_big(arena, ask) : take(arena, ask);
     sw_log_object note = {(uintptr_t)object, ask->size, ask->type, ask->caller};
@@ -142,8 +142,8 @@ static sw_noinline void *alloc_slow(sw_arena *arena, request *ask) {
     return object;
 }
 
-/* The short path of a safe arena: serves its owner, while the newest chunk and the newest page of
- * the log have room. NULL: the slow path is to be taken. */
+/* Fast path of a safe arena: serves its owner while the newest chunk and the newest page of the log
+ * have room. NULL: take the slow path. */
 static sw_noinline void *alloc_noted(sw_arena *arena, const request *ask) {
     const sw_arena_chunk_cache *chunk_cache = sw_arena_chunk_cache_own();
     sw_log_page *page = arena->log->pages;
@@ -202,7 +202,7 @@ void *sw_arena_make_slice(sw_arena *arena, size_t count, size_t size, size_t ali
 
 /* --- copies ----------------------------------------------------------------------------------- */
 
-/* Whether the object belonged to a freed arena: its chunk has no arena. */
+/* Returns whether the object belonged to a freed arena: its chunk has no arena. */
 static bool is_gone(const void *object) {
     const sw_chunk *chunk = sw_chunk_find(object);
     return chunk != NULL && __atomic_load_n(&chunk->arena, __ATOMIC_ACQUIRE) == NULL;

@@ -12,7 +12,7 @@
  * Allocation
  *   1. An end moves by the size: in line, or in sw_arena_alloc (spanwise/arena.h, alloc.c).
  *   2. If too little is left, a request above a quarter of a chunk becomes an own object (own.c),
- *      which the heap records as an arena's (heap/arena_object.h).
+ *      which the heap marks as an arena's (heap/arena_object.h).
  *   3. Any other request takes a chunk from the thread's chunk cache, the pool or the system
  *      (refill.c, chunk_cache.c).
  *   4. If the limit is reached or the system refuses a chunk, mode AUTO takes the object from the
@@ -40,7 +40,7 @@
 
 /* An own object, outside of chunks. */
 typedef struct sw_arena_own {
-    struct sw_arena_own *next; /* the one that was made before */
+    struct sw_arena_own *next; /* the next older one */
 
     void *object;
     void *block;        /* freed with it; NULL: it shares an older object's block */
@@ -49,7 +49,7 @@ typedef struct sw_arena_own {
     uint32_t scan;      /* 1: it may hold pointers */
 } sw_arena_own;
 
-/* A live savepoint: the state of the arena when it was made. */
+/* A live savepoint: the state of the arena at its creation. */
 typedef struct sw_arena_saved {
     struct sw_arena_saved *previous;
     uint64_t serial;
@@ -83,7 +83,7 @@ struct sw_arena {
     uint64_t chunk_count;
     uint64_t held_bytes;  /* of chunks, without the caller's */
     uint64_t chunk_bytes; /* of all chunks */
-    uint64_t slack_bytes; /* free bytes of all chunks but the newest */
+    uint64_t slack_bytes; /* free bytes of all chunks except the newest */
     uint64_t limit_bytes;
     uint64_t own_objects, own_bytes;
     uint64_t fallbacks, resets;
@@ -95,12 +95,12 @@ struct sw_arena {
     uint32_t reports_allocs; /* a tracker records each object */
     uint32_t is_noted;       /* 1: safe, and objects need only an entry in the log */
     uint32_t holds;      /* atomic: number of holds; SW_ARENA_ENDING: it is being freed or reset */
-    uint64_t generation; /* atomic: rises when objects end, also while the record is reused */
+    uint64_t generation; /* atomic: incremented when objects end, also while the record is reused */
     uint64_t owner;    /* atomic: number of the thread of a safe arena; 0: every thread may call */
-    sw_arena_log *log; /* of a safe arena; NULL: it is none */
+    sw_arena_log *log; /* of a safe arena; NULL: not safe */
     sw_gc_source source;          /* of roots, for a collector that scans the arena */
-    sw_gc *dropped_by;            /* the collector that frees it; NULL: none */
-    const void *dropped_with;     /* atomic: the object whose end frees the arena */
+    sw_gc *dropped_by;            /* the collector that may free it; NULL: none */
+    const void *dropped_with;     /* atomic: the object whose finalizer frees the arena */
     struct sw_arena_track *track; /* record of the tracker; NULL: none */
     const char *tag;
     sw_os_lock lock;
@@ -108,12 +108,11 @@ struct sw_arena {
     struct sw_arena *next;                       /* in the list of free records */
 };
 
-/* Free bytes of the newest chunk. */
 static inline uint64_t sw_arena_room(const sw_arena *arena) {
     return arena->ends->back - arena->ends->front;
 }
 
-/* Whether each object needs a lock, a memory checker or a tracker. */
+/* Returns whether each object needs a lock, a memory checker or a tracker. */
 static inline bool sw_arena_is_observed(const sw_arena *arena) {
     return arena->is_locked != 0 || arena->is_watched != 0 || arena->reports_allocs != 0;
 }

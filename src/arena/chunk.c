@@ -34,7 +34,6 @@ static sw_chunk *pop(sw_chunk **list) {
 
 /* --- regions ---------------------------------------------------------------------------------- */
 
-/* How many regions begin at or before p. */
 static size_t regions_before(uintptr_t p) {
     size_t low = 0, high = pool.region_count;
     while (low < high) {
@@ -71,8 +70,7 @@ static void insert_region(sw_region *region) {
 
 /* Reserves SW_REGION_CHUNKS chunks, but at most SW_REGION_BYTES_MAX or one chunk, because addresses
  * count against a limit of the process (RLIMIT_AS); or fewer if the system refuses so many. Chunks
- * that are as long as a huge page or longer begin at one, so that what is done with a chunk splits
- * none. */
+ * of at least a huge page are aligned to one, so that operations on a chunk split none. */
 static void *reserve(uint32_t log2, uint32_t *count) {
     size_t align =
         log2 >= SW_CHUNK_LOG2_HUGE ? (size_t)1 << SW_CHUNK_LOG2_HUGE : sw_os_page_bytes();
@@ -118,7 +116,7 @@ static sw_chunk *take_fresh(uint32_t log2, uint32_t node) {
     return chunk;
 }
 
-/* The region that contains p, or NULL. Under the lock. */
+/* Returns the region that contains p, or NULL. Under the lock. */
 static sw_region *region_of(uintptr_t p) {
     size_t before = regions_before(p);
     sw_region *region = before == 0 ? NULL : pool.regions[before - 1];
@@ -158,7 +156,7 @@ sw_chunk *sw_chunk_locate(uintptr_t p) {
 
 /* --- taking and giving ------------------------------------------------------------------------ */
 
-/* Takes an idle chunk of the node, else one whose memory went back to the system. */
+/* Takes an idle chunk of the node, else one whose memory was purged. */
 static sw_chunk *take_again(uint32_t log2, uint32_t node) {
     sw_chunk_node *from = &pool.nodes[node];
     sw_check2(sw_chunk_node_check(from));
@@ -182,7 +180,7 @@ static void make_idle(sw_chunk *chunk, uint64_t now) {
     pool.idle_bytes += chunk->bytes;
 }
 
-/* Gives the memory of a chunk back to the system. The chunk is in no list. */
+/* Purges a chunk, which is in no list. */
 static void give_memory_back(sw_chunk *chunk, uint64_t now) {
     if (!sw_os_purge((void *)chunk->base, chunk->bytes)) { /* refused: it stays resident */
         make_idle(chunk, now);
@@ -193,14 +191,14 @@ static void give_memory_back(sw_chunk *chunk, uint64_t now) {
     pool.returned_bytes += chunk->bytes;
 }
 
-/* When a chunk that has been idle for idle_ns at the time `now` has been idle for decay_ns. */
+/* Returns when a chunk that has been idle for idle_ns at `now` has been idle for decay_ns. */
 static uint64_t due_ns(uint64_t now, uint64_t idle_ns) {
     uint64_t left_ns = pool.decay_ns - idle_ns;
     return left_ns < UINT64_MAX - now ? now + left_ns : UINT64_MAX;
 }
 
-/* Takes the oldest chunk out of a list, if it has been idle for decay_ns. Else lowers next_look_ns
- * to the time at which it will have been. */
+/* Removes the oldest chunk of a list if it has been idle for decay_ns; else lowers next_look_ns to
+ * the time when it will have been. */
 static sw_chunk *take_old(sw_chunk_node *node, uint32_t log2, uint64_t now) {
     sw_chunk *oldest = node->oldest[index_of(log2)];
     if (oldest == NULL) return NULL;
@@ -214,11 +212,10 @@ static sw_chunk *take_old(sw_chunk_node *node, uint32_t log2, uint64_t now) {
     return sw_chunk_node_pop_back(node, log2);
 }
 
-/* Gives the memory of at most `most` old chunks back. Before next_look_ns no list is looked at,
- * because no chunk is old enough. */
+/* Purges at most `most` old chunks. Before next_look_ns no chunk is old enough. */
 static void decay(uint64_t now, uint32_t most) {
     if (pool.decay_ns == 0 || now < pool.next_look_ns) return;
-    pool.next_look_ns = due_ns(now, 0); /* chunks that become idle now are not due before */
+    pool.next_look_ns = due_ns(now, 0); /* chunks that become idle now are not due earlier */
     for (uint32_t i = 0; i < SW_ARENA_NODES_MAX; i++)
         for (uint32_t log2 = SW_CHUNK_LOG2_MIN; log2 <= SW_CHUNK_LOG2_MAX; log2++) {
             sw_chunk *chunk = NULL;
@@ -255,9 +252,8 @@ void sw_chunk_give(sw_chunk *chunk) {
     sw_chunk_unlock();
 }
 
-/* Gives back the memory of all idle chunks of a list. A chunk whose memory the system does not take
- * becomes the newest of the list again; the loop ends with the chunk that was the newest before, so
- * it meets none twice. */
+/* Purges all idle chunks of a list. A chunk that the system refuses to purge becomes the newest of
+ * the list again; the loop ends with the previously newest chunk, so it visits none twice. */
 static void trim_list(sw_chunk_node *node, uint32_t log2, uint64_t now) {
     sw_chunk *last = node->newest[index_of(log2)], *chunk = NULL;
     while (chunk != last) {

@@ -4,10 +4,11 @@
  *   region:  | chunk 0 | chunk 1 | ... | chunk count - 1 |   one reservation, chunks of one size
  *              taken before `taken`     never taken: no memory, no access
  *
- * Regions are never unmapped. So any address that was ever in a chunk leads to its record, and an
- * idle chunk is reused, which saves mmap calls and page faults. There is one pool per process,
- * under one lock, the innermost of the arenas' locks. Each NUMA node has its own lists (node.h).
- * Callers: chunk_cache.c (a thread's own idle chunks), refill.c. Design: docs/design/arena.md.
+ * Regions are never unmapped. So the record of any address that was ever in a chunk can be found,
+ * and an idle chunk is reused, which saves mmap calls and page faults. There is one pool per
+ * process, under one lock, the innermost of the arenas' locks. Each NUMA node has its own lists
+ * (node.h). Callers: chunk_cache.c (a thread's own idle chunks), refill.c. Design:
+ * docs/design/arena.md.
  */
 #ifndef SW_ARENA_CHUNK_H
 #define SW_ARENA_CHUNK_H
@@ -26,13 +27,13 @@ enum {
     /* Log2 of the bytes of a huge page: on x86-64, and on arm64 with pages of 4 KiB. */
     SW_CHUNK_LOG2_HUGE = 21,
     SW_CHUNK_SIZES = SW_CHUNK_LOG2_MAX - SW_CHUNK_LOG2_MIN + 1,
-    SW_REGION_CHUNKS = 64, /* chunks of a region, or fewer of more than 1 MiB, or where the system
-                            * refuses so many */
+    SW_REGION_CHUNKS = 64, /* chunks per region; fewer of more than 1 MiB, or if the system refuses
+                            * so many */
     SW_REGION_BYTES_MAX = 64 << 20,
 };
 
-/* A chunk. `next` belongs to the list that the chunk is in; whoever takes the chunk writes the
- * other fields.
+/* A chunk. `next` belongs to the list that the chunk is in; the owner of the chunk writes the other
+ * fields.
  *   log2 == 0, or bytes == 1 << log2;  log2 == 0: memory of the caller, in no region */
 typedef struct sw_chunk {
     struct sw_chunk *next;
@@ -41,13 +42,12 @@ typedef struct sw_chunk {
     uint64_t bytes;
     uint32_t log2;
     struct sw_arena_log *log; /* atomic: log of the safe arena that has or had it; NULL: none */
-    uint32_t is_returned;     /* 1: its memory went back to the system */
-    /* In a chunk that is not its arena's newest: objects that may hold pointers are below this
-     * address. */
+    uint32_t is_returned;     /* 1: its memory was purged */
+    /* Not in its arena's newest chunk: objects that may hold pointers are below this address. */
     uintptr_t front;
     struct sw_chunk *newer;   /* idle: the chunk that became idle next; NULL: none */
     uint64_t idle_since_ns;   /* by the clock of the decay; 0 while there is no decay */
-    uint32_t node;            /* the NUMA node that it was made for; constant */
+    uint32_t node;            /* its NUMA node; constant */
     uint32_t has_small_pages; /* atomic; 1: its region has MADV_NOHUGEPAGE */
     /* Atomic: number of the last scan that found a pointer into this quarantined chunk
      * (quarantine.c); 0: none. */
@@ -62,7 +62,7 @@ typedef struct sw_chunk_node {
     struct sw_region *open[SW_CHUNK_SIZES]; /* has chunks that were never used; NULL: none */
     sw_chunk *newest[SW_CHUNK_SIZES];
     sw_chunk *oldest[SW_CHUNK_SIZES];
-    sw_chunk *returned[SW_CHUNK_SIZES]; /* chunks whose memory was returned to the system */
+    sw_chunk *returned[SW_CHUNK_SIZES]; /* chunks whose memory was purged */
 } sw_chunk_node;
 
 /* Adjacent chunks of one size; only `taken` changes after creation.
@@ -73,12 +73,12 @@ typedef struct sw_region {
     uint32_t count;
     uint32_t taken;          /* later chunks were never used */
     uint32_t node;           /* of all its chunks; constant */
-    struct sw_region *older; /* the region that was made before this one; constant */
+    struct sw_region *older; /* the region created before this one; constant */
     sw_chunk chunks[SW_REGION_CHUNKS];
 } sw_region;
 
-/* All chunks of the process; the lock covers every field.
- *   region_count <= region_capacity;  regions are in the order of addresses
+/* All chunks of the process; the lock protects every field.
+ *   region_count <= region_capacity;  regions are in address order
  *   idle_bytes and returned_bytes are the sums of the chunks in the lists */
 typedef struct sw_chunk_pool {
     sw_os_lock lock;
@@ -91,8 +91,8 @@ typedef struct sw_chunk_pool {
     uint64_t idle_bytes;
     uint64_t returned_bytes;
     uint64_t reserved_bytes;
-    uint64_t idle_limit;               /* idle bytes above it are returned to the system */
-    uint64_t decay_ns;                 /* chunks idle for longer are returned; 0: no decay */
+    uint64_t idle_limit;               /* idle bytes above it are purged */
+    uint64_t decay_ns;                 /* chunks idle for longer are purged; 0: no decay */
     uint64_t next_look_ns;             /* no chunk is due before this time */
     uint64_t (*now_ns)(void *context); /* NULL: the system's clock */
     void *context;
@@ -102,35 +102,35 @@ void sw_chunk_lock(void);
 void sw_chunk_unlock(void);
 void sw_chunk_reset_lock(void); /* fork child only */
 
-/* Take a free chunk of 1 << log2 bytes, with any content, of the caller's node; of another node
+/* Takes a free chunk of 1 << log2 bytes, with any content, of the caller's node; of another node
  * only if the system refuses memory. NULL: no memory. */
 sw_chunk *sw_chunk_take(uint32_t log2);
-/* Free a chunk: it becomes idle. */
+/* Frees a chunk: it becomes idle. */
 void sw_chunk_give(sw_chunk *chunk);
-/* Before protecting a chunk: keep huge pages from crossing its ends. */
+/* Keeps huge pages from crossing the ends of a chunk that is to be protected. */
 void sw_chunk_use_small_pages(sw_chunk *chunk);
-/* The chunk that contains p, if it was ever used; else NULL. */
+/* Returns the chunk that contains p, if it was ever used; else NULL. */
 sw_chunk *sw_chunk_find(const void *p);
-/* The same without the lock, in O(regions), for callers that hold a lock which fork handlers take
- * after the pool's. It may return a chunk that was never used. */
+/* As sw_chunk_find without the lock, in O(regions), for callers that hold a lock that fork handlers
+ * take after the pool's. It may return a chunk that was never used. */
 sw_chunk *sw_chunk_locate(uintptr_t p);
-/* Return the memory of all idle chunks to the system; return the bytes. */
+/* Purges all idle chunks; returns the bytes. */
 uint64_t sw_chunk_trim(void);
 
 void sw_chunk_set_idle_limit(uint64_t bytes);
 /* As sw_arena_set_decay and sw_arena_decay. */
 void sw_chunk_set_decay(uint64_t decay_ns, uint64_t (*now_ns)(void *context), void *context);
 uint64_t sw_chunk_decay(void);
-/* Bytes of all chunks that belong to arenas. Looks at each chunk. */
+/* Returns the bytes of all chunks that belong to arenas. O(chunks). */
 uint64_t sw_chunk_owned_bytes(void);
 /* Adds used_chunk_bytes, idle_chunk_bytes, returned_bytes and reserved_bytes. */
 void sw_chunk_add_stats(sw_arena_pool_stats *stats);
 
-/* A small zeroed record that does not move; NULL: no memory. */
+/* Allocates a small zeroed record that does not move; NULL: no memory. */
 void *sw_chunk_new_record(size_t bytes);
 void sw_chunk_drop_record(void *record, size_t bytes);
 
-/* The rules that do not hold, or NULL (base/assert.h); the pool's under its lock. */
+/* Returns the first broken rule, or NULL (base/assert.h); the pool's under its lock. */
 const char *sw_chunk_check(const sw_chunk *chunk);
 const char *sw_chunk_node_check(const sw_chunk_node *node);
 const char *sw_region_check(const sw_region *region);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stashes of threads (chunk_cache.h). */
+/* Threads' caches of chunks (chunk_cache.h). */
 #include "arena/chunk_cache.h"
 
 #include <string.h>
@@ -12,17 +12,16 @@
 enum { KEPT_LIMIT = 1 << 20 };
 
 static uint64_t kept_limit = KEPT_LIMIT; /* atomic */
-static sw_arena_chunk_cache
-    *newest; /* atomic: of all chunk_caches ever made, by the order of their making */
-/* Threads without a chunk cache have this one, under the lock. */
+static sw_arena_chunk_cache *newest;     /* atomic: of all chunk caches, in order of creation */
+/* Threads without a chunk cache use this one, under the lock. */
 static sw_arena_chunk_cache shared;
 
-/* Stashes of threads that have exited, and records that wait for use. The lock covers all of it. */
+/* Caches of exited threads, and unused records. The lock protects all of it. */
 static struct {
     sw_os_lock lock;
     sw_arena_chunk_cache *chunk_caches;
     sw_arena *spares;
-    uint64_t numbers; /* how many numbers threads were given */
+    uint64_t numbers; /* thread numbers assigned so far */
 } left;
 
 void sw_arena_chunk_cache_lock(void) { sw_os_lock_acquire(&left.lock); }
@@ -76,7 +75,7 @@ static sw_noinline sw_arena_chunk_cache *make(void) {
     if (chunk_cache == NULL) return NULL;
     chunk_cache->number = number;
     if (sw_thread_set_extra(chunk_cache, leave)) return chunk_cache;
-    leave(chunk_cache); /* no exit would empty it */
+    leave(chunk_cache); /* no thread exit would empty it */
     return NULL;
 }
 
@@ -92,7 +91,7 @@ void sw_arena_chunk_cache_empty(void) {
 
 /* --- chunks ----------------------------------------------------------------------------------- */
 
-/* Whether a chunk was made for another node than the one that the thread is on now. */
+/* Returns whether a chunk's node is not that of the thread's current CPU. */
 static bool is_far(const sw_chunk *chunk) {
     return sw_node_is_used() && chunk->node != sw_node_here();
 }
@@ -137,7 +136,7 @@ static sw_arena *take_spare(void) {
     return record;
 }
 
-/* The next record of the chunk cache's block, or the first one of a new block. NULL: no memory. */
+/* Returns the next record of the cache's block, or the first of a new one. NULL: no memory. */
 static sw_arena *take_fresh(sw_arena_chunk_cache *chunk_cache) {
     if (chunk_cache->fresh_count == 0) {
         chunk_cache->fresh = sw_chunk_new_record(SW_CHUNK_CACHE_FRESH * sizeof *chunk_cache->fresh);
@@ -148,7 +147,7 @@ static sw_arena *take_fresh(sw_arena_chunk_cache *chunk_cache) {
     return chunk_cache->fresh++;
 }
 
-/* A record for a thread without a chunk cache. */
+/* Returns a record for a thread without a chunk cache. */
 static sw_arena *take_uncached(void) {
     sw_arena *record = take_spare();
     if (record == NULL) record = sw_chunk_new_record(sizeof *record);
@@ -178,8 +177,6 @@ uint64_t sw_arena_chunk_cache_used(void) {
     return used;
 }
 
-/* Puts the record into the ring in place of the one that is there longest, which may now be used
- * again. */
 void sw_arena_chunk_cache_retire(sw_arena *arena) {
     sw_arena_chunk_cache *own = sw_arena_chunk_cache_own(),
                          *chunk_cache = own != NULL ? own : &shared;

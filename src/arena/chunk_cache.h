@@ -10,16 +10,15 @@
 #include "base/attributes.h"
 #include "ds/handle.h"
 
-enum { SW_CHUNK_CACHE_FRESH = 8 }; /* records in a block, about a page of the system */
+enum { SW_CHUNK_CACHE_FRESH = 8 }; /* records per block, about a page of the system */
 
 /* Only its thread writes; others read only `used`.
- *   kept_bytes is the sum of the chunks in `chunks`;  number != 0;  fresh_count <
- * SW_CHUNK_CACHE_FRESH */
+ *   kept_bytes is the sum of the chunks in `chunks`;  number != 0
+ *   fresh_count < SW_CHUNK_CACHE_FRESH */
 typedef struct sw_arena_chunk_cache {
     struct sw_arena_chunk_cache *next;  /* in the list of those whose thread has exited */
     struct sw_arena_chunk_cache *older; /* the previously created cache; constant */
-    /* Atomic: records taken minus records retired here, modulo 2^64; an arena may be freed by
-     * another thread. */
+    /* Atomic: records taken minus records retired here, modulo 2^64; another thread may free. */
     uint64_t used;
     uint64_t number; /* of the thread; unique */
     uint64_t kept_bytes;
@@ -37,21 +36,19 @@ typedef struct sw_arena_chunk_cache {
 /* This thread's chunk cache; NULL: no memory, or no thread-exit hooks. */
 sw_arena_chunk_cache *sw_arena_chunk_cache_own(void);
 
-/* A chunk of the thread's chunk cache, else of the process. NULL: no memory. */
+/* Takes a chunk of the thread's chunk cache, else of the process. NULL: no memory. */
 sw_chunk *sw_arena_chunk_cache_take(uint32_t log2);
 void sw_arena_chunk_cache_give(sw_chunk *chunk);
 
-/* A retired record that left the ring, or a new one. NULL: no memory. */
+/* Returns a retired record that left the ring, or a new one. NULL: no memory. */
 sw_arena *sw_arena_chunk_cache_record(void);
-/* Retire a record, whose tag says that the arena has ended. */
+/* Retires a record, whose tag marks the arena as ended. */
 void sw_arena_chunk_cache_retire(sw_arena *arena);
-/* The number of live arenas: a sum over all chunk caches, so that threads do not share a
- * counter. */
+/* Returns the number of live arenas: a sum over all chunk caches, to avoid a shared counter. */
 uint64_t sw_arena_chunk_cache_used(void);
 
-/* Set the maximum bytes of chunks per thread. */
+/* Sets the maximum bytes of chunks per thread. */
 void sw_arena_chunk_cache_set_limit(uint64_t bytes);
-/* Move the calling thread's chunks to the pool. */
 void sw_arena_chunk_cache_empty(void);
 
 /* Fork handlers: prepare, parent, child. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arenas that nobody refers to any more: the finalizer of an object of a collected heap frees them,
- * as the Go runtime frees an arena that was dropped. Records of arenas stay mapped, so a finalizer
- * can see that its arena was freed before. */
+/* Unreachable arenas: the finalizer of an object of a collected heap frees them, as in the Go
+ * runtime. Records of arenas stay mapped, so a finalizer can detect an earlier free. */
 #include "arena/enter.h"
 #include "base/fail.h"
 
@@ -9,8 +8,8 @@ static const void *object_of(const sw_arena *arena) {
     return __atomic_load_n(&arena->dropped_with, __ATOMIC_ACQUIRE);
 }
 
-/* The finalizer. It may run in another thread than the owner's. If the arena is held, it stays, and
- * the object gets the finalizer again, for the next cycle. */
+/* The finalizer. It may run in another thread than the owner's. If the arena is held, it is not
+ * freed, and the object gets the finalizer again, for the next cycle. */
 static void free_dropped(void *object, void *arg) {
     sw_arena *arena = arg;
     if (!sw_handle_lives(arena, SW_ARENA_MARK, SW_HANDLE_ARENA) || object_of(arena) != object)

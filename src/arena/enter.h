@@ -24,8 +24,7 @@ static inline void sw_arena_leave(sw_arena *arena) {
     if (sw_unlikely(arena->is_locked != 0)) sw_os_lock_release(&arena->lock);
 }
 
-/* Take the lock, if the arena has one. False: the arena was freed in the meantime; the lock is not
- * held. */
+/* Takes the lock, if the arena has one. False: the arena was freed; the lock is not held. */
 static inline bool sw_arena_enter_live(sw_arena *arena) {
     if (sw_likely(arena->is_locked == 0)) return true;
     sw_os_lock_acquire(&arena->lock);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Forks of processes that have arenas (fork.h). */
+/* Fork handlers of arenas (fork.h). */
 #include "arena/fork.h"
 
 #include "arena/chunk_cache.h"
@@ -7,7 +7,7 @@
 #include "arena/quarantine.h"
 #include "arena/track.h"
 
-static sw_os_lock lock;  /* covers the list of locked arenas; the outermost lock */
+static sw_os_lock lock;  /* protects the list of locked arenas; the outermost lock */
 static sw_arena *locked; /* all locked arenas */
 
 static void prepare(void) {
@@ -41,8 +41,8 @@ static void child(void) {
     sw_os_lock_reset(&lock);
 }
 
-/* Registered later than the heap's own handlers, which the library registers when it is loaded. So
- * `prepare` runs before that of the heap, after which this thread passes all locks, and `parent`
+/* Registers after the heap's own handlers, which the library registers when it is loaded. So
+ * `prepare` runs before that of the heap, which lets this thread bypass all locks, and `parent`
  * runs after that of the heap. */
 void sw_arena_fork_register(void) {
     static bool registered; /* atomic */

@@ -7,9 +7,7 @@
 
 #include "arena/arena.h"
 
-/* Register the handlers, once. */
 void sw_arena_fork_register(void);
-/* Add and remove a locked arena. */
 void sw_arena_fork_add(sw_arena *arena);
 void sw_arena_fork_remove(sw_arena *arena);
 

@@ -28,7 +28,7 @@ sw_status sw_arena_adopt(sw_arena *arena) {
 
 /* --- holds ------------------------------------------------------------------------------------ */
 
-/* SW_STATE: the arena is being freed or reset. */
+/* Adds a hold. SW_STATE: the arena is being freed or reset. */
 static sw_status add_hold(sw_arena *arena, const char *op) {
     uint32_t holds = __atomic_load_n(&arena->holds, __ATOMIC_RELAXED);
     do {
@@ -58,8 +58,7 @@ sw_status sw_arena_unhold(sw_arena *arena) {
     return SW_OK;
 }
 
-/* Records of arenas stay mapped, so the record can be read although another thread may end the
- * arena meanwhile. */
+/* Records of arenas stay mapped, so the record can be read even if another thread frees it. */
 sw_arena *sw_arena_pin(const void *object) {
     const sw_chunk *chunk = sw_chunk_find(object);
     sw_arena *arena = chunk == NULL ? NULL : __atomic_load_n(&chunk->arena, __ATOMIC_ACQUIRE);
@@ -68,7 +67,7 @@ sw_arena *sw_arena_pin(const void *object) {
         if (__atomic_load_n(&chunk->arena, __ATOMIC_ACQUIRE) == arena) return arena;
         (void)sw_arena_unhold(arena);
     }
-    (void)sw_fail(SW_STATE, "arena_pin", "%p lies in no chunk of an arena that lives", object);
+    (void)sw_fail(SW_STATE, "arena_pin", "%p is in no chunk of a live arena", object);
     return NULL;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How arenas begin, begin again and end. */
+/* Creates, resets and frees arenas. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,8 +49,8 @@ static sw_status check_options(const sw_arena_options *options) {
     return SW_OK;
 }
 
-/* The mode that the environment variable SPANWISE_ARENA names; it is read once.
- * SW_ARENA_MODE_COUNT: it names none. */
+/* Returns the mode set by the environment variable SPANWISE_ARENA, which is read once.
+ * SW_ARENA_MODE_COUNT: another value. */
 static uint32_t usual_mode(void) {
     static uint32_t known; /* atomic; 0: not read yet */
     uint32_t mode = __atomic_load_n(&known, __ATOMIC_RELAXED);
@@ -65,7 +65,7 @@ static uint32_t usual_mode(void) {
     return mode;
 }
 
-/* What kind of misuse it is when a heap is asked to free an address that is not its own. */
+/* Returns the kind of misuse when a heap must free a foreign address. */
 static sw_misuse misuse_of(const void *ptr) {
     const sw_chunk *chunk = sw_chunk_find(ptr);
     if (chunk == NULL) return SW_MISUSE_FOREIGN;
@@ -73,8 +73,7 @@ static sw_misuse misuse_of(const void *ptr) {
     return lives ? SW_MISUSE_ARENA : SW_MISUSE_FREED_ARENA;
 }
 
-/* Registers misuse_of with heaps. Once, because each create would otherwise write to a shared cache
- * line. */
+/* Registers misuse_of with heaps, once, so that not each create writes to a shared cache line. */
 static void install_misuse(void) {
     if (sw_likely(__atomic_load_n(&sw_target_foreign, __ATOMIC_RELAXED) != NULL)) return;
     __atomic_store_n(&sw_target_foreign, misuse_of, __ATOMIC_RELEASE);
@@ -106,7 +105,7 @@ static sw_arena_log *new_log(const sw_arena *arena) {
     return sw_arena_log_new(arena->tag, __atomic_add_fetch(&numbers, 1, __ATOMIC_RELAXED));
 }
 
-/* Makes an arena safe: it gets a log, and unless it is locked it belongs to the calling thread,
+/* Makes an arena safe: it gets a log, and unless it is locked, it belongs to the calling thread,
  * whose number is in its chunk cache. */
 static sw_status make_safe(sw_arena *arena) {
     const sw_arena_chunk_cache *chunk_cache = sw_arena_chunk_cache_own();
@@ -153,7 +152,7 @@ sw_status sw_arena_create(const sw_arena_options *options, sw_arena **out) {
 
 /* --- the end ---------------------------------------------------------------------------------- */
 
-/* Fails if somebody holds the arena; else nobody can hold it from now on. */
+/* Fails if the arena is held; else no thread can hold it from now on. */
 static sw_status begin_end(sw_arena *arena, const char *op) {
     uint32_t holds = 0;
     if (__atomic_compare_exchange_n(&arena->holds, &holds, SW_ARENA_ENDING, false, __ATOMIC_ACQ_REL,
@@ -184,15 +183,15 @@ sw_status sw_arena_free(sw_arena *arena) {
         sw_arena_leave(arena);
         return status;
     }
-    if (!sw_handle_try_end(&arena->mark, SW_HANDLE_ARENA)) { /* another thread was quicker */
+    if (!sw_handle_try_end(&arena->mark, SW_HANDLE_ARENA)) { /* another thread was faster */
         sw_arena_leave(arena);
         return sw_handle_refuse(arena, SW_ARENA_MARK, SW_HANDLE_ARENA, "arena_free");
     }
     sw_track_end(arena);
-    sw_gc_remove_source(&arena->source); /* before the ranges are freed that it lends */
+    sw_gc_remove_source(&arena->source); /* before the ranges that it lends are freed */
     end_objects(arena, NULL);
     arena->open = arena->hidden = (sw_arena_ends){0};
-    if (arena->first.bytes != 0) /* it is the caller's again */
+    if (arena->first.bytes != 0) /* it belongs to the caller again */
         sw_os_watch_allow((const void *)arena->first.base, arena->first.bytes);
     sw_arena_leave(arena);
     if (arena->is_locked != 0) sw_arena_fork_remove(arena);
@@ -201,8 +200,8 @@ sw_status sw_arena_free(sw_arena *arena) {
     return SW_OK;
 }
 
-/* Ends all objects and keeps one chunk: the caller's, if there is one, else the newest, which the
- * processor's caches still have. A safe arena keeps none. */
+/* Ends all objects and keeps one chunk: the caller's, if there is one, else the newest, which is
+ * still in the CPU caches. A safe arena keeps none. */
 static void keep_one(sw_arena *arena) {
     sw_chunk *kept = arena->log != NULL ? NULL : arena->chunks;
     if (kept == NULL) {
@@ -270,8 +269,7 @@ uint64_t sw_arena_decay(void) { return sw_chunk_decay(); }
 sw_status sw_arena_set_nodes(uint32_t count, uint32_t (*node_of_thread)(void *context),
                              void *context) {
     if (count > SW_ARENA_NODES_MAX)
-        return sw_fail(SW_INVALID, "arena", "%u nodes: there can be up to %u", count,
-                       SW_ARENA_NODES_MAX);
+        return sw_fail(SW_INVALID, "arena", "%u nodes: use at most %u", count, SW_ARENA_NODES_MAX);
     sw_node_set(count, node_of_thread, context);
     return SW_OK;
 }

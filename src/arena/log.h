@@ -43,19 +43,18 @@ typedef struct sw_arena_log {
     sw_arena_calls made, freed;
 } sw_arena_log;
 
-/* Create a log with the caller's backtrace. NULL: no memory. */
+/* Creates a log with the caller's backtrace. NULL: no memory. */
 sw_arena_log *sw_arena_log_new(const char *tag, uint64_t arena_id);
-/* Record an object. False: no memory. */
+/* Records an object. False: no memory. */
 bool sw_arena_log_add(sw_arena_log *log, const sw_log_object *object);
-/* Record the backtrace of the free. */
 void sw_arena_log_end(sw_arena_log *log);
 void sw_arena_log_use(sw_arena_log *log);
 /* Drops a use; the last one frees the log. */
 void sw_arena_log_drop(sw_arena_log *log);
-/* The object that contains p; NULL: none. */
+/* Returns the object that contains p; NULL: none. */
 const sw_log_object *sw_arena_log_find(const sw_arena_log *log, uintptr_t p);
 
-/* In the child of a fork: forget the cached thread id. */
+/* In the child of a fork: discards the cached thread id. */
 void sw_arena_log_recover(void);
 
 const char *sw_arena_log_check(const sw_arena_log *log);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Nodes of memory (node.h). */
+/* NUMA nodes (node.h). */
 #include "arena/node.h"
 
 #include "base/attributes.h"

@@ -10,9 +10,8 @@
 
 /* As sw_arena_set_nodes, with valid arguments. */
 void sw_node_set(uint32_t count, uint32_t (*node_of_thread)(void *context), void *context);
-/* Whether there is more than one node. */
 bool sw_node_is_used(void);
-/* Node of the calling thread, below SW_ARENA_NODES_MAX; 0 if there is only one. */
+/* Returns the node of the calling thread, below SW_ARENA_NODES_MAX; 0 if there is only one. */
 uint32_t sw_node_here(void);
 
 #endif

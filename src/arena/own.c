@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Objects in no chunk (own.h). */
+/* Objects outside of chunks (own.h). */
 #include "arena/own.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "base/fail.h"
 #include "heap/arena_object.h"
 
-/* C11 wants a size that is a multiple of the alignment. */
+/* C11 requires a size that is a multiple of the alignment. */
 static void *alloc_of_library(size_t size, size_t align, unsigned flags) {
     if (align < sizeof(void *)) align = sizeof(void *);
     size_t bytes = sw_align_up(size, align);
@@ -21,13 +21,13 @@ static void *alloc_of_library(size_t size, size_t align, unsigned flags) {
 
 /* --- blocks of the heap ----------------------------------------------------------------------- */
 
-/* A block of the heap has whole pages, so objects of up to a page share blocks. The first few of an
- * arena get no longer blocks than they need. In a collected heap each object has its own block: a
- * mark keeps the whole block, and what it points to. */
+/* A block of the heap has whole pages, so objects of up to a page share blocks. The blocks of an
+ * arena's first few objects are no longer than necessary. In a collected heap each object has its
+ * own block, because a mark keeps the whole block and its referents alive. */
 enum { SHARED_MAX = 8192, BLOCK_BYTES = 32768, FIRST_FEW = 4, SEARCHED = 8 };
 
-/* Puts the object after the newest one of its kind, if that one's block has room. Blocks are freed
- * in the reverse order, so the room is free again when the objects of a savepoint end. */
+/* Places the object after the newest one of its kind, if that one's block has room. Blocks are
+ * freed in reverse order, so the space is free again when the objects of a savepoint end. */
 static bool share_block(const sw_arena *arena, sw_arena_own *made, size_t align) {
     const sw_arena_own *own = arena->own;
     for (int i = 0; own != NULL && i < SEARCHED; own = own->next, i++)
@@ -40,7 +40,7 @@ static bool share_block(const sw_arena *arena, sw_arena_own *made, size_t align)
     return true;
 }
 
-/* Takes a new block for the object and, if it is short, for more. */
+/* Allocates a new block for the object and, if it is short, for more. */
 static void take_block(const sw_arena *arena, sw_arena_own *made, size_t align, unsigned flags) {
     sw_heap *heap = arena->heap != NULL ? arena->heap : sw_heap_default();
     if (heap == NULL) return;

@@ -5,8 +5,8 @@
 
 #include "arena/arena.h"
 
-/* An object of the arena's heap or, in mode OFF, of the C library, zeroed if flags say so. NULL: no
- * memory; the last error is set. */
+/* Allocates an object from the arena's heap or, in mode OFF, the C library, zeroed if flags say so.
+ * NULL: no memory; the last error is set. */
 void *sw_arena_own_alloc(sw_arena *arena, size_t size, size_t align, unsigned flags);
 /* Frees the own objects that are newer than `last`; NULL: all of them. */
 void sw_arena_own_free(sw_arena *arena, const sw_arena_own *last);

@@ -6,22 +6,22 @@
 
 enum { LIMIT = 64 << 20, CHUNKS_MAX = 8192, POINTED_MAX = CHUNKS_MAX / 4, RUN_SHARE = 64 };
 
-/* Chunks in the order in which they came; bytes and count are sums over the list.
+/* A FIFO of chunks; bytes and count are sums over the list.
  *   (oldest == NULL) == (newest == NULL) == (count == 0);  newest->next == NULL */
 typedef struct sw_chunk_queue {
     sw_chunk *oldest, *newest;
     uint64_t bytes, count;
 } sw_chunk_queue;
 
-/* The lock covers every field but `looks`. */
+/* The lock protects every field except `looks`. */
 static struct {
     sw_os_lock lock;
-    sw_chunk_queue all;     /* every waiting chunk that is not in `pointed` */
-    sw_chunk_queue pointed; /* chunks to which a pointer was found when their turn came */
-    uint64_t limit;         /* bytes that each of the two may have */
+    sw_chunk_queue all;     /* every quarantined chunk that is not in `pointed` */
+    sw_chunk_queue pointed; /* chunks that were due but had a pointer into them */
+    uint64_t limit;         /* maximum bytes of each of the two */
     uint64_t unprotected;
-    uint64_t looks;     /* atomic: how often collectors have looked at all words */
-    uint64_t looks_had; /* the value of `looks` when `pointed` was gone through */
+    uint64_t looks;     /* atomic: number of completed scans of collectors */
+    uint64_t looks_had; /* the value of `looks` when `pointed` was last processed */
 } waiting = {.limit = LIMIT};
 
 void sw_quarantine_lock(void) { sw_os_lock_acquire(&waiting.lock); }
@@ -43,7 +43,7 @@ void sw_quarantine_note_pointer(sw_chunk *chunk) {
 
 void sw_quarantine_end_look(void) { (void)__atomic_add_fetch(&waiting.looks, 1, __ATOMIC_RELEASE); }
 
-/* Whether the last look, or the one that is under way, has found a pointer into the chunk. */
+/* Returns whether the last scan, or the running one, has found a pointer into the chunk. */
 static bool is_pointed(const sw_chunk *chunk) {
     uint64_t look = __atomic_load_n(&chunk->pointed_at, __ATOMIC_RELAXED);
     return look != 0 && look >= __atomic_load_n(&waiting.looks, __ATOMIC_ACQUIRE);
@@ -51,7 +51,7 @@ static bool is_pointed(const sw_chunk *chunk) {
 
 /* --- queues ----------------------------------------------------------------------------------- */
 
-/* Takes the oldest chunk of a queue that is not empty. */
+/* Removes the oldest chunk of a nonempty queue. */
 static sw_chunk *take_oldest(sw_chunk_queue *queue) {
     sw_chunk *chunk = queue->oldest;
     queue->oldest = chunk->next;
@@ -80,7 +80,6 @@ static void prepend(sw_chunk_queue *queue, sw_chunk *chunk) {
     queue->count++;
 }
 
-/* Takes a chunk out of the queue, if it is there. */
 static void take_out(sw_chunk_queue *queue, const sw_chunk *chunk) {
     sw_chunk **place = &queue->oldest, *before = NULL;
     while (*place != NULL && *place != chunk) {
@@ -96,9 +95,9 @@ static void take_out(sw_chunk_queue *queue, const sw_chunk *chunk) {
 
 /* --- release ---------------------------------------------------------------------------------- */
 
-/* Takes the oldest chunk, and the chunks that follow it both in the queue and in memory, up to a
- * share of the limit, so that one system call gives all of them their access back. The list that it
- * returns begins with the last one. */
+/* Removes the oldest chunk, and the chunks that follow it both in the queue and in memory, up to a
+ * share of the limit, so that one system call unprotects all of them. The returned list begins with
+ * the last one. */
 static sw_chunk *take_run(uint64_t *bytes) {
     sw_chunk_queue *all = &waiting.all;
     sw_chunk *run = NULL;
@@ -120,16 +119,16 @@ static void release(sw_chunk *chunk) {
     sw_chunk_give(chunk);
 }
 
-/* Whether the oldest chunk stays although its turn has come. */
+/* Returns whether the oldest chunk stays although it is due. */
 static bool is_kept(const sw_chunk *chunk) {
     const sw_chunk_queue *pointed = &waiting.pointed;
     return is_pointed(chunk) && pointed->count < POINTED_MAX &&
            pointed->bytes + chunk->bytes <= waiting.limit;
 }
 
-/* Gives a run of chunks their access back, and gives the chunks up. False: the system has too many
- * mappings, and the chunks wait on. The chunk with the lowest address is given up last, so it is
- * used first: then the chunks without access grow at one end, and split no mapping. */
+/* Unprotects a run of chunks and frees them. False: the process has too many mappings, and the
+ * chunks stay. The chunk with the lowest address is freed last, so it is reused first: then the
+ * protected chunks grow at one end, and split no mapping. */
 static bool release_run(void) {
     uint64_t bytes;
     sw_chunk *run = take_run(&bytes);
@@ -159,8 +158,7 @@ static void release_oldest(void) {
     }
 }
 
-/* Gives the chunks of `pointed` another turn, after a further look of a collector or with another
- * limit. */
+/* Moves the chunks of `pointed` back to the queue, after another scan or with another limit. */
 static void look_again(void) {
     waiting.looks_had = __atomic_load_n(&waiting.looks, __ATOMIC_ACQUIRE);
     while (waiting.pointed.oldest != NULL) prepend(&waiting.all, take_oldest(&waiting.pointed));

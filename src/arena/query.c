@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Figures of one arena. */
+/* Statistics of an arena. */
 #include "arena/enter.h"
 #include "base/fail.h"
 

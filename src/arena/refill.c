@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How an arena gets chunks and gives them up (refill.h). */
+/* Adds and removes chunks of an arena (refill.h). */
 #include "arena/refill.h"
 
 #include "arena/chunk_cache.h"
@@ -28,7 +28,6 @@ void sw_arena_use_first(sw_arena *arena) {
     if (arena->first.bytes != 0) add(arena, &arena->first);
 }
 
-/* Sets the last error of a chunk that was refused. */
 static sw_status explain(const sw_arena *arena, uint32_t log2, sw_status status) {
     unsigned long long bytes = 1ull << log2;
     if (status == SW_LIMIT)
@@ -40,7 +39,7 @@ static sw_status explain(const sw_arena *arena, uint32_t log2, sw_status status)
     return sw_fail(SW_NOMEM, "arena", "no memory for a chunk of %llu bytes", bytes);
 }
 
-/* Takes a chunk for the arena, which is in none of its lists yet. NULL: *status says why. */
+/* Takes a chunk for the arena, without adding it to a list. NULL: *status is the reason. */
 static sw_chunk *take(sw_arena *arena, uint32_t log2, sw_status *status) {
     uint64_t bytes = UINT64_C(1) << log2;
     *status = SW_LIMIT;
@@ -92,8 +91,8 @@ sw_chunk *sw_arena_take_big(sw_arena *arena, size_t bytes, sw_status *status) {
     return chunk;
 }
 
-/* The caller then sets the ends in the chunk that is left: only savepoints, and the beginning of an
- * arena, know how far that was filled. */
+/* The caller then sets the ends in the remaining chunk, because only savepoints and the start of an
+ * arena record how far it was filled. */
 void sw_arena_drop_chunks(sw_arena *arena, const sw_chunk *last) {
     while (arena->chunks != last) {
         sw_chunk *chunk = arena->chunks;

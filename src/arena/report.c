@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reports of memory that is used after its arena's end (report.h). All of it may run in a handler
- * of signals: nothing is allocated, and the locks that it takes are only ever held for a few
- * instructions. */
+/* Reports uses of memory after its arena's end (report.h). All of it may run in a signal handler:
+ * it allocates nothing, and takes only locks that are held for a few instructions. */
 #include "arena/report.h"
 
 #include "arena/quarantine.h"
@@ -57,8 +56,7 @@ static const sw_arena_log *log_of(const void *p) {
 
 void sw_arena_report_use(const char *op, const void *p) { report(op, p, log_of(p), NULL); }
 
-/* If the program's handler lets it go on, the chunk gets its access back, for this use and later
- * ones. */
+/* If the program's fault handler continues, the chunk is unprotected for this and later uses. */
 static bool on_fault(void *address, bool is_write) {
     sw_chunk *chunk = sw_chunk_find(address);
     if (chunk == NULL || __atomic_load_n(&chunk->arena, __ATOMIC_ACQUIRE) != NULL) return false;

@@ -5,10 +5,10 @@
 
 #include <stdbool.h>
 
-/* Install the reports of faults in quarantined chunks and of pointers into them (SW_GC_DANGLING).
+/* Installs the reports of faults in quarantined chunks and of pointers into them (SW_GC_DANGLING).
  * False: the system does not report faults. */
 bool sw_arena_report_install(void);
-/* Report FREED_ARENA for an address in a chunk without an arena. */
+/* Reports FREED_ARENA for an address in a chunk without an arena. */
 void sw_arena_report_use(const char *op, const void *p);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Savepoints: an arena goes back to what it was, and everything that was made since ends. */
+/* Savepoints: restores an earlier state of an arena, which frees everything allocated since. */
 #include "arena/savepoint.h"
 
 #include "arena/enter.h"
@@ -37,7 +37,7 @@ sw_status sw_arena_mark(sw_arena *arena, sw_arena_savepoint *out) {
     return status;
 }
 
-/* Looks for the record in the arena's list, so that no address is read that the caller made up. */
+/* Searches the record in the arena's list, because the caller's address may be invalid. */
 static sw_arena_saved *find(const sw_arena *arena, sw_arena_savepoint savepoint) {
     sw_arena_saved *saved = arena->saved;
     while (saved != NULL && (saved != savepoint.record || saved->serial != savepoint.serial))
@@ -46,7 +46,7 @@ static sw_arena_saved *find(const sw_arena *arena, sw_arena_savepoint savepoint)
 }
 
 static void go_back(sw_arena *arena, sw_arena_saved *saved) {
-    if (arena->log != NULL) { /* a safe arena uses no byte again before it was protected */
+    if (arena->log != NULL) { /* a safe arena reuses no byte before it was protected */
         sw_arena_savepoint_drop(arena, saved->previous);
         return;
     }

@@ -5,7 +5,7 @@
 
 #include "arena/arena.h"
 
-/* Drop the savepoints newer than `last`; NULL: all. */
+/* Drops the savepoints newer than `last`; NULL: all. */
 void sw_arena_savepoint_drop(sw_arena *arena, const sw_arena_saved *last);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a collector sees of an arena: the front part of each chunk, where objects with pointers lie,
- * and own objects. */
+/* Passes an arena's roots to a collector: the front part of each chunk, which has the objects with
+ * pointers, and own objects. */
 #include "arena/enter.h"
 #include "base/bits.h"
 #include "base/fail.h"
@@ -35,7 +35,7 @@ static bool lend_own(const sw_arena *arena, sw_gc_array *ranges) {
     return has_all;
 }
 
-/* The world stands, so nobody else works with the arena. */
+/* The world is stopped, so no other thread uses the arena. */
 static bool lend_all(sw_gc_source *source, sw_gc_array *ranges) {
     const sw_arena *arena =
         (const sw_arena *)(const void *)((const char *)source - offsetof(sw_arena, source));

@@ -40,7 +40,6 @@ void sw_track_add_event(sw_tracker *tracker, sw_tracker_event event) {
     tracker->first = tracker->first + 1 == tracker->capacity ? 0 : tracker->first + 1;
 }
 
-/* Adds an event of a track, if its tracker still lives. */
 static void add_event_of(const sw_arena_track *track, sw_tracker_event event) {
     sw_track_lock();
     event.arena = track->id;
@@ -86,7 +85,7 @@ bool sw_track_wants_allocs(void) {
     return wants;
 }
 
-/* Notes the stack from the program's call on; the frames before `caller` are the library's. */
+/* Stores the call stack from the program's call on; frames before `caller` are the library's. */
 static void note_calls(sw_arena_track *track, uint64_t caller) {
     enum { OURS_MAX = 6 };
     uint64_t frames[SW_TRACKER_FRAMES_MAX + OURS_MAX];
@@ -101,7 +100,7 @@ static void note_calls(sw_arena_track *track, uint64_t caller) {
         track->frames[track->frame_count++] = frames[first];
 }
 
-/* Makes a record that belongs to no tracker yet. NULL: no memory. */
+/* Allocates a record that belongs to no tracker yet. NULL: no memory. */
 static sw_arena_track *make(const sw_arena *arena, uint64_t caller) {
     sw_arena_track *track = sw_chunk_new_record(sizeof *track);
     if (track == NULL) return NULL;
@@ -168,8 +167,8 @@ void sw_track_add_own(const sw_arena *arena, int64_t bytes) {
     (void)__atomic_add_fetch(&arena->track->own_bytes, (uint64_t)bytes, __ATOMIC_RELAXED);
 }
 
-/* The chunk of an object that was just allocated: the newest or, for a big object of a safe arena,
- * the one after it. NULL: no chunk contains the object. */
+/* Returns the chunk of an object that was just allocated: the newest or, for a big object of a safe
+ * arena, the one after it. NULL: no chunk contains the object. */
 static const sw_chunk *chunk_of(const sw_arena *arena, const void *object) {
     const sw_chunk *chunk = arena->chunks;
     for (int i = 0; i < 2 && chunk != NULL; i++, chunk = chunk->next)

@@ -15,7 +15,7 @@
 #include "arena/arena.h"
 #include "spanwise/tracker.h"
 
-/* A tracked arena. The lock covers the links and `tracker`; chunk_bytes and own_bytes are atomic,
+/* A tracked arena. The lock protects the links and `tracker`; chunk_bytes and own_bytes are atomic,
  * written by the arena's thread; the rest is constant.
  *   frame_count <= SW_TRACKER_FRAMES_MAX;  id != 0 */
 typedef struct sw_arena_track {
@@ -32,7 +32,7 @@ typedef struct sw_arena_track {
     uint64_t frames[SW_TRACKER_FRAMES_MAX];
 } sw_arena_track;
 
-/* The lock covers every field but now_ns and those that are constant.
+/* The lock protects every field except now_ns and constant ones.
  *   (oldest == NULL) == (newest == NULL) == (count == 0);  count <= ids
  *   waiting <= capacity;  first < capacity, or capacity == 0 == first
  *   lost + waiting <= noted */
@@ -53,29 +53,28 @@ struct sw_tracker {
     uint64_t alerts;
 };
 
-/* The lock, and its reset in the child of a fork. */
+/* Takes and releases the lock, and resets it in the child of a fork. */
 void sw_track_lock(void);
 void sw_track_unlock(void);
 void sw_track_recover(void);
 
-/* The tracker of the process, or NULL. Under the lock, unless only compared with NULL. */
+/* Returns the tracker of the process, or NULL. Under the lock, unless only compared with NULL. */
 sw_tracker *sw_track_current(void);
-/* Set the tracker of the process, or NULL. Under the lock. */
+/* Sets the tracker of the process, or NULL. Under the lock. */
 void sw_track_set_current(sw_tracker *tracker);
 uint64_t sw_track_now_ns(const sw_tracker *tracker);
-/* Under the lock. Fills in time and thread. */
+/* Adds an event, with time and thread. Under the lock. */
 void sw_track_add_event(sw_tracker *tracker, sw_tracker_event event);
 
-/* Whether arenas created now report each object. */
+/* Returns whether arenas created now report each object. */
 bool sw_track_wants_allocs(void);
-/* Begin and end tracking an arena, if there is a tracker. caller: return address of the program's
- * call. */
+/* Begins and ends tracking an arena, if there is a tracker. caller: the program's return
+ * address. */
 void sw_track_begin(sw_arena *arena, uint64_t caller);
 void sw_track_end(sw_arena *arena);
-/* Add to the arena's bytes of chunks or own objects; may be negative. */
+/* Adds to the arena's bytes of chunks or own objects; may be negative. */
 void sw_track_add_chunks(const sw_arena *arena, int64_t bytes);
 void sw_track_add_own(const sw_arena *arena, int64_t bytes);
-/* Record the event of an allocation. */
 void sw_track_alloc(const sw_arena *arena, const void *object, size_t size);
 
 const char *sw_tracker_record_check(const struct sw_tracker *tracker);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Trackers of arenas (spanwise/tracker.h): their life, what they answer, their alerts. */
+/* Trackers of arenas (spanwise/tracker.h): creation and end, queries, alerts. */
 #include "arena/tracker.h"
 
 #include <string.h>
@@ -36,7 +36,6 @@ static sw_status check_options(const sw_tracker_options *options) {
     return SW_OK;
 }
 
-/* Releases the ring of events, when no other thread can reach the tracker any more. */
 static void release_events(const sw_tracker *tracker) {
     if (tracker->events != NULL)
         (void)sw_os_release(tracker->events, tracker->capacity * sizeof *tracker->events);
@@ -106,14 +105,12 @@ static bool enter_live(const sw_tracker *tracker) {
     return false;
 }
 
-/* Enters a call that returns a status. */
 static sw_status enter(const sw_tracker *tracker, const char *op) {
     sw_status status = sw_handle_status(tracker, MARK, SW_HANDLE_TRACKER, op);
     if (status != SW_OK || enter_live(tracker)) return status;
     return sw_handle_refuse(tracker, MARK, SW_HANDLE_TRACKER, op);
 }
 
-/* Enters a call that returns none. */
 static bool has_entered(const sw_tracker *tracker, const char *op) {
     if (!sw_handle_check(tracker, MARK, SW_HANDLE_TRACKER, op)) return false;
     if (enter_live(tracker)) return true;
@@ -131,7 +128,7 @@ sw_status sw_tracker_set_time(sw_tracker *tracker, uint64_t now_ns) {
         return sw_fail(SW_INVALID, "tracker_set_time",
                        "the clock is the system's: make the tracker with manual_clock");
     if (!goes_on)
-        return sw_fail(SW_INVALID, "tracker_set_time", "%llu ns is before the time that it is",
+        return sw_fail(SW_INVALID, "tracker_set_time", "%llu ns is before the current time",
                        (unsigned long long)now_ns);
     return SW_OK;
 }
@@ -155,14 +152,14 @@ static bool has_tag(const sw_arena_track *track, const char *tag) {
     return tag == NULL || (track->tag != NULL && strcmp(track->tag, tag) == 0);
 }
 
-/* Finds arenas of at least that age, under the lock; *bytes gets what they hold. */
+/* Finds arenas of at least that age, under the lock; *bytes receives their bytes. */
 static size_t find_old(const sw_tracker *tracker, uint64_t min_age_ns, const char *tag,
                        sw_tracked_arena *out, size_t capacity, uint64_t *bytes) {
     uint64_t now_ns = sw_track_now_ns(tracker);
     size_t count = 0;
     *bytes = 0;
     for (const sw_arena_track *track = tracker->oldest; track != NULL; track = track->newer) {
-        if (now_ns - track->made_ns < min_age_ns) break; /* the following arenas are younger */
+        if (now_ns - track->made_ns < min_age_ns) break; /* the remaining arenas are younger */
         if (!has_tag(track, tag)) continue;
         sw_tracked_arena row;
         fill_row(track, now_ns, &row);
@@ -182,7 +179,7 @@ size_t sw_tracker_leaks(sw_tracker *tracker, uint64_t min_age_ns, const char *ta
     return count;
 }
 
-/* Adds what the tracker knows; under the lock. */
+/* Adds the tracker's sums; under the lock. */
 static void add_tracked(const sw_tracker *tracker, sw_tracker_totals *out) {
     out->now_ns = sw_track_now_ns(tracker);
     out->tracked_arenas = tracker->count;
@@ -196,7 +193,7 @@ static void add_tracked(const sw_tracker *tracker, sw_tracker_totals *out) {
     out->alerts = tracker->alerts;
 }
 
-/* Adds what the library counts itself; without the lock. */
+/* Adds the library's own counts; without the lock. */
 static void add_counted(sw_tracker_totals *out) {
     out->arenas = sw_arena_chunk_cache_used();
     out->chunk_bytes = sw_chunk_owned_bytes();
@@ -265,7 +262,7 @@ sw_status sw_tracker_set_alert(sw_tracker *tracker, const sw_tracker_rule *rule)
                    rule->struct_bytes, (unsigned long long)rule->period_ns);
 }
 
-/* Whether it is time, and the caller's turn, to look; under the lock. */
+/* Returns whether a check is due and this caller must do it; under the lock. */
 static bool claim_look(sw_tracker *tracker) {
     uint64_t now_ns = sw_track_now_ns(tracker);
     if (tracker->rule.period_ns == 0 || tracker->looks != 0 || now_ns < tracker->due_ns)
@@ -275,7 +272,7 @@ static bool claim_look(sw_tracker *tracker) {
     return true;
 }
 
-/* Fills in the alert, and returns whether it is to be raised; under the lock. */
+/* Fills in the alert, and returns whether to raise it; under the lock. */
 static bool weigh(sw_tracker *tracker, const sw_tracker_totals *totals, sw_tracker_alert *alert,
                   sw_tracked_arena *rows) {
     const sw_tracker_rule *rule = &tracker->rule;
@@ -296,7 +293,7 @@ static bool weigh(sw_tracker *tracker, const sw_tracker_totals *totals, sw_track
     return true;
 }
 
-/* Called with the tracker's lock, which it releases: looks for an alert if it is time. Returns
+/* Called with the tracker's lock, which it releases: checks for an alert if one is due. Returns
  * whether one was raised. */
 static bool look_and_leave(sw_tracker *tracker) {
     sw_tracker_totals totals = {0};

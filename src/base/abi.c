@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names for the versions of the records that inline code of public headers reads. A program that
- * was compiled for another version does not find its name, so it is not linked or loaded. */
+/* Symbols for the versions of the records that inline code of public headers reads. A program
+ * compiled for another version does not find its symbol, so it fails to link or load. */
 #include "spanwise/arena.h"
 #include "spanwise/gc_fast.h"
 #include "spanwise/pool.h"

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Internal assertions of graded cost. SW_CHECK: 0 none, 1 as shipped, 2 local invariants, 3 the
- * whole heap. Conditions are compiled at every grade, so a change of names cannot break them
- * unseen. They are not for errors of a caller (status.h) and not for misuse (sw_misuse_report).
+ * whole heap. Conditions are compiled at every grade, so renaming cannot break them unnoticed. They
+ * are not for a caller's errors (status.h) or misuse (sw_misuse_report).
  *
- * A struct with invariants has a function `<type>_check` that returns the text of the first rule
- * that does not hold, or NULL if all hold:
+ * A struct with invariants has a function `<type>_check` that returns the text of the first broken
+ * rule, or NULL:
  *
  *     const char *sw_span_list_check(const sw_span_list *list) {
  *         return SW_RULE((list->head == 0) == (list->count == 0));
  *     }
  *
  * Rules are joined by `?:`. A check reads only its own struct and what that struct owns, takes no
- * lock, and does not take longer in a larger heap. Slow paths call it by sw_check2, and the
+ * lock, and takes the same time in a larger heap. Slow paths call it by sw_check2, and the
  * verification of the whole heap (inspect/) calls it for every struct that it meets. Design:
  * docs/design/checks.md.
  */
@@ -35,14 +35,13 @@ _Noreturn sw_cold void sw_assert_failed(const char *condition, const char *file,
 #define sw_assert1(condition) SW_ASSERT_AT(1, condition)
 #define sw_assert2(condition) SW_ASSERT_AT(2, condition)
 
-/* One rule of a check: NULL if it holds, otherwise its text. */
+/* One rule of a check: NULL if it holds, else its text. */
 #define SW_RULE(condition) ((condition) ? (const char *)NULL : #condition)
 
 static inline void sw_hold_to(const char *broken_rule, const char *file, int line) {
     if (sw_unlikely(broken_rule != NULL)) sw_assert_failed(broken_rule, file, line);
 }
-/* At grade 2 and above, aborts with the text of the rule that a `<type>_check` has returned, unless
- * that is NULL. */
+/* At grade 2 and above: aborts with the broken rule that a `<type>_check` returned, if any. */
 #define sw_check2(broken_rule)                                                                     \
     (SW_CHECK >= 2 ? sw_hold_to((broken_rule), __FILE__, __LINE__) : (void)0)
 

@@ -9,8 +9,7 @@
 #define sw_printf_like(fmt, first) __attribute__((format(printf, fmt, first)))
 #define sw_aligned(n) __attribute__((aligned(n)))
 #define sw_unused __attribute__((unused))
-/* For functions that read stack memory of a function that may have returned. Sanitizers would
- * report such a read. */
+/* No sanitizers, for functions that read the stack of a function that may have returned. */
 #if defined(__clang__)
 #define sw_left_stack __attribute__((no_sanitize("address", "memory", "thread")))
 #else
@@ -21,13 +20,12 @@
 #define sw_unlikely(x) __builtin_expect(!!(x), 0)
 
 /* Thread-local variables that fast paths read: four words in all, because libraries that are loaded
- * by dlopen share a small reserve of static TLS. What slow paths need is in thread_state.h. */
+ * by dlopen share a small reserve of static TLS. Data of slow paths is in thread_state.h. */
 #define sw_tls_fast _Thread_local __attribute__((tls_model("initial-exec")))
 
 enum { SW_CACHE_LINE = 64 };
 
-/* Marks bytes as initialised that were written by a library without MemorySanitizer's
- * instrumentation. */
+/* Marks bytes as initialised that a library without MemorySanitizer's instrumentation wrote. */
 #if defined(__has_feature)
 #if __has_feature(memory_sanitizer)
 #include <sanitizer/msan_interface.h>

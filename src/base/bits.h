@@ -7,11 +7,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Index of the lowest set bit. w must not be 0. */
+/* Returns the index of the lowest set bit. w must not be 0. */
 static inline uint32_t sw_ctz(uint64_t w) { return (uint32_t)__builtin_ctzll(w); }
 static inline uint32_t sw_clz(uint64_t w) { return (uint32_t)__builtin_clzll(w); }
-/* A compiler that may not assume the POPCNT instruction calls a library function; these operations
- * take less time than the call. */
+/* Without the POPCNT instruction a compiler calls a library function; this is faster. */
 static inline uint32_t sw_popcount(uint64_t w) {
 #if defined(__x86_64__) && !defined(__POPCNT__)
     w -= w >> 1 & 0x5555555555555555u; /* sums of 2, 4 and 8 bits, and then of all bytes */
@@ -23,9 +22,8 @@ static inline uint32_t sw_popcount(uint64_t w) {
 #endif
 }
 
-/* Clears bit `index % 64` and returns whether it was set. Written in assembly, like sw_fast_set_bit
- * (fast_slots.h), because x86-64 does in one instruction what compilers do by a mask, a test and a
- * change. */
+/* Clears bit `index % 64` and returns whether it was set. In assembly, like sw_fast_set_bit
+ * (fast_slots.h), because x86-64 has one instruction for it; compilers emit several. */
 static inline bool sw_bit_clear(uint64_t *bits, uint64_t index) {
 #if defined(__x86_64__)
     bool was;
@@ -38,14 +36,14 @@ static inline bool sw_bit_clear(uint64_t *bits, uint64_t index) {
 #endif
 }
 
-/* A word whose n lowest bits are set, n in 0..64. */
+/* Returns a word whose n lowest bits are set, n in 0..64. */
 static inline uint64_t sw_low_mask(uint32_t n) { return n >= 64 ? ~0ull : (1ull << n) - 1; }
 
 static inline bool sw_is_pow2(uint64_t x) { return x != 0 && (x & (x - 1)) == 0; }
 
-/* Smallest k with 2^k >= x, x in 1..2^63. */
+/* Returns the smallest k with 2^k >= x, x in 1..2^63. */
 static inline uint32_t sw_log2_ceil(uint64_t x) { return x <= 1 ? 0 : 64 - sw_clz(x - 1); }
-/* Largest k with 2^k <= x, x >= 1. */
+/* Returns the largest k with 2^k <= x, x >= 1. */
 static inline uint32_t sw_log2_floor(uint64_t x) { return 63 - sw_clz(x); }
 
 /* align must be a power of two. */
@@ -63,7 +61,7 @@ static inline void sw_set_counter(uint64_t *counter, uint64_t value) {
     __atomic_store_n(counter, value, __ATOMIC_RELAXED);
 }
 
-/* True: the product overflows, and *out is unspecified. */
+/* Returns true if the product overflows; *out is unspecified then. */
 static inline bool sw_mul_overflow(size_t a, size_t b, size_t *out) {
     return __builtin_mul_overflow(a, b, out);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Status texts, the thread's last error, the fault handler and the fatal line. Nothing here
- * allocates or takes a lock, because it is called inside malloc and with damaged heaps. */
+ * allocates or takes a lock, because it is called inside malloc and with corrupt heaps. */
 #include "base/fail.h"
 
 #include <stdatomic.h>
@@ -148,7 +148,7 @@ void sw_emergency_print(const char *format, ...) {
     }
     va_end(args);
     ssize_t written = write(2, out.text, out.used);
-    (void)written; /* if fd 2 is closed, that cannot be reported anywhere */
+    (void)written; /* if fd 2 is closed, the error cannot be reported */
 }
 
 /* --- misuse --------------------------------------------------------------------------------- */
@@ -161,17 +161,17 @@ static void print_fault(const sw_fault *fault) {
 }
 
 /* A report of misuse while its handler runs, on the stack of the reporting thread. A handler may
- * leave by longjmp; then later calls overwrite the record and its stamp. So a record with the right
- * stamp means that its handler still runs, and nothing has to be undone after a longjmp. */
+ * leave by longjmp; then later calls overwrite the record and its stamp. So a record with a valid
+ * stamp belongs to a running handler, and a longjmp needs no cleanup. */
 typedef struct report {
     const struct report *outer; /* the report whose handler caused this one; NULL: none */
     const void *ptr;
     uint64_t stamp;
 } report;
 
-/* The innermost report whose handler still runs; NULL: none. `here` is an address in the caller's
- * frame. The stack grows downwards, so frames of outer calls lie above `here`, and a record below
- * it belongs to a call that has ended. */
+/* Returns the innermost report whose handler still runs; NULL: none. `here` is an address in the
+ * caller's frame. The stack grows downwards, so frames of outer calls are above `here`, and a
+ * record below it belongs to a call that has ended. */
 static sw_noinline sw_left_stack const report *running_report(const sw_thread_state *own,
                                                               const volatile report *here) {
     const volatile report *last = own->report_at;
@@ -189,8 +189,8 @@ static bool is_handler_running_for(const report *running, const void *ptr) {
     return running != NULL;
 }
 
-/* Calls the handler, unless it is already running for the same pointer. Otherwise a handler that
- * itself misuses the pointer would be called without end. */
+/* Calls the handler, unless it is already running for the same pointer: a handler that misuses the
+ * pointer itself would recurse without end. */
 static sw_fault_action ask_handler(sw_fault_handler *handler, const sw_fault *fault) {
     volatile report mine = {.ptr = fault->ptr};
     sw_fault copy = *fault;

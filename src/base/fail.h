@@ -17,12 +17,12 @@ sw_status sw_fail(sw_status status, const char *op, const char *format, ...) sw_
 /* Fails with SW_INVALID: the named argument is NULL. */
 sw_cold sw_status sw_fail_null(const char *op, const char *argument);
 
-/* Calls the fault handler. If there is none, or it does not choose to leak and continue, prints
+/* Calls the fault handler. If there is none, or it does not return LEAK_AND_CONTINUE, prints
  * "spanwise: fatal: <CODE> op=.. ptr=.. size=.. heap=.. thread=.." and aborts. The caller must hold
  * no lock. */
 sw_cold void sw_misuse_report(const sw_fault *fault);
 
-/* The same; before an abort, calls print(arg) to print details. */
+/* As sw_misuse_report; before an abort, calls print(arg) to print details. */
 sw_cold void sw_misuse_report_with(const sw_fault *fault, void (*print)(const void *arg),
                                    const void *arg);
 

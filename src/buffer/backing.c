@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Backings (spanwise/backing.h): pools of blocks, regions that a buddy system divides, huge
- * pages. */
+/* Backings (spanwise/backing.h): pools of blocks, regions with a buddy system, huge pages. */
 #include "spanwise/backing.h"
 
 #include <stdlib.h>
@@ -15,7 +14,7 @@
 
 enum { HUGE_BYTES = 2 << 20 };
 
-static sw_os_lock lock; /* guards pools and regions */
+static sw_os_lock lock; /* protects pools and regions */
 sw_block_pool sw_block_pools[SW_BLOCK_POOLS] = {
     {1 << 10, 0, {NULL}}, {4 << 10, 0, {NULL}}, {16 << 10, 0, {NULL}}};
 sw_buddy_region sw_buddy_regions[SW_BUDDY_REGIONS_MAX];
@@ -64,7 +63,7 @@ static void release_to_pools(void *context, void *block, size_t bytes) {
 
 /* --- regions ---------------------------------------------------------------------------------- */
 
-/* The range of a region, which belongs to this thread while it holds the lock. */
+/* Returns the range of a region, which belongs to this thread while it holds the lock. */
 static sw_range *range_of(const sw_buddy_region *region) {
     (void)sw_range_adopt(region->range);
     return region->range;
@@ -96,7 +95,7 @@ static void remove_region(sw_buddy_region *region) {
     *region = sw_buddy_regions[--region_count];
 }
 
-/* Gives idle regions back to the system, except `kept` of them. Returns their bytes. */
+/* Releases idle regions except `kept` of them. Returns their bytes. */
 static uint64_t trim_regions(size_t kept) {
     uint64_t given = 0;
     for (size_t i = region_count; i-- > 0;) {
@@ -142,7 +141,7 @@ static void release_to_regions(void *context, void *block, size_t bytes) {
         if (offset >= SW_BACKING_REGION_BYTES) continue;
         is_found = true;
         sw_check2(sw_buddy_region_check(region));
-        /* The next request that gets the block must find zeroes. */
+        /* The next request that reuses the block must find zeroes. */
         if (!sw_os_purge(block, sw_align_up(bytes, sw_os_page_bytes()))) memset(block, 0, bytes);
         (void)sw_range_free(range_of(region), offset, bytes);
         (void)trim_regions(1);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The children of a scalable allocator: how it gets more of them, and which it gives back
- * (scalable.h). */
+/* Adds and releases children of a scalable allocator (scalable.h). */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +13,7 @@
 
 bool sw_child_is_idle(const sw_child *child) { return child->range->free_size == child->size; }
 
-/* The index after the last child that begins at or below an address. */
+/* Returns the index after the last child that begins at or below an address. */
 static size_t place_of(const sw_scalable *scalable, uintptr_t address) {
     size_t low = 0, high = scalable->count;
     while (low < high) {
@@ -48,8 +47,8 @@ static bool has_place(sw_scalable *scalable) {
     return true;
 }
 
-/* The size of a new child for a request: next_bytes, doubled until the request fits, and at most
- * the cap. A request above the cap gets a child of its own size. */
+/* Returns the size of a new child for a request: next_bytes, doubled until the request fits, and at
+ * most the cap. A request above the cap gets a child of that size. */
 static uint64_t size_for(const sw_scalable *scalable, uint64_t size) {
     uint64_t cap = scalable->options.child_bytes_max, wanted = scalable->next_bytes;
     if (size > cap) return size;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads and writes of a memory's buffers at a file descriptor: one system call for many buffers
- * (reader.h). */
+/* Reads from and writes to file descriptors, with one system call for many buffers (reader.h). */
 #include <string.h>
 
 #include "base/bits.h"

@@ -27,8 +27,8 @@ void sw_memory_init(sw_memory *memory, const sw_allocator *allocator) {
     memory->allocator = allocator != NULL ? *allocator : (sw_allocator){NULL, NULL, NULL};
 }
 
-/* Makes a list of `capacity` buffers, moves those of the memory there, and releases the old list.
- * NULL: no memory. */
+/* Allocates a list of `capacity` buffers, moves those of the memory there, and releases the old
+ * list. NULL: no memory. */
 static sw_buffer *move_list(sw_memory *memory, size_t capacity) {
     const sw_allocator *allocator = &memory->allocator;
     size_t bytes = capacity * sizeof(sw_buffer);
@@ -68,8 +68,9 @@ void sw_memory_reset(sw_memory *memory) {
     sw_check2(sw_memory_check(memory));
 }
 
-/* What a full list grows to at least. A short one grows by more, as that saves calls of the
- * allocator and costs little: four times less than STEEP_MAX buffers are less than 32 KiB. */
+/* Returns the minimum length to which a full list grows. A short one grows faster, which saves
+ * calls of the allocator and costs little: four times fewer than STEEP_MAX buffers are less than 32
+ * KiB. */
 static uint64_t next_capacity(uint64_t capacity) {
     return sw_max_u64(capacity * (capacity < STEEP_MAX ? 4 : 2), MANY_MIN);
 }
@@ -99,7 +100,7 @@ static sw_status add_up(const sw_memory *memory, uint64_t replaced, const sw_buf
     uint64_t size = memory->size - replaced;
     for (size_t i = 0; i < count; i++) {
         if (buffers[i].bytes == NULL && buffers[i].size != 0)
-            return sw_fail(SW_INVALID, op, "a buffer of %zu bytes at NULL: name where they are",
+            return sw_fail(SW_INVALID, op, "a buffer of %zu bytes at NULL: pass its address",
                            buffers[i].size);
         if (buffers[i].size > SW_MEMORY_SIZE_MAX - size)
             return sw_fail(SW_LIMIT, op,
@@ -112,8 +113,7 @@ static sw_status add_up(const sw_memory *memory, uint64_t replaced, const sw_buf
     return SW_OK;
 }
 
-/* Adds buffers of `size` bytes in all, which add_up has checked. `buffers` may be a part of the
- * memory's own list. */
+/* Adds buffers of `size` bytes in all, checked by add_up. They may be in the memory's own list. */
 static sw_status add(sw_memory *memory, const sw_buffer *buffers, size_t count, uint64_t size) {
     bool is_own = buffers >= memory->buffers && buffers < memory->buffers + memory->count;
     size_t own = is_own ? (size_t)(buffers - memory->buffers) : 0;
@@ -193,8 +193,7 @@ sw_status sw_memory_drop_front(sw_memory *memory, uint64_t size) {
 
 enum { AHEAD = 1024 }; /* bytes of the next buffer that are prefetched while one is copied */
 
-/* Prefetches the next buffer. Inside a buffer the processor prefetches by itself, but it cannot
- * know the address of the next buffer. */
+/* Prefetches the next buffer, because the hardware prefetcher works only within a buffer. */
 static void fetch_ahead(const sw_buffer *buffer) {
     size_t bytes = buffer->size < AHEAD ? buffer->size : AHEAD;
     for (size_t i = 0; i < bytes; i += SW_CACHE_LINE) __builtin_prefetch(buffer->bytes + i);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The slow paths of a reader, which go on to another buffer or fail (reader.h). Each works on a
- * copy of the reader, which replaces the original at the end: a call that fails consumes
+/* The slow paths of a reader, which cross into another buffer or fail (reader.h). Each works on a
+ * copy of the reader, which replaces the original at the end, so that a call that fails consumes
  * nothing. */
 #include "spanwise/reader.h"
 
@@ -21,8 +21,8 @@ sw_status sw_reader_check_revision(const sw_reader *reader, const char *op) {
     return sw_fail(SW_STATE, op, "the memory was changed since the reader was made: make another");
 }
 
-/* If the current buffer is used up, goes to the next one with bytes, if there is one. The memory's
- * revision was checked before. */
+/* If the current buffer is exhausted, moves to the next one with bytes, if there is one. The
+ * memory's revision was checked before. */
 static void settle(sw_reader *reader) {
     while (reader->at == reader->end && reader->later != 0) {
         const sw_buffer *buffer = &sw_memory_buffers(reader->memory)[++reader->index];
@@ -92,7 +92,7 @@ sw_reader_step sw_reader_leb_slow(sw_reader reader) {
     return step;
 }
 
-/* Copies `size` bytes; so many must be left. The memory's revision was checked before. */
+/* Copies `size` bytes, which must be left. The memory's revision was checked before. */
 static void copy_out(sw_reader *reader, uint8_t *out, size_t size) {
     while (size != 0) {
         settle(reader);
@@ -171,7 +171,7 @@ sw_status sw_reader_clip_front(sw_reader *reader, sw_memory *memory,
     if (reader == NULL) return sw_fail_null("reader_clip_front", "the reader");
     if (reader->memory != memory || memory == NULL)
         return sw_fail(SW_INVALID, "reader_clip_front",
-                       "the reader reads something else than that memory");
+                       "the reader does not belong to that memory");
     sw_status status = sw_reader_check_revision(reader, "reader_clip_front");
     if (status != SW_OK) return status;
     uint64_t consumed = sw_reader_offset(reader), length = sw_reader_length(reader);

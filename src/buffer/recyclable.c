@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Recyclable memory: owned blocks that are given back all at once (spanwise/recyclable.h). */
+/* Recyclable memory: owned blocks that are freed together (spanwise/recyclable.h). */
 #include "spanwise/recyclable.h"
 
 #include <stdlib.h>
@@ -39,8 +39,7 @@ static sw_buffer last_row(const sw_memory *owned, size_t *count) {
     return row;
 }
 
-/* Gives back the blocks first .. end - 1, last one first, so that each touches the hole that the
- * one before has left. */
+/* Frees the blocks first .. end - 1 in reverse order, so that each touches the previous hole. */
 static sw_status give_each_back(const sw_recyclable *recyclable, size_t first, size_t end) {
     sw_status found = SW_OK;
     while (end-- > first) {
@@ -62,8 +61,7 @@ sw_status sw_recyclable_recycle(sw_recyclable *recyclable) {
             status = give_back(recyclable, last_row(owned, &count));
         else
             count = 0;
-        /* A row fails as a whole if it reaches from one child into the next, or if a part of it is
-         * free. */
+        /* A row fails as a whole if it spans two children, or if a part of it is free. */
         if (status != SW_OK) status = give_each_back(recyclable, count, end);
         if (status != SW_OK) found = status;
     }
@@ -82,7 +80,6 @@ sw_status sw_recyclable_end(sw_recyclable *recyclable) {
 
 /* --- taking ----------------------------------------------------------------------------------- */
 
-/* Removes the last entry of a list. */
 static void forget_last(sw_memory *list) {
     list->size -= list->buffers[--list->count].size;
     sw_check2(sw_memory_check(list));
@@ -91,7 +88,7 @@ static void forget_last(sw_memory *list) {
 sw_status sw_recyclable_add(sw_recyclable *recyclable, void *bytes, size_t size) {
     if (recyclable == NULL) return sw_fail_null("recyclable_add", "the recyclable memory");
     if (bytes == NULL || size == 0)
-        return sw_fail(SW_INVALID, "recyclable_add", "%zu bytes at %p: name what is to be owned",
+        return sw_fail(SW_INVALID, "recyclable_add", "%zu bytes at %p: pass an address and a size",
                        size, bytes);
     sw_status status = sw_memory_push(&recyclable->owned, bytes, size);
     if (status != SW_OK) return status;
@@ -123,8 +120,7 @@ void *sw_recyclable_next(sw_recyclable *recyclable, size_t size) {
     return NULL;
 }
 
-/* Gives back and removes what was added after the first `count` buffers and the first `blocks`
- * owned blocks. */
+/* Frees and removes all after the first `count` buffers and the first `blocks` owned blocks. */
 static void undo(sw_recyclable *recyclable, size_t count, size_t blocks) {
     while (recyclable->owned.count > blocks) {
         (void)give_back(recyclable, recyclable->owned.buffers[recyclable->owned.count - 1]);
@@ -154,7 +150,6 @@ sw_status sw_recyclable_clone(sw_recyclable *recyclable, const sw_memory *from) 
 
 /* --- clipping --------------------------------------------------------------------------------- */
 
-/* Whether the block contains the whole part. */
 static bool has_part(sw_buffer block, sw_buffer part) {
     uintptr_t offset = (uintptr_t)part.bytes - (uintptr_t)block.bytes;
     return offset < block.size && part.size <= block.size - offset;
@@ -167,9 +162,8 @@ static void forget_block(sw_memory *owned, size_t index) {
             (owned->count - index) * sizeof *owned->buffers);
 }
 
-/* Called for a part that was cut off the front of the memory: gives it back if it begins at the
- * front of an owned block. Blocks of the C library are given back when their last byte is cut
- * off. */
+/* Called for a part that was cut off the front of the memory: frees it if it begins at the front of
+ * an owned block. Blocks of the C library are freed when their last byte is cut off. */
 static void drop_part(void *context, sw_buffer part) {
     sw_recyclable *recyclable = context;
     sw_memory *owned = &recyclable->owned;

@@ -47,7 +47,7 @@ static sw_always_inline void leave(sw_scalable *scalable) {
     if (scalable->owner == 0) sw_os_lock_leave(&scalable->lock);
 }
 
-/* The range of a child, which belongs to this thread while it holds the lock. */
+/* Returns the range of a child, which belongs to this thread while it holds the lock. */
 static sw_always_inline sw_range *range_of(sw_child *child) {
     child->range->front.owner = sw_range_this_thread();
     return child->range;
@@ -135,8 +135,8 @@ static bool fits(const sw_child *child, size_t size) {
     return !child->is_own && sw_range_largest_in(child->range) >= size;
 }
 
-/* The first child by address in which the bytes fit; if there is none, a new one. NULL: that
- * failed, and the last error is set. */
+/* Returns the first child by address in which the bytes fit, else a new one. NULL: that failed, and
+ * the last error is set. */
 static sw_noinline sw_child *search_child(sw_scalable *scalable, size_t size, const char *op) {
     for (size_t i = 0; i < scalable->count; i++) {
         if (!fits(&scalable->list[i], size)) continue;
@@ -147,7 +147,7 @@ static sw_noinline sw_child *search_child(sw_scalable *scalable, size_t size, co
     return &scalable->list[scalable->recent];
 }
 
-/* The same, but first tries the child that served the last request. */
+/* As search_child, but first tries the child that served the last request. */
 static sw_always_inline sw_child *child_for(sw_scalable *scalable, size_t size, const char *op) {
     if (sw_likely(scalable->count != 0)) {
         sw_child *recent = &scalable->list[scalable->recent];
@@ -156,7 +156,7 @@ static sw_always_inline sw_child *child_for(sw_scalable *scalable, size_t size, 
     return search_child(scalable, size, op);
 }
 
-/* The child in which the bytes lie, or NULL. First tries the child that served the last request. */
+/* Returns the child that contains the bytes, or NULL. First tries the most recent child. */
 static sw_always_inline sw_child *child_of(sw_scalable *scalable, const void *bytes, size_t size) {
     if (sw_likely(scalable->count != 0)) {
         sw_child *recent = &scalable->list[scalable->recent];
@@ -199,8 +199,7 @@ void *sw_scalable_borrow(sw_scalable *scalable, size_t size) {
     sw_child *child = check_size(size, op) == SW_OK ? child_for(scalable, size, op) : NULL;
     void *bytes = NULL;
     if (child != NULL) {
-        const sw_range_hole *only = &child->range->front.only; /* its size is 0 if the range has not
-                                                                * exactly one hole */
+        const sw_range_hole *only = &child->range->front.only; /* size 0: no hole, or several */
         uint64_t offset = size <= only->size ? only->start : sw_range_find(range_of(child), size);
         bytes = child->bytes + offset;
     }

@@ -10,13 +10,13 @@
 #include "spanwise/range.h"
 #include "spanwise/scalable.h"
 
-/* A child: a block of memory, and the range that says which parts of it are taken.
+/* A child: a block of memory, and the range allocator of its parts.
  *   size == the size of range;  the child is idle if the range's free_size == size */
 typedef struct sw_child {
     uint8_t *bytes;
     uint64_t size;
     sw_range *range;
-    bool is_own; /* made for one request above the cap; serves no others */
+    bool is_own; /* created for one request above the cap; serves no others */
 } sw_child;
 
 /* Used only by the owner, or by the thread that holds the lock.
@@ -31,7 +31,7 @@ struct sw_scalable {
     sw_child *list;
     size_t count;
     size_t capacity;
-    size_t recent; /* index of the child that served last; it is tried first */
+    size_t recent; /* index of the child that served last, tried first */
     uint64_t held_bytes;
     uint64_t allocated_bytes;
     uint64_t freed_bytes;
@@ -46,16 +46,13 @@ struct sw_scalable {
 
 /* Adds a child in which `size` bytes fit. May return NOMEM or LIMIT. */
 sw_status sw_children_add(sw_scalable *scalable, uint64_t size, const char *op);
-/* The child in which all of the bytes lie, or NULL. */
+/* Returns the child that contains all of the bytes, or NULL. */
 sw_child *sw_children_find(const sw_scalable *scalable, const void *bytes, size_t size);
-/* Removes a child and gives its memory back. */
 void sw_children_remove(sw_scalable *scalable, sw_child *child);
-/* Gives back idle children, the smallest first, until no more than `kept` of them are left. */
+/* Releases idle children, the smallest first, until at most `kept` are left. */
 void sw_children_trim(sw_scalable *scalable, uint64_t kept);
-/* Whether all of a child is free. */
 bool sw_child_is_idle(const sw_child *child);
 
-/* The rule that does not hold, or NULL (base/assert.h). */
 const char *sw_scalable_record_check(const struct sw_scalable *scalable);
 const char *sw_child_check(const sw_child *child);
 

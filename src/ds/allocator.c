@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The allocator that structures use if their user names none: pages of the system. */
+/* The default allocator of most structures: pages of the system. */
 #include "os/os.h"
 #include "spanwise/allocator_vtable.h"
 
@@ -11,8 +11,7 @@ static void *allocate_pages(void *context, size_t bytes, size_t align) {
 
 static void release_pages(void *context, void *block, size_t bytes) {
     (void)context;
-    (void)sw_os_release(block, bytes); /* if it fails, the block stays mapped and is not used
-                                        * again */
+    (void)sw_os_release(block, bytes); /* if it fails, the block stays mapped, unused */
 }
 
 const sw_allocator *sw_allocator_system(void) {

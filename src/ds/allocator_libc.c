@@ -10,8 +10,7 @@ static void *allocate_by_libc(void *context, size_t bytes, size_t align) {
     (void)context;
     if (align <= _Alignof(max_align_t)) return calloc(1, bytes);
     if (bytes > SIZE_MAX - align) return NULL;
-    size_t rounded = sw_align_up(bytes, align); /* aligned_alloc of C11 requires a multiple of
-                                                 * align */
+    size_t rounded = sw_align_up(bytes, align); /* C11 requires a multiple of align */
     void *block = aligned_alloc(align, rounded);
     return block == NULL ? NULL : memset(block, 0, rounded);
 }

@@ -4,7 +4,7 @@
 
 #include "base/assert.h"
 
-static sw_os_lock lock; /* guards the lists; a fork takes it first */
+static sw_os_lock lock; /* protects the lists; a fork takes it first */
 static sw_fork_lock *lists[SW_FORK_RANKS];
 
 static void each(void (*act)(sw_os_lock *)) {
@@ -29,7 +29,7 @@ static void child(void) {
 }
 
 /* Registers the handlers after those of the heap, which the library registers when it is loaded. So
- * prepare runs before the heap's, after which this thread may pass all locks, and parent runs after
+ * prepare runs before the heap's, which lets this thread bypass all locks, and parent runs after
  * the heap's. */
 static void register_once(void) {
     static bool registered; /* atomic */

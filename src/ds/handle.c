@@ -50,10 +50,9 @@ sw_status sw_handle_refuse(const void *handle, size_t at, sw_handle_kind kind, c
 
 /* --- pages that stay -------------------------------------------------------------------------- */
 
-/* For each kind, a ring with the records that ended last. It has no lock, so fork handlers need not
- * take one. An entry is the address of the record's first page plus the number of its pages. The
- * number is less than a page has bytes, so both fit into one word, which is exchanged
- * atomically. */
+/* A ring per kind with the latest ended records. It has no lock, so fork handlers need not take
+ * one. An entry is the address of the record's first page plus its number of pages, which is less
+ * than the page size, so both fit into one word, which is exchanged atomically. */
 static uintptr_t ended[SW_HANDLE_KIND_COUNT][SW_HANDLES_ENDED]; /* atomic; 0: none */
 static uint32_t ended_count[SW_HANDLE_KIND_COUNT];              /* atomic */
 

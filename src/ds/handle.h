@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Handles that a caller may still use after they have ended: heaps, caches, tables, recordings and
- * others. The record of each has a mark, which says of what kind the handle is and whether it is
- * live. When a handle ends, the pages with its mark stay mapped until SW_HANDLES_ENDED more of its
- * kind have ended. So a call with an old handle reports the misuse instead of faulting. Callers:
- * every public function that takes a handle. Design: docs/design/errors.md.
+/* Detection of stale handles: heaps, caches, tables, recordings and others. The record of each has
+ * a mark, which identifies its kind and whether it is live. When a handle ends, the pages with its
+ * mark stay mapped until SW_HANDLES_ENDED more of its kind have ended, so that a call with a stale
+ * handle reports the misuse instead of faulting. Callers: every public function that takes a
+ * handle. Design: docs/design/errors.md.
  */
 #ifndef SW_DS_HANDLE_H
 #define SW_DS_HANDLE_H
@@ -36,19 +36,19 @@ typedef enum sw_handle_kind {
     SW_HANDLE_KIND_COUNT
 } sw_handle_kind;
 
-enum { SW_HANDLES_ENDED = 64 }; /* of each kind that stay mapped; the oldest is unmapped first */
+enum { SW_HANDLES_ENDED = 64 }; /* stale handles per kind that stay mapped, oldest unmapped first */
 
 /* The two values that a mark can have. Marks are read and written atomically. */
 #define SW_HANDLE_LIVE UINT64_C(0xB7E151628AED2A00)  /* + the kind */
 #define SW_HANDLE_ENDED UINT64_C(0x9E3779B97F4A7C00) /* + the kind */
 
-/* The address of the mark: `at` bytes after the handle. It is computed as a number, because a
- * caller may pass any address as a handle. */
+/* Returns the address of the mark: `at` bytes after the handle. It is computed as an integer,
+ * because a caller may pass any address as a handle. */
 static sw_always_inline const uint64_t *sw_handle_mark(const void *handle, size_t at) {
     return (const uint64_t *)((uintptr_t)handle + at);
 }
 
-/* Whether this is a live handle of the kind. */
+/* Returns whether this is a live handle of the kind. */
 static sw_always_inline bool sw_handle_lives(const void *handle, size_t at, sw_handle_kind kind) {
     return sw_likely(handle != NULL) && sw_likely((uintptr_t)handle % sizeof(uint64_t) == 0) &&
            sw_likely(__atomic_load_n(sw_handle_mark(handle, at), __ATOMIC_ACQUIRE) ==
@@ -68,11 +68,11 @@ static inline bool sw_handle_try_end(uint64_t *mark, sw_handle_kind kind) {
                                        __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 
-/* Reports the misuse: the handle is NULL, has ended, or is no handle of the kind. Returns only if
- * the fault handler lets the program go on. */
+/* Reports misuse: the handle is NULL, has ended, or is not of the kind. Returns if the handler
+ * continues. */
 sw_cold void sw_handle_report(const void *handle, size_t at, sw_handle_kind kind, const char *op);
-/* The same for functions that return a status; there NULL is an expected failure and no misuse.
- * Returns SW_INVALID in each case. */
+/* As sw_handle_report, for functions that return a status: NULL is an expected failure and no
+ * misuse. Returns SW_INVALID. */
 sw_cold sw_status sw_handle_refuse(const void *handle, size_t at, sw_handle_kind kind,
                                    const char *op);
 
@@ -87,12 +87,11 @@ static sw_always_inline sw_status sw_handle_status(const void *handle, size_t at
                                                    sw_handle_kind kind, const char *op) {
     if (sw_handle_lives(handle, at, kind)) return SW_OK;
     (void)sw_handle_refuse(handle, at, kind, op);
-    return SW_INVALID; /* the call's result is always this; the constant shows the compiler that
-                        * NULL does not get SW_OK */
+    return SW_INVALID; /* a constant: the compiler sees that NULL does not get SW_OK */
 }
 
 /* Takes over the record of an ended handle, which came from sw_os_map. Its first `kept` bytes, with
- * the mark, stay mapped for some time (see above); the others are unmapped at once. */
+ * the mark, stay mapped for a while (see above); the others are unmapped at once. */
 void sw_handle_retire(void *record, size_t bytes, size_t kept, sw_handle_kind kind);
 
 #endif

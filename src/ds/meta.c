@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pool of metadata blocks (meta.h): sizes, free lists, and the chunks from which blocks are
+/* The pool of metadata blocks (meta.h): sizes, free lists, and chunks, from which blocks are
  * cut. */
 #include "ds/meta.h"
 
@@ -15,14 +15,13 @@ struct sw_meta_block {
     size_t bytes; /* used in chunks only */
 };
 
-/* The size of the block that serves a request. */
 static size_t rounded(size_t bytes) {
     if (bytes <= SW_META_EXACT_MAX) return sw_align_up(bytes == 0 ? 1 : bytes, SW_META_UNIT);
     if (bytes <= SW_META_POOLED_MAX) return (size_t)1 << sw_log2_ceil(bytes);
     return sw_align_up(bytes, sw_os_page_bytes());
 }
 
-/* The index of the free list for a rounded size of at most SW_META_POOLED_MAX. */
+/* Returns the index of the free list for a rounded size of at most SW_META_POOLED_MAX. */
 static size_t list_index(size_t bytes) {
     if (bytes <= SW_META_EXACT_MAX) return bytes / SW_META_UNIT - 1;
     return SW_META_EXACT_MAX / SW_META_UNIT + sw_log2_ceil(bytes) - 13;

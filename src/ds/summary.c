@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sets of numbers as bits with summaries (summary.h). */
+/* Hierarchical bitmaps (summary.h). */
 #include "ds/summary.h"
 
 #include <stddef.h>
@@ -35,7 +35,7 @@ uint64_t sw_summary_first(const sw_summary *summary) {
 const char *sw_summary_check(const sw_summary *summary) {
     const char *broken =
         SW_RULE(summary->levels >= 1) ?: SW_RULE(summary->levels <= SW_SUMMARY_LEVELS_MAX);
-    uint64_t number = 0; /* of the word on each level that leads to the lowest member */
+    uint64_t number = 0; /* on each level, index of the word that leads to the lowest member */
     for (uint32_t level = summary->levels; broken == NULL && level-- > 0;) {
         uint64_t word = summary->words[level][number];
         if (word == 0) return SW_RULE(level == summary->levels - 1);

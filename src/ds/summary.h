@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A set of numbers below a bound, as bits with summaries: a bit of a higher level says whether its
- * word of 64 bits on the level below has a bit set. The lowest member is found by reading one word
- * a level; the number of levels is log64 of the bound. Callers: buddies of ranges, tiers of slabs.
+/* A set of numbers below a bound, as a hierarchical bitmap: a bit of a higher level is set iff its
+ * word of 64 bits on the level below is not 0. The lowest member is found by reading one word per
+ * level; the number of levels is log64 of the bound. Callers: buddies of ranges, tiers of slabs.
  */
 #ifndef SW_DS_SUMMARY_H
 #define SW_DS_SUMMARY_H
@@ -13,19 +13,18 @@
 
 enum { SW_SUMMARY_LEVELS_MAX = 11 };
 
-/*   levels >= 1; the highest level is one word
- *   a bit above the lowest level is set if and only if its word below is not 0 */
+/* levels >= 1; the highest level is one word
+ *   a bit above the lowest level is set iff its word below is not 0 */
 typedef struct sw_summary {
-    uint64_t *words[SW_SUMMARY_LEVELS_MAX]; /* [0] has a bit for each number: whether it is a
-                                             * member */
+    uint64_t *words[SW_SUMMARY_LEVELS_MAX]; /* [0] has a bit per number, set for members */
     uint32_t levels;
 } sw_summary;
 
-/* The number of words for a set of numbers below `bound`, bound >= 1. */
+/* Returns the number of words for a set of numbers below `bound`, bound >= 1. */
 uint64_t sw_summary_words(uint64_t bound);
-/* Makes an empty set of sw_summary_words(bound) words, which must be 0. */
+/* Initialises an empty set in sw_summary_words(bound) words, which must be 0. */
 void sw_summary_init(sw_summary *summary, uint64_t *words, uint64_t bound);
-/* The lowest member; the set must not be empty. */
+/* Returns the lowest member; the set must not be empty. */
 uint64_t sw_summary_first(const sw_summary *summary);
 
 static inline bool sw_summary_is_empty(const sw_summary *summary) {
@@ -46,7 +45,6 @@ static inline void sw_summary_add(sw_summary *summary, uint64_t number) {
     }
 }
 
-/* Removes a member. */
 static inline void sw_summary_remove(sw_summary *summary, uint64_t number) {
     for (uint32_t level = 0; level < summary->levels; level++, number /= 64) {
         uint64_t *word = &summary->words[level][number / 64];
@@ -55,7 +53,6 @@ static inline void sw_summary_remove(sw_summary *summary, uint64_t number) {
     }
 }
 
-/* The rule that does not hold, or NULL (base/assert.h). */
 const char *sw_summary_check(const sw_summary *summary);
 
 #endif

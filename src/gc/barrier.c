@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes of pointers. While a cycle marks, the value that a write replaces is marked and so
- * survives (snapshot at the beginning). */
+/* The write barrier. While a cycle marks, it marks the overwritten value, which so survives
+ * (snapshot at the beginning). */
 #include "gc/mark.h"
 
 static sw_noinline void keep(sw_gc *gc, uintptr_t value) {
@@ -9,15 +9,14 @@ static sw_noinline void keep(sw_gc *gc, uintptr_t value) {
     sw_os_lock_release(&gc->lock);
 }
 
-/* Serves writes while a cycle marks, and reports a handle that is no live collector. */
+/* Slow path: a cycle marks, or the handle is no live collector, which is reported. */
 static sw_noinline void write_kept(sw_gc *gc, void **word, void *value) {
     if (!sw_handle_check(gc, offsetof(sw_gc, mark), SW_HANDLE_GC, "gc_write")) return;
     if (*word != NULL) keep(gc, (uintptr_t)*word);
     *word = value;
 }
 
-/* write_kept is called last and its caller then returns, so the compiler jumps there, and a write
- * outside of marking saves no register. */
+/* write_kept is a tail call, so a write outside of marking saves no register. */
 void sw_gc_write(sw_gc *gc, void *at, void *value) {
     void **word = at;
     if (sw_unlikely(!sw_handle_lives(gc, offsetof(sw_gc, mark), SW_HANDLE_GC)) ||

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The second marking finds objects breadth first, from span records instead of span metadata, word
- * by word from the maps of types, and remembers them in a table of addresses instead of marks. */
+ * by word from the maps of types, and stores them in a table of addresses instead of mark bits. */
 #include "gc/checkmark.h"
 
 #include "base/assert.h"
@@ -12,8 +12,8 @@
 #include "gc/type.h"
 #include "os/os.h"
 
-/* Addresses of objects that were reached, in that order; those from index `done` on are still to be
- * scanned. The buckets are an open hash table of the same addresses.
+/* Addresses of reached objects, in the order of discovery; those from index `done` on are still to
+ * be scanned. The buckets are an open hash table of the same addresses.
  *   done <= reached.count <= capacity / 2;  capacity is a power of two, or 0 */
 typedef struct second_search {
     sw_gc *gc;
@@ -22,7 +22,7 @@ typedef struct second_search {
     uint64_t capacity;
     uintptr_t *buckets; /* 0: empty */
     bool no_memory;
-    bool has_frames; /* every frame of the shadow stacks was as it was pushed */
+    bool has_frames; /* no frame of the shadow stacks was overwritten */
 } second_search;
 
 /* An object; at == 0: none. */
@@ -32,7 +32,7 @@ typedef struct reached_object {
     uint32_t slot;
 } reached_object;
 
-/* The object that contains the address. */
+/* Returns the object that contains the address. */
 static reached_object find(const sw_gc *gc, uintptr_t p) {
     const sw_space *space = gc->heap->space;
     uint32_t id = sw_space_id_of(space, p), slot = 0;
@@ -97,7 +97,7 @@ static void scan(second_search *s, uintptr_t at) {
     uint32_t id = sw_space_span_id(gc->heap->space, object.span);
     const uint32_t *types = sw_gc_slot_types[id];
     uint32_t type = types != NULL ? types[object.slot] : sw_gc_span_metas[id].type;
-    if (type == SW_GC_TYPE_UNSET) return; /* the first object of the span is being made */
+    if (type == SW_GC_TYPE_UNSET) return; /* the first object of the span is being created */
     const sw_gc_layout *layout = sw_gc_layout_of(gc, type);
     for (size_t i = 0; i < bytes_of(gc, object.span) / sizeof at; i++)
         if (sw_gc_is_pointer(layout, i)) reach(s, (const uintptr_t *)at + i);
@@ -113,8 +113,8 @@ static void reach_ranges(second_search *s, const sw_gc_array *ranges) {
     for (uint32_t r = 0; r < ranges->count; r++) reach_words(s, roots[r].start, roots[r].bytes);
 }
 
-/* Finds everything that the roots reach. exact: nothing was allocated since the cycle began; else
- * the caches' current words may be others by now, and their slots are no roots. */
+/* Finds everything reachable from the roots. exact: nothing was allocated since the cycle began;
+ * else the caches' current words may have changed, and their slots are no roots. */
 static void search_all(second_search *s, bool exact) {
     reach_ranges(s, &s->gc->roots);
     reach_ranges(s, &s->gc->lent);
@@ -138,7 +138,6 @@ static bool is_marked(const sw_gc *gc, uintptr_t at) {
            (meta->marks[object.slot / 64] >> object.slot % 64 & 1) != 0;
 }
 
-/* Number of marked objects of the span. */
 static uint64_t count_marked(const sw_gc *gc, uint32_t id) {
     const sw_gc_span_meta *meta = &sw_gc_span_metas[id];
     const sw_span *span = sw_space_span(gc->heap->space, id);
@@ -180,7 +179,7 @@ sw_status sw_gc_checkmark(sw_gc *gc, bool exact) {
                        : s.has_frames
                            ? compare(&s, exact)
                            : sw_fail(SW_STATE, "gc_checkmark",
-                                     "a frame is not as it was pushed: was it left by a jump?");
+                                     "a frame was overwritten: was it left by a longjmp?");
     sw_gc_array_end(&s.reached, sizeof(uintptr_t));
     if (s.buckets != NULL) (void)sw_os_release(s.buckets, s.capacity * sizeof *s.buckets);
     return status;

@@ -6,9 +6,9 @@
 
 #include "gc/gc.h"
 
-/* Under the collector's lock, at the end of marking. exact: the mutator has not run since the cycle
- * began, so that exactly the reachable objects must be marked. SW_STATE: the marks are wrong; the
- * last error has the address; SW_NOMEM. */
+/* Compares the marks with a second marking, under the collector's lock, at the end of marking.
+ * exact: no mutator has run since the cycle began, so exactly the reachable objects must be marked.
+ * SW_STATE: the marks are wrong; the last error has the address; SW_NOMEM. */
 sw_status sw_gc_checkmark(sw_gc *gc, bool exact);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Making and ending collectors, their options, and typed allocation. */
+/* Creates and ends collectors, sets their options, and allocates typed objects. */
 #include <errno.h>
 #include <string.h>
 
@@ -35,7 +35,7 @@ static sw_status make_heap(const sw_heap_options *options, sw_gc *gc) {
     return sw_heap_create_collected(options, &sw_gc_hooks, gc, &gc->lock, &gc->heap);
 }
 
-/* Releases what the collector has outside of its heap. */
+/* Releases the collector's memory outside of its heap. */
 static void release(sw_gc *gc) {
     sw_gc_types_end(gc);
     sw_gc_array_end(&gc->roots, sizeof(sw_gc_roots));
@@ -113,8 +113,7 @@ static void *refuse(int error) {
     return NULL;
 }
 
-/* Begins a cycle, or works on the one that is under way. SW_STATE: SW_GC_CHECKMARK has found a
- * mistake. */
+/* Begins a cycle, or works on the running one. SW_STATE: SW_GC_CHECKMARK has found an error. */
 static sw_status keep_pace(sw_gc *gc, uint64_t fresh) {
     sw_os_lock_acquire(&gc->lock);
     bool idle = gc->phase == SW_GC_IDLE, in_steps = gc->pace.in_steps != 0;
@@ -130,9 +129,8 @@ static sw_status keep_pace(sw_gc *gc, uint64_t fresh) {
     return status == SW_OK ? sw_gc_step(gc, SIZE_MAX) : status;
 }
 
-/* Adds to the bytes asked for since the last cycle. Threads that have joined may add at once, so
- * they do it by an atomic instruction; without them the program lets one thread at a time
- * allocate. */
+/* Adds to the bytes allocated since the last cycle. Joined threads may add concurrently, so they
+ * use an atomic instruction; without them the program lets one thread at a time allocate. */
 static uint64_t count_fresh(sw_gc *gc, size_t bytes) {
     if (__atomic_load_n(&gc->joined, __ATOMIC_RELAXED) != 0)
         return __atomic_add_fetch(&gc->fresh, bytes, __ATOMIC_RELAXED);
@@ -148,7 +146,7 @@ static void note_assist(sw_gc *gc, uint64_t begin_ns) {
 }
 
 /* Does the work that is due before an allocation of so many bytes. Returns 0 if the allocation may
- * go on, else the errno with which it fails. */
+ * proceed, else the errno with which it fails. */
 static sw_noinline int work_before(sw_gc *gc, size_t bytes) {
     if (sw_gc_is_stopping(gc)) sw_gc_stop_in_call(gc);
     uint64_t fresh = count_fresh(gc, bytes);
@@ -162,7 +160,7 @@ static sw_noinline int work_before(sw_gc *gc, size_t bytes) {
 }
 
 /* True: nothing is due before the object, and with a pace its bytes are counted. False: nothing was
- * counted, and work_before is to be called. */
+ * counted, and the caller must call work_before. */
 static sw_always_inline bool count_early(sw_gc *gc, size_t bytes) {
     uint64_t due = __atomic_load_n(&gc->due, __ATOMIC_RELAXED);
     if (sw_likely(due == UINT64_MAX)) return true;
@@ -179,8 +177,8 @@ static sw_noinline void *add_finalizer(sw_gc *gc, const sw_gc_layout *layout, vo
     return refuse(ENOMEM);
 }
 
-/* The least size of an object without pointers that a packing heap (option tiny) gives a slot of
- * its own: one byte more than a block has. */
+/* The minimum size of an object without pointers that gets its own slot in a packing heap (option
+ * tiny): the size of a block plus 1. */
 enum { UNPACKED_BYTES = 17 };
 
 static sw_noinline void *alloc_finalized(sw_gc *gc, const sw_gc_layout *layout, size_t bytes,
@@ -198,7 +196,7 @@ static void *alloc_typed(sw_gc *gc, uint32_t type, size_t bytes) {
     return alloc_finalized(gc, layout, bytes, flags);
 }
 
-/* Makes one object of a type where the short path (take) does not serve. */
+/* Allocates one object of a type if the fast path (take) cannot. */
 static sw_noinline void *new_one(sw_gc *gc, uint32_t type) {
     if (!sw_gc_has_type(gc, type)) return refuse(EINVAL);
     return alloc_typed(gc, type, sw_gc_layout_of(gc, type)->bytes);
@@ -213,9 +211,9 @@ static sw_always_inline void *clear(const sw_cache_bin *bin, char *p, uint32_t b
     return bin->span->needzero ? memset(p, 0, bytes) : p;
 }
 
-/* Takes a slot of the word that the class allocates from, if every object of that span has the
- * type; else the generic path makes the object. A cycle that is under way has prepared or swept the
- * span before the bin got it. */
+/* Takes a slot of the current word of the class if every object of that span has the type; else the
+ * generic path allocates the object. A running cycle has prepared or swept the span before the bin
+ * got it. */
 static sw_always_inline void *take(sw_gc *gc, uint32_t type, const sw_gc_layout *layout) {
     uint32_t bin_type = layout->bin_type;
     sw_cache *cache = sw_registry_cache_at(gc->heap_index);
@@ -235,8 +233,7 @@ static sw_noinline void *new_paced(sw_gc *gc, uint32_t type) {
     return take(gc, type, layout);
 }
 
-/* Serves the calls that sw_gc_new does not: a bad handle, an unknown type, and every count but
- * 1. */
+/* Slow path of sw_gc_new: a bad handle, an unknown type, and every count but 1. */
 static sw_noinline void *new_array(sw_gc *gc, uint32_t type, size_t count) {
     size_t bytes;
     if (!sw_handle_check(gc, offsetof(sw_gc, mark), SW_HANDLE_GC, "gc_new")) return refuse(EINVAL);

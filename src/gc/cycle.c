@@ -35,7 +35,7 @@ static void enter_phase(sw_gc *gc, sw_gc_phase phase) {
 }
 
 /* Prepares the span of every bin of every cache when a cycle begins, because slots are taken from
- * the words of bins without a look at the cycle. */
+ * the words of bins without checking the cycle. */
 static void prepare_current(sw_gc *gc, uint64_t stamp) {
     sw_heap *heap = gc->heap;
     sw_os_lock_acquire(&heap->lock);
@@ -58,8 +58,8 @@ static void mark_words(void *arg, const void *start, size_t bytes) {
     sw_gc_mark_range(arg, start, bytes);
 }
 
-/* Marks what the roots point to. If some roots of a source or of a shadow stack are not known, the
- * cycle is given up later (gc->lost): an object without a mark is then not known to be dead. */
+/* Marks what the roots point to. If roots of a source or of a shadow stack are unknown, the cycle
+ * is abandoned later (gc->lost): an unmarked object is then not known to be dead. */
 static void mark_roots(sw_gc *gc) {
     sw_gc_marker marker;
     if (!sw_gc_ask_sources(gc)) gc->lost = true;
@@ -98,10 +98,10 @@ static void end_marking(sw_gc *gc) {
 
 /* --- steps ------------------------------------------------------------------------------------ */
 
-enum { PIECE_WORK = 256 }; /* units of work between two looks at the clock */
+enum { PIECE_WORK = 256 }; /* units of work between two reads of the clock */
 
-/* Compares the marks with those of a second marking, if a debug option asks for it. exact: nothing
- * has run since the cycle began. */
+/* Compares the marks with those of a second marking, if a debug option requests it. exact: no
+ * mutator has run since the cycle began. */
 static sw_status check_marks(sw_gc *gc, bool exact) {
     if ((gc->debug & (SW_GC_CHECKMARK | SW_GC_DANGLING)) == 0) return SW_OK;
     bool has_all = sw_gc_ask_sources(gc); /* the ranges may have moved since the start */
@@ -110,10 +110,10 @@ static sw_status check_marks(sw_gc *gc, bool exact) {
     return status;
 }
 
-/* Called when everything that the roots reach is marked, and again when the objects of finalizers
- * and what they reach are marked, too. The first call clears weak references and makes finalizers
- * due; the last one clears long weak references. True: finalizers became due, so there is more to
- * mark. */
+/* Called when everything reachable from the roots is marked, and again when the objects of
+ * finalizers and all that they reach are marked, too. The first call clears weak references and
+ * queues finalizers; the last one clears long weak references. True: finalizers were queued, so
+ * there is more to mark. */
 static bool settle(sw_gc_marker *marker) {
     sw_gc *gc = marker->gc;
     if (!gc->settled) {
@@ -125,7 +125,7 @@ static bool settle(sw_gc_marker *marker) {
     return false;
 }
 
-/* Marks what the roots reach, then what objects reach whose finalizers have become due. */
+/* Marks everything reachable from the roots, then from objects with queued finalizers. */
 static sw_status mark_step(sw_gc *gc, int64_t work, bool exact) {
     sw_gc_marker marker;
     sw_status status = SW_OK;
@@ -164,13 +164,13 @@ static sw_status step(sw_gc *gc, sw_cache *cache, int64_t work, bool exact) {
     return status;
 }
 
-/* Notes an event: a piece of work of the phase has ended. */
+/* Records an event: a piece of work of the phase has ended. */
 static void note_piece(sw_gc *gc, sw_gc_phase phase, uint64_t begin_ns) {
     bool marked = phase == SW_GC_MARKING;
     sw_gc_events_note(gc, marked ? SW_GC_EVENT_MARK : SW_GC_EVENT_SWEEP, begin_ns);
 }
 
-/* Notes that a call has done its work of the cycle. sw_gc_collect, which may finish one cycle and
+/* Records that a call has done its work of the cycle. sw_gc_collect, which may finish one cycle and
  * run another, calls it for each. */
 static void note_call(sw_gc *gc, uint64_t before_ns) {
     uint64_t ns = spent_ns(gc) - before_ns;
@@ -181,7 +181,7 @@ static void note_call(sw_gc *gc, uint64_t before_ns) {
     if (ns > gc->cycle.longest_ns) gc->cycle.longest_ns = ns;
 }
 
-/* One step, noted as an event of its own. */
+/* Does one step, recorded as its own event. */
 static sw_status step_once(sw_gc *gc, sw_cache *cache, int64_t work, bool exact) {
     sw_gc_phase phase = (sw_gc_phase)gc->phase;
     uint64_t begin = sw_gc_events_now(gc);
@@ -211,7 +211,7 @@ static sw_status finish(sw_gc *gc, sw_cache *cache, bool exact) {
 
 /* --- calls ------------------------------------------------------------------------------------ */
 
-/* Checks struct_bytes of a record that is to be filled in; it may be NULL. */
+/* Checks struct_bytes of a record to fill in; it may be NULL. */
 static sw_status check_bytes(const sw_gc_cycle *cycle, const char *op) {
     if (cycle == NULL || sw_sized_is_valid(cycle->struct_bytes)) return SW_OK;
     return sw_sized_refuse(cycle->struct_bytes, op, "set it to sizeof(sw_gc_cycle)");
@@ -223,16 +223,16 @@ static void fill(const sw_gc *gc, sw_gc_cycle *cycle) {
     memcpy(cycle, &filled, filled.struct_bytes);
 }
 
-/* Gives a cycle that marks up, under the collector's lock. Other threads may run: their hooks look
- * at the phase under the same lock. */
+/* Abandons a marking cycle, under the collector's lock. Other threads may run: their hooks read the
+ * phase under the same lock. */
 static void give_up(sw_gc *gc) {
     gc->given_up = true;
     end_marking(gc);
 }
 
-/* Enters a call on a collector that lives: gets the calling thread's cache of the heap, stops the
- * world and takes the collector's lock. After an error the lock is free; if the world did not stop
- * in time, a cycle that marks was given up. */
+/* Enters a call on a live collector: gets the calling thread's cache of the heap, stops the world
+ * and takes the collector's lock. After an error the lock is free; if the world did not stop in
+ * time, a marking cycle was abandoned. */
 static sw_status enter(sw_gc *gc, const char *op, const sw_gc_cycle *cycle, sw_cache **cache) {
     sw_status status = SW_GC_STATUS(gc, op);
     if (status == SW_OK) status = check_bytes(cycle, op);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pointers to memory that ended (dangling.h). */
+/* Pointers to freed memory (dangling.h). */
 #include "gc/dangling.h"
 
-static const sw_gc_ended *asked; /* what knows of memory that ended; atomic; NULL: nothing does */
+static const sw_gc_ended *asked; /* the provider of freed memory; atomic; NULL: none */
 
 void sw_gc_dangling_ask(const sw_gc_ended *ended) {
     __atomic_store_n(&asked, ended, __ATOMIC_RELEASE);

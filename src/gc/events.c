@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The ring has the events in the order in which they ended. When it is full, a new event replaces
- * the oldest one, so a program that never takes any out keeps the last ones. The number of an event
- * is its index in the ring. */
+ * the oldest, so a program that never removes any keeps the latest ones. The number of an event
+ * gives its index in the ring. */
 #include "gc/events.h"
 
 #include "base/assert.h"

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Due finalizers are linked into a queue through their entries, so the end of marking needs no
- * memory. All of one cycle become due at once and in no order: a chain of objects with finalizers
- * is done in one cycle, and a ring of them is done as well. A collector that calls the finalizer of
- * an object before those of the objects that it points to needs a cycle for each link, and never
- * ends a ring (Boehm, "Destructors, finalizers, and synchronization", 2003, argues for that
- * order). */
+ * memory. All of one cycle become due at once and in no order, so a chain or a ring of objects with
+ * finalizers is finalized in one cycle. A collector that calls the finalizer of an object before
+ * those of the objects that it points to needs a cycle per link, and never finalizes a ring (Boehm,
+ * "Destructors, finalizers, and synchronization", 2003, argues for that order). */
 #include "gc/finalizer.h"
 
 #include "base/fail.h"
@@ -66,7 +65,7 @@ void sw_gc_finalizers_forked(sw_gc *gc) {
 
 /* --- calls ------------------------------------------------------------------------------------ */
 
-/* Sets or replaces the finalizer of an object, or with NULL removes it. False: no memory. */
+/* Sets or replaces the finalizer of an object; NULL removes it. False: no memory. */
 static bool set(sw_gc_refs *refs, uintptr_t object, sw_gc_finalizer_fn finalizer, void *arg) {
     sw_gc_ref_entry *entry = sw_gc_refs_finalizer(refs, object);
     if (finalizer == NULL) {
@@ -95,8 +94,7 @@ sw_status sw_gc_set_finalizer(sw_gc *gc, const void *object, sw_gc_finalizer_fn 
     return done ? SW_OK : sw_fail(SW_NOMEM, op, "no memory for a finalizer");
 }
 
-/* Calls one finalizer that is due. 0: none is due; 1: it was called; 2: it was called and has ended
- * the collector. */
+/* Calls a due finalizer. 0: none is due; 1: called; 2: called, and it has ended the collector. */
 static int finalize_one(sw_gc *gc) {
     if (sw_gc_is_stopping(gc)) sw_gc_stop_here(gc);
     sw_os_lock_acquire(&gc->lock);

@@ -30,28 +30,27 @@
 #include "heap/heap.h"
 #include "spanwise/gc.h"
 
-/* A registered type. Number 0 is that of objects without a type, each of whose words may be a
- * pointer.
+/* A registered type. Number 0 is for untyped objects, in which each word may be a pointer.
  *   words == bytes / 8;  pattern is the map's first 64 words, repeated if an object is shorter
- *   span_class == 0: sw_gc_new has no short path for the type, because its objects are large, are
+ *   span_class == 0: sw_gc_new has no fast path for the type, because its objects are large, are
  *     packed or have a finalizer, or because it is number 0
  * The fields of the fast path are at addresses congruent to 8 mod 16; see struct sw_cache. */
 typedef struct sw_gc_layout {
     size_t bytes;
     uint32_t span_class; /* of one object */
-    uint32_t bin_type;   /* value of sw_cache_bin.gc_type for the short path; 0: no pointers */
+    uint32_t bin_type;   /* value of sw_cache_bin.gc_type for the fast path; 0: no pointers */
     size_t words;
     bool scan;                /* it has pointers */
     bool has_type_allocators; /* type allocators have copies of the fields, which must not change */
     uint64_t pattern;         /* bit i: word i of an array of such objects is a pointer */
     const uint64_t *map;      /* NULL: every word may be a pointer */
-    char name[32];            /* cut at 31 bytes */
+    char name[32];            /* truncated to 31 bytes */
     sw_gc_finalizer_fn finalizer; /* of new objects; NULL: none */
     void *finalizer_arg;
 } sw_gc_layout;
 
 enum { SW_GC_TYPES_MAX = 1 << 24, SW_GC_UNTYPED = 0 };
-#define SW_GC_TYPE_UNSET UINT32_MAX /* of a span that has had no object yet */
+#define SW_GC_TYPE_UNSET UINT32_MAX /* of a span that never had an object */
 
 /* A range of roots; bytes 0: removed. */
 typedef struct sw_gc_roots {
@@ -67,12 +66,12 @@ typedef struct sw_gc_array {
 } sw_gc_array;
 
 /* A source of root ranges that change, such as an arena (arena/scan.c). A cycle calls `lend` when
- * it begins. The collector's lock covers the links.
+ * it begins. The collector's lock protects the links.
  *   gc == NULL: the source is in no list;  else *back == this */
 typedef struct sw_gc_source {
     struct sw_gc *gc;
     struct sw_gc_source *next, **back;
-    bool (*lend)(struct sw_gc_source *source, sw_gc_array *ranges); /* false: no memory for all */
+    bool (*lend)(struct sw_gc_source *source, sw_gc_array *ranges); /* false: no memory */
 } sw_gc_source;
 
 /* State of an entry. Objects whose finalizers are queued or running are roots. */
@@ -87,21 +86,21 @@ typedef enum sw_gc_entry_state {
 } sw_gc_entry_state;
 
 /* A reference, or a finalizer: what refers to an object from outside of the heap (refs.c).
- *   object == 0 where state == SW_GC_ENTRY_UNUSED; an entry with an object is in its bucket */
+ *   object == 0 if state == SW_GC_ENTRY_UNUSED; an entry with an object is in its bucket */
 typedef struct sw_gc_ref_entry {
     uintptr_t object; /* 0: NULL */
     sw_gc_finalizer_fn finalizer;
     void *arg;
-    uintptr_t thread;  /* that calls the finalizer (sw_gc_thread.at) */
+    uintptr_t thread;  /* of the thread that calls the finalizer (sw_gc_thread.at) */
     uint32_t next;     /* index + 1: in the bucket, or the next unused one; 0: the last */
-    uint32_t due_next; /* index + 1 of the finalizer that became due next */
+    uint32_t due_next; /* index + 1 of the next due finalizer in the queue */
     uint32_t generation;
     uint32_t state; /* sw_gc_entry_state */
 } sw_gc_ref_entry;
 
 /* All references and finalizers of a collector, found by number and by object.
  *   (buckets == NULL) == (bucket_count == 0);  bucket_count is a power of two, or 0
- *   hashed <= entries.count, and is 0 where there is no bucket; (due_first == 0) == (due_last == 0)
+ *   hashed <= entries.count, 0 if there are no buckets; (due_first == 0) == (due_last == 0)
  */
 typedef struct sw_gc_refs {
     sw_gc_array entries;
@@ -125,9 +124,9 @@ typedef struct sw_gc_dangling {
  *   (items == NULL) == (capacity == 0);  taken <= ended <= taken + capacity */
 typedef struct sw_gc_ring {
     sw_gc_event *items;
-    uint64_t capacity; /* atomic; 0: none are kept */
+    uint64_t capacity; /* atomic; 0: events are not recorded */
     uint64_t ended;    /* events so far */
-    uint64_t taken;    /* of them, removed or lost */
+    uint64_t taken;    /* of these, removed or lost */
     uint64_t lost;     /* since the last removal */
 } sw_gc_ring;
 
@@ -137,7 +136,7 @@ typedef struct sw_gc_ring {
 typedef struct sw_gc_thread {
     uintptr_t at;
     uint64_t id;   /* of the system, when it joined */
-    char name[32]; /* cut at 31 bytes */
+    char name[32]; /* truncated to 31 bytes */
     bool is_away;  /* stopped at a safepoint, or in a blocking region */
 } sw_gc_thread;
 
@@ -154,13 +153,13 @@ typedef struct sw_gc_span_cursor {
     uint32_t id;    /* of the next record */
 } sw_gc_span_cursor;
 
-/* The lock covers every field. Those marked atomic may be read without it, and only `fresh` is
+/* The lock protects every field. Those marked atomic may be read without it, and only `fresh` is
  * written without it. sw_gc_new reads the first cache line; the fields of its fast path are at
  * addresses congruent to 8 mod 16; see struct sw_cache.
- *   type_count >= 1: that of objects without a type;  heap->collector == the record
+ *   type_count >= 1, because untyped objects have a type;  heap->collector == the record
  *   due == 0 while the world is stopping, and while threads have joined and there is a pace;
  *     else due == pace_due
- *   phase == SW_GC_MARKING if and only if epoch is even
+ *   phase == SW_GC_MARKING iff epoch is even
  *   the stack and the queue are empty unless phase == SW_GC_MARKING */
 struct sw_gc {
     sw_heap *heap;         /* constant */
@@ -177,51 +176,51 @@ struct sw_gc {
     sw_os_lock lock;     /* taken before the heap's */
     sw_gc_array threads; /* sw_gc_thread */
     uint32_t joined;     /* atomic: threads that have joined */
-    uint32_t running;    /* atomic: of them, not away */
+    uint32_t running;    /* atomic: of these, not away */
     uint32_t stopping;   /* atomic: 1: the world is stopping or stopped */
     uint32_t changing;   /* atomic: threads that change the heap's spans or lists */
     uint32_t waiting;    /* threads that wait for the world to resume */
     /* Index + 1 of the thread that stops the world, if it has joined and was not away; else 0. */
     uint32_t stopper;
-    uint64_t stop_ns;  /* how long a stop waits for late threads */
+    uint64_t stop_ns;  /* timeout of a stop for late threads */
     uint64_t sleep_ns; /* longest sleep of a waiter; only tests change it */
     uint64_t timeouts; /* atomic: sleeps that ended without a wake-up; only tests read it */
-    uint64_t pace_due; /* atomic: the value of due while the world goes on */
+    uint64_t pace_due; /* atomic: the value of due while the world runs */
     sw_gc_array roots; /* sw_gc_roots; id: index + 1 */
-    sw_gc_array lent;  /* sw_gc_roots of sources, as they were when the cycle began */
+    sw_gc_array lent;  /* sw_gc_roots of sources, as of the beginning of the cycle */
     sw_gc_source *sources;
     sw_gc_shadow *shadows; /* linked by next */
     sw_gc_refs refs;
-    sw_gc_stack stack;      /* objects that are marked and not scanned */
-    sw_gc_span_queue queue; /* spans with such objects, in that order */
-    uint32_t order;  /* sw_gc_order of the next cycle; that of the cycle under way is in `cycle` */
-    bool overflowed; /* a push was refused: some marked object is on no stack */
-    bool lost;       /* a root, or an overwritten value, is neither marked nor on the stack */
-    bool given_up;   /* objects without a mark are not known to be dead */
-    bool settled;    /* all that roots reach is marked, and what finalizers reach is being marked */
-    bool inside;     /* set by a test: threads may be stopped within an allocation (roots.c) */
-    unsigned debug;  /* SW_GC_... */
-    sw_gc_dangling dangling;   /* found, and not reported yet */
-    sw_gc_span_cursor rescan;  /* spans whose marked objects are still to be scanned again */
-    sw_gc_span_cursor sweep;   /* where the sweep by steps goes on */
-    sw_gc_span_cursor unswept; /* where allocations look for spans to sweep */
-    sw_gc_cycle cycle;         /* under way, or the last one */
+    sw_gc_stack stack;      /* marked objects that are not scanned yet */
+    sw_gc_span_queue queue; /* spans with such objects, in queue order */
+    uint32_t order;         /* sw_gc_order of the next cycle; the running one's is in `cycle` */
+    bool overflowed;        /* a push was refused: a marked object is on no stack */
+    bool lost;      /* a root, or an overwritten value, is neither marked nor on the stack */
+    bool given_up;  /* unmarked objects are not known to be dead */
+    bool settled;   /* roots are done; marking continues from finalizers */
+    bool inside;    /* set by a test: threads may be stopped within an allocation (roots.c) */
+    unsigned debug; /* SW_GC_... */
+    sw_gc_dangling dangling;   /* found, but not reported yet */
+    sw_gc_span_cursor rescan;  /* spans whose marked objects are still to be rescanned */
+    sw_gc_span_cursor sweep;   /* position of the incremental sweep */
+    sw_gc_span_cursor unswept; /* position at which allocations look for unswept spans */
+    sw_gc_cycle cycle;         /* the running cycle, or the last one */
     sw_gc_pace pace;           /* sw_gc_pace_reset computes the next three from it */
-    uint64_t trigger;          /* value of fresh at which a cycle runs or, in steps, must be over */
+    uint64_t trigger;          /* fresh at which a cycle runs or, in steps, must have ended */
     uint64_t step_work;        /* units of work of one step */
-    uint64_t goal;           /* bytes of objects when the next cycle runs, or is over; 0: no pace */
-    bool traced;             /* SPANWISE_DEBUG=gctrace=1: a line at each end of a cycle */
-    uint64_t (*clock)(void); /* nanoseconds: sw_os_now_ns, or the clock of a test */
-    uint64_t born_ns;        /* when the collector was made */
-    uint64_t start_ns;       /* what the start of the cycle took */
-    uint64_t spent_ns;       /* what all ended cycles took */
+    uint64_t goal;             /* bytes of objects when the next cycle runs, or ends; 0: no pace */
+    bool traced;               /* SPANWISE_DEBUG=gctrace=1: a line at the end of each cycle */
+    uint64_t (*clock)(void);   /* nanoseconds: sw_os_now_ns, or the clock of a test */
+    uint64_t born_ns;          /* time of the collector's creation */
+    uint64_t start_ns;         /* duration of the start of the cycle */
+    uint64_t spent_ns;         /* total duration of all ended cycles */
     sw_gc_ring ring;
-    /* When the call at work began to work on this cycle; 0: no events were kept. */
+    /* When the current call began to work on this cycle; 0: events were not recorded. */
     uint64_t stood_ns;
-    uint64_t began_ns; /* when the cycle began; 0: no events were kept */
+    uint64_t began_ns; /* when the cycle began; 0: events were not recorded */
 };
 
-/* The stamp of span metadata that is prepared or swept in this epoch of the collector. */
+/* Returns the stamp of span metadata that is prepared or swept in this epoch of the collector. */
 static inline uint64_t sw_gc_stamp(const sw_gc *gc, uint32_t epoch) {
     return (uint64_t)gc->heap->id << 32 | epoch;
 }
@@ -231,10 +230,9 @@ static inline sw_gc_phase sw_gc_phase_seen(const sw_gc *gc) {
 
 enum { SW_GC_CLOBBER_BYTE = 0xDB };
 
-/* SW_OK, or the failure that reports a handle which is no live collector. */
+/* SW_OK, or the failure for a handle that is no live collector. */
 #define SW_GC_STATUS(gc, op) sw_handle_status(gc, offsetof(sw_gc, mark), SW_HANDLE_GC, op)
 
-/* The rule that does not hold, or NULL (base/assert.h). */
 const char *sw_gc_record_check(const sw_gc *gc);
 const char *sw_gc_source_check(const sw_gc_source *source);
 

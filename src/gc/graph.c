@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Graphs whose edges are given as numbers. */
+/* Builds graphs whose edges are given as numbers. */
 #include "base/bits.h"
 #include "base/fail.h"
 #include "gc/type.h"

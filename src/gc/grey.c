@@ -27,7 +27,7 @@ static size_t grey_bits_bytes(uint32_t words) {
     return sizeof(sw_gc_grey_bits) + words * sizeof(uint64_t);
 }
 
-/* Makes the grey_bits of a span, which have no stamp yet. NULL: no memory. */
+/* Allocates the grey_bits of a span, without a stamp. NULL: no memory. */
 static sw_gc_grey_bits *make(sw_heap *heap, uint32_t id) {
     uint32_t words = sw_gc_mark_words(heap, sw_space_span(heap->space, id));
     sw_os_lock_acquire(&heap->lock);

@@ -9,12 +9,12 @@
 
 /* The grey bits of a span, allocated when its first object turns grey. Bits of an abandoned cycle
  * are ignored later, because their stamp is older.
- *   in a cycle that marks and has this stamp: each grey slot is marked, and is_queued if there is
+ *   in a marking cycle with this stamp: each grey slot is marked, and is_queued if there is
  *     one
  *   next == 0 unless is_queued */
 typedef struct sw_gc_grey_bits {
     uint64_t stamp;
-    uint32_t next;       /* id of the next span in the queue; 0: this is the last one */
+    uint32_t next;       /* id of the next span in the queue; 0: this is the last */
     uint32_t words : 31; /* words of the span's marks, and of `bits` */
     uint32_t is_queued : 1;
     uint64_t bits[];
@@ -23,18 +23,15 @@ typedef struct sw_gc_grey_bits {
 /* By span id; NULL: no object of the span was ever grey. */
 extern sw_gc_grey_bits **sw_gc_grey_bits_of;
 
-/* The rules that do not hold, or NULL (base/assert.h). */
 const char *sw_gc_grey_bits_check(const sw_gc_grey_bits *grey_bits, const sw_gc_span_meta *meta);
 const char *sw_gc_span_queue_check(const sw_gc_span_queue *queue);
 
-/* Clear the grey bits of a span for this cycle; allocate them if needed. NULL: no memory. */
+/* Clears the grey bits of a span for this cycle; allocates them if needed. NULL: no memory. */
 sw_gc_grey_bits *sw_gc_grey_bits_begin(const sw_gc_marker *marker, uint32_t id);
 /* Under the heap's lock: free the grey bits of a released span. */
 void sw_gc_grey_bits_end(sw_heap *heap, uint32_t id);
 
-/* Append a span. */
 void sw_gc_queue_append(sw_gc_span_queue *queue, uint32_t id);
-/* Prepend a span. */
 void sw_gc_queue_put_back(sw_gc_span_queue *queue, uint32_t id);
 /* Remove the first span; the queue is not empty. */
 void sw_gc_queue_take(sw_gc_span_queue *queue);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What threads do for a cycle that is under way, while they allocate and free. */
+/* Work of mutator threads for a running cycle, when they allocate and free. */
 #include "gc/hooks.h"
 
 #include "gc/events.h"
@@ -10,16 +10,15 @@
 #include "gc/stop.h"
 #include "gc/sweep.h"
 
-/* Takes the lock if a cycle is under way. The phase was read without it, so it may be another one
- * by now. */
+/* Takes the lock if a cycle is running. The phase was read without it, so it may have changed. */
 static bool enter(sw_gc *gc) {
     if (sw_likely(sw_gc_phase_seen(gc) == SW_GC_IDLE)) return false;
     sw_os_lock_acquire(&gc->lock);
     return true;
 }
 
-/* Before a cache takes slots of a span: prepares the span while a cycle marks, so that new objects
- * are born marked, and sweeps it while a cycle sweeps, after which nothing looks at its marks. */
+/* Before a cache takes slots of a span: prepares the span while a cycle marks, so that objects are
+ * allocated black, and sweeps it while a cycle sweeps; its marks are not read after that. */
 static void taken(sw_cache *cache, sw_span *span) {
     sw_heap *heap = cache->heap;
     sw_gc *gc = heap->collector;
@@ -47,9 +46,8 @@ static bool sought(sw_cache *cache, uint32_t span_class) {
     return has;
 }
 
-/* A slot that is freed before the sweep of its span stays allocated, and is noted as pending.
- * Marking may still have to scan the object, and would take a new object in its place for the old
- * one. */
+/* A slot that is freed before the sweep of its span stays allocated, and is marked as pending:
+ * marking may still have to scan the object, and must not see a new object in its place. */
 static sw_deferral defer(sw_gc *gc, const sw_span *span, uint32_t slot) {
     sw_heap *heap = gc->heap;
     sw_gc_span_meta *meta = sw_gc_span_meta_of(heap, span);
@@ -63,8 +61,7 @@ static sw_deferral defer(sw_gc *gc, const sw_span *span, uint32_t slot) {
     return deferral;
 }
 
-/* An explicit free ends the references and the finalizer of the object at once, even if its slot
- * waits for the sweep. */
+/* An explicit free ends the object's references and finalizer at once, even before the sweep. */
 static sw_deferral deferred(sw_heap *heap, sw_span *span, uint32_t slot) {
     sw_gc *gc = heap->collector;
     if (sw_likely(!sw_gc_refs_are_used(gc))) {
@@ -85,8 +82,7 @@ static bool waits(const sw_heap *heap, const sw_span *span, uint32_t slot) {
     return (__atomic_load_n(&pending[slot / 64], __ATOMIC_RELAXED) >> slot % 64 & 1) != 0;
 }
 
-/* A span that the cycle has not met has no marks of this cycle, because no root reached its
- * objects. */
+/* A span that the cycle has not visited has no marks: its objects are unreachable. */
 static sw_dead_slots dead(const sw_heap *heap, const sw_span *span, uint32_t k) {
     const sw_gc *gc = heap->collector;
     sw_gc_span_meta *meta = sw_gc_span_meta_of(heap, span);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The functions of the collector that a collected heap calls. Callers: the making of a
- * collector. */
+/* The functions of the collector that a collected heap calls. Caller: collector. */
 #ifndef SW_GC_HOOKS_H
 #define SW_GC_HOOKS_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Marking of ranges, draining in either order, and what follows an overflow of the mark stack. */
+/* Marks ranges, drains in either order, and handles an overflow of the mark stack. */
 #include "gc/mark.h"
 
 #include "gc/mark_scan.h"
@@ -9,7 +9,7 @@ void sw_gc_mark_range(sw_gc_marker *marker, const void *start, size_t bytes) {
     for (size_t i = 0; i < bytes / sizeof *words; i++) sw_gc_discover(marker, words[i]);
 }
 
-/* True: no object waits to be scanned. */
+/* Returns true if no object is waiting to be scanned. */
 static bool drain(sw_gc_marker *marker) {
     return marker->by_span ? sw_gc_drain_spans(marker) : sw_gc_drain_objects(marker);
 }
@@ -24,7 +24,7 @@ static void drain_all(sw_gc_marker *marker) {
 /* --- after an overflow ------------------------------------------------------------------------ */
 
 /* Scans every marked object of the span again, because some of them may not have been scanned. Free
- * slots count as marked, too, and are left out. */
+ * slots count as marked, too, and are skipped. */
 static void rescan(sw_gc_marker *marker, uint32_t id) {
     const sw_heap *heap = marker->gc->heap;
     const sw_gc_span_meta *meta = &marker->span_metas[id];
@@ -48,7 +48,7 @@ static void rescan(sw_gc_marker *marker, uint32_t id) {
         }
 }
 
-/* True: every span was looked at, and the stack is empty. */
+/* Returns true if every span was visited and the stack is empty. */
 static bool rescan_all(sw_gc_marker *marker) {
     sw_gc *gc = marker->gc;
     while (!sw_gc_span_cursor_at_end(&gc->rescan)) {
@@ -59,8 +59,8 @@ static bool rescan_all(sw_gc_marker *marker) {
     return true;
 }
 
-/* An object that found no room on the stack is marked, so it is found again among the marked ones.
- * Each round scans at least as many objects as the stack holds, so the rounds come to an end. */
+/* An object that did not fit on the stack is marked, so it is found again among the marked ones.
+ * Each round scans at least as many objects as the stack holds, so the loop terminates. */
 bool sw_gc_mark_drain(sw_gc_marker *marker) {
     sw_gc *gc = marker->gc;
     sw_gc_pointer found[SW_GC_FOUND] = {0};
@@ -89,8 +89,8 @@ void sw_gc_marker_start(sw_gc_marker *marker, sw_gc *gc, int64_t work) {
 
 void sw_gc_marker_end(sw_gc_marker *marker) { marker->gc->stack = marker->stack; }
 
-/* If the cycle has not met the span, the span's owner may be preparing it at this moment. Then the
- * word waits on the stack for the next step, in which every other thread is outside of the heap. */
+/* If the cycle has not visited the span, the span's owner may be preparing it now. Then the word
+ * waits on the stack for the next step, when every other thread is outside of the heap. */
 void sw_gc_mark_word(sw_gc *gc, uintptr_t value) {
     uint32_t id = sw_space_id_of(gc->heap->space, value);
     if (id < SW_SPAN_FIRST || !sw_gc_span_meta_is_of(gc->heap, id)) return;

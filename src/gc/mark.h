@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Marking: from roots to everything that they reach. Callers: the cycle. */
+/* Marking: from roots to everything reachable. Callers: the cycle. */
 #ifndef SW_GC_MARK_H
 #define SW_GC_MARK_H
 
@@ -9,11 +9,11 @@
 enum { SW_GC_AHEAD = 32 }; /* objects between their prefetch and their scan; a power of two */
 enum { SW_GC_PIECE_BYTES = 16 << 10, SW_GC_WORK_BYTES = 512 };
 
-/* SW_GC_BATCH objects are scanned before what they point to is marked; sw_gc_marker.found has room
+/* SW_GC_BATCH objects are scanned before their referents are marked; sw_gc_marker.found has room
  * for SW_GC_FOUND words. */
 enum { SW_GC_BATCH = 8, SW_GC_FOUND = 192 };
 
-/* A word that points into a span and waits to be marked with others. word and slot are known once
+/* A word that points into a span, buffered to be marked with others. word and slot are known once
  * the metadata was read.
  *   word is that of the slot's mark, or &sw_gc_marker.marked if there is no object */
 typedef struct sw_gc_pointer {
@@ -23,17 +23,17 @@ typedef struct sw_gc_pointer {
     uint32_t slot;
 } sw_gc_pointer;
 
-/* What a call needs while it marks.
- *   found_count <= SW_GC_FOUND - 64 between two calls of scan_words;  0 where found == NULL */
+/* The state of a call that marks.
+ *   found_count <= SW_GC_FOUND - 64 between two calls of scan_words;  0 if found == NULL */
 typedef struct sw_gc_marker {
-    sw_gc_span_meta *span_metas; /* span_metas, view, stamp: read for each pointer */
+    sw_gc_span_meta *span_metas; /* span_metas, view, stamp: read per pointer */
     sw_space_view view;
     uint64_t stamp; /* of this cycle: sw_gc_span_meta.stamp */
     sw_gc_stack stack;
     sw_gc *gc;
     int64_t work;         /* remaining work; <= 0: none */
     bool by_span;         /* the cycle's order */
-    bool has_extras;      /* objects may lie outside of the range */
+    bool has_extras;      /* objects may be outside of the range */
     uint64_t marked;      /* bit 0 is set: the dummy mark of words without an object */
     sw_gc_pointer *found; /* NULL: this marker does not drain */
     uint32_t found_count;
@@ -41,16 +41,15 @@ typedef struct sw_gc_marker {
 
 #define SW_GC_ALL_WORK INT64_MAX
 
-/* A marker takes the collector's stack at its start, and gives it back at its end. Under the
- * collector's lock. */
+/* Takes the collector's stack, and returns it at the end. Under the collector's lock. */
 void sw_gc_marker_start(sw_gc_marker *marker, sw_gc *gc, int64_t work);
 void sw_gc_marker_end(sw_gc_marker *marker);
 /* Marks the objects that the words of [start, start + bytes) point into. */
 void sw_gc_mark_range(sw_gc_marker *marker, const void *start, size_t bytes);
 /* Scans marked objects until no work is left. True: every marked object is scanned. */
 bool sw_gc_mark_drain(sw_gc_marker *marker);
-/* Under the collector's lock, while a cycle marks and other threads may be inside the heap: the
- * object that the word points into is marked, or will be by the next step. */
+/* Marks the object that the word points into, at the latest in the next step. Under the collector's
+ * lock, while a cycle marks and other threads may be inside the heap. */
 void sw_gc_mark_word(sw_gc *gc, uintptr_t value);
 
 #endif

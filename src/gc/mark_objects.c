@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Marking object by object. A marked object waits on the stack; when it is taken from there its
- * memory is prefetched and it waits once more, in a queue of a few objects, so that it has arrived
- * from memory when it is scanned (Cher, Hosking, Vitek, "Software prefetching for mark-sweep
- * garbage collection", 2004). */
+/* Marking object by object. A marked object waits on the stack; when it is popped, its memory is
+ * prefetched and it waits again, in a short FIFO, so that it is in the cache when it is scanned
+ * (Cher, Hosking, Vitek, "Software prefetching for mark-sweep garbage collection", 2004). */
 #include "gc/mark_scan.h"
 
-/* Scans an object while no other one waits. The objects that its words point to will be scanned
- * next, as in a list. Their marks are tested with branches, which the processor guesses right here,
- * so it does not wait for the marks; the objects' memory is fetched meanwhile. */
+/* Scans an object while no other one waits. The objects that its words point to are scanned next,
+ * as in a list. Their marks are tested with branches, which are predictable here, so the processor
+ * does not wait for the marks; the objects' memory is fetched meanwhile. */
 static sw_always_inline void scan_alone(sw_gc_marker *marker, uintptr_t at, uint64_t mask) {
     for (; mask != 0; mask &= mask - 1) {
         uintptr_t p = *(const uintptr_t *)(at + sw_ctz(mask) * sizeof(uintptr_t));
@@ -17,7 +16,7 @@ static sw_always_inline void scan_alone(sw_gc_marker *marker, uintptr_t at, uint
     }
 }
 
-/* Scans a narrow object where no other one waits, and goes on as long as each object leads to one
+/* Scans a narrow object while no other one waits, and continues while each object leads to one
  * other. The stack is empty. */
 static sw_noinline void follow(sw_gc_marker *marker, sw_gc_grey grey) {
     sw_gc_stack *stack = &marker->stack;
@@ -33,11 +32,11 @@ static sw_noinline void follow(sw_gc_marker *marker, sw_gc_grey grey) {
 
 /* --- near objects ----------------------------------------------------------------------------- */
 
-/* Two objects are near each other when fewer than NEAR_BYTES lie between them. Marking goes by
- * depth after SAMPLES sampled objects in a row that point to a near one. From then on each
- * pointer to a near object that is not marked yet adds 1 to a balance of at most BALANCE_MOST,
- * each other one takes MISS_COST, and at 0 marking goes through the queue again. Each descent of
- * fewer than SHORT objects doubles the samples that the next one needs, up to SAMPLES_MOST. */
+/* Two objects are near each other if fewer than NEAR_BYTES are between them. Marking switches to
+ * depth first after SAMPLES sampled objects in a row that point to a near one. From then on each
+ * pointer to a near, unmarked object adds 1 to a balance of at most BALANCE_MOST, each other
+ * pointer subtracts MISS_COST, and at 0 marking uses the queue again. Each descent of fewer than
+ * SHORT objects doubles the samples that the next one needs, up to SAMPLES_MOST. */
 enum { NEAR_BYTES = 32 << 10, MISS_COST = 3, BALANCE_MOST = 64 };
 enum { SAMPLES = 2, SAMPLES_MOST = 1024, SHORT = 256 };
 
@@ -45,7 +44,7 @@ static sw_always_inline bool is_near(uintptr_t at, uintptr_t p) {
     return p - at + NEAR_BYTES < 2 * (uintptr_t)NEAR_BYTES;
 }
 
-/* Whether a narrow object points to one that is near it. */
+/* Returns whether a narrow object points to one that is near it. */
 static sw_always_inline bool leads_near(sw_gc_grey grey) {
     if ((grey.at & SW_GC_KINDS) != 0) return false;
     for (uint64_t mask = grey.rest; mask != 0; mask &= mask - 1)
@@ -54,9 +53,9 @@ static sw_always_inline bool leads_near(sw_gc_grey grey) {
     return false;
 }
 
-/* Marks what p points into. The branches are guessed right in a tree: p leads to a slot of a
- * span of this cycle, which is not marked yet. The stack has room for one entry more at top;
- * returns its new top. */
+/* Marks the object that p points into. The branches are predictable in a tree: p points to an
+ * unmarked slot of a span of this cycle. The stack has room for one more entry at top; returns its
+ * new top. */
 static sw_always_inline sw_gc_grey *discover_at(sw_gc_marker *marker, uintptr_t p,
                                                 sw_gc_grey *top) {
     uint64_t frame = (p - marker->view.base) >> SW_FRAME_SHIFT;
@@ -85,12 +84,11 @@ static sw_always_inline uintptr_t distance(uintptr_t at, uintptr_t p) {
     return p > at ? p - at : at - p;
 }
 
-/* Scans objects of the stack by depth while most pointers lead to near objects that are not
- * marked yet, as in a tree; returns how many it scanned. Of the first and the last pointer of an
- * object the one that leads nearer is followed first: so a tree is scanned in the order of its
- * addresses, whether its objects were made before their children or after them, and the
- * processor fetches by itself what comes next. Only far objects are prefetched. The other order
- * takes three times as long (docs/decisions/0018). */
+/* Scans objects of the stack depth first while most pointers lead to near, unmarked objects, as in
+ * a tree; returns how many it scanned. Of the first and the last pointer of an object, the nearer
+ * target is followed first, so that a tree is scanned in address order, whether its objects were
+ * allocated before or after their children, and the hardware prefetcher works. Only far objects are
+ * prefetched. The other order takes three times as long (docs/decisions/0018). */
 static sw_noinline int64_t descend(sw_gc_marker *marker) {
     sw_gc_stack *stack = &marker->stack;
     int64_t balance = BALANCE_MOST / 2, work = marker->work;
@@ -128,7 +126,7 @@ static sw_noinline int64_t descend(sw_gc_marker *marker) {
     return work - marker->work;
 }
 
-/* True: the stack is empty. Else no work is left, and objects that were prefetched and not scanned
+/* True: the stack is empty. Else no work is left, and objects that were prefetched but not scanned
  * are back on the stack. */
 bool sw_gc_drain_objects(sw_gc_marker *marker) {
     sw_gc_grey ahead[SW_GC_AHEAD];

@@ -27,8 +27,7 @@ void sw_gc_discover_outside(sw_gc_marker *marker, uintptr_t p) {
 
 /* --- batches ---------------------------------------------------------------------------------- */
 
-/* Finds the word of marks, if the pointer leads into a span of this heap; else takes a word whose
- * bit is set. */
+/* Finds the mark word of a pointer into a span of this heap; else uses a word whose bit is set. */
 static sw_always_inline void place(sw_gc_marker *marker, sw_gc_pointer *found) {
     const sw_gc_span_meta *meta = &marker->span_metas[found->id];
     found->word = &marker->marked;
@@ -40,7 +39,7 @@ static sw_always_inline void place(sw_gc_marker *marker, sw_gc_pointer *found) {
 }
 
 /* Marks the object, and pushes it if it was not marked before. No branch depends on the mark,
- * because a processor can not guess the marks of a graph. The stack has room for one more entry. */
+ * because the marks of a graph are unpredictable. The stack has room for one more entry. */
 static sw_always_inline sw_gc_grey *settle(const sw_gc_marker *marker, const sw_gc_pointer *found,
                                            sw_gc_grey *top) {
     const sw_gc_span_meta *meta = &marker->span_metas[found->id];
@@ -53,7 +52,7 @@ static sw_always_inline sw_gc_grey *settle(const sw_gc_marker *marker, const sw_
 }
 
 /* Marks all objects that were found. Their span metadata was prefetched when they were found, and
- * the words of marks are fetched while more of it is read. */
+ * the mark words are fetched while more of it is read. */
 void sw_gc_settle_all(sw_gc_marker *marker) {
     sw_gc_stack *stack = &marker->stack;
     sw_gc_pointer *found = marker->found, *end = found + marker->found_count;
@@ -71,16 +70,16 @@ void sw_gc_settle_all(sw_gc_marker *marker) {
 
 /* --- wide objects ----------------------------------------------------------------------------- */
 
-/* Bytes of each object of the span; a large object has all of its pages. */
+/* Returns the bytes of each object of the span; those of a large object are all of its pages. */
 static size_t object_bytes(const sw_heap *heap, uint32_t id) {
     size_t bytes = sw_gc_span_metas[id].bytes;
     return bytes != 0 ? bytes : (size_t)heap->space->cold[id].pages << heap->table->page_shift;
 }
 
-/* Scans a piece of a wide object: one of many words, or of a span whose slots have types of their
- * own. The next piece is pushed before, so that a huge array puts what one piece points to on the
- * stack, and not all at once. If the stack has no room for the next piece, the whole rest is
- * scanned now, because the piece would be lost again in each round after an overflow. */
+/* Scans a piece of a wide object: one of many words, or of a span whose slots have individual
+ * types. The next piece is pushed before, so that a huge array pushes the referents of one piece at
+ * a time. If the stack has no room for the next piece, the whole rest is scanned now, because the
+ * piece would be lost again in each round after an overflow. */
 static void scan_wide(sw_gc_marker *marker, uintptr_t at, uint64_t rest) {
     uint32_t id = (uint32_t)rest;
     const sw_gc_span_meta *meta = &marker->span_metas[id];

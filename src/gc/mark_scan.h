@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What both orders of marking are made of: from a word to the object that it points into, which is
- * marked and then waits to be scanned, and from an object to its words. What a few scanned objects
- * point to is marked together, in three passes. The first prefetches the span metadata, the second
- * reads them and prefetches the words of marks, the third reads and writes those words. Callers:
+/* The building blocks of both orders of marking: from a word to the object that it points into,
+ * which is marked and queued for scanning, and from an object to its words. The referents of a few
+ * scanned objects are marked together, in three passes: the first prefetches the span metadata, the
+ * second reads it and prefetches the mark words, the third reads and writes those words. Callers:
  * mark, mark_objects, mark_spans. */
 #ifndef SW_GC_MARK_SCAN_H
 #define SW_GC_MARK_SCAN_H
@@ -10,19 +10,18 @@
 #include "gc/grey.h"
 #include "gc/mark.h"
 
-/* Notes that the stack has no room for a marked object, which will be looked for among all marked
- * ones. */
+/* Records that the stack has no room for a marked object, which will be found by a rescan. */
 void sw_gc_refuse_push(sw_gc_marker *marker);
-/* Prepares a span that this cycle meets for the first time. False: the span is not of this heap. */
+/* Prepares a span at the cycle's first visit. False: the span is not of this heap. */
 bool sw_gc_meet(sw_gc_marker *marker, uint32_t id);
-/* Marks what an address outside of the main reservation points into. */
+/* Marks the object that an address outside of the main reservation points into. */
 void sw_gc_discover_outside(sw_gc_marker *marker, uintptr_t p);
 /* Marks the objects that the words in `found` point into. */
 void sw_gc_settle_all(sw_gc_marker *marker);
-/* Scans a wide object, or marks what a waiting word points into. */
+/* Scans a wide object, or marks the object that a waiting word points into. */
 void sw_gc_scan_kind(sw_gc_marker *marker, sw_gc_grey grey);
 
-/* Each scans marked objects in its order until no work is left. True: none waits any more. */
+/* Each scans marked objects in its order until no work is left. True: no object is waiting. */
 bool sw_gc_drain_objects(sw_gc_marker *marker);
 bool sw_gc_drain_spans(sw_gc_marker *marker);
 
@@ -36,9 +35,9 @@ static sw_always_inline void sw_gc_push(sw_gc_marker *marker, uintptr_t at, uint
     if (sw_unlikely(!sw_gc_try_push(&marker->stack, at, rest))) sw_gc_refuse_push(marker);
 }
 
-/* The start of the slot that p points into. Most pointers point to a start, and a processor that
- * guesses so goes on with p itself before it has looked anything up; along a list, each look-up
- * would else wait for the one before. The empty asm hides from the compiler that both values are
+/* Returns the start of the slot that p points into. Most pointers point to a start, and a processor
+ * that predicts so continues with p itself before the look-up; along a list, each look-up would
+ * otherwise wait for the previous one. The empty asm hides from the compiler that both values are
  * the same. */
 static sw_always_inline uintptr_t sw_gc_start_of(const sw_gc_span_meta *meta, uint64_t slot,
                                                  uintptr_t p) {
@@ -72,7 +71,7 @@ static sw_always_inline void sw_gc_discover(sw_gc_marker *marker, uintptr_t p) {
         sw_gc_discover_outside(marker, p);
 }
 
-/* Collects the pointer words of an object, which are then marked together with those of others. */
+/* Buffers the pointer words of an object, to be marked together with those of others. */
 static sw_always_inline void sw_gc_scan_words(sw_gc_marker *marker, uintptr_t at, uint64_t mask) {
     uint32_t count = marker->found_count;
     sw_assert2(count <= SW_GC_FOUND - 64);

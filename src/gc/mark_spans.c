@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Marking span by span. A span that waits gathers grey objects, so that those which lie together
- * are scanned together, in the order of their addresses; the span that has waited longest is next
- * (Go, "The Green Tea garbage collector", 2025). Wide objects, and objects for whose grey bits
- * there was no memory, wait on the stack as in the other order, and come first. */
+/* Marking span by span. A queued span collects grey objects, so that neighbours are scanned
+ * together, in address order; the queue is FIFO (Go, "The Green Tea garbage collector", 2025). Wide
+ * objects, and objects for whose grey bits there was no memory, wait on the stack as in the other
+ * order, and come first. */
 #include "gc/mark_scan.h"
 
-/* Prefetches the slots of a word whose bits are set; slot i of the word begins at first + i *
- * bytes. */
+/* Prefetches the slots of a word with set bits; slot i begins at first + i * bytes. */
 static void prefetch_all(uintptr_t first, uint64_t bits, uint32_t bytes) {
     for (; bits != 0; bits &= bits - 1) {
         uintptr_t at = first + (uintptr_t)sw_ctz(bits) * bytes;
@@ -15,7 +14,7 @@ static void prefetch_all(uintptr_t first, uint64_t bits, uint32_t bytes) {
 }
 
 /* Scans grey slots of one word of the span, as far as the work allows. Slots that turn grey
- * meanwhile, in this word too, wait for the span's next turn. The span may have got objects of
+ * meanwhile, also in this word, wait for the span's next turn. The span may have become one of
  * several types since the slots turned grey. */
 static void scan_word(sw_gc_marker *marker, uint32_t id, uint64_t *word, uintptr_t first) {
     const sw_gc_span_meta *meta = &marker->span_metas[id];
@@ -35,7 +34,7 @@ static void scan_word(sw_gc_marker *marker, uint32_t id, uint64_t *word, uintptr
     sw_gc_settle_all(marker);
 }
 
-/* Scans the span that has waited longest, as far as the work allows. */
+/* Scans the first span of the queue, as far as the work allows. */
 static void scan_span(sw_gc_marker *marker, sw_gc_span_queue *queue) {
     uint32_t id = queue->first;
     const sw_gc_span_meta *meta = &marker->span_metas[id];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The goal is Go's: the bytes that lived after the last cycle, and a percentage of them. In steps,
- * a cycle begins when half of that percentage is allocated; from then on each piece of what is
- * allocated pays for a step. */
+/* The goal is Go's: the bytes live after the last cycle, plus a percentage of them. In steps, a
+ * cycle begins when half of that percentage is allocated; from then on each piece of allocation
+ * pays for a step. */
 #include "gc/pace.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@
 
 enum { LEAST_LIVE = 4 << 20, OBJECT_BYTES = 512 };
 
-/* Bytes that may be allocated between the ends of two cycles. */
+/* Returns the bytes that may be allocated between the ends of two cycles. */
 static uint64_t trigger_of(const sw_gc_pace *pace, uint64_t live) {
     uint64_t trigger = UINT64_MAX;
     if (pace->percent != 0)
@@ -29,7 +29,7 @@ void sw_gc_pace_reset(sw_gc *gc) {
     gc->trigger = paced ? trigger_of(&gc->pace, live) : UINT64_MAX;
     gc->goal = !paced ? 0 : live + sw_min_u64(gc->trigger, UINT64_MAX - live);
     sw_gc_pace_due(gc, paced && gc->pace.in_steps != 0 ? gc->trigger / 2 : gc->trigger);
-    /* Twice what the last cycle had to do, spread over the other half: there may be more by now. */
+    /* Twice the work of the last cycle, in case there is more, spread over the other half. */
     uint64_t pieces = sw_max_u64(gc->trigger / 2 / SW_GC_PACE_PIECE, 1);
     gc->step_work = 2 * (gc->cycle.marked_objects + live / OBJECT_BYTES) / pieces + 64;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Entries lie in an array, so that a number finds one. Entries with an object are also in the
- * chains of a hash table, so that the explicit free of an object finds all of them. Nothing here is
- * allocated while a cycle works. */
+/* Entries are in an array, indexed by number. Entries with an object are also in the chains of a
+ * hash table, by which the explicit free of an object finds all of them. Nothing here is allocated
+ * while a cycle works. */
 #include "gc/refs.h"
 
 #include "base/assert.h"
@@ -42,8 +42,8 @@ static void count_hashed(sw_gc_refs *refs, uint32_t hashed) {
     __atomic_store_n(&refs->hashed, hashed, __ATOMIC_RELAXED);
 }
 
-/* Makes the buckets, and doubles them when there are as many entries with an object. If the system
- * refuses the memory, the chains get longer. False: there are no buckets at all. */
+/* Allocates the buckets, and doubles them at a load factor of 1. If the system refuses the memory,
+ * the chains get longer. False: there are no buckets at all. */
 static bool make_buckets(sw_gc_refs *refs) {
     uint32_t before = refs->bucket_count, count = before == 0 ? BUCKETS_FIRST : 2 * before;
     if (refs->hashed < before || before >= BUCKETS_MAX) return true;
@@ -59,7 +59,7 @@ static bool make_buckets(sw_gc_refs *refs) {
     return true;
 }
 
-/* Gives this object to an entry that has none. */
+/* Sets the object of an entry that has none. */
 static void put_object(sw_gc_refs *refs, sw_gc_ref_entry *entry, uintptr_t object) {
     entry->object = object;
     if (object == 0) return;
@@ -67,7 +67,7 @@ static void put_object(sw_gc_refs *refs, sw_gc_ref_entry *entry, uintptr_t objec
     count_hashed(refs, refs->hashed + 1);
 }
 
-/* Takes the entry out of its chain; *at names it. */
+/* Unlinks the entry from its chain; *at points to it. */
 static void unchain(sw_gc_refs *refs, uint32_t *at, sw_gc_ref_entry *entry) {
     *at = entry->next;
     entry->next = 0;
@@ -93,7 +93,7 @@ sw_gc_ref_entry *sw_gc_refs_finalizer(const sw_gc_refs *refs, uintptr_t object) 
     return NULL;
 }
 
-/* A due finalizer stays in its queue without an object, until take_due passes it over. */
+/* A due finalizer stays in its queue without an object; take_due skips it. */
 void sw_gc_refs_forget(sw_gc_refs *refs, uintptr_t object) {
     if (refs->hashed == 0) return;
     for (uint32_t *at = bucket_of(refs, object); *at != 0;) {
@@ -109,7 +109,7 @@ void sw_gc_refs_forget(sw_gc_refs *refs, uintptr_t object) {
 
 /* --- entries ---------------------------------------------------------------------------------- */
 
-/* NULL: no memory. */
+/* Returns an unused entry. NULL: no memory. */
 static sw_gc_ref_entry *take_entry(sw_gc_refs *refs) {
     if (refs->unused == 0) {
         sw_gc_ref_entry *added = sw_gc_array_add(&refs->entries, sizeof *added);
@@ -155,7 +155,7 @@ bool sw_gc_refs_is_object(const sw_gc *gc, const void *object) {
 bool sw_gc_refs_is_marked(const sw_gc *gc, uintptr_t object) {
     uint32_t id = sw_space_id_of(gc->heap->space, object);
     const sw_gc_span_meta *meta = &sw_gc_span_metas[id];
-    if (meta->stamp != sw_gc_stamp(gc, gc->epoch)) return false; /* the cycle never met it */
+    if (meta->stamp != sw_gc_stamp(gc, gc->epoch)) return false; /* the cycle never visited it */
     uint64_t slot = (uint64_t)(((sw_product)(object - meta->base) * meta->magic) >> 64);
     return (meta->marks[slot / 64] >> slot % 64 & 1) != 0;
 }
@@ -177,7 +177,7 @@ static sw_status unknown(const char *op, sw_gc_ref ref) {
                    (unsigned long long)ref);
 }
 
-/* NULL: there is no such reference. */
+/* Returns the entry of a reference. NULL: no such reference. */
 static sw_gc_ref_entry *find(const sw_gc_refs *refs, sw_gc_ref ref) {
     uint32_t number = (uint32_t)ref;
     if (number == 0 || number > refs->entries.count) return NULL;
@@ -186,7 +186,7 @@ static sw_gc_ref_entry *find(const sw_gc_refs *refs, sw_gc_ref ref) {
     return is_ref && entry->generation == ref >> 32 ? entry : NULL;
 }
 
-/* Takes the lock of a collector that lives, if object is NULL or an object of its heap. */
+/* Takes the lock of a live collector, if object is NULL or an object of its heap. */
 static sw_status enter(sw_gc *gc, const char *op, const void *object) {
     sw_status status = SW_GC_STATUS(gc, op);
     if (status != SW_OK) return status;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranges of roots, and sources that lend further ranges. A cycle reads them when it begins; what is
- * added or removed later counts for the next one. */
+/* Ranges of roots, and sources of further ranges. A cycle reads them when it begins; later changes
+ * count for the next one. */
 #include "base/assert.h"
 #include "base/fail.h"
 #include "gc/type.h"

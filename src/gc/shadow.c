@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A frame is filled in before it becomes the top, so wherever its thread is stopped, the stack is
- * whole. */
+/* A frame is filled in before it becomes the top, so the stack is always consistent. */
 #include "gc/shadow.h"
 
 #include "base/assert.h"
@@ -11,8 +10,8 @@
 
 #define MARK offsetof(sw_gc_shadow, mark)
 
-/* The field `depth` of a frame: its depth in the lower half, and in the upper half a sum of that
- * and the fields that a cycle follows. A frame is in the program's memory, which may be
+/* Returns the field `depth` of a frame: its depth in the lower half, and in the upper half a sum of
+ * the depth and the fields that a cycle reads. A frame is in the program's memory, which may be
  * overwritten. */
 static uint64_t seal_of(const sw_gc_frame *frame, uint64_t depth) {
     uint64_t sum = (uintptr_t)frame->below * UINT64_C(0x9E3779B97F4A7C15) +
@@ -23,7 +22,7 @@ static uint64_t seal_of(const sw_gc_frame *frame, uint64_t depth) {
 }
 static uint32_t depth_of(const sw_gc_frame *frame) { return (uint32_t)frame->depth; }
 
-/* Whether the frame is on the stack, and as it was when it was pushed. */
+/* Returns whether the frame is on the stack and unchanged since its push. */
 static bool is_whole(const sw_gc_shadow *shadow, const sw_gc_frame *frame) {
     return frame->shadow == shadow && frame->depth == seal_of(frame, depth_of(frame));
 }
@@ -42,7 +41,7 @@ static void set_top(sw_gc_shadow *shadow, sw_gc_frame *top) {
 
 /* --- frames ----------------------------------------------------------------------------------- */
 
-/* Enters a call that only the thread which made the stack may make. */
+/* Enters a call that only the thread that created the stack may make. */
 static sw_always_inline sw_status enter(const sw_gc_shadow *shadow, const char *op) {
     sw_status status = sw_handle_status(shadow, MARK, SW_HANDLE_SHADOW, op);
     if (status != SW_OK) return status;
@@ -131,7 +130,7 @@ void sw_gc_shadows_forked(sw_gc *gc) {
 
 /* --- life ------------------------------------------------------------------------------------- */
 
-/* Under the lock of a collector that lives. */
+/* Under the lock of a live collector. */
 static void link(sw_gc *gc, sw_gc_shadow *shadow) {
     shadow->next = gc->shadows;
     shadow->back = &gc->shadows;

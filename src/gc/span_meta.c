@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Birth, preparation and end of span metadata; types of their objects. */
+/* Creation, preparation and release of span metadata; types of the spans' objects. */
 #include "gc/span_meta.h"
 
 #include <string.h>
@@ -23,8 +23,8 @@ static bool find_place(uint32_t count) {
     return true;
 }
 
-/* Maps the span metadata of `count` span records, for sw_space_follow_records. Marking reads it
- * of every span of the process, so all of them are mapped. */
+/* Maps the span metadata of `count` span records, for sw_space_follow_records. Marking reads it for
+ * every span of the process, so all of it is mapped. */
 static bool map_span_metas(uint32_t first, uint32_t count) {
     size_t types_bytes = count * sizeof *sw_gc_slot_types;
     size_t grey_bits_bytes = count * sizeof *sw_gc_grey_bits_of;
@@ -53,7 +53,7 @@ const char *sw_gc_span_meta_check(const sw_gc_span_meta *meta, const sw_span *sp
         ?: SW_RULE(meta->scan_mask == 0 || meta->type != SW_GC_TYPE_UNSET);
 }
 
-/* Bytes of the marks and the pending bits of a span that needs several words of each. */
+/* Returns the bytes of the marks and pending bits of a span that needs several words of each. */
 static size_t marks_bytes(uint32_t words) { return 2 * words * sizeof(uint64_t); }
 
 bool sw_gc_span_meta_born(sw_heap *heap, sw_span *span) {
@@ -64,7 +64,7 @@ bool sw_gc_span_meta_born(sw_heap *heap, sw_span *span) {
     if (words > 1) marks = sw_meta_alloc(&heap->meta, marks_bytes(words));
     if (marks == NULL) return false;
     const sw_gc *gc = heap->collector;
-    sw_gc_slot_types[id] = NULL; /* a heap that has ended leaves its pointers here */
+    sw_gc_slot_types[id] = NULL; /* an ended heap leaves its pointers here */
     sw_gc_grey_bits_of[id] = NULL;
     *meta = (sw_gc_span_meta){.base = span->base,
                               .magic = span->magic,
@@ -72,7 +72,7 @@ bool sw_gc_span_meta_born(sw_heap *heap, sw_span *span) {
                               .stamp = sw_gc_stamp(gc, gc->epoch),
                               .type = SW_GC_TYPE_UNSET};
     if (!sw_span_is_large(span)) meta->bytes = sw_slot_bytes(heap->table, span);
-    memset(marks, 0xFF, words * sizeof *marks); /* objects in a new span are born marked */
+    memset(marks, 0xFF, words * sizeof *marks); /* objects in a new span are allocated black */
     return true;
 }
 
@@ -114,9 +114,9 @@ static void unify(const sw_heap *heap, sw_gc_span_meta *meta, uint32_t type) {
     meta->scan_mask = narrow ? layout->pattern & sw_low_mask(words) : 0;
 }
 
-/* Gives each slot of the span a type of its own. If there is no memory for the types, the span
- * counts as untyped until an object of another type comes: marking then follows every word of its
- * objects, which may keep garbage but loses no object. */
+/* Gives each slot of the span its own type. Without memory for the types, the span counts as
+ * untyped until an object of another type is allocated: marking then follows every word of its
+ * objects, which may retain garbage but loses no object. */
 static void diversify(sw_heap *heap, const sw_span *span, sw_gc_span_meta *meta) {
     sw_os_lock_acquire(&heap->lock);
     uint32_t *types = sw_meta_alloc_stale(&heap->meta, span->slots * sizeof *types);
@@ -130,7 +130,7 @@ static void diversify(sw_heap *heap, const sw_span *span, sw_gc_span_meta *meta)
     meta->scan_mask = 0;
 }
 
-/* Notes the type of the object at p, in a span whose objects have pointers. */
+/* Records the type of the object at p, in a span whose objects have pointers. */
 static void note_type(sw_heap *heap, const sw_span *span, uintptr_t p, uint32_t type) {
     sw_gc_span_meta *meta = sw_gc_span_meta_of(heap, span);
     uint32_t *const *types = &sw_gc_slot_types[sw_space_span_id(heap->space, span)];
@@ -144,11 +144,11 @@ static void note_type(sw_heap *heap, const sw_span *span, uintptr_t p, uint32_t 
     if (*types != NULL) (*types)[sw_span_slot_of(span, p)] = type;
 }
 
-/* A hook: the generic path has allocated an object of this type. As long as the bin keeps this
- * span, sw_gc_new takes further objects of the type from the bin's word without a look at the
- * meta. A bin of objects without pointers has no type and serves all such types. */
+/* A hook: the generic path has allocated an object of this type. While the bin keeps this span,
+ * sw_gc_new allocates more objects of the type from the bin's word without reading the metadata. A
+ * bin of objects without pointers has no type and serves all such types. */
 void sw_gc_span_meta_typed(sw_cache *cache, const sw_span *span, uintptr_t p, uint32_t type) {
-    cache->bins[span->span_class].gc_next_bit = 0; /* the bin may have got another word */
+    cache->bins[span->span_class].gc_next_bit = 0; /* the bin may have changed to another word */
     if ((span->span_class & 1) != 0) return;
     note_type(cache->heap, span, p, type);
     if (sw_span_is_large(span)) return;

@@ -7,32 +7,32 @@
 #include "base/assert.h"
 #include "gc/gc.h"
 
-/* The heap's lock covers creation and release. The thread that works on a cycle writes marks and
- * stamp, between steps the span's owner; only the owner writes type, types and scan_mask. Pending
- * bits are atomic, and set under the collector's lock.
+/* The heap's lock protects creation and release. The thread that works on a cycle writes marks and
+ * stamp; between steps the span's owner does. Only the owner writes type, types and scan_mask.
+ * Pending bits are atomic, and set under the collector's lock.
  *   base and magic are those of the span;  marks != NULL
  *   scan_mask == 0 if slots have individual types, or type == SW_GC_TYPE_UNSET
- *   while the stamp is that of a cycle that marks: each free slot is marked
+ *   while the stamp is that of a marking cycle: each free slot is marked
  *   pending bits only of allocated slots, and only from the start of a cycle to the sweep of the
  *     span */
 typedef struct sw_gc_span_meta {
     uintptr_t base; /* base and magic: copies of the span's */
     uint64_t magic;
-    uint64_t *marks; /* a word for 64 slots, then the pending bits; &own where one word is enough */
+    uint64_t *marks; /* a word per 64 slots, then the pending bits; &own if one word is enough */
     /* Heap id << 32 | the epoch in which the span was prepared or swept; 0: no collected span. */
     uint64_t stamp;
     uint64_t scan_mask; /* bit i: word i of each object is followed; 0: none, or they are wide */
     uint64_t own;       /* the marks, if one word is enough */
     uint64_t pending;   /* the pending bits, if one word is enough */
     uint32_t bytes;     /* of a slot; 0: a large object */
-    /* Of every object, while sw_gc_slot_types is NULL for the span; SW_GC_TYPE_UNSET: no object
+    /* The type of all objects, unless slots have individual ones; SW_GC_TYPE_UNSET: no object
      * yet. */
     uint32_t type;
 } sw_gc_span_meta;
 
-_Static_assert(sizeof(sw_gc_span_meta) == 64, "an metadata is a cache line");
+_Static_assert(sizeof(sw_gc_span_meta) == 64, "metadata is one cache line");
 
-/* For a span in use: the rule that does not hold, or NULL (base/assert.h). */
+/* Returns the first broken rule of a span in use, or NULL (base/assert.h). */
 const char *sw_gc_span_meta_check(const sw_gc_span_meta *meta, const sw_span *span);
 
 /* NULL until the first collector is created. Entries of other heaps' spans read as 0. */
@@ -42,8 +42,7 @@ extern uint32_t **sw_gc_slot_types;
 
 enum { SW_GC_SPAN_META_BYTES = sizeof(sw_gc_span_meta) + sizeof(uint32_t *) + sizeof(void *) };
 
-/* Map the arrays for all present and future span records, once per process. False: the system
- * refuses. */
+/* Maps the arrays for all present and future span records, once per process. False: refused. */
 bool sw_gc_span_meta_start(void);
 
 /* Hooks of collected heaps (heap.h). */
@@ -55,22 +54,22 @@ static sw_always_inline sw_gc_span_meta *sw_gc_span_meta_of(const sw_heap *heap,
                                                             const sw_span *span) {
     return &sw_gc_span_metas[sw_space_span_id(heap->space, span)];
 }
-/* Number of words of a span's marks. The last one may be padding, as in the span (sw_words_of). */
+/* Returns the number of words of a span's marks; the last may be padding (sw_words_of). */
 static inline uint32_t sw_gc_mark_words(const sw_heap *heap, const sw_span *span) {
     return sw_span_is_large(span) ? 1 : sw_words_of(sw_slot_bytes(heap->table, span), span->slots);
 }
-/* The pending bits of a span: as many words as it has marks. */
+/* Returns the pending bits of a span: as many words as it has marks. */
 static inline uint64_t *sw_gc_pending(const sw_heap *heap, const sw_span *span,
                                       sw_gc_span_meta *meta) {
     uint32_t words = sw_gc_mark_words(heap, span);
     return words == 1 ? &meta->pending : meta->marks + words;
 }
-/* Whether the span's objects are wide: they have pointers that scan_mask does not describe. */
+/* Returns whether the span's objects are wide: scan_mask does not describe their pointers. */
 static inline bool sw_gc_span_meta_is_wide(const sw_gc_span_meta *meta) {
     return meta->scan_mask == 0 && meta->type != SW_GC_TYPE_UNSET;
 }
 
-/* Copy the span's free bits into its marks, when a cycle first visits the span. */
+/* Copies the span's free bits into its marks, when a cycle first visits the span. */
 void sw_gc_span_meta_prepare(sw_heap *heap, uint32_t id, uint64_t stamp);
 
 #endif

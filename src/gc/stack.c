@@ -6,8 +6,8 @@
 #include "base/bits.h"
 #include "os/os.h"
 
-/* The stack has a place of 4 GiB at most, for 268 million waiting objects; when it is full, the
- * heap is scanned again (mark.c). */
+/* The stack has a place of at most 4 GiB, for 268 million entries; when it is full, the heap is
+ * rescanned (mark.c). */
 enum { FIRST_BYTES = 64 << 10, PURGED_BYTES = 512 << 10, MOST_LOG2 = 32, LEAST_LOG2 = 20 };
 
 bool sw_gc_stack_start(sw_gc_stack *stack) {

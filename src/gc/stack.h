@@ -19,22 +19,21 @@ typedef struct sw_gc_grey {
 
 /*   base <= top <= end <= base + reserved;  base <= dirty <= end */
 typedef struct sw_gc_stack {
-    sw_gc_grey *base, *top, *end; /* end: of what is accessible */
-    sw_gc_grey *dirty;            /* end of what may have to be given back to the system */
+    sw_gc_grey *base, *top, *end; /* end: of the accessible part */
+    sw_gc_grey *dirty;            /* end of the part that may have to be purged */
     size_t reserved;              /* entries of the whole place */
 } sw_gc_stack;
 
-/* The rule that does not hold, or NULL (base/assert.h). */
 const char *sw_gc_stack_check(const sw_gc_stack *stack);
 
-/* False: no place. */
+/* Reserves the stack's place. False: refused. */
 bool sw_gc_stack_start(sw_gc_stack *stack);
 void sw_gc_stack_end(sw_gc_stack *stack);
-/* Clear the stack; its memory is then to be purged. */
+/* Clears the stack; its memory is then to be purged. */
 void sw_gc_stack_clear(sw_gc_stack *stack);
-/* Purge a piece of that memory, or all of it; keep the first 64 KiB. True: nothing is left. */
+/* Purges a piece of that memory, or all of it; keeps the first 64 KiB. True: nothing is left. */
 bool sw_gc_stack_purge(sw_gc_stack *stack, bool whole);
-/* Commit more of the stack. False: the system refuses, and nothing has changed. */
+/* Commits more of the stack. False: the system refuses, and nothing has changed. */
 bool sw_gc_stack_grow(sw_gc_stack *stack);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The thread that stops the world sets `stopping`, which safe points read, and `due`, which sends
- * sw_gc_new to a safe point; then it waits until no thread that has joined is running. All of that
- * changes under the collector's lock, which nobody holds while waiting, so a fork may happen
+/* The thread that stops the world sets `stopping`, which safepoints read, and `due`, which sends
+ * sw_gc_new to a safepoint; then it waits until no joined thread is running. All of that changes
+ * under the collector's lock, which no thread holds while waiting, so that a fork may happen
  * meanwhile. */
 #include "gc/stop.h"
 
@@ -20,7 +20,7 @@ const char *sw_gc_thread_check(const sw_gc_thread *thread) {
 
 /* --- under the lock --------------------------------------------------------------------------- */
 
-/* The record with that `at`; NULL: there is none. */
+/* Returns the record with that `at`; NULL: none. */
 static sw_gc_thread *find(const sw_gc *gc, uintptr_t at) {
     sw_gc_thread *threads = gc->threads.items;
     for (uint32_t i = 0; i < gc->threads.count; i++) {
@@ -41,7 +41,7 @@ static void come_back(sw_gc *gc, sw_gc_thread *thread) {
     __atomic_store_n(&gc->running, gc->running + 1, __ATOMIC_RELAXED);
 }
 
-/* Waits, without the lock, until the word is written, which is `value` now, or the time is over. */
+/* Waits, without the lock, until the word is not `value` any more, or until the timeout. */
 static void wait_at(sw_gc *gc, const uint32_t *word, uint32_t value, uint64_t ns) {
     sw_os_lock_release(&gc->lock);
     bool in_time = sw_os_wait(word, value, ns);
@@ -74,8 +74,7 @@ static void go_on(sw_gc *gc) {
     gc->stopper = 0;
 }
 
-/* Lets the world go on, and fails with the name of the first thread that has come to no safe
- * point. */
+/* Resumes the world, and fails with the name of the first thread that has reached no safepoint. */
 static sw_status name_late(sw_gc *gc, const char *op) {
     const sw_gc_thread *late = gc->threads.items;
     if (gc->running == 0) {
@@ -84,12 +83,12 @@ static sw_status name_late(sw_gc *gc, const char *op) {
     }
     while (late->at == 0 || late->is_away) late++;
     go_on(gc);
-    return sw_fail(SW_BUSY, op, "thread '%s' (%llu) has come to no safe point for %llu ms",
+    return sw_fail(SW_BUSY, op, "thread '%s' (%llu) has reached no safepoint for %llu ms",
                    late->name, (unsigned long long)late->id,
                    (unsigned long long)(gc->stop_ns / 1000000));
 }
 
-/* The count of threads that are to be waited for; NULL: there are none. */
+/* Returns the count of threads to wait for; NULL: none. */
 static const uint32_t *late_word(const sw_gc *gc) {
     if (gc->running != 0) return &gc->running;
     if (gc->inside) return NULL;
@@ -123,7 +122,7 @@ void sw_gc_resume_world(sw_gc *gc) {
     sw_os_lock_release(&gc->lock);
 }
 
-/* False: the calling thread has not joined, or is away. */
+/* Returns false if the calling thread has not joined, or is away. */
 static bool stop_here(sw_gc *gc) {
     sw_os_lock_acquire(&gc->lock);
     sw_gc_thread *own = find(gc, sw_gc_here());
@@ -174,8 +173,8 @@ static void leave_heap(sw_gc *gc) {
         sw_os_wake(&gc->changing);
 }
 
-/* Waits until the world goes on. True: the thread has joined and runs, so the world has not stopped
- * yet, and the thread may go on. */
+/* Waits until the world resumes. True: the thread has joined and is running, so the world has not
+ * stopped yet, and the thread may continue. */
 static bool wait_outside(sw_gc *gc) {
     sw_os_lock_acquire(&gc->lock);
     const sw_gc_thread *own = find(gc, sw_gc_here());
@@ -203,8 +202,7 @@ void sw_gc_leave_heap(sw_heap *heap) { leave_heap(heap->collector); }
 
 /* --- calls ------------------------------------------------------------------------------------ */
 
-/* Makes a record for the calling thread, which has none: an unused one, or a new one. False: no
- * memory. */
+/* Adds a record, unused or new, for the calling thread, which has none. False: no memory. */
 static bool add_thread(sw_gc *gc, const char *name) {
     sw_gc_thread *own = find(gc, 0);
     if (own == NULL) own = sw_gc_array_add(&gc->threads, sizeof *own);
@@ -231,7 +229,7 @@ sw_status sw_gc_join(sw_gc *gc, const char *name) {
 }
 
 /* Returns the record of the calling thread, with the lock held. NULL: the thread has not joined, or
- * is not in the state `is_away`; then *status says so, and the lock is free. */
+ * is not in the state `is_away`; then *status is set, and the lock is free. */
 static sw_gc_thread *enter(sw_gc *gc, const char *op, bool is_away, sw_status *status) {
     *status = SW_GC_STATUS(gc, op);
     if (*status != SW_OK) return NULL;
@@ -244,7 +242,7 @@ static sw_gc_thread *enter(sw_gc *gc, const char *op, bool is_away, sw_status *s
     return NULL;
 }
 
-/* Under the lock. */
+/* Removes a thread's record, under the lock. */
 static void drop_thread(sw_gc *gc, sw_gc_thread *own) {
     if (!own->is_away) go_away(gc, own);
     *own = (sw_gc_thread){0};

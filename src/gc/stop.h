@@ -7,24 +7,23 @@
 #include "gc/gc.h"
 #include "heap/registry.h"
 
-/* The rule that does not hold, or NULL (base/assert.h). */
 const char *sw_gc_thread_check(const sw_gc_thread *thread);
 
-/* Take the collector's lock, and wait until every joined thread is away. SW_BUSY: timeout; the lock
- * is held, and the world resumes. */
+/* Takes the collector's lock, and waits until every joined thread is away. SW_BUSY: timeout; the
+ * lock is held, and the world resumes. */
 sw_status sw_gc_stop_world(sw_gc *gc, const char *op);
-/* Resume the world, and release the lock. */
+/* Resumes the world, and releases the lock. */
 void sw_gc_resume_world(sw_gc *gc);
-/* Without the lock: a joined thread waits here while the world is stopping or stopped. */
+/* A joined thread waits here while the world is stopping or stopped. Called without the lock. */
 void sw_gc_stop_here(sw_gc *gc);
-/* The same within a call on the heap, which is misuse of a thread that has not joined. */
+/* As sw_gc_stop_here, within a call on the heap: misuse by a thread that has not joined. */
 void sw_gc_stop_in_call(sw_gc *gc);
 /* heap/collected.h: enter and leave. */
 void sw_gc_enter_heap(sw_heap *heap, bool reports);
 void sw_gc_leave_heap(sw_heap *heap);
-/* The calling thread leaves, if it has joined: it ends. */
+/* Makes the calling thread leave at its end, if it has joined. */
 void sw_gc_thread_ended(sw_gc *gc);
-/* Identifies the calling thread, in the child of a fork as well: sw_gc_thread.at. */
+/* Identifies the calling thread, also in the child of a fork: sw_gc_thread.at. */
 static inline uintptr_t sw_gc_here(void) { return (uintptr_t)&sw_tls; }
 
 /* In the child of a fork: drops the records of all threads but the calling one. */

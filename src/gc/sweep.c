@@ -13,7 +13,7 @@
 
 /* --- one span --------------------------------------------------------------------------------- */
 
-/* What a sweep needs to know of a span, noted before the sweep, which may end the span. */
+/* The data of a span that a sweep needs, copied before the sweep, which may release the span. */
 typedef struct swept_span {
     sw_span *span;
     uint64_t *marks;
@@ -22,8 +22,7 @@ typedef struct swept_span {
     uint32_t pending; /* objects */
 } swept_span;
 
-/* Clears the marks and the pending bits of objects that the program has freed. Returns how many
- * they are. */
+/* Clears marks and pending bits of objects that the program has freed. Returns their number. */
 static uint32_t take_pending(uint64_t *marks, uint64_t *pending, uint32_t words) {
     uint32_t count = 0;
     for (uint32_t k = 0; k < words; k++) {
@@ -35,7 +34,7 @@ static uint32_t take_pending(uint64_t *marks, uint64_t *pending, uint32_t words)
     return count;
 }
 
-/* Marks the span as swept, and notes what to sweep. False: the id is no span of the heap, or the
+/* Marks the span as swept, and stores what to sweep. False: the id is no span of the heap, or the
  * span was swept before. */
 static bool claim_span(sw_gc *gc, uint32_t id, swept_span *made) {
     sw_heap *heap = gc->heap;
@@ -57,7 +56,7 @@ static bool claim_span(sw_gc *gc, uint32_t id, swept_span *made) {
     return true;
 }
 
-/* Fills the dead slots, so that a program which still uses one soon goes wrong. */
+/* Fills the dead slots, so that a program that still uses one soon fails. */
 static void clobber(const swept_span *made) {
     const sw_span *span = made->span;
     if (sw_span_is_large(span) && sw_span_large_lives(span) && !sw_span_large_is_arenas(span) &&
@@ -81,7 +80,7 @@ static void count(sw_gc *gc, const swept_span *made, sw_swept swept) {
     cycle->pending_bytes += made->pending * made->bytes;
 }
 
-/* Sweeps the span with this id. Returns its words of marks; 0: there was nothing to do. */
+/* Sweeps the span with this id. Returns its number of mark words; 0: there was nothing to do. */
 static uint32_t sweep_id(sw_gc *gc, sw_cache *cache, uint32_t id) {
     swept_span made;
     if (!claim_span(gc, id, &made)) return 0;
@@ -104,12 +103,12 @@ bool sw_gc_sweep(sw_gc *gc, sw_cache *cache, int64_t work) {
 
 /* --- for an allocation ------------------------------------------------------------------------ */
 
-/* What one allocation does at most before it takes a fresh span: spans of its own cache that it
- * sweeps, and records that it looks at. */
+/* The maximum work of an allocation before it takes a fresh span: spans of its own cache that it
+ * sweeps, and records that it examines. */
 enum { SOUGHT_SPANS = 32, SOUGHT_RECORDS = 1024 };
 
-/* Under the heap's lock, so that no record comes or goes: sweeps the span if no cache owns it.
- * True: the span is this cache's, which sweeps it without the lock. */
+/* Under the heap's lock, which keeps the records stable: sweeps the span if no cache owns it. True:
+ * this cache owns the span, and sweeps it without the lock. */
 static bool look_at(sw_gc *gc, const sw_cache *cache, uint32_t id) {
     if (!sw_gc_span_meta_is_of(gc->heap, id)) return false;
     sw_span *span = sw_space_span(gc->heap->space, id);
@@ -122,8 +121,7 @@ static bool look_at(sw_gc *gc, const sw_cache *cache, uint32_t id) {
     return false;
 }
 
-/* Notes ids of the cache's own spans, and sweeps spans of no cache on the way; returns how many ids
- * it noted. */
+/* Collects ids of the cache's own spans, and sweeps central ones; returns the number of ids. */
 static uint32_t look_for(sw_gc *gc, const sw_cache *cache, uint32_t *own) {
     sw_heap *heap = gc->heap;
     uint32_t found = 0, looks = 0;

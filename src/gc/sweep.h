@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sweeping, in any order of spans. Callers: cycle (steps), hooks (allocations). Everything here
- * runs under the collector's lock, while a cycle sweeps. */
+/* Sweeps spans in any order. Callers: cycle (steps), hooks (allocations). All functions run under
+ * the collector's lock, while a cycle sweeps. */
 #ifndef SW_GC_SWEEP_H
 #define SW_GC_SWEEP_H
 
 #include "gc/gc.h"
 
-/* Sweep spans until the work is used up; other threads are outside of the heap. True: every span is
+/* Sweeps spans until no work is left; other threads are outside of the heap. True: all are
  * swept. */
 bool sw_gc_sweep(sw_gc *gc, sw_cache *cache, int64_t work);
-/* Sweep a span owned by the cache, unless it is swept. */
+/* Sweeps a span owned by the cache, unless it is swept. */
 void sw_gc_sweep_own(sw_gc *gc, sw_cache *cache, sw_span *span);
-/* Sweep some spans of the cache and some central ones. Other threads may be inside the heap. True:
+/* Sweeps some spans of the cache and some central ones. Other threads may be inside the heap. True:
  * the cache has a partial span of the class now. */
 bool sw_gc_sweep_for(sw_gc *gc, sw_cache *cache, uint32_t span_class);
 

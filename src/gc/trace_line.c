@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The line is written while the world stands, so nothing here allocates. */
+/* Nothing here allocates, because the line is written while the world is stopped. */
 #include "gc/trace_line.h"
 
 #include <stdio.h>

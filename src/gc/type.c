@@ -68,7 +68,7 @@ static bool make_room(sw_gc *gc) {
     return true;
 }
 
-/* The layout is written before the count, so a thread that has the number sees the layout. */
+/* The layout is written before the count, so that a thread that has the number sees the layout. */
 static void publish(sw_gc *gc, const sw_gc_layout *made) {
     gc->layouts[gc->type_count] = *made;
     __atomic_store_n(&gc->type_count, gc->type_count + 1, __ATOMIC_RELEASE);
@@ -95,7 +95,7 @@ void sw_gc_types_end(sw_gc *gc) {
     gc->type_count = 0;
 }
 
-/* Whether no bit is set past the object's last whole word. */
+/* Returns whether no bit is set past the object's last whole word. */
 static bool map_ends(const sw_gc_type *type) {
     size_t words = type->bytes / 8;
     if (words % 64 == 0) return true;
@@ -122,7 +122,7 @@ static sw_status check_type(const sw_gc_type *type) {
     return SW_OK;
 }
 
-/* Copies the map if a bit of it is set; else *map is NULL. False: no memory. */
+/* Copies the map if any bit is set; else *map is NULL. False: no memory. */
 static bool copy_map(const sw_gc_type *type, const uint64_t **map) {
     size_t words = map_words(type->bytes / 8), used = 0;
     *map = NULL;
@@ -135,8 +135,7 @@ static bool copy_map(const sw_gc_type *type, const uint64_t **map) {
     return true;
 }
 
-/* Finds the span class that a single object of the type is taken from, unless the object is large
- * or packed. */
+/* Finds the span class of a single object of the type, unless the object is large or packed. */
 static void find_class(const sw_heap *heap, uint32_t id, sw_gc_layout *made) {
     const sw_table *table = heap->table;
     if (made->bytes > table->max_size) return;
@@ -177,7 +176,7 @@ static void set_finalizer(const sw_gc *gc, sw_gc_layout *layout, uint32_t type,
                           sw_gc_finalizer_fn finalizer, void *arg) {
     layout->finalizer = finalizer;
     layout->finalizer_arg = arg;
-    layout->span_class = layout->bin_type = 0; /* no short path: each object gets an entry */
+    layout->span_class = layout->bin_type = 0; /* no fast path: each object gets an entry */
     if (finalizer == NULL) find_class(gc->heap, type, layout);
 }
 

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What inline allocation needs of a type and of the calling thread (spanwise/gc_fast.h). */
+/* Looks up the data of a type and of the calling thread for inline allocation
+ * (spanwise/gc_fast.h). */
 #include "spanwise/gc_fast.h"
 
 #include "base/fail.h"
 #include "gc/type.h"
 #include "heap/thread.h"
 
-/* A type without a short path has span class 0. No slot is ever taken from that bin, so sw_gc_new
- * makes each of its objects. */
+/* A type without a fast path has span class 0, from whose bin no slot is ever taken, so sw_gc_new
+ * allocates each of its objects. */
 sw_status sw_gc_type_allocator_begin(sw_gc *gc, uint32_t type, sw_gc_type_allocator *allocator) {
     const char *op = "gc_type_allocator_begin";
     sw_status status = SW_GC_STATUS(gc, op);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rules of all span metadata of a heap (sw_gc_verify). */
+/* Checks all span metadata of a heap (sw_gc_verify). */
 #include "base/fail.h"
 #include "gc/grey.h"
 #include "gc/refs.h"
 #include "gc/span_cursor.h"
 
-/* The broken rule of word k of the span's marks, as a text; NULL: none is broken. */
+/* Returns the broken rule of word k of the span's marks, as a text; NULL: none. */
 static const char *broken_word(const sw_gc *gc, const sw_span *span, const sw_gc_span_meta *meta,
                                const uint64_t *pending, uint32_t k) {
     uint64_t free_bits = sw_word_all(&span->words[k]);
@@ -35,7 +35,7 @@ static const char *broken_rule(const sw_gc *gc, uint32_t id) {
     return broken;
 }
 
-/* The broken rule of the references, as a text; NULL: none is broken. */
+/* Returns the broken rule of the references, as a text; NULL: none. */
 static const char *broken_ref(const sw_gc *gc) {
     uint32_t hashed = 0;
     const char *broken = sw_gc_refs_check(&gc->refs);
@@ -45,7 +45,7 @@ static const char *broken_ref(const sw_gc *gc) {
         hashed++;
         if (!sw_gc_refs_is_object(
                 gc, (const void *)entry->object)) /* NOLINT(performance-no-int-to-ptr) */
-            broken = "an object that is gone is referred to";
+            broken = "a reference points to a freed object";
     }
     if (broken == NULL && hashed != gc->refs.hashed) broken = "the count of objects is wrong";
     return broken;

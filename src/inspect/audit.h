@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The declarations that the parts of verify (verify.c, audit_span.c, audit_lists.c) share. First
- * the windows are checked, then the spans of each window, then lists, caches and records, and then
- * totals. Each part follows only links and indices that the parts before it have checked, so that
- * damaged metadata is reported and does not make verify itself fault. */
+/* Declarations shared by the parts of verify (verify.c, audit_span.c, audit_lists.c). First the
+ * windows are checked, then the spans of each window, then lists, caches and records, and then
+ * totals. Each part follows only links and indices that earlier parts have checked, so that corrupt
+ * metadata is reported and verify itself does not fault. */
 #ifndef SW_WATCH_AUDIT_H
 #define SW_WATCH_AUDIT_H
 
@@ -17,29 +17,27 @@ typedef struct sw_audit {
     uint64_t held_pages; /* accessible pages that are held */
     uint64_t records;    /* records in use: spans of slots and large objects */
     uint64_t halves;     /* halves of spans with announced frees */
-    uint64_t shelved;    /* freed large objects that lie on shelves */
+    uint64_t shelved;    /* freed large objects on shelves */
     uint64_t by_state[SW_SPAN_STATE_COUNT];
     uint64_t class_pages[2 * SW_TABLE_CLASSES_MAX]; /* by span class: pages of its spans */
 } sw_audit;
 
 #define SW_BROKEN(a, ...) ((a)->status = sw_fail(SW_STATE, "verify", __VA_ARGS__))
 
-/* True when id names a record that the space has handed out. */
+/* Returns whether id is that of an allocated record of the space. */
 static inline bool sw_audit_is_span(const sw_audit *a, uint32_t id) {
     return id >= SW_SPAN_FIRST &&
            id < __atomic_load_n(&a->heap->space->span_next, __ATOMIC_RELAXED);
 }
 
-/* Reports a rule of a struct that does not hold (base/assert.h); broken_rule NULL: every rule
- * holds. */
+/* Reports a broken rule of a struct (base/assert.h); broken_rule NULL: none. */
 static inline void sw_audit_rule(sw_audit *a, const char *where, const char *broken_rule) {
     if (a->status == SW_OK && broken_rule != NULL) SW_BROKEN(a, "%s: %s", where, broken_rule);
 }
 
-/* verify.c: checks the whole heap. The caller holds its lock, and nothing changes meanwhile. */
+/* verify.c: checks the whole heap, in a quiet state. The caller holds its lock. */
 void sw_audit_heap(sw_audit *a);
-/* audit_span.c: checks the span that starts at page n of the window, where the page map has
- * `id`. */
+/* audit_span.c: checks the span at page n of the window, where the page map has `id`. */
 void sw_audit_span(sw_audit *a, const sw_window *window, uint32_t n, uint32_t id);
 /* audit_lists.c: checks caches, lists, remote stacks and unused records. */
 void sw_audit_lists(sw_audit *a);

@@ -12,7 +12,7 @@
 
 /* Checks that every member has the state, class and owner that belong to the list, that the links
  * in both directions agree, and that the count is right. Returns the number of members; *idle: how
- * many of them are marked as idle. */
+ * many of these are marked as idle. */
 static uint64_t check_list(sw_audit *a, const sw_span_list *list, sw_span_state state,
                            uint32_t span_class, const sw_cache *owner, uint32_t *idle) {
     uint32_t count = 0, previous = 0;
@@ -93,8 +93,8 @@ static void check_full(sw_audit *a, const sw_cache *cache, uint32_t span_class) 
     }
 }
 
-/* Whether a hint leads to a slot of a span that the cache owns. The slot need not be free, because
- * a hint may be out of date. */
+/* Returns whether a hint points to a slot of a span that the cache owns. The slot need not be free,
+ * because a hint may be out of date. */
 static bool leads_to_own(const sw_audit *a, const sw_cache *cache, uint32_t span_class,
                          const sw_hint *hint) {
     const uint32_t *entry = sw_space_entry(a->heap->space, hint->at);
@@ -123,8 +123,8 @@ static bool has_view(const sw_cache *cache, const sw_heap *heap) {
            cache->plain_end == sw_heap_plain_end(heap);
 }
 
-/* Whether the fields of a cache are those of an open one, or those of a closed one: there the mark
- * says that the cache has ended, and the fields send every fast path to its slow path. */
+/* Returns whether the fields of a cache are those of an open or of a closed one: a closed cache has
+ * the mark of an ended handle, and its fields send every fast path to its slow path. */
 static bool has_fields(const sw_cache *cache, const sw_heap *heap) {
     const struct sw_cache_cold *cold = cache->cold;
     bool open = sw_handle_lives(cache, offsetof(struct sw_cache, mark), SW_HANDLE_CACHE);
@@ -163,20 +163,20 @@ static void check_cache(sw_audit *a, const sw_cache *cache, uint64_t seen[SW_SPA
         bool known = (cold->classes[i / 64] >> i % 64 & 1) != 0;
         if (a->status == SW_OK && !known &&
             (current + full + partial != 0 || (bin != NULL && bin->hinted != 0)))
-            SW_BROKEN(a, "cache %u: it has spans of class %u, and does not know", number, i);
+            SW_BROKEN(a, "cache %u: spans of class %u are not in its set", number, i);
         seen[SW_SPAN_CURRENT] += current;
         seen[SW_SPAN_FULL] += full;
         seen[SW_SPAN_PARTIAL] += partial;
         spans += current + full + partial;
     }
-    if (a->status != SW_OK) return; /* the rules follow pointers that were found damaged */
+    if (a->status != SW_OK) return; /* the rules follow pointers that are known to be corrupt */
     sw_audit_rule(a, "cache", sw_cache_cold_check(cold, heap->span_classes));
     if (cold->closed == 0) sw_audit_rule(a, "cache", sw_cache_record_check(cache));
     if (a->status == SW_OK && cold->closed && spans != 0)
         SW_BROKEN(a, "cache %u: closed, and owns spans", number);
 }
 
-/* Whether a node of a remote stack stands for a half span of this heap with announced frees. */
+/* Returns whether a node of a remote stack is a half span of this heap with announced frees. */
 static bool is_announced(const sw_audit *a, uint32_t node) {
     const sw_space *space = a->heap->space;
     if (!sw_audit_is_span(a, node / 2) || space->cold[node / 2].heap != a->heap) return false;
@@ -185,8 +185,8 @@ static bool is_announced(const sw_audit *a, uint32_t node) {
     return node % 2 == 0 && sw_word_remote(&span->own) != 0;
 }
 
-/* Checks that every node of a cache's remote stack stands for a half span with announced frees.
- * Returns how many there are; it stops after `most` nodes, so that a ring ends. */
+/* Checks that every node of a cache's remote stack is a half span with announced frees. Returns
+ * their number; it stops after `most` nodes, in case of a cycle. */
 static uint64_t check_remote_stack(sw_audit *a, const sw_cache *cache, uint64_t most) {
     const sw_space *space = a->heap->space;
     uint64_t count = 0;
@@ -228,8 +228,7 @@ static void check_records(sw_audit *a) {
                   (unsigned long long)records);
 }
 
-/* Checks that each shelf holds nothing, or a freed large object of the shelf's kind. Returns the
- * number of objects. */
+/* Checks that each shelf is empty or has a freed large object of its kind. Returns their number. */
 static uint64_t check_large_places(sw_audit *a, const sw_cache *cache) {
     const sw_space *space = a->heap->space;
     uint64_t count = 0;
@@ -252,8 +251,8 @@ static uint64_t check_large_places(sw_audit *a, const sw_cache *cache) {
     return count;
 }
 
-/* Checks that each shelf of spans holds nothing, or an idle span of the shelf's length. Returns the
- * number of spans. */
+/* Checks that each shelf of spans is empty or has an idle span of its length. Returns their
+ * number. */
 static uint64_t check_span_shelves(sw_audit *a, const sw_cache *cache) {
     const sw_space *space = a->heap->space;
     uint64_t spans = 0;
@@ -274,7 +273,7 @@ static uint64_t check_span_shelves(sw_audit *a, const sw_cache *cache) {
 }
 
 /* Checks that every cache of a list is open or closed, as `closed` says, and links back to the
- * cache before it. Returns the number of caches. */
+ * previous cache. Returns the number of caches. */
 static uint64_t check_cache_list(sw_audit *a, const sw_cache *list, uint32_t closed) {
     const sw_cache *previous = NULL;
     uint64_t count = 0;
@@ -324,7 +323,7 @@ static void check_caches(sw_audit *a, uint64_t seen[SW_SPAN_STATE_COUNT]) {
 }
 
 /* Checks that the kept span of a class is an idle span of that class, and that no central span of
- * the class has other free slots. Returns the pages of the kept span; 0: none is kept. */
+ * the class has other free slots. Returns the pages of the kept span; 0: none. */
 static uint64_t check_kept(sw_audit *a, uint32_t span_class) {
     const sw_heap *heap = a->heap;
     const sw_space *space = heap->space;
@@ -341,14 +340,13 @@ static uint64_t check_kept(sw_audit *a, uint32_t span_class) {
     return good ? space->cold[id].pages : 0;
 }
 
-/* Checks that central_idle is set if a central span is wholly free; otherwise the span would never
- * be given up. */
+/* Checks that central_idle is set if a central span is wholly free; else it is never released. */
 static void check_idle(sw_audit *a, const sw_span_list *partial) {
     for (uint32_t id = partial->head; id != 0 && a->heap->central_idle == 0;) {
         const sw_span *span = sw_space_span(a->heap->space, id);
         id = sw_space_cold(a->heap->space, span)->next;
         if (sw_span_is_empty(span))
-            SW_BROKEN(a, "span at page %u: central and wholly free, and nobody knows",
+            SW_BROKEN(a, "span at page %u: wholly free, but central_idle is not set",
                       sw_space_cold(a->heap->space, span)->page);
     }
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Verify: checks one span, with its place in the window, its record and its bits. verify.c calls
- * it. */
+/* Verify: checks one span: its position in the window, its record and its bits. Caller:
+ * verify.c. */
 #include "heap/slack.h"
 #include "inspect/audit.h"
 
@@ -135,9 +135,9 @@ static void check_state(sw_audit *a, const sw_span *span) {
                      : span->state == SW_SPAN_FULL ? SW_MARK_FULL
                      : span->needzero              ? SW_MARK_NONE
                                                    : SW_MARK_FRESH;
-    /* Only in central spans do the list and the free slots have to agree. An allocation by a hint
-     * leaves an owned span in its list, so a partial span may have no free slot left, and a full
-     * one may have some. */
+    /* The list and the free slots must agree in central spans only. An allocation by a hint leaves
+     * an owned span in its list, so a partial span may have no free slot, and a full one may have
+     * some. */
     bool partial = span->state == SW_SPAN_CENTRAL_PARTIAL,
          full = span->state == SW_SPAN_CENTRAL_FULL;
     if (owned != (sw_span_owner(span) != NULL))
@@ -184,6 +184,6 @@ void sw_audit_span(sw_audit *a, const sw_window *window, uint32_t n, uint32_t id
     if (a->status == SW_OK) check_words(a, span);
     if (a->status == SW_OK) check_slack(a, span);
     if (a->status == SW_OK) check_state(a, span);
-    if (a->status != SW_OK) return; /* the rules follow pointers that were found damaged */
+    if (a->status != SW_OK) return; /* the rules follow pointers that are known to be corrupt */
     sw_audit_rule(a, "span", sw_span_check(span) ?: sw_span_cold_check(place(a, span)));
 }

@@ -15,10 +15,10 @@
 
 typedef struct tally {
     sw_ledger *ledger;
-    sw_ledger_class *rows; /* NULL: the caller wants no rows */
+    sw_ledger_class *rows; /* NULL: the caller requests no rows */
 } tally;
 
-/* The slack of all live slots of a tracked span: bytes of the slots beyond the requested ones. */
+/* Returns the slack of all live slots of a tracked span: slot bytes minus requested bytes. */
 static uint64_t live_slack(const sw_heap *heap, const sw_span *span) {
     const void *slack = sw_space_cold(heap->space, span)->slack;
     uint32_t size = sw_slot_bytes(heap->table, span);
@@ -97,7 +97,7 @@ void sw_ledger_add(sw_ledger *l, sw_ledger_class *rows, const sw_ledger_class *s
     if (rows != NULL) add_row(&rows[span->cls], span);
 }
 
-/* Adds the bytes of the span's objects that the sweep of the cycle under way will free. */
+/* Adds the bytes of the span's objects that the sweep of the running cycle will free. */
 static void add_dead(sw_heap *heap, sw_span *span, const sw_ledger_class *row, sw_ledger *ledger) {
     bool large = row->cls == 0;
     uint64_t slot_bytes = large ? row->span_bytes : sw_slot_bytes(heap->table, span);

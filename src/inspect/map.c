@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The heap map: spans and runs of free held pages, in the order of their pages, and the use of each
+/* The heap map: spans and runs of free held pages, in the order of their pages, with their uses
  * (docs/design/inspect.md). It is read under the heap's lock and, of a collected heap, the
- * collector's.
- * Public API: spanwise/stats.h. */
+ * collector's. Public API: spanwise/stats.h. */
 #include "base/fail.h"
 #include "heap/cache.h"
 #include "heap/collected.h"
@@ -12,7 +11,7 @@
 #include "inspect/walk.h"
 #include "spanwise/stats.h"
 
-/* The state while one map is made. touch: NULL if the caller wants no touched bytes. */
+/* The state while a map is made. touch: NULL if the caller requests no touched bytes. */
 typedef struct map_maker {
     const sw_heap *heap;
     const sw_touch_map *touch;
@@ -27,8 +26,7 @@ static void add_tile(map_maker *m, sw_tile tile) {
     m->map.tiles[i] = tile;
 }
 
-/* In a collected heap: marks the slots of a span that count as allocated and that the sweep will
- * free. */
+/* In a collected heap: marks the allocated slots of a span that the sweep will free. */
 static void add_dead(map_maker *m, const sw_span *span, size_t first) {
     const sw_heap *heap = m->heap;
     for (uint32_t k = 0; k < sw_span_word_count(span); k++) {
@@ -57,7 +55,7 @@ static void add_slots(map_maker *m, const sw_span *span, uint32_t slots) {
     if (sw_heap_is_collected(m->heap)) add_dead(m, span, first);
 }
 
-/* The flags of a large object of a collected heap that the sweep will free. */
+/* Returns the flags of a large object of a collected heap that the sweep will free. */
 static uint32_t dead_flag(const sw_heap *heap, const sw_span *span) {
     sw_dead_slots dead = heap->hooks->dead(heap, span, 0);
     return (dead.pending != 0 ? SW_TILE_FLAG_PENDING : 0u) |
@@ -100,7 +98,7 @@ static bool is_free_held(const sw_pages *pages, uint32_t page) {
     return (pages->runs.free[page / 64] & pages->held[page / 64] & 1ull << page % 64) != 0;
 }
 
-/* How many pages in a row are free and held, from page n of a window on; 0: page n is not. */
+/* Returns the length of the run of free held pages at page n of a window; 0: page n is not one. */
 static uint32_t free_pages_at(const sw_pages *pages, const sw_window *window, uint32_t n) {
     uint32_t end = n;
     while (end < window->frontier && is_free_held(pages, window->first_page + end)) end++;
@@ -127,7 +125,7 @@ static void add_window(map_maker *m, const sw_window *window) {
             continue;
         }
         uint32_t count = free_pages_at(&m->heap->pages, window, n);
-        if (count == 0) continue; /* the page is not held: never handed out, or given back */
+        if (count == 0) continue; /* the page is not held: never allocated, or purged */
         add_free_pages(m, window, n, count);
         step = count;
     }

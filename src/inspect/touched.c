@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The ledger of touched bytes (touched.h). A byte counts if its page of the system was written to.
- * In a dry heap the runner records which pages are, in a real one mincore reports which are
- * resident. For metadata the library itself works out which pages it has written to, because
- * mincore also reports zero pages that were only read, and these take no memory. */
+ * In a dry heap the runner records such pages, for a real one mincore reports the resident ones.
+ * For metadata the library computes which pages it has written to, because mincore also reports
+ * zero pages that were only read, which take no memory. */
 #include "inspect/touched.h"
 
 #include <string.h>
@@ -17,7 +17,7 @@
 
 typedef struct touched_tally {
     sw_ledger *ledger;
-    sw_ledger_class *rows; /* NULL: the caller wants no rows */
+    sw_ledger_class *rows; /* NULL: the caller requests no rows */
     const sw_touch_map *touch;
 } touched_tally;
 
@@ -25,7 +25,7 @@ static uint64_t span_bytes(const sw_heap *heap, const sw_span_cold *cold) {
     return (uint64_t)cold->pages << heap->table->page_shift;
 }
 
-/* The row of a large object. If a cache keeps it after its free, its bytes are cached. */
+/* Returns the row of a large object. If a cache keeps it after its free, its bytes are cached. */
 static sw_ledger_class large_row(const sw_heap *heap, const sw_span *span, const touched_tally *t) {
     const sw_span_cold *cold = sw_space_cold(heap->space, span);
     uint64_t start = sw_page_start(&heap->pages, cold->page), bytes = span_bytes(heap, cold);
@@ -42,7 +42,7 @@ static sw_ledger_class large_row(const sw_heap *heap, const sw_span *span, const
     return row;
 }
 
-/* The row of a span of slots, all of whose pages were written to. */
+/* Returns the row of a span of slots, all of whose pages were written to. */
 static sw_ledger_class written_slots_row(const sw_heap *heap, const sw_span *span) {
     sw_ledger_class row = sw_ledger_slots_row(heap, span);
     memset(row.occupancy, 0, sizeof row.occupancy); /* only the ledger of held bytes has it */
@@ -84,8 +84,8 @@ static bool add_span(sw_heap *heap, sw_span *span, void *arg) {
     return true;
 }
 
-/* Adds free pages that were written to, held or not: with huge pages the system may give memory for
- * pages that were never handed out. */
+/* Adds free pages that were written to, held or not: with huge pages the system may allocate memory
+ * for pages that were never in use. */
 static void add_free_pages(const sw_heap *heap, const touched_tally *t) {
     const sw_pages *pages = &heap->pages;
     for (uint32_t i = 0; i < pages->window_count; i++) {
@@ -101,9 +101,8 @@ static void add_free_pages(const sw_heap *heap, const touched_tally *t) {
 
 /* --- metadata --------------------------------------------------------------------------------- */
 
-/* Bytes of a window's page-map entries that lie in pages that were written to. An entry that was
- * ever written is not 0 while its heap lives, so a page of the map counts if an entry in it is not
- * 0. */
+/* Returns the bytes of a window's page-map entries in pages that were written to. A written entry
+ * is not 0 while its heap lives, so a page of the map counts if an entry in it is not 0. */
 static uint64_t touched_map_bytes(const sw_pages *pages, const sw_window *window) {
     uint64_t bytes, sum = 0, grain = sw_os_page_bytes();
     const char *from = sw_pages_window_map(pages, window, &bytes);
@@ -146,8 +145,8 @@ void sw_touched_read(sw_heap *heap, const sw_touch_map *touch, sw_ledger *out,
 
 /* --- mincore ---------------------------------------------------------------------------------- */
 
-/* Adds the resident pages of the accessible part of a window to the map. False: the system does not
- * tell. */
+/* Adds the resident pages of the accessible part of a window to the map. False: they are
+ * unknown. */
 static bool ask_window(const sw_heap *heap, const sw_window *window, sw_touch_map *touch) {
     enum { PART = 4096 };
     uint8_t resident[PART];

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ledger of touched bytes: of each part of the ledger, the bytes that lie in pages of the
- * system that were written to. Public API: spanwise/stats.h. */
+/* The ledger of touched bytes: each part of the ledger, restricted to pages of the system that were
+ * written to. Public API: spanwise/stats.h. */
 #ifndef SW_WATCH_TOUCHED_H
 #define SW_WATCH_TOUCHED_H
 
 #include "heap/heap.h"
 #include "spanwise/stats.h"
 
-/* Fills in the ledger under the heap's lock. `touch` is the heap's own map, or one that was read
- * from the system. */
+/* Fills in the ledger under the heap's lock. touch: the heap's map or the system's. */
 void sw_touched_read(sw_heap *heap, const sw_touch_map *touch, sw_ledger *out,
                      sw_ledger_class *rows);
 
@@ -19,10 +18,10 @@ void sw_touched_read(sw_heap *heap, const sw_touch_map *touch, sw_ledger *out,
 sw_status sw_touched_map(const sw_heap *heap, const char *op, sw_touch_map *resident,
                          const sw_touch_map **out);
 
-/* Bytes of the records of caches that lie in pages which were never written to. */
+/* Returns the bytes of the records of caches in pages that were never written to. */
 uint64_t sw_touched_unwritten_caches(const sw_heap *heap);
-/* Bytes of metadata in pages that were written to. The records of caches count in full; `map_bytes`
- * is the part of the page map. */
+/* Returns the bytes of metadata in pages that were written to. The records of caches count in full;
+ * `map_bytes` is the part of the page map. */
 static inline uint64_t sw_touched_noted_metadata(const sw_heap *heap, uint64_t map_bytes,
                                                  uint32_t grain_shift) {
     uint64_t pool = heap->meta.held_bytes - sw_meta_untouched_bytes(&heap->meta, grain_shift);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Verify: checks every invariant of the whole heap (sw_heap_verify). This file checks windows,
  * pages and totals; audit_span.c and audit_lists.c check the rest. The error of a failed check
- * names what was found. */
+ * describes the damage. */
 #include "heap/checks.h"
 #include "inspect/audit.h"
 #include "inspect/ledger.h"
@@ -13,8 +13,7 @@ static bool bit_of(const uint64_t *bits, uint32_t page) {
 
 /* --- windows and pages ------------------------------------------------------------------------ */
 
-/* Checks that the windows follow each other with the gap between them, and that the page map covers
- * them. */
+/* Checks that windows follow each other with the gap between them, and are in the page map. */
 static void check_windows(sw_audit *a) {
     const sw_pages *pages = &a->heap->pages;
     uint64_t frontier = 0, next = 0;
@@ -39,8 +38,7 @@ static void check_windows(sw_audit *a) {
                   (unsigned long long)frontier, (unsigned long long)pages->frontier_pages);
 }
 
-/* Checks a page without a span: it must be free, and the page map must have no span for its
- * frames. */
+/* Checks a page without a span: it must be free, without a span in the page map. */
 static void check_free_page(sw_audit *a, const sw_window *window, uint32_t n) {
     const sw_pages *pages = &a->heap->pages;
     uint32_t shift = pages->page_shift - SW_FRAME_SHIFT, page = window->first_page + n;
@@ -108,8 +106,7 @@ static void check_class_pages(sw_audit *a) {
                       (unsigned long long)a->class_pages[i], counted[i]);
 }
 
-/* Checks the ledger, which is made by another walk over the same spans: its parts must sum to the
- * held bytes. */
+/* Checks the ledger, computed by another walk over the spans: its parts must sum to held bytes. */
 static void check_identity(sw_audit *a) {
     sw_ledger ledger;
     sw_ledger_read(a->heap, &ledger, NULL);

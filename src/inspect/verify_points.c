@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decides which events of a heap lead to its verification.
+/* Decides which events of a heap trigger its verification.
  *
- * Each kind of event is counted by itself. After a verification that looked at `cost` things, the
+ * Each kind of event is counted separately. After a verification that examined `cost` items, the
  * next one of that kind follows after 1 + cost / COST_OF_EVENT events. So a small heap is verified
- * at every event, and a larger one more rarely, and the mean cost of an event is about the same in
- * every heap. The counts do not depend on time, so a run that fails once fails again. */
+ * at every event, a larger one less often, and the mean cost per event is about the same in every
+ * heap. The counts do not depend on time, so failures are reproducible. */
 #include "inspect/verify_points.h"
 
 #include <stdlib.h>
@@ -30,7 +30,7 @@ uint64_t sw_verify_done(sw_verify_event event) {
     return __atomic_load_n(&kinds[event].done, __ATOMIC_RELAXED);
 }
 
-/* Counts the event. True: it leads to a verification. */
+/* Counts the event. True: it triggers a verification. */
 static bool is_due(int kind) {
     uint64_t asked = __atomic_add_fetch(&kinds[kind].asked, 1, __ATOMIC_RELAXED);
     return asked >= __atomic_load_n(&kinds[kind].next, __ATOMIC_RELAXED);
@@ -44,8 +44,8 @@ static void space_out(int kind, uint64_t cost) {
     __atomic_fetch_add(&kinds[kind].done, 1, __ATOMIC_RELAXED);
 }
 
-/* About how many things a verification looks at: pages, records, bins, and four words of bits for
- * every 64 pages. */
+/* Returns about how many items a verification examines: pages, records, bins, and four words of
+ * bits per 64 pages. */
 static uint64_t cost_of(const sw_heap *heap, const sw_audit *a) {
     return heap->pages.frontier_pages + heap->pages.capacity / 16 + 4 * a->records +
            4 * (uint64_t)heap->span_classes * (heap->cache_count + 1);

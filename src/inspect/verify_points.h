@@ -5,10 +5,10 @@
 
 #include "heap/verify_point.h"
 
-/* Verifies at every n-th event of a kind from now on; 0, the value at the start: as often as the
- * size of the heap allows. The environment variable SPANWISE_VERIFY_EVERY sets n as well. */
+/* Verifies at every n-th event of a kind from now on; 0, the default: as often as the size of the
+ * heap allows. The environment variable SPANWISE_VERIFY_EVERY sets n as well. */
 void sw_verify_every(uint64_t n);
-/* How many verifications events of this kind have led to in this process so far. */
+/* Returns the number of verifications that events of this kind have triggered in this process. */
 uint64_t sw_verify_done(sw_verify_event event);
 
 #endif

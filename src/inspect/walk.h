@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A walk over a heap's spans in the order of their pages. It only reads; the caller holds the
- * heap's lock. Callers: ledger, heap map, walk over objects. */
+/* A walk over a heap's spans in page order. It only reads; the caller holds the heap's lock.
+ * Callers: ledger, heap map, walk over objects. */
 #ifndef SW_WATCH_WALK_H
 #define SW_WATCH_WALK_H
 
@@ -10,8 +10,8 @@
 typedef bool sw_span_visit(sw_heap *heap, sw_span *span, void *arg);
 bool sw_walk_spans(sw_heap *heap, sw_span_visit *fn, void *arg);
 
-/* True when a cache allocates from the span now, or when the span is wholly free and a cache or the
- * heap keeps it: then its free slots count as cached. */
+/* Returns whether a cache allocates from the span now, or the span is wholly free and kept by a
+ * cache or the heap: then its free slots count as cached. */
 bool sw_walk_is_cached(const sw_span *span);
 
 #endif

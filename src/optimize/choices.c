@@ -64,19 +64,19 @@ static sw_status check_weights(const sw_optimize_options *o, const double *weigh
 
 /* --- spans ------------------------------------------------------------------------------------ */
 
-/* Whether Go's (offset * magic) >> 32, magic = ceil(2^32 / size), is offset / size for every offset
- * in the span. Two offsets decide: let e = magic * size - 2^32 and n = q * size + r. The result for
- * n is q + floor((r + n * e / 2^32) / size), which for r = size - 1 is q exactly when n * e < 2^32.
- * That gets harder as n grows, so the last offset of the last slot decides for all slots, and n =
- * span for the tail (Lemire, Kaser, Kurz, "Faster remainder by direct computation", 2019). */
+/* Returns whether Go's (offset * magic) >> 32, magic = ceil(2^32 / size), is offset / size for
+ * every offset in the span. Two offsets decide: let e = magic * size - 2^32 and n = q * size + r.
+ * The result for n is q + floor((r + n * e / 2^32) / size), which for r = size - 1 is q iff n * e <
+ * 2^32. That gets harder as n grows, so the last offset of the last slot decides for all slots, and
+ * n = span for the tail (Lemire, Kaser, Kurz, "Faster remainder by direct computation", 2019). */
 static bool narrow_divides(uint32_t size, uint32_t span) {
     uint64_t magic = UINT32_MAX / size + 1, slots = span / size;
     return ((slots * size - 1) * magic) >> 32 == slots - 1 && (span * magic) >> 32 == slots;
 }
 
-/* Lists the spans that may be the best for a size, shortest first: those that cost less a slot than
- * every shorter one. If spans have no charge, that is only the one that costs least a slot. out
- * NULL: only counts them. */
+/* Lists the spans that may be the best for a size, shortest first: those that cost less per slot
+ * than every shorter one. If spans have no charge, that is only the span with the minimum cost per
+ * slot. out NULL: only counts them. */
 static uint32_t list_spans(const sw_optimize_options *o, uint32_t size, sw_choice *out) {
     uint32_t found = 0;
     double least = INFINITY;
@@ -99,7 +99,7 @@ static uint32_t list_spans(const sw_optimize_options *o, uint32_t size, sw_choic
 
 /* --- candidates ------------------------------------------------------------------------------- */
 
-/* The next larger size that a class may have. */
+/* Returns the next larger size that a class may have. */
 static uint32_t next_size(const sw_optimize_options *o, uint32_t size) {
     return size < o->align ? size + SIZE_UNIT : size + o->align;
 }
@@ -139,8 +139,7 @@ static int compare_costs(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-/* Fills costs[] with the distinct slot costs, rising, and sets x of each choice to the index of its
- * cost. */
+/* Fills costs[] with the distinct slot costs, ascending, and sets x of each choice to its index. */
 static void sort_costs(sw_choices *c) {
     for (uint32_t i = 0; i < c->choice_count; i++) c->costs[i] = c->choices[i].slot_cost;
     qsort(c->costs, c->choice_count, sizeof *c->costs, compare_costs);
@@ -163,8 +162,8 @@ bool sw_choices_fit(const sw_choices *choices, uint32_t below, uint32_t size) {
            waste * 100 <= (uint64_t)size * choices->waste_percent;
 }
 
-/* The fewest classes that meet the bound on waste: each one is as far above the last as the bound
- * allows. */
+/* Returns the minimum number of classes that meets the bound on waste: each class is as far above
+ * the last as the bound allows. */
 static uint32_t count_fewest(const sw_choices *c) {
     uint32_t below = 0, classes = 0;
     while (below < c->count) {
@@ -178,7 +177,7 @@ static uint32_t count_fewest(const sw_choices *c) {
     return classes;
 }
 
-/* Whether the allowed number of classes can meet the bound on waste. */
+/* Checks that the allowed number of classes can meet the bound on waste. */
 static sw_status check_bound(sw_choices *c, const sw_optimize_options *options) {
     c->fewest = c->waste_percent == 0 ? 1 : count_fewest(c);
     if (c->fewest <= options->classes) return SW_OK;

@@ -25,7 +25,7 @@ void sw_hull_undo(sw_hull *hull, uint32_t change_count) {
     }
 }
 
-/* The x of a leaf. Leaves after the last x repeat it, so that x never falls from leaf to leaf. */
+/* Returns the x of a leaf. Leaves after the last x repeat it, so that x is non-decreasing. */
 static double leaf_x(const sw_hull *hull, uint32_t leaf) {
     return hull->x[leaf < hull->count ? leaf : hull->count - 1];
 }
@@ -47,7 +47,7 @@ void sw_hull_insert(sw_hull *hull, int32_t line) {
         }
         if (leaves == 1) return;
         /* Two lines cross at most once. So the line that is higher in the middle can be the lower
-         * one on one side only, and goes on to the child of that side. */
+         * one on one side only, and descends to the child of that side. */
         double left = leaf_x(hull, first), right = leaf_x(hull, first + leaves - 1);
         leaves /= 2;
         if (sw_hull_value(hull, line, left) < sw_hull_value(hull, held, left)) {

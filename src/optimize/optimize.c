@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The best tables of 1 .. N classes, by dynamic programming over the sizes that a class may have.
+/* Computes the best tables of 1 .. N classes, by dynamic programming over the sizes that a class
+ * may have.
  *
- * least[k][j] is the least cost of serving all requests up to candidate j by k classes of which the
- * last is j. Let W be the cumulated weights, and let the span of j have the slot cost g and the
- * charge h:
+ * least[k][j] is the minimum cost of serving all requests up to candidate j by k classes, the last
+ * of which is j. Let W be the cumulative weights, and let the span of j have slot cost g and charge
+ * h:
  *
  *   least[k][j] = min over i < j, spans of j: least[k-1][i] + g * (W[j] - W[i]) + h
  *               = min over spans of j: (lowest at x = g of the lines least[k-1][i] - W[i] * x)
@@ -12,7 +13,7 @@
  * So a layer k is computed by one walk over j that queries a Li Chao tree and then adds line j, in
  * n log n steps. (Methods that need g to be convex in the size do not apply, because of tails.)
  * Under a bound on waste, i has a lower limit that rises with j, so lines leave in the order in
- * which they came. That is a queue made of two stacks. One only gains lines. The other one only
+ * which they were added. That is a queue made of two stacks. One only gains lines. The other only
  * loses them: its lines were added from the last to the first, and their changes are undone one by
  * one. Each line is added at most twice. Design: docs/design/optimize.md.
  */
@@ -94,7 +95,7 @@ static void first_layer(workspace *w, const sw_choices *choices, uint32_t *previ
     }
 }
 
-/* The line that is lowest at x[index] in both hulls. SW_HULL_NONE: there is none. */
+/* Returns the lowest line at x[index] in both hulls. SW_HULL_NONE: there is none. */
 static int32_t lowest_line(const workspace *w, const sw_choices *choices, uint32_t index) {
     int32_t line = sw_hull_lowest(&w->hull, index);
     if (choices->waste_percent == 0) return line;
@@ -104,8 +105,8 @@ static int32_t lowest_line(const workspace *w, const sw_choices *choices, uint32
     return sw_hull_value(&w->hull, line, x) < sw_hull_value(&w->hull, other, x) ? line : other;
 }
 
-/* The least cost of candidate j over its spans, given the lines in the hulls. *from: the candidate
- * below, whose line gave it. */
+/* Returns the minimum cost of candidate j over its spans, given the lines in the hulls. *from: the
+ * candidate below whose line gave it. */
 static double least_of(const workspace *w, const sw_choices *choices, uint32_t j, uint32_t *from) {
     const sw_candidate *candidate = &choices->candidates[j];
     double least = INFINITY;
@@ -122,7 +123,7 @@ static double least_of(const workspace *w, const sw_choices *choices, uint32_t j
     return least;
 }
 
-/* Makes the layer that was computed last layer k - 1, and removes all lines. */
+/* Makes the latest layer layer k - 1, and removes all lines. */
 static void begin_layer(workspace *w) {
     double *done = w->above;
     w->above = w->now;
@@ -151,8 +152,7 @@ static void leave_line(workspace *w, uint32_t i, uint32_t end) {
     sw_hull_undo(&w->front, w->marks[i]);
 }
 
-/* Computes a layer under a bound on waste. In the first layer the only candidate below is 0: no
- * class. */
+/* Computes a layer under a bound on waste. In the first layer only 0 is below: no class. */
 static void near_layer(const sw_choices *choices, workspace *w, uint32_t *previous) {
     const sw_candidate *candidates = choices->candidates;
     begin_layer(w);
@@ -175,8 +175,7 @@ static void next_layer(workspace *w, const sw_choices *choices, uint32_t *previo
     }
 }
 
-/* The layer of k = 0: without a class, serving no request costs nothing, and serving any is
- * impossible. */
+/* Computes layer k = 0: without a class no request costs nothing, and any other is impossible. */
 static void layer_of_no_class(workspace *w, const sw_choices *choices) {
     for (uint32_t j = 0; j <= choices->count; j++) w->now[j] = j == 0 ? 0 : INFINITY;
 }
@@ -255,10 +254,10 @@ void sw_optimizer_destroy(sw_optimizer *optimizer) {
 
 /* --- tables ----------------------------------------------------------------------------------- */
 
-/* The largest size below `limit` of which a span holds as many slots as of `size`. Such slots cost
- * the same and also serve sizes that the recording did not request. Go does the same at the end;
- * here the size is a multiple of the alignment and meets the bound on waste. The class below, of
- * `below` bytes, may grow in the same way, which only reduces the waste. */
+/* Returns the largest size below `limit` of which a span holds as many slots as of `size`. Such
+ * slots cost the same and also serve sizes that the recording did not request. Go does the same at
+ * the end; here the size is a multiple of the alignment and meets the bound on waste. The next
+ * smaller class, of `below` bytes, may grow in the same way, which only reduces the waste. */
 static uint32_t largest_of_equal_cost(const sw_optimizer *o, uint32_t below, uint32_t size,
                                       uint32_t span, uint32_t limit) {
     if (o->options.narrow || size < o->options.align) return size;

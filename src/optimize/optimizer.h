@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The record of an optimiser. optimize.c makes it; after that it does not change. */
+/* The record of an optimiser. optimize.c creates it; after that it is constant. */
 #ifndef SW_OPTIMIZE_OPTIMIZER_H
 #define SW_OPTIMIZE_OPTIMIZER_H
 
@@ -11,18 +11,15 @@
 struct sw_optimizer {
     uint64_t mark; /* ds/handle.h */
     sw_choices choices;
-    sw_optimize_options options; /* as the caller gave them */
-    uint32_t classes;            /* number of layers: the least of options.classes and the number of
-                                  * candidates */
+    sw_optimize_options options; /* as the caller passed them */
+    uint32_t classes;            /* number of layers: min(options.classes, candidates) */
     uint32_t stride;             /* candidates + 1: columns of a layer */
-    uint32_t *previous; /* [k - 1][j]: candidate of the class below j in the best table of k
-                         * classes; 0: none */
-    double *least;      /* [k - 1]: least cost of all requests by k classes */
+    uint32_t *previous; /* [k - 1][j]: candidate below j in the best table of k classes; 0: none */
+    double *least;      /* [k - 1]: minimum cost of all requests with k classes */
     void *block;        /* one mapping for the two arrays */
     size_t block_bytes;
 };
 
-/* The rule that does not hold, or NULL (base/assert.h). */
 const char *sw_optimizer_record_check(const struct sw_optimizer *optimizer);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The record of a profile, which profile.c makes and fills. */
+/* The record of a profile; profile.c creates and fills it. */
 #ifndef SW_OPTIMIZE_PROFILE_H
 #define SW_OPTIMIZE_PROFILE_H
 
@@ -8,7 +8,7 @@
 
 #include "spanwise/optimize.h"
 
-/* The object that has an id now. */
+/* The object that currently has an id. */
 typedef struct sw_profile_object {
     uint64_t size_plus_1; /* requested bytes + 1; 0: not live */
     uint64_t since_ns;
@@ -21,14 +21,13 @@ struct sw_profile {
     double weights[SW_WEIGH_COUNT][SW_PROFILE_SIZES];
     sw_profile_large large[SW_WEIGH_COUNT];
     sw_profile_object *objects;
-    size_t capacity; /* number of ids that `objects` has room for */
+    size_t capacity; /* number of ids that fit into `objects` */
     uint64_t peak_op;
     uint64_t ops; /* number of operations so far */
     uint64_t now_ns;
     int ended;
 };
 
-/* The rule that does not hold, or NULL (base/assert.h). */
 const char *sw_profile_record_check(const struct sw_profile *profile);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Modules that the loader has mapped: which one an address belongs to, and an iteration over all.
- * Nothing here allocates. Used by the unwinder (unwind.h) and by the recorder.
+/* Modules that the loader has mapped: look-up by address, and iteration. Nothing here allocates.
+ * Used by the unwinder (unwind.h) and by the recorder.
  */
 #ifndef SW_OS_MODULES_H
 #define SW_OS_MODULES_H
@@ -19,11 +19,11 @@ typedef struct sw_os_module {
     uint32_t build_id_bytes; /* 0: unknown */
 } sw_os_module;
 
-/* Looks up which functions the C library offers. To be called once, before the other functions, by
- * one thread. It may call malloc, because the loader allocates when a symbol is missing. */
+/* Looks up which functions the C library has. Call it once, before the other functions, in one
+ * thread. It may call malloc, because the loader allocates when a symbol is missing. */
 void sw_os_modules_init(void);
 
-/* The .eh_frame_hdr of the module to which pc belongs, and the addresses [*module_start,
+/* Returns the .eh_frame_hdr of the module that contains pc, and the addresses [*module_start,
  * *module_end) of that module. NULL: there is none. Takes no lock if the C library has
  * _dl_find_object (glibc 2.35). */
 const uint8_t *sw_os_eh_frame_hdr(uintptr_t pc, uintptr_t *module_start, uintptr_t *module_end);
@@ -31,7 +31,7 @@ const uint8_t *sw_os_eh_frame_hdr(uintptr_t pc, uintptr_t *module_start, uintptr
 /* Calls fn for each executable range until it returns false. Holds the loader's lock meanwhile. */
 void sw_os_each_module(bool (*fn)(const sw_os_module *module, void *arg), void *arg);
 
-/* A number that changes when a module is loaded or unloaded. */
+/* Returns a number that changes when a module is loaded or unloaded. */
 uint64_t sw_os_modules_generation(void);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chains of return addresses without frame pointers. The unwinder reads the .eh_frame of each
- * module, and keeps the rule for each return address in a fixed table without locks.
+/* Backtraces without frame pointers. The unwinder reads the .eh_frame of each module, and caches
+ * the rule of each return address in a fixed table without locks.
  *
  *   start at a frame  ->  rule of its pc (table, else .eh_frame)  ->  caller's pc, sp, fp  -> ...
  *
@@ -19,7 +19,7 @@
 typedef struct sw_os_frame {
     uintptr_t pc; /* return address */
     uintptr_t sp; /* stack pointer after the callee returned */
-    uintptr_t fp; /* the register rbp, with whatever value it has */
+    uintptr_t fp; /* the register rbp, whatever its value */
 } sw_os_frame;
 
 /* The frame that called the current function. The current function must have a frame pointer, which
@@ -29,8 +29,8 @@ typedef struct sw_os_frame {
                    .sp = (uintptr_t)__builtin_frame_address(0) + 2 * sizeof(uintptr_t),            \
                    .fp = *(const uintptr_t *)__builtin_frame_address(0)})
 
-/* Maps the table by `map` (sw_os_map, or a function like it); to be called once. False: no memory,
- * or no unwinder for this processor. */
+/* Maps the table by `map` (sw_os_map, or a function like it). Call it once. False: no memory, or no
+ * unwinder for this processor. */
 bool sw_os_unwind_init(void *(*map)(size_t bytes));
 
 /* The words of the stack on which a walk depended, in the order in which it read them. A walk from
@@ -47,25 +47,27 @@ typedef struct sw_os_walk {
     } words[SW_OS_WORDS_MAX];
 } sw_os_walk;
 
-/* Stores the return addresses of `from` and its callers, innermost first, to addresses[0..max).
+/* Stores the return addresses of `from` and its callers in addresses[0..max), innermost first.
  * Returns their number, at least 1 (max >= 1). Reads only the stack in [from.sp, stack_high), and
  * stops at anything unusual. walk: filled in, unless it is NULL. May be called in any thread and in
  * signal handlers. */
 size_t sw_os_unwind(sw_os_frame from, uintptr_t stack_high, uint64_t *addresses, size_t max,
                     sw_os_walk *walk);
 
-/* Whether the words of a walk still have their values. For walks whose words were all noted. */
+/* Returns whether the words of a walk still have their values. For walks whose words were all
+ * recorded. */
 static inline bool sw_os_walk_holds(const sw_os_walk *walk) {
     for (uint32_t i = 0; i < walk->count; i++)
         if (*walk->words[i].at != walk->words[i].value) return false;
     return true;
 }
 
-/* Empties the table. To be called when a module was unloaded, because other code may be mapped to
- * its addresses. */
+/* Empties the table. Call it when a module was unloaded, because other code may be mapped to its
+ * addresses. */
 void sw_os_unwind_forget(void);
 
-/* One past the highest byte of the calling thread's stack; 0: unknown. May call malloc. */
+/* Returns the end of the calling thread's stack: one past its highest byte; 0: unknown. May call
+ * malloc. */
 uintptr_t sw_os_stack_high(void);
 
 #endif

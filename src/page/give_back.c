@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* This file decides which free pages go back to the system (pages.h): at decay ticks, on request,
- * in exchange for the pages that a large request takes, and after the system has refused memory. */
+/* Decides which free pages are purged (pages.h): at decay ticks, on request, in exchange for the
+ * pages that a large request takes, and after the system has refused memory. */
 #include <string.h>
 
 #include "base/assert.h"
@@ -31,14 +31,14 @@ static uint32_t next_run(const sw_pages *pages, uint32_t *from, bool idle_only) 
     return length;
 }
 
-/* Called at the end of a tick: marks the pages that are free and held now. Those that are still
- * marked at the next tick go back then. */
+/* Called at the end of a tick: marks the pages that are free and held now. Those still marked at
+ * the next tick are purged then. */
 static void mark_idle(sw_pages *pages) {
     for (uint32_t w = 0; w < pages->capacity / 64; w++)
         pages->idle[w] = pages->runs.free[w] & pages->held[w];
 }
 
-/* Takes out further runs, as many as `purging` has room for. */
+/* Takes out more runs, as many as fit into `purging`. */
 static void take_out_left(sw_pages *pages) {
     uint32_t n;
     while (pages->purge_left && pages->purge_count < SW_PURGE_RUNS) {
@@ -50,8 +50,8 @@ static void take_out_left(sw_pages *pages) {
     }
 }
 
-/* Begins to take out free pages, from the lowest page on. While runs are on their way, the thread
- * that gives these back goes on with the others. */
+/* Starts taking out free pages, the lowest first. If runs are being purged already, the thread that
+ * purges them continues with the others. */
 static void take_out_from_start(sw_pages *pages, bool idle_only) {
     pages->purge_next = 0;
     pages->purge_idle_only = idle_only;
@@ -82,7 +82,7 @@ void sw_pages_take_out_all(sw_pages *pages) {
     if (pages->free_held_pages != 0) take_out_from_start(pages, false);
 }
 
-/* The length of the run of free held pages that ends at `end`. */
+/* Returns the length of the run of free held pages that ends at `end`. */
 static uint32_t run_before(const sw_pages *pages, uint32_t end) {
     uint32_t n = 0;
     while (n < end) {
@@ -95,7 +95,7 @@ static uint32_t run_before(const sw_pages *pages, uint32_t end) {
     return n;
 }
 
-/* The end of the highest run of free held pages below `end`; 0: there is none. */
+/* Returns the end of the highest run of free held pages below `end`; 0: there is none. */
 static uint32_t run_end_before(const sw_pages *pages, uint32_t end) {
     while (end > 0) {
         uint32_t w = (end - 1) / 64, looked = (end - 1) % 64 + 1;
@@ -129,8 +129,8 @@ uint64_t sw_pages_trim(sw_pages *pages) {
     return bytes;
 }
 
-/* Makes the free pages right below the window's frontier inaccessible, and moves the frontier down.
- * Returns their bytes; 0: there are none, or the system refused. */
+/* Makes the free pages directly below the window's frontier inaccessible, and moves the frontier
+ * down. Returns their bytes; 0: there are none, or the system refused. */
 static uint64_t retreat(sw_pages *pages, sw_window *window) {
     uint32_t n = sw_pages_free_before_frontier(pages, window);
     n -= n % pages->unit;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The search for pages that are free and held (pages.h): a request that such pages serve does not
- * make the heap larger. Each word of 64 pages has a summary of three lengths. A search counts them
- * anew only for words that have changed since the last search, so it takes a bounded number of
- * steps under the heap's lock, however the free pages lie. */
+/* The search for pages that are free and held (pages.h): a request served by such pages does not
+ * grow the heap. Each word of 64 pages has a summary of three lengths. A search recomputes it only
+ * for words that have changed since the last search, so it takes a bounded number of steps under
+ * the heap's lock, however fragmented the free pages are. */
 #include "base/bits.h"
 #include "page/pages.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Taking pages, growing a run in place, and freeing (pages.h), within the heap's limit. windows.c
- * grows the heap, give_back.c gives pages back. */
+ * grows the heap, give_back.c purges pages. */
 #include "page/pages.h"
 
 #include <string.h>
@@ -36,7 +36,7 @@ void sw_pages_destroy(sw_pages *pages) {
 
 /* --- taking and giving ------------------------------------------------------------------------ */
 
-/* Hands out n free pages; `held` of them are held already. */
+/* Allocates n free pages, `held` of which are held already. */
 static void take(sw_pages *pages, uint32_t page, uint32_t n, uint32_t held, bool *needzero) {
     sw_check2(sw_pages_check(pages));
     *needzero = sw_bits_test(pages->dirty, page, n);
@@ -51,8 +51,8 @@ static void take(sw_pages *pages, uint32_t page, uint32_t n, uint32_t held, bool
     sw_set_counter(&pages->peak_held_bytes, sw_pages_peak_held_bytes(pages));
 }
 
-/* Whether the limit would allow n more pages if every free page were given back, together with the
- * page map of `mapped` further accessible pages. It is asked before the heap grows, so that a
+/* Returns whether the limit would allow n more pages if every free page were purged, together with
+ * the page map of `mapped` more accessible pages. It is checked before the heap grows, so that a
  * request that must fail does not grow it. */
 static bool could_hold(const sw_pages *pages, uint32_t n, uint32_t mapped) {
     if (pages->limit_bytes == UINT64_MAX) return true;
@@ -62,13 +62,13 @@ static bool could_hold(const sw_pages *pages, uint32_t n, uint32_t mapped) {
     return bytes + sw_pages_metadata_bytes(pages) <= pages->limit_bytes;
 }
 
-/* Whether the heap is above its limit. It gets there only because metadata has grown. */
+/* Returns whether the heap is above its limit, which only growing metadata can cause. */
 static bool exceeds_limit(const sw_pages *pages) {
     return pages->limit_bytes != UINT64_MAX && sw_pages_held_bytes(pages) > pages->limit_bytes;
 }
 
-/* True when the heap stays within its limit with the pages [page, page + n) in use. It gives free
- * pages back if that is needed. */
+/* Returns whether the heap stays within its limit with the pages [page, page + n) in use. Purges
+ * free pages if necessary. */
 static bool within_limit(sw_pages *pages, uint32_t page, uint32_t n) {
     if (pages->limit_bytes == UINT64_MAX) return true;
     for (int attempt = 0; attempt < 2; attempt++) {
@@ -80,8 +80,8 @@ static bool within_limit(sw_pages *pages, uint32_t page, uint32_t n) {
     return false;
 }
 
-/* Refuses a request because of the limit. The request may have made metadata grow before it came
- * here, so free pages are given back if the heap is above the limit. */
+/* Refuses a request because of the limit. The request may have grown the metadata before, so free
+ * pages are purged if the heap is above the limit. */
 static sw_status refuse(sw_pages *pages) {
     if (exceeds_limit(pages)) (void)sw_pages_trim(pages);
     return SW_LIMIT;
@@ -89,7 +89,7 @@ static sw_status refuse(sw_pages *pages) {
 
 /* Grows the heap so that it has a run of n free pages, and returns the lowest such run;
  * SW_PAGE_NONE: the system refused. After a first refusal it makes free pages inaccessible, so that
- * they are not charged to the process any more, and asks the system once more. */
+ * they no longer count as memory of the process, and tries again. */
 static uint32_t grow(sw_pages *pages, uint32_t n, uint64_t align) {
     bool grown = sw_pages_grow(pages, n, align);
     if (!grown && sw_pages_uncommit_ends(pages) != 0) grown = sw_pages_grow(pages, n, align);
@@ -103,8 +103,8 @@ uint32_t sw_pages_find_held(sw_pages *pages, uint32_t n) {
     return sw_pages_held_from(pages, found, n);
 }
 
-/* The lowest run of n free pages; SW_PAGE_NONE: there is none, even among the runs that were taken
- * out. */
+/* Returns the lowest run of n free pages; SW_PAGE_NONE: there is none, even among the runs that
+ * were taken out. */
 static uint32_t first_fit(sw_pages *pages, uint32_t n) {
     uint32_t found = sw_runs_first_fit(&pages->runs, n);
     if (found != SW_PAGE_NONE || pages->purge_state == SW_PURGE_NONE) return found;
@@ -115,7 +115,7 @@ static uint32_t first_fit(sw_pages *pages, uint32_t n) {
 sw_status sw_pages_alloc(sw_pages *pages, uint32_t n, uint64_t align, uint32_t *page,
                          bool *needzero) {
     uint64_t page_bytes = 1ull << pages->page_shift;
-    /* An aligned run is cut out of a run that is longer by align less one page. */
+    /* An aligned run is cut from a run that is longer by align minus one page. */
     uint64_t slack = align > page_bytes ? (align >> pages->page_shift) - 1 : 0;
     if (slack + n > UINT32_MAX / 4) return SW_NOMEM;
     uint32_t run = n + (uint32_t)slack;
@@ -137,7 +137,7 @@ sw_status sw_pages_alloc(sw_pages *pages, uint32_t n, uint64_t align, uint32_t *
     }
     if (pages->limit_bytes != UINT64_MAX) {
         if (!within_limit(pages, found, n)) return SW_LIMIT;
-        held = sw_bits_count(pages->held, found, n); /* within_limit may have given some back */
+        held = sw_bits_count(pages->held, found, n); /* within_limit may have purged some */
     }
     take(pages, found, n, held, needzero);
     *page = found;

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The page heap of one heap: it takes runs of pages out of windows, first fit by logical address.
+/* The page heap of a heap allocates runs of pages from windows, first fit by logical address.
  *
- * Pages have logical numbers. Those of one window follow those of the window before it after a gap
- * of 64, so that no run crosses a window. Placement depends on these numbers only, so it is the
- * same in every process and in a dry heap. Each page has four bits:
+ * Pages have logical numbers. Between the numbers of one window and the next is a gap of 64, so
+ * that no run crosses a window. Placement depends on these numbers only, so it is the same in every
+ * process and in a dry heap. Each page has four bits:
  *
  *   free   it is accessible and belongs to no span     (in runs)
- *   held   it was handed out and was not given back to the system since; it counts in held_bytes
+ *   held   it was allocated and not purged since; it counts in held_bytes
  *   dirty  it may hold old bytes: code that takes it must clear them (needzero)
- *   idle   it was free and held at the last decay tick; it goes back at the next, if it still is
+ *   idle   it was free and held at the last decay tick; it is purged at the next, if it still is
  *
- * held_pages == popcount(held);  free_held_pages == popcount(free & held)
- * Every page of a span is held. Pages that were only made accessible ahead of their use are not
- * held: they take no memory. The heap's lock covers everything here.
- * Callers: heap, which takes pages for spans and large objects; inspect, which reads.
+ * held_pages == popcount(held); free_held_pages == popcount(free & held) Every page of a span is
+ * held. Pages that were only made accessible ahead of their use are not held: they take no memory.
+ * The heap's lock protects everything here. Callers: heap, which takes pages for spans and large
+ * objects; inspect, which reads.
  */
 #ifndef SW_PAGE_PAGES_H
 #define SW_PAGE_PAGES_H
@@ -30,7 +30,7 @@ enum {
     SW_TAKE_OUT_RUN_PAGES = 16,
     SW_HELD_LOOK = 4096,  /* see sw_pages_find_held */
     SW_HELD_RUN_MAX = 16, /* see sw_pages_alloc */
-    SW_PURGE_RUNS = 32,   /* the most runs that are taken out at once */
+    SW_PURGE_RUNS = 32,   /* maximum of runs taken out at once */
 };
 
 /* --- giving back without the lock ----------------------------------------------------------------
@@ -47,7 +47,7 @@ enum {
  * RUNNING calls sw_pages_purge_finish, which waits for the purge lock under the heap's. */
 typedef enum sw_purge_state { SW_PURGE_NONE, SW_PURGE_TAKEN, SW_PURGE_RUNNING } sw_purge_state;
 
-/* The runs of free held pages within one word of the bitmaps, summed up as in sw_run_summary.
+/* Summary of the runs of free held pages in one word of the bitmaps, as in sw_run_summary.
  *   known == 0, or the lengths are those of (runs.free & held) in that word */
 typedef struct sw_held_word {
     uint8_t start, max, end; /* pages */
@@ -57,7 +57,7 @@ typedef struct sw_held_word {
 /* A run that was taken out. */
 typedef struct sw_purge_run {
     uint32_t page, pages;
-    uint32_t held;    /* how many of its pages were held */
+    uint32_t held;    /* number of its pages that were held */
     uint32_t refused; /* 1: the system did not take it back; written under the purge lock */
 } sw_purge_run;
 
@@ -73,12 +73,12 @@ typedef struct sw_pages {
     uint64_t *held;
     uint64_t *dirty;
     uint64_t *idle;
-    sw_held_word *held_words; /* one for each word of the bitmaps; see held.c */
+    sw_held_word *held_words; /* one per word of the bitmaps; see held.c */
     uint32_t page_shift;
-    uint32_t unit; /* pages that the system makes accessible and takes back together: 1, or
-                    * as many as fit into one page of the system (of 16 or 64 KiB) */
+    uint32_t unit; /* pages that are committed and purged together: 1, or the number in one page of
+                    * the system (of 16 or 64 KiB) */
     uint32_t take_out_pages; /* SW_TAKE_OUT_BYTES in pages */
-    uint32_t capacity;       /* pages that held, dirty and idle have bits for */
+    uint32_t capacity;       /* number of bits in held, dirty and idle */
     uint32_t page_end;       /* logical number after the last window and its gap */
     uint32_t window_count;
     sw_window windows[SW_WINDOWS_MAX];
@@ -87,18 +87,18 @@ typedef struct sw_pages {
     uint64_t frontier_pages; /* atomic: sum of the windows' frontiers */
     uint64_t fixed_bytes;    /* atomic: metadata that is in neither meta nor the page map */
     uint64_t limit_bytes;    /* UINT64_MAX: no limit */
-    uint64_t returned_bytes; /* given back over the heap's life */
+    uint64_t returned_bytes; /* purged over the heap's life */
     uint64_t retry_bytes;    /* that the system refused to take back, summed over attempts */
     uint64_t decay_ns;
     uint64_t tick_ns;         /* atomic: time of the last decay tick */
     uint64_t peak_held_bytes; /* atomic, as of the last page operation: sw_pages_peak_held_bytes */
-    sw_touch_map touch;       /* off unless the heap was made so */
-    bool huge;                /* whether to ask the system for transparent huge pages */
-    bool purge_left;          /* there are free pages still to be taken out, in further turns */
-    bool purge_idle_only;     /* only idle ones of them are taken out */
+    sw_touch_map touch;       /* off unless the heap was created with touch_map */
+    bool huge;                /* request transparent huge pages from the system */
+    bool purge_left;          /* more free pages are to be taken out, in later turns */
+    bool purge_idle_only;     /* only if they are idle */
     sw_purge_state purge_state;
     uint32_t purge_count;  /* runs that are taken out now */
-    uint32_t purge_next;   /* the page at which the search for further runs goes on */
+    uint32_t purge_next;   /* the page at which the search for more runs continues */
     uint64_t purge_number; /* number of the current purge turn */
     uint64_t purges;       /* atomic: system calls that purge pages */
     uint64_t commits;      /* atomic: system calls that commit pages */
@@ -106,31 +106,30 @@ typedef struct sw_pages {
     sw_purge_run purging[SW_PURGE_RUNS];
 } sw_pages;
 
-/* The rule that does not hold, or NULL (base/assert.h). */
 const char *sw_pages_check(const sw_pages *pages);
 
-/* The logical address of a page. */
+/* Returns the logical address of a page. */
 static inline uint64_t sw_page_start(const sw_pages *pages, uint32_t page) {
     return (uint64_t)page << pages->page_shift;
 }
 
 void sw_pages_init(sw_pages *pages, sw_space *space, sw_meta *meta, uint32_t page_shift);
-/* Gives the windows back to the space. */
+/* Returns the windows to the space. */
 void sw_pages_destroy(sw_pages *pages);
 
-/* The lowest run of n pages that are free and held. It is searched for in the SW_HELD_LOOK pages
- * from the lowest run of n free pages on; SW_PAGE_NONE: there is none. */
+/* Returns the lowest run of n pages that are free and held. The search covers the SW_HELD_LOOK
+ * pages from the lowest run of n free pages on; SW_PAGE_NONE: there is none. */
 uint32_t sw_pages_find_held(sw_pages *pages, uint32_t n);
-/* Takes n >= 1 pages whose first address is a multiple of align bytes (a power of two): the lowest
- * run that fits; but if some of its pages are not held and n <= SW_HELD_RUN_MAX, the run that
- * sw_pages_find_held finds, if there is one. *needzero: whether some page may hold old bytes.
- * SW_NOMEM, SW_LIMIT: no pages were taken. */
+/* Allocates n >= 1 pages whose first address is a multiple of align bytes (a power of two): the
+ * lowest run that fits. If some of its pages are not held and n <= SW_HELD_RUN_MAX, the run that
+ * sw_pages_find_held finds, if any, is preferred. *needzero: some page may hold old bytes.
+ * SW_NOMEM, SW_LIMIT: nothing was allocated. */
 sw_status sw_pages_alloc(sw_pages *pages, uint32_t n, uint64_t align, uint32_t *page,
                          bool *needzero);
-/* Takes n pages that are held already, so that the heap's memory does not grow. False:
+/* Allocates n pages that are held already, so that the heap does not grow. False:
  * sw_pages_find_held finds none, or the limit forbids it. */
 bool sw_pages_alloc_held(sw_pages *pages, uint32_t n, uint32_t *page, bool *needzero);
-/* Extend a run of n pages in use by the `more` pages after it. False: they are not free, cannot be
+/* Extends a run of n pages in use by the `more` pages after it. False: they are not free, cannot be
  * committed, or exceed the limit; nothing changes. */
 bool sw_pages_extend(sw_pages *pages, uint32_t page, uint32_t n, uint32_t more, bool *needzero);
 void sw_pages_free(sw_pages *pages, uint32_t page, uint32_t n);
@@ -140,96 +139,94 @@ static inline bool sw_pages_decay_due(const sw_pages *pages, uint64_t now_ns) {
     return pages->decay_ns != SW_DECAY_NEVER && now_ns >= tick_ns &&
            now_ns - tick_ns >= pages->decay_ns;
 }
-/* A decay tick: takes out the pages that have been free and held since the last tick. Those that
- * find no room in `purging` are taken out in further turns (sw_pages_purge_end). It does nothing if
- * no tick is due, or while the runs of an earlier one are still on their way. */
+/* A decay tick: takes out the pages that have been free and held since the last tick. Those that do
+ * not fit into `purging` are taken out in later turns (sw_pages_purge_end). It does nothing if no
+ * tick is due, or while the runs of an earlier one are still being purged. */
 void sw_pages_decay(sw_pages *pages, uint64_t now_ns);
-/* Takes out every free held page; those that find no room in `purging` are taken out in further
- * turns, and all of them if the runs of an earlier call are still on their way. */
+/* Takes out every free held page. Pages that do not fit into `purging` are taken out in later
+ * turns, and so are all of them if the runs of an earlier call are still being purged. */
 void sw_pages_take_out_all(sw_pages *pages);
-/* Gives every free held page back at once, under the lock. Returns the bytes that were given
- * back. */
+/* Purges every free held page at once, under the lock. Returns the bytes. */
 uint64_t sw_pages_trim(sw_pages *pages);
 
 /* --- held.c ---------------------------------------------------------------------------------- */
 
 /* Does the search of sw_pages_find_held; `page` is the start of the lowest run of n free pages. It
- * looks at no more than SW_HELD_LOOK / 64 words, and counts the runs of those that have changed
- * anew. */
+ * examines at most SW_HELD_LOOK / 64 words, and recomputes the summaries of those that have
+ * changed. */
 uint32_t sw_pages_held_from(sw_pages *pages, uint32_t page, uint32_t n);
-/* Invalidate the summaries of n pages from `page`, after their free or held bits changed. */
+/* Invalidates the summaries of n pages from `page`, after their free or held bits changed. */
 static inline void sw_pages_forget_held(sw_pages *pages, uint32_t page, uint32_t n) {
     sw_held_word *word = &pages->held_words[page / 64],
                  *last = &pages->held_words[(page + n - 1) / 64];
     do word->known = 0;
     while (word++ != last);
 }
-/* Whether every known summary agrees with the bitmaps. It looks at every word. */
+/* Returns whether every known summary agrees with the bitmaps. O(words). */
 bool sw_pages_held_words_add_up(const sw_pages *pages);
 
 /* --- purge.c --------------------------------------------------------------------------------- */
 
-/* Gives a run of free pages back at once. Returns the bytes of its held pages; 0: none was held, or
- * the system refused. */
+/* Purges a run of free pages at once. Returns the bytes of its held pages; 0: none was held, or the
+ * system refused. */
 uint64_t sw_pages_purge(sw_pages *pages, uint32_t page, uint32_t n);
-/* Takes a run of free pages out; gives it back at once if `purging` has no room. */
+/* Takes a run of free pages out, or purges it at once if `purging` is full. */
 void sw_pages_take_out(sw_pages *pages, uint32_t page, uint32_t n);
 
-/* Whether the caller, which holds the heap's lock, has taken runs out. Then it calls
- * sw_pages_purge_begin, which returns the number of the turn, releases the lock, calls
+/* Returns whether the caller, which holds the heap's lock, has taken runs out. If so, the caller
+ * calls sw_pages_purge_begin, which returns the number of the turn, releases the lock, calls
  * sw_pages_purge_run, takes the lock again and calls sw_pages_purge_end with the number. That call
- * may take out further runs, and then the caller begins again. (sw_pages_purge_end is in
- * give_back.c.) */
+ * may take out more runs; then the caller starts again. (sw_pages_purge_end is in give_back.c.) */
 static inline bool sw_pages_has_taken_out(const sw_pages *pages) {
     return sw_unlikely(pages->purge_state == SW_PURGE_TAKEN);
 }
 uint64_t sw_pages_purge_begin(sw_pages *pages);
 void sw_pages_purge_run(sw_pages *pages);
 void sw_pages_purge_end(sw_pages *pages, uint64_t number);
-/* Called with the heap's lock, by code that needs the runs which were taken out. It waits until
- * they have been given back; they are free again afterwards. */
+/* Waits until the runs that were taken out have been purged; they are free again afterwards. The
+ * caller holds the heap's lock. */
 void sw_pages_purge_finish(sw_pages *pages);
-/* Called before a fork. It does the same, and no further runs are taken out until the next tick. */
+/* As sw_pages_purge_finish, before a fork. No runs are taken out until the next tick. */
 void sw_pages_purge_stop(sw_pages *pages);
 
 /* Called when a request takes n pages that are not held yet, SW_TAKE_OUT_BYTES or more, while the
- * heap holds free pages in runs that are too short for it. Takes out n of those pages, the highest
+ * heap's free held pages are in runs too short for it. Takes out n of those pages, the highest
  * first, from runs of at least SW_TAKE_OUT_RUN_PAGES pages. Without this, large objects of many
  * sizes would each leave a hole of resident memory. */
 void sw_pages_take_out_highest(sw_pages *pages, uint32_t n);
 
-/* Called after the system has refused memory. It gives back the free pages at the end of each
- * window's accessible part and makes them inaccessible, because a process may be charged for every
- * page that it may write to (ulimit -d), even if it never did. Returns their bytes; 0: another
- * request to the system would be refused as well. */
+/* Called after the system has refused memory. It purges the free pages at the end of each window's
+ * accessible part and makes them inaccessible, because limits may count every writable page of a
+ * process (ulimit -d). Returns their bytes; 0: 0: the system would refuse another request as
+ * well. */
 uint64_t sw_pages_uncommit_ends(sw_pages *pages);
 
 /* --- windows.c ------------------------------------------------------------------------------- */
 
 /* Makes room for a run of n pages after the caller found none: moves the frontier of a window up,
- * or adds a window that begins at a multiple of `align`. False: it could not, and no frontier has
+ * or adds a window that begins at a multiple of `align`. False: it failed, and no frontier has
  * moved. */
 bool sw_pages_grow(sw_pages *pages, uint32_t n, uint64_t align);
 /* Moves a window's frontier up by at least n pages. False: the system refused. */
 bool sw_pages_advance(sw_pages *pages, sw_window *window, uint32_t n);
-/* Free pages at the end of the window's accessible part. */
+/* Returns the free pages at the end of the window's accessible part. */
 uint32_t sw_pages_free_before_frontier(const sw_pages *pages, const sw_window *window);
 void sw_pages_drop_windows(sw_pages *pages);
 
 uintptr_t sw_pages_address(const sw_pages *pages, uint32_t page);
-/* The logical address that belongs to an address in a window: bytes from logical page 0 on. */
+/* Returns the logical address of an address in a window: its offset from logical page 0. */
 uint64_t sw_pages_locate(const sw_pages *pages, uintptr_t address);
-/* Notes that the program writes to these bytes of an object. pages->touch is on. */
+/* Records that the program writes to these bytes of an object. pages->touch is on. */
 void sw_pages_touch(sw_pages *pages, uintptr_t address, uint64_t bytes);
 /* Writes the span id into the page map for n pages. */
 void sw_pages_map(sw_pages *pages, uint32_t page, uint32_t n, uint32_t span_id);
-/* The page-map entries of a window's accessible pages. */
+/* Returns the page-map entries of a window's accessible pages. */
 const void *sw_pages_window_map(const sw_pages *pages, const sw_window *window, uint64_t *bytes);
 const sw_window *sw_pages_window_of(const sw_pages *pages, uint32_t page);
 
-/* Bytes of metadata, bytes of the held pages, and their sum. They may be read without the lock,
- * because each number is written atomically. While another thread changes the heap, a sum may mix
- * numbers from before and after the change. */
+/* Return the bytes of metadata, the bytes of the held pages, and their sum. Any thread may call
+ * without the lock, because each number is written atomically. While another thread changes the
+ * heap, a sum may mix numbers from before and after the change. */
 static inline uint64_t sw_pages_metadata_bytes(const sw_pages *pages) {
     uint64_t frontier = __atomic_load_n(&pages->frontier_pages, __ATOMIC_RELAXED);
     uint64_t frames = frontier << (pages->page_shift - SW_FRAME_SHIFT);
@@ -244,8 +241,8 @@ static inline uint64_t sw_pages_held_bytes(const sw_pages *pages) {
     return sw_pages_object_bytes(pages) + sw_pages_metadata_bytes(pages);
 }
 
-/* The most bytes that were held at once. Only metadata that was allocated and freed between two
- * page operations is not in it. */
+/* Returns the maximum of bytes held so far, except metadata that was allocated and freed between
+ * two page operations. */
 static inline uint64_t sw_pages_peak_held_bytes(const sw_pages *pages) {
     uint64_t now = sw_pages_held_bytes(pages);
     uint64_t before = __atomic_load_n(&pages->peak_held_bytes, __ATOMIC_RELAXED);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How free pages go back to the system: at once, or taken out under the heap's lock and given back
- * without it (pages.h). give_back.c decides which ones go. */
+/* Purges free pages: at once, or by taking them out under the heap's lock and purging them without
+ * it (pages.h). give_back.c selects the pages. */
 #include "base/assert.h"
 #include "base/bits.h"
 #include "page/pages.h"
 #include "sizeclass/table.h"
 
-/* Changes a run of free pages to whole units of the system and returns its new length. Each end
+/* Rounds a run of free pages to whole units of the system and returns its new length. Each end
  * moves outwards if the other pages of its unit are free as well, else inwards. */
 static uint32_t whole_units(const sw_pages *pages, uint32_t *page, uint32_t n) {
     uint32_t unit = pages->unit, before = *page % unit, after = (unit - (*page + n) % unit) % unit;
@@ -17,8 +17,7 @@ static uint32_t whole_units(const sw_pages *pages, uint32_t *page, uint32_t n) {
     return end > first ? end - first : 0;
 }
 
-/* Asks the system to take n pages back. False: it refused. In a dry heap nothing is asked or
- * refused. */
+/* Purges n pages. False: the system refused. In a dry heap it does nothing. */
 static bool give_back(sw_pages *pages, uint32_t page, uint32_t n) {
     size_t length = (size_t)n << pages->page_shift;
     if (pages->space->dry) return true;
@@ -28,7 +27,7 @@ static bool give_back(sw_pages *pages, uint32_t page, uint32_t n) {
 
 /* --- accounts --------------------------------------------------------------------------------- */
 
-/* Clears the bits of n free pages that go back to the system; `held` of them are held. */
+/* Clears the bits of n free pages that are purged; `held` of them are held. */
 static void forget(sw_pages *pages, uint32_t page, uint32_t n, uint32_t held) {
     sw_set_counter(&pages->peak_held_bytes, sw_pages_peak_held_bytes(pages));
     sw_bits_clear(pages->held, page, n);
@@ -100,7 +99,7 @@ uint64_t sw_pages_purge_begin(sw_pages *pages) {
     return pages->purge_number;
 }
 
-/* The caller has held the purge lock since it took the first run out. */
+/* The caller has held the purge lock since it took out the first run. */
 void sw_pages_purge_run(sw_pages *pages) {
     for (uint32_t i = 0; i < pages->purge_count; i++) {
         sw_purge_run *run = &pages->purging[i];
@@ -112,7 +111,7 @@ void sw_pages_purge_run(sw_pages *pages) {
 void sw_pages_purge_finish(sw_pages *pages) {
     if (sw_likely(pages->purge_state == SW_PURGE_NONE)) return;
     if (pages->purge_state == SW_PURGE_TAKEN) sw_pages_purge_run(pages);
-    sw_os_lock_acquire(&pages->purge_lock); /* the thread that gives them back has finished */
+    sw_os_lock_acquire(&pages->purge_lock); /* the thread that purges them has finished */
     for (uint32_t i = 0; i < pages->purge_count; i++) {
         const sw_purge_run *run = &pages->purging[i];
         if (run->refused) remember(pages, run);

@@ -9,7 +9,7 @@
 
 /* --- bit ranges ------------------------------------------------------------------------------- */
 
-/* The part of word w that the range [from, from + n) covers. */
+/* Returns the part of word w that the range [from, from + n) covers. */
 static uint64_t range_mask(uint32_t w, uint32_t from, uint32_t n) {
     uint32_t first = w * 64, end = from + n;
     uint32_t lo = from > first ? from - first : 0;
@@ -40,14 +40,14 @@ sw_run_summary sw_run_summary_of(uint64_t word) {
     sw_run_summary s = {.start = sw_ctz(~word), .end = sw_clz(~word)};
     while (word != 0) {
         word >>= sw_ctz(word);
-        uint32_t ones = sw_ctz(~word); /* the shift brought in a zero, so ~word is not 0 */
+        uint32_t ones = sw_ctz(~word); /* the shift inserted a zero, so ~word is not 0 */
         if (ones > s.max) s.max = ones;
         word >>= ones;
     }
     return s;
 }
 
-/* The summary of two neighbouring nodes together; each covers `half` pages. */
+/* Returns the summary of two neighbouring nodes; each covers `half` pages. */
 static sw_run_summary join(sw_run_summary l, sw_run_summary r, uint32_t half) {
     uint32_t across = l.end + r.start;
     uint32_t max = l.max > r.max ? l.max : r.max;
@@ -62,8 +62,8 @@ static bool same(sw_run_summary a, sw_run_summary b) {
     return a.start == b.start && a.max == b.max && a.end == b.end;
 }
 
-/* Computes the summaries of word w and of the nodes above it anew, up to the first one that stays
- * the same. */
+/* Recomputes the summaries of word w and of its ancestors, up to the first one that does not
+ * change. */
 static void refresh_word(sw_runs *runs, uint32_t w) {
     uint32_t i = runs->leaves + w;
     sw_run_summary s = sw_run_summary_of(runs->free[w]);
@@ -75,7 +75,7 @@ static void refresh_word(sw_runs *runs, uint32_t w) {
     }
 }
 
-/* Computes every summary anew. No page of the words from `used` on is free. */
+/* Recomputes every summary. No page of the words from `used` on is free. */
 static sw_cold void refresh_all(sw_runs *runs, uint32_t used) {
     for (uint32_t w = 0; w < runs->leaves; w++)
         runs->tree[runs->leaves + w] = sw_run_summary_of(w < used ? runs->free[w] : 0);
@@ -84,7 +84,7 @@ static sw_cold void refresh_all(sw_runs *runs, uint32_t used) {
             runs->tree[i] = join(runs->tree[2 * i], runs->tree[2 * i + 1], half);
 }
 
-/* Marks the words from `from` to `to`, both included: they have changed. */
+/* Marks the words from `from` to `to`, inclusive, as changed. */
 static void mark_stale(sw_runs *runs, uint32_t from, uint32_t to) {
     sw_bits_set(runs->stale, from, to - from + 1);
     if (from < runs->stale_first) runs->stale_first = from;
@@ -129,8 +129,8 @@ void sw_runs_destroy(sw_runs *runs, sw_meta *meta) {
     *runs = (sw_runs){0};
 }
 
-/* A word with a set bit wherever a run of n set bits starts. In each step bit i of x is set if
- * `have` set bits start at i, and `have` doubles until it is n. */
+/* Returns a word with a bit set wherever a run of n set bits starts. In each step bit i of x is set
+ * if `have` set bits start at i, and `have` doubles until it is n. */
 static uint64_t starts_in_word(uint64_t word, uint32_t n) {
     uint64_t x = word;
     for (uint32_t have = 1; have < n;) {
@@ -163,7 +163,7 @@ static uint32_t fit_by_tree(sw_runs *runs, uint32_t n) {
     return first + sw_run_fit_in(runs->free[node - runs->leaves], n);
 }
 
-enum { LOOK_AHEAD = 16 }; /* words that are looked at before the tree is asked */
+enum { LOOK_AHEAD = 16 }; /* words that are searched before the tree */
 
 uint32_t sw_runs_first_fit(sw_runs *runs, uint32_t n) {
     uint32_t w = runs->low, end = (uint32_t)sw_min_u64(runs->leaves, (uint64_t)w + LOOK_AHEAD);
@@ -174,7 +174,7 @@ uint32_t sw_runs_first_fit(sw_runs *runs, uint32_t n) {
     uint64_t word = runs->free[w], starts = starts_in_word(word, n);
     if (starts != 0) return w * 64 + sw_ctz(starts);
     /* No run of n pages is within the word, so some bit of it is 0; a run may begin at its end and
-     * go on in the next word. */
+     * continue in the next word. */
     uint32_t tail = sw_clz(~word), more = n - tail;
     bool goes_on =
         w + 1 < runs->leaves && (runs->free[w + 1] & sw_low_mask(more)) == sw_low_mask(more);

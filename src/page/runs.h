@@ -3,15 +3,15 @@
  * fit.
  *
  * Leaf i summarises the 64 pages of word i by three lengths: the free run at its start, the longest
- * free run, and the free run at its end. An inner node has the same three lengths of its two
+ * free run, and the free run at its end. An inner node has the same three lengths for its two
  * children together. First fit walks down from the root to the lowest run that is long enough:
  * O(log pages). The idea of (start, max, end) summaries is Go's (runtime/mpagealloc.go); the tree
- * is binary here, because heaps for research are small and many, and their metadata is counted.
+ * is binary here to save metadata, because heaps for research are small and many.
  *
  * Most requests are for one page, and the lowest word that has a free page serves most of them, so
  * the tree is rarely searched. Therefore a change only marks the words that it touches as *stale*,
- * and a search of the tree first computes the summaries of stale words anew. Owns: the bitmap and
- * the tree, out of the heap's pool. Callers: the page heap; inspect, for verify.
+ * and a search of the tree first recomputes the summaries of stale words. Owns: the bitmap and the
+ * tree, from the heap's pool. Callers: the page heap; inspect, for verify.
  */
 #ifndef SW_PAGE_RUNS_H
 #define SW_PAGE_RUNS_H
@@ -29,7 +29,7 @@ typedef struct sw_run_summary {
     uint32_t start, max, end;
 } sw_run_summary;
 
-/* The page heap's lock covers every field.
+/* The page heap's lock protects every field.
  *   leaves is 0 or a power of two;  (leaves == 0) == (free == NULL)
  *   stale_end == 0, or stale_first < stale_end <= leaves
  *   low <= leaves, and free[i] == 0 for each i < low */
@@ -47,32 +47,32 @@ typedef struct sw_runs {
 bool sw_runs_grow(sw_runs *runs, sw_meta *meta, uint32_t pages);
 void sw_runs_destroy(sw_runs *runs, sw_meta *meta);
 
-/* The lowest page that starts a run of n >= 1 free pages; SW_PAGE_NONE: there is none. */
+/* Returns the lowest page that starts a run of n >= 1 free pages; SW_PAGE_NONE: there is none. */
 uint32_t sw_runs_first_fit(sw_runs *runs, uint32_t n);
 void sw_runs_set_free(sw_runs *runs, uint32_t page, uint32_t n);
 void sw_runs_set_used(sw_runs *runs, uint32_t page, uint32_t n);
-/* How many of the n pages from `page` on are free. */
+/* Returns how many of the n pages from `page` on are free. */
 uint32_t sw_runs_count(const sw_runs *runs, uint32_t page, uint32_t n);
 uint32_t sw_runs_longest(sw_runs *runs);
-/* Brings every summary up to date. */
+/* Updates every stale summary. */
 void sw_runs_update_summaries(sw_runs *runs);
-/* The runs of set bits in one word of 64 pages. */
+/* Returns the summary of one word of 64 pages. */
 sw_run_summary sw_run_summary_of(uint64_t word);
-/* The lowest bit at which n set bits in a row start, 1 <= n <= 64; the word has such a run. */
+/* Returns the lowest bit at which n set bits in a row start, 1 <= n <= 64. The word must have such
+ * a run. */
 uint32_t sw_run_fit_in(uint64_t word, uint32_t n);
-/* The rule that does not hold, or NULL (base/assert.h). */
 const char *sw_runs_check(const sw_runs *runs);
-/* True when every summary is up to date and agrees with the bitmap. It looks at every word. */
+/* Returns whether every summary is up to date and agrees with the bitmap. O(words). */
 bool sw_runs_adds_up(const sw_runs *runs);
 
 /* --- plain bit ranges, for the page heap's other bitmaps ------------------------------------ */
 
-/* The mask of a range within one word, as most ranges are; 0 for a range over several words. */
+/* Returns the mask of a range within one word, the usual case; 0 for a range over several words. */
 static inline uint64_t sw_bits_mask(uint32_t from, uint32_t n) {
     return from % 64 + n <= 64 ? sw_low_mask(n) << (from % 64) : 0;
 }
 
-/* The functions for ranges that lie in several words. */
+/* The functions for ranges over several words. */
 void sw_bits_set_wide(uint64_t *bits, uint32_t from, uint32_t n);
 void sw_bits_clear_wide(uint64_t *bits, uint32_t from, uint32_t n);
 uint32_t sw_bits_count_wide(const uint64_t *bits, uint32_t from, uint32_t n);

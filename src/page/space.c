@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Making a space, its windows and its span records (space.h). Windows are cut from the range as
- * buddies; when it is used up, each further window is a reservation of its own. */
+/* Creates a space, its windows and its span records (space.h). Windows are allocated from the range
+ * by a buddy system; when it is used up, each new window has its own reservation. */
 #include "page/space.h"
 
 #include <string.h>
@@ -10,12 +10,12 @@
 #include "sizeclass/table.h"
 
 enum {
-    RANGE_LOG2 = 40,    /* 1 TiB of addresses in the usual case */
-    SMALLEST_LOG2 = 26, /* the shortest range: where addresses have few bits */
+    RANGE_LOG2 = 40,    /* 1 TiB of addresses, the usual case */
+    SMALLEST_LOG2 = 26, /* the shortest range, for systems with few address bits */
     SPANS_LOG2 = 25,    /* span records of the longest range; shorter ones have fewer */
     SPANS_LEAST_LOG2 = 18,
     SPAN_COMMIT = 1024,        /* records mapped at a time */
-    FRAMES_AT_FIRST = 1 << 14, /* the page map of the first window of a heap */
+    FRAMES_AT_FIRST = 1 << 14, /* length of the page map of a heap's first window */
 };
 
 /* Addresses of dry heaps start here. It is far from NULL, and a multiple of the length of any
@@ -34,8 +34,8 @@ static bool is_in_range(const sw_space *space, uintptr_t address) {
     return (address - space->view.base) >> SW_FRAME_SHIFT < space->range_frames;
 }
 
-/* Maps the page map up to the frame `end`, and further ahead: its length at least doubles, so that
- * the copies of view.frames in caches are seldom out of date. False: refused. */
+/* Maps the page map at least up to the frame `end`. Its length at least doubles, so that the copies
+ * of view.frames in caches are seldom out of date. False: refused. */
 static bool cover_frames(sw_space *space, uint64_t end) {
     uint64_t have = space->view.frames, unit = sw_os_page_bytes() / sizeof(uint32_t);
     if (end <= have) return true;
@@ -51,7 +51,7 @@ static bool cover_frames(sw_space *space, uint64_t end) {
     return false;
 }
 
-/* Maps the next SPAN_COMMIT records, with their cold parts and what other layers keep for them. The
+/* Maps the next SPAN_COMMIT records, with their cold parts and the records of other layers. The
  * first records of a space are mapped already, because its place begins with them. */
 static bool commit_spans(sw_space *space) {
     uint32_t from = space->span_committed;
@@ -88,8 +88,8 @@ static void release_space(sw_space *space) {
     (void)sw_os_release(space->view.spans, mapped * sizeof(sw_span));
 }
 
-/* Makes the space with a range of 2^log2 bytes. In its place the span records come first, then
- * their cold parts and the page map; the range of a live space is the second half. */
+/* Creates the space with a range of 2^log2 bytes. Its place begins with the span records, their
+ * cold parts and the page map; the range of a live space is the second half. */
 static bool make_range(sw_space *space, bool dry, uint32_t log2) {
     uint32_t spans_log2 = SPANS_LOG2 - (RANGE_LOG2 - log2);
     size_t spans = (size_t)1 << sw_max_u64(spans_log2, SPANS_LEAST_LOG2);
@@ -150,9 +150,9 @@ void sw_space_dry_destroy(sw_space *space) {
 
 /* --- windows ---------------------------------------------------------------------------------- */
 
-/* The length of a window of the range is a power of two, and the window is aligned to
- * its length, so that two free halves can be merged again: this is the buddy system (Knowlton, "A
- * fast storage allocator", 1965). Free windows are few and are kept in an array. */
+/* A window of the range has a power of two as its length and alignment, so that two free halves can
+ * be merged again, as in the buddy system (Knowlton, "A fast storage allocator", 1965). Free
+ * windows are few, so they are in an array. */
 
 static bool is_main(const sw_space *space, const sw_window *window) {
     return is_in_range(space, window->base);
@@ -169,8 +169,8 @@ static sw_window drop_window(sw_space *space, uint32_t i) {
     return window;
 }
 
-/* The index of the free window that is the buddy of this one: together they make a window of twice
- * the length. Returns free_window_count if the buddy is not free. */
+/* Returns the index of the free window that is the buddy of this one: together they make a window
+ * of twice the length. free_window_count: the buddy is not free. */
 static uint32_t find_buddy(const sw_space *space, const sw_window *window) {
     uintptr_t offset = window->base - space->view.base;
     uintptr_t base = space->view.base + (offset ^ (window->frames << SW_FRAME_SHIFT));
@@ -191,9 +191,9 @@ static void merge_window(sw_space *space, sw_window window) {
     keep_window(space, &window);
 }
 
-/* The index of the shortest free window that is long enough; of several equally short ones, the
- * lowest. A window that is a reservation of its own is never cut, so its length must be exact.
- * Returns free_window_count if none fits. */
+/* Returns the index of the shortest free window that is long enough; ties: the lowest. A window
+ * with its own reservation is never cut, so its length must be exact. free_window_count: none
+ * fits. */
 static uint32_t choose_window(const sw_space *space, uint64_t exact, uint64_t frames) {
     uint32_t best = space->free_window_count;
     for (uint32_t i = 0; i < space->free_window_count; i++) {
@@ -238,8 +238,8 @@ static sw_window cut_window(sw_space *space, uint32_t i, uint64_t frames) {
 }
 
 /* Takes a free window of the requested length. A heap never gets a longer window that an earlier
- * heap has left, because then its layout would depend on that heap. Addresses that another library
- * occupies are not used again. */
+ * heap has left, because its layout would then depend on that heap. Addresses occupied by another
+ * library are not used again. */
 static sw_window_answer free_window(sw_space *space, uint64_t exact, uint64_t frames,
                                     uint64_t ready_bytes, sw_window *out) {
     for (;;) {
@@ -255,14 +255,14 @@ static sw_window_answer free_window(sw_space *space, uint64_t exact, uint64_t fr
     }
 }
 
-/* Makes a window that is a reservation of its own, with its own piece of page map. Threads search
- * `extras` without a lock; so the window is published there only when all of it exists, and nothing
- * is ever removed from `extras`. */
+/* Creates a window with its own reservation and its own piece of page map. Threads search `extras`
+ * without a lock, so the window is published there only when it is complete, and nothing is ever
+ * removed. */
 static sw_window_answer extra_window(sw_space *space, uint64_t frames, uint64_t ready_bytes,
                                      sw_window *out) {
     if (space->dry || space->extra_count == SW_SPACE_EXTRAS) return SW_WINDOW_NO_ADDRESSES;
     size_t bytes = (size_t)frames << SW_FRAME_SHIFT;
-    void *base = sw_os_reserve(bytes, 1u << 16); /* the largest page of any table */
+    void *base = sw_os_reserve(bytes, 1u << 16); /* aligned to the largest page of any table */
     if (base == NULL) return SW_WINDOW_NO_ADDRESSES;
     uint32_t *map = sw_os_map(frames * sizeof *map);
     sw_window window = {.base = (uintptr_t)base, .map = map, .frames = frames};
@@ -292,8 +292,8 @@ sw_window_answer sw_space_take_window(sw_space *space, uint64_t bytes, uint64_t 
 }
 
 /* Zeroes the page-map entries of a window. Most entries of a long window were never used, and
- * writing zeroes would make all of them resident for ever. So the system takes back the pages of a
- * long map, which then read as zeroes. */
+ * writing zeroes would make them all resident. So the pages of a long map are purged, and then read
+ * as zeroes. */
 static void clear_map(uint32_t *map, uint64_t frames) {
     enum { PURGE_MIN_BYTES = 256 << 10 };
     uintptr_t start = (uintptr_t)map, end = (uintptr_t)(map + frames);
@@ -305,8 +305,8 @@ static void clear_map(uint32_t *map, uint64_t frames) {
     memset((void *)last, 0, end - last);
 }
 
-/* Makes a window of a live space as it was before it was taken, so that the next heap finds zeroes
- * there. False: the system refused, and the window must not be used again. */
+/* Restores a window of a live space to its state before it was taken, so that the next heap finds
+ * zeroes there. False: the system refused, and the window must not be used again. */
 static bool forget_window(const sw_space *space, const sw_window *window, uint64_t accessible) {
     if (is_main(space, window)) {
         if (accessible == 0 || sw_space_uncommit(space, window->base, accessible))

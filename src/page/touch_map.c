@@ -34,7 +34,7 @@ void sw_touch_map_reserve(sw_touch_map *touch, uint64_t end) {
     touch->capacity = bits;
 }
 
-/* The bits [first, end) of word w. */
+/* Returns the bits [first, end) of word w. */
 static uint64_t mask_of(uint64_t w, uint64_t first, uint64_t end) {
     uint32_t low = first > w * 64 ? (uint32_t)(first - w * 64) : 0;
     uint32_t high = end < (w + 1) * 64 ? (uint32_t)(end - w * 64) : 64;
@@ -45,7 +45,7 @@ void sw_touch_map_add(sw_touch_map *touch, uint64_t from, uint64_t bytes) {
     uint64_t first = from >> touch->grain_shift;
     uint64_t end = ((from + bytes - 1) >> touch->grain_shift) + 1;
     if (bytes == 0 || end > touch->capacity) return;
-    uint64_t mask = ~0ull >> (64 - (end - first)) % 64 << first % 64; /* right within one word */
+    uint64_t mask = ~0ull >> (64 - (end - first)) % 64 << first % 64; /* if within one word */
     if (first / 64 == (end - 1) / 64 && (~touch->bits[first / 64] & mask) == 0) return; /* usual */
     for (uint64_t w = first / 64; w * 64 < end; w++) {
         uint64_t fresh = mask_of(w, first, end) & ~touch->bits[w];

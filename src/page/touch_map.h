@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A touch map has a bit for each page of the system that the program has written to since the
  * system last gave that page: these pages of a heap's windows are resident. A dry heap has no
- * memory, so the code that runs operations on it notes what the program would write. For a real
- * heap mincore reports which pages are resident, and both must agree. The bits are in the order of
- * the heap's logical pages (pages.h). The map is an instrument: its memory counts in no ledger. The
- * heap's lock covers it if operations run in more than one thread.
- * Callers: pages, which clears bits of pages that go back; run, which notes writes; inspect, which
- * reads. */
+ * memory, so the runner records what the program would write. For a real heap mincore reports which
+ * pages are resident, and both must agree. The bits are in the order of the heap's logical pages
+ * (pages.h). The map is an instrument: no ledger counts its memory. The heap's lock protects it if
+ * operations run in more than one thread. Callers: pages, which clears bits of purged pages;
+ * simulator, which records writes; inspect, which reads. */
 #ifndef SW_PAGE_TOUCH_MAP_H
 #define SW_PAGE_TOUCH_MAP_H
 
@@ -21,10 +20,9 @@ typedef struct sw_touch_map {
     uint64_t count;
     uint32_t grain_shift;
     bool on;
-    bool failed; /* there was no memory for the map: it lacks pages that were written to */
+    bool failed; /* no memory for the map: it lacks pages that were written to */
 } sw_touch_map;
 
-/* The rule that does not hold, or NULL (base/assert.h). */
 const char *sw_touch_map_check(const sw_touch_map *touch);
 
 void sw_touch_map_begin(sw_touch_map *touch);
@@ -32,14 +30,14 @@ void sw_touch_map_end(sw_touch_map *touch);
 /* Makes room for the pages below the logical address `end`. */
 void sw_touch_map_reserve(sw_touch_map *touch, uint64_t end);
 
-/* Notes that the program writes to the logical addresses [from, from + bytes). */
+/* Records that the program writes to the logical addresses [from, from + bytes). */
 void sw_touch_map_add(sw_touch_map *touch, uint64_t from, uint64_t bytes);
-/* Notes that the system has got the whole pages within [from, from + bytes) back. */
+/* Records that the whole pages within [from, from + bytes) were purged. */
 void sw_touch_map_remove(sw_touch_map *touch, uint64_t from, uint64_t bytes);
-/* How many of the bytes lie in pages that were written to. */
+/* Returns how many of the bytes are in pages that were written to. */
 uint64_t sw_touch_map_within(const sw_touch_map *touch, uint64_t from, uint64_t bytes);
 
-/* 0 in the preloaded malloc, which has real heaps only: it contains no code for the map. */
+/* 0 in the preloaded malloc, which has only real heaps: the code for the map is omitted. */
 #ifndef SW_TOUCH_MAPS
 #define SW_TOUCH_MAPS 1
 #endif

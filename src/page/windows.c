@@ -10,7 +10,7 @@
 #include "sizeclass/table.h"
 
 enum {
-    GROW_MIN_BYTES = 1 << 20, /* the least that is made accessible at once */
+    GROW_MIN_BYTES = 1 << 20, /* minimum made accessible at once */
     GROW_MAX_BYTES = 64 << 20,
     HUGE_BYTES = 2 << 20,
 };
@@ -50,7 +50,7 @@ const void *sw_pages_window_map(const sw_pages *pages, const sw_window *window, 
     return window->map;
 }
 
-/* The offset in bytes of an entry in the page map of a dry space, which has one reservation
+/* Returns the byte offset of an entry in the page map of a dry space, which has one reservation
  * only. */
 static uint64_t place_in_map(const sw_pages *pages, const void *entry) {
     return (uintptr_t)entry - (uintptr_t)pages->space->view.page_map;
@@ -92,8 +92,8 @@ void sw_pages_map(sw_pages *pages, uint32_t page, uint32_t n, uint32_t span_id) 
 
 /* --- growth ----------------------------------------------------------------------------------- */
 
-/* Makes room in every bitmap for the pages below `end`. False: there was no memory; at most the
- * index of runs has become longer then. */
+/* Makes room in every bitmap for the pages below `end`. False: no memory; the index of runs may be
+ * longer then. */
 static sw_cold bool grow_maps(sw_pages *pages, uint32_t end) {
     enum { MAPS = 4 };
     static const size_t a_word[MAPS] = {8, 8, 8, sizeof(sw_held_word)};
@@ -122,8 +122,8 @@ static sw_cold bool grow_maps(sw_pages *pages, uint32_t end) {
     return true;
 }
 
-/* Advises the system to use huge pages in the n pages of a window from its page `from` on, or takes
- * the advice back. A refusal is no failure. */
+/* Requests huge pages for the n pages of a window from its page `from` on, or withdraws the
+ * request. A refusal is no failure. */
 static void advise(const sw_pages *pages, const sw_window *window, uint32_t from, uint32_t n,
                    bool huge) {
     if (!pages->huge || pages->space->dry || n == 0) return;
@@ -131,8 +131,8 @@ static void advise(const sw_pages *pages, const sw_window *window, uint32_t from
     (void)sw_os_advise_huge((void *)start, (size_t)n << pages->page_shift, huge);
 }
 
-/* How many pages to make accessible when n are needed: a quarter of the bytes that the heap holds,
- * within GROW_MIN_BYTES and GROW_MAX_BYTES, but at least n pages; so growth takes few system
+/* Returns how many pages to make accessible when n are needed: a quarter of the bytes held, within
+ * GROW_MIN_BYTES and GROW_MAX_BYTES, but at least n pages, so that growth takes few system
  * calls. */
 static uint32_t with_pages_ahead(const sw_pages *pages, uint32_t n) {
     uint64_t quarter = pages->held_pages << pages->page_shift >> 2;
@@ -142,7 +142,7 @@ static uint32_t with_pages_ahead(const sw_pages *pages, uint32_t n) {
     return pages->huge ? (uint32_t)sw_align_up(ahead, HUGE_BYTES >> pages->page_shift) : ahead;
 }
 
-/* Notes that the first n pages of the window are accessible now. */
+/* Sets the number of accessible pages of the window to n. */
 static void set_frontier(sw_pages *pages, sw_window *window, uint32_t n) {
     sw_check2(sw_window_check(window));
     sw_runs_set_free(&pages->runs, window->first_page + window->frontier, n - window->frontier);
@@ -152,7 +152,7 @@ static void set_frontier(sw_pages *pages, sw_window *window, uint32_t n) {
 }
 
 /* Takes a window of `bytes` whose first *ready pages are accessible: n and some more ahead of their
- * use, or if the system refuses that, only n. */
+ * use, or only n if the system refuses that. */
 static sw_window_answer take_ready(sw_pages *pages, uint64_t bytes, uint32_t n, sw_window *window,
                                    uint32_t *ready) {
     uint64_t most = sw_min_u64(with_pages_ahead(pages, n), bytes >> pages->page_shift);
@@ -165,7 +165,7 @@ static sw_window_answer take_ready(sw_pages *pages, uint64_t bytes, uint32_t n, 
 }
 
 /* Takes a window for a run of n pages aligned to `align`. It is about as long as all windows of the
- * heap together. Shorter ones are tried only if the system had no addresses for it. */
+ * heap together; shorter ones are tried if the system has no addresses for it. */
 static bool take_window(sw_pages *pages, uint32_t n, uint64_t align, sw_window *window,
                         uint32_t *ready) {
     uint64_t total = SW_WINDOW_FIRST_BYTES;

@@ -28,7 +28,7 @@ void sw_address_set_end(sw_address_set *set) {
     *set = (sw_address_set){0};
 }
 
-/* The slot of the address, or the free slot where it would be put. */
+/* Returns the slot of the address, or the free slot where it belongs. */
 static uint64_t locate(const sw_address_set *set, const void *address) {
     uint64_t at = home_of(set, address);
     while (set->slots[at] != NULL && set->slots[at] != address) at = (at + 1) & set->mask;

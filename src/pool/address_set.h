@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A set of addresses: an open hash table with linear probing, at most half full (Knuth, The Art of
- * Computer Programming, volume 3, 6.4, algorithm L; removal by algorithm R). A watched pool has its
- * idle items in one, tiered slabs their objects that lie in no tier.
+ * Computer Programming, volume 3, 6.4, algorithm L; removal by algorithm R). A pool that watches
+ * puts has its idle items in one, tiered slabs their objects outside of the tiers.
  *
  * Callers: pool.c, items.c, slabs.c. Design: docs/design/pool.md, "Pools" and "Tiered slabs".
  */
@@ -21,9 +21,8 @@ typedef struct sw_address_set {
     uint64_t count;
 } sw_address_set;
 
-/* Makes room for `capacity` addresses in all. False: no memory, and nothing has changed. */
+/* Makes room for `capacity` addresses in total. False: no memory, and nothing has changed. */
 bool sw_address_set_reserve(sw_address_set *set, uint64_t capacity);
-/* Empties the set, and gives its memory back. */
 void sw_address_set_end(sw_address_set *set);
 
 /* Adds an address, for which there is room. False: it is there already. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Items of pools: how they are taken, put and aged (spanwise/pool.h, pool.h). */
+/* Gets, puts and ages items of pools (spanwise/pool.h, pool.h). */
 #include <errno.h>
 #include <string.h>
 
@@ -18,7 +18,8 @@ static void free_item(const sw_pool *pool, void *item) {
     sw_heap_free(pool->heap != NULL ? pool->heap : sw_heap_default(), item);
 }
 
-/* Makes an item; no lock is held. NULL, with errno: no memory, or the constructor has refused. */
+/* Allocates an item; no lock is held. NULL, with errno: no memory, or the constructor has
+ * refused. */
 static void *new_item(const sw_pool *pool) {
     sw_heap *heap = pool->heap != NULL ? pool->heap : sw_heap_default();
     if (heap == NULL) errno = ENOMEM;
@@ -33,7 +34,7 @@ static void *new_item(const sw_pool *pool) {
     return NULL;
 }
 
-/* Takes the next item of the array, which is not empty. */
+/* Takes the next item of the nonempty array. */
 static void *take(sw_pool *pool) {
     uint64_t at = pool->first;
     pool->count--;
@@ -57,7 +58,8 @@ static sw_always_inline void leave(sw_pool *pool) {
 
 /* --- generations ------------------------------------------------------------------------------ */
 
-/* Idle items in the array and in front.newest. Those of thread slots are not counted. */
+/* Returns the number of idle items in the array and in front.newest, without those of thread
+ * slots. */
 static uint64_t idle_items(const sw_pool *pool) {
     return pool->count + (pool->front.newest != NULL);
 }
@@ -80,7 +82,7 @@ static bool keep(sw_pool *pool, void *item) {
     return true;
 }
 
-/* Puts the items of all thread slots into the array, where they age with the others. */
+/* Moves the items of all thread slots to the array, where they age with the others. */
 static void collect_thread_slots(sw_pool *pool) {
     for (uint32_t i = 0; i < SW_THREAD_SLOTS; i++) {
         void *item = sw_thread_slot_take(&pool->thread_slots[i]);
@@ -115,7 +117,7 @@ sw_status sw_pool_age(sw_pool *pool) {
     return SW_OK;
 }
 
-/* Ages once for each cycle of its collector since the last time, but at most twice: two agings free
+/* Ages once per cycle of its collector since the last time, but at most twice: two agings free
  * everything that was idle before. */
 static sw_cold void age_due(sw_pool *pool) {
     enter(pool);
@@ -133,8 +135,8 @@ static sw_always_inline void look_at_cycles(sw_pool *pool) {
 
 /* --- calls ------------------------------------------------------------------------------------ */
 
-/* Returns an item that another thread has put into its thread slot, else a new one. It is called
- * with the lock, if the pool has one, and releases it. */
+/* Returns an item of another thread's slot, else a new one. It is called with the lock, if the pool
+ * has one, and releases it. */
 static sw_noinline void *get_fresh(sw_pool *pool) {
     sw_check2(sw_pool_record_check(pool));
     void *item = pool->thread_slots == NULL ? NULL : sw_thread_slots_take(pool->thread_slots);
@@ -184,8 +186,8 @@ static sw_always_inline bool give(sw_pool *pool, void *item) {
     return is_kept;
 }
 
-/* A put into a watched pool: an item that is idle already, or that is no object of the heap any
- * more, is misuse. */
+/* Puts an item into a pool that watches puts: an item that is idle already, or no longer an object
+ * of the heap, is misuse. */
 static sw_noinline sw_status put_watched(sw_pool *pool, void *item) {
     sw_heap *heap = pool->heap != NULL ? pool->heap : sw_heap_default();
     if (sw_target_usable(heap, item, "pool_put") < pool->item_bytes) {

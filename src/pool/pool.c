@@ -82,7 +82,7 @@ void sw_pool_destroy(sw_pool *pool) {
 
 /* --- features --------------------------------------------------------------------------------- */
 
-/* SW_STATE unless nothing was asked of the pool yet. */
+/* Returns SW_STATE if the pool has been used. */
 static sw_status check_unused(const sw_pool *pool, const char *op) {
     if (pool->fresh + pool->front.puts == 0) return SW_OK;
     return sw_fail(SW_STATE, op, "the pool was used before: call it right after sw_pool_create");
@@ -94,7 +94,7 @@ sw_status sw_pool_set_constructor(sw_pool *pool, sw_pool_construct_fn *construct
     if (status != SW_OK) return status;
     if (pool->zero != 0)
         return sw_fail(SW_UNSUPPORTED, "pool_set_constructor",
-                       "the pool clears its items: nothing of what is constructed would stay");
+                       "the pool clears its items, and would undo the constructor");
     pool->construct = construct;
     pool->context = context;
     return SW_OK;
@@ -106,7 +106,7 @@ sw_status sw_pool_watch_puts(sw_pool *pool) {
     if (status != SW_OK) return status;
     if (pool->thread_slots != NULL)
         return sw_fail(SW_UNSUPPORTED, "pool_watch_puts",
-                       "the pool has thread_slots, which no put locks");
+                       "the pool has thread slots, which are used without its lock");
     if (pool->idle.slots == NULL && !sw_address_set_reserve(&pool->idle, pool->capacity))
         return sw_fail(SW_NOMEM, "pool_watch_puts", "no memory for %llu addresses",
                        (unsigned long long)pool->capacity);
@@ -120,20 +120,20 @@ sw_status sw_pool_add_thread_slots(sw_pool *pool) {
     if (status != SW_OK) return status;
     if (pool->locked == 0 || pool->order != SW_POOL_LIFO || pool->idle.slots != NULL)
         return sw_fail(SW_UNSUPPORTED, "pool_add_thread_slots",
-                       "thread_slots are for pools that are locked, LIFO and not watched");
+                       "thread slots are for locked LIFO pools that do not watch puts");
     if (pool->thread_slots == NULL)
         pool->thread_slots = sw_os_map(SW_THREAD_SLOTS * sizeof(sw_thread_slot));
     if (pool->thread_slots == NULL)
-        return sw_fail(SW_NOMEM, "pool_add_thread_slots", "no memory for %d thread_slots",
+        return sw_fail(SW_NOMEM, "pool_add_thread_slots", "no memory for %d thread slots",
                        SW_THREAD_SLOTS);
     return SW_OK;
 }
 
-/* Called when a cycle begins and the world stands: notes its number and does nothing else with the
- * pool, whose next call looks at it. */
+/* Called when a cycle begins in a stopped world: stores only its number, which the pool's next call
+ * reads. */
 static bool note_cycle(sw_gc_source *source, sw_gc_array *ranges) {
     sw_pool *pool = (sw_pool *)(void *)((char *)source - offsetof(sw_pool, source));
-    (void)ranges; /* it lends nothing */
+    (void)ranges; /* it has no roots */
     __atomic_store_n(&pool->cycle, source->gc->cycle.number, __ATOMIC_RELEASE);
     return true;
 }
@@ -148,7 +148,7 @@ sw_status sw_pool_age_with(sw_pool *pool, sw_gc *gc) {
     sw_gc_remove_source(&pool->source);
     if (gc == NULL) return SW_OK;
     sw_os_lock_acquire(&gc->lock);
-    uint64_t now = gc->cycle.number; /* cycles that began before do not count */
+    uint64_t now = gc->cycle.number; /* earlier cycles do not count */
     sw_os_lock_release(&gc->lock);
     __atomic_store_n(&pool->cycle, now, __ATOMIC_RELAXED);
     __atomic_store_n(&pool->aged_cycle, now, __ATOMIC_RELAXED);

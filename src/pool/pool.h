@@ -10,7 +10,8 @@
  * on the count that the put has just stored.
  *
  * In a pool with thread slots a thread checks its slot first (thread_slot.h); all threads share the
- * array. A watched pool also has a set of its idle items (address_set.h), and no thread slots.
+ * array. A pool that watches puts also has a set of its idle items (address_set.h), and no thread
+ * slots.
  *
  * A pool that ages with a collector is notified when a cycle begins, and ages in its next call: the
  * thread that uses the pool frees the items, not the collecting one.
@@ -50,19 +51,20 @@ struct sw_pool {
     uint32_t locked;
     uint32_t aged;
     sw_heap *heap;                /* NULL: the default one */
-    uint64_t fresh, dropped, old; /* counts, from which the number of gets follows */
+    uint64_t fresh, dropped, old; /* counts from which the number of gets is computed */
     sw_thread_slot *thread_slots; /* SW_THREAD_SLOTS; NULL: none */
     sw_address_set idle;
     sw_gc_source source; /* no roots, only notification of cycles; gc NULL: none */
     uint64_t cycle;      /* atomic: number of the newest cycle of the pool's collector */
-    uint64_t aged_cycle; /* atomic: number of the cycle with which it has aged */
+    uint64_t aged_cycle; /* atomic: number of the last cycle with which it has aged */
     sw_pool_construct_fn *construct; /* NULL: none; `context` is its argument */
     void *context;
     sw_os_lock lock;
-    sw_fork_lock fork; /* of a locked one */
+    sw_fork_lock fork; /* of a locked pool */
 };
 
-/* Frees all idle items, also those of thread slots. No other thread uses the pool any more. */
+/* Frees all idle items, including those of thread slots. No other thread may use the pool any
+ * more. */
 void sw_pool_empty(sw_pool *pool);
 
 const char *sw_pool_record_check(const sw_pool *pool);

@@ -6,7 +6,7 @@
 
 /* --- life ------------------------------------------------------------------------------------- */
 
-/* Words of `freed` and of `groups`; those of the summary follow. */
+/* Returns the words of `freed` and of `groups`; those of the summary follow. */
 static uint64_t freed_words(uint64_t capacity) { return sw_div_up(capacity, 64); }
 static uint64_t groups_words(uint64_t capacity) { return sw_div_up(freed_words(capacity), 64); }
 
@@ -15,8 +15,8 @@ static uint64_t words_bytes(uint64_t capacity) {
     return (freed_words(capacity) + groups + sw_summary_words(groups)) * sizeof(uint64_t);
 }
 
-/* Finds addresses for all slots of the tier: a place, whose first slab is mapped, or for a longer
- * tier a reservation. */
+/* Reserves addresses for all slots of the tier: a place, whose first slab is mapped, or for a
+ * longer tier a reservation. */
 static void reserve(sw_slab_tier *tier) {
     if (tier->reserved_bytes <= UINT64_C(1) << SW_OS_PLACE_LOG2) {
         tier->base = (uintptr_t)sw_os_place(tier->reserved_bytes, SW_SLAB_BYTES);
@@ -26,7 +26,7 @@ static void reserve(sw_slab_tier *tier) {
     }
 }
 
-/* Makes memory of the tier accessible. The first slab of a place is so already. */
+/* Commits memory of the tier. The first slab of a place is committed already. */
 static bool commit(const sw_slab_tier *tier, uint64_t from, uint64_t bytes) {
     uint64_t ready = tier->is_placed && from == 0 ? SW_SLAB_BYTES : 0;
     void *p = (void *)(tier->base + from + ready);
@@ -77,7 +77,7 @@ void sw_slab_tier_end(sw_slab_tier *tier) {
 
 /* --- slots ------------------------------------------------------------------------------------ */
 
-/* Makes sure that there is memory for one more slot. False: the system refuses. */
+/* Commits memory for one more slot if needed. False: the system refuses. */
 static bool grow(sw_slab_tier *tier) {
     uint64_t end = (tier->frontier + 1) * tier->slot_bytes;
     if (end <= tier->held_bytes) return true;
@@ -120,7 +120,7 @@ void sw_slab_tier_note(sw_slab_tier *tier, uint64_t group) {
 
 /* --- memory that goes back -------------------------------------------------------------------- */
 
-/* Makes a free slot one that was never given. */
+/* Makes a free slot one that was never used. */
 static void forget(sw_slab_tier *tier, uint64_t index) {
     uint64_t word = index / 64, group = word / 64;
     tier->freed[word] &= ~(UINT64_C(1) << index % 64);
@@ -129,13 +129,13 @@ static void forget(sw_slab_tier *tier, uint64_t index) {
     if (tier->groups[group] == 0 && group != tier->first) sw_summary_remove(&tier->others, group);
 }
 
-/* Moves the frontier back to the last slot in use. */
+/* Lowers the frontier to the end of the last slot in use. */
 static void lower_frontier(sw_slab_tier *tier) {
     while (tier->frontier > 0 && sw_slab_tier_has_free(tier, tier->frontier - 1))
         forget(tier, --tier->frontier);
 }
 
-/* Takes the access to purged memory away, except to the first slab of a place. */
+/* Uncommits purged memory, except the first slab of a place. */
 static bool uncommit(const sw_slab_tier *tier, uint64_t from, uint64_t bytes) {
     uint64_t stays = tier->is_placed && from == 0 ? SW_SLAB_BYTES : 0;
     void *p = (void *)(tier->base + from + stays);
@@ -161,12 +161,11 @@ uint64_t sw_slab_tier_trim(sw_slab_tier *tier) {
 
 /* --- rules ------------------------------------------------------------------------------------ */
 
-/* Whether no slot of the tier is free. */
 static bool is_full(const sw_slab_tier *tier) {
     return !sw_slab_tier_is_open(tier) && sw_summary_is_empty(&tier->others);
 }
 
-/* Those rules of groups whose check costs little. */
+/* Checks the rules of groups that are cheap to check. */
 static const char *check_groups(const sw_slab_tier *tier) {
     uint64_t first = tier->first, group = tier->groups[first];
     const char *broken = SW_RULE(first == 0 || tier->groups[first - 1] == 0);

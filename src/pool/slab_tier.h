@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One tier of slabs: slots of one size at consecutive, reserved addresses.
  *
- *   | slot 0 | slot 1 | ... | slot frontier - 1 | never given | no memory yet ...  |
+ *   | slot 0 | slot 1 | ... | slot frontier - 1 | never used  | no memory yet ...  |
  *   base                                        frontier      held_bytes           reserved_bytes
  *
  * A slot below the frontier is in use, or its bit in `freed` is set. A bit of `groups` is set if
@@ -30,7 +30,7 @@ enum {
     SW_SLAB_UNIT = 8, /* bytes; offsets and slots are counted in it to divide them */
 };
 
-/* The most addresses of a tier, so that the division by multiplication is exact. */
+/* Maximum bytes of addresses of a tier, so that the division by multiplication is exact. */
 #define SW_SLAB_RESERVED_MAX (UINT64_C(1) << 49)
 
 /* Used by one thread, or under the lock of the slabs.
@@ -38,9 +38,9 @@ enum {
  *   capacity == 0 or reserved_bytes <= SW_SLAB_RESERVED_MAX
  *   capacity * slot_bytes <= reserved_bytes
  *   allocs - frees slots are in use, and the others below the frontier are free
- *   frontier <= peak_slots <= allocs + 1, as the newest slot is free before it is given
- *   bit i % 64 of groups[i / 64] is set if and only if freed[i] != 0
- *   groups[i] == 0 for i < first;  for i > first it is not 0 if and only if i is a member of others
+ *   frontier <= peak_slots <= allocs + 1, as the newest slot is free before it is used
+ *   bit i % 64 of groups[i / 64] is set iff freed[i] != 0
+ *   groups[i] == 0 for i < first;  for i > first it is not 0 iff i is a member of others
  */
 typedef struct sw_slab_tier {
     uintptr_t base;
@@ -53,35 +53,33 @@ typedef struct sw_slab_tier {
     uint64_t allocs, requested_bytes; /* requests that got a slot */
     uint64_t frees;
     uint64_t held_bytes;
-    uint64_t peak_slots; /* the most that were in use: the highest frontier */
+    uint64_t peak_slots; /* maximum number in use: the highest frontier */
     uint64_t capacity;
     sw_summary others; /* indices in `groups` */
     bool is_placed;    /* base is that of a place (os/os.h) and not of a reservation */
 } sw_slab_tier;
 
-/* What an address is to a tier. */
+/* The state of an address in a tier. */
 typedef enum sw_slab_state {
     SW_SLAB_USED,     /* the beginning of a slot in use */
     SW_SLAB_INTERIOR, /* inside a slot */
-    SW_SLAB_FREE,     /* a slot that was given, and taken back */
+    SW_SLAB_FREE,     /* a slot that was freed */
     SW_SLAB_UNGIVEN,  /* at or after the frontier */
 } sw_slab_state;
 
-/* Finds addresses for `capacity` slots, or for fewer where the system refuses. False: no
- * memory. */
+/* Reserves addresses for `capacity` slots, or for fewer if the system refuses. False: no memory. */
 bool sw_slab_tier_begin(sw_slab_tier *tier, uint64_t slot_bytes, uint64_t capacity);
-/* Make the sentinel after the last tier. It has no slot, but every size is at most its slot_bytes,
+/* Makes the sentinel after the last tier. It has no slot, but every size is at most its slot_bytes,
  * and every address but NULL is in its range. It needs no end. */
 void sw_slab_tier_init_last(sw_slab_tier *tier);
-/* Gives addresses and memory back. Nothing if it never began. */
+/* Releases addresses and memory. Does nothing if the tier never began. */
 void sw_slab_tier_end(sw_slab_tier *tier);
 /* Makes the next group with a free slot the first one; if there is none, moves the frontier by a
  * slot. False: all slots are in use, or there is no memory for another. */
 bool sw_slab_tier_refill(sw_slab_tier *tier);
-/* Notes that a group without a free slot has got one: it becomes the first group, or a member of
- * others. */
+/* Called when a full group gets a free slot: it becomes the first group, or a member of others. */
 void sw_slab_tier_note(sw_slab_tier *tier, uint64_t group);
-/* Return the memory after the last slot in use; return the bytes. */
+/* Purges the memory after the last slot in use; returns the bytes. */
 uint64_t sw_slab_tier_trim(sw_slab_tier *tier);
 
 const char *sw_slab_tier_check(const sw_slab_tier *tier);
@@ -94,12 +92,12 @@ static inline bool sw_slab_tier_has_free(const sw_slab_tier *tier, uint64_t inde
     return (tier->freed[index / 64] >> index % 64 & 1) != 0;
 }
 
-/* Whether the first group has a free slot. */
+/* Returns whether the first group has a free slot. */
 static sw_always_inline bool sw_slab_tier_is_open(const sw_slab_tier *tier) {
     return tier->groups[tier->first] != 0;
 }
 
-/* The lowest free slot, for a request of size bytes. The first group has one
+/* Takes the lowest free slot, for a request of size bytes. The first group has one
  * (sw_slab_tier_is_open). */
 static sw_always_inline void *sw_slab_tier_take_lowest(sw_slab_tier *tier, size_t size) {
     sw_check2(sw_slab_tier_check(tier));
@@ -124,13 +122,13 @@ static sw_always_inline bool sw_slab_tier_has(const sw_slab_tier *tier, const vo
     return (uintptr_t)ptr - tier->base < tier->reserved_bytes;
 }
 
-/* Whether an offset below SW_SLAB_RESERVED_MAX is the start of a slot; *index is the slot that
- * contains it.
+/* Returns whether an offset below SW_SLAB_RESERVED_MAX is the start of a slot; *index is the slot
+ * that contains it.
  *
  * The division is a multiplication: n * magic = n / d * 2^64 + n * e / d, e < d, for n units and
  * slots of d units. The upper half is the quotient while n * e < 2^64, and the lower half is below
- * magic if and only if d divides n (Lemire, Kaser, Kurz: "Faster remainder by direct computation",
- * 2019). Here n < 2^46 and d <= 2^17. */
+ * magic iff d divides n (Lemire, Kaser, Kurz: "Faster remainder by direct computation", 2019). Here
+ * n < 2^46 and d <= 2^17. */
 static sw_always_inline bool sw_slab_tier_index(const sw_slab_tier *tier, uint64_t offset,
                                                 uint64_t *index) {
     sw_product product = (sw_product)(offset / SW_SLAB_UNIT) * tier->magic;
@@ -138,7 +136,7 @@ static sw_always_inline bool sw_slab_tier_index(const sw_slab_tier *tier, uint64
     return (uint64_t)product < tier->magic && offset % SW_SLAB_UNIT == 0;
 }
 
-/* Classify an address of the tier; *index is the slot that contains it. */
+/* Classifies an address of the tier; *index is the slot that contains it. */
 static sw_always_inline sw_slab_state sw_slab_tier_locate(const sw_slab_tier *tier, const void *ptr,
                                                           uint64_t *index) {
     bool is_slot = sw_slab_tier_index(tier, (uintptr_t)ptr - tier->base, index);
@@ -147,7 +145,7 @@ static sw_always_inline sw_slab_state sw_slab_tier_locate(const sw_slab_tier *ti
     return sw_unlikely(sw_slab_tier_has_free(tier, *index)) ? SW_SLAB_FREE : SW_SLAB_USED;
 }
 
-/* Takes back a slot in use, by its number. */
+/* Frees a slot in use, by its index. */
 static sw_always_inline void sw_slab_tier_give(sw_slab_tier *tier, uint64_t index) {
     uint64_t word = index / 64, group = word / 64, before = tier->groups[group];
     tier->freed[word] |= UINT64_C(1) << index % 64;

@@ -106,8 +106,7 @@ sw_status sw_slabs_set_alert(sw_slabs *slabs, sw_slabs_alert_fn *alert, void *co
                              uint64_t every) {
     sw_status status = sw_handle_status(slabs, MARK, SW_HANDLE_SLABS, "slabs_set_alert");
     if (status != SW_OK) return status;
-    if (every == 0)
-        return sw_fail(SW_INVALID, "slabs_set_alert", "at every 0th request: use 1 or more");
+    if (every == 0) return sw_fail(SW_INVALID, "slabs_set_alert", "every is 0: use 1 or more");
     slabs->alert = alert;
     slabs->context = context;
     slabs->every = every;
@@ -125,7 +124,7 @@ static sw_always_inline void leave(sw_slabs *slabs) {
 
 /* --- objects of the heap ---------------------------------------------------------------------- */
 
-/* Notes a new object. False: no memory for the note. */
+/* Records a new object. False: no memory for the record. */
 static bool add_own(sw_slabs *slabs, const void *object) {
     enter(slabs);
     sw_check2(sw_slabs_record_check(slabs));
@@ -135,8 +134,8 @@ static bool add_own(sw_slabs *slabs, const void *object) {
     return is_noted;
 }
 
-/* Allocates an object of the heap for a request that got no slot and is counted already. No lock is
- * held. */
+/* Allocates an object of the heap for a request without a slot, which is counted already. No lock
+ * is held. */
 static void *alloc_own(sw_slabs *slabs, const sw_slabs_alert *alert, unsigned flags) {
     sw_heap *heap = heap_of(slabs);
     void *object = heap == NULL ? NULL : sw_heap_alloc(heap, alert->size, flags & SW_ZERO);
@@ -152,14 +151,14 @@ static void *alloc_own(sw_slabs *slabs, const sw_slabs_alert *alert, unsigned fl
 
 /* --- requests --------------------------------------------------------------------------------- */
 
-/* The smallest sufficient tier, or the sentinel after the last one. */
+/* Returns the smallest sufficient tier, or the sentinel after the last one. */
 static sw_always_inline sw_slab_tier *tier_for(sw_slabs *slabs, size_t size) {
     sw_slab_tier *tier = slabs->tiers;
     while (tier->slot_bytes < size) tier++;
     return tier;
 }
 
-/* What sw_slabs_alloc does, with the lock, a memory checker, and the fall-back to the heap. */
+/* sw_slabs_alloc with the lock, a memory checker, and the fallback to the heap. */
 static sw_noinline void *alloc_slow(sw_slabs *slabs, size_t size, unsigned flags) {
     sw_slabs_alert alert = {.reason = SW_SLABS_FULL, .size = size};
     enter(slabs);
@@ -191,8 +190,8 @@ void *sw_slabs_alloc(sw_slabs *slabs, size_t size, unsigned flags) {
     return (flags & SW_ZERO) != 0 ? memset(slot, 0, size) : slot;
 }
 
-/* Finds the tier whose range contains ptr, or the sentinel after the last one; what ptr is there,
- * and the number of its slot. */
+/* Finds the tier whose range contains ptr, or the sentinel after the last one, the state of ptr
+ * there, and the index of its slot. */
 static sw_always_inline sw_slab_tier *find_tier(sw_slabs *slabs, const void *ptr,
                                                 sw_slab_state *state, uint64_t *index) {
     sw_slab_tier *tier = slabs->tiers;
@@ -201,14 +200,13 @@ static sw_always_inline sw_slab_tier *find_tier(sw_slabs *slabs, const void *ptr
     return tier;
 }
 
-/* Whether this is the sentinel, which has every address outside of the tiers. */
+/* Returns whether this is the sentinel, which has every address outside of the tiers. */
 static bool is_last(const sw_slabs *slabs, const sw_slab_tier *tier) {
     return tier == &slabs->tiers[slabs->tier_count];
 }
 
-/* Reports an address that is neither a slot in use nor an object of the heap that stands in for
- * one. The heap itself has reported a misuse of its own objects, such as one that was freed before.
- * No lock is held. */
+/* Reports an address that is neither a slot in use nor a heap object in place of one. The heap
+ * itself has reported misuse of its own objects, such as a double free. No lock is held. */
 static sw_cold void report(const sw_slabs *slabs, const char *op, const void *ptr,
                            const sw_slab_tier *tier, sw_slab_state state) {
     sw_heap *heap = heap_of(slabs);
@@ -220,7 +218,7 @@ static sw_cold void report(const sw_slabs *slabs, const char *op, const void *pt
     sw_misuse_report(&fault);
 }
 
-/* What sw_slabs_free does, with the lock, a memory checker, objects of the heap, and misuse. */
+/* sw_slabs_free with the lock, a memory checker, objects of the heap, and misuse. */
 static sw_noinline sw_status free_slow(sw_slabs *slabs, void *ptr) {
     sw_slab_state state;
     uint64_t index;

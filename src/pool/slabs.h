@@ -17,8 +17,8 @@
  *   1 <= tier_count <= SW_SLABS_TIERS_MAX;  the tiers' slot_bytes ascend
  *   tiers[tier_count] is the sentinel: each size is at most its slot_bytes, and each address is in
  *     its
- *     range, so that both searches end without a look at tier_count
- *   is_guarded == (locked != 0 || a memory checker is at work)
+ *     range, so that both searches end without checking tier_count
+ *   is_guarded == (locked != 0 || a memory checker is active)
  *   own.count <= over_tier + full;  every >= 1 or alert == NULL */
 struct sw_slabs {
     uint64_t mark; /* ds/handle.h */
@@ -30,7 +30,7 @@ struct sw_slabs {
     sw_heap *heap;      /* NULL: the default one */
     sw_address_set own; /* heap objects in place of slots */
     uint64_t over_tier, full;
-    sw_slabs_alert_fn *alert; /* NULL: none; then its argument, and how often it is called */
+    sw_slabs_alert_fn *alert; /* NULL: none; then its argument, and its period */
     void *context;
     uint64_t every;
     sw_os_lock lock;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Places of threads for one idle item each (thread_slot.h). */
+/* Slots of threads for one idle item each (thread_slot.h). */
 #include "pool/thread_slot.h"
 
 #include <stddef.h>
@@ -18,8 +18,8 @@ void *sw_thread_slot_take(sw_thread_slot *thread_slot) {
     return __atomic_exchange_n(&thread_slot->item, NULL, __ATOMIC_ACQUIRE);
 }
 
-/* The put is counted before the item can be seen, so that figures which are read meanwhile never
- * show an item that was not put. */
+/* The put is counted before the item is visible, so that statistics never show an item that was not
+ * put. */
 bool sw_thread_slot_put(sw_thread_slot *thread_slot, void *item) {
     if (__atomic_load_n(&thread_slot->item, __ATOMIC_RELAXED) != NULL) return false;
     (void)__atomic_add_fetch(&thread_slot->puts, 1, __ATOMIC_RELAXED);

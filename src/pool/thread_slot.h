@@ -21,19 +21,16 @@ typedef struct sw_thread_slot {
     uint64_t pad[6];
 } sw_thread_slot;
 
-/* The thread slot of the calling thread. */
 sw_thread_slot *sw_thread_slot_of_thread(sw_thread_slot *thread_slots);
 
-/* Takes the item out. NULL: there is none. */
+/* Takes the item. NULL: none. */
 void *sw_thread_slot_take(sw_thread_slot *thread_slot);
-/* Puts an item in. False: there is one already, and nothing was counted. */
+/* Puts an item. False: there is one already, and nothing was counted. */
 bool sw_thread_slot_put(sw_thread_slot *thread_slot, void *item);
 
-/* Takes an item of any thread's thread slot. NULL: there is none. */
+/* Takes an item of any thread slot. NULL: none. */
 void *sw_thread_slots_take(sw_thread_slot *thread_slots);
-/* How many thread slots have an item. */
 uint64_t sw_thread_slots_idle(const sw_thread_slot *thread_slots);
-/* The puts into all thread slots. */
 uint64_t sw_thread_slots_puts(const sw_thread_slot *thread_slots);
 
 #endif

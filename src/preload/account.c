@@ -2,11 +2,11 @@
 /* The accounts of a tracked heap (account.h). They have the same counts as a runner
  * (spanwise/replay.h).
  *
- * A peak of live requested bytes lasts until the next object is freed or resized. So a ledger of
- * the peak is taken just before a free or a reallocation, if live bytes are the most so far and
- * over 1/32 more than at the ledger before. Each ledger is a walk over the whole heap; because of
- * the 1/32, all walks over a growing heap together take about 32 times as long as the last one.
- * With one thread the ledger is exact; with several, other threads may be in the middle of a call.
+ * A peak of live requested bytes lasts until the next free or reallocation. So the ledger of the
+ * peak is taken just before one, if live bytes are at their maximum and over 1/32 more than at the
+ * previous ledger. Each ledger is a walk over the whole heap; because of the 1/32, all walks over a
+ * growing heap together take about 32 times as long as the last one. With one thread the ledger is
+ * exact; with several, other threads may be inside a call.
  */
 #include "preload/account.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The C++ operators new and delete of libspanwise-malloc.so. They are C functions with the names of
  * the Itanium ABI, so that the library needs no C++ runtime. The functions of a C++ runtime that
- * they need (the new handler, bad_alloc) are looked up in the program when they are called.
+ * they need (the new handler, bad_alloc) are looked up in the program when needed.
  *
- * If a nothrow operator finds no memory, it calls the same operator of the C++ runtime, which calls
- * the throwing operator inside a try block; C has no such block. Sizes given to delete are not
+ * A nothrow operator without memory calls the same operator of the C++ runtime, which calls the
+ * throwing operator inside a try block, because C has no such block. Sizes passed to delete are not
  * checked, because many working programs delete an object through a pointer to another type.
  */
 #define _GNU_SOURCE
@@ -32,8 +32,8 @@ static bool call_new_handler(void) {
     return true;
 }
 
-/* Calls std::__throw_bad_alloc(). In a program without a C++ runtime, which does not normally call
- * operator new, nothing can be thrown, and the process is ended. */
+/* Calls std::__throw_bad_alloc(). A program without a C++ runtime, which does not normally call
+ * operator new, cannot throw and is aborted. */
 _Noreturn static void throw_bad_alloc(size_t size) {
     void (*throw_it)(void);
     *(void **)&throw_it = dlsym(RTLD_DEFAULT, "_ZSt17__throw_bad_allocv");
@@ -56,8 +56,8 @@ static inline void *new_object(size_t size) {
     return sw_likely(p != NULL) ? p : retry(size, 0);
 }
 
-/* The new handler is not called for an alignment that is no power of two, because no memory helps
- * there. */
+/* The new handler is not called for an alignment that is no power of two, because freeing memory
+ * would not help. */
 static void *new_aligned(size_t size, size_t align) {
     void *p = preload_allocate_aligned(size, align);
     if (sw_likely(p != NULL)) return p;
@@ -152,7 +152,7 @@ DELETE_1(sw_op_delete_aligned, "_ZdlPvSt11align_val_t")
 DELETE_1(sw_op_delete_array_aligned, "_ZdaPvSt11align_val_t")
 DELETE_2(sw_op_delete_both, "_ZdlPvmSt11align_val_t")
 DELETE_2(sw_op_delete_array_both, "_ZdaPvmSt11align_val_t")
-/* The reference to std::nothrow is passed in the register in which a size would be passed. */
+/* The reference to std::nothrow is passed in the register of a size. */
 DELETE_1(sw_op_delete_nothrow, "_ZdlPvRKSt9nothrow_t")
 DELETE_1(sw_op_delete_array_nothrow, "_ZdaPvRKSt9nothrow_t")
 DELETE_2(sw_op_delete_aligned_nothrow, "_ZdlPvSt11align_val_tRKSt9nothrow_t")

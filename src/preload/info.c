@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Functions by which programs ask glibc about its allocator or set its options, answered from the
- * default heap. */
+/* glibc's functions that report statistics of the allocator or set its options, on the default
+ * heap. */
 #include <errno.h>
 #include <limits.h>
 #include <malloc.h>
@@ -28,9 +28,9 @@ static uint64_t free_page_bytes(sw_heap *heap) {
     return bytes;
 }
 
-/* Gives every free page back to the system, unless they have at most TRIM_MIN_BYTES or `pad` bytes.
- * Without that exception a program that trims after each free (stress-ng) would pay a system call
- * each time, and page faults at the next use. The pages that stay go back at decay ticks. */
+/* Purges every free page, unless they have at most TRIM_MIN_BYTES or `pad` bytes. Without that
+ * exception a program that trims after each free (stress-ng) would pay a system call each time, and
+ * page faults at the next use. Decay ticks purge the remaining pages. */
 PRELOAD_EXPORT int malloc_trim(size_t pad) {
     sw_heap *heap = preload_heap();
     if (heap == NULL || free_page_bytes(heap) <= sw_max_u64(pad, TRIM_MIN_BYTES)) return 0;
@@ -52,8 +52,8 @@ static bool read_ledger(sw_ledger *ledger) {
     return heap != NULL && sw_heap_ledger(heap, ledger, NULL, 0) == SW_OK;
 }
 
-/* As in glibc, arena is uordblks + fordblks, and large objects are counted in hblkhd only. So the
- * sum of arena and hblkhd is the held bytes. */
+/* As in glibc, arena is uordblks + fordblks, and large objects count in hblkhd only, so that arena
+ * + hblkhd is the held bytes. */
 PRELOAD_EXPORT struct mallinfo2 mallinfo2(void) {
     struct mallinfo2 info = {0};
     sw_ledger ledger;
@@ -71,7 +71,7 @@ PRELOAD_EXPORT struct mallinfo2 mallinfo2(void) {
 /* The fields of struct mallinfo are int. A larger value becomes INT_MAX. */
 static int narrow(size_t value) { return value > INT_MAX ? INT_MAX : (int)value; }
 
-/* The symbol is named by hand, because <malloc.h> declares mallinfo as deprecated. */
+/* The symbol is set explicitly, because <malloc.h> declares mallinfo as deprecated. */
 struct mallinfo preload_mallinfo(void) __asm__("mallinfo") PRELOAD_EXPORT;
 
 struct mallinfo preload_mallinfo(void) {
@@ -96,7 +96,7 @@ PRELOAD_EXPORT void malloc_stats(void) {
         ledger.free_page_bytes);
 }
 
-/* Writes XML as glibc does, for one heap. Elements that have no meaning for it are left out. */
+/* Writes XML as glibc does, for one heap. Elements without a meaning for it are omitted. */
 PRELOAD_EXPORT int malloc_info(int options, FILE *stream) {
     sw_ledger ledger;
     if (options != 0) return EINVAL;

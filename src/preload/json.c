@@ -37,7 +37,7 @@ static void put_quoted(preload_json *json, const char *text) {
             put(json, (char)c);
             continue;
         }
-        put_text(json, c < 128 ? "\\u00" : "\\udc"); /* \udc is that of Python's surrogateescape */
+        put_text(json, c < 128 ? "\\u00" : "\\udc"); /* \udc is Python's surrogateescape */
         put(json, "0123456789abcdef"[c >> 4]);
         put(json, "0123456789abcdef"[c & 15]);
     }

@@ -2,8 +2,8 @@
 /* The C library's allocation functions on the default heap, for LD_PRELOAD.
  *
  * Results and errno follow glibc: NULL and ENOMEM on exhaustion, posix_memalign returns its code
- * and leaves errno alone, free keeps errno, realloc(p, 0) frees and gives NULL, memalign rounds an
- * odd alignment up to a power of two.
+ * and preserves errno, free preserves errno, realloc(p, 0) frees and returns NULL, memalign rounds
+ * an odd alignment up to a power of two.
  */
 #include <errno.h>
 #include <malloc.h>
@@ -83,8 +83,7 @@ PRELOAD_EXPORT void cfree(void *ptr);
 
 PRELOAD_EXPORT void free_sized(void *ptr, size_t size) { preload_free_sized(ptr, size); }
 
-/* The class of an aligned object does not follow from its size alone, so the size is not
- * checked. */
+/* The class of an aligned object does not depend on its size alone, so the size is not checked. */
 PRELOAD_EXPORT void free_aligned_sized(void *ptr, size_t align, size_t size) {
     (void)align;
     (void)size;

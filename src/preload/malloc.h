@@ -1,24 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libspanwise-malloc.so is preloaded into a program, whose malloc family it then serves from the
- * default heap.
+/* libspanwise-malloc.so, preloaded into a program, serves its malloc family from the default heap.
  * Design and guarantees: docs/design/preload.md.
  *
- * The files, each of which calls only those below it:
+ * The files; each calls only those below it:
  *
  *   malloc.c   the malloc family; cxx.c the C++ operators
- *   info.c     mallinfo and other functions by which programs ask glibc about its allocator
+ *   info.c     mallinfo and other functions of glibc that report on the allocator
  *   report.c   the ledger as JSON at the end of the process
- *   slow.c     calls that the inline paths do not serve
- *   start.c    the default heap, the cache of ended threads, forks, who writes the ledger
+ *   slow.c     slow paths of the inline code
+ *   start.c    the default heap, the cache of ended threads, forks, the claim to write the ledger
  *   account.c  live and peak bytes of a tracked heap, and its ledger at the peak
  *   options.c  the environment;  json.c writes JSON
  *
  * Most calls take the heap's inline paths, which begin at the thread's cache of the default heap
- * (sw_tls.cache) and run no code of this folder's sources. In a thread that has no such cache yet,
- * sw_tls.cache is a cache without a heap, and every path continues in slow.c. If the heap is
- * tracked, that is always so.
+ * (sw_tls.cache) and run no code of this folder's sources. In a thread without such a cache, and
+ * always if the heap is tracked, sw_tls.cache is a cache without a heap, and every path continues
+ * in slow.c.
  *
- * Locks, in the order of taking: start < late < account < the heap's.
+ * Lock order: start < late < account < the heap's.
  */
 #ifndef SW_MALLOC_MALLOC_H
 #define SW_MALLOC_MALLOC_H
@@ -42,12 +41,11 @@ void preload_free_sized(void *ptr, size_t size);
 
 /* --- inline paths ----------------------------------------------------------------------------- */
 
-/* The functions in which the inline paths continue: an allocation that found nothing in its bin,
- * and a free that found no live slot at its address. */
+/* The slow paths of the inline code: an allocation whose bin is empty, and a free that found no
+ * live slot at its address. */
 void *preload_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class);
 void preload_free_slow(sw_cache *cache, void *ptr, const char *op);
 
-/* Allocates an object of a size that has no inline path. */
 static sw_always_inline void *preload_allocate_by_table(size_t size, unsigned flags) {
     sw_cache *cache = sw_tls.cache;
     return sw_likely(cache->heap != NULL) ? sw_alloc_by_table(cache, size, flags)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* docs/design/preload.md describes each option. They are read at the first allocation, before any
- * constructor has run, so the code here can use neither stdio nor a locale nor an allocation.
+ * constructor has run, so this code can use neither stdio nor a locale nor an allocation.
  */
 #define _GNU_SOURCE
 #include "preload/options.h"
@@ -109,8 +109,8 @@ static bool set_tracked(const char *text) {
 
 static bool set_verbose(const char *text) { return parse_switch(text, &preload_option.verbose); }
 
-/* A number is a descriptor, any other text a path. A relative path is made absolute now, because
- * the program may change its directory. */
+/* A number is a descriptor, any other text a path. A relative path is made absolute, because the
+ * program may change its directory. */
 static bool set_ledger(const char *text) {
     const char *after = text;
     uint64_t file;
@@ -126,7 +126,7 @@ static bool set_ledger(const char *text) {
         used = strlen(path);
         if (used + 1 < sizeof path) path[used++] = '/';
     }
-    if (used + length + 64 > sizeof path) return false; /* room for what %p and a new file add */
+    if (used + length + 64 > sizeof path) return false; /* room for %p and a suffix */
     memcpy(path + used, text, length + 1);
     memcpy(preload_option.ledger, path, used + length + 1);
     return true;
@@ -153,8 +153,8 @@ static const option options[] = {
 
 enum { OPTION_COUNT = sizeof options / sizeof *options, SHOWN_MAX = 48 };
 
-/* A copy of a text of the environment for a message of one line: at most its first SHOWN_MAX
- * characters, with control characters replaced. */
+/* Copies a text of the environment for a one-line message: at most its first SHOWN_MAX characters,
+ * with control characters replaced. */
 static const char *shown(const char *text, size_t length, char out[SHOWN_MAX + 4]) {
     size_t used = 0;
     for (; used < length && used < SHOWN_MAX; used++)
@@ -184,7 +184,7 @@ static void read_setting(const char *setting) {
                        shown(setting, length, name), shown(equals + 1, strlen(equals + 1), value));
 }
 
-/* Whether the variable is an option of another part of spanwise. */
+/* Returns whether the variable is an option of another part of spanwise. */
 static bool is_foreign(const char *setting) {
     static const char *const others[] = {
         "RECORD_", "REPLAY_", "NATIVE_DIR=", "PEER_", "BENCH", "CACHE="};

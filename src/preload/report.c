@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* At the end of a process its ledgers at the end and at the peak are written, as one JSON object
- * (docs/design/preload.md lists its members). That happens when main returns and when the process
- * calls exit, quick_exit or _exit. A process that a signal ends, or that calls exec, writes
- * nothing.
+/* Writes the ledgers at the end of a process and at its peak as one JSON object
+ * (docs/design/preload.md lists its members), when main returns and when the process calls exit,
+ * quick_exit or _exit. A process that a signal ends, or that calls exec, writes nothing.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -113,8 +112,8 @@ static void put_counts(const preload_counts *counts) {
     preload_json_close(&json, '}');
 }
 
-/* The peak RSS of this process in bytes; 0: unknown. getrusage is not used, because its figure
- * includes the programs that the process ran before its last exec. */
+/* Returns the peak RSS of this process in bytes; 0: unknown. getrusage is not used, because its
+ * value includes the programs that the process ran before its last exec. */
 static uint64_t peak_resident_bytes(void) {
     char text[4096];
     int file = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
@@ -210,8 +209,7 @@ static bool put_and_close(sw_heap *heap, int file) {
 }
 
 /* Writes the ledger to the file of the option. A regular file is written under another name and
- * then renamed, so that it appears whole or not at all; a pipe or a terminal is written to
- * directly. */
+ * then renamed, so that it appears atomically; a pipe or a terminal is written to directly. */
 static bool write_file(sw_heap *heap) {
     static char asked[PRELOAD_PATH_MAX], path[PRELOAD_PATH_MAX], fresh[PRELOAD_PATH_MAX + 4];
     make_path(asked);
@@ -234,7 +232,7 @@ static void print_ledger(sw_heap *heap) {
                        sw_pages_peak_held_bytes(&heap->pages));
 }
 
-/* Writes the ledger of this process, unless that was done already or none is wanted. */
+/* Writes the ledger of this process, unless it is written already or not requested. */
 static void write_report(void) {
     int saved_errno = errno;
     if (!preload_claim_report()) return;
@@ -270,7 +268,7 @@ static void at_quick_exit_last(void *arg) {
 
 int __cxa_at_quick_exit(void (*fn)(void *), void *library);
 
-/* Exit functions run in the reverse order of their registration, so one that is registered when the
+/* Exit functions run in reverse order of their registration, so one that is registered when the
  * library is loaded runs late. */
 __attribute__((constructor)) static void library_loaded(void) {
     if (preload_heap() != NULL && preload_report_is_due())

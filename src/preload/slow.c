@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls that the inline paths do not finish: every call of a thread without a cache of a plain
- * default heap (the first call of the process and of each thread, calls on a tracked heap, and
- * calls of a thread whose thread-specific data was destroyed already), allocations whose bin has no
- * free slot at hand, frees without a live slot at their address, and C's free_sized. */
+/* Slow paths: every call of a thread without a cache of a plain default heap (the first call of the
+ * process and of each thread, calls on a tracked heap, and calls of a thread whose thread-specific
+ * data is destroyed), allocations whose bin is empty, frees without a live slot at their address,
+ * and C's free_sized. */
 #include <errno.h>
 
 #include "heap/free.h"
@@ -15,11 +15,11 @@
 
 /* --- the cache of a call ---------------------------------------------------------------------- */
 
-/* The heap and the cache that serve one call, between enter and leave. */
+/* The heap and the cache of one call, between enter and leave. */
 typedef struct service {
     sw_heap *heap;
     sw_cache *cache; /* NULL: no memory */
-    bool late;       /* the thread has ended: the cache is the one that all such threads share */
+    bool late;       /* the thread has ended: the cache is shared by all such threads */
     bool tracked;
 } service;
 
@@ -91,7 +91,7 @@ sw_noinline void *preload_realloc(void *ptr, size_t size) {
     return p;
 }
 
-/* If there is no memory for a cache, the object is leaked. */
+/* Without memory for a cache, the object is leaked. */
 sw_noinline void preload_free(void *ptr, const char *op) {
     if (ptr == NULL) return;
     int saved_errno = errno;
@@ -107,8 +107,8 @@ sw_noinline void preload_free(void *ptr, const char *op) {
     errno = saved_errno;
 }
 
-/* In a thread that has ended the size is not checked, because the check needs a cache of the
- * thread's own. */
+/* In a thread that has ended the size is not checked, because the check needs the thread's own
+ * cache. */
 void preload_free_sized(void *ptr, size_t size) {
     if (ptr == NULL) return;
     if (sw_registry_has_ended()) {

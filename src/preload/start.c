@@ -12,14 +12,14 @@
 static sw_os_lock start_lock;
 static uint32_t started; /* atomic */
 
-/* After the thread-specific data of a thread was destroyed, the C library still calls free in that
+/* After a thread's thread-specific data is destroyed, the C library still calls free in that
  * thread. A cache opened for it then would never be closed, so all such threads share this one. */
 static sw_os_lock late_lock;
 static sw_cache *late_cache;
 
 static struct {
     uint64_t pid;    /* of the process whose ledger it is; 0: there is no heap yet */
-    uint32_t closed; /* atomic; 1: the ledger is being written or was, or none is wanted */
+    uint32_t closed; /* atomic; 1: the ledger is written, being written, or not requested */
 } claim;
 
 sw_cache *preload_late_cache_acquire(sw_heap *heap) {
@@ -74,8 +74,8 @@ static void fork_child(void) {
     begin_child_report();
 }
 
-/* The handlers that prepare a fork run in the reverse order of their registration, so that the
- * locks here are taken before the heap's. */
+/* Handlers that prepare a fork run in reverse order of their registration, so the locks here are
+ * taken before the heap's. */
 static void register_fork(void) {
     sw_fork_register();
     (void)sw_os_at_fork(fork_prepare, fork_parent, fork_child);
@@ -83,8 +83,8 @@ static void register_fork(void) {
 
 /* --- the heap --------------------------------------------------------------------------------- */
 
-/* Makes the default heap. It calls nothing that allocates before the heap exists. If there is no
- * memory for the heap, the next call tries again. */
+/* Creates the default heap. It calls nothing that allocates before the heap exists. Without memory
+ * for the heap, the next call tries again. */
 static sw_cold sw_heap *start(void) {
     bool first = false;
     sw_os_lock_acquire(&start_lock);

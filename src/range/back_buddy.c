@@ -7,7 +7,7 @@
 #include "base/fail.h"
 #include "range/range.h"
 
-/* The order of the block that serves a request of `size`. */
+/* Returns the order of the block that serves a request of `size`. */
 static sw_always_inline uint32_t order_of(const sw_buddy *buddy, uint64_t size) {
     return sw_log2_ceil(((size - 1) >> buddy->unit_shift) + 1);
 }
@@ -68,8 +68,8 @@ static uint64_t buddy_alloc(sw_range *range, uint64_t size) {
     return unit << buddy->unit_shift;
 }
 
-/* The status for a free at an offset where no taken block of the given size starts: SW_OVERLAP if
- * the offset is free. */
+/* Returns the status for a free at an offset where no taken block of the given size starts:
+ * SW_OVERLAP if the offset is free. */
 static sw_cold sw_status refuse(const sw_buddy *buddy, uint64_t offset) {
     uint64_t unit = offset >> buddy->unit_shift;
     uint32_t order;
@@ -78,7 +78,7 @@ static sw_cold sw_status refuse(const sw_buddy *buddy, uint64_t offset) {
     return what < SW_BUDDY_TAKEN ? SW_OVERLAP : SW_INVALID;
 }
 
-/* Does not set *grown, because blocks join by the rule of buddies. */
+/* Does not set *grown, because blocks join by the rules of the buddy system. */
 static sw_status buddy_free(sw_range *range, uint64_t offset, uint64_t size,
                             sw_range_grown *grown) {
     (void)grown;

@@ -6,7 +6,7 @@
 /* --- life ------------------------------------------------------------------------------------- */
 
 static sw_status reset(sw_range *range) {
-    sw_wide fresh; /* the old tree is destroyed only after this one was made */
+    sw_wide fresh; /* the old tree is destroyed only after this one exists */
     sw_wide_path path;
     if (!sw_wide_init(&fresh, &range->memory)) return SW_NOMEM;
     sw_nodes_destroy(&range->as.wide.nodes);

@@ -21,7 +21,7 @@ static void remove_free(sw_buddy *buddy, uint64_t unit, uint32_t order) {
     if (sw_summary_is_empty(&buddy->free[order])) buddy->filled &= ~(UINT64_C(1) << order);
 }
 
-/* Makes a block free. Joins it with its buddy as long as that is free. */
+/* Frees a block, and joins it with its buddy while that is free. */
 static void join_up(sw_buddy *buddy, uint64_t unit, uint32_t order) {
     buddy->starts[unit] = 0;
     for (; order + 1 < buddy->orders; order++) {
@@ -44,7 +44,7 @@ void sw_buddy_join(sw_buddy *buddy) {
 
 /* --- life ------------------------------------------------------------------------------------- */
 
-/* Makes all units free, in the fewest blocks: at each place the largest block that may start there
+/* Makes all units free, in the fewest blocks: at each offset the largest block that may start there
  * and fits. */
 static void free_all(sw_buddy *buddy) {
     sw_assert1(buddy->orders >= 1);
@@ -61,7 +61,8 @@ static void free_all(sw_buddy *buddy) {
 }
 
 void sw_buddy_reset(sw_buddy *buddy) {
-    uint64_t *bits = buddy->requested + buddy->units; /* `requested` is read of taken blocks only */
+    uint64_t *bits = buddy->requested + buddy->units; /* `requested` is read for taken blocks
+                                                         only */
     memset(bits, 0, buddy->held_bytes - buddy->units * sizeof *bits);
     free_all(buddy);
 }
@@ -94,7 +95,7 @@ void sw_buddy_destroy(sw_buddy *buddy) {
 
 /* --- taking and giving ------------------------------------------------------------------------ */
 
-/* Bit k of the result is set if order + k has a free block. If none has, kept blocks are joined
+/* Returns a mask: bit k is set if order + k has a free block. If none has, kept blocks are joined
  * first. */
 static sw_always_inline uint64_t orders_from(sw_buddy *buddy, uint32_t order) {
     uint64_t filled = buddy->filled >> order;
@@ -114,7 +115,7 @@ uint64_t sw_buddy_find(sw_buddy *buddy, uint32_t order) {
     return sw_summary_first(&buddy->free[from]) << from;
 }
 
-/* Takes the first block of the smallest sufficient order that has one, and halves it down to
+/* Takes the first block of the smallest sufficient order that has one, and splits it down to
  * `order`. */
 static uint64_t take_free(sw_buddy *buddy, uint32_t order) {
     uint64_t filled = orders_from(buddy, order);

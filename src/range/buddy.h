@@ -8,8 +8,8 @@
  * 1989; here the delay is a count). Kept blocks are joined when a request finds no other block,
  * when holes are listed, and when the largest hole is queried. So no request fails because of them.
  *
- * One byte a unit says what starts there, so that a free of an address inside a block, or of a free
- * block, is recognised. Eight bytes a unit say how many bytes were requested. Callers:
+ * One byte per unit says what starts there, so that a free of an address inside a block, or of a
+ * free block, is detected. Eight bytes per unit store how many bytes were requested. Callers:
  * back_buddy.c. Design: docs/design/range.md.
  */
 #ifndef SW_RANGE_BUDDY_H
@@ -23,7 +23,7 @@
 
 enum {
     SW_BUDDY_ORDERS_MAX = 48,
-    SW_BUDDY_KEPT_MAX = 8, /* freed blocks of one order that wait to be used again */
+    SW_BUDDY_KEPT_MAX = 8, /* freed blocks of one order that are kept for reuse */
 };
 
 /* What starts at a unit, plus the order of the block; 0: no block starts there. */
@@ -33,13 +33,13 @@ enum { SW_BUDDY_FREE = 64, SW_BUDDY_KEPT = 128, SW_BUDDY_TAKEN = 192, SW_BUDDY_O
 
 /* Offsets are in units here.
  *   1 <= orders <= SW_BUDDY_ORDERS_MAX;  units >= 1
- *   bit k of `filled` is set if and only if free[k] has a member
+ *   bit k of `filled` is set iff free[k] has a member
  *   kept_units <= free_units <= units
- *   waste == the sum over taken blocks of their size less the requested bytes */
+ *   waste == the sum over taken blocks of their size minus the requested bytes */
 typedef struct sw_buddy {
     uint64_t filled;
-    uint8_t *starts;     /* a byte a unit: what starts there, as above */
-    uint64_t *requested; /* a word a unit: requested bytes, if a taken block starts there */
+    uint8_t *starts;     /* a byte per unit: what starts there, as above */
+    uint64_t *requested; /* a word per unit: requested bytes, if a taken block starts there */
     uint64_t kept_units;
     uint64_t free_units;
     uint64_t waste; /* bytes */
@@ -53,7 +53,7 @@ typedef struct sw_buddy {
     sw_summary free[SW_BUDDY_ORDERS_MAX]; /* [k]: start of each free block of order k, divided by
                                            * 2^k */
     sw_allocator memory;
-    uint64_t held_bytes; /* of `requested`, free and starts, one piece of memory that begins with
+    uint64_t held_bytes; /* of `requested`, free and starts, one block of memory that begins with
                           * `requested` */
 } sw_buddy;
 
@@ -63,23 +63,21 @@ bool sw_buddy_init(sw_buddy *buddy, const sw_allocator *memory, uint64_t units, 
 void sw_buddy_reset(sw_buddy *buddy);
 void sw_buddy_destroy(sw_buddy *buddy);
 
-/* Where a block of an order would be taken: a kept block; if there is none, the first free block of
- * the smallest sufficient order. SW_BUDDY_NONE: there is none. May join kept blocks. */
+/* Returns where a block of an order would be taken: a kept block, else the first free block of the
+ * smallest sufficient order. SW_BUDDY_NONE: there is none. May join kept blocks. */
 uint64_t sw_buddy_find(sw_buddy *buddy, uint32_t order);
 uint64_t sw_buddy_alloc(sw_buddy *buddy, uint32_t order, uint64_t bytes);
 /* Frees the taken block of an order that starts at `unit`. */
 void sw_buddy_free(sw_buddy *buddy, uint64_t unit, uint32_t order);
-/* Joins all kept blocks. */
 void sw_buddy_join(sw_buddy *buddy);
-/* The order of the largest free block. Kept blocks must have been joined, and some unit must be
- * free. */
+/* Returns the order of the largest free block. Kept blocks must have been joined, and a unit must
+ * be free. */
 uint32_t sw_buddy_largest(const sw_buddy *buddy);
-/* The start of the block to which a unit belongs; *order is the block's order. */
+/* Returns the start of the block of a unit; *order is the block's order. */
 uint64_t sw_buddy_block(const sw_buddy *buddy, uint64_t unit, uint32_t *order);
 
-/* The rule that does not hold, or NULL (base/assert.h). */
 const char *sw_buddy_check(const sw_buddy *buddy);
-/* The same, and the rules of every block. */
+/* As sw_buddy_check, and the rules of every block. */
 const char *sw_buddy_verify(const sw_buddy *buddy);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The refusal of threads that do not own a range (enter.h). */
+/* Refuses threads that do not own a range (enter.h). */
 #include "range/enter.h"
 
 #include "base/fail.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Begin and end of each call on a range: the handle, the thread and the lock. Callers: range.c and
- * query.c. */
+/* Prologue and epilogue of calls on a range: the handle, the thread and the lock. Callers: range.c
+ * and query.c. */
 #ifndef SW_RANGE_ENTER_H
 #define SW_RANGE_ENTER_H
 
@@ -10,7 +10,7 @@
 
 #define SW_RANGE_MARK offsetof(sw_range, front.mark)
 
-/* SW_OWNER, with the last error set; SW_OK if the range is a locked one. */
+/* Returns SW_OWNER, with the last error set; SW_OK if the range is a locked one. */
 sw_cold sw_status sw_range_refuse_thread(const sw_range *range, const char *op);
 
 /* For a live range. SW_OK: the range belongs to this thread, or is locked now. */
@@ -21,8 +21,8 @@ static sw_always_inline sw_status sw_range_enter_live(sw_range *range, const cha
     return status;
 }
 
-/* Whether the range is live and belongs to this thread. Then a call needs neither sw_range_enter
- * nor sw_range_leave. */
+/* Returns whether the range is live and belongs to this thread. Then a call needs neither
+ * sw_range_enter nor sw_range_leave. */
 static sw_always_inline bool sw_range_is_own(const sw_range *range) {
     return sw_handle_lives(range, SW_RANGE_MARK, SW_HANDLE_RANGE) &&
            sw_likely(range->front.owner == sw_range_this_thread());
@@ -34,7 +34,7 @@ static sw_always_inline sw_status sw_range_enter(sw_range *range, const char *op
     return sw_likely(status == SW_OK) ? sw_range_enter_live(range, op) : status;
 }
 
-/* For functions without a status: for them NULL is misuse, too, and reported. */
+/* For functions without a status: NULL is misuse, too, and reported. */
 static sw_always_inline bool sw_range_has_entered(sw_range *range, const char *op) {
     return sw_handle_check(range, SW_RANGE_MARK, SW_HANDLE_RANGE, op) &&
            sw_likely(sw_range_enter_live(range, op) == SW_OK);

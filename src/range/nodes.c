@@ -21,8 +21,7 @@ static uint64_t fresh_count(const sw_nodes *nodes) {
     return (uint64_t)(nodes->bump_end - nodes->bump) / nodes->node_bytes;
 }
 
-/* Puts the nodes that are left of the newest chunk into the list, and makes a new chunk the
- * newest. */
+/* Moves the remaining nodes of the newest chunk to the list, and allocates a new chunk. */
 static bool add_chunk(sw_nodes *nodes) {
     size_t bytes = nodes->next_bytes;
     sw_nodes_chunk *chunk = nodes->memory.allocate(nodes->memory.context, bytes, SW_CACHE_LINE);

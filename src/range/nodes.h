@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A pool of nodes of one size, for the trees of a range. Nodes are cut from chunks, which come from
- * the user's sw_allocator and double in size. A node that is given back waits in a list and is
- * taken next. So a range whose number of holes no longer grows does not call its allocator.
- * Callers: tree.c and wide.c.
+ * the user's sw_allocator and double in size. A freed node goes to a free list and is reused next.
+ * So a range whose number of holes no longer grows does not call its allocator. Callers: tree.c and
+ * wide.c.
  */
 #ifndef SW_RANGE_NODES_H
 #define SW_RANGE_NODES_H
@@ -22,13 +22,13 @@ typedef struct sw_nodes_chunk sw_nodes_chunk;
 
 /* Used only by the thread that is inside a call on the range.
  *   waiting_count <= (held_bytes / node_bytes)
- *   bump <= bump_end, and both are NULL as long as there is no chunk
+ *   bump <= bump_end, and both are NULL while there is no chunk
  *   SW_NODES_CHUNK_MIN <= next_bytes <= SW_NODES_CHUNK_MAX */
 typedef struct sw_nodes {
     sw_allocator memory;
-    void *waiting;          /* list of nodes that were given back, linked by their first words */
+    void *waiting;          /* free list, linked by the nodes' first words */
     uint64_t waiting_count; /* nodes in that list */
-    char *bump;             /* the part of the newest chunk that was never given out */
+    char *bump;             /* the part of the newest chunk that was never allocated */
     char *bump_end;
     sw_nodes_chunk *chunks; /* list of all chunks, newest first */
     size_t node_bytes;
@@ -37,14 +37,13 @@ typedef struct sw_nodes {
 } sw_nodes;
 
 void sw_nodes_init(sw_nodes *nodes, const sw_allocator *memory, size_t node_bytes);
-/* Makes sure that `count` nodes can be taken. False: the allocator refuses. */
+/* Ensures that `count` nodes can be taken. False: the allocator refuses. */
 bool sw_nodes_reserve(sw_nodes *nodes, uint64_t count);
 /* Takes a node, which must have been reserved; it holds old bytes. */
 void *sw_nodes_take(sw_nodes *nodes);
 void sw_nodes_give(sw_nodes *nodes, void *node);
-/* Gives every chunk back to the allocator, and with them all nodes. */
+/* Returns every chunk, and with them all nodes, to the allocator. */
 void sw_nodes_destroy(sw_nodes *nodes);
-/* The rule that does not hold, or NULL (base/assert.h). */
 const char *sw_nodes_check(const sw_nodes *nodes);
 
 #endif

@@ -66,8 +66,7 @@ const char *sw_range_grown_check(const sw_range_grown *grown) {
                ?: SW_RULE(grown->highest >= grown->hole.start + grown->hole.size);
 }
 
-/* Checks the list of holes: they are in order and apart from each other, and their sum is
- * free_size. */
+/* Checks the list of holes: they are in order, do not touch, and their sum is free_size. */
 static const char *verify_holes(sw_range *range) {
     const char *broken = NULL;
     uint64_t sum = 0, end = 0, largest = 0;

@@ -99,8 +99,7 @@ void sw_range_destroy(sw_range *range) {
     if (!sw_handle_try_end(&range->front.mark, SW_HANDLE_RANGE)) return;
     sw_fork_lock_remove(&range->fork);
     range->ops->close(range);
-    range->front.only.size = 0; /* so that inline code calls the library, which reports the
-                                 * misuse */
+    range->front.only.size = 0; /* inline code then calls the library, which reports the misuse */
     sw_handle_retire(range, sizeof *range, sizeof range->front, SW_HANDLE_RANGE);
 }
 
@@ -124,7 +123,7 @@ static sw_cold uint64_t refuse_size(sw_range *range, uint64_t size, const char *
     return SW_RANGE_NONE;
 }
 
-/* Allocates by the back end; the range was entered. */
+/* Allocates with the back end; the range was entered. */
 static sw_noinline uint64_t alloc_by_ops(sw_range *range, uint64_t size) {
     if (sw_unlikely(size - 1 >= range->size)) return refuse_size(range, size, "range_alloc");
     sw_check2(sw_range_record_check(range));
@@ -147,7 +146,7 @@ static sw_noinline uint64_t alloc_shared(sw_range *range, uint64_t size) {
     return offset;
 }
 
-/* If the caller's own range has one hole, that serves the request without a further call, so no
+/* If the caller's own range has one hole, the request is served without another call, so no
  * registers are saved for one. */
 uint64_t sw_range_alloc(sw_range *range, uint64_t size) {
     uint64_t offset;
@@ -176,13 +175,13 @@ static sw_cold sw_status refuse_free(sw_range *range, sw_status status, uint64_t
                                      uint64_t size) {
     const char *why = "no memory for the record of a hole; free something next to a hole instead";
     if (size == 0) {
-        why = "size 0: name what is to be freed";
+        why = "size 0: free 1 or more";
     } else if (offset > range->size || size > range->size - offset) {
         why = "that is not inside the range";
     } else if (status == SW_OVERLAP) {
         why = "it is free already, wholly or in part";
     } else if (status == SW_INVALID) {
-        why = "a buddy frees what one request got: its offset and its size";
+        why = "a buddy frees whole allocations: pass the offset and size of one";
     }
     (void)sw_fail(status, "range_free",
                   "free of %" PRIu64 " at %" PRIu64 " in a range of %" PRIu64 ": %s", size, offset,
@@ -195,7 +194,7 @@ static sw_always_inline bool is_inside(const sw_range *range, uint64_t offset, u
     return sw_likely(size - 1 < range->size) && sw_likely(offset <= range->size - size);
 }
 
-/* Frees by the back end; the range was entered. */
+/* Frees with the back end; the range was entered. */
 static sw_noinline sw_status free_by_ops(sw_range *range, uint64_t offset, uint64_t size) {
     if (!is_inside(range, offset, size)) return refuse_free(range, SW_INVALID, offset, size);
     sw_range_grown grown = SW_RANGE_NOT_GROWN;
@@ -219,8 +218,8 @@ static sw_noinline sw_status free_shared(sw_range *range, uint64_t offset, uint6
     return SW_OK;
 }
 
-/* If the freed part touches the hole whose borders the range keeps itself, no further call is
- * needed, as in sw_range_alloc. */
+/* If the freed part touches the hole whose borders are in the range, no other call is needed, as in
+ * sw_range_alloc. */
 sw_status sw_range_free(sw_range *range, uint64_t offset, uint64_t size) {
     if (sw_unlikely(!sw_range_is_own(range))) return free_shared(range, offset, size);
     if (is_inside(range, offset, size) && sw_range_free_beside(range, offset, size)) return SW_OK;

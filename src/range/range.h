@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A range allocator (spanwise/range.h): what all back ends share, and what each of them provides.
+/* A range allocator (spanwise/range.h): the data that all back ends share, and the interface of a
+ * back end.
  *
- * range.c checks the handle, the thread and the arguments, keeps the sums, and calls the back end.
- * A back end finds and changes holes: back_wide.c (on wide.h), back_tree.c (on tree.h; one tree or
- * two), back_buddy.c (on buddy.h). If a back end returns an error, it has changed nothing. Design:
- * docs/design/range.md.
+ * range.c checks the handle, the thread and the arguments, updates the sums, and calls the back
+ * end. A back end finds and changes holes: back_wide.c (on wide.h), back_tree.c (on tree.h; one
+ * tree or two), back_buddy.c (on buddy.h). If a back end returns an error, it has changed nothing.
+ * Design: docs/design/range.md.
  */
 #ifndef SW_RANGE_RANGE_H
 #define SW_RANGE_RANGE_H
@@ -19,8 +20,8 @@
 #include "range/wide.h"
 #include "spanwise/range.h"
 
-/* In a range of several holes, the hole that the last free made or extended. A free of a part that
- * touches this hole and no other changes only fields here, and not the back end's record of it.
+/* In a range of several holes, the hole that the last free created or extended. A free of a part
+ * that touches only this hole changes only fields here, and not the back end's record of it.
  *   hole.size == 0 and all fields are 0, or recorded <= hole.size, and the back end has it with
  *   size `recorded`
  *   nothing is free in [lowest - 1, hole.start) and in [hole.end, highest + 1), inside the range */
@@ -34,11 +35,11 @@ typedef struct sw_range_grown {
 #define SW_RANGE_NOT_GROWN ((sw_range_grown){{0, 0}, 0, 0, 0})
 
 /* A back end is called only with sizes and offsets inside the range, and with no size of 0. If it
- * has set_grown, its free sets *grown to the hole that holds the freed part (sw_range_join), which
- * counts if the free succeeds. */
+ * has set_grown, its free sets *grown to the hole that contains the freed part (sw_range_join),
+ * which is used if the free succeeds. */
 typedef struct sw_range_ops {
     const char *name;
-    uint32_t placements; /* bit p: it has the sw_range_placement p */
+    uint32_t placements; /* bit p: it supports the sw_range_placement p */
     sw_range_placement usual;
     sw_status (*open)(sw_range *range, const sw_range_options *options); /* or NOMEM, INVALID */
     void (*close)(sw_range *range);
@@ -61,10 +62,10 @@ typedef struct sw_range_ops {
 
 /* While a range has one hole, as a fresh one does, that hole is `front.only`, and the back end's
  * record of it may be out of date. Then a request takes the front of the hole, and a free of a part
- * that touches it extends it, and both change two words here. When all of it is taken, the range is
- * drained: the back end keeps its record, which serves for the next hole, the part that is freed
- * next. While a range has several holes, the one that grew last is `grown`. Before any other call
- * of the back end, sw_range_settle updates its record.
+ * that touches it extends it; both change only two words here. When all of it is taken, the range
+ * is drained: the back end keeps its record for the next hole, the part that is freed next. While a
+ * range has several holes, the one that grew last is `grown`. Before any other call of the back
+ * end, sw_range_settle updates its record.
  *
  * Only the owner, or the thread that holds the lock, uses it.
  *   front.only.size == 0, or it is the one hole and front.only.size == free_size
@@ -96,9 +97,9 @@ struct sw_range {
 
 static inline uint64_t sw_range_end(sw_range_hole hole) { return hole.start + hole.size; }
 
-/* The hole that a freed part belongs to after it was joined with the hole before and the hole after
- * it, if they touch. A hole of size 0 means none; neither overlaps the part. Beyond a joined
- * neighbour nothing is known, so `lowest` or `highest` allows no growth on that side. */
+/* Returns the hole of a freed part after joining it with the holes before and after it, if they
+ * touch. A hole of size 0 means none; neither overlaps the part. Beyond a joined neighbour nothing
+ * is known, so `lowest` or `highest` allows no growth on that side. */
 static inline sw_range_grown sw_range_join(const sw_range *range, sw_range_hole part,
                                            sw_range_hole before, sw_range_hole after) {
     uint64_t end = sw_range_end(part);
@@ -129,8 +130,7 @@ static inline bool sw_range_alloc_only(sw_range *range, uint64_t size, uint64_t 
     range->rover = range->front.only.start;
     return true;
 }
-/* In a drained range all is taken, so the freed part becomes its one hole. False: the range is not
- * drained. */
+/* A freed part becomes the one hole of a drained range. False: the range is not drained. */
 static inline bool sw_range_refill(sw_range *range, uint64_t offset, uint64_t size) {
     if (!range->is_drained) return false;
     range->is_drained = false;
@@ -156,7 +156,7 @@ static inline bool sw_range_free_beside(sw_range *range, uint64_t offset, uint64
     range->frees++;
     return true;
 }
-/* Brings the back end's record of the one hole, or of the hole that grew last, up to date. */
+/* Updates the back end's record of the one hole, or of the hole that grew last. */
 static inline void sw_range_settle(sw_range *range) {
     if (range->front.only.size != 0) {
         range->ops->set_only(range, range->front.only);
@@ -170,7 +170,6 @@ static inline void sw_range_settle(sw_range *range) {
         range->grown.recorded = range->grown.hole.size;
     }
 }
-/* The size of the largest hole. */
 static inline uint64_t sw_range_largest_in(sw_range *range) {
     if (range->front.only.size != 0 || range->is_drained) return range->front.only.size;
     return sw_max_u64(range->ops->largest(range), range->grown.hole.size);
@@ -189,7 +188,6 @@ extern const sw_range_ops sw_range_single_ops;
 extern const sw_range_ops sw_range_two_ops;
 extern const sw_range_ops sw_range_buddy_ops;
 
-/* The rule that does not hold, or NULL (base/assert.h). */
 const char *sw_range_record_check(const struct sw_range *range);
 const char *sw_range_grown_check(const sw_range_grown *grown);
 

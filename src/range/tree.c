@@ -32,9 +32,9 @@ sw_tree_node *sw_tree_first(const sw_tree *tree, uint64_t size) {
     return first_below(tree->root[SW_TREE_START], size);
 }
 
-/* Goes down towards `from`. At each node that starts at `from` or later and that fits, or whose
- * right subtree has a hole that fits, it notes the node. The node that was noted last is the
- * nearest: the answer is that node, or the first hole that fits in its right subtree. */
+/* Descends towards `from`, and remembers each node that starts at `from` or later and that fits, or
+ * whose right subtree has a hole that fits. The last such node is the nearest: the result is that
+ * node, or the first hole that fits in its right subtree. */
 sw_tree_node *sw_tree_first_from(const sw_tree *tree, uint64_t size, uint64_t from) {
     sw_tree_node *best = NULL;
     for (sw_tree_node *node = tree->root[SW_TREE_START]; largest_of(node) >= size;) {
@@ -59,14 +59,13 @@ sw_tree_node *sw_tree_best(const sw_tree *tree, uint64_t size) {
 
 /* --- shape ------------------------------------------------------------------------------------ */
 
-/* The largest hole of a subtree, from its root and the two children. */
 static uint64_t sum_up(const sw_tree_node *node) {
     const sw_tree_link *link = &node->link[SW_TREE_START];
     uint64_t below = sw_max_u64(largest_of(link->child[0]), largest_of(link->child[1]));
     return sw_max_u64(node->size, below);
 }
 
-/* Corrects `largest` from a node upwards, until a value does not change. */
+/* Updates `largest` from a node upwards, until a value does not change. */
 static void sum_upwards(sw_tree_node *node) {
     for (; node != NULL; node = node->link[SW_TREE_START].parent) {
         uint64_t largest = sum_up(node);
@@ -75,7 +74,7 @@ static void sum_upwards(sw_tree_node *node) {
     }
 }
 
-/* Puts `fresh`, which may be NULL, in the place of `node` under its parent. */
+/* Replaces `node` under its parent by `fresh`, which may be NULL. */
 static sw_always_inline void replace_child(sw_tree *tree, sw_tree_node *node, sw_tree_node *fresh,
                                            int order) {
     sw_tree_node *parent = node->link[order].parent;
@@ -87,7 +86,6 @@ static sw_always_inline void replace_child(sw_tree *tree, sw_tree_node *node, sw
     }
 }
 
-/* Rotates a node above its parent. */
 static sw_always_inline void rotate_up(sw_tree *tree, sw_tree_node *node, int order) {
     sw_tree_node *parent = node->link[order].parent;
     int side = parent->link[order].child[1] == node;
@@ -156,7 +154,7 @@ void sw_tree_remove(sw_tree *tree, sw_tree_node *node) {
     sw_nodes_give(&tree->nodes, node);
 }
 
-/* The neighbour of a node in an order: the node before (side 0) or after it (side 1); NULL:
+/* Returns the neighbour of a node in an order: the node before (side 0) or after it (side 1); NULL:
  * none. */
 static sw_tree_node *neighbour(sw_tree_node *node, int order, int side) {
     sw_tree_node *at = node->link[order].child[side];
@@ -169,7 +167,7 @@ static sw_tree_node *neighbour(sw_tree_node *node, int order, int side) {
     return NULL;
 }
 
-/* Whether a node that has changed is still between its neighbours in the order by size. */
+/* Returns whether a node that has changed is still between its neighbours in the order by size. */
 static bool is_in_place(sw_tree_node *node) {
     sw_tree_node *before = neighbour(node, SW_TREE_SIZE, 0);
     if (before != NULL && !is_before(before, node, SW_TREE_SIZE)) return false;

@@ -5,7 +5,7 @@
  * order of calls.
  *
  * Every tree orders its holes by start, and each node has the size of the largest hole in its
- * subtree. So the first hole by address that is large enough is found on one way down. A tree with
+ * subtree. So the first hole by address that is large enough is found in one descent. A tree with
  * `by_size` also orders the same nodes by (size, start), with a second set of links, for best fit.
  * Callers: back_tree.c. Design: docs/design/range.md.
  */
@@ -48,14 +48,13 @@ typedef struct sw_tree {
     sw_nodes nodes;
 } sw_tree;
 
-/* Makes an empty tree. */
 void sw_tree_init(sw_tree *tree, const sw_allocator *memory, bool by_size);
 
-/* The first hole by address of at least `size`; NULL: there is none. */
+/* Returns the first hole by address of at least `size`; NULL: none. */
 sw_tree_node *sw_tree_first(const sw_tree *tree, uint64_t size);
-/* The same among the holes that start at `from` or later. */
+/* As sw_tree_first, among the holes that start at `from` or later. */
 sw_tree_node *sw_tree_first_from(const sw_tree *tree, uint64_t size, uint64_t from);
-/* The smallest hole of at least `size`; of several, the first by address. The tree must be
+/* Returns the smallest hole of at least `size`; ties: the first by address. The tree must be
  * by_size. */
 sw_tree_node *sw_tree_best(const sw_tree *tree, uint64_t size);
 /* *before: the last hole that starts at `offset` or earlier; *after: the first one that starts
@@ -82,10 +81,9 @@ static inline uint64_t sw_tree_largest(const sw_tree *tree) {
     return tree->count == 0 ? 0 : tree->root[SW_TREE_START]->largest;
 }
 
-/* The rule that does not hold, or NULL (base/assert.h). */
 const char *sw_tree_check(const sw_tree *tree);
 const char *sw_tree_node_check(const sw_tree_node *node);
-/* The same, and the rules of every node in both orders. */
+/* As sw_tree_check, and the rules of every node in both orders. */
 const char *sw_tree_verify(const sw_tree *tree);
 
 #endif

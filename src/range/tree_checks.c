@@ -28,7 +28,7 @@ const char *sw_tree_node_check(const sw_tree_node *node) {
     return SW_RULE(node->size >= 1) ?: SW_RULE(node->largest == largest);
 }
 
-/* The node after this one in an order; for NULL, the first node. NULL: there is none. */
+/* Returns the node after this one in an order; for NULL, the first node. NULL: none. */
 static const sw_tree_node *step(const sw_tree *tree, const sw_tree_node *node, int order) {
     const sw_tree_node *at = node == NULL ? tree->root[order] : node->link[order].child[1];
     if (at != NULL) {

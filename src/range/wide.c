@@ -17,16 +17,16 @@ bool sw_wide_init(sw_wide *wide, const sw_allocator *memory) {
 
 /* --- searches --------------------------------------------------------------------------------- */
 
-/* The first entry from `index` on whose hole, or largest hole below, has at least `size`.
- * node->count: there is none. */
+/* Returns the first entry from `index` on whose hole, or largest hole below, has at least `size`.
+ * node->count: none. */
 static sw_always_inline uint32_t first_entry(const sw_wide_node *node, uint32_t index,
                                              uint64_t size) {
     while (index < node->count && node->wide[index] < size) index++;
     return index;
 }
 
-/* The number of entries that start at `offset` or earlier. A binary search without branches on the
- * comparison, which the processor could mispredict. */
+/* Returns the number of entries that start at `offset` or earlier. A binary search without branches
+ * on the comparison, which could be mispredicted. */
 static sw_always_inline uint32_t entries_before(const sw_wide_node *node, uint64_t offset) {
     uint32_t low = 0, count = (uint32_t)node->count;
     while (count > 0) {
@@ -37,7 +37,7 @@ static sw_always_inline uint32_t entries_before(const sw_wide_node *node, uint64
     return low;
 }
 
-/* Goes from an entry on `level` down to the first hole below it of at least `size`. */
+/* Descends from an entry on `level` to the first hole below it of at least `size`. */
 static sw_always_inline void descend(sw_wide_path *path, uint32_t level, uint64_t size) {
     while (level > 0) {
         sw_wide_node *node = path->at[level].node->child[path->at[level].index];
@@ -68,8 +68,8 @@ bool sw_wide_before(const sw_wide *wide, uint64_t offset, sw_wide_path *path) {
     }
 }
 
-/* Finds the next hole of at least `size` after that of a path: goes up to the lowest level on which
- * a later entry has such a hole below it, and from there down. */
+/* Finds the next hole of at least `size` after that of a path: ascends to the lowest level on which
+ * a later entry has such a hole below it, and descends from there. */
 static sw_always_inline bool next_with(const sw_wide *wide, uint64_t size, const sw_wide_path *path,
                                        sw_wide_path *next) {
     for (uint32_t level = 0; level <= wide->height; level++) {
@@ -101,8 +101,8 @@ bool sw_wide_first_from(const sw_wide *wide, uint64_t size, uint64_t from, sw_wi
 
 /* --- changes of one entry --------------------------------------------------------------------- */
 
-/* Sets the borders of a hole, and renews the entries above it: their start if the hole is the first
- * below them, their size if it is, or was, the largest below them. */
+/* Sets the borders of a hole, and updates the entries above it: their start if the hole is the
+ * first below them, their size if it is, or was, the largest below them. */
 void sw_wide_resize(sw_wide *wide, const sw_wide_path *path, uint64_t start, uint64_t size) {
     sw_wide_node *node = path->at[0].node;
     uint32_t index = path->at[0].index, level = 0;

@@ -2,7 +2,7 @@
 /* The holes of a range in a B+-tree by start (Comer, "The Ubiquitous B-Tree", 1979) in which each
  * entry has the size of the largest hole below it. A node has up to 32 entries, so the tree is
  * three nodes deep with 10,000 holes, and a search reads few cache lines of each. The first hole
- * that is large enough is found on one way down. The size of the largest hole of all is in sw_wide.
+ * that is large enough is found in one descent. The size of the largest hole of all is in sw_wide.
  *
  *        largest                          low[]   where the first hole below an entry starts
  *           |                             wide[]  the largest hole below it
@@ -22,8 +22,8 @@
 
 enum {
     SW_WIDE_ENTRIES = 32,
-    SW_WIDE_FEW = 8,         /* a node with fewer entries is joined with a neighbour if possible */
-    SW_WIDE_JOINED_MAX = 24, /* the most entries that two nodes may have together to be joined */
+    SW_WIDE_FEW = 8,         /* a node with fewer entries is merged with a neighbour if possible */
+    SW_WIDE_JOINED_MAX = 24, /* maximum entries of two nodes together for a merge */
     SW_WIDE_HEIGHT_MAX =
         16, /* a split leaves 16 entries in each half: 16^16 holes are more than there can be */
 };
@@ -50,7 +50,7 @@ typedef struct sw_wide {
     sw_nodes nodes;
 } sw_wide;
 
-/* The way to an entry, or to the place for one: on each level up to the root, the node and the
+/* The path to an entry, or to the place for one: on each level up to the root, the node and the
  * index of the entry in it. */
 typedef struct sw_wide_path {
     struct {
@@ -64,7 +64,7 @@ bool sw_wide_init(sw_wide *wide, const sw_allocator *memory);
 
 /* Finds the first hole by address of at least `size`. There must be one (largest >= size). */
 void sw_wide_first(const sw_wide *wide, uint64_t size, sw_wide_path *path);
-/* The same among the holes that start at `from` or later. False: there is none. */
+/* As sw_wide_first, among the holes that start at `from` or later. False: none. */
 bool sw_wide_first_from(const sw_wide *wide, uint64_t size, uint64_t from, sw_wide_path *path);
 /* Finds the last hole that starts at `offset` or earlier. False: there is none, and the path leads
  * to the first hole, or to the place for one. */
@@ -87,10 +87,9 @@ void sw_wide_remove(sw_wide *wide, sw_wide_path *path);
  * a path of which sw_wide_before returned false. False: no memory, and nothing has changed. */
 bool sw_wide_add(sw_wide *wide, sw_wide_path *path, bool behind, uint64_t start, uint64_t size);
 
-/* The rule that does not hold, or NULL (base/assert.h). */
 const char *sw_wide_check(const sw_wide *wide);
 const char *sw_wide_node_check(const sw_wide_node *node);
-/* The same, and the rules of every node and of its entry in the parent. */
+/* As sw_wide_check, and the rules of every node and of its entry in the parent. */
 const char *sw_wide_verify(const sw_wide *wide);
 
 #endif

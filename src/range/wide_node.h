@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a change of a node is carried to the nodes above it (wide.h). Callers: wide.c and
+/* Propagates a change of a node to the nodes above it (wide.h). Callers: wide.c and
  * wide_shape.c. */
 #ifndef SW_RANGE_WIDE_NODE_H
 #define SW_RANGE_WIDE_NODE_H
@@ -9,7 +9,7 @@
 #include "range/wide.h"
 
 static sw_always_inline uint64_t sw_wide_node_largest(const sw_wide_node *node) {
-    uint64_t even = 0, odd = 0; /* two maxima, so that the processor can compute both at once */
+    uint64_t even = 0, odd = 0; /* two maxima, computed in parallel */
     uint32_t i = 0;
     for (; i + 2 <= node->count; i += 2) {
         even = sw_max_u64(even, node->wide[i]);
@@ -29,7 +29,7 @@ static inline bool sw_wide_renew(sw_wide_node *node, uint32_t index) {
     return true;
 }
 
-/* Called after a change of the node on `level`: renews the entries above it, until one does not
+/* Called after a change of the node on `level`: updates the entries above it, until one does not
  * change. */
 static sw_always_inline void sw_wide_settle(sw_wide *wide, const sw_wide_path *path,
                                             uint32_t level) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Adding and removing entries of the B+-tree, and splitting and joining of nodes (wide.h). */
+/* Adds and removes entries of the B+-tree, and splits and merges nodes (wide.h). */
 #include <string.h>
 
 #include "base/assert.h"
@@ -32,7 +32,7 @@ static void put(sw_wide_node *node, uint32_t index, const entry *fresh, uint32_t
     node->count++;
 }
 
-/* Moves the upper half of a full node to a new one, and puts the entry into the half to which it
+/* Moves the upper half of a full node to a new one, and inserts the entry into the half where it
  * belongs. Returns the new node. */
 static sw_wide_node *split(sw_wide *wide, sw_wide_node *node, uint32_t index, const entry *fresh,
                            uint32_t level) {
@@ -116,7 +116,7 @@ static bool join(sw_wide *wide, sw_wide_node *parent, uint32_t left_index, uint3
 }
 
 /* Called for a node on `level` that has lost an entry. An empty node is removed, and one with few
- * entries is joined with a neighbour. True: its parent has lost an entry, too. */
+ * entries is merged with a neighbour. True: its parent has lost an entry, too. */
 static bool shrink_node(sw_wide *wide, const sw_wide_path *path, uint32_t level) {
     sw_wide_node *node = path->at[level].node, *parent = path->at[level + 1].node;
     uint32_t index = path->at[level + 1].index;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The file of areas. The file system allocates the pages of an area before the area is mapped. If
- * it could not give a page at the first write to it, the program would get a SIGBUS. */
+ * it could not allocate a page at the first write to it, the program would get a SIGBUS. */
 #define _GNU_SOURCE
 #include "recorder/area.h"
 
@@ -19,7 +19,7 @@ static record_areas areas = {.file = {.fd = -1}};
 
 static size_t area_bytes(void) { return swt_area_bytes(sw_os_page_bytes()); }
 
-/* Makes the name of the file of areas: its folder, the recording's file name, ".areas". False: the
+/* Builds the name of the file of areas: its folder, the recording's file name, ".areas". False: the
  * name is too long. */
 static bool name_of(char *out, const char *recording) {
     const char *base = strrchr(recording, '/');
@@ -36,7 +36,7 @@ static bool name_of(char *out, const char *recording) {
 /* --- areas ------------------------------------------------------------------------------------ */
 
 /* Maps the next area of the file, zeroed and with its header; the lock is held. NULL: the system
- * refuses, or the file is as long as it may be. */
+ * refuses, or the file has its maximum length. */
 static struct swt_area *map_next(swt_area_kind kind, uint32_t thread) {
     sw_check2(record_areas_check(&areas));
     size_t bytes = area_bytes();

@@ -11,12 +11,12 @@
 #include "recorder/descriptor.h"
 #include "trace/area.h"
 
-/* 132 MiB. So many threads may live at once, because the area of a thread that ended is used
- * again. */
+/* 132 MiB. This bounds the threads that live at once, because the area of an ended thread is
+ * reused. */
 enum { RECORD_AREAS_MAX = 1024 };
 
 /* The file of areas. Under its lock:
- *   count <= RECORD_AREAS_MAX;  count >= 1 where sites != NULL;  and the rules of file */
+ *   count <= RECORD_AREAS_MAX;  count >= 1 if sites != NULL;  and the rules of file */
 typedef struct record_areas {
     sw_os_lock lock;
     record_descriptor file;
@@ -24,28 +24,28 @@ typedef struct record_areas {
     uint64_t count;         /* areas in the file */
 } record_areas;
 
-/* The rule that does not hold, or NULL (base/assert.h). */
 const char *record_areas_check(const record_areas *areas);
 
-/* Begins the file of areas that belongs to a recording; record_area_end removes it, unless
- * record_area_note_end gave a reason. */
+/* Creates the file of areas of a recording; record_area_end removes it, unless record_area_note_end
+ * gave a reason. */
 void record_area_begin(const char *recording);
 void record_area_end(void);
-/* Gives the file of areas of the image before exec the name that belongs to `aside`, the new name
- * of its recording. */
+/* Renames the file of areas of the image before exec to match `aside`, the new name of its
+ * recording. */
 void record_area_set_aside(const char *recording, const char *aside);
 
-/* An area for a thread, in the file if there is one (*shared), else private. NULL: no memory. */
+/* Returns an area for a thread, in the file if there is one (*shared), else private. NULL: no
+ * memory. */
 struct swt_area *record_area_take(uint32_t thread, bool *shared);
-/* Shared memory of at least `bytes` bytes for call sites that are not written yet. NULL: there is
- * no area file, or an area is too small. */
+/* Returns shared memory of at least `bytes` bytes for call sites that are not written yet. NULL:
+ * there is no area file, or an area is too small. */
 uint8_t *record_area_sites(size_t bytes);
-/* Publish the first `used` of those bytes as complete entries. */
+/* Publishes the first `used` of those bytes as complete entries. */
 void record_area_publish_sites(size_t used);
-/* Marks the file of areas as incomplete: some open block is not in it. */
+/* Marks the file of areas as incomplete: an open block is not in it. */
 void record_area_mark_loss(void);
 
-/* Notes why END could not be written, and the calls that it would have called dropped.
+/* Stores why END could not be written, and the number of dropped calls that it would contain.
  * SWT_DROP_NONE: END was written. False: there is no file of areas. */
 bool record_area_note_end(uint32_t drop_reason, uint64_t dropped_calls);
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names for the files of child processes, and the list from which the counts of children in the END
- * block are made. docs/decisions/0008-recorder.md says why the list is a file of process
- * ids. */
+/* Names of the files of child processes, and the list that gives the counts of children in the END
+ * block. docs/decisions/0008-recorder.md says why the list is a file of process ids. */
 #define _GNU_SOURCE
 #include "recorder/children.h"
 
@@ -44,8 +43,8 @@ static char *put_number(char *at, uint64_t value) {
     return at;
 }
 
-/* Writes the name of FILE without ".swt" to `out` and returns its end. record_read_options has made
- * sure that a child's file name fits into RECORD_PATH_MAX. */
+/* Writes the name of FILE without ".swt" to `out` and returns its end. record_read_options has
+ * checked that a child's file name fits into RECORD_PATH_MAX. */
 static char *put_stem(char *out) {
     size_t n = strlen(record_option.file);
     if (n > 4 && memcmp(record_option.file + n - 4, ".swt", 4) == 0) n -= 4;
@@ -77,12 +76,12 @@ void record_children_begin(void) {
 void record_children_add(bool is_recorded) {
     uint32_t entry = (uint32_t)sw_os_process_id() | (is_recorded ? RECORDED_FLAG : 0);
     int fd = open_list(O_WRONLY | O_APPEND);
-    if (fd < 0) return; /* the recording has ended, or this process cannot see its folder */
+    if (fd < 0) return; /* the recording has ended, or its folder is not visible in this process */
     (void)syscall(SYS_write, fd, &entry, sizeof entry);
     (void)syscall(SYS_close, fd);
 }
 
-/* Counts each process once: a process adds itself at a fork, and again at an exec that follows. */
+/* Counts each process once: a process adds itself at a fork, and again at a later exec. */
 static void count(uint64_t *seen, uint32_t entry, uint64_t own) {
     uint32_t pid = entry & ~RECORDED_FLAG;
     if (pid >= PID_LIMIT || pid == own || (seen[pid / 64] >> pid % 64 & 1) != 0) return;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* operator new(size_t, std::align_val_t) of a recorded program. A C++ library rounds the size up to
  * a multiple of the alignment before it calls aligned_alloc, so the requested size would be lost.
- * The function here notes it and calls the operator that it stands in front of; the call of
- * aligned_alloc inside then records the noted size. The other aligned forms (arrays, nothrow) call
- * this one. */
+ * The function here stores it and calls the next definition of the operator; its call of
+ * aligned_alloc then records the stored size. The other aligned forms (arrays, nothrow) call this
+ * one. */
 #define _GNU_SOURCE
 #include "recorder/cxx.h"
 
@@ -18,17 +18,17 @@ static const char symbol[] = "_ZnwmSt11align_val_t";
 
 /* --- the operator underneath ------------------------------------------------------------------ */
 
-/* Operators of libraries that dlopen loaded with names of their own (RTLD_LOCAL), as it does with
- * modules of Python, by return address. The search reads symbol tables, which is slow. */
+/* Operators of libraries that dlopen loaded with RTLD_LOCAL, as Python does with modules, by return
+ * address. The search reads symbol tables, which is slow. */
 enum { KNOWN_MAX = 64 };
 typedef struct known_operator {
     uintptr_t caller;
     record_new_aligned *found; /* NULL: free */
-    uint64_t epoch;            /* unloads when it was found; one of an older epoch is not used */
+    uint64_t epoch;            /* number of unloads when it was found; older entries are not used */
 } known_operator;
 
-/* Whoever finds `known_busy` set searches instead of waiting: a signal handler, or a fork child,
- * whose parent was just here. */
+/* A caller that finds `known_busy` set searches instead of waiting: it may be a signal handler, or
+ * a fork child whose parent was in here. */
 static known_operator known[KNOWN_MAX];
 static uint32_t known_busy;
 static uint64_t unloads;
@@ -86,8 +86,8 @@ static sw_noinline void *new_without_library(size_t size, size_t align) {
 void *record_op_new_aligned(size_t size, size_t align) __asm__("_ZnwmSt11align_val_t")
     __attribute__((visibility("default")));
 
-/* The last call is made as a jump where the compiler optimizes, so that call stacks are those of a
- * program that is not recorded. */
+/* The last call is a tail call in optimized builds, so that call stacks are those of an unrecorded
+ * program. */
 void *record_op_new_aligned(size_t size, size_t align) {
     record_start();
     record_new_aligned *next = record_real.new_aligned;

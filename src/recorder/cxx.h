@@ -3,7 +3,7 @@
 #ifndef SW_RECORDER_CXX_H
 #define SW_RECORDER_CXX_H
 
-/* Called when a module was unloaded: an operator that was found may be gone. */
+/* Called when a module was unloaded: a cached operator may have gone with it. */
 void record_operators_forget(void);
 
 #endif

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A descriptor with a high number that is checked before each use, because programs close
- * descriptors that they did not open, and open files of their own under the same numbers. The
- * recorder makes system calls with syscall(): the functions of the C library are cancellation
- * points, and a thread that was cancelled there would leave malloc with locks of the recorder
- * held. */
+ * descriptors that they did not open, and reuse their numbers. The recorder makes system calls with
+ * syscall(): the functions of the C library are cancellation points, and a cancelled thread would
+ * leave malloc with the recorder's locks held. */
 #define _GNU_SOURCE
 #include "recorder/descriptor.h"
 
@@ -53,8 +52,8 @@ bool record_descriptor_adopt(record_descriptor *file, int fd, const char *path, 
     return true;
 }
 
-/* Opens the file again by its name, after the program has closed our descriptor. If the program has
- * opened a file of its own under the same number, that one stays open. */
+/* Reopens the file by its name, after the program has closed our descriptor. If the program has
+ * reused the number, its file stays open. */
 static bool regain(record_descriptor *file) {
     int fd = (int)syscall(SYS_openat, AT_FDCWD, file->path,
                           file->access | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW, 0);

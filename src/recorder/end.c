@@ -18,20 +18,20 @@
 #include "recorder/options.h"
 #include "recorder/thread.h"
 
-static bool in_exec;        /* the holder of the finish lock is calling exec */
-static uint32_t exec_phase; /* the phase of that thread before, from record_own_call_begin */
+static bool in_exec;        /* the thread that holds the finish lock is calling exec */
+static uint32_t exec_phase; /* the previous phase of that thread, from record_own_call_begin */
 
 /* Stops all threads from changing their blocks. A thread that is in its writing phase now may still
- * finish it. Because of the barrier, a thread that enters the writing phase later sees the flag. */
+ * finish it; because of the barrier, a thread that enters that phase later sees the flag. */
 static void freeze(void) {
     __atomic_or_fetch(&record_gate, RECORD_FROZEN, __ATOMIC_SEQ_CST);
     if (record_this.has_barrier)
         (void)syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
 }
 
-/* Waits until the thread is not in its writing phase. It may stay there: in a debugger, or in a
- * signal handler that does not return. So the number of turns is bounded; false: the thread is
- * still writing, and its block is left out. */
+/* Waits until the thread has left its writing phase. It may stay there: in a debugger, or in a
+ * signal handler that does not return. So the wait is bounded; false: the thread is still writing,
+ * and its block is omitted. */
 static bool wait_until_parked(const record_thread *thread) {
     for (int i = 0; i < 20000; i++) {
         if (__atomic_load_n(&thread->phase, __ATOMIC_ACQUIRE) != RECORD_WRITING) return true;
@@ -46,7 +46,7 @@ static void flush_all(void) {
             record_thread_flush(t);
 }
 
-/* False if this call must not end the recording: in a copy that a fork made, in a vfork child,
+/* Returns false if this call must not end the recording: in the copy of a fork, in a vfork child,
  * which shares our memory, and in a signal handler that interrupted this thread while it wrote. */
 static bool may_finish(void) {
     return __atomic_load_n(&record_this.started, __ATOMIC_ACQUIRE) != 0 && !record_off &&
@@ -94,8 +94,8 @@ void record_before_exec(void) {
     write_end();
 }
 
-/* While in_exec is set, only the thread that called exec can get past the first line, because the
- * others wait for the finish lock. */
+/* While in_exec is set, only the thread that called exec passes the first line, because the others
+ * wait for the finish lock. */
 void record_exec_failed(void) {
     if (!in_exec || record_is_stray_copy() || sw_os_process_id() != record_this.pid) return;
     in_exec = false;

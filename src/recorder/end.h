@@ -5,8 +5,8 @@
 
 /* Writes all open blocks, and END. Nothing is recorded after it. */
 void record_before_exit(void);
-/* Does the same before an exec, but the other threads only wait until the outcome of exec is known.
- * If exec fails, record_exec_failed lets the recording go on. */
+/* As record_before_exit, before an exec: the other threads wait until its outcome is known. If exec
+ * fails, record_exec_failed continues the recording. */
 void record_before_exec(void);
 void record_exec_failed(void);
 /* In a fork child, whose only thread is not in exec: resets the finish lock. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The recording on disk. It makes system calls with syscall(): the functions of the C library are
- * cancellation points, and a thread that was cancelled there would leave malloc with locks of the
- * recorder held. */
+ * cancellation points, and a cancelled thread would leave malloc with the recorder's locks held. */
 #define _GNU_SOURCE
 #include "recorder/file.h"
 
@@ -26,14 +25,14 @@ enum {
 
 typedef struct flusher {
     sw_os_lock lock;
-    swt_encoder *encoder; /* made when it is first needed */
+    swt_encoder *encoder; /* created when it is first needed */
 } flusher;
 
 static record_file file = {.at = {.fd = -1}};
 
 static flusher flushers[ENCODERS];
 static uint64_t recorded_calls;
-static uint64_t given_up_calls; /* in a block that was cut off again to make room for END */
+static uint64_t given_up_calls; /* calls in a block that was cut off to make room for END */
 static uint32_t drop_reason;
 
 bool record_file_is_open(void) { return file.at.fd >= 0; }
@@ -98,8 +97,8 @@ static bool append(const uint8_t *data, size_t bytes, uint64_t calls) {
     return done;
 }
 
-/* Writes after the end of the last block without moving `offset`, so that the next block overwrites
- * it. */
+/* Writes after the end of the last block without advancing `offset`, so that the next block
+ * overwrites it. */
 static bool put_at_end(const uint8_t *data, size_t bytes) {
     sw_os_lock_acquire(&file.lock);
     if (record_descriptor_is_ours(&file.at)) cut_back();
@@ -127,8 +126,8 @@ static bool give_up_last_block(void) {
 
 /* --- encoders --------------------------------------------------------------------------------- */
 
-/* Takes the lock of one of the encoders, chosen by the thread's number. NULL, without a lock: there
- * is no memory for the encoder. */
+/* Takes the lock of one of the encoders, chosen by the thread's number. NULL, without a lock: no
+ * memory for the encoder. */
 static flusher *take_flusher(uint32_t thread) {
     flusher *f = &flushers[thread % ENCODERS];
     sw_os_lock_acquire(&f->lock);
@@ -158,8 +157,8 @@ bool record_file_put(swt_block_kind kind, const swt_buffer *payload) {
 
 /* --- clock ------------------------------------------------------------------------------------ */
 
-/* The clock and the counter are read one after the other; an interrupt between the two makes them
- * differ by some microseconds. */
+/* The clock and the counter are read one after the other; an interrupt in between makes them differ
+ * by some microseconds. */
 static void put_clock(swt_buffer *buffer) {
     uint64_t ns = sw_os_now_ns();
     uint64_t ticks = record_read_ticks();

@@ -10,35 +10,33 @@
 #include "recorder/descriptor.h"
 #include "trace/raw.h"
 
-/* The file of the recording. The lock guards all fields except last_clock_ns, ns_per_tick_q32 and
+/* The file of the recording. The lock protects all fields except last_clock_ns, ns_per_tick_q32 and
  * the times of the start:
- *   last_offset <= offset;  last_calls == 0 where offset == 0;  and the rules of at */
+ *   last_offset <= offset;  last_calls == 0 if offset == 0;  and the rules of at */
 typedef struct record_file {
     sw_os_lock lock;                  /* also held while a block is written */
     record_descriptor at;             /* may be a device, which cannot be cut back */
     uint64_t offset;                  /* the end of the last whole block */
-    uint64_t last_offset, last_calls; /* where that block begins, and the calls in it */
+    uint64_t last_offset, last_calls; /* offset of that block, and its calls */
     uint64_t last_clock_ns, ns_per_tick_q32;
     uint64_t start_ticks, start_ns;
 } record_file;
 
-/* The rule that does not hold, or NULL (base/assert.h). */
 const char *record_file_check(const record_file *file);
 
 /* Creates `path` and writes its header. fresh: an existing file is replaced; otherwise it is an
  * error (EEXIST). False: errno is set, and there is no file. */
 bool record_file_create(const char *path, bool fresh);
-/* Removes the file, because its first blocks could not be written. errno stays as it is. */
+/* Removes the file, because its first blocks could not be written. Preserves errno. */
 void record_file_discard(void);
 bool record_file_is_open(void);
-/* False: the recording goes to a device. The answer stays the same after the descriptor is lost. */
+/* False: the recording is a device. The result stays the same after the descriptor is lost. */
 bool record_file_is_regular(void);
 
-/* Writes a block of events that hold `calls` calls. False: they are lost. */
+/* Writes a block of events with `calls` calls. False: they are lost. */
 bool record_file_put_events(const swt_raw *events, uint64_t calls);
 /* Writes a block of another kind, unless the payload is empty. False: the recording has stopped. */
 bool record_file_put(swt_block_kind kind, const swt_buffer *payload);
-/* Writes a CLOCK block. */
 bool record_file_put_clock(void);
 /* Writes a CLOCK block if the last one is more than a second old. */
 void record_file_keep_clock(void);
@@ -49,7 +47,7 @@ void record_file_keep_clock(void);
 bool record_file_put_tail(swt_end *end);
 void record_file_cut_tail(void);
 
-/* Stops recording in this process. Of several reasons the first is kept. */
+/* Stops recording in this process. The first of several reasons is kept. */
 void record_file_stop(swt_drop_reason reason);
 
 /* In a fork child: closes the parent's file and forgets it. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* exec, _exit and abort end this image of the process without running its exit functions. So the
- * functions here write the open blocks first and then call the function underneath. dlclose makes
- * the unwinder forget the unwind rules of the unloaded library. munmap and madvise read the
- * resident memory before it shrinks. The recorder does not see an exec
- * inside posix_spawn or system (a child calls it), system calls that a program makes itself, and
- * deadly signals; these cost at most the last block of each thread. */
+ * functions here write the open blocks first and then call the real function. dlclose makes the
+ * unwinder discard the unwind rules of the unloaded library. munmap and madvise read the resident
+ * memory before it shrinks. The recorder does not see an exec
+ * inside posix_spawn or system (a child calls it), direct system calls of the program, and fatal
+ * signals; these lose at most the last block of each thread. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdarg.h>
@@ -25,7 +25,7 @@ static void before_exec(void) {
     record_before_exec();
 }
 
-/* exec returns only if it has failed; then the program goes on. */
+/* exec returns only if it has failed; then the program continues. */
 static int after_exec(int result) {
     int saved = errno;
     record_exec_failed();
@@ -179,8 +179,8 @@ static void at_quick_exit_last(void *arg) {
 
 int __cxa_at_quick_exit(void (*fn)(void *), void *library);
 
-/* Exit functions run in the reverse order of their registration, so what is registered here, before
- * the program's own functions, runs last. */
+/* Exit functions run in reverse order of their registration, so those registered here, before the
+ * program's own functions, run last. */
 __attribute__((constructor)) static void library_loaded(void) {
     record_start();
     if (record_off) return;

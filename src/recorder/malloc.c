@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The malloc family of the recorder: each function calls the one underneath and notes one event.
- * The stamp of an allocation is taken after it returned, and that of a free before it begins. So in
- * the order of stamps no address is allocated before it was freed. errno is what the function
- * underneath left. */
+/* The malloc family of the recorder: each function calls the real one and records one event. The
+ * stamp of an allocation is taken after it returned, and that of a free before it begins, so that
+ * in the order of stamps no address is allocated before it was freed. errno is that of the real
+ * function. */
 #define _GNU_SOURCE
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 
 /* --- the way in and out ----------------------------------------------------------------------- */
 
-/* The record of the thread, in its calling phase. NULL: the call is not recorded. */
+/* Returns the record of the thread, in its calling phase. NULL: the call is not recorded. */
 static sw_always_inline record_thread *enter(void) {
     record_thread *thread = record_self;
     if (sw_unlikely(thread == NULL || thread->phase != RECORD_IDLE)) thread = record_enter_slow();
@@ -67,7 +67,7 @@ static sw_always_inline bool is_mapped(const void *p) {
     return (uintptr_t)p % 4096 == 16 && (((const size_t *)p)[-1] & 2) != 0;
 }
 
-/* Events of frees have no call site, because what is studied is where objects are allocated. */
+/* Events of frees have no call site, because studies are about where objects are allocated. */
 static sw_always_inline void note_free(record_thread *thread, const void *p) {
     uint64_t stamp = record_stamp(), ticks = record_ticks(thread);
     record_set_phase(thread, RECORD_WRITING);
@@ -207,8 +207,8 @@ static sw_noinline void *grow_scratch_block(void *old, size_t size) {
     return p;
 }
 
-/* Notes a reallocation that returned p: a new object if old is 0, a free if p is NULL and size is
- * 0, otherwise a changed object. */
+/* Records a reallocation that returned p: a new object if old is 0, a free if p is NULL and size is
+ * 0, otherwise a resized object. */
 static sw_always_inline void note_resized(record_thread *thread, uint64_t old_stamp,
                                           uint64_t old_ticks, uintptr_t old, void *p, size_t size,
                                           sw_os_frame frame) {

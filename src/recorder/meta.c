@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* META and MODULES blocks. The list of modules is compared whenever a block of events is written,
- * so that the call sites of a killed program can still be named. */
+/* META and MODULES blocks. The list of modules is checked whenever a block of events is written, so
+ * that the call sites of a killed program can be symbolised. */
 #define _GNU_SOURCE
 #include "recorder/meta.h"
 
@@ -50,8 +50,8 @@ static size_t read_file(const char *path, uint8_t *out, size_t capacity) {
     return used;
 }
 
-/* The path of the program's file, or "". It is put into the buffer of arguments, because the
- * thread's stack may be small. */
+/* Returns the path of the program's file, or "". It is stored in the buffer of arguments, because
+ * the thread's stack may be small. */
 static const char *own_path(void) {
     char *path = (char *)meta.arguments;
     long n = syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", path, RECORD_PATH_MAX - 1);
@@ -125,9 +125,9 @@ static bool put_module(const sw_os_module *module, void *arg) {
     return true;
 }
 
-/* Modules are needed only to name call sites. This function never waits for another thread that is
- * in it: that thread may be waiting for the loader's lock, and this thread holds that lock if it
- * calls malloc inside dlopen. */
+/* Modules are needed only to symbolise call sites. This function never waits for another thread in
+ * it: that thread may be waiting for the loader's lock, which this thread holds if it calls malloc
+ * inside dlopen. */
 void record_modules_flush(void) {
     if (record_option.stacks == 0 || (record_gate & RECORD_STOPPED) != 0) return;
     uint64_t generation = sw_os_modules_generation();

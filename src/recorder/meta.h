@@ -1,31 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a recording says of the program itself: its command line and the modules that it loaded. */
+/* The program's data in a recording: its command line and loaded modules. */
 #ifndef SW_RECORDER_META_H
 #define SW_RECORDER_META_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { RECORD_SEEN_MAX = 4096 }; /* modules that are remembered as written to the file */
+enum { RECORD_SEEN_MAX = 4096 }; /* modules that are known to be in the file */
 
-/* Which modules were written to the file. Only the thread that has set busy writes it:
+/* The modules that were written to the file. Only the thread that has set busy writes it:
  *   busy <= 1;  seen_count <= RECORD_SEEN_MAX;  all three arrays are set, or none */
 typedef struct record_modules {
     uint32_t busy; /* 1: a thread is writing the list of modules */
     uint8_t *buffer, *arguments;
     uint64_t *seen; /* RECORD_SEEN_MAX hashes */
     uint32_t seen_count;
-    uint64_t generation; /* of the loader's list, when the modules were last written */
+    uint64_t generation; /* of the loader's list, when modules were last written */
 } record_modules;
 
-/* The rule that does not hold, or NULL (base/assert.h). */
 const char *record_modules_check(const record_modules *modules);
 
 /* Maps the buffers. False: no memory. */
 bool record_meta_init(void);
 /* Writes the META block. False: the recording has stopped. */
 bool record_meta_write(void);
-/* Writes a MODULES block of the modules that no block of this file has named yet. */
+/* Writes a MODULES block of the modules that are in no block of this file yet. */
 void record_modules_flush(void);
 /* Writes a META block of the resident memory, if it was read. */
 void record_meta_put_memory(void);

@@ -2,7 +2,7 @@
 /* Options of the recorder, from the environment:
  *
  *   SPANWISE_RECORD_FILE      the recording; without it nothing is recorded
- *   SPANWISE_RECORD_STACKS    return addresses a call site, 0..128 (0: call sites off), default 8
+ *   SPANWISE_RECORD_STACKS    return addresses per call site, 0..128 (0: no call sites), default 8
  *   SPANWISE_RECORD_PYTHON    1: call sites of CPython are lines of Python; default 0
  *   SPANWISE_RECORD_CHILDREN  1: record child processes too, to STEM.PID.swt; default 0
  *   SPANWISE_RECORD_AREAS     folder for files of open blocks. The process that started the
@@ -47,7 +47,7 @@ static uint64_t read_number(const char *name, uint64_t max, uint64_t otherwise) 
     return otherwise;
 }
 
-/* Makes the path absolute at once, because the program may change its working directory. */
+/* Makes the path absolute, because the program may change its working directory. */
 static bool read_file_name(const char *text) {
     size_t used = 0, length = strlen(text);
     char *out = record_option.file;
@@ -56,13 +56,13 @@ static bool read_file_name(const char *text) {
         used = strlen(out);
         if (used + 1 < RECORD_PATH_MAX) out[used++] = '/';
     }
-    /* The 64 bytes are for the process id and the ending in the names of children's files. */
+    /* The 64 bytes are for the process id and the suffix in the names of children's files. */
     if (used + length + 64 > RECORD_PATH_MAX) return false;
     memcpy(out + used, text, length + 1);
     return true;
 }
 
-/* The folder must exist: the process that asks for files of areas makes it, and reads the files
+/* The folder must exist: the process that requests files of areas creates it, and reads the files
  * when the program has ended. */
 static void read_areas(const char *text) {
     if (text == NULL || text[0] == '\0') return;

@@ -8,24 +8,23 @@
 
 enum {
     RECORD_PATH_MAX = 4096,
-    RECORD_STACKS = 8, /* default for the return addresses of a call site */
+    RECORD_STACKS = 8, /* default number of return addresses per call site */
 };
 
 /* Set once, before anything is recorded.
  *   stacks <= SWT_SITE_DEPTH_MAX;  shallow == (stacks == 1 && !python)
  *   file is absolute or "" */
 typedef struct record_options {
-    char file[RECORD_PATH_MAX]; /* absolute; "": no recording */
-    uint32_t stacks;            /* return addresses of a call site; 0: no call sites are recorded */
-    bool python;                /* call sites are lines of Python if the thread runs any */
-    bool shallow;               /* a call site is one return address, looked up inline */
-    bool children;              /* record child processes to files of their own */
-    uint64_t root;              /* the process that FILE belongs to; 0: this process */
+    char file[RECORD_PATH_MAX];  /* absolute; "": no recording */
+    uint32_t stacks;             /* return addresses per call site; 0: no call sites are recorded */
+    bool python;                 /* call sites are lines of Python if the thread runs Python */
+    bool shallow;                /* a call site is one return address, looked up inline */
+    bool children;               /* record child processes to their own files */
+    uint64_t root;               /* the process that FILE belongs to; 0: this process */
     char areas[RECORD_PATH_MAX]; /* folder for files of areas; "": open blocks are in private
                                   * memory */
 } record_options;
 
-/* The rule that does not hold, or NULL (base/assert.h). */
 const char *record_options_check(const record_options *options);
 
 extern record_options record_option;

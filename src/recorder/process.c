@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The recorder in a process: its start at the first call, and its state after a fork.
+/* Starts the recorder at the first call, and resets it after a fork.
  *
- * Which process records into which file depends on SPANWISE_RECORD_PID (the root process):
- *   not set          this process becomes the root: it makes FILE, and sets the variable for its
+ * SPANWISE_RECORD_PID (the root process) decides which process records to which file:
+ *   not set          this process becomes the root: it creates FILE, and sets the variable for its
  *                    children
- *   our id, no FILE  the first image of the root process: it makes FILE
- *   our id, FILE     the root process after an exec: with --children it makes STEM.PID.swt,
- *                    otherwise the earlier recording is renamed STEM.PID.swt and it makes FILE
- *   another id       a child: with --children it makes STEM.PID.swt, otherwise it records nothing
+ *   our id, no FILE  the first image of the root process: it creates FILE
+ *   our id, FILE     the root process after an exec: with --children it creates STEM.PID.swt,
+ *                    else it renames the earlier recording STEM.PID.swt and creates FILE
+ *   another id       a child: with --children it creates STEM.PID.swt, otherwise it records nothing
  *                    and is counted
  */
 #define _GNU_SOURCE
@@ -36,7 +36,7 @@
 #include "recorder/site.h"
 #include "recorder/thread.h"
 
-static uint32_t starting; /* atomic; 1: some thread has begun to start the recorder */
+static uint32_t starting; /* atomic; 1: a thread has begun to start the recorder */
 
 /* --- files ------------------------------------------------------------------------------------ */
 
@@ -59,7 +59,7 @@ static void report_open_failure(const char *path) {
 }
 
 /* Opens the first of STEM.PID.swt, STEM.PID.2.swt, ... that does not exist. Earlier images of this
- * process, before an exec, may have made some of them. */
+ * process, before an exec, may have created some of them. */
 static bool open_numbered(char *path) {
     for (uint64_t number = 1; number < 10000; number++) {
         record_child_name(path, record_this.pid, number);
@@ -79,8 +79,8 @@ static void open_own_file(void) {
     }
 }
 
-/* Gives the recording of the image before exec the first numbered name that is free. Then FILE can
- * be made anew. */
+/* Renames the recording of the image before exec to the first free numbered name, so that FILE can
+ * be created. */
 static void set_earlier_image_aside(void) {
     char path[RECORD_PATH_MAX];
     for (uint64_t number = 1; number < 10000; number++) {
@@ -107,8 +107,8 @@ static void open_root_file(bool again) {
     if (!again && record_file_is_regular()) record_children_begin();
 }
 
-/* Passes the root process to later child processes in environment variables. setenv gets its memory
- * from the scratch memory. */
+/* Passes the root process to later child processes in environment variables. setenv allocates from
+ * the scratch memory. */
 static void state_root(void) {
     char text[24], *at = text + sizeof text - 1;
     uint64_t pid = record_this.pid;
@@ -136,8 +136,8 @@ static void choose_role(void) {
     }
 }
 
-/* Runs in a fork child. If a fork handler of another library has called malloc before, the recorder
- * has noticed the copy in that call already, and the child may even have its own file. */
+/* Runs in a fork child. If a fork handler of another library has called malloc before, that call
+ * has detected the copy, and the child may already have its own file. */
 static void fork_handler(void) {
     if (!record_marks_copies() || record_is_stray_copy()) record_in_fork_child();
 }
@@ -180,7 +180,7 @@ sw_cold void record_start(void) {
 /* --- fork ------------------------------------------------------------------------------------- */
 
 /* Runs in a fork child, which has one thread. Locks may be in any state, because threads of the
- * parent held them; they are reset, and the data that they guard is thrown away. */
+ * parent held them; they are reset, and the data that they protect is discarded. */
 void record_in_fork_child(void) {
     int saved = errno;
     record_adopt_copy();
@@ -201,7 +201,7 @@ void record_in_fork_child(void) {
     errno = saved;
 }
 
-/* Called at the first event of a fork child. The file is not made earlier, because most children
+/* Called at the first event of a fork child. The file is not created earlier, because most children
  * call exec without an event. */
 void record_open_child(void) {
     uint32_t before = record_own_call_begin();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The recorder in a process: its start at the first call, and its state after a fork. */
+/* Starts the recorder at the first call, and resets it after a fork. */
 #ifndef SW_RECORDER_PROCESS_H
 #define SW_RECORDER_PROCESS_H
 
@@ -7,7 +7,6 @@
 void record_start(void);
 /* In a fork child, which has a copy of its parent's memory: resets the whole recorder. */
 void record_in_fork_child(void);
-/* Creates the file of a recorded fork child at its first event. */
 void record_open_child(void);
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the frames of CPython 3.11 directly from memory: the interpreter's own functions would make
- * frame objects, which are allocations. Frames are stable only for the thread that holds the
- * interpreter's lock, so only calls of that thread are given Python lines. Layouts: CPython 3.11,
+/* Reads the frames of CPython 3.11 directly from memory: the interpreter's own functions would
+ * allocate frame objects. Frames are stable only for the thread that holds the interpreter's lock,
+ * so only calls of that thread get Python lines. Layouts: CPython 3.11,
  * Include/internal/pycore_frame.h, Include/cpython/{pystate,code}.h; tests/recorder/test_python.py
  * compares them with the headers of the installed version.
  *
- * A function gets a number when it is first met, and is written at once as a module of the
- * recording, so that the recording of a killed program has its name. When a code object is freed,
- * free_watched takes its number away, because another code object may get the same memory. */
+ * A function gets a number when it is first seen, and is written at once as a module, so that the
+ * recording of a killed program has its name. When a code object is freed, free_watched clears its
+ * number, because another code object may get the same memory. */
 #define _GNU_SOURCE
 #include "recorder/python.h"
 
@@ -45,7 +45,7 @@ enum {
     KNOWN_VERSION = 0x030B, /* 3.11: the upper half of Py_Version */
     LINE_BITS = 20,
     LAST_LINE = (1 << LINE_BITS) - 1,
-    NAME_BYTES = 3072, /* of the name and of the file; longer ones are cut */
+    NAME_BYTES = 3072, /* of the name and of the file; longer ones are truncated */
     NO_INSTRUCTION = UINT32_MAX,
 };
 
@@ -87,8 +87,8 @@ static record_python_code *bucket_of(uint64_t code, uint64_t *found) {
     }
 }
 
-/* Replaces the free function underneath while Python lines are recorded, so that programs without
- * Python do not pay for it. */
+/* Replaces the real free while Python lines are recorded, so that programs without Python do not
+ * pay for it. */
 static void free_watched(void *ptr) {
     uint64_t found;
     record_python_code *bucket = bucket_of((uintptr_t)ptr, &found);
@@ -107,7 +107,7 @@ bool record_python_init(void) {
         !symbol("PyUnicode_ReadChar", &interpreter.character) ||
         !symbol("_PyMem_GetCurrentAllocatorName", &interpreter.allocator) ||
         !symbol("PyCode_Type", &interpreter.code_type)) {
-        sw_emergency_print("spanwise: record: Python lines are known of CPython 3.11 only; call "
+        sw_emergency_print("spanwise: record: Python lines need CPython 3.11; call "
                            "sites are the interpreter's own\n");
         return true;
     }
@@ -127,7 +127,7 @@ static bool takes_from_malloc(void) {
     if (!interpreter.checked) {
         __atomic_store_n(&interpreter.on, false, __ATOMIC_RELAXED);
         sw_emergency_print("spanwise: record: Python lines need PYTHONMALLOC=malloc, which this "
-                           "process does not heed; call sites are the interpreter's own\n");
+                           "process ignores; call sites are the interpreter's own\n");
     }
     return interpreter.checked;
 }
@@ -146,8 +146,8 @@ static size_t put_utf8(char *out, uint32_t c) {
     return bytes;
 }
 
-/* Appends a Python text and a zero byte. Of a text that is too long the end is kept, because the
- * end of a path is more informative than its beginning. */
+/* Appends a Python text and a zero byte. A text that is too long keeps its end, because the end of
+ * a path is more informative. */
 static size_t put_text(char *out, size_t room, const uint8_t *text) {
     ptrdiff_t length = interpreter.length(text), most = (ptrdiff_t)room / 4 - 1;
     size_t used = 0;
@@ -162,7 +162,7 @@ static uint64_t first_address(uint32_t number) {
 }
 
 /* Writes the function as a module, whose path is the function's name, a line feed, and its file.
- * The buffers are static, because only the thread with the interpreter's lock comes here. */
+ * The buffers are static, because only the thread with the interpreter's lock calls this. */
 static void write_function(uint32_t number, const uint8_t *code) {
     static char name[2 * NAME_BYTES];
     static uint8_t memory[3 * NAME_BYTES];
@@ -194,7 +194,7 @@ static sw_cold uint32_t enter_code(record_python_code *bucket, bool is_new, cons
     return number;
 }
 
-/* The number of a code object. 0: the table is full, or nothing can be written. */
+/* Returns the number of a code object. 0: the table is full, or nothing can be written. */
 static uint32_t number_of(const uint8_t *code) {
     uint64_t found;
     record_python_code *bucket = bucket_of((uintptr_t)code, &found);
@@ -204,8 +204,8 @@ static uint32_t number_of(const uint8_t *code) {
 
 /* --- frames ----------------------------------------------------------------------------------- */
 
-/* False for a code object that is being destroyed: it has no reference left, and its parts may be
- * freed. */
+/* Returns false for a code object that is being destroyed: its reference count is 0, and its parts
+ * may be freed. */
 static bool is_whole_code(const uint8_t *code) {
     int64_t references;
     if (code == NULL || pointer_at(code, OBJECT_TYPE) != interpreter.code_type) return false;
@@ -213,8 +213,8 @@ static bool is_whole_code(const uint8_t *code) {
     return references > 0;
 }
 
-/* The offset of an instruction, in bytes. A frame that has not begun points before the first
- * instruction: NO_INSTRUCTION. */
+/* Returns the offset of an instruction in bytes. A frame that has not started points before the
+ * first instruction: NO_INSTRUCTION. */
 static uint32_t offset_in(const uint8_t *code, const uint8_t *instruction) {
     ptrdiff_t offset = instruction - (code + CODE_INSTRUCTIONS);
     return offset >= 0 && offset < INT32_MAX ? (uint32_t)offset : NO_INSTRUCTION;
@@ -252,7 +252,7 @@ uint64_t record_python_line(const record_python_frame *frame) {
            (line < LAST_LINE ? (uint64_t)line : LAST_LINE);
 }
 
-/* A fork child has the same code objects, but its own file, in which no function is named yet. */
+/* A fork child has the same code objects, but its own file, without names of functions. */
 void record_python_after_fork(void) {
     if (interpreter.codes == NULL) return;
     interpreter.found = interpreter.numbered = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Call sites of CPython programs: the lines at which the Python frames of the calling thread are.
- * Return addresses would all lie in the interpreter. See docs/design/recorder.md. */
+/* Call sites of CPython programs: the current lines of the calling thread's Python frames, because
+ * all return addresses are in the interpreter. See docs/design/recorder.md. */
 #ifndef SW_RECORDER_PYTHON_H
 #define SW_RECORDER_PYTHON_H
 
@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A Python frame: its code object, which lives as long as the frame, and the frame's instruction in
- * it. */
+/* A Python frame: its code object, which lives as long as the frame, and its current
+ * instruction. */
 typedef struct record_python_frame {
     const uint8_t *code;
     uint64_t place; /* number of the code object << 32 | offset of the instruction, in bytes */
@@ -24,13 +24,13 @@ typedef struct record_python_code {
 } record_python_code;
 
 /* The interpreter of this process. Written only by the thread that holds the interpreter's lock:
- *   found <= 3/4 of the buckets;  numbered <= RECORD_PYTHON_CODES_MAX;  codes != NULL where on */
+ *   found <= 3/4 of the buckets;  numbered <= RECORD_PYTHON_CODES_MAX;  codes != NULL if on */
 typedef struct record_interpreter {
     bool on;                  /* frames are read */
-    bool checked;             /* it was seen that Python objects come from malloc */
-    uint32_t found, numbered; /* addresses in the table; numbers given to code objects */
+    bool checked;             /* Python objects are known to come from malloc */
+    uint32_t found, numbered; /* addresses in the table; code objects with a number */
     record_python_code *codes;
-    void (*free)(void *); /* the free function underneath */
+    void (*free)(void *); /* the real free */
     void *(*own_state)(void);
     void *(*running_state)(void);
     int (*line)(const void *code, int offset);
@@ -40,7 +40,6 @@ typedef struct record_interpreter {
     const void *code_type;
 } record_interpreter;
 
-/* The rule that does not hold, or NULL (base/assert.h). */
 const char *record_interpreter_check(const record_interpreter *interpreter);
 
 enum {
@@ -48,17 +47,17 @@ enum {
     RECORD_PYTHON_CODES_MAX = 1 << 24, /* numbers of code objects */
 };
 
-/* If Python lines are requested, look for an interpreter with a known layout; print a line if the
+/* If Python lines are requested, looks for an interpreter with a known layout; prints a line if the
  * version is unknown. False: no memory. */
 bool record_python_init(void);
 
 /* Fills in the frames of the calling thread, innermost first, at most `max` >= 1, and returns their
- * number. 0: the thread does not run Python now, or its interpreter is not known. It allocates
+ * number. 0: the thread does not run Python now, or its interpreter is unknown. It allocates
  * nothing, and takes a lock only to write the function of a new code object. */
 size_t record_python_walk(record_python_frame *frames, size_t max);
 
-/* The line of a frame, as an address in the module that represents the function in the recording
- * (docs/design/trace.md). */
+/* Returns the line of a frame, as an address in the module that represents the function in the
+ * recording (docs/design/trace.md). */
 uint64_t record_python_line(const record_python_frame *frame);
 
 void record_python_after_fork(void);

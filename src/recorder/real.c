@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The functions underneath, found with RTLD_NEXT, so that another preloaded allocator can be
- * recorded as well as the C library's; and the scratch memory for the recorder's own calls. */
+/* The real functions, found with RTLD_NEXT, so that another preloaded allocator can be recorded as
+ * well as the C library's; and the scratch memory for the recorder's own calls. */
 #define _GNU_SOURCE
 #include "recorder/real.h"
 
@@ -13,8 +13,8 @@
 record_real_functions record_real;
 sw_tls_fast record_request record_requested;
 
-/* Puts the next definition of a function into the function pointer at `out`. If there is none, the
- * pointer stays as it is. */
+/* Stores the next definition of a function in the function pointer at `out`; if there is none,
+ * nothing changes. */
 static void next_symbol(const char *name, void *out) {
     void *symbol = dlsym(RTLD_NEXT, name);
     if (symbol != NULL) memcpy(out, &symbol, sizeof symbol);
@@ -73,8 +73,8 @@ void record_resolve(void) {
 
 /* --- the scratch memory ----------------------------------------------------------------------- */
 
-/* Each block has its size in the word before it. No block is used twice, so all are zero, as the
- * loader made the array. */
+/* Each block has its size in the word before it. No block is reused, so all are zero, as the loader
+ * created the array. */
 unsigned char record_scratch[RECORD_SCRATCH_BYTES] sw_aligned(4096);
 static size_t scratch_used;
 

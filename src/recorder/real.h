@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The real functions that the recorder wraps, the size requested of operator new, and scratch
+/* The real functions that the recorder wraps, the requested size of operator new, and scratch
  * memory for the recorder's own calls. */
 #ifndef SW_RECORDER_REAL_H
 #define SW_RECORDER_REAL_H
@@ -52,28 +52,28 @@ typedef struct record_request {
     size_t size, align; /* align 0: there is none */
 } record_request;
 
-/* Of this thread's current call of operator new; the first aligned allocation takes it. A stale one
- * matches only an allocation of the same alignment and rounded size. */
+/* The request of this thread's current call of operator new; the first aligned allocation consumes
+ * it. A stale one matches only an allocation of the same alignment and rounded size. */
 extern sw_tls_fast record_request record_requested;
 
-/* The requested size of an aligned allocation: the noted one if `size` is that, rounded up to a
+/* Returns the requested size of an aligned allocation: the stored one if it rounds up to `size`, a
  * multiple of the alignment. */
 static sw_always_inline size_t record_requested_size(size_t align, size_t size) {
     record_request noted = record_requested;
     record_requested.align = 0;
     if (sw_likely(noted.align == 0) || noted.align > align) return size;
-    size_t least = noted.size + (noted.size == 0); /* a C++ library makes 1 byte of 0 */
+    size_t least = noted.size + (noted.size == 0); /* a C++ library allocates 1 byte for 0 */
     return size - least < align ? noted.size : size;
 }
 
 /* --- scratch memory --------------------------------------------------------------------------- */
 
 /* The scratch memory serves allocations that the recorder causes itself (by dlsym or pthread keys).
- * They are never recorded, and the memory is never given back. */
+ * They are never recorded, and the memory is never freed. */
 enum { RECORD_SCRATCH_BYTES = 256 * 1024 };
 extern unsigned char record_scratch[RECORD_SCRATCH_BYTES];
 
-/* Zeroed memory. NULL: the scratch memory is used up. */
+/* Returns zeroed memory. NULL: the scratch memory is used up. */
 void *record_scratch_alloc(size_t size, size_t align);
 size_t record_scratch_size(const void *p);
 

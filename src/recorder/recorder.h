@@ -2,33 +2,33 @@
 /* The recorder: libspanwise-record.so, preloaded into a program, writes its allocation calls to a
  * raw `.swt` file. Design and guarantees: docs/design/recorder.md.
  *
- * The files, each of which calls only those below it:
+ * The files; each calls only those below it:
  *
  *   malloc.c      the malloc family: real call, then one event
- *   cxx.c         the aligned operator new: notes the size before a C++ library rounds it up
+ *   cxx.c         the aligned operator new: stores the size before a C++ library rounds it up
  *   hooks.c       exec, _exit, abort, dlclose; the start and the end of this library
  *   slow.c        calls that the inline paths do not serve
  *   process.c     start, fork, children
  *   end.c         the last blocks, before exit and exec
- *   thread.c      a thread's open block: birth, exit, full blocks, late and dropped events
+ *   thread.c      a thread's open block: start, exit, full blocks, late and dropped events
  *   site.c        return-address chains -> site ids
  *   python.c      frames of CPython -> lines of Python
  *   meta.c        META and MODULES blocks
  *   memory.c      resident memory: what of it came through malloc
- *   area.c        memory of open blocks, which whoever started the program can still read
- *   file.c        the file: blocks out, clocks, the END block
+ *   area.c        memory of open blocks, which the process that started the program can read
+ *   file.c        the file: blocks, clocks, the END block
  *   descriptor.c  a descriptor in a program that closes and reuses them
  *   children.c    names of child files, and the list of children
- *   real.c        the functions underneath, and the scratch memory that serves our own calls
+ *   real.c        the real functions, and the scratch memory for our own calls
  *   options.c     the environment
- *   state.c       what all of these share
+ *   state.c       the state that all of these share
  *
- * Path of an allocation: malloc calls the malloc underneath, then notes one event of 32 bytes (call
- * site, ticks, stamp) in the thread's open block. Where the block is full, record_slow_put writes
- * it (record_thread_flush: encode, one pwrite) and puts the event into the empty block.
+ * Path of an allocation: malloc calls the real malloc, then appends one event of 32 bytes (call
+ * site, ticks, stamp) to the thread's open block. If the block is full, record_slow_put writes it
+ * (record_thread_flush: encode, one pwrite) and puts the event into the empty block.
  *
- * Locks, in the order of taking: finish, sites, encoder[i], file; chunk and areas are taken alone.
- * None is held in the program's code, and none around the loader's.
+ * Lock order: finish, sites, encoder[i], file; chunk and areas are taken alone. No lock is held
+ * while the program's or the loader's code runs.
  */
 #ifndef SW_RECORDER_RECORDER_H
 #define SW_RECORDER_RECORDER_H
@@ -40,11 +40,11 @@
 
 #define RECORD_EXPORT __attribute__((visibility("default")))
 
-/* The record of the calling thread, made at its first call. Starts the recorder if it has not
- * started. NULL: the call is not to be recorded (it is nested, recording is off, or there is no
+/* Returns the record of the calling thread, created at its first call. Starts the recorder if
+ * necessary. NULL: the call is not to be recorded (it is nested, recording is off, or there is no
  * memory). */
 record_thread *record_enter_slow(void);
-/* Puts an event for which the open block had no room, or which the gate stopped. */
+/* Appends an event that did not fit into the open block, or that the gate stopped. */
 void record_slow_put(record_thread *thread, const record_event *event);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Call sites: each distinct chain of return addresses has an id. A known chain is found in a fixed
- * hash table without a lock. A new one is entered under a lock and put into a SITES block, which is
+/* Call sites: each distinct call stack has an id. A known stack is found in a fixed hash table
+ * without a lock. A new one is inserted under a lock and appended to a SITES block, which is
  * written before the events that refer to it. */
 #define _GNU_SOURCE
 #include "recorder/site.h"
@@ -17,11 +17,10 @@
 #include "recorder/thread.h"
 
 enum {
-    BUCKET_BITS_SHALLOW = 17, /* depth 1: one bucket for each return address after a call of
-                               * malloc */
+    BUCKET_BITS_SHALLOW = 17, /* depth 1: one bucket per return address after a call of malloc */
     BUCKET_BITS_DEEP = 20,
     BUFFER_BYTES = 128 * 1024,
-    RECENT_BITS = 16, /* chains of Python frames whose id is remembered */
+    RECENT_BITS = 16, /* stacks of Python frames with a cached id */
     ID_BITS = 24,     /* ids are below 2^24 (docs/design/trace.md) */
 };
 
@@ -76,8 +75,8 @@ void record_sites_flush(void) {
     sw_os_lock_release(&sites.lock);
 }
 
-/* The bucket of the key, or the free bucket in which it belongs. The table is at most 3/4 full, so
- * the loop ends. */
+/* Returns the bucket of the key, or the free bucket where it belongs. The table is at most 3/4
+ * full, so the loop ends. */
 static record_site_bucket *probe(uint64_t key, uint64_t *found) {
     uint64_t mask = (1ull << sites.bits) - 1;
     for (uint64_t i = key >> record_site_shift;; i = (i + 1) & mask) {
@@ -111,8 +110,8 @@ static sw_cold uint32_t enter_site(uint64_t key, const uint64_t *addresses, uint
     return id;
 }
 
-/* Two different chains have the same key with a probability of 2^-64. The last step is a
- * multiplication, because it mixes the upper bits best, and those choose the bucket. */
+/* Two different stacks have the same key with a probability of 2^-64. The last step is a
+ * multiplication, because it mixes the upper bits best, which choose the bucket. */
 static uint64_t chain_key(const uint64_t *addresses, size_t depth) {
     uint64_t key = 0;
     for (size_t i = 0; i < depth; i++) {
@@ -142,7 +141,7 @@ static sw_cold record_walk *new_walks(void) {
     return walks;
 }
 
-/* The thread's set of kept walks for a frame. NULL: no memory. */
+/* Returns the thread's set of cached walks for a frame. NULL: no memory. */
 static record_walk *walks_of(record_thread *thread, sw_os_frame frame) {
     if (sw_unlikely(thread->walks == NULL)) thread->walks = new_walks();
     if (sw_unlikely(thread->walks == NULL)) return NULL;
@@ -150,8 +149,8 @@ static record_walk *walks_of(record_thread *thread, sw_os_frame frame) {
     return &thread->walks[(mixed >> (64 - RECORD_WALK_SETS_LOG2)) * RECORD_WALK_WAYS];
 }
 
-/* The site of a kept walk that began at this frame and that the stack still agrees with. 0: there
- * is none in the set. */
+/* Returns the site of a cached walk that began at this frame and still matches the stack. 0: the
+ * set has none. */
 static uint32_t known_site(const record_walk *set, sw_os_frame frame, uintptr_t high,
                            uint32_t epoch) {
     for (int i = 0; i < RECORD_WALK_WAYS; i++) {
@@ -192,10 +191,10 @@ static uint32_t deep_site(record_thread *thread, sw_os_frame frame) {
     return walk_to_site(kept, frame, high, epoch);
 }
 
-/* The site of the chain of Python lines. Two instructions of one line belong to one site, so the
- * table is searched by the chain of lines. `recent` maps chains of instructions to ids; an entry
- * has the upper 40 bits of the chain's key, and its index another 16, so 56 bits are compared. 0:
- * the thread runs no Python now. */
+/* Returns the site of the stack of Python lines. Instructions of one line belong to one site, so
+ * the table is keyed by lines. `recent` maps stacks of instructions to ids; an entry has the upper
+ * 40 bits of the stack's key, and its index another 16, so 56 bits are compared. 0: the thread runs
+ * no Python now. */
 static uint32_t python_site(void) {
     record_python_frame frames[SWT_SITE_DEPTH_MAX];
     uint64_t chain[SWT_SITE_DEPTH_MAX];

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls that the inline paths of malloc.c do not serve: the first call of the process, of a fork
- * child and of a thread, calls of a thread after its exit, and events for which the block has no
- * room. */
+/* Slow paths of malloc.c: the first call of the process, of a fork child and of a thread, calls of
+ * a thread after its exit, and events that do not fit into the block. */
 #include <errno.h>
 
 #include "recorder/process.h"

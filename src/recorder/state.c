@@ -13,8 +13,7 @@ record_process record_this;
 bool record_has_cycles;
 uint64_t record_stamp_counter;
 
-static uint32_t *original; /* has the value 1; the kernel makes it 0 in a fork child. NULL: no such
-                            * kernel */
+static uint32_t *original; /* is 1; the kernel clears it in a fork child. NULL: not supported */
 
 void record_mark_original(void) {
     original = sw_os_map(sw_os_page_bytes());

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the recorder share in a process: whether it records, and why not, which process
+/* The state that the files of the recorder share: whether it records, and why not, which process
  * this is, and the clock. This is the lowest file of the recorder: it calls none of the others.
  */
 #ifndef SW_RECORDER_STATE_H
@@ -12,40 +12,40 @@
 #include "base/attributes.h"
 #include "os/os.h"
 
-/* The recorder does nothing in this process: it only calls the functions underneath. */
+/* The recorder does nothing in this process: it only calls the real functions. */
 extern bool record_off;
 
-/* Reasons why events take the slow path, as bits; 0: they do not. */
+/* Reasons why events take the slow path, as bits; 0: none. */
 enum {
     RECORD_FROZEN = 1,   /* the last blocks are being written, or an exec is under way: threads
                           * wait */
     RECORD_STOPPED = 2,  /* after an error nothing more is recorded; calls are counted */
-    RECORD_UNOPENED = 4, /* this is a fork child that has no file yet */
+    RECORD_UNOPENED = 4, /* this is a fork child without a file */
     RECORD_CLOSED = 8,   /* the process is ending */
 };
 extern uint32_t record_gate;
 
 typedef struct record_process {
     uint64_t pid;
-    bool is_root;      /* FILE belongs to this process: no recorded process has started it */
+    bool is_root;      /* FILE belongs to this process: no recorded process started it */
     bool has_barrier;  /* the kernel offers membarrier */
     uint32_t started;  /* atomic; 1: the recorder has started, or has decided not to record */
-    sw_os_lock finish; /* held while the last blocks are written, and through exec */
+    sw_os_lock finish; /* held while the last blocks are written, and during exec */
 } record_process;
 
 extern record_process record_this;
 
 /* --- copies ----------------------------------------------------------------------------------- */
 
-/* Makes a mark that the kernel clears in a fork child. It distinguishes a copy of a record from the
- * original process. */
+/* Creates a mark that the kernel clears in a fork child. It distinguishes a copy of a record from
+ * the original process. */
 void record_mark_original(void);
-/* Whether the kernel offers that (MADV_WIPEONFORK). */
+/* Returns whether the kernel supports that (MADV_WIPEONFORK). */
 bool record_marks_copies(void);
-/* True in a fork child in which record_in_fork_child has not run yet. Always false if the kernel
- * does not offer the mark. */
+/* Returns true in a fork child before record_in_fork_child has run. Always false if the kernel does
+ * not support the mark. */
 bool record_is_stray_copy(void);
-/* Sets the mark in the fork child: it is an original from now on. */
+/* Sets the mark in the fork child, which is an original from now on. */
 void record_adopt_copy(void);
 
 /* --- clock ------------------------------------------------------------------------------------ */

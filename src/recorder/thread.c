@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each thread gets a record with an open block at its first call. Records stay in a list for ever
- * and are used again. A thread's end and its last block are written in the last round of its key
- * destructors, so that the frees of other destructors are recorded before it. A call that comes
- * even later borrows a record for itself and notes another end of the thread. */
+/* Each thread gets a record with an open block at its first call. Records are never freed, but
+ * reused. A thread's end and its last block are written in the last round of its key destructors,
+ * so that the frees of other destructors are recorded before it. A later call borrows a record and
+ * records another end of the thread. */
 #define _GNU_SOURCE
 #include "recorder/thread.h"
 
@@ -21,9 +21,9 @@
 sw_tls_fast record_thread *record_self;
 
 enum {
-    THREAD_OWN_CALL = 1,  /* the recorder itself is at work in this thread */
+    THREAD_OWN_CALL = 1,  /* this thread is running the recorder's own code */
     THREAD_GONE = 2,      /* the last round of its exit function has run */
-    THREAD_BORROWING = 4, /* it is gone, and is in a call with a borrowed record */
+    THREAD_BORROWING = 4, /* it has exited, and is in a call with a borrowed record */
     EXIT_ROUNDS = 4,      /* PTHREAD_DESTRUCTOR_ITERATIONS: rounds of key destructors on Linux */
 };
 
@@ -71,7 +71,7 @@ static record_thread *reuse_record(void) {
     return NULL;
 }
 
-/* Maps memory that reads as zero in a fork child, if the kernel offers that. */
+/* Maps memory that reads as zero in a fork child, if the kernel supports that. */
 static char *new_chunk(void) {
     char *memory = record_map(RECORD_CHUNK_BYTES);
     if (memory == NULL || !record_marks_copies() ||
@@ -167,8 +167,8 @@ bool record_write_tail(void) {
 }
 
 /* Waits while another thread is in exec. False: nothing may be written any more. The thread is in
- * its writing phase before and after. While it waits it is in its calling phase, so that the thread
- * in exec may write its block. */
+ * its writing phase before and after the call. While it waits, it is in its calling phase, so that
+ * the thread in exec may write its block. */
 static bool may_write(record_thread *thread) {
     for (;;) {
         uint32_t special = __atomic_load_n(&record_gate, __ATOMIC_ACQUIRE);
@@ -181,12 +181,12 @@ static bool may_write(record_thread *thread) {
     }
 }
 
-/* Notes the end of the thread, or, after its end, that of a call with a borrowed record. A replay
+/* Records the end of the thread, or, after its end, that of a call with a borrowed record. A replay
  * closes the thread's cache there. */
 static void note_end(record_thread *thread) {
     uint64_t stamp = record_stamp(), ticks = record_read_ticks();
     bool noted = swt_raw_end(&thread->raw, stamp, ticks);
-    if (!noted && swt_raw_count(&thread->raw) > 0) { /* 0: a fork has wiped the block */
+    if (!noted && swt_raw_count(&thread->raw) > 0) { /* 0: a fork has cleared the block */
         record_thread_flush(thread);
         noted = swt_raw_end(&thread->raw, stamp, ticks);
     }
@@ -197,7 +197,7 @@ static void give_record(record_thread *thread) {
     record_set_phase(thread, RECORD_WRITING);
     bool open = may_write(thread);
     if (open && record_gate == 0) note_end(thread);
-    open = open || (record_gate & RECORD_STOPPED) != 0; /* the flush counts the calls as dropped */
+    open = open || (record_gate & RECORD_STOPPED) != 0; /* the flush counts its calls as dropped */
     if (open && swt_raw_count(&thread->raw) > 0) record_thread_flush(thread);
     record_set_phase(thread, RECORD_IDLE);
     __atomic_store_n(&thread->taken, 0, __ATOMIC_RELEASE);
@@ -322,8 +322,8 @@ void record_threads_before_fork(void) {
     self_state.phase = record_self != NULL ? record_self->phase : RECORD_IDLE;
 }
 
-/* The record of this thread reads as zero, but for its phase if that was set after the fork.
- * Records of other threads are forgotten: the child does not have those threads. */
+/* The record of this thread reads as zero, except its phase if that was set after the fork. Records
+ * of other threads are dropped, because the child does not have those threads. */
 void record_threads_after_fork(void) {
     record_thread *self = record_self;
     sw_os_lock_reset(&chunk.lock);

@@ -10,13 +10,13 @@
 #include "recorder/state.h"
 #include "trace/raw.h"
 
-/* What a thread is doing. The thread itself reads its phase to recognise nested calls, and the
- * thread that ends the recording reads it to know when it may write the block. */
+/* The phase of a thread. The thread itself reads it to detect nested calls, and the thread that
+ * ends the recording reads it to know when it may write the block. */
 typedef enum record_phase {
     RECORD_IDLE = 0,
-    RECORD_CALLING = 1, /* in the function underneath: another thread may flush its block */
-    RECORD_WRITING = 2, /* changing its block: no other thread may touch it */
-    RECORD_OWN = 3,     /* the recorder itself is at work: its own calls of malloc get scratch
+    RECORD_CALLING = 1, /* in the real function: another thread may flush its block */
+    RECORD_WRITING = 2, /* changing its block: no other thread may access it */
+    RECORD_OWN = 3,     /* running the recorder's own code: its calls of malloc get scratch
                          * memory */
 } record_phase;
 
@@ -30,10 +30,10 @@ typedef struct record_thread {
     struct swt_area *area;          /* the memory of the open block */
     uint32_t phase;                 /* record_phase; written by its thread, read by all */
     uint32_t exit_rounds;           /* times that the exit function ran */
-    uintptr_t stack_high;           /* one past the highest byte of the stack; 0: unknown */
-    uint64_t ticks;                 /* last reading of the clock */
+    uintptr_t stack_high;           /* end of the stack, excluded; 0: unknown */
+    uint64_t ticks;                 /* latest reading of the clock */
     uint32_t until_reading, stride; /* events until the next reading; events that share a reading */
-    uint64_t uncounted; /* slots of the open block that count as no call: the second one of a
+    uint64_t uncounted; /* slots of the open block that are no calls: the second one of a
                          * reallocation, the end of a thread */
     uint64_t dropped;   /* calls not recorded */
     uint64_t nested;    /* calls inside a call, by the allocator itself or a signal handler */
@@ -44,12 +44,12 @@ typedef struct record_thread {
     bool is_shared;             /* the area is in a file */
 } record_thread;
 
-/* Checks the record of the calling thread. Returns the rule that does not hold, or NULL
+/* Checks the record of the calling thread. Returns the first broken rule, or NULL
  * (base/assert.h). */
 const char *record_thread_check(const record_thread *thread);
 
 /* Memory from which new records are cut. Under its lock:
- *   left <= RECORD_CHUNK_BYTES;  left is less than a record where next == NULL */
+ *   left <= RECORD_CHUNK_BYTES;  left is less than a record if next == NULL */
 typedef struct record_chunk {
     sw_os_lock lock;
     char *next;
@@ -60,12 +60,12 @@ enum { RECORD_CHUNK_BYTES = 64 * 1024 }; /* memory for records that is mapped at
 
 const char *record_chunk_check(const record_chunk *chunk);
 
-/* The record of the calling thread; NULL before its first call and after its end. */
+/* The calling thread's record; NULL before its first call and after its end. */
 extern sw_tls_fast record_thread *record_self;
 
 typedef enum record_event_kind { RECORD_ALLOC, RECORD_FREE, RECORD_REALLOC } record_event_kind;
 
-/* One event, as the slow path gets it. */
+/* An event, as passed to the slow path. */
 typedef struct record_event {
     record_event_kind kind;
     swt_raw_kind raw_kind; /* used by RECORD_ALLOC */
@@ -75,14 +75,13 @@ typedef struct record_event {
     uint32_t align_log2, site;
 } record_event;
 
-/* Whether the recorder itself is at work in this thread, or the thread is inside a call that is
- * being recorded. In both cases a further call is not recorded; in the second it is counted as
- * nested. */
+/* Returns whether this thread is running the recorder's own code, or is inside a call that is being
+ * recorded. In both cases a further call is not recorded; in the second it is counted as nested. */
 bool record_thread_is_inside(void);
-/* The record of the calling thread, made at its first call. After the thread's end, a record that
- * is borrowed for the call. NULL: no memory. */
+/* Returns the record of the calling thread, created at its first call. After the thread's end: a
+ * record borrowed for the call. NULL: no memory. */
 record_thread *record_thread_get(void);
-/* Gives a borrowed record back. */
+/* Returns a borrowed record. */
 void record_leave_slow(record_thread *thread);
 /* Writes the block to the file and puts the event into the empty block. Waits first if an exec is
  * under way. */
@@ -90,23 +89,24 @@ void record_thread_put(record_thread *thread, const record_event *event);
 /* Encodes and writes a thread's block and empties it. The thread must not be changing it. */
 void record_thread_flush(record_thread *thread);
 /* Writes CLOCK and END at the end of the file, with the counts of all threads and children. If they
- * cannot be written, notes the content of END in the area file. False: neither was possible, and
+ * cannot be written, stores the content of END in the area file. False: neither was possible, and
  * errno is that of END. */
 bool record_write_tail(void);
 
-/* Whether the recorder itself called malloc; then the scratch memory serves the call. */
+/* Returns whether the recorder itself called malloc; then the scratch memory serves the call. */
 bool record_is_own_call(void);
-/* Begin and end of the recorder's own work in this thread. record_own_call_end gets what
- * record_own_call_begin returned. */
+/* Begin and end the recorder's own work in this thread. record_own_call_end gets the result of
+ * record_own_call_begin. */
 uint32_t record_own_call_begin(void);
 void record_own_call_end(uint32_t before);
-/* The first of all records, newest first; those of threads that have ended are among them. */
+/* Returns the head of the list of all records, newest first, including those of ended threads. */
 record_thread *record_all_threads(void);
 /* Before a fork: copies the phase of this thread to memory that the child can read. */
 void record_threads_before_fork(void);
-/* In a fork child: forgets the other threads, and empties the block of this one. */
+/* In a fork child: drops the other threads, and empties the block of this one. */
 void record_threads_after_fork(void);
-/* Called when the process has made its file of areas: moves the open block of this thread there. */
+/* Called when the process has created its file of areas: moves the open block of this thread
+ * there. */
 void record_threads_share(void);
 
 static sw_always_inline void record_set_phase(record_thread *thread, record_phase phase) {
@@ -125,9 +125,9 @@ enum {
         << 18, /* a longer pause between two readings makes each event read the clock again */
 };
 
-/* Reading the counter costs as much as all else that an event needs (13 ns where it was measured).
- * So a thread that makes events quickly reads it once for up to 16 events, and a thread that makes
- * few reads it for each. Only the times are affected: stamps order the events. */
+/* Reading the counter costs as much as the rest of an event (13 ns on the machine measured). So a
+ * thread with frequent events reads it once per up to 16 events, others read it for each. Only the
+ * times are affected: stamps order the events. */
 static sw_always_inline uint64_t record_ticks(record_thread *thread) {
     if (sw_unlikely(--thread->until_reading == 0)) {
         uint64_t now = record_read_ticks();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rules of the player's structs, as the headers state them. See base/assert.h. */
+/* The rules of the replayer's structs, as the headers state them. See base/assert.h. */
 #include "base/assert.h"
 #include "replay/play.h"
 #include "replay/result.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spanwise-replay: replays operations in a process of its own and prints its measurements as JSON.
+/* spanwise-replay: replays operations in a separate process and prints its measurements as JSON.
  * `spanwise replay` starts it, with LD_PRELOAD set to the allocator to be measured. The command
  * line: options.h.
  */
@@ -28,14 +28,14 @@
 
 /* --- the same addresses every time ------------------------------------------------------------ */
 
-/* Executes this program once more without address space randomisation. If the system forbids that,
- * the replay goes on with addresses that differ from run to run. */
+/* Executes this program again without address space randomisation. If the system forbids that, the
+ * replay continues with addresses that differ between runs. */
 static void fix_addresses(char **argv) {
     int now = personality(0xFFFFFFFF);
     if (now == -1 || (now & ADDR_NO_RANDOMIZE) != 0 || getenv(ONCE) != NULL) return;
     if (personality((unsigned long)now | ADDR_NO_RANDOMIZE) == -1) return;
-    static char own[4096]; /* the real path: after exec of "/proc/self/exe" the process would be
-                            * named "exe" */
+    static char own[4096]; /* the real path: after exec of "/proc/self/exe" the process would have
+                            * the name "exe" */
     ssize_t n = readlink("/proc/self/exe", own, sizeof own - 1);
     if (n <= 0 || setenv(ONCE, "1", 1) != 0) return;
     (void)execv(own, argv);
@@ -49,8 +49,8 @@ typedef struct digests {
     uint64_t at_peak, at_end;
 } digests;
 
-/* FNV-1a over the index of each live object and its distance from the lowest one. So two runs whose
- * addresses differ only in where the heap begins have the same digest. */
+/* Returns FNV-1a over the index of each live object and its distance from the lowest one, so that
+ * two runs whose addresses differ only in the heap's base have the same digest. */
 static uint64_t digest(const player *pl) {
     uintptr_t lowest = UINTPTR_MAX;
     for (uint64_t i = 0; i < pl->plan->objects; i++) {
@@ -103,8 +103,8 @@ static uint64_t minor_faults(void) {
     return (uint64_t)usage.ru_minflt;
 }
 
-/* Writes one row an epoch: operations done, recorded time, live bytes, live objects, time since the
- * replay began, resident bytes. */
+/* Writes one row per epoch: operations done, recorded time, live bytes, live objects, time since
+ * the replay began, resident bytes. */
 static void tell_samples(result *out, const player *pl) {
     result_text(out, "\"samples\":[");
     for (uint32_t e = 0; e < pl->plan->epoch_count; e++) {
@@ -133,7 +133,7 @@ static void tell_drain(result *out, player *pl, const replay_options *o) {
 }
 
 /* Writes to every page of an array. Otherwise a page that becomes resident during the replay would
- * be counted as the allocator's. */
+ * count as the allocator's. */
 static void fault_in(void *array, uint64_t bytes) {
     for (uint64_t at = 0; at < bytes; at += sw_os_page_bytes()) {
         volatile char *byte = (char *)array + at;

@@ -68,7 +68,6 @@ const sw_table *replay_make_table(const char *text) {
     return made;
 }
 
-/* Reads one argument OPTION=VALUE. */
 static void parse_option(replay_options *o, char *text) {
     char *value = strchr(text, '=');
     if (value == NULL) replay_die("'%s' is no OPTION=VALUE", text);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes a plan of operations in two passes over their file. The first pass counts the threads and
- * the steps of each in each epoch. The second stores the steps, and marks where a thread must wait
- * for another thread's operation on the same object.
+/* Makes a plan of operations in two passes over their file. The first pass counts the threads, and
+ * the steps of each thread in each epoch. The second stores the steps, and marks where a thread
+ * must wait for another thread's operation on the same object.
  *
- * An object lives in an element of the player's array of objects, which is called its place here.
- * Places are used again by later objects, so the array is about as large as the live objects need.
+ * An object has an element of the replayer's array of objects, which is called its place here.
+ * Later objects reuse places, so the length of the array is about the peak number of live objects.
  */
 #include "replay/plan.h"
 
@@ -18,9 +18,9 @@
 #include "replay/process.h"
 
 enum {
-    CHUNK_OPS = 1 << 15, /* operations that are read at once: 1 MiB */
-    BLOCK_PLACES = 64,   /* new places that a thread takes at once, so that threads share no cache
-                          * line */
+    CHUNK_OPS = 1 << 15, /* operations per read: 1 MiB */
+    BLOCK_PLACES = 64,   /* new places that a thread takes at once, so that threads do not share
+                          * cache lines */
 };
 static const uint32_t none = UINT32_MAX;
 
@@ -38,7 +38,7 @@ typedef struct builder {
     uint64_t placed;                /* number of its steps so far */
     uint32_t free_places;           /* head of the list of places that this thread freed, last one
                                      * first, linked by next_free */
-    uint32_t block_next, block_end; /* new places, in which no object was yet */
+    uint32_t block_next, block_end; /* new places, never used */
 } builder;
 
 typedef struct maker {
@@ -71,7 +71,7 @@ ops_head plan_read_head(int fd) {
     return head;
 }
 
-/* Reads a chunk of operations, beginning with number `first`. Returns how many were read. */
+/* Reads a chunk of operations from number `first`. Returns how many were read. */
 static uint64_t read_chunk(const maker *m, uint64_t first) {
     uint64_t count = sw_min_u64(CHUNK_OPS, m->plan->count - first);
     read_at(m->fd, m->chunk, count * sizeof(sw_op), sizeof(ops_head) + first * sizeof(sw_op));
@@ -98,8 +98,8 @@ static void *widen(void *array, uint64_t *room, uint64_t index, size_t item_byte
 
 /* --- epochs ----------------------------------------------------------------------------------- */
 
-/* Chooses the ends of epochs: every `every` operations, at the peak, and at the end; they rise
- * strictly. */
+/* Chooses the ends of epochs: every `every` operations, at the peak, and at the end, strictly
+ * increasing. */
 static void cut_epochs(plan *p, const ops_head *head, uint32_t samples) {
     if (samples > PLAN_EPOCHS_MAX - 2) samples = PLAN_EPOCHS_MAX - 2;
     uint64_t every = sw_max_u64(1, sw_div_up(p->count, samples == 0 ? 1 : samples));
@@ -163,8 +163,8 @@ static void lay_out_threads(plan *p, const uint64_t *counts) {
 
 /* --- second pass ------------------------------------------------------------------------------ */
 
-/* A place for a new object: the one that this thread freed last, because there it need not wait for
- * another thread. If there is none, a new place. */
+/* Returns a place for a new object: the one that this thread freed last, because it need not wait
+ * for another thread there, else a new place. */
 static uint32_t take_place(maker *m, builder *own) {
     uint32_t at = own->free_places;
     if (at != none) {
@@ -209,7 +209,6 @@ static uint64_t what_of(const sw_op *op) {
            (uint64_t)((op->flags & SW_OP_ZEROED) != 0) << STEP_ZEROED;
 }
 
-/* Adds the end of a thread, a step without an object. */
 static void place_end(maker *m, const sw_op *op) {
     plan *p = m->plan;
     p->steps[p->starts[op->thread] + m->builders[op->thread].placed++].what = what_of(op);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A plan: operations laid out for replay, before anything is timed. They are one array of 16-byte
- * steps, in which the steps of each thread are neighbours. An epoch ends where resident memory is
+ * steps, in which the steps of each thread are contiguous. An epoch ends where resident memory is
  * sampled.
  *
- * Operations on one object keep their order. Where two of them by different threads follow each
- * other, the second waits until the object's turn says that the first is done
- * (docs/design/replay.md). Every array is a separate mapping, so the measured allocator never gets
- * a request for the replayer's memory.
+ * Operations on one object keep their order. If successive ones are by different threads, the
+ * second waits until the object's turn shows that the first is done (docs/design/replay.md). Every
+ * array is a separate mapping, so the measured allocator never gets a request for the replayer's
+ * memory.
  */
 #ifndef SW_PLAYER_PLAN_H
 #define SW_PLAYER_PLAN_H
@@ -18,17 +18,17 @@
 
 /* The fields of step.what, from the lowest bits up. */
 enum {
-    STEP_SIZE_BITS = 48, /* requested bytes; every allocator refuses more than fits into 48 bits */
+    STEP_SIZE_BITS = 48, /* requested bytes; no allocator grants a request of more than 48 bits */
     STEP_KIND_SHIFT = 48,
     STEP_ALIGN_SHIFT = 50, /* log2 of the alignment; 0: the default */
     STEP_ZEROED = 56,      /* this and the next two are bit numbers of flags */
-    STEP_WAITS = 57,       /* another thread has the operation before this one on the object */
-    STEP_TELLS = 58,       /* another thread has the operation after this one on the object */
+    STEP_WAITS = 57,       /* another thread has the previous operation on the object */
+    STEP_TELLS = 58,       /* another thread has the next operation on the object */
 };
 
 typedef struct step {
     uint64_t what;
-    uint32_t object; /* index in the player's array of objects */
+    uint32_t object; /* index in the replayer's array of objects */
     uint32_t turn;   /* number of earlier operations on that element */
 } step;
 
@@ -55,14 +55,13 @@ typedef struct plan {
     plan_thread *threads;
     epoch *epochs;
     uint64_t count;
-    uint64_t ends;      /* steps that are ends of threads */
+    uint64_t ends;      /* steps that end a thread */
     uint64_t objects;   /* elements of the array of objects */
     uint64_t crossings; /* steps that wait for another thread */
     uint64_t bytes;     /* mapped for the plan */
     uint32_t thread_count, epoch_count;
 } plan;
 
-/* The rule that does not hold, or NULL (base/assert.h). */
 const char *plan_check(const plan *plan);
 
 /* Head of the file of operations; sw_op[count] follows it. */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plays a plan. The first thread of this process plays recorded thread 0. Each other recorded
- * thread is played by a thread that starts before the epoch of its first operation and exits after
- * that of its last. For a recording of one thread no other is started, so that an allocator may
- * profit from a process of one thread.
+/* Replays a plan. The first thread of this process replays recorded thread 0. Each other recorded
+ * thread is replayed by a thread that starts before the epoch of its first operation and exits
+ * after that of its last. For a recording of one thread no other is started, so that an allocator
+ * may profit from a single-threaded process.
  *
- * What is timed is the processor time of each thread in its part of an epoch, without the time that
- * it waited for other threads' operations on an object.
+ * The measured time is the CPU time of each thread in its part of an epoch, without waits for other
+ * threads' operations on an object.
  */
 #include "replay/play.h"
 
@@ -24,22 +24,22 @@
 
 enum { TOUCH_STEP = 4096, SPINS = 64, YIELDS = 256, NAP_NS = 20000 };
 
-/* A thread that plays a recorded one. */
+/* A thread that replays a recorded one. */
 typedef struct worker {
     player *player;
     uint32_t number;
-    sw_cache *cache; /* used if a heap is played on */
+    sw_cache *cache; /* used if the replay is on a heap */
     pthread_t thread;
     bool started;
     uint64_t cpu_ns, waited_ns, waits, failed;
 } worker;
 
-/* Publishes to the threads, under the lock, which epochs they may play, and to the first thread how
- * many of them are still playing. */
+/* Synchronises the threads, under the lock: the epochs that they may replay, and how many threads
+ * are still replaying. */
 typedef struct conductor {
     pthread_mutex_t lock;
     pthread_cond_t go, done;
-    uint32_t open; /* epochs below this may be played */
+    uint32_t open; /* epochs below this may be replayed */
     uint32_t busy;
     worker *workers;
 } conductor;
@@ -122,8 +122,8 @@ static void close_cache(worker *me) {
     me->cache = NULL;
 }
 
-/* Ends a recorded thread: closes its cache. The playing thread goes on to the end of the epoch with
- * a new cache, because a later recorded thread may have the same number. */
+/* Ends a recorded thread: closes its cache. The replaying thread continues to the end of the epoch
+ * with a new cache, because a later recorded thread may have the same number. */
 static sw_noinline void end_thread(worker *me, sw_heap *heap) {
     if (heap == NULL) return;
     close_cache(me);
@@ -159,8 +159,8 @@ static sw_always_inline void do_step(worker *me, sw_heap *heap, touch how, objec
     touch_bytes(how, p, before, size);
 }
 
-/* Inlined once for malloc and once for a heap, so that the timed loop has no test for which of them
- * is played on. */
+/* Inlined once for malloc and once for a heap, so that the timed loop does not test which of them
+ * is used. */
 static sw_always_inline void play_steps(worker *me, sw_heap *heap, const step *s, const step *end) {
     object *objects = me->player->objects;
     touch how = me->player->touch;
@@ -225,8 +225,8 @@ static void *work(void *arg) {
     return NULL;
 }
 
-/* Starts the threads whose first operation is in this epoch. Returns how many threads, without the
- * first, play in it. */
+/* Starts the threads whose first operation is in this epoch. Returns how many threads except the
+ * first replay in it. */
 static uint32_t call_up(const plan *p, uint32_t e) {
     uint32_t busy = 0;
     for (uint32_t t = 1; t < p->thread_count; t++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plays a plan with real memory: on malloc and free of the process's allocator, or on a spanwise
+/* Replays a plan with real memory: on malloc and free of the process's allocator, or on a spanwise
  * heap with any table.
  */
 #ifndef SW_PLAYER_PLAY_H
@@ -16,11 +16,11 @@ typedef struct sample {
     uint64_t rss_bytes; /* anonymous resident bytes of the process */
 } sample;
 
-/* An element of the player's array of objects. Objects that do not live at the same time share
+/* An element of the replayer's array of objects. Objects that do not live at the same time share
  * elements. */
 typedef struct object {
-    void *address; /* of the object that is in it now; NULL: none */
-    uint32_t turn; /* operations on this element so far; kept only where another thread waits */
+    void *address; /* of the object that has it now; NULL: none */
+    uint32_t turn; /* operations on this element so far; counted only if another thread waits */
     uint32_t size; /* bytes of the object; UINT32_MAX: that many or more */
 } object;
 
@@ -28,29 +28,27 @@ typedef struct object {
  *   touch <= TOUCH_ALL;  samples != NULL;  objects != NULL;  and the rules of the plan */
 typedef struct player {
     const plan *plan;
-    sw_heap *heap; /* NULL: plays on malloc and free */
+    sw_heap *heap; /* NULL: malloc and free */
     touch touch;
     object *objects;
     sample *samples;   /* [epochs] */
     int progress_fd;   /* the file of operations, whose head has the progress */
     uint64_t first_ns; /* time at the first operation */
 
-    uint64_t cpu_ns;     /* processor time of all threads in operations, without waits */
-    uint64_t waited_ns;  /* processor time of waits for other threads' operations */
+    uint64_t cpu_ns;     /* CPU time of all threads in operations, without waits */
+    uint64_t waited_ns;  /* CPU time of waits for other threads' operations */
     uint64_t waits;      /* number of waits */
     uint64_t elapsed_ns; /* time in epochs */
     uint64_t failed;     /* allocations that returned NULL */
 } player;
 
-/* The rule that does not hold, or NULL (base/assert.h). */
 const char *player_check(const player *self);
 
-/* Plays all epochs. After each, samples memory and calls at_epoch(arg, epoch), unless that is
+/* Replays all epochs. After each, samples memory and calls at_epoch(arg, epoch), unless that is
  * NULL. */
 void play(player *self, void (*at_epoch)(void *arg, uint32_t epoch), void *arg);
-/* Frees all live objects in the calling thread. */
 void play_drain(player *self);
-/* Processor time, in ns, of going through the steps without allocating or freeing anything. */
+/* Returns the CPU time, in ns, of iterating over the steps without allocating or freeing. */
 uint64_t play_overhead_ns(const player *self);
 
 #endif

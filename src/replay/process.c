@@ -36,7 +36,7 @@ static uint64_t clock_of(clockid_t id) {
 uint64_t replay_clock_ns(void) { return clock_of(CLOCK_MONOTONIC); }
 uint64_t replay_cpu_ns(void) { return clock_of(CLOCK_THREAD_CPUTIME_ID); }
 
-/* The kernel's number of resident pages, less that of shared ones, in bytes. */
+/* Returns the kernel's number of resident pages minus that of shared ones, in bytes. */
 uint64_t replay_resident_bytes(void) {
     static int fd = -1;
     if (fd < 0) fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The result of a replay: JSON text in a separate mapping, written to standard output at the end.
- * stdio is not used, because it would get its buffers from the measured allocator.
+ * stdio is not used, because it would allocate its buffers from the measured allocator.
  */
 #ifndef SW_PLAYER_RESULT_H
 #define SW_PLAYER_RESULT_H
@@ -14,10 +14,9 @@ typedef struct result {
     size_t length, room; /* bytes */
 } result;
 
-/* The rule that does not hold, or NULL (base/assert.h). */
 const char *result_check(const result *out);
 
-/* room: the most bytes that the text can have. */
+/* room: maximum bytes of the text. */
 void result_open(result *out, uint64_t room);
 void result_text(result *out, const char *text);
 void result_format(result *out, const char *format, ...) __attribute__((format(printf, 2, 3)));

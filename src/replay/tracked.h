@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The untimed replay: one thread plays the operations of all recorded threads on a tracked heap
- * with real memory, by the library's runner and with the recorded times. The simulator's ledger
- * must equal this one to the byte.
+/* The untimed replay: one thread runs the operations of all recorded threads on a tracked heap with
+ * real memory, with the library's runner and the recorded times. The simulator's ledger must equal
+ * this one to the byte.
  */
 #ifndef SW_PLAYER_TRACKED_H
 #define SW_PLAYER_TRACKED_H

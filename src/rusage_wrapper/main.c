@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spanwise-rusage runs one command and reports what it used:
+/* spanwise-rusage runs one command and reports its resource usage:
  *
  *     spanwise-rusage REPORT PRELOAD COMMAND [ARGUMENT...]
  *
- * The peak RSS of a child begins with that of the process that forked it: a program of 3 MB that
- * Python forks reports the 30 MB of Python. This launcher is small, so a child of it reports its
- * own peak. Only the command gets LD_PRELOAD=PRELOAD (PRELOAD may be empty), not the launcher. When
- * the command has ended, the launcher writes one line to the file REPORT:
+ * The peak RSS of a child starts at that of the process that forked it: a program of 3 MB forked by
+ * Python reports the 30 MB of Python. This wrapper is small, so its child reports its own peak.
+ * Only the command gets LD_PRELOAD=PRELOAD (PRELOAD may be empty), not the wrapper. When the
+ * command has ended, the wrapper writes one line to the file REPORT:
  *
  *     exit|signal NUMBER WALL_NS USER_US SYSTEM_US PEAK_RSS_KB ANONYMOUS_KB PAGE_FAULTS
  *
  * Times and page faults are sums over the command and the children that it waited for. The peak is
- * that of the largest single process among them, as the kernel keeps it. The kernel does not keep
- * how much of the peak is anonymous memory (heap, stacks). So the launcher takes samples, at first
- * each millisecond and later each 1/256 of the time so far, and reports the anonymous memory of the
- * sample with the most resident pages. spanwise.measure.launching calls it. It uses the C library
- * only.
+ * the kernel's value for the largest single process among them. The kernel does not record how much
+ * of the peak is anonymous memory (heap, stacks). So the wrapper takes samples, at first each
+ * millisecond and later each 1/256 of the time so far, and reports the anonymous memory of the
+ * sample with the most resident pages. spanwise.measure.launching calls it. It uses only the C
+ * library.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -32,7 +32,7 @@
 
 enum { SAMPLE_NS = 1000000, SAMPLE_SHARE = 256, DEPTH_MAX = 8, TEXT_BYTES = 4096 };
 
-/* What the sample with the most resident pages showed. */
+/* The sample with the most resident pages. */
 typedef struct launch_sample {
     uint64_t resident; /* pages of one process */
     uint64_t shared;   /* file-backed pages among them; <= resident */
@@ -61,7 +61,7 @@ static void read_text(const char *path, char *text) {
     text[count > 0 ? count : 0] = '\0';
 }
 
-/* Samples a process and its descendants, down to `depth` generations, and keeps the highest in
+/* Samples a process and its descendants, down to `depth` generations, and stores the maximum in
  * *highest. */
 static void look(long pid, int depth, launch_sample *highest) {
     char path[64], text[TEXT_BYTES];
@@ -90,7 +90,7 @@ static int run_command(const char *preload, char **words, const sigset_t *mask) 
     return fail(words[0]);
 }
 
-/* Waits for the end of the child and takes samples meanwhile. Returns its wait status; -1: waiting
+/* Waits for the end of the child while taking samples. Returns its wait status; -1: waiting
  * failed. */
 static int wait_looking(pid_t child, const sigset_t *ended, int64_t start, struct rusage *used,
                         launch_sample *highest) {

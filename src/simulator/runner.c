@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The runner executes operations on a heap, one by one. Each recorded thread has a cache of its
- * own, which is closed where the thread ended. So a free of another thread's object takes the same
+/* The runner executes operations on a heap, one by one. Each recorded thread has its own cache,
+ * which is closed when the thread ends, so that a free of another thread's object takes the same
  * path as in the recorded program.
  */
 #include <inttypes.h>
@@ -54,7 +54,7 @@ sw_status sw_runner_create(sw_heap *heap, sw_runner **out) {
     return SW_OK;
 }
 
-/* If the heap was destroyed before, its caches are gone already. */
+/* If the heap was destroyed before, its caches are closed already. */
 static void close_caches(sw_runner *runner, const char *op) {
     if (!sw_heap_check(runner->heap, op)) return;
     for (size_t i = 0; i < runner->thread_capacity; i++) sw_cache_close(runner->threads[i].cache);
@@ -104,8 +104,8 @@ static sw_noinline sw_status new_cache(sw_runner *runner, uint32_t thread, uint6
     return SW_OK;
 }
 
-/* The recorded thread, with its cache, which is made at the thread's first operation. index: that
- * operation's, for the message. */
+/* Returns the recorded thread; its cache is opened at its first operation. index: of the operation,
+ * for messages. */
 static inline sw_status thread_of(sw_runner *runner, uint32_t thread, uint64_t index,
                                   sw_runner_thread **out) {
     if (sw_likely(thread < runner->thread_capacity && runner->threads[thread].cache != NULL)) {
@@ -115,8 +115,8 @@ static inline sw_status thread_of(sw_runner *runner, uint32_t thread, uint64_t i
     return new_cache(runner, thread, index, out);
 }
 
-/* The bytes of an object that the program is taken to write: all of them, but of a large object
- * only a share if the heap's options say so (large_touched_ppm). */
+/* Returns the bytes of an object that the program is assumed to write: all of them, or a share of a
+ * large object if the heap's options say so (large_touched_ppm). */
 static uint64_t written_bytes(const sw_heap *heap, uint64_t size) {
     enum { WHOLE = 1000000 };
     uint64_t ppm = heap->options.large_touched_ppm;
@@ -135,7 +135,7 @@ static void note_writes(const sw_runner *runner, void *p, uint64_t size) {
     sw_pages_touch(pages, (uintptr_t)p + size - 1, 1);
 }
 
-/* Writes to a new object; in a dry heap the writes are only noted. */
+/* Writes to a new object; in a dry heap the writes are only recorded. */
 static sw_noinline void touch_object(const sw_runner *runner, void *p, uint64_t size) {
     bool all = runner->touch == SW_TOUCH_PAGES;
     if ((runner->heap->mode & SW_MODE_DRY) != 0) {
@@ -199,15 +199,15 @@ static sw_runner_object *live_object(sw_runner *runner, uint32_t id) {
     return NULL;
 }
 
-/* Whether the object shares a block with other tiny objects. Such a heap cannot free one of them:
- * when the program frees the object, its bytes stay in the block. */
+/* Returns whether the object shares a block with other tiny objects. Such a heap cannot free one of
+ * them: when the program frees the object, its bytes stay in the block. */
 static inline bool is_shared(const sw_runner *runner, const sw_runner_object *o) {
     return sw_unlikely((runner->heap->mode & SW_MODE_TINY) != 0) &&
            sw_object_is_shared(runner->heap, o->address);
 }
 
-/* Where a free of the object would store its hint. NULL: the heap does not note writes, or its bin
- * has no room for a hint. */
+/* Returns where a free of the object would store its hint. NULL: the heap does not record writes,
+ * or its bin has no room for a hint. */
 static inline const sw_hint *next_hint(const sw_runner *runner, const sw_runner_thread *thread,
                                        const void *p) {
     if (sw_likely(!notes_writes(runner->heap))) return NULL;
@@ -217,8 +217,8 @@ static inline const sw_hint *next_hint(const sw_runner *runner, const sw_runner_
     return span_class == 0 || bin->hinted == bin->hinted_max ? NULL : sw_bin_hints_end(bin);
 }
 
-/* Called after a free: notes the pages to which its hint was written, if this was the first write
- * to them. The hint itself may be gone already, with a span that became idle. */
+/* Called after a free: records the pages to which its hint was written, if this was the first write
+ * to them. The hint may have been removed already, with a span that became empty. */
 static inline void note_hint(sw_runner *runner, sw_runner_thread *thread, const sw_hint *hint) {
     if (hint == NULL || hint->at == 0) return;
     uint32_t shift = runner->heap->pages.touch.grain_shift;
@@ -242,8 +242,7 @@ static void run_free(sw_runner *runner, sw_runner_thread *thread, const sw_op *o
     runner->stats.live_objects--;
 }
 
-/* Reallocates a shared object: makes a new object with its contents; the shared one stays where it
- * is. */
+/* Reallocates a shared object: copies it to a new object; the shared one stays where it is. */
 static void *move_shared(sw_runner *runner, sw_cache *cache, const sw_runner_object *o,
                          const sw_op *op) {
     void *p = sw_cache_alloc(cache, op->size, heap_flags(op));

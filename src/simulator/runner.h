@@ -14,22 +14,22 @@
 enum { SW_RUNNER_SAMPLES_MAX = 2048 };
 #define SW_RUNNER_STEADY UINT64_MAX /* value of steady_from once the steady state has begun */
 
-/* The object that has an id now. */
+/* The object that currently has an id. */
 typedef struct sw_runner_object {
     void *address; /* NULL: the object is not live */
     uint64_t size; /* requested bytes */
 } sw_runner_object;
 
-/* What belongs to a recorded thread. */
+/* The state of a recorded thread. */
 typedef struct sw_runner_thread {
     sw_cache *cache;        /* NULL: the thread has not begun, or has ended */
-    uint64_t written_pages; /* pages of the cache's record that were written to
-                             * (sw_cache_written_pages), if the heap notes writes */
+    uint64_t written_pages; /* written pages of the cache's record (sw_cache_written_pages), if the
+                             * heap records writes */
 } sw_runner_thread;
 
 /* Used by one thread at a time.
- *   objects and threads are NULL where their capacity is 0;  sample_count <= SW_RUNNER_SAMPLES_MAX
- *   unread != NULL where unread_count != 0;  resident_peak_op <= stats.ops
+ *   objects and threads are NULL if their capacity is 0;  sample_count <= SW_RUNNER_SAMPLES_MAX
+ *   unread != NULL if unread_count != 0;  resident_peak_op <= stats.ops
  *   steady_count <= stats.held_over_requested_count */
 struct sw_runner {
     uint64_t mark; /* ds/handle.h */
@@ -40,32 +40,31 @@ struct sw_runner {
     sw_runner_thread *threads; /* by recorded thread */
     size_t thread_capacity;
     sw_replay_stats stats;
-    uint64_t resident_peak_bytes, resident_peak_op; /* 0 unless the heap notes writes */
-    uint64_t unwritten_caches; /* sw_touched_unwritten_caches, if the heap notes writes */
+    uint64_t resident_peak_bytes, resident_peak_op; /* 0 unless the heap records writes */
+    uint64_t unwritten_caches; /* sw_touched_unwritten_caches, if the heap records writes */
     uint64_t steady_from;      /* requested bytes at which the steady state begins; 0: never; or
                                 * SW_RUNNER_STEADY: it has begun */
     uint64_t steady_count;
     double steady_sum; /* sum of held / requested over steady_count operations */
     sw_replay_sample *samples;
     size_t sample_count;
-    uint64_t sample_every; /* operations between two samples; 0: none are taken */
-    uint64_t sample_next;  /* number of operations at which the next one is taken */
-    int touch;             /* what is written to each new object: see sw_runner_run */
+    uint64_t sample_every; /* operations between two samples; 0: no samples */
+    uint64_t sample_next;  /* number of operations at which the next sample is taken */
+    int touch;             /* writes to each new object: see sw_runner_run */
     uint64_t trace_ops;    /* operations that sw_runner_run_trace has run */
-    const sw_op *unread;   /* operations of the reader's last batch that were not run yet */
+    const sw_op *unread;   /* operations of the reader's last batch that are still to be run */
     size_t unread_count;
 };
 
-/* The rule that does not hold, or NULL (base/assert.h). */
 const char *sw_runner_record_check(const struct sw_runner *runner);
 
-/* Whether the runner and its heap are live. False: misuse was reported. */
+/* Returns whether the runner and its heap are live. False: misuse was reported. */
 static inline bool sw_runner_check(const sw_runner *runner, const char *op) {
     return sw_handle_check(runner, offsetof(sw_runner, mark), SW_HANDLE_RUNNER, op) &&
            sw_heap_check(runner->heap, op);
 }
 
-/* The same; SW_INVALID if they are not. */
+/* As sw_runner_check; SW_INVALID if they are not live. */
 static inline sw_status sw_runner_status(const sw_runner *runner, const char *op) {
     sw_status status = sw_handle_status(runner, offsetof(sw_runner, mark), SW_HANDLE_RUNNER, op);
     return status == SW_OK ? sw_heap_status(runner->heap, op) : status;

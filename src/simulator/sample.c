@@ -7,7 +7,7 @@
 #include "simulator/runner.h"
 #include "spanwise/stats.h"
 
-/* Drops every second row and doubles the distance between later ones. */
+/* Drops every second row and doubles the interval between later ones. */
 static void thin_samples(sw_runner *runner) {
     for (size_t i = 0; i < SW_RUNNER_SAMPLES_MAX / 2; i++)
         runner->samples[i] = runner->samples[2 * i];

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Size-class tables: the built-in ones, and tables made at run time.
+/* Size-class tables: the built-in ones, and tables created at run time.
  *
  * Owns: a run-time table is one mapping [table_block | classes | small_map | large_map | name].
- * Making one never calls malloc, because this library may itself be the process's malloc. When a
- * table was destroyed, the page with its mark stays mapped (ds/handle.h). Callers: every heap
- * (look-up is inline in table.h), the public API. The rules and their texts are those of
+ * Creating one never calls malloc, because this library may be the process's malloc. After a table
+ * is destroyed, the page with its mark stays mapped (ds/handle.h). Callers: every heap (look-up is
+ * inline in table.h), the public API. The rules and their texts are those of
  * python/spanwise_sizeclasses/model.py, tested on both sides. Design: docs/design/sizeclass.md.
  */
 #include "sizeclass/table.h"
@@ -26,7 +26,7 @@ enum {
     LARGE_SHIFT_MAX = 7,
 };
 
-/* A run-time table and what is needed to release it. `table` comes first, so that the sw_table *
+/* A run-time table and the data needed to release it. `table` comes first, so that the sw_table *
  * that users have is the address of the block. */
 typedef struct table_block {
     sw_table table;
@@ -52,8 +52,8 @@ const sw_table *sw_table_builtin(const char *name) {
     return NULL;
 }
 
-/* 0 in the preloaded malloc: its only table is the default one, and the constants of the others
- * would be resident for nothing. */
+/* 0 in the preloaded malloc: its only table is the default one, so the others' constants would be
+ * resident in vain. */
 #ifndef SW_OTHER_TABLES
 #define SW_OTHER_TABLES 1
 #endif
@@ -77,8 +77,8 @@ static sw_status table_status(const sw_table *table, const char *op) {
     return sw_handle_status(table, TABLE_MARK, SW_HANDLE_TABLE, op);
 }
 
-/* The heap is counted before the mark is looked at, and sw_table_destroy ends the mark before it
- * looks at the count. So when both happen at once, at least one of them sees the other. */
+/* The heap is counted before the mark is read, and sw_table_destroy ends the mark before it reads
+ * the count. So if both happen at once, at least one of them sees the other. */
 bool sw_table_acquire(const sw_table *table, const char *op) {
     if (is_builtin(table)) return true;
     if (!sw_table_check(table, op)) return false;
@@ -150,7 +150,7 @@ static sw_status check_span(uint32_t page_bytes, const sw_class_spec *spec, uint
     return SW_OK;
 }
 
-/* The pages of the first span; 0 in a spec stands for a length that never changes. */
+/* Returns the pages of the first span; 0 in a spec means a fixed length. */
 static uint32_t first_pages_of(const sw_class_spec *spec) {
     return spec->first_pages == 0 ? spec->pages : spec->first_pages;
 }
@@ -198,8 +198,8 @@ static sw_status check_table(const char *name, uint32_t page_bytes, const sw_cla
 
 /* --- making ----------------------------------------------------------------------------------- */
 
-/* log2 of the step of the large map: the largest, up to 128 B, at which every large class has an
- * entry of its own. */
+/* Returns log2 of the step of the large map: the largest, up to 128 B, at which every large class
+ * has its own entry. */
 static uint32_t large_shift_of(const sw_class_spec *specs, uint32_t count) {
     uint32_t bits = 1u << LARGE_SHIFT_MAX;
     for (uint32_t i = 0; i < count; i++) {
@@ -208,7 +208,7 @@ static uint32_t large_shift_of(const sw_class_spec *specs, uint32_t count) {
     return sw_ctz(bits);
 }
 
-/* Fills map[i] with the class of first + i * step, 0 where every class is smaller. */
+/* Fills map[i] with the class of first + i * step, 0 if every class is smaller. */
 static void fill_map(const sw_table *table, uint8_t *map, size_t len, uint32_t first,
                      uint32_t step) {
     uint32_t cls = 1;
@@ -225,8 +225,8 @@ static void hash_word(uint64_t *hash, uint32_t word) {
     }
 }
 
-/* FNV-1a, 64 bits, over page_bytes and each class's size and pages as little-endian u32. If some
- * class of the table has spans of several lengths, the first_pages of all classes follow. */
+/* Returns FNV-1a, 64 bits, over page_bytes and each class's size and pages as little-endian u32. If
+ * some class has spans of several lengths, the first_pages of all classes follow. */
 static uint64_t hash_of(const sw_table *table) {
     uint64_t hash = UINT64_C(0xCBF29CE484222325);
     hash_word(&hash, 1u << table->page_shift);
@@ -335,12 +335,12 @@ uint32_t sw_table_class_of(const sw_table *table, size_t size) {
     return size <= table->max_size ? sw_size_class(table, size) : 0;
 }
 
-/* The percentage of a span of so many pages that round-up and tail waste, when every request is the
- * smallest one of the class. */
+/* Returns the percentage of a span of so many pages that round-up and tail waste if every request
+ * is the smallest one of the class. */
 static double waste_percent(const sw_table *table, uint32_t cls, uint32_t pages) {
     const sw_class *c = &table->classes[cls];
     uint32_t slots = sw_class_slots(c, pages, table->page_shift), span = pages << table->page_shift;
-    /* Every slot holds one byte more than the class below serves. Class 0 has size 0. */
+    /* Every slot holds one byte more than the next smaller class serves. Class 0 has size 0. */
     uint32_t round_up = c->size - table->classes[cls - 1].size - 1;
     uint64_t wasted = (uint64_t)round_up * slots + (span - slots * c->size);
     return 100.0 * ((double)wasted / span);

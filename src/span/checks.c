@@ -10,8 +10,7 @@ static const char *check_large(const sw_span *span) {
                ?: SW_RULE(span->idle == 0);
 }
 
-/* It looks at the word at the cursor only, so that a check takes the same time for spans of any
- * length. */
+/* Checks only the word at the cursor, so that the time does not depend on the span's length. */
 static const char *check_slots(const sw_span *span) {
     const sw_word *word = &span->words[span->cursor];
     return SW_RULE(span->slots >= 1)

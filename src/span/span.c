@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Setting up a span, searching and draining its words, and lists of spans (span.h). */
+/* Initialises spans, searches and drains their words, and links spans into lists (span.h). */
 #include "span/span.h"
 
 #include <stddef.h>
@@ -27,8 +27,7 @@ void sw_span_init(sw_span *span, uintptr_t base, uint32_t size, uint32_t slots, 
         word->free = ~0ull;
         word->local = word->remote = 0;
     }
-    uint32_t last =
-        sw_words_of(size, slots) - 1; /* only the last word has bits that stand for no slot */
+    uint32_t last = sw_words_of(size, slots) - 1; /* only the last word has bits without a slot */
     span->words[last].local = sw_span_padding(span, last);
     span->words[last].free = ~span->words[last].local;
 }
@@ -49,10 +48,10 @@ static uintptr_t slot_address(const sw_span *span, uint32_t k, uint64_t bits) {
     return span->base + ((uintptr_t)k * 64 + sw_ctz(bits)) * sw_span_size(span);
 }
 
-/* Those of the given local bits that other threads have set in `remote` as well: their slots were
- * freed twice. The caller drops the local bits and leaves the remote ones, so that each slot is
- * handed out once, after the drain. Remote bits must stay set until the owner has taken their
- * announcement. */
+/* Returns those of the given local bits that other threads have set in `remote` as well: their
+ * slots were freed twice. The caller clears the local bits and keeps the remote ones, so that each
+ * slot is allocated once, after the drain. Remote bits must stay set until the owner has processed
+ * their announcement. */
 static uint64_t doubled_bits(const sw_span *span, uint32_t k, uint64_t local, uintptr_t *doubled) {
     uint64_t both = sw_word_remote(&span->words[k]) & local;
     if (sw_unlikely(both != 0)) *doubled = slot_address(span, k, both);
@@ -109,15 +108,14 @@ uint32_t sw_span_free_slots(const sw_span *span) {
     return n;
 }
 
-/* Every slot of the word is free, and no remote bit is pending. */
+/* Returns whether every slot of the word is free and no remote bit is pending. */
 static bool is_word_empty(const sw_word *word) {
     return (sw_word_free(word) | sw_word_local(word)) == ~0ull && sw_word_remote(word) == 0;
 }
 
 bool sw_span_is_empty(const sw_span *span) {
     uint32_t count = sw_span_word_count(span);
-    /* The last word is looked at first: if objects are freed in order, its objects are freed
-     * last. */
+    /* Check the last word first: if objects are freed in order, its objects are freed last. */
     if (count == 0 || !is_word_empty(&span->words[count - 1])) return count == 0;
     for (uint32_t k = 0; k + 1 < count; k++)
         if (!is_word_empty(&span->words[k])) return false;
@@ -139,8 +137,8 @@ sw_slot_kind sw_span_locate(const sw_span *span, uintptr_t p, uint32_t *slot) {
     return (uint64_t)product < span->magic ? SW_SLOT_START : SW_SLOT_INTERIOR;
 }
 
-/* This is called for any pointer that a program frees. If two threads free the same object at once,
- * the span may be given up meanwhile. So `words` is read once only; it is NULL if the record was
+/* Called for any pointer that a program frees. If two threads free the same object at once, the
+ * span may be released meanwhile. So `words` is read only once; it is NULL if the record was
  * cleared. */
 bool sw_span_slot_live(const sw_span *span, uint32_t slot) {
     const sw_word *words = __atomic_load_n(&span->words, __ATOMIC_RELAXED);

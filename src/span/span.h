@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One span: a run of pages that is cut into slots, with its words of free bits. The functions here
- * read and change the bits of one record and link records into lists; they take no lock and no
+/* A span: a run of pages cut into slots, with its words of free bits. The functions here read and
+ * change the bits of one record and link records into lists; they take no lock and allocate no
  * pages.
  *
  *   base                                   span end
  *   | slot 0 | slot 1 | ... | slot slots-1 | tail |
- *   words:  [free local remote] [free local remote] ...            one of each for 64 slots
+ *   words:  [free local remote] [free local remote] ...            one of each per 64 slots
  *
  * A slot is free when its bit is set in `free`, `local` or `remote`. Only a slot that the program
  * freed twice has its bit in two of them. sw_word (fast_abi.h) and the section "frees by other
@@ -28,7 +28,7 @@ typedef enum sw_span_state {
     SW_SPAN_FULL,            /* owned, in its cache's full list */
     SW_SPAN_CENTRAL_PARTIAL, /* no owner, in the heap's partial list */
     SW_SPAN_CENTRAL_FULL,    /* no owner, in the heap's full list */
-    SW_SPAN_SHELVED,         /* idle, without owner, on a shelf of a cache; in no list */
+    SW_SPAN_SHELVED,         /* idle, without owner, in a cache's shelf; in no list */
     SW_SPAN_KEPT,            /* idle, without owner, kept by the heap for its class; in no list */
     SW_SPAN_LARGE,           /* one large object; not in any list */
     SW_SPAN_STATE_COUNT
@@ -53,29 +53,29 @@ static sw_always_inline uint64_t sw_word_remote(const sw_word *word) {
     return __atomic_load_n(&word->remote, __ATOMIC_RELAXED);
 }
 
-/* The bits that are set in any of the three fields; padding bits are among them. */
+/* Returns the bits set in any of the three fields, including padding bits. */
 static sw_always_inline uint64_t sw_word_all(const sw_word *word) {
     return sw_word_free(word) | sw_word_local(word) | sw_word_remote(word);
 }
 
-/* The number of words of a span of `slots` slots of `size` bytes. If the slots fill the last word
- * and leave a tail, the span has one word more, which is all padding: a pointer into the tail gives
- * an index in that word, where the free finds a set bit and is refused. (If `size` is at most a
- * frame and the slots end where a frame ends, the tail is shorter than a frame and made of whole
- * frames, so it is empty.) */
+/* Returns the number of words of a span of `slots` slots of `size` bytes. If the slots fill the
+ * last word and leave a tail, the span has one more word of padding only: a pointer into the tail
+ * gives an index in that word, whose bit is set, so its free is detected as invalid. (If `size` is
+ * at most a frame and the slots end where a frame ends, the tail is shorter than a frame and made
+ * of whole frames, so it is empty.) */
 static inline uint32_t sw_words_of(uint32_t size, uint32_t slots) {
     bool filled = size <= SW_FRAME_BYTES && (uint64_t)slots * size % SW_FRAME_BYTES == 0;
     return (slots + (filled ? 63u : 64u)) / 64;
 }
 
-/* Bytes that the words of a span take outside its record: 0 if the one word in the record is
+/* Returns the bytes of the span's words outside its record; 0 if the word in the record is
  * enough. */
 static inline size_t sw_words_bytes(uint32_t size, uint32_t slots) {
     uint32_t words = sw_words_of(size, slots);
     return words == 1 ? 0 : words * sizeof(sw_word);
 }
 
-/* Bits of word k that stand for no slot. */
+/* Returns the bits of word k without a slot. */
 static inline uint64_t sw_span_padding(const sw_span *span, uint32_t k) {
     uint32_t first = k * 64;
     return span->slots >= first + 64 ? 0
@@ -85,15 +85,15 @@ static inline uint64_t sw_span_padding(const sw_span *span, uint32_t k) {
 /* --- spans ------------------------------------------------------------------------------------ */
 
 /* Checks the record of a span in use. The caller owns the span or holds the heap's lock. Returns
- * the rule that does not hold, or NULL (base/assert.h):
+ * the first broken rule, or NULL (base/assert.h):
  *   state < SW_SPAN_STATE_COUNT;  needzero <= 1;  idle <= 1;  idle only in state PARTIAL
  *   large object:   magic == 0, slots == 0, words == &sw_sentinel_word, span_class <= 1
  *   span of slots:  slots >= 1, span_class >= 2, cursor below the number of words
- *                   words == &own only where slots <= 64
+ *                   words == &own only if slots <= 64
  *                   no slot of the word at the cursor is both in `free` and in `local` */
 const char *sw_span_check(const sw_span *span);
 
-/* class * 2 + noscan: 2 .. 511 for slots, 0 and 1 for large objects. */
+/* Returns class * 2 + noscan: 2 .. 511 for slots, 0 and 1 for large objects. */
 static sw_always_inline uint32_t sw_span_class_of(uint32_t cls, bool noscan) {
     return cls * 2 + (noscan ? 1 : 0);
 }
@@ -111,7 +111,7 @@ typedef enum sw_span_mark {
     SW_MARKS = 3,
 } sw_span_mark;
 
-/* The cache that owns the span, without the mark; NULL: no cache owns it. */
+/* Returns the cache that owns the span, without the mark; NULL: no cache owns it. */
 static inline sw_cache *sw_span_owner(const sw_span *span) {
     uintptr_t owner = (uintptr_t)__atomic_load_n(&span->owner, __ATOMIC_ACQUIRE);
     return (sw_cache *)(owner & ~(uintptr_t)SW_MARKS);
@@ -124,12 +124,12 @@ static inline void sw_span_set_owner(sw_span *span, sw_cache *cache, sw_span_mar
 
 #define SW_SPAN_ARENAS ((uintptr_t)1 << 63)
 
-/* While a large object lives, `owner` of its record is the object's own address, where no cache can
- * lie. A free exchanges that address for NULL in one atomic step: only one of several frees
- * succeeds, and a free of an old pointer fails even if the record describes another span by then.
- * While `owner` is NULL no object lives in the span; a cache keeps it (heap/shelf.h), or it is in
- * transit. While an arena owns the object, `owner` has SW_SPAN_ARENAS as well, which is a bit of no
- * address, so that no free and no resize by address succeeds. */
+/* While a large object lives, `owner` of its record is the object's address, which is no cache's. A
+ * free exchanges that address for NULL in one atomic step: only one of several frees succeeds, and
+ * a free of an old pointer fails even if the record describes another span by then. If `owner` is
+ * NULL, the span has no live object; a cache keeps it (heap/shelf.h), or it is in transit. While an
+ * arena owns the object, `owner` also has the bit SW_SPAN_ARENAS, which no address has, so that
+ * every free or resize by address fails. */
 
 static inline bool sw_span_large_lives(const sw_span *span) {
     return __atomic_load_n(&span->owner, __ATOMIC_ACQUIRE) != NULL;
@@ -137,14 +137,13 @@ static inline bool sw_span_large_lives(const sw_span *span) {
 static sw_always_inline void sw_span_large_begin(sw_span *span) {
     __atomic_store_n(&span->owner, (sw_cache *)span->base, __ATOMIC_RELEASE);
 }
-/* Ends the life of the large object at p. False: no large object that lives starts there. */
+/* Ends the life of the large object at p. False: no live large object starts there. */
 static sw_always_inline bool sw_span_large_end(sw_span *span, uintptr_t p) {
     sw_cache *live = (sw_cache *)p;
     return __atomic_compare_exchange_n(&span->owner, &live, NULL, false, __ATOMIC_ACQ_REL,
                                        __ATOMIC_RELAXED);
 }
 
-/* Whether an arena owns the large object. */
 static inline bool sw_span_large_is_arenas(const sw_span *span) {
     return ((uintptr_t)__atomic_load_n(&span->owner, __ATOMIC_ACQUIRE) & SW_SPAN_ARENAS) != 0;
 }
@@ -156,11 +155,11 @@ static inline void sw_span_large_set_arenas(sw_span *span, bool arenas) {
 static inline void sw_span_enter(sw_span *span, sw_span_state state) {
     __atomic_store_n(&span->state, (uint8_t)state, __ATOMIC_RELAXED);
 }
-/* Notes that the span's slots may hold old bytes from now on. */
+/* Records that the span's slots may hold old bytes. */
 static inline void sw_span_dirty(sw_span *span) {
     __atomic_store_n(&span->needzero, 1, __ATOMIC_RELAXED);
 }
-/* These two read for walks over the heap, while another thread may change the span. */
+/* For walks over the heap, while another thread may change the span. */
 static inline sw_span_state sw_span_state_seen(const sw_span *span) {
     return (sw_span_state)__atomic_load_n(&span->state, __ATOMIC_RELAXED);
 }
@@ -168,47 +167,46 @@ static inline bool sw_span_dirty_seen(const sw_span *span) {
     return __atomic_load_n(&span->needzero, __ATOMIC_RELAXED) != 0;
 }
 
-/* Sets up the record of a fresh span of `slots` slots of `size` bytes; every slot is free. `words`
- * has sw_words_bytes(size, slots) bytes, and is NULL if that is 0. */
+/* Initialises the record of a fresh span of `slots` free slots of `size` bytes. `words` has
+ * sw_words_bytes(size, slots) bytes, and is NULL if that is 0. */
 void sw_span_init(sw_span *span, uintptr_t base, uint32_t size, uint32_t slots, uint32_t span_class,
                   sw_word *words, bool needzero);
-/* Sets up the record of one large object, which does not live yet. */
+/* Initialises the record of a large object that does not live yet. */
 void sw_span_init_large(sw_span *span, uintptr_t base, bool noscan, bool needzero);
-/* Clears the record, which describes no span any more. */
 void sw_span_clear(sw_span *span);
 
-/* Finds the next word that has a free slot, from the cursor to the end and then from the first word
- * on, moves its local bits into `free` and points the cursor at it. NULL: no word has a free slot.
- * Only the owner of the span, or the holder of the lock, calls it. *doubled: the address of a slot
- * that both the owner and another thread freed (the owner's free is undone); else 0. */
+/* Finds the next word with a free slot, from the cursor to the end and then from the first word on,
+ * moves its local bits into `free` and sets the cursor to it. NULL: no word has a free slot. Only
+ * the span's owner, or the holder of the lock, may call it. *doubled: the address of a slot that
+ * both the owner and another thread freed (the owner's free is undone); else 0. */
 sw_word *sw_span_find_word(sw_span *span, uintptr_t *doubled);
 
-/* The index of the slot that contains p; p is an address within the slots. */
+/* Returns the index of the slot that contains p, an address within the slots. */
 static sw_always_inline uint32_t sw_span_slot_of(const sw_span *span, uintptr_t p) {
     return (uint32_t)(((sw_product)(p - span->base) * span->magic) >> 64);
 }
 
-/* True for the record of one large object. Unlike `state`, the answer does not change while an
- * object lives, so any thread that has the object may ask. */
+/* Returns whether the record is that of a large object. Unlike `state`, this does not change while
+ * an object lives, so any thread that has the object may call it. */
 static inline bool sw_span_is_large(const sw_span *span) { return span->magic == 0; }
 
-/* Bytes of a slot; 0 for large objects. It takes a division, so fast paths read the size of the
- * class. (magic is ceil(2^64 / size), and 2^64 / magic lies in (size - 1, size].) */
+/* Returns the bytes of a slot; 0 for large objects. It takes a division, so fast paths read the
+ * size of the class. (magic is ceil(2^64 / size), so 2^64 / magic is in (size - 1, size].) */
 static inline uint32_t sw_span_size(const sw_span *span) {
     uint64_t magic =
         __atomic_load_n(&span->magic, __ATOMIC_RELAXED); /* a racing free may clear it */
     return magic == 0 ? 0 : (uint32_t)(UINT64_MAX / magic + 1);
 }
 
-/* The number of words that have the bit of a slot. */
+/* Returns the number of words with the bit of a slot. */
 static inline uint32_t sw_span_word_count(const sw_span *span) { return (span->slots + 63u) / 64; }
 
-/* Whether the span has one word for all its slots, in the record. */
+/* Returns whether the span has one word for all its slots, in the record. */
 static inline bool sw_span_has_single_word(const sw_span *span) {
     return span->words == &span->own;
 }
 
-/* The address of the word's first slot; each slot has `bytes` bytes. */
+/* Returns the address of the word's first slot; `bytes` is the slot size. */
 static inline uintptr_t sw_span_word_base(const sw_span *span, const sw_word *word,
                                           uint32_t bytes) {
     return span->base + (uintptr_t)(word - span->words) * 64 * bytes;
@@ -232,7 +230,8 @@ typedef enum sw_remote_result {
     SW_REMOTE_DOUBLE,   /* the slot was free already: nothing changed */
 } sw_remote_result;
 
-/* Which half of the span's words the slot belongs to: 0 or 1, as the remote stack names halves. */
+/* Returns which half of the span's words the slot belongs to: 0 or 1, as the remote stack numbers
+ * them. */
 static inline uint32_t sw_span_half(uint32_t slot) { return slot / (64 * 64); }
 
 /* Sets the slot's remote bit. SW_REMOTE_ANNOUNCE: the caller is the word's announcer and must call
@@ -269,22 +268,22 @@ uint32_t sw_span_free_slots(const sw_span *span); /* in any of the three fields 
 bool sw_span_is_empty(const sw_span *span);       /* every slot is free, no remote bit pending */
 bool sw_span_has_free(const sw_span *span);       /* some slot is in `free` or `local` */
 
-/* The slots of word k whose bit is set in `free`, `local` or `remote`. */
+/* Returns the slots of word k whose bit is set in `free`, `local` or `remote`. */
 uint64_t sw_span_free_bits(const sw_span *span, uint32_t k);
 
 /* The position of a pointer in a span of slots. */
 typedef enum sw_slot_kind { SW_SLOT_START, SW_SLOT_INTERIOR, SW_SLOT_PAST_LAST } sw_slot_kind;
 sw_slot_kind sw_span_locate(const sw_span *span, uintptr_t p, uint32_t *slot);
-/* True when the slot is allocated: its bit is set in none of the three fields. */
+/* Returns whether the slot is allocated: its bit is set in none of the three fields. */
 bool sw_span_slot_live(const sw_span *span, uint32_t slot);
 
-/* What a sweep did: objects that it kept, and objects that it freed. */
+/* Result of a sweep: objects that it kept, and objects that it freed. */
 typedef struct sw_swept {
     uint32_t kept, freed;
 } sw_swept;
 
 /* Frees the allocated slots whose bit in `marks` is clear, by setting their bits in `local`. Only
- * the owner calls it, or the holder of the lock where the span has no owner. */
+ * the owner may call it, or the holder of the lock if the span has no owner. */
 sw_swept sw_span_sweep(sw_span *span, const uint64_t *marks);
 
 /* --- lists ------------------------------------------------------------------------------------ */

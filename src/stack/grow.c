@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The blocks of a stack: growth by copy or by a chain, and the blocks that it gives back
- * (stack.h). */
+/* The blocks of a stack: growth by copy or by a chain, and release (stack.h). */
 #include <inttypes.h>
 #include <string.h>
 
@@ -101,7 +100,7 @@ static sw_status grow_by_chain(sw_stack *stack, uint64_t size) {
     bool is_first = stack->count == 0;
     uint64_t depth = sw_stack_used(stack);
     uint64_t twice = is_first ? stack->options.first_bytes : 2 * sw_stack_last(stack)->bytes;
-    /* A last block without a pushed byte is replaced, because two blocks must not begin at the same
+    /* A last block without pushed bytes is replaced, because two blocks must not begin at the same
      * depth. */
     bool gives_way = !is_first && sw_stack_last(stack)->depth == depth;
     uint64_t kept = stack->held_bytes - stack->spare.bytes;

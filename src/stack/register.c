@@ -19,8 +19,8 @@ static bool has_place(sw_stack_slots *slots) {
     return true;
 }
 
-/* The index after the last slot that is not above the key. An insertion there keeps the list
- * ascending. */
+/* Returns the index after the last slot that is not above the key; an insertion there keeps the
+ * list ascending. */
 static size_t place_of(const sw_stack_slots *slots, uint64_t key) {
     size_t place = slots->count;
     while (place > 0 && slots->list[place - 1] > key) place--;

@@ -68,7 +68,7 @@ void sw_stack_destroy(sw_stack *stack) {
 
 /* --- pushing and releasing -------------------------------------------------------------------- */
 
-/* The end of the last block. In a checked stack front.limit is less. */
+/* Returns the end of the last block. In a checked stack front.limit is less. */
 static uintptr_t end_of(sw_stack *stack) {
     return stack->count == 0 ? 0
                              : (uintptr_t)sw_stack_last(stack)->base + sw_stack_last(stack)->bytes;
@@ -81,7 +81,7 @@ void *sw_stack_push(sw_stack *stack, size_t size) {
         (void)sw_fail(SW_INVALID, op, "a push of size 0: ask for 1 or more");
         return NULL;
     }
-    /* A size above every limit is reduced to one that still is, so that rounding cannot
+    /* A size above every limit is reduced to the maximum plus 1, so that rounding cannot
      * overflow. */
     uint64_t rounded = sw_align_up(sw_min_u64(size, SW_STACK_LIMIT_MAX + 1), SW_STACK_ALIGN);
     if (rounded > end_of(stack) - stack->front.top && sw_stack_grow(stack, rounded) != SW_OK)
@@ -159,7 +159,7 @@ sw_status sw_stack_trim(sw_stack *stack) {
 
 /* --- figures ---------------------------------------------------------------------------------- */
 
-/* Bytes at the ends of blocks that are not used, because the next push did not fit there. */
+/* Returns the unused bytes at the ends of blocks, which were too short for the next push. */
 static uint64_t slack_of(const sw_stack *stack) {
     uint64_t slack = 0;
     for (size_t i = 0; i + 1 < stack->count; i++) {

@@ -27,8 +27,7 @@ typedef struct sw_stack_block {
     uint64_t depth; /* number of bytes pushed below its first byte */
 } sw_stack_block;
 
-/* Registered pointers. For a slot on the stack the list has its depth, for any other its
- * address. */
+/* Registered pointers. A slot on the stack is listed by its depth, any other by its address. */
 typedef struct sw_stack_slots {
     uint64_t *list;
     size_t count; /* <= capacity;  (list == NULL) == (capacity == 0) */
@@ -36,7 +35,7 @@ typedef struct sw_stack_slots {
 } sw_stack_slots;
 
 /* Used by one thread at a time.
- *   count <= SW_STACK_BLOCKS_MAX;  count <= 1 where growth is by copy
+ *   count <= SW_STACK_BLOCKS_MAX;  count <= 1 if growth is by copy
  *   front.top, .limit, .floor and .origin are 0 if count == 0; else with the last block b:
  *     origin == b.base - b.depth;  b.base <= floor <= top <= limit <= b.base + b.bytes
  *     limit == b.base + b.bytes;  in a checked stack floor == limit == top instead
@@ -47,7 +46,7 @@ struct sw_stack {
     sw_stack_front front;
     sw_stack_block blocks[SW_STACK_BLOCKS_MAX];
     size_t count;
-    sw_stack_block spare; /* the largest block that a chain released and has not used again */
+    sw_stack_block spare; /* the largest block that a chain released, for reuse */
     uint64_t held_bytes;
     uint64_t growths;
     uint64_t copied_bytes;
@@ -67,14 +66,15 @@ static inline sw_stack_block *sw_stack_last(sw_stack *stack) {
 
 /* --- slots.c ---------------------------------------------------------------------------------- */
 
-/* Whether the address is in pushed bytes; *depth is its depth. */
+/* Returns whether the address is in pushed bytes; *depth is its depth. */
 bool sw_stack_find(const sw_stack *stack, uintptr_t address, uint64_t *depth);
-/* The address at a depth, which must be below that of the stack. */
+/* Returns the address at a depth, which must be below that of the stack. */
 uint8_t *sw_stack_address(const sw_stack *stack, uint64_t depth);
-/* Relocates all slots: a pointer into [old, old + bytes) is changed to point into `fresh`, to which
- * the stack has moved already. Returns the number of changed slots. */
+/* Relocates all slots: a pointer into [old, old + bytes) is changed to point into `fresh`, the
+ * stack's new block. Returns the number of changed slots. */
 uint64_t sw_stack_relocate(const sw_stack *stack, uintptr_t old, uint64_t bytes, uintptr_t fresh);
-/* A slot that remains after a release down to `mark` and points above `mark`; NULL: none. */
+/* Returns a slot that remains after a release down to `mark` and points above `mark`; NULL:
+ * none. */
 void *const *sw_stack_find_escape(const sw_stack *stack, uint64_t mark);
 /* Ends the registration of slots at `mark` and above. */
 void sw_stack_drop_slots(sw_stack *stack, uint64_t mark);
@@ -83,16 +83,14 @@ void sw_stack_drop_slots(sw_stack *stack, uint64_t mark);
 
 /* Makes room for a push of `size` bytes. May return OVERFLOW or NOMEM. */
 sw_cold sw_status sw_stack_grow(sw_stack *stack, uint64_t size);
-/* Sets the front for the last block and a stack of `depth` bytes. */
+/* Sets the front for the last block and a depth of `depth` bytes. */
 void sw_stack_renew_front(sw_stack *stack, uint64_t depth);
 /* Releases the blocks above the mark, and sets the front. */
 void sw_stack_pop(sw_stack *stack, uint64_t mark);
-/* Gives back memory that is not needed. May return NOMEM. */
+/* Releases unused memory. May return NOMEM. */
 sw_status sw_stack_shrink(sw_stack *stack);
-/* Gives all blocks back. */
 void sw_stack_drop_blocks(sw_stack *stack);
 
-/* The rule that does not hold, or NULL (base/assert.h). */
 const char *sw_stack_record_check(const struct sw_stack *stack);
 const char *sw_stack_slots_check(const sw_stack_slots *slots);
 

@@ -10,7 +10,8 @@
 
 enum { FIRST_CAPACITY = 1024 };
 
-/* The key of a leaf, from the bits that all addresses of the leaf share: all but bits 4 to 9. */
+/* Returns the key of a leaf: the bits that all its addresses share, which are all but bits 4 to
+ * 9. */
 static inline uint64_t key_of(uint64_t address) {
     return ((address >> 10) << 4 | (address & 15)) + 1;
 }
@@ -18,15 +19,14 @@ static inline uint32_t place_of(uint64_t address) {
     return (uint32_t)(address >> 4) % SWT_LEAF_IDS;
 }
 
-/* The entry at which the search for a key begins. Addresses of a heap are evenly spaced. One
- * multiplication would map them to long runs of neighbouring entries; two multiplications scatter
- * them. */
+/* Returns the entry at which the search for a key begins. Addresses of a heap are evenly spaced:
+ * one multiplication would map them to long runs of neighbouring entries, two scatter them. */
 static inline size_t home(const swt_addresses *map, uint64_t key) {
     uint64_t h = key * 0x9E3779B97F4A7C15ull;
     return (size_t)((h ^ h >> 32) * 0xBB67AE8584CAA73Bull >> map->shift);
 }
 
-/* The entry of the key, or the empty one where it belongs. */
+/* Returns the entry of the key, or the empty one where it belongs. */
 static inline size_t find(const swt_addresses *map, uint64_t key) {
     size_t i = home(map, key);
     while (map->entries[i].key != key && map->entries[i].key != 0) i = (i + 1) & map->mask;
@@ -50,8 +50,8 @@ static bool grow(swt_addresses *map) {
     return true;
 }
 
-/* Takes a leaf that is all zeros. The array of spare leaves gets room for every leaf here, so
- * giving one back cannot fail. */
+/* Takes a leaf that is all zeros. Space in the array of spare leaves is reserved here, so that
+ * returning a leaf cannot fail. */
 static bool take_leaf(swt_addresses *map, uint32_t *leaf) {
     if (map->spare_count != 0) {
         *leaf = map->spare[--map->spare_count];
@@ -83,7 +83,7 @@ int swt_addresses_put(swt_addresses *map, uint64_t address, uint32_t id, uint32_
 }
 
 /* Removes the entry at i. A search ends at the first empty entry. So each later entry whose search
- * begins at or before the gap is moved into the gap, and leaves a new gap. */
+ * begins at or before the gap moves into the gap, and leaves a new gap. */
 static void close_gap(swt_addresses *map, size_t i) {
     for (size_t j = (i + 1) & map->mask; map->entries[j].key != 0; j = (j + 1) & map->mask) {
         size_t wanted = home(map, map->entries[j].key);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table from live addresses of a raw recording to object ids. The merge uses it.
+/* The table from live addresses of a raw recording to object ids, for the merge.
  *
  * Neighbours in the recorded heap are neighbours here. A *leaf* holds the ids of the 64 addresses
  * in 1 KiB whose low four bits are equal, and an open hash table (linear probing, at most half
  * full) finds the leaves. A hash table of single addresses would miss the cache at nearly every
- * event. A leaf without live addresses is given back, so the memory is at most 256 + 32 bytes a
- * live object, and 5 to 20 bytes where objects are small.
+ * event. A leaf without live addresses is reused, so the memory is at most 256 + 32 bytes per live
+ * object, and 5 to 20 bytes if objects are small.
  */
 #ifndef SW_TRACE_ADDRESSES_H
 #define SW_TRACE_ADDRESSES_H
@@ -24,12 +24,12 @@ typedef struct swt_leaf {
 typedef struct swt_leaf_entry {
     uint64_t key;  /* of the leaf's addresses, plus 1; 0: the entry is empty */
     uint32_t leaf; /* index in leaves */
-    uint32_t live; /* ids of the leaf that are not 0; at least 1 */
+    uint32_t live; /* nonzero ids of the leaf; at least 1 */
 } swt_leaf_entry;
 
 /* Used by one thread at a time. The table's capacity is mask + 1, a power of two.
  *   2 * count <= mask + 1;  count + spare_count == leaf_count <= leaf_capacity
- *   2^(64 - shift) == mask + 1, and entries != NULL, where mask != 0 */
+ *   2^(64 - shift) == mask + 1, and entries != NULL, if mask != 0 */
 typedef struct swt_addresses {
     swt_leaf_entry *entries;
     size_t count;   /* entries in use, each with a leaf */
@@ -41,7 +41,6 @@ typedef struct swt_addresses {
     size_t spare_count, spare_capacity;
 } swt_addresses;
 
-/* The rule that does not hold, or NULL (base/assert.h). */
 const char *swt_addresses_check(const swt_addresses *map);
 
 /* Sets the id of an address. 1: the address had an id, which is stored to *old; 0: it had none; -1:

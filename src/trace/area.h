@@ -6,14 +6,14 @@
  *   +-- area 0: call sites --+-- area 1: thread a --+-- area 2: thread b --+ ...
  *   | head | SITES entries   | head | events ... 0  | head | events ... 0  |
  *
- * All areas of a file have the same length. The recorder maps each of them shared and writes to it
- * without system calls. The file is read on the machine that wrote it, so numbers have that
- * machine's byte order.
+ * All areas of a file have the same length. The recorder maps each one shared and writes to it
+ * without system calls. The file is read on the machine that wrote it, so it has that machine's
+ * byte order.
  *
  * An event counts as written if its first word is not 0. The word after the last event is 0:
  * swt_event_put first clears the next event's word and sets its own event's word last. A killed
- * program has done all stores before some instruction and none after it, so it is enough that the
- * compiler keeps the order of these stores.
+ * program has done all stores before some instruction and none after it, so only the compiler must
+ * keep the order of these stores.
  */
 #ifndef SW_TRACE_AREA_H
 #define SW_TRACE_AREA_H
@@ -43,14 +43,14 @@ struct swt_area {
     uint32_t used;        /* SITES: bytes of the whole entries */
     uint32_t lost;        /* SITES: 1: calls were lost, or the block of a thread is not in this
                           * file */
-    uint32_t drop_reason; /* SITES: swt_drop_reason; not NONE: the program ended, but the END block
-                           * could not be written */
-    uint64_t dropped_calls; /* SITES: those that END would have named */
+    uint32_t drop_reason; /* SITES: swt_drop_reason; not NONE: the program ended without writing the
+                           * END block */
+    uint64_t dropped_calls; /* SITES: the dropped calls that END would contain */
     uint32_t unused[4];
 };
 _Static_assert(sizeof(struct swt_area) == 64, "events begin at a cache line");
 
-/* Bytes of an area on a machine with pages of `page_bytes`. */
+/* Returns the bytes of an area on a machine with pages of `page_bytes`. */
 static inline size_t swt_area_bytes(size_t page_bytes) {
     size_t bytes = sizeof(struct swt_area) + SWT_AREA_EVENTS * sizeof(swt_event);
     return (bytes + page_bytes - 1) / page_bytes * page_bytes;

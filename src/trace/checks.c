@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The rules of the structs that read and write recordings, as the headers state them. See
- * base/assert.h. They are about the state of this process: damage in a file is reported by
- * swt_file_damage. */
+ * base/assert.h. They concern the state of this process; swt_file_damage reports damage in a
+ * file. */
 #include "base/assert.h"
 #include "base/bits.h"
 #include "trace/merge.h"

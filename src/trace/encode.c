@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The encoder of blocks: RAW events into columns, payloads of small blocks, compression. The
- * recorder calls it inside malloc. So the caller gives all memory, only memcpy and memset of the C
- * library are used, and encoding cannot fail. Compression allocates memory and must be asked for
- * (swt_encoder_compress); a payload that does not get smaller is stored. Format:
- * docs/design/trace.md.
+ * recorder calls it inside malloc. So the caller passes all memory, only memcpy and memset of the C
+ * library are used, and encoding cannot fail. Compression allocates memory and is off by default
+ * (swt_encoder_compress); a payload that does not shrink is stored. Format: docs/design/trace.md.
  */
 #include <zstd.h>
 
@@ -13,8 +12,8 @@
 #include "trace/format.h"
 #include "trace/raw.h"
 
-/* The most bytes that an event takes in each column. A difference of two addresses has 49 bits with
- * its sign. */
+/* Maximum bytes of an event in each column. A difference of two addresses has 49 bits with its
+ * sign. */
 enum {
     ADDRESS_MAX = 7,
     SIZED_MAX = SWT_VARINT_BYTES_MAX + 1, /* with the alignment, which precedes the size */
@@ -31,7 +30,7 @@ _Static_assert((size_t)SCRATCH_BYTES <= (size_t)SWT_PAYLOAD_BYTES_MAX, "a RAW bl
 
 struct swt_encoder {
     /* Compresses, and returns the bytes written; 0: the result does not fit. NULL: blocks are
-     * stored. It is a pointer, so that the recorder, which never sets it, is linked without a
+     * stored. A pointer, so that the recorder, which never sets it, is linked without a
      * compressor. */
     size_t (*compress)(ZSTD_CCtx *context, void *out, size_t room, const void *in, size_t bytes);
     ZSTD_CCtx *context;
@@ -67,8 +66,8 @@ static size_t compress_block(ZSTD_CCtx *context, void *out, size_t room, const v
 }
 
 /* zstd's fastest strategy, with a window of 128 KiB and a hash table that fits into the first-level
- * cache. targetLength is 0, because a larger value, which makes the search faster, also turns the
- * Huffman coding off. A parameter that this version of zstd does not know keeps its default. */
+ * cache. targetLength is 0, because a larger value, which speeds up the search, also disables
+ * Huffman coding. A parameter unknown to this version of zstd keeps its default. */
 bool swt_encoder_compress(swt_encoder *encoder) {
     ZSTD_CCtx *context = ZSTD_createCCtx();
     if (context == NULL) return false;
@@ -80,8 +79,7 @@ bool swt_encoder_compress(swt_encoder *encoder) {
     (void)ZSTD_CCtx_setParameter(context, ZSTD_c_minMatch, 6);
     (void)ZSTD_CCtx_setParameter(context, ZSTD_c_targetLength, 0);
     (void)ZSTD_CCtx_setParameter(context, ZSTD_c_strategy, ZSTD_fast);
-    (void)ZSTD_CCtx_setParameter(context, ZSTD_c_contentSizeFlag, 0); /* the block header has the
-                                                                       * size */
+    (void)ZSTD_CCtx_setParameter(context, ZSTD_c_contentSizeFlag, 0); /* in the block header */
     encoder->context = context;
     encoder->compress = compress_block;
     return true;
@@ -119,19 +117,19 @@ size_t swt_encode_block(swt_encoder *encoder, swt_block_kind kind, const void *p
 
 /* --- RAW -------------------------------------------------------------------------------------- */
 
-/* The ends of the columns while they are written, and the last values: the next ones are stored as
- * differences from them. */
+/* The ends of the columns while they are written, and the last values, from which the next ones are
+ * stored as differences. */
 typedef struct columns {
     uint8_t *tag, *address, *size, *ticks, *stamp, *site;
     uint64_t last_address, last_ticks, last_stamp;
     uint32_t address_shift, tick_shift;
 } columns;
 
-/* Looks through the block. Returns how many low bits are zero in every address; *sites: some event
- * has a call site; *gaps: stamps must be stored, because they do not count up by one. */
+/* Scans the block. Returns how many low bits are zero in every address; *sites: an event has a call
+ * site; *gaps: stamps must be stored, because they do not increase by one each. */
 static uint32_t scan_events(const swt_raw *raw, bool *sites, bool *gaps, uint32_t flags) {
     uint64_t low = 0, site = 0, gap = 0;
-    uint32_t expected = 0; /* stamps that count up by one need no column */
+    uint32_t expected = 0; /* stamps that increase by one each need no column */
     for (const swt_event *e = raw->events; e < raw->next; e++, expected++) {
         low |= e->word;
         site |= e->site;
@@ -155,7 +153,7 @@ static sw_always_inline void put_event(columns *c, const swt_event *e, bool site
     }
     uint64_t ticks = e->ticks >> c->tick_shift;
     if (ticks < c->last_ticks)
-        ticks = c->last_ticks; /* counters of two cores may differ, if the thread has moved */
+        ticks = c->last_ticks; /* counters of two cores may differ, if the thread has migrated */
     c->ticks = swt_varint_put(c->ticks, ticks - c->last_ticks);
     c->last_ticks = ticks;
     if (gaps) {

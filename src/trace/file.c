@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening a recording: file header, index of the blocks, reading of a block.
- * docs/design/trace.md. */
+/* Opens a recording: file header, index of the blocks, reads of blocks. docs/design/trace.md. */
 #include "trace/file.h"
 
 #include <errno.h>
@@ -37,7 +36,7 @@ static sw_status io_failed(const swt_file *file, const char *what) {
                    shrank ? "the file became shorter while it was read" : strerror(errno));
 }
 
-/* Number of operations (or events) in the entries that begin before an offset. */
+/* Returns the number of operations (or events) in the entries that begin before an offset. */
 static uint64_t count_before(const swt_file *file, uint64_t at) {
     uint64_t count = 0;
     for (size_t i = 0; i < file->entry_count && file->entries[i].at < at; i++)
@@ -152,9 +151,8 @@ static const char *add_entry(swt_file *file, uint64_t at, const swt_block *block
     return NULL;
 }
 
-/* Enters a block into the index. The payload of a small block is read now. That of a data block is
- * read now only if the valid prefix is asked for, because then it must be known where the damage
- * begins. */
+/* Adds a block to the index. The payload of a small block is read now. That of a data block is read
+ * now only if the valid prefix is requested, to find where the damage begins. */
 static const char *take_block(swt_file *file, uint64_t at, swt_block *block, bool *io) {
     bool data = block->kind == SWT_BLOCK_RAW || block->kind == SWT_BLOCK_OPS;
     *io = false;
@@ -194,8 +192,8 @@ static sw_status scan(swt_file *file) {
 
 /* --- the file header -------------------------------------------------------------------------- */
 
-/* Finds the length of the file. A directory can be opened too, and what a seek in it returns
- * depends on the file system. A read of a directory always fails, so one byte is read first. */
+/* Finds the length of the file. A directory can be opened too, and the result of a seek in it
+ * depends on the file system. Reading a directory always fails, so one byte is read first. */
 static sw_status measure(swt_file *file) {
     if (fgetc(file->stream) == EOF && ferror(file->stream)) return io_failed(file, "read");
     off_t end = fseeko(file->stream, 0, SEEK_END) == 0 ? ftello(file->stream) : -1;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An open `.swt` file: the index of its data blocks, its decoded small blocks, and the payload of
- * one block at a time, checked and decompressed. It uses stdio only, so that it builds without
+ * one block at a time, checked and decompressed. It uses only stdio, so that it builds without
  * os/linux. Callers: the sources of operations (source.h), sw_trace_finish and sw_trace_salvage.
  *
- * All damage is reported to swt_file_damage. It returns an error with the file, the offset, the
+ * All damage is reported by swt_file_damage, which returns an error with the file, the offset, the
  * reason and what to do. If the file was opened for its valid prefix, it returns SW_OK, and the
  * file ends at the damage.
  */
@@ -15,7 +15,7 @@
 #include "spanwise/trace.h"
 #include "trace/format.h"
 
-/* A RAW or OPS block. Entries are in the order of the file. */
+/* A RAW or OPS block. Entries are in file order. */
 typedef struct swt_entry {
     uint64_t at;    /* offset of the block's header */
     uint64_t first; /* swt_block.first */
@@ -53,21 +53,20 @@ typedef struct swt_notes {
     size_t module_count, module_capacity;
     uint64_t *frames; /* return addresses of all sites */
     size_t frame_count, frame_capacity;
-    swt_site *sites; /* by rising id; only ids that the file has, so a large id takes no memory */
+    swt_site *sites; /* ascending ids; only those in the file, so a large id takes no memory */
     size_t site_count, site_capacity;
     swt_clock first_clock, last_clock;
     size_t clock_count;
-    sw_trace_summary summary;   /* from SUMMARY; in a raw file, the fields that END has */
+    sw_trace_summary summary;   /* from SUMMARY; of a raw file, the fields of END */
     uint64_t bytes, site_bytes; /* decompressed bytes of the small blocks so far, which are limited;
-                                 * those of call sites are counted apart */
+                                 * call sites are counted separately */
 } swt_notes;
 
-/* The rule that does not hold, or NULL (base/assert.h). */
 const char *swt_notes_check(const swt_notes *notes);
 
 /* Used by one thread at a time.
  *   entry_count <= entry_capacity;  last_ops_count <= last_ops_capacity
- *   damaged only where prefix;  damage_at <= bytes;  and the rules of notes */
+ *   damaged only if prefix;  damage_at <= bytes;  and the rules of notes */
 typedef struct swt_file {
     FILE *stream;
     char name[112]; /* the path or its end, for messages */
@@ -79,7 +78,7 @@ typedef struct swt_file {
     swt_notes notes;
     void *decompressor;
     uint8_t *stored;  /* header and payload as in the file */
-    uint8_t *payload; /* of the block that was loaded last */
+    uint8_t *payload; /* of the block loaded last */
     size_t stored_capacity, payload_capacity;
     uint64_t *last_ops; /* by thread: index of its last operation (source.c); NULL: not computed */
     size_t last_ops_count, last_ops_capacity;
@@ -99,20 +98,19 @@ void swt_file_close(swt_file *file);
  * prefix ends before it. */
 sw_status swt_file_load(swt_file *file, const swt_entry *entry, swt_block *block, bool *whole);
 
-/* Reports damage. Returns SW_FORMAT with a message; but SW_OK if the file was opened for its
- * prefix: then the caller treats the damage as the end of the file. */
+/* Reports damage. Returns SW_FORMAT with a message, or SW_OK if the file was opened for its prefix:
+ * then the caller treats the damage as the end of the file. */
 sw_status swt_file_damage(swt_file *file, uint64_t at, const char *reason);
 sw_status swt_file_no_memory(const swt_file *file);
 
-/* In notes.c: decodes a small block of a file that is `file_bytes` long. Returns NULL, or what is
- * wrong. */
+/* In notes.c: decodes a small block of a file of `file_bytes`. Returns NULL, or what is wrong. */
 const char *swt_notes_add(swt_notes *notes, const swt_block *block, const uint8_t *payload,
                           uint64_t file_bytes);
-/* The index of the first site whose id is not below `id`. */
+/* Returns the index of the first site whose id is not below `id`. */
 size_t swt_notes_site(const swt_notes *notes, uint32_t id);
 void swt_notes_free(swt_notes *notes);
 const char *swt_notes_find(const swt_notes *notes, const char *key);
-/* Nanoseconds of a tick times 2^32, from the CLOCK blocks. */
+/* Returns the nanoseconds per tick times 2^32, from the CLOCK blocks. */
 uint64_t swt_notes_tick_q32(const swt_notes *notes);
 
 #endif

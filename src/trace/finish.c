@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sw_trace_finish: makes an ordered recording of a recording of either form, with all its small
- * blocks. */
+/* sw_trace_finish: converts a recording of either form, with its small blocks, to an ordered
+ * one. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,9 +65,9 @@ static sw_status copy_modules(const swt_notes *notes, sw_trace_writer *writer) {
  * One thread puts operations in order while another encodes, compresses and writes earlier ones.
  * The two halves take about the same time. */
 
-enum { PART_BATCHES = 8 }; /* a part takes milliseconds, a thread's start much less */
+enum { PART_BATCHES = 8 }; /* a part takes milliseconds, starting a thread much less */
 
-/* Operations that a thread of their own writes. */
+/* Operations that a separate thread writes. */
 typedef struct part {
     sw_trace_writer *writer;
     sw_op *ops; /* room for PART_BATCHES batches */
@@ -75,7 +75,7 @@ typedef struct part {
     bool running;
     sw_os_thread thread;
     sw_status status;
-    const char *op; /* if it failed: the name of the failed function */
+    const char *op; /* name of the failed function, if any */
     char message[512];
 } part;
 
@@ -95,15 +95,13 @@ static sw_status end_part(part *p) {
     return p->status == SW_OK ? SW_OK : sw_fail(p->status, p->op, "%s", p->message);
 }
 
-/* Starts to write a part. A short one is written by this thread, because a thread's start would
- * cost more. */
+/* Starts to write a part. This thread writes a short one, to save a thread. */
 static sw_status begin_part(part *p) {
     p->running = p->count > SW_TRACE_OPS_MAX && sw_os_thread_start(&p->thread, write_part, p);
     return p->running ? SW_OK : swt_writer_append_known(p->writer, p->ops, p->count);
 }
 
-/* Reads the next operations of the source, as many as a part holds; count 0: the source is at its
- * end. */
+/* Fills the part with the next operations of the source; count 0: the source is at its end. */
 static sw_status fill_part(part *p, swt_source *source) {
     sw_op *own = source->ops;
     sw_status status = SW_OK;
@@ -134,8 +132,7 @@ static sw_status copy_parts(part parts[2], swt_source *source, const volatile in
 static sw_status copy_ops(swt_source *source, sw_trace_writer *writer, const volatile int *cancel,
                           volatile uint64_t *done) {
     part parts[2] = {{.writer = writer}, {.writer = writer}};
-    sw_status status = swt_writer_append_known(writer, NULL, 0); /* writes the file header and
-                                                                  * META */
+    sw_status status = swt_writer_append_known(writer, NULL, 0); /* file header and META */
     for (int i = 0; i < 2; i++) {
         parts[i].ops = malloc((size_t)PART_BATCHES * SW_TRACE_OPS_MAX * sizeof(sw_op));
         if (parts[i].ops == NULL) status = swt_file_no_memory(source->file);

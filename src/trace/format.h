@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The frame of a `.swt` file: file header, block headers, checksums, little-endian numbers,
+/* The framing of a `.swt` file: file header, block headers, checksums, little-endian numbers,
  * varints. Shared by the recorder's encoder, the writer and the reader; no state, no allocation.
  * Every offset and unit: docs/design/trace.md.
  */
@@ -17,7 +17,7 @@
 enum {
     SWT_BLOCK_HEADER_BYTES = 48,
     SWT_BLOCK_MAGIC = 0x42545753, /* "SWTB" */
-    /* The most bytes that zstd may need for a payload of SWT_PAYLOAD_BYTES_MAX. */
+    /* Maximum size of a payload of SWT_PAYLOAD_BYTES_MAX after zstd. */
     SWT_STORED_BYTES_MAX = SWT_PAYLOAD_BYTES_MAX + SWT_PAYLOAD_BYTES_MAX / 128 + 1024,
     SWT_VARINT_BYTES_MAX = 10,
     SWT_TICK_SHIFT = 4, /* ticks of RAW blocks are stored in units of 16, unless they are stamps */
@@ -27,7 +27,7 @@ enum { SWT_CODEC_STORED = 0, SWT_CODEC_ZSTD = 1 };
 
 /* Payload of a RAW block: a byte each of flags, tick shift and address shift, 5 zero bytes; u64:
  * ticks of the first event (shifted); five u32: bytes of the columns address, size, ticks, stamp
- * and site; then one tag an event; then the columns. */
+ * and site; then a tag per event; then the columns. */
 enum {
     SWT_RAW_HEAD_BYTES = 36,
     SWT_RAW_COLUMNS = 5,
@@ -37,7 +37,7 @@ enum {
     SWT_RAW_FLAG_SITES = 4,            /* not set: all sites are 0 */
 };
 
-/* Sizes of the small blocks' entries, or of the heads of entries. */
+/* Sizes of the small blocks' entries, or of their heads. */
 enum {
     SWT_SITE_HEAD_BYTES = 8,
     SWT_MODULE_HEAD_BYTES = 32,
@@ -50,10 +50,10 @@ enum {
 
 typedef enum swt_verdict {
     SWT_HEADER_OK = 0,
-    SWT_HEADER_FOREIGN, /* the file is no spanwise recording */
-    SWT_HEADER_DAMAGED, /* it is a recording, and the header's checksum is wrong */
-    SWT_HEADER_NEWER,   /* it is a recording of a later version */
-    SWT_HEADER_BAD,     /* the checksum is right, and a field has an impossible value */
+    SWT_HEADER_FOREIGN, /* the file is not a spanwise recording */
+    SWT_HEADER_DAMAGED, /* the header's checksum is wrong */
+    SWT_HEADER_NEWER,   /* the recording is of a later version */
+    SWT_HEADER_BAD,     /* the checksum is right, but a field has an impossible value */
 } swt_verdict;
 
 typedef struct swt_header {
@@ -72,13 +72,13 @@ typedef struct swt_block {
     uint64_t payload_sum;
 } swt_block;
 
-/* Whether the file says where threads end, as files do since version 2. */
+/* Returns whether the file records where threads end, as files do since version 2. */
 static inline bool swt_records_thread_ends(const swt_header *header) {
     return header->version >= 2;
 }
 
-/* A checksum of 64 bits. Each step is a bijection of the word that it adds, so a change within one
- * aligned 8-byte word always changes the checksum: every flip of a single bit is found. */
+/* Returns a checksum of 64 bits. Each step is a bijection of the word that it adds, so a change
+ * within one aligned 8-byte word always changes the checksum: every single-bit flip is detected. */
 uint64_t swt_checksum(const void *data, size_t bytes);
 
 void swt_header_encode(uint8_t out[SWT_FILE_HEADER_BYTES], const swt_header *header);
@@ -126,7 +126,7 @@ static inline uint64_t swt_zigzag(uint64_t difference) {
 }
 static inline uint64_t swt_unzigzag(uint64_t v) { return v >> 1 ^ (0 - (v & 1)); }
 
-/* Writes a varint: seven bits a byte, low bits first; a byte's high bit says that more follow. */
+/* Writes a varint: seven bits per byte, low bits first; the high bit means that more follow. */
 static sw_always_inline uint8_t *swt_varint_put(uint8_t *p, uint64_t v) {
     while (sw_unlikely(v >= 0x80)) {
         *p++ = (uint8_t)(v | 0x80);
@@ -153,8 +153,8 @@ static inline uint64_t swt_varint_continue(const uint8_t **at, bool *bad) {
     return v;
 }
 
-/* Reads a varint without looking for the end of the column: swt_varints_whole has counted the
- * column's varints before. At most ten bytes are read, so the cursor stays inside the column. */
+/* Reads a varint without checking for the end of the column, because swt_varints_whole has counted
+ * the column's varints. At most ten bytes are read, so the cursor stays inside the column. */
 static sw_always_inline uint64_t swt_varint_get(const uint8_t **at, bool *bad) {
     uint64_t byte = **at;
     if (sw_likely(byte < 0x80)) {
@@ -164,7 +164,7 @@ static sw_always_inline uint64_t swt_varint_get(const uint8_t **at, bool *bad) {
     return swt_varint_continue(at, bad);
 }
 
-/* Whether [p, p + bytes) is exactly `count` varints. */
+/* Returns whether [p, p + bytes) is exactly `count` varints. */
 static inline bool swt_varints_whole(const uint8_t *p, size_t bytes, size_t count) {
     size_t ends = 0;
     for (size_t i = 0; i < bytes; i++) ends += p[i] < 0x80;

@@ -18,8 +18,7 @@ bool swt_grow(void *array_pointer, size_t *capacity, size_t needed, size_t item_
     }
     if (wanted > SIZE_MAX / item_bytes) return false;
     void *old;
-    memcpy(&old, array_pointer,
-           sizeof old); /* copied as bytes, because the pointer may have any type */
+    memcpy(&old, array_pointer, sizeof old); /* bytes, because the pointer may have any type */
     char *grown = realloc(old, wanted * item_bytes);
     if (grown == NULL) return false;
     memset(grown + *capacity * item_bytes, 0, (wanted - *capacity) * item_bytes);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rule by which objects get their ids: the id that was freed last is taken first; if none is
- * free, the next one that was never used. The rule is the same when a recording is written, merged
- * and read, so the id of an ALLOC need not be stored. Callers: writer, merge, decoder of OPS
- * blocks, totals. */
+/* The rule for object ids: the id freed last is reused first; if none is free, the next unused one
+ * is taken. The rule is the same when a recording is written, merged and read, so the id of an
+ * ALLOC need not be stored. Callers: writer, merge, decoder of OPS blocks, totals. */
 #ifndef SW_TRACE_IDS_H
 #define SW_TRACE_IDS_H
 
@@ -13,25 +12,23 @@
 #include "base/attributes.h"
 
 /* Used by one thread at a time.
- *   free_count <= next <= capacity, a multiple of 64;  live != NULL where capacity != 0 */
+ *   free_count <= next <= capacity, a multiple of 64;  live != NULL if capacity != 0 */
 typedef struct swt_ids {
-    uint32_t *free_ids; /* [free_count]: freed ids; the last one is taken next */
-    uint64_t *live;     /* a bit for each id below `next`: 1: live */
+    uint32_t *free_ids; /* [free_count]: freed ids; the last one is reused next */
+    uint64_t *live;     /* a bit per id below `next`: 1: live */
     size_t free_count;
     size_t capacity; /* ids that both arrays can hold; a multiple of 64 */
-    uint32_t next;   /* ids below it were given out: number of live ids + free_count == next */
+    uint32_t next;   /* ids below it were used: number of live ids + free_count == next */
 } swt_ids;
 
-/* The rule that does not hold, or NULL (base/assert.h). */
 const char *swt_ids_check(const swt_ids *ids);
 
-/* Makes room for more ids. False: no memory, or no more ids of 32 bits. */
+/* Makes room for more ids. False: no memory, or no more 32-bit ids. */
 bool swt_ids_grow(swt_ids *ids);
 void swt_ids_free(swt_ids *ids);
-/* Forgets every id and keeps the memory. */
 void swt_ids_reset(swt_ids *ids);
 
-/* False: no memory. */
+/* Takes an id. False: no memory. */
 static sw_always_inline bool swt_ids_take(swt_ids *ids, uint32_t *id) {
     if (ids->free_count != 0) {
         *id = ids->free_ids[--ids->free_count];
@@ -47,7 +44,7 @@ static sw_always_inline bool swt_ids_live(const swt_ids *ids, uint64_t id) {
     return id < ids->next && (ids->live[id >> 6] >> (id & 63) & 1) != 0;
 }
 
-/* False: the id is not live. */
+/* Frees an id. False: the id is not live. */
 static sw_always_inline bool swt_ids_give(swt_ids *ids, uint32_t id) {
     if (sw_unlikely(!swt_ids_live(ids, id))) return false;
     ids->live[id >> 6] &= ~(1ull << (id & 63));
@@ -55,7 +52,7 @@ static sw_always_inline bool swt_ids_give(swt_ids *ids, uint32_t id) {
     return true;
 }
 
-/* What decoders return if there is no memory. Callers compare its address. */
+/* The result of decoders if there is no memory. Callers compare its address. */
 extern const char swt_no_memory[];
 
 /* Grows an array by doubling until it has room for `needed` items; new bytes are zero. *capacity is

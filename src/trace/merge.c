@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The merge: a priority queue of threads by stamp, and the operations that follow from it
- * (merge.h). */
+/* The merge: a priority queue of threads by stamp, and the resulting operations (merge.h). */
 #include "trace/merge.h"
 
 #include <stdlib.h>
@@ -84,8 +83,8 @@ void swt_merge_free(swt_merge *m) {
 
 /* --- events to operations --------------------------------------------------------------------- */
 
-/* The time of an event in nanoseconds. Clocks of different cores differ a little, so an event whose
- * time would be before that of the last one gets the time of the last one. */
+/* Returns the time of an event in nanoseconds. Clocks of different cores differ a little, so a time
+ * before that of the previous event is replaced by it. */
 static uint64_t time_of(swt_merge *m, uint64_t ticks) {
     if (ticks > m->tick_origin) {
         __extension__ unsigned __int128 ns = (unsigned __int128)(ticks - m->tick_origin);
@@ -112,8 +111,8 @@ static void emit(swt_merge *m, swt_stream *s, const swt_merge_event *event, sw_o
     };
 }
 
-/* Notes that the object is at the event's address from now on. If the table has another object
- * there, that object's free is missing in the recording, and is added. */
+/* Records the event's address of the object. If the table has another object there, that object's
+ * free is missing in the recording, and is inserted. */
 static bool note_address(swt_merge *m, swt_stream *s, const swt_merge_event *event,
                          uint32_t object) {
     uint32_t old;
@@ -126,8 +125,7 @@ static bool note_address(swt_merge *m, swt_stream *s, const swt_merge_event *eve
     return put >= 0;
 }
 
-/* If the table has an object at the address, it is freed first, so that the new one may take its
- * id. */
+/* If the table has an object at the address, it is freed first, so that its id can be reused. */
 static bool on_alloc(swt_merge *m, swt_stream *s, const swt_merge_event *event) {
     uint32_t object;
     if (sw_unlikely(swt_addresses_remove(&m->addresses, event->address, &object))) {
@@ -162,16 +160,14 @@ static bool on_realloc_new(swt_merge *m, swt_stream *s, const swt_merge_event *e
     return true;
 }
 
-/* Emits the end of a thread, unless the thread has made no operation yet, or none since its last
- * end. */
+/* Emits the end of a thread, unless it has no operation yet, or none since its last end. */
 static void on_end(swt_merge *m, swt_stream *s, uint64_t ticks) {
     if (s->thread == UINT32_MAX || s->has_ended) return;
     emit(m, s, &(swt_merge_event){.kind = SWT_RAW_THREAD_END, .ticks = ticks}, SW_OP_THREAD_END, 0);
 }
 
-/* If the file does not say where threads end, the thread is taken to end after its last event. This
- * is not done for the first thread: it is most likely the main thread, which ends with the
- * program. */
+/* If the file does not record where threads end, the thread is assumed to end after its last event,
+ * except the first thread: it is most likely the main thread, which ends with the program. */
 static void infer_end(swt_merge *m, swt_stream *s) {
     if (swt_records_thread_ends(&m->file->header) || m->ended || s->thread == 0) return;
     size_t before = m->count;
@@ -194,8 +190,8 @@ static bool on_event(swt_merge *m, swt_stream *s, const swt_merge_event *event) 
 
 /* --- the merge -------------------------------------------------------------------------------- */
 
-/* The least stamp of the other streams: the first stream goes on until its next stamp is above it.
- * In the heap, that is the stamp of one of the root's two children. */
+/* Returns the minimum stamp of the other streams, up to which the first stream continues. In the
+ * heap, it is the stamp of one of the root's two children. */
 static uint64_t horizon(const swt_merge *m) {
     uint64_t least = UINT64_MAX;
     for (size_t i = 1; i < 3 && i < m->queue_count; i++)
@@ -203,8 +199,7 @@ static uint64_t horizon(const swt_merge *m) {
     return least;
 }
 
-/* The most operations that one event makes: a free that was missed, the operation itself, and an
- * inferred end. */
+/* Maximum operations per event: a missed free, the operation itself, and an inferred end. */
 enum { OPS_AN_EVENT = 3 };
 
 /* Handles events of one stream up to the horizon, or until the batch is full. */

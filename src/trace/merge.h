@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Turns a raw recording into one sequence of operations: merges the threads' events by stamp, and
- * turns addresses into object ids. Memory: one block for each thread in the middle of its events,
- * and the table of live addresses.
+ * turns addresses into object ids. Memory: one block per thread in the middle of its events, and
+ * the table of live addresses.
  *
- * An allocation is stamped after it returned, a free before it began. So if an address goes from
+ * An allocation is stamped after it returned, a free before it began. So if an address moves from
  * one thread to another, the stamp of its free is always below that of its next allocation, and the
- * order of stamps is one that could have happened. A reallocation has two stamps: it gives up the
- * old address at the first one and has the new one from the second one on. Its operation has the
- * second stamp.
+ * order of stamps is a possible one. A reallocation has two stamps: it releases the old address at
+ * the first and owns the new one from the second. Its operation has the second stamp.
  */
 #ifndef SW_TRACE_MERGE_H
 #define SW_TRACE_MERGE_H
@@ -17,18 +16,18 @@
 #include "trace/ids.h"
 
 /* The events of one thread, decoded one at a time from its loaded block.
- *   entry <= entry_end;  left == 0 where payload == NULL;  tick_shift <= 63;  address_shift <= 47
+ *   entry <= entry_end;  left == 0 if payload == NULL;  tick_shift <= 63;  address_shift <= 47
  */
 typedef struct swt_stream {
-    size_t entry, entry_end; /* blocks to come, as indexes in merge->order */
-    uint8_t *payload;        /* of the loaded block; NULL: none is loaded */
+    size_t entry, entry_end; /* blocks still to be read, as indexes in merge->order */
+    uint8_t *payload;        /* payload of the loaded block; NULL: none */
     size_t payload_capacity;
     uint64_t at;   /* offset of the loaded block, for messages */
-    uint32_t left; /* events of the loaded block to come */
+    uint32_t left; /* events of the loaded block still to be read */
     uint32_t flags, tick_shift, address_shift;
     const uint8_t *tag, *address, *size, *ticks, *stamp, *site;
     uint64_t last_address, last_ticks;
-    uint64_t next_stamp; /* of the next event; never falls */
+    uint64_t next_stamp; /* of the next event; non-decreasing */
     uint32_t thread;     /* dense id; UINT32_MAX before its first operation */
     uint32_t moving;     /* between the two events of a reallocation: its object */
     bool is_moving;      /* `moving` is valid */
@@ -50,7 +49,7 @@ typedef struct swt_merge {
     swt_entry *order; /* the file's entries, sorted by thread and then by offset */
     swt_stream *streams;
     size_t stream_count;
-    swt_queue_item *queue; /* streams that are not at their end, as a heap; least stamp first */
+    swt_queue_item *queue; /* streams that are not at their end: a min-heap by stamp */
     size_t queue_count;
     size_t open_count; /* streams that have a payload */
     bool ended;        /* damage was found: the events end there */
@@ -59,7 +58,7 @@ typedef struct swt_merge {
     uint64_t tick_q32, tick_origin;
     uint64_t time_ns;
     uint32_t threads;
-    sw_op *ops; /* the batch that is being filled */
+    sw_op *ops; /* the batch in progress */
     size_t count;
     sw_trace_summary lost; /* counts of missed and unknown calls, and of inferred ends */
 } swt_merge;

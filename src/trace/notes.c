@@ -9,14 +9,12 @@
 #include "trace/ids.h"
 #include "trace/totals.h"
 
-/* Limits far above what programs need. They bound the memory that a maliciously made file can
- * take. */
+/* Limits far above what programs need. They bound the memory that a malicious file can take. */
 enum {
     NOTE_BYTES_MAX = 1 << 30,
-    NOTE_BYTES_FREE = 1 << 20, /* bytes that are allowed for a file of any length */
+    NOTE_BYTES_FREE = 1 << 20, /* bytes allowed for a file of any length */
     NOTE_RATIO_MAX = 64,       /* and this many times the length of the file */
-    SITE_RATIO_MAX = 1024,     /* the same for call sites, which compress well if recursion is
-                                * deep */
+    SITE_RATIO_MAX = 1024,     /* of call sites, which compress well with deep recursion */
 };
 
 static const char *const cut = "an entry of a block is cut short";
@@ -29,7 +27,7 @@ static bool add_text(swt_notes *notes, const void *data, size_t bytes, size_t *a
     return true;
 }
 
-/* A META block: pairs of strings, each ended by a zero byte. */
+/* Adds a META block: pairs of strings, each ended by a zero byte. */
 static const char *add_meta(swt_notes *notes, const uint8_t *p, size_t bytes) {
     size_t strings = 0;
     while (bytes != 0) {
@@ -123,7 +121,7 @@ static const char *add_end(swt_notes *notes, const uint8_t *p, size_t bytes) {
     sw_trace_summary *sum = &notes->summary;
     sum->calls = swt_get64(p);
     sum->dropped_calls = swt_get64(p + 8);
-    sum->drop_reason = swt_get64(p + 16); /* the threads, at offset 24, are counted by the merge */
+    sum->drop_reason = swt_get64(p + 16); /* the merge counts the threads, at offset 24 */
     sum->children_unrecorded = swt_get64(p + 32);
     sum->children_recorded = swt_get64(p + 40);
     return sum->drop_reason < SWT_DROP_REASON_COUNT ? NULL : "unknown reason of dropping";
@@ -186,8 +184,8 @@ const char *swt_notes_find(const swt_notes *notes, const char *key) {
     return NULL;
 }
 
-/* Computed from the first and the last CLOCK block. With one block: the recorder's estimate;
- * without any: 1 ns a tick. */
+/* Computed from the first and the last CLOCK block. With one block: the recorder's estimate; with
+ * none: 1 ns per tick. */
 uint64_t swt_notes_tick_q32(const swt_notes *notes) {
     const swt_clock *a = &notes->first_clock, *b = &notes->last_clock;
     if (b->ticks > a->ticks && b->ns > a->ns) {

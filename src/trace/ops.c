@@ -79,8 +79,8 @@ typedef struct cursors {
     bool sites;
 } cursors;
 
-/* Checks that every column holds exactly the varints that the tags ask for, so that the decoder
- * needs no check of bounds. */
+/* Checks that every column holds exactly the varints that the tags require, so that the decoder
+ * needs no bounds checks. */
 static const char *open_columns(cursors *c, const uint8_t *payload, size_t bytes, size_t count,
                                 bool records_thread_ends) {
     if (bytes < SWT_OPS_HEAD_BYTES + count) return "columns of a block are cut short";

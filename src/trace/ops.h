@@ -10,7 +10,7 @@
 #include "trace/ids.h"
 
 /* Payload of an OPS block: a byte of flags, 7 zero bytes; five u32: bytes of the columns size,
- * object, time, thread and site; then one tag an operation; then the columns. */
+ * object, time, thread and site; then a tag per operation; then the columns. */
 enum {
     SWT_OPS_HEAD_BYTES = 28,
     SWT_OPS_COLUMNS = 5,
@@ -34,7 +34,7 @@ static inline bool swt_op_stores_object(uint32_t kind) {
     return kind == SW_OP_FREE || kind == SW_OP_REALLOC;
 }
 
-/* What encoder and decoder know after an operation; the next one is stored relative to it.
+/* The state of encoder and decoder after an operation; the next one is stored relative to it.
  *   thread < threads, and object < ids.next, or they are 0;  and the rules of ids
  *   gives_no_ids: the operations already have the ids of the file, and `ids` is empty */
 typedef struct swt_ops_state {
@@ -45,13 +45,12 @@ typedef struct swt_ops_state {
     uint32_t thread;
     uint32_t threads;         /* threads so far: a new thread has this id */
     bool gives_no_ids;        /* of an encoder */
-    bool records_thread_ends; /* of a decoder: the file may hold SW_OP_THREAD_END */
+    bool records_thread_ends; /* of a decoder: the file may contain SW_OP_THREAD_END */
 } swt_ops_state;
 
-/* The rule that does not hold, or NULL (base/assert.h). */
 const char *swt_ops_state_check(const swt_ops_state *state);
 
-/* The encoder's columns, in `scratch` (SWT_OPS_SCRATCH_BYTES). `tag` has a byte an operation.
+/* The encoder's columns, in `scratch` (SWT_OPS_SCRATCH_BYTES). `tag` has a byte per operation.
  *   count <= SW_TRACE_OPS_MAX;  tag == scratch + SWT_OPS_HEAD_BYTES + count */
 typedef struct swt_ops_columns {
     uint8_t *scratch;
@@ -66,11 +65,11 @@ void swt_ops_begin(swt_ops_columns *columns);
 /* Adds an operation whose object is the id in the file. The caller ends the block when it has
  * SW_TRACE_OPS_MAX operations. */
 void swt_ops_put(swt_ops_columns *columns, swt_ops_state *state, const sw_op *op);
-/* Moves the columns together to one payload at columns->scratch and returns its bytes. */
+/* Joins the columns to one payload at columns->scratch and returns its bytes. */
 size_t swt_ops_end(swt_ops_columns *columns);
 
 /* Decodes a payload into ops[0..count). Returns NULL, or what is wrong: swt_no_memory or another
- * constant string. *good: number of operations before the wrong one. */
+ * constant string. *good: number of operations before the invalid one. */
 const char *swt_ops_decode(swt_ops_state *state, const uint8_t *payload, size_t bytes, size_t count,
                            sw_op *ops, size_t *good);
 

@@ -6,7 +6,7 @@
 #include "trace/format.h"
 #include "trace/raw.h"
 
-/* Reserves the next `bytes` bytes of the buffer. NULL: there is no room. */
+/* Reserves the next `bytes` bytes of the buffer. NULL: no room. */
 static uint8_t *take(swt_buffer *buffer, size_t bytes) {
     sw_check2(swt_buffer_check(buffer));
     if (bytes > buffer->capacity - buffer->used) return NULL;
@@ -60,7 +60,7 @@ bool swt_put_module(swt_buffer *buffer, uint64_t start, uint64_t end, uint64_t b
     swt_put32(p + 24, (uint32_t)path_bytes);
     swt_put32(p + 28, build_id_bytes);
     p = put_bytes(p + SWT_MODULE_HEAD_BYTES, path, path_bytes);
-    p[-1] = 0; /* ends a path that was cut, too */
+    p[-1] = 0; /* terminates a truncated path, too */
     put_bytes(p, build_id, build_id_bytes);
     return true;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sw_trace_salvage: appends to a raw recording, after its last whole block, what the program had
- * not written when it ended; that is read from the areas (area.h). Every field of an area is
- * checked, because the program may have written into it by mistake. docs/design/recorder.md.
+/* sw_trace_salvage: reads the events that a program had not written when it ended from the areas
+ * (area.h), and appends them to its raw recording, after the last whole block. Every field of an
+ * area is checked, because the program may have corrupted it. docs/design/recorder.md.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -45,7 +45,7 @@ static bool read_area(salvage *s, uint64_t index) {
            fread(s->area, 1, s->area_bytes, s->areas) == s->area_bytes;
 }
 
-/* Whether a head is that of an area of call sites, with an area length that the file can hold. */
+/* Returns whether a head is that of an area of call sites whose length fits the file. */
 static bool plausible(const struct swt_area *head, uint64_t file_bytes) {
     return head->magic == SWT_AREA_MAGIC && head->kind == SWT_AREA_SITES &&
            head->area_bytes >= swt_area_bytes(1) && head->area_bytes <= SWT_AREA_BYTES_MAX &&
@@ -66,8 +66,8 @@ static bool open_areas(salvage *s, const char *path) {
     return true;
 }
 
-/* How many of the first events are written, valid and in order. A reallocation counts only if both
- * of its events do. */
+/* Returns how many of the first events are written, valid and in order. A reallocation counts only
+ * if both of its events do. */
 static uint32_t count_events(const swt_event *events) {
     uint32_t whole = 0;
     bool moving = false;
@@ -84,8 +84,8 @@ static uint32_t count_events(const swt_event *events) {
 
 /* --- the recording ---------------------------------------------------------------------------- */
 
-/* Whether the thread's block is in the recording already: the program was killed after it had
- * written the block and before it emptied it. */
+/* Returns whether the thread's block is in the recording already: the program was killed between
+ * writing the block and emptying it. */
 static bool is_written(const salvage *s, const struct swt_area *area) {
     for (size_t i = 0; i < s->file.entry_count; i++) {
         const swt_entry *entry = &s->file.entries[i];
@@ -94,10 +94,9 @@ static bool is_written(const salvage *s, const struct swt_area *area) {
     return false;
 }
 
-/* A reallocation is two events and one call; its second event counts. */
+/* Returns whether an event counts as a call. Of a reallocation's two events the second counts. */
 static bool is_call(uint64_t kind) { return kind <= SWT_RAW_FREE || kind == SWT_RAW_REALLOC_NEW; }
 
-/* The number of calls in a RAW payload. */
 static uint64_t count_calls(const uint8_t *payload, const swt_block *block) {
     uint64_t calls = 0;
     if (block->raw_bytes < SWT_RAW_HEAD_BYTES + (size_t)block->count) return 0;
@@ -122,8 +121,8 @@ static sw_status append(salvage *s, const uint8_t *block, size_t bytes) {
     return fwrite(block, 1, bytes, s->out) == bytes ? SW_OK : io_failed(s, "append to it");
 }
 
-/* Whether the call sites of the area are in the recording already. They are written all at once and
- * by rising id, so it is enough to look for the first. */
+/* Returns whether the call sites of the area are in the recording already. They are written all at
+ * once with ascending ids, so only the first is searched for. */
 static bool are_written(const swt_notes *notes, const uint8_t *entries) {
     return notes->site_count != 0 && swt_get32(entries) <= notes->sites[notes->site_count - 1].id;
 }
@@ -173,8 +172,8 @@ static sw_status append_threads(salvage *s) {
     return status;
 }
 
-/* Appends the END block. If something was lost, and the recorder did not say what, it is left out,
- * so that the recording counts as incomplete. */
+/* Appends the END block. It is omitted if an unknown number of calls was lost, so that the
+ * recording counts as incomplete. */
 static sw_status append_end(salvage *s, uint64_t unrecorded, uint64_t recorded) {
     uint8_t payload[128];
     const uint8_t *block;
@@ -190,7 +189,7 @@ static sw_status append_end(salvage *s, uint64_t unrecorded, uint64_t recorded) 
     return append(s, block, bytes);
 }
 
-/* Opens the recording for appending, after cutting off what follows its last whole block. */
+/* Opens the recording for appending, after truncating it after its last whole block. */
 static sw_status open_out(salvage *s) {
     off_t end = (off_t)(s->file.damaged ? s->file.damage_at : s->file.bytes);
     s->out = fopen(s->path, "rb+");

@@ -8,8 +8,7 @@
 #include "base/assert.h"
 #include "trace/totals.h"
 
-/* Ends are inferred for at most this many threads, so that no file can make the array of last
- * operations large. */
+/* Ends are inferred for at most this many threads, which bounds the array of last operations. */
 enum { INFERRED_THREADS_MAX = 1 << 20 };
 
 bool swt_infers_ends(const swt_file *file) {
@@ -67,7 +66,7 @@ static sw_status next_ordered(swt_source *source, sw_op *ops, size_t *count) {
 
 /* --- inferred ends of threads ----------------------------------------------------------------- */
 
-/* Notes for each thread that an operation of the batch is its last so far. False: no memory. */
+/* Records for each thread of the batch its last operation so far. False: no memory. */
 static bool note_last(swt_file *file, const sw_op *ops, size_t count, uint64_t first) {
     for (size_t i = 0; i < count; i++) {
         uint32_t thread = ops[i].thread;
@@ -81,8 +80,7 @@ static bool note_last(swt_file *file, const sw_op *ops, size_t count, uint64_t f
     return true;
 }
 
-/* Finds each thread's last operation in one pass over the whole file. The pass ends at damage, as
- * any other does. */
+/* Finds each thread's last operation in one pass over the file, which ends at damage. */
 static sw_status seek_last_ops(swt_source *source) {
     swt_file *file = source->file;
     if (file->last_ops != NULL) return SW_OK;
@@ -100,7 +98,7 @@ static sw_status seek_last_ops(swt_source *source) {
     return status == SW_NOMEM ? status : SW_OK;
 }
 
-/* Whether the thread is taken to end after this operation, which is its last. The first thread is
+/* Returns whether the thread is assumed to end after this operation, its last. The first thread is
  * not: it is most likely the main thread, which ends with the program. */
 static bool is_last(const swt_file *file, const sw_op *op, uint64_t index) {
     return op->thread != 0 && op->thread < file->last_ops_count &&

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The operations of an open file of either form, in order. Two sources of one file may be used one
- * after the other, not at once. */
+ * after the other, but not at the same time. */
 #ifndef SW_TRACE_SOURCE_H
 #define SW_TRACE_SOURCE_H
 
@@ -9,25 +9,24 @@
 
 /* Used by one thread at a time.
  *   entry <= file->entry_count;  decoded_at <= decoded_count <= SW_TRACE_OPS_MAX
- *   decoded != NULL where decoded_count != 0;  and, while no damage was met, the rules of state */
+ *   decoded != NULL if decoded_count != 0;  and, while no damage was met, the rules of state */
 typedef struct swt_source {
     swt_file *file;
     sw_op *ops;          /* room for SW_TRACE_OPS_MAX */
     swt_merge merge;     /* used for the raw form */
     swt_ops_state state; /* used for the ordered form */
     size_t entry;        /* of the ordered form: index of the next block */
-    bool infers;         /* swt_infers_ends; then `decoded` is a block whose first decoded_at
-                          * operations were given out, and `inferred` counts the ends */
+    bool infers;         /* swt_infers_ends; then `decoded` is a block of which decoded_at
+                          * operations were returned, and `inferred` counts the ends */
     sw_op *decoded;
     size_t decoded_count, decoded_at;
     uint64_t inferred;
 } swt_source;
 
-/* The rule that does not hold, or NULL (base/assert.h). */
 const char *swt_source_check(const swt_source *source);
 
-/* Whether ends of threads are inferred: the file is ordered, does not say where threads end, and
- * has more than one thread. */
+/* Returns whether ends of threads are inferred: the file is ordered, does not record where threads
+ * end, and has more than one thread. */
 bool swt_infers_ends(const swt_file *file);
 
 sw_status swt_source_init(swt_source *source, swt_file *file);
@@ -35,10 +34,10 @@ void swt_source_free(swt_source *source);
 /* Stores the next batch to source->ops; *count is 0 at the end. After an error only swt_source_free
  * may be called. */
 sw_status swt_source_next(swt_source *source, size_t *count);
-/* Compute the summary of a file: read it through a separate source, and take the recorder's
- * statistics from the file's notes. Damage that is met on the way is noted in the file. */
+/* Computes the summary of a file: reads it through a separate source, and takes the recorder's
+ * statistics from the file's notes. Damage that it meets is recorded in the file. */
 sw_status swt_source_summarise(swt_file *file, sw_trace_summary *out);
-/* Sets the fields of a summary that cannot be counted from operations: what the recorder stated,
+/* Sets the fields of a summary that cannot be counted from operations: the recorder's statistics,
  * the number of call sites, the counts of the merge. */
 void swt_source_complete(const swt_source *source, sw_trace_summary *sum);
 

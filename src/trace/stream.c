@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The events of one thread's RAW blocks. When a block is loaded, the number of varints in its
- * columns is checked, so reading an event needs no check of bounds. docs/design/trace.md. */
+ * columns is checked, so that reading an event needs no bounds checks. docs/design/trace.md. */
 #include <stdlib.h>
 
 #include "base/assert.h"
@@ -77,8 +77,7 @@ static void release(swt_merge *merge, swt_stream *s) {
     s->payload_capacity = 0;
 }
 
-/* Copies the payload that the file has just loaded to the stream. Returns NULL, or what is
- * wrong. */
+/* Copies the payload that the file has loaded to the stream. Returns NULL, or what is wrong. */
 static const char *take_payload(swt_merge *merge, swt_stream *s, const swt_block *block) {
     if (s->payload == NULL) {
         if (merge->open_count == OPEN_MAX) return "more threads at once than any program has";

@@ -20,7 +20,6 @@ typedef struct swt_totals {
     size_t capacity;
 } swt_totals;
 
-/* The rule that does not hold, or NULL (base/assert.h). */
 const char *swt_totals_check(const swt_totals *totals);
 
 /* Adds operations, which must be valid. Returns SW_OK, or SW_NOMEM without a message. */

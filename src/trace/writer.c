@@ -16,9 +16,9 @@
 #include "os/os.h"
 
 enum {
-    SMALL_BYTES = 256 * 1024, /* of one small block; further entries go to further blocks */
+    SMALL_BYTES = 256 * 1024, /* per small block; more entries go to more blocks */
     /* The caller's ids may exceed 16 times the number of its allocations by this much. A larger id
-     * is an error, and does not lead to an array of gigabytes. */
+     * is an error, so that it cannot cause an array of gigabytes. */
     DENSE_SLACK = 1 << 20,
     KNOWN_FLAGS = SW_OP_ZEROED | SW_OP_SCAN,
 };
@@ -86,7 +86,7 @@ static sw_status open_stream(sw_trace_writer *w, const char *asked) {
     if (w->stream != NULL) return SW_OK;
     sw_status status = io_failed(w, "create a file next to it");
     free(w->part);
-    w->part = NULL; /* the file is another process's: it is not removed */
+    w->part = NULL; /* another process's file, which is not removed */
     return status;
 }
 
@@ -153,8 +153,7 @@ static const char *check_end(const sw_trace_writer *w, const sw_op *op) {
     return op->thread < w->state.threads ? NULL : "its thread made no operation";
 }
 
-/* Checks an operation by itself and against the state after the last one. Returns NULL, or what is
- * wrong. */
+/* Checks an operation by itself and against the current state. Returns NULL, or what is wrong. */
 static const char *check_op(const sw_trace_writer *w, const sw_op *op) {
     if (op->kind >= SW_OP_KIND_COUNT) return "its kind is unknown";
     if ((op->flags & ~(unsigned)KNOWN_FLAGS) != 0) return "its flags are unknown";
@@ -237,7 +236,7 @@ sw_status sw_trace_append(sw_trace_writer *w, const sw_op *ops, size_t count) {
     return status;
 }
 
-/* The operations are valid, and their objects have the ids that this file gives them. */
+/* The operations are valid, and their objects have the ids of the file. */
 sw_status swt_writer_append_known(sw_trace_writer *w, const sw_op *ops, size_t count) {
     sw_status status = start(w);
     w->state.gives_no_ids = true;
@@ -313,6 +312,6 @@ sw_status sw_trace_commit(sw_trace_writer *w, sw_trace_summary *out) {
     if (status == SW_OK) status = write_summary(w);
     if (status == SW_OK) status = put_in_place(w);
     if (status == SW_OK && out != NULL) *out = w->totals.sum;
-    end(w); /* frees everything; after success there is no partial file to remove */
+    end(w); /* frees everything; after success there is no temporary file to remove */
     return status;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The record of a writer, and what sw_trace_finish needs of it to copy the small blocks of a raw
+/* The record of a writer, also for sw_trace_finish, which copies the small blocks of a raw
  * recording. Code: writer.c, and writer_small.c for metadata, call sites and modules. */
 #ifndef SW_TRACE_WRITER_H
 #define SW_TRACE_WRITER_H
@@ -12,8 +12,8 @@
 #include "trace/totals.h"
 
 /* Used by one thread at a time.
- *   state.count == totals.sum.ops;  columns.count <= state.count;  headed where started
- *   objects != NULL where object_capacity != 0;  and the rules of small, state, columns and totals
+ *   state.count == totals.sum.ops;  columns.count <= state.count;  headed if started
+ *   objects != NULL if object_capacity != 0;  and the rules of small, state, columns and totals
  */
 struct sw_trace_writer {
     uint64_t mark; /* ds/handle.h */
@@ -22,7 +22,7 @@ struct sw_trace_writer {
     char *part;   /* temporary file, renamed to `path` at commit; NULL: `path` is a device */
     void *memory; /* of the encoder */
     swt_encoder *encoder;
-    swt_buffer small; /* entries of the small block that is being filled */
+    swt_buffer small; /* entries of the small block in progress */
     swt_block_kind small_kind;
     uint32_t last_site; /* id of the last site of sw_trace_add_site */
     uint32_t *objects;  /* caller's id -> file's id + 1; 0: not live */
@@ -36,11 +36,10 @@ struct sw_trace_writer {
     bool failed;
 };
 
-/* Checks a writer that has not failed. Returns the rule that does not hold, or NULL
- * (base/assert.h). */
+/* Checks a writer that has not failed. Returns the first broken rule, or NULL (base/assert.h). */
 const char *sw_trace_writer_record_check(const struct sw_trace_writer *writer);
 
-/* Writes the small block that is being filled; before it, once, the file header. */
+/* Writes the small block in progress; before it, once, the file header. */
 sw_status swt_writer_end_small(sw_trace_writer *writer);
 /* Adds an entry to the small block of its kind, also after operations: as sw_trace_add_site and
  * sw_trace_add_module, without their checks. */
@@ -49,7 +48,7 @@ sw_status swt_writer_site(sw_trace_writer *writer, uint32_t site, const uint64_t
 sw_status swt_writer_module(sw_trace_writer *writer, const sw_trace_module *module);
 /* Appends operations of a source (source.h) without the checks of sw_trace_append. */
 sw_status swt_writer_append_known(sw_trace_writer *writer, const sw_op *ops, size_t count);
-/* Takes the fields of the summary that cannot be counted from operations from `given`. */
+/* Takes the summary fields that cannot be counted from operations from `given`. */
 void swt_writer_set_summary(sw_trace_writer *writer, const sw_trace_summary *given);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Small blocks of a writer: metadata, call sites and modules. Entries of one kind are collected,
- * and a block is written when it is full or when an entry of another kind comes. */
+/* Small blocks of a writer: metadata, call sites and modules. Entries of one kind are collected; a
+ * block is written when it is full or when an entry of another kind follows. */
 #include <inttypes.h>
 
 #include "base/fail.h"
@@ -8,7 +8,7 @@
 #include "trace/format.h"
 #include "trace/writer.h"
 
-/* Begins a small block of a kind, unless there is one. */
+/* Begins a small block of a kind, unless it is in progress. */
 static sw_status begin(sw_trace_writer *w, swt_block_kind kind) {
     sw_status status = w->small_kind == kind ? SW_OK : swt_writer_end_small(w);
     w->small_kind = kind;

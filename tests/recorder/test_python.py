@@ -196,7 +196,7 @@ def test_what_has_no_python_says_so(tmp_path: Path, capfd: pytest.CaptureFixture
     """An interpreter that takes its objects from elsewhere, and a program that is none."""
     recorded(tmp_path, CULPRIT, words=("-E",))
     told = capfd.readouterr().err
-    assert "Python lines need PYTHONMALLOC=malloc, which this process does not heed" in told
+    assert "Python lines need PYTHONMALLOC=malloc, which this process ignores" in told
     assert "no line of Python was seen" in told
     swt = str(tmp_path / "ls.swt")
     assert main(["record", "--python-sites", "-o", swt, "--", "/bin/ls", "/"]) == 1

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What tests of arenas share: arenas of some options, and figures of arenas, of the process's
- * chunks and of heaps. */
+/* Helpers for tests of arenas: arenas with given options, and statistics of arenas, of the
+ * process's chunks and of heaps. */
 #ifndef TESTS_UNIT_ARENAS_H
 #define TESTS_UNIT_ARENAS_H
 

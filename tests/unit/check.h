@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks for plain test programs: on in every build, print place and values, count, exit code. */
+/* Checks for plain test programs: they are on in every build, print place and values, count, and
+ * set the exit code. */
 #ifndef TESTS_UNIT_CHECK_H
 #define TESTS_UNIT_CHECK_H
 

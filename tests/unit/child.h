@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Children that must end without a failed check. */
+/* Child processes that must end without a failed check. */
 #ifndef TESTS_UNIT_CHILD_H
 #define TESTS_UNIT_CHILD_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What tests of the collector share: a collector with types and roots, whole cycles and their
- * figures. */
+/* Helpers for tests of the collector: a collector with types and roots, whole cycles and their
+ * statistics. */
 #ifndef TESTS_UNIT_COLLECTOR_H
 #define TESTS_UNIT_COLLECTOR_H
 

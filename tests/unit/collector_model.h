@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A model of a collected heap, for tests that run programs on both: objects with numbers, edges in
- * arrays, reachability by a search through the arrays. A program only touches what it reaches from
- * its roots.
+ * arrays, reachability by a search through the arrays. A program only accesses objects reachable
+ * from its roots.
  *
- * What a cycle must leave: everything that was reachable when it began and everything that was born
- * since, without what the program freed. No more (the snapshot is exact), and no less. */
+ * A cycle must leave exactly the objects that were reachable when it began, plus those allocated
+ * since, minus those that the program freed (the snapshot is exact). */
 #ifndef TESTS_UNIT_COLLECTOR_MODEL_H
 #define TESTS_UNIT_COLLECTOR_MODEL_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A collected heap with objects that have numbers, for tests of references and finalizers. */
+/* A collected heap with numbered objects, for tests of references and finalizers. */
 #ifndef TESTS_UNIT_COLLECTOR_REFS_H
 #define TESTS_UNIT_COLLECTOR_REFS_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a function prints to fd 2 before it aborts. */
+/* Captures what a function prints to fd 2 before it aborts. */
 #ifndef TESTS_UNIT_DYING_WORDS_H
 #define TESTS_UNIT_DYING_WORDS_H
 

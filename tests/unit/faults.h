@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A fault handler that records the last fault and lets the program go on. */
+/* A fault handler that records the last fault and continues. */
 #ifndef TESTS_UNIT_FAULTS_H
 #define TESTS_UNIT_FAULTS_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every public function that takes a handle, as a row: how it is called, and what it does with NULL
- * and with what is no handle. And one live handle of each kind, made and ended. Caller:
+/* A row for every public function that takes a handle: how to call it, and its result for NULL and
+ * for an address that is no handle. Also creates and ends one live handle of each kind. Caller:
  * test_handles.c. */
 #ifndef TESTS_UNIT_HANDLE_ROWS_H
 #define TESTS_UNIT_HANDLE_ROWS_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Heaps as most tests make them, and what they ask of one. */
+/* Helpers that create heaps with common options and query them. */
 #ifndef TESTS_UNIT_HEAPS_H
 #define TESTS_UNIT_HEAPS_H
 

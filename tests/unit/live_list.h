@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A list of live objects, in the order of allocation: an independent model of what a heap has
- * handed out. */
+/* A list of live objects, in the order of allocation: an independent model of a heap's
+ * allocations. */
 #ifndef TESTS_UNIT_LIVE_LIST_H
 #define TESTS_UNIT_LIVE_LIST_H
 

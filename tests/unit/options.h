@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Creation with wrong options. */
+/* Checks that creation with invalid options fails. */
 #ifndef TESTS_UNIT_OPTIONS_H
 #define TESTS_UNIT_OPTIONS_H
 

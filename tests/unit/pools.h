@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What tests of pools share: a heap, pools of items of POOL_BYTES on it, and their figures. */
+/* Helpers for tests of pools: a heap, pools of items of POOL_BYTES on it, and their statistics. */
 #ifndef TESTS_UNIT_POOLS_H
 #define TESTS_UNIT_POOLS_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What hand-made cases of range allocators share: a range, its end, its counters, its holes as
+/* Helpers for hand-written cases of range allocators: a range, its end, its counters, its holes as
  * text. */
 #ifndef TESTS_UNIT_RANGE_CASES_H
 #define TESTS_UNIT_RANGE_CASES_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An allocator for tests that counts its calls and bytes, and refuses where a test asks for it. */
+/* An allocator for tests that counts its calls and bytes, and refuses on request. */
 #ifndef TESTS_UNIT_RANGE_MEMORY_H
 #define TESTS_UNIT_RANGE_MEMORY_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which sanitizer a test is compiled for: gcc says it by macros, clang by features. */
+/* Defines which sanitizer a test is compiled for, which gcc reports by macros and clang by
+ * features. */
 #ifndef TESTS_UNIT_SANITIZER_H
 #define TESTS_UNIT_SANITIZER_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads and children of tests that run to their end. cmake/SpanwiseTests.cmake searches sources
- * for `in_thread`. */
+/* Runs threads and child processes of tests to their end. cmake/SpanwiseTests.cmake searches
+ * sources for `in_thread`. */
 #ifndef TESTS_UNIT_SPAWN_H
 #define TESTS_UNIT_SPAWN_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The library uses few addresses, so a limit that the program sets later (RLIMIT_AS) leaves the
- * rest to the program. Growth within such a limit: caches and the collector find what is beyond the
- * part of the range that they knew, and mappings of others in the way are left alone. */
+ * rest to the program. During growth within such a limit, caches and the collector find objects
+ * beyond the part of the range that they knew, and other libraries' mappings are not touched. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdbool.h>

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 spanwise::allocator and spanwise::heap_allocator: containers,
-// sizes that are told to the free, and every size that is not the object's.
+// SPDX-License-Identifier: Apache-2.0
+// spanwise::allocator and spanwise::heap_allocator: containers, and frees with every wrong size.
 #include <cstddef>
 #include <cstdint>
 #include <list>

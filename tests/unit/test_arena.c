@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arenas by hand: the contract of each call, savepoints, modes, limits, bad input, misuse. Then
- * random lives against a model that knows every object: no two overlap, each keeps its bytes,
- * alignment and zeroes, and a release or reset ends exactly what came later. One argument: steps of
- * the random lives (2,000,000 for the full form). */
+/* Hand-written cases for arenas: the contract of each call, savepoints, modes, limits, bad input,
+ * misuse. Then random operations against a model that knows every object: no two overlap, each
+ * keeps its bytes, alignment and zeroes, and a release or reset frees exactly the later ones. One
+ * argument: number of random steps (2,000,000 for the full form). */
 #include <errno.h>
 
 #include "arena/arena.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a memory checker finds in arenas and slabs. Under AddressSanitizer a child dies, in every
- * mode, that reads an object after the arena's free, reset or release, a byte past an object, or a
- * slot after its free; elsewhere it runs to its end. With the argument `misuse` all of these uses
- * happen in one process, with `use` none: valgrind runs both (tests/install/arena_valgrind.sh). */
+/* Errors that a memory checker finds in arenas and slabs. Under AddressSanitizer a child process
+ * that reads an object after the arena's free, reset or release, a byte past an object, or a slot
+ * after its free, must die in every mode; elsewhere it runs to its end. With the argument `misuse`
+ * all of these uses happen in one process, with `use` none: valgrind runs both
+ * (tests/install/arena_valgrind.sh). */
 #include <stdbool.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the process keeps of arenas that ended: how much, how long by a clock of the test, and apart
- * by nodes of memory, of a machine of the test. And arenas that threads share or leave. After
- * begin(), threads keep nothing, so each chunk goes to the process when its arena is freed. */
+/* Idle chunks that the process keeps: how many bytes, how long by a fake clock, and separately per
+ * NUMA node of a fake machine. Also arenas that threads share or leave. After begin(), threads
+ * cache nothing, so each chunk returns to the process when its arena is freed. */
 #include "arena/chunk.h"
 #include "arenas.h"
 #include "os/os.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arenas that a collector scans: what their objects point to lives, and dies with them; a second
- * marking checks each. A random life is compared with a model that knows who points where. */
+/* Arenas that a collector scans: the referents of their objects live and die with them; a second
+ * marking checks each cycle. Random operations are compared with a model of all pointers. */
 #include "arenas.h"
 #include "collector.h"
 #include "faults.h"

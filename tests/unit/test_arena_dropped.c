@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A collector frees arenas that are unreachable, and finds pointers into those that were freed.
- * Random lives are compared with a model that knows who points where. */
+/* A collector frees unreachable arenas, and finds pointers into freed ones. Random operations are
+ * compared with a model of all pointers. */
 #include "arenas.h"
 #include "collector.h"
 #include "ds/handle.h"

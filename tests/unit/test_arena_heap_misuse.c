@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Heaps are asked to free, resize or measure objects of arenas. Each call reports ARENA and does
+/* Calls on heaps that free, resize or measure objects of arenas. Each reports ARENA and does
  * nothing, for objects of every size and mode: those in chunks, and those that the arena takes from
- * the heap. Objects of mode OFF are malloc's, and so FOREIGN. */
+ * the heap. Objects of mode OFF belong to malloc, so they are FOREIGN. */
 #include "arenas.h"
 #include "collector.h"
 #include "faults.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which chunks the quarantine releases, chunk by chunk: one into which the last look of a collector
- * has found a pointer stays, whatever releases its neighbours, and goes when no pointer is left. An
- * arena here is safe and has one chunk. */
+/* The order in which chunks leave the quarantine: a chunk into which the last scan of a collector
+ * found a pointer stays, even if its neighbours are released, and leaves when no pointer is left.
+ * Each arena here is safe and has one chunk. */
 #include "arena/chunk.h"
 #include "arenas.h"
 #include "collector.h"

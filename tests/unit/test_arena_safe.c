@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Safe arenas: each way in which a program uses what an arena had, with the exact report; holds,
- * owners and references; the quarantine's bounds. Full form: build/release/test_arena_safe 1000000
+/* Safe arenas: each kind of use after free, with the exact report; holds, owners and references;
+ * the quarantine's bounds. Full form: build/release/test_arena_safe 1000000
  */
 #define _GNU_SOURCE
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Backings (spanwise/backing.h): what each rounds, keeps and returns; zeroed memory on its second
- * use. Forks: test_fork_memory.c. */
+/* Backings (spanwise/backing.h): how each rounds, keeps and returns blocks; reused memory is
+ * zeroed. Forks: test_fork_memory.c. */
 #include "buffer/backing.h"
 
 #include "check.h"

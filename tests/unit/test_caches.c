@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Caches: closed ones serve the next thread, idle ones have few resident pages, and the classes of
- * a cache's requests choose its paths. */
+/* Thread caches: closed ones are reused by the next thread, idle ones have few resident pages, and
+ * the classes of a cache's requests select its paths. */
 #include <sys/prctl.h>
 
 #include "check.h"

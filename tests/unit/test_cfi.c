@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parser of call frame information over modules made by hand: a module is between two pages
- * that fault, so that a read outside of it ends the test, and under the sanitizers undefined
- * arithmetic does. */
+/* The parser of call frame information on hand-made modules: a module is between two guard pages,
+ * so that a read outside of it ends the test, as does undefined arithmetic under the sanitizers. */
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The collector by hand: a mark stack without memory, the spans of other threads and caches, kinds
- * of objects and of words, graphs by numbers, bad input. */
+/* Hand-written cases for the collector: a mark stack without memory, the spans of other threads and
+ * caches, kinds of objects and of words, graphs by numbers, bad input. */
 #include "spanwise/gc.h"
 
 #include <errno.h>

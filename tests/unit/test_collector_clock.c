@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a collector reports of its cycles, to the nanosecond: its clock reads T(1), T(2), ..., and
- * T(n) = n(n+1)/2 milliseconds, so the time between two readings identifies both. Each test begins
- * with its readings. */
+/* The times of cycles that a collector reports, to the nanosecond: its clock reads T(1), T(2), ...,
+ * and T(n) = n(n+1)/2 milliseconds, so the time between two readings identifies both. Each test
+ * begins with its readings. */
 #include <stdbool.h>
 #include <unistd.h>
 

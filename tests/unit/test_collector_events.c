@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The events of a collector: which ones there are after calls whose work is known, in which order,
- * and within what. Times are only compared with each other. */
+/* The events of a collector: their number, order and nesting after calls with known work. Times are
+ * only compared with each other. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>

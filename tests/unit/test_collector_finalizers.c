@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finalizers: when they are due, what they may do, who calls them. What a cycle keeps is computed
- * by hand. */
+/* Finalizers: when they are due, what they may do, which thread calls them. The objects that a
+ * cycle keeps are computed by hand. */
 #include "collector_refs.h"
 #include "spawn.h"
 

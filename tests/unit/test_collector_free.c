@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Explicit free, realloc and trim while a cycle is idle, marks, or sweeps: the cells of the table
- * in docs/design/gc.md. And the states of a cycle. */
+ * in docs/design/gc.md. Also the states of a cycle. */
 #include <errno.h>
 
 #include "collector.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The single-step trap of the processor stops a thread at every instruction of an allocation in
- * turn, and another thread works on a cycle meanwhile, as where signals stop threads: a whole
- * cycle, or the start, a step or the end of one. The object that was being made survives, is whole,
- * and has one owner. A thread that holds a lock is not stopped, because whoever stops threads takes
- * the locks first. */
+/* The processor's single-step trap stops a thread at every instruction of an allocation in turn, as
+ * a signal could, and another thread works on a cycle meanwhile: a whole cycle, or the start, a
+ * step or the end of one. The object being allocated survives, is intact, and has one owner. A
+ * thread that holds a lock is not stopped, because a thread that stops others takes the locks
+ * first. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("O2") /* the inline path as programs have it */
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Marking. Long lists, by a thread whose stack has 64 KiB, or the least there is: marking does not
- * recurse. Depth first, where objects lead to near ones: a tree in the order of its allocation. By
- * span: which object is scanned when, what an abandoned cycle leaves, spans that change while they
- * wait; the models show that both orders keep the same objects. Objects are counted as they are
- * made. One argument: the length of the list (10,000,000 is the long form). */
+/* Marking. Long lists, in a thread with a stack of 64 KiB, or the minimum: marking does not
+ * recurse. Depth first, if objects point to near ones: a tree in allocation order. By span: the
+ * order of scanning, the state after an abandoned cycle, spans that change while they are queued;
+ * the models show that both orders keep the same objects. One argument: the length of the list
+ * (10,000,000 is the long form). */
 #include <pthread.h>
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Typed allocation: whichever way an object was made, marking follows the words of its own type,
- * and its bytes are zero; objects of several types share spans, in every order. A limit whose hook
+/* Typed allocation: on every path marking follows the words of the object's own type, and its bytes
+ * are zero; objects of several types share spans, in every order. Also a limit whose hook
  * collects. */
 #include <errno.h>
 #include <pthread.h>

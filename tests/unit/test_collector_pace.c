@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cycles that begin by themselves: when, how they end in time, and what they keep. The numbers of
- * objects are computed by hand: 4 MiB are 65536 objects of 64 bytes. */
+/* Cycles that the pacer starts: when they begin, that they end in time, and what they keep. The
+ * numbers of objects are computed by hand: 4 MiB are 65536 objects of 64 bytes. */
 #include <errno.h>
 
 #include "collector.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the ledger and the heap map of a collected heap report of objects that wait for the sweep:
- * in each state of a cycle, the map slot by slot and the ledger to the byte, computed by hand from
- * what was made, freed and dropped. */
+/* Objects that wait for the sweep, in the ledger and the heap map of a collected heap: in each
+ * state of a cycle, the map slot by slot and the ledger to the byte, computed by hand from the
+ * objects allocated, freed and dropped. */
 #include "collector.h"
 
 enum {

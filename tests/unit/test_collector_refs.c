@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* References by hand: what is refused, numbers, cycles under way, growth, explicit frees, realloc.
- * Weak reads during cycles: collector_model.h. Then random graphs with references of all kinds and
- * finalizers, some of which resurrect their object, against arrays: after each cycle the heap has
- * the model's objects, each reference holds what it must, and the due finalizers are called.
- * SPANWISE_GC_GRAPHS=n in the environment does n rounds; the full form is 100,000. */
+/* Hand-written cases for references: errors, numbers, running cycles, growth, explicit frees,
+ * realloc. Weak reads during cycles: collector_model.h. Then random graphs with references of all
+ * kinds and finalizers, some of which resurrect their object, against arrays: after each cycle the
+ * heap has the model's objects, each reference holds the right object, and the due finalizers are
+ * called. SPANWISE_GC_GRAPHS=n sets the number of rounds; the full form is 100,000. */
 #include "collector_refs.h"
 
 /* --- references ------------------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shadow stacks: what their frames hold lives, and nothing else does. The model of a stack is an
- * array of what was pushed; each misuse is an error after which the stack is as before. */
+/* Shadow stacks: the objects in their frames live, and no others. The model of a stack is an array
+ * of pushed frames; each misuse is an error that leaves the stack unchanged. */
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>

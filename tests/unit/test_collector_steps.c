@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Cycles in steps, between allocations, writes and frees, against the model of collector_model.h:
- * random graphs, forks, and threads, each with a model of its own, that stop for the steps of a
- * collector's thread. SPANWISE_GC_GRAPHS=n in the environment does n random graphs; the full form
- * is 100,000. */
+ * random graphs, forks, and threads, each with its own model, that stop for the steps of a
+ * collector's thread. SPANWISE_GC_GRAPHS=n sets the number of random graphs; the full form is
+ * 100,000. */
 #include <sched.h>
 #include <stdbool.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads that join stop at safe points while others mark and sweep. Each has a list with numbers,
- * which grows and shrinks: nothing of it is ever lost, and in the end nothing else is there. */
+/* Joined threads stop at safepoints while others mark and sweep. Each has a list of numbers that
+ * grows and shrinks: no element is ever lost, and at the end no other objects exist. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>
@@ -188,7 +188,7 @@ static void test_late(void) {
     wait_for(3);
     CHECK_EQ(sw_gc_step(f.gc, 1), SW_BUSY);
     CHECK(strstr(sw_last_error()->message, "'a thread that is late, and has '") != NULL);
-    CHECK(strstr(sw_last_error()->message, "no safe point for 20 ms") != NULL);
+    CHECK(strstr(sw_last_error()->message, "no safepoint for 20 ms") != NULL);
     CHECK_EQ(sw_gc_current_phase(f.gc), SW_GC_SWEEPING); /* the cycle is given up */
     CHECK_EQ(sw_gc_finish(f.gc, NULL), SW_BUSY);
     CHECK_EQ(sw_gc_current_phase(f.gc), SW_GC_SWEEPING);

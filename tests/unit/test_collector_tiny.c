@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collected heaps that pack tiny objects: the place of each follows from the sizes alone, a block
- * lives while a root reaches one of its objects or its cache may pack into it, and the bytes of an
+/* Collected heaps that pack tiny objects: the sizes alone determine the address of each, a block
+ * lives while one of its objects is reachable or its cache may pack into it, and the bytes of an
  * object never change. */
 #include <errno.h>
 #include <pthread.h>

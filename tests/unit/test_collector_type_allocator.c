@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Typed allocators: inline code makes the objects that sw_gc_new would have made, in the same
- * slots, at the same moments of a pace, zeroed, of their type; during cycles in steps, in threads,
- * and where a type has no short path. */
+/* Type allocators: inline code allocates the same objects as sw_gc_new, in the same slots, at the
+ * same moments of a pace, zeroed, of their type; during cycles in steps, in threads, and for types
+ * without a fast path. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>

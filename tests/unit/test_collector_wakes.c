@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Wake-ups of threads that wait for each other around a stop of the world: the system confirms each
- * sleep before the other thread goes on, and a wake-up must end it, not its timeout. The collector
- * counts timeouts; no time is measured. */
+ * sleep before the other thread continues, and a wake-up must end it, not its timeout. The
+ * collector counts timeouts; no time is measured. */
 #define _GNU_SOURCE
 #include <linux/futex.h>
 #include <pthread.h>

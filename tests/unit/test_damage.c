@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Verify must find every number and bit of metadata that is damaged, one at a time. */
+/* Verify must find every damaged number and bit of metadata, one at a time. */
 #include <stdbool.h>
 
 #include "check.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Specialised and inline paths against the generic one: the same classes, the same validation, and
- * memory that is zeroed when the rules say so, and only then. */
+ * memory is zeroed exactly when the rules require it. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>

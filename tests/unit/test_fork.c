@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Forks of processes that use heaps: while other threads are inside caches, and while caches keep
- * large objects or empty spans. The child can use every cache that the program opened, and nothing
- * is lost. */
+ * large objects or empty spans. The child can use every cache that the program opened, and no
+ * object is lost. */
 #include <pthread.h>
 #include <stdatomic.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Forks while other threads hold the locks of arenas, trackers and slabs; of pools; and of scalable
- * allocators, ranges and backings. Each child uses all of it. One argument: the number of forks of
- * each kind (40 by default). */
+ * allocators, ranges and backings. Each child uses all of them. One argument: the number of forks
+ * of each kind (40 by default). */
 #include <pthread.h>
 #include <unistd.h>
 

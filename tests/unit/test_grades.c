@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each grade of checks finds what it is for, and nothing below it does: one planted damage a struct
- * for the local checks, one for those of the whole heap. A preset whose grade is hollow fails here.
- * The grade is the one of the build; the test presets say which it must be (SPANWISE_GRADE). Other
- * structs: test_library_grades.c. */
+/* Each grade of checks finds its damage, and lower grades do not: one planted damage per struct for
+ * the local checks, one for those of the whole heap. A preset without the checks of its grade fails
+ * here. The grade is that of the build; the test presets say which it must be (SPANWISE_GRADE).
+ * Other structs: test_library_grades.c. */
 #include "base/assert.h"
 #include "dying_words.h"
 #include "heap/hint.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How heaps grow: the lengths of a class's spans follow its use, and current spans that are idle
- * serve other classes before the heap takes more pages. Expected numbers are computed by hand. */
+/* Growth of heaps: the lengths of a class's spans depend on its use, and empty current spans serve
+ * other classes before the heap takes more pages. Expected numbers are computed by hand. */
 #include <stdbool.h>
 
 #include "check.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every public function that takes a handle, with NULL, with a handle that has ended, and with what
- * is no handle of the kind. The functions are read from the headers: a new one without a row in
- * handle_rows.h fails. What programs do with handles in turn is in test_stale.c. */
+/* Every public function that takes a handle, called with NULL, with a stale handle, and with an
+ * address that is no handle of the kind. The functions are read from the headers: a new one without
+ * a row in handle_rows.h fails. Sequences of calls with stale handles: test_stale.c. */
 #include <errno.h>
 #include <signal.h>
 #include <stdbool.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two frees of one object race, and the second is held up between the page map and the slot's bit
- * while the first gives the span up, or makes it one of another class: it must not be taken for a
- * free of whatever comes there next. The two sources are included, so that the threads can be
- * stopped at just those two places. */
+/* Two frees of one object race: the second is stopped between reading the page map and the slot's
+ * bit while the first releases the span, or changes its class. It must not free an object allocated
+ * there later. The two sources are included, so that the threads can be stopped at exactly those
+ * points. */
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdbool.h>

@@ -2,7 +2,7 @@
 /* Heaps against a model: contents survive, memory is zero where promised, verify and the ledger's
  * identity hold after random work, and live and dry heaps agree to the byte. Under the built-in
  * tables and under odd ones: pages of 4 to 64 KiB, spans of 8192 slots, 255 classes, slots of 256
- * KiB, one slot a span. */
+ * KiB, one slot per span. */
 #include <stdbool.h>
 
 #include "check.h"

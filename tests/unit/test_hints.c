@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hints: when a free leaves one, and that none brings back a slot that is in use, whatever happens
- * between the free and the next allocation: drains, hand-over, exit, fork, a hook or a handler that
+/* Hints: when a free leaves one, and that none reallocates a slot in use, whatever happens between
+ * the free and the next allocation: drains, hand-over, exit, fork, a hook or a handler that
  * frees. */
 #include <stdbool.h>
 #include <sys/wait.h>

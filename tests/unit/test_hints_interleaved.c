@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two threads' short programs in every order of their steps: an owner allocates, frees, drains and
- * ends while its hints are on, and a freer gives back two of its objects. A free by another thread
- * is cut where the other side can see it half done: the owner is read, the bit is set, the word is
- * announced, the half is pushed. One real thread does all the steps, so each order is exact, and a
- * list of what lives, which is this program's own, says whether a slot is handed out twice or lost.
+/* All interleavings of the steps of two short programs: an owner allocates, frees, drains and ends
+ * while its hints are on, and another thread frees two of its objects. Such a free is split where
+ * the owner can see it incomplete: the owner is read, the bit is set, the word is announced, the
+ * half is pushed. One real thread does all steps, so each order is exact, and the program's own
+ * list of live objects detects a slot that is allocated twice or lost.
  *
- * What is not cut is the inside of a drain: that is for the thread sanitizer and
- * test_hazard_race.c.
+ * A drain is not split: ThreadSanitizer and test_hazard_race.c cover it.
  *
- * test_hints_interleaved [LENGTH]: the owner's program has so many steps (2; 4 take minutes). */
+ * test_hints_interleaved [LENGTH]: number of steps of the owner's program (2; 4 take minutes). */
 #include <stdbool.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Large objects: what a cache keeps of freed ones for its next requests, and growth in place. Kept
- * ones are bounded, counted by the ledger, used before fresh pages and before a request is refused;
- * decay, trims and the end of their cache return them (forks: test_fork.c). Misuse: test_misuse.c.
+/* Large objects: freed ones that a cache keeps for its next requests, and growth in place. Kept
+ * ones are bounded, counted by the ledger, and used before fresh pages and before a request is
+ * refused; decay, trims and the end of their cache return them (forks: test_fork.c). Misuse:
+ * test_misuse.c.
  */
 #include <errno.h>
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Large objects of all sizes at random, by several threads, under limits and with trims: contents
- * stay, zeroed ones are zero, and the ledger sums to what is held. Dry and live heaps agree. Frees
- * of one object that race, with each other and with its reuse, free it once. */
+ * survive, zeroed ones are zero, and the ledger sums to held bytes. Dry and live heaps agree.
+ * Racing frees of one object, with each other and with its reuse, free it once. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>

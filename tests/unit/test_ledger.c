@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ledger: against a count of the program's own after random work, and every term and column
- * against numbers computed by hand. There pages have 8 KiB, and one class of 800 bytes has ten
- * slots a span and a tail of 192 bytes. */
+/* The ledger: against the program's own counts after random work, and every term and column against
+ * numbers computed by hand. In the latter, pages have 8 KiB, and one class of 800 bytes has ten
+ * slots per span and a tail of 192 bytes. */
 #include <stdbool.h>
 
 #include "check.h"

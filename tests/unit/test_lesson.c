@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cases of lessons: their allocations, computed by hand from Go's size classes; nothing leaks. Sums
- * of lengths at their bounds. Games, which all policies must play alike. */
+/* Programs of the lessons: their allocations, computed by hand from Go's size classes, without
+ * leaks; sums of lengths at their bounds; pool simulations, which must be the same under all
+ * policies. */
 #include "check.h"
 #include "lessons/lesson.h"
 #include "spanwise/spanwise.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The checks of the collector, recordings and the optimiser, as test_grades.c has those of heaps: a
- * damage planted in each struct ends a forked child with the broken rule at grade 2 and above. */
+/* The checks of the collector, recordings and the optimiser, like those of heaps in test_grades.c:
+ * a damage planted in each struct ends a forked child with the broken rule at grade 2 and above. */
 #include "base/assert.h"
 #include "dying_words.h"
 #include "gc/grey.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* At the limits: impossible sizes and alignments, heaps with a limit and its hook, large objects,
- * many heaps, huge pages and the default heap with options. Always NULL and ENOMEM, never a crash,
- * and a heap that works afterwards. Processes with a limit: test_limits_process.c. */
+/* Limits: impossible sizes and alignments, heaps with a limit and its hook, large objects, many
+ * heaps, huge pages and the default heap with options. The result is NULL and ENOMEM, never a
+ * crash, and the heap works afterwards. Processes with a limit: test_limits_process.c. */
 #include <errno.h>
 #include <stdbool.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Processes whose address space or memory is limited: each request is served or refused with
- * ENOMEM, heaps stay whole, and what was given up serves again, for objects of another size and for
- * the metadata that they need. */
+ * ENOMEM, heaps stay intact, and freed memory is reused for objects of another size and their
+ * metadata. */
 #include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>

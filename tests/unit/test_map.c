@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The heap map against the ledger, against the objects that the test knows, and against a heap
- * small enough to be drawn by hand. */
+/* The heap map against the ledger, against the test's own objects, and against a heap small enough
+ * to be drawn by hand. */
 #include <stdbool.h>
 
 #include "check.h"

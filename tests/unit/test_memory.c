@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Multi-buffer memory (spanwise/memory.h) and recyclable memory: each operation by hand, refused
- * memory, and defects of an earlier library as named cases. Readers: test_reader.c. */
+/* Multi-buffer memory (spanwise/memory.h) and recyclable memory: hand-written cases for each
+ * operation, refused memory, and defects of an earlier library as named cases. Readers:
+ * test_reader.c. */
 #include <fcntl.h>
 #include <unistd.h>
 

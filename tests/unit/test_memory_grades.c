@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The checks of arenas, trackers, pools, slabs, buffers, stacks and ranges, as test_grades.c has
- * those of heaps: damage planted in each struct ends a forked child with the broken rule at grade 2
- * and above; below nothing looks for it. The verification of a whole range finds what no local
- * check can see, at every grade. */
+/* The checks of arenas, trackers, pools, slabs, buffers, stacks and ranges, like those of heaps in
+ * test_grades.c: damage planted in each struct ends a forked child with the broken rule at grade 2
+ * and above; lower grades do not check. The verification of a whole range finds what no local check
+ * can see, at every grade. */
 #include "arena/arena.h"
 #include "arena/chunk_cache.h"
 #include "arena/log.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The metadata pool: blocks are zeroed, aligned, apart from each other, reused exactly, and what is
- * held depends on the calls alone. */
+/* The metadata pool: blocks are zeroed, aligned, disjoint and reused exactly, and held bytes depend
+ * on the calls alone. */
 #include <stdbool.h>
 
 #include "check.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every bad free is found, named, and harmless when the handler lets the program go on; without a
- * handler the process prints one exact line and aborts. The same of large objects that caches keep,
- * in every kind of heap, and what the limit and the records of such objects do then. Frees that
- * race with reuse: test_large_storm.c. */
+/* Every invalid free is detected, named, and harmless if the handler continues; without a handler
+ * the process prints one exact line and aborts. The same holds for large objects that caches keep,
+ * in every kind of heap, with the limit and the records of such objects. Frees that race with
+ * reuse: test_large_storm.c. */
 #include <stdbool.h>
 
 #include "check.h"

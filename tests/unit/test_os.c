@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The system's interface: memory is zero when promised and keeps its bytes otherwise, locks
- * exclude, clocks do not fall, output paths follow links. */
+/* The interface to the system: memory is zero when promised and keeps its bytes otherwise, locks
+ * exclude, clocks do not go back, output paths follow links. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The page heap against a naive one: arrays of bools for the four bits of a page, first fit by
- * looking at every page. Memory that is promised to be zero is read. */
+/* The page heap against a naive one: arrays of bools for the four bits of a page, and first fit by
+ * a linear scan. Memory promised to be zero is read. */
 #include <stdbool.h>
 
 #include "base/bits.h"

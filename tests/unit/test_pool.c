@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pools: order, capacity, zeroes, aging by hand and with a collector, constructors, watched puts,
- * refused arguments. Threads: test_pool_threads.c, forks: test_fork_memory.c, damage:
+/* Pools: order, capacity, zeroes, aging by hand and with a collector, constructors, detection of
+ * double puts, refused arguments. Threads: test_pool_threads.c, forks: test_fork_memory.c, damage:
  * test_memory_grades.c. */
 #include <errno.h>
 #include <stdbool.h>

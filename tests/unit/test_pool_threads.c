@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pools and threads: thread slots, and pools that threads use at once. */
+/* Pools and threads: thread slots, and pools with concurrent users. */
 #include <stdbool.h>
 
 #include "pool/pool.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rules of the recorder, the preloaded malloc and the player: each struct has one damage, which
- * is found from grade 2 on. Those structs live in libraries that are preloaded and in a program, so
- * the test is linked with the sources of the rules and asks them of structs of its own. */
+/* The rules of the recorder, the preloaded malloc and the replayer: one damage per struct is found
+ * from grade 2 on. Those structs are in preloaded libraries and in a program, so the test is linked
+ * with the sources of the rules and applies them to its own structs. */
 #include "base/assert.h"
 #include "dying_words.h"
 #include "preload/account.h"

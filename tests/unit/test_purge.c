@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How free pages go back. While the system takes them no one waits for the heap: the call below
- * uses the heap itself, from the purging thread and from another, and a fork meanwhile leaves the
- * child a whole heap. Pages that the system refuses stay held, and are cleared before they are
- * handed out as zeroes. */
+/* Purging of free pages. No thread waits for the heap during the system call: the call below uses
+ * the heap itself, from the purging thread and from another, and a fork during it leaves the child
+ * a consistent heap. Pages that the system refuses to purge stay held, and are cleared before they
+ * are allocated as zeroed. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Range allocators by hand: the contract of each call, buddies, owners and locks, scopes. Named
- * defects of an earlier library are in test_range_defects.c, random calls in test_range_model.c. */
+/* Hand-written cases for range allocators: the contract of each call, buddies, owners and locks,
+ * scopes. Named defects of an earlier library are in test_range_defects.c, random calls in
+ * test_range_model.c. */
 #include <pthread.h>
 
 #include "range/range.h"

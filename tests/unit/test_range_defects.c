@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Defects of an earlier library of range allocators, each a case under the number that it had
- * there, and the two trees of holes by themselves: their depth, and what a split or a join of
- * B+-tree nodes needs. */
+/* Defects of an earlier library of range allocators, as cases with the numbers that they had there,
+ * and the two trees of holes alone: their depth, and the requirements of a split or merge of
+ * B+-tree nodes. */
 #include "base/attributes.h"
 #include "range/tree.h"
 #include "range/wide.h"

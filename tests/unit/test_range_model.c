@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Range allocators against a map of bytes (range_model.h): random requests and frees of every kind,
- * bad ones among them; after each step the answer and the list of holes equal the map's. Every back
- * end with every placement that it has. And their metadata: no allocation once grown, no change
- * where memory is refused. One argument: operations of each combination (10,000,000 for the full
+ * also invalid ones; after each step the result and the list of holes equal the map's. Covers every
+ * back end with every placement that it supports, and their metadata: no allocation once grown, no
+ * change if memory is refused. One argument: operations per combination (10,000,000 for the full
  * form, which takes some minutes). */
 #include "range_model.h"
 

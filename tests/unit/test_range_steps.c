@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a call on a range costs as the number of holes grows: machine instructions, counted one by
- * one by the processor's single-step trap, so that a count is the same on a busy machine. free_size
- * and largest_hole of trees execute as many with 4,096 holes as with 64 (O(1)); find, a pair of
- * alloc and free, and a buddy's largest_hole at most four times as many (of O(log n) they would be
- * twice, of O(n) 64 times). */
+/* The cost of a call on a range as the number of holes grows: machine instructions, counted by the
+ * processor's single-step trap, so that the count is the same on a busy machine. free_size and
+ * largest_hole of trees execute as many with 4,096 holes as with 64 (O(1)); find, a pair of alloc
+ * and free, and a buddy's largest_hole at most four times as many (of O(log n) they would be twice,
+ * of O(n) 64 times). */
 #include <signal.h>
 #include <stdbool.h>
 #include <unistd.h>

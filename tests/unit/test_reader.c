@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Readers (spanwise/reader.h): numbers across buffers by hand, every operation against a plain
- * array with an offset, and the defects of an earlier library as named cases. */
+/* Readers (spanwise/reader.h): hand-written cases of numbers across buffers, every operation
+ * against a plain array with an offset, and the defects of an earlier library as named cases. */
 #include "spanwise/reader.h"
 
 #include <fcntl.h>

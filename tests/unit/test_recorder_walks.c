@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The recorder's kept walks over stacks made by hand: a walk may serve a later call only if a new
- * walk would give the same chain. Sites are numbered as they are met, so the number of each call is
- * known, and `walk_turns` counts the walks that were made anew. The code that the stacks return to
- * is at the end: of each of its three parts the rules of the frames are known. */
+/* The recorder's cached walks, on hand-made stacks: a walk may be reused only if a new walk would
+ * return the same call stack. Sites are numbered in order of appearance, so the number of each call
+ * is known, and `walk_turns` counts the new walks. The code that the stacks return to is at the
+ * end: the frame rules of each of its three parts are known. */
 #include <sys/mman.h>
 
 #include "check.h"

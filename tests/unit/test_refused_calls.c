@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A system that refuses memory: the k-th call of a kind alone, or from the k-th on, for every k
- * that a small program reaches. The heap stays whole and works on; addresses, resident bytes and
- * the number of further system calls are bounded, whatever is requested. The system calls below
- * refuse. */
+ * that a small program reaches. The heap stays intact and continues to work; addresses, resident
+ * bytes and the number of further system calls are bounded, whatever is requested. The system calls
+ * below refuse. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdbool.h>

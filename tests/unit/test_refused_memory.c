@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A system that refuses memory to a collector, to arenas with their tracker, and to slabs: call k
  * alone, or all calls from k on, for every k that a small program reaches. Requests fail with their
- * status, nothing that is reachable is lost, objects keep their bytes, and a later request
- * succeeds. The system calls below refuse. */
+ * status, no reachable object is lost, objects keep their bytes, and a later request succeeds. The
+ * system calls below refuse. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdbool.h>

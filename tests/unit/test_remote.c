@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Frees by other caches: when an owner takes them over, and that those that wait are neither lost
- * nor kept from whatever needs them. One thread plays several caches, so that each step is exact:
- * by hand, at random and at the heap's limit, against a list of what is live. */
+/* Frees by other caches: when an owner drains them, and that pending ones are neither lost nor
+ * unavailable when memory is needed. One thread uses several caches, so that each step is exact: by
+ * hand, at random and at the heap's limit, against a list of live objects. */
 #include <errno.h>
 #include <stdbool.h>
 

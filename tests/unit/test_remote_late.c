@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Frees by other threads that arrive at the worst moments: when their owner is closing, when it has
- * closed, when it has freed the same slot itself. The steps of a free are taken one by one here, so
- * that each order is met for certain. */
+/* Frees by other threads at the worst moments: when the owner is closing, when it has closed, when
+ * it has freed the same slot itself. The steps of a free are executed one by one, so that each
+ * order is certain to occur. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>

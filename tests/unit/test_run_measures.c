@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the runner measures: of short histories by hand (which of two equal peaks counts, the mean
- * of held over requested, a row of the time line), and of a long random one against a count of the
- * program's own. */
+/* The runner's measurements: of short histories by hand (which of two equal peaks counts, the mean
+ * of held over requested, a row of the time line), and of a long random one against the program's
+ * own counts. */
 #include "check.h"
 #include "heaps.h"
 #include "runner_ops.h"

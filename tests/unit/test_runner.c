@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The runner: batches and looking ahead change nothing, bad input, threads and their ends, flags of
- * reallocations, tiny objects, and where a recording fails. What it measures: test_run_measures.c.
+/* The runner: batches and look-ahead do not change results, bad input, threads and their ends,
+ * flags of reallocations, tiny objects, and failures of a recording. Measurements:
+ * test_run_measures.c.
  */
 #include <sys/resource.h>
 #include <sys/wait.h>

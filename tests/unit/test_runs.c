@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The index of page runs against an array of bools, and the bit ranges under it. */
+/* The index of page runs, and its bit ranges, against an array of bools. */
 #include <stdbool.h>
 
 #include "check.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Scalable allocators: growth by hand, random calls against marks in the bytes themselves, refused
- * memory, threads, and defects of an earlier library as named cases. Recyclable memory:
- * test_memory.c. */
+/* Scalable allocators: hand-written cases of growth, random calls against marks in the bytes
+ * themselves, refused memory, threads, and defects of an earlier library as named cases. Recyclable
+ * memory: test_memory.c. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <unistd.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Size-class tables: the generator's proofs again in C, Go's numbers, run-time tables, messages. */
+/* Size-class tables: the generator's proofs repeated in C, Go's numbers, run-time tables,
+ * messages. */
 #include "sizeclass/table.h"
 
 #include "check.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Structs that begin with their size: programs of an older or a later header (docs/stability.md).
+/* Structs that begin with their size, in programs compiled with an older or a later header
+ * (docs/stability.md).
  */
 #include <stddef.h>
 

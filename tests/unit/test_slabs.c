@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tiered slabs: by hand, against a model that knows every slot, misuse, alerts, threads, refused
+/* Tiered slabs: hand-written cases, a model that knows every slot, misuse, alerts, threads, refused
  * options. Damage: test_memory_grades.c, forks: test_fork_memory.c. */
 #include <errno.h>
 #include <pthread.h>

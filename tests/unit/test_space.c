@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The space: windows are disjoint, aligned and as long in a used process as in a fresh one; the
- * page map finds them; span records come and go in batches. */
+ * page map finds them; span records are allocated and released in batches. */
 #include <stdbool.h>
 #include <sys/prctl.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A system whose pages are wider than a table's, as arm64 kernels with 16 or 64 KiB have them:
- * every page is accessible when it is taken, and nothing but whole free pages of the system goes
- * back. The system calls below answer as such a kernel does. */
+ * every page is accessible when it is allocated, and only whole free pages of the system are
+ * purged. The system calls below behave like those of such a kernel. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

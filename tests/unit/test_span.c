@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One span against an array of slot states: allocation, frees by the owner and by others, drains,
- * double frees, where a pointer is; lists against an array; the protocol of announcers. */
+/* A span against an array of slot states: allocation, frees by the owner and by others, drains,
+ * double frees, classification of pointers; lists against an array; the protocol of announcers. */
 #include <stdbool.h>
 
 #include "check.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which span serves the next request: a partial one by the placement policy, or an empty one from
- * the cache's shelves. Empty spans serve any class of their length without the lock, count as
- * cached, are found by a second free, and are given up where pages are needed. */
+/* The span that serves the next request: a partial one by the placement policy, or an empty one
+ * from the cache's shelves. Empty spans serve any class of their length without the lock, count as
+ * cached, are detected by a double free, and are released when pages are needed. */
 #include <stdbool.h>
 
 #include "check.h"

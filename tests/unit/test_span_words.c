@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Words of spans at their edges: how many a class needs, by brute force over sizes and pages; heaps
- * of tables whose spans end before, on and after a word, against an array of slots; every wrong
- * pointer of a span; damage to every bit of a record that holds its own word. */
+/* Words of spans, edge cases: the number that a class needs, by brute force over sizes and pages;
+ * heaps whose spans end before, on and after a word boundary, against an array of slots; every
+ * invalid pointer into a span; damage to every bit of a record with an embedded word. */
 #include <stdbool.h>
 
 #include "check.h"

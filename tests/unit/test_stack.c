@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stack allocators (spanwise/stack.h): growth by hand, the limit, registered pointers, pointers
- * that would outlive their mark, refused memory, and random calls against an array with a depth. */
+/* Stack allocators (spanwise/stack.h): hand-written cases of growth, the limit, registered
+ * pointers, pointers that would outlive their mark, refused memory, and random calls against an
+ * array with a depth. */
 #include "stack/stack.h"
 
 #include <stdbool.h>

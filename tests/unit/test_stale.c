@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Handles that programs go on with after their end: every path of a closed cache fails, and says
- * why; nothing of the heap, or of those who use the handles' place by now, is touched. */
+/* Stale handles: every path of a closed cache fails with an error, and neither the heap nor a later
+ * user of the handle's memory is affected. */
 #include <errno.h>
 #include <pthread.h>
 #include <sys/wait.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the births and deaths of threads ask of the system: nothing, once as many have lived as live
- * at a time. The library's calls of mmap and munmap come here and are counted; the C library's own
- * calls, for stacks, do not. */
+/* Starting and ending threads makes no system calls for memory once the peak number of threads has
+ * been reached. The library's calls of mmap and munmap are intercepted and counted here; the C
+ * library's own calls, for stacks, are not. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdatomic.h>

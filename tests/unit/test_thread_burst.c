@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a burst of threads leaves: spans of the shortest length, at most 8 MiB of free pages,
- * and the records of 64 caches. Figures are computed by hand from the default table. */
+/* State after a burst of threads: spans of the shortest length, at most 8 MiB of free pages, and
+ * the records of 64 caches. The numbers are computed by hand from the default table. */
 #include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Idle spans that the heap keeps for the next thread: by hand, with classes of one length each. */
+/* Empty spans that the heap keeps for the next thread: hand-written cases, with classes of one
+ * length each. */
 #include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each thread has a last error of its own, however many threads there are, and an ended thread's
- * record serves the next one. */
+/* Each thread has its own last error, however many threads there are, and an ended thread's record
+ * is reused by the next one. */
 #include <pthread.h>
 #include <stdint.h>
 

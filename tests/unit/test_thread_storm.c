@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Storms: one producer and many consumers, all frees into one owner, caches that open and close
- * while frees for them are under way, heaps destroyed while threads exit, frees that race. Under
- * ThreadSanitizer as well, but for the racing frees, which are races. */
+/* Stress tests: one producer and many consumers, all frees into one owner, caches that open and
+ * close while frees for them are in progress, heaps destroyed while threads exit, racing frees. All
+ * but the racing frees also run under ThreadSanitizer. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>

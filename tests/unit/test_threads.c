@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads: frees across threads, threads that die with objects alive, many heaps, double frees
- * across threads, fork with threads at work. Run under ThreadSanitizer as well. */
+/* Threads: frees across threads, threads that exit with live objects, many heaps, double frees
+ * across threads, fork with active threads. Also run under ThreadSanitizer. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which bytes of a heap are touched: the map of touched pages against an array of truth values, and
- * a dry heap's ledger of touched bytes and its peak by hand. Against real heaps:
- * test_touched_pages.c. */
+/* Touched bytes of a heap: the map of touched pages against an array of bools, and hand-computed
+ * ledgers of touched bytes and peaks of a dry heap. Against real heaps: test_touched_pages.c. */
 #include <sys/prctl.h>
 
 #include "os/os.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the system has given memory: a dry heap's ledger of touched bytes against that of a real
- * one, the metadata of both against /proc/self/pagemap, and pages that are populated before they
- * are touched, which are all of a fresh span where a class of small slots fills span after span. */
+/* Resident pages: a dry heap's ledger of touched bytes against that of a real one, the metadata of
+ * both against /proc/self/pagemap, and pages that are populated before they are touched: all of a
+ * fresh span if a class of small slots fills span after span. */
 #define _DEFAULT_SOURCE
 #include <fcntl.h>
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Small files by hand, each with one number that is as large as its field: what the reader takes
- * and what finishing writes are bounded by the file's length. */
+/* Small hand-made files, each with one number at the maximum of its field: the file's length bounds
+ * the memory of the reader and the output of sw_trace_finish. */
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cut, damaged and hostile recordings: always one clear error or the valid prefix, never a crash
- * and never other operations than were written.
+/* Truncated, damaged and hostile recordings: always one clear error or the valid prefix, never a
+ * crash and never operations that were not written.
  */
 #include <unistd.h>
 #include <zstd.h>

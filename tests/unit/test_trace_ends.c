@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ends. Files of version 1 do not say where threads end: each thread but the first is taken to end
- * after its last operation, in both forms, and the totals say so. Recordings without an end:
- * sw_trace_salvage takes what is missing from a file of areas. */
+/* Ends of threads and of recordings. Files of version 1 do not record where threads end: each
+ * thread but the first is assumed to end after its last operation, in both forms, and the totals
+ * count these ends. Recordings without an END block: sw_trace_salvage reads the missing events from
+ * a file of areas. */
 #include "trace/area.h"
 #include "trace_fixture.h"
 

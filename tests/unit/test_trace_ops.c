@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ordered recordings: what is appended is what is read, up to object names; what is invalid is
- * refused with its index; summary, metadata, rewind and read; a disk without room. */
+/* Ordered recordings: the operations read are those appended, except for object ids; invalid ones
+ * are refused with their index; summary, metadata, rewind and read; a full disk. */
 #include <dirent.h>
 #include <signal.h>
 #include <sys/resource.h>

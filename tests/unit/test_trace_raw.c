@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Raw recordings: what threads did, in any interleaving and block order, comes back as the one
- * history that its stamps give. A model of threads over a shared allocator does the recording: it
- * stamps after an allocation, before a free, and both around a reallocation, with any delay.
- * Threads end, and some go on after their end. */
+/* Raw recordings: the events of threads, in any interleaving and block order, are read as the one
+ * history that their stamps define. A model of threads over a shared allocator records: it stamps
+ * after an allocation, before a free, and both before and after a reallocation, with any delay.
+ * Threads end, and some continue after their end. */
 #include "trace_fixture.h"
 
 enum { THREADS = 6, STEPS = 60000, ADDRESSES = 300, BLOCK_EVENTS = 64, OPS = STEPS };

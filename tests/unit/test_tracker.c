@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Trackers of arenas: the leak rule of five minutes on a clock of the test's, the two sources,
- * events word by word, alerts, threads, what is refused. Damage: test_memory_grades.c; forks:
- * test_fork_memory.c. */
+/* Trackers of arenas: the leak rule of five minutes on a fake clock, the two sources, events word
+ * by word, alerts, threads, errors. Damage: test_memory_grades.c; forks: test_fork_memory.c. */
 #include <pthread.h>
 
 #include "arena/track.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The unwinder against glibc's backtrace(), and the parser over every address of what is loaded. */
+/* The unwinder against glibc's backtrace(), and the parser on every address of the loaded
+ * modules. */
 #define _GNU_SOURCE
 #include <execinfo.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Verify names what is in the wrong place: each damage leaves every count right, so that only the
- * rule about the place can find it, wherever in a span it is. */
+/* Verify reports items in the wrong place: each damage leaves every count correct, so that only the
+ * rule about the place can find it, anywhere in a span. */
 #include <stdbool.h>
 
 #include "check.h"

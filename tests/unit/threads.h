@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads that tests start and join; one that cannot start ends the program. */
+/* Starts and joins threads of tests; one that cannot start ends the program. */
 #ifndef TESTS_UNIT_THREADS_H
 #define TESTS_UNIT_THREADS_H
 

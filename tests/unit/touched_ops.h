@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Random operations whose phases leave pages free, and heaps that note which pages are touched. */
+/* Random operations with phases that leave pages free, and heaps that record touched pages. */
 #ifndef TESTS_UNIT_TOUCHED_OPS_H
 #define TESTS_UNIT_TOUCHED_OPS_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the test_trace_* programs share: files in the working directory, raw recordings made with
- * the recorder's encoder, random operations, and a reader that checks the rules of sw_op. */
+/* Helpers for the test_trace_* programs: files in the working directory, raw recordings from the
+ * recorder's encoder, random operations, and a reader that checks the rules of sw_op. */
 #ifndef TESTS_UNIT_TRACE_FIXTURE_H
 #define TESTS_UNIT_TRACE_FIXTURE_H
 

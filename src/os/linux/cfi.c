@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parser of .eh_frame_hdr and .eh_frame; see cfi.h. Every read is bounded by the end of the module
- * or of the entry, and what this parser does not know leads to "no rule". Arithmetic on numbers of
- * the file is modulo 2^64, so that no value in the file causes undefined behaviour. */
+ * or of the entry, and unknown data leads to "no rule". Arithmetic on numbers of the file is modulo
+ * 2^64, so that no value causes undefined behaviour. */
 #include "os/linux/cfi.h"
 
 #include <stddef.h>
@@ -12,7 +12,7 @@
 
 typedef struct cursor {
     const uint8_t *at, *end;
-    bool bad; /* a read went past the end; it and all later ones gave 0 */
+    bool bad; /* a read went past the end; it and all later ones returned 0 */
 } cursor;
 
 static void take(cursor *c, void *out, size_t bytes) {
@@ -60,7 +60,7 @@ static int64_t take_sleb(cursor *c) {
     }
 }
 
-/* An offset that is stored divided by data_align. */
+/* Returns an offset that is stored divided by data_align. */
 static int64_t scaled(uint64_t factor, int64_t data_align) {
     return (int64_t)(factor * (uint64_t)data_align);
 }
@@ -127,7 +127,7 @@ typedef struct module {
     uintptr_t start, end;
 } module;
 
-/* The address at a distance from another one. NULL: it is outside the module. */
+/* Returns the address at a distance from another one. NULL: it is outside the module. */
 static const uint8_t *at_distance(const uint8_t *from, int64_t distance, const module *in) {
     uintptr_t to = (uintptr_t)from + (uintptr_t)distance;
     return to >= in->start && to < in->end ? (const uint8_t *)to : NULL;
@@ -137,8 +137,8 @@ typedef struct hdr_row {
     int32_t start, entry; /* relative to the .eh_frame_hdr */
 } hdr_row;
 
-/* The entry of the last row in the search table that starts at or below pc. Only the form that
- * linkers write is read: version 1, a sorted table of pairs of 32-bit offsets. */
+/* Returns the entry of the last row in the search table that starts at or below pc. Only the form
+ * that linkers write is supported: version 1, a sorted table of pairs of 32-bit offsets. */
 static const uint8_t *find_fde(uintptr_t pc, const uint8_t *hdr, const module *in) {
     if ((uintptr_t)hdr < in->start || (uintptr_t)hdr >= in->end) return NULL;
     cursor c = {.at = hdr, .end = (const uint8_t *)in->end};
@@ -172,8 +172,8 @@ typedef struct cie {
     cursor program;
 } cie;
 
-/* Finds the body of an entry, after its length word. False: there is no entry, it is the end
- * marker, or it has the 64-bit form. */
+/* Finds the body of an entry, after its length word. False: there is no entry, or it is the end
+ * marker or has the 64-bit form. */
 static bool open_entry(const uint8_t *entry, const module *in, cursor *body) {
     if (entry == NULL) return false;
     *body = (cursor){.at = entry, .end = (const uint8_t *)in->end};
@@ -184,8 +184,8 @@ static bool open_entry(const uint8_t *entry, const module *in, cursor *body) {
     return !body->bad;
 }
 
-/* Reads the data of each letter in the augmentation string. False: a letter is unknown, or it
- * stands for a signal frame, whose pc is not a return address. */
+/* Reads the data of each letter in the augmentation string. False: a letter is unknown, or it marks
+ * a signal frame, whose pc is not a return address. */
 static bool read_augmentation(const char *letters, cursor *c, cie *out) {
     for (; *letters != '\0'; letters++) {
         switch (*letters) {
@@ -274,7 +274,7 @@ static void remember(machine *m) {
     }
 }
 
-/* Restores the saved row, including the rule of the CFA: gcc relies on that. */
+/* Restores the saved row, including the CFA rule, as gcc expects. */
 static void recall(machine *m) {
     if (m->depth == 0) {
         m->failed = true;
@@ -284,7 +284,7 @@ static void recall(machine *m) {
     }
 }
 
-/* Instructions of DWARF 4, table 7.23, and the two GNU instructions that x86-64 compilers emit. */
+/* Executes instructions of DWARF 4, table 7.23, and the two GNU ones that x86-64 compilers emit. */
 static void run_cfa(machine *m, cursor *c, uint8_t op) {
     uint64_t reg;
     switch (op) {

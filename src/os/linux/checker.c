@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Annotations for memory checkers (os.h). AddressSanitizer's functions are present if the process
- * has its run-time library, whether or not this library was compiled for it. Requests to valgrind
- * are instructions that have no effect on a processor ("The Client Request mechanism", valgrind
- * manual, section 3.1; "Memory Pools", 4.8). */
+/* Annotations for memory checkers (os.h). AddressSanitizer's functions exist if the process has its
+ * run-time library, even if this library was compiled without it. Requests to valgrind are
+ * instructions that have no effect on a processor ("The Client Request mechanism", valgrind manual,
+ * section 3.1; "Memory Pools", 4.8). */
 #include "os/os.h"
 
 #include "base/attributes.h"

@@ -44,9 +44,9 @@ int64_t sw_os_write_buffers(int descriptor, const sw_buffer *buffers, size_t cou
 
 /* --- output paths ----------------------------------------------------------------------------- */
 
-enum { LINKS_MAX = 40 }; /* as many as the kernel follows */
+enum { LINKS_MAX = 40 }; /* the kernel's limit */
 
-/* Replaces the link `path` by what it points to. False: it is no link, or does not fit. */
+/* Replaces the link `path` by its target. False: it is no link, or the target does not fit. */
 static bool follow(char *path, size_t bytes) {
     char target[SW_OS_PATH_BYTES];
     ssize_t length = readlink(path, target, sizeof target);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Faults and stacks of os.h on Linux. This file's handler of SIGSEGV is called first, and calls the
- * one that was there before. */
+/* Faults and stacks of os.h on Linux. The handler of SIGSEGV here is first, and calls the
+ * previous. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>
@@ -24,8 +24,8 @@ static bool is_write(void *context) {
 #endif
 }
 
-/* Calls the handler that was there before. If there was none, restores the system's default: the
- * access is tried again, and the system ends the process as it would have without us. */
+/* Calls the previous handler. If there was none, restores the system's default: the access is
+ * retried, and the system ends the process. */
 static void pass_on(int number, siginfo_t *info, void *context) {
     if ((before.sa_flags & SA_SIGINFO) != 0 && before.sa_sigaction != NULL)
         before.sa_sigaction(number, info, context);

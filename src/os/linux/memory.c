@@ -11,7 +11,7 @@
 #include "os/os.h"
 
 size_t sw_os_page_bytes(void) {
-    static size_t page; /* every thread stores the same value, so a race does no harm */
+    static size_t page; /* every thread stores the same value, so a race is harmless */
     size_t known = __atomic_load_n(&page, __ATOMIC_RELAXED);
     if (known == 0) {
         long asked = sysconf(_SC_PAGESIZE);
@@ -27,7 +27,7 @@ static void *map(size_t bytes, int protection) {
 }
 
 /* Maps `align` bytes more than requested and unmaps the parts before and after the aligned range.
- * If the system refuses to unmap it, some address space stays reserved, which does no harm. */
+ * If the system refuses to unmap it, some address space stays reserved, which is harmless. */
 void *sw_os_reserve(size_t bytes, size_t align) {
     if (align <= sw_os_page_bytes()) return map(bytes, PROT_NONE);
     if (bytes > SIZE_MAX - align) return NULL;
@@ -49,16 +49,16 @@ bool sw_os_uncommit(void *p, size_t bytes) { return mprotect(p, bytes, PROT_NONE
 #define MADV_DONTNEED_LOCKED 24 /* since Linux 5.18 */
 #endif
 
-/* MADV_DONTNEED refuses pages that mlockall has locked. MADV_DONTNEED_LOCKED takes them back, and
- * locks those that are touched again. An older kernel must unlock them first, for good. */
+/* MADV_DONTNEED refuses pages locked by mlockall. MADV_DONTNEED_LOCKED frees them, and locks those
+ * that are touched again. On older kernels they must be unlocked first, permanently. */
 static bool purge_locked(void *p, size_t bytes) {
     if (madvise(p, bytes, MADV_DONTNEED_LOCKED) == 0) return true;
     return errno == EINVAL && munlock(p, bytes) == 0 && madvise(p, bytes, MADV_DONTNEED) == 0;
 }
 
-/* Only whole pages are purged: the system would round the end up and purge objects that follow. */
+/* Only whole pages are purged: the system would round the end up and purge objects after it. */
 bool sw_os_purge(void *p, size_t bytes) {
-    int saved_errno = errno; /* a free must not change it */
+    int saved_errno = errno; /* a free must not change errno */
     bool whole = (((uintptr_t)p | bytes) & (sw_os_page_bytes() - 1)) == 0;
     bool done = whole && (madvise(p, bytes, MADV_DONTNEED) == 0 ||
                           (errno == EINVAL && purge_locked(p, bytes)));
@@ -73,7 +73,7 @@ bool sw_os_purge(void *p, size_t bytes) {
 bool sw_os_populate(void *p, size_t bytes) {
     static bool unknown; /* atomic; true: this kernel does not know the advice */
     if (__atomic_load_n(&unknown, __ATOMIC_RELAXED)) return false;
-    int saved_errno = errno; /* a failure here must not set errno in an allocation that succeeds */
+    int saved_errno = errno; /* a failure here must not set errno for a successful allocation */
     bool done = madvise(p, bytes, MADV_POPULATE_WRITE) == 0;
     if (!done && errno == EINVAL) __atomic_store_n(&unknown, true, __ATOMIC_RELAXED);
     errno = saved_errno;

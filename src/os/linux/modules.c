@@ -128,7 +128,7 @@ void sw_os_each_module(bool (*fn)(const sw_os_module *module, void *arg), void *
 static int read_generation(struct dl_phdr_info *info, size_t size, void *arg) {
     (void)size;
     *(uint64_t *)arg = (uint64_t)info->dlpi_adds + (uint64_t)info->dlpi_subs;
-    return 1; /* the counters are the same for each module, so one is enough */
+    return 1; /* the counters are the same in each module, so one is enough */
 }
 
 uint64_t sw_os_modules_generation(void) {

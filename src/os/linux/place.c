@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Places (os.h): addresses that are chosen, and mapped piece by piece. */
+/* Places (os.h): chosen addresses, mapped piece by piece. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdint.h>
@@ -10,9 +10,9 @@
 #include "os/os.h"
 
 /* Places of about the same length share a part of the address space, which is divided into slots.
- * The parts end at so many sixteenths of it: programs and their heaps lie from two thirds on, and
- * the system puts mappings below the stack, which is at the top, or with an unlimited stack upwards
- * from one third. */
+ * The ends of the parts are given in sixteenths of it: programs and their heaps are above two
+ * thirds, and the system puts mappings below the stack, which is at the top, or above one third if
+ * the stack is unlimited. */
 typedef struct place_kind {
     uint32_t log2; /* bytes of a slot */
     uint32_t slots, sixteenths;
@@ -40,8 +40,8 @@ sw_os_mapped sw_os_map_at(void *p, size_t bytes) {
 
 bool sw_os_unmap_at(void *p, size_t bytes) { return munmap(p, bytes) == 0; }
 
-/* Finds a slot that is not taken, downwards from the one below `end`, the `first`th first. Returns
- * its number, and takes it by mapping its first bytes; kind.slots: none is free, or the system
+/* Finds an unused slot, downwards from the one below `end`, starting with the `first`th, and takes
+ * it by mapping its first bytes. Returns its number; kind.slots: none is free, or the system
  * refused. */
 static uint32_t take_slot(place_kind kind, uintptr_t end, uint32_t first, size_t ready,
                           void **out) {
@@ -58,8 +58,8 @@ static uint32_t take_slot(place_kind kind, uintptr_t end, uint32_t first, size_t
     return kind.slots;
 }
 
-/* Where a process may not map the usual part, as under ThreadSanitizer, its places are not far
- * below the stack. */
+/* If a process may not map the usual part, as under ThreadSanitizer, its places are not far below
+ * the stack. */
 void *sw_os_place(size_t bytes, size_t ready) {
     static uint32_t next[KINDS + 1]; /* atomic: the slot where the search begins */
     uint32_t log2 = sw_log2_ceil(bytes), k = 0;

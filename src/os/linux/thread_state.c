@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The records of base/thread_state.h on Linux: slots in static memory, then in mappings that are
- * never given back. A slot is claimed by one atomic exchange, so there is no lock that a fork would
- * have to take. A thread-specific value leads to the thread's slot and frees it when the thread
+ * never released. A slot is claimed by one atomic exchange, so there is no lock that a fork would
+ * have to take. A thread-specific value points to the thread's slot and frees it when the thread
  * ends. */
 #define _GNU_SOURCE
 #include "base/thread_state.h"
@@ -46,8 +46,8 @@ static slot *claim(slot *slots, size_t count, const void *owner) {
     return NULL;
 }
 
-/* The slot that the thread has without a value of the key: pthread_setspecific has called malloc,
- * which came here, or the slot was left by an ended thread whose address this one has got. */
+/* Returns the thread's slot if the key has no value yet: pthread_setspecific has called malloc,
+ * which called this, or the slot was left by an ended thread with the same address. */
 static slot *find_own(const void *here) {
     slot *found = find_owned(first, FIRST, here);
     block *more = __atomic_load_n(&newest, __ATOMIC_ACQUIRE);
@@ -73,8 +73,8 @@ static slot *claim_any(const void *here) {
     return &made->slots[0];
 }
 
-/* If the value is refused, nothing frees the slot when the thread ends; a later thread with this
- * address uses it again. */
+/* If setting the value fails, nothing frees the slot when the thread ends; a later thread with this
+ * address reuses it. */
 static sw_thread_state *make(void) {
     const void *here = sw_os_here();
     slot *own = find_own(here);

@@ -47,7 +47,7 @@ static void futex_wake_one(uint32_t *word) {
     errno = saved;
 }
 
-/* Whether it did not end by timeout. limit NULL: none. */
+/* Returns false on timeout. limit NULL: none. */
 static bool futex_wait(const uint32_t *word, uint32_t value, const struct timespec *limit) {
     return syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, limit, NULL, 0) == 0 ||
            errno != ETIMEDOUT;
@@ -87,8 +87,8 @@ void sw_os_lock_ask_barrier(void) {
     errno = saved;
 }
 
-/* Makes sure that each thread that leaves a lock from now on sees the sleepers. False: that failed,
- * because a filter of system calls refuses the barrier by now. */
+/* Makes each thread that leaves a lock from now on see the sleepers. False: it failed, because a
+ * filter of system calls refuses the barrier by now. */
 static bool is_seen_by_all(void) {
     if (!__atomic_load_n(&sw_os_lock_has_barrier, __ATOMIC_RELAXED)) return true;
     return call_membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) ||
@@ -96,8 +96,8 @@ static bool is_seen_by_all(void) {
             call_membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED));
 }
 
-/* Sleeps until it gets the lock. If the barrier fails, the holder may not wake it, so it looks
- * again each millisecond. */
+/* Sleeps until it gets the lock. If the barrier fails, the holder may not wake it, so it retries
+ * each millisecond. */
 static void acquire_asleep(sw_os_lock *lock) {
     static const struct timespec millisecond = {.tv_nsec = 1000000};
     int saved = errno;
@@ -147,7 +147,7 @@ static void release(sw_os_lock *lock) {
         futex_wake_one(&lock->state);
 }
 
-/* While a thread forks. */
+/* For a thread that forks. */
 static sw_noinline void acquire_unless_passed(sw_os_lock *lock) {
     if (!passes()) acquire(lock);
 }
@@ -179,9 +179,9 @@ void sw_os_lock_reset(sw_os_lock *lock) {
 
 /* --- records of threads ----------------------------------------------------------------------- */
 
-/* Early, so that the key is one of the first: for later ones pthread_setspecific calls malloc. (The
- * constructor is in this file because, of a static library, the linker takes thread_state.o only if
- * something calls it.) */
+/* Runs early, so that the key is one of the first: for later ones pthread_setspecific calls malloc.
+ * (The constructor is in this file because the linker includes thread_state.o of a static library
+ * only if something calls it.) */
 __attribute__((constructor(101))) static void start_thread_state(void) {
     sw_os_thread_state_start();
 }
@@ -240,7 +240,7 @@ void sw_os_thread_join(sw_os_thread *thread) {
 
 /* --- thread exit ------------------------------------------------------------------------------ */
 
-static pthread_key_t exit_key; /* made when it is first used */
+static pthread_key_t exit_key; /* created when it is first used */
 static void (*exit_function)(void *);
 static bool has_exit_key;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The walk of unwind.h, and its table of rules.
+/* The stack walk of unwind.h, and its table of rules.
  *
  * A rule is one 64-bit word, so that readers and writers need no lock:
  *
@@ -66,7 +66,7 @@ void sw_os_unwind_forget(void) {
 
 /* --- rules ------------------------------------------------------------------------------------ */
 
-/* Makes the word of a rule, without its tag. */
+/* Packs a rule into a word, without its tag. */
 static uint64_t pack(const sw_cfi_rule *rule) {
     int64_t cfa = rule->cfa_offset;
     if (rule->outermost || cfa < 8 || cfa % 8 != 0 || cfa / 8 > CFA_MAX) return RULE_STOP;
@@ -109,7 +109,7 @@ typedef struct climb {
     sw_os_frame frame;
     bool fp_known;
     const uintptr_t *fp_at;
-    sw_os_walk *walk; /* NULL: no words are noted */
+    sw_os_walk *walk; /* NULL: no words are recorded */
 } climb;
 
 static void note(const climb *c, const uintptr_t *at) {
@@ -120,9 +120,9 @@ static void note(const climb *c, const uintptr_t *at) {
     walk->count++;
 }
 
-/* Notes the frame pointer, or the word of the stack from which it was read, because the caller's
- * frame depends on it. Most functions only save the register, with any value in it, so a saved
- * value is noted only when it is used. */
+/* Records the frame pointer, or the stack word from which it was read, because the caller's frame
+ * depends on it. Most functions only save the register, with any value in it, so a saved value is
+ * recorded only when it is used. */
 static void note_fp(const climb *c) {
     if (c->fp_at != NULL)
         note(c, c->fp_at);
@@ -130,7 +130,7 @@ static void note_fp(const climb *c) {
         c->walk->uses_fp = true;
 }
 
-/* Goes on to the caller's frame. False: there is no caller, or it cannot be found. */
+/* Steps to the caller's frame. False: there is no caller, or it cannot be found. */
 static bool step(climb *c, uintptr_t stack_high) {
     sw_os_frame *frame = &c->frame;
     uint64_t word = rule_of(frame->pc);

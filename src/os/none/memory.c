@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The memory functions of os.h in plain C. A reservation is a block of calloc, so it is always
- * accessible as a whole, and giving pages back only clears them. That is enough for dry heaps, the
- * reader and small live heaps on any system. The accounts are the same as elsewhere, because heaps
- * count what they hold themselves.
+/* The memory functions of os.h in plain C. A reservation is a block of calloc, so all of it is
+ * always accessible, and purging pages only clears them. That is enough for dry heaps, the reader
+ * and small live heaps on any system. Ledgers are the same as elsewhere, because heaps count the
+ * bytes that they hold.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 enum { PAGE_BYTES = 4096 };
 
-/* The longest reservation; calloc may make all of it resident. */
+/* Maximum reservation; calloc may make all of it resident. */
 #define RESERVATION_MAX ((size_t)1 << 30)
 #define PLACE_MAX (2 * RESERVATION_MAX)
 
@@ -39,7 +39,7 @@ void *sw_os_reserve(size_t bytes, size_t align) {
     return take(bytes, align > PAGE_BYTES ? align : PAGE_BYTES);
 }
 
-/* A place is accessible as a whole. */
+/* All of a place is accessible. */
 void *sw_os_place(size_t bytes, size_t ready) {
     (void)ready;
     return bytes > PLACE_MAX ? NULL : take(bytes, (size_t)1 << sw_log2_ceil(bytes));
@@ -69,7 +69,7 @@ static bool is_zero(const char *p, size_t bytes) {
     return p[0] == 0 && memcmp(p, p + 1, bytes - 1) == 0;
 }
 
-/* Clears pages. A page that is zero is only read, because a write would make it resident. */
+/* Clears pages. A page of zeroes is only read, because a write would make it resident. */
 bool sw_os_purge(void *p, size_t bytes) {
     char *byte = p;
     while (bytes > 0) {

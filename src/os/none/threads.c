@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Locks, clocks and identity of os.h in plain C11. There is no fork, and nothing is called when a
- * thread exits, so the caches of threads live until they are closed or their heap is destroyed.
+ * thread exits, so thread caches live until they are closed or their heap is destroyed.
  */
 #include <time.h>
 
@@ -46,7 +46,7 @@ const void *sw_os_lock_fork_thread; /* always NULL: there is no fork */
 
 void sw_os_lock_pass(bool pass) { (void)pass; }
 
-/* C11 has no such wait: it returns at once, and the caller looks again. */
+/* C11 has no such wait: return at once, and let the caller check again. */
 bool sw_os_wait(const uint32_t *word, uint32_t value, uint64_t ns) {
     (void)word, (void)value, (void)ns;
     return true;
@@ -55,8 +55,7 @@ void sw_os_wake(const uint32_t *word) { (void)word; }
 
 /* --- time and identity ------------------------------------------------------------------------ */
 
-/* C11 has only a calendar clock, which may be set back. So the greatest reading so far is
- * returned. */
+/* C11 has only a calendar clock, which may be set back, so the maximum so far is returned. */
 uint64_t sw_os_now_ns(void) {
     static uint64_t latest;
     struct timespec t;
@@ -74,7 +73,7 @@ uint64_t sw_os_now_ns(void) {
 
 uint64_t sw_os_coarse_now_ns(void) { return sw_os_now_ns(); }
 
-/* The address of a thread-local variable, which differs between threads. */
+/* Returns the address of a thread-local variable, which differs between threads. */
 uint64_t sw_os_thread_id(void) {
     static _Thread_local char mark;
     return (uint64_t)(uintptr_t)&mark;
