@@ -62,7 +62,7 @@ def test_what_is_missing() -> None:
 
 
 def test_a_recording_without_a_reading() -> None:
-    recording = sw.Recording.from_ops(make_ops((0, 1, 100)))
+    recording = sw.Recording.from_ops(make_ops((0, 0, 100)))
     assert recording.memory is None
     assert recording.missing == ""
 

@@ -189,9 +189,9 @@ def test_a_cgo_program(tmp_path: Path) -> None:
         pytest.skip(f"go cannot build it: {made.stderr.splitlines()[-1]}")
     done = spanwise("record", "-o", tmp_path / "a.swt", "--", tmp_path / "program")
     assert done.returncode == 0, done.stderr
-    assert done.stderr.splitlines()[0] == (
-        "program has a heap of its own, Go's, which a recording of malloc does not see"
-    )
+    first = done.stderr.splitlines()[0]  # Go's exit may come before the memory was read
+    assert "program" in first
+    assert "a heap of its own, Go's" in first or "came from Go's own heap" in first
     recording = sw.Recording.open(tmp_path / "a.swt")
     sizes = {int(row["size_bytes"]): int(row["count"]) for row in recording.histogram()}
     assert sizes[100] >= 3000
