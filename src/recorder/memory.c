@@ -38,6 +38,7 @@ static struct {
     uint64_t start_ns; /* of the recording */
     uint64_t at_ns;    /* of the highest reading, since start_ns */
     record_resident most;
+    uint64_t latest_malloc_bytes;
     char text[TEXT_BYTES];
 } reading;
 
@@ -284,6 +285,8 @@ static void read_mappings(uint64_t rss) {
     mapping m = {0};
     if (!each_line("/proc/self/smaps", add_line, &sum, &m)) return;
     if (m.rss != 0) add_mapping(&sum, &m);
+    reading.latest_malloc_bytes = sum.malloc_bytes;
+    if (rss <= reading.rss) return; /* the last reading may be below the highest */
     reading.most = sum;
     reading.at_ns = sw_os_now_ns() - reading.start_ns;
     __atomic_store_n(&reading.rss, rss, __ATOMIC_RELAXED);
@@ -295,7 +298,7 @@ static void read_mappings(uint64_t rss) {
 void record_memory_read(bool last) {
     if (chunks == NULL) return;
     uint64_t rss = rss_now(), most = __atomic_load_n(&reading.rss, __ATOMIC_RELAXED);
-    if (rss <= most + (last ? 0 : most / 16)) return;
+    if (!last && rss <= most + most / 16) return;
     if (__atomic_exchange_n(&reading.busy, 1, __ATOMIC_ACQUIRE) != 0) return;
     read_mappings(rss);
     __atomic_store_n(&reading.busy, 0, __ATOMIC_RELEASE);
@@ -335,7 +338,8 @@ bool record_memory_put(swt_buffer *buffer) {
                 swt_put_meta_u64(buffer, "rss_mapped", most->mapped_bytes) &&
                 swt_put_meta_u64(buffer, "rss_data", most->data_bytes) &&
                 swt_put_meta_u64(buffer, "rss_file", most->file_bytes) &&
-                swt_put_meta_u64(buffer, "rss_recorder", most->own_bytes);
+                swt_put_meta_u64(buffer, "rss_recorder", most->own_bytes) &&
+                swt_put_meta_u64(buffer, "rss_end_malloc", reading.latest_malloc_bytes);
     __atomic_store_n(&reading.is_new, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&reading.busy, 0, __ATOMIC_RELEASE);
     return done;

@@ -36,8 +36,8 @@ void record_memory_init(void);
 void *record_map(size_t bytes);
 /* Marks the pages of the objects that a block allocates. */
 void record_memory_mark(const swt_raw *events);
-/* Reads the resident memory if the RSS has grown by a sixteenth since the last reading, or if it
- * has grown at all and `last` is set. A call while another thread reads does nothing. */
+/* Reads the resident memory if the RSS has grown by a sixteenth since the last reading, or if this
+ * is the last one. A call while another thread reads does nothing. */
 void record_memory_read(bool last);
 /* Whether there is a reading that record_memory_put has not put yet. */
 bool record_memory_is_new(void);

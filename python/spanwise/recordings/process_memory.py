@@ -33,6 +33,7 @@ class ProcessMemory(Result):
         data_bytes: private pages of files (static data), and the main stack.
         file_bytes: pages shared with files or other processes: code, mapped files.
         recorder_bytes: the recorder's own memory; in none of the others.
+        end_malloc_bytes: malloc_bytes at the last reading: at the end, unless it was killed.
     """
 
     peak_rss_bytes: int
@@ -42,6 +43,7 @@ class ProcessMemory(Result):
     data_bytes: int
     file_bytes: int
     recorder_bytes: int
+    end_malloc_bytes: int
 
     @property
     def private_bytes(self) -> int:
@@ -71,7 +73,7 @@ class ProcessMemory(Result):
 def read_memory(meta: Iterable[tuple[str, str]]) -> ProcessMemory | None:
     """The memory that the metadata of a recording has; None if the recorder could not read it."""
     found = {key[4:]: int(value) for key, value in meta if key[:4] == "rss_" and value.isdecimal()}
-    names = ("peak", "ns", "malloc", "mapped", "data", "file", "recorder")
+    names = ("peak", "ns", "malloc", "mapped", "data", "file", "recorder", "end_malloc")
     if any(name not in found for name in names):
         return None
     peak, *rest = (found[name] for name in names)

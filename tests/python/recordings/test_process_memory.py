@@ -20,6 +20,7 @@ PARTS = {
     "rss_data": 4 << 20,
     "rss_file": 30 << 20,
     "rss_recorder": 10 << 20,
+    "rss_end_malloc": 3 << 20,
 }
 META = [(name, str(value)) for name, value in PARTS.items()]
 
