@@ -33,8 +33,8 @@ from spanwise.results.files import READING_ERRORS, reading, what_is_wrong
 # --- content --------------------------------------------------------------------------------------
 #
 # gzip compresses a thousand bytes to one, and zstd even better, so a file of 2 MB may decompress to
-# gigabytes. The limit is UNPACKED_MULTIPLE times the file's size, but at least UNPACKED_FLOOR bytes,
-# unless the caller sets another. Lists of calls are read line by line, never held whole.
+# gigabytes. The default limit is UNPACKED_MULTIPLE times the file's size, at least UNPACKED_FLOOR
+# bytes. Lists of calls are read line by line, never held whole.
 
 UNPACKED_FLOOR = 64 << 20
 UNPACKED_MULTIPLE = 64

@@ -292,9 +292,9 @@ def _decoded(part: bytes, ticks: int) -> list[Event]:
 # the object. A free is recorded when its span is swept.
 #
 # Each thread timestamps its own events: a thread with more than one event in a tick of 64 ns adds a
-# tick each time, and so may run ahead of the clock and of other threads. Then an allocation seems to
-# precede the free of the slot that it reuses. An event that is not possible yet, by addresses and
-# spans, waits for other threads' events (`_Order`), as Go's own reader does for goroutines.
+# tick each time, and so may run ahead of the clock and of other threads. Then an allocation seems
+# to precede the free of the slot that it reuses. An event that is not possible yet, by addresses
+# and spans, waits for other threads' events (`_Order`), as Go's own reader does for goroutines.
 
 REMARK = (
     "made from an execution trace of Go: a size is that of a slot of Go's classes, not what was"
