@@ -252,9 +252,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="%%record", description=_MAGIC_HELP, add_help=False)
     parser.add_argument("name", nargs="?", default="recording", help="variable for the recording")
     parser.add_argument("-o", "--output", help="the recording's file")
-    parser.add_argument(
-        "--stacks", type=int, default=STACKS, help="return addresses per call"
-    )
+    parser.add_argument("--stacks", type=int, default=STACKS, help="return addresses per call")
     parser.add_argument("--keep-pymalloc", action="store_true", help="keep CPython's allocator")
     return parser
 

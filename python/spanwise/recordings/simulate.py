@@ -94,7 +94,7 @@ class Simulation:
         self.time_ns = int(batch.ops[batch.count - 1].time_ns)
 
     def run_trace(self, trace: Owned, until: int) -> bool:
-        """Runs a reader's operations to a total of `until`; returns False at the end of the file."""
+        """Runs a reader's operations to a total of `until`; returns False at its end."""
         done = ffi.new("uint64_t *", self.done)
         check(lib.sw_runner_run_trace(self._runner, trace.c, until, self._touch, ffi.NULL, done))
         self.done = int(done[0])
