@@ -47,11 +47,7 @@ EXIT_PIPE = 141
 
 
 def make_parser(names: Iterable[str] = COMMANDS) -> Parser:
-    """Return the parser of commands, and import their modules.
-
-    Args:
-        names: commands to declare; all of them if the command line does not begin with one.
-    """
+    """Return the parser of these commands, and import their modules."""
     parser = Parser(
         prog="spanwise",
         description="Record what a program allocates; account for it under any size-class table.",

@@ -109,13 +109,7 @@ class Count:
 
 
 def refuse_views(alive: int, of: object, before: str) -> None:
-    """Raises BlockBusyError if views are alive.
-
-    Args:
-        alive: number of live views.
-        of: the object that they are views of.
-        before: the operation that cannot be done while they are alive.
-    """
+    """Raises BlockBusyError if `alive` views of an object exist; `before` is the operation."""
     if alive:
         views = f"1 view of {of} is" if alive == 1 else f"{alive} views of {of} are"
         raise errors.BlockBusyError(
@@ -296,7 +290,6 @@ class Made(Uncopied):
 
     @classmethod
     def _make(cls: type[MadeT], *arguments: Any, **options: Any) -> MadeT:
-        """Creates an object; the arguments are those of `_set`."""
         self = cls.__new__(cls)
         self._set(*arguments, **options)
         return self
@@ -376,12 +369,10 @@ class Owner(Closable):
         return self._c
 
     def _checked(self, function: Any, *arguments: Any) -> None:
-        """Calls a C function of the object, and raises the exception of its status."""
         with self._lock:
             check(function(self._open(), *arguments))
 
     def _output(self, function: Any) -> Any:
-        """Call a C function of the object, and return the value of its output parameter."""
         with self._lock:
             return output_of(function, self._open())
 

@@ -280,6 +280,5 @@ def _occupies(
 
 
 def _catch_up(simulation: Simulation, builder: _Builder) -> None:
-    """Runs the operations that the adversary made since the last call."""
     fresh = builder.ops(simulation.done)
     simulation.run(Batch(_lib.pointer(fresh, "sw_op *"), len(fresh)))

@@ -24,11 +24,7 @@ _SHOWN = 40
 
 
 def parse_size(word: str, what: str = "size") -> int:
-    """Parse a number of bytes, which may be negative.
-
-    Args:
-        word: the text to parse.
-        what: its name in the error.
+    """Parse a number of bytes, which may be negative; `what` is its name in the error.
 
     Raises:
         InvalidError: it is not a size.
@@ -185,11 +181,7 @@ def add_program_options(parser: argparse.ArgumentParser) -> None:
 
 
 def program_of(options: argparse.Namespace, done: str) -> list[str]:
-    """Return the program and its arguments.
-
-    Args:
-        options: of the command.
-        done: the verb for the error message, such as "run".
+    """Return the program and its arguments; `done` is the verb for the error, such as "run".
 
     Raises:
         InvalidError: no program was given.

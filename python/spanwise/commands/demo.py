@@ -194,7 +194,6 @@ def _rising(runs: BenchResult, allocator: str, what: str) -> tuple[int, ...]:
 
 
 def _run_bench(found: OptimizeResult, build: Path) -> BenchResult:
-    """Runs python3 under the stock and the found table, and the other allocators."""
     same = closed_loop.same_environment()
     added = {name: value for name, value in same.items() if os.environ.get(name) != value}
     case = case_of(_python_argv(), *PYTHON, added)

@@ -212,7 +212,6 @@ def _check_table_file(path: str) -> None:
 def _optimum(
     options: argparse.Namespace, fitted: RecordingSet, held_out: RecordingSet | None
 ) -> OptimizeResult:
-    """Search for a table, evaluate and cross-validate it."""
     return optimize(
         fitted,
         options.classes,

@@ -128,7 +128,6 @@ def bench(
 def _servers_of(
     case: BenchCase, servers: Sequence[Server], fit: BenchFit | None
 ) -> tuple[Server, ...]:
-    """Return the allocators of a case, with predictions and the fitted table."""
     if fit is None:
         return tuple(servers)
     stock, fitted = fit.predicted.get(case.hash, (None, None))
@@ -160,7 +159,7 @@ class _Session:
         ]
         self.total = sum(len(one.servers) for one in self._plan)
         if kept:
-            self._notes.append(f"{_format.plural(len(kept), 'run')} were there and not done again")
+            self._notes.append(f"{_format.plural(len(kept), 'run')} were reused")
 
     def run(self, executor: Executor | None, progress: Step) -> None:
         """Do the remaining rounds."""
@@ -231,12 +230,10 @@ def _kept(
 
 
 def _key(row: BenchRow) -> tuple[str, str, str, int]:
-    """Return the `Round.key` of a row."""
     return (row["case_hash"], row["allocator"], row["library_sha256"], row["round"])
 
 
 def _header(plan: Sequence[Round]) -> dict[str, Any]:
-    """Return the header of a session."""
     servers = {server.name: server for round_ in plan for server in round_.servers}
     return session_header(
         machine=f"{platform.system()} {platform.machine()}, {processor()}",

@@ -189,7 +189,6 @@ def _others(cases: Sequence[BenchCase], place: Path) -> dict[str, Recording]:
 
 
 def _highest(recording: Recording, table: SizeClassTable) -> int:
-    """Return the peak resident bytes of a simulated heap."""
     return recording.ledger(table, "peak-resident", progress=False).resident_bytes or 0
 
 

@@ -69,7 +69,7 @@ class BenchResult(Sequence[BenchRow], Result, Tabular):
         """Read the file of a benchmark, which may have been interrupted.
 
         Raises:
-            InvalidError: it is no such file; the line is named.
+            InvalidError: it is not such a file; the message has the line.
             OSError: it cannot be read.
         """
         found = row_file.read(path, BENCH)
@@ -346,7 +346,6 @@ def _with_ends(middle: str, low: str, high: str) -> str:
 
 
 def _plain(rows: list[BenchRow]) -> list[BenchRow]:
-    """Return rows for JSON, with None for NaN."""
     return [
         {
             name: None if isinstance(value, float) and math.isnan(value) else value

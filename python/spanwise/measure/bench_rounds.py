@@ -119,11 +119,7 @@ class Round:
 
 
 def run_round(text: str) -> list[dict[str, Any]]:
-    """Do a round; return a row per run, failed ones with `error`.
-
-    Args:
-        text: of `Round.to_json`.
-    """
+    """Do the round of a text of `Round.to_json`; return a row per run, failed ones with `error`."""
     round_ = Round.from_json(text)
     if round_.library != _lib.version():
         return round_.failures(

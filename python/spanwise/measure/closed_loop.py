@@ -227,9 +227,9 @@ class Loop:
         return (
             f"{self.label} would have a peak resident of {_format.size(resident)} under"
             f" {before.table}; perfect packing would save {_format.size(resident - limit)}"
-            f" ({_format.share(resident - limit, resident)}); of what it held at its peak"
+            f" ({_format.share(resident - limit, resident)}); of the bytes held at its peak"
             f" {_format.size(before.waste_bytes)}"
-            f" ({_format.share(before.waste_bytes, before.held_bytes)}) were waste, most of it in"
+            f" ({_format.share(before.waste_bytes, before.held_bytes)}) was waste, most of it in"
             f" {PARTS[most]} ({_format.size(parts[most])}); {self.verdict.rstrip('.')}."
             f" {self._measured()}.{self._resident()}"
         )

@@ -171,10 +171,7 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 def _read(report: Path, complaint: str, allowed: tuple[int, ...]) -> Usage:
     """Read the wrapper's report.
 
-    Args:
-        report: its file.
-        complaint: the last line of standard error.
-        allowed: exit statuses of a good run.
+    `complaint` is the last line of stderr; `allowed` are the exit statuses of a good run.
     """
     try:
         kind, *words = report.read_text(encoding="ascii").split()

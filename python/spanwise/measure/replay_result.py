@@ -234,7 +234,6 @@ class Replay(Result, Value, Tabular):
         return value
 
     def _cells(self) -> tuple[str, ...]:
-        """Return a row under `_head`."""
         low, high = self.ns_range
         spread = f" ({low:.1f}..{high:.1f})" if len(self.runs) > 1 else ""
         return (
@@ -247,7 +246,6 @@ class Replay(Result, Value, Tabular):
         )
 
     def _head(self) -> tuple[str, ...]:
-        """Return the titles of `_cells`."""
         after = (f"after {at:g} s" for at in self.left_bytes)
         return ("allocator", "ns/op", "peak RSS", "fragmentation", "blowup", *after)
 

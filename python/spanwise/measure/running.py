@@ -364,17 +364,10 @@ def run_under(
     cwd: str | os.PathLike[str] | None = None,
     patient: bool = False,
 ) -> RunResult:
-    """Run as `run` does, with a given library and variables.
+    """Run as `run` does, with the library `preload` and SPANWISE_ variables.
 
-    Args:
-        words: program and arguments.
-        preload: the library for LD_PRELOAD.
-        variables: SPANWISE_ variables of the program.
-        keep_pymalloc: as of `run`.
-        env: as of `run`.
-        cwd: as of `run`.
-        patient: pass the first Ctrl-C to the program and wait for its end; the second ends it.
-            Only in the main thread.
+    If `patient`, pass the first Ctrl-C to the program and wait for its end; the second ends it.
+    This works only in the main thread.
     """
     base = dict(os.environ if env is None else env)
     program = examine(seen_from(words[0], cwd), base.get("PATH"), _USE)

@@ -103,7 +103,6 @@ class Neighbourhood:
         return power and size <= shortest * page and longest * page <= most
 
     def _drops(self, specs: Specs) -> Iterator[Specs]:
-        """Drop one class other than the largest."""
         for i in range(len(specs) - 1):
             yield (*specs[:i], *specs[i + 1 :])
 

@@ -138,7 +138,6 @@ def check_programs(recordings: Iterable[Recording]) -> None:
 
 
 def _same_file(one: Recording, other: Recording) -> bool:
-    """Return whether both were opened from the same file."""
     if one.path is None or other.path is None:
         return False
     try:

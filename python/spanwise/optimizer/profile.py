@@ -101,7 +101,6 @@ class SizeProfile:
 
     @cached_property
     def _roundings(self) -> dict[tuple[int, int], float]:
-        """The cache of `_large_rounding`."""
         return {}
 
     def times(self, factor: float) -> SizeProfile:

@@ -320,7 +320,6 @@ class OptimizeResult(Result, Tabular):
         return (self.evaluation, *self.held_out)
 
     def _head(self) -> Sequence[str]:
-        """Titles of tables with one column per evaluation."""
         return ("", self.evaluation.name, *(f"{one.name}, held out" for one in self.held_out))
 
     def _resident_rows(self) -> tuple[list[Sequence[str]], Sequence[str]]:

@@ -127,7 +127,6 @@ class Scores:
             simulation.close()
 
     def _run(self, jobs: Sequence[Callable[[], Made]]) -> list[Made]:
-        """Run jobs in parallel; return their results in order."""
         with ctrl_c_heard(), Workers(self.workers) as pool:
             futures: list[Future[Made]] = []
             waiting: set[Future[Made]] = set()

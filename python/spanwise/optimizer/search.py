@@ -209,13 +209,7 @@ def simulated_operations(
 ) -> int:
     """Return an upper bound on the operations that `optimize` simulates, for a progress bar.
 
-    Args:
-        recordings: as of `optimize`.
-        classes: as of `optimize`.
-        objective: as of `optimize`.
-        holdout: as of `optimize`.
-        tables: number of given tables.
-        candidates: as of `optimize`.
+    `tables` is the number of given tables; the other arguments are those of `optimize`.
     """
     fitted, held_out = as_recordings(recordings), as_recordings(holdout or [])
     searched = 0
@@ -229,7 +223,6 @@ def simulated_operations(
 
 
 def _run(fit: Fit, options: Options, validation: CrossValidation, step: Step) -> OptimizeResult:
-    """Search for a table, evaluate and cross-validate it."""
     scores = Scores(fit.recordings, step)
     unseen = [Scores([one], step) for one in options.held_out or ()]
     search = _Search(options, options.candidates_for(fit.recordings), step)

@@ -192,7 +192,6 @@ def _write(path: Path, read: _Read, about: list[tuple[str, str]]) -> None:
 
 
 def _form_of(content: Content) -> str:
-    """Detect the form from the content of the file."""
     form = _recognized(content.head)
     if form is None and len(content.head) == HEAD_BYTES:
         form = _recognized(content.whole())  # a program may print much before jemalloc does
@@ -201,14 +200,13 @@ def _form_of(content: Content) -> str:
     if content.packed == "gzip":
         return "pprof"  # fields of a profile may come in any order
     raise errors.InvalidError(
-        f"{content.name}: is no heap profile of pprof, no JSON of jemalloc's statistics and no"
+        f"{content.name}: is not a heap profile of pprof, JSON of jemalloc's statistics or a"
         " trace of Go, memory_replay, heaptrack or mtrace; name the form if it is one of these"
         " (--from, form=)"
     )
 
 
 def _recognized(begin: bytes) -> str | None:
-    """Return the form that the beginning of a file has, or None."""
     return next((form for form, recognizes in _RECOGNIZERS.items() if recognizes(begin)), None)
 
 

@@ -37,7 +37,7 @@ class ExportMixin(RecordingQueries):
         """Writes a report: a self-contained HTML page with the answer first.
 
         Args:
-            path: of the page, which appears whole; what is there is replaced.
+            path: of the page, which is written atomically and replaced.
             table: size classes, or a table's name.
             holdout: recordings to evaluate the table that is fitted to this one.
             peers: result of `compare_peers` for this recording; None: no such section.
@@ -69,7 +69,7 @@ class ExportMixin(RecordingQueries):
         """Writes a file in a format of another tool (docs/design/export.md).
 
         Args:
-            path: of the file, which appears whole; what is there is replaced.
+            path: of the file, which is written atomically and replaced.
             to: "pprof", "speedscope", "collapsed", "perfetto", "openmetrics", "npz" or "parquet"
                 (with pyarrow, from the extra parquet).
             table: size classes, or a table's name.
@@ -104,7 +104,7 @@ class ExportMixin(RecordingQueries):
         The width of the root is the ledger's bytes. Bytes of no live object have their own frame.
 
         Args:
-            path: of the file, which appears whole; what is there is replaced.
+            path: of the file, which is written atomically and replaced.
             of: "waste" (round-up and pinned spans), "round-up", "pinned" (free bytes that live
                 objects keep), "resident" or "requested".
             table: size classes, or a table's name.

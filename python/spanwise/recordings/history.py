@@ -180,7 +180,6 @@ class History(Result, Tabular):
     # --- answers to the queries, of one recording ---
 
     def _histogram(self) -> Rows:
-        """Answer `histogram`."""
         return as_rows(count_sizes(self._watched_blocks("sizes")))
 
     def _live_histogram(self, at: str | float) -> Rows:
@@ -232,7 +231,6 @@ class History(Result, Tabular):
     # --- counts ---
 
     def _lifetimes(self, by: str, table: SizeClassTable) -> Rows:
-        """Answer `lifetimes`."""
         return as_rows(take_lifetimes(self._watched_blocks("lifetimes"), by, table))
 
     @cached_property
@@ -241,7 +239,6 @@ class History(Result, Tabular):
         return as_rows(count_threads(self._watched_blocks("threads")))
 
     def _watched_blocks(self, what: str) -> Iterator[NDArray[np.void]]:
-        """Yield `blocks` with a progress bar."""
         with progress_bar(None, self._count_quickly(), what, "operations") as step:
             for block in self.blocks():
                 yield block
@@ -281,7 +278,6 @@ class History(Result, Tabular):
 
     @cached_property
     def _frames(self) -> dict[int, tuple[str, ...]]:
-        """The frames of each site, by name."""
         if not isinstance(self._source, FileSource):
             return {}
         names = FrameNames(self._all_modules)

@@ -191,7 +191,7 @@ class _ReplayHistory(CallHistory):
 
 def _align_log2(align: int) -> int:
     if align == 0 or align & (align - 1) or align.bit_length() > 48:
-        raise ValueError(f"alignment {align} is no power of two")
+        raise ValueError(f"alignment {align} is not a power of two")
     return align.bit_length() - 1
 
 
@@ -240,7 +240,7 @@ def heaptrack_operations(content: Content) -> tuple[Iterator[NDArray[np.void]], 
     """
     version = _HEAPTRACK_BEGIN.match(content.head)
     if version is None:
-        raise InvalidError(f"{content.name}: is no file of heaptrack: its first line is no version")
+        raise InvalidError(f"{content.name}: not a heaptrack file: its first line is not a version")
     if int(version[2], 16) > _FORMAT_MAX:
         raise UnsupportedError(
             f"{content.name}: line 1: is of heaptrack's format {int(version[2], 16)}; formats to"
@@ -290,7 +290,6 @@ class _HeaptrackHistory(CallHistory):
         return self.addresses.free(self._freed(numbers[0]))
 
     def _allocated(self, numbers: list[int]) -> tuple[int, int]:
-        """Return size and address of an allocation."""
         if self._raw:
             return checked_size(numbers[0]), numbers[2]
         pair = self._pair(numbers[0])

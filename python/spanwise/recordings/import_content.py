@@ -168,7 +168,7 @@ class Content:
             raise
         except (OSError, zipfile.BadZipFile, *READING_ERRORS) as error:
             raise TraceFormatError(
-                f"{self.name}: byte {self._file.tell()}: its {self.packed} stream is cut or"
+                f"{self.name}: byte {self._file.tell()}: its {self.packed} stream is truncated or"
                 f" damaged: {what_is_wrong(error)}"
             ) from None
 
@@ -196,7 +196,9 @@ def _gzip(file: BinaryIO, name: str) -> Iterator[bytes]:
 def _zstd(file: BinaryIO, name: str) -> Iterator[bytes]:
     program = shutil.which("zstd")
     if program is None:
-        raise UnsupportedError(f"{name}: is packed by zstd; install the program zstd, or unpack it")
+        raise UnsupportedError(
+            f"{name}: is compressed by zstd; install the program zstd, or decompress it"
+        )
     with subprocess.Popen(
         [program, "-dcq"], stdin=file, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as child:
@@ -215,7 +217,7 @@ def _zip(file: BinaryIO, name: str) -> Iterator[bytes]:
         if len(files) != 1:
             raise InvalidError(f"{name}: has {len(files)} files; give it one of them")
         if files[0].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise UnsupportedError(f"{name}: is not packed by deflate; unpack it, or pack it anew")
+            raise UnsupportedError(f"{name}: is not compressed by deflate; decompress it first")
         with archive.open(files[0]) as stream:
             yield from iter(partial(stream.read, _CHUNK), b"")
 
@@ -360,7 +362,7 @@ def read_calls(
             continue
         found = pattern.fullmatch(text)
         if found is None or content.cut:
-            what = "is cut short" if content.cut else "is no call"
+            what = "is cut short" if content.cut else "is not a call"
             shown = text[:60].decode("utf-8", "replace").strip()
             raise TraceFormatError(f"{content.name}: {content.place()} {what}: {shown!r}")
         yield history.call(found)

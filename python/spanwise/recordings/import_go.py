@@ -133,7 +133,7 @@ class TraceFile:
         self._name = name
         header = _HEADER.match(content)
         if header is None:
-            raise InvalidError(f"{name}: is no execution trace of Go: its header is another")
+            raise InvalidError(f"{name}: is not an execution trace of Go: its header differs")
         version = int(header[1])
         if version <= 22:
             raise InvalidError(
@@ -297,8 +297,8 @@ def _decoded(part: bytes, ticks: int) -> list[Event]:
 # and spans, waits for other threads' events (`_Order`), as Go's own reader does for goroutines.
 
 REMARK = (
-    "made from an execution trace of Go: a size is that of a slot of Go's classes, not what was"
-    " asked for, so round-up is not Go's; a free has the time of its sweep, not of the object's"
+    "made from an execution trace of Go: sizes are those of slots of Go's classes, not requested"
+    " sizes, so round-up is not Go's; a free has the time of its sweep, not of the object's"
     " death; threads are the system's, not goroutines; call sites are not known"
 )
 
@@ -324,7 +324,6 @@ def go_operations(
 
 
 def _calls(file: TraceFile, name: str, history: _GoHistory) -> Iterator[list[Row]]:
-    """Yield the operations of each event."""
     clock: _Clock | None = None
     for generation in file.generations():
         clock = _Clock(generation, clock)
@@ -334,7 +333,7 @@ def _calls(file: TraceFile, name: str, history: _GoHistory) -> Iterator[list[Row
             raise InvalidError(
                 f"{name}: has no heap events: its program ran without"
                 " GODEBUG=traceallocfree=1, or it is a flight recorder's, which forgets the"
-                f" beginning; make one anew, as by {ASK}"
+                f" beginning; make a new one: {ASK}"
             )
         try:
             yield from _Order(file, generation, clock, history).rows()
@@ -407,7 +406,6 @@ class _Order:
         return made
 
     def _read(self, thread: int) -> None:
-        """Pushes the thread's next event."""
         event = next(self._streams[thread], None)
         if event is not None:
             # What existed when tracing began precedes all other events, whenever it was written.

@@ -113,7 +113,8 @@ class _Profile:
             shown = ", ".join(n if n.isprintable() else repr(n) for n in names if n)[:200]
             has = shown or "no values"
             raise InvalidError(
-                f"{self.name}: is no heap profile with {' and '.join(_PAIRS[value])}; it has {has}"
+                f"{self.name}: is not a heap profile with {' and '.join(_PAIRS[value])}; it has"
+                f" {has}"
             )
         count_at, bytes_at = (names.index(one) for one in wanted)
         unit = self._unit(self.types[bytes_at][1], wanted[1])
@@ -156,12 +157,11 @@ class _Profile:
         )
 
     def _unit(self, place: int, what: str) -> int:
-        """Return the bytes per unit."""
         word = self._text(place).lower()
         found = _UNITS.get(word.removesuffix("s") or "b")
         if found is None:
             raise InvalidError(
-                f"{self.name}: the unit of {what} is {word!r}, which is no number of bytes"
+                f"{self.name}: the unit of {what} is {word!r}, which is not a number of bytes"
             )
         return found
 
@@ -211,7 +211,6 @@ class _Profile:
         return ((address + 1) % (1 << 64),) if address else ()
 
     def _modules(self) -> list[Module]:
-        """Return the mapped files."""
         files = MappedFiles()
         for one in self.mappings.values():
             start, end, offset = (one.get(place, 0) % (1 << 64) for place in (2, 3, 4))
@@ -226,7 +225,6 @@ class _Profile:
 
 
 def _numbers_of(body: bytes, name: str) -> dict[int, int]:
-    """Return the fields of a message that are numbers."""
     each = _fields(body, name)
     return {number: _signed(value) for number, kind, value in each if kind == 0}
 

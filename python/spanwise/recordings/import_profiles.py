@@ -134,8 +134,7 @@ class _TextProfile:
         self.total = in_use[0]
         if self.value == "alloc" and self.kind not in _COUNT_ALLOCS and allocated == in_use:
             raise InvalidError(
-                f"{self.name}: counts what is in use only, and in brackets once more; give no"
-                " --value alloc"
+                f"{self.name}: counts only what is in use, also in brackets; give no --value alloc"
             )
 
     def read_samples(self, lines: io.BytesIO) -> None:
@@ -199,7 +198,7 @@ class _TextProfile:
         self.raw.append((count, total, stack))
 
     def _wrong(self, number: int, line: bytes) -> TraceFormatError:
-        what = "is no sample" if line.endswith(b"\n") else "is cut short"
+        what = "is not a sample" if line.endswith(b"\n") else "is cut short"
         shown = line[:60].decode("utf-8", "replace").strip()
         return TraceFormatError(f"{self.name}: line {number} {what}: {shown!r}")
 
@@ -291,7 +290,7 @@ def _addresses(text: bytes) -> tuple[Frame, ...]:
 # live objects of each class, for all arenas together ("merged") or for each.
 
 _STATISTICS_NOUN = "dump of jemalloc's statistics"
-_CLASSES = "sizes are its classes, not what was asked for, so round-up is counted from them"
+_CLASSES = "sizes are its classes, not requested sizes, so round-up is counted from them"
 
 _BEGIN = re.compile(rb'\{\s*"jemalloc"')
 
@@ -357,7 +356,6 @@ def _dead(living: Counter[int], allocated: int) -> tuple[list[tuple[int, int]], 
 
 
 def _each(arenas: dict[str, Any]) -> list[Any]:
-    """Return the numbered arenas."""
     found = [one for number, one in arenas.items() if number.isdigit()]
     if not found:
         raise KeyError("stats.arenas")
@@ -368,7 +366,7 @@ def _parsed(content: bytes, name: str) -> tuple[dict[str, Any], list[str]]:
     """Return the last statistics in the file, and a caveat if there are several."""
     begins = [found.start() for found in _BEGIN.finditer(content)]
     if not begins:
-        raise InvalidError(f"{name}: is no JSON of jemalloc's statistics")
+        raise InvalidError(f"{name}: is not JSON of jemalloc's statistics")
     text = content[begins[-1] :].decode("utf-8", "replace")
     which = f"the last of {len(begins)} dumps in the file" if len(begins) > 1 else "it"
     try:
@@ -378,5 +376,5 @@ def _parsed(content: bytes, name: str) -> tuple[dict[str, Any], list[str]]:
         raise TraceFormatError(f"{name}: byte {place}: {error.msg}; {which} may be cut") from None
     stats = found["jemalloc"]
     if not isinstance(stats, dict):
-        raise InvalidError(f"{name}: is no JSON of jemalloc's statistics")
+        raise InvalidError(f"{name}: is not JSON of jemalloc's statistics")
     return stats, [f"it is {which}"] if len(begins) > 1 else []

@@ -44,11 +44,9 @@ def preload_of(library: Path, env: Mapping[str, str]) -> str:
 
 
 def wait_for(child: subprocess.Popen[bytes], meanwhile: Callable[[], object] = lambda: None) -> int:
-    """Waits for a program; returns its exit status. An exception (Ctrl-C) ends the program.
+    """Calls `meanwhile`, then waits for a program and returns its exit status.
 
-    Args:
-        child: the program.
-        meanwhile: called first.
+    An exception (Ctrl-C) ends the program.
     """
     try:
         meanwhile()

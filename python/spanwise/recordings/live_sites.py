@@ -214,7 +214,6 @@ def _place(simulation: Simulation, ids: NDArray[np.uint32], ledger: Ledger) -> P
 
 
 def _resident(simulation: Simulation, addresses: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Return the resident bytes of the spans at these addresses."""
     tiles = simulation.heap_map("", "", slots=False).array
     order = np.argsort(np.asarray(tiles["address"]))
     tile = order[np.searchsorted(np.asarray(tiles["address"])[order], addresses)]
@@ -360,10 +359,7 @@ Key = tuple[int, ...]
 def count_groups(
     blocks: Iterator[NDArray[np.void]], table: SizeClassTable, same: dict[int, int]
 ) -> dict[Key, list[int]]:
-    """Count allocations and their bytes by the keys of GROUPS_DTYPE.
-
-    `same` maps a site to the lowest one with the same frames.
-    """
+    """Count allocations by the keys of GROUPS_DTYPE; `same` maps sites to one with equal frames."""
     sums: dict[Key, list[int]] = {}
     for block in blocks:
         rows = block[block["kind"] == lib.SW_OP_ALLOC]

@@ -72,7 +72,6 @@ class FrameNames:
 
 
 def _call(function: Module, line: int) -> str:
-    """Return the name of a line in a function."""
     name, _, file = function.path.partition("\n")
     if is_python(function):
         return f"{_MARK}{name} ({file}:{line})"

@@ -184,7 +184,6 @@ def sites_of(
 
 
 def _module(function: str, file: str, number: int) -> Module:
-    """Return the module of a function."""
     start = FUNCTION_BASE + (number << LINE_BITS)
     path = b"\n".join((_clean(function)[:_NAME_BYTES], _clean(file)[-_FILE_BYTES:]))
     return Module(start, start + (1 << LINE_BITS), start, path.decode("utf-8", "ignore"), "")

@@ -168,7 +168,6 @@ def cut(copy: str, output: str, first: str, last: str, objects: str = "") -> int
 
 
 def _raw_recording() -> Path:
-    """Return the file that the recorder of this process writes."""
     named, root = os.environ.get("SPANWISE_RECORD_FILE"), os.environ.get("SPANWISE_RECORD_PID")
     if named is None or root is None:
         raise StateError(

@@ -199,10 +199,7 @@ def check_by(by: str) -> None:
 def keys_of(
     by: str, placed: Placed, objects: LiveObjects, blocks: Iterator[NDArray[np.void]]
 ) -> NDArray[np.uint64]:
-    """Return the group of each live object.
-
-    `blocks` are all operations, which lifetimes need.
-    """
+    """Return the group of each live object; `blocks` are all operations, for lifetimes."""
     if by == "age":
         now = np.uint64(placed.ledger.time_ns)
         return floor_pow2(now - np.minimum(objects.placed_ns, now))
@@ -244,10 +241,7 @@ def lifetimes_of(
 def span_pinning_of(
     placed: Placed, objects: LiveObjects, keys: NDArray[np.uint64], by: str
 ) -> SpanPinning:
-    """Sum up the spans and bytes that the groups pin.
-
-    `keys` are the groups of the objects.
-    """
+    """Sum up the spans and bytes that groups pin; `keys` are the groups of the objects."""
     spans, of_span = placed.spans, span_of(placed)
     live = np.bincount(of_span, minlength=len(spans))
     partial = (np.asarray(spans["cls"]) != 0) & (live > 0) & (live < np.asarray(spans["slots"]))

@@ -39,7 +39,7 @@ _DROP_WORDS = (
     "the recorder does not say why",
     "the disk was full, or the file at its size limit",
     "there was no memory for them",
-    "the recording's file was lost meanwhile",
+    "the recording's file was lost",
 )
 
 

@@ -102,7 +102,7 @@ class Facts:
         share = _format.share(ledger.waste_bytes, ledger.held_bytes)
         most = _format.size(getattr(ledger, worst))
         said = (
-            f"At its peak {self.program} had asked for {_format.size(ledger.requested_bytes)}, and"
+            f"At its peak {self.program} had requested {_format.size(ledger.requested_bytes)}, and"
             f" a heap with the table {ledger.table} held {_format.size(ledger.held_bytes)} for it:"
             f" {share} was waste, most of it {PARTS[worst]} ({most})"
         )

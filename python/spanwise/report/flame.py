@@ -215,7 +215,6 @@ def _boxes(frame: Frame, left: float, width: float, row: int, whole: int) -> Ite
 
 
 def _box(frame: Frame, left: float, width: float, row: int, whole: int) -> str:
-    """Return a box with its text and tooltip."""
     shade = "of-no-call" if frame.name.startswith("[") else f"shade-{row % 2}"
     own = f"\n{frame.own_bytes:,} bytes in itself" if frame.own_bytes else ""
     text = (

@@ -123,7 +123,6 @@ def openmetrics(ledger: Ledger) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Escape the value of a label."""
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 

@@ -218,7 +218,6 @@ def pprof(groups: Sequence[Group], duration_ns: int, comment: str) -> bytes:
 
 
 def _labels(group: Group, strings: _Strings) -> bytes:
-    """Encode the labels of a sample."""
     size = number(3, group.slot_bytes) + number(4, strings["bytes"])
     cls = size if group.slot_bytes else number(2, strings["large"])
     thread = number(2, strings[str(group.thread)])

@@ -318,7 +318,6 @@ class Dispatcher:
                 self._deliver(future.result())
 
     def _submit(self) -> None:
-        """Submit as many tasks as keep the workers busy."""
         if self._broken is not None and not self._flying:
             self._recover(self._broken)
         while self._broken is None and self._may_submit():

@@ -83,11 +83,9 @@ class Plan:
         return rows
 
     def tasks(self, done: set[tuple[str, str]], width: int) -> Iterator[Task]:
-        """Yield the remaining tasks.
+        """Yield the remaining tasks for `width` workers.
 
-        Args:
-            done: recording's sha256 and table's hash of existing rows.
-            width: workers.
+        `done` has the recording's sha256 and the table's hash of existing rows.
         """
         for recording in self.recordings:
             left = [t for t in self.tables if (recording["sha256"], t["hash"]) not in done]

@@ -64,7 +64,7 @@ class Sweep(Sequence[Row], Result, Tabular):
         """Read the file of a sweep, which may have been interrupted.
 
         Raises:
-            InvalidError: it is no such file; the line is named.
+            InvalidError: it is not such a file; the message has the line.
             OSError: it cannot be read.
         """
         found = row_file.read(path, SWEEP)
@@ -233,7 +233,6 @@ class Sweep(Sequence[Row], Result, Tabular):
 
     @property
     def _text_head(self) -> tuple[str, ...]:
-        """Titles of `_text_rows`."""
         of_held = ("round-up", "tail", "free slots", "cached", "waste", "of held")
         return ("table", "peak resident", "resident", "held", *of_held)
 

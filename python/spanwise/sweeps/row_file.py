@@ -204,7 +204,7 @@ def _parse(path: str, raw: bytes, kind: RowKind) -> Contents:
             raise InvalidError(f"{path}: line {number}: {error}") from None
         except READING_ERRORS as error:
             if number == len(lines):
-                found.notes.append(f"{path}: line {number} was cut; it is dropped")
+                found.notes.append(f"{path}: line {number} was truncated; it is dropped")
                 break
             raise InvalidError(
                 f"{path}: line {number}, byte {found.whole_bytes}: not a line of a {kind.noun}"

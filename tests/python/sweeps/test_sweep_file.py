@@ -54,7 +54,7 @@ def test_a_sweep_goes_on(files: list[str], tmp_path: Path) -> None:
     assert sum(counts) == 8
     assert path.read_bytes().startswith(before)
     assert settled(found) == expected(files)
-    assert "2 rows were there and not computed again" in found.notes
+    assert "2 rows were reused" in found.notes
     after = path.read_bytes()
     assert settled(sw.sweep(files, TABLES, output=path)) == settled(found)
     assert path.read_bytes() == after  # nothing to do: nothing written
@@ -72,7 +72,7 @@ def test_a_cut_line_is_dropped(files: list[str], tmp_path: Path) -> None:
         path.write_bytes(whole[:cut])
         found = sw.sweep(files[0], TABLES[:3], output=path)
         assert settled(found) == wanted
-        assert any("was cut; it is dropped" in note for note in found.notes), cut
+        assert any("was truncated; it is dropped" in note for note in found.notes), cut
         assert not sw.Sweep.open(path).notes
 
 
