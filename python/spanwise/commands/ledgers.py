@@ -214,7 +214,7 @@ def add_check(commands: SubParsers) -> None:
     _options.add_recording_options(parser)
     _options.add_table_option(parser)
     parser.add_argument(
-        "--max-waste", type=_percent, metavar="P%", help="limit of held - requested, in % of held"
+        "--max-waste", type=_percent, metavar="P%", help="limit of waste, percent of held bytes"
     )
     for name, (what, _) in _LIMITS.items():
         option = f"--{name.replace('_', '-')}"

@@ -159,7 +159,7 @@ class _Session:
         ]
         self.total = sum(len(one.servers) for one in self._plan)
         if kept:
-            self._notes.append(f"{_format.plural(len(kept), 'run')} were reused")
+            self._notes.append(f"{_format.plural(len(kept), 'run')} reused")
 
     def run(self, executor: Executor | None, progress: Step) -> None:
         """Do the remaining rounds."""

@@ -147,7 +147,7 @@ class _Session:
         notes = [*self._plan.notes, *self._store.notes]
         if self._done:
             count = _format.plural(len(self._done), "row")
-            notes.append(f"{count} were reused")
+            notes.append(f"{count} reused")
         if self._lost:
             notes.append(
                 f"{_format.plural(self._lost, 'task')} lost with their worker; done again, one"

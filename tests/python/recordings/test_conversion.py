@@ -298,7 +298,7 @@ def test_traces_that_are_cut_or_wrong(tmp_path: Path) -> None:
         made.writestr("b.txt", TRACE)
     assert "has 2 files" in refused(archive)
     archive.write_bytes(archive.read_bytes()[:200])
-    assert "cut or damaged" in refused(archive)
+    assert "truncated or damaged" in refused(archive)
 
 
 def test_a_long_trace_is_the_same_history(tmp_path: Path) -> None:
