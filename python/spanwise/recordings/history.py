@@ -111,16 +111,18 @@ class History(Result, Tabular):
 
     @cached_property
     def runtimes(self) -> tuple[str, ...]:
-        """Runtimes in the process that have a heap of their own: Go, Node.js, PHP, ..."""
+        """Runtimes in the process with their own heap: Go, Node.js, PHP, ..."""
         paths = {self.program, *(module.path for module in self.modules)}
         found = {runtime_of(path) for path in paths}
-        if any(pair == ("pythonmalloc", "0") for pair in self.meta) and any(map(is_python_file, paths)):
+        if any(pair == ("pythonmalloc", "0") for pair in self.meta) and any(
+            map(is_python_file, paths)
+        ):
             found.add("CPython")
         return tuple(sorted(found - {""}))
 
     @cached_property
     def missing(self) -> str:
-        """A sentence on memory that was not recorded, if that is more than half; else ""."""
+        """A sentence about unrecorded memory, if it is more than half; else ""."""
         if self.memory is None:
             return ""
         runtime = self.runtimes[0] if self.runtimes else ""

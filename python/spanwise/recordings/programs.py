@@ -185,7 +185,7 @@ ADVICE = {
     "Go": "convert its heap profile: spanwise convert heap.pb.gz",
     "CPython": "record it without --keep-pymalloc (PYTHONMALLOC=malloc)",
 }
-"""What to do about the heap of a runtime."""
+"""Advice about the heap of a runtime."""
 _GO_SECTION = ".go.buildinfo"
 
 
@@ -209,7 +209,7 @@ def runtime_of(path: str) -> str:
 
 
 def is_python_file(path: str) -> bool:
-    """Whether the file's name is that of CPython or of its library."""
+    """Return whether the file's name is that of CPython or of its library."""
     name = Path(path).name
     return _PYTHON.match(name) is not None or _LIBPYTHON.match(name) is not None
 
