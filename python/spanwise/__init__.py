@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Record what any program allocates, and account every byte under any size-class table.
+"""Record the allocations of any program, and account for every byte under any size-class table.
 
 import spanwise as sw
 
@@ -20,7 +20,7 @@ from typing import Any
 
 from spanwise.commands import _start
 
-# If Ctrl-C comes while a command loads its modules, the command prints one line, no traceback.
+# Ctrl-C while a command loads its modules prints one line instead of a traceback.
 if _start.is_command():
     _start.quiet()
 
@@ -31,7 +31,7 @@ _load, _public_names, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from spanwise import _lib  # noqa: PLC0415  it loads the C library
+        from spanwise import _lib  # noqa: PLC0415  loads the C library
 
         return _lib.version()
     return _load(name)
@@ -42,7 +42,7 @@ def __dir__() -> list[str]:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """%load_ext spanwise: registers the %%record cell magic."""
+    """Register the %%record cell magic for `%load_ext spanwise`."""
     from spanwise.recordings import regions  # noqa: PLC0415  notebooks only
 
     regions.load_ipython_extension(shell)

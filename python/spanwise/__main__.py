@@ -47,15 +47,11 @@ EXIT_PIPE = 141
 
 
 def make_parser(names: Iterable[str] = COMMANDS) -> Parser:
-    """The parser of commands; it imports their modules.
-
-    Args:
-        names: commands to declare; all of them if the command line does not begin with one.
-    """
+    """Return the parser of these commands, and import their modules."""
     parser = Parser(
         prog="spanwise",
-        description="Record what a program allocates; account it under any size-class table.",
-        epilog="spanwise COMMAND --help has an example of each.",
+        description="Record what a program allocates; account for it under any size-class table.",
+        epilog="spanwise COMMAND --help prints an example.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"spanwise {_lib.version()}")
@@ -74,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: words after the program's name; None: those of this process.
 
     Returns:
-        0 all is well, 1 a finding, 2 wrong use or bad input, 130 interrupted.
+        0 for success, 1 for a finding, 2 for wrong usage or bad input, 130 if interrupted.
     """
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")  # names need not be UTF-8
@@ -83,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         options = _parse(argv)
         status = int(options.run(options))
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader of our output has closed it, which is no error
+    except BrokenPipeError:  # the reader has closed our output, which is not an error
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_PIPE
     except KeyboardInterrupt:
@@ -103,7 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The parsed options; the error for an unknown word names the help of its command."""
+    """Parse the options; the error for an unknown word names the help of its command."""
     words = sys.argv[1:] if argv is None else argv
     known = words[:1] if words and words[0] in COMMANDS else COMMANDS
     options, unknown = make_parser(known).parse_known_args(words)
@@ -119,7 +115,7 @@ def _fail(message: str, status: int) -> int:
 
 
 def _raise_again(ignored: sys.UnraisableHookArgs) -> None:
-    """Let a Ctrl-C that came in a destructor, where Python drops it, come once more."""
+    """Raise again a Ctrl-C that came in a destructor, where Python drops it."""
     if issubclass(ignored.exc_type, KeyboardInterrupt):
         timer = threading.Timer(0.01, _thread.interrupt_main)
         timer.daemon = True
@@ -129,16 +125,16 @@ def _raise_again(ignored: sys.UnraisableHookArgs) -> None:
 
 
 def command() -> NoReturn:
-    """The process `spanwise`: runs one command and ends."""
+    """Run one command and exit; the entry point of `spanwise`."""
     sys.unraisablehook = _raise_again
     if "OPENBLAS_NUM_THREADS" not in os.environ:
-        # Nothing here uses the threads that numpy's OpenBLAS starts as it is loaded, and it raises
+        # Nothing here uses the threads that numpy's OpenBLAS starts when loaded, and it raises
         # SIGINT if the system refuses one. Programs that a command runs do not get the variable.
         os.putenv("OPENBLAS_NUM_THREADS", "1")
     try:
         status = main()
     finally:
-        # The command is done; Ctrl-C while the interpreter ends would print a traceback.
+        # The command is done; Ctrl-C during interpreter shutdown would print a traceback.
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
     sys.exit(status)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers and tables as text and HTML."""
+"""Format numbers and tables as text and HTML."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def size(count: float) -> str:
-    """Bytes for people: "0 B", "12.3 KiB"."""
+    """Format bytes for humans: "0 B", "12.3 KiB"."""
     value = float(count)
     for unit in _UNITS:
         if abs(value) < 1024 or unit == _UNITS[-1]:
@@ -20,18 +20,18 @@ def size(count: float) -> str:
 
 
 def number(count: int) -> str:
-    """An integer with thousands separated."""
+    """Format an integer with thousands separators."""
     return f"{count:,}"
 
 
 def digits(value: float, count: int = 4) -> str:
-    """A number with `count` significant digits, or all those of its integer: 0.3307, 33,070."""
+    """Format a number with `count` significant digits but a whole integer part: 0.3307, 33,070."""
     text = f"{value:.{count}g}"
     return f"{value:,.0f}" if "e+" in text else text
 
 
 def seconds(nanoseconds: int) -> str:
-    """A length of time, in a unit that suits it."""
+    """Format a duration in a suitable unit."""
     for unit_ns, unit in ((10**9, "s"), (10**6, "ms"), (10**3, "us")):
         if nanoseconds >= unit_ns:
             return f"{nanoseconds / unit_ns:.3f} {unit}"
@@ -39,7 +39,7 @@ def seconds(nanoseconds: int) -> str:
 
 
 def share(part: float, whole: float) -> str:
-    """A part in percent; "-" of nothing."""
+    """Format a share in percent; "-" if the whole is 0."""
     return f"{100 * part / whole:.1f} %" if whole else "-"
 
 
@@ -47,7 +47,7 @@ _CLIPPED = 4000
 
 
 def clipped(text: str) -> str:
-    """The text, cut to about 4,000 characters; the end then says how much was left out."""
+    """Truncate a text to about 4,000 characters; the end then says how much is missing."""
     if len(text) <= _CLIPPED:
         return text
     return f"{text[: _CLIPPED - 60]}\n... {len(text) - _CLIPPED + 60:,} characters more"
@@ -62,12 +62,12 @@ _PLURALS = {
 
 
 def short_end(text: str, most: int) -> str:
-    """The text, cut at its front to `most` characters: "..." replaces what was cut."""
+    """Truncate a text at its front to `most` characters, which begin with "..."."""
     return text if len(text) <= most else "..." + text[3 - most :]
 
 
 def plural(count: int, noun: str) -> str:
-    """A count and its noun: 1 child, 2 children, 3 events."""
+    """Format a count with its noun: 1 child, 2 children, 3 events."""
     many = _PLURALS.get(noun, noun + "s")
     return f"{count:,} {noun if count == 1 else many}"
 
@@ -75,11 +75,11 @@ def plural(count: int, noun: str) -> str:
 def table(
     rows: Iterable[Sequence[str]], head: Sequence[str] = (), left: int = 1, indent: str = ""
 ) -> str:
-    """Aligned columns, the first `left` of them to the left, the others to the right.
+    """Format a table with aligned columns, the first `left` of them left-aligned.
 
     Args:
         rows: cells; a row may be shorter than the head. An empty row draws a rule.
-        head: titles; none draws no head.
+        head: titles; if empty, there is no head.
         left: number of left-aligned columns.
         indent: put before each line.
     """
@@ -104,7 +104,7 @@ def table(
 def html_table(
     rows: Iterable[Sequence[str]], head: Sequence[str], title: str = "", left: int = 1
 ) -> str:
-    """The same as an HTML table; every cell is escaped."""
+    """Format the same as an HTML table; cells are escaped."""
 
     def cells(row: Sequence[str], tag: str) -> str:
         sides = ("left" if i < left else "right" for i in range(len(row)))

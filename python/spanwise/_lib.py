@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one module that imports the C extension, with the conversions that every caller needs.
+"""Wrap the C extension; no other module imports it.
 
-Statuses become exceptions here, structures become numpy types, arguments become C values.
+Statuses become exceptions, structures become numpy types, arguments become C values.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     import numpy as np
 
     OPS_DTYPE: np.dtype[np.void]
-    """One operation, as sw_op of include/spanwise/ops.h; 32 bytes."""
+    """An operation, as sw_op of include/spanwise/ops.h; 32 bytes."""
     RUN_SAMPLE_DTYPE: np.dtype[np.void]
-    """One row of a time line, as sw_replay_sample of include/spanwise/replay.h."""
+    """A row of a time line, as sw_replay_sample of include/spanwise/replay.h."""
 
 __all__ = [
     "OPS_DTYPE",
@@ -49,21 +49,21 @@ __all__ = [
 ItemT = TypeVar("ItemT")
 
 SIZE_MAX = (1 << 63) - 1
-"""PTRDIFF_MAX: the largest request that C knows."""
+"""PTRDIFF_MAX, the largest request that C allows."""
 
-# cffi makes the wrapper of a C name at its first use, which two threads could reach at once. So all
-# wrappers are made here.
+# cffi creates the wrapper of a C name at its first use, which is not thread-safe. So create all of
+# them here.
 for _name in dir(lib):
     getattr(lib, _name)
 
 
 def text(value: Any) -> str:
-    """A C string as str; "" for NULL. Undecodable bytes survive as os.fsdecode keeps them."""
+    """Convert a C string to str as os.fsdecode does; "" for NULL."""
     return os.fsdecode(ffi.string(value)) if value else ""
 
 
 def version() -> str:
-    """Version of the C library, e.g. "0.1.0"."""
+    """Return the version of the C library, e.g. "0.1.0"."""
     return text(lib.sw_version())
 
 
@@ -74,11 +74,11 @@ _ADVICE = {
     "sw_range_adopt": "adopt()",
     "make it with the option locked": "make it with locked=True",
 }
-"""What messages advise a C program to do -> the same in Python."""
+"""Advice in messages for C programs -> the same advice for Python."""
 
 
 def failure(status: int, path: str | os.PathLike[str] | None = None) -> errors.SpanwiseError:
-    """The exception of a status, with the C library's message about this thread's last failure.
+    """Return the exception of a status, with the C library's message of this thread's last failure.
 
     Args:
         status: not SW_OK.
@@ -98,14 +98,14 @@ def failure(status: int, path: str | os.PathLike[str] | None = None) -> errors.S
 
 
 def _errno_in(message: str) -> int | None:
-    """The errno whose text (strerror) a message contains; the longest text if several do."""
+    """Return the errno whose strerror text a message contains; that of the longest if several."""
     numbers = {os.strerror(number): number for number in errno.errorcode}
     found = [words for words in numbers if words in message]
     return numbers[max(found, key=len)] if found else None
 
 
 def check(status: int, path: str | os.PathLike[str] | None = None) -> None:
-    """Raises the exception of a status that is not SW_OK; `path` is the file it is about."""
+    """Raises the exception of a status that is not SW_OK; `path` is the file that it concerns."""
     if status != 0:
         raise failure(status, path)
 
@@ -114,11 +114,11 @@ def check(status: int, path: str | os.PathLike[str] | None = None) -> None:
 
 
 def as_index(value: SupportsIndex, what: str, largest: int = SIZE_MAX) -> int:
-    """An integer argument, 0 to `largest`.
+    """Convert an integer argument, 0 to `largest`.
 
     Raises:
-        TypeError: not an integer; bool counts as none.
-        InvalidError: negative or too large. What `__index__` raises is passed on.
+        TypeError: not an integer, or a bool.
+        InvalidError: negative or too large. Exceptions of `__index__` are passed on.
     """
     if isinstance(value, bool) or not hasattr(type(value), "__index__"):
         raise TypeError(f"{what} must be an integer, not {type(value).__name__}")
@@ -131,10 +131,10 @@ def as_index(value: SupportsIndex, what: str, largest: int = SIZE_MAX) -> int:
 
 
 def as_choice(value: str, what: str, known: Iterable[str]) -> int:
-    """The index of a word among the known ones.
+    """Return the index of a word among the known ones.
 
     Raises:
-        InvalidError: it is none of them.
+        InvalidError: it is not one of them.
     """
     words = tuple(known)
     if value not in words:
@@ -143,10 +143,10 @@ def as_choice(value: str, what: str, known: Iterable[str]) -> int:
 
 
 def as_nanoseconds(seconds: float, what: str = "seconds") -> int:
-    """A time in seconds, 0 or more, as whole nanoseconds.
+    """Convert a time in seconds, 0 or more, to whole nanoseconds.
 
     Raises:
-        InvalidError: it is no such time.
+        InvalidError: it is not such a time.
     """
     if not (isinstance(seconds, int | float) and 0 <= seconds < 2**63 / 1e9):
         raise errors.InvalidError(f"{what} {seconds!r}: give seconds, 0 or more")
@@ -154,7 +154,7 @@ def as_nanoseconds(seconds: float, what: str = "seconds") -> int:
 
 
 def check_type(value: object, kind: type | tuple[type, ...], what: str) -> None:
-    """Raises TypeError, naming the argument, unless it is of this type, or of one of these."""
+    """Raises TypeError, naming the argument, unless it has this type, or one of these."""
     if not isinstance(value, kind):
         kinds = kind if isinstance(kind, tuple) else (kind,)
         names = ["None" if one is type(None) else one.__name__ for one in kinds]
@@ -162,13 +162,13 @@ def check_type(value: object, kind: type | tuple[type, ...], what: str) -> None:
 
 
 def check_callable(value: object, what: str) -> None:
-    """Raises TypeError, naming the argument, unless it can be called or is None."""
+    """Raises TypeError, naming the argument, unless it is callable or None."""
     if value is not None and not callable(value):
         raise TypeError(f"{what} must be callable or None, not {type(value).__name__}")
 
 
 def as_iterable(values: Iterable[ItemT], what: str) -> Iterable[ItemT]:
-    """Raises TypeError, naming the argument, unless it can be gone through."""
+    """Raises TypeError, naming the argument, unless it is iterable."""
     if not isinstance(values, Iterable):
         raise TypeError(f"{what} must be iterable, not {type(values).__name__}")
     return values
@@ -179,11 +179,11 @@ def _shown(number: int) -> str:
 
 
 def c_path(path: str | os.PathLike[str]) -> bytes:
-    """A path for C.
+    """Convert a path for C.
 
     Raises:
         TypeError: not a path.
-        InvalidError: it holds a NUL character.
+        InvalidError: it contains a NUL character.
     """
     raw = os.fsencode(os.fspath(path))
     if b"\0" in raw:
@@ -192,7 +192,7 @@ def c_path(path: str | os.PathLike[str]) -> bytes:
 
 
 def native_library(name: str) -> Path:
-    """Where a library for LD_PRELOAD is: the wheel's _native folder, or $SPANWISE_NATIVE_DIR.
+    """Return the path of a native library in the wheel's _native folder or $SPANWISE_NATIVE_DIR.
 
     Args:
         name: file name, e.g. "libspanwise-record.so".
@@ -216,7 +216,7 @@ _SKIPPED = {"pad"}
 
 
 def dtype_of(name: str) -> np.dtype[np.void]:
-    """The numpy type of a C structure of numbers: same names, same bytes."""
+    """Return the numpy type of a C structure of numbers, with the same names and layout."""
     import numpy as np  # noqa: PLC0415
 
     ctype = ffi.typeof(name)
@@ -243,7 +243,7 @@ def _format_of(ctype: Any) -> Any:
 
 
 def options_of(name: str, **fields: Any) -> Any:
-    """A new C options structure: the defaults of its `_init` function, then the given fields.
+    """Create a C options structure with the defaults of its `_init` function and the given fields.
 
     A structure without such a function gets its size as `struct_bytes`.
     """
@@ -259,7 +259,7 @@ def options_of(name: str, **fields: Any) -> Any:
 
 
 def output_of(function: Any, *arguments: Any) -> Any:
-    """Calls a C function that returns a status, and returns what it stores by its last parameter.
+    """Calls a C function that returns a status; returns the value of its last (output) parameter.
 
     Raises:
         SpanwiseError: the exception of a status that is not SW_OK.
@@ -270,7 +270,7 @@ def output_of(function: Any, *arguments: Any) -> Any:
 
 
 def struct_dict(value: Any) -> dict[str, Any]:
-    """The fields of a C structure of numbers, in its order."""
+    """Return the fields of a C structure of numbers, in order."""
     ctype = ffi.typeof(value)
     fields = ctype.item.fields if ctype.kind == "pointer" else ctype.fields
     return {name: getattr(value, name) for name, _ in fields}
@@ -285,10 +285,10 @@ def _ops_dtype() -> np.dtype[np.void]:
 
 
 def __getattr__(name: str) -> Any:
-    """Makes the numpy type of a kind of rows when it is first asked for.
+    """Creates the numpy type of a kind of rows at its first use.
 
-    So this module is loaded without numpy, which takes longer than all else that a command needs
-    before it starts a program.
+    Loading numpy takes longer than everything else that a command needs before it starts a program,
+    so this module does not load it.
     """
     if name == "OPS_DTYPE":
         made = _ops_dtype()
@@ -300,5 +300,5 @@ def __getattr__(name: str) -> Any:
 
 
 def pointer(array: np.ndarray[Any, Any], ctype: str) -> Any:
-    """A C pointer to an array's memory; the array must outlive its use."""
+    """Return a C pointer to an array's memory; the array must outlive its use."""
     return ffi.cast(ctype, array.__array_interface__["data"][0])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When C objects are destroyed, and that nothing uses them afterwards.
+"""Lifetime of C objects: when they are destroyed, so that nothing uses them afterwards.
 
 A C object must outlive everything in Python that can still reach it. CPython handles a garbage
 reference cycle in this order: weakref callbacks (and `weakref.finalize`); then, in no useful order,
@@ -33,15 +33,15 @@ _locks: weakref.WeakSet[CallLock] = weakref.WeakSet()
 
 
 class Life:
-    """Calls `end(*args)` once: when asked to, or when nothing refers to it any more.
+    """Calls `end(*args)` once: at `end()`, or when nothing refers to it any more.
 
-    The work is hidden from Python's collector in an array of numpy, which the collector does not
-    look into. So only a reference count ends it, when its owner is cleared. `args` are hidden, too:
-    they stay as they are until then. They must not lead to objects of users, because a reference
-    cycle through them would never be collected.
+    A numpy array hides the call from Python's collector, which does not traverse such arrays. So
+    only its reference count ends a life, when its owner is cleared. `args` are hidden, too, and
+    unchanged until then. They must not refer to users' objects, because a reference cycle through
+    them would never be collected.
 
-    When the interpreter ends nothing is destroyed: a daemon thread may be inside a call, and the
-    system takes all memory.
+    Nothing is destroyed at interpreter shutdown: a daemon thread may be inside a call, and the
+    system reclaims all memory.
     """
 
     __slots__ = ("_hidden",)
@@ -51,19 +51,19 @@ class Life:
         self._hidden[()] = _End(end, args)
 
     def end(self) -> None:
-        """Ends it now; a second call does nothing."""
+        """Ends the life now; a second call does nothing."""
         self._hidden[()].end()
 
 
 class _End:
-    """What a life does at its end."""
+    """The call that a life makes at its end."""
 
     __slots__ = ("_work",)
 
     def __init__(self, end: Callable[..., object], args: tuple[Any, ...]) -> None:
         self._work = [(end, args)]
 
-    # A default, because the names of a module may be gone when the interpreter ends.
+    # A default argument, because module globals may be gone at interpreter shutdown.
     def end(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         try:
             end, args = self._work.pop()
@@ -76,7 +76,7 @@ class _End:
 
 
 class Owned:
-    """A C object without methods of its own: `c` is destroyed when this is dropped."""
+    """A C object without methods of its own; `c` is destroyed with the last reference to this."""
 
     __slots__ = ("_life", "c")
 
@@ -86,7 +86,7 @@ class Owned:
 
 
 class Count:
-    """How many views of something are alive."""
+    """The number of live views of something."""
 
     __slots__ = ("_tokens",)
 
@@ -99,7 +99,7 @@ class Count:
         return len(self._tokens)
 
     def taken(self, *needs: object) -> Life:
-        """Counts a view in, and out when the life ends; `needs` are kept alive until then."""
+        """Counts a view until the returned life ends; `needs` are kept alive until then."""
         token = object()
         self._tokens.add(token)
         return Life(self._drop, token, *needs)
@@ -109,13 +109,7 @@ class Count:
 
 
 def refuse_views(alive: int, of: object, before: str) -> None:
-    """Raises BlockBusyError if views are alive.
-
-    Args:
-        alive: how many.
-        of: what they are views of.
-        before: what cannot be done while they are alive.
-    """
+    """Raises BlockBusyError if `alive` views of an object exist; `before` is the operation."""
     if alive:
         views = f"1 view of {of} is" if alive == 1 else f"{alive} views of {of} are"
         raise errors.BlockBusyError(
@@ -124,7 +118,7 @@ def refuse_views(alive: int, of: object, before: str) -> None:
 
 
 class Claim:
-    """The right to free something, which one of several calls gets."""
+    """The right to free something, which only one of several calls gets."""
 
     __slots__ = ("_rights",)
 
@@ -133,11 +127,11 @@ class Claim:
 
     @property
     def taken(self) -> bool:
-        """Whether a call has it."""
+        """Whether a call has the claim."""
         return not self._rights
 
     def take(self) -> bool:
-        """Takes it; False: another call has it. Nothing can come in between."""
+        """Takes the claim atomically; returns False if another call has it."""
         try:
             self._rights.pop()
         except IndexError:
@@ -145,7 +139,7 @@ class Claim:
         return True
 
     def give_back(self) -> None:
-        """After `take`: what it is about was not freed."""
+        """Undoes `take`, because the object was not freed."""
         self._rights.append(None)
 
 
@@ -160,9 +154,9 @@ class _Memory:
 
 
 def array_at(address: int, size: int, life: Life) -> NDArray[np.uint8]:
-    """The bytes at an address as a writable array; `life` is dropped with the last view of it.
+    """Return the bytes at an address as a writable array; `life` ends with its last view.
 
-    `ffi.buffer` over an `ffi.gc` pointer would not do: its destructor runs before `__del__`
+    `ffi.buffer` over an `ffi.gc` pointer would not work: its destructor runs before `__del__`
     methods of the same cycle, which may still read the view.
     """
     interface = {"data": (address, False), "shape": (size,), "typestr": "|u1", "version": 3}
@@ -171,24 +165,24 @@ def array_at(address: int, size: int, life: Life) -> NDArray[np.uint8]:
 
 
 def view_at(address: int, size: int, life: Life) -> memoryview:
-    """As `array_at`, a memoryview."""
+    """Return the bytes at an address as a memoryview, like `array_at`."""
     array: Any = array_at(address, size, life)
     return memoryview(array)
 
 
 class CallLock:
-    """A reentrant lock around the calls of a C object; it is open once the interpreter ends.
+    """A reentrant lock around the calls of a C object; it does nothing at interpreter shutdown.
 
-    At that point a daemon thread may have been stopped while it held the lock, which nobody would
-    then release. Only one thread still runs, so it needs no lock.
+    At that point a daemon thread may have been stopped while it held the lock, and would never
+    release it. Only one thread still runs, so it needs no lock.
 
     A signal handler, or a `__del__` that Python's collector calls, may run in the middle of a call
-    and close the object that the call is about. So what destroys a C object is handed to
+    and close the object of the call. So the destruction of a C object is passed to
     `at_exit`, and happens when the last call has ended.
 
     Destructors use `soon`, which never waits. A destructor may run in a thread that holds the lock
     of another heap: Python's collector may call it there, and without the GIL a thread may free
-    objects that other threads dropped. Two threads that waited in this way could deadlock.
+    objects that other threads dropped. Two threads waiting like this could deadlock.
     """
 
     __slots__ = ("__weakref__", "_at_exit", "_depth", "_due", "_lock")
@@ -212,13 +206,13 @@ class CallLock:
             self._try_due()
 
     def at_exit(self, work: Callable[[], object]) -> None:
-        """Does work when the outermost `with` of this thread ends. The caller holds the lock."""
+        """Run `work` when the outermost `with` of this thread ends. The caller holds the lock."""
         self._at_exit.append(work)
 
     def soon(self, work: Callable[[], object]) -> None:
-        """Does work under the lock: now, or, if a thread holds the lock, in that thread afterwards.
+        """Run `work` under the lock: now, or in the thread that holds the lock, after its call.
 
-        That thread may be this one, in the middle of a call. The holder looks for such work after
+        That thread may be this one, in the middle of a call. The holder checks for such work after
         it has released the lock, so no work is forgotten.
         """
         self._due.append(work)
@@ -244,7 +238,7 @@ class CallLock:
                 self._leave()
 
     def _do_due(self) -> None:
-        with suppress(IndexError):  # a destructor that runs inside may have done the rest
+        with suppress(IndexError):  # a nested destructor may have done the rest
             while True:
                 self._due.popleft()()
 
@@ -256,7 +250,7 @@ class CallLock:
             self._lock.release()
 
     def _renew(self) -> None:
-        """After a fork, in the child: only the calls of the thread that forked go on."""
+        """Renew the lock in a forked child, where only the calls of the forking thread go on."""
         lock = threading.RLock()
         owned = self._lock._is_owned()  # type: ignore[attr-defined]
         self._depth = self._depth if owned else 0
@@ -275,7 +269,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class Uncopied:
-    """Base of objects that refer to memory of this process: a copy would not learn of its end."""
+    """Base of objects that refer to memory of this process, whose copies could dangle."""
 
     __slots__ = ()
 
@@ -296,7 +290,6 @@ class Made(Uncopied):
 
     @classmethod
     def _make(cls: type[MadeT], *arguments: Any, **options: Any) -> MadeT:
-        """Creates one; the arguments are those of `_set`."""
         self = cls.__new__(cls)
         self._set(*arguments, **options)
         return self
@@ -311,7 +304,7 @@ class Closable(Uncopied):
     __slots__ = ()
 
     def close(self) -> None:
-        """Ends it; a second call does nothing."""
+        """Closes the object; a second call does nothing."""
         raise NotImplementedError
 
     def __enter__(self: ClosableT) -> ClosableT:
@@ -329,7 +322,7 @@ class Owner(Closable):
     """
 
     def __init_subclass__(cls) -> None:
-        """Makes `__init__` refuse an object that is made already: its blocks would not know."""
+        """Makes a second `__init__` raise, because blocks refer to the first C object."""
         super().__init_subclass__()
         init = vars(cls).get("__init__")
         if init is not None:
@@ -350,11 +343,11 @@ class Owner(Closable):
 
     @property
     def closed(self) -> bool:
-        """Whether close was called."""
+        """Whether `close` was called."""
         return self._c is None
 
     def close(self) -> None:
-        """Ends it; a second call does nothing.
+        """Closes the object; a second call does nothing.
 
         Raises:
             BlockBusyError: a view of its memory is alive; nothing changes.
@@ -367,21 +360,19 @@ class Owner(Closable):
                 self._lock.at_exit(self._life.end)
 
     def _refuse_close(self) -> None:
-        """Raises if it cannot be closed now."""
+        """Raises an exception if it cannot be closed now."""
 
     def _open(self) -> Any:
-        """The C object. The caller holds the lock until it needs the C object no more."""
+        """Return the C object. The caller holds the lock while it uses the C object."""
         if self._c is None:
             raise errors.StateError(f"the {self._named()} is closed; make another")
         return self._c
 
     def _checked(self, function: Any, *arguments: Any) -> None:
-        """Calls a C function of the object, and raises the exception of its status."""
         with self._lock:
             check(function(self._open(), *arguments))
 
     def _output(self, function: Any) -> Any:
-        """What a C function stores about the object by its last parameter."""
         with self._lock:
             return output_of(function, self._open())
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exceptions: one for each status and misuse code of the C library, carrying the code's name.
+"""Exceptions for the status and misuse codes of the C library; they carry the code's name.
 
-The lists of codes are those of include/spanwise/status.h; a test compares them.
+A test compares the lists of codes with include/spanwise/status.h.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ class SpanwiseError(Exception):
 
     Attributes:
         code: name of the sw_status or sw_misuse, e.g. "NOMEM" or "DOUBLE_FREE".
-        errno: the system's number of what went wrong; None where it was not the system.
-        filename: the file that it is about; None where it is about none.
+        errno: the error number of the system; None if the system did not fail.
+        filename: the file that it concerns, or None.
     """
 
     code: str
@@ -48,13 +48,13 @@ class OutOfMemoryError(SpanwiseError, MemoryError):
 
 
 class LimitError(OutOfMemoryError):
-    """A limit that was set (of a heap, of a count) is reached."""
+    """A limit of a heap or of a count is reached."""
 
     default_code = "LIMIT"
 
 
 class InvalidError(SpanwiseError, ValueError):
-    """An argument is outside what is allowed."""
+    """An argument is out of range."""
 
     default_code = "INVALID"
 
@@ -68,17 +68,17 @@ class HeapClosedError(StateError):
 
 
 class BlockFreedError(StateError):
-    """The block is already free; code is DOUBLE_FREE when it was freed again."""
+    """The block is already free; the code is DOUBLE_FREE if it was freed again."""
 
 
 class OverlapError(StateError):
-    """What is to be freed is free already, wholly or in part."""
+    """The memory to be freed is already free, wholly or in part."""
 
     default_code = "OVERLAP"
 
 
 class OwnerError(StateError):
-    """A thread called what belongs to another thread."""
+    """A thread used an object that belongs to another thread."""
 
     default_code = "OWNER"
 
@@ -90,13 +90,13 @@ class ShortError(SpanwiseError, EOFError):
 
 
 class StackOverflowError(SpanwiseError, MemoryError):
-    """A stack would need more than its limit. It stays as it was."""
+    """A stack would exceed its limit. It is unchanged."""
 
     default_code = "OVERFLOW"
 
 
 class EscapeError(StateError):
-    """A pointer would outlive what it points to."""
+    """A pointer would outlive its target."""
 
     default_code = "ESCAPE"
 
@@ -108,7 +108,7 @@ class RecordingIOError(SpanwiseError, OSError):
 
 
 class RecordingNotFoundError(RecordingIOError, FileNotFoundError):
-    """There is no such recording, or no such folder for it."""
+    """The recording, or the directory for it, does not exist."""
 
 
 class TraceFormatError(SpanwiseError, ValueError):
@@ -118,25 +118,25 @@ class TraceFormatError(SpanwiseError, ValueError):
 
 
 class UnsupportedError(SpanwiseError, RuntimeError):
-    """Not supported here."""
+    """The operation is not supported on this system."""
 
     default_code = "UNSUPPORTED"
 
 
 class BlockBusyError(SpanwiseError, BufferError):
-    """A view of the block's memory is alive, or a thread comes to no safe point."""
+    """A view of the block's memory is alive, or a thread does not reach a safepoint."""
 
     default_code = "BUSY"
 
 
 class MisuseError(SpanwiseError, RuntimeError):
-    """A pointer was misused; raised before the C library would stop the process."""
+    """A pointer was misused; raised before the C library would abort the process."""
 
     default_code = "FOREIGN"
 
 
 class HandleError(MisuseError):
-    """A heap, table or recording of the C library was misused after its end, or ended too early."""
+    """A heap, table or recording of the C library was used after its end, or ended too early."""
 
     default_code = "STALE_HANDLE"
 
@@ -154,7 +154,7 @@ class ProgramError(SpanwiseError, ValueError):
 
 
 class ProgramNotFoundError(ProgramError, FileNotFoundError):
-    """There is no such program."""
+    """The program was not found."""
 
     default_code = "INVALID"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workloads without a program: controlled mixes of sizes and lifetimes, and an adversary.
+"""Synthetic workloads: controlled mixes of sizes and lifetimes, and an adversary.
 
 Each function returns a `Recording` in memory and is repeatable: the same seed gives the same
 operations. One operation takes one microsecond of the recording's time.
@@ -26,8 +26,8 @@ Draw = (
     | Mapping[int, float]
     | Callable[[np.random.Generator, int], NDArray[np.integer]]
 )
-"""Where numbers come from: one number, a sample to draw from, {number: weight}, or a function of
-a generator and a count that returns so many."""
+"""A source of numbers: one number, a sample to draw from, {number: weight}, or a function of
+a generator and a count that returns that many."""
 
 STEP_NS = 1000
 """Time from one operation to the next, nanoseconds."""
@@ -36,17 +36,17 @@ SMALL_MIX: Mapping[int, float] = {16: 30, 24: 10, 32: 20, 48: 15, 64: 10, 120: 8
 """Sizes (bytes) and weights of a program with many small objects."""
 
 LARGER_MIX: Mapping[int, float] = {40: 20, 72: 20, 200: 25, 520: 20, 2100: 10, 9000: 5}
-"""Another mix: what the second phase of `phase_shift` asks for."""
+"""Sizes and weights of the second phase of `phase_shift`."""
 
 
 def draw(
     what: Draw, rng: np.random.Generator, count: int, name: str = "sizes"
 ) -> NDArray[np.int64]:
-    """`count` numbers, 0 or more.
+    """Draw `count` numbers, 0 or more.
 
     Raises:
-        InvalidError: nothing to draw from, negative numbers or weights.
-        TypeError: what is none of the forms of `Draw`.
+        InvalidError: there is nothing to draw from, or a number or weight is negative.
+        TypeError: `what` is not a `Draw`.
     """
     if isinstance(what, bool):
         raise TypeError(f"{name} must be numbers, not bool")
@@ -72,7 +72,7 @@ def draw(
 
 
 class _Builder:
-    """Collects operations; ids of dead objects are taken again, the last freed first."""
+    """Collects operations; ids of dead objects are reused, last freed first."""
 
     def __init__(self) -> None:
         self._columns: list[tuple[int, int, int]] = []  # kind, object, size
@@ -93,7 +93,7 @@ class _Builder:
         self._columns.append((lib.SW_OP_FREE, object_id, 0))
 
     def ops(self, start: int = 0) -> NDArray[np.void]:
-        """The operations from number `start` on."""
+        """Return the operations from number `start` on."""
         columns = np.array(self._columns[start:], np.int64).reshape(-1, 3)
         rows = np.zeros(len(columns), OPS_DTYPE)
         rows["time_ns"] = np.arange(start, start + len(rows)) * STEP_NS
@@ -105,7 +105,7 @@ class _Builder:
 
 
 def synthesize(sizes: Draw, lifetimes: Draw, seed: int = 0, *, count: int = 100_000) -> Recording:
-    """Objects of random sizes that live for random times.
+    """Make a workload of objects with random sizes and lifetimes.
 
     Args:
         sizes: bytes of each object.
@@ -115,7 +115,7 @@ def synthesize(sizes: Draw, lifetimes: Draw, seed: int = 0, *, count: int = 100_
         count: number of allocations.
 
     Raises:
-        InvalidError: for numbers that are negative or missing.
+        InvalidError: numbers are negative or missing.
     """
     count = _lib.as_index(count, "count", 1 << 30)
     rng = np.random.default_rng(seed)
@@ -123,7 +123,7 @@ def synthesize(sizes: Draw, lifetimes: Draw, seed: int = 0, *, count: int = 100_
     births = np.arange(count)
     deaths = births + 1 + draw(lifetimes, rng, count, "lifetimes")
     mortal = np.flatnonzero(deaths < count)
-    # Before allocation i come the deaths of time i, in the order of birth.
+    # The deaths of time i precede allocation i, in the order of birth.
     order = mortal[np.argsort(deaths[mortal], kind="stable")]
     ends = np.searchsorted(deaths[order], births, side="right")
     builder = _Builder()
@@ -140,11 +140,11 @@ def synthesize(sizes: Draw, lifetimes: Draw, seed: int = 0, *, count: int = 100_
 def steady_replacement(
     live: int = 10_000, replacements: int = 100_000, sizes: Draw = SMALL_MIX, seed: int = 0
 ) -> Recording:
-    """Fills up, then replaces a random object by a new one, again and again.
+    """Make a workload that fills up, then repeatedly replaces a random object by a new one.
 
     Args:
-        live: objects live all the time.
-        replacements: how often one is replaced.
+        live: number of live objects.
+        replacements: number of replacements.
         sizes: bytes of each object.
         seed: of the generator.
     """
@@ -170,21 +170,21 @@ def phase_shift(
     second: Draw = LARGER_MIX,
     seed: int = 0,
 ) -> Recording:
-    """Grows one mix of sizes, frees most of it at random, grows another mix.
+    """Make a workload that grows one mix of sizes, frees most of it at random, grows another mix.
 
-    The survivors of the first phase hold their spans, whose free slots fit the second mix badly:
-    the classical way to waste.
+    The survivors of the first phase pin their spans, and the free slots in these fit the second mix
+    badly. This is a classical cause of fragmentation.
 
     Args:
-        grow: objects of each of the two phases.
-        freed: part of the first phase's objects that is freed, 0 to 1.
+        grow: number of objects per phase.
+        freed: fraction of the first phase's objects that is freed, 0 to 1.
         first: sizes of the first phase, bytes.
         second: sizes of the second phase, bytes.
         seed: of the generator.
     """
     grow = _lib.as_index(grow, "grow", 1 << 28)
     if not 0 <= freed <= 1:
-        raise errors.InvalidError(f"freed {freed}: give a part from 0 to 1")
+        raise errors.InvalidError(f"freed {freed}: give a fraction from 0 to 1")
     rng = np.random.default_rng(seed)
     builder = _Builder()
     ids = [builder.alloc(size) for size in draw(first, rng, grow).tolist()]
@@ -201,14 +201,14 @@ def robson(
     table: SizeClassTable | str = "c16",
     smallest_bytes: int = 16,
 ) -> Recording:
-    """Robson's adversary, played against the placement of a table.
+    """Make the workload of Robson's adversary against the placement of a table.
 
-    In round i the program asks for objects of `smallest_bytes` * 2^i bytes, as many as fit into
-    `live_bytes` of live memory. Before each round it frees every object that does not occupy a
-    place (address modulo the new size) which is chosen so that what stays hinders most. No
-    allocator can serve it in `live_bytes`; Robson proves that about
+    In round i the program allocates objects of `smallest_bytes` * 2^i bytes, as many as fit into
+    `live_bytes` of live memory. Before each round it chooses an offset modulo the new size, and
+    frees every object that does not cover an address with that offset; the choice keeps the most
+    bytes. No allocator can serve it in `live_bytes`; Robson proves that about
     live_bytes * log2(largest_bytes / smallest_bytes) / 2 is needed. To know addresses it runs a dry
-    heap of the table; under another table the recording is only an odd program.
+    heap of the table; under other tables the recording is not adversarial.
 
     Source: J. M. Robson, "Bounds for some functions concerning dynamic storage allocation", JACM
     21(3), 1974; "Worst case fragmentation of first fit and best fit storage allocation
@@ -216,13 +216,13 @@ def robson(
     objects live in the slots of size classes.
 
     Args:
-        live_bytes: most bytes live at once.
+        live_bytes: maximum of live bytes.
         largest_bytes: size of the last round.
-        table: against which it plays, or its name.
-        smallest_bytes: size of the first round; a power of two, as largest_bytes.
+        table: the table to play against, or its name.
+        smallest_bytes: size of the first round; a power of two, like largest_bytes.
 
     Raises:
-        InvalidError: sizes that are no powers of two, or larger than live_bytes.
+        InvalidError: sizes are not powers of two, or larger than live_bytes.
     """
     for name, value in (("smallest_bytes", smallest_bytes), ("largest_bytes", largest_bytes)):
         if value < 8 or value & (value - 1):
@@ -255,8 +255,7 @@ def _play_robson(
             return builder.ops()
         at = simulation.addresses(np.array(ids, np.uint32))
         room = np.array(sizes, np.uint64)
-        # Two places modulo the new size agree with the old place: keep the one that more bytes
-        # occupy.
+        # Two offsets modulo the new size extend the old one: keep the one that more bytes cover.
         keeps = [_occupies(at, room, place + half, 2 * size) for half in (0, size)]
         chosen = int(room[keeps[1]].sum() > room[keeps[0]].sum())
         place += chosen * size
@@ -273,7 +272,7 @@ def _play_robson(
 def _occupies(
     at: NDArray[np.uint64], room: NDArray[np.uint64], place: int, modulus: int
 ) -> NDArray[np.bool_]:
-    """Whether an object covers an address that is `place` modulo `modulus`."""
+    """Return whether an object covers an address congruent to `place` modulo `modulus`."""
     gap = (np.uint64(place) - at) % np.uint64(
         modulus
     )  # distance to the next such address; unsigned arithmetic may wrap
@@ -281,6 +280,5 @@ def _occupies(
 
 
 def _catch_up(simulation: Simulation, builder: _Builder) -> None:
-    """Runs the operations that the adversary has made since the last call."""
     fresh = builder.ops(simulation.done)
     simulation.run(Batch(_lib.pointer(fresh, "sw_op *"), len(fresh)))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands, by subject: `add_NAME(subparsers)` declares one, `run_NAME(options)` does it.
+"""The commands by subject: `add_NAME(subparsers)` declares one, `run_NAME(options)` runs it.
 
-The contract of all: `--help` with an example; `--json` for machines; exit 0 when all is well, 1 on
-a finding, 2 on wrong use or bad input, 130 on Ctrl-C; an error is one line on stderr.
+All commands have `--help` with an example and `--json`. Exit status: 0 for success, 1 for a
+finding, 2 for wrong usage or bad input, 130 after Ctrl-C. An error is one line on stderr.
 """

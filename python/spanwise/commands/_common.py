@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parsers, the table of commands, and what they share."""
+"""Parsers and helpers that all commands share."""
 
 from __future__ import annotations
 
@@ -22,20 +22,19 @@ if TYPE_CHECKING:
 
 
 SubParsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
-"""What `new_command` adds a command to."""
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """What may have been meant, to follow an error; "" when nothing is near."""
+    """Return "; did you mean WORD?" to end an error message with, or "" if no word is close."""
     near = difflib.get_close_matches(word, list(known), 1)
     return f"; did you mean {near[0]}?" if near else ""
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line, with what may have been meant."""
+    """A parser whose errors are one line and suggest a similar word."""
 
     def format_help(self) -> str:
-        """What the command does, then its example, then the rest of the description."""
+        """Return the summary, then the example, then the rest of the description."""
         first, _, rest = (self.description or "").partition("\n\n")
         notes, mark, example = (self.epilog or "").partition("example:\n")
         formatter = self._get_formatter()
@@ -54,7 +53,7 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
 
     def refuse(self, words: Sequence[str]) -> NoReturn:
-        """Ends with an error that names the words which the command does not know."""
+        """Exits with an error that names the first unknown word or option."""
         word = words[0].partition("=")[0]
         if not word.startswith("-") or word == "-":
             self.error(f"unexpected {words[0]!r}")
@@ -74,7 +73,7 @@ class Parser(argparse.ArgumentParser):
 def new_command(
     commands: SubParsers, name: str, text: str, example: str, run: Callable[[Any], int]
 ) -> argparse.ArgumentParser:
-    """Declares a command with its help and an example; every command has --json."""
+    """Declares a command with its help, an example and --json."""
     parser = commands.add_parser(
         name,
         help=text,
@@ -89,12 +88,12 @@ def new_command(
 
 
 def add_description(parser: argparse.ArgumentParser, text: str) -> None:
-    """Adds a paragraph on what a command does and prints to its help."""
+    """Adds a paragraph about what a command does and prints to its help."""
     parser.description = f"{parser.description}\n\n{textwrap.fill(text, 79)}"
 
 
 def open_recordings(options: argparse.Namespace) -> Recording | RecordingSet:
-    """The recording, or the set of several."""
+    """Open the recording, or the set if there are several."""
     from spanwise.recordings.recording_set import RecordingSet  # noqa: PLC0415  brings numpy
 
     opened = RecordingSet.open(options.files, options.valid_prefix)
@@ -104,7 +103,7 @@ def open_recordings(options: argparse.Namespace) -> Recording | RecordingSet:
 def simulation_of(
     options: argparse.Namespace,
 ) -> tuple[SizeClassTable, Recording | RecordingSet, HeapOptions]:
-    """The table, recordings and heap options of a command, all checked before it simulates."""
+    """Return the table, recordings and heap options of a command, checked before it simulates."""
     from spanwise.tables.table import SizeClassTable  # noqa: PLC0415  brings numpy
 
     table = SizeClassTable.named(options.table)
@@ -112,9 +111,9 @@ def simulation_of(
 
 
 def warn_gaps(recordings: Iterable[Recording]) -> bool:
-    """Prints to stderr what recordings lack of their programs; returns whether they lack any.
+    """Prints the gaps of recordings to stderr; returns whether there are any.
 
-    A result from such a recording is printed all the same, and the exit status is 1.
+    A command still prints its result from a recording with gaps, but its exit status is 1.
     """
     gaps = [f"{one.name}: {gap}" for one in recordings for gap in one.summary.gaps()]
     for line in gaps:
@@ -123,14 +122,14 @@ def warn_gaps(recordings: Iterable[Recording]) -> bool:
 
 
 def each_of(recordings: Recording | RecordingSet) -> list[Recording]:
-    """The recording itself, or the recordings of the set."""
+    """Return a list of the recording, or of the recordings of the set."""
     from spanwise.recordings.recording import Recording  # noqa: PLC0415  brings numpy
 
     return [recordings] if isinstance(recordings, Recording) else list(recordings)
 
 
 def print_json(value: Any) -> None:
-    """JSON, indented as the shared data files are."""
+    """Print JSON with the indentation of the installed data files."""
     print(json.dumps(value, indent=1))
 
 
@@ -140,7 +139,7 @@ SHELLS = ("bash", "zsh", "tcsh")
 
 
 class PrintCompletion(argparse.Action):
-    """Prints a script for a shell, made by shtab (extra `completion`), and ends the process."""
+    """Prints a shell's completion script, made by shtab (extra `completion`), and exits."""
 
     def __call__(
         self,
@@ -149,7 +148,7 @@ class PrintCompletion(argparse.Action):
         values: str | Sequence[Any] | None,
         option_string: str | None = None,
     ) -> None:
-        """Prints the script; without shtab it ends with the error of wrong use."""
+        """Prints the script; exits with a usage error if shtab is not installed."""
         try:
             shtab = importlib.import_module("shtab")
         except ImportError:
@@ -165,7 +164,7 @@ class PrintCompletion(argparse.Action):
 
 
 def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """The options and arguments of a parser and of all its commands."""
+    """Yield the options and arguments of a parser and of all its commands."""
     for action in parser._actions:
         yield action
         if isinstance(action, argparse._SubParsersAction):
@@ -174,12 +173,12 @@ def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
 
 
 def add_completion_option(parser: argparse.ArgumentParser) -> None:
-    """The option."""
+    """Adds `--print-completion`."""
     parser.add_argument(
         "--print-completion",
         action=PrintCompletion,
         choices=SHELLS,
         metavar="SHELL",
-        help="print completion for bash, zsh or tcsh, e.g. into"
+        help="print the completion script for bash, zsh or tcsh, e.g. into"
         " ~/.local/share/bash-completion/completions/spanwise",
     )

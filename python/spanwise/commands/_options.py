@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options that several commands have."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -17,21 +17,17 @@ if TYPE_CHECKING:
 # --- sizes ----------------------------------------------------------------------------------------
 
 SIZE_HELP = "4096, 4K and 4KiB are the same, 4KB is 4000"
-"""Units in any case: K, KiB, ... are powers of 1024; KB, MB, ... of 1000; B or none is bytes."""
+"""K, KiB, ... are powers of 1024; KB, MB, ... of 1000; B or none means bytes. Case is ignored."""
 
 _SIZE = re.compile(r"([+-]?[0-9_]+) ?(?:([KMGT])(I?B)?|B)?", re.IGNORECASE)
 _SHOWN = 40
 
 
 def parse_size(word: str, what: str = "size") -> int:
-    """Bytes; perhaps negative, which the caller judges.
-
-    Args:
-        word: what was written.
-        what: its name in the error.
+    """Parse a number of bytes, which may be negative; `what` is its name in the error.
 
     Raises:
-        InvalidError: it is no size.
+        InvalidError: it is not a size.
     """
     match = _SIZE.fullmatch(word.strip())
     try:
@@ -50,18 +46,18 @@ def parse_size(word: str, what: str = "size") -> int:
 # --- options --------------------------------------------------------------------------------------
 
 DEFAULT_TABLE = "c16"
-"""The table of a command that takes one and is given none: the one compiled into the library."""
+"""The default table of commands, which is compiled into the library."""
 
 
 class Group(Protocol):
     """A parser, or a group of its options."""
 
     def add_argument(self, *names: str, **settings: Any) -> argparse.Action:
-        """Declares one."""
+        """Declares an option."""
 
 
 def size(word: str) -> int:
-    """For `type=` of an option that is a number of bytes."""
+    """Parse a number of bytes, for `type=` of an option."""
     try:
         return parse_size(word)
     except InvalidError as error:
@@ -69,9 +65,9 @@ def size(word: str) -> int:
 
 
 def add_recording_options(parser: argparse.ArgumentParser) -> None:
-    """Recordings, a moment of them, and the heap that they are run on."""
+    """Adds recordings, `--at`, `--valid-prefix` and the options of the simulated heap."""
     parser.add_argument(
-        "files", nargs="+", metavar="FILE.swt", help="recordings; several are added up"
+        "files", nargs="+", metavar="FILE.swt", help="recordings; several are summed"
     )
     add_at_option(parser)
     add_valid_prefix_option(parser)
@@ -82,39 +78,39 @@ def add_recording_options(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=100,
         metavar="PERCENT",
-        help="of a large object's bytes so many the program is taken to write (default 100)",
+        help="share of a large object's bytes that the program is assumed to write (default 100)",
     )
 
 
 def add_at_option(parser: argparse.ArgumentParser) -> None:
-    """The moment of a ledger."""
+    """Adds `--at`, the moment of a ledger."""
     parser.add_argument(
         "--at",
         default="peak",
         metavar="WHEN",
-        help="peak (of requested bytes, the default), peak-resident, end, an operation such as"
-        " #1000 (after so many), or a time such as 1.5s",
+        help="peak (of requested bytes, the default), peak-resident, end, after an operation (such"
+        " as #1000), or at a time (such as 1.5s)",
     )
 
 
 def add_valid_prefix_option(parser: argparse.ArgumentParser) -> None:
-    """For recordings that were cut."""
+    """Adds `--valid-prefix`, for truncated recordings."""
     parser.add_argument(
         "--valid-prefix",
         action="store_true",
-        help="of a cut or damaged recording take what is whole before the damage",
+        help="read a truncated or damaged recording up to the damage",
     )
 
 
 def add_placement_options(group: Group) -> None:
-    """How a heap places objects and gives pages back."""
+    """Adds the options for how a heap places objects and returns pages."""
     from spanwise.heap.options import PLACEMENTS  # noqa: PLC0415  brings numpy
 
     group.add_argument(
-        "--placement", default="lifo", choices=tuple(PLACEMENTS), help="which partial span is next"
+        "--placement", default="lifo", choices=tuple(PLACEMENTS), help="order of partial spans"
     )
     group.add_argument(
-        "--decay-ms", type=float, metavar="MS", help="idle pages go back after this (default 500)"
+        "--decay-ms", type=float, metavar="MS", help="return idle pages after this (default 500)"
     )
     group.add_argument(
         "--batch",
@@ -131,7 +127,7 @@ def add_placement_options(group: Group) -> None:
 
 
 def heap_options_of(options: argparse.Namespace, limit_bytes: int | None = None) -> HeapOptions:
-    """What `add_placement_options` declared, a limit, and what a simulation assumes."""
+    """Return the HeapOptions of the options of `add_placement_options`, with a limit."""
     from spanwise.heap.options import HeapOptions  # noqa: PLC0415  brings numpy
 
     percent = getattr(options, "large_touched", 100)
@@ -146,18 +142,18 @@ def heap_options_of(options: argparse.Namespace, limit_bytes: int | None = None)
 
 
 def add_table_option(parser: argparse.ArgumentParser) -> None:
-    """One table; without the option it is the library's own."""
+    """Adds `--table`; the default is the library's own table."""
     text = f"{NAMES_HELP} (default {DEFAULT_TABLE})"
     parser.add_argument("--table", default=DEFAULT_TABLE, metavar="T", help=text)
 
 
 def add_tables_option(parser: argparse.ArgumentParser, text: str) -> None:
-    """Any number of tables, by repeating the option; `{}` in the text is how one is named."""
+    """Adds a repeatable `--table`; `{}` in the text becomes NAMES_HELP."""
     parser.add_argument("--table", action="append", metavar="T", help=text.format(NAMES_HELP))
 
 
 def add_classes_option(parser: argparse.ArgumentParser) -> None:
-    """How many classes a ledger shows."""
+    """Adds `--classes`, the number of classes that a ledger shows."""
     parser.add_argument(
         "--classes",
         type=int,
@@ -168,29 +164,27 @@ def add_classes_option(parser: argparse.ArgumentParser) -> None:
 
 
 def add_plot_option(parser: argparse.ArgumentParser, text: str = "also draw it") -> None:
-    """A picture in addition to the text."""
+    """Adds `--plot`, a picture in addition to the text."""
     parser.add_argument("--plot", metavar="FILE.png", help=text)
 
 
 def add_program_options(parser: argparse.ArgumentParser) -> None:
-    """A program that is run, and CPython's allocator in it; the program's words come last."""
+    """Adds `--keep-pymalloc`, and the program with its arguments at the end."""
     parser.add_argument(
         "--keep-pymalloc",
         action="store_true",
-        help="leave CPython its own allocator; else it runs with PYTHONMALLOC=malloc",
+        help="let CPython use its own allocator instead of PYTHONMALLOC=malloc",
     )
     parser.add_argument(
-        "command", nargs=argparse.REMAINDER, metavar="PROGRAM ARGS", help="what to run"
+        "command", nargs=argparse.REMAINDER, metavar="PROGRAM ARGS", help="program to run"
     )
 
 
 def program_of(options: argparse.Namespace, done: str) -> list[str]:
-    """The words of the program.
-
-    `done` is a participle for the error.
+    """Return the program and its arguments; `done` is the verb for the error, such as "run".
 
     Raises:
-        InvalidError: there is none.
+        InvalidError: no program was given.
     """
     words: list[str] = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not words:

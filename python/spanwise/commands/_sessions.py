@@ -22,7 +22,7 @@ from spanwise.sweeps.result import Sweep
 
 
 def add_executor_option(parser: argparse.ArgumentParser, default: str) -> None:
-    """`--executor` and `--workers`; `default` runs the work by default."""
+    """Adds `--executor` and `--workers`."""
     parser.add_argument(
         "--executor",
         default=default,
@@ -39,7 +39,7 @@ def add_executor_option(parser: argparse.ArgumentParser, default: str) -> None:
 
 
 def check_executor(name: str, default: str) -> None:
-    """Refuses, before the work, a name that no executor has."""
+    """Raise InvalidError if the name of the executor is unknown."""
     known = (default, "processes", "dask")
     kind, _, address = name.partition(":")
     if kind in known and (kind == "dask" or not address):
@@ -52,7 +52,7 @@ def check_executor(name: str, default: str) -> None:
 
 @contextmanager
 def dask_executor(name: str, workers: int | None) -> Iterator[Any]:
-    """The executor of a cluster; its client lives as long as the work."""
+    """Yield a Dask executor; its client is closed at the end of the block."""
     address = name.partition(":")[2]
     try:
         distributed = importlib.import_module("distributed")
@@ -79,7 +79,7 @@ def dask_executor(name: str, workers: int | None) -> Iterator[Any]:
 
 @contextmanager
 def executor_of(name: str, workers: int | None) -> Iterator[Any]:
-    """The executor of a name, or None if the work runs in this process."""
+    """Yield the named executor, or None if the work runs in this process."""
     if name.startswith("dask"):
         with dask_executor(name, workers) as executor:
             yield executor
@@ -95,13 +95,13 @@ def executor_of(name: str, workers: int | None) -> Iterator[Any]:
 def add_session_options(
     parser: argparse.ArgumentParser, noun: str, executor: str, picture: str
 ) -> None:
-    """`--output`, `--plot`, `--executor` and `--workers`.
+    """Adds `--output`, `--plot`, `--executor` and `--workers`.
 
     Args:
         parser: of the command.
-        noun: what a row is.
-        executor: what runs the work by default.
-        picture: what the picture shows.
+        noun: for a row.
+        executor: the default of `--executor`.
+        picture: the help text of `--plot`.
     """
     parser.add_argument(
         "-o",
@@ -116,7 +116,7 @@ def add_session_options(
 def check_session(
     options: argparse.Namespace, executor: str, more: Sequence[str | None] = ()
 ) -> None:
-    """Refuses an executor, and places of files that cannot be written, before there is work."""
+    """Check the executor and that all output files can be written, before the work begins."""
     check_executor(options.executor, executor)
     for place in filter(None, (options.output, *more)):
         check_output(place)
@@ -125,7 +125,7 @@ def check_session(
 
 
 def print_session(found: Sweep | BenchResult, noun: str) -> None:
-    """Its notes, and where its rows are, on stderr."""
+    """Print the notes of a result and the path of its rows to stderr."""
     for note in found.notes:
         print(f"spanwise: {note}", file=sys.stderr)
     if found.path is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ctrl-C while a command starts. This imports none of our modules, since it is loaded first."""
+"""Handle Ctrl-C while a command starts. It is loaded first, so it imports no module of ours."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SAID = b"spanwise: interrupted\n"
 
 
 def is_command() -> bool:
-    """Whether this process is the command line: `spanwise`, or `python -m spanwise`.
+    """Return whether this process is the command line: `spanwise` or `python -m spanwise`.
 
     While `python -m` looks for its module, sys.argv[0] is "-m".
     """
@@ -25,18 +25,18 @@ def is_command() -> bool:
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    """Ends the process without the traceback of an import; there is nothing to undo yet."""
+    """Ends the process without the traceback of an import; there is nothing to clean up yet."""
     os.write(2, _SAID)
     os._exit(EXIT_INTERRUPTED)
 
 
 def quiet() -> None:
-    """Until `loud` Ctrl-C ends the process with one line; where it is ignored, it stays so."""
+    """Let Ctrl-C end the process with one line until `loud`; an ignored Ctrl-C stays ignored."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)
 
 
 def loud() -> None:
-    """From now on Ctrl-C is a KeyboardInterrupt again."""
+    """Let Ctrl-C raise KeyboardInterrupt again."""
     if signal.getsignal(signal.SIGINT) is _end:
         signal.signal(signal.SIGINT, signal.default_int_handler)

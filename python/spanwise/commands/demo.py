@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """spanwise demo: record, account, optimize, build and measure programs of this machine.
 
-Results are in ./out.
+It writes its results to ./out.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PYTHON = ("python3", "JSON and sqlite")
 """The names of program and input in the benchmark."""
 REPORT = "python.html"
 BUILD = "best"
-"""Folder of the build, in the folder of the results."""
+"""Directory of the build, inside the output directory."""
 
 PYTHON_JOB = """\
 import json, sqlite3
@@ -64,14 +64,14 @@ assert len(rows) == 12000
 
 @dataclass(frozen=True)
 class RecordedProgram:
-    """One recorded program and its ledgers."""
+    """A recorded program and its ledgers."""
 
     label: str
     recording: Recording
     comparison: Comparison
 
     def sentence(self) -> str:
-        """The table with less resident, and what the other wastes, and where."""
+        """Return a sentence about the better table, and the waste under the other one."""
         best = self.comparison.best()
         worst = next(one for one in self.comparison.ledgers if one is not best)
         parts = {name: getattr(worst, name) for name in PARTS if name != "requested_bytes"}
@@ -79,7 +79,7 @@ class RecordedProgram:
         share = _format.share(worst.waste_bytes, worst.held_bytes)
         return (
             f"{self.label}: {self.comparison.verdict().rstrip('.')}; under {worst.table}"
-            f" {_format.size(worst.waste_bytes)} ({share}) of what it held at its peak were waste,"
+            f" {_format.size(worst.waste_bytes)} ({share}) of the bytes held at its peak was waste,"
             f" most of it {PARTS[most]} ({_format.size(parts[most])})"
         )
 
@@ -95,8 +95,8 @@ def add_demo(commands: SubParsers) -> None:
     )
     add_description(
         parser,
-        "Tables are judged by the peak resident bytes of a simulated run. The row 'limit' is"
-        " what perfect packing would have resident: the highest requested bytes. python3 is"
+        "Tables are compared by the peak resident bytes of a simulated run. The row 'limit' is"
+        " what perfect packing would need: the highest requested bytes. python3 is"
         " recorded and run with PYTHONMALLOC=malloc, so that its objects reach malloc; the last"
         " sentence compares with plain python3, as its users run it.",
     )
@@ -104,7 +104,7 @@ def add_demo(commands: SubParsers) -> None:
 
 
 def run_demo(options: argparse.Namespace) -> int:
-    """Records, accounts, draws, closes the loop; the last lines say what was found, and where."""
+    """Records, accounts, plots, and closes the loop; the last lines give the result and files."""
     folder = Path(options.output)
     with made_folder(folder):
         return _run_in(folder, options)
@@ -153,10 +153,10 @@ def _run_in(folder: Path, options: argparse.Namespace) -> int:
 def _close_loop(
     recording: Recording, folder: Path
 ) -> tuple[closed_loop.Loop, OptimizeResult, BenchResult | None]:
-    """Finds and builds a table for python3, and runs python3 on it, as far as this machine can.
+    """Fits and builds a table for python3 and runs python3 on it, as far as this machine can.
 
-    The table is built even if the stock table is better, so that the measured runs can show that.
-    The last result has python3 under every allocator in turns; None: the table was not built.
+    The table is built even if the stock table is better, so that the measured runs can show it.
+    The BenchResult has interleaved runs under all allocators; None: the table was not built.
     """
     _say(f"a table of at most {closed_loop.CLASSES} classes")
     rules: dict[str, Any] = {"align": closed_loop.ALIGN, "waste_percent": closed_loop.WASTE_PERCENT}
@@ -188,13 +188,12 @@ def _close_loop(
 
 
 def _rising(runs: BenchResult, allocator: str, what: str) -> tuple[int, ...]:
-    """One field, in bytes, of each run of python3 under an allocator, rising."""
+    """Return a field in bytes of all runs of python3 under an allocator, in ascending order."""
     values = runs.values(*PYTHON, allocator, f"{what}_bytes")
     return tuple(sorted(map(int, values.values())))
 
 
 def _run_bench(found: OptimizeResult, build: Path) -> BenchResult:
-    """Runs python3 under the stock and the found table, and the other allocators."""
     same = closed_loop.same_environment()
     added = {name: value for name, value in same.items() if os.environ.get(name) != value}
     case = case_of(_python_argv(), *PYTHON, added)
@@ -227,10 +226,10 @@ def _record_python(folder: Path) -> Recording:
 
 
 def _record_compiler(folder: Path) -> Recording | None:
-    """Records gcc; keeps the process with most memory, which is the compiler proper."""
+    """Records gcc; keeps the process with the most memory, which is the compiler proper."""
     compiler = next(filter(shutil.which, ("gcc", "cc", "clang")), None)
     if compiler is None:
-        _say("no C compiler on this machine: the second program is left out")
+        _say("no C compiler on this machine: the second program is skipped")
         return None
     _say(f"recording {compiler} -O2 -c of 5,000 lines, with its children")
     with tempfile.TemporaryDirectory(prefix="spanwise-demo-") as scratch:
@@ -246,7 +245,7 @@ def _record_compiler(folder: Path) -> Recording | None:
 
 
 def c_source(lines: int) -> str:
-    """A C file of that many lines: functions with loops, tables and switches."""
+    """Return a C file of that many lines: functions with loops, tables and switches."""
     text = ["#include <stddef.h>", "typedef struct point { double x, y; int kind; } point;"]
     number = 0
     while len(text) + 10 <= lines:

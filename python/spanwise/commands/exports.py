@@ -37,50 +37,50 @@ def add_convert(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "convert",
-        "make a recording from a heap profile, or a trace, of another tool",
+        "convert a heap profile or a trace of another tool to a recording",
         "spanwise convert heap.pb.gz -o heap.swt",
         run_convert,
     )
     parser.add_argument(
         "file",
         metavar="FILE",
-        help="a heap profile of pprof, or as text of jemalloc (MALLOC_CONF=prof:true), gperftools,"
+        help="heap profile of pprof; text profile of jemalloc (MALLOC_CONF=prof:true), gperftools,"
         " TCMalloc or Go (debug=1); jemalloc's statistics as JSON (MALLOC_CONF=stats_print:true,"
-        "stats_print_opts:J); a trace of Android's memory_replay, a text or zipped; what heaptrack"
-        " wrote; the file of glibc's mtrace(); an execution trace of Go 1.23 or later that was made"
-        " with GODEBUG=traceallocfree=1 (sizes are those of slots, so round-up is not Go's)",
+        "stats_print_opts:J); trace of Android's memory_replay, text or zipped; file of heaptrack"
+        " or of glibc's mtrace(); execution trace of Go 1.23 or later, with"
+        " GODEBUG=traceallocfree=1 (its sizes are slot sizes, so Go's round-up is not in it)",
     )
     parser.add_argument(
         "-o", "--output", metavar="FILE.swt", help="default: the file's name with .swt, here"
     )
     parser.add_argument("-f", "--force", action="store_true", help="replace FILE.swt if it exists")
     parser.add_argument(
-        "--from", choices=FORMS, dest="form", help="the format (default: by what is in the file)"
+        "--from", choices=FORMS, dest="form", help="the format (default: detected from the content)"
     )
     parser.add_argument(
         "--value",
         choices=SNAPSHOT_VALUES,
         default="inuse",
-        help="of a snapshot: inuse, what lives (default); alloc, all that was allocated",
+        help="for a snapshot: inuse, live objects (default); alloc, all allocations",
     )
     parser.add_argument(
         "--objects",
         type=int,
         default=OBJECTS_MAX,
         metavar="N",
-        help=f"of a snapshot at most so many; more are scaled down (default {OBJECTS_MAX:,})",
+        help=f"most objects of a snapshot; more are scaled down (default {OBJECTS_MAX:,})",
     )
     parser.add_argument(
         "--unpacked-max",
         type=_options.size,
         metavar="SIZE",
-        help="of a packed file, the size to which it may unpack"
+        help="size limit of a compressed file after decompression"
         f" (default {UNPACKED_MULTIPLE} times its own, at least {_format.size(UNPACKED_FLOOR)})",
     )
 
 
 def run_convert(options: argparse.Namespace) -> int:
-    """Writes the recording and says what it lacks."""
+    """Writes the recording and prints its gaps."""
     output = options.output or f"{Path(options.file).name.partition('.')[0]}.swt"
     if Path(output).is_file() and not options.force:
         raise InvalidError(f"{output}: exists already; give another name with -o, or --force")
@@ -111,20 +111,20 @@ def add_export(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "export",
-        "write a recording in a format of another tool",
+        "convert a recording to a format of another tool",
         "spanwise export json.swt --to pprof -o json.pb.gz",
         run_export,
     )
     parser.add_argument("file", metavar="FILE.swt", help="the recording")
     parser.add_argument("--to", required=True, choices=FORMATS, help="the format")
     parser.add_argument(
-        "-o", "--output", required=True, metavar="FILE", help="what is written, or replaced"
+        "-o", "--output", required=True, metavar="FILE", help="file to write; it is replaced"
     )
     parser.add_argument(
         "--value",
         choices=tuple(VALUES),
         default="inuse-bytes",
-        help="of each call site, for collapsed (default inuse-bytes)",
+        help="value of each call site, for collapsed (default inuse-bytes)",
     )
     _options.add_at_option(parser)
     _options.add_table_option(parser)
@@ -133,7 +133,7 @@ def add_export(commands: SubParsers) -> None:
 
 
 def run_export(options: argparse.Namespace) -> int:
-    """Writes the file and says where it is."""
+    """Writes the file and prints its path."""
     check_output(options.output)
     table = SizeClassTable.named(options.table)
     recording = Recording.open(options.file, options.valid_prefix)
@@ -161,26 +161,26 @@ def add_flame(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "flame",
-        "draw a flame graph of waste, or of resident bytes, by stack",
+        "draw a flame graph of waste or resident bytes by call stack",
         "spanwise flame json.swt --of pinned -o json.svg",
         run_flame,
     )
     _options.add_recording_options(parser)
     parser.add_argument(
-        "-o", "--output", required=True, metavar="FILE.svg", help="the picture, which is replaced"
+        "-o", "--output", required=True, metavar="FILE.svg", help="picture to write; it is replaced"
     )
     parser.add_argument(
         "--of",
         choices=OF,
         default="waste",
         help="waste (round-up and pinned spans, the default); round-up; pinned: free bytes of spans"
-        " that the objects in them keep; resident; requested",
+        " that live objects keep from being returned; resident; requested",
     )
     _options.add_table_option(parser)
 
 
 def run_flame(options: argparse.Namespace) -> int:
-    """Writes the picture and says what it shows."""
+    """Writes the picture and prints what it shows."""
     check_flame(options.output, options.of)
     table, recordings, heap = simulation_of(options)
     said = recordings.to_flame(options.output, options.of, table, options.at, options=heap)
@@ -200,7 +200,7 @@ def add_report(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "report",
-        "write one page that shows what a recording wasted, and where",
+        "write an HTML page that shows how much a recording wasted, and where",
         "spanwise report json.swt -o json.html",
         run_report,
     )
@@ -209,7 +209,7 @@ def add_report(commands: SubParsers) -> None:
         "-o",
         "--output",
         metavar="REPORT.html",
-        help="the page, which is replaced (default: the recording's name with .html)",
+        help="page to write; it is replaced (default: the recording's name with .html)",
     )
     _options.add_table_option(parser)
     parser.add_argument(
@@ -217,7 +217,7 @@ def add_report(commands: SubParsers) -> None:
         action="append",
         default=[],
         metavar="OTHER.swt",
-        help="try the table that is fitted to the recording on it, too; again for each",
+        help="also evaluate the table fitted to the recording on this one; repeatable",
     )
     parser.add_argument(
         "--peers",
@@ -231,7 +231,7 @@ def add_report(commands: SubParsers) -> None:
 
 
 def run_report(options: argparse.Namespace) -> int:
-    """Writes the page and says where it is."""
+    """Writes the page and prints its path."""
     output = options.output or str(Path(options.file).with_suffix(".html"))
     check_place(output)
     table = SizeClassTable.named(options.table)

@@ -19,27 +19,27 @@ def add_gctrace(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "gctrace",
-        "sum up gctrace lines, ours or Go's: pauses, marking, heap",
+        "summarize gctrace lines of spanwise or Go: pauses, marking, heap",
         "spanwise gctrace gc.txt    # GODEBUG=gctrace=1 ./program 2>gc.txt",
         run_gctrace,
     )
     parser.add_argument(
-        "file", metavar="FILE", help="error output of a program or several, or a log of it"
+        "file", metavar="FILE", help="stderr of one or more programs, or a log with it"
     )
     parser.add_argument(
         "--pauses",
         action="store_true",
-        help="a histogram of the pauses, and the least share of windows left to the program (MMU)",
+        help="print a histogram of pauses and the minimum mutator utilization (MMU)",
     )
     parser.add_argument(
         "--stopped",
         action="store_true",
-        help="marking stops the program, as in spanwise's lines of cycles that run at once",
+        help="count marking as a pause, for spanwise's non-incremental cycles",
     )
 
 
 def _utilisation(trace: GcTrace, stopped: bool) -> Rows:
-    """The utilisation in round windows up to the length of the time, and in the whole time."""
+    """Return the utilization in round windows shorter than the run, and in the whole run."""
     whole = float(trace.utilisation(stopped=stopped)["window_ns"][-1])
     windows = [window for window in WINDOWS_NS if window < whole]
     return trace.utilisation([*windows, whole], stopped=stopped)

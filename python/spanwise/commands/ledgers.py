@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that account recordings: ledger, compare, check, diff."""
+"""Commands that print ledgers of recordings: ledger, compare, check, diff."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ def add_ledger(commands: SubParsers) -> None:
     parser.add_argument(
         "--sites",
         action="store_true",
-        help="also the call sites with the most waste in live objects",
+        help="also print the call sites with the most waste in live objects",
     )
     parser.add_argument(
         "--span-pinning",
         choices=GROUPS,
         metavar="|".join(GROUPS),
-        help="also who holds the partial spans, and what would come free without them",
+        help="also print what keeps partial spans from being empty, and the bytes that it pins",
     )
     _options.add_plot_option(parser)
 
@@ -97,12 +97,12 @@ def run_ledger(options: argparse.Namespace) -> int:
 
 
 def _without_ledger(held: SpanPinning) -> dict[str, Any]:
-    """A dictionary without its ledger, because the JSON has the ledger once, elsewhere."""
+    """Return a dictionary without the ledger, which the JSON has elsewhere."""
     return {name: value for name, value in held.to_dict().items() if name != "ledger"}
 
 
 def describe(ledger: Ledger, classes: int) -> str:
-    """The ledger, its measures and its most wasteful classes."""
+    """Return the ledger, its measures and its most wasteful classes as text."""
     parts = [str(ledger)]
     known = [(title, _shown(ledger.measures[name].value)) for name, title in _MEASURES]
     measures = [(title, text) for title, text in known if text]
@@ -141,19 +141,19 @@ def add_compare(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "compare",
-        "put the ledgers of a recording under several tables side by side",
+        "compare the ledgers of a recording under several tables",
         "spanwise compare json.swt --table go --table c16 --table mine.json",
         run_compare,
     )
     _options.add_recording_options(parser)
-    _options.add_tables_option(parser, "{}; give it again for each (default: go and c16)")
+    _options.add_tables_option(parser, "{}; repeatable (default: go and c16)")
     parser.add_argument(
         "--peers",
         action="append",
         default=[],
         metavar="P,P,...",
-        help="also replay under spanwise, glibc, jemalloc, mimalloc, tcmalloc: their real peak RSS"
-        " next to the model under their tables (one recording)",
+        help="also replay one recording under spanwise, glibc, jemalloc, mimalloc, tcmalloc, and"
+        " compare their real peak RSS with the model under their tables",
     )
     parser.add_argument(
         "--repeat", type=int, default=1, metavar="N", help="replays of each peer (default 1)"
@@ -199,7 +199,7 @@ _LIMITS = {
     "max_held": ("held", "held_bytes"),
     "max_requested": ("requested", "requested_bytes"),
 }
-"""Options that are bytes: what they limit, and the field of the ledger."""
+"""Options in bytes: the name of what they limit, and the field of the ledger."""
 
 
 def add_check(commands: SubParsers) -> None:
@@ -207,33 +207,33 @@ def add_check(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "check",
-        "fail when a recording wastes or holds more than it may",
+        "exit with status 1 if a recording wastes or holds more than a limit",
         "spanwise check json.swt --max-waste 20% --max-resident 64M",
         run_check,
     )
     _options.add_recording_options(parser)
     _options.add_table_option(parser)
     parser.add_argument(
-        "--max-waste", type=_percent, metavar="P%", help="held minus requested, in percent of held"
+        "--max-waste", type=_percent, metavar="P%", help="limit of waste, percent of held bytes"
     )
     for name, (what, _) in _LIMITS.items():
         option = f"--{name.replace('_', '-')}"
-        parser.add_argument(option, type=_options.size, metavar="N", help=f"most {what} bytes")
+        parser.add_argument(option, type=_options.size, metavar="N", help=f"limit of {what} bytes")
 
 
 def _percent(word: str) -> float:
-    """For `type=`: a percentage, with or without its sign."""
+    """Parse a percentage with or without its sign, for `type=`."""
     try:
         value = float(word.strip().removesuffix("%"))
     except ValueError:
         value = math.nan
     if not 0 <= value <= 100:
-        raise argparse.ArgumentTypeError(f"{word!r} is no percentage; give 0% to 100%")
+        raise argparse.ArgumentTypeError(f"{word!r} is not a percentage; give 0% to 100%")
     return value
 
 
 def run_check(options: argparse.Namespace) -> int:
-    """Prints what was compared; 1 when something is above its limit."""
+    """Prints each limit with its value; returns 1 if a value is above its limit."""
     if options.max_waste is None and all(getattr(options, name) is None for name in _LIMITS):
         raise InvalidError("nothing to check: give --max-waste, --max-resident or another limit")
     table, recordings, heap = simulation_of(options)
@@ -250,7 +250,7 @@ def run_check(options: argparse.Namespace) -> int:
 
 
 def _checks(ledger: Ledger, options: argparse.Namespace) -> list[tuple[str, bool]]:
-    """What was compared in words, and whether it keeps within its limit."""
+    """Return a line per limit, and whether the value is within it."""
     where = f"{ledger.source} at {ledger.at}, table {ledger.table}"
     found = []
     if options.max_waste is not None:
@@ -280,7 +280,7 @@ def add_diff(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "diff",
-        "show what grew from one recording to another, by part, class and call site",
+        "show what grew between two recordings, by part, class and call site",
         "spanwise diff before.swt after.swt",
         run_diff,
     )
@@ -294,7 +294,7 @@ def add_diff(commands: SubParsers) -> None:
 
 
 def run_diff(options: argparse.Namespace) -> int:
-    """Prints the differences, the greatest first."""
+    """Prints the differences, largest first."""
     table = SizeClassTable.named(options.table)
     heap = _options.heap_options_of(options)
     both = [Recording.open(path, options.valid_prefix) for path in (options.before, options.after)]
@@ -314,13 +314,13 @@ def run_diff(options: argparse.Namespace) -> int:
 
 
 def ledger_rows(before: Ledger, after: Ledger) -> list[dict[str, Any]]:
-    """The terms of the two ledgers; those that are 0 in both are left out."""
+    """Return the terms of two ledgers, without those that are 0 in both."""
     pairs = [(name, getattr(before, name), getattr(after, name)) for name in _FIELDS]
     return [_row({"term": name}, a, b) for name, a, b in pairs if a or b]
 
 
 def class_rows(before: Ledger, after: Ledger) -> list[dict[str, Any]]:
-    """What the classes hold and waste, the greatest change of held bytes first."""
+    """Return held bytes per class and the change of waste, largest change first."""
     rows = []
     for a, b in zip(before.classes, after.classes, strict=True):
         wasted = [sum(int(one[name]) for name in _CLASS_WASTE) for one in (a, b)]
@@ -331,7 +331,7 @@ def class_rows(before: Ledger, after: Ledger) -> list[dict[str, Any]]:
 
 
 def site_rows(before: LiveSites, after: LiveSites) -> list[dict[str, Any]]:
-    """What is live by call site, the greatest change first; sites are the same by their frames."""
+    """Return live bytes per call site, largest change first; equal frames are one site."""
     found: dict[tuple[str, ...], list[int]] = {}
     for place, sites in enumerate((before, after)):
         for site in sites:

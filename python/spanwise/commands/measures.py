@@ -100,7 +100,7 @@ def add_bench(commands: SubParsers) -> None:
 
 
 def run_bench(options: argparse.Namespace) -> int:
-    """Prints the table; 1 when a run failed."""
+    """Prints the table; returns 1 if a run failed."""
     check_session(options, "here", [options.csv])
     cases = _cases(options)
     fits: dict[str, BenchFit] = {}
@@ -137,7 +137,7 @@ def _cases(options: argparse.Namespace) -> list[BenchCase]:
 
 
 def _write(found: BenchResult, options: argparse.Namespace) -> None:
-    """Writes every requested form, also of an interrupted benchmark."""
+    """Writes all requested forms of a benchmark, even of an interrupted one."""
     if options.csv:
         found.to_csv(Path(options.csv))
     if options.plot and len(found) > len(found.failures):
@@ -156,7 +156,7 @@ def add_replay(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "replay",
-        "do a recording's operations with real memory and measure them",
+        "replay a recording with real memory and measure CPU time and RSS",
         "spanwise replay json.swt --allocator spanwise --allocator jemalloc --repeat 5",
         run_replay,
     )
@@ -166,20 +166,20 @@ def add_replay(commands: SubParsers) -> None:
         action="append",
         metavar="A",
         help="spanwise, glibc, jemalloc, mimalloc, tcmalloc or the path of a library that defines"
-        " malloc; give it again for each (default spanwise)",
+        " malloc; repeatable (default spanwise)",
     )
-    _options.add_tables_option(parser, "also our heap with this table, made at run time: {}")
+    _options.add_tables_option(parser, "also replay on a heap made at run time with this table: {}")
     parser.add_argument(
         "--lib",
         action="append",
         metavar="DIR",
-        help="also the preloaded malloc of a folder that `spanwise build` made",
+        help="also replay on the preloaded malloc of an output directory of `spanwise build`",
     )
     parser.add_argument(
         "--touch",
         default="pages",
         choices=TOUCHES,
-        help="what is written of each new object (default pages: a byte every 4 KiB and the ends)",
+        help="bytes to write in each new object (default pages: a byte every 4 KiB and the ends)",
     )
     parser.add_argument(
         "--repeat", type=int, default=1, metavar="N", help="replays of each, in fresh processes"
@@ -189,26 +189,26 @@ def add_replay(commands: SubParsers) -> None:
         type=int,
         default=256,
         metavar="N",
-        help="read resident memory about so often (default 256)",
+        help="approximate number of readings of resident memory (default 256)",
     )
     parser.add_argument(
         "--drain",
         default=",".join(f"{at:g}" for at in DRAIN_SECONDS),
         metavar="S,S,...",
-        help="read memory again so many seconds after all was freed (default 0.1,1,5)",
+        help="seconds after everything was freed to read memory again (default 0.1,1,5)",
     )
     parser.add_argument(
         "--ledger",
         action="store_true",
-        help="instead: one thread, a tracked heap with real memory, its ledger next to the"
-        " simulator's; exit 1 when they differ (--table, default c16)",
+        help="instead, replay in one thread on a tracked heap and compare its ledger with the"
+        " simulator's; exit 1 if they differ (--table, default c16)",
     )
     _options.add_valid_prefix_option(parser)
     _options.add_plot_option(parser, "also draw resident memory")
 
 
 def run_replay(options: argparse.Namespace) -> int:
-    """Prints what was measured; 1 when an allocation was refused or ledgers differ."""
+    """Prints the measurements; returns 1 if an allocation failed or ledgers differ."""
     if options.plot:
         plots.check_place(options.plot)
     recording = Recording.open(options.file, options.valid_prefix)
@@ -236,7 +236,7 @@ def run_replay(options: argparse.Namespace) -> int:
 
 def _run_ledger(options: argparse.Namespace, recording: Recording) -> int:
     if options.allocator or options.lib:
-        raise errors.InvalidError("--ledger is of a heap of ours: give --table only")
+        raise errors.InvalidError("--ledger is for spanwise's heap: give --table only")
     tables = [SizeClassTable.named(name) for name in options.table or ("c16",)]
     checks = [check_ledger(recording, table) for table in tables]
     if options.json:

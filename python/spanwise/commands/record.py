@@ -19,7 +19,7 @@ def add_record(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "record",
-        "run a dynamically linked program and record every call of its malloc family",
+        "run a dynamically linked program and record all its calls of the malloc family",
         "spanwise record -o json.swt -- python3 -c 'import json'",
         run_record,
     )
@@ -29,31 +29,31 @@ def add_record(commands: SubParsers) -> None:
         "-f",
         "--force",
         action="store_true",
-        help="replace FILE.swt when it exists, and FILE.PID.swt of an earlier run",
+        help="replace FILE.swt if it exists, and FILE.PID.swt of an earlier run",
     )
     parser.add_argument(
         "--children",
         action="store_true",
-        help="record the processes that it starts too, to FILE.PID.swt",
+        help="also record its child processes, to FILE.PID.swt",
     )
     parser.add_argument(
         "--stacks",
         type=int,
         default=STACKS,
         metavar="N",
-        help=f"return addresses kept of each call, 0 to 128 (default {STACKS}; 0: no call sites)",
+        help=f"return addresses per call, 0 to 128 (default {STACKS}; 0: no call sites)",
     )
     parser.add_argument(
         "--python-sites",
         action="store_true",
-        help="a call site of CPython 3.11 is the line of Python that runs, with function and file"
-        " with its callers (--stacks counts both)",
+        help="for CPython 3.11, call sites are lines of Python with function, file and callers"
+        " (--stacks counts both)",
     )
     add_program_options(parser)
 
 
 def run_record(options: argparse.Namespace) -> int:
-    """Records; 1: it ended badly, or the recording has gaps; 128 + N: signal N stopped us."""
+    """Records; returns 1 if the program failed or there are gaps, 128 + N after signal N."""
     command = program_of(options, "record")
     output = Path(options.output or f"{Path(command[0]).name or 'program'}.swt")
     _check_place(output, options.force)
@@ -77,7 +77,7 @@ def run_record(options: argparse.Namespace) -> int:
 
 
 def _check_place(output: Path, force: bool) -> None:
-    """Checks the output before the program runs: a recording that was replaced is lost."""
+    """Checks the output before the program runs, since a replaced recording is lost."""
     if output.is_file() and not force:
         raise InvalidError(f"{output}: exists already; give another name with -o, or --force")
     check_output(output, replace=force)

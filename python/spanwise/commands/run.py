@@ -25,19 +25,19 @@ from spanwise.results.files import check_output, write_whole
 
 _MORE = """\
 The exit status is the program's; 128 + N after signal N; 1 if it succeeded but no ledger was
-written; 2 if it could not be started. Its standard output is left alone. The first Ctrl-C is left
+written; 2 if it could not be started. Its standard output is left alone. The first Ctrl-C goes
 to the program, the second ends it. The ledger of the peak is of a moment when live bytes were at
 most 1/32 below their highest.
 
-The preloaded malloc without this command: LD_PRELOAD=libspanwise-malloc.so PROGRAM, and variables:
-  SPANWISE_LIMIT=BYTES       most that the heap holds, e.g. 512M, 512MiB or 512MB
-  SPANWISE_DECAY_MS=MS       idle pages go back after this; never
+Without this command, use LD_PRELOAD=libspanwise-malloc.so PROGRAM and these variables:
+  SPANWISE_LIMIT=BYTES       limit of the heap, e.g. 512M, 512MiB or 512MB
+  SPANWISE_DECAY_MS=MS       return idle pages after this, or never
   SPANWISE_PLACEMENT=NAME    lifo, address or fullest
-  SPANWISE_BATCH=N           wholly free spans that a thread keeps per class
-  SPANWISE_THP=advise        ask for transparent huge pages; off
+  SPANWISE_BATCH=N           empty spans that a thread keeps per class
+  SPANWISE_THP=advise        ask for transparent huge pages, or off
   SPANWISE_TRACKED=1         keep requested sizes, counts and the ledger of the peak
-  SPANWISE_LEDGER=PATH       the ledger as JSON at the end; %p: process id; a number: a descriptor
-  SPANWISE_VERBOSE=1         a line on stderr at the start and at the end
+  SPANWISE_LEDGER=PATH       write the ledger as JSON at exit; %p: process id; number: descriptor
+  SPANWISE_VERBOSE=1         print a line to stderr at the start and at exit
 """
 
 
@@ -46,34 +46,34 @@ def add_run(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "run",
-        "run a dynamically linked program with spanwise as its malloc; its ledger goes to stderr",
+        "run a dynamically linked program with spanwise as its malloc and print its ledger",
         "spanwise run -o json.txt -- python3 -c 'import json'",
         run_run,
     )
     parser.usage = "%(prog)s [options] -- PROGRAM [ARGS...]"
     parser.epilog = f"{_MORE}\n{parser.epilog}"
-    parser.add_argument("-o", "--output", metavar="FILE", help="the ledger goes there instead")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write the ledger to FILE instead")
     parser.add_argument(
         "--plain",
         action="store_true",
-        help="the heap at full speed: no requested sizes, no ledger at the peak",
+        help="run at full speed: no requested sizes, no ledger at the peak",
     )
     parser.add_argument(
         "--at",
         default="both",
         choices=("peak", "end", "both"),
-        help="of the peak of live bytes, of the end, or both (default)",
+        help="ledger at the peak of live bytes, at the end, or both (default)",
     )
     parser.add_argument(
-        "--lib", metavar="DIR", help="the preloaded malloc of a folder that `spanwise build` made"
+        "--lib", metavar="DIR", help="output directory of `spanwise build` with a preloaded malloc"
     )
     parser.add_argument(
         "--table",
         metavar="T",
-        help="the table that the preloaded malloc must have (installed: c16)",
+        help="fail unless the preloaded malloc has this table (installed: c16)",
     )
     parser.add_argument(
-        "--children", action="store_true", help="ledgers of the processes that it starts too"
+        "--children", action="store_true", help="also print ledgers of its child processes"
     )
     _options.add_classes_option(parser)
     _options.add_program_options(parser)
@@ -83,7 +83,7 @@ def add_run(commands: SubParsers) -> None:
 def _add_heap_options(parser: argparse.ArgumentParser) -> None:
     heap = parser.add_argument_group("heap")
     heap.add_argument(
-        "--limit", default="0", metavar="BYTES", help="most that it may hold, e.g. 512M or 512MiB"
+        "--limit", default="0", metavar="BYTES", help="limit of held bytes, e.g. 512M or 512MiB"
     )
     _options.add_placement_options(heap)
     heap.add_argument(
@@ -92,7 +92,7 @@ def _add_heap_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run_run(options: argparse.Namespace) -> int:
-    """Runs; the program's exit status, or 128 + the signal that ended it, as a shell has it."""
+    """Runs the program; returns its exit status, or 128 + N after signal N as a shell does."""
     command = _options.program_of(options, "run")
     given = _options.heap_options_of(options, _limit(options.limit))
     variables = heap_variables(given, tracked=not options.plain, huge_pages=options.thp == "advise")
@@ -148,7 +148,7 @@ def _as_text(result: RunResult, options: argparse.Namespace) -> str:
 
 
 def _children(result: RunResult) -> str:
-    """The ledgers of all processes added up, each at its peak, or at its end if untracked."""
+    """Return the sum of the ledgers of all processes at their peaks, or ends if untracked."""
     ledgers = [one for one in (result.main, *result.others) if one is not None]
     total = add_ledgers([one.peak or one.ledger for one in ledgers], f"{len(ledgers)} processes")
     return describe(total, 0)
@@ -163,7 +163,7 @@ def _closing_lines(
         lines[0] += f", peak requested {_format.size(main.stats.peak_requested_bytes)}"
     if main.ledger.resident is None:
         lines.append(
-            "what of the heap is resident is not known: the system refuses the call mincore"
+            "resident bytes of the heap are unknown: the system refuses the call mincore"
             " (a container's filter may)"
         )
     if not main.tracked:

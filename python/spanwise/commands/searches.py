@@ -47,17 +47,16 @@ def add_optimize(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "optimize",
-        "find a table that saves resident bytes on recordings, try it on others",
+        "find a table that saves resident bytes on recordings, and evaluate it on others",
         "spanwise optimize json.swt --classes 32 --holdout other.swt -o best.json",
         run_optimize,
     )
     add_description(
         parser,
-        "The table is judged by one figure, the peak resident bytes of a simulated run; the row"
-        " 'limit' is what perfect packing would have resident, the highest requested bytes: no"
-        " table saves more than what lies above it. What it saves is split by cause; left under it"
-        " are partial spans, which a few objects keep that outlived their neighbours, and what the"
-        " process has outside of the heap, which 'spanwise bench' measures.",
+        "Tables are compared by the peak resident bytes of a simulated run. The row 'limit' is what"
+        " perfect packing would need, the highest requested bytes; no table can go below it."
+        " The saving is split by cause. What remains is partial spans, kept by a few objects that"
+        " outlived their neighbours, and memory outside of the heap (see 'spanwise bench').",
     )
     parser.add_argument(
         "files", nargs="+", metavar="FILE.swt", help="recordings to fit the table to"
@@ -66,61 +65,61 @@ def add_optimize(commands: SubParsers) -> None:
         "-o",
         "--output",
         metavar="TABLE.json",
-        help="write the table that was found, if it saves --least-percent where it is judged",
+        help="write the table if it saves at least --least-percent",
     )
     parser.add_argument(
         "--anyway",
         action="store_true",
-        help="write it even if it does not; the status stays 1",
+        help="write it even if it does not; the exit status is still 1",
     )
     parser.add_argument(
-        "--classes", type=int, default=32, metavar="N", help="at most so many (default 32)"
+        "--classes", type=int, default=32, metavar="N", help="maximum number of classes (32)"
     )
     parser.add_argument(
         "--align",
         type=int,
         default=16,
         metavar="8|16",
-        help="16 (default): classes of 16 bytes and more are multiples of 16, as malloc must",
+        help="16 (default): classes of 16 bytes and more are multiples of 16, as malloc requires",
     )
     parser.add_argument(
         "--objective",
         choices=(*SIMULATED, *OBJECTIVES),
         default=RESIDENT,
-        help="resident (default): least resident bytes, searched by simulation; held: of several"
-        " the one that holds least at the peak; or arithmetic alone over allocs, time, the peak",
+        help="resident (default): least peak resident bytes, by simulation; held: least bytes held"
+        " at the peak, among a few tables; or a formula over allocs, time, the peak",
     )
     parser.add_argument(
         "--candidates",
         type=int,
         metavar="N",
-        help="tables that the search simulates (default 48 to 160, by the recordings' length)",
+        help="tables to simulate in the search (default 48 to 160, by length of the recordings)",
     )
     parser.add_argument(
-        "--mixed", action="store_true", help="take recordings of different programs together"
+        "--mixed", action="store_true", help="allow recordings of different programs"
     )
     parser.add_argument(
         "--holdout",
         action="append",
         default=[],
         metavar="OTHER.swt",
-        help="try the found table on it, too; give it again for each",
+        help="also evaluate the table on this recording; repeatable",
     )
     parser.add_argument(
         "--folds",
         type=int,
         metavar="N",
-        help="cross-validate: hold out each FILE.swt in turn, or each of N parts of a single one;"
-        " each takes a whole search. 0: never. With several recordings, 5-fold cross-validation"
+        help="cross-validate: hold out each FILE.swt in turn, or each of N parts of a single one,"
+        " with a full search each. 0: never. With several recordings, 5-fold cross-validation"
         " with short searches is the default",
     )
-    add_tables_option(parser, "try this table, too: {}; give it again for each")
+    add_tables_option(parser, "also evaluate this table: {}; repeatable")
     parser.add_argument(
         "--weight",
         action="append",
         type=float,
         metavar="W",
-        help="how much a recording counts, one for each FILE.swt (default: bytes are added up)",
+        help="weight of a recording, one per FILE.swt (default: bytes are summed)",
     )
     rules = parser.add_argument_group("rules")
     rules.add_argument(
@@ -135,49 +134,49 @@ def add_optimize(commands: SubParsers) -> None:
         type=_options.size,
         default=8192,
         metavar="N",
-        help="page of the table (8192)",
+        help="page size of the table (8192)",
     )
     rules.add_argument(
-        "--pages", type=int, default=10, metavar="N", help="most pages of a span (10)"
+        "--pages", type=int, default=10, metavar="N", help="maximum pages of a span (10)"
     )
     rules.add_argument(
         "--partial",
         type=float,
         metavar="F",
-        help="spans charged for each class (default 0.5; allocs: 0)",
+        help="partial spans charged per class (default 0.5; allocs: 0)",
     )
     rules.add_argument(
         "--waste-percent",
         type=int,
         default=WASTE_PERCENT,
         metavar="P",
-        help="most that an unseen size may waste of its slot where alignment forces no more"
+        help="bound on the waste of a slot for unseen sizes, unless alignment forces more"
         f" (default {WASTE_PERCENT}; 100: no bound)",
     )
     rules.add_argument(
         "--prior",
         type=float,
         metavar="F",
-        help="part of the weight that is spread over all sizes (default 0.02 for resident, else 0)",
+        help="share of the weight spread over all sizes (default 0.02 for resident, else 0)",
     )
     rules.add_argument(
         "--least-percent",
         type=float,
         default=LEAST_PERCENT,
         metavar="P",
-        help="least saving of a winning table, of the peak resident under the stock table"
-        f" (default {LEAST_PERCENT:g}; 0: whatever it saves)",
+        help="minimum saving, of the peak resident under the stock table"
+        f" (default {LEAST_PERCENT:g}; 0: any saving)",
     )
-    rules.add_argument("--name", metavar="NAME", help="of the table (best-N-OBJECTIVE)")
+    rules.add_argument("--name", metavar="NAME", help="name of the table (best-N-OBJECTIVE)")
     parser.add_argument(
-        "--pareto", action="store_true", help="simulate waste against the number of classes"
+        "--pareto", action="store_true", help="simulate waste versus number of classes"
     )
     add_plot_option(parser, "draw the Pareto front")
     _options.add_valid_prefix_option(parser)
 
 
 def run_optimize(options: argparse.Namespace) -> int:
-    """Find, evaluate, write and print the table; 1 if no table beats the stock table."""
+    """Find, evaluate, write and print the table; return 1 if none beats the stock table."""
     if options.output:
         _check_table_file(options.output)
     if options.plot:
@@ -204,7 +203,7 @@ def run_optimize(options: argparse.Namespace) -> int:
 
 
 def _check_table_file(path: str) -> None:
-    """Refuses, before the work, an output whose name is not that of a table file."""
+    """Check before the search that the output can be written and ends in .json."""
     check_output(path, json=True)
     if not path.endswith(".json"):
         raise InvalidError(f"{path}: a table file ends in .json; give another name")
@@ -213,7 +212,6 @@ def _check_table_file(path: str) -> None:
 def _optimum(
     options: argparse.Namespace, fitted: RecordingSet, held_out: RecordingSet | None
 ) -> OptimizeResult:
-    """Search, evaluate, cross-validate."""
     return optimize(
         fitted,
         options.classes,
@@ -268,23 +266,21 @@ def add_sweep(commands: SubParsers) -> None:
         run_sweep,
     )
     _options.add_recording_options(parser)
-    _options.add_tables_option(
-        parser, "{}, or a pattern of files; give it again for each (default: go and c16)"
-    )
+    _options.add_tables_option(parser, "{}, or a glob pattern; repeatable (default: go and c16)")
     add_session_options(parser, "row", "threads", "also draw the best tables")
     parser.add_argument(
         "--by",
         metavar="FIELD",
-        help="what is best (default peak_resident_bytes, the column 'peak resident')",
+        help="field to rank by (default peak_resident_bytes, the column 'peak resident')",
     )
 
 
 def run_sweep(options: argparse.Namespace) -> int:
-    """Prints the ranking; 1 when a row failed."""
+    """Prints the ranking; returns 1 if a row failed."""
     check_session(options, "threads")
     tables = expand(options.table or ("go", "c16"))
     at = parse_moment(options.at)
-    Sweep((), ()).ranking(options.by)  # an unknown field is refused before the work
+    Sweep((), ()).ranking(options.by)  # reject an unknown field before the work
     try:
         with _executor(options.executor, options.workers) as executor:
             found = sweep(
@@ -331,7 +327,7 @@ def _shown(field: str, value: float) -> str:
 
 @contextmanager
 def _executor(name: str, workers: int | None) -> Iterator[Any]:
-    """The executor in the form that `sweep` takes."""
+    """Yield the executor in the form that `sweep` takes."""
     if not name.startswith("dask"):
         yield name
         return

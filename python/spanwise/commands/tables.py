@@ -50,7 +50,7 @@ def run_classes(options: argparse.Namespace) -> int:
 
 
 def _as_c(table: SizeClassTable) -> str:
-    """The classes as an initialiser, and the call that makes the table of it."""
+    """Return the classes as a C initializer, with the call that makes a table of them."""
     file = table.to_dict()
     identifier = "".join(c if c.isalnum() and c.isascii() else "_" for c in table.name)
     lines = [
@@ -75,7 +75,7 @@ def add_explain(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "explain",
-        "show what happens to one request: class, span, waste, page rounding",
+        "show how a request is served: class, span, waste, page rounding",
         "spanwise explain 33 --table go",
         run_explain,
     )
@@ -102,19 +102,19 @@ def add_build(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "build",
-        "generate the C of a table, build the library and the preloaded malloc with it",
+        "generate the C code of a table, build the library and the preloaded malloc with it",
         "spanwise build --table best.json -o best && spanwise replay json.swt --lib best",
         run_build,
     )
     parser.add_argument("--table", required=True, metavar="T", help=NAMES_HELP)
     parser.add_argument(
-        "-o", "--output", required=True, metavar="DIR", help="the folder; an old build is replaced"
+        "-o", "--output", required=True, metavar="DIR", help="directory; an old build is replaced"
     )
     parser.add_argument("--cc", metavar="CC", help="C compiler (default $CC, else cc)")
     parser.add_argument(
         "--no-malloc",
         action="store_true",
-        help="the library alone: for tables whose classes malloc may not use",
+        help="build only the library, for tables whose classes malloc may not use",
     )
     parser.add_argument(
         "--cutoff",
@@ -130,13 +130,13 @@ def add_build(commands: SubParsers) -> None:
     parser.add_argument(
         "--no-cache",
         action="store_true",
-        help="compile every source: use no objects of earlier builds, and keep none",
+        help="compile every source; neither use nor keep objects of other builds",
     )
-    parser.add_argument("--jobs", type=int, metavar="N", help="compilers at once")
+    parser.add_argument("--jobs", type=int, metavar="N", help="number of parallel compilers")
 
 
 def run_build(options: argparse.Namespace) -> int:
-    """Builds, with a line on stderr for each step."""
+    """Builds, and prints a line to stderr for each step."""
 
     def say(line: str) -> None:
         print(f"spanwise build: {line}", file=sys.stderr)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ledgers: where every byte that a heap holds is, side by side for several tables.
+"""Ledgers: an exact account of all bytes that a heap holds, and comparisons of tables.
 
 Public, as names of `spanwise`: `Ledger`, `Measure`, `Comparison` and `RunStats`.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ledgers side by side."""
+"""Compare ledgers of several tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Comparison(Result, Value, Tabular):
-    """Ledgers of the same operations under several tables, side by side.
+    """Ledgers of the same operations under several tables.
 
     Attributes:
         ledgers: the ledgers, in the order given; at least one.
@@ -36,14 +36,14 @@ class Comparison(Result, Value, Tabular):
     def judged_by(self) -> str:
         """The field that ranks: the peak resident bytes if all ledgers know them, else held bytes.
 
-        Ledgers of real heaps do not know peak resident bytes: these need a simulation that notes
-        which pages are written.
+        Real heaps do not know peak resident bytes, which need a simulation that records the
+        written pages.
         """
         known = all(ledger.peak_resident_bytes is not None for ledger in self.ledgers)
         return "peak_resident_bytes" if known else "held_bytes"
 
     def best(self, by: str | None = None) -> Ledger:
-        """The ledger with the least of a field of it, None: of `judged_by`; of equal the first.
+        """Return the first ledger with the least value of a field (None: `judged_by`).
 
         Raises:
             InvalidError: a ledger has no such number.
@@ -54,12 +54,12 @@ class Comparison(Result, Value, Tabular):
     def _values(self, by: str) -> list[Any]:
         values: list[Any] = [getattr(ledger, by, None) for ledger in self.ledgers]
         if not all(isinstance(value, int | float) for value in values):
-            raise errors.InvalidError(f"field {by!r} is no number of a ledger; use held_bytes")
+            raise errors.InvalidError(f"field {by!r} is not a number of a ledger; use held_bytes")
         return values
 
     @property
     def array(self) -> Rows:
-        """One row a ledger, with the columns of `Ledger.array`."""
+        """One row per ledger, with the columns of `Ledger.array`."""
         return ledger_rows(self.ledgers)
 
     @property
@@ -68,7 +68,7 @@ class Comparison(Result, Value, Tabular):
         return ("", *(ledger.table for ledger in self.ledgers))
 
     def text_rows(self) -> list[tuple[str, ...]]:
-        """One row a part, one column a ledger."""
+        """Return one row per part, with one column per ledger."""
         sums = {"resident_bytes": "resident", "held_bytes": "held", "waste_bytes": "waste"}
         if any(ledger.resident_bytes is None for ledger in self.ledgers):
             del sums["resident_bytes"]
@@ -80,7 +80,7 @@ class Comparison(Result, Value, Tabular):
         return [*rows, ("waste of held", *shares)]
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, for JSON."""
+        """Return a dict for JSON."""
         return {
             "best": self.best().table,
             "judged_by": self.judged_by,
@@ -104,7 +104,7 @@ class Comparison(Result, Value, Tabular):
         return _format.html_table(self.text_rows(), self.text_head, self.verdict())
 
     def verdict(self) -> str:
-        """One sentence: which table has the least peak resident, and what it holds."""
+        """Say in one sentence which table has the least peak resident, and what it holds."""
         by = self.judged_by
         ranked = sorted(self.ledgers, key=lambda ledger: int(getattr(ledger, by)))
         said = f"{ranked[0].table} {_had(ranked[0], by)}"
@@ -132,7 +132,7 @@ def _had(ledger: Ledger, by: str) -> str:
 
 
 def _held_beside(best: Ledger, other: Ledger, by: str) -> str:
-    """The held bytes of the ledgers, if another field ranks them."""
+    """Describe the held bytes of the ledgers, if another field ranks them."""
     if by == "held_bytes":
         return ""
     saved = _saved(best, other, "held_bytes")

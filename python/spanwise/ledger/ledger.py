@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ledgers: where every byte that a heap holds is, and the standard measures of waste."""
+"""Ledgers: an exact account of all bytes that a heap holds, and standard measures of waste."""
 
 from __future__ import annotations
 
@@ -23,52 +23,52 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 LEDGER_CLASS_DTYPE = _lib.dtype_of("sw_ledger_class")
-"""One row of `Ledger.classes`, as sw_ledger_class of include/spanwise/stats.h."""
+"""A row of `Ledger.classes`, as sw_ledger_class of include/spanwise/stats.h."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Ledger(Result, Value, Tabular):
-    """Where the bytes are. The sum of the first ten is held_bytes, exactly.
+    """The bytes of a heap by part. The first ten fields add up to held_bytes exactly.
 
-    Ledgers are equal when all they say of the heap is equal, and may be hashed: the RSS of the
-    process moves by itself and takes no part.
+    Ledgers compare and hash by all fields of the heap; the RSS of the process is ignored, because
+    it varies between equal runs.
 
     Attributes:
-        requested_bytes: asked for by live objects (slot bytes if the heap is not tracked).
+        requested_bytes: requested sizes of live objects (slot bytes if the heap is not tracked).
         roundup_bytes: slot - requested, of live small objects.
-        tail_bytes: ends of spans that are too short for a slot.
+        tail_bytes: ends of spans that are too short for another slot.
         free_slot_bytes: free slots in spans that no cache allocates from.
-        cached_bytes: free slots in caches' current spans, the empty spans and the freed large
+        cached_bytes: free slots in caches' current spans, and the empty spans and freed large
             objects that caches keep.
-        metadata_bytes: descriptors, bits, page map, caches, tables of the heap.
+        metadata_bytes: span descriptors, bitmaps, page map, caches, tables of the heap.
         large_rounding_bytes: whole pages - requested, of live large objects.
-        arena_slack_bytes: held by arenas, not handed out.
-        quarantine_bytes: freed, kept back from reuse.
-        free_page_bytes: free pages that were not given back to the system.
+        arena_slack_bytes: held by arenas, not allocated.
+        quarantine_bytes: freed, but not reused yet.
+        free_page_bytes: free pages that were not returned to the system.
         held_bytes: pages and metadata that the heap has from the system, by its own account.
-        rss_bytes: resident bytes of the process, by the system's account; None: not a live heap.
-        resident: the same ledger of resident bytes only: of each part the bytes in pages
+        rss_bytes: resident bytes of the process, from the system; None: not a live heap.
+        resident: the same ledger for resident bytes only: the bytes of each part in pages
             of the system that were written to (docs/design/inspect.md); its held_bytes is
-            `resident_bytes`. None: not known.
-        events: operations that led here, without ends of threads.
-        live_objects: objects live; large_objects of them on pages of their own.
+            `resident_bytes`. None: unknown.
+        events: operations up to this moment, without ends of threads.
+        live_objects: live objects; large_objects of them have pages of their own.
         spans: spans of slots.
         largest_hole_bytes: longest run of free held pages; free_runs is the number of runs.
-        returned_bytes: given back to the system so far.
-        instrument_bytes: what the heap keeps to know requested sizes; in no other number.
-        pending_bytes: in a collected heap, of requested_bytes: objects that were freed since the
-            cycle began, and that its sweep gives back.
-        unswept_bytes: likewise, objects that no root reached, and that the sweep gives back; 0
-            until marking has ended.
-        classes: one row a class (row 0: large objects), `Rows` of LEDGER_CLASS_DTYPE.
+        returned_bytes: returned to the system so far.
+        instrument_bytes: records of requested sizes in a tracked heap; not part of other numbers.
+        pending_bytes: part of requested_bytes of a collected heap: objects freed since the cycle
+            began, which its sweep will reclaim.
+        unswept_bytes: likewise, unreachable objects that the sweep will reclaim; 0 until marking
+            has ended.
+        classes: one row per class (row 0: large objects), `Rows` of LEDGER_CLASS_DTYPE.
         table: name of the size-class table.
         at: the moment: "peak", "peak-resident", "end", "now" or a time.
         time_ns: time of the recording at that moment.
-        source: what was accounted, e.g. a file name.
+        source: name of the program or recording, e.g. a file name.
         tracked: whether requested sizes are known.
-        stats: what the runner saw of the whole run; None where nothing was run.
-        parts: the ledgers that were added up to this one.
-        remark: a sentence that every reader of the ledger must know; mostly empty.
+        stats: counts of the whole run; None: nothing was run.
+        parts: the ledgers of which this one is the sum.
+        remark: a caveat that is printed with the ledger; usually empty.
     """
 
     requested_bytes: int
@@ -108,14 +108,14 @@ class Ledger(Result, Value, Tabular):
 
     @property
     def resident_bytes(self) -> int | None:
-        """What the system has given memory for, of held_bytes; None: not known."""
+        """The part of held_bytes that is backed by memory; None: unknown."""
         return None if self.resident is None else self.resident.held_bytes
 
     @property
     def peak_resident_bytes(self) -> int | None:
-        """Most that was resident at once in the whole run, by which tables are ranked.
+        """The peak of resident bytes over the whole run, which ranks tables.
 
-        Of several recordings the sum of each one's own; None: not known.
+        For several recordings it is the sum of their own peaks; None: unknown.
         """
         if self.parts:
             every = [part.peak_resident_bytes for part in self.parts]
@@ -125,7 +125,7 @@ class Ledger(Result, Value, Tabular):
 
     @property
     def waste_bytes(self) -> int:
-        """Held, but not requested."""
+        """Held minus requested bytes."""
         return self.held_bytes - self.requested_bytes
 
     @property
@@ -140,7 +140,7 @@ class Ledger(Result, Value, Tabular):
     # --- other forms ---
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, for JSON."""
+        """Return a dict for JSON."""
         value: dict[str, Any] = {"table": self.table, "at": self.at, "source": self.source}
         names = (*PARTS, "held_bytes", "resident_bytes", "peak_resident_bytes", "rss_bytes")
         value.update({name: getattr(self, name) for name in names})
@@ -164,14 +164,14 @@ class Ledger(Result, Value, Tabular):
 
     @property
     def array(self) -> Rows:
-        """The ledger as one row: table, at, source, its parts, and the other sums of the heap.
+        """The ledger as one row: table, at, source, its parts, and other sums of the heap.
 
         `classes` has the rows of the classes.
         """
         return ledger_rows([self])
 
     def text_rows(self) -> list[tuple[str, ...]]:
-        """The parts as text, with the columns of `text_head`."""
+        """Return the parts as text, with the columns of `text_head`."""
         return [
             (title, *self._resident_cells(name), *self._held_cells(name))
             for name, title in [*PARTS.items(), ("held_bytes", "all")]
@@ -193,7 +193,7 @@ class Ledger(Result, Value, Tabular):
 
     @property
     def title(self) -> str:
-        """One line: what, under which table, when."""
+        """Source, table and moment on one line."""
         what = f" of {self.source}" if self.source else ""
         when = f" at {self.at}" if self.at in MOMENTS else f" ({self.at})"
         counts = [
@@ -220,10 +220,10 @@ class Ledger(Result, Value, Tabular):
         return _format.html_table(self.text_rows(), self.text_head, title)
 
     def class_table(self, classes: int | None = None) -> str:
-        """The classes in use as an aligned table.
+        """Return the classes in use as an aligned table.
 
         Args:
-            classes: only so many, those with the most waste, in the order of size.
+            classes: limit to this many classes, those with the most waste, ordered by size.
         """
         used = self.classes[self.classes["spans"] > 0]
         waste = class_waste(used)
@@ -233,7 +233,7 @@ class Ledger(Result, Value, Tabular):
         return _format.table([_class_cells(used[i]) for i in chosen], CLASS_HEAD, left=0)
 
     def to_openmetrics(self) -> str:
-        """The ledger as OpenMetrics text, which Prometheus and others scrape: gauges."""
+        """Return the ledger as gauges in OpenMetrics text, which Prometheus and others scrape."""
         from spanwise.report import perfetto  # noqa: PLC0415  reports know models
 
         return perfetto.openmetrics(self)
@@ -258,7 +258,7 @@ CLASS_HEAD = (
 
 
 def class_waste(rows: NDArray[np.void]) -> NDArray[np.int64]:
-    """Bytes of spans that are not requested, one number a row of `Ledger.classes`."""
+    """Return the wasted bytes of each row of `Ledger.classes`."""
     names = ("roundup_bytes", "tail_bytes", "free_slot_bytes", "cached_bytes")
     total = np.zeros(len(rows), np.int64)
     for name in names:
@@ -293,7 +293,7 @@ ROW_FIELDS = (
 
 
 def ledger_rows(ledgers: Sequence[Ledger]) -> Rows:
-    """One row a ledger."""
+    """Return one row per ledger."""
     return rows_of([{name: getattr(one, name) for name in ROW_FIELDS} for one in ledgers])
 
 
@@ -311,17 +311,17 @@ def read_ledger(
     source: str = "",
     resident: bool = False,
 ) -> Ledger:
-    """The ledger of a C heap, now. The caller keeps the heap from going away.
+    """Return the current ledger of a C heap. The caller keeps the heap alive.
 
     Args:
         c_heap: the heap.
         table: its size classes.
         at: name of the moment.
-        stats: what a runner counted.
+        stats: counts of a runner.
         rss_bytes: resident bytes of the process.
         time_ns: time of the recording.
-        source: what is accounted.
-        resident: also count what is resident of it; the heap is real or has a map of writes.
+        source: name of the program or recording.
+        resident: also count resident bytes; the heap must be real or have a map of written pages.
     """
     of_heap = Ledger(
         **_read_sums(lib.sw_heap_ledger, c_heap, table),
@@ -340,7 +340,7 @@ def read_ledger(
 
 
 def _read_sums(read: Any, c_heap: Any, table: SizeClassTable) -> dict[str, Any]:
-    """The fields of a ledger that a C function fills in: sums and rows of classes."""
+    """Return the fields of a ledger that a C function stores: sums and rows of classes."""
     out = ffi.new("sw_ledger *", {"struct_bytes": ffi.sizeof("sw_ledger")})
     rows = np.zeros(len(table) + 1, LEDGER_CLASS_DTYPE)
     check(read(c_heap, out, _lib.pointer(rows, "sw_ledger_class *"), len(rows)))
@@ -350,7 +350,7 @@ def _read_sums(read: Any, c_heap: Any, table: SizeClassTable) -> dict[str, Any]:
 
 
 def add_ledgers(ledgers: Sequence[Ledger], source: str) -> Ledger:
-    """The sum of ledgers of several processes under one table, each at its own moment.
+    """Return the sum of ledgers of several processes under one table, each at its own moment.
 
     Raises:
         InvalidError: no ledger, or different tables.

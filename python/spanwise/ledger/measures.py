@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Measure(NamedTuple):
-    """A number, None where it is not known, and its definition."""
+    """A number (None: unknown) and its definition."""
 
     value: Any
     definition: str
@@ -23,7 +23,7 @@ def _ratio(part: float, whole: float) -> float | None:
 
 
 def measures_of(ledger: Ledger) -> dict[str, Measure]:
-    """The standard measures of a ledger, by name."""
+    """Return the standard measures of a ledger, by name."""
     inside = ledger.roundup_bytes + ledger.tail_bytes + ledger.large_rounding_bytes
     unused = ledger.free_slot_bytes + ledger.cached_bytes + ledger.free_page_bytes
     small = ledger.classes[ledger.classes["cls"] > 0]
@@ -52,7 +52,7 @@ def measures_of(ledger: Ledger) -> dict[str, Measure]:
 
 
 def _johnstone_wilson(stats: RunStats | None) -> dict[str, Measure]:
-    """Held over requested, four ways."""
+    """Return the four ratios of held to requested bytes of Johnstone and Wilson."""
     s = stats
     return {
         "jw_mean": Measure(

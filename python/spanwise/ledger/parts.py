@@ -15,14 +15,14 @@ PARTS: dict[str, str] = {
     "quarantine_bytes": "quarantine",
     "free_page_bytes": "free pages",
 }
-"""The parts whose sum is held_bytes, exactly, and what people call them."""
+"""The parts whose exact sum is held_bytes, and their names in output."""
 
 MOMENTS = ("peak", "peak-resident", "end")
-"""Moments of a recording that have names: after the first operation that brings requested bytes, or
-resident ones, to their maximum; and the end."""
+"""Named moments of a recording: after the first operation that brings requested bytes, or resident
+bytes, to their maximum; and the end."""
 
 OUTSIDE = ("instrument_bytes", "pending_bytes", "unswept_bytes")
-"""Numbers that only some kinds of heaps have: tracked heaps, collected heaps."""
+"""Numbers that only tracked or collected heaps have."""
 
 SUMS = (
     *PARTS,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the C runner counted while it ran operations."""
+"""The counts of the C runner."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ C_NAMES = {
     "held_at_peak_bytes": "held_at_peak",
     "requested_at_peak_held_bytes": "requested_at_peak_held",
 }
-"""Fields that sw_replay_stats and the preloaded malloc call differently."""
+"""Fields with other names in sw_replay_stats and the preloaded malloc."""
 
 _ASKED_APART = (
     "mean_held_over_requested",
@@ -26,29 +26,29 @@ _ASKED_APART = (
 
 @dataclass(frozen=True)
 class RunStats(Result):
-    """What a runner saw so far. Sizes are in bytes.
+    """The counts of a runner so far. Sizes are in bytes.
 
     Attributes:
         ops: operations executed; allocs, frees, reallocs of them.
         failed: allocations that the heap refused (its limit, the system's memory).
-        skipped: operations on objects that were not live, or on ids that were taken, and ends of
+        skipped: operations on objects that were not live, or on ids in use, and ends of
             threads that have no cache.
-        requested_bytes: asked for by what is live now; live_objects of them.
-        allocated_bytes: asked for, over all allocations.
-        peak_requested_bytes: most requested bytes live at once, first after peak_op operations.
-        peak_live_objects: most objects live at once.
-        held_bytes: held by the heap now; peak_held_bytes at most.
+        requested_bytes: requested sizes of the live_objects that are live now.
+        allocated_bytes: requested sizes of all allocations.
+        peak_requested_bytes: peak of live requested bytes, first reached after peak_op operations.
+        peak_live_objects: peak of live objects.
+        held_bytes: held by the heap now; its peak is peak_held_bytes.
         held_at_peak_bytes: held when requested bytes were at their peak.
         requested_at_peak_held_bytes: requested when held bytes were at their peak.
-        peak_resident_bytes: most that was resident at once, the figure by which tables are
-            ranked; None: the heap does not note which pages are written.
+        peak_resident_bytes: peak of resident bytes, which ranks tables; None: the heap does not
+            record which pages are written.
         mean_held_over_requested: mean over all operations after which anything was live.
         steady_held_over_requested: the same mean without the start of the run: it begins at the
             first operation after which half of the peak is live; None: the peak was not known
             before the run.
         shared_frees: of a heap with tiny=True: frees and resizes of objects that share a block,
             which stays with the heap.
-        thread_ends: caches that closed because their thread ended; of a run, 0.
+        thread_ends: caches that closed because their thread ended; 0 for a run.
     """
 
     ops: int
@@ -80,7 +80,7 @@ class RunStats(Result):
 
     @classmethod
     def read(cls, runner: Any) -> RunStats:
-        """The counts of a C runner."""
+        """Return the counts of a C runner."""
         out = ffi.new("sw_replay_stats *")
         lib.sw_runner_stats(runner, out)
         count = out.held_over_requested_count

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What real memory shows: replays, programs under the preloaded malloc, other allocators.
+"""Measurements with real memory: replays, programs under the preloaded malloc, other allocators.
 
 Public, as names of `spanwise`: `replay`, `Replay`, `run`, `RunResult`, `ProcessLedger`,
 `compare_peers`, `PeerComparison`, `check_ledger` and `LedgerCheck`.

@@ -128,7 +128,6 @@ def bench(
 def _servers_of(
     case: BenchCase, servers: Sequence[Server], fit: BenchFit | None
 ) -> tuple[Server, ...]:
-    """The allocators of a case, with predictions and the fitted table."""
     if fit is None:
         return tuple(servers)
     stock, fitted = fit.predicted.get(case.hash, (None, None))
@@ -139,7 +138,7 @@ def _servers_of(
 
 
 class _Session:
-    """One session: the rows of earlier sessions, and those that it adds."""
+    """A session: the rows of earlier sessions, and those that it adds."""
 
     def __init__(
         self, plan: Sequence[Round], notes: Sequence[str], output: str | os.PathLike[str] | None
@@ -160,7 +159,7 @@ class _Session:
         ]
         self.total = sum(len(one.servers) for one in self._plan)
         if kept:
-            self._notes.append(f"{_format.plural(len(kept), 'run')} were there and not done again")
+            self._notes.append(f"{_format.plural(len(kept), 'run')} reused")
 
     def run(self, executor: Executor | None, progress: Step) -> None:
         """Do the remaining rounds."""
@@ -176,7 +175,7 @@ class _Session:
             deliver(run_round(round_.to_json()))
 
     def result(self) -> BenchResult:
-        """The rows by case, allocator and round, with the current names of cases."""
+        """Return the rows by case, allocator and round, with the current names of cases."""
         names = {key: (case.program, case.input) for key, case in self._cases.items()}
         cases = list(names)
         servers = list(dict.fromkeys((name, library) for _, name, library, _ in self._order))
@@ -206,7 +205,7 @@ class _Session:
 def _kept(
     plan: Sequence[Round], old: Iterable[BenchRow]
 ) -> tuple[list[BenchRow], dict[tuple[str, int], str]]:
-    """The rows of earlier sessions that need not be repeated.
+    """Return the rows of earlier sessions that need not be repeated.
 
     If stdout is compared, a row is kept only if it agrees with the plain run of its round.
 
@@ -231,12 +230,10 @@ def _kept(
 
 
 def _key(row: BenchRow) -> tuple[str, str, str, int]:
-    """As `Round.key`."""
     return (row["case_hash"], row["allocator"], row["library_sha256"], row["round"])
 
 
 def _header(plan: Sequence[Round]) -> dict[str, Any]:
-    """The header of a session."""
     servers = {server.name: server for round_ in plan for server in round_.servers}
     return session_header(
         machine=f"{platform.system()} {platform.machine()}, {processor()}",
@@ -245,7 +242,7 @@ def _header(plan: Sequence[Round]) -> dict[str, Any]:
 
 
 def processor() -> str:
-    """The name of the processor."""
+    """Return the name of the processor."""
     try:
         with Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as file:
             lines = [line.partition(":") for line in file]
@@ -266,7 +263,7 @@ def _run_on(
                 round_ = queue.popleft()
                 try:
                     flying[executor.submit(run_round, round_.to_json())] = round_
-                except Exception as error:  # broken, or shut down by somebody else
+                except Exception as error:  # the executor is broken or shut down
                     deliver(round_.failures(describe(error)))
             for future in first_ended(flying) if flying else ():
                 deliver(_rows_of(future, flying.pop(future)))
@@ -280,7 +277,7 @@ def _run_on(
 
 
 def _rows_of(future: Future[list[BenchRow]], round_: Round) -> list[BenchRow]:
-    """The rows of a round. An exception is the executor's, because rounds raise none."""
+    """Return the rows of a round. Rounds raise nothing, so an exception is the executor's."""
     try:
         return future.result()
     except Exception as error:

@@ -62,7 +62,7 @@ class BenchCase(Result):
 
     @property
     def hash(self) -> str:
-        """A hash of command, environment and folder."""
+        """Hash of command, environment and folder."""
         parts = [list(self.argv), sorted(self.environment.items()), self.folder]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
@@ -75,7 +75,7 @@ class Server:
         name: of the allocator.
         library: its file, preloaded; "" for PLAIN.
         sha256: hash of that; "" for PLAIN.
-        own: it is spanwise's malloc, which writes its ledger.
+        own: whether it is spanwise's malloc, which writes a ledger.
         predicted_bytes: the peak resident bytes of a simulated heap; None: unknown.
         options: of spanwise's malloc.
     """
@@ -140,7 +140,7 @@ def case_of(
     environment: Mapping[str, str] | None = None,
     folder: str | os.PathLike[str] = ".",
 ) -> BenchCase:
-    """A case that runs in the folder; by default it is named by its words."""
+    """Return a case; its default names are those of the program and its arguments."""
     words = words_of(argv)
     called = Path(words[0]).name if program is None else str(program)
     rest = " ".join(" ".join(words[1:]).split()) if input is None else str(input)
@@ -152,7 +152,7 @@ def case_of(
 
 
 def check_cases(cases: Sequence[BenchCase]) -> None:
-    """Raise InvalidError without a case, or for two different cases of one name."""
+    """Raise InvalidError if there is no case, or if two different cases have one name."""
     if not cases:
         raise errors.InvalidError("no case to run; give at least one")
     seen: dict[tuple[str, str], str] = {}
@@ -171,7 +171,7 @@ def find_servers(names: Iterable[str]) -> tuple[list[Server], dict[str, str]]:
     """Find allocators by name; for each missing one, say how to install it.
 
     Raises:
-        InvalidError: a name is no allocator.
+        InvalidError: a name is not an allocator.
     """
     found: list[Server] = []
     missing: dict[str, str] = {}
@@ -193,15 +193,15 @@ def find_servers(names: Iterable[str]) -> tuple[list[Server], dict[str, str]]:
 
 
 def built_server(name: str, folder: Path, predicted_bytes: int | None = None) -> Server:
-    """The preloaded malloc of a build."""
+    """Return the `Server` of a build's preloaded malloc."""
     return server_of(name, find_preload(folder, None), own=True, predicted_bytes=predicted_bytes)
 
 
 def policy_servers(policies: Iterable[HeapOptions]) -> list[Server]:
-    """Return the installed preloaded malloc under other options, named by what differs.
+    """Return the installed preloaded malloc with other options, named by the changes.
 
     Raises:
-        TypeError, InvalidError: they are not for real heaps, or change nothing.
+        TypeError, InvalidError: options are not for real heaps, or change nothing.
     """
     found: dict[str, Server] = {}
     for options in policies:
@@ -212,7 +212,7 @@ def policy_servers(policies: Iterable[HeapOptions]) -> list[Server]:
 
 
 def policy_name(options: HeapOptions) -> str:
-    """The name of an allocator with these options: "placement fullest, decay_ms 0"."""
+    """Return the name of an allocator with these options: "placement fullest, decay_ms 0"."""
     if not isinstance(options, HeapOptions):
         raise TypeError(f"policies must be HeapOptions, not {type(options).__name__}")
     usual = DEFAULT.to_dict()
@@ -229,9 +229,9 @@ def server_of(name: str, library: Path, **known: Any) -> Server:
 
 @functools.cache
 def loaded_library(name: str) -> Path | None:
-    """The file that the dynamic linker preloads for a name; None if it finds none.
+    """Return the file that the dynamic linker preloads for a name, or None.
 
-    The linker only warns of a missing library.
+    A check is needed because the linker only warns about a missing library.
     """
     script = 'LD_PRELOAD="$0" exec cat /proc/self/maps'
     done = subprocess.run(

@@ -34,12 +34,12 @@ FILE, TABLE = "fit.json", "table.json"
 
 @dataclass(frozen=True)
 class BenchFit(Result):
-    """The table that was fitted to the first input of a program.
+    """The table fitted to the first input of a program.
 
     Attributes:
         program: its name.
-        table: the found table; the stock table if the first input failed.
-        holds: whether it beats the stock table; else nothing is built.
+        table: the fitted table; the stock table if the first input failed.
+        holds: whether it beats the stock table; if not, nothing is built.
         verdict: of the optimiser, or how the first input failed.
         folder: of the build; None: there is none.
         why_not: why there is no build; "" if there is one.
@@ -56,7 +56,7 @@ class BenchFit(Result):
     predicted: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, for JSON."""
+        """Return a dict for JSON."""
         return {
             "program": self.program,
             "table": self.table.to_dict(),
@@ -83,9 +83,9 @@ def fit_cases(
     same cases and the same spanwise.
 
     Args:
-        cases: programs with their inputs; the first one of a program is fitted to.
+        cases: programs with their inputs; the table is fitted to a program's first input.
         folder: for recordings (`PROGRAM/N.swt`), results (`PROGRAM/fit.json`) and builds
-            (`PROGRAM/build`); it is made.
+            (`PROGRAM/build`); it is created.
         built: whether to build a table that holds.
         progress: as of `Recording.ledger`; the steps are programs.
         rules: arguments of `optimize`.
@@ -94,7 +94,7 @@ def fit_cases(
         The fit of each program.
 
     Raises:
-        SpanwiseError: a program cannot be recorded or fitted to.
+        SpanwiseError: a program cannot be recorded, or no table can be fitted.
         OSError: the system refused to write.
     """
     wanted = list(cases)
@@ -110,7 +110,7 @@ def fit_cases(
 
 
 def recording_path(folder: Path, program: str, number: int) -> Path:
-    """The file of the recording of a program's input, counted from 0."""
+    """Return the path of the recording of a program's input, counted from 0."""
     name = "".join(one if one.isalnum() or one in "+-._" else "-" for one in program)
     return folder / name / f"{number}.swt"
 
@@ -129,7 +129,7 @@ def _fit(
 
 
 def _stored(place: Path, program: str, made_of: dict[str, Any]) -> BenchFit | None:
-    """The result of an earlier call for the same cases, or None."""
+    """Return the result of an earlier call for the same cases, or None."""
     try:
         value = json.loads((place / FILE).read_text(encoding="utf-8"))
         if value.pop("made_of") != json.loads(json.dumps(made_of)):
@@ -142,7 +142,7 @@ def _stored(place: Path, program: str, made_of: dict[str, Any]) -> BenchFit | No
         value["predicted"] = {case: tuple(pair) for case, pair in value["predicted"].items()}
         return BenchFit(**{**value, "program": program})
     except (OSError, errors.SpanwiseError, *READING_ERRORS):
-        return None  # no file, or a cut one
+        return None  # no file, or a truncated one
 
 
 def _make(
@@ -180,7 +180,7 @@ def _make(
 
 
 def _others(cases: Sequence[BenchCase], place: Path) -> dict[str, Recording]:
-    """The recordings of the inputs after the first by hash, without failed ones."""
+    """Return the recordings of the inputs after the first by hash, without failed ones."""
     found = {}
     for number, case in enumerate(cases, 1):
         with suppress(errors.ProgramError):
@@ -189,7 +189,6 @@ def _others(cases: Sequence[BenchCase], place: Path) -> dict[str, Recording]:
 
 
 def _highest(recording: Recording, table: SizeClassTable) -> int:
-    """The peak resident bytes of a simulated heap."""
     return recording.ledger(table, "peak-resident", progress=False).resident_bytes or 0
 
 

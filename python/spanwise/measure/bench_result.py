@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The runs of a benchmark: medians, intervals, savings."""
+"""Summarize the runs of a benchmark: medians, intervals, savings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BenchRow = dict[str, Any]
 
 
 def measured_on(header: BenchRow) -> str:
-    """Date, commit (or version) and machine of a session, from its header."""
+    """Return date, commit (or version) and machine of a session from its header."""
     build = header.get("commit")
     made = f"commit {build}" if build else f"spanwise {header['versions']['spanwise']}"
     return ", ".join(filter(None, (header.get("started", "")[:10], made, header["machine"])))
@@ -47,7 +47,7 @@ class BenchResult(Sequence[BenchRow], Result, Tabular):
 
     Attributes:
         path: the file with the rows; None: there is none.
-        notes: for the user: a missing allocator, a cut line.
+        notes: for the user, such as a missing allocator or a truncated line.
         measured: date, commit and machine of the last session; "": unknown.
     """
 
@@ -66,10 +66,10 @@ class BenchResult(Sequence[BenchRow], Result, Tabular):
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> BenchResult:
-        """Read a benchmark's file, also of an interrupted one.
+        """Read the file of a benchmark, which may have been interrupted.
 
         Raises:
-            InvalidError: it is no such file; the line is named.
+            InvalidError: it is not such a file; the message has the line.
             OSError: it cannot be read.
         """
         found = row_file.read(path, BENCH)
@@ -104,7 +104,7 @@ class BenchResult(Sequence[BenchRow], Result, Tabular):
         return list(dict.fromkeys(row["allocator"] for row in self))
 
     def values(self, program: str, input: str, allocator: str, field: str) -> dict[int, float]:
-        """A field of a case's runs under an allocator, by round; without failed runs.
+        """Return a field of a case's runs under an allocator, by round; without failed runs.
 
         Raises:
             InvalidError: there is no such field of numbers.
@@ -152,7 +152,7 @@ class BenchResult(Sequence[BenchRow], Result, Tabular):
         return next(iter(values.values()), float("nan"))
 
     def _predicted_rss(self, program: str, input: str, allocator: str) -> float:
-        """The predicted heap plus the bytes outside of it under the installed malloc."""
+        """Return the predicted heap plus the bytes outside of it under the installed malloc."""
         outside = self.values(program, input, SPANWISE, "outside_bytes").values()
         if not outside:
             return float("nan")
@@ -169,17 +169,17 @@ class BenchResult(Sequence[BenchRow], Result, Tabular):
         allocator: str = FITTED,
         stock: str = SPANWISE,
     ) -> Interval | None:
-        """The saving of one allocator over another, in percent, round by round.
+        """Return the saving of one allocator over another in percent, compared by round.
 
         Args:
             program: of the case.
             input: of the case.
-            field: of numbers; a row's.
-            allocator: whose saving it is; negative: a loss.
+            field: a numeric field of a row.
+            allocator: the one that saves; a negative result is a loss.
             stock: the baseline.
 
         Returns:
-            Median and interval, of at least 90 % from five rounds on; None: no common round.
+            Median and interval, 90 % or more from five rounds on; None: no common round.
         """
         before = self.values(program, input, stock, field)
         after = self.values(program, input, allocator, field)
@@ -189,12 +189,12 @@ class BenchResult(Sequence[BenchRow], Result, Tabular):
         return interval_of(shares) if shares else None
 
     def verdict(self) -> str:
-        """The saving of spanwise over plain, and of fitted tables over c16, as far as measured."""
+        """Return the savings of spanwise over plain, and of fitted tables over c16, if measured."""
         sentences = (*self._plain_verdict(self.cases), self._fitted_verdict())
         return " ".join(f"{one[0].upper()}{one[1:]}." for one in sentences if one)
 
     def _plain_verdict(self, cases: Sequence[tuple[str, str]]) -> Iterator[str]:
-        """Peak RSS and CPU time of spanwise, and under fitted tables, compared with plain."""
+        """Yield peak RSS and CPU time of spanwise, and of fitted tables, compared with plain."""
         for name, field in (("peak RSS", "rss_bytes"), ("CPU time", "cpu_ns")):
             parts = []
             for allocator in (SPANWISE, FITTED):
@@ -225,7 +225,7 @@ class BenchResult(Sequence[BenchRow], Result, Tabular):
     # --- other forms ---
 
     def to_dict(self) -> dict[str, Any]:
-        """The rows, what is made of them, and the verdict, for JSON."""
+        """Return rows, summary and verdict as a dict for JSON."""
         return {
             "rows": self._rows,
             "summary": _plain(self.array.to_dicts()),
@@ -235,7 +235,7 @@ class BenchResult(Sequence[BenchRow], Result, Tabular):
         }
 
     def to_csv(self, path: str | os.PathLike[str] | None = None) -> str:
-        """The runs as comma-separated values, one a line; also written to `path` unless None.
+        """Return the runs as CSV, one per line; also write them to `path` unless that is None.
 
         Raises:
             OSError: the system refused to write.
@@ -275,7 +275,7 @@ class BenchResult(Sequence[BenchRow], Result, Tabular):
         return "\n".join(filter(None, lines))
 
     def _case_lines(self) -> Iterator[str]:
-        """The savings in each case; compared with plain if there are several cases."""
+        """Yield the savings per case; if there are several cases, also those over plain."""
         for case in self.cases:
             if self.saving(*case) is not None:
                 yield self._saving_line(*case)
@@ -323,7 +323,7 @@ def _called(program: str, input: str) -> str:
 
 
 def _change(savings: Sequence[Interval], counted: bool) -> str:
-    """A saving, or the median of several; "no difference" if its interval includes 0."""
+    """Describe a saving, or the median of several; an interval with 0 is "no difference"."""
     middle = interval_of(one.median for one in savings) if len(savings) > 1 else savings[0]
     low, high = middle.low, middle.high
     if low <= 0 <= high:
@@ -338,7 +338,7 @@ def _change(savings: Sequence[Interval], counted: bool) -> str:
 
 
 def _with_ends(middle: str, low: str, high: str) -> str:
-    """A median and its interval; a shared unit is printed once."""
+    """Return a median and its interval as text; a shared unit is printed once."""
     unit = f" {middle.rpartition(' ')[2]}"
     if low.endswith(unit) and high.endswith(unit):
         low, high = low.removesuffix(unit), high.removesuffix(unit)
@@ -346,7 +346,6 @@ def _with_ends(middle: str, low: str, high: str) -> str:
 
 
 def _plain(rows: list[BenchRow]) -> list[BenchRow]:
-    """Rows for JSON, with None for NaN."""
     return [
         {
             name: None if isinstance(value, float) and math.isnan(value) else value
@@ -357,7 +356,7 @@ def _plain(rows: list[BenchRow]) -> list[BenchRow]:
 
 
 def latest(rows: Iterable[BenchRow]) -> dict[tuple[str, str, str, str, str, int], BenchRow]:
-    """The last row of each run."""
+    """Return the last row of each run."""
     return {
         (
             *(row["program"], row["input"], row["case_hash"]),

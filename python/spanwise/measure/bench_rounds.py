@@ -33,7 +33,7 @@ VALUE_FIELDS = (
     *("rss_bytes", "anonymous_bytes", "held_bytes", "outside_bytes", "predicted_bytes"),
     *("cpu_ns", "elapsed_ns", "page_faults"),
 )
-"""Figures of a run; None in a failed run, or if only spanwise's malloc knows the figure."""
+"""Figures of a run. None in a failed run, or under another malloc if only spanwise's knows it."""
 
 ROW_FIELDS = (
     *("program", "input", "case_hash", "allocator", "library_sha256", "round"),
@@ -54,14 +54,14 @@ _USE = Use("benchmarked", "an allocator")
 
 @dataclass(frozen=True)
 class Round:
-    """One case, once under each of some allocators.
+    """A case and the allocators that run it once each.
 
     Attributes:
         library: version of spanwise.
         case: what runs.
         number: of the round, from 0.
         servers: the allocators.
-        timeout_s: a run that takes longer has failed.
+        timeout_s: time limit of a run.
         ignore_output: allow stdout to differ from that of the plain run.
         plain_sha256: hash of the plain run's stdout, if an earlier session did it.
     """
@@ -75,13 +75,13 @@ class Round:
     plain_sha256: str | None = None
 
     def to_json(self) -> str:
-        """The round as text."""
+        """Return the round as JSON."""
         servers = [asdict(one) for one in self.servers]
         return json.dumps({**vars(self), "case": self.case.to_dict(), "servers": servers})
 
     @classmethod
     def from_json(cls, text: str) -> Round:
-        """The round of `to_json`."""
+        """Return the round of `to_json`."""
         value = json.loads(text)
         value["servers"] = tuple(
             Server(**{**one, "options": HeapOptions(**one["options"])}) for one in value["servers"]
@@ -91,7 +91,7 @@ class Round:
         return cls(**value)
 
     def row(self, server: Server, error: str | None, **values: int | str | None) -> dict[str, Any]:
-        """A row of a run; without values a failed one."""
+        """Return the row of a run; without values, of a failed run."""
         return {
             "program": self.case.program,
             "input": self.case.input,
@@ -106,24 +106,20 @@ class Round:
         }
 
     def failures(self, error: str) -> list[dict[str, Any]]:
-        """The rows of a round that no worker did."""
+        """Return failed rows for a round that no worker ran."""
         return [{**self.row(one, error), "worker": ""} for one in self.servers]
 
     def without(self, done: set[tuple[str, str, str, int]]) -> Round:
-        """The round without the runs of some keys."""
+        """Return the round without the runs that are done."""
         return replace(self, servers=tuple(s for s in self.servers if self.key(s) not in done))
 
     def key(self, server: Server) -> tuple[str, str, str, int]:
-        """The identity of a run: case, allocator, library, round."""
+        """Return the identity of a run: case, allocator, library, round."""
         return (self.case.hash, server.name, server.sha256, self.number)
 
 
 def run_round(text: str) -> list[dict[str, Any]]:
-    """Do a round; return a row per run, failed ones with `error`.
-
-    Args:
-        text: of `Round.to_json`.
-    """
+    """Do the round of a text of `Round.to_json`; return a row per run, failed ones with `error`."""
     round_ = Round.from_json(text)
     if round_.library != _lib.version():
         return round_.failures(
@@ -136,7 +132,7 @@ def run_round(text: str) -> list[dict[str, Any]]:
 
 
 def _compared(round_: Round, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows; those with another stdout than the plain run become failed ones."""
+    """Turn rows whose stdout differs from that of the plain run into failed rows."""
     plain = next((row["output_sha256"] for row in rows if row["allocator"] == PLAIN), None)
     wanted = plain or round_.plain_sha256
     if round_.ignore_output or wanted is None:
@@ -217,5 +213,5 @@ def _values(usage: Usage, server: Server, ledgers: list[ProcessLedger]) -> dict[
 
 
 def variables_of(environment: Mapping[str, str]) -> dict[str, str]:
-    """The whole environment in which a case is recorded, as in its runs."""
+    """Return the whole environment in which a case is recorded, as in its runs."""
     return {**os.environ, **SEEDS, **environment}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The closed loop: fit a table to a recorded program, build it, and measure the program again.
 
-The simulator predicts, the tracked preloaded malloc measures. Both know the peak of held bytes
-exactly, so that is compared. The preloaded malloc's ledger of the peak is of a moment with live
+The simulator predicts, and the tracked preloaded malloc measures. Both know the exact peak of held
+bytes, so that is compared. The preloaded malloc's ledger of the peak is of a moment with live
 bytes at most 1/32 below their peak.
 """
 
@@ -32,7 +32,7 @@ _VARIABLES = (
 
 
 def same_environment() -> dict[str, str]:
-    """An environment in which all runs allocate alike: hash seeds are fixed.
+    """Return an environment with fixed hash seeds, in which all runs allocate alike.
 
     It has every variable that the recorder or the preloaded malloc adds, because python copies its
     environment into its heap.
@@ -42,12 +42,12 @@ def same_environment() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Measured:
-    """A program under one table: the prediction and its runs.
+    """A program under one table: the prediction and the runs.
 
     Attributes:
         predicted: the simulator's ledger at the peak of the recording.
-        runs: the ledger of each run under the preloaded malloc of that table; none: it was not run.
-        peak_rss: the peak RSS of each untracked run, bytes, rising.
+        runs: the ledger of each run under the preloaded malloc of that table; empty: not run.
+        peak_rss: the peak RSS of each untracked run, bytes, ascending.
         outside: resident bytes outside of the heap at the end of each untracked run.
     """
 
@@ -64,29 +64,29 @@ class Measured:
 
     @property
     def measured_bytes(self) -> int | None:
-        """Median over the runs of the peak of held bytes; None: it was not run."""
+        """Median over the runs of the peak of held bytes; None: not run."""
         held = [one.peak_held_bytes for one in self.runs]
         return round(statistics.median(held)) if held else None
 
     @property
     def outside_bytes(self) -> int | None:
-        """Median of `outside`; None: it was not measured."""
+        """Median of `outside`; None: not measured."""
         return round(statistics.median(self.outside)) if self.outside else None
 
     @property
     def error(self) -> float | None:
-        """Measured over predicted, less 1; None: it was not run."""
+        """Measured / predicted - 1; None: not run."""
         measured = self.measured_bytes
         return None if measured is None else measured / self.predicted_bytes - 1
 
     @property
     def ledger(self) -> Ledger | None:
-        """The measured ledger at the peak of live bytes, of the run with the median."""
+        """The measured ledger at the peak of live bytes of the median run."""
         runs = sorted(self.runs, key=lambda one: one.peak_held_bytes)
         return runs[len(runs) // 2].peak if runs else None
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, for JSON."""
+        """Return a dict for JSON."""
         ledger = self.ledger
         return {
             "table": self.predicted.table,
@@ -120,7 +120,7 @@ def measure(
         env: the program's environment; None: `same_environment`.
 
     Raises:
-        ProgramError: the program failed, or wrote no ledger. Else as `run`.
+        ProgramError: the program failed, or wrote no ledger. Other errors as of `run`.
     """
     given = same_environment() if env is None else env
     return Measured(predicted, tuple(_run_again(argv, lib, given) for _ in range(count)))
@@ -141,7 +141,7 @@ def _run_again(
 
 @dataclass(frozen=True)
 class Loop:
-    """A program under the installed preloaded malloc and under that of the table fitted to it.
+    """A program under the installed preloaded malloc and under that of its fitted table.
 
     Attributes:
         label: name of the program.
@@ -151,7 +151,7 @@ class Loop:
         wins: whether the optimiser prefers the fitted table.
         verdict: of the optimiser.
         why_not: why the table was not built; "" if it was.
-        plain_rss: the peak RSS of each run without spanwise, bytes, rising; in the same rounds as
+        plain_rss: the peak RSS of each run without spanwise, bytes, ascending; in the rounds of
             `peak_rss`, with CPython's own allocator.
     """
 
@@ -165,7 +165,7 @@ class Loop:
     plain_rss: tuple[int, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, for JSON."""
+        """Return a dict for JSON."""
         return {
             "plain_peak_rss_bytes": list(self.plain_rss),
             "classes": self.classes,
@@ -178,7 +178,7 @@ class Loop:
         }
 
     def columns(self) -> list[tuple[str, Ledger, int]]:
-        """Title, ledger and peak of held bytes of each column: predicted, then measured."""
+        """Return title, ledger and peak of held bytes per column: predicted, then measured."""
         found = []
         for one in (self.stock, self.best):
             table = one.predicted.table
@@ -189,7 +189,7 @@ class Loop:
         return found
 
     def __str__(self) -> str:
-        """Ledgers at the peak, predicted and measured."""
+        """Return predicted and measured ledgers at the peak as a table."""
         columns = self.columns()
         names = [*PARTS.items(), ("held_bytes", "held")]
         rows: list[Sequence[str]] = [
@@ -212,14 +212,14 @@ class Loop:
         return f"{what}, bytes\n{table}\n{limit}\n{outside}"
 
     def _outside(self) -> list[int | None]:
-        """Bytes outside of the heap by column; None: not measured."""
+        """Return the bytes outside of the heap per column; None: not measured."""
         found: list[int | None] = []
         for one in (self.stock, self.best):
             found += [None, one.outside_bytes] if one.ledger is not None else [None]
         return found
 
     def sentence(self) -> str:
-        """Predicted resident and wasted bytes, the verdict, the measurement, and the peak RSS."""
+        """Return predicted resident and wasted bytes, verdict, measurement and peak RSS as text."""
         before = self.stock.predicted
         parts = {name: getattr(before, name) for name in PARTS if name != "requested_bytes"}
         most = max(parts, key=lambda name: parts[name])
@@ -227,9 +227,9 @@ class Loop:
         return (
             f"{self.label} would have a peak resident of {_format.size(resident)} under"
             f" {before.table}; perfect packing would save {_format.size(resident - limit)}"
-            f" ({_format.share(resident - limit, resident)}); of what it held at its peak"
+            f" ({_format.share(resident - limit, resident)}); of the bytes held at its peak"
             f" {_format.size(before.waste_bytes)}"
-            f" ({_format.share(before.waste_bytes, before.held_bytes)}) were waste, most of it in"
+            f" ({_format.share(before.waste_bytes, before.held_bytes)}) was waste, most of it in"
             f" {PARTS[most]} ({_format.size(parts[most])}); {self.verdict.rstrip('.')}."
             f" {self._measured()}.{self._resident()}"
         )
@@ -247,7 +247,7 @@ class Loop:
         )
 
     def _resident(self) -> str:
-        """The peak RSS without spanwise, under c16 and under the table, and the saving."""
+        """Return the peak RSS without spanwise, under c16 and under the table, and the saving."""
         stock, best, plain = self.stock.peak_rss, self.best.peak_rss, self.plain_rss
         if not stock or not best or not plain:
             return ""
@@ -263,7 +263,7 @@ class Loop:
 
 
 def _saved(plain: Sequence[int], ours: Sequence[int]) -> str:
-    """The saving of runs over others, both rising; overlapping ranges are no difference."""
+    """Compare sorted peaks of runs; overlapping ranges count as no difference."""
     before, after = statistics.median(plain), statistics.median(ours)
     change = f"{_format.size(round(abs(before - after)))} ({abs(before - after) / before:.1%})"
     if ours[-1] < plain[0]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run a command once; measure times and the peak RSS of its largest process, hash its stdout.
+"""Run a command once; measure its times and the peak RSS of its largest process, hash its stdout.
 
 `spanwise-rusage` (src/rusage_wrapper/main.c) starts it, because a direct child of Python would
 report the peak RSS of Python itself.
@@ -30,7 +30,7 @@ RUSAGE_WRAPPER = "spanwise-rusage"
 CHUNK_BYTES = 1 << 20
 """Size of the pipe and of one read, so that the command rarely waits."""
 POLL_S = 0.05
-"""Interval of checks for the end of a command while a process that it left holds its stdout."""
+"""Interval of checks for the end of a command, since a remaining child may hold its stdout open."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Usage:
         elapsed_ns: from its start to its end.
         cpu_ns: user and system time of the command and its children.
         rss_bytes: peak RSS of its largest process.
-        anonymous_bytes: its part without a file, in the largest sample.
+        anonymous_bytes: its anonymous part in the largest sample.
         page_faults: of the same processes as cpu_ns.
         error: "" for exit status 0, else how it ended.
         output_sha256: SHA-256 of its stdout; "" if the wrapper did not report.
@@ -66,7 +66,7 @@ def launch(
 ) -> Usage:
     """Run a command to its end; hash and drop its stdout.
 
-    The hash is of the output until the command ends, even if a process that it left holds the pipe.
+    The hash is of the output until the command ends, even if a remaining child holds the pipe.
     A shell pipeline fails if any of its commands does (`with_pipefail`).
 
     Args:
@@ -74,7 +74,7 @@ def launch(
         preload: value of LD_PRELOAD for the command alone, "" for none.
         env: its whole environment.
         cwd: its working folder.
-        timeout_s: after that it is killed with all its processes.
+        timeout_s: after this it is killed with all its processes.
 
     Raises:
         UnsupportedError: the wrapper is not installed.
@@ -111,7 +111,7 @@ def launch(
 
 @contextmanager
 def dropped_output() -> Iterator[int]:
-    """A descriptor for stdout whose output is read and dropped.
+    """Yield a descriptor for stdout whose output is read and dropped.
 
     Programs such as grep and tar do less work if stdout is /dev/null.
     """
@@ -160,7 +160,7 @@ def _hash_output(child: subprocess.Popen[bytes], timeout_s: float) -> str:
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """Kill what is left of a session."""
+    """Kill the session if it still runs, and close the pipe."""
     if child.poll() is None:
         os.killpg(child.pid, signal.SIGKILL)
         child.wait()
@@ -171,10 +171,7 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 def _read(report: Path, complaint: str, allowed: tuple[int, ...]) -> Usage:
     """Read the wrapper's report.
 
-    Args:
-        report: its file.
-        complaint: the last line of standard error.
-        allowed: exit statuses of a good run.
+    `complaint` is the last line of stderr; `allowed` are the exit statuses of a good run.
     """
     try:
         kind, *words = report.read_text(encoding="ascii").split()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The real memory of other allocators, and the model's peak resident under their tables.
+"""Compare the real memory of other allocators with the model's peak resident under their tables.
 
 The model has their size classes and span lengths, but our placement, caches and metadata. So it
 models the table, not the allocator; this comparison shows the difference.
@@ -30,12 +30,12 @@ TABLE_OF = {
     "mimalloc": "mimalloc",
     "tcmalloc": "tcmalloc",
 }
-"""The table that represents an allocator; glibc has no such size classes."""
+"""The table that represents an allocator. glibc has no size classes."""
 
 
 @dataclass(frozen=True)
 class PeerRow(Result):
-    """One allocator. Bytes.
+    """The figures of an allocator in bytes.
 
     Attributes:
         name: of the allocator.
@@ -57,18 +57,18 @@ class PeerRow(Result):
 
     @property
     def peak_rss_bytes(self) -> int | None:
-        """Median peak RSS; None where it could not be replayed."""
+        """Median peak RSS; None: no replay."""
         return int(median(self.rss_bytes)) if self.rss_bytes else None
 
     @property
     def error(self) -> float | None:
-        """Model over real, minus 1; None if one is unknown."""
+        """Model / real - 1; None if one is unknown."""
         if self.peak_rss_bytes is None or self.model_resident_bytes is None:
             return None
         return self.model_resident_bytes / self.peak_rss_bytes - 1
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, for JSON."""
+        """Return a dict for JSON."""
         value = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return {**value, "peak_rss_bytes": self.peak_rss_bytes, "error": self.error}
 
@@ -79,8 +79,8 @@ class PeerComparison(Result, Value, Tabular):
 
     Attributes:
         source: name of the recording.
-        peak_requested_bytes: most requested bytes live at once.
-        peers: one an allocator.
+        peak_requested_bytes: peak of live requested bytes.
+        peers: one per allocator.
     """
 
     source: str
@@ -89,7 +89,7 @@ class PeerComparison(Result, Value, Tabular):
 
     @property
     def ordered_pairs(self) -> tuple[int, int]:
-        """Pairs of allocators that the model ranks as their real peaks; all pairs."""
+        """Number of pairs that the model ranks like the real peaks, and number of all pairs."""
         known = [
             (row.peak_rss_bytes, row.model_resident_bytes)
             for row in self.peers
@@ -101,7 +101,7 @@ class PeerComparison(Result, Value, Tabular):
 
     @property
     def mean_error(self) -> float | None:
-        """Mean of the absolute errors; None without any."""
+        """Mean of the absolute errors; None if there is none."""
         found = [abs(row.error) for row in self.peers if row.error is not None]
         return sum(found) / len(found) if found else None
 
@@ -115,7 +115,7 @@ class PeerComparison(Result, Value, Tabular):
         return rows_of([{name: getattr(row, name) for name in names} for row in self.peers])
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, for JSON."""
+        """Return a dict for JSON."""
         return {
             "source": self.source,
             "peak_requested_bytes": self.peak_requested_bytes,
@@ -149,7 +149,7 @@ class PeerComparison(Result, Value, Tabular):
         return (row.name, real, over, row.table or "-", ours, model, error)
 
     def verdict(self) -> str:
-        """One sentence: ranking and error."""
+        """Return a sentence about ranking and error."""
         same, pairs = self.ordered_pairs
         if self.mean_error is None or pairs == 0:
             return "fewer than two allocators have both numbers: nothing to rank"
@@ -196,7 +196,7 @@ def compare_peers(
 
 
 def parse_peers(words: Sequence[str]) -> list[str]:
-    """Names from words with commas."""
+    """Split comma-separated names."""
     return [name for word in words for name in word.split(",") if name]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The results of replays: one run, and all runs under an allocator."""
+"""Results of replays: one run, and all runs under an allocator."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Run(Result, Value, Tabular):
         waits: number of waits.
         overhead_ns: processor time of the replayer's own loop, measured separately with one thread;
             part of cpu_ns.
-        failed: refused allocations.
+        failed: failed allocations.
         minor_faults: minor page faults during the operations.
         own_bytes: the replayer's own tables, subtracted everywhere.
         plan_bytes: the part of own_bytes with the operations.
@@ -87,7 +87,7 @@ class Run(Result, Value, Tabular):
         return f"<Run: peak RSS {_format.size(self.peak_rss_bytes)}, {self.cpu_ns:,} ns>"
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, for JSON; arrays as lists of columns."""
+        """Return a dict for JSON; arrays become lists of columns."""
         value = {n: getattr(self, n) for n in self.__dataclass_fields__}
         value["left_bytes"] = {f"{seconds:g}": left for seconds, left in self.left_bytes.items()}
         for name in ("samples", "timeline"):
@@ -137,7 +137,7 @@ class Replay(Result, Value, Tabular):
 
     @property
     def overhead_ns_per_op(self) -> float:
-        """The replayer's own loop (median), ns per operation."""
+        """Median of the replayer's own loop, ns per operation."""
         return median(run.overhead_ns for run in self.runs) / self.ops
 
     @property
@@ -157,7 +157,7 @@ class Replay(Result, Value, Tabular):
 
     @property
     def blowup(self) -> float | None:
-        """Peak RSS over the need of an ideal one-thread allocator (same paper), or None.
+        """Peak RSS over that of an ideal one-thread allocator (same paper), or None.
 
         The ideal is a simulated heap (c16) that does all operations in one thread and writes every
         byte of each object.
@@ -172,7 +172,7 @@ class Replay(Result, Value, Tabular):
 
     @property
     def failed(self) -> int:
-        """Refused allocations of the worst run."""
+        """Failed allocations of the worst run."""
         return max(run.failed for run in self.runs)
 
     @property
@@ -182,7 +182,7 @@ class Replay(Result, Value, Tabular):
 
     @property
     def timeline(self) -> Rows:
-        """The first run's resident bytes read from outside."""
+        """The first run's resident bytes, read from outside."""
         return self.runs[0].timeline
 
     @property
@@ -192,7 +192,7 @@ class Replay(Result, Value, Tabular):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Caveats of the numbers, a line each."""
+        """Caveats about the numbers, one per line."""
         lines = []
         if self.failed:
             lines.append(
@@ -207,7 +207,7 @@ class Replay(Result, Value, Tabular):
         return tuple(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, for JSON."""
+        """Return a dict for JSON."""
         names = (
             "source",
             "allocator",
@@ -234,7 +234,6 @@ class Replay(Result, Value, Tabular):
         return value
 
     def _cells(self) -> tuple[str, ...]:
-        """One row under `_head`."""
         low, high = self.ns_range
         spread = f" ({low:.1f}..{high:.1f})" if len(self.runs) > 1 else ""
         return (
@@ -247,7 +246,6 @@ class Replay(Result, Value, Tabular):
         )
 
     def _head(self) -> tuple[str, ...]:
-        """Titles of `_cells`."""
         after = (f"after {at:g} s" for at in self.left_bytes)
         return ("allocator", "ns/op", "peak RSS", "fragmentation", "blowup", *after)
 
@@ -274,7 +272,7 @@ _WRITTEN = {
 
 
 def describe(replays: Sequence[Replay]) -> str:
-    """Replays of one recording as text, one row each."""
+    """Return the replays of a recording as text, a row each."""
     first = replays[0]
     head = (
         f"replay of {first.source}: {_format.plural(first.ops, 'operation')},"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs `spanwise-replay` (src/replay/) on the operations of a recording.
+"""Run `spanwise-replay` (src/replay/) on the operations of a recording.
 
-It gets the operations in an anonymous file, so nothing is left on the disk.
+The operations are in an anonymous file, so nothing is left on disk.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ PEERS = {
 def allocator_named(
     name: str, table: SizeClassTable | None = None, lib: str | os.PathLike[str] | None = None
 ) -> Allocator:
-    """The allocator of a name, a table or a build.
+    """Return the allocator of a name, a table or a build.
 
     Args:
         name: spanwise, glibc, jemalloc, mimalloc, tcmalloc, or the path of a library that defines
@@ -89,7 +89,7 @@ def allocator_named(
         lib: for spanwise: a folder of `spanwise build`.
 
     Raises:
-        InvalidError: there is no such allocator, or table or lib are not for it.
+        InvalidError: the allocator is unknown, or takes no table or lib.
     """
     if name != "spanwise" and (table is not None or lib is not None):
         option = "table" if table is not None else "lib"
@@ -121,7 +121,7 @@ def allocator_named(
 
 @contextmanager
 def operations_file(recording: Recording) -> Iterator[int]:
-    """An anonymous file with the head and every operation; yields its descriptor."""
+    """Yield the descriptor of an anonymous file with the header and all operations."""
     fd = _nameless()
     try:
         with os.fdopen(os.dup(fd), "wb", buffering=0) as file:
@@ -161,7 +161,7 @@ def rewind(fd: int) -> None:
 
 
 def table_words(table: SizeClassTable) -> str:
-    """The argument for a table: PAGE_BYTES/SIZE:PAGES:FIRST_PAGES,..."""
+    """Return the argument for a table: PAGE_BYTES/SIZE:PAGES:FIRST_PAGES,..."""
     specs = file_specs(table.to_dict())
     classes = ",".join(f"{size}:{pages}:{first}" for size, pages, first in specs)
     return f"{table.page_bytes}/{classes}"
@@ -182,7 +182,7 @@ def run_program(
         progress: called with the number of operations done since its last call.
 
     Returns:
-        Its output; and rows of (monotonic clock in ns, anonymous resident bytes).
+        Its output, and rows of (monotonic clock in ns, anonymous resident bytes).
 
     Raises:
         ProgramError: it could not run or failed; the message says why.

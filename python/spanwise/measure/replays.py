@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replays of a recording with real memory, in a process of their own.
-
-Method: docs/design/replay.md.
-"""
+"""Replay recordings with real memory, in a process of their own (docs/design/replay.md)."""
 
 from __future__ import annotations
 
@@ -51,7 +48,7 @@ def replay(
 ) -> Replay:
     """Replay a recording with real memory, in a process of its own.
 
-    Each recorded thread has a thread, and operations on one object keep their order.
+    Each recorded thread becomes a thread, and operations on one object keep their order.
 
     Args:
         recording: a recording or its file.
@@ -63,13 +60,13 @@ def replay(
             ends) or "all".
         repeat: number of replays, each in a fresh process.
         samples: approximate number of readings of resident memory; 1 to 4000.
-        drain: rising times, seconds after all was freed, of further readings.
+        drain: times of further readings, seconds after everything was freed, ascending.
         progress: as of `Recording.ledger`.
 
     Raises:
         InvalidError: for an argument that is not allowed, or a recording without operations.
-        ProgramError: the allocator is missing or does not serve malloc, or the replay died.
-        TraceFormatError: the recording is cut or damaged.
+        ProgramError: the allocator is missing or does not serve malloc, or the replay crashed.
+        TraceFormatError: the recording is truncated or damaged.
     """
     served = allocator_named(allocator, as_table(table) if table is not None else None, lib)
     replays = replay_many(
@@ -94,7 +91,7 @@ def replay_many(
     drain: Sequence[float] = DRAIN_SECONDS,
     progress: Progress = None,
 ) -> list[Replay]:
-    """As `replay` for several allocators, with interleaved runs."""
+    """Replay as `replay` does under several allocators, with interleaved runs."""
     source = as_recording(recording)
     rounds = _lib.as_index(repeat, "repeat", REPEAT_MAX)
     if rounds == 0:
@@ -202,10 +199,10 @@ def _above(recording: Recording, table: SizeClassTable | None) -> int | None:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class LedgerCheck(Result, Value):
-    """The ledger of a tracked heap with real memory, and the simulator's.
+    """The ledger of a tracked heap with real memory, and that of the simulator.
 
     Attributes:
-        measured: parts of the real heap's ledger, bytes, and held_bytes, spans, live_objects.
+        measured: parts of the real heap's ledger in bytes, and held_bytes, spans, live_objects.
         model: the simulator's ledger.
     """
 
@@ -221,7 +218,7 @@ class LedgerCheck(Result, Value):
         return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, for JSON."""
+        """Return a dict for JSON."""
         return {
             "table": self.model.table,
             "at": self.model.at,
@@ -254,7 +251,7 @@ def check_ledger(
 ) -> LedgerCheck:
     """Compare the ledger of a replay on a tracked heap with the simulator's.
 
-    One thread replays with the recording's clock and a cache per recorded thread.
+    One thread replays with the recording's clock and a thread cache per recorded thread.
 
     Args:
         recording: a recording or its file.
@@ -264,7 +261,7 @@ def check_ledger(
         progress: as of `Recording.ledger`.
 
     Raises:
-        InvalidError: for another `at`, or a recording without operations. Else as `replay`.
+        InvalidError: for another `at`, or a recording without operations. Others as of `replay`.
     """
     source = as_recording(recording)
     made = as_table(table)

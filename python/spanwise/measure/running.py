@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run programs under the preloaded malloc, and read the ledgers that it writes at their end.
+"""Run programs under the preloaded malloc, and read the ledgers that it writes at exit.
 
-The file of a ledger: docs/design/preload.md.
+docs/design/preload.md describes the ledger files.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from spanwise.results.rows import Result, Value, as_rows
 
 MALLOC_LIBRARY = "libspanwise-malloc.so"
 PRELOAD_TABLE = "c16"
-"""The table of the preloaded malloc that is installed; others are built."""
+"""The table of the installed preloaded malloc; others are built."""
 
 _USE = Use("run under spanwise", "the preloaded malloc")
 
@@ -53,15 +53,15 @@ _ROW_NAMES = (
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ProcessLedger(Result, Value):
-    """The ledger that one process wrote at its end; bytes.
+    """The ledger that a process wrote at exit; bytes.
 
     Attributes:
         pid: its process id.
         program: path of its program.
-        ledger: at its end.
+        ledger: at exit.
         peak: with live requested bytes at most 1/32 below their peak; None: untracked.
         peak_held_bytes: peak of the held bytes of its heap.
-        peak_rss_bytes: peak RSS of the process, by the system.
+        peak_rss_bytes: peak RSS of the process, from the system.
         tracked: whether requested sizes are known.
         limit_bytes: limit of its heap; None: none.
     """
@@ -81,7 +81,7 @@ class ProcessLedger(Result, Value):
         return self.ledger.stats
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, for JSON."""
+        """Return a dict for JSON."""
         return {
             "pid": self.pid,
             "program": self.program,
@@ -105,7 +105,7 @@ def read_process_ledger(path: str | os.PathLike[str]) -> ProcessLedger:
     """Read a file that SPANWISE_LEDGER=PATH wrote.
 
     Raises:
-        InvalidError: it is no such file.
+        InvalidError: it is not such a file.
         OSError: it cannot be read.
     """
     name = f"{os.fspath(path)}: no ledger of the preloaded malloc"
@@ -117,10 +117,10 @@ def read_process_ledger(path: str | os.PathLike[str]) -> ProcessLedger:
 
 
 def _count(value: Any) -> int:
-    """A number of bytes or objects.
+    """Return a number of bytes or objects.
 
     Raises:
-        TypeError, ValueError: it is none.
+        TypeError, ValueError: it is not a number of 64 bits.
     """
     if not 0 <= operator.index(value) < 1 << 64:
         raise ValueError("a number is negative or has more than 64 bits")
@@ -231,7 +231,7 @@ class RunResult(Result):
         return self._own_ledger().peak_held_bytes
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, for JSON; without a ledger only how the program ended."""
+        """Return a dict for JSON; without a ledger, only how the program ended."""
         return {
             "argv": list(self.argv),
             "returncode": self.returncode,
@@ -248,7 +248,7 @@ class RunResult(Result):
         return f"<RunResult of {words}: ended with {self.returncode}, {ledger}>"
 
     def why_no_ledger(self) -> str:
-        """Why `main` is None, in one line."""
+        """Return a line that says why `main` is None."""
         if self.returncode < 0:
             return f"{self.argv[0]}: no ledger: signal {-self.returncode} ended the program"
         return (
@@ -277,8 +277,8 @@ def run(
     """Run a program with our allocator as its malloc.
 
     Args:
-        argv: program and arguments; its standard streams are those of this process.
-        tracked: keep requested sizes, counts and a ledger at the peak; false: full speed.
+        argv: program and arguments; it inherits the standard streams.
+        tracked: keep requested sizes, counts and a ledger at the peak; False: full speed.
         lib: a folder of `spanwise build` with the preloaded malloc.
         table: name of the table that the preloaded malloc must have; None: any.
         options: of the heap; the environment decides those with default values.
@@ -292,7 +292,7 @@ def run(
 
     Raises:
         ProgramError: the program was not found, or cannot load the preloaded malloc (statically
-            linked, set-user-ID, of another machine).
+            linked, set-user-ID, of another architecture).
         InvalidError: an option is out of range, or there is no preloaded malloc of that table.
         UnsupportedError: the preloaded malloc is not installed.
         OSError: the system refused to start it.
@@ -307,7 +307,7 @@ def run(
 def heap_variables(
     options: HeapOptions, *, tracked: bool = True, huge_pages: bool = False
 ) -> dict[str, str]:
-    """The SPANWISE_ variables of a heap, without defaults; arguments and errors as of `run`."""
+    """Return a heap's SPANWISE_ variables without defaults; arguments and errors as of `run`."""
     check_real(options)
     variables = {"SPANWISE_TRACKED": str(int(tracked))}
     if options.placement != "lifo":
@@ -329,7 +329,7 @@ def _decay_text(decay_ms: float) -> str:
 
 
 def find_preload(lib: str | os.PathLike[str] | None, table: str | None) -> Path:
-    """The preloaded malloc of a build, or the installed one; arguments and errors as of `run`."""
+    """Return the preloaded malloc, built or installed; arguments and errors as of `run`."""
     if lib is None:
         if table not in (None, PRELOAD_TABLE):
             raise errors.InvalidError(
@@ -348,7 +348,7 @@ def find_preload(lib: str | os.PathLike[str] | None, table: str | None) -> Path:
 
 
 def built_table(folder: str | os.PathLike[str]) -> str | None:
-    """The name of the table of a build; None: unknown."""
+    """Return the name of the table of a build; None: unknown."""
     with suppress(OSError, *READING_ERRORS):
         return str(json.loads(Path(folder, "build.json").read_text("utf-8"))["table"]["name"])
     return None
@@ -364,17 +364,10 @@ def run_under(
     cwd: str | os.PathLike[str] | None = None,
     patient: bool = False,
 ) -> RunResult:
-    """As `run`, with a given library and variables.
+    """Run as `run` does, with the library `preload` and SPANWISE_ variables.
 
-    Args:
-        words: program and arguments.
-        preload: the library for LD_PRELOAD.
-        variables: SPANWISE_ variables of the program.
-        keep_pymalloc: as of `run`.
-        env: as of `run`.
-        cwd: as of `run`.
-        patient: pass the first Ctrl-C to the program and wait for its end; the second ends it.
-            Only in the main thread.
+    If `patient`, pass the first Ctrl-C to the program and wait for its end; the second ends it.
+    This works only in the main thread.
     """
     base = dict(os.environ if env is None else env)
     program = examine(seen_from(words[0], cwd), base.get("PATH"), _USE)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The size-class table that wastes least for given recordings, and its evaluation.
+"""Find the size-class table that wastes least on given recordings, and evaluate it.
 
 Public, as names of `spanwise`: `optimize`, `cross_validate`, `OptimizeResult`, `Constraint`,
 `ParetoFront` and `Evaluation`.

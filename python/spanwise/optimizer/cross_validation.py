@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cross-validation: what a table saves on parts that it was not chosen on.
+"""Cross-validation: the saving of a table on parts that it was not chosen on.
 
 Method: M. Stone, "Cross-validatory choice and assessment of statistical predictions", Journal of
 the Royal Statistical Society B 36, 1974. Each part is held out in turn. The whole choice (search,
@@ -54,7 +54,7 @@ def leave_out(
 
     Args:
         parts: at least two, each of at least one recording.
-        choose: gets the recordings of all other parts; returns None if it was stopped.
+        choose: takes the recordings of all other parts; returns None if it was stopped.
         progress: called with the operations that the evaluation simulated.
 
     Returns:
@@ -76,19 +76,19 @@ def leave_out(
 def split(
     parts: Sequence[Sequence[Recording]],
 ) -> Iterator[tuple[Sequence[Recording], list[Recording]]]:
-    """Each part, and the recordings of all others."""
+    """Yield each part with the recordings of all others."""
     for part in parts:
         yield part, [one for other in parts if other is not part for one in other]
 
 
 def grouped(recordings: Sequence[Recording]) -> list[list[Recording]]:
-    """The recordings in at most PARTS_MAX parts of about equal size."""
+    """Group the recordings into at most PARTS_MAX parts of about equal size."""
     count = min(len(recordings), PARTS_MAX)
     return [list(recordings[first::count]) for first in range(count)]
 
 
 def parts_of(recordings: list[Recording], folds: int) -> list[Recording]:
-    """The recordings themselves, or `folds` parts of a single one.
+    """Return the recordings themselves, or `folds` parts of a single one.
 
     Raises:
         InvalidError: there are fewer than two parts, or one has no operation.
@@ -111,12 +111,12 @@ def parts_of(recordings: list[Recording], folds: int) -> list[Recording]:
 
 
 def median_percent(rows: Rows) -> float:
-    """The median over the parts of the saving, in percent of the stock table's bytes."""
+    """Return the median saving over the parts, in percent of the stock table's bytes."""
     return float(statistics.median(rows["saved_percent"].tolist()))
 
 
 def describe_folds(rows: Rows) -> str:
-    """The median saving and its interval in words."""
+    """Describe the median saving and its interval."""
     saved = sorted(rows["saved_percent"].tolist())
     kept = int(rows["stock_chosen"].sum())
     probability = 100 * (1 - 2.0 ** (1 - len(saved)))

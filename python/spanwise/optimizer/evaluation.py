@@ -24,7 +24,7 @@ from spanwise.results.rows import Result, Rows, Tabular, Value
 from spanwise.tables.table import STOCK, SizeClassTable
 
 PARTIAL_SPANS, OUTSIDE_HEAP = "partial spans", "outside the heap"
-"""What no table changes: partial spans by lifetime, and memory outside of the heap."""
+"""Causes of memory that no table removes: partial spans by lifetime, memory outside of the heap."""
 
 CAUSES = ("classes", "span lengths", PARTIAL_SPANS, "caches", "metadata", "rest")
 """The causes of a saving."""
@@ -80,7 +80,7 @@ class Evaluation(Result, Value, Tabular):
         return self.saved_bytes > 0
 
     def split(self) -> dict[str, int]:
-        """The saving of the found table by cause; the sum is `saved_bytes`.
+        """Return the saving of the found table by cause; the sum is `saved_bytes`.
 
         Each cause is a difference between the two ledgers of resident bytes: classes (round-up),
         span lengths (tails, and the free slots that a class has however its objects are placed),
@@ -91,7 +91,7 @@ class Evaluation(Result, Value, Tabular):
         return {cause: stock[cause] - found[cause] for cause in CAUSES}
 
     def left(self) -> dict[str, int | None]:
-        """The resident bytes under the found table that no size class removes.
+        """Return the resident bytes under the found table that no size class removes.
 
         These are partial spans by lifetime, and the memory outside of the heap. A simulation does
         not know the latter, so it is None; `spanwise bench` measures it.
@@ -113,13 +113,13 @@ class Evaluation(Result, Value, Tabular):
         return _format.clipped(str(self.comparison))
 
     def families(self) -> dict[str, int]:
-        """The peak resident bytes under tables without a ledger here, in rising order."""
+        """Return the peak resident bytes under tables without a ledger here, ascending."""
         shown = {one.table for one in self.comparison.ledgers}
         rest = {name: size for name, size in self.resident_bytes.items() if name not in shown}
         return dict(sorted(rest.items(), key=lambda one: one[1]))
 
     def verdict(self) -> str:
-        """The saving or loss of the found table, in words."""
+        """Describe the saving or loss of the found table."""
         stock, saved = self.stock, self.saved_bytes
         before = self.resident_bytes[stock]
         of = f"of the peak resident of {_format.size(before)} under {stock}"
@@ -129,7 +129,7 @@ class Evaluation(Result, Value, Tabular):
         return f"{self.found} {'saves' if saved > 0 else 'loses'} {amount} {of}"
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return a dict for JSON."""
         names = (*PARTS, "held_bytes", "resident_bytes", "waste_bytes")
         return {
             "recording": self.name,
@@ -183,7 +183,7 @@ def evaluate(
 
 
 def resident_by_cause(ledger: Ledger) -> dict[str, int]:
-    """The resident bytes of a ledger by CAUSES; requested bytes are in the rest."""
+    """Return the resident bytes of a ledger by CAUSES; requested bytes are in the rest."""
     resident = ledger.resident
     assert resident is not None
     partial = sum(map(_partial_span_bytes, ledger.parts or (ledger,)))
@@ -198,7 +198,7 @@ def resident_by_cause(ledger: Ledger) -> dict[str, int]:
 
 
 def _partial_span_bytes(ledger: Ledger) -> int:
-    """Resident bytes of the free slots that would not exist if objects were in the fewest spans."""
+    """Return the resident bytes of free slots beyond those of the fewest possible spans."""
     assert ledger.resident is not None
     found = 0
     for held, resident in zip(ledger.classes, ledger.resident.classes, strict=True):
@@ -209,7 +209,7 @@ def _partial_span_bytes(ledger: Ledger) -> int:
 
 
 def _packed_free_bytes(row: np.void) -> int:
-    """Bytes of free slots of a class in the fewest spans, without those that its caches hold."""
+    """Return a class's free-slot bytes if its objects were in the fewest spans, without caches."""
     spans, slots, live = (int(row[name]) for name in ("spans", "slots", "live_objects"))
     fewest = -(-live * spans // slots)  # if each span has slots / spans slots
     free = fewest * slots // spans - live
@@ -220,15 +220,15 @@ def _packed_free_bytes(row: np.void) -> int:
 
 
 def is_aligned(table: SizeClassTable, align: int) -> bool:
-    """Whether every class from `align` bytes up is a multiple of it."""
+    """Return whether every class from `align` bytes up is a multiple of it."""
     sizes = table.classes["size_bytes"]
     return not bool((sizes[sizes >= align] % align).any())
 
 
 def keeps_bound(table: SizeClassTable, rules: Rules) -> bool:
-    """Whether no size, requested or not, wastes more of its slot than the rules allow.
+    """Return whether no size, requested or not, wastes more of its slot than the rules allow.
 
-    A first class of the alignment is allowed: many mallocs have no smaller slot.
+    A first class of `align` bytes is always allowed: many mallocs have no smaller slot.
     """
     sizes = [0, *table.classes["size_bytes"].tolist()]
     pairs = itertools.pairwise(sizes)
@@ -236,7 +236,7 @@ def keeps_bound(table: SizeClassTable, rules: Rules) -> bool:
 
 
 def ineligible(tables: Iterable[SizeClassTable], rules: Rules) -> dict[str, str]:
-    """The tables that cannot win, and why: unaligned, or too wasteful for an unseen size.
+    """Return the tables that cannot win, and why: unaligned, or too wasteful for an unseen size.
 
     The bound on waste does not apply to stock tables, which are the baseline.
     """

@@ -25,7 +25,7 @@ Spec: TypeAlias = tuple[int, int, int]
 Specs: TypeAlias = tuple[Spec, ...]
 
 BLOCK = 8
-"""Neighbours that are simulated before the best of them is compared."""
+"""Number of neighbours simulated before the best of them is compared."""
 
 _SPLITS = 3
 """The number of sizes tried to split the interval between two classes."""
@@ -34,7 +34,7 @@ _SEED = 22
 
 
 def specs_of(table: SizeClassTable) -> Specs:
-    """The classes of a table."""
+    """Return the classes of a table."""
     page = table.page_bytes
     columns = ("size_bytes", "span_bytes", "first_span_bytes")
     rows = zip(*(table.classes[name].tolist() for name in columns), strict=True)
@@ -60,7 +60,7 @@ class Neighbourhood:
         self._weights = np.bincount(index, profile.weights[requested], len(sizes))
 
     def of(self, specs: Specs, order: random.Random) -> Iterator[Specs]:
-        """All allowed neighbours: first those of one change, then of two, each in random order."""
+        """Yield all allowed neighbours: those of one change, then of two, each in random order."""
         seen = {specs}
         for kind in (self._changes, self._exchanges):
             found = [*kind(specs)]
@@ -71,7 +71,7 @@ class Neighbourhood:
                     yield one
 
     def allows(self, specs: Specs) -> bool:
-        """Whether the rules allow the number and the distances of the classes."""
+        """Return whether the rules allow the number and the distances of the classes."""
         below = (0, *(size for size, _, _ in specs))
         return 1 <= len(specs) <= self.rules.classes and all(
             self.rules.may_follow(low, size)
@@ -95,7 +95,7 @@ class Neighbourhood:
                     yield (*specs[:i], (size, longest, shortest), *specs[i + 1 :])
 
     def _fits(self, size: int, longest: int, shortest: int) -> bool:
-        """Whether a class may have spans of these lengths, at most 8 times `rules.pages`."""
+        """Return whether a class may have spans of these lengths, at most 8 times `rules.pages`."""
         page = self.rules.page_bytes
         most = min(SPAN_BYTES_MAX, SLOTS_MAX * size, 8 * self.rules.pages * page)
         power = shortest > 0 and longest % shortest == 0
@@ -103,7 +103,6 @@ class Neighbourhood:
         return power and size <= shortest * page and longest * page <= most
 
     def _drops(self, specs: Specs) -> Iterator[Specs]:
-        """Drop one class other than the largest."""
         for i in range(len(specs) - 1):
             yield (*specs[:i], *specs[i + 1 :])
 
@@ -129,7 +128,7 @@ class Neighbourhood:
             yield (*specs[:i], spec, *specs[i + 1 :])
 
     def _spec(self, size: int) -> Spec:
-        """A class with the shortest span that holds a slot."""
+        """Return a class with the shortest span that holds a slot."""
         pages = -(-size // self.rules.page_bytes)
         return (size, pages, pages)
 
@@ -145,7 +144,7 @@ class Neighbourhood:
             low = size
 
     def _splits(self, low: int, high: int) -> list[int]:
-        """The sizes between two classes where a class saves most round-up."""
+        """Return the sizes between two classes where a class saves most round-up."""
         begin = int(np.searchsorted(self._sizes, low, "right"))
         end = int(np.searchsorted(self._sizes, high))
         sizes = self._sizes[begin:end]
@@ -180,9 +179,9 @@ def search(
 
     Args:
         starts: at least one table.
-        near: gives the neighbours.
-        scores: the objective; of equal tables the first wins.
-        candidates: the most tables to simulate, starts included.
+        near: generates the neighbours.
+        scores: the objective; the first of equal tables wins.
+        candidates: maximum number of tables to simulate, including the starts.
         make: builds a table of classes.
     """
     best, stopped = starts[0], False
@@ -206,7 +205,7 @@ def _first_better(
     candidates: int,
     make: Callable[[Specs], SizeClassTable],
 ) -> SizeClassTable | None:
-    """The best of the first block of neighbours with an improvement; None: there is none."""
+    """Return the best of the first block of neighbours with an improvement, or None."""
     neighbours = near.of(specs_of(table), random.Random(_SEED + len(scores)))
     score = scores(table)
     while (room := candidates - len(scores)) > 0:

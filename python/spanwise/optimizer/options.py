@@ -28,7 +28,7 @@ PRIOR = 0.02
 
 CANDIDATES_MIN, CANDIDATES_MAX = 48, 160
 BUDGET_OPERATIONS = 200_000_000
-"""By default the objective `resident` simulates this many operations, within these bounds."""
+"""By default the objective `resident` simulates this many operations, within those bounds."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Options:
             )
 
     def fit(self, fitted: list[Recording]) -> Fit:
-        """The fit of recordings, with defaults that depend on the objective."""
+        """Return the fit of recordings, with defaults that depend on the objective."""
         partial, prior = self.partial, self.prior
         if partial is None:
             partial = 0.0 if self.objective == "allocs" else 0.5
@@ -102,12 +102,12 @@ class Options:
         return Fit(fitted, self.objective, rules, self.weights)
 
     def candidates_for(self, recordings: Sequence[Recording]) -> int:
-        """The most tables that a search on these recordings simulates."""
+        """Return the maximum number of tables that a search on these recordings simulates."""
         return self.candidates or default_candidates(recordings)
 
 
 def default_candidates(recordings: Sequence[Recording]) -> int:
-    """The number of tables that the objective `resident` simulates by default."""
+    """Return the number of tables that the objective `resident` simulates by default."""
     operations = max(1, sum(map(len, recordings)))
     return max(CANDIDATES_MIN, min(CANDIDATES_MAX, BUDGET_OPERATIONS // operations))
 
@@ -138,7 +138,6 @@ def check_programs(recordings: Iterable[Recording]) -> None:
 
 
 def _same_file(one: Recording, other: Recording) -> bool:
-    """Whether both were opened from one file."""
     if one.path is None or other.path is None:
         return False
     try:
@@ -148,7 +147,7 @@ def _same_file(one: Recording, other: Recording) -> bool:
 
 
 def given_tables(tables: Iterable[SizeClassTable | str]) -> list[SizeClassTable]:
-    """The stock tables and the given ones, without duplicates.
+    """Return the stock tables and the given ones, without duplicates.
 
     Raises:
         InvalidError: two different tables have one name.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Pareto front: simulated waste at the peak against the number of classes.
+"""The Pareto front: simulated waste at the peak versus number of classes.
 
 More classes round up less but leave more spans partly empty, longer spans have shorter tails but
 leave more of them empty, and more caches hold back more free slots. The sum is U-shaped.
@@ -35,12 +35,12 @@ PARETO_DTYPE = np.dtype(
         *((f"{name}_bytes", "<u8") for name in (*_PARTS, "held", "resident")),
     ]
 )
-"""One point: bytes at the peak. free_slot_bytes: in partly empty spans; cached_bytes: in spans that
+"""A point: bytes at the peak. free_slot_bytes: in partly empty spans; cached_bytes: in spans that
 caches allocate from; other_bytes: large rounding and free pages; held_bytes: the sum of the others;
 resident_bytes: the resident part of held_bytes. caches 0: one per recorded thread."""
 
 AS_RECORDED = 0
-"""Instead of a number of caches: one per recorded thread."""
+"""A number of caches that means one per recorded thread."""
 
 
 class _SpreadSource:
@@ -69,7 +69,7 @@ def peak_ledger(
     *,
     resident: bool = False,
 ) -> Ledger:
-    """The ledger at the peak of requested bytes: the sum over the recordings' own peaks.
+    """Return the ledger at the peak of requested bytes, summed over the recordings' own peaks.
 
     Args:
         recordings: at least one.
@@ -122,7 +122,7 @@ def _runs(simulation: Simulation, recording: Recording, stop: int, caches: int) 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class ParetoFront(Result, Value, Tabular):
-    """Waste against the number of classes, one curve per span length and number of caches.
+    """Waste versus number of classes, with a curve per span length and number of caches.
 
     Attributes:
         array: rows of PARETO_DTYPE.
@@ -134,24 +134,24 @@ class ParetoFront(Result, Value, Tabular):
         object.__setattr__(self, "array", as_rows(np.asarray(self.array)))
 
     def curve(self, span_scale: int = 1, caches: int = AS_RECORDED) -> NDArray[np.void]:
-        """The points of one curve by rising number of classes."""
+        """Return the points of a curve by number of classes."""
         fits = (self.array["span_scale"] == span_scale) & (self.array["caches"] == caches)
         chosen = self.array[fits]
         ordered: NDArray[np.void] = chosen[np.argsort(chosen["classes"], kind="stable")]
         return ordered
 
     def curves(self) -> list[tuple[int, int]]:
-        """(span_scale, caches) of each curve."""
+        """Return (span_scale, caches) of each curve."""
         return sorted({(int(r["span_scale"]), int(r["caches"])) for r in self.array})
 
     def best(self, span_scale: int = 1, caches: int = AS_RECORDED) -> np.void:
-        """The lowest point of a curve: least resident bytes, of equal ones fewest classes."""
+        """Return the lowest point of a curve: least resident bytes, then fewest classes."""
         curve = self.curve(span_scale, caches)
         lowest: np.void = curve[int(np.argmin(curve["resident_bytes"]))]
         return lowest
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return a dict for JSON."""
         names = self.array.dtype.names or ()
         figures = ("span_scale", "caches", "classes", "resident_bytes", "held_bytes")
         lowest = [self.best(*curve) for curve in self.curves()]
@@ -206,8 +206,8 @@ def simulate_pareto(
     """Simulate tables up to the peak.
 
     Args:
-        recordings: their peaks are added up.
-        tables: by (number of classes, span scale). Tables of longer spans run as recorded only,
+        recordings: their peaks are summed.
+        tables: by (number of classes, span scale). Tables with longer spans run as recorded only,
             the others with every number of caches.
         caches: numbers of caches; AS_RECORDED for one per recorded thread.
         progress: called after each table with the recordings' operations up to the peak.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The weight of each requested size in a recording, and what a table wastes on it."""
+"""The weight of each requested size in a recording, and the waste of a table on it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PAGE_SIZES = (4096, 8192, 16384, 32768, 65536)
 
 @dataclass(frozen=True)
 class Waste:
-    """What a table wastes on a profile, in bytes or byte-seconds.
+    """The waste of a table on a profile, in bytes or byte-seconds.
 
     Attributes:
         table: name of the table.
@@ -53,21 +53,21 @@ class Waste:
 
     @property
     def total(self) -> float:
-        """All three parts."""
+        """The sum of the three parts."""
         return self.roundup + self.tail + self.large_rounding
 
     @property
     def share(self) -> float:
-        """Waste over requested."""
+        """Waste / requested."""
         return self.total / self.requested if self.requested else 0.0
 
     def to_dict(self) -> dict[str, object]:
-        """For JSON."""
+        """Return a dict for JSON."""
         return {**asdict(self), "total": self.total, "share": self.share}
 
 
 def _sum(weights: NDArray[np.float64], each: NDArray[Any]) -> float:
-    """The sum of the products, without `@`, whose threads cost more time than they save."""
+    """Return the dot product without `@`, whose threads cost more time than they save."""
     return float(np.sum(weights * each))
 
 
@@ -95,17 +95,16 @@ class SizeProfile:
 
     @cached_property
     def _sizes(self) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-        """The sizes with a weight, in rising order, and their weights."""
+        """The sizes with a weight, ascending, and their weights."""
         sizes = np.flatnonzero(self.weights)
         return sizes, self.weights[sizes]
 
     @cached_property
     def _roundings(self) -> dict[tuple[int, int], float]:
-        """The cache of `_large_rounding`."""
         return {}
 
     def times(self, factor: float) -> SizeProfile:
-        """All weights times a factor."""
+        """Return the profile with all weights times a factor."""
         return SizeProfile(
             self.weights * factor,
             self.large_weight * factor,
@@ -115,7 +114,7 @@ class SizeProfile:
         )
 
     def plus(self, other: SizeProfile) -> SizeProfile:
-        """Two profiles as one."""
+        """Return the sum of two profiles."""
         return SizeProfile(
             self.weights + other.weights,
             self.large_weight + other.large_weight,
@@ -125,12 +124,12 @@ class SizeProfile:
         )
 
     def up_to(self, largest: int) -> SizeProfile:
-        """The profile without requests above `largest` bytes."""
+        """Return the profile without requests above `largest` bytes."""
         kept = np.where(np.arange(len(self.weights)) <= largest, self.weights, 0.0)
         return SizeProfile(kept, 0.0, 0.0, np.zeros(len(_PAGE_SIZES)), self.seconds)
 
     def waste(self, table: SizeClassTable) -> Waste:
-        """The waste of a table if every span is full and nothing is cached."""
+        """Return the waste of a table if every span is full and nothing is cached."""
         sizes, weights = self._sizes
         classes = table.classes
         count = int(np.searchsorted(sizes, table.largest_bytes, side="right"))
@@ -148,7 +147,7 @@ class SizeProfile:
         )
 
     def _large_rounding(self, first: int, page_bytes: int) -> float:
-        """The rounding to whole pages from the size `first` on; many tables share it."""
+        """Return the rounding to whole pages of sizes from index `first` on; tables share it."""
         known = self._roundings.get((first, page_bytes))
         if known is None:
             sizes, weights = self._sizes[0][first:], self._sizes[1][first:]
@@ -163,7 +162,7 @@ _known: weakref.WeakKeyDictionary[Recording, dict[str, SizeProfile]] = weakref.W
 
 
 def profile_of(recording: Recording, objective: str) -> SizeProfile:
-    """The profile of a recording under an objective. One pass reads all three; they are cached.
+    """Return the profile of a recording under an objective; one pass reads and caches all three.
 
     Raises:
         InvalidError: there is no such objective, or the recording has no allocation.
@@ -219,12 +218,12 @@ def _one_profile(profile: object, kind: int, seconds: float) -> SizeProfile:
 def joint_profile(
     recordings: Sequence[Recording], objective: str, shares: Sequence[float] | None
 ) -> SizeProfile:
-    """One profile of several recordings.
+    """Return a joint profile of several recordings.
 
     Args:
         recordings: at least one.
-        objective: what a size weighs.
-        shares: weight of each recording, whatever its length; None: profiles are added up.
+        objective: one of OBJECTIVES.
+        shares: weight of each recording regardless of its length; None: profiles are summed.
 
     Raises:
         InvalidError: as `profile_of`; or shares that do not fit.
@@ -239,7 +238,7 @@ def joint_profile(
 
 
 def _weighted(profiles: list[SizeProfile], shares: Sequence[float]) -> list[SizeProfile]:
-    """The profiles, scaled to their shares of all requested bytes."""
+    """Scale the profiles to their shares of all requested bytes."""
     given = [float(share) for share in shares]
     fine = len(given) == len(profiles) and all(0 <= share < float("inf") for share in given)
     if not fine or sum(given) <= 0:
@@ -255,5 +254,5 @@ def _weighted(profiles: list[SizeProfile], shares: Sequence[float]) -> list[Size
 
 
 def weight_of(objective: str) -> str:
-    """The member of OBJECTIVES by which an objective weighs sizes in the solver."""
+    """Return the member of OBJECTIVES by which an objective weighs sizes in the solver."""
     return "peak" if objective in SIMULATED else objective

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The result of `optimize`: the table, its evaluation next to the stock tables, the verdict."""
+"""The result of `optimize`: the table, its evaluation against the stock tables, the verdict."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 PARETO_CACHES = (AS_RECORDED, 1, 2, 4, 8, 16)
 
 LEAST_PERCENT = 1.0
-"""The least saving of a table that holds, in percent of the stock table's peak resident bytes.
-Runs of one program differ by as much."""
+"""The minimum saving of a table that holds, in percent of the stock table's peak resident bytes.
+Two runs of one program differ by as much."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Constraint:
-    """The cost of one rule: the waste if it is changed and all others are kept.
+    """The cost of one rule: the waste if only this rule changes.
 
     Attributes:
         rule: the change, such as "align 8 instead of 16".
@@ -50,9 +50,9 @@ class OptimizeResult(Result, Tabular):
     """The table that was found for recordings, and what it saves over the stock tables.
 
     Attributes:
-        table: the found table: of the proposal, the given tables and the families the one with the
-            fewest resident bytes on the held-out recordings, or else on the fitted ones. If it does
-            not hold, its parameters have the verdict, and `build` refuses it by default.
+        table: the found table: among the proposal, the given tables and the families, the one with
+            the fewest resident bytes on the held-out recordings, or else on the fitted ones. If it
+            does not hold, its parameters have the verdict, and `build` refuses it by default.
         proposal: the table that the objective proposed.
         objective: of the fit.
         evaluation: the resident bytes under every table on the fitted recordings.
@@ -61,10 +61,10 @@ class OptimizeResult(Result, Tabular):
             chosen_bytes, saved_bytes, saved_percent, stock_chosen. None: there was none.
         stopped: whether Ctrl-C ended the search or the cross-validation early.
         rules: the constraints on the proposal.
-        arithmetic: round-up, tail and large rounding of the proposal if every span is full, weighed
-            by the objective. It is not the ledger's waste.
+        arithmetic: round-up, tail and large rounding of the proposal if every span is full,
+            weighted by the objective. It is not the ledger's waste.
         unit: of `arithmetic` and `constraints`: "bytes" or "byte-seconds".
-        least_percent: the least saving of a table that holds, in percent of the peak resident under
+        least_percent: minimum saving of a table that holds, in percent of the peak resident under
             the stock table.
     """
 
@@ -96,7 +96,7 @@ class OptimizeResult(Result, Tabular):
             self.table = self._condemned(table)
 
     def _condemned(self, table: SizeClassTable) -> SizeClassTable:
-        """The table with the verdict in its parameters, where `build` reads it."""
+        """Return the table with the verdict in its parameters, where `build` reads it."""
         file = table.to_dict()
         parameters = {**file.get("parameters", {}), CONDEMNED: self.verdict()}
         specs = file_specs(file)
@@ -161,7 +161,7 @@ class OptimizeResult(Result, Tabular):
 
     @cached_property
     def pareto(self) -> ParetoFront:
-        """Simulated waste against the number of classes; some 100 runs up to the peak."""
+        """Simulated waste versus number of classes; about 100 runs up to the peak."""
         return self.make_pareto()
 
     def make_pareto(
@@ -171,7 +171,7 @@ class OptimizeResult(Result, Tabular):
         scales: Sequence[int] = SPAN_SCALES,
         progress: Progress = None,
     ) -> ParetoFront:
-        """The Pareto front at chosen points.
+        """Return the Pareto front at chosen points.
 
         Args:
             counts: numbers of classes; that of the rules is added.
@@ -225,7 +225,7 @@ class OptimizeResult(Result, Tabular):
     # --- the verdict ---
 
     def verdict(self) -> str:
-        """Which table to use, what it saves on the deciding recordings, and what else was tried."""
+        """Say which table to use, what it saves on the deciding recordings, and what was tried."""
         if self.held_out:
             parts = [f"{one.verdict()} on {one.name}, held out" for one in self.held_out]
         else:
@@ -237,7 +237,7 @@ class OptimizeResult(Result, Tabular):
         return f"{self._rejection()}{'; '.join([*parts, *self._remarks()])}."
 
     def _rejection(self) -> str:
-        """Why the stock table is kept; "" if the found table holds."""
+        """Say why the stock table is kept; "" if the found table holds."""
         if self.holds:
             return ""
         said = f"no table beats {self.stock}"
@@ -250,7 +250,7 @@ class OptimizeResult(Result, Tabular):
         return f"{said} by {self.least_percent:g} %: "
 
     def _remarks(self) -> list[str]:
-        """Ineligible tables that would save more; a search that was ended early."""
+        """Return notes about ineligible tables that would save more, and an interrupted search."""
         one = self.judged[0]
         best = min(one.resident_bytes[name] for name in (one.stock, one.found))
         parts = [
@@ -263,7 +263,7 @@ class OptimizeResult(Result, Tabular):
     # --- other forms ---
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it except the Pareto front, for JSON."""
+        """Return a dict for JSON, without the Pareto front."""
         return {
             "table": self.table.to_dict(),
             "objective": self.objective,
@@ -320,11 +320,10 @@ class OptimizeResult(Result, Tabular):
         return (self.evaluation, *self.held_out)
 
     def _head(self) -> Sequence[str]:
-        """Titles of tables with one column per evaluation."""
         return ("", self.evaluation.name, *(f"{one.name}, held out" for one in self.held_out))
 
     def _resident_rows(self) -> tuple[list[Sequence[str]], Sequence[str]]:
-        """One row per table, fewest resident bytes first; the limit last."""
+        """Return one row per table, fewest resident bytes first; the limit last."""
         names = sorted(self.evaluation.resident_bytes, key=self._judged_bytes)
         sizes = [(name, [one.resident_bytes[name] for one in self._evaluations]) for name in names]
         sizes.append(("limit: perfect packing", [one.limit_bytes for one in self._evaluations]))
@@ -334,7 +333,7 @@ class OptimizeResult(Result, Tabular):
         return sum(one.resident_bytes[name] for one in self.judged)
 
     def _split_rows(self) -> tuple[list[Sequence[str]], Sequence[str]]:
-        """The saving by cause, and what is left."""
+        """Return the saving by cause, and what is left."""
         splits = [one.split() for one in self._evaluations]
         rows: list[Sequence[str]] = [
             (cause, *(_format.number(split[cause]) for split in splits)) for cause in splits[0]

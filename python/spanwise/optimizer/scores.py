@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The peak resident bytes of recordings under tables, simulated, several tables at a time."""
+"""Simulate the peak resident bytes of recordings under tables, several tables at a time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PROGRESS_SECONDS = 0.1
 
 
 class Peak(NamedTuple):
-    """The peak resident bytes of a recording, and the operations before they were first reached."""
+    """The peak resident bytes of a recording, and the number of operations that first reach it."""
 
     resident_bytes: int
     op: int
@@ -49,8 +49,8 @@ class Scores:
 
     Args:
         recordings: at least one.
-        progress: called with operations, skipped ones included.
-        workers: tables simulated at once; None: one per processor.
+        progress: called with numbers of operations, including skipped ones.
+        workers: number of tables to simulate at once; None: one per processor.
     """
 
     def __init__(
@@ -69,15 +69,15 @@ class Scores:
         self._stop = threading.Event()
 
     def __call__(self, table: SizeClassTable) -> int:
-        """The score of one table, bytes."""
+        """Return the score of one table, bytes."""
         return self.of([table])[0]
 
     def __len__(self) -> int:
-        """The number of simulated tables, rejected ones included."""
+        """Return the number of simulated tables, rejected ones included."""
         return len(self._peaks.keys() | self._above.keys())
 
     def of(self, tables: Iterable[SizeClassTable]) -> list[int]:
-        """The scores of tables, bytes.
+        """Return the scores of tables, bytes.
 
         Raises:
             KeyboardInterrupt: Ctrl-C; scores that are complete are kept.
@@ -86,10 +86,10 @@ class Scores:
         return self.within(wanted, [math.inf] * len(wanted))
 
     def within(self, tables: Sequence[SizeClassTable], most: Sequence[float]) -> list[int]:
-        """The scores of tables, bytes; above its `most`, a lower bound that exceeds `most`.
+        """Return the scores of tables in bytes, or a lower bound above `most` if that is exceeded.
 
-        The peak resident bytes never fall, so a table is rejected once they exceed `most`. Raises
-        as `of`.
+        The peak resident bytes never decrease, so a table is rejected once they exceed `most`.
+        Raises as `of`.
         """
         jobs = {
             table.hash: functools.partial(self._one, table, limit)
@@ -107,7 +107,7 @@ class Scores:
         return sum(peak.resident_bytes for peak in peaks)
 
     def ledgers(self, tables: Sequence[SizeClassTable]) -> list[Ledger]:
-        """The ledgers of tables at the peak resident bytes, summed over the recordings' peaks."""
+        """Return the ledgers of tables at the peak resident bytes, summed over the recordings."""
         self.of(tables)
         return self._run([functools.partial(self._ledger, table) for table in tables])
 
@@ -127,7 +127,6 @@ class Scores:
             simulation.close()
 
     def _run(self, jobs: Sequence[Callable[[], Made]]) -> list[Made]:
-        """Run jobs in parallel; return their results in order."""
         with ctrl_c_heard(), Workers(self.workers) as pool:
             futures: list[Future[Made]] = []
             waiting: set[Future[Made]] = set()
@@ -168,7 +167,7 @@ class Scores:
         self._above.pop(table.hash, None)
 
     def _peak(self, recording: Recording, table: SizeClassTable, most: float) -> tuple[Peak, bool]:
-        """The peak, or its value once it exceeds `most`; and whether the simulation is complete."""
+        """Return the peak, or its value once above `most`, and whether the simulation is whole."""
         simulation = Simulation(table, resident=True, tracked=False)
 
         def step(operations: int) -> None:
@@ -186,7 +185,7 @@ class Scores:
             simulation.close()
 
     def _step(self, operations: int) -> None:
-        """Called by worker threads after each batch."""
+        """Count operations; worker threads call this after each batch."""
         if self._stop.is_set():
             raise _StoppedError
         with self._lock:
@@ -215,19 +214,19 @@ class MixedScores:
         self._scores, self._unseen, self._prior = scores, unseen, prior
 
     def __call__(self, table: SizeClassTable) -> float:
-        """The score of one table."""
+        """Return the score of one table."""
         return self.of([table])[0]
 
     def __len__(self) -> int:
-        """The number of simulated tables."""
+        """Return the number of simulated tables."""
         return len(self._scores)
 
     def of(self, tables: Iterable[SizeClassTable]) -> list[float]:
-        """The scores of tables. Raises as `Scores.of`."""
+        """Return the scores of tables. Raises as `Scores.of`."""
         return self.within(list(tables), math.inf)
 
     def within(self, tables: Sequence[SizeClassTable], most: float) -> list[float]:
-        """The scores of tables; above `most`, a lower bound that exceeds `most`."""
+        """Return the scores of tables, or a lower bound above `most` if that is exceeded."""
         costs = [self._cost(table) if self._prior else 0.0 for table in tables]
         # One byte of slack for rounding.
         limits = [1 + (most - self._prior * cost) / (1 - self._prior) for cost in costs]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Size-class tables for recordings: the solver proposes, simulation searches and evaluates.
+"""Find size-class tables for recordings: the solver proposes, simulation searches and evaluates.
 
 Rules and method: docs/design/optimize.md. The solver is a dynamic program over all sizes that a
 class may have; it also chooses the span of each class.
@@ -33,10 +33,10 @@ from spanwise.results.rows import Rows
 from spanwise.tables.table import STOCK, SizeClassTable
 
 FAMILIES = ("jemalloc", "tcmalloc", "mimalloc", "pow2", "fibonacci", "geometric-1.25")
-"""The tables that take part in each evaluation next to the stock ones."""
+"""The tables that take part in each evaluation in addition to the stock ones."""
 
 FOLD_CANDIDATES_MIN = 8
-"""The fewest tables that a search of default cross-validation simulates."""
+"""Minimum number of tables that a search of default cross-validation simulates."""
 
 
 def optimize(
@@ -72,50 +72,50 @@ def optimize(
 
     Args:
         recordings: the recordings to fit the table to.
-        classes: the most classes, 1 to 255.
+        classes: maximum number of classes, 1 to 255.
         objective: "resident": fewest resident bytes in simulation, classes and spans searched
-            together; "held": of the tables that the solver proposes for the peak, the one with the
-            fewest held bytes there in simulation; or the solver alone, by what a size weighs:
+            together; "held": among the tables that the solver proposes for the peak, the one with
+            the fewest held bytes there in simulation; or the solver alone, with sizes weighted by
             "allocs" (every allocation), "time" (object-seconds), "peak" (objects live at the peak
             of requested bytes).
         align: 8, or 16: every class of 16 bytes and more is a multiple of 16, as C malloc requires.
             An unaligned table is shown and cannot win.
-        holdout: held-out recordings; the table is evaluated on each, and not fitted to them.
+        holdout: held-out recordings; the table is evaluated on each, but not fitted to them.
         tables: more tables to evaluate.
         largest_bytes: the largest class, bytes; the proposed table always has it.
-        page_bytes: of the proposed table: 4096 to 65536.
-        pages: most pages of a span.
+        page_bytes: of the proposed table, 4096 to 65536.
+        pages: maximum pages of a span.
         partial: charge per class for partly empty spans, in spans. None: half a span, for the
             objective "allocs" nothing.
         waste_percent: the most that a class may waste on the smallest request that it serves, in
             percent of its slot, 1 to 100. Classes one step of the alignment apart are always
-            allowed. 25 takes at least 28 classes up to 32 KiB; 100 bounds nothing. A given table or
+            allowed. 25 needs at least 28 classes up to 32 KiB; 100: no bound. A given table or
             a family that breaks the bound is shown and cannot win.
         prior: share of the weight, 0 to below 1, that is spread over all sizes, so that the table
-            also serves sizes which the recordings do not request. None: 0.02 for "resident", which
+            also serves sizes that the recordings do not request. None: 0.02 for "resident", which
             also applies it in its search, else 0.
-        least_percent: the least saving of a winning table, in percent of the resident bytes under
+        least_percent: minimum saving of a winning table, in percent of the resident bytes under
             the stock table, 0 to 100. Two runs of one program differ by about 1 %.
-        weights: weight of each recording in the fit, whatever its length; None: bytes are added up.
-            Simulations always add up resident bytes, unweighted.
-        candidates: the most tables that "resident" simulates; None: 48 to 160, by the length of the
-            recordings.
+        weights: weight of each recording in the fit, regardless of its length; None: bytes are
+            summed. Simulations always sum resident bytes, unweighted.
+        candidates: maximum number of tables that "resident" simulates; None: 48 to 160, by the
+            length of the recordings.
         mixed: allow recordings of different programs.
         folds: cross-validation: each part is evaluated with the choice made on the others. A
-            number: the parts are the recordings, or so many parts of a single one, and each takes
-            a whole search. 0: none. None: with "resident" and several recordings of one program,
+            number: the parts are the recordings, or that many parts of a single one, with a full
+            search each. 0: none. None: with "resident" and several recordings of one program,
             none held out and unweighted, 5-fold cross-validation with short searches; else none.
         name: of the proposed table; None: best-N-objective.
         progress: as of `Recording.ledger`; the steps are simulated operations.
 
     Returns:
-        The found table and its evaluation. Ask `holds` whether it is worth using, and `verdict()`
-        for the reason.
+        The found table and its evaluation. `holds` is whether it is worth using; `verdict()` gives
+        the reason.
 
     Raises:
         InvalidError: no table meets the rules; a recording without allocations, or without any of
             at most largest_bytes bytes; two different tables of one name; recordings of different
-            programs; a held-out recording that is fitted to; or impossible folds.
+            programs; a held-out recording that is also fitted to; or impossible folds.
     """
     fitted = as_recordings(recordings)
     options = Options(
@@ -162,16 +162,16 @@ def cross_validate(
     progress: Progress = None,
     **rules: Any,
 ) -> Rows:
-    """The saving of `optimize` on held-out parts; each part takes a whole search.
+    """Cross-validate `optimize`: return its saving on held-out parts, with a full search for each.
 
-    The parts are the recordings. A single recording is cut into parts of as many operations each,
-    which begin with an allocation of the objects that are live then.
+    The parts are the recordings. A single recording is cut into parts with equal numbers of
+    operations. Each begins by allocating the objects that are live at that point.
 
     Args:
         recordings: of one program, as for `optimize`.
         classes: as of `optimize`.
         objective: as of `optimize`.
-        folds: parts of a single recording, at least 2.
+        folds: number of parts of a single recording, at least 2.
         progress: as of `optimize`; the steps are parts.
         rules: more arguments of `optimize`, except `holdout`.
 
@@ -207,15 +207,9 @@ def simulated_operations(
     tables: int = 0,
     candidates: int | None = None,
 ) -> int:
-    """An upper bound on the operations that `optimize` simulates, for a progress bar.
+    """Return an upper bound on the operations that `optimize` simulates, for a progress bar.
 
-    Args:
-        recordings: as of `optimize`.
-        classes: as of `optimize`.
-        objective: as of `optimize`.
-        holdout: as of `optimize`.
-        tables: number of given tables.
-        candidates: as of `optimize`.
+    `tables` is the number of given tables; the other arguments are those of `optimize`.
     """
     fitted, held_out = as_recordings(recordings), as_recordings(holdout or [])
     searched = 0
@@ -229,7 +223,6 @@ def simulated_operations(
 
 
 def _run(fit: Fit, options: Options, validation: CrossValidation, step: Step) -> OptimizeResult:
-    """Search, evaluate, cross-validate."""
     scores = Scores(fit.recordings, step)
     unseen = [Scores([one], step) for one in options.held_out or ()]
     search = _Search(options, options.candidates_for(fit.recordings), step)
@@ -271,7 +264,7 @@ class _Search:
 
     Attributes:
         options: of `optimize`.
-        candidates: the most tables to simulate.
+        candidates: maximum number of tables to simulate.
         progress: called with simulated operations.
     """
 
@@ -299,7 +292,7 @@ class _Search:
     def _propose(
         self, fit: Fit, proposals: list[SizeClassTable], scores: Scores
     ) -> tuple[SizeClassTable, bool]:
-        """The best proposal by the objective; whether Ctrl-C ended the search for it."""
+        """Return the best proposal by the objective, and whether Ctrl-C ended the search."""
         if fit.objective == HELD:
             ledgers = [peak_ledger(fit.recordings, t, progress=self.progress) for t in proposals]
             held = [ledger.held_bytes for ledger in ledgers]
@@ -317,7 +310,7 @@ class _Search:
         return found.table, found.stopped
 
     def choose_on(self, fit: Fit, recordings: list[Recording]) -> Choice | None:
-        """The stock table and the table to use for recordings; None: Ctrl-C ended the search."""
+        """Return the best stock table and the table to use; None: Ctrl-C ended the search."""
         scores = Scores(recordings, self.progress)
         excluded = ineligible(self.options.tables, fit.rules)
         stock = [t for t in self.options.tables if t.name in STOCK and t.name not in excluded]
@@ -334,10 +327,10 @@ class _Search:
 def choose(
     tables: Sequence[SizeClassTable], rules: Rules, judged: Sequence[Scores]
 ) -> SizeClassTable:
-    """The table that competes with the stock ones: fewest resident bytes, and a loss on none.
+    """Return the best non-stock table: first no loss on any recording, then fewest resident bytes.
 
     Args:
-        tables: all tables; of equal ones the last is taken.
+        tables: all tables; the last of equal ones wins.
         rules: the constraints on a winner.
         judged: the recordings that decide, one by one.
     """
@@ -360,8 +353,8 @@ class CrossValidation:
     """The parts that are held out in turn, and the budget of each search.
 
     Attributes:
-        parts: empty: there is no cross-validation.
-        candidates: the most tables that each search simulates.
+        parts: empty if there is no cross-validation.
+        candidates: maximum number of tables that each search simulates.
     """
 
     parts: list[list[Recording]]
@@ -369,7 +362,7 @@ class CrossValidation:
 
     @classmethod
     def of(cls, fitted: list[Recording], options: Options) -> CrossValidation:
-        """The cross-validation that the options ask for."""
+        """Return the cross-validation that the options specify."""
         candidates = options.candidates_for(fitted)
         if options.folds is not None:
             parts = parts_of(fitted, options.folds) if options.folds else []
@@ -381,7 +374,7 @@ class CrossValidation:
         return cls(groups, min(candidates, short))
 
     def operations(self, options: Options) -> int:
-        """As `simulated_operations`."""
+        """Return an upper bound on the simulated operations."""
         return sum(
             simulated_operations(
                 others,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of least waste by arithmetic, from the C solver (include/spanwise/optimize.h)."""
+"""Tables with the least waste by a formula, from the C solver (include/spanwise/optimize.h)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UINT32 = (1 << 32) - 1
 SPAN_BYTES_MAX = int(lib.SW_TABLE_SPAN_BYTES_MAX)
 SLOTS_MAX = 8192
 NO_BOUND = 100
-"""The `waste_percent` that bounds nothing."""
+"""The `waste_percent` without a bound."""
 
 PARETO_COUNTS = (4, 8, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128)
 SPAN_SCALES = (1, 2, 4)
@@ -34,17 +34,17 @@ class Rules:
     """The constraints on a table.
 
     Attributes:
-        classes: the most classes.
+        classes: maximum number of classes.
         align: 8, or 16 for every class of 16 bytes and more.
         largest_bytes: the largest class, bytes.
-        page_bytes: page of the table.
-        pages: most pages of a span.
-        partial: spans charged for each class, as a part of one: 0.5 is half an empty span.
-        prior: part of the weight that is spread evenly over the logarithm of the size, for sizes
+        page_bytes: page size of the table.
+        pages: maximum pages of a span.
+        partial: empty spans charged per class, such as 0.5.
+        prior: share of the weight that is spread evenly over the logarithm of the size, for sizes
             that the recordings do not request.
         waste_percent: the most that a class may waste on the smallest request that it serves, in
             percent of its slot, unless the alignment forces more; 100: no bound.
-        narrow: only spans that Go's 32-bit division serves.
+        narrow: only spans that Go's 32-bit division can index.
     """
 
     classes: int
@@ -58,17 +58,17 @@ class Rules:
     narrow: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """For table files."""
+        """Return a dict for table files."""
         return asdict(self)
 
     def may_follow(self, below: int, size: int) -> bool:
-        """Whether a class may follow the one of `below` bytes (0: none) under `waste_percent`."""
+        """Return whether a class may follow one of `below` bytes (0: none) by `waste_percent`."""
         step = 8 if size <= self.align else self.align
         waste = size - below - 1
         return size - below <= step or 100 * waste <= self.waste_percent * size
 
     def fewest_classes(self) -> int:
-        """The fewest classes that keep `waste_percent`: each as large as it may be."""
+        """Return the fewest classes that keep `waste_percent`: each as large as it may be."""
         small = range(8, self.align, 8)
         sizes = [*small, *range(self.align, self.largest_bytes + 1, self.align)]
         below = last = count = 0
@@ -112,7 +112,7 @@ class Solver:
         self._owned = Owned(out[0], lib.sw_optimizer_destroy)
 
     def table(self, classes: int, name: str, source: str, span_scale: int = 1) -> SizeClassTable:
-        """The best table of at most so many classes.
+        """Return the best table of at most `classes` classes.
 
         Args:
             classes: at most those of the rules.
@@ -132,13 +132,13 @@ class Solver:
 
 
 def _scaled(size: int, pages: int, page_bytes: int, scale: int) -> int:
-    """The pages times the largest factor up to `scale` that tables allow."""
+    """Return the pages times the largest factor up to `scale` that tables allow."""
     most = min(SPAN_BYTES_MAX, SLOTS_MAX * size) // page_bytes
     return pages * max(1, min(scale, most // pages))
 
 
 def _with_prior(profile: SizeProfile, rules: Rules) -> NDArray[np.float64]:
-    """The weights, a part of them spread over all sizes."""
+    """Return the weights with the prior's share spread over all sizes."""
     if not 0 <= rules.prior < 1:
         raise errors.InvalidError(f"prior {rules.prior}: must be at least 0 and below 1")
     if rules.prior == 0:
@@ -149,9 +149,9 @@ def _with_prior(profile: SizeProfile, rules: Rules) -> NDArray[np.float64]:
 
 
 def spread_weights(profile: SizeProfile, largest_bytes: int) -> NDArray[np.float64]:
-    """Weights of every size up to the largest; each doubling of the size has as many bytes.
+    """Return weights of all sizes up to the largest, with equal bytes in each doubling of the size.
 
-    In total they are as many bytes as the profile requests of these sizes.
+    The total is the bytes that the profile requests of these sizes.
     """
     largest = min(largest_bytes, len(profile.weights) - 1)
     spread = np.zeros(len(profile.weights))
@@ -166,7 +166,7 @@ def spread_weights(profile: SizeProfile, largest_bytes: int) -> NDArray[np.float
 
 
 class Fit:
-    """Recordings, an objective and rules: what a table is fitted to."""
+    """The input of a fit: recordings, an objective and rules."""
 
     def __init__(
         self,
@@ -184,28 +184,28 @@ class Fit:
         self._span_weight = self.profile.seconds if by_time else float(len(recordings))
 
     def solver(self, **changed: Any) -> Solver:
-        """The solver under the rules, some of them changed."""
+        """Return the solver under the rules with some of them changed."""
         rules = dataclasses.replace(self.rules, **changed)
         return Solver(self.profile, rules, self._span_weight)
 
     def of(self, recordings: list[Recording]) -> Fit:
-        """The same fit of other recordings, unweighted."""
+        """Return the same fit of other recordings, unweighted."""
         return Fit(recordings, self.objective, self.rules)
 
     def unseen(self) -> SizeProfile:
-        """Requests of every size that a class may serve, as many bytes as the recordings' own."""
+        """Return requests of all sizes that a class may serve, with the recordings' total bytes."""
         weights = spread_weights(self.profile, self.rules.largest_bytes)
         return dataclasses.replace(self.profile.up_to(0), weights=weights)
 
     def source(self) -> str:
-        """The provenance of a table, for its file."""
+        """Return the provenance of a table, for its file."""
         names = ", ".join(one.name for one in self.recordings)
         return f"spanwise optimize, objective {self.objective}, of {names}"
 
     def tables(
         self, counts: Iterable[int], scales: Sequence[int]
     ) -> dict[tuple[int, int], SizeClassTable]:
-        """The best tables by (number of classes, span scale), without a bound on waste.
+        """Return the best tables by (number of classes, span scale), without a bound on waste.
 
         At some point one more class saves less than its charge for spans. The charge is lowered
         until the table has as many classes as wanted, because the curve must show that region.
@@ -228,7 +228,7 @@ class Fit:
         return {(count, scale): table(count, scale) for scale in scales for count in wanted}
 
     def proposals(self, name: str | None) -> list[SizeClassTable]:
-        """The candidate tables of the solver, all of one name (None: best-N-OBJECTIVE)."""
+        """Return the solver's candidate tables, all with one name (None: best-N-OBJECTIVE)."""
         most = self.rules.classes
         solver = self.solver()
         name = name or f"best-{most}-{self.objective}"
@@ -244,11 +244,11 @@ class Fit:
         return list(found.values())
 
     def make(self, name: str, specs: Sequence[tuple[int, int, int]]) -> SizeClassTable:
-        """A table of the given classes, with the provenance and the rules of this fit."""
+        """Return a table of the given classes, with the provenance and the rules of this fit."""
         page = self.rules.page_bytes
         return rebuild(specs, name, page, self.source(), self.rules.to_dict())
 
 
 def held_counts(most: int) -> list[int]:
-    """The numbers of classes that the simulated objectives try."""
+    """Return the numbers of classes that the simulated objectives try."""
     return [count for count in PARETO_COUNTS if count < most] + [most]

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recordings made from what other tools wrote: docs/design/export.md.
+"""Convert files of other tools to recordings (docs/design/export.md).
 
-A list of calls (Android's memory_replay, mtrace, heaptrack, traces of Go) becomes the same history.
-A snapshot (heap profiles, jemalloc's statistics) has sizes, counts and perhaps call sites: it
-becomes objects that are allocated one after another and live to the end, from which tables can be
-proposed and ledgers of full spans made.
+A list of calls (Android's memory_replay, mtrace, heaptrack, Go traces) becomes the same history.
+A snapshot (heap profiles, jemalloc's statistics) has sizes, counts and perhaps call sites. It
+becomes objects that are allocated one after another and live to the end. That is enough to propose
+tables, and for ledgers of full spans.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ _SNAPSHOTS: dict[str, Callable[[bytes, str, str], Snapshot]] = {
 }
 
 FORMS = tuple(_RECOGNIZERS)
-"""Formats that are read: execution traces of Go with its heap, heaptrack's files, heap profiles in
+"""Readable formats: execution traces of Go with heap events, heaptrack's files, heap profiles in
 profile.proto or as text, the JSON of malloc_stats_print, the text of malloc_debug's record_allocs,
 the file of glibc's mtrace()."""
 
 SNAPSHOT_VALUES = ("inuse", "alloc")
-"""Of a snapshot: objects that live in it, or all that were allocated until then."""
+"""The objects to take from a snapshot: the live ones, or all that were allocated before it."""
 
 OBJECTS_MAX = 1_000_000
 """Default number of objects in the recording of a snapshot."""
@@ -78,12 +78,12 @@ _OF_SIZES = (
 
 @dataclass(frozen=True)
 class _Read:
-    """What a file says: operations, and a sentence that its users must know.
+    """The content of a file: operations, and a caveat for its users.
 
     Attributes:
-        late: what belongs to the remark once all operations were read; "": nothing.
+        late: returns what to append to the remark once all operations were read, or "".
         stacks: of the call sites 1, 2, ...
-        modules: in which their return addresses are.
+        modules: that contain their return addresses.
     """
 
     blocks: Iterable[NDArray[np.void]]
@@ -104,38 +104,38 @@ def convert(
     force: bool = False,
     progress: Progress = None,
 ) -> Recording:
-    """Makes a recording from what another tool wrote.
+    """Converts a file of another tool to a recording.
 
     Args:
-        source: the file, which gzip, zip or zstd may have packed: a heap profile of pprof, or the
-            text of one that jemalloc, gperftools, TCMalloc or Go (debug=1) wrote, jemalloc's
+        source: the file, perhaps compressed by gzip, zip or zstd: a heap profile of pprof, or the
+            text profile of jemalloc, gperftools, TCMalloc or Go (debug=1), jemalloc's
             statistics as JSON (malloc_stats_print with "J"), a trace of Android's memory_replay,
-            what heaptrack wrote (raw or not), the file of glibc's mtrace(), or an execution trace
-            of Go 1.23 or later that GODEBUG=traceallocfree=1 was set for.
-        output: the recording; None: a file in the system's folder for temporary files that goes
-            when this Python ends.
+            a file of heaptrack (raw or not), the file of glibc's mtrace(), or an execution trace
+            of Go 1.23 or later with GODEBUG=traceallocfree=1.
+        output: the recording; None: a file in the temporary directory, which is removed
+            when this process exits.
         form: one of "pprof", "heap-text", "jemalloc", "memory-replay", "heaptrack", "mtrace",
-            "go-trace"; None: by what is in the file.
-        value: of a snapshot "inuse" (what lives) or "alloc" (all that was allocated until then,
+            "go-trace"; None: detected from the content.
+        value: for a snapshot, "inuse" (live objects) or "alloc" (all allocations before it,
             each freed at once).
-        most_objects: of a snapshot at most so many, 1 to 100,000,000: where there are more, all
-            counts are scaled down alike.
-        unpacked_max: of a packed file, bytes to which it may unpack; None: 64 times its size, at
+        most_objects: maximum number of objects of a snapshot, 1 to 100,000,000. If there are
+            more, all counts are scaled down.
+        unpacked_max: size limit of the decompressed file, bytes; None: 64 times its size, at
             least 64 MiB.
-        force: replace the output when it exists.
-        progress: as of `Recording.ledger`; the steps are operations, of which the number is not
-            known before.
+        force: replace the output if it exists.
+        progress: as of `Recording.ledger`; the steps are operations, whose number is not
+            known in advance.
 
     Returns:
         The recording; `remark` says what it lacks.
 
     Raises:
-        InvalidError: no such form, value or count; the output exists, and force was not given; the
-            file is of no known form, or has no allocation.
-        TraceFormatError: the file is cut or damaged; the message has the place.
-        LimitError: the file unpacks to more than `unpacked_max`.
-        UnsupportedError: the file is packed by zstd, and there is no program `zstd`; it is from a
-            Go or heaptrack newer than those that are known, or a heap profile of Java as text.
+        InvalidError: a form, value or count is invalid; the output exists, and force was not given;
+            or the file has an unknown form or no allocation.
+        TraceFormatError: the file is truncated or damaged; the message has the position.
+        LimitError: the decompressed file is larger than `unpacked_max`.
+        UnsupportedError: the file is compressed by zstd, and there is no program `zstd`; it is from
+            a newer Go or heaptrack than supported, or a text heap profile of Java.
         OSError: the system refused to read or write.
     """
     for word, known, what in ((form, (*FORMS, None), "form"), (value, SNAPSHOT_VALUES, "value")):
@@ -165,7 +165,7 @@ def convert(
 def _watched(
     blocks: Iterable[NDArray[np.void]], content: Content, step: Step
 ) -> Iterator[NDArray[np.void]]:
-    """The blocks; each counts as progress once it was written."""
+    """Yield the blocks; each counts as progress once it was written."""
     each = iter(blocks)
     while True:
         with content.reading():
@@ -177,7 +177,7 @@ def _watched(
 
 
 def _write(path: Path, read: _Read, about: list[tuple[str, str]]) -> None:
-    """Writes the recording; anew if its remark is known in full only after its operations."""
+    """Writes the recording; a second time if only the operations complete its remark."""
     first = [*about, ("remark", read.remark)] if read.remark else about
     write_ops(path, iter(read.blocks), first, *sites_of(read.stacks, read.modules))
     late = read.late()
@@ -192,7 +192,6 @@ def _write(path: Path, read: _Read, about: list[tuple[str, str]]) -> None:
 
 
 def _form_of(content: Content) -> str:
-    """The form by what is in the file."""
     form = _recognized(content.head)
     if form is None and len(content.head) == HEAD_BYTES:
         form = _recognized(content.whole())  # a program may print much before jemalloc does
@@ -201,14 +200,13 @@ def _form_of(content: Content) -> str:
     if content.packed == "gzip":
         return "pprof"  # fields of a profile may come in any order
     raise errors.InvalidError(
-        f"{content.name}: is no heap profile of pprof, no JSON of jemalloc's statistics and no"
+        f"{content.name}: is not a heap profile of pprof, JSON of jemalloc's statistics or a"
         " trace of Go, memory_replay, heaptrack or mtrace; name the form if it is one of these"
         " (--from, form=)"
     )
 
 
 def _recognized(begin: bytes) -> str | None:
-    """The form that a file begins as; None: no known one."""
     return next((form for form, recognizes in _RECOGNIZERS.items() if recognizes(begin)), None)
 
 
@@ -239,7 +237,7 @@ def _operations(content: Content, form: str, value: str, most: int) -> _Read:
 
 
 def _remainder(objects: Objects) -> Iterator[str]:
-    """How the objects' bytes differ from those of the file."""
+    """Yield how the objects' bytes differ from those of the file."""
     if objects.uncounted_bytes:
         yield (
             f"{_format.number(objects.uncounted_bytes)} B of it have no count of objects, and each"
@@ -254,9 +252,9 @@ def _remainder(objects: Objects) -> Iterator[str]:
 
 
 def _snapshot(counts: dict[tuple[int, int], int], dies: bool) -> Iterator[NDArray[np.void]]:
-    """Objects by rising size, a microsecond apart, of counts by size and call site.
+    """Make objects of counts by size and call site, in ascending size, a microsecond apart.
 
-    Each is freed at once if it `dies`.
+    Each is freed at once if `dies`.
     """
     done = 0
     for (size, site), count in sorted(counts.items()):

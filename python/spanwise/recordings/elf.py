@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ELF files: interpreter, needed libraries, sections, build id and functions.
+"""Read ELF files: interpreter, needed libraries, sections, build id and functions.
 
-The format is read for 64 bits and little endian, as on x86-64 and arm64 (System V ABI, ELF-64
-object file format). A file may be damaged, so each read is checked. numpy is loaded with the
-functions only, since a program is examined before it starts.
+Only 64-bit little-endian files are supported, as on x86-64 and arm64 (System V ABI, ELF-64
+object file format). A file may be damaged, so each read is checked. Only reading functions loads
+numpy, because a program is examined before it starts.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _PAGE = 0xFFF  # a segment is mapped from the start of its first page on
 
 
 class ElfError(Exception):
-    """It is no ELF file of 64 bits, or a damaged one; the text says which."""
+    """The file is not a 64-bit ELF file, or is damaged; the message says which."""
 
 
 class Section(NamedTuple):
-    """A section's header, with the name in place of its offset."""
+    """A section header, with the name instead of its offset."""
 
     name: str
     type: int
@@ -56,12 +56,12 @@ class Section(NamedTuple):
 
 @dataclass(frozen=True)
 class Functions:
-    """Functions of a file, by rising address.
+    """The functions of a file, by ascending address.
 
     Attributes:
-        starts: their addresses; ends are past their last bytes.
-        names: as the linker knows them.
-        complete: from the full symbol table; else only what the file shows to others.
+        starts: their addresses; `ends` are one past their last bytes.
+        names: as in the symbol table.
+        complete: whether they are from the full symbol table, not only the dynamic one.
     """
 
     starts: NDArray[np.uint64]
@@ -70,20 +70,20 @@ class Functions:
     complete: bool
 
     def at(self, address: int) -> str | None:
-        """The function at an address; None: unknown."""
+        """Return the function at an address; None: unknown."""
         i = int(self.starts.searchsorted(address, side="right")) - 1
         return self.names[i] if i >= 0 and address < int(self.ends[i]) else None
 
 
 class ElfFile:
-    """An ELF file, mapped.
+    """A mapped ELF file.
 
     Args:
         path: the file.
         sections: read the sections, which a program need not have.
 
     Raises:
-        ElfError: it is none, or damaged.
+        ElfError: it is not an ELF file, or damaged.
         OSError: it cannot be read.
     """
 
@@ -115,7 +115,7 @@ class ElfFile:
         ]
 
     def _segments(self) -> Iterator[tuple[int, ...]]:
-        """Type, flags, offset, address, physical address, bytes in the file, in memory, alignment.
+        """Yield type, flags, offset, address, physical address, file and memory bytes, alignment.
 
         Raises:
             ElfError: the file is damaged.
@@ -129,7 +129,7 @@ class ElfFile:
             raise ElfError(f"damaged: {what_is_wrong(error)}") from None
 
     def address_of(self, offset: int) -> int | None:
-        """The address of a byte of the file in memory, before relocation; None: it is not loaded.
+        """Return the unrelocated address of a byte of the file; None: it is not loaded.
 
         Raises:
             ElfError: the file is damaged.
@@ -141,14 +141,14 @@ class ElfFile:
 
     @property
     def interpreter(self) -> str:
-        """The path of the loader; "" of a statically linked program."""
+        """The path of the loader; "" for a statically linked program."""
         for kind, _, offset, _, _, stored, _, _ in self._segments():
             if kind == _INTERP:
                 return os.fsdecode(self._raw[offset : offset + min(stored, 4096)].rstrip(b"\0"))
         return ""
 
     def needed(self) -> Iterator[str]:
-        """The names of the libraries that it needs.
+        """Yield the names of the needed libraries.
 
         Raises:
             ElfError, ValueError: the file is damaged.
@@ -180,12 +180,12 @@ class ElfFile:
         return found
 
     def has(self, name: str) -> bool:
-        """Whether there is a section of that name with contents."""
+        """Return whether there is a section of that name with contents."""
         return any(one.name == name and one.type != _NOBITS for one in self._sections)
 
     @property
     def build_id(self) -> str:
-        """In hexadecimal; "" without one."""
+        """The build id in hexadecimal, or ""."""
         for section in self._sections:
             if section.type == _NOTE and section.name == ".note.gnu.build-id":
                 note = self._bytes(section)
@@ -196,7 +196,7 @@ class ElfFile:
         return ""
 
     def functions(self) -> Functions:
-        """The functions of the full symbol table, or of the dynamic one where there is no other.
+        """Return the functions of the full symbol table, or else of the dynamic one.
 
         Raises:
             ElfError: a table is damaged.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports, files of other tools and pictures, made from the queries."""
+"""Reports, exports and plots made from the queries."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ExportMixin(RecordingQueries):
-    """Pages, files and pictures made from the queries."""
+    """Adds reports, exports and plots to the queries."""
 
     def to_html(
         self,
@@ -34,18 +34,18 @@ class ExportMixin(RecordingQueries):
         options: HeapOptions | None = None,
         progress: Progress = None,
     ) -> str:
-        """Writes a report: one page that needs no network, with the answer first.
+        """Writes a report: a self-contained HTML page with the answer first.
 
         Args:
-            path: of the page, which appears whole; what is there is replaced.
+            path: of the page, which is written atomically and replaced.
             table: size classes, or a table's name.
-            holdout: recordings on which the table that is fitted to this one is tried.
-            peers: other allocators on this recording, of `compare_peers`; None: no such section.
-            options: of the heap; of decay_ms the recording's clock counts.
+            holdout: recordings to evaluate the table that is fitted to this one.
+            peers: result of `compare_peers` for this recording; None: no such section.
+            options: of the heap; decay_ms uses the recording's clock.
             progress: as of `ledger`; the steps are passes over the recording.
 
         Returns:
-            The answer: the sentence at the head of the page.
+            The sentence at the top of the page.
 
         Raises:
             OSError: the system refused to write.
@@ -66,14 +66,14 @@ class ExportMixin(RecordingQueries):
         options: HeapOptions | None = None,
         progress: Progress = None,
     ) -> None:
-        """Writes what it says in a format of another tool (docs/design/export.md).
+        """Writes a file in a format of another tool (docs/design/export.md).
 
         Args:
-            path: of the file, which appears whole; what is there is replaced.
+            path: of the file, which is written atomically and replaced.
             to: "pprof", "speedscope", "collapsed", "perfetto", "openmetrics", "npz" or "parquet"
-                (with pyarrow, of the extra parquet).
+                (with pyarrow, from the extra parquet).
             table: size classes, or a table's name.
-            at: the moment, as of `ledger`; "npz", "parquet" and "perfetto" are of the whole
+            at: the moment, as of `ledger`; "npz", "parquet" and "perfetto" have the whole
                 recording.
             value: of each call site, for "collapsed": "inuse-bytes", "waste-bytes", ...
             options: of the heap.
@@ -81,7 +81,7 @@ class ExportMixin(RecordingQueries):
 
         Raises:
             OSError: the system refused to write.
-            InvalidError: for another format, value or moment.
+            InvalidError: the format, value or moment is invalid.
             UnsupportedError: "parquet" without pyarrow.
         """
         from spanwise.report import export  # noqa: PLC0415  reports know models
@@ -99,12 +99,12 @@ class ExportMixin(RecordingQueries):
         options: HeapOptions | None = None,
         progress: Progress = None,
     ) -> str:
-        """Draws what live objects keep by stack: a flame graph, a self-contained SVG file.
+        """Draws a flame graph of what live objects keep, as a self-contained SVG file.
 
-        The root is as wide as the ledger's bytes; what no live object keeps is a frame of its own.
+        The width of the root is the ledger's bytes. Bytes of no live object have their own frame.
 
         Args:
-            path: of the file, which appears whole; what is there is replaced.
+            path: of the file, which is written atomically and replaced.
             of: "waste" (round-up and pinned spans), "round-up", "pinned" (free bytes that live
                 objects keep), "resident" or "requested".
             table: size classes, or a table's name.
@@ -113,11 +113,11 @@ class ExportMixin(RecordingQueries):
             progress: as of `ledger`.
 
         Returns:
-            What it says in one sentence: all bytes, and the call with most of them.
+            A sentence with the total and the call site with the most bytes.
 
         Raises:
             OSError: the system refused to write.
-            InvalidError: for another `of`, moment or file name; no call sites are known.
+            InvalidError: `of`, moment or file name is invalid; or no call sites are known.
         """
         from spanwise.report import export  # noqa: PLC0415  reports know models
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Raw recordings are put in order once the recorded program has ended."""
+"""Order raw recordings once the recorded program has ended."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from spanwise.results.jobs import progress_bar
 def finish_all(
     folder: Path, areas: Path, raw: Path, output: Path, *, force: bool
 ) -> tuple[tuple[Path, ...], str]:
-    """Puts every raw recording in order and in its final place.
+    """Orders all raw recordings and moves them to their final paths.
 
     Args:
-        folder: has the raw recordings.
-        areas: the folder of open blocks.
-        raw: that of the program itself.
-        output: its final place.
+        folder: directory of the raw recordings.
+        areas: directory of open blocks.
+        raw: raw recording of the program itself.
+        output: its final path.
         force: remove the other processes' recordings of an earlier run with the same output.
 
     Returns:
-        The files other than the program's own; why recordings were left unordered (a full disk),
+        The files of other processes; and why recordings were left unordered (a full disk),
         or "".
     """
     unordered = ""
@@ -39,7 +39,7 @@ def finish_all(
             finished[child] = output.with_name(child.name)
     for path in finished:
         try:
-            # Only the recording of the process that was started has the list of children.
+            # Only the recording of the first process has the list of children.
             salvage(path, areas, *(_children_of(raw) if path == raw else (0, 0)))
             finish(path, path)
         except errors.RecordingIOError as error:
@@ -53,9 +53,9 @@ def finish_all(
 
 
 def earlier_recordings(output: Path) -> list[Path]:
-    """The recordings of other processes that an earlier run left next to its output.
+    """Return the recordings of other processes that an earlier run left next to its output.
 
-    Only recordings of the process with the id in the name; other files with such names stay.
+    The process id of a recording must be that in its name; other files with such names are kept.
     """
     stem = re.escape(output.name.removesuffix(".swt"))
     name = re.compile(rf"{stem}\.(?P<pid>[0-9]+)(\.[0-9]+)?\.swt")
@@ -66,7 +66,7 @@ def earlier_recordings(output: Path) -> list[Path]:
 
 
 def _pid_of(path: Path) -> int | None:
-    """The process of a recording; None of any other file."""
+    """Return the process id of a recording, or None for another file."""
     if path.is_symlink() or not path.is_file():
         return None
     try:
@@ -76,9 +76,9 @@ def _pid_of(path: Path) -> int | None:
 
 
 def salvage(path: Path, areas: Path, unrecorded: int = 0, recorded: int = 0) -> None:
-    """Adds to a raw recording what its program had not written yet.
+    """Adds the unwritten blocks of its program to a raw recording.
 
-    `areas` is the folder of open blocks; the counts are of its children.
+    `areas` is the directory of open blocks; the counts are those of its children.
 
     Raises:
         RecordingIOError: it cannot be read or written.
@@ -88,10 +88,10 @@ def salvage(path: Path, areas: Path, unrecorded: int = 0, recorded: int = 0) -> 
 
 
 def _children_of(raw: Path) -> tuple[int, int]:
-    """How many children were not recorded and how many were, by the list that the recorder keeps.
+    """Return the numbers of unrecorded and recorded children, from the recorder's list.
 
-    Each entry is a process id, whose highest bit says that the process was recorded. Of several
-    entries for a process the first counts.
+    Each entry is a process id; its highest bit means that the process was recorded. The first of
+    several entries for a process counts.
     """
     try:
         entries = np.fromfile(raw.with_name(raw.name.removesuffix(".swt") + ".children"), "<u4")
@@ -106,7 +106,7 @@ def _children_of(raw: Path) -> tuple[int, int]:
 
 
 def finish(raw: Path, output: Path) -> None:
-    """Puts a raw recording in order; of a killed program's, the part before any damage.
+    """Orders a raw recording; if it is damaged, the part before the damage.
 
     Raises:
         TraceFormatError, RecordingIOError: it cannot be read or written.
@@ -121,7 +121,7 @@ def finish(raw: Path, output: Path) -> None:
 
 
 def _count_of(raw: Path) -> int:
-    """How many operations a raw recording has; 0 where that cannot be read."""
+    """Return the number of operations of a raw recording; 0 if it cannot be read."""
     try:
         return int(Recording.open(raw, valid_prefix=True).info["ops"])
     except errors.SpanwiseError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a recording says of itself: totals, operations, sizes, threads, modules, call sites."""
+"""The content of a recording: totals, operations, sizes, threads, modules, call sites."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ _KEPT_OPS = 1 << 21
 
 
 class History(Result, Tabular):
-    """A history of allocation events: what it says of itself, its operations, and counts of these.
+    """A history of allocation events: metadata, operations, and counts of these.
 
     Attributes:
         path: the file; None for an array.
-        name: what pictures and ledgers call it.
+        name: its name in plots and ledgers.
     """
 
     def __init__(self, source: Source, *, path: str | None = None, name: str = "") -> None:
@@ -53,7 +53,7 @@ class History(Result, Tabular):
         self.path = path
         self.name = name
 
-    # --- what it says of itself ---
+    # --- metadata ---
 
     @cached_property
     def _head(self) -> tuple[dict[str, int], list[tuple[str, str]]]:
@@ -64,7 +64,7 @@ class History(Result, Tabular):
 
     @property
     def info(self) -> dict[str, int]:
-        """The head of the file (sw_trace_info): version, pid, stack_depth, ...; {} of an array."""
+        """The file header (sw_trace_info): version, pid, stack_depth, ...; {} for an array."""
         return self._head[0]
 
     @property
@@ -89,14 +89,14 @@ class History(Result, Tabular):
 
     @cached_property
     def summary(self) -> Summary:
-        """Totals. A raw recording is read through for them, once."""
+        """Totals. For a raw recording this takes one pass."""
         if isinstance(self._source, ArraySource):
             return Summary(**summarize_ops(self._source.ops))
         assert isinstance(self._source, FileSource)
         return Summary(**sources.read_summary(self._source.open(), self.path))
 
     def __len__(self) -> int:
-        """Operations: events, and ends of threads."""
+        """Return the number of operations: events, and ends of threads."""
         return self.summary.ops
 
     @property
@@ -111,16 +111,18 @@ class History(Result, Tabular):
 
     @cached_property
     def runtimes(self) -> tuple[str, ...]:
-        """Runtimes in the process that have a heap of their own: Go, Node.js, PHP, ..."""
+        """Runtimes in the process with their own heap: Go, Node.js, PHP, ..."""
         paths = {self.program, *(module.path for module in self.modules)}
         found = {runtime_of(path) for path in paths}
-        if any(pair == ("pythonmalloc", "0") for pair in self.meta) and any(map(is_python_file, paths)):
+        if any(pair == ("pythonmalloc", "0") for pair in self.meta) and any(
+            map(is_python_file, paths)
+        ):
             found.add("CPython")
         return tuple(sorted(found - {""}))
 
     @cached_property
     def missing(self) -> str:
-        """A sentence on memory that was not recorded, if that is more than half; else ""."""
+        """A sentence about unrecorded memory, if it is more than half; else ""."""
         if self.memory is None:
             return ""
         runtime = self.runtimes[0] if self.runtimes else ""
@@ -129,7 +131,7 @@ class History(Result, Tabular):
 
     @property
     def remark(self) -> str:
-        """A sentence that every user of the recording must know; mostly empty."""
+        """A caveat for users of the recording; usually empty."""
         return "; ".join(filter(None, (self._own_remark(), self.missing)))
 
     def _own_remark(self) -> str:
@@ -147,8 +149,8 @@ class History(Result, Tabular):
     def ops(self) -> Rows:
         """All operations, read-only rows of `spanwise.OPS_DTYPE`, 32 bytes each.
 
-        Decoded straight into the array; kept for the next time when it is small. Go through
-        `blocks()` where there is no room for all.
+        They are decoded directly into the array, which is cached if it is small. Use `blocks()` if
+        they do not fit into memory.
         """
         if isinstance(self._source, ArraySource):
             view = as_rows(self._source.ops)
@@ -171,7 +173,7 @@ class History(Result, Tabular):
         return self.ops
 
     def blocks(self, rows: int = 65536) -> Iterator[NDArray[np.void]]:
-        """The operations in order, as arrays of at most `rows` rows: memory stays bounded."""
+        """Return the operations in order, as arrays of at most `rows` rows, in bounded memory."""
         rows = _lib.as_index(rows, "rows", 1 << 26)
         if rows == 0:
             raise errors.InvalidError("rows 0: give at least 1")
@@ -180,11 +182,10 @@ class History(Result, Tabular):
     # --- answers to the queries, of one recording ---
 
     def _histogram(self) -> Rows:
-        """As `histogram`."""
         return as_rows(count_sizes(self._watched_blocks("sizes")))
 
     def _live_histogram(self, at: str | float) -> Rows:
-        """As `live_histogram`; of a time after the end, that of the end."""
+        """Answer `live_histogram`; a time after the end counts as the end."""
         if at == "peak-resident":
             raise errors.InvalidError(
                 f"{self.name}: moment 'peak-resident' depends on a table; give peak, end, #N,"
@@ -197,7 +198,7 @@ class History(Result, Tabular):
         return as_rows(histogram_of(latest.size[latest.live]))
 
     def _blocks_until(self, stop_ns: int | None) -> Iterator[NDArray[np.void]]:
-        """Blocks with the operations of this time or earlier; None: all."""
+        """Yield blocks with the operations up to this time; None: all."""
         for block in self._watched_blocks("sizes"):
             if stop_ns is not None and int(block["time_ns"][-1]) > stop_ns:
                 yield block[: int(np.searchsorted(block["time_ns"], stop_ns, side="right"))]
@@ -207,7 +208,7 @@ class History(Result, Tabular):
     # --- moments ---
 
     def _check_own_moment(self, at: str | float) -> None:
-        """Refuses a moment after the end, which would silently be taken as the end."""
+        """Raise InvalidError for a moment after the end, which would silently count as the end."""
         if at in MOMENTS or not is_after(at, self.summary.ops, self.summary.duration_ns):
             return
         has = (
@@ -218,7 +219,7 @@ class History(Result, Tabular):
         raise errors.InvalidError(f"{self.name}: moment {at!r} is after its end; it {has}")
 
     def _moment(self, at: str | float) -> Moment:
-        """The moment as a place of a run."""
+        """Return the point of a run where the moment is."""
         if at == "peak":
             return Moment("peak", self.summary.peak_op)
         if at in MOMENTS:
@@ -232,16 +233,14 @@ class History(Result, Tabular):
     # --- counts ---
 
     def _lifetimes(self, by: str, table: SizeClassTable) -> Rows:
-        """As `lifetimes`."""
         return as_rows(take_lifetimes(self._watched_blocks("lifetimes"), by, table))
 
     @cached_property
     def threads(self) -> Rows:
-        """What each thread did, rows of THREADS_DTYPE."""
+        """Counts per thread, rows of THREADS_DTYPE."""
         return as_rows(count_threads(self._watched_blocks("threads")))
 
     def _watched_blocks(self, what: str) -> Iterator[NDArray[np.void]]:
-        """As `blocks`, with a progress bar."""
         with progress_bar(None, self._count_quickly(), what, "operations") as step:
             for block in self.blocks():
                 yield block
@@ -254,19 +253,19 @@ class History(Result, Tabular):
 
     @cached_property
     def _all_modules(self) -> list[Module]:
-        """The modules, and the functions that are in the file as modules."""
+        """The modules, and the functions that are stored as modules."""
         if not isinstance(self._source, FileSource):
             return []
         return sources.read_modules(self._source.open())
 
     @property
     def has_python_lines(self) -> bool:
-        """Whether call sites are lines of Python, where there was one."""
+        """Whether any call site is a line of Python."""
         return any(map(is_python, self._all_modules))
 
     @cached_property
     def sites(self) -> Sites:
-        """Call sites at which anything was allocated, most bytes first."""
+        """Call sites that allocated anything, most bytes first."""
         counts = count_sites(self._watched_blocks("sites"))
         same = same_sites(self._frames)
         sums: dict[int, tuple[int, int]] = {}
@@ -281,7 +280,6 @@ class History(Result, Tabular):
 
     @cached_property
     def _frames(self) -> dict[int, tuple[str, ...]]:
-        """The frames of each site, by name."""
         if not isinstance(self._source, FileSource):
             return {}
         names = FrameNames(self._all_modules)
@@ -291,5 +289,5 @@ class History(Result, Tabular):
         }
 
     def _count_quickly(self) -> int:
-        """About how many operations there are, without reading them: for progress bars."""
+        """Estimate the number of operations without reading them, for progress bars."""
         return self.info.get("ops", 0) or (len(self) if self.path is None else 0)

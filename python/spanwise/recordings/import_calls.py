@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists of calls: glibc's mtrace, Android's memory_replay, heaptrack."""
+"""Read lists of calls: glibc's mtrace, Android's memory_replay, heaptrack."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from spanwise.recordings.import_content import (
 #     @ CALLER < OLD_POINTER                 @ CALLER > POINTER SIZE
 #     @ CALLER ! OLD_POINTER SIZE
 #
-# A realloc is the two lines `<` and `>`, or the line `!` where it failed. The caller may be absent.
-# It has no times, threads or alignments.
+# A realloc is the two lines `<` and `>`, or the line `!` if it failed. The caller may be absent.
+# There are no times, threads or alignments.
 
 _MTRACE_BEGIN = re.compile(rb"= Start\r?\n")
 _MTRACE_MARK = re.compile(rb"= (Start|End)")
@@ -43,15 +43,15 @@ _MTRACE_SIZED = b"+>!"
 
 
 def is_mtrace(content: bytes) -> bool:
-    """Whether it begins as such a file."""
+    """Return whether it begins like a file of mtrace."""
     return _MTRACE_BEGIN.match(content) is not None
 
 
 def mtrace_operations(content: Content) -> Iterator[NDArray[np.void]]:
-    """The calls as operations, block by block, all of one thread and a microsecond apart.
+    """Return the calls as blocks of operations, all of one thread and a microsecond apart.
 
     Raises:
-        TraceFormatError: naming the line that is no call, or cut.
+        TraceFormatError: naming the line that is not a call, or truncated.
         InvalidError: there is no call.
     """
     calls = read_calls(
@@ -61,14 +61,14 @@ def mtrace_operations(content: Content) -> Iterator[NDArray[np.void]]:
 
 
 class _MtraceHistory(CallHistory):
-    """Live addresses, and the realloc that waits for its second line."""
+    """Live addresses, and a realloc that waits for its second line."""
 
     def __init__(self) -> None:
         super().__init__()
         self._old: int | None = None
 
     def call(self, found: re.Match[bytes]) -> list[Row]:
-        """The operations of a line; none of the first line of a realloc."""
+        """Return the operations of a line; the first line of a realloc has none."""
         word, address, size = found[1], _value(found[2]), found[3]
         if (size is None) == (word in _MTRACE_SIZED):
             raise ValueError(f"{word.decode()} has {'no' if size is None else 'a'} size")
@@ -100,7 +100,7 @@ def _value(text: bytes) -> int:
 #     TID: calloc POINTER COUNT SIZE         TID: free POINTER
 #     TID: memalign POINTER ALIGNMENT SIZE   TID: thread_done 0x0
 #
-# Two times in nanoseconds, of the call's begin and end, may follow; one after thread_done.
+# Begin and end of the call in nanoseconds may follow; thread_done has one time.
 
 _REPLAY_LINE = re.compile(
     rb"\s*(\d{1,20}): (malloc|calloc|realloc|memalign|free|thread_done) 0x([0-9a-f]{1,16})\b(.*)"
@@ -116,15 +116,15 @@ _REPLAY_NUMBERS = {
 
 
 def is_memory_replay(content: bytes) -> bool:
-    """Whether its first line is a call."""
+    """Return whether the first line is a call."""
     return _REPLAY_LINE.match(content[:4096]) is not None
 
 
 def memory_replay_operations(content: Content) -> Iterator[NDArray[np.void]]:
-    """The calls as operations, block by block.
+    """Return the calls as blocks of operations.
 
     Raises:
-        TraceFormatError: naming the line that is no call, or cut.
+        TraceFormatError: naming the line that is not a call, or truncated.
         InvalidError: there is no call.
     """
     return batches(read_calls(content, _REPLAY_LINE, _ReplayHistory()))
@@ -140,7 +140,7 @@ class _ReplayHistory(CallHistory):
         self._first_ns: int | None = None
 
     def call(self, found: re.Match[bytes]) -> list[Row]:
-        """The operations of a line."""
+        """Return the operations of a line."""
         word, address = found[2].decode(), int(found[3], 16)
         numbers = [int(one, 0) for one in found[4].split()]
         wanted = _REPLAY_NUMBERS[word]
@@ -156,7 +156,7 @@ class _ReplayHistory(CallHistory):
             return self._end(thread)
         self.addresses.thread = self._threads.get(thread, self._thread_count)
         rows = self._rows_of(word, address, numbers)
-        if rows and thread not in self._threads:  # a failed call is no operation
+        if rows and thread not in self._threads:  # a failed call has no operation
             self._threads[thread] = self._thread_count
             self._thread_count += 1
         return rows
@@ -173,7 +173,7 @@ class _ReplayHistory(CallHistory):
         return self.addresses.alloc(address, size, align, flags)
 
     def _tick(self, begin_ns: int | None) -> None:
-        """Moves the time on: it never falls, and without times calls are a microsecond apart."""
+        """Advance the clock: it never decreases, and untimed calls are a microsecond apart."""
         if begin_ns is None:
             self.addresses.now_ns += STEP_NS if self.done > 1 else 0
             return
@@ -183,7 +183,7 @@ class _ReplayHistory(CallHistory):
 
     def _end(self, thread: int) -> list[Row]:
         number = self._threads.pop(thread, None)
-        if number is None:  # it made no operation
+        if number is None:  # it has no operation
             return []
         self.addresses.thread = number
         return [self.addresses.row(lib.SW_OP_THREAD_END, 0, 0)]
@@ -191,7 +191,7 @@ class _ReplayHistory(CallHistory):
 
 def _align_log2(align: int) -> int:
     if align == 0 or align & (align - 1) or align.bit_length() > 48:
-        raise ValueError(f"alignment {align} is no power of two")
+        raise ValueError(f"alignment {align} is not a power of two")
     return align.bit_length() - 1
 
 
@@ -199,18 +199,18 @@ def _align_log2(align: int) -> int:
 #
 # Source: heaptrack 1.5, src/track/libheaptrack.cpp, src/interpret/heaptrack_interpret.cpp and
 # src/analyze/accumulatedtracedata.cpp. Lines begin with a letter; numbers are hexadecimal. `v
-# VERSION FORMAT` comes first, `c` is a time in milliseconds. Formats 0 to 3 have the same lines of
-# calls: 1 numbers pairs, 2 adds inlined frames, 3 gives strings a length; heaptrack refuses newer
+# VERSION FORMAT` is first, `c` is a time in milliseconds. Formats 0 to 3 have the same lines of
+# calls: 1 numbers pairs, 2 adds inlined frames, 3 gives strings a length. heaptrack rejects newer
 # formats than its own, and so does this reader. With --raw a call is
 #
 #     + SIZE STACK POINTER                   - POINTER
 #
-# and without it, where `a` numbers the pairs of a size and a stack from 0,
+# Without it, `a` numbers the pairs of a size and a stack from 0, and a call is
 #
 #     a SIZE STACK                           + PAIR                           - PAIR
 #
-# so a free names a pair, not an object: the youngest object of the pair is freed. A realloc
-# is a free and an allocation, in both.
+# So a free has a pair, not an object: the youngest object of the pair is freed. A realloc is a free
+# and an allocation, with and without --raw.
 
 REMARK = (
     "made from a file that heaptrack wrote: threads and alignments are not known, a realloc is a"
@@ -226,21 +226,21 @@ _FIELDS = {"a": 2, "c": 1, "+": 1, "-": 1}
 
 
 def is_heaptrack(content: bytes) -> bool:
-    """Whether a file begins like heaptrack's."""
+    """Return whether a file begins like heaptrack's."""
     return _HEAPTRACK_BEGIN.match(content) is not None
 
 
 def heaptrack_operations(content: Content) -> tuple[Iterator[NDArray[np.void]], str]:
-    """The calls as operations, block by block, and the remark that goes with them.
+    """Return the calls as blocks of operations, and the remark of the recording.
 
     Raises:
-        TraceFormatError: it is cut or damaged; the message has the line.
-        InvalidError: it is no file of heaptrack, or has no call.
-        UnsupportedError: its format is newer than those that are known.
+        TraceFormatError: it is truncated or damaged; the message has the line.
+        InvalidError: it is not a file of heaptrack, or has no call.
+        UnsupportedError: its format is newer than supported.
     """
     version = _HEAPTRACK_BEGIN.match(content.head)
     if version is None:
-        raise InvalidError(f"{content.name}: is no file of heaptrack: its first line is no version")
+        raise InvalidError(f"{content.name}: not a heaptrack file: its first line is not a version")
     if int(version[2], 16) > _FORMAT_MAX:
         raise UnsupportedError(
             f"{content.name}: line 1: is of heaptrack's format {int(version[2], 16)}; formats to"
@@ -254,7 +254,7 @@ def heaptrack_operations(content: Content) -> tuple[Iterator[NDArray[np.void]], 
 
 
 def _raw(content: Content) -> bool:
-    """Whether its calls have sizes and pointers: decided by the first line of either kind."""
+    """Return whether calls have sizes and pointers; the first line of either kind decides."""
     for line in content.lines():
         if line[:2] in (b"a ", b"+ "):
             return line[:2] == b"+ "
@@ -262,17 +262,17 @@ def _raw(content: Content) -> bool:
 
 
 class _HeaptrackHistory(CallHistory):
-    """Live addresses; of pairs, an address of its own for each object."""
+    """Live addresses; objects of pairs get made-up addresses."""
 
     def __init__(self, raw: bool) -> None:
         super().__init__()
         self._raw = raw
         self._sizes: list[int] = []  # of each pair
-        self._live: list[list[int]] = []  # of each pair the objects, the youngest last
+        self._live: list[list[int]] = []  # objects of each pair, the youngest last
         self._next = 1
 
     def call(self, found: re.Match[bytes]) -> list[Row]:
-        """The operations of a line."""
+        """Return the operations of a line."""
         word, numbers = found[1].decode(), [int(one, 16) for one in found[2].split()]
         if len(numbers) != (3 if word == "+" and self._raw else _FIELDS[word]):
             raise ValueError(f"{word} has {len(numbers)} numbers")
@@ -290,7 +290,6 @@ class _HeaptrackHistory(CallHistory):
         return self.addresses.free(self._freed(numbers[0]))
 
     def _allocated(self, numbers: list[int]) -> tuple[int, int]:
-        """Size and address of an allocation."""
         if self._raw:
             return checked_size(numbers[0]), numbers[2]
         pair = self._pair(numbers[0])
@@ -299,7 +298,7 @@ class _HeaptrackHistory(CallHistory):
         return self._sizes[pair], address
 
     def _freed(self, number: int) -> int:
-        """The address of the object that a line frees; 0: of none."""
+        """Return the address of the object that a line frees, or 0."""
         if self._raw:
             return number
         live = self._live[self._pair(number)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Content of other tools' files: unpacked within a bound; calls as operations."""
+"""Read other tools' files: decompress them within a limit, and turn calls into operations."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from spanwise.results.files import READING_ERRORS, reading, what_is_wrong
 
 # --- content --------------------------------------------------------------------------------------
 #
-# gzip packs a thousand bytes into one, and zstd more, so a file of 2 MB may unpack to gigabytes. A
-# file may unpack to UNPACKED_MULTIPLE times its size, or to UNPACKED_FLOOR bytes if that is more,
-# unless the caller sets another bound. Lists of calls are read line by line and never held whole.
+# gzip compresses a thousand bytes to one, and zstd even better, so a file of 2 MB may decompress to
+# gigabytes. The default limit is UNPACKED_MULTIPLE times the file's size, at least UNPACKED_FLOOR
+# bytes. Lists of calls are read line by line, never held whole.
 
 UNPACKED_FLOOR = 64 << 20
 UNPACKED_MULTIPLE = 64
 
 HEAD_BYTES = 1 << 16
-"""How much of a file shows what it is."""
+"""Bytes of a file that are enough to detect its format."""
 
 _CHUNK = 1 << 18
 _LINE_BYTES_MAX = 1 << 20
@@ -48,18 +48,18 @@ _LINE = re.compile(rb"[^\n]+")
 
 
 class Content:
-    """A file's content, readable any number of times, one pass at a time. Close it at the end.
+    """A file's content, readable any number of times, one pass at a time. It must be closed.
 
     Attributes:
-        name: of the file, without its folder.
-        packed: "gzip", "zstd" or "zip"; "": it is not packed.
-        line: number of the line that `lines` gave last; 0 before the first.
+        name: of the file, without its directory.
+        packed: "gzip", "zstd" or "zip"; "": not compressed.
+        line: number of the last line from `lines`; 0 before the first.
         cut: whether that line has no end.
 
     Args:
         path: the file; a pipe is copied to a temporary file first.
-        unpacked_max: bytes to which it may unpack; None: UNPACKED_MULTIPLE times its size, at
-            least UNPACKED_FLOOR.
+        unpacked_max: size limit of the decompressed content; None: UNPACKED_MULTIPLE times the
+            file's size, at least UNPACKED_FLOOR.
 
     Raises:
         OSError: it cannot be read.
@@ -84,11 +84,11 @@ class Content:
         self._file.close()
 
     def reading(self) -> AbstractContextManager[None]:
-        """A block that reads the file: what goes wrong there is an error with file and place."""
+        """Return a context that adds file name and position to errors of a block."""
         return reading(self.name, self.place)
 
     def place(self) -> str:
-        """The line that was given last; "" if the content is not read by lines."""
+        """Return the last line read; "" if the content is not read by lines."""
         return f"line {self.line}" if self.line else ""
 
     @cached_property
@@ -102,12 +102,12 @@ class Content:
         return found[:HEAD_BYTES]
 
     def whole(self) -> bytes:
-        """All of it."""
+        """Return the whole content."""
         self.line = 0
         return b"".join(self._chunks())
 
     def lines(self) -> Iterator[bytes]:
-        """The lines without their ends, and without those that are empty.
+        """Yield the non-empty lines without their line ends.
 
         Raises:
             TraceFormatError: a line is longer than any of a list of calls.
@@ -132,11 +132,11 @@ class Content:
             yield rest
 
     def _chunks(self) -> Iterator[bytes]:
-        """The content in parts.
+        """Yield the content in chunks.
 
         Raises:
-            TraceFormatError: what packs it is cut or damaged.
-            LimitError: it unpacks to more than it may.
+            TraceFormatError: the compressed stream is truncated or damaged.
+            LimitError: the decompressed content exceeds the limit.
             UnsupportedError: there is no program `zstd`.
             OSError: it cannot be read.
         """
@@ -168,13 +168,13 @@ class Content:
             raise
         except (OSError, zipfile.BadZipFile, *READING_ERRORS) as error:
             raise TraceFormatError(
-                f"{self.name}: byte {self._file.tell()}: its {self.packed} stream is cut or"
+                f"{self.name}: byte {self._file.tell()}: its {self.packed} stream is truncated or"
                 f" damaged: {what_is_wrong(error)}"
             ) from None
 
 
 def _seekable(path: Path) -> BinaryIO:
-    """The file, opened without a buffer, since a child may read from its descriptor."""
+    """Open the file unbuffered, since a child may read from its descriptor."""
     file = path.open("rb", buffering=0)
     if file.seekable():
         return file
@@ -185,7 +185,7 @@ def _seekable(path: Path) -> BinaryIO:
     return copy
 
 
-# --- what packs a file ----------------------------------------------------------------------------
+# --- decompression --------------------------------------------------------------------------------
 
 
 def _gzip(file: BinaryIO, name: str) -> Iterator[bytes]:
@@ -196,7 +196,9 @@ def _gzip(file: BinaryIO, name: str) -> Iterator[bytes]:
 def _zstd(file: BinaryIO, name: str) -> Iterator[bytes]:
     program = shutil.which("zstd")
     if program is None:
-        raise UnsupportedError(f"{name}: is packed by zstd; install the program zstd, or unpack it")
+        raise UnsupportedError(
+            f"{name}: is compressed by zstd; install the program zstd, or decompress it"
+        )
     with subprocess.Popen(
         [program, "-dcq"], stdin=file, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as child:
@@ -215,7 +217,7 @@ def _zip(file: BinaryIO, name: str) -> Iterator[bytes]:
         if len(files) != 1:
             raise InvalidError(f"{name}: has {len(files)} files; give it one of them")
         if files[0].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise UnsupportedError(f"{name}: is not packed by deflate; unpack it, or pack it anew")
+            raise UnsupportedError(f"{name}: is not compressed by deflate; decompress it first")
         with archive.open(files[0]) as stream:
             yield from iter(partial(stream.read, _CHUNK), b"")
 
@@ -230,8 +232,8 @@ _UNPACK: dict[str, Callable[[BinaryIO, str], Iterator[bytes]]] = {
 
 # --- addresses as objects -------------------------------------------------------------------------
 #
-# A free of an unknown address is left out, a realloc of one is an allocation, and an address that
-# is given out while it is live is freed before, as in a recording (docs/design/trace.md).
+# A free of an unknown address is skipped, a realloc of one is an allocation, and a live address is
+# freed before it is allocated again, as in a recording (docs/design/trace.md).
 
 STEP_NS = 1000
 """The time from one call to the next, in nanoseconds, if the file has no times."""
@@ -247,7 +249,7 @@ class Addresses:
     """Live addresses and the ids of their objects; ids of freed objects are reused.
 
     Attributes:
-        now_ns: the time of the next operations; it never falls.
+        now_ns: the time of the next operations; it never decreases.
         thread: the thread of the next operations.
     """
 
@@ -259,23 +261,23 @@ class Addresses:
         self._next_id = 0
 
     def __contains__(self, address: int) -> bool:
-        """Whether an object lives there."""
+        """Return whether an object lives there."""
         return address in self._live
 
     def advance(self, time_ns: int) -> None:
         """Advance the time to `time_ns`, unless it is later already.
 
         Raises:
-            ValueError: no recording can have it.
+            ValueError: it is too large for a recording.
         """
         self.now_ns = max(self.now_ns, checked_size(time_ns, "time"))
 
     def row(self, kind: int, number: int, size: int, align_log2: int = 0, flags: int = 0) -> Row:
-        """An operation on an object, now and in this thread."""
+        """Return an operation on an object, now and in this thread."""
         return self.now_ns, size, number, self.thread, 0, int(kind), align_log2, flags
 
     def alloc(self, address: int, size: int, align_log2: int = 0, flags: int = 0) -> list[Row]:
-        """An allocation; one that failed (address 0) gives no operation."""
+        """Return the operations of an allocation; none if it failed (address 0)."""
         if address == 0:
             return []
         before = self.free(address)
@@ -287,7 +289,7 @@ class Addresses:
         return [*before, self.row(lib.SW_OP_ALLOC, number, size, align_log2, flags)]
 
     def free(self, address: int) -> list[Row]:
-        """A free; that of an unknown address gives no operation."""
+        """Return the operation of a free; none for an unknown address."""
         number = self._live.pop(address, None)
         if number is None:
             return []
@@ -295,7 +297,7 @@ class Addresses:
         return [self.row(lib.SW_OP_FREE, number, 0)]
 
     def realloc(self, address: int, old: int, size: int) -> list[Row]:
-        """A realloc of `old` to `address`; to 0 it failed, or it freed if `size` is 0."""
+        """Return the operations of a realloc; to address 0 it failed, or freed if `size` is 0."""
         if address == 0:
             return self.free(old) if size == 0 else []
         number = self._live.pop(old, None)
@@ -307,10 +309,10 @@ class Addresses:
 
 
 def checked_size(size: int, noun: str = "size") -> int:
-    """The size, or another number.
+    """Check and return the size or another number.
 
     Raises:
-        ValueError: no recording can have it.
+        ValueError: it is too large for a recording.
     """
     if size > SIZE_MAX:
         shown = size if size < 1 << 128 else "of more than 128 bits"
@@ -319,10 +321,10 @@ def checked_size(size: int, noun: str = "size") -> int:
 
 
 class CallHistory:
-    """What the calls of a file do, line after line.
+    """Turns the calls of a file into operations, line by line.
 
     Attributes:
-        done: calls so far.
+        done: number of calls so far.
         addresses: live addresses.
     """
 
@@ -331,7 +333,7 @@ class CallHistory:
         self.addresses = Addresses()
 
     def call(self, found: re.Match[bytes]) -> list[Row]:
-        """The operations of a line; ValueError: the line is no valid call."""
+        """Return the operations of a line, or raise ValueError if it is not a valid call."""
         raise NotImplementedError
 
 
@@ -341,16 +343,16 @@ def read_calls(
     history: CallHistory,
     wanted: Callable[[bytes], bool] = bool,
 ) -> Iterator[list[Row]]:
-    """The operations of each line of a list of calls.
+    """Yield the operations of each line of a list of calls.
 
     Args:
         content: the list.
-        pattern: of a line that is a call.
-        history: what turns a call into operations, and counts in `done`.
-        wanted: whether a line is to be a call; blank ones are not.
+        pattern: of a call.
+        history: turns calls into operations, and counts them in `done`.
+        wanted: whether a line must be a call; blank ones need not.
 
     Raises:
-        TraceFormatError: naming the line that is no call, or cut.
+        TraceFormatError: naming the line that is not a call, or truncated.
         ValueError: as `history`; `content.place()` has the line.
         InvalidError: there is no call.
     """
@@ -360,7 +362,7 @@ def read_calls(
             continue
         found = pattern.fullmatch(text)
         if found is None or content.cut:
-            what = "is cut short" if content.cut else "is no call"
+            what = "is cut short" if content.cut else "is not a call"
             shown = text[:60].decode("utf-8", "replace").strip()
             raise TraceFormatError(f"{content.name}: {content.place()} {what}: {shown!r}")
         yield history.call(found)
@@ -369,7 +371,7 @@ def read_calls(
 
 
 def batches(calls: Iterable[list[Row]]) -> Iterator[NDArray[np.void]]:
-    """The operations of calls as arrays of OPS_DTYPE, some 65,536 operations each."""
+    """Yield the operations of calls as arrays of OPS_DTYPE, about 65,536 operations each."""
     rows: list[Row] = []
     for made in calls:
         rows += made

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Execution traces of Go: the file, and its heap events as operations."""
+"""Read execution traces of Go, and turn their heap events into operations."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from spanwise.tables.table import SizeClassTable
 #
 # Source: Go 1.26, src/internal/trace/tracev2 (events and their numbers),
 # src/internal/trace/batch.go and generation.go (how files are read), src/runtime/traceallocfree.go.
-# After a header of 16 bytes with the version come batches of at most 64 KiB:
+# Batches of at most 64 KiB follow a header of 16 bytes with the version:
 #
 #     1 GENERATION THREAD TICKS BYTES ...                events of one thread, or a table
 #     49 EXPERIMENT GENERATION THREAD TICKS BYTES ...  data of an experiment; 1: the heap
 #     52                                                 the generation ends (since Go 1.26)
 #
-# Experiment and marks are bytes. Numbers have 7 bits a byte, the lowest first, and the highest bit
-# of a byte says that another follows. An event is its mark and numbers, the first of which is how
-# many ticks it comes after the event before it. Each generation has the frequency of its ticks.
+# Experiments and event types are bytes. Numbers have 7 bits per byte, lowest first; the highest bit
+# of a byte means that another follows. An event is its type and numbers; the first number is the
+# ticks since the previous event. Each generation has the frequency of its ticks.
 
 SPAN, SPAN_ALLOC, SPAN_FREE, OBJECT, OBJECT_ALLOC, OBJECT_FREE = range(128, 134)
-"""Marks of events of the heap. SPAN and OBJECT: what existed when tracing began."""
+"""Types of heap events. SPAN and OBJECT existed when tracing began."""
 
 _BATCH_MARK, _STACKS, _STRINGS, _SAMPLES, _FREQUENCY = 1, 2, 4, 6, 8
 _EXPERIMENTAL, _SYNC, _CLOCK, _END = 49, 50, 51, 52
 _TABLES = (_STACKS, _STRINGS, _SAMPLES)
-_INFO = b"\x01"  # of the heap's experiment: the batch with the units of addresses
+_INFO = b"\x01"  # in the heap's experiment: the batch with the units of addresses
 
 _COMMON = (
-    "33143",  # processors, from mark 9 on
+    "33143",  # processors, from type 9 on
     "423113343114",  # goroutines
-    "31",  # stops of the world
+    "31",  # stop-the-world phases
     "232223221",  # collections
     "22",  # sizes of the heap
     "253445",  # labels, tasks, regions, logs
@@ -51,27 +51,27 @@ _COMMON = (
 _NUMBERS = {
     **{mark: int(count) for mark, count in enumerate("".join(_COMMON), 9)},
     **{SPAN: 4, SPAN_ALLOC: 4, SPAN_FREE: 2, OBJECT: 3, OBJECT_ALLOC: 3, OBJECT_FREE: 2},
-    **{134: 3, 135: 3, 136: 2},  # stacks of goroutines, which are no objects of the heap
+    **{134: 3, 135: 3, 136: 2},  # stacks of goroutines, which are not heap objects
 }
-"""How many numbers follow each mark of an event."""
+"""The number of numbers after each event type."""
 
 _HEADER = re.compile(rb"go 1\.(\d{1,4}) trace\0\0\0")
 _KNOWN = (23, 25, 26)  # Go 1.24 writes 23
 _BATCH_BYTES = 1 << 16
 
 ASK = "GODEBUG=traceallocfree=1 go test -trace trace.out"
-"""A command that makes a trace with the heap in it."""
+"""A command that makes a trace with heap events."""
 
 
 class Event(NamedTuple):
     """An event of the heap.
 
     Attributes:
-        ticks: when, in ticks of the generation.
-        mark: which: SPAN to OBJECT_FREE.
-        number: of a span its first page, of an object its address, both from the heap's begin on;
-            in pages and in the units of `Units.align`.
-        rest: of a span that comes: its pages, and its kind and class. Of an object its type.
+        ticks: its time in ticks of the generation.
+        mark: its type, SPAN to OBJECT_FREE.
+        number: the first page of a span, or the address of an object, relative to the heap's begin,
+            in pages or in units of `Units.align`.
+        rest: pages, and kind and class of a new span; the type of an object.
     """
 
     ticks: int
@@ -81,7 +81,7 @@ class Event(NamedTuple):
 
 
 class Units(NamedTuple):
-    """What addresses are counted in, in bytes: begin of the heap, a page, the least alignment."""
+    """The units of addresses, in bytes: begin of the heap, a page, the minimum alignment."""
 
     begin: int
     page: int
@@ -98,13 +98,13 @@ class Batch(NamedTuple):
 
 @dataclass
 class Generation:
-    """A part of a trace, of all threads.
+    """A part of a trace, with all threads.
 
     Attributes:
-        number: as the trace counts them.
-        first: the least ticks of its batches.
-        frequency: ticks a second; 0: unknown.
-        units: what addresses are counted in; None: not in this generation.
+        number: its number in the trace.
+        first: the lowest ticks of its batches.
+        frequency: ticks per second; 0: unknown.
+        units: the units of addresses; None: not in this generation.
         threads: the batches with events of each thread, in the file's order.
     """
 
@@ -116,7 +116,7 @@ class Generation:
 
 
 def is_go_trace(content: bytes) -> bool:
-    """Whether a file begins as a trace of Go, of any version."""
+    """Return whether a file begins like a trace of Go, of any version."""
     return _HEADER.match(content) is not None
 
 
@@ -124,8 +124,8 @@ class TraceFile:
     """A trace in memory.
 
     Raises:
-        InvalidError: it is no trace, or of a version without heap events.
-        UnsupportedError: it is of a version that is not known.
+        InvalidError: it is not a trace, or its version has no heap events.
+        UnsupportedError: its version is unknown.
     """
 
     def __init__(self, content: bytes, name: str) -> None:
@@ -133,7 +133,7 @@ class TraceFile:
         self._name = name
         header = _HEADER.match(content)
         if header is None:
-            raise InvalidError(f"{name}: is no execution trace of Go: its header is another")
+            raise InvalidError(f"{name}: is not an execution trace of Go: its header differs")
         version = int(header[1])
         if version <= 22:
             raise InvalidError(
@@ -149,10 +149,10 @@ class TraceFile:
         self._at = header.end()
 
     def generations(self) -> Iterator[Generation]:
-        """The generations, one after another.
+        """Yield the generations in order.
 
         Raises:
-            TraceFormatError: it is cut or damaged; the message has the byte.
+            TraceFormatError: it is truncated or damaged; the message has the byte.
         """
         now: Generation | None = None
         while self._at < len(self._content):
@@ -179,7 +179,7 @@ class TraceFile:
             yield self._whole(now)
 
     def events(self, generation: Generation, thread: int) -> Iterator[Event]:
-        """The heap events of a thread; times rise, but may run ahead of another thread's.
+        """Yield the heap events of a thread; times ascend, but may run ahead of another thread's.
 
         Raises:
             TraceFormatError: a batch is damaged.
@@ -192,7 +192,7 @@ class TraceFile:
             yield from found
 
     def _batch(self, now: Generation, experiment: int) -> None:
-        """Adds the batch that starts here with its thread."""
+        """Adds the batch that starts here to its thread."""
         thread, ticks, size = self._number(), self._number(), self._number()
         start, self._at = self._at, self._at + size
         if size > _BATCH_BYTES:
@@ -218,7 +218,7 @@ class TraceFile:
         return units
 
     def _frequency(self, start: int, end: int) -> int:
-        """The ticks a second, of a batch that has nothing else but readings of clocks."""
+        """Return the ticks per second, from a batch with nothing else but clock readings."""
         found, self._at = 0, start + (self._content[start] == _SYNC)
         while self._at < end:
             mark = self._byte()
@@ -258,7 +258,7 @@ class TraceFile:
 
 
 def _decoded(part: bytes, ticks: int) -> list[Event]:
-    """The events of the heap in a batch.
+    """Return the heap events of a batch.
 
     Raises:
         IndexError, KeyError: it is damaged.
@@ -286,45 +286,44 @@ def _decoded(part: bytes, ticks: int) -> list[Event]:
 
 # --- heap events as operations --------------------------------------------------------------------
 #
-# Source: Go 1.26, src/runtime/traceallocfree.go, mgcsweep.go and malloc.go; the file itself is read
-# by `go_trace`. An object has an address and a type, no size and no stack: its size is that of its
-# slot, by the class of the span that it lies in. Objects below 16 bytes without pointers share a
-# slot, which dies as one, so the slot is the object. A free is recorded when its span is swept.
+# Source: Go 1.26, src/runtime/traceallocfree.go, mgcsweep.go and malloc.go. An object has an
+# address and a type, but no size and no stack: its size is that of its slot, by the class of its
+# span. Pointer-free objects below 16 bytes share a slot, which is freed as a whole, so the slot is
+# the object. A free is recorded when its span is swept.
 #
-# Threads stamp their events by themselves: a thread with more than one in a tick of 64 ns
-# adds a tick each time, and so may run ahead of the clock and of the others. Then an allocation
-# seems to come before the free of the slot that it takes. What cannot be yet, as told by addresses
+# Each thread timestamps its own events: a thread with more than one event in a tick of 64 ns adds a
+# tick each time, and so may run ahead of the clock and of other threads. Then an allocation seems
+# to precede the free of the slot that it reuses. An event that is not possible yet, by addresses
 # and spans, waits for other threads' events (`_Order`), as Go's own reader does for goroutines.
 
 REMARK = (
-    "made from an execution trace of Go: a size is that of a slot of Go's classes, not what was"
-    " asked for, so round-up is not Go's; a free has the time of its sweep, not of the object's"
+    "made from an execution trace of Go: sizes are those of slots of Go's classes, not requested"
+    " sizes, so round-up is not Go's; a free has the time of its sweep, not of the object's"
     " death; threads are the system's, not goroutines; call sites are not known"
 )
 
 _PATIENCE_NS = 100_000_000
-"""How long an event that cannot be yet waits for other threads': a sweep takes less."""
+"""How long an event that is not possible yet waits for other threads'; a sweep takes less."""
 
-_CLASS_PAGES = 64  # of a span with a class at most; Go's have at most 10
+_CLASS_PAGES = 64  # upper bound for a span with a class; Go's have at most 10
 _TIME_MAX = (1 << 63) - 1
 
 
 def go_operations(
     content: bytes, name: str
 ) -> tuple[Iterator[NDArray[np.void]], str, Callable[[], str]]:
-    """The events as operations, block by block, the remark, and what to add to it at the end.
+    """Return the events as blocks of operations, the remark, and its addition at the end.
 
     Raises:
-        TraceFormatError: it is cut or damaged; the message has the byte.
-        InvalidError: it is no trace, is of an old version, or has no allocation.
-        UnsupportedError: it is of a version that is not known.
+        TraceFormatError: it is truncated or damaged; the message has the byte.
+        InvalidError: it is not a trace, its version is too old, or it has no allocation.
+        UnsupportedError: its version is unknown.
     """
     file, history = TraceFile(content, name), _GoHistory()
     return batches(_calls(file, name, history)), REMARK, history.left_out
 
 
 def _calls(file: TraceFile, name: str, history: _GoHistory) -> Iterator[list[Row]]:
-    """The operations of each event."""
     clock: _Clock | None = None
     for generation in file.generations():
         clock = _Clock(generation, clock)
@@ -334,12 +333,12 @@ def _calls(file: TraceFile, name: str, history: _GoHistory) -> Iterator[list[Row
             raise InvalidError(
                 f"{name}: has no heap events: its program ran without"
                 " GODEBUG=traceallocfree=1, or it is a flight recorder's, which forgets the"
-                f" beginning; make one anew, as by {ASK}"
+                f" beginning; make a new one: {ASK}"
             )
         try:
             yield from _Order(file, generation, clock, history).rows()
         except TraceFormatError:
-            raise  # it has its place
+            raise  # it has its position
         except ValueError as error:
             raise TraceFormatError(f"{name}: generation {generation.number}: {error}") from None
     if not history.done:
@@ -347,7 +346,7 @@ def _calls(file: TraceFile, name: str, history: _GoHistory) -> Iterator[list[Row
 
 
 class _Clock:
-    """Nanoseconds of a generation's ticks, from the beginning of the trace."""
+    """Converts a generation's ticks to nanoseconds since the beginning of the trace."""
 
     def __init__(self, generation: Generation, before: _Clock | None) -> None:
         self._first = generation.first
@@ -355,10 +354,10 @@ class _Clock:
         self._begin_ns = 0 if before is None else before.ns(generation.first)
 
     def ns(self, ticks: int) -> int:
-        """The time of an event, in nanoseconds; at least 0.
+        """Return the time of an event in nanoseconds, at least 0.
 
         Raises:
-            ValueError: no recording can have it.
+            ValueError: it is too large for a recording.
         """
         passed = max(0, ticks - self._first) * 1_000_000_000 // self._frequency
         if self._begin_ns + passed > _TIME_MAX:
@@ -367,7 +366,7 @@ class _Clock:
 
 
 class _Order:
-    """The events of a generation in an order that can be: by time, but for those that must wait."""
+    """The events of a generation in a possible order: by time, except for waiting ones."""
 
     def __init__(
         self, file: TraceFile, generation: Generation, clock: _Clock, history: _GoHistory
@@ -381,16 +380,16 @@ class _Order:
             self._read(thread)
 
     def rows(self) -> Iterator[list[Row]]:
-        """The operations of each event that makes any."""
+        """Yield the operations of each event that has any."""
         while self._next or self._waiting:
             made = self._step()
             if made:
                 yield made
 
     def _step(self) -> list[Row]:
-        """The operations of the next event; none if it waits, or makes none."""
+        """Return the operations of the next event; none if it waits or has none."""
         for place, entry in enumerate(self._waiting):
-            # The eldest gives up once all others are far ahead of it, or there are none.
+            # The oldest stops waiting once all others are far ahead of it, or there are none.
             late = not self._next or self._next[0][0] - entry[0] > _PATIENCE_NS
             made = self._history.apply(*entry, forced=late and place == 0)
             if made is not None:
@@ -407,19 +406,18 @@ class _Order:
         return made
 
     def _read(self, thread: int) -> None:
-        """Puts the thread's next event among the others."""
         event = next(self._streams[thread], None)
         if event is not None:
-            # What was there when tracing began comes before all else, whenever it was written.
+            # What existed when tracing began precedes all other events, whenever it was written.
             there = event.mark in (SPAN, OBJECT)
             heapq.heappush(self._next, (0 if there else self._clock.ns(event.ticks), thread, event))
 
 
 class _GoHistory:
-    """Spans and live slots, from one generation to the next.
+    """Spans and live slots across generations.
 
     Attributes:
-        units: what addresses are counted in; None before the first generation.
+        units: the units of addresses; None before the first generation.
         done: whether anything was allocated.
     """
 
@@ -434,7 +432,7 @@ class _GoHistory:
         self._unknown_spans = 0
 
     def left_out(self) -> str:
-        """What is in the trace and not in the recording; "" if nothing."""
+        """Describe what is in the trace but not in the recording; "" if nothing."""
         counts = (
             (self._unknown_frees, "free", "of objects that are not known"),
             (self._unknown_spans, "allocation", "in spans that are not known"),
@@ -443,7 +441,7 @@ class _GoHistory:
         return f"left out: {', '.join(parts)}" if parts else ""
 
     def apply(self, now_ns: int, thread: int, event: Event, *, forced: bool) -> list[Row] | None:
-        """The operations of an event; None if it cannot be yet and is not `forced`.
+        """Return the operations of an event; None if it is not possible yet and not `forced`.
 
         Raises:
             ValueError: it has impossible numbers.
@@ -488,7 +486,7 @@ class _GoHistory:
         return self._addresses.alloc(address, slot)
 
     def _span(self, event: Event, forced: bool) -> list[Row] | None:
-        """A span comes: with a class, with one large object, or without objects (of stacks)."""
+        """Add a span: with a class, with one large object, or without objects (stacks)."""
         assert self.units is not None
         first, (pages, kind) = event.number, event.rest
         number, objects = kind >> 2, kind & 1 == 0
@@ -497,7 +495,7 @@ class _GoHistory:
         size = (self._slots[number] or checked_size(pages * self.units.page)) if objects else 0
         if objects and size == 0:
             raise ValueError("a span of no page is impossible")
-        # A large object is at the beginning; of a span of stacks only its end matters.
+        # A large object is on the first page, and stacks have no objects, so one page is enough.
         mine = range(first, first + (pages if objects and number else 1))
         taken = any(page in self._spans for page in mine)
         if taken and event.mark == SPAN_ALLOC and not forced:
@@ -508,7 +506,7 @@ class _GoHistory:
         return []
 
     def _end_span(self, first: int) -> None:
-        """A span goes, with the pages that no other has taken meanwhile."""
+        """Remove a span, with the pages that no other has taken in the meantime."""
         span = self._spans.get(first)
         for page in range(first, first + (span[1] if span else 0)):
             if self._spans.get(page) is span:

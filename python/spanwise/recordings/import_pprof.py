@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Heap profiles in pprof's format profile.proto: sizes, counts and stacks.
+"""Read heap profiles in pprof's format profile.proto: sizes, counts and stacks.
 
 Source: https://github.com/google/pprof/blob/main/proto/profile.proto. Go and TCMalloc write such
-profiles, and `go tool pprof -proto` makes them of others. Counts and bytes are estimates from
-samples. The label "bytes" has the size of a sample's objects; bytes over that size is the number of
+profiles, and `go tool pprof -proto` converts others to it. Counts and bytes are estimates from
+samples. The label "bytes" has the size of a sample's objects; bytes / size is the number of
 objects, because Go rounds the count of each sample down.
 """
 
@@ -41,22 +41,22 @@ _UNITS = {
     )
     for unit in units
 }
-"""Bytes of a unit, as pprof's internal/measurement has them; "" is bytes."""
+"""Bytes per unit, as in pprof's internal/measurement; "" is bytes."""
 
 
 def is_pprof(content: bytes) -> bool:
-    """Whether a file begins as a profile: with its first field, a type of samples."""
+    """Return whether a file begins like a profile, with a sample type as its first field."""
     return content[:1] == b"\x0a" and content[2:3] == b"\x08"
 
 
 def pprof_snapshot(content: bytes, name: str, value: str) -> Snapshot:
-    """The samples of a profile.
+    """Return the samples of a profile.
 
     `value` is "inuse" or "alloc".
 
     Raises:
-        InvalidError: it is a profile of something else, or the difference of two.
-        TraceFormatError: it is cut or damaged.
+        InvalidError: it is not a heap profile, or the difference of two.
+        TraceFormatError: it is truncated or damaged.
     """
     profile = _Profile(name)
     for number, _, inside in _fields(content, name):
@@ -65,7 +65,7 @@ def pprof_snapshot(content: bytes, name: str, value: str) -> Snapshot:
 
 
 class _Read(NamedTuple):
-    """A sample: its values, the size of its objects where a label has it, and its locations."""
+    """A sample: its values, the size of its objects if a label has it, and its locations."""
 
     values: list[int]
     size: int | None
@@ -74,7 +74,7 @@ class _Read(NamedTuple):
 
 @dataclass
 class _Profile:
-    """The parts of a profile that are needed, as they come."""
+    """The needed parts of a profile, in the order of the file."""
 
     name: str
     strings: list[str] = field(default_factory=list)
@@ -87,7 +87,7 @@ class _Profile:
     frames: dict[int, tuple[Frame, ...]] = field(default_factory=dict)  # by location
 
     def add(self, number: int, inside: int | bytes) -> None:
-        """A field of the profile."""
+        """Add a field of the profile."""
         if not isinstance(inside, bytes):
             self.duration_ns = _signed(inside) if number == _DURATION else self.duration_ns
         elif number == _STRING:
@@ -106,14 +106,15 @@ class _Profile:
                 self.functions[found.get(1, 0)] = found
 
     def snapshot(self, value: str) -> Snapshot:
-        """The samples."""
+        """Return the samples."""
         names = [self._text(kind) for kind, _ in self.types]
         wanted = next((pair for pair in (_PAIRS[value], _ONLY) if set(pair) <= set(names)), None)
         if wanted is None or (wanted == _ONLY and value != "inuse"):
             shown = ", ".join(n if n.isprintable() else repr(n) for n in names if n)[:200]
             has = shown or "no values"
             raise InvalidError(
-                f"{self.name}: is no heap profile with {' and '.join(_PAIRS[value])}; it has {has}"
+                f"{self.name}: is not a heap profile with {' and '.join(_PAIRS[value])}; it has"
+                f" {has}"
             )
         count_at, bytes_at = (names.index(one) for one in wanted)
         unit = self._unit(self.types[bytes_at][1], wanted[1])
@@ -135,7 +136,7 @@ class _Profile:
         return Snapshot(samples, _NOUN, self._remarks(falls), self._modules())
 
     def _remarks(self, falls: bool) -> list[str]:
-        """What must be known of the samples; `falls`: a value is negative."""
+        """Return caveats about the samples; `falls`: a value is negative."""
         if falls:
             return [_ESTIMATES, _CHANGES]
         if self.duration_ns <= 0:
@@ -144,7 +145,7 @@ class _Profile:
         return [_ESTIMATES, f"it covers {lasts}, and {_GROWTH}"]
 
     def _difference(self, value: str, names: list[str], found: int) -> InvalidError:
-        """The error of a profile that has negative values."""
+        """Return the error for a profile with negative values."""
         other = (
             ", or give --value alloc (value='alloc') for what was allocated between them"
             if value == "inuse" and set(_PAIRS["alloc"]) <= set(names)
@@ -156,12 +157,11 @@ class _Profile:
         )
 
     def _unit(self, place: int, what: str) -> int:
-        """Bytes of a unit."""
         word = self._text(place).lower()
         found = _UNITS.get(word.removesuffix("s") or "b")
         if found is None:
             raise InvalidError(
-                f"{self.name}: the unit of {what} is {word!r}, which is no number of bytes"
+                f"{self.name}: the unit of {what} is {word!r}, which is not a number of bytes"
             )
         return found
 
@@ -189,7 +189,7 @@ class _Profile:
     # --- stacks ---
 
     def _frames_of(self, location: int) -> tuple[Frame, ...]:
-        """Calls of a location, the innermost inlined one first; its return address if unnamed."""
+        """Return a location's calls, innermost inlined one first, or else its return address."""
         if location not in self.frames:
             self.frames[location] = self._read_location(location)
         return self.frames[location]
@@ -211,7 +211,6 @@ class _Profile:
         return ((address + 1) % (1 << 64),) if address else ()
 
     def _modules(self) -> list[Module]:
-        """The files that are mapped."""
         files = MappedFiles()
         for one in self.mappings.values():
             start, end, offset = (one.get(place, 0) % (1 << 64) for place in (2, 3, 4))
@@ -226,7 +225,6 @@ class _Profile:
 
 
 def _numbers_of(body: bytes, name: str) -> dict[int, int]:
-    """The fields of a message that are numbers."""
     each = _fields(body, name)
     return {number: _signed(value) for number, kind, value in each if kind == 0}
 
@@ -246,7 +244,7 @@ def _signed(value: int | bytes) -> int:
 
 
 def _fields(body: bytes, name: str) -> Iterator[tuple[int, int, int | bytes]]:
-    """Number, kind and content of each field of a message."""
+    """Yield number, wire type and content of each field of a message."""
     at = 0
     while at < len(body):
         start = at

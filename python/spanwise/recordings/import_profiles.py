@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Snapshots of heaps: heap profiles as text, and jemalloc's statistics."""
+"""Read snapshots of heaps: text heap profiles, and jemalloc's statistics."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ from spanwise.recordings.sources import Module
 #     lines of /proc/PID/maps                                lines of /proc/PID/maps
 #
 # Counts of the kinds "heap" (Go, whose header has twice the rate) and "heap_v2" are those of
-# samples: an allocation of `size` bytes is sampled with the probability 1 - exp(-size / RATE). As
-# in pprof and jeprof, the counts and bytes of a stack are divided by that probability for its mean
-# size. The kinds "heapprofile" (every allocation) and "growth" are taken as they are.
+# samples: an allocation of `size` bytes is sampled with probability 1 - exp(-size / RATE). As in
+# pprof and jeprof, the counts and bytes of a stack are divided by that probability for its mean
+# size. The kinds "heapprofile" (every allocation) and "growth" are not scaled.
 
 _COUNTS = rb"(\d{1,18}): *(\d{1,18}) *\[ *(\d{1,18}): *(\d{1,18}) *\]"
 _STACK = rb"@((?: 0x[0-9a-f]{1,16})*)"
@@ -59,26 +59,26 @@ _JAVA = b"--- heapz 1 ---"
 _ALLOCATOR = re.compile(r".*/lib(jemalloc|tcmalloc)[^/]*")
 
 _KINDS = {"heap": 2, "heap_v2": 1, "heapz_v2": 1, "heapprofile": 0, "growth": 0, "growthz": 0}
-"""Kinds of profiles: what the header's rate is divided by; 0: they are not sampled."""
+"""Kinds of profiles, with the divisor of the header's rate; 0: not sampled."""
 
-_COUNT_ALLOCS = ("heap", "heapprofile")  # the others may have the same counts in brackets
+_COUNT_ALLOCS = ("heap", "heapprofile")  # the others may repeat the same counts in brackets
 
 
 def is_heap_text(content: bytes) -> bool:
-    """Whether a file begins as such a profile."""
+    """Return whether a file begins like a text profile."""
     line = content[:256].split(b"\n", 1)[0]
     return line.startswith((b"heap profile:", b"heap_v2/", _JAVA))
 
 
 def heap_text_snapshot(content: bytes, name: str, value: str) -> Snapshot:
-    """The samples of a profile.
+    """Return the samples of a profile.
 
     `value` is "inuse" or "alloc".
 
     Raises:
-        InvalidError: it is no such profile, or of a kind that is not known.
+        InvalidError: it is not a text profile, or its kind is unknown.
         UnsupportedError: it is a profile of Java.
-        TraceFormatError: it is cut or damaged; the message has the line.
+        TraceFormatError: it is truncated or damaged; the message has the line.
     """
     lines = io.BytesIO(content)
     head = lines.readline()
@@ -101,14 +101,14 @@ def heap_text_snapshot(content: bytes, name: str, value: str) -> Snapshot:
 
 @dataclass
 class _TextProfile:
-    """A profile as it is read.
+    """A profile that is being read.
 
     Attributes:
         value: "inuse" or "alloc".
         rate: mean bytes between samples; below 2: every allocation is counted.
-        raw: counts and bytes of each stack as they are in the file.
-        total: objects in use, by the first line.
-        in_use: the same, by the stacks.
+        raw: counts and bytes of each stack as in the file.
+        total: objects in use by the first line.
+        in_use: objects in use by the stacks.
     """
 
     name: str
@@ -122,7 +122,7 @@ class _TextProfile:
     has_modules: bool = False
 
     def read_head(self, found: re.Match[bytes]) -> None:
-        """The first line."""
+        """Read the first line."""
         self.kind, rate = found[5].decode(), int(found[6] or 0)
         if self.kind not in _KINDS:
             raise InvalidError(
@@ -134,12 +134,11 @@ class _TextProfile:
         self.total = in_use[0]
         if self.value == "alloc" and self.kind not in _COUNT_ALLOCS and allocated == in_use:
             raise InvalidError(
-                f"{self.name}: counts what is in use only, and in brackets once more; give no"
-                " --value alloc"
+                f"{self.name}: counts only what is in use, also in brackets; give no --value alloc"
             )
 
     def read_samples(self, lines: io.BytesIO) -> None:
-        """A stack with its counts in each line; then Go's names of its calls."""
+        """Read lines with counts and stack, each perhaps followed by Go's names of the calls."""
         named: list[Frame] = []
         for number, line in self._lines(lines):
             if symbol := _NAMED.fullmatch(line):
@@ -154,13 +153,13 @@ class _TextProfile:
         self._name_last(named)
 
     def _name_last(self, named: list[Frame]) -> None:
-        """Puts names for the addresses of the last stack."""
+        """Replaces the addresses of the last stack by names."""
         if named and self.raw:
             self.raw[-1] = (*self.raw[-1][:2], tuple(named))
         named.clear()
 
     def read_threaded(self, lines: io.BytesIO) -> None:
-        """A line with a stack, then lines with its counts: of all threads, and of each."""
+        """Read lines with a stack, followed by lines with counts: of all threads, and of each."""
         stack: tuple[Frame, ...] | None = None  # None: in the header
         counted = True
         for number, line in self._lines(lines):
@@ -179,7 +178,7 @@ class _TextProfile:
             raise TraceFormatError(f"{self.name}: is cut short: its last stack has no counts")
 
     def _lines(self, lines: io.BytesIO) -> Iterator[tuple[int, bytes]]:
-        """Lines that are not empty, with their numbers, up to the list of libraries."""
+        """Yield non-empty lines with their numbers, up to the list of libraries."""
         for number, line in enumerate(lines, 2):
             if line.startswith(_LIBRARIES):
                 self.has_modules = True
@@ -199,14 +198,14 @@ class _TextProfile:
         self.raw.append((count, total, stack))
 
     def _wrong(self, number: int, line: bytes) -> TraceFormatError:
-        what = "is no sample" if line.endswith(b"\n") else "is cut short"
+        what = "is not a sample" if line.endswith(b"\n") else "is cut short"
         shown = line[:60].decode("utf-8", "replace").strip()
         return TraceFormatError(f"{self.name}: line {number} {what}: {shown!r}")
 
     # --- what was read ---
 
     def snapshot(self) -> Snapshot:
-        """The samples, scaled."""
+        """Return the scaled samples."""
         remarks = list(self._remarks())
         frames = _Frames(self.files.modules)
         samples = [
@@ -239,10 +238,10 @@ class _TextProfile:
 
 
 def scale(count: int, total: int, rate: int, stack: tuple[Frame, ...]) -> Iterator[Sample]:
-    """What samples of a stack stand for; sizes are the samples' own.
+    """Yield the scaled samples of a stack; their sizes are not scaled.
 
     Args:
-        count: sampled objects.
+        count: number of sampled objects.
         total: bytes of these.
         rate: mean bytes between samples; below 2: nothing to scale.
         stack: of the samples.
@@ -260,13 +259,13 @@ def scale(count: int, total: int, rate: int, stack: tuple[Frame, ...]) -> Iterat
 
 
 class _Frames:
-    """Stacks without the frames of an allocator's own library, in which all of them end."""
+    """Removes the innermost frames of stacks, which are in the allocator's own library."""
 
     def __init__(self, modules: list[Module]) -> None:
         self._find = finder(one for one in modules if _ALLOCATOR.fullmatch(one.path))
 
     def below_allocator(self, stack: tuple[Frame, ...]) -> tuple[Frame, ...]:
-        """The stack from its innermost frame outside the allocator on."""
+        """Return the stack from its innermost frame outside of the allocator on."""
         for i, frame in enumerate(stack):
             if isinstance(frame, Call) or self._find(frame) is None:
                 return stack[i:]
@@ -274,7 +273,7 @@ class _Frames:
 
 
 def _named(found: re.Match[bytes]) -> Frame:
-    """A call that Go names; where it does not, its return address."""
+    """Return a call that Go names, or else its return address."""
     if found[2] is None:
         return int(found[1], 16) + 1
     function, file = (found[i].decode("utf-8", "replace") for i in (2, 3))
@@ -287,29 +286,29 @@ def _addresses(text: bytes) -> tuple[Frame, ...]:
 
 # --- statistics of jemalloc -----------------------------------------------------------------------
 #
-# Source: jemalloc 5, src/stats.c. `arenas` has the classes (bin, lextent); `stats.arenas` has what
-# lives in each of them, of all arenas together ("merged") or of each.
+# Source: jemalloc 5, src/stats.c. `arenas` has the classes (bin, lextent); `stats.arenas` has the
+# live objects of each class, for all arenas together ("merged") or for each.
 
 _STATISTICS_NOUN = "dump of jemalloc's statistics"
-_CLASSES = "sizes are its classes, not what was asked for, so round-up is counted from them"
+_CLASSES = "sizes are its classes, not requested sizes, so round-up is counted from them"
 
 _BEGIN = re.compile(rb'\{\s*"jemalloc"')
 
 
 def is_jemalloc(content: bytes) -> bool:
-    """Whether it is such JSON; what the program printed before it does not matter."""
+    """Return whether it is such JSON; earlier output of the program does not matter."""
     return _BEGIN.search(content) is not None
 
 
 def jemalloc_snapshot(content: bytes, name: str, value: str) -> Snapshot:
-    """Sizes of classes in bytes, and counts.
+    """Return the objects of each class as samples.
 
-    Of large objects the JSON has what lives by class, and how many were allocated only in all. With
-    the value "alloc" these are shared out over the classes as what lives is.
+    For large objects the JSON has live objects per class, but only the total of allocated ones.
+    With the value "alloc" these are distributed over the classes in proportion to the live ones.
 
     Raises:
         InvalidError: it is other JSON, or has no statistics of arenas.
-        TraceFormatError: it is cut or damaged.
+        TraceFormatError: it is truncated or damaged.
     """
     stats, remarks = _parsed(content, name)
     try:
@@ -342,12 +341,12 @@ def jemalloc_snapshot(content: bytes, name: str, value: str) -> Snapshot:
 
 
 def _large(arena: dict[str, Any]) -> int:
-    """How many large objects were allocated: requests count those that a thread's cache served."""
+    """Return the number of allocated large objects; requests include those served by a tcache."""
     return max(int(arena["large"]["nmalloc"]), int(arena["large"].get("nrequests", 0)))
 
 
 def _dead(living: Counter[int], allocated: int) -> tuple[list[tuple[int, int]], str]:
-    """Large objects that were freed, by class, and what must be known of them."""
+    """Return freed large objects by class, and a caveat about them."""
     dead = allocated - living.total()
     many = f"{_format.number(dead)} of its {_format.number(allocated)} large allocations"
     if not living.total():
@@ -357,7 +356,6 @@ def _dead(living: Counter[int], allocated: int) -> tuple[list[tuple[int, int]], 
 
 
 def _each(arenas: dict[str, Any]) -> list[Any]:
-    """The arenas that are numbered."""
     found = [one for number, one in arenas.items() if number.isdigit()]
     if not found:
         raise KeyError("stats.arenas")
@@ -365,10 +363,10 @@ def _each(arenas: dict[str, Any]) -> list[Any]:
 
 
 def _parsed(content: bytes, name: str) -> tuple[dict[str, Any], list[str]]:
-    """The last statistics in the file, and what must be known where there are several."""
+    """Return the last statistics in the file, and a caveat if there are several."""
     begins = [found.start() for found in _BEGIN.finditer(content)]
     if not begins:
-        raise InvalidError(f"{name}: is no JSON of jemalloc's statistics")
+        raise InvalidError(f"{name}: is not JSON of jemalloc's statistics")
     text = content[begins[-1] :].decode("utf-8", "replace")
     which = f"the last of {len(begins)} dumps in the file" if len(begins) > 1 else "it"
     try:
@@ -378,5 +376,5 @@ def _parsed(content: bytes, name: str) -> tuple[dict[str, Any], list[str]]:
         raise TraceFormatError(f"{name}: byte {place}: {error.msg}; {which} may be cut") from None
     stats = found["jemalloc"]
     if not isinstance(stats, dict):
-        raise InvalidError(f"{name}: is no JSON of jemalloc's statistics")
+        raise InvalidError(f"{name}: is not JSON of jemalloc's statistics")
     return stats, [f"it is {which}"] if len(begins) > 1 else []

@@ -18,10 +18,10 @@ from spanwise.recordings.programs import Program
 
 
 def words_of(argv: Sequence[str | os.PathLike[str]]) -> list[str]:
-    """Program and arguments as text.
+    """Return program and arguments as text.
 
     Raises:
-        InvalidError: it is no list, or an empty one.
+        InvalidError: it is not a list, or empty.
     """
     if isinstance(argv, str | bytes) or not argv:
         raise errors.InvalidError("argv must be a list: the program, then its arguments")
@@ -29,26 +29,24 @@ def words_of(argv: Sequence[str | os.PathLike[str]]) -> list[str]:
 
 
 def seen_from(name: str, cwd: str | os.PathLike[str] | None) -> str:
-    """A relative path with a slash is relative to the program's folder."""
+    """Resolve a relative path with a slash against the program's working directory."""
     return str(Path(cwd, name)) if cwd is not None and os.sep in name else name
 
 
 def python_variables(program: Program, keep_pymalloc: bool) -> dict[str, str]:
-    """The variables that make a CPython program take each object from malloc."""
+    """Return the variables that make a CPython program allocate all objects with malloc."""
     return {"PYTHONMALLOC": "malloc"} if program.may_be_python and not keep_pymalloc else {}
 
 
 def preload_of(library: Path, env: Mapping[str, str]) -> str:
-    """LD_PRELOAD with a library of ours before those of an environment."""
+    """Return LD_PRELOAD with our library before those of an environment."""
     return ":".join(filter(None, (str(library), env.get("LD_PRELOAD"))))
 
 
 def wait_for(child: subprocess.Popen[bytes], meanwhile: Callable[[], object] = lambda: None) -> int:
-    """Waits for a program; returns its exit status. An exception (Ctrl-C) ends the program.
+    """Calls `meanwhile`, then waits for a program and returns its exit status.
 
-    Args:
-        child: the program.
-        meanwhile: is called first.
+    An exception (Ctrl-C) ends the program.
     """
     try:
         meanwhile()
@@ -68,14 +66,14 @@ def passing_on(
 ) -> Iterator[list[int]]:
     """Handles Ctrl-C, SIGTERM and SIGHUP while programs run, which start with default handlers.
 
-    A terminal sends Ctrl-C to the program as well, which may have its own answer: the first is left
-    to it, the second ends it, the third kills it. SIGTERM and SIGHUP may come to us alone and are
-    sent on. A signal that was ignored before (nohup) stays so. Once all programs have ended, the
-    second Ctrl-C since then is a KeyboardInterrupt: work on what they left can be given up.
+    A terminal sends Ctrl-C to the program as well, which may handle it. So the first one does
+    nothing here, the second ends the program, the third kills it. SIGTERM and SIGHUP may come to us
+    alone and are forwarded. A signal that was ignored before (nohup) stays ignored. Once all
+    programs have ended, the second Ctrl-C raises KeyboardInterrupt, to cancel work on their output.
 
     Args:
         children: the programs; the caller adds them as they start.
-        second: what the second Ctrl-C sends them.
+        second: signal that the second Ctrl-C sends them.
 
     Yields:
         The signals that came, in order.
@@ -121,29 +119,29 @@ def _send(children: list[subprocess.Popen[bytes]], number: int) -> None:
 
 # --- shells ---------------------------------------------------------------------------------------
 #
-# The exit status of `a | b` is that of b alone, so a run would pass as good although `a` crashed.
+# The exit status of `a | b` is that of b alone, so a run would seem good although `a` crashed.
 
 SHELLS = ("sh", "bash", "dash", "ash", "ksh", "zsh")
 _PIPEFAIL = ("-o", "pipefail")
 _LINE_BYTES = 256
-"""How much of a script is read for its #! line."""
+"""Bytes of a script to read for its #! line."""
 
 
 PIPE_CLOSED = 128 + signal.SIGPIPE
-"""Status of a pipeline after its reader ended first (`job | head`); no failure."""
+"""Status of a pipeline whose reader ended first (`job | head`), which is not a failure."""
 
 
 def with_pipefail(
     argv: Sequence[str], search_path: str | None, folder: str | os.PathLike[str]
 ) -> list[str]:
-    """The command, with `pipefail` set if it is a shell, or a script of one, with a pipeline.
+    """Return the command with `pipefail` set if it is a shell or shell script with a pipeline.
 
     A shell without that option (dash before 0.5.13) is replaced by bash in POSIX mode. Without
-    bash the command stays as it is.
+    bash the command is unchanged.
 
     Args:
         argv: program and arguments.
-        search_path: where the program is looked up; None: $PATH.
+        search_path: where to look up the program; None: $PATH.
         folder: the working directory of the command.
     """
     words = _with_interpreter(list(argv), search_path, folder)
@@ -159,7 +157,7 @@ def with_pipefail(
 def _with_interpreter(
     words: list[str], search_path: str | None, folder: str | os.PathLike[str]
 ) -> list[str]:
-    """The words that the kernel makes of a script; others as they are."""
+    """Return the words that the kernel runs for a script; other commands are unchanged."""
     relative = os.sep in words[0]
     path = words[0] if relative else shutil.which(words[0], path=search_path) or words[0]
     try:
@@ -176,14 +174,14 @@ def _with_interpreter(
 
 
 def _has_pipeline(words: list[str], folder: str | os.PathLike[str]) -> bool:
-    """Whether a bar is in the words or in the files that they name; it may be one of a text."""
+    """Return whether "|" is in the words or in the script that they name, perhaps in a string."""
     if any("|" in word for word in words):
         return True
     for word in words[1:]:
         with suppress(OSError, ValueError):
             if b"|" in Path(folder, word).read_bytes():
                 return True
-            break  # the script; what follows are its arguments
+            break  # the script; its arguments follow
     return False
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long objects live, by size class, by call site or by size."""
+"""Count lifetimes of objects by size class, call site or size."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ LIFETIMES_DTYPE = np.dtype(
         ("total_bytes", "<u8"),
     ]
 )
-"""Objects of a group with about the same lifetime; columns of other kinds of groups are 0."""
+"""Objects of a group with similar lifetimes; columns of other kinds of groups are 0."""
 
 
 def check_group(by: str) -> None:
-    """Refuses a `by` that `lifetimes` does not know.
+    """Check the argument `by` of `lifetimes`.
 
     Raises:
-        InvalidError: it is none of `GROUPS`.
+        InvalidError: it is not one of `GROUPS`.
     """
     if by not in GROUPS:
         raise errors.InvalidError(f"by {by!r}: use one of {', '.join(GROUPS)}")
@@ -44,7 +44,7 @@ def check_group(by: str) -> None:
 def take_lifetimes(
     blocks: Iterator[NDArray[np.void]], by: str, table: SizeClassTable
 ) -> NDArray[np.void]:
-    """Rows of LIFETIMES_DTYPE, by rising key and lifetime, those of freed objects first."""
+    """Return rows of LIFETIMES_DTYPE by ascending key and lifetime, freed objects first."""
     objects, found, end_ns = _Objects(), _Counts(by, table), 0
     for block in blocks:
         rows = block[block["kind"] != lib.SW_OP_THREAD_END]
@@ -59,11 +59,11 @@ Key = tuple[int, int, int, int, bool]
 """Class, site, size, lifetime, whether it was freed."""
 
 Lived = tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint32]]
-"""Of some objects: how long they lived, ns; last size, bytes; site of birth."""
+"""Arrays over objects: lifetime, ns; last size, bytes; site of the allocation."""
 
 
 class _Objects:
-    """Objects by id, as of the operations so far: birth, last size, site of birth."""
+    """Objects by id after the operations so far: birth, last size, site of the allocation."""
 
     def __init__(self) -> None:
         self._born = np.zeros(0, np.uint64)
@@ -72,7 +72,7 @@ class _Objects:
         self._live = np.zeros(0, bool)
 
     def run(self, rows: NDArray[np.void]) -> Lived:
-        """Goes through operations; returns the objects that died in them."""
+        """Process operations; return the objects that they free."""
         self._widen(int(rows["object"].max()) + 1)
         rows = rows[np.argsort(rows["object"], kind="stable")]
         ids, kind = rows["object"], rows["kind"]
@@ -91,7 +91,7 @@ class _Objects:
         return rows["time_ns"][dead] - born[dead], size[dead], site[dead]
 
     def left(self, now_ns: int) -> Lived:
-        """What is live; its lifetime is its age."""
+        """Return the live objects; their lifetime is their age."""
         live = self._live
         return np.uint64(now_ns) - self._born[live], self._size[live], self._site[live]
 
@@ -106,13 +106,13 @@ class _Objects:
 
 
 def _latest(wanted: NDArray[np.bool_], first: NDArray[np.int64]) -> NDArray[np.int64]:
-    """For each operation the last earlier one on its object that is wanted; -1: there is none."""
+    """Return for each operation the last wanted one up to it on the same object; -1: none."""
     places = np.maximum.accumulate(np.where(wanted, np.arange(len(wanted)), -1))
     return np.where(places >= first, places, -1)
 
 
 def floor_pow2(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The highest power of two that is not above; of 0, 0."""
+    """Round down to powers of two; 0 stays 0."""
     _, exponent = np.frexp(values.astype(np.float64))
     powers = np.left_shift(np.uint64(1), np.maximum(exponent - 1, 0).astype(np.uint64))
     found: NDArray[np.uint64] = np.where(values > 0, powers, np.uint64(0))
@@ -121,7 +121,7 @@ def floor_pow2(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 @dataclass
 class _Counts:
-    """Objects and their bytes by group, lifetime and end."""
+    """Counts and bytes of objects by group, lifetime and whether they were freed."""
 
     by: str
     table: SizeClassTable
@@ -151,7 +151,7 @@ class _Counts:
     def _keys(
         self, size: NDArray[np.uint64], site: NDArray[np.uint32]
     ) -> tuple[NDArray[np.uint64], ...]:
-        """Class, site and size of each object, as far as the group is by them."""
+        """Return class, site and size of each object; 0 if the groups are not by them."""
         none = np.zeros(len(size), np.uint64)
         if self.by == "site":
             return none, site.astype(np.uint64), none
@@ -164,7 +164,7 @@ class _Counts:
         return np.where(large, 0, cls).astype(np.uint64), none, slot_bytes.astype(np.uint64)
 
     def rows(self) -> NDArray[np.void]:
-        """All of them."""
+        """Return all rows."""
         return _in_order(self.sums)
 
 
@@ -174,7 +174,7 @@ def _in_order(sums: Mapping[Key, Sequence[int]]) -> NDArray[np.void]:
 
 
 def add_lifetimes(found: Sequence[Rows]) -> Rows:
-    """The sum of several."""
+    """Add up lifetimes of several recordings."""
     sums: dict[Key, list[int]] = {}
     for row in (row for rows in found for row in np.asarray(rows).tolist()):
         one = sums.setdefault(row[:5], [0, 0])

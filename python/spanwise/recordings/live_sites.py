@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Live objects by call site, and the waste that each site keeps.
 
-A span's tail and free slots are split evenly among the objects that live in it, because any one of
-them keeps the whole span; bytes left over go to the first objects by address. So the sites and what
-belongs to no site add up to the ledger, to the byte.
+A span's tail and free slots are divided evenly among its live objects, because any one of them
+keeps the whole span; a remainder goes to the first objects by address. So the bytes of sites, and
+those of no site, add up exactly to the ledger.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from spanwise.results.rows import Result, Rows, Tabular, Value, as_rows, rows_of
 from spanwise.tables.table import SizeClassTable
 
 SHOWN_SITES = 10
-"""How many sites are shown as text."""
+"""Number of sites in text output."""
 _HEAD = ("live", "requested", "round-up", "free slots kept", "innermost callers")
 _COUNTS = ("live_objects", "requested_bytes", "roundup_bytes", "kept_free_bytes", "resident_bytes")
 _SHOWN_COUNTS = _COUNTS[:4]
@@ -43,15 +43,15 @@ _SHOWN_COUNTS = _COUNTS[:4]
 
 @dataclass(frozen=True)
 class LiveSite(Result):
-    """A call site and what of it is live.
+    """A call site and its live objects.
 
     Attributes:
         id: as in the `site` column of the operations; 0 is the unknown site.
         live_objects: objects that were last allocated or resized there.
         requested_bytes: their requested sizes.
-        roundup_bytes: what they occupy beyond that: round-up in slots, rounding to whole pages.
+        roundup_bytes: round-up in slots, or rounding to whole pages.
         kept_free_bytes: their share of the free slots and tails of their spans.
-        resident_bytes: their share of the resident bytes of these spans, split as free bytes are.
+        resident_bytes: their share of the resident bytes of these spans, divided like free bytes.
         frames: as of `Site`.
         names: as of `Site`; () before `LiveSites.named`.
     """
@@ -71,20 +71,20 @@ class LiveSite(Result):
         return self.roundup_bytes + self.kept_free_bytes
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, for JSON."""
+        """Return all of it, for JSON."""
         return asdict(self)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class LiveSites(Result, Value, Tabular):
-    """What is live at a moment by call site, the site with the most waste first.
+    """Live objects at a moment by call site, most waste first.
 
     Attributes:
         sites: the sites.
         ledger: the ledger of that moment.
-        no_site: bytes of the ledger that no live object keeps: `free_span_bytes` (wholly free spans
-            and large objects that caches keep), `metadata_bytes`, `free_page_bytes`.
-        build_ids: of the modules, (path, id): names are taken from the same files only.
+        no_site: bytes of the ledger that no live object keeps: `free_span_bytes` (empty spans
+            and freed large objects that caches keep), `metadata_bytes`, `free_page_bytes`.
+        build_ids: (path, id) of the modules; names are read from files with the same id only.
         imported: whether the recording was made from another tool's file.
     """
 
@@ -95,12 +95,12 @@ class LiveSites(Result, Value, Tabular):
     imported: bool = False
 
     def named(self, sites: int | None = None) -> LiveSites:
-        """The same with names: of functions, with file and line where these are known.
+        """Return the same with names of functions, with file and line if known.
 
-        They come from the modules' symbols and debug information as they are on this machine.
+        They come from the modules' symbols and debug information on this machine.
 
         Args:
-            sites: only the first so many get names; None: all.
+            sites: number of sites that get names; None: all.
         """
         frames = (frame for site in self.sites[:sites] for frame in site.frames)
         names = name_frames(frames, dict(self.build_ids))
@@ -121,12 +121,12 @@ class LiveSites(Result, Value, Tabular):
 
     @property
     def array(self) -> Rows:
-        """One row a site: its numbers, its frames and names joined by ";"."""
+        """One row per site: its numbers, and its frames and names joined by ";"."""
         rows = [{**site.to_dict(), **joined(site)} for site in self.sites]
         return rows_of(rows, ("id", *_COUNTS, "frames", "names"))
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, for JSON."""
+        """Return all of it, for JSON."""
         return {
             "sites": [site.to_dict() for site in self.sites],
             "no_site": dict(self.no_site),
@@ -169,11 +169,11 @@ class Placed:
 
     Attributes:
         ids: of the objects.
-        addresses: where they are.
-        spans: rows of `Heap.spans`, by rising address.
-        resident_bytes: of each of them.
+        addresses: of the objects.
+        spans: rows of `Heap.spans`, by ascending address.
+        resident_bytes: of each span.
         ledger: of the moment.
-        done: operations until the moment.
+        done: number of operations until the moment.
     """
 
     ids: NDArray[np.uint32]
@@ -191,7 +191,7 @@ def live_at(
     name: str,
     progress: Step | None = None,
 ) -> tuple[Placed, Latest]:
-    """Run a recording and return what is live at one moment of it, and where."""
+    """Run a recording; return the live objects at a moment, and their addresses."""
 
     def read() -> tuple[Placed, Latest]:
         latest = Latest.until(source.blocks(1 << 20), simulation.done)
@@ -203,7 +203,7 @@ def live_at(
 
 
 def _place(simulation: Simulation, ids: NDArray[np.uint32], ledger: Ledger) -> Placed:
-    """Finds the addresses of objects, without those that the heap refused."""
+    """Find the addresses of objects, without those that the heap refused."""
     found = simulation.addresses(ids)
     live = np.flatnonzero(found)
     order = live[np.argsort(found[live])]
@@ -214,7 +214,6 @@ def _place(simulation: Simulation, ids: NDArray[np.uint32], ledger: Ledger) -> P
 
 
 def _resident(simulation: Simulation, addresses: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Resident bytes of the spans at these addresses."""
     tiles = simulation.heap_map("", "", slots=False).array
     order = np.argsort(np.asarray(tiles["address"]))
     tile = order[np.searchsorted(np.asarray(tiles["address"])[order], addresses)]
@@ -223,11 +222,11 @@ def _resident(simulation: Simulation, addresses: NDArray[np.uint64]) -> NDArray[
 
 @dataclass(frozen=True)
 class LiveObjects:
-    """What lives at a moment, an object a row.
+    """Live objects at a moment, one per row.
 
     Attributes:
-        site: that last allocated or resized it; of sites with the same frames the lowest id.
-        thread: that did so.
+        site: that last allocated or resized it; the lowest id of sites with the same frames.
+        thread: that last allocated or resized it.
         slot_bytes: of the class of its span; 0: whole pages.
         placed_ns: when it was last allocated or resized.
         counts: the columns of _COUNTS; `live_objects` is 1.
@@ -246,7 +245,7 @@ def objects_of(
     table: SizeClassTable,
     frames: Mapping[int, tuple[str, ...]],
 ) -> LiveObjects:
-    """What each live object occupies and keeps."""
+    """Return what each live object occupies and keeps."""
     slot_bytes = np.concatenate([[0], table.classes["size_bytes"]]).astype(np.int64)
     spans = placed.spans
     of_span = span_of(placed)
@@ -264,7 +263,7 @@ def objects_of(
 
 
 def span_of(placed: Placed) -> NDArray[np.int64]:
-    """The row of each object's span."""
+    """Return the row of each object's span."""
     found: NDArray[np.int64] = np.searchsorted(
         placed.spans["address"], placed.addresses, side="right"
     )
@@ -277,7 +276,7 @@ def add_by_site(
     frames: Mapping[int, tuple[str, ...]],
     build_ids: Mapping[str, str],
 ) -> LiveSites:
-    """Adds up what is live by site."""
+    """Add up live objects by site."""
     sites, place = np.unique(objects.site, return_inverse=True)
     sums = [sum_by(place, column, len(sites)) for column in objects.counts]
     found = [
@@ -296,20 +295,20 @@ def add_by_site(
 
 
 def _site(number: int, counts: Sequence[int], frames: tuple[str, ...]) -> LiveSite:
-    """One with these numbers, in the order of _COUNTS."""
+    """Return a site with these numbers, in the order of _COUNTS."""
     live, requested, roundup, kept, resident = counts
     return LiveSite(number, live, requested, roundup, kept, resident, frames)
 
 
 def sum_by(place: NDArray[Any], values: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """The sum of the values at each of so many places."""
+    """Return the sums of the values by place, for `count` places."""
     total = np.zeros(count, np.int64)
     np.add.at(total, place, values)
     return total
 
 
 def _free_bytes(spans: Rows, of_span: NDArray[Any], slot_bytes: Any) -> NDArray[np.int64]:
-    """Free slots and tails of each span."""
+    """Return the bytes of free slots and tail of each span."""
     live = np.bincount(of_span, minlength=len(spans))
     used = live * np.where(spans["cls"] == 0, spans["bytes"], slot_bytes[spans["cls"]])
     free: NDArray[np.int64] = np.asarray(spans["bytes"]).astype(np.int64) - used.astype(np.int64)
@@ -317,7 +316,7 @@ def _free_bytes(spans: Rows, of_span: NDArray[Any], slot_bytes: Any) -> NDArray[
 
 
 def _shares(whole: NDArray[np.int64], of_span: NDArray[Any]) -> NDArray[np.int64]:
-    """Each object's share of what its span has; objects come by rising address."""
+    """Return each object's share of its span's bytes; objects are sorted by address."""
     live = np.bincount(of_span, minlength=len(whole))
     first = np.concatenate([[0], np.cumsum(live)[:-1]])
     rank = np.arange(len(of_span)) - first[of_span]
@@ -327,7 +326,7 @@ def _shares(whole: NDArray[np.int64], of_span: NDArray[Any]) -> NDArray[np.int64
 
 
 def add_live_sites(found: Sequence[LiveSites], source: str) -> LiveSites:
-    """The sum over several processes; sites with the same frames are one."""
+    """Return the sum over several processes; sites with the same frames are merged."""
     sums: dict[tuple[str, ...], list[int]] = {}
     for site in (site for one in found for site in one.sites):
         total = sums.setdefault(site.frames, [0] * len(_COUNTS))
@@ -352,7 +351,7 @@ GROUPS_DTYPE = np.dtype(
     [("site", "<u4"), ("slot_bytes", "<u8"), ("thread", "<u4")]
     + [(one, "<i8") for one in _GROUP_COUNTS]
 )
-"""One group of `Recording.site_groups`."""
+"""A group of `Recording.site_groups`."""
 
 Key = tuple[int, ...]
 
@@ -360,10 +359,7 @@ Key = tuple[int, ...]
 def count_groups(
     blocks: Iterator[NDArray[np.void]], table: SizeClassTable, same: dict[int, int]
 ) -> dict[Key, list[int]]:
-    """Allocations and their bytes, by the keys of GROUPS_DTYPE.
-
-    `same` maps a site to the lowest one with the same frames.
-    """
+    """Count allocations by the keys of GROUPS_DTYPE; `same` maps sites to one with equal frames."""
     sums: dict[Key, list[int]] = {}
     for block in blocks:
         rows = block[block["kind"] == lib.SW_OP_ALLOC]
@@ -380,10 +376,10 @@ def count_groups(
 def slots_of(
     sizes: NDArray[np.uint64], align_log2: NDArray[np.uint8], table: SizeClassTable
 ) -> NDArray[np.int64]:
-    """Slot bytes of the class that serves each request; 0: whole pages.
+    """Return the slot bytes of the class that serves each request; 0: whole pages.
 
-    An aligned request takes the first class from its own on whose slots are all aligned, as
-    `sw_heap_alloc_aligned` does.
+    An aligned request gets the first class, from its own on, that has only aligned slots, as in
+    `sw_heap_alloc_aligned`.
     """
     slots = np.concatenate([np.asarray(table.classes["size_bytes"], np.int64), [0]])
     count = len(table)
@@ -403,7 +399,7 @@ def slots_of(
 
 
 def add_live(sums: dict[Key, list[int]], objects: LiveObjects) -> Rows:
-    """Groups of allocations together with what lives; rows of GROUPS_DTYPE, by their keys."""
+    """Add live objects to groups of allocations; return rows of GROUPS_DTYPE by key."""
     live, requested, roundup, kept, _ = objects.counts
     keys = (objects.site, objects.slot_bytes, objects.thread)
     for key, counts in _sums_by(keys, (live, requested, roundup + kept)):
@@ -418,7 +414,7 @@ def add_live(sums: dict[Key, list[int]], objects: LiveObjects) -> Rows:
 def _sums_by(
     keys: tuple[NDArray[Any], ...], columns: tuple[NDArray[np.int64], ...]
 ) -> Iterable[tuple[Key, list[int]]]:
-    """The sums of the columns over the rows with equal keys."""
+    """Return the sums of the columns over the rows with equal keys."""
     place = np.zeros(len(keys[0]), np.int64)
     for key in keys:
         values, dense = np.unique(key, return_inverse=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of call sites: functions, files and lines of their return addresses."""
+"""Name call sites: find functions, files and lines of their return addresses."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from spanwise.recordings.sources import Module
 
 # --- frames in a recording ------------------------------------------------------------------------
 #
-# A function of Python is in a recording as a module beyond all addresses; its path is the
+# A Python function is stored as a module beyond all real addresses; its path is the
 # function's name, a line feed and its file, and an offset in it is a line (docs/design/trace.md).
-# So is a function that an imported heap profile names.
+# A function that an imported heap profile names is stored likewise.
 
 PYTHON_BASE = 0xFFF0_0000_0000_0000
-"""SWT_PYTHON_BASE of src/trace/raw.h: where functions of Python begin."""
+"""SWT_PYTHON_BASE of src/trace/raw.h: the first address of Python functions."""
 
 FUNCTION_BASE = 0xFFF8_0000_0000_0000
-"""Where functions begin that an imported profile names; numbers of Python's end before."""
+"""The first address of functions that an imported profile names; Python functions are below."""
 
 LINE_BITS = 20
 _MARK = "python: "
@@ -34,20 +34,20 @@ _PROFILE_FRAME = re.compile(rf"{_PROFILE_MARK}(.*?)(?: \(([^()]*):(\d+)\))?", re
 
 
 def is_function(module: Module) -> bool:
-    """Whether it stands for a function, of Python or of an imported profile."""
+    """Return whether it represents a function, of Python or of an imported profile."""
     return module.start >= PYTHON_BASE
 
 
 def is_python(module: Module) -> bool:
-    """Whether it stands for a function of Python."""
+    """Return whether it represents a Python function."""
     return PYTHON_BASE <= module.start < FUNCTION_BASE
 
 
 class FrameNames:
-    """What the addresses of call sites are called.
+    """Names the addresses of call sites.
 
     Args:
-        modules: of the recording, functions of Python among them.
+        modules: of the recording, including Python functions.
     """
 
     def __init__(self, modules: Iterable[Module]) -> None:
@@ -56,9 +56,9 @@ class FrameNames:
         self._functions = {module.start: module for module in each if is_function(module)}
 
     def name(self, address: int) -> str:
-        """The module of an address, and where in its file; the bare address if it is in none.
+        """Return module and file offset of an address, or the bare address if it is in none.
 
-        Of a line of Python "python: function (file:line)", of a call that a profile names
+        A line of Python is "python: function (file:line)"; a call that a profile names is
         "profile: function (file:line)".
         """
         if address >= PYTHON_BASE:
@@ -72,7 +72,6 @@ class FrameNames:
 
 
 def _call(function: Module, line: int) -> str:
-    """A line in a function."""
     name, _, file = function.path.partition("\n")
     if is_python(function):
         return f"{_MARK}{name} ({file}:{line})"
@@ -80,7 +79,7 @@ def _call(function: Module, line: int) -> str:
 
 
 def short_line(frame: str) -> str | None:
-    """A named call as "function (folder/file:line)", as far as known; None: it is an address."""
+    """Return a named call as "function (folder/file:line)", as far as known; None: an address."""
     found = _FRAME.fullmatch(frame) or _PROFILE_FRAME.fullmatch(frame)
     if found is None:
         return None
@@ -92,10 +91,10 @@ def short_line(frame: str) -> str | None:
 
 # --- names from symbols and debug information -----------------------------------------------------
 #
-# Functions come from a symbol table, by address and size: the module's own where it was not
-# stripped off, that of a debug package or of debuginfod's cache (nothing is fetched), else of what
-# the module shows to others. Lines come from addr2line or llvm-symbolizer, where there is debug
-# information. What has no name says why.
+# Functions come from a symbol table, by address and size: the module's own unless it is stripped,
+# that of a debug package or of debuginfod's cache (nothing is fetched), or else the dynamic one.
+# Lines come from addr2line or llvm-symbolizer if there is debug information. A frame without a name
+# has the reason instead.
 
 DEBUG_ROOT = Path("/usr/lib/debug")
 _TOOLS = (("addr2line",), ("llvm-symbolizer", "--output-style=GNU"))
@@ -103,14 +102,14 @@ _SECONDS = 120
 
 
 def name_frames(frames: Iterable[str], build_ids: Mapping[str, str]) -> dict[str, str]:
-    """A name for each frame.
+    """Return a name for each frame.
 
     Args:
         frames: return addresses as "module+0xoffset", and lines of Python, as of `Site.frames`.
-        build_ids: the build id of each module, in hexadecimal, as it was when it was recorded.
+        build_ids: the build id of each module at the time of recording, in hexadecimal.
 
     Returns:
-        By frame "function (file:line)", "function in module" without debug information, or the
+        By frame: "function (file:line)", "function in module" without debug information, or the
         module's name and offset with the reason why there is no name. A line of Python is
         "function (folder/file:line)".
     """
@@ -122,7 +121,7 @@ def name_frames(frames: Iterable[str], build_ids: Mapping[str, str]) -> dict[str
         if line is not None or not plus:
             found[frame] = line or frame
             continue
-        # A return address is after the call, and may be after the function.
+        # A return address is after the call, perhaps even after the function.
         by_module.setdefault(path, {})[frame] = max(int(offset, 16) - 1, 0)
     for path, offsets in by_module.items():
         build_id = build_ids.get(path, "")
@@ -133,7 +132,7 @@ def name_frames(frames: Iterable[str], build_ids: Mapping[str, str]) -> dict[str
 
 
 def _demangled(names: dict[str, str]) -> dict[str, str]:
-    """The names with those of C++ and Rust demangled, if c++filt is installed."""
+    """Demangle names of C++ and Rust, if c++filt is installed."""
     mangled = [name for name in names.values() if name.startswith("_Z")]
     if not mangled or shutil.which("c++filt") is None:
         return names
@@ -145,7 +144,7 @@ def _demangled(names: dict[str, str]) -> dict[str, str]:
 
 
 def _run_tool(words: list[str], lines: list[str]) -> list[str]:
-    """What a program answers to lines; [] if it does not."""
+    """Return a program's output for input lines; [] if it fails."""
     try:
         done = subprocess.run(
             words,
@@ -162,12 +161,12 @@ def _run_tool(words: list[str], lines: list[str]) -> list[str]:
 
 
 def build_ids_of(modules: Iterable[Module]) -> dict[str, str]:
-    """The build id of each module, by path."""
+    """Return the build id of each module, by path."""
     return {module.path: module.build_id for module in modules}
 
 
 def debug_files(build_id: str) -> list[Path]:
-    """Where separate debug information of a module may be."""
+    """Return possible paths of a module's separate debug information."""
     if len(build_id) < 4:
         return []
     cache = os.environ.get("DEBUGINFOD_CACHE_PATH")
@@ -180,7 +179,7 @@ def debug_files(build_id: str) -> list[Path]:
 
 
 def _stamp(path: Path) -> tuple[int, int]:
-    """Size and time of a file, which change when it is replaced; zeros without a file."""
+    """Return size and time of a file, which change when it is replaced; zeros without a file."""
     try:
         found = path.stat()
     except OSError:
@@ -189,7 +188,7 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 
 def _line_tool() -> tuple[str, ...]:
-    """The program that reads lines of debug information, with its options; () without one."""
+    """Return the program that reads line information, with its options; () without one."""
     return next((words for words in _TOOLS if shutil.which(words[0])), ())
 
 
@@ -209,7 +208,7 @@ class _NamedModule:
 
     @cached_property
     def _files(self) -> list[tuple[Path, ElfFile]]:
-        """The module and the file with its debug information, as far as they are there."""
+        """The module and the file with its debug information, if they exist."""
         found = []
         for path in (Path(self._path), *debug_files(self._build_id)):
             try:
@@ -227,7 +226,7 @@ class _NamedModule:
 
     @cached_property
     def _functions(self) -> Functions | None:
-        """The functions of the file that knows most of them."""
+        """The functions of the file with the most of them."""
         known = []
         for _, file in self._files:
             try:
@@ -237,7 +236,7 @@ class _NamedModule:
         return max(known, key=lambda one: (one.complete, len(one.names)), default=None)
 
     def names(self, offsets: Mapping[str, int]) -> dict[str, str]:
-        """The name of each frame, given the address of its call in the module's file."""
+        """Return the name of each frame, given the address of its call in the module's file."""
         functions = self._functions
         lines = self._lines(offsets.values())
         found = {}
@@ -263,7 +262,7 @@ class _NamedModule:
         return "no symbol" if self._functions.complete else "stripped"
 
     def _lines(self, offsets: Iterable[int]) -> Mapping[int, tuple[str | None, str]]:
-        """Function and "file:line" of the addresses that debug information knows."""
+        """Return function and "file:line" of addresses with debug information."""
         wanted = sorted(set(offsets) - self._asked)
         path = next((path for path, file in self._files if _has_lines(file)), None)
         if wanted and path is not None and self._tool:
@@ -278,7 +277,7 @@ class _NamedModule:
 def _module(
     path: str, build_id: str, stamps: tuple[tuple[int, int], ...], tool: tuple[str, ...]
 ) -> _NamedModule:
-    """The module at a path, the same one for as long as none of its files changes."""
+    """Return the module at a path, cached until one of its files changes."""
     return _NamedModule(path, build_id, tool)
 
 
@@ -287,9 +286,9 @@ def _has_lines(file: ElfFile) -> bool:
 
 
 def _parse_lines(rows: list[str]) -> dict[int, tuple[str | None, str]]:
-    """Of addr2line -a -f -i: an address, then function and place of the innermost inlined call.
+    """Parse addr2line -a -f -i: an address, then function and place of the innermost inlined call.
 
-    What it does not know is "??"; then the symbol table has the word.
+    Entries with "??" are skipped, so that the symbol table decides.
     """
     found: dict[int, tuple[str | None, str]] = {}
     for i, row in enumerate(rows):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays of operations: checked, added up and sliced; the last operation on each object.
+"""Check, sum and slice arrays of operations; find the last operation on each object.
 
 Checks and sums sort the operations by object with a stable sort. The predecessor of an operation on
 the same object is then the row before it.
@@ -26,7 +26,7 @@ def check_ops(ops: NDArray[np.void]) -> None:
     """Checks that operations are a possible history.
 
     Raises:
-        InvalidError: naming the first operation that is not, by its index.
+        InvalidError: naming the index of the first impossible operation.
     """
     rules = (
         (
@@ -68,7 +68,7 @@ def _refuse(ops: NDArray[np.void], index: int, message: str) -> None:
 
 
 def _by_object(ops: NDArray[np.void]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Order by object, and which rows in that order are the first of their object."""
+    """Return the order by object, and which rows in that order are the first of their object."""
     order = np.argsort(ops["object"], kind="stable")
     objects = ops["object"][order]
     first = np.ones(len(ops), bool)
@@ -104,7 +104,7 @@ def _check_lives(ops: NDArray[np.void]) -> None:
 
 
 def requested_after(ops: NDArray[np.void]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Requested bytes and live objects after each operation, two arrays of shape (n,)."""
+    """Return requested bytes and live objects after each operation, two arrays of shape (n,)."""
     rows = np.flatnonzero(ops["kind"] != _END)
     order, first = _by_object(ops[rows])
     order = rows[order]
@@ -118,7 +118,7 @@ def requested_after(ops: NDArray[np.void]) -> tuple[NDArray[np.int64], NDArray[n
 
 
 def summarize_ops(ops: NDArray[np.void]) -> dict[str, Any]:
-    """The totals of an array, with the names of sw_trace_summary."""
+    """Return the totals of an array, with the names of sw_trace_summary."""
     kind, size = ops["kind"], ops["size"]
     alloc, realloc = kind == 0, kind == 2
     bytes_, objects = requested_after(ops)
@@ -173,7 +173,7 @@ class Latest:
 
     @classmethod
     def until(cls, blocks: Iterator[NDArray[np.void]], ops: int) -> Latest:
-        """Of the first `ops` operations."""
+        """Return the last operations on objects among the first `ops` operations."""
         found = cls(
             np.zeros(0, np.uint64),
             np.zeros(0, np.uint32),
@@ -214,12 +214,12 @@ _REALLOC = lib.SW_OP_REALLOC
 
 
 def slice_ops(ops: NDArray[np.void], first: int, last: int) -> NDArray[np.void]:
-    """Operations `first` to `last` - 1, after an allocation of each object that is live then.
+    """Return operations `first` to `last` - 1, preceded by allocations of the live objects.
 
-    The allocations come in the order in which these objects were last allocated or resized; they
+    The allocations are in the order in which these objects were last allocated or resized. They
     have that operation's size, thread, site, alignment and flags, and the time of operation
-    `first`. Objects and threads are numbered anew where their numbers would be no smaller than the
-    number of operations. The end of a thread that does nothing else in the slice is left out.
+    `first`. Objects and threads are renumbered if a number would not be smaller than the
+    number of operations. The end of a thread that does nothing else in the slice is omitted.
     """
     part = np.array(ops[first:last], OPS_DTYPE)
     before = _live(ops[:first])
@@ -236,10 +236,10 @@ def slice_ops(ops: NDArray[np.void], first: int, last: int) -> NDArray[np.void]:
 
 
 def own_ops(ops: NDArray[np.void], first: int, last: int) -> NDArray[np.void]:
-    """Operations `first` to `last` - 1 on objects that are allocated among them.
+    """Return operations `first` to `last` - 1 on objects that are allocated among them.
 
-    An object that was live before and is resized counts as allocated there; its free, and those of
-    others that were live before, are left out. Objects and threads are numbered anew.
+    If an object that was live before is resized, that counts as its allocation. Frees of other
+    objects that were live before are omitted. Objects and threads are renumbered.
     """
     part = np.array(ops[first:last], OPS_DTYPE)
     events = np.flatnonzero(part["kind"] != _THREAD_END)
@@ -259,7 +259,7 @@ def own_ops(ops: NDArray[np.void], first: int, last: int) -> NDArray[np.void]:
 
 
 def _live(ops: NDArray[np.void]) -> NDArray[np.void]:
-    """The last operation on each object that is live at the end, in the order of the operations."""
+    """Return the last operation on each object that is live at the end, in order."""
     rows = np.flatnonzero(ops["kind"] != _THREAD_END)
     _, backwards = np.unique(ops["object"][rows][::-1], return_index=True)
     latest = np.sort(rows[len(rows) - 1 - backwards])
@@ -267,7 +267,7 @@ def _live(ops: NDArray[np.void]) -> NDArray[np.void]:
 
 
 def _has_work(ops: NDArray[np.void]) -> NDArray[np.bool_]:
-    """Marks all operations but ends of threads without an earlier operation."""
+    """Mark all operations except ends of threads without an earlier operation."""
     ends = np.flatnonzero(ops["kind"] == _THREAD_END)
     kept = np.ones(len(ops), bool)
     if not len(ends):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much of a process's resident memory went through malloc, and so into its recording."""
+"""The share of a process's resident memory that malloc returned, which is recorded."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from spanwise import _format
 from spanwise.results.rows import Result
 
 _WARN_BELOW = 0.5
-"""A recorded share below which every command that reads the recording says so."""
+"""All commands that read a recording warn if its recorded share is below this."""
 _WARN_BYTES = 8 << 20
-"""Fewer bytes without a recording are worth no warning, unless a known runtime has them."""
+"""Fewer unrecorded bytes cause no warning, unless they belong to a known runtime."""
 
 
 @dataclass(frozen=True)
 class ProcessMemory(Result):
-    """Resident bytes of a recorded process at its peak, by where they came from.
+    """Resident bytes of a recorded process at its peak, by origin.
 
     The recorder reads /proc/self/smaps whenever the RSS has grown by a sixteenth, and divides the
     anonymous bytes of each mapping by the pages in which malloc returned objects
     (docs/design/recorder.md). So the parts are of a moment within 6 % of the peak.
 
     Attributes:
-        peak_rss_bytes: peak RSS by the kernel's account (VmHWM), without the recorder's memory.
-        time_ns: when the parts were read, since the start of the recording.
-        malloc_bytes: pages in which malloc returned objects; freed ones that are still resident
-            count.
+        peak_rss_bytes: peak RSS from the kernel (VmHWM), without the recorder's memory.
+        time_ns: time of reading the parts, since the start of the recording.
+        malloc_bytes: pages in which malloc returned objects, including freed ones that are still
+            resident.
         mapped_bytes: other anonymous mappings: mmap calls of the program, stacks of threads.
         data_bytes: private pages of files (static data), and the main stack.
         file_bytes: pages shared with files or other processes: code, mapped files.
@@ -52,11 +52,11 @@ class ProcessMemory(Result):
 
     @property
     def recorded_share(self) -> float:
-        """The share of the private bytes that went through malloc, 0 to 1."""
+        """The share of the private bytes that came from malloc, 0 to 1."""
         return self.malloc_bytes / self.private_bytes if self.private_bytes else 1.0
 
     def to_dict(self) -> dict[str, Any]:
-        """The attributes and the share, for JSON."""
+        """Return the attributes and the share as a dict for JSON."""
         return {**asdict(self), "recorded_share": self.recorded_share}
 
     def __str__(self) -> str:
@@ -71,8 +71,12 @@ class ProcessMemory(Result):
 
 
 def read_memory(meta: Iterable[tuple[str, str]]) -> ProcessMemory | None:
-    """The memory that the metadata of a recording has; None if the recorder could not read it."""
-    found = {key[4:]: int(value) for key, value in meta if key[:4] == "rss_" and value.isdecimal()}
+    """Return the memory from a recording's metadata; None if the recorder could not read it."""
+    found = {
+        key[4:]: int(value)
+        for key, value in meta
+        if key.startswith("rss_") and value.isdecimal() and len(value) <= 20
+    }
     names = ("peak", "ns", "malloc", "mapped", "data", "file", "recorder", "end_malloc")
     if any(name not in found for name in names):
         return None
@@ -81,12 +85,12 @@ def read_memory(meta: Iterable[tuple[str, str]]) -> ProcessMemory | None:
 
 
 def missing_memory(memory: ProcessMemory, program: str, runtime: tuple[str, str]) -> str:
-    """A sentence if most of the memory was not recorded: where it is, and what to do; else "".
+    """Say where unrecorded memory is and what to do, if it is the larger part; else return "".
 
     Args:
         memory: of the process.
         program: its name.
-        runtime: the runtime's name and what to do about its heap, or two empty texts.
+        runtime: the runtime's name and advice about its heap, or two empty texts.
     """
     name, advice = runtime
     missing = memory.private_bytes - memory.malloc_bytes

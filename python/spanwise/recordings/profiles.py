@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Heap profiles as whole objects with call stacks.
+"""Convert heap profiles to whole objects with call stacks.
 
-A sampled profile has fractions of objects: bytes that are no multiple of the object's size. Objects
-of one size are counted over all stacks, and fractions go to the stacks with the largest remainders.
-The total then differs from the file's by at most half an object per size.
+A sampled profile has fractions of objects: bytes that are not a multiple of the object's size.
+Objects of one size are summed over all stacks and rounded; the stacks with the largest remainders
+are rounded up. So the total differs from the file's by at most half an object per size.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Call(NamedTuple):
     """A frame that the profile names.
 
     Attributes:
-        line: 0 when it is not known.
+        line: 0 if unknown.
     """
 
     function: str
@@ -39,13 +39,13 @@ Frame = Call | int
 
 
 class Sample(NamedTuple):
-    """What a profile counts at a call stack.
+    """The counts of a profile at a call stack.
 
     Attributes:
-        objects: how many; not used when the size is known and there are bytes.
+        objects: their number; not used if size and bytes are known.
         total_bytes: of all of them.
-        size: of each of them; None: not known, so that they share the bytes evenly.
-        stack: innermost frame first; () when it is not known.
+        size: of each of them; None: unknown, so that they share the bytes evenly.
+        stack: innermost frame first; () if unknown.
     """
 
     objects: int
@@ -56,12 +56,12 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What a file says of one moment.
+    """The content of a file about one moment.
 
     Attributes:
-        noun: what the file is.
-        remarks: what users of the recording must know, as parts of a sentence.
-        modules: in which return addresses of stacks are looked up.
+        noun: for the file.
+        remarks: caveats for users of the recording, as parts of a sentence.
+        modules: to look up return addresses of stacks.
     """
 
     samples: Sequence[Sample]
@@ -88,12 +88,12 @@ class Objects:
 
     @property
     def total_bytes(self) -> int:
-        """The sum of the objects."""
+        """The total size of the objects."""
         return sum(size * count for (size, _), count in self.counts.items())
 
 
 def objects_of(samples: Iterable[Sample]) -> Objects:
-    """The objects of samples."""
+    """Return the objects of samples."""
     numbers: dict[tuple[Frame, ...], int] = {(): 0}
     counts: Counter[tuple[int, int]] = Counter()
     shares: defaultdict[int, Counter[int]] = defaultdict(Counter)  # bytes by size and stack
@@ -119,20 +119,20 @@ def objects_of(samples: Iterable[Sample]) -> Objects:
 
 
 def shared_out(bytes_by_stack: Mapping[int, int], size: int) -> dict[int, int]:
-    """Objects of one size by stack, of which all together have the nearest number of bytes."""
+    """Return objects of one size by stack, with the total rounded to the nearest object."""
     total = (2 * sum(bytes_by_stack.values()) + size) // (2 * size)
     return largest_remainders(bytes_by_stack, 1, size, total)
 
 
 def scaled(counts: Mapping[Key, int], most: int) -> dict[Key, int]:
-    """Counts of `most` objects in all."""
+    """Scale counts to a total of `most` objects."""
     return largest_remainders(counts, most, sum(counts.values()), most)
 
 
 def largest_remainders(
     shares: Mapping[Key, int], factor: int, divisor: int, total: int
 ) -> dict[Key, int]:
-    """Each share * factor / divisor, rounded so that they add up to `total` (Hamilton's method)."""
+    """Round share * factor / divisor so that the sum is `total` (Hamilton's method)."""
     kept = {key: share * factor // divisor for key, share in shares.items()}
     order = sorted(shares, key=lambda key: (-(shares[key] * factor % divisor), key))
     for key in order[: total - sum(kept.values())]:
@@ -142,11 +142,11 @@ def largest_remainders(
 
 # --- stacks as call sites -------------------------------------------------------------------------
 #
-# A return address stays one. A call that the profile names becomes an address in a module that
-# stands for its function: beyond all addresses of programs, as functions of Python are.
+# A return address is unchanged. A call that the profile names becomes an address in a module that
+# represents its function, beyond all addresses of programs, like Python functions.
 
 DEPTH_MAX = 128
-"""Frames of a call site that a recording keeps, from the innermost on: SWT_SITE_DEPTH_MAX."""
+"""SWT_SITE_DEPTH_MAX, the number of innermost frames of a call site that a recording keeps."""
 
 _NAME_BYTES, _FILE_BYTES = 3000, 1000  # together below SWT_MODULE_PATH_MAX
 
@@ -154,7 +154,7 @@ _NAME_BYTES, _FILE_BYTES = 3000, 1000  # together below SWT_MODULE_PATH_MAX
 def sites_of(
     stacks: Iterable[tuple[Frame, ...]], modules: Iterable[Module]
 ) -> tuple[list[tuple[int, ...]], list[Module]]:
-    """Addresses of each stack, and the modules that these are in.
+    """Return the addresses of each stack, and the modules that contain them.
 
     Stacks begin with the innermost frame; return addresses are looked up in `modules`.
     """
@@ -184,19 +184,18 @@ def sites_of(
 
 
 def _module(function: str, file: str, number: int) -> Module:
-    """The module of a function."""
     start = FUNCTION_BASE + (number << LINE_BITS)
     path = b"\n".join((_clean(function)[:_NAME_BYTES], _clean(file)[-_FILE_BYTES:]))
     return Module(start, start + (1 << LINE_BITS), start, path.decode("utf-8", "ignore"), "")
 
 
 def _clean(text: str) -> bytes:
-    """What may be part of a module's path, which has one line feed and no NUL."""
+    """Clean a part of a module's path, which has one line feed and no NUL."""
     return text.translate({0: "?", 10: " "}).encode("utf-8", "replace")
 
 
 def finder(modules: Iterable[Module]) -> Callable[[int], Module | None]:
-    """A function that finds the module of an address."""
+    """Return a function that finds the module of an address."""
     ordered = sorted(modules)
     starts = [module.start for module in ordered]
 
@@ -208,7 +207,7 @@ def finder(modules: Iterable[Module]) -> Callable[[int], Module | None]:
 
 
 class MappedFiles:
-    """Modules of a profile, by what was mapped where.
+    """Collects the modules of a profile from its mappings.
 
     Attributes:
         modules: those that a recording can have.
@@ -219,10 +218,10 @@ class MappedFiles:
         self._files: dict[str, ElfFile | None] = {}
 
     def add(self, start: int, end: int, offset: int, path: str, build_id: str = "") -> None:
-        """Adds what is mapped from a file's offset on.
+        """Adds a mapping of a file.
 
-        The bias of the module needs the file; if that is not here, addresses in it are taken to be
-        offsets, as they are in the text of most position-independent files.
+        The bias of the module is read from the file. If that is missing, addresses are taken for
+        file offsets, as in the text of most position-independent files.
         """
         if start >= end or not path.startswith("/") or not path.isprintable():
             return

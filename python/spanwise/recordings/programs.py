@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program is found, and checked that a library can be preloaded into it; is it CPython?"""
+"""Find a program, check that a library can be preloaded into it, and whether it is CPython."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _SCRIPT_DEPTH = 4
 
 @dataclass(frozen=True)
 class Elf:
-    """What the head of an ELF file says.
+    """The header of an ELF file.
 
     Attributes:
         bits: 32 or 64.
-        machine: number of the processor.
-        interpreter: path of the loader; "" of a statically linked program.
-        needed: names of the libraries that it needs.
+        machine: its e_machine number.
+        interpreter: path of the loader; "" for a statically linked program.
+        needed: names of the needed libraries.
     """
 
     bits: int
@@ -45,13 +45,13 @@ class Elf:
 
 @dataclass(frozen=True)
 class Program:
-    """A program that takes a preloaded library.
+    """A program that accepts a preloaded library.
 
     Attributes:
-        path: what is started.
-        binary: what runs: the program, or the interpreter of a script.
-        may_be_python: it is a CPython that can take its objects from malloc, which a free-threaded
-            one cannot; or a script that may start it.
+        path: the file to start.
+        binary: the file that runs: the program, or the interpreter of a script.
+        may_be_python: it is a CPython whose objects can come from malloc, which those of a
+            free-threaded one cannot; or a script that may start one.
     """
 
     path: str
@@ -60,7 +60,7 @@ class Program:
 
 
 class Use(NamedTuple):
-    """Words for errors: what would be `done` to the program, and the `library` for it."""
+    """Words for error messages, such as "recorded" and "the recorder"."""
 
     done: str
     library: str
@@ -73,9 +73,9 @@ def examine(name: str, search_path: str | None = None, use: Use = RECORDING) -> 
     """Finds a program and checks that a library can be preloaded into it.
 
     Args:
-        name: a path, or a name that is looked up.
-        search_path: where; None: $PATH.
-        use: what for; for the message.
+        name: a path, or a name to look up.
+        search_path: where to look it up; None: $PATH.
+        use: words for the message.
 
     Raises:
         ProgramError: it cannot; the message says why.
@@ -117,7 +117,7 @@ def _find(name: str, search_path: str | None) -> str:
 
 
 def _interpreter_line(path: str) -> list[str]:
-    """The words after #! of a script; an empty list for other files."""
+    """Return the words after #! of a script; an empty list for other files."""
     try:
         with Path(path).open("rb") as file:
             head = file.read(256)
@@ -129,7 +129,7 @@ def _interpreter_line(path: str) -> list[str]:
 
 
 def _resolve_env(words: list[str], search_path: str | None, script: str) -> str:
-    """The interpreter of a #! line; `env NAME` stands for NAME."""
+    """Return the interpreter of a #! line; that of `env NAME` is NAME."""
     if Path(words[0]).name == "env":
         names = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
         if names:
@@ -151,7 +151,7 @@ def _no_interpreter(script: str, name: str) -> ProgramNotFoundError:
 
 
 def read_elf(path: str) -> Elf | None:
-    """The head of an ELF file; None of any other file, or one that cannot be read."""
+    """Return the header of an ELF file; None for another file, or if it cannot be read."""
     try:
         with Path(path).open("rb") as file:
             ident = file.read(64)
@@ -185,16 +185,16 @@ ADVICE = {
     "Go": "convert its heap profile: spanwise convert heap.pb.gz",
     "CPython": "record it without --keep-pymalloc (PYTHONMALLOC=malloc)",
 }
-"""What to do about the heap of a runtime."""
+"""Advice about the heap of a runtime."""
 _GO_SECTION = ".go.buildinfo"
 
 
 def runtime_of(path: str) -> str:
-    """The runtime in a program or library that has its own heap; "": none is known.
+    """Return the runtime in a program or library that has its own heap; "": none is known.
 
-    Go writes its build information into a section of every binary, stripped ones too; a
-    free-threaded CPython, which always uses mimalloc, has its version's words; other
-    runtimes are known by their libraries.
+    Go writes its build information into a section of all binaries, even stripped ones. A
+    free-threaded CPython, which always uses mimalloc, has it in its version string. Other
+    runtimes are recognized by their libraries.
     """
     name = Path(path).name
     if _PYTHON.match(name) or _LIBPYTHON.match(name):
@@ -209,7 +209,7 @@ def runtime_of(path: str) -> str:
 
 
 def is_python_file(path: str) -> bool:
-    """Whether the file's name is that of CPython or of its library."""
+    """Return whether the file's name is that of CPython or of its library."""
     name = Path(path).name
     return _PYTHON.match(name) is not None or _LIBPYTHON.match(name) is not None
 
@@ -231,7 +231,7 @@ def _check_elf(path: str, elf: Elf, use: Use) -> None:
 
 
 def _check_privileges(path: str, binary: str, use: Use) -> None:
-    """The loader ignores LD_PRELOAD where a start changes the user or the group."""
+    """Check that exec does not change user or group, since the loader then ignores LD_PRELOAD."""
     for file in {path, binary}:
         status = Path(file).stat()
         user = status.st_mode & stat.S_ISUID and status.st_uid != os.geteuid()
@@ -250,13 +250,13 @@ def _is_python(binary: str, elf: Elf) -> bool:
 
 
 def _is_free_threaded(binary: str, elf: Elf) -> bool:
-    """Whether a CPython refuses PYTHONMALLOC=malloc: its objects come from mimalloc, always."""
+    """Return whether a CPython is free-threaded: its objects always come from mimalloc."""
     library = any(re.match(r"libpython3\.[0-9]+t", name) for name in elf.needed)
     return library or _holds(binary, _FREE_THREADED)
 
 
 def _holds(path: str, words: bytes) -> bool:
-    """Whether a file holds these bytes; false where it cannot be read."""
+    """Return whether a file contains these bytes; False if it cannot be read."""
     try:
         with Path(path).open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as raw:
             return raw.find(words) >= 0

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queries that a recording and a set of recordings answer, each defined once.
+"""Queries about a recording or a set of recordings.
 
-A query checks its arguments, shows progress, asks each recording, and adds up the answers.
+A query checks its arguments, shows progress, queries each recording, and sums the answers.
 `recording.py` and `history.py` answer for one recording, in methods with an underscore.
-`summary.py` and the modules of the result types add answers up.
+`summary.py` and the modules of the result types sum answers.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class QueryArgs:
 
 
 class RecordingQueries:
-    """Queries about allocation events, answered by a recording or by a set of recordings."""
+    """Queries about allocation events of a recording or of a set of recordings."""
 
     name: str
 
@@ -57,31 +57,31 @@ class RecordingQueries:
         raise NotImplementedError
 
     def _each(self) -> Sequence[Recording]:
-        """The recording itself, or those of the set."""
+        """Return the recording itself, or those of the set."""
         raise NotImplementedError
 
     def _total(self, found: list[Answer], add: Callable[[list[Answer]], Answer]) -> Answer:
-        """The answer made of each recording's answer: its own, or the sum for a set."""
+        """Combine the recordings' answers: the only one, or the sum for a set."""
         raise NotImplementedError
 
     def _only(self, what: str) -> Recording:
-        """The one recording, for queries that a set of several cannot answer.
+        """Return the only recording, for queries that a set of several cannot answer.
 
         Raises:
-            InvalidError: a set of several.
+            InvalidError: this is a set of several.
         """
         if len(self._each()) != 1:
             raise errors.InvalidError(f"{what} is that of one recording; ask one of the set")
         return self._each()[0]
 
     def _about_ops(self) -> int:
-        """About how many operations there are, without reading them: for progress bars."""
+        """Estimate the number of operations without reading them, for progress bars."""
         return sum(one._count_quickly() for one in self._each())
 
     def _check_moment(self, at: str | float) -> None:
-        """Refuses a moment after the end, which would silently be taken as the end.
+        """Raise InvalidError for a moment after the end, which would silently count as the end.
 
-        In a set, the moment may be after the end of some recordings, which are then taken at their
+        In a set, the moment may be after the end of some recordings, which then count at their
         end, but not after the end of all.
         """
         last = "duration_ns" if operation_of(at) is None else "ops"
@@ -90,7 +90,7 @@ class RecordingQueries:
     # --- sizes and lives ---
 
     def histogram(self) -> Rows:
-        """Sizes of all requests, allocations and reallocations.
+        """Count the sizes of all requests, allocations and reallocations.
 
         Returns:
             Rows of HISTOGRAM_DTYPE (size_bytes, count, total_bytes), by rising size.
@@ -98,9 +98,9 @@ class RecordingQueries:
         return self._total([one._histogram() for one in self._each()], add_histograms)
 
     def live_histogram(self, at: str | float = "peak") -> Rows:
-        """Sizes of the objects that live at a moment, each with its last requested size.
+        """Count the last requested sizes of the live objects at a moment.
 
-        In a set each process is at its own moment.
+        In a set, each process is at its own moment.
 
         Args:
             at: "peak", "end", "#N" (after N operations), or seconds since the start.
@@ -109,19 +109,19 @@ class RecordingQueries:
             Rows of HISTOGRAM_DTYPE (size_bytes, count, total_bytes), by rising size.
 
         Raises:
-            InvalidError: "peak-resident", which depends on a table; what is after the end.
+            InvalidError: "peak-resident", which depends on a table, or a moment after the end.
         """
         self._check_moment(at)
         return self._total([one._live_histogram(at) for one in self._each()], add_histograms)
 
     def lifetimes(self, by: str = "class", table: SizeClassTable | str = "c16") -> Rows:
-        """How long objects lived, in powers of two of nanoseconds, by class, call site or size.
+        """Count lifetimes in powers of two of nanoseconds, by class, call site or size.
 
-        An object that is resized lives on; it counts with its last size, for the site of its birth.
+        A resized object lives on; it counts with its last size, for the site of its allocation.
 
         Args:
-            by: "class"; "site"; "size": the size in powers of two.
-            table: the classes, or the name of a table.
+            by: "class", "site" or "size" (in powers of two).
+            table: size classes, or a table's name.
 
         Returns:
             Rows of LIFETIMES_DTYPE: cls (0: large), site, size_bytes (of the class, or at least),
@@ -130,8 +130,8 @@ class RecordingQueries:
             after n operations.
 
         Raises:
-            InvalidError: for another `by`; by "site" of a set of several, each of which numbers
-                its sites for itself.
+            InvalidError: `by` is invalid; or it is "site" for a set of several, each of which has
+                its own numbers of sites.
         """
         check_group(by)
         made = as_table(table)
@@ -148,28 +148,28 @@ class RecordingQueries:
         options: HeapOptions | None = None,
         progress: Progress = None,
     ) -> Ledger:
-        """Where the bytes would be under a table, by running it all through a dry heap.
+        """Compute the ledger under a table, by running the operations through a dry heap.
 
-        Of a set it is the sum of the ledgers; `parts` has each of them.
+        For a set it is the sum of the ledgers; `parts` has each of them.
 
         Args:
             table: size classes, or a table's name.
             at: "peak" (after the first operation that brings requested bytes to their maximum),
-                "peak-resident" (the same of resident bytes, which takes a run of its own to find),
+                "peak-resident" (the same for resident bytes, which takes an additional run),
                 "end", "#N" (after N operations), or seconds since the start (after the last
-                operation until then); of a set, recordings that are over by then are taken at
+                operation until then); in a set, recordings that have ended by then count at
                 their end.
-            options: of the heap; of decay_ms the recording's clock counts.
-            progress: a function that is called with the number of operations done since its last
+            options: of the heap; decay_ms uses the recording's clock.
+            progress: a function to call with the number of operations done since its last
                 call; True or False: a bar, or none; None: a bar on a terminal or in a notebook, if
                 it takes more than a second.
 
         Returns:
-            The ledger; `stats` and the Johnstone-Wilson ratios are of the whole recording. Its
-            `resident` takes the program to write all of each object at its birth.
+            The ledger; `stats` and the Johnstone-Wilson ratios are for the whole recording. Its
+            `resident` assumes that the program writes all of each object when it allocates it.
 
         Raises:
-            InvalidError: for an argument that is not allowed, such as a moment after the end.
+            InvalidError: an argument is not allowed, such as a moment after the end.
             TraceFormatError: the file is damaged.
         """
         with self._query("ledger", table, at, options, progress) as query:
@@ -205,7 +205,7 @@ class RecordingQueries:
         options: HeapOptions | None = None,
         progress: Progress = None,
     ) -> Comparison:
-        """Ledgers under several tables, side by side; the arguments as of `ledger`."""
+        """Compare the ledgers under several tables; arguments as of `ledger`."""
         made, heap = as_tables(tables), as_options(options)
         self._check_moment(at)
         steps = len(made) * self._about_ops()
@@ -219,11 +219,11 @@ class RecordingQueries:
         options: HeapOptions | None = None,
         progress: Progress = None,
     ) -> float | None:
-        """Hoard's blowup: the most held, over the most that one thread would hold for all of it.
+        """Return Hoard's blowup: peak held bytes over those of a single-threaded run.
 
-        Berger and others, "Hoard: a scalable memory allocator" (2000), with the same heap, its
-        operations all done by one thread, as the ideal allocator. The arguments are those of
-        `ledger`; None where nothing was ever held.
+        Berger and others, "Hoard: a scalable memory allocator" (2000). The ideal allocator is the
+        same heap with all operations done by one thread. The arguments are those of `ledger`; None
+        if nothing was ever held.
         """
         with self._query("blowup", table, "end", options, progress, passes=2) as query:
             found = [one._most_held(query) for one in self._each()]
@@ -240,31 +240,31 @@ class RecordingQueries:
         options: HeapOptions | None = None,
         progress: Progress = None,
     ) -> Rows:
-        """Requested, held and other bytes over time, under a table, in one pass.
+        """Compute requested, held and other bytes over time under a table, in one pass.
 
-        Of a set it is the sum of the time lines, each process from its own start.
+        For a set it is the sum of the time lines, each process from its own start.
 
         Args:
             table: size classes, or a table's name.
-            samples: about so many moments, at most 2048, evenly spread over the operations.
-            step_s: instead a moment at each multiple of so many seconds of the recording, after the
-                last operation until then, and at the end; steps in which nothing happened have no
+            samples: approximate number of moments, at most 2048, evenly spread over the operations.
+            step_s: seconds; instead of samples, a moment at each multiple of this time, after the
+                last operation until then, and at the end. Steps in which nothing happened have no
                 row. With "parts" or "classes", for at most 2048 moments.
-            detail: "sums"; "parts": the whole ledger of each moment, and of each part the bytes
-                that are resident; "classes": the same of each class that has spans then.
-            options: of the heap; of decay_ms the recording's clock counts.
+            detail: "sums"; "parts": the whole ledger at each moment, with the resident bytes of
+                each part; "classes": the same for each class that has spans at that moment.
+            options: of the heap; decay_ms uses the recording's clock.
             progress: as of `ledger`.
 
         Returns:
             Rows with the columns op, time_ns, requested_bytes, live_objects,
-            slot_bytes, held_bytes, free_page_bytes; with "parts" one a moment, with the parts of a
-            ledger and resident_bytes, resident_requested_bytes, ...; with "classes" one a moment
+            slot_bytes, held_bytes, free_page_bytes; with "parts" one per moment, with parts of a
+            ledger and resident_bytes, resident_requested_bytes, ...; with "classes" one per moment
             and class (class 0: large objects).
 
         Raises:
-            InvalidError: for another detail; for "classes" of a set, which has no single
-                heap; for a step that is not above 0, gives too many moments, or goes with "sums".
-            TypeError: the step is no number.
+            InvalidError: the detail is invalid, or is "classes" for a set, which has no single
+                heap; or the step is not above 0, has too many moments, or is used with "sums".
+            TypeError: the step is not a number.
         """
         wanted = max(1, _lib.as_index(samples, "samples", MOMENTS_MAX))
         check_detail(detail)
@@ -282,12 +282,12 @@ class RecordingQueries:
         options: HeapOptions | None = None,
         progress: Progress = None,
     ) -> LiveSites:
-        """What is live at a moment by call site, and the waste that each site's objects keep.
+        """Return the live objects at a moment by call site, and the waste that they keep.
 
-        The arguments are those of `ledger`. Sites and what is of no site add up to the ledger of
-        that moment, to the byte, but where a limit of `options` made the heap refuse a resize. A
-        span's free bytes are shared evenly among the objects that live in it. In a set each process
-        is at its own moment; sites with the same frames are added up and numbered anew from 1.
+        The arguments are those of `ledger`. The bytes of sites, and those of no site, add up to the
+        ledger of that moment exactly, unless a limit in `options` made the heap refuse a resize. A
+        span's free bytes are divided evenly among its live objects. In a set, each process
+        is at its own moment; sites with the same frames are merged and renumbered from 1.
         """
         with self._query("live sites", table, at, options, progress) as query:
             found = [one._live_sites(query) for one in self._each()]
@@ -301,7 +301,7 @@ class RecordingQueries:
         options: HeapOptions | None = None,
         progress: Progress = None,
     ) -> Rows:
-        """Allocations, and what is live at a moment, by call site, size class and thread.
+        """Count allocations, and live objects at a moment, by call site, size class and thread.
 
         The arguments are those of `ledger`. `waste_bytes` add up to those of `live_sites`
         by site. An object counts for the site and the thread that last allocated or resized
@@ -312,7 +312,7 @@ class RecordingQueries:
             allocated_bytes, live_objects, requested_bytes, waste_bytes.
 
         Raises:
-            InvalidError: a set of several recordings, each of which numbers its sites for itself.
+            InvalidError: this is a set of several recordings, each with its own numbers of sites.
         """
         with self._query("site groups", table, at, options, progress) as query:
             return self._only("a count by site, class and thread")._site_groups(query)
@@ -326,14 +326,14 @@ class RecordingQueries:
         options: HeapOptions | None = None,
         progress: Progress = None,
     ) -> SpanPinning:
-        """Who holds the partial spans of a moment, and what would come free without them.
+        """Return which objects pin the partial spans at a moment, and how many bytes they pin.
 
-        `by` is what the groups of live objects are: "site" and "thread" (that last allocated or
-        resized them), "size" (slots of their class), "age" (since then), "lifetime" (from
-        allocation to free). The other arguments are those of `ledger`.
+        `by` groups the live objects by "site" or "thread" (that last allocated or resized them),
+        "size" (slots of their class), "age" (since that operation) or "lifetime" (from allocation
+        to free). The other arguments are those of `ledger`.
 
         Raises:
-            InvalidError: for another `by`; a set of several recordings.
+            InvalidError: `by` is invalid, or this is a set of several recordings.
         """
         check_by(by)
         with self._query("pinned spans", table, at, options, progress) as query:
@@ -347,12 +347,12 @@ class RecordingQueries:
         options: HeapOptions | None = None,
         progress: Progress = None,
     ) -> HeapMap:
-        """The simulated heap at a moment as a map: its spans, their slots, its live objects.
+        """Return a map of the simulated heap at a moment: its spans, slots and live objects.
 
         The arguments are those of `ledger`, and the tiles add up to that ledger.
 
         Raises:
-            InvalidError: a set of several recordings, each of which has a heap of its own.
+            InvalidError: this is a set of several recordings, each of which has its own heap.
         """
         with self._query("heap map", table, at, options, progress) as query:
             return self._only("a heap map")._map(query)
@@ -365,9 +365,9 @@ class RecordingQueries:
         options: HeapOptions | None = None,
         progress: Progress = None,
     ) -> list[HeapMap]:
-        """Maps through time, of one pass: at `samples` evenly spread operations, and at the peak.
+        """Return heap maps of one pass: at `samples` evenly spread operations, and at the peak.
 
-        They are without slots and objects, so that many fit; `spanwise.plots.save_frames` draws
+        They have no slots and objects, to save memory; `spanwise.plots.save_frames` draws
         them as an animation. The other arguments, and errors, are those of `map`.
         """
         wanted = max(1, _lib.as_index(samples, "samples", 2048))

@@ -40,9 +40,9 @@ _temporaries: list[tuple[int, Path]] = []
 
 
 def temporary_recording() -> Path:
-    """A new, empty file in the system's folder for temporary files.
+    """Create a new, empty file in the temporary directory.
 
-    This process removes it when it ends; processes that it forked do not.
+    This process removes it at exit; processes that it forked do not.
     """
     handle, name = tempfile.mkstemp(prefix="spanwise-", suffix=".swt")
     os.close(handle)
@@ -68,9 +68,9 @@ class RecordResult:
 
     Attributes:
         path: the recording of the program itself.
-        others: recordings of its children, and of what the process was before it called exec.
+        others: recordings of its children, and of the process before it called exec.
         status: exit status of the program; negative: the signal that ended it.
-        stopped_by: the signal that asked us to stop meanwhile; 0: none.
+        stopped_by: the signal that interrupted the run; 0: none.
         unordered: why recordings were left unordered; "": they were ordered.
         python_sites: whether lines of Python were requested.
     """
@@ -83,7 +83,7 @@ class RecordResult:
     python_sites: bool = False
 
     def recordings(self) -> RecordingSet:
-        """The program's recording first, then the others."""
+        """Return the program's recording, then the others."""
         from spanwise.recordings.recording import Recording  # noqa: PLC0415  as the recorder does
         from spanwise.recordings.recording_set import RecordingSet  # noqa: PLC0415
 
@@ -93,7 +93,7 @@ class RecordResult:
         )
 
     def findings(self) -> list[str]:
-        """What the recordings lack of the program, and why; empty when nothing is missing."""
+        """Return what the recordings lack, and why; empty if nothing is missing."""
         gaps = [f"kept as it was recorded, not in order: {self.unordered}"] * bool(self.unordered)
         each = [(Path(str(one.path)).name, one) for one in self.recordings()]
         if self.python_sites and not any(one.has_python_lines for _, one in each):
@@ -101,7 +101,7 @@ class RecordResult:
         return gaps + [f"{name}: {gap}" for name, one in each for gap in one.summary.gaps()]
 
     def outside(self) -> list[str]:
-        """Heaps in the program that bypass malloc; only calls of malloc are recorded."""
+        """Return lines about heaps that bypass malloc, whose objects are not recorded."""
         each = self.recordings()
         found = {
             f"{Path(one.program).name} has a heap of its own, {runtime}'s, which a recording of"
@@ -113,7 +113,7 @@ class RecordResult:
         return sorted(found | ({one.missing for one in each} - {""}))
 
     def lines(self) -> list[str]:
-        """The lines to print: how the program failed, what is missing, and last the counts."""
+        """Return the lines to print: how the program failed, what is missing, and the counts."""
         found = []
         if self.stopped_by:
             name = signal.Signals(self.stopped_by).name
@@ -153,23 +153,23 @@ RECORDER = "libspanwise-record.so"
 _MEMORY = "/dev/shm"
 STACKS_MAX = 128
 STACKS = 8
-"""Return addresses of a call site, by default."""
+"""Default number of return addresses per call site."""
 
 
 @dataclass(frozen=True)
 class RecordOptions:
-    """How a program is recorded.
+    """Options of a recording.
 
     Attributes:
-        children: also record the processes that it starts.
-        stacks: return addresses kept of each call, 0 to 128.
-        keep_pymalloc: leave CPython its own allocator.
+        children: also record child processes.
+        stacks: return addresses per call, 0 to 128.
+        keep_pymalloc: let CPython use its own allocator.
         python_sites: call sites of CPython 3.11 are lines of Python.
         env: the program's environment; None: that of this process.
         cwd: its working folder; None: that of this process.
-        stdout: the program's; None: that of this process.
-        patient: leave Ctrl-C to the program and wait for its end; a second one kills it. SIGTERM
-            is passed on. Only in the main thread.
+        stdout: of the program; None: that of this process.
+        patient: pass Ctrl-C to the program and wait for its end; a second one kills it. SIGTERM
+            is forwarded. Only in the main thread.
         force: remove the recordings of other processes that an earlier run left next to the output.
     """
 
@@ -222,26 +222,26 @@ def record(
     cwd: str | os.PathLike[str] | None = None,
     force: bool = False,
 ) -> Recording | RecordingSet:
-    """Runs a program and records every call of its malloc family.
+    """Runs a program and records all its calls of the malloc family.
 
-    The counts are printed to stderr, in one line. KeyboardInterrupt ends the program (it has two
-    seconds to end by itself) and is raised again once the recording of what ran is in place.
+    The counts are printed to stderr on one line. KeyboardInterrupt ends the program (it has two
+    seconds to exit by itself) and is raised again once the recording until then is written.
 
     Args:
-        argv: program and arguments; the program's output goes where this process's goes.
-        output: the recording; None: a file in the system's folder for temporary files that goes
-            when this Python ends. What the process was before it called exec goes to STEM.PID.swt
+        argv: program and arguments; it inherits the output streams.
+        output: the recording; None: a file in the temporary directory, which is removed when this
+            process exits. The part of a process before it calls exec goes to STEM.PID.swt
             next to it.
-        children: also record the processes that it starts, to STEM.PID.swt next to output.
-        stacks: return addresses kept of each call, 0 to 128; 0: no call sites, which is quickest.
-        keep_pymalloc: leave CPython its own allocator. Else a CPython program runs with
-            PYTHONMALLOC=malloc, so that each of its objects is seen.
-        python_sites: a call site of CPython 3.11 is the line of Python that runs, with its function
-            and file, and its callers up to stacks of them; where no Python runs it is the
-            return address as ever.
+        children: also record child processes, to STEM.PID.swt next to output.
+        stacks: return addresses per call, 0 to 128; 0: no call sites, which is fastest.
+        keep_pymalloc: let CPython use its own allocator. By default it runs with
+            PYTHONMALLOC=malloc, so that all its objects are recorded.
+        python_sites: call sites of CPython 3.11 are the lines of Python that run, with function,
+            file and callers, `stacks` of them; where no Python runs, they are return
+            addresses.
         env: the program's environment; None: that of this process.
         cwd: its working folder; None: that of this process.
-        force: replace the output when it exists, and remove the recordings of other processes that
+        force: replace the output if it exists, and remove the recordings of other processes that
             an earlier run left next to it.
 
     Returns:
@@ -251,7 +251,7 @@ def record(
         InvalidError: the output exists, and force was not given; python_sites without call
             sites, or with keep_pymalloc.
         ProgramError: the program was not found, or cannot be recorded (statically linked,
-            set-user-ID, of another machine).
+            set-user-ID, of another architecture).
         UnsupportedError: the recorder is not installed.
         OSError: the system refused to write or to start it.
     """
@@ -287,7 +287,7 @@ def run_recorded(
     """Record a program as `record` does, and print nothing. An existing output is replaced.
 
     Raises:
-        KeyboardInterrupt: unless patient; the recording of what ran until then is in place.
+        KeyboardInterrupt: unless patient; the recording until then is written.
     """
     result = _run(argv, output, options)
     if result.stopped_by and not options.patient:
@@ -355,9 +355,9 @@ def _run_to_end(
     running: list[subprocess.Popen[bytes]],
     heard: list[int],
 ) -> tuple[int, int]:
-    """Runs the program; returns its status and the signal that asked us to stop (0: none).
+    """Runs the program; returns its status and the signal that interrupted us (0: none).
 
-    `running` gets the program; `heard` has the signals that our handlers took.
+    The program is appended to `running`; `heard` has the signals that our handlers caught.
     """
     child = start()
     running.append(child)
@@ -369,14 +369,14 @@ def _run_to_end(
 
 
 def _load_what_follows() -> None:
-    """Imports what puts events in order while the program runs: numpy is slow to load."""
+    """Import the modules that order events while the program runs, since numpy loads slowly."""
     importlib.import_module("spanwise.recordings.finish")
     importlib.import_module("spanwise.recordings.recording_set")
 
 
 @contextmanager
 def _workshop(output: Path) -> Iterator[Path]:
-    """A folder next to the output for unfinished files; it is always removed."""
+    """Yield a directory next to the output for unfinished files; it is always removed."""
     try:
         folder = Path(tempfile.mkdtemp(prefix=".spanwise-", dir=output.absolute().parent))
     except OSError as error:
@@ -392,7 +392,7 @@ def _workshop(output: Path) -> Iterator[Path]:
 
 @contextmanager
 def _areas_folder(folder: Path) -> Iterator[Path]:
-    """Where open blocks outlive the program: in memory if there is such a place, else `folder`."""
+    """Yield a directory for open blocks, which outlive the program: in memory, or else `folder`."""
     try:
         place = Path(tempfile.mkdtemp(prefix="spanwise-", dir=_MEMORY))
     except OSError:

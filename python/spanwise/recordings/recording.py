@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recordings: what a program allocated, and what any table would make of it."""
+"""Recordings of a program's allocations, and simulations of them under any table."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Recording(History, ExportMixin):
 
     Attributes:
         path: the file; None for an array.
-        name: what pictures and ledgers call it.
+        name: its name in plots and ledgers.
     """
 
     @classmethod
@@ -57,15 +57,15 @@ class Recording(History, ExportMixin):
 
         Args:
             path: the file.
-            valid_prefix: of a cut or damaged file read what is whole before the damage.
+            valid_prefix: read a truncated or damaged file up to the damage.
 
         Raises:
-            TraceFormatError: not a recording, cut, damaged, or of a newer version.
+            TraceFormatError: it is not a recording, truncated, damaged, or of a newer version.
             RecordingIOError: the file cannot be read.
         """
         source = FileSource(path, valid_prefix)
         recording = cls(source, path=source.path, name=Path(source.path).name)
-        recording._head  # noqa: B018  errors come now, not at the first query
+        recording._head  # noqa: B018  raises errors now, not at the first query
         return recording
 
     @classmethod
@@ -76,18 +76,18 @@ class Recording(History, ExportMixin):
         *,
         name: str = "operations",
     ) -> Recording:
-        """A recording of given operations.
+        """Make a recording of given operations.
 
         Args:
             ops: structured array of `spanwise.OPS_DTYPE`, shape (n,). It is not copied: do not
                 change it afterwards.
             path: also write it there, and read it from there; None: keep it in memory.
-            name: what pictures and ledgers call it, when there is no path.
+            name: its name in plots and ledgers, if there is no path.
 
         Raises:
-            TypeError: it is no such array.
-            InvalidError: naming the operation that is impossible.
-            RecordingIOError: the file cannot be written; there is none then.
+            TypeError: it is not such an array.
+            InvalidError: naming the impossible operation.
+            RecordingIOError: the file cannot be written, and does not exist.
         """
         rows = as_ops(ops)
         check_ops(rows)
@@ -99,14 +99,14 @@ class Recording(History, ExportMixin):
     # --- parts ---
 
     def __getitem__(self, index: Any) -> Any:
-        """An operation; or the recording of operations `first` to `last` - 1, `[first:last]`.
+        """Return an operation, or the recording of operations `first` to `last` - 1.
 
-        What is live when the slice begins is allocated before it, at the time of its first
-        operation, so that the slice is a possible history: `slices.slice_ops`. Its time is the
-        recording's.
+        Objects that are live when the slice begins are allocated before it, at the time of its
+        first operation, so that the slice is a possible history (`ops.slice_ops`). Its times are
+        those of the recording.
 
         Raises:
-            InvalidError: a slice with a step.
+            InvalidError: the slice has a step.
         """
         if not isinstance(index, slice):
             return self.ops[index]
@@ -140,7 +140,7 @@ class Recording(History, ExportMixin):
             simulation.close()
 
     def _resident_peak_op(self, query: QueryArgs) -> int:
-        """The operation after which most bytes are resident; it depends on the table."""
+        """Return the number of operations until the peak resident, which depends on the table."""
         with closing(Simulation(query.table, query.options, resident=True)) as simulation:
             account(self._source, simulation, END, self.name)
             return simulation.resident_peak()[1]
@@ -152,7 +152,7 @@ class Recording(History, ExportMixin):
         return replace(self._run(query, run), remark=self.remark)
 
     def _most_held(self, query: QueryArgs) -> tuple[int, int]:
-        """The peak held bytes: with the recorded threads, and with one thread for all."""
+        """Return the peak held bytes with the recorded threads, and with one thread."""
         most = []
         for source in (self._source, OneThread(self._source)):
             with closing(Simulation(query.table, query.options)) as simulation:
@@ -171,7 +171,7 @@ class Recording(History, ExportMixin):
             return timeline_of(self._source, simulation, spread, detail, query.progress)
 
     def _live_objects(self, query: QueryArgs) -> tuple[Placed, LiveObjects]:
-        """Live objects at a moment: their addresses, and what each occupies and keeps."""
+        """Return the live objects at a moment: addresses, and what each occupies and keeps."""
 
         def run(simulation: Simulation, moment: Moment) -> tuple[Placed, Latest]:
             return live_at(self._source, simulation, moment, self.name, query.progress)
@@ -221,7 +221,7 @@ class Recording(History, ExportMixin):
     # --- other forms ---
 
     def to_dict(self) -> dict[str, Any]:
-        """What it is and its totals, for JSON; `ops` has the operations."""
+        """Return metadata and totals as a dict for JSON; `ops` has the operations."""
         return {
             "name": self.name,
             "path": self.path,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recordings of several processes, accounted together."""
+"""Sets of recordings of several processes, which are summed."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _SHOWN = 20
 
 
 class RecordingSet(Sequence[Recording], ExportMixin, Result, Tabular):
-    """Recordings of several processes that are accounted together.
+    """Recordings of several processes, which queries sum.
 
-    Each process has a heap of its own. The sum takes each of them at its own moment: at "peak"
-    it is what they would hold if all peaks fell together, an upper bound. It answers all that a
-    `Recording` answers; an index gives a recording, a slice a set.
+    Each process has its own heap. The sum takes each of them at its own moment: at "peak" it is
+    what they would hold if all peaks coincided, an upper bound. A set answers all queries of a
+    `Recording`; an index returns a recording, a slice a set.
 
     Attributes:
-        name: what pictures and ledgers call it.
+        name: its name in plots and ledgers.
         path: None; each recording has its own.
     """
 
@@ -53,10 +53,10 @@ class RecordingSet(Sequence[Recording], ExportMixin, Result, Tabular):
     def open(
         cls, paths: Iterable[str | os.PathLike[str]], valid_prefix: bool = False
     ) -> RecordingSet:
-        """Opens files; a name with *, ? or [ that is no file stands for those that match.
+        """Opens files; a name with *, ? or [ that is not a file is a glob pattern.
 
         Raises:
-            InvalidError: nothing matches. Else as `Recording.open`.
+            InvalidError: nothing matches. Others as of `Recording.open`.
         """
         files = [name for path in paths for name in _matches(os.fspath(path))]
         return cls(Recording.open(name, valid_prefix) for name in files)
@@ -68,11 +68,11 @@ class RecordingSet(Sequence[Recording], ExportMixin, Result, Tabular):
     def __len__(self) -> int:
         return len(self._recordings)
 
-    # --- what they say of themselves ---
+    # --- metadata ---
 
     @property
     def program(self) -> str:
-        """The program of the first recording, from which the others were started."""
+        """The program of the first recording, which started the others."""
         return self._recordings[0].program
 
     @property
@@ -82,40 +82,40 @@ class RecordingSet(Sequence[Recording], ExportMixin, Result, Tabular):
 
     @property
     def info(self) -> dict[str, int]:
-        """The numbers of the heads of their files that are equal in all of them."""
+        """The fields of the file headers that are equal in all recordings."""
         first = self._recordings[0].info
         same = {name for name in first if all(one.info.get(name) == first[name] for one in self)}
         return {name: first[name] for name in first if name in same}
 
     @property
     def meta(self) -> list[tuple[str, str]]:
-        """The metadata of all, one recording after the other."""
+        """The metadata of all recordings in order."""
         return [pair for one in self for pair in one.meta]
 
     @property
     def remark(self) -> str:
-        """A sentence that every user of the recordings must know; mostly empty."""
+        """A caveat for users of the recordings; usually empty."""
         return next((one.remark for one in self if one.remark), "")
 
     @property
     def summary(self) -> Summary:
-        """The totals added up; the time is that of the longest recording."""
+        """The sum of the totals; the time is that of the longest recording."""
         return add_summaries([one.summary for one in self])
 
     @property
     def events(self) -> int:
-        """Events of all of them."""
+        """Number of events of all recordings."""
         return sum(one.events for one in self)
 
     def highest(self) -> Recording:
-        """The recording with the highest peak of requested bytes."""
+        """Return the recording with the highest peak of requested bytes."""
         return max(self, key=lambda one: one.summary.peak_requested_bytes)
 
     # --- operations ---
 
     @property
     def ops(self) -> Rows:
-        """The operations of all, as `blocks` numbers them."""
+        """The operations of all recordings, numbered as by `blocks`."""
         return as_rows(np.concatenate(list(self.blocks(1 << 20)) or [self._recordings[0].ops[:0]]))
 
     @property
@@ -124,7 +124,7 @@ class RecordingSet(Sequence[Recording], ExportMixin, Result, Tabular):
         return self.ops
 
     def blocks(self, rows: int = 65536) -> Iterator[NDArray[np.void]]:
-        """The operations, one recording after the other, each with the times of its own process.
+        """Yield the operations of each recording in turn, with the times of its own process.
 
         Objects, threads and sites of different recordings have different numbers.
         """
@@ -140,12 +140,12 @@ class RecordingSet(Sequence[Recording], ExportMixin, Result, Tabular):
 
     @property
     def threads(self) -> Rows:
-        """What each thread did; they are numbered on from one recording to the next."""
+        """Counts per thread; threads are numbered consecutively across recordings."""
         return as_rows(count_threads(self.blocks()))
 
     @property
     def modules(self) -> list[Module]:
-        """The modules of all; each process has addresses of its own."""
+        """The modules of all recordings; each process has its own addresses."""
         return list(dict.fromkeys(module for one in self for module in one.modules))
 
     @property
@@ -160,7 +160,7 @@ class RecordingSet(Sequence[Recording], ExportMixin, Result, Tabular):
 
     @property
     def sites(self) -> Sites:
-        """Call sites of all, those with the same frames added up, numbered anew from 1."""
+        """Call sites of all recordings, merged by frames and renumbered from 1."""
         counts: dict[tuple[str, ...], tuple[int, int]] = {}
         for site in (site for one in self for site in one.sites):
             allocs, size = counts.get(site.frames, (0, 0))
@@ -172,7 +172,7 @@ class RecordingSet(Sequence[Recording], ExportMixin, Result, Tabular):
     # --- other forms ---
 
     def to_dict(self) -> dict[str, Any]:
-        """What they are and their totals, for JSON."""
+        """Return metadata and totals as a dict for JSON."""
         return {
             "name": self.name,
             "summary": self.summary.to_dict(),
@@ -198,7 +198,7 @@ def _matches(path: str) -> list[str]:
 # --- arguments that are recordings ----------------------------------------------------------------
 
 Recordings = Recording | str | os.PathLike[str] | Iterable[Recording | str | os.PathLike[str]]
-"""The argument type of recordings: a recording, a file, or any number of them."""
+"""The argument type of recordings: a recording, a file, or an iterable of them."""
 
 
 def compare(
@@ -209,19 +209,19 @@ def compare(
     options: HeapOptions | None = None,
     progress: Progress = None,
 ) -> Comparison:
-    """Ledgers of a recording, or of several added up, under several tables, side by side.
+    """Compare the ledgers of one recording, or of the sum of several, under several tables.
 
-    To compare ledgers that exist already, use `spanwise.Comparison(ledgers)`.
+    To compare existing ledgers, use `spanwise.Comparison(ledgers)`.
 
     Args:
-        recordings: what is accounted.
+        recordings: one or more recordings.
         tables: size classes, or names of tables.
         at: as of `Recording.ledger`.
         options: of the heap, as of `Recording.ledger`.
         progress: as of `Recording.ledger`.
 
     Raises:
-        InvalidError, TraceFormatError: as `Recording.ledger`.
+        InvalidError, TraceFormatError: as of `Recording.ledger`.
     """
     opened = as_recordings(recordings)
     source = opened[0] if len(opened) == 1 else RecordingSet(opened)
@@ -229,20 +229,20 @@ def compare(
 
 
 def as_recordings(recordings: Recordings) -> list[Recording]:
-    """One recording or many, as they are or by file.
+    """Return a list of one or more recordings; files are opened.
 
     Raises:
-        TypeError: something else.
+        TypeError: it is something else.
     """
     given = [recordings] if isinstance(recordings, Recording | str | os.PathLike) else recordings
     return [as_recording(one) for one in given]
 
 
 def as_recording(recording: Recording | str | os.PathLike[str]) -> Recording:
-    """A recording as it is, or opened.
+    """Return the recording, opened if it is a file.
 
     Raises:
-        TypeError: something else.
+        TypeError: it is something else.
     """
     if isinstance(recording, Recording):
         return recording

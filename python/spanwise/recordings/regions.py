@@ -36,8 +36,8 @@ from spanwise.results.rows import AnyRows
 
 # --- a block of this process ----------------------------------------------------------------------
 #
-# The recorder records the whole process. Eight aligned allocations of random sizes mark where a
-# block begins and ends, so no event of its own is needed for it.
+# The recorder records the whole process. Eight aligned allocations of random sizes mark the begin
+# and the end of a block, so that no new kind of event is needed.
 
 _ALIGN_LOG2 = 12
 _MARKS = 8
@@ -45,7 +45,7 @@ _CUT = "import sys; from spanwise.recordings.regions import cut; sys.exit(cut(*s
 
 
 class RecordedPart:
-    """What a `with spanwise.recording()` block gives: after the block it has the recording."""
+    """The result of a `with spanwise.recording()` block; it has the recording after the block."""
 
     def __init__(self) -> None:
         self._recording: Recording | None = None
@@ -53,7 +53,7 @@ class RecordedPart:
 
     @property
     def recording(self) -> Recording:
-        """The operations of the block, of all threads, after an allocation of what was live then.
+        """The block's operations of all threads, preceded by allocations of the live objects.
 
         Raises:
             StateError: the block has not ended, or it ended with an exception.
@@ -70,12 +70,12 @@ class RecordedPart:
 def recording(
     output: str | os.PathLike[str] | None = None, *, own: bool = False
 ) -> Iterator[RecordedPart]:
-    """Records a block of the program that runs, which the recorder must have started.
+    """Records a block of this program, which must run under the recorder.
 
-    The process is one of `spanwise record -- python3 SCRIPT` (or of `spanwise.record`), and its
-    whole recording is made as ever, with the modules that `import spanwise` loads. The block's
-    recording has no call sites. At the end of the block another process puts what was recorded so
-    far in order and cuts the block out, so that this one does not allocate for it::
+    Start it by `spanwise record -- python3 SCRIPT` or `spanwise.record`. The whole process is
+    recorded as usual, including the modules that `import spanwise` loads. The block's
+    recording has no call sites. At the end of the block, another process orders the events so far
+    and extracts the block, so that this one does not allocate for it::
 
         with spanwise.recording("parse.swt") as part:
             tree = parse(text)
@@ -84,18 +84,18 @@ def recording(
     In a notebook use `%%record` instead.
 
     Args:
-        output: the block's recording; None: a file in the system's folder for temporary files that
-            goes when this Python ends.
-        own: only objects that the block allocates or resizes; else what was live before is
-            allocated first.
+        output: the block's recording; None: a file in the temporary directory, which is removed
+            when this process exits.
+        own: only objects that the block allocates or resizes. By default, objects that were live
+            before are allocated first.
 
     Yields:
-        A `RecordedPart`, whose `recording` is there after the block. A block that raises has none.
+        A `RecordedPart`; its `recording` exists after the block, unless the block raises.
 
     Raises:
         StateError: this process is not recorded; the message has the command that records it.
         InvalidError: the output exists.
-        RecordingIOError: no room for a copy in the system's folder for temporary files.
+        RecordingIOError: a copy does not fit into the temporary directory.
     """
     raw = _raw_recording()
     if output is not None:
@@ -120,7 +120,7 @@ def recording(
 def _cut_elsewhere(
     copy: Path, path: Path, around: tuple[tuple[int, ...], tuple[int, ...]], own: bool
 ) -> None:
-    """Has a process that is not recorded do the work of `cut`."""
+    """Run `cut` in a process that is not recorded."""
     hidden = ("LD_PRELOAD", "PYTHONMALLOC", "SPANWISE_RECORD_")
     environment = {k: v for k, v in os.environ.items() if not k.startswith(hidden)}
     words = [str(copy), str(path), *(",".join(map(str, marks)) for marks in around)]
@@ -139,14 +139,14 @@ def _cut_elsewhere(
 
 
 def cut(copy: str, output: str, first: str, last: str, objects: str = "") -> int:
-    """Puts a copied raw recording in order and writes what is between two rows of marks.
+    """Orders a copied raw recording and writes the part between two rows of marks.
 
     Args:
-        copy: the raw recording; its open blocks are next to it.
+        copy: the raw recording; its open blocks are in the same directory.
         output: the part's recording.
-        first: sizes of the marks before it, with commas.
+        first: sizes of the marks before it, comma-separated.
         last: those after it.
-        objects: "own": only objects that are allocated or resized there.
+        objects: "own" for only the objects that are allocated or resized there.
 
     Returns:
         The exit status: 0, or 1 with a line on stderr.
@@ -168,7 +168,6 @@ def cut(copy: str, output: str, first: str, last: str, objects: str = "") -> int
 
 
 def _raw_recording() -> Path:
-    """The file that the recorder of this process writes."""
     named, root = os.environ.get("SPANWISE_RECORD_FILE"), os.environ.get("SPANWISE_RECORD_PID")
     if named is None or root is None:
         raise StateError(
@@ -199,7 +198,7 @@ def _make(marks: tuple[int, ...]) -> None:
 
 
 def _place(ops: AnyRows, marks: tuple[int, ...]) -> tuple[int, int]:
-    """The index of the operation that makes the first mark, and that after the last mark's free."""
+    """Return the index of the first mark's allocation, and the index after the last mark's free."""
     rows = np.flatnonzero((ops["align_log2"] == _ALIGN_LOG2) & (ops["kind"] == lib.SW_OP_ALLOC))
     for thread in np.unique(ops["thread"][rows]):
         own = rows[ops["thread"][rows] == thread]
@@ -213,7 +212,7 @@ def _place(ops: AnyRows, marks: tuple[int, ...]) -> tuple[int, int]:
 
 
 def _copy_so_far(raw: Path, folder: Path) -> Path:
-    """Copies what is recorded so far, areas first: events that move to the file are in both."""
+    """Copy the events so far, areas first, so that events that move to the file are in both."""
     areas = Path(os.environ.get("SPANWISE_RECORD_AREAS", raw.parent)) / f"{raw.name}.areas"
     shutil.copyfile(areas, folder / areas.name)
     shutil.copyfile(raw, folder / raw.name)
@@ -224,10 +223,10 @@ def _copy_so_far(raw: Path, folder: Path) -> Path:
 
 _MAGIC_HELP = """The cell magic %%record: `%load_ext spanwise`, then a cell that begins with it.
 
-The cell runs as a program of its own in a fresh python3 with PYTHONMALLOC=malloc, because the
-notebook's process allocates all the time. Names of the notebook that the cell uses go with it:
-modules are imported there, other values are pickled, and loading them is recorded too. Its output
-is shown below the cell, then the recording, which is also put into the variable `recording`.
+The cell runs as a separate program in a fresh python3 with PYTHONMALLOC=malloc, because the
+notebook's process allocates all the time. The notebook's names that the cell uses are passed on:
+modules are imported, other values are pickled, and loading them is recorded too. The output
+is shown below the cell, then the recording, which is also stored in the variable `recording`.
 """
 
 _STARTER = """\
@@ -240,7 +239,7 @@ with open({cell!r}, encoding="utf-8") as file:
     code = compile(file.read(), {cell!r}, "exec")
 exec(code, names)
 """
-"""Gives the cell the notebook's values, then runs it."""
+"""Passes the notebook's values to the cell, then runs it."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -252,34 +251,32 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="%%record", description=_MAGIC_HELP, add_help=False)
     parser.add_argument("name", nargs="?", default="recording", help="variable for the recording")
     parser.add_argument("-o", "--output", help="the recording's file")
-    parser.add_argument(
-        "--stacks", type=int, default=STACKS, help="return addresses kept of each call"
-    )
+    parser.add_argument("--stacks", type=int, default=STACKS, help="return addresses per call")
     parser.add_argument("--keep-pymalloc", action="store_true", help="keep CPython's allocator")
     return parser
 
 
 def record_cell(line: str, cell: str, namespace: dict[str, Any]) -> Recording:
-    """Records a cell's code and puts the recording into the namespace.
+    """Records a cell's code and stores the recording in the namespace.
 
     Args:
-        line: what follows %%record: [NAME] [-o FILE] [--stacks N] [--keep-pymalloc].
+        line: the words after %%record: [NAME] [-o FILE] [--stacks N] [--keep-pymalloc].
         cell: Python source.
-        namespace: the notebook's variables; the recording goes there under NAME.
+        namespace: the notebook's variables; the recording becomes its variable NAME.
 
     Returns:
         The recording.
 
     Raises:
-        InvalidError: the cell uses names of the notebook that another process cannot get; all of
-            them are named.
-        SpanwiseError: wrong options; or as `spanwise.record`.
+        InvalidError: the cell uses names of the notebook that cannot be passed to another process;
+            the message has all of them.
+        SpanwiseError: options are invalid. Others as of `spanwise.record`.
     """
     options = _parser().parse_args(shlex.split(line))
     with tempfile.TemporaryDirectory(prefix="spanwise-cell-") as folder:
         script = _script(Path(folder), cell, namespace)
         output = Path(options.output) if options.output else temporary_recording()
-        # The notebook's stdout is no file, so the program's output is passed on afterwards.
+        # The notebook's stdout is not a file, so the program's output is forwarded afterwards.
         with tempfile.TemporaryFile() as said:
             result = run_recorded(
                 [sys.executable, str(script)],
@@ -299,12 +296,12 @@ def record_cell(line: str, cell: str, namespace: dict[str, Any]) -> Recording:
 
 
 def _script(folder: Path, cell: str, namespace: dict[str, Any]) -> Path:
-    """The program: the cell itself, or a starter that first gives it what it uses."""
+    """Return the program: the cell itself, or a starter that passes values to it."""
     own = folder / "cell.py"
     own.write_text(cell, encoding="utf-8")
     names = used_names(cell)
     used = {name: namespace[name] for name in names if name in namespace}
-    # A name that the cell also binds may not be needed, so it is left out if it cannot be sent.
+    # A name that the cell also binds may not be needed, so it is omitted if it cannot be passed.
     used = {n: value for n, value in used.items() if not names[n] or _travels(value)}
     if not used:
         return own
@@ -316,9 +313,9 @@ def _script(folder: Path, cell: str, namespace: dict[str, Any]) -> Path:
 
 
 def used_names(cell: str) -> dict[str, bool]:
-    """Global names that a cell's code uses and that are not built in: whether it binds them itself.
+    """Return the non-builtin global names in a cell's code, and whether the cell binds them.
 
-    Code that is no Python uses nothing: python3 will say what is wrong.
+    Invalid code uses no names: python3 will report the error.
     """
     try:
         table = symtable.symtable(cell, "cell", "exec")
@@ -331,7 +328,7 @@ def used_names(cell: str) -> dict[str, bool]:
 
 
 def _changed_in_place(cell: str) -> Iterator[str]:
-    """Names that `+=` and the like change: symbol tables say only that these are bound."""
+    """Yield the targets of augmented assignments, which symbol tables report only as bound."""
     for statement in ast.parse(cell).body:
         for node in ast.walk(statement):
             if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
@@ -360,7 +357,7 @@ def _packed(used: dict[str, Any]) -> bytes:
 
 
 def _travels(value: Any) -> bool:
-    """Whether a fresh process can load it: it pickles, and needs nothing that a cell defined."""
+    """Return whether a fresh process can unpickle it without definitions of the notebook."""
     if isinstance(value, ModuleType):
         return value.__name__ != "__main__"
     try:
@@ -371,7 +368,7 @@ def _travels(value: Any) -> bool:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Registers the magic; called by %load_ext."""
+    """Registers the magic; %load_ext calls this."""
 
     def record(line: str, cell: str) -> Recording:
         return record_cell(line, cell, shell.user_ns)

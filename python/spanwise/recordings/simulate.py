@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulator: a dry heap runs operations with the placement code of every heap.
+"""The simulator: a dry heap runs operations with the same placement code as real heaps.
 
-No object memory is touched, and memory follows live objects, not the number of operations. Time
-comes from the operations, also for what the heap gives back to the system.
+No object memory is touched, and memory use is proportional to live objects, not to the number of
+operations. The operations' times drive the clock, also for the decay of idle pages.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Moment(NamedTuple):
     """A moment of a recording: its name, and where a run stops for it.
 
     Attributes:
-        at: the name, for ledgers.
+        at: its name in ledgers.
         stop_op: after this many operations.
         stop_ns: after the last operation at or before this time; without either, at the end.
     """
@@ -49,7 +49,7 @@ class Moment(NamedTuple):
 END = Moment("end")
 
 FILE_STEP = 1 << 20
-"""Operations of a file that are run in one C call; Ctrl-C is heard between two: some 50 ms."""
+"""Operations of a file per C call, about 50 ms; Ctrl-C is handled between calls."""
 
 _SAMPLES_MAX = 2048
 
@@ -60,8 +60,8 @@ class Simulation:
     Args:
         table: size classes.
         options: of the heap.
-        resident: note which pages the program would write, so that ledgers know what is resident.
-        tracked: the heap keeps requested sizes, as ledgers need; addresses are the same without.
+        resident: record the pages that the program would write, for resident bytes in ledgers.
+        tracked: keep requested sizes, which ledgers need; addresses are the same without.
     """
 
     def __init__(
@@ -94,14 +94,14 @@ class Simulation:
         self.time_ns = int(batch.ops[batch.count - 1].time_ns)
 
     def run_trace(self, trace: Owned, until: int) -> bool:
-        """Runs a reader's operations until `until` were run in all; false at the end of them."""
+        """Runs a reader's operations to a total of `until`; returns False at its end."""
         done = ffi.new("uint64_t *", self.done)
         check(lib.sw_runner_run_trace(self._runner, trace.c, until, self._touch, ffi.NULL, done))
         self.done = int(done[0])
         return self.done >= until
 
     def note_time(self, run_one: Callable[[], None]) -> None:
-        """Runs one operation of a file, and takes its time from a row of the time line."""
+        """Runs one operation of a file, and reads its time from a row of the time line."""
         self.sample_every(1)
         run_one()
         self.sample_every(0)
@@ -109,15 +109,15 @@ class Simulation:
         self.time_ns = int(rows["time_ns"][-1]) if len(rows) else 0
 
     def steady_from(self, requested_bytes: int) -> None:
-        """Starts the steady mean at the first operation after which so many bytes are live."""
+        """Starts the steady mean at the first operation with that many live bytes."""
         lib.sw_runner_steady_from(self._runner, requested_bytes)
 
     def stats(self) -> RunStats:
-        """Counts so far."""
+        """Return the counts so far."""
         return RunStats.read(self._runner)
 
     def ledger(self, at: str, source: str) -> Ledger:
-        """The ledger now."""
+        """Return the current ledger."""
         table = self._handle.table
         return read_ledger(
             self._heap,
@@ -130,32 +130,32 @@ class Simulation:
         )
 
     def resident_peak(self) -> tuple[int, int]:
-        """The peak resident bytes so far, and the operations after which they first were."""
+        """Return the peak resident bytes so far, and the number of operations until then."""
         op = ffi.new("uint64_t *")
         return int(lib.sw_runner_resident_peak(self._runner, op)), int(op[0])
 
     def sample_every(self, ops: int) -> None:
-        """Asks for a row of the time line every `ops` operations."""
+        """Requests a row of the time line every `ops` operations."""
         check(lib.sw_runner_sample_every(self._runner, ops))
 
     def samples(self) -> NDArray[np.void]:
-        """The rows of the time line so far."""
+        """Return the rows of the time line so far."""
         rows = np.zeros(_SAMPLES_MAX, RUN_SAMPLE_DTYPE)
         where = _lib.pointer(rows, "sw_replay_sample *")
         return rows[: lib.sw_runner_samples(self._runner, where, len(rows))]
 
     def spans(self) -> Rows:
-        """The spans now, as `Heap.spans`."""
+        """Return the current spans, as `Heap.spans`."""
         return read_spans(self._heap)
 
     def heap_map(self, at: str, source: str, *, slots: bool) -> HeapMap:
-        """The heap as a map now, with slots if `slots`."""
+        """Return the current heap map, with slots if `slots`."""
         tiles, requested = read_tiles(self._heap, touched=self._resident, slots=slots)
         page_bytes = self._handle.table.page_bytes
         return HeapMap(tiles, self.ledger(at, source), page_bytes, requested)
 
     def addresses(self, object_ids: NDArray[np.uint32]) -> NDArray[np.uint64]:
-        """The addresses of objects; 0 of one that is not live."""
+        """Return the addresses of objects; 0 for one that is not live."""
         ids = np.ascontiguousarray(object_ids, np.uint32)
         found = np.zeros(len(ids), np.uint64)
         where = _lib.pointer(ids, "const uint32_t *"), _lib.pointer(found, "uint64_t *")
@@ -163,7 +163,7 @@ class Simulation:
         return found
 
     def close(self) -> None:
-        """Ends heap and runner."""
+        """Close heap and runner."""
         self._handle.close()
 
 
@@ -186,7 +186,7 @@ def account(
 
 
 def most_resident(source: Source, table: SizeClassTable, *, name: str) -> int:
-    """The peak resident bytes of a whole run in which all of each object is written."""
+    """Return the peak resident bytes of a whole run that writes all of each object."""
     simulation = Simulation(table, resident=True)
     try:
         account(source, simulation, END, name)
@@ -202,7 +202,7 @@ def visit_moment(
     read: Callable[[], Seen],
     progress: Step | None = None,
 ) -> Seen:
-    """Run all operations and return what `read` gives at one moment of them."""
+    """Run all operations and return the result of `read` at one moment of them."""
     found: list[Seen] = []
 
     def read_once() -> None:
@@ -223,9 +223,9 @@ def visit(
     take: Callable[[], object],
     progress: Step | None = None,
 ) -> None:
-    """Runs all operations in one pass, and stops on the way.
+    """Runs all operations in one pass, and calls `take` at stops.
 
-    Stops are after so many operations, rising; those after the end are not reached.
+    Stops are ascending numbers of operations; those after the end are not reached.
     """
     if isinstance(source, FileSource):
         _visit_file(source, simulation, stops, take, progress)
@@ -240,11 +240,11 @@ def _visit_file(
     take: Callable[[], object],
     progress: Step | None,
 ) -> None:
-    """Many operations a C call; the reader's blocks never come to Python."""
+    """Run many operations per C call; the reader's blocks never reach Python."""
     trace = source.open()
 
     def run_to(until: int | None) -> None:
-        """Runs until so many operations were run in all, or to the end of the recording."""
+        """Runs to a total of `until` operations, or to the end of the recording."""
         going = True
         while going and (until is None or simulation.done < until):
             before = simulation.done
@@ -288,10 +288,10 @@ def visit_times(
     take: Callable[[], object],
     progress: Step | None = None,
 ) -> None:
-    """As `visit`, with stops in steps of time.
+    """Run as `visit` does, with stops in steps of time.
 
-    A stop is after the last operation of each multiple of `step_ns` or earlier. A multiple is left
-    out if no operation came since the one before; the last stop is the end.
+    A stop is after the last operation at or before each multiple of `step_ns`. A multiple is
+    skipped if no operation came since the previous one; the last stop is the end.
     """
     due, taken = step_ns, 0
 
@@ -322,7 +322,7 @@ def _run_until_time(
     take: Callable[[], object],
     progress: Step | None,
 ) -> None:
-    """Stops once, after the last operation of a time or earlier."""
+    """Stop once, after the last operation at or before a time."""
     waiting = True
     for batch in source.batches():
         before = before_stop(batch, simulation.done, None, stop_ns) if waiting else None
@@ -338,7 +338,7 @@ def _run_until_time(
 
 
 def before_stop(batch: Batch, done: int, stop_op: int | None, stop_ns: int | None) -> int | None:
-    """How many operations of the batch come before the stop; None: there is no stop."""
+    """Return the number of operations of the batch before the stop; None: there is no stop."""
     if stop_op is not None:
         return min(stop_op - done, batch.count)
     if stop_ns is None:

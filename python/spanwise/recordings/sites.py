@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Call sites of a recording and what was allocated at each."""
+"""Call sites of a recording, with counts of their allocations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Framed(Protocol):
 
     @property
     def id(self) -> int:
-        """0: the unknown site."""
+        """Number of the site; 0: unknown."""
 
     @property
     def frames(self) -> tuple[str, ...]:
@@ -36,39 +36,39 @@ class Framed(Protocol):
 
 
 def joined(site: Framed) -> dict[str, str]:
-    """Frames and names, each joined into one text as in columns."""
+    """Return frames and names, each joined into one text for a column."""
     return {"frames": ";".join(site.frames), "names": ";".join(site.names)}
 
 
 def unknown_text(imported: bool) -> str:
-    """The message for a recording without call sites."""
+    """Return the message for a recording without call sites."""
     return _IMPORTED_ONLY if imported else UNKNOWN_ONLY
 
 
 def unknown_only(sites: Iterable[Framed]) -> bool:
-    """Whether there is the unknown site and no other."""
+    """Return whether the unknown site is the only one."""
     return {site.id for site in sites} == {0}
 
 
 def number_sites(frames: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], int]:
-    """Numbers from 1 for call sites of several processes; without frames it is the unknown one."""
+    """Number call sites of several processes from 1; one without frames is the unknown site 0."""
     known = [each for each in frames if each]
     return {(): 0, **{each: i for i, each in enumerate(known, 1)}}
 
 
 def same_sites(frames: Mapping[int, tuple[str, ...]]) -> dict[int, int]:
-    """The lowest id of the sites with the same frames, by id; those of unknown frames are left out.
+    """Return by id the lowest id with the same frames; sites of unknown frames are omitted.
 
-    A Python function that is created again gets a new number, and so its sites exist twice.
+    A Python function that is created again gets a new number, so its sites exist twice.
     """
     first: dict[tuple[str, ...], int] = {}
     return {site: first.setdefault(each, site) for site, each in sorted(frames.items()) if each}
 
 
 def callers(site: Framed) -> str:
-    """The innermost caller, short, and who called it, as far as there is room.
+    """Return the innermost caller and its callers as a short text.
 
-    Sites in one function differ in its callers only; these are named without file and line.
+    Sites in one function differ only in its callers; these are named without file and line.
     """
     if not site.names:
         return _format.short_end(site.frames[0] if site.frames else "unknown", _WIDTH)
@@ -83,16 +83,16 @@ def callers(site: Framed) -> str:
 
 @dataclass(frozen=True)
 class Site(Result):
-    """A call site and what was allocated there.
+    """A call site and its allocations.
 
     Attributes:
         id: as in the `site` column of the operations; 0 is the unknown site.
         allocs: allocations; allocated_bytes is their total size.
         frames: return addresses as "module+0xoffset", innermost caller first. The offset is an
-            address in the module's file, as addr2line takes it. A line of Python (`record` with
+            address in the module's file, as for addr2line. A line of Python (`record` with
             python_sites) is "python: function (file:line)", a call that an imported profile names
             "profile: function (file:line)".
-        names: of the frames, "function (file:line)" where that is known; () before `Sites.named`.
+        names: of the frames, "function (file:line)" if known; () before `Sites.named`.
     """
 
     id: int
@@ -102,7 +102,7 @@ class Site(Result):
     names: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, for JSON."""
+        """Return a dict for JSON."""
         return asdict(self)
 
     def __repr__(self) -> str:
@@ -119,7 +119,7 @@ class Sites(Sequence[Site], Result, Tabular):
 
     Args:
         sites: the sites.
-        build_ids: of the modules, by path: names are taken from the same files only.
+        build_ids: of the modules, by path; names are read from files with the same id only.
         imported: whether the recording was made from another tool's file.
     """
 
@@ -134,16 +134,16 @@ class Sites(Sequence[Site], Result, Tabular):
         self._imported = imported
 
     def named(self) -> Sites:
-        """The same sites with names: of functions, with file and line where these are known.
+        """Return the same sites with names of functions, with file and line if known.
 
-        They come from the modules' symbols and debug information as they are on this machine.
+        They come from the modules' symbols and debug information on this machine.
         """
         names = name_frames((f for site in self for f in site.frames), self._build_ids)
         sites = [replace(site, names=tuple(names[f] for f in site.frames)) for site in self]
         return Sites(sites, self._build_ids, self._imported)
 
     def __getitem__(self, index: Any) -> Any:
-        """A site, or `Sites` of a slice."""
+        """Return a site, or `Sites` for a slice."""
         found = self._sites[index]
         if not isinstance(index, slice):
             return found
@@ -154,12 +154,12 @@ class Sites(Sequence[Site], Result, Tabular):
 
     @property
     def array(self) -> Rows:
-        """One row a site: id, allocs, allocated_bytes, frames and names (joined by ";")."""
+        """One row per site: id, allocs, allocated_bytes, frames and names (joined by ";")."""
         rows = [{**site.to_dict(), **joined(site)} for site in self]
         return rows_of(rows, _COLUMNS)
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, for JSON."""
+        """Return a dict for JSON."""
         return {"sites": [site.to_dict() for site in self]}
 
     def __eq__(self, other: object) -> bool:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where operations come from: a recording's file or an array, read pass by pass."""
+"""Sources of operations: a recording's file or an array, readable any number of times."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spanwise._lib import OPS_DTYPE, check, ffi, lib
 from spanwise._owner import Owned
 
 ARRAY_BATCH = 1 << 19
-"""Operations of an array that go to C at once: some ten milliseconds of work."""
+"""Operations of an array per C call, about ten milliseconds of work."""
 
 
 @dataclass(frozen=True)
@@ -27,28 +27,28 @@ class Batch:
     count: int
 
     def from_(self, start: int) -> Batch:
-        """The batch without its first operations."""
+        """Return the batch without its first `start` operations."""
         return Batch(self.ops + start, self.count - start)
 
     def first(self, count: int) -> Batch:
-        """The batch's first operations."""
+        """Return the batch's first `count` operations."""
         return Batch(self.ops, count)
 
     def array(self) -> NDArray[np.void]:
-        """The batch as a structured array on the same memory: not to be kept."""
+        """Return a structured array that shares the batch's memory and its lifetime."""
         raw = ffi.buffer(self.ops, self.count * OPS_DTYPE.itemsize)
         return np.frombuffer(raw, OPS_DTYPE)
 
 
 class Source(Protocol):
-    """Operations that can be gone through any number of times."""
+    """Operations that can be iterated any number of times."""
 
     def batches(self) -> Iterator[Batch]:
-        """The operations from the first to the last."""
+        """Return the operations from the first to the last."""
         ...
 
     def blocks(self, rows: int) -> Iterator[NDArray[np.void]]:
-        """The operations as arrays of at most `rows` rows, the caller's to keep."""
+        """Yield the operations as arrays of at most `rows` rows, which the caller may keep."""
         ...
 
 
@@ -59,19 +59,19 @@ class ArraySource:
         self.ops = ops
 
     def batches(self) -> Iterator[Batch]:
-        """The operations from the first to the last."""
+        """Yield the operations from the first to the last."""
         start = _lib.pointer(self.ops, "const sw_op *")
         for first in range(0, len(self.ops), ARRAY_BATCH):
             yield Batch(start + first, min(ARRAY_BATCH, len(self.ops) - first))
 
     def blocks(self, rows: int) -> Iterator[NDArray[np.void]]:
-        """Views of the array of at most `rows` rows."""
+        """Yield views of the array of at most `rows` rows."""
         for first in range(0, len(self.ops), rows):
             yield self.ops[first : first + rows]
 
 
 class FileSource:
-    """Operations in a `.swt` file. Each pass opens it anew, so passes may run side by side."""
+    """Operations in a `.swt` file. Each pass opens the file, so passes may run concurrently."""
 
     def __init__(self, path: str | os.PathLike[str], valid_prefix: bool) -> None:
         self.path = os.fspath(path)
@@ -79,13 +79,13 @@ class FileSource:
         self._raw = _lib.c_path(path)
 
     def open(self) -> Owned:
-        """A C reader, closed when the last reference goes."""
+        """Return a C reader, which is closed with its last reference."""
         out = ffi.new("sw_trace **")
         check(lib.sw_trace_open(self._raw, self.flags, out), self.path)
         return Owned(out[0], lib.sw_trace_close)
 
     def batches(self) -> Iterator[Batch]:
-        """The operations from the first to the last."""
+        """Yield the operations from the first to the last."""
         trace = self.open()
         ops, count = ffi.new("const sw_op **"), ffi.new("size_t *")
         while True:
@@ -95,7 +95,7 @@ class FileSource:
             yield Batch(ops[0], int(count[0]))
 
     def blocks(self, rows: int) -> Iterator[NDArray[np.void]]:
-        """Arrays of at most `rows` rows, decoded straight into their memory."""
+        """Yield arrays of at most `rows` rows; operations are decoded into their memory."""
         trace = self.open()
         count = ffi.new("size_t *")
         while True:
@@ -109,13 +109,13 @@ class FileSource:
 
 
 class OneThread:
-    """The same operations, all of one thread."""
+    """The same operations, all in one thread."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
 
     def batches(self) -> Iterator[Batch]:
-        """The operations but for ends of threads, from the first to the last."""
+        """Yield the operations without ends of threads."""
         for batch in self._source.batches():
             rows = batch.array()
             ops = rows[rows["kind"] != lib.SW_OP_THREAD_END]
@@ -123,7 +123,7 @@ class OneThread:
             yield Batch(_lib.pointer(ops, "const sw_op *"), len(ops))
 
     def blocks(self, rows: int) -> Iterator[NDArray[np.void]]:
-        """The same as arrays."""
+        """Yield the same as arrays."""
         for block in self._source.blocks(rows):
             ops = block[block["kind"] != lib.SW_OP_THREAD_END]
             ops["thread"] = 0
@@ -141,21 +141,21 @@ class Module(NamedTuple):
 
 
 def read_info(trace: Owned) -> dict[str, int]:
-    """What the head of the file says."""
+    """Return the file header."""
     info = ffi.new("sw_trace_info *")
     lib.sw_trace_get_info(trace.c, info)
     return {name: int(value) for name, value in _lib.struct_dict(info).items()}
 
 
 def read_summary(trace: Owned, path: str | None = None) -> dict[str, int]:
-    """Totals of the whole recording."""
+    """Return the totals of the recording."""
     summary = ffi.new("sw_trace_summary *")
     check(lib.sw_trace_get_summary(trace.c, summary), path)
     return {name: int(value) for name, value in _lib.struct_dict(summary).items()}
 
 
 def read_meta(trace: Owned) -> list[tuple[str, str]]:
-    """Pairs of strings, in the order of the file."""
+    """Return the metadata as pairs of strings, in the order of the file."""
     key, value = ffi.new("const char **"), ffi.new("const char **")
     pairs = []
     for i in range(lib.sw_trace_meta_count(trace.c)):
@@ -165,7 +165,7 @@ def read_meta(trace: Owned) -> list[tuple[str, str]]:
 
 
 def read_modules(trace: Owned) -> list[Module]:
-    """The modules, in the order of the file."""
+    """Return the modules in the order of the file."""
     out = ffi.new("sw_trace_module *")
     modules = []
     for i in range(lib.sw_trace_module_count(trace.c)):
@@ -179,7 +179,7 @@ def read_modules(trace: Owned) -> list[Module]:
 
 
 def read_sites(trace: Owned) -> dict[int, tuple[int, ...]]:
-    """Return addresses of the call sites by id, innermost caller first."""
+    """Return the return addresses of call sites by id, innermost caller first."""
     addresses = ffi.new("const uint64_t **")
     sites = {}
     for place in range(lib.sw_trace_site_count(trace.c)):
@@ -196,18 +196,18 @@ def write_ops(
     sites: Sequence[tuple[int, ...]] = (),
     modules: Sequence[Module] = (),
 ) -> None:
-    """Writes an ordered recording; the file appears whole, at the end.
+    """Writes an ordered recording atomically.
 
     Args:
         path: the recording.
         blocks: its operations.
         meta: pairs of strings.
         sites: return addresses of the call sites 1, 2, ..., innermost caller first.
-        modules: in which these addresses are.
+        modules: that contain these addresses.
 
     Raises:
-        InvalidError: naming the operation that is impossible.
-        RecordingIOError: the system refused; there is no file then.
+        InvalidError: naming the impossible operation.
+        RecordingIOError: the system refused to write; there is no file.
     """
     out = ffi.new("sw_trace_writer **")
     check(lib.sw_trace_create(_lib.c_path(path), out), path)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who holds partial spans: groups of live objects, and what would come free without each of them.
+"""Span pinning: groups of live objects that keep partial spans, and the bytes that each pins.
 
-A span that has a free slot is *partial*. Every object in it keeps all of it, so its free bytes are
-shared evenly (`live_sites.py`); but if one group of objects were gone, only the spans in which
-nobody else lives would come free. Each group has both numbers.
+A span with live objects and a free slot is *partial*. Each of its objects keeps the whole span, so
+its free bytes are divided evenly (`live_sites.py`). But if all objects of a group were freed, only
+spans without other objects would become empty. Each group has both numbers.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ PINNED_SPANS_DTYPE = np.dtype(
         )
     ]
 )
-"""One group of `Recording.span_pinning`."""
+"""A group of `Recording.span_pinning`."""
 
 NOT_FREED = np.iinfo(np.uint64).max
-"""The group of lifetimes of what the recording never frees."""
+"""The lifetime group of objects that the recording never frees."""
 
 _TIMES = ((10**9, "s"), (10**6, "ms"), (10**3, "us"), (1, "ns"))
 SHOWN = 10
-"""How many groups are shown as text."""
+"""Number of groups in text output."""
 _HEADS = {
     "site": "innermost callers",
     "size": "slots",
@@ -61,7 +61,7 @@ _COLUMNS = ("released", "spans alone", "spans", "free kept", "live", "requested"
 
 @dataclass(frozen=True)
 class _Framed:
-    """What `callers` takes."""
+    """The argument of `callers`."""
 
     id: int
     frames: tuple[str, ...]
@@ -70,20 +70,20 @@ class _Framed:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class SpanPinning(Result, Value, Tabular):
-    """Who holds the partial spans of a moment; the group that would free most comes first.
+    """The groups of objects that pin partial spans at a moment, most pinned bytes first.
 
     Attributes:
-        array: one row a group, `Rows` of PINNED_SPANS_DTYPE. `group` is the site's id, the slot's
-            bytes, the thread's number, or nanoseconds, a power of two (of a lifetime 2**64 - 1:
-            never freed). Of its objects in partial spans: `live_objects` and `requested_bytes`;
-            `kept_free_bytes`, their even share of the free bytes; their `spans`,
-            `sole_spans` of them in which nobody else lives, and `released_bytes`, all bytes of
-            those: what comes free without the group.
-        by: what the groups are: "site", "size", "age", "lifetime" or "thread".
+        array: one row per group, `Rows` of PINNED_SPANS_DTYPE. `group` is the site's id, the slot's
+            bytes, the thread's number, or nanoseconds, a power of two (lifetime 2**64 - 1:
+            never freed). The other columns are for its objects in partial spans: `live_objects` and
+            `requested_bytes`; `kept_free_bytes`, their even share of the free bytes; their `spans`;
+            `sole_spans`, those without objects of other groups; and `released_bytes`, the size of
+            the latter, which would become empty without the group.
+        by: the kind of groups: "site", "size", "age", "lifetime" or "thread".
         ledger: of the moment.
-        spans: partial spans that have a live object.
+        spans: number of partial spans.
         free_bytes: free slots and tails of these.
-        frames: of each group the site's frames; () of what is no site.
+        frames: the site's frames of each group; () if groups are not sites.
         names: of the frames; () before `named`.
         build_ids: as of `LiveSites`.
         imported: as of `LiveSites`.
@@ -103,10 +103,10 @@ class SpanPinning(Result, Value, Tabular):
         return len(self.array)
 
     def named(self, groups: int | None = None) -> SpanPinning:
-        """The same with the names of call sites, as `LiveSites.named`.
+        """Return the same with the names of call sites, as `LiveSites.named`.
 
         Args:
-            groups: only the first so many get names; None: all.
+            groups: number of groups that get names; None: all.
         """
         if self.by != "site":
             return self
@@ -117,7 +117,7 @@ class SpanPinning(Result, Value, Tabular):
         return replace(self, names=(*named, *rest))
 
     def labels(self) -> list[str]:
-        """What each group is called, in the order of `array`."""
+        """Return the name of each group, in the order of `array`."""
         keys = self.array["group"].tolist()
         if self.by == "site":
             names = self.names or ((),) * len(keys)
@@ -129,7 +129,7 @@ class SpanPinning(Result, Value, Tabular):
         return ["not freed" if key == NOT_FREED else _time(key) for key in keys]
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, for JSON."""
+        """Return a dict for JSON."""
         rows = self.array.to_dicts()
         if self.by == "site":
             names = self.names or ((),) * len(rows)
@@ -144,7 +144,7 @@ class SpanPinning(Result, Value, Tabular):
         }
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draws it; as `spanwise.plots.span_pinning`."""
+        """Draw the groups, as `spanwise.plots.span_pinning`."""
         return draw("span_pinning", self, ax)
 
     # --- text ---
@@ -181,16 +181,16 @@ class SpanPinning(Result, Value, Tabular):
 
 
 def _time(ns: int) -> str:
-    """Three digits of a power of two in a unit that suits it."""
+    """Format a power of two with three digits in a suitable unit."""
     scale, unit = next(one for one in _TIMES if ns >= one[0] or one[0] == 1)
     return f"{_format.digits(ns / scale, 3)} {unit}"
 
 
 def check_by(by: str) -> None:
-    """Refuses a `by` that `span_pinning` does not know.
+    """Check the argument `by` of `span_pinning`.
 
     Raises:
-        InvalidError: it is none of `GROUPS`.
+        InvalidError: it is not one of `GROUPS`.
     """
     if by not in GROUPS:
         raise errors.InvalidError(f"by {by!r}: use one of {', '.join(GROUPS)}")
@@ -199,10 +199,7 @@ def check_by(by: str) -> None:
 def keys_of(
     by: str, placed: Placed, objects: LiveObjects, blocks: Iterator[NDArray[np.void]]
 ) -> NDArray[np.uint64]:
-    """The group of each live object.
-
-    `blocks` are all operations, which lifetimes need.
-    """
+    """Return the group of each live object; `blocks` are all operations, for lifetimes."""
     if by == "age":
         now = np.uint64(placed.ledger.time_ns)
         return floor_pow2(now - np.minimum(objects.placed_ns, now))
@@ -220,9 +217,9 @@ def keys_of(
 def lifetimes_of(
     blocks: Iterator[NDArray[np.void]], done: int, ids: NDArray[np.uint32]
 ) -> NDArray[np.uint64]:
-    """How long objects live in all, as powers of two; NOT_FREED of what is never freed.
+    """Return total lifetimes of objects as powers of two; NOT_FREED if never freed.
 
-    The objects live after `done` operations; `blocks` are all operations.
+    The objects are live after `done` operations; `blocks` are all operations.
     """
     count = int(ids.max(initial=0)) + 1
     born, died = np.zeros(count, np.uint64), np.full(count, NOT_FREED, np.uint64)
@@ -244,10 +241,7 @@ def lifetimes_of(
 def span_pinning_of(
     placed: Placed, objects: LiveObjects, keys: NDArray[np.uint64], by: str
 ) -> SpanPinning:
-    """Adds up what the groups hold.
-
-    `keys` are the groups of the objects.
-    """
+    """Sum up the spans and bytes that groups pin; `keys` are the groups of the objects."""
     spans, of_span = placed.spans, span_of(placed)
     live = np.bincount(of_span, minlength=len(spans))
     partial = (np.asarray(spans["cls"]) != 0) & (live > 0) & (live < np.asarray(spans["slots"]))

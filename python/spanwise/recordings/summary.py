@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts: totals of a recording, requests by size, thread and call site; sums of several."""
+"""Totals of a recording, counts by size, thread and call site, and sums over recordings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 HISTOGRAM_DTYPE = np.dtype([("size_bytes", "<u8"), ("count", "<u8"), ("total_bytes", "<u8")])
-"""One size of `Recording.histogram`: requests of that size and their bytes."""
+"""A size of `Recording.histogram`: requests of that size and their bytes."""
 
 THREADS_DTYPE = np.dtype(
     [
@@ -31,7 +31,7 @@ THREADS_DTYPE = np.dtype(
         ("allocated_bytes", "<u8"),
     ]
 )
-"""One row of `Recording.threads`."""
+"""A row of `Recording.threads`."""
 
 _TABULATED = 1 << 16
 _DROP_REASONS = ("none", "disk", "memory", "other")
@@ -39,7 +39,7 @@ _DROP_WORDS = (
     "the recorder does not say why",
     "the disk was full, or the file at its size limit",
     "there was no memory for them",
-    "the recording's file was lost meanwhile",
+    "the recording's file was lost",
 )
 
 
@@ -47,9 +47,9 @@ _DROP_WORDS = (
 class Summary(Result):
     """Totals of a recording; the fields are those of sw_trace_summary (include/spanwise/trace.h).
 
-    Sizes are in bytes, duration_ns in nanoseconds. What could not be ordered is counted in
-    unknown_frees, unknown_reallocs and missed_frees; what the recorder lost in dropped_calls.
-    Of the ends of threads inferred_ends were not recorded, but taken from last calls.
+    Sizes are in bytes, duration_ns in nanoseconds. Events that could not be ordered are counted in
+    unknown_frees, unknown_reallocs and missed_frees; calls that the recorder lost in dropped_calls.
+    inferred_ends is the number of ends of threads that were inferred from their last calls.
     """
 
     ops: int
@@ -88,7 +88,7 @@ class Summary(Result):
 
     @property
     def remark(self) -> str:
-        """A sentence that every user of the recording must know; mostly empty."""
+        """A caveat for users of the recording; usually empty."""
         if not self.inferred_ends:
             return ""
         threads = _format.plural(self.inferred_ends, "thread")
@@ -98,11 +98,11 @@ class Summary(Result):
         )
 
     def to_dict(self) -> dict[str, int]:
-        """All of it, for JSON."""
+        """Return a dict for JSON."""
         return asdict(self)
 
     def text_rows(self) -> list[tuple[str, str]]:
-        """What people want to know first."""
+        """Return the most important totals as text."""
         rows = [
             ("operations", _format.number(self.events)),
             ("allocations", _format.number(self.allocs)),
@@ -120,7 +120,7 @@ class Summary(Result):
         return [*rows, *((title, _format.number(count)) for title, count in self.troubles())]
 
     def troubles(self) -> list[tuple[str, int]]:
-        """What is missing or was repaired, with its counts above 0."""
+        """Return the nonzero counts of missing and repaired events."""
         reason = _DROP_REASONS[min(self.drop_reason, len(_DROP_REASONS) - 1)]
         named = [
             (f"calls lost ({reason})", self.dropped_calls),
@@ -133,7 +133,7 @@ class Summary(Result):
         return [(title, count) for title, count in named if count]
 
     def gaps(self) -> list[str]:
-        """What the recording lacks of its program, in words; [] when it is whole."""
+        """Describe what is missing from the recording; [] if it is complete."""
         gaps = []
         if self.dropped_calls:
             gaps.append(
@@ -159,7 +159,7 @@ class Summary(Result):
 
 
 def count_sizes(blocks: Iterator[NDArray[np.void]]) -> NDArray[np.void]:
-    """Requests by size, of allocations and reallocations; rows of HISTOGRAM_DTYPE."""
+    """Count requests of allocations and reallocations by size; rows of HISTOGRAM_DTYPE."""
     small = np.zeros(_TABULATED, np.uint64)
     large: dict[int, int] = {}
     for block in blocks:
@@ -175,7 +175,7 @@ def count_sizes(blocks: Iterator[NDArray[np.void]]) -> NDArray[np.void]:
 
 
 def histogram_of(sizes: NDArray[np.uint64]) -> NDArray[np.void]:
-    """How often each size is there; rows of HISTOGRAM_DTYPE."""
+    """Count each size; rows of HISTOGRAM_DTYPE."""
     found, counts = np.unique(sizes, return_counts=True)
     rows = np.zeros(len(found), HISTOGRAM_DTYPE)
     rows["size_bytes"], rows["count"] = found, counts
@@ -184,7 +184,7 @@ def histogram_of(sizes: NDArray[np.uint64]) -> NDArray[np.void]:
 
 
 def count_threads(blocks: Iterator[NDArray[np.void]]) -> NDArray[np.void]:
-    """What each thread did; rows of THREADS_DTYPE."""
+    """Count events per thread; rows of THREADS_DTYPE."""
     counts = np.zeros((5, 0), np.uint64)
     for block in blocks:
         events = block[block["kind"] != _lib.lib.SW_OP_THREAD_END]
@@ -204,7 +204,7 @@ def count_threads(blocks: Iterator[NDArray[np.void]]) -> NDArray[np.void]:
 
 
 def count_sites(blocks: Iterator[NDArray[np.void]]) -> dict[int, tuple[int, int]]:
-    """Allocations and their bytes, by site. Ids may be of any size: no array is indexed by them."""
+    """Count allocations and their bytes by site. Ids may be large, so they index no array."""
     counts: dict[int, tuple[int, int]] = {}
     for block in blocks:
         rows = block[block["kind"] == _lib.lib.SW_OP_ALLOC]
@@ -220,11 +220,11 @@ def count_sites(blocks: Iterator[NDArray[np.void]]) -> dict[int, tuple[int, int]
 # --- sums of several recordings -------------------------------------------------------------------
 
 _MOST = ("largest_bytes", "duration_ns", "drop_reason")
-"""The fields of a summary of which the largest is taken; of the others the sum is."""
+"""The fields of a summary that are combined by maximum; the others are summed."""
 
 
 def add_summaries(summaries: Sequence[Summary]) -> Summary:
-    """The totals of all. Peaks are added as if they fell together; peak_op is 0: there is none."""
+    """Sum totals. Peaks are added as if they coincided, so peak_op is 0."""
     values = [one.to_dict() for one in summaries]
     total = {
         name: (max if name in _MOST else sum)(value[name] for value in values) for name in values[0]
@@ -233,7 +233,7 @@ def add_summaries(summaries: Sequence[Summary]) -> Summary:
 
 
 def add_histograms(histograms: Sequence[Rows]) -> Rows:
-    """Requests by size of all, by rising size."""
+    """Sum histograms, in ascending size."""
     rows = np.concatenate([np.asarray(one) for one in histograms])
     sizes, inverse = np.unique(rows["size_bytes"], return_inverse=True)
     total = np.zeros(len(sizes), HISTOGRAM_DTYPE)
@@ -244,7 +244,7 @@ def add_histograms(histograms: Sequence[Rows]) -> Rows:
 
 
 def add_timelines(timelines: Sequence[Rows]) -> Rows:
-    """Time lines added up: at each time of one of them, the last row of each until then."""
+    """Sum time lines: at each time of one of them, the last row of each until then."""
     times = np.unique(np.concatenate([rows["time_ns"] for rows in timelines]))
     total = np.zeros(len(times), timelines[0].dtype)
     for rows in timelines:
@@ -256,9 +256,9 @@ def add_timelines(timelines: Sequence[Rows]) -> Rows:
 
 
 def apart(recordings: Sequence[Recording], rows: int) -> Iterator[NDArray[np.void]]:
-    """The operations one recording after the other, with distinct numbers in each.
+    """Yield the operations of each recording in turn, with distinct numbers.
 
-    This holds for objects, threads and sites; the unknown site stays 0.
+    Objects, threads and sites are renumbered; the unknown site stays 0.
     """
     first = dict.fromkeys(("object", "thread", "site"), 0)
     for one in recordings:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moments of a recording, time lines, and heap maps through time."""
+"""Moments of a recording, time lines, and heap maps over time."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _GIVE = "give peak, peak-resident, end, an operation such as #1000, or a time su
 
 
 def operation_of(at: str | float) -> int | None:
-    """The operations until a moment that is given as "#N"; None: it is given otherwise.
+    """Return N of a moment "#N"; None: the moment has another form.
 
     Raises:
-        InvalidError: what follows the "#" is no such number.
+        InvalidError: "#" is not followed by such a number.
     """
     if not isinstance(at, str) or not at.strip().startswith("#"):
         return None
@@ -39,10 +39,10 @@ def operation_of(at: str | float) -> int | None:
 
 
 def parse_seconds(value: str | float) -> float:
-    """A moment in seconds, 0 or more; text may end in ms or s.
+    """Parse a moment in seconds, 0 or more; text may end in ms or s.
 
     Raises:
-        InvalidError: it is no such moment.
+        InvalidError: it is not such a moment.
     """
     number, scale = value, 1.0
     if isinstance(value, str):
@@ -59,10 +59,10 @@ def parse_seconds(value: str | float) -> float:
 
 
 def parse_moment(value: str | float) -> str | float:
-    """A moment in one form: a name, "#N", or seconds.
+    """Normalize a moment to a name, "#N", or seconds.
 
     Raises:
-        InvalidError: it is none.
+        InvalidError: it is not a moment.
     """
     if value in MOMENTS:
         return value
@@ -71,7 +71,7 @@ def parse_moment(value: str | float) -> str | float:
 
 
 def is_after(at: str | float, end_op: int, end_ns: int) -> bool:
-    """Whether an operation is after the last, or a time more than a nanosecond after the end.
+    """Return whether a moment is after the last operation, or over a nanosecond after the end.
 
     Rounding to whole nanoseconds may add that one nanosecond.
     """
@@ -84,10 +84,10 @@ def is_after(at: str | float, end_op: int, end_ns: int) -> bool:
 # --- time lines -----------------------------------------------------------------------------------
 
 DETAILS = ("sums", "parts", "classes")
-"""What a time line may show of each moment."""
+"""The possible details of a time line."""
 
 MOMENTS_MAX = 2048
-"""Most moments of a time line."""
+"""Maximum number of moments of a time line."""
 
 _MOMENT = [("op", "<u8"), ("time_ns", "<u8")]
 _HEAP = ("live_objects", "spans", *PARTS, "held_bytes")
@@ -96,7 +96,7 @@ _CLASS = ("spans", "span_bytes", "slots", "live_objects", *_CLASS_PARTS)
 
 
 def _resident(name: str) -> str:
-    """The column of the resident bytes of a part: resident_cached_bytes; of all, resident_bytes."""
+    """Return the column of a part's resident bytes: resident_cached_bytes, or resident_bytes."""
     return "resident_bytes" if name in ("held_bytes", "span_bytes") else f"resident_{name}"
 
 
@@ -107,7 +107,7 @@ PARTS_DTYPE = np.dtype(
         *((_resident(name), "<u8") for name in (*PARTS, "held_bytes")),
     ]
 )
-"""A moment of the heap: the parts of its ledger, and of each the resident bytes."""
+"""A moment of the heap: the parts of its ledger, and their resident bytes."""
 
 CLASSES_DTYPE = np.dtype(
     [
@@ -117,17 +117,17 @@ CLASSES_DTYPE = np.dtype(
         *((_resident(name), "<u8") for name in (*_CLASS_PARTS, "span_bytes")),
     ]
 )
-"""A class at a moment, as a row of `Ledger.classes`, and of each part the resident bytes."""
+"""A class at a moment, as a row of `Ledger.classes`, with the resident bytes of each part."""
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Where the moments of a time line are.
+    """The spacing of the moments of a time line.
 
     Attributes:
-        ops: how many operations there are.
-        samples: over so many moments they are spread.
-        step_ns: instead a moment is at each multiple of so many nanoseconds; None: it is not.
+        ops: number of operations.
+        samples: number of moments, evenly spread over the operations.
+        step_ns: if not None, a moment at each multiple of this many nanoseconds instead.
     """
 
     ops: int
@@ -135,16 +135,16 @@ class Spread:
     step_ns: int | None = None
 
     def stops(self) -> list[int]:
-        """The operations after which the moments are, evenly spread."""
+        """Return the numbers of operations at evenly spread moments."""
         count = min(self.samples, self.ops)
         return [self.ops * (i + 1) // count for i in range(count)]
 
 
 def step_of(step_s: float | None, detail: str) -> int | None:
-    """A step of time in nanoseconds.
+    """Convert a time step to nanoseconds.
 
     Raises:
-        TypeError: it is no number.
+        TypeError: it is not a number.
         InvalidError: it is not above 0, or `detail` is "sums".
     """
     if step_s is None:
@@ -159,10 +159,10 @@ def step_of(step_s: float | None, detail: str) -> int | None:
 
 
 def check_detail(detail: str) -> None:
-    """Refuses what no time line shows.
+    """Check the argument `detail` of a time line.
 
     Raises:
-        InvalidError: it is none of `DETAILS`.
+        InvalidError: it is not one of `DETAILS`.
     """
     if detail not in DETAILS:
         raise errors.InvalidError(f"detail {detail!r}: use one of {', '.join(DETAILS)}")
@@ -175,9 +175,9 @@ def timeline_of(
     detail: str,
     progress: Step | None = None,
 ) -> Rows:
-    """Runs all operations in one pass; the rows as `Recording.timeline` says.
+    """Runs all operations in one pass; returns the rows of `Recording.timeline`.
 
-    The simulation knows what is resident unless `detail` is "sums".
+    The simulation must record resident bytes unless `detail` is "sums".
     """
     if detail == "sums":
         simulation.sample_every(max(1, spread.ops // spread.samples))
@@ -258,9 +258,9 @@ def maps_through(
     *,
     progress: Step | None = None,
 ) -> list[HeapMap]:
-    """Runs a recording; maps at evenly spread operations and at the peak, without slots.
+    """Runs a recording; returns maps without slots at evenly spread operations and at the peak.
 
-    After `peak_op` operations most bytes are requested; 0: none ever are.
+    The peak of requested bytes is after `peak_op` operations; 0: there is none.
     """
     stops = {*spread.stops(), peak_op} - {0}
     found: list[HeapMap] = []

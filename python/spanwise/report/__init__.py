@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report: what a recording says, on one page that needs nothing else.
+"""The report: a recording on one self-contained HTML page.
 
-Public: `Recording.to_html`, which imports this room when it is called.
+Public: `Recording.to_html`, which imports this package when it is called.
 """

@@ -29,7 +29,7 @@ LEFT, RIGHT = 64, 26
 
 
 def element(name: str, text: str = "", **attributes: object) -> str:
-    """One element; `_` in an attribute's name is `-`; a trailing `_` is dropped."""
+    """Return an element; `_` in an attribute's name becomes `-`, a trailing `_` is dropped."""
     said = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{html.escape(_plain(value))}"'
         for key, value in attributes.items()
@@ -42,12 +42,12 @@ def _plain(value: object) -> str:
 
 
 def words(x: float, y: float, text: str, anchor: str = "start", class_: str = "label") -> str:
-    """A text, escaped."""
+    """Return a text element, escaped."""
     return element("text", html.escape(text), x=x, y=y, text_anchor=anchor, class_=class_)
 
 
 def figure(height: int, parts: Iterable[str], title: str, id_: str = "") -> str:
-    """A picture; screen readers read its `title`."""
+    """Return an svg element; screen readers read its `title`."""
     name = html.escape(title, quote=True)
     mark = f' id="{id_}"' if id_ else ""
     return (
@@ -58,7 +58,7 @@ def figure(height: int, parts: Iterable[str], title: str, id_: str = "") -> str:
 
 @dataclass(frozen=True)
 class Scale:
-    """Values to places.
+    """Maps values to coordinates.
 
     Attributes:
         low: the value at `start`.
@@ -73,7 +73,7 @@ class Scale:
     log: bool = False
 
     def at(self, value: float) -> float:
-        """The place of a value; values outside of the scale are at its edge."""
+        """Return the coordinate of a value, clamped to the ends of the scale."""
         low, high, one = self.low, self.high, value
         if self.log:
             low, high, one = math.log(low), math.log(high), math.log(max(value, self.low))
@@ -82,7 +82,7 @@ class Scale:
 
 
 def ticks(high: float, count: int = 5) -> list[float]:
-    """Round numbers from 0 to `high`, about so many."""
+    """Return about `count` round numbers from 0 to `high`."""
     if high <= 0:
         return [0.0]
     raw = high / count
@@ -92,7 +92,7 @@ def ticks(high: float, count: int = 5) -> list[float]:
 
 
 def y_axis(scale: Scale, marks: Sequence[float], text: Callable[[float], str], unit: str) -> str:
-    """Lines across the picture with their values, and the unit above them."""
+    """Draw lines across the picture with their values, and the unit above them."""
     made = [words(4, scale.end - 8, unit, class_="unit")]
     for mark in marks:
         y = scale.at(mark)
@@ -104,7 +104,7 @@ def y_axis(scale: Scale, marks: Sequence[float], text: Callable[[float], str], u
 def x_axis(
     scale: Scale, marks: Sequence[float], text: Callable[[float], str], y: float, unit: str
 ) -> str:
-    """Ticks below the picture with their values, and the unit below them."""
+    """Draw ticks below the picture with their values, and the unit below them."""
     made = [element("line", x1=scale.start, x2=scale.end, y1=y, y2=y, class_="axis")]
     for mark in marks:
         x = scale.at(mark)
@@ -115,7 +115,7 @@ def x_axis(
 
 
 def legend(entries: Sequence[tuple[str, str]], y: float) -> str:
-    """Names next to patches: (class, name)."""
+    """Draw a patch and a name for each entry (class, name)."""
     made, x = [], float(LEFT)
     for class_, name in entries:
         wide = 34 + 7.0 * len(name)
@@ -141,7 +141,7 @@ def _unit(most: float, units: Sequence[tuple[int, str]]) -> tuple[int, str]:
 
 
 def css_class(part: str) -> str:
-    """The class in report.css of a part of a ledger: roundup_bytes is part-roundup."""
+    """Return the CSS class of a part of a ledger: roundup_bytes is part-roundup."""
     return f"part-{part.removesuffix('_bytes').replace('_', '-')}"
 
 
@@ -150,12 +150,12 @@ def _shown(value: float) -> str:
 
 
 def _used(ledgers: Sequence[Any]) -> list[str]:
-    """The parts that are not 0 in all of them."""
+    """Return the parts that are not 0 in all ledgers."""
     return [name for name in PARTS if any(np.any(np.asarray(one[name]) > 0) for one in ledgers)]
 
 
 def ledger_bar(ledger: Ledger) -> str:
-    """Two bars: the whole ledger with a line where its resident bytes end, and its waste alone."""
+    """Draw two bars: the ledger with a line where its resident bytes end, and its waste alone."""
     scale, unit = _unit(ledger.held_bytes, _BYTES)
     x = Scale(0, max(ledger.held_bytes, 1) / scale, LEFT, WIDTH - RIGHT)
     parts = [*_bar(ledger, PARTS, x, scale, 22)]
@@ -179,7 +179,7 @@ def ledger_bar(ledger: Ledger) -> str:
 
 
 def _bar(ledger: Ledger, names: Iterable[str], x: Scale, scale: int, y: int) -> Iterator[str]:
-    """Parts of a ledger side by side; those that are wide enough say their share of the bar."""
+    """Draw the parts of a ledger side by side; wide ones are labelled with their share."""
     begin = 0.0
     for name in names:
         value = getattr(ledger, name) / scale
@@ -197,7 +197,7 @@ def _bar(ledger: Ledger, names: Iterable[str], x: Scale, scale: int, y: int) -> 
 
 
 def timeline(rows: Rows, peak_op: int) -> str:
-    """Parts of what is held over time, stacked; resident bytes as a line; the peak marked."""
+    """Draw held bytes over time, stacked by part, with resident bytes as a line and the peak."""
     if not len(rows):
         return ""
     scale, unit = _unit(float(rows["held_bytes"].max()), _BYTES)
@@ -232,7 +232,7 @@ def timeline(rows: Rows, peak_op: int) -> str:
 
 
 def _over_time(rows: Rows) -> tuple[Scale, NDArray[Any], list[float], str]:
-    """The axis of times, or of operations where the recording has no times."""
+    """Return the axis of times, or of operations if the recording has no times."""
     times = np.asarray(rows["time_ns"], np.float64)
     if times[-1] > times[0]:
         scale, unit = _unit(float(times[-1]), _TIMES)
@@ -245,7 +245,7 @@ def _over_time(rows: Rows) -> tuple[Scale, NDArray[Any], list[float], str]:
 
 
 def place_in_time(rows: Rows, op: int, time_ns: int) -> float:
-    """Where an operation and its time are in `timeline`."""
+    """Return the x coordinate in `timeline` of an operation and its time."""
     if not len(rows):
         return float(LEFT)
     x, _, _, name = _over_time(rows)
@@ -256,14 +256,14 @@ def place_in_time(rows: Rows, op: int, time_ns: int) -> float:
 
 
 def _area(at: Sequence[float], below: NDArray[Any], top: NDArray[Any], y: Scale) -> str:
-    """The path between two lines."""
+    """Return the path of the area between two lines."""
     up = [f"{a:.1f} {y.at(value):.1f}" for a, value in zip(at, top, strict=True)]
     down = [f"{a:.1f} {y.at(value):.1f}" for a, value in zip(at, below, strict=True)]
     return f"M{'L'.join(up)}L{'L'.join(reversed(down))}Z"
 
 
 def sizes(rows: Rows, table: SizeClassTable) -> str:
-    """Requests by size on logarithmic scales, with the classes of the table as ticks below."""
+    """Draw requests by size on logarithmic scales, with the table's classes as ticks below."""
     if not len(rows):
         return ""
     requested, counts = _binned(rows)
@@ -290,7 +290,7 @@ def sizes(rows: Rows, table: SizeClassTable) -> str:
 
 
 def _binned(rows: Rows) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Sizes and counts; if there are very many sizes, neighbouring ones are added up."""
+    """Return sizes and counts; more than MOST_BARS sizes are binned."""
     requested = np.maximum(np.asarray(rows["size_bytes"], np.float64), 1)
     counts = np.asarray(rows["count"], np.float64)
     if len(requested) <= MOST_BARS:
@@ -303,7 +303,7 @@ def _binned(rows: Rows) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 def waste_by_class(ledger: Ledger) -> str:
-    """The classes with most waste, by part; large objects' rounding is shown as round-up."""
+    """Draw the classes with the most waste, by part; rounding of large objects is round-up."""
     classes = np.asarray(ledger.classes)
     wasted = np.sum([classes[name].astype(np.int64) for name in _WASTE], axis=0)
     order = np.argsort(-wasted, kind="stable")[:MOST_CLASSES]
@@ -344,7 +344,7 @@ def waste_by_class(ledger: Ledger) -> str:
 
 
 def peers(comparison: PeerComparison) -> str:
-    """Peak RSS, the lowest first, and a line where the requested bytes end."""
+    """Draw peak RSS in ascending order, with a line at the requested bytes."""
     known = [row for row in comparison.peers if row.peak_rss_bytes is not None]
     known.sort(key=lambda row: row.peak_rss_bytes or 0)
     if not known:

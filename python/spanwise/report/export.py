@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a recording says, in the formats of other tools: docs/design/export.md."""
+"""Export recordings to the formats of other tools (docs/design/export.md)."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 FORMATS = ("pprof", "speedscope", "collapsed", "perfetto", "openmetrics", "npz", "parquet")
 MOMENTS = 1000
 PARQUET_ROWS = 1 << 18
-"""Operations of a row group."""
+"""Operations per row group."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is to be written.
+    """What to export.
 
     Attributes:
         form: one of FORMATS.
-        value: of a call site, for collapsed lines.
+        value: key of stacks.VALUES, for collapsed stacks.
         table: size classes of the simulated heap.
-        at: the moment.
+        at: moment of the recording.
     """
 
     form: str
@@ -49,7 +49,7 @@ class Wanted:
     at: str | float
 
     def __post_init__(self) -> None:
-        """Refuses formats and values that are not known."""
+        """Raises InvalidError for an unknown format or value."""
         for word, known, what in (
             (self.form, FORMATS, "format"),
             (self.value, tuple(stacks.VALUES), "value"),
@@ -65,7 +65,7 @@ def write(
     options: HeapOptions | None,
     progress: Progress,
 ) -> None:
-    """Writes one file, whole or not at all; as `Recording.export`."""
+    """Writes one file atomically; arguments and errors as of `Recording.export`."""
     check_output(path)
     if wanted.form == "parquet":
         _write_parquet(recording, path)
@@ -74,7 +74,7 @@ def write(
 
 
 def _write_parquet(recording: Recording, path: str | os.PathLike[str]) -> None:
-    """All operations, a row group for each block of them: memory stays bounded."""
+    """Write all operations, a row group per block, so that memory stays bounded."""
     try:
         arrow, parquet = map(importlib.import_module, ("pyarrow", "pyarrow.parquet"))
     except ImportError:
@@ -96,7 +96,7 @@ def _write_parquet(recording: Recording, path: str | os.PathLike[str]) -> None:
 def content_of(
     recording: Recording, wanted: Wanted, options: HeapOptions | None, progress: Progress
 ) -> str | bytes:
-    """What the file holds."""
+    """Return the content of the file."""
     table, at, program = wanted.table, wanted.at, Path(recording.program).name
     if wanted.form == "npz":
         return _npz(recording)
@@ -123,11 +123,11 @@ def content_of(
 
 
 def check_flame(path: str | os.PathLike[str], of: str) -> None:
-    """Refuses, before the work, what could not be drawn or written.
+    """Check before the work that the graph exists and its file can be written.
 
     Raises:
         OSError: as `check_output`.
-        InvalidError: no such graph; the name does not end as a picture's.
+        InvalidError: `of` is unknown, or the name does not end in .svg.
     """
     flame.check_of(of)
     check_output(path)
@@ -136,7 +136,7 @@ def check_flame(path: str | os.PathLike[str], of: str) -> None:
 
 
 def write_flame(live: LiveSites, path: str | os.PathLike[str], of: str) -> str:
-    """Writes a flame graph, whole or not at all; as `Recording.to_flame`."""
+    """Writes a flame graph atomically; as `Recording.to_flame`."""
     if unknown_only(live):
         raise InvalidError(f"{live.ledger.source}: {unknown_text(live.imported)}")
     named = live.named()
@@ -147,7 +147,7 @@ def write_flame(live: LiveSites, path: str | os.PathLike[str], of: str) -> str:
 
 
 def _npz(recording: Recording) -> bytes:
-    """All operations, a column each, and the metadata as pairs of texts in JSON."""
+    """Return an npz file: a column per field of the operations, and the metadata as JSON."""
     ops = np.asarray(recording.ops)
     columns: dict[str, Any] = {name: ops[name] for name in OPS_DTYPE.names or ()}
     room = io.BytesIO()

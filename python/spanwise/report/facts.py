@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a report says of a recording: the passes over it, and the answer in one sentence."""
+"""Collect the data of a report in a few passes, and sum it up in one sentence."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 MOMENTS = 160
 FRAMES = 24
 SITES = 15
-"""Call sites that the page's table shows."""
+"""Call sites in the page's table."""
 FLAME_SITES = 200
 """Call sites with frames in the page's flame graph."""
 CLASSES = 32
-"""The most classes of the table that is fitted to the recording."""
+"""Maximum number of classes of the fitted table."""
 SEARCH_OPERATIONS = 100_000_000
-"""The search for that table simulates as many tables as make so many operations together, at least
-SEARCHED_MIN and at most what `optimize` would simulate: the page of a long recording should not
-wait for the last hundredth of a saving."""
+"""Budget of the search for that table, in simulated operations. It simulates at least SEARCHED_MIN
+tables and at most as many as `optimize` does by default: the page of a long recording should not
+wait for the last 1 % of a saving."""
 SEARCHED_MIN = 8
 _PASSES = 4
 """Simulations of the recording before that search: ledger, time line, maps, call sites."""
@@ -50,14 +50,14 @@ class Facts:
     Attributes:
         recording: what it is about.
         table: its size classes.
-        ledger: of the peak of requested bytes.
+        ledger: at the peak of requested bytes.
         timeline: rows of `Recording.timeline(detail="parts")`.
         histogram: requests by size.
-        maps: through time, the peak among them.
-        sites: what lives at the peak, by call site.
-        advice: the fitted table and the stock ones; None: there is nothing to fit one to.
-        no_advice: why there is none; "" if there is.
-        peers: other allocators, measured on this recording; None: they were not.
+        maps: heap maps over time, including the peak.
+        sites: live objects at the peak, by call site.
+        advice: the fitted table compared with stock tables; None: nothing to fit to.
+        no_advice: why `advice` is None, or "".
+        peers: other allocators, measured on this recording; None: not measured.
     """
 
     recording: Recording
@@ -83,18 +83,18 @@ class Facts:
 
     @property
     def has_stacks(self) -> bool:
-        """Whether a site has more than one frame, so that a flame graph says more than a list."""
+        """Whether a site has more than one frame, so that a flame graph shows more than a list."""
         return any(len(site.frames) > 1 for site in self.sites)
 
     def worst_part(self) -> str:
-        """The part with most of the waste."""
+        """Return the part with the most waste."""
         return max(
             (name for name in PARTS if name != "requested_bytes"),
             key=lambda name: int(getattr(self.ledger, name)),
         )
 
     def answer(self) -> str:
-        """What was wasted, where, and what to do about it."""
+        """Return a text about how much was wasted, where, and what to do about it."""
         ledger = self.ledger
         if ledger.held_bytes == 0 or not len(self.recording):
             return f"{self.program} allocated nothing, so nothing was wasted."
@@ -102,7 +102,7 @@ class Facts:
         share = _format.share(ledger.waste_bytes, ledger.held_bytes)
         most = _format.size(getattr(ledger, worst))
         said = (
-            f"At its peak {self.program} had asked for {_format.size(ledger.requested_bytes)}, and"
+            f"At its peak {self.program} had requested {_format.size(ledger.requested_bytes)}, and"
             f" a heap with the table {ledger.table} held {_format.size(ledger.held_bytes)} for it:"
             f" {share} was waste, most of it {PARTS[worst]} ({most})"
         )
@@ -111,13 +111,13 @@ class Facts:
         return f"{said}. {self.advised()}".strip()
 
     def advised(self) -> str:
-        """What another table would hold; "" where none was fitted."""
+        """Return the verdict about the fitted table, or "" if none was fitted."""
         if self.advice is None:
             return ""
         return f"Of the tables that were tried, {self.advice.verdict()}"
 
     def to_dict(self) -> dict[str, Any]:
-        """The facts as JSON in the page, without the charts' rows."""
+        """Return the facts for the JSON in the page, without the rows of the charts."""
         return {
             "program": self.program,
             "arguments": self.recording.arguments,
@@ -141,9 +141,9 @@ def gather(
     advice: OptimizeResult | None = None,
     peers: PeerComparison | None = None,
 ) -> Facts:
-    """Runs the recording as often as its facts need.
+    """Simulates the recording and collects the facts.
 
-    `advice` and `peers` are results of before; without advice a table is fitted now.
+    `advice` and `peers` are earlier results; without advice, a table is fitted now.
 
     Raises:
         InvalidError, TraceFormatError: as of those calls.
@@ -167,13 +167,13 @@ def gather(
 
 
 def searched_tables(recording: Recording) -> int:
-    """How many tables the search for the fitted table simulates at most."""
+    """Return the maximum number of tables that the search simulates."""
     fewer = max(SEARCHED_MIN, SEARCH_OPERATIONS // max(len(recording), 1))
     return min(fewer, default_candidates([recording]))
 
 
 def _searched_operations(recording: Recording, holdout: Sequence[Recording]) -> int:
-    """How many operations the search for the fitted table simulates at most."""
+    """Return the maximum number of operations that the search simulates."""
     return simulated_operations(
         recording,
         CLASSES,
@@ -187,7 +187,7 @@ def _searched_operations(recording: Recording, holdout: Sequence[Recording]) -> 
 def _advise(
     recording: Recording, table: SizeClassTable, holdout: Sequence[Recording], progress: Step
 ) -> tuple[OptimizeResult | None, str]:
-    """The fitted table, or why there is none."""
+    """Return the fitted table, or None and the reason."""
     if not recording.events:
         return None, "the recording has no operation"
     try:

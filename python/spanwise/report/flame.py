@@ -24,12 +24,12 @@ from spanwise.report.stacks import chain_of
 
 
 class _Kind(NamedTuple):
-    """Bytes that a graph shows.
+    """A quantity that a graph shows.
 
     Attributes:
-        noun: what they are, in a sentence.
-        site: their field of a site.
-        ledger: their fields of the ledger, with what no live object keeps.
+        noun: its name in a sentence.
+        site: its field of a call site.
+        ledger: its fields of the ledger, including bytes of no live object.
     """
 
     noun: str
@@ -49,14 +49,14 @@ _KINDS = {
     "requested": _Kind("requested", "requested_bytes", ("requested_bytes",)),
 }
 OF = tuple(_KINDS)
-"""The kinds of graphs."""
+"""The quantities that a graph can show."""
 
 NO_OBJECT = "[of no live object]"
 FILE_WIDTH = 1400
 ROW, LINE, LETTER = 31, 12.5, 6.3
-"""Pixels: the height of a box, the height of a line of text, the average width of a letter."""
+"""Height of a box, height of a line of text, average width of a letter; pixels."""
 _FOLDER = Path(__file__).parent
-_TEXT_FROM = 34  # a box that is narrower has no text
+_TEXT_FROM = 34  # minimum width of a box with text
 _NARROWEST = 1.0
 
 
@@ -66,7 +66,7 @@ class Frame:
 
     Attributes:
         name: function and place.
-        value_bytes: of all stacks that go through it.
+        value_bytes: of all stacks through it.
         own_bytes: of the stacks that end in it.
         callees: by name.
     """
@@ -77,7 +77,7 @@ class Frame:
     callees: dict[str, Frame] = field(default_factory=dict)
 
     def add(self, names: tuple[str, ...], value_bytes: int) -> None:
-        """Adds a stack, its root first."""
+        """Adds a stack, root first."""
         self.value_bytes += value_bytes
         if not names:
             self.own_bytes += value_bytes
@@ -85,41 +85,41 @@ class Frame:
         self.callees.setdefault(names[0], Frame(names[0])).add(names[1:], value_bytes)
 
     def sorted(self) -> list[Frame]:
-        """The callees, widest first."""
+        """Return the callees, widest first."""
         return sorted(self.callees.values(), key=lambda one: (-one.value_bytes, one.name))
 
     def depth(self) -> int:
-        """Frames above each other, this one counted."""
+        """Return the height of the tree, including this frame."""
         return 1 + max((one.depth() for one in self.callees.values()), default=0)
 
 
 def value_of(site: LiveSite, of: str) -> int:
-    """The bytes of a site."""
+    """Return the bytes of a site."""
     return int(getattr(site, _KINDS[of].site))
 
 
 def total_of(ledger: Ledger, of: str) -> int:
-    """The bytes of the whole ledger, with those that no live object keeps."""
+    """Return the bytes of the whole ledger, including those of no live object."""
     return sum(int(getattr(ledger, name) or 0) for name in _KINDS[of].ledger)
 
 
 def check_of(of: str) -> None:
-    """Refuses an `of` for which there is no graph.
+    """Check that there is a graph of this quantity.
 
     Raises:
-        InvalidError: it is none of OF.
+        InvalidError: it is not one of OF.
     """
     if of not in OF:
         raise InvalidError(f"flame graph of {of!r}: use one of {', '.join(OF)}")
 
 
 def tree_of(live: LiveSites, of: str, most_sites: int | None = None) -> Frame:
-    """The graph of live sites; its root has the bytes of the whole ledger.
+    """Return the graph of live sites; its root has the bytes of the whole ledger.
 
     Args:
-        live: the sites, with names where frames are to have them.
+        live: the sites, with names if frames should have them.
         of: one of OF.
-        most_sites: so many sites have their frames, and all others are one frame; None: all.
+        most_sites: number of sites with frames; the others become one frame; None: all.
     """
     root = Frame(f"{of} at {live.ledger.at}")
     for i, site in enumerate(live):
@@ -138,14 +138,14 @@ def tree_of(live: LiveSites, of: str, most_sites: int | None = None) -> Frame:
 
 
 def _printable(name: str) -> str:
-    """What XML may hold."""
+    """Replace characters that XML forbids by "?"."""
     if name.isprintable():
         return name
     return "".join(letter if letter.isprintable() else "?" for letter in name)
 
 
 def sentence(root: Frame, live: LiveSites, of: str) -> str:
-    """The graph in a sentence: all of its bytes, and the call with most of them."""
+    """Return a sentence with the graph's bytes and the call site with the most of them."""
     ledger = live.ledger
     where = f"at {ledger.at} of {ledger.source or 'the heap'} under {ledger.table}"
     said = f"{_format.size(root.value_bytes)} {_KINDS[of].noun} {where}"
@@ -160,7 +160,7 @@ def sentence(root: Frame, live: LiveSites, of: str) -> str:
 
 
 def file_of(root: Frame, said: str) -> str:
-    """A whole SVG file that needs nothing else."""
+    """Return a self-contained SVG file."""
     style = (_FOLDER / "flame.css").read_text(encoding="utf-8")
     height = 40 + ROW * root.depth() + 12
     heading = words(8, 24, said, class_="title")
@@ -175,7 +175,7 @@ def file_of(root: Frame, said: str) -> str:
 
 
 def part_of_page(root: Frame, said: str, width: int) -> str:
-    """The graph as an element of a page, which has the style."""
+    """Return the graph as an svg element of a page that has the style sheet."""
     height = ROW * root.depth() + 2
     return (
         f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{html.escape(said)}">'
@@ -192,7 +192,7 @@ PATTERN = (
 
 
 def boxes(root: Frame, width: int) -> Iterator[str]:
-    """The boxes of a graph that is so wide."""
+    """Yield the boxes of a graph of that width."""
     whole = max(root.value_bytes, 1)
     yield from _boxes(root, 0.0, float(width), 0, whole)
 
@@ -215,7 +215,6 @@ def _boxes(frame: Frame, left: float, width: float, row: int, whole: int) -> Ite
 
 
 def _box(frame: Frame, left: float, width: float, row: int, whole: int) -> str:
-    """A box with its text, and the tooltip that a pointer over it shows."""
     shade = "of-no-call" if frame.name.startswith("[") else f"shade-{row % 2}"
     own = f"\n{frame.own_bytes:,} bytes in itself" if frame.own_bytes else ""
     text = (
@@ -233,7 +232,7 @@ def _box(frame: Frame, left: float, width: float, row: int, whole: int) -> str:
 
 
 def wrapped(name: str, width: float) -> list[str]:
-    """The name in at most two lines that fit into a box; none where the box is too narrow."""
+    """Return the name in at most two lines that fit into a box; none if it is too narrow."""
     letters = int((width - 8) / LETTER)
     if width < _TEXT_FROM or letters < 3:
         return []
@@ -254,9 +253,9 @@ MOST_CELLS = 8192
 
 
 def frames_of(maps: Sequence[HeapMap], place: Callable[[int, int], float]) -> dict[str, Any]:
-    """The data of maps through time that the page's script draws.
+    """Return the heap maps over time as data for the page's script.
 
-    `place` gives where an operation and its time are in the time line.
+    `place` returns the x coordinate in the time line of an operation and its time.
     """
     end = max(map(raster.end_of, maps), default=0)
     page = maps[0].page_bytes if maps else 1

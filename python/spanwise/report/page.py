@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report page."""
+"""The HTML page of a report."""
 
 from __future__ import annotations
 
@@ -29,31 +29,31 @@ if TYPE_CHECKING:
 
 
 DEFINITIONS: dict[str, str] = {
-    "requested": "The sum of the sizes that the live objects were asked for with.",
+    "requested": "The sum of the requested sizes of live objects.",
     "round-up": "The slot's size minus the requested size, over live objects in slots.",
     "tail": "The end of each span that is too short for one more slot.",
-    "free slots": "Slots that are free, in spans from which no thread allocates just now: only the"
-    " same size class can use them.",
+    "free slots": "Free slots of spans that no thread is allocating from; only the same size class"
+    " can use them.",
     "cached": "Free slots of the spans that threads allocate from, and empty spans and freed large"
     " objects that a thread's cache keeps.",
     "metadata": "The heap's own records: spans, bits, page map, caches.",
     "large rounding": "Whole pages minus the requested size, of live large objects.",
-    "arena slack": "Chunks of arenas that are not handed out.",
-    "quarantine": "Freed memory that is kept back from use.",
-    "free pages": "Pages of no span that the system has not got back.",
-    "held": "The sum of all of the above, exactly: what the heap has from the system by its own"
-    " account. Held minus requested is waste.",
-    "resident": "Held bytes in pages of the system (4 KiB on most machines) that were written to:"
-    " what the program pays for. The simulated program writes all of each object.",
+    "arena slack": "Chunks of arenas that are not allocated.",
+    "quarantine": "Freed memory that is not reused yet.",
+    "free pages": "Pages of no span that were not returned to the system.",
+    "held": "The exact sum of all of the above: the memory that the heap has from the system by its"
+    " own account. Held minus requested is waste.",
+    "resident": "Held bytes in pages of the system (4 KiB on most machines) that were written to."
+    " The simulated program writes all of each object.",
     "peak": "The moment after the first operation that brings the requested bytes to their maximum."
     " It is the same under every table.",
     "waste": "Held minus requested, in bytes or as a share of held.",
-    "class": "A slot size of the table. A request takes the smallest class that is as large.",
-    "span": "Pages in a row that are cut into slots of one class.",
-    "occupancy": "Slots in use, of a span's slots.",
-    "free bytes kept": "The free slots and the tail of a span, shared evenly among the objects that"
-    " live in it, since each of them alone keeps the span.",
-    "held out": "A recording that a table was tried on and not fitted to.",
+    "class": "A slot size of the table. A request gets the smallest class that is large enough.",
+    "span": "Contiguous pages that are divided into slots of one class.",
+    "occupancy": "The share of a span's slots that are in use.",
+    "free bytes kept": "The free slots and the tail of a span, divided evenly among its live"
+    " objects, since each of them alone keeps the span.",
+    "held out": "A recording that a table was evaluated on but not fitted to.",
 }
 
 
@@ -78,7 +78,7 @@ def write(
     advice: OptimizeResult | None = None,
     peers: PeerComparison | None = None,
 ) -> str:
-    """Writes the page; as `Recording.to_html`. With advice, no other table is looked for."""
+    """Writes the page; as `Recording.to_html`. With advice, no table is fitted."""
     check_place(path)
     facts = gather(
         recording, table, holdout, options, progress=progress, advice=advice, peers=peers
@@ -88,11 +88,11 @@ def write(
 
 
 def check_place(path: str | os.PathLike[str]) -> None:
-    """Refuses, before the work, a place where the page could not be written.
+    """Check before the work that the page can be written.
 
     Raises:
         OSError: as `check_output`.
-        InvalidError: the name does not end as a page's.
+        InvalidError: the name does not end in .html or .htm.
     """
     check_output(path)
     if Path(path).suffix.lower() not in (".html", ".htm"):
@@ -100,7 +100,7 @@ def check_place(path: str | os.PathLike[str]) -> None:
 
 
 def page_of(facts: Facts) -> str:
-    """The whole page."""
+    """Return the page."""
     style = "".join(
         (_FOLDER / name).read_text(encoding="utf-8") for name in ("report.css", "flame.css")
     )
@@ -119,7 +119,7 @@ def page_of(facts: Facts) -> str:
 
 
 def _json(name: str, value: object) -> str:
-    """Data of the page as JSON; `<` is escaped, so that no text ends the script element early."""
+    """Return data as a JSON script; `<` is escaped, so that no text ends the element early."""
     text = json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
     return f'<script type="application/json" id="{name}">{text}</script>'
 
@@ -129,18 +129,18 @@ def _sections(facts: Facts) -> Iterable[str]:
     yield _head(facts)
     if not empty:
         peak_op = facts.recording.summary.peak_op
-        text = "What the heap held, by part, stacked. The dashed line is what of it was resident."
+        text = "Held bytes, stacked by part. The dashed line is the resident bytes."
         yield _section("Over time", text, charts.timeline(facts.timeline, peak_op))
         yield _section(
             "Sizes",
-            "How often each size was asked for. A request takes the next class above it; what lies"
-            " between is round-up.",
+            "Requests of each size. A request gets the next class above it; the difference is"
+            " round-up.",
             charts.sizes(facts.histogram, facts.table),
         )
         yield _section(
             "Waste by class",
-            f"At the peak, the classes with most waste; {len(facts.table)} classes are in the"
-            " table.",
+            f"The classes with the most waste at the peak. The table has {len(facts.table)}"
+            " classes.",
             charts.waste_by_class(facts.ledger) or "<p>No class has any waste.</p>",
         )
         yield _heap_map(facts)
@@ -187,8 +187,8 @@ def _heap_map(facts: Facts) -> str:
         "<noscript><p>The heap map is drawn by the script of this page.</p></noscript>"
     )
     text = (
-        "Every page of the heap, row by row, in the order of its addresses. Yellow pages are kept"
-        " by few objects; only the same class can use what is free in them."
+        "All pages of the heap in address order, row by row. Yellow pages are kept"
+        " by few objects; only the same class can use their free slots."
     )
     return _section("Heap map", text, content)
 
@@ -198,7 +198,7 @@ def _sites(facts: Facts) -> str:
         how = (
             " spanwise convert found none in the file it read."
             if facts.recording.imported
-            else " To see who wastes, record the program with them:"
+            else " To see which calls waste memory, record the program with"
             " spanwise record --stacks 8 -o FILE.swt -- PROGRAM ARGS."
         )
         return _section("Call sites", f"This recording has no call sites.{how}", "")
@@ -214,8 +214,8 @@ def _sites(facts: Facts) -> str:
     ]
     head = ("waste", "of it free bytes kept", "requested", "objects", "innermost callers")
     text = (
-        "What lives at the peak, by the call that last allocated or resized it. An object keeps its"
-        " round-up and its share of the free bytes of its span."
+        "Live objects at the peak, by the call that last allocated or resized them. An object keeps"
+        " its round-up and its share of the free bytes of its span."
     )
     return _section("Call sites", text, _table(rows, head, 4))
 
@@ -224,21 +224,21 @@ def _flame(facts: Facts) -> str:
     root = flame.tree_of(facts.sites, "waste", FLAME_SITES)
     said = flame.sentence(root, facts.sites, "waste")
     text = (
-        "The waste of the peak: the round-up and the free bytes that live objects keep, by the"
-        " calls that led to them, the program's start above. A box is as wide as the bytes of all"
-        " that it called; point at one for its numbers. Hatched is what no call is to blame for."
+        "The waste at the peak: the round-up and the free bytes that live objects keep, by"
+        " call stack, with the program's start at the top. The width of a box is the bytes of the"
+        " function and its callees; its tooltip has the numbers. Hatched boxes belong to no call."
     )
     return _section("Waste by stack", text, flame.part_of_page(root, said, WIDTH))
 
 
 def _short(name: str) -> str:
-    """A name of a frame without the folders of its file."""
+    """Return the name of a frame without the directories of its file."""
     function, mark, place = name.rpartition(" (")
     return f"{function}{mark}{place.rpartition('/')[2]}"
 
 
 def _table(rows: Sequence[Sequence[str]], head: Sequence[str], numbers: int) -> str:
-    """A table with numbers in its first columns."""
+    """Return a table whose first `numbers` columns are numbers."""
 
     def line(cells: Sequence[str], tag: str) -> str:
         made = "".join(
@@ -272,10 +272,10 @@ def _advice(facts: Facts) -> str:
 
 def _peers(peers: PeerComparison) -> str:
     text = (
-        "The recording's operations with real memory, each allocator in fresh processes of this"
-        " machine: the most that was resident. The line is the most that the program had asked for."
-        " The model is our heap with the allocator's size classes; it shows what a table does, not"
-        " what an allocator does."
+        "The recording's operations with real memory, each allocator in fresh processes on this"
+        " machine: peak RSS. The line is the peak of requested bytes."
+        " The model is spanwise's heap with the allocator's size classes; it shows the effect of a"
+        " table, not of an allocator."
     )
     content = charts.peers(peers)
     rows = [

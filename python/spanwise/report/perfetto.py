@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trace Event Format: time lines, threads, arenas and lanes for Perfetto."""
+"""Write the Trace Event Format for Perfetto: time lines, threads, arenas, collector lanes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PID = 1
 
 
 def text_of(program: str, events: Sequence[Event], **other: int) -> str:
-    """The file's text: the process's name, then the events; `other` goes with the exporter."""
+    """Return the file's text: the process name, then the events; `other` goes into otherData."""
     made = {
         "traceEvents": [name_of("process_name", 0, program), *events],
         "displayTimeUnit": "ms",
@@ -39,7 +39,7 @@ def text_of(program: str, events: Sequence[Event], **other: int) -> str:
 
 
 def name_of(what: str, lane: int, name: str) -> Event:
-    """The name of the process or of a lane: "process_name", "thread_name"."""
+    """Return the metadata event "process_name" or "thread_name" of a lane."""
     return _metadata(what, lane, {"name": name})
 
 
@@ -48,24 +48,24 @@ def _metadata(what: str, lane: int, args: dict[str, Any]) -> Event:
 
 
 def counter(name: str, time_ns: float, args: dict[str, int]) -> Event:
-    """Values from this time on."""
+    """Return an event that sets values from this time on."""
     return {**_at("C", name, time_ns, 0), "args": args}
 
 
 def interval(name: str, lane: int, time_ns: float, length_ns: float, args: dict[str, int]) -> Event:
-    """A box in a lane."""
+    """Return an event that is a box in a lane."""
     return {**_at("X", name, time_ns, lane), "dur": length_ns / 1000, "args": args}
 
 
 def instant(name: str, time_ns: float, args: dict[str, int]) -> Event:
-    """A mark through all lanes."""
+    """Return an event that is a mark through all lanes."""
     return {**_at("i", name, time_ns, 0), "s": "g", "args": args}
 
 
 def of_life(
     phase: str, kind: str, number: int, time_ns: float, *, lane: int, args: dict[str, Any]
 ) -> Event:
-    """Begin ("b"), moment ("n") or end ("e") of something that has a lane of its own."""
+    """Return the begin ("b"), instant ("n") or end ("e") of an async event with its own lane."""
     event = _at(phase, f"{kind} {number}", time_ns, lane)
     return {**event, "cat": kind, "id": number, "args": args}
 
@@ -78,9 +78,9 @@ def _at(phase: str, name: str, time_ns: float, lane: int) -> Event:
 
 
 def counters(rows: Rows) -> list[Event]:
-    """A time line with all parts as counters of the Trace Event Format.
+    """Return a time line with all parts as counter events.
 
-    The rows are of `Recording.timeline(detail="parts")`.
+    The rows are those of `Recording.timeline(detail="parts")`.
     """
     events: list[Event] = []
     before_ns = before_bytes = 0
@@ -99,16 +99,16 @@ def counters(rows: Rows) -> list[Event]:
 
 
 def openmetrics(ledger: Ledger) -> str:
-    """The ledger of one moment as gauges, with its table as a label."""
+    """Return the ledger of one moment as OpenMetrics gauges, with its table as a label."""
     label = f'{{table="{_escaped(ledger.table)}",source="{_escaped(ledger.source)}"}}'
     gauges = [
         (name, "bytes", f"{title} bytes of the heap", getattr(ledger, name))
         for name, title in PARTS.items()
     ]
     gauges += [
-        ("held_bytes", "bytes", "what the heap has from the system", ledger.held_bytes),
+        ("held_bytes", "bytes", "bytes that the heap has from the system", ledger.held_bytes),
         ("waste_bytes", "bytes", "held minus requested", ledger.waste_bytes),
-        ("live_objects", "", "objects that are allocated", ledger.live_objects),
+        ("live_objects", "", "live objects", ledger.live_objects),
         ("spans", "", "spans of slots", ledger.spans),
     ]
     if ledger.resident_bytes is not None:
@@ -123,7 +123,6 @@ def openmetrics(ledger: Ledger) -> str:
 
 
 def _escaped(text: str) -> str:
-    """A value of a label, as the specification escapes it."""
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
@@ -136,19 +135,19 @@ class Windows:
     """Operations by thread and window of time.
 
     Attributes:
-        length_ns: of a window; windows begin at 0.
-        count: how many windows there are.
-        sums: of each thread and window with an operation: requests, requested bytes, frees.
+        length_ns: of a window; the first begins at 0.
+        count: number of windows.
+        sums: requests, requested bytes and frees of each (thread, window) with an operation.
     """
 
     def __init__(self, duration_ns: int, most: int) -> None:
-        """Spreads windows over a recording."""
+        """Divides a recording into at most `most` windows."""
         self.length_ns = max(1, -(-(duration_ns + 1) // most))
         self.count = duration_ns // self.length_ns + 1
         self.sums: dict[tuple[int, int], NDArray[np.int64]] = {}
 
     def add(self, ops: NDArray[np.void]) -> None:
-        """Adds operations; a resize is a request of its new size."""
+        """Adds operations; a resize counts as a request of its new size."""
         ops = ops[ops["kind"] != _END]
         key = ops["thread"].astype(np.int64) * self.count
         key += (ops["time_ns"] // self.length_ns).astype(np.int64)
@@ -163,11 +162,10 @@ class Windows:
 
 
 def lanes(blocks: Iterable[NDArray[np.void]], duration_ns: int, most: int) -> list[Event]:
-    """A lane a thread, with a box for windows in a row in which it called malloc or free.
+    """Return a lane per thread; a box is consecutive windows in which it called malloc or free.
 
-    Above them is the counter "allocated, bytes/s": what all threads requested in a window.
-
-    There are at most `most` windows.
+    The counter "allocated, bytes/s" has the requests of all threads in a window. There are at most
+    `most` windows.
     """
     windows = Windows(duration_ns, most)
     for block in blocks:
@@ -190,7 +188,7 @@ def _rates(windows: Windows) -> list[Event]:
 
 
 def _boxes(windows: Windows) -> list[Event]:
-    """Windows of a thread that follow each other are one box."""
+    """Merge consecutive windows of a thread into one box."""
     events: list[Event] = []
     before = (-1, -1)
     first, total = 0, np.zeros(3, np.int64)
@@ -216,14 +214,14 @@ def _box(windows: Windows, thread: int, span: tuple[int, int], sums: NDArray[np.
 
 
 def write_arenas(rows: AnyRows, path: str | os.PathLike[str]) -> None:
-    """As `ArenaTracker.to_perfetto`."""
+    """Write the events of arenas; as `ArenaTracker.to_perfetto`."""
     write_whole(path, text_of("arenas", events_of(rows)))
 
 
 def events_of(rows: AnyRows) -> list[Event]:
-    """The events, in the order of time, which begins with the first row."""
+    """Return the events by time; time 0 is the first row."""
     made: list[Event] = []
-    live: dict[int, int] = {}  # the bytes of objects of each arena
+    live: dict[int, int] = {}  # bytes of objects, by arena
     first = last = 0
     for i, row in enumerate(np.asarray(rows)):
         first = int(row["time_ns"]) if i == 0 else first
@@ -236,7 +234,7 @@ def events_of(rows: AnyRows) -> list[Event]:
 
 
 def _event(row: np.void, now: int, live: dict[int, int]) -> list[Event]:
-    """The events of one row; an arena without a recorded creation begins here."""
+    """Return the events of one row; an arena without a recorded creation begins here."""
     arena, lane, what = int(row["arena"]), int(row["thread"]), str(row["event"])
     if what == "arena.alert":
         args = {"untracked_bytes": int(row["size"]), "old_bytes": int(row["length"])}
@@ -262,12 +260,12 @@ def _event(row: np.void, now: int, live: dict[int, int]) -> list[Event]:
 
 
 def write_lanes(events: CollectorEvents, path: str | os.PathLike[str]) -> None:
-    """As `CollectorEvents.to_perfetto`."""
+    """Write the lanes of a collector; as `CollectorEvents.to_perfetto`."""
     write_whole(path, perfetto(events))
 
 
 def perfetto(events: CollectorEvents) -> str:
-    """The file's text: the lanes, each a thread of one process, then intervals in microseconds."""
+    """Return the file's text: lanes as threads of one process, then intervals in microseconds."""
     made = []
     for lane, name in enumerate(LANE_NAMES, 1):
         made.append(name_of("thread_name", lane, name))

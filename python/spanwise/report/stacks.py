@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Call stacks with weights: pprof and collapsed stacks."""
+"""Write weighted call stacks as pprof, speedscope and collapsed stacks."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ from spanwise.results.rows import Rows
 
 # --- protocol buffers -----------------------------------------------------------------------------
 #
-# Source: https://protobuf.dev/programming-guides/encoding. A field is a number and a kind of value:
-# a variable-length number (0), or bytes with their length (2), which are texts, messages and packed
-# numbers.
+# Source: https://protobuf.dev/programming-guides/encoding. A field is a number and a wire type: a
+# varint (0), or bytes with their length (2), which are strings, messages and packed numbers.
 
 _NUMBER, _BYTES = 0, 2
 
 
 def varint(value: int) -> bytes:
-    """A number, 7 bits a byte, lowest first; a negative one as its complement in 64 bits."""
+    """Encode a number, 7 bits per byte, lowest first; negative ones as 64-bit two's complement."""
     left = value & (1 << 64) - 1
     made = bytearray()
     while left > 0x7F:
@@ -36,17 +35,17 @@ def varint(value: int) -> bytes:
 
 
 def number(field: int, value: int) -> bytes:
-    """A field that is a number; 0 is the default and is left out."""
+    """Encode a field that is a number; 0 is the default and omitted."""
     return b"" if value == 0 else varint(field << 3 | _NUMBER) + varint(value)
 
 
 def content(field: int, value: bytes) -> bytes:
-    """A field that is a text or a message."""
+    """Encode a field that is a string or a message."""
     return varint(field << 3 | _BYTES) + varint(len(value)) + value
 
 
 def packed(field: int, values: Iterable[int]) -> bytes:
-    """A field of many numbers."""
+    """Encode a packed field of numbers."""
     return content(field, b"".join(map(varint, values)))
 
 
@@ -59,7 +58,7 @@ VALUES = {
     "inuse-bytes": ("inuse_space", "bytes"),
     "waste-bytes": ("waste_space", "bytes"),
 }
-"""Values of a call site: their names and units in pprof."""
+"""The values of a call site, with their names and units in pprof."""
 
 UNKNOWN = "[unknown]"
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
@@ -67,7 +66,7 @@ _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 @dataclass(frozen=True)
 class Stack:
-    """A call site.
+    """A call stack with its values.
 
     Attributes:
         frames: innermost first, never empty.
@@ -80,11 +79,11 @@ class Stack:
 
 @dataclass(frozen=True)
 class Group:
-    """What one thread allocated of one size class at a call site.
+    """The allocations of one size class by one thread at a call site.
 
     Attributes:
         stack: the site, with the values of this group.
-        slot_bytes: of the class; 0: whole pages.
+        slot_bytes: of the class; 0: large objects.
         thread: its number in the recording.
     """
 
@@ -94,7 +93,7 @@ class Group:
 
 
 def stacks_of(allocated: Sites, live: LiveSites) -> list[Stack]:
-    """The sites of a recording, those with the same frames added up, in the order of frames."""
+    """Return the sites of a recording in the order of frames; equal frames are summed."""
     found: dict[tuple[str, ...], list[int]] = {}
     for site in allocated:
         values = found.setdefault(chain_of(site), [0] * len(VALUES))
@@ -109,7 +108,7 @@ def stacks_of(allocated: Sites, live: LiveSites) -> list[Stack]:
 
 
 def groups_of(rows: Rows, sites: Iterable[Site | LiveSite]) -> list[Group]:
-    """Rows of `Recording.site_groups`, those with the same frames by name added up."""
+    """Return the rows of `Recording.site_groups` with names; equal frames are summed."""
     chains = {site.id: chain_of(site) for site in sites}
     found: dict[tuple[tuple[str, ...], int, int], list[int]] = {}
     for site, slot_bytes, thread, *counts in np.asarray(rows).tolist():
@@ -123,12 +122,12 @@ def groups_of(rows: Rows, sites: Iterable[Site | LiveSite]) -> list[Group]:
 
 
 def chain_of(site: Site | LiveSite) -> tuple[str, ...]:
-    """Its frames by name, innermost first, where they have names; never empty."""
+    """Return the frames of a site, innermost first, by name if known; never empty."""
     return site.names or site.frames or (UNKNOWN,)
 
 
 def collapsed(stacks: Sequence[Stack], value: str) -> str:
-    """A line a stack: frames from the root on, and a value; in a name, `;` becomes `:`."""
+    """Return a line per stack: frames, root first, and a value; `;` in a name becomes `:`."""
     place = list(VALUES).index(value)
     return "".join(
         f"{';'.join(_word(frame) for frame in reversed(one.frames))} {one.values[place]}\n"
@@ -142,7 +141,7 @@ def _word(frame: str) -> str:
 
 
 def speedscope(stacks: Sequence[Stack], name: str) -> str:
-    """One sampled profile for each value, over one list of frames."""
+    """Return a speedscope file with a sampled profile per value and one list of frames."""
     frames: dict[str, int] = {}
     chains = [
         [frames.setdefault(frame, len(frames)) for frame in reversed(one.frames)] for one in stacks
@@ -177,7 +176,7 @@ def speedscope(stacks: Sequence[Stack], name: str) -> str:
 
 
 class _Strings:
-    """The table of strings of a profile; the first is ""."""
+    """The string table of a profile; the first string is ""."""
 
     def __init__(self) -> None:
         self.places = {"": 0}
@@ -187,7 +186,7 @@ class _Strings:
 
 
 def pprof(groups: Sequence[Group], duration_ns: int, comment: str) -> bytes:
-    """A gzipped profile.proto: one sample a group, one location and one function a frame.
+    """Return a gzipped profile.proto: a sample per group, a location and function per frame.
 
     A sample has two labels: the slot of its class in bytes, or "large", and its thread's number.
     """
@@ -219,7 +218,6 @@ def pprof(groups: Sequence[Group], duration_ns: int, comment: str) -> bytes:
 
 
 def _labels(group: Group, strings: _Strings) -> bytes:
-    """The labels of a sample: a number with its unit, or a text."""
     size = number(3, group.slot_bytes) + number(4, strings["bytes"])
     cls = size if group.slot_bytes else number(2, strings["large"])
     thread = number(2, strings[str(group.thread)])

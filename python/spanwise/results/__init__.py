@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all results share: arrays of rows that other tools read, equality, JSON, files, progress.
+"""Helpers for results: rows that other tools read, equality, JSON, files, progress.
 
 Public, as a name of `spanwise`: `Rows`.
 """

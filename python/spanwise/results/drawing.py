@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures of results by name: `spanwise.plots` is imported at the first one."""
+"""Draw results by the name of the picture; the first call imports `spanwise.plots`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files: written whole or not at all, checked before the work, and read with one-line errors."""
+"""File helpers: atomic writes, checks before the work, and one-line errors from readers."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from spanwise.errors import InvalidError, OutOfMemoryError, SpanwiseError, Trace
 
 # --- reading --------------------------------------------------------------------------------------
 #
-# A reader checks what it knows can be wrong and says so. What it does not foresee (a number that no
-# array holds, a list where an object should be, a nesting without end) ends here.
+# A reader checks for the errors that it knows. READING_ERRORS catches the others: a number that no
+# array holds, a list where an object should be, endless nesting.
 
 READING_ERRORS = (
     *(ArithmeticError, AttributeError, EOFError, LookupError, RuntimeError, TypeError, ValueError),
@@ -37,11 +37,13 @@ def reading(
     place: Callable[[], str] = str,
     error: type[SpanwiseError] = TraceFormatError,
 ) -> Iterator[None]:
-    """A block that reads a file. Errors of this package and of the system pass unchanged.
+    """Turn the errors of a block that reads a file into one line with the file's name.
+
+    Errors of this package and of the system pass unchanged.
 
     Args:
         name: of the file.
-        place: where the reader is, "line 7" for one; "": unknown.
+        place: returns where the reader is, such as "line 7"; "": unknown.
         error: the exception to raise.
 
     Raises:
@@ -60,9 +62,9 @@ def reading(
 
 
 def is_text(value: Any) -> bool:
-    """Whether a value from JSON is a text that can be written; half a surrogate pair cannot.
+    """Return whether a value from JSON is a text that can be written, not half a surrogate pair.
 
-    Names that are no UTF-8 have their bytes as os.fsdecode keeps them, so these can.
+    Names that are not UTF-8 can be written, since os.fsdecode keeps their bytes.
     """
     if not isinstance(value, str):
         return False
@@ -74,7 +76,7 @@ def is_text(value: Any) -> bool:
 
 
 def what_is_wrong(found: Exception) -> str:
-    """An error of Python's as the end of a sentence, on one line."""
+    """Describe a Python exception on one line, as the end of a sentence."""
     if isinstance(found, RecursionError):
         return "is nested too deeply"
     if isinstance(found, UnicodeDecodeError):
@@ -93,12 +95,12 @@ def _error_line(name: str, place: str, what: str) -> str:
 
 
 def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
-    r"""Writes a file that appears whole or not at all; a text in UTF-8.
+    r"""Write a file atomically; a str as UTF-8.
 
-    Bytes of names that are no UTF-8 become \udcXX, as they are shown.
+    Bytes of names that are not UTF-8 become \udcXX, as they are printed.
 
     Raises:
-        OSError: naming `path`; what was there before stays.
+        OSError: naming `path`; an existing file stays unchanged.
     """
     check_type(path, (str, bytes, os.PathLike), "path")
     with whole_file(path) as growing:
@@ -108,21 +110,21 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
 
 
 def followed(path: Path) -> Path:
-    """The path with links followed, so that a rename replaces the file and not a link to it."""
+    """Return the path with links resolved, so that a rename replaces the file and not a link."""
     return Path(os.path.realpath(path)) if path.is_symlink() else path
 
 
 @contextmanager
 def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A file that appears at the end of the block, or not at all if that raises.
+    """Write a file atomically: it appears at the end of the block, unless the block raises.
 
-    A device or a pipe gets the bytes; a symbolic link stays, and its target is replaced.
+    A device or a pipe gets the bytes. A symbolic link stays, and its target is replaced.
 
     Yields:
-        Where to write meanwhile: a name next to it with the same ending.
+        The path to write to: a temporary name in the same directory, with the same suffix.
 
     Raises:
-        OSError: naming `path`; what was there before stays.
+        OSError: naming `path`; an existing file stays unchanged.
     """
     place = Path(path)
     try:
@@ -153,16 +155,16 @@ _MAGIC = b"\x89SWT\r\n\x1a\n"
 def check_output(
     path: str | os.PathLike[str], *, replace: bool = False, json: bool = False
 ) -> None:
-    """Refuses a file that could not be written, or that is a recording.
+    """Check that a file can be written and is not a recording.
 
     Args:
-        path: of the file; the system may have it already.
-        replace: also a recording may be replaced.
-        json: JSON will be written, so only JSON, or an empty file, may be replaced.
+        path: of the file, which may exist.
+        replace: allow replacing a recording.
+        json: JSON will be written, so only JSON or an empty file may be replaced.
 
     Raises:
-        OSError: its folder does not exist or takes no files, or it is a folder.
-        InvalidError: it is a recording, which nothing brings back, or no JSON; or `-`.
+        OSError: its directory does not exist or is not writable, or it is a directory.
+        InvalidError: it is a recording, which would be lost, or not JSON; or `-`.
     """
     place = Path(path)
     if str(path) == "-":
@@ -179,14 +181,14 @@ def check_output(
     if not replace and is_recording(place):
         raise InvalidError(f"{place}: is a recording, which would be lost; give another name")
     if json and place.is_file() and not _may_be_json(place):
-        raise InvalidError(f"{place}: exists already and is no JSON; give another name")
+        raise InvalidError(f"{place}: exists already and is not JSON; give another name")
 
 
 def check_regular(path: str | os.PathLike[str]) -> None:
-    """Refuses a place that a recording would replace but not be: a device, a pipe, a folder.
+    """Check that a path is not a device, pipe or directory, which a recording would replace.
 
     Raises:
-        InvalidError: there is such a thing.
+        InvalidError: it is one.
     """
     place = Path(path)
     if place.exists() and not place.is_file():
@@ -194,7 +196,7 @@ def check_regular(path: str | os.PathLike[str]) -> None:
 
 
 def is_recording(path: Path) -> bool:
-    """Whether the file begins as a recording does."""
+    """Return whether the file begins with the magic of a recording."""
     try:
         with path.open("rb") as file:
             return file.read(len(_MAGIC)) == _MAGIC
@@ -212,7 +214,7 @@ def _may_be_json(path: Path) -> bool:
 
 @contextmanager
 def made_folder(folder: Path) -> Iterator[None]:
-    """Makes a folder. If the work then fails, a folder that was made and is empty is removed.
+    """Make a directory. If the block raises, remove the new directories that are empty.
 
     Raises:
         OSError: it cannot be made.

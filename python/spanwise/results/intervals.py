@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A median and its confidence interval of order statistics.
 
-Nothing is assumed of the distribution: between the k-th least and the k-th most of n values the
-median lies with a probability of 1 - 2 P(Binomial(n, 1/2) < k) (H. A. David and H. N. Nagaraja,
-"Order statistics", 3rd edition, 2003, section 7.1).
+It is distribution-free: the median is between the k-th smallest and the k-th largest of n values
+with probability 1 - 2 P(Binomial(n, 1/2) < k) (H. A. David and H. N. Nagaraja, "Order statistics",
+3rd edition, 2003, section 7.1).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class Interval(NamedTuple):
 
 
 def interval_of(values: Iterable[float], least_sure: float = 0.9) -> Interval:
-    """The shortest interval of order statistics that is at least so sure, or all of the values.
+    """Return the shortest interval of order statistics with at least this confidence.
 
     Args:
         values: at least one.
-        least_sure: probability, 0 to 1, that the interval is to have; fewer values give less.
+        least_sure: confidence, 0 to 1. With too few values, return their range and a lower `sure`.
     """
     ordered = sorted(values)
     count, rank = len(ordered), 1

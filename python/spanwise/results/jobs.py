@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Work in threads: progress bars, signals, and systems that refuse threads."""
+"""Progress bars, signals while threads work, and thread pools without a guaranteed thread."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ Step = Callable[[int], object]
 """Called with the number of steps done since the last call."""
 
 Progress: TypeAlias = "bool | Step | None"
-"""What the argument `progress` takes: a function to be called with the number of steps done since
-its last call; True: a bar at once; False: none; None: a bar on a terminal or in a notebook, if the
-work takes more than a second."""
+"""The argument `progress`: a function to call with the number of steps done since its last call;
+True: a bar at once; False: none; None: a bar on a terminal or in a notebook, if the work takes more
+than a second."""
 
 
 def no_step(_count: int) -> None:
-    """Shows no progress."""
+    """Does nothing."""
 
 
 @contextmanager
 def progress_bar(progress: Progress, total: int | None, what: str, unit: str) -> Iterator[Step]:
-    """Gives what is to be called with steps done.
+    """Yield the function to call with the number of steps done.
 
     Args:
         progress: as the user gave it.
-        total: number of steps; None: not known, so they are counted and no bar is filled. The
-            estimate of the time that is left holds only if all steps take about equally long.
-        what: is being done, before the bar.
+        total: number of steps; None: unknown, so they are counted and no bar is filled. The
+            estimated time left is right only if all steps take about equally long.
+        what: label of the bar.
         unit: plural noun of the steps.
     """
     if callable(progress):
@@ -52,7 +52,7 @@ def progress_bar(progress: Progress, total: int | None, what: str, unit: str) ->
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # tqdm warns of widgets that are not installed
         module = importlib.import_module("tqdm.auto" if notebook else "tqdm")
-        bar = module.tqdm(  # it warns, too, where the system refuses its thread
+        bar = module.tqdm(  # also warns if the system refuses its thread
             total=total,
             desc=what,
             unit=f" {unit}",
@@ -67,29 +67,28 @@ def progress_bar(progress: Progress, total: int | None, what: str, unit: str) ->
 
 # --- signals --------------------------------------------------------------------------------------
 #
-# An exception that a signal's handler raises may come at any instruction of the main thread, also
-# while that takes a lock of a thread pool or of an event. Nobody would ever release that lock, and
-# threads that wait for it would never end. So a handler of `Signals` only notes the signal. Code
-# that waits for threads calls `raise_what_came` at intervals; only there does Ctrl-C become a
-# KeyboardInterrupt.
+# A signal handler may raise an exception at any instruction of the main thread, even while it
+# acquires a lock of a thread pool or of an event. Nobody would release that lock, and threads that
+# wait for it would never end. So a handler of `Signals` only notes the signal. Code that waits for
+# threads calls `raise_what_came` at intervals, and only that call raises KeyboardInterrupt for
+# Ctrl-C.
 
 Made = TypeVar("Made")
 
 LOOK_SECONDS = 0.2
-"""Seconds between two checks for a signal while waiting: a signal that the system hands to another
-thread wakes no wait."""
+"""Seconds between two checks for a signal while waiting: a signal delivered to another thread
+does not wake the wait."""
 
 
 class Signals:
-    """Ctrl-C and others while threads work: the first one ends the work where that is safe.
+    """Defers Ctrl-C, SIGTERM and SIGHUP while threads work, to where raising is safe.
 
-    Only within `heard` does the first signal become a KeyboardInterrupt, which `raise_what_came`
-    raises where no lock is held, or else the end of `heard`. Later signals, and those that come
-    outside of `heard`, are kept until the end of the `with` block. Then SIGTERM and SIGHUP end the
-    process as usual, and so does a Ctrl-C that was not raised yet.
+    Within `heard`, the first signal becomes a KeyboardInterrupt, raised by `raise_what_came` where
+    no lock is held, or at the end of `heard`. Other signals are kept until the end of the `with`
+    block. Then SIGTERM and SIGHUP end the process as usual, and so does a Ctrl-C that was not
+    raised yet.
 
-    In other threads than the main one this does nothing; nor for a signal that the caller handles
-    itself or ignores.
+    It does nothing outside of the main thread, or for a signal that the caller handles or ignores.
 
     Args:
         numbers: the signals; the default: all that end a process from outside and can be caught.
@@ -116,7 +115,7 @@ class Signals:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # The handler of Ctrl-C comes last, since it may raise at once.
+        # Restore the handler of Ctrl-C last, since it may raise at once.
         for number in reversed(self._taken):
             signal.signal(number, self._DEFAULTS[number])
         if self._first is not None and not (self._raised and self._first == signal.SIGINT):
@@ -124,9 +123,9 @@ class Signals:
 
     @contextmanager
     def heard(self) -> Iterator[None]:
-        """Within it, the first signal becomes a KeyboardInterrupt; at its end at the latest.
+        """Raise KeyboardInterrupt for the first signal, at the end of the block at the latest.
 
-        What is heard around it goes on being heard.
+        Signals of enclosing `heard` blocks still count.
         """
         before = _HEARD.set((*_HEARD.get(), self))
         try:
@@ -148,24 +147,24 @@ class Signals:
 
 
 _HEARD: ContextVar[tuple[Signals, ...]] = ContextVar("_HEARD", default=())
-"""The signals that are heard in this thread now."""
+"""The `Signals` whose `heard` blocks this thread is in."""
 
 
 def raise_what_came() -> None:
-    """Raises KeyboardInterrupt once, if a signal has come that is heard here."""
+    """Raises KeyboardInterrupt once, if a signal came within a `heard` block."""
     for signals in _HEARD.get():
         signals.raise_what_came()
 
 
 @contextmanager
 def ctrl_c_heard() -> Iterator[None]:
-    """Inside, only `raise_what_came`, or the end of the block, raises KeyboardInterrupt."""
+    """Let only `raise_what_came` or the end of the block raise KeyboardInterrupt."""
     with Signals([signal.SIGINT]) as signals, signals.heard():
         yield
 
 
 def first_ended(futures: Collection[Future[Made]]) -> set[Future[Made]]:
-    """Waits until one of some futures has ended at least; returns those that have.
+    """Wait until at least one future has ended; return those that have.
 
     Raises:
         KeyboardInterrupt: as `raise_what_came`.
@@ -179,22 +178,22 @@ def first_ended(futures: Collection[Future[Made]]) -> set[Future[Made]]:
 
 # --- threads --------------------------------------------------------------------------------------
 #
-# A process at its limit of threads (RLIMIT_NPROC, a cgroup's pids.max) has only those it has.
+# A process at its thread limit (RLIMIT_NPROC, a cgroup's pids.max) cannot start another one.
 
 Args = ParamSpec("Args")
 Returned = TypeVar("Returned")
 
 
 def is_refused(error: BaseException) -> bool:
-    """Whether an error of `Thread.start` is the system's refusal."""
+    """Return whether `Thread.start` failed because the system refused a thread."""
     return isinstance(error, RuntimeError) and "can't start new thread" in str(error)
 
 
 def starts(thread: threading.Thread) -> bool:
-    """Starts a thread; False: the system refused.
+    """Start a thread; return False if the system refused.
 
-    The caller holds the thread before it starts, so that it can wait for it whatever happens here:
-    Ctrl-C may come when the thread has begun and this has not returned.
+    The caller already has the thread object, so that it can join it whatever happens here: Ctrl-C
+    may come after the thread has begun and before this returns.
     """
     try:
         thread.start()
@@ -206,21 +205,21 @@ def starts(thread: threading.Thread) -> bool:
 
 
 class Workers(ThreadPoolExecutor):
-    """A pool of threads. When the system refuses a thread, `submit` itself does the work.
+    """A thread pool. If the system refuses a thread, `submit` itself does the work.
 
-    While it does, Ctrl-C waits for the end of that piece of work.
+    Ctrl-C then waits for the end of that piece of work.
     """
 
     def submit(
         self, fn: Callable[Args, Returned], /, *args: Args.args, **kwargs: Args.kwargs
     ) -> Future[Returned]:
-        """As of `Executor`."""
+        """Submit work, as `Executor.submit`."""
         future: Future[Returned] = Future()
         untaken = threading.Lock()
 
         def work() -> None:
-            # The pool keeps the work that it could not start a thread for, and threads that it
-            # started before may take it, too.
+            # The pool queues the work even if it could not start a thread for it, so a thread that
+            # it started earlier may take it, too.
             if untaken.acquire(blocking=False) and future.set_running_or_notify_cancel():
                 try:
                     future.set_result(fn(*args, **kwargs))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results: rows of named columns, values that compare and hash, JSON and data frames."""
+"""Base classes of results: rows of named columns, equality and hashes, JSON, data frames."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ _WIDEST = 60
 class Rows:
     """Rows of named columns, shape (rows,), that numpy and other tools read.
 
-    They are indexed as a structured array is: a name gives that column, a plain numpy array which
-    is a view; a slice, a mask or several names give `Rows`; a number gives one row. numpy's
-    functions take rows, `np.asarray(rows)` is the structured array itself, and what that array can
-    do (`rows.dtype`, `rows.nbytes`, `rows.tolist()`, ...) rows can do, with the same results.
+    Indexing is that of a structured array: a name gives that column, a plain numpy array that is a
+    view; a slice, a mask or several names give `Rows`; a number gives one row. numpy's functions
+    take rows, `np.asarray(rows)` is the structured array itself, and rows have its attributes
+    (`rows.dtype`, `rows.nbytes`, `rows.tolist()`, ...).
 
     Other tools take `to_columns()`: `pyarrow.table(rows.to_columns())`,
     `polars.DataFrame(rows.to_columns())`; pandas and duckdb take `to_pandas()`.
     """
 
     __slots__ = ("_array",)
-    __hash__ = None  # type: ignore[assignment]  # rows may be written, as an array
+    __hash__ = None  # type: ignore[assignment]  # rows are mutable, as an array is
 
     def __init__(self, array: NDArray[np.void]) -> None:
-        """The same memory as the structured array."""
+        """Share the memory of the structured array."""
         self._array: NDArray[np.void] = np.asarray(array).view()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
@@ -74,13 +74,13 @@ class Rows:
         return Rows, (self._array,)
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """One dictionary a row."""
+        """Return a dictionary per row."""
         names = self.dtype.names or ()
         columns = [self[name].tolist() for name in names]
         return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
-        """`to_dicts` as text; also written to `path`, whole or not at all, unless None.
+        """Return `to_dicts` as text; also write it to `path` atomically, unless that is None.
 
         Raises:
             OSError: the system refused to write.
@@ -88,7 +88,7 @@ class Rows:
         return _json_text(self.to_dicts(), path)
 
     def to_columns(self) -> dict[str, Any]:
-        """Columns by name: numpy arrays of shape (rows,), views of the rows.
+        """Return columns by name: numpy arrays of shape (rows,) that are views of the rows.
 
         A column of fixed arrays becomes a list of lists.
         """
@@ -96,7 +96,7 @@ class Rows:
         return {n: self[n] if self[n].ndim == 1 else self[n].tolist() for n in names}
 
     def to_pandas(self) -> Any:
-        """A pandas.DataFrame; a column of fixed arrays has one list a row.
+        """Return a pandas.DataFrame; a column of fixed arrays has a list per row.
 
         Raises:
             UnsupportedError: pandas is not installed.
@@ -138,23 +138,23 @@ def _cell(value: Any) -> str:
 
 
 AnyRows = Rows | NDArray[np.void]
-"""What functions of rows take: `Rows`, or a structured array."""
+"""The argument of functions of rows: `Rows` or a structured array."""
 
 
 def as_rows(array: NDArray[np.void]) -> Rows:
-    """The same memory as `Rows`."""
+    """Return `Rows` that share the memory of the array."""
     return Rows(array)
 
 
 def rows_of(dicts: list[dict[str, Any]], empty: tuple[str, ...] = ()) -> Rows:
-    """Rows of dictionaries with the same keys: texts, truth values, integers, numbers.
+    """Make rows of dictionaries with the same keys and values of type str, bool, int or float.
 
-    None is "" among texts and NaN among numbers: a column of numbers in which one is None becomes
-    one of 64-bit floats.
+    None becomes "" in a column of texts. A column of numbers with a None becomes float64, and None
+    becomes NaN.
 
     Args:
-        dicts: one a row.
-        empty: names of the columns when there is no row.
+        dicts: one per row.
+        empty: names of the columns if there is no row.
     """
     names = tuple(dicts[0]) if dicts else empty
     columns = {name: _column([row[name] for row in dicts]) for name in names}
@@ -177,7 +177,7 @@ def _column(values: list[Any]) -> NDArray[Any]:
 
 
 class Tabular:
-    """A result with rows in `array`, which become a data frame or columns."""
+    """A result with rows in `array`, which convert to a data frame or columns."""
 
     __slots__ = ()
 
@@ -189,7 +189,7 @@ class Tabular:
             ...
 
     def to_pandas(self) -> Any:
-        """`array` as a pandas.DataFrame.
+        """Return `array` as a pandas.DataFrame.
 
         Raises:
             UnsupportedError: pandas is not installed.
@@ -197,7 +197,7 @@ class Tabular:
         return self.array.to_pandas()
 
     def to_columns(self) -> dict[str, Any]:
-        """`array` as columns by name, for pyarrow, polars and other tools."""
+        """Return `array` as columns by name, for pyarrow, polars and other tools."""
         return self.array.to_columns()
 
 
@@ -205,16 +205,16 @@ class Tabular:
 
 
 class Result:
-    """What has `to_dict`: it becomes JSON."""
+    """A result that `to_dict` converts for JSON."""
 
     __slots__ = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, for JSON; of a dataclass its fields."""
+        """Return a dict for JSON; the fields if this is a dataclass."""
         return dataclasses.asdict(self)  # type: ignore[call-overload, no-any-return]
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
-        """`to_dict` as text; also written to `path`, whole or not at all, unless None.
+        """Return `to_dict` as text; also write it to `path` atomically, unless that is None.
 
         Raises:
             OSError: the system refused to write.
@@ -223,9 +223,9 @@ class Result:
 
 
 class Value:
-    """A frozen dataclass that may hold arrays: equal, and hashed, by all fields with compare=True.
+    """A frozen dataclass that may hold arrays; it compares and hashes all fields with compare=True.
 
-    The dataclass is made with eq=False.
+    Declare the dataclass with eq=False.
     """
 
     __slots__ = ()
@@ -240,7 +240,7 @@ class Value:
 
 
 def _content_of(value: Any) -> Any:
-    """What a value says, as something that Python compares and hashes."""
+    """Return the content of a value in a form that compares and hashes."""
     if isinstance(value, np.ndarray | Rows):
         return (value.dtype.str, str(value.dtype.descr), value.shape, value.tobytes())
     if isinstance(value, Value):
@@ -262,7 +262,7 @@ def _json_text(value: Any, path: str | os.PathLike[str] | None) -> str:
 
 
 def _json_value(value: Any) -> Any:
-    """Numbers and arrays of numpy, as JSON has them."""
+    """Convert numbers and arrays of numpy for JSON."""
     if isinstance(value, np.generic | np.ndarray | Rows):
         return value.tolist()
     raise TypeError(f"{type(value).__name__} has no form in JSON")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the tasks of a sweep run: in threads, in processes or on any executor.
+"""Run the tasks of a sweep in threads, in processes or on any executor.
 
-Only as many tasks are submitted as keep the workers busy, so a pool that breaks loses few. Lost
-tasks are suspects: they run again, alone and one table at a time, and one that kills its worker
-while it is alone becomes a failed row. All other work goes on.
+Few tasks are submitted at once, just enough to keep the workers busy, so a broken pool loses few.
+Lost tasks become suspects: they run again, alone and one table at a time. A suspect that kills its
+worker becomes a failed row. All other work goes on.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ every LACKED_SEND times again, because the executor decides which worker runs a 
 
 
 def processor_count() -> int:
-    """Processors that this process may use."""
+    """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -57,8 +57,8 @@ class Engine(Protocol):
     Attributes:
         name: in headers.
         width: tasks that run at once.
-        window: the most submitted tasks, enough to keep all workers busy.
-        remote: tasks leave this process, so recordings must be files.
+        window: maximum number of submitted tasks, enough to keep all workers busy.
+        remote: whether tasks leave this process, so that recordings must be files.
     """
 
     name: str
@@ -67,11 +67,11 @@ class Engine(Protocol):
     remote: bool
 
     def submit(self, task: Task, content: bytes | None = None) -> Future[list[Row]]:
-        """Submit a task; content: the recording's file, for a worker without it."""
+        """Submit a task; `content` is the recording's file, for a worker without it."""
         ...
 
     def renew(self) -> bool:
-        """Replace broken workers; false if that is not possible."""
+        """Replace broken workers; return False if that is not possible."""
         ...
 
     def cancel(self) -> None:
@@ -100,16 +100,16 @@ class ThreadEngine:
         self.name = f"threads, {self.width}"
 
     def submit(self, task: Task, content: bytes | None = None) -> Future[list[Row]]:
-        """Submit a task; a recording in memory goes by reference."""
+        """Submit a task; a recording in memory is passed by reference."""
         known = None if task.recording["path"] else self._recordings[task.recording["sha256"]]
         return self._pool.submit(run_task, task.to_json(), known, self._stop.is_set, content)
 
     def renew(self) -> bool:
-        """Threads do not die."""
+        """Return False, since threads do not die."""
         return False
 
     def cancel(self) -> None:
-        """Tasks stop within milliseconds."""
+        """Stop the tasks within milliseconds."""
         self._stop.set()
 
     def close(self) -> None:
@@ -124,9 +124,9 @@ _stop_flag: Any = None  # of a worker process
 
 
 def start_worker(stop: Any) -> None:
-    """Initialise a worker process.
+    """Initialize a worker process.
 
-    Workers ignore Ctrl-C: the parent handles it and sets `stop`. A worker exits when the parent was
+    Workers ignore Ctrl-C: the parent handles it and sets `stop`. A worker exits if the parent was
     killed.
     """
     global _stop_flag  # noqa: PLW0603  a process pool's initializer has no other place
@@ -174,13 +174,13 @@ class ProcessEngine:
         return self._pool.submit(run_in_worker, task.to_json(), content)
 
     def renew(self) -> bool:
-        """New processes for those that died."""
+        """Replace the processes, because some died."""
         self._pool.shutdown(wait=True, cancel_futures=True)
         self._pool = self._make()
         return True
 
     def cancel(self) -> None:
-        """Tasks stop within milliseconds."""
+        """Stop the tasks within milliseconds."""
         self._stop.value = 1
 
     def close(self) -> None:
@@ -200,7 +200,7 @@ class GivenEngine:
         self._executor = executor
         self._own: ProcessEngine | None = None
         self.width = _width(executor)
-        # A pool that breaks loses all that is under way, a cluster only the tasks of one worker.
+        # A broken pool loses all running tasks, a cluster only those of one worker.
         breaks = isinstance(executor, ProcessPoolExecutor)
         self.window = 2 * self.width if breaks else max(2 * self.width, 256)
         self.name = f"{type(executor).__name__}, {self.width}"
@@ -220,18 +220,18 @@ class GivenEngine:
         return self._own is not None
 
     def cancel(self) -> None:
-        """Only tasks that have not started can be stopped, by their futures."""
+        """Cancel tasks of a pool of ours; futures can cancel only tasks that have not started."""
         if self._own is not None:
             self._own.cancel()
 
     def close(self) -> None:
-        """The caller's executor stays open."""
+        """Close a pool of ours; the caller's executor stays open."""
         if self._own is not None:
             self._own.close()
 
 
 def _width(executor: Executor) -> int:
-    """The number of tasks an executor runs at once; by default the processors here."""
+    """Return how many tasks an executor runs at once; the default is processor_count()."""
     client = getattr(executor, "_client", None)  # an executor of Dask has it
     if client is not None and hasattr(client, "nthreads"):
         return max(1, int(sum(client.nthreads().values())))
@@ -241,16 +241,16 @@ def _width(executor: Executor) -> int:
 def make_engine(
     executor: Executor | str | None, workers: int | None, recordings: dict[str, Recording]
 ) -> Engine:
-    """The engine of an executor, or of "threads" or "processes".
+    """Return the engine of an executor, or of "threads" or "processes".
 
     Args:
         executor: "threads" (also None), "processes", or an executor.
-        workers: how many, of our own; None: as many as there are processors.
+        workers: number of our own workers; None: one per processor.
         recordings: by sha256, for threads.
 
     Raises:
-        InvalidError: an unknown word, no workers.
-        TypeError: something else.
+        InvalidError: an unknown name, or no workers.
+        TypeError: `executor` has another type.
     """
     if workers is not None and workers < 1:
         raise errors.InvalidError(f"workers {workers}: give at least 1")
@@ -281,7 +281,7 @@ class Dispatcher:
     """Runs tasks on an engine and delivers their rows.
 
     Attributes:
-        lost: the number of tasks that were lost with their worker.
+        lost: number of tasks that were lost with their worker.
     """
 
     def __init__(
@@ -318,7 +318,6 @@ class Dispatcher:
                 self._deliver(future.result())
 
     def _submit(self) -> None:
-        """Submit as many tasks as keep the workers busy."""
         if self._broken is not None and not self._flying:
             self._recover(self._broken)
         while self._broken is None and self._may_submit():
@@ -326,14 +325,14 @@ class Dispatcher:
             task = source.popleft()
             try:
                 self._flying[self._engine.submit(task)] = task
-            except Exception as error:  # broken, or shut down by somebody else
+            except Exception as error:  # the executor is broken or shut down
                 source.appendleft(task)
                 self._broken = error
                 if not self._flying:
                     self._recover(error)
 
     def _may_submit(self) -> bool:
-        """Whether a task may be submitted; a suspect runs alone."""
+        """Return whether a task may be submitted; a suspect runs alone."""
         if self._suspects:
             return not self._flying
         alone = any(task.attempt for task in self._flying.values())
@@ -368,7 +367,7 @@ class Dispatcher:
         self._deliver(rows)
 
     def _send(self, task: Task, error: AbsentRecordingError) -> None:
-        """Submit a task again whose worker lacks the recording, with the file if not sent yet."""
+        """Resubmit a task whose worker lacks the recording, with the file if not sent yet."""
         sent = (error.worker, wanted_sha256(task.recording))
         again = replace(task, lacked=task.lacked + 1)
         content = None
@@ -388,7 +387,7 @@ class Dispatcher:
             self._broken = broken
 
     def _settle_failure(self, task: Task, error: Exception) -> None:
-        """Make a suspect, or failed rows, of a task whose future has an exception.
+        """Turn a task whose future has an exception into suspects or failed rows.
 
         Tasks return their own failures as rows. An exception comes from the executor: a dead
         worker, or a lost result, each with the executor's own error.
@@ -407,6 +406,6 @@ class Dispatcher:
 
 
 def _worker_died(error: BaseException) -> bool:
-    """Whether an error means that the worker died, not that its task failed."""
+    """Return whether an error means that the worker died, not that its task failed."""
     lost = isinstance(error, BrokenExecutor | CancelledError)
     return lost or type(error).__module__.partition(".")[0] == "distributed"

@@ -31,15 +31,15 @@ from spanwise.sweeps.tasks import Task, describe, file_sha256, ops_sha256, table
 from spanwise.tables.table import SizeClassTable, as_table
 
 TABLES_A_TASK = 4
-"""The most tables that share a pass. Reading takes about a quarter of the time of one table."""
+"""Maximum tables per pass. Reading takes about a quarter of the time of one table."""
 
 _TASK_BYTES = 1 << 28
-_OBJECT_BYTES = 64  # of a live object in one dry heap and its runner, about
+_OBJECT_BYTES = 64  # approximately, per live object of a dry heap and its runner
 
 
 @dataclass
 class Plan:
-    """Recordings times tables.
+    """The recordings and tables of a sweep.
 
     Attributes:
         recordings: name, path, sha256, valid_prefix, events of each; path None: in memory.
@@ -60,7 +60,7 @@ class Plan:
     notes: list[str] = field(default_factory=list)
 
     def header(self, engine: str) -> dict[str, Any]:
-        """The header of this session."""
+        """Return the header of this session."""
         return session_header(
             executor=engine,
             at=self.at,
@@ -70,7 +70,7 @@ class Plan:
         )
 
     def failed_rows(self) -> list[Row]:
-        """The rows of recordings and tables that could not be opened."""
+        """Return failed rows for the recordings and tables that could not be opened."""
         rows = []
         for name, error in self.bad["recordings"].items():
             rows += self._task({"name": name, "sha256": None}, self.tables).failures(error)
@@ -83,11 +83,9 @@ class Plan:
         return rows
 
     def tasks(self, done: set[tuple[str, str]], width: int) -> Iterator[Task]:
-        """The remaining tasks.
+        """Yield the remaining tasks for `width` workers.
 
-        Args:
-            done: recording's sha256 and table's hash of existing rows.
-            width: workers.
+        `done` has the recording's sha256 and the table's hash of existing rows.
         """
         for recording in self.recordings:
             left = [t for t in self.tables if (recording["sha256"], t["hash"]) not in done]
@@ -99,7 +97,7 @@ class Plan:
         return Task(_lib.version(), recording, self.at, self.options, tuple(tables))
 
     def _tables_a_task(self, recording: dict[str, Any], left: int, width: int) -> int:
-        """Tables per task: few enough that workers end together and memory is bounded."""
+        """Return tables per task, few enough that workers end together and memory is bounded."""
         even = math.ceil(left * len(self.recordings) / (3 * width))
         room: int = _TASK_BYTES // max(1, _OBJECT_BYTES * recording["live"])
         return max(1, min(TABLES_A_TASK, even, room))
@@ -112,11 +110,11 @@ def make_plan(
     valid_prefix: bool,
     options: HeapOptions | None,
 ) -> Plan:
-    """Open and hash everything.
+    """Open and hash all recordings and tables.
 
     Raises:
-        TypeError: an argument of another kind.
-        InvalidError: a moment that is not allowed, an unknown table, nothing to sweep.
+        TypeError: an argument has another type.
+        InvalidError: a moment is not allowed, a table is unknown, or there is nothing to sweep.
         SpanwiseError, OSError: no recording, or no table, could be opened.
     """
     plan = Plan(_moment(at), as_options(options).to_dict())
@@ -139,7 +137,7 @@ def _plain(value: Any) -> Any:
 
 
 def _moment(at: str | float) -> str | float:
-    """The moment for JSON, checked."""
+    """Check a moment and return it for JSON."""
     at = _plain(at)
     Recording.from_ops(np.empty(0, _lib.OPS_DTYPE))._moment(at)
     return at
@@ -206,7 +204,7 @@ def _describe_recording(given: Any, valid_prefix: bool) -> tuple[Recording, dict
     else:
         assert isinstance(source, ArraySource)
         entry["sha256"] = ops_sha256(source.ops)
-    # The end of a raw recording takes a pass, which the workers make.
+    # Finding the end of a raw recording takes a pass, which the workers make.
     ordered = not entry["path"] or recording.info["form"] == int(_lib.lib.SW_TRACE_ORDERED)
     whole = not recording.info.get("damaged")
     entry["events"] = recording.info["ops"] if entry["path"] else len(recording)
@@ -217,7 +215,7 @@ def _describe_recording(given: Any, valid_prefix: bool) -> tuple[Recording, dict
 
 
 def expand(words: Iterable[str]) -> list[str]:
-    """Names, with patterns such as `tables/*.json` expanded.
+    """Expand glob patterns such as `tables/*.json` in a list of names.
 
     Raises:
         InvalidError: nothing matches.
@@ -238,7 +236,7 @@ def expand(words: Iterable[str]) -> list[str]:
 
 
 def session_header(**fields: Any) -> dict[str, Any]:
-    """The header of a session of a row file: time, versions, commit, build, machine, and more."""
+    """Return the header of a session of a row file: time, versions, commit, build, machine, ..."""
     return {
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "versions": {
@@ -255,7 +253,7 @@ def session_header(**fields: Any) -> dict[str, Any]:
 
 @functools.cache
 def commit() -> str | None:
-    """The commit of the checkout, +changes if it has any; None: no checkout."""
+    """Return the commit of the checkout, with "+changes" if it is dirty; None: no checkout."""
     root = _git("rev-parse", "--show-toplevel")
     if root is None or not (Path(root) / "include/spanwise/spanwise.h").is_file():
         return None
@@ -281,7 +279,7 @@ def _git(*words: str) -> str | None:
 
 @functools.cache
 def build() -> str | None:
-    """The start of the hash of the compiled library, to distinguish builds of one commit."""
+    """Return a prefix of the compiled library's hash, to distinguish builds of one commit."""
     path = getattr(sys.modules.get("spanwise._spanwise"), "__file__", None)
     if path is None:
         return None
@@ -290,7 +288,7 @@ def build() -> str | None:
 
 @functools.cache
 def made_by() -> dict[str, str | None]:
-    """The provenance of a stored figure: version, compiled library, Python files."""
+    """Return the provenance of a stored figure: version, compiled library, Python files."""
     found = hashlib.sha256()
     package = Path(__file__).resolve().parents[1]
     for path in sorted(package.rglob("*.py")):

@@ -29,7 +29,7 @@ _SHOWN = 20
 
 
 class Sweep(Sequence[Row], Result, Tabular):
-    """Rows of a sweep: one for each recording and table, in the order given.
+    """The rows of a sweep: one per recording and table, in the order given.
 
     A row is a dictionary: recording, recording_sha256, table, table_hash (hexadecimal), classes,
     at, the parts of the ledger in bytes (requested_bytes to free_page_bytes), held_bytes,
@@ -40,7 +40,7 @@ class Sweep(Sequence[Row], Result, Tabular):
 
     Attributes:
         path: the file with the rows; None: there is none.
-        notes: for the user: a cut line, a worker that died, what was omitted.
+        notes: for the user, such as a truncated line, a dead worker or an omitted table.
         judged_by: the field that ranks by default.
     """
 
@@ -61,10 +61,10 @@ class Sweep(Sequence[Row], Result, Tabular):
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Sweep:
-        """The rows of a sweep's file, also of one that was interrupted.
+        """Read the file of a sweep, which may have been interrupted.
 
         Raises:
-            InvalidError: it is no such file; the line is named.
+            InvalidError: it is not such a file; the message has the line.
             OSError: it cannot be read.
         """
         found = row_file.read(path, SWEEP)
@@ -120,7 +120,7 @@ class Sweep(Sequence[Row], Result, Tabular):
         return as_rows(rows)
 
     def to_pandas(self) -> Any:
-        """The rows as a pandas.DataFrame.
+        """Return the rows as a pandas.DataFrame.
 
         Raises:
             UnsupportedError: pandas is not installed.
@@ -138,13 +138,13 @@ class Sweep(Sequence[Row], Result, Tabular):
     def ranking(
         self, by: str | None = None, *, recording: str | None = None
     ) -> list[tuple[str, int | float]]:
-        """Tables from least to most of a field, summed over recordings.
+        """Return the tables in ascending order of a field, summed over recordings.
 
         Args:
-            by: a field of numbers, e.g. held_bytes, resident_bytes, roundup_bytes, peak_held_bytes;
+            by: a numeric field, e.g. held_bytes, resident_bytes, roundup_bytes, peak_held_bytes;
                 None: `judged_by`.
-            recording: name of one; None: all of them that have a row without an error. A table
-                that failed with one of these, or refused more allocations than another (with a
+            recording: name of one; None: all that have a row without an error. A table
+                that failed on one of these, or refused more allocations than another (with a
                 limit), is omitted.
 
         Returns:
@@ -156,7 +156,7 @@ class Sweep(Sequence[Row], Result, Tabular):
         return [(self._specs_name(key), value) for key, value in self._totals(by, recording)]
 
     def best(self, by: str | None = None, *, recording: str | None = None) -> SizeClassTable:
-        """The table with the least of a field; of equal ones the first. Arguments as `ranking`.
+        """Return the first table with the least value of a field. Arguments as of `ranking`.
 
         Raises:
             StateError: no table has a row for every recording.
@@ -206,12 +206,12 @@ class Sweep(Sequence[Row], Result, Tabular):
         return draw("ledgers", bars[:_SHOWN], ax)
 
     def _bar(self, key: str, recording: str | None) -> SimpleNamespace:
-        """What `plots.ledgers` needs of a ledger."""
+        """Return the attributes of a ledger that `plots.ledgers` uses."""
         rows = [r for r in self if r["table_hash"] == key and r["error"] is None]
         rows = [r for r in rows if recording is None or r["recording"] == recording]
         names = (*PARTS, "held_bytes", "waste_bytes")
         sums = {name: sum(row[name] for row in rows) for name in names}
-        for name in ("resident_bytes", "peak_resident_bytes"):  # None of an empty recording
+        for name in ("resident_bytes", "peak_resident_bytes"):  # None for an empty recording
             known = [row[name] for row in rows if row[name] is not None]
             sums[name] = sum(known) if len(known) == len(rows) else None
         source = rows[0]["recording"] if len(rows) == 1 else f"{len(rows)} recordings"
@@ -221,7 +221,7 @@ class Sweep(Sequence[Row], Result, Tabular):
     # --- other forms ---
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, for JSON."""
+        """Return a dict for JSON."""
         totals = self._totals(None, None)
         return {
             "best": self._specs_name(totals[0][0]) if totals else None,
@@ -233,12 +233,11 @@ class Sweep(Sequence[Row], Result, Tabular):
 
     @property
     def _text_head(self) -> tuple[str, ...]:
-        """Titles of `_text_rows`."""
         of_held = ("round-up", "tail", "free slots", "cached", "waste", "of held")
         return ("table", "peak resident", "resident", "held", *of_held)
 
     def _text_rows(self) -> list[tuple[str, ...]]:
-        """The tables as text, least resident first, summed over recordings."""
+        """Return the tables as text, least resident first, summed over recordings."""
         lines = []
         for key, _ in self._totals(None, None):
             bar = self._bar(key, None)
@@ -253,7 +252,7 @@ class Sweep(Sequence[Row], Result, Tabular):
 
     @property
     def title(self) -> str:
-        """One line: recordings, tables, moment, failures."""
+        """Recordings, tables, moment and failures on one line."""
         recordings = {row["recording"] for row in self}
         tables = {row["table"] for row in self}
         when = {row["at"] for row in self}
@@ -284,12 +283,12 @@ class Sweep(Sequence[Row], Result, Tabular):
 
 
 def content(row: Row) -> tuple[Any, Any]:
-    """The hashes of recording and table, which do not change when files are renamed."""
+    """Return the hashes of recording and table, which do not change when files are renamed."""
     return row["recording_sha256"], row["table_hash"]
 
 
 def key(row: Row) -> tuple[Any, ...]:
-    """The identity of a row; names identify recordings and tables that could not be opened."""
+    """Return the identity of a row; it has names if recording or table could not be opened."""
     return (
         row["recording_sha256"] or ("name", row["recording"]),
         row["table_hash"] or ("name", row["table"]),
@@ -297,7 +296,7 @@ def key(row: Row) -> tuple[Any, ...]:
 
 
 def latest(rows: Iterable[Row]) -> list[Row]:
-    """The last row of each identity, in the position of the first."""
+    """Return the last row of each identity, in the position of the first."""
     found: dict[Any, Row] = {}
     for row in rows:
         found[key(row)] = row

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Resumable row files: JSON lines, a header per session and a row per result.
 
-Whole lines are appended and synced, so a session that is killed leaves at most one cut line, the
+Whole lines are appended and synced, so a killed session leaves at most one truncated line, the
 last; the next session drops it. Only one session at a time writes to a file. Fields are checked
 when a file is read. Sweeps: docs/design/sweep.md; benchmarks: docs/design/programs.md.
 """
@@ -35,19 +35,19 @@ _VALUE_SHOWN = 40
 
 
 class FieldType(NamedTuple):
-    """A type of a field: its name in messages, and its predicate."""
+    """The type of a field: its name in messages, and its predicate."""
 
     noun: str
     holds: Callable[[Any], bool]
 
 
 def optional(kind: FieldType) -> FieldType:
-    """The same, or null."""
+    """Return the type that also allows null."""
     return FieldType(f"{kind.noun} or null", lambda value: value is None or kind.holds(value))
 
 
 def list_of(noun: str, holds: Callable[[Any], bool]) -> FieldType:
-    """A list of such items."""
+    """Return the type of lists of such items."""
     return FieldType(
         f"a list of {noun}", lambda value: isinstance(value, list) and all(map(holds, value))
     )
@@ -78,7 +78,7 @@ def _is_class(value: Any) -> bool:
 
 
 def _is_table(value: Any) -> bool:
-    """Whether it is a table as tasks have it: name, hash, page_bytes, [[size, pages, first]]."""
+    """Return whether it is a table of a task: name, hash, page_bytes, [[size, pages, first]]."""
     return (
         isinstance(value, dict)
         and is_text(value.get("name"))
@@ -110,7 +110,7 @@ def check_fields(line: Mapping[str, Any], types: Mapping[str, FieldType]) -> Non
 
     Raises:
         ValueError: naming the missing field.
-        InvalidError: naming the field, and what it must be.
+        InvalidError: naming the field and what it must be.
     """
     for name in types:
         if name not in line:
@@ -170,8 +170,8 @@ class Contents:
     Attributes:
         headers: one per session, oldest first.
         rows: in the order of the file.
-        notes: for the user, such as that a line was cut.
-        whole_bytes: length of the file without a cut last line.
+        notes: for the user, such as a truncated line.
+        whole_bytes: length of the file without a truncated last line.
     """
 
     headers: list[Row] = field(default_factory=list)
@@ -184,7 +184,7 @@ def read(path: str | os.PathLike[str], kind: RowKind) -> Contents:
     """Read a file of a kind.
 
     Raises:
-        InvalidError: naming the line that is wrong; a cut last line is only noted.
+        InvalidError: naming the wrong line; a truncated last line is only noted.
         OSError: the system refused to read it.
     """
     return _parse(os.fspath(path), Path(path).read_bytes(), kind)
@@ -204,7 +204,7 @@ def _parse(path: str, raw: bytes, kind: RowKind) -> Contents:
             raise InvalidError(f"{path}: line {number}: {error}") from None
         except READING_ERRORS as error:
             if number == len(lines):
-                found.notes.append(f"{path}: line {number} was cut; it is dropped")
+                found.notes.append(f"{path}: line {number} was truncated; it is dropped")
                 break
             raise InvalidError(
                 f"{path}: line {number}, byte {found.whole_bytes}: not a line of a {kind.noun}"
@@ -326,7 +326,7 @@ class RowFile:
             while done < len(raw):
                 done += os.pwrite(self._fd, raw[done:], self._end + done)
             os.fsync(self._fd)
-        except BaseException as error:  # also Ctrl-C between the two
+        except BaseException as error:  # also Ctrl-C between the two calls
             os.ftruncate(self._fd, self._end)
             if isinstance(error, OSError):
                 raise OSError(error.errno, error.strerror, self.path) from None
@@ -346,7 +346,7 @@ def _shown(value: Any) -> str:
 
 
 def _sync_folder(path: str) -> None:
-    """Make the file's name survive a crash, on file systems that can."""
+    """Sync the directory, so that the file's name survives a crash."""
     try:
         folder = os.open(Path(path).parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
@@ -365,14 +365,14 @@ class RowStore:
     Attributes:
         rows: by key; a later row of a key replaces an earlier one.
         before: the rows that the file had, oldest first.
-        notes: on the file, for the user.
+        notes: about the file, for the user.
         path: of the file; None: there is none.
 
     Args:
         output: the file; None: there is none.
         header: of this session.
         kind: of the file.
-        key: gives the key of a row.
+        key: returns the key of a row.
 
     Raises:
         As `RowFile`.
@@ -393,7 +393,7 @@ class RowStore:
         self.path = self._file.path if self._file else None
 
     def keep(self, rows: Iterable[Row]) -> None:
-        """Take rows that the file has."""
+        """Keep rows that the file already has."""
         self.rows.update((self._key(row), row) for row in rows)
 
     def add(self, rows: Sequence[Row], progress: Step) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sweeps: ledgers of many recordings under many tables, on any executor (docs/design/sweep.md)."""
+"""Compute ledgers of many recordings under many tables, on any executor (docs/design/sweep.md)."""
 
 from __future__ import annotations
 
@@ -49,22 +49,22 @@ def sweep(
     options: HeapOptions | None = None,
     progress: Progress = None,
 ) -> Sweep:
-    """Ledgers of recordings under tables, many at a time.
+    """Compute the ledgers of recordings under tables, many at a time.
 
     Each recording is decoded once for several tables, and several such passes run at once. A
     failure (a damaged recording, a dead worker) becomes a failed row; the rest goes on.
 
     Args:
-        recordings: a `Recording`, a path, or any number of them.
-        tables: a `SizeClassTable`, a name, or any number of them.
+        recordings: a `Recording`, a path, or an iterable of them.
+        tables: a `SizeClassTable`, a name, or an iterable of them.
         executor: "threads" (also None; the work releases the GIL), "processes", or any
             `concurrent.futures.Executor`, e.g. `client.get_executor()` of a Dask cluster. Other
-            processes get recordings by path and check the hash of what they find there.
+            processes get recordings by path and check the hash of the file.
         workers: number of threads or processes; None: one per processor.
         output: JSON lines file for the rows. Rows of an existing file are not computed again,
             except failed ones.
         at: moment of the ledgers, as of `Recording.ledger`.
-        valid_prefix: of recordings given by path, as of `Recording.open`.
+        valid_prefix: for recordings given by path, as of `Recording.open`.
         options: of the heaps, as of `Recording.ledger`.
         progress: as of `Recording.ledger`; the steps are rows.
 
@@ -72,7 +72,7 @@ def sweep(
         The rows, by recording and table in the order given.
 
     Raises:
-        InvalidError: an argument that is not allowed, an unknown table, an output file that is
+        InvalidError: an argument is not allowed, a table is unknown, or the output file is
             another sweep's.
         StateError: another sweep writes to the output file.
         SweepInterrupted: Ctrl-C; it and the file have the finished rows.
@@ -101,7 +101,7 @@ def sweep(
 
 
 class _Session:
-    """One session: the rows of earlier sessions, and those that it adds."""
+    """A session: the rows of earlier sessions, and those that it adds."""
 
     def __init__(self, plan: Plan, engine: Engine, output: str | os.PathLike[str] | None) -> None:
         self._plan = plan
@@ -121,7 +121,7 @@ class _Session:
         self.total = len(wanted) - len(self._done) + len(self._failed)
 
     def _named(self, row: Row) -> Row:
-        """An old row with the current names of recording and table."""
+        """Return an old row with the current names of recording and table."""
         recordings = {one["sha256"]: one["name"] for one in self._plan.recordings}
         tables = {one["hash"]: one["name"] for one in self._plan.tables}
         sha256, table = content(row)
@@ -143,11 +143,11 @@ class _Session:
             self._lost = dispatcher.lost
 
     def result(self) -> Sweep:
-        """The rows in the order of the plan."""
+        """Return the rows in the order of the plan."""
         notes = [*self._plan.notes, *self._store.notes]
         if self._done:
             count = _format.plural(len(self._done), "row")
-            notes.append(f"{count} were there and not computed again")
+            notes.append(f"{count} reused")
         if self._lost:
             notes.append(
                 f"{_format.plural(self._lost, 'task')} lost with their worker; done again, one"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tasks of a sweep: one recording and a few tables each, and their rows.
 
-A task travels as JSON: the recording by path and hash, the tables by their classes. Rows are plain
-values, also those of failures. A worker that shares no disk with the sweep asks for the file of a
-recording, gets it once, and keeps it in a folder of its own.
+A task is sent as JSON: the recording by path and hash, the tables by their classes. Rows are plain
+values, even those of failures. A worker that shares no disk with the sweep requests the file of a
+recording once and keeps it in a directory of its own.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ ROW_FIELDS = (
     "worker",
     "error",
 )
-"""Every field of a row."""
+"""All fields of a row."""
 
 _TYPES = {
     **dict.fromkeys(ROW_FIELDS, optional(COUNT)),
@@ -109,8 +109,8 @@ class Task:
         options: fields of `HeapOptions`.
         tables: name, hash (hexadecimal), page_bytes and classes [[size, pages, first pages]] of
             each table.
-        attempt: the number of workers that died on it.
-        lacked: the number of workers that did not have its recording.
+        attempt: number of workers that died on it.
+        lacked: number of workers that did not have its recording.
     """
 
     library: str
@@ -122,25 +122,25 @@ class Task:
     lacked: int = 0
 
     def to_json(self) -> str:
-        """The task as text."""
+        """Return the task as JSON."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> Task:
-        """The task of `to_json`."""
+        """Return the task of `to_json`."""
         value = json.loads(text)
         return cls(**{**value, "tables": tuple(value["tables"])})
 
     def singles(self) -> list[Task]:
-        """The same work as tasks of one table each."""
+        """Split the task into tasks of one table each."""
         return [replace(self, tables=(one,), attempt=self.attempt + 1) for one in self.tables]
 
     def failures(self, error: str) -> list[Row]:
-        """A failed row for each table."""
+        """Return a failed row for each table."""
         return [self.row(table, error=error) for table in self.tables]
 
     def row(self, table: dict[str, Any], *, error: str | None = None, **values: Any) -> Row:
-        """A row of one of the tables."""
+        """Return a row of one of the tables."""
         return {
             "recording": self.recording["name"],
             "recording_sha256": self.recording["sha256"],
@@ -156,7 +156,7 @@ class Task:
 
 
 def table_spec(table: SizeClassTable) -> dict[str, Any]:
-    """A table as a task has it."""
+    """Return a table in the form of a task."""
     file = table.to_dict()
     classes = [list(spec) for spec in file_specs(file)]
     return {
@@ -168,10 +168,10 @@ def table_spec(table: SizeClassTable) -> dict[str, Any]:
 
 
 def spec_table(spec: dict[str, Any]) -> SizeClassTable:
-    """The table of `table_spec`.
+    """Return the table of `table_spec`.
 
     Raises:
-        InvalidError: it is no table, or has another hash.
+        InvalidError: it is not a table, or has another hash.
     """
     classes = [(size, pages, first) for size, pages, first in spec["classes"]]
     table = SizeClassTable.custom(classes, name=spec["name"], page_bytes=spec["page_bytes"])
@@ -184,7 +184,7 @@ def spec_table(spec: dict[str, Any]) -> SizeClassTable:
 
 
 def describe(error: BaseException) -> str:
-    """An error as one line, with its type where the message is not enough."""
+    """Describe an error on one line, with its type if the message is not enough."""
     text = " ".join(str(error).split())
     if isinstance(error, errors.SpanwiseError) and text:
         return text
@@ -210,17 +210,17 @@ class AbsentRecordingError(Exception):
 
 
 def worker_name() -> str:
-    """Host and process id, for rows."""
+    """Return host and process id, for rows."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
 def ops_sha256(ops: NDArray[np.void]) -> str:
-    """Hash of operations in memory."""
+    """Return the hash of operations in memory."""
     return hashlib.sha256(np.ascontiguousarray(ops).view(np.uint8).data).hexdigest()
 
 
 def file_sha256(path: str) -> str:
-    """Hash of a file, cached by the file's identity, size and time.
+    """Return the hash of a file, cached by the file's identity, size and time.
 
     Raises:
         OSError: it cannot be read.
@@ -239,12 +239,12 @@ def _file_sha256(path: str, _identity: tuple[int, ...]) -> str:
 
 
 def open_checked(recording: dict[str, Any]) -> Recording:
-    """A recording by its path if the hash fits, or the file that was sent.
+    """Open a recording by its path if the hash matches, or the file that was sent.
 
     Raises:
         InvalidError: the file there has another hash.
         AbsentRecordingError: there is no such file here.
-        OSError: it cannot be read. Else as `Recording.open`.
+        OSError: it cannot be read. Others as of `Recording.open`.
     """
     path = recording["path"]
     wanted = wanted_sha256(recording)
@@ -264,8 +264,8 @@ def open_checked(recording: dict[str, Any]) -> Recording:
 
 
 def wanted_sha256(recording: dict[str, Any]) -> str:
-    """The hash of the file of a recording."""
-    found: str = recording.get("file_sha256", recording["sha256"])  # of one that was in memory
+    """Return the hash of the file of a recording."""
+    found: str = recording.get("file_sha256", recording["sha256"])  # set if it was in memory
     return found
 
 
@@ -299,7 +299,7 @@ def _kept(sha256: str) -> Path:
 
 @functools.lru_cache(maxsize=1)
 def _folder(_process: int) -> tempfile.TemporaryDirectory[str]:
-    """The folder of sent files, removed when the process ends."""
+    """Return the folder of sent files, removed when the process ends."""
     return tempfile.TemporaryDirectory(prefix="spanwise-sweep-")
 
 

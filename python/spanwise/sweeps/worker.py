@@ -44,7 +44,7 @@ class CancelledTaskError(Exception):
 
 
 def _blocks(recording: Recording) -> Iterator[Batch]:
-    """The operations in large blocks, decoded into the same memory."""
+    """Yield the operations in large blocks, decoded into the same memory."""
     source = recording._source
     if not isinstance(source, FileSource):
         yield from source.batches()
@@ -73,7 +73,7 @@ class _Lane:
         self.error: str | None = None
 
     def do(self, step: Callable[[], None]) -> None:
-        """Do a step; an error fails only this table."""
+        """Run a step; an error fails only this table."""
         if self.error is not None:
             return
         start = time.perf_counter()
@@ -85,7 +85,7 @@ class _Lane:
         self.seconds += time.perf_counter() - start
 
     def start(self, task: Task, end_ns: int) -> None:
-        """Make the table and its dry heap."""
+        """Create the table and its dry heap."""
         self.close()
         options = HeapOptions(**task.options)
         self.simulation = Simulation(spec_table(self.spec), options, resident=True)
@@ -116,13 +116,13 @@ class _Lane:
         self.stop_op = self.simulation.resident_peak()[1]
 
     def take(self, at: str, name: str) -> None:
-        """Take the ledger if it is not taken."""
+        """Take the ledger unless it was taken."""
         if self.ledger is None:
             assert self.simulation is not None
             self.ledger = self.simulation.ledger(at, name)
 
     def values(self) -> dict[str, Any]:
-        """The values of the row."""
+        """Return the values of the row."""
         assert self.ledger is not None and self.simulation is not None
         stats = self.simulation.stats()
         found = {name: getattr(self.ledger, name) for name in LEDGER_FIELDS}
@@ -146,8 +146,8 @@ def run_task(
 
     Args:
         text: the task, of `Task.to_json`.
-        recording: the recording itself, where the worker shares memory with the sweep.
-        cancelled: called every few milliseconds; true stops the task.
+        recording: the recording itself, if the worker shares memory with the sweep.
+        cancelled: called every few milliseconds; returns True to stop the task.
         content: the file of the recording, for a worker without it.
 
     Returns:
@@ -224,7 +224,7 @@ def _pass(
     cancelled: Callable[[], bool],
     step: Callable[[_Lane, Batch], None],
 ) -> None:
-    """One pass over the operations; lanes share the time of reading."""
+    """Make one pass over the operations; lanes share the time of reading."""
     mark = time.perf_counter()
     reading = 0.0
     for batch in _blocks(recording):

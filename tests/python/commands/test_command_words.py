@@ -108,7 +108,7 @@ def test_a_file_that_cannot_be_written(
 def test_a_table_replaces_tables_only(capsys: pytest.CaptureFixture[str]) -> None:
     Path("mine.json").write_text("precious")
     assert error_line(capsys, "optimize", "a.swt", "-o", "mine.json") == (
-        "mine.json: exists already and is no JSON; give another name"
+        "mine.json: exists already and is not JSON; give another name"
     )
     assert Path("mine.json").read_text() == "precious"
     assert error_line(capsys, "optimize", "a.swt", "-o", "mine.txt") == (

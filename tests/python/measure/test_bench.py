@@ -73,8 +73,8 @@ def test_a_session_resumes_its_file(tmp_path: Path) -> None:
     steps: list[int] = []
     again = sw.bench([TRUE, late], ["glibc"], rounds=3, output=path, progress=steps.append)
     assert len(again) == 6 and not again.failures and sum(steps) == 4
-    assert any("2 runs were there and not done again" in note for note in again.notes)
-    assert any("was cut" in note for note in again.notes)
+    assert any("2 runs reused" in note for note in again.notes)
+    assert any("was truncated" in note for note in again.notes)
     kept = {(row["program"], row["round"]): row["elapsed_ns"] for row in first}
     for row in again:
         if row["program"] == "true" and row["round"] < 2:

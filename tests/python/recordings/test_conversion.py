@@ -85,13 +85,13 @@ def test_profiles_that_are_cut_damaged_or_of_something_else(tmp_path: Path) -> N
     path = tmp_path / "heap.pb"
     body = profile(*(sample(3, 150, label=48) for _ in range(20)))
     path.write_bytes(gzip.compress(body)[:-12])
-    assert "gzip stream is cut or damaged" in refused(path)
+    assert "gzip stream is truncated or damaged" in refused(path)
     path.write_bytes(body[:-3])
     assert "is cut short" in refused(path)
     path.write_bytes(profile(sample(3, 150, 9)))
     assert "a sample has 3 values, and 2 are declared" in refused(path)
     path.write_bytes(profile(sample(1, 10**6), types=("samples", "cpu")))
-    assert "is no heap profile with inuse_objects and inuse_space; it has samples, cpu" in refused(
+    assert "not a heap profile with inuse_objects and inuse_space; it has samples, cpu" in refused(
         path
     )
     path.write_bytes(profile(sample((1 << 64) - 1, 100)))
@@ -157,7 +157,7 @@ def test_statistics_of_jemalloc_by_hand(tmp_path: Path) -> None:
     )
     one = sw.convert(path)
     assert sizes(one) == {8: 3, 16: 3, 16384: 2}
-    assert "its classes, not what was asked for" in one.remark
+    assert "its classes, not requested sizes" in one.remark
     path.write_text(statistics(merged=arena(5, 0, requests=(7, 4)), **{"0": arena(1, 1)}))
     assert sizes(sw.convert(path)) == {8: 5}
     assert sizes(sw.convert(path, value="alloc")) == {8: 7, 16: 4}
@@ -203,8 +203,8 @@ def test_statistics_that_are_cut_or_lack_parts(tmp_path: Path) -> None:
     path.write_text(whole.replace('"curregs": 5', '"curregs": -5'))
     assert "impossible" in refused(path)
     path.write_text('{"some": "json"}')
-    assert "is no heap profile of pprof, no JSON of jemalloc's statistics" in refused(path)
-    assert "no JSON of jemalloc's statistics" in refused(path, form="jemalloc")
+    assert "is not a heap profile of pprof, JSON of jemalloc's statistics" in refused(path)
+    assert "is not JSON of jemalloc's statistics" in refused(path, form="jemalloc")
 
 
 @pytest.mark.skipif(not JEMALLOC.is_file(), reason="jemalloc is not installed")
@@ -280,13 +280,13 @@ def test_traces_that_are_cut_or_wrong(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     for text, said in (
         (TRACE[:-3], "line 12 is cut short: '101: malloc 0x7000'"),
-        ("1: malloc 0x10 8\nhello\n", "line 2 is no call: 'hello'"),
+        ("1: malloc 0x10 8\nhello\n", "line 2 is not a call: 'hello'"),
         ("1: malloc 0x10\n", "line 1: malloc has 0 numbers"),
         ("1: malloc 0x10 8 500\n", "line 1: malloc has 2 numbers"),
         ("1: malloc 0x10 -8\n", "line 1: a number is negative"),
         ("1: malloc 0x10 8x\n", "line 1: "),
         ("1: calloc 0x10 9999999999 9999999999\n", "line 1: size 9999999998"),
-        ("1: memalign 0x10 24 8\n", "line 1: alignment 24 is no power of two"),
+        ("1: memalign 0x10 24 8\n", "line 1: alignment 24 is not a power of two"),
     ):
         path.write_text(text)
         assert said in refused(path), text
@@ -298,7 +298,7 @@ def test_traces_that_are_cut_or_wrong(tmp_path: Path) -> None:
         made.writestr("b.txt", TRACE)
     assert "has 2 files" in refused(archive)
     archive.write_bytes(archive.read_bytes()[:200])
-    assert "cut or damaged" in refused(archive)
+    assert "truncated or damaged" in refused(archive)
 
 
 def test_a_long_trace_is_the_same_history(tmp_path: Path) -> None:

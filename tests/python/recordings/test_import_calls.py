@@ -136,10 +136,10 @@ def test_a_file_that_zstd_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     path = tmp_path / "h.zst"
     assert len(made(path, packed)) == 6
     path.write_bytes(packed[:-9])
-    with pytest.raises(sw.TraceFormatError, match=r"h\.zst: byte \d+: its zstd stream is cut"):
+    with pytest.raises(sw.TraceFormatError, match=r"h\.zst: byte \d+: its zstd stream is trunc"):
         sw.convert(path)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(sw.UnsupportedError, match="install the program zstd, or unpack it"):
+    with pytest.raises(sw.UnsupportedError, match="install the program zstd, or decompress it"):
         sw.convert(path)
 
 
@@ -147,22 +147,22 @@ def test_a_file_that_zstd_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ("text", "said"),
     [
         (MTRACE[:-20], "line 11 is cut short: '@ ./t"),
-        ("= Start\nhello\n", "line 2 is no call: 'hello'"),
+        ("= Start\nhello\n", "line 2 is not a call: 'hello'"),
         ("= Start\n+ 0x10\n", "line 2: + has no size"),
         ("= Start\n- 0x10 0x20\n", "line 2: - has a size"),
         ("= Start\n< 0x10\n- 0x10\n", "line 3: a realloc is a line with <"),
         ("= Start\n> 0x10 0x20\n", "line 2: a realloc is a line with <"),
         ("= Start\n+ 0x10 0xffffffffffffffff\n", "line 2: size 18446744073709551615 is too"),
-        ("= Start\n+ 0x10 -8\n", "line 2 is no call"),
+        ("= Start\n+ 0x10 -8\n", "line 2 is not a call"),
         ("= Start\n= End\n", "has no call; nothing to make"),
         (RAW[:-18], "line 13 is cut short: '+ c8 1 5'"),
         ("v 10400 3\n+ 64 1\n", "line 2: + has 2 numbers"),
-        ("v 10400 3\n+ 64 1 zz\n", "line 2 is no call"),
+        ("v 10400 3\n+ 64 1 zz\n", "line 2 is not a call"),
         ("v 10400 3\na 64 1\n+ 1\n", "line 3: pair 1 is not defined before"),
         ("v 10400 3\na 64 1\n+ 0 1 2\n", "line 3: + has 3 numbers"),
         ("v 10400 3\na ffffffffffffffff 1\n", "line 2: size 18446744073709551615 is too"),
         ("v 10400 3\nX ./t\n", "has no call; nothing to make"),
-        (gzip.compress(RAW.encode())[:-12], "its gzip stream is cut or damaged"),
+        (gzip.compress(RAW.encode())[:-12], "its gzip stream is truncated or damaged"),
     ],
 )
 def test_what_is_cut_or_wrong(text: str | bytes, said: str, tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_what_is_cut_or_wrong(text: str | bytes, said: str, tmp_path: Path) -> N
 
 
 def test_another_file_is_none_of_heaptrack(tmp_path: Path) -> None:
-    with pytest.raises(sw.InvalidError, match="its first line is no version"):
+    with pytest.raises(sw.InvalidError, match="its first line is not a version"):
         made(tmp_path / "m.txt", MTRACE, form="heaptrack")
 
 

@@ -56,20 +56,20 @@ def damaged_zip() -> bytes:
 LATE = PAIRS.replace("c 9\n", "c 7fffffffffffffff\n")
 HOSTILE: list[tuple[str | bytes, str]] = [
     (LATE, "line 8: time 9223372036854775807000000 is too large"),
-    ("v 10400 3\n+ " + "f" * 17 + " 1 1\n", "line 2 is no call: '+ fffffffffffffffff 1 1'"),
+    ("v 10400 3\n+ " + "f" * 17 + " 1 1\n", "line 2 is not a call: '+ fffffffffffffffff 1 1'"),
     (
         f"1: malloc 0x10 8 5 6\n1: free 0x10 {10**19 + 5} 7\n",
         "line 2: time 10000000000000000000 is too large",
     ),
     (f"1: malloc 0x10 {'9' * 5000}\n", "line 1: "),
-    (f"{'1' * 5000}: malloc 0x10 8\n1: free 0x10\n", "is no heap profile of pprof"),
+    (f"{'1' * 5000}: malloc 0x10 8\n1: free 0x10\n", "is not a heap profile of pprof"),
     (stats(curregs=float("inf")), "cannot convert float infinity to integer"),
     (stats(size=float("inf")), "cannot convert float infinity to integer"),
     (stats(curlextents=float("nan")), "cannot convert float NaN to integer"),
     (stats(size=int("1" * 200)), "size of more than 128 bits is too large"),
     ('{"jemalloc": ' + "[" * 200_000, "is nested too deeply"),
-    (damaged_zip(), "its zip stream is cut or damaged"),
-    (b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff", "its gzip stream is cut or damaged"),
+    (damaged_zip(), "its zip stream is truncated or damaged"),
+    (b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff", "its gzip stream is truncated"),
 ]
 
 

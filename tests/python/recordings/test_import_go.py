@@ -317,7 +317,7 @@ def test_what_is_wrong(content: bytes, said: str, tmp_path: Path) -> None:
 
 def test_another_file_is_no_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "t"
-    assert "is no execution trace of Go" in refused(path, b"= Start\n", form="go-trace")
+    assert "is not an execution trace of Go" in refused(path, b"= Start\n", form="go-trace")
     path.write_bytes(header(21) + WHOLE[16:])
     assert main(["convert", str(path), "-o", str(tmp_path / "out.swt")]) == 2
     captured = capsys.readouterr()

@@ -126,7 +126,7 @@ def test_samples_of_tcmalloc_by_hand(kind: str, tmp_path: Path) -> None:
     assert sizes(one) == {4096: 2}  # 1 / (1 - 1/e) = 1.58
     assert "whole objects have 8,192 B, which is 1,713 B more" in one.remark
     said = refused(tmp_path / "a.heap", text, value="alloc")
-    assert "counts what is in use only" in said
+    assert "counts only what is in use" in said
 
 
 def test_jemalloc_by_hand(tmp_path: Path) -> None:
@@ -256,14 +256,14 @@ def refused(path: Path, text: str, **named: str) -> str:
     [
         (GO[: GO.index("\n1: 1000")], "is cut: its first line counts 3 objects in use, and its"),
         (GO[: GO.index(" 0x403000")], "line 2 is cut short: '2: 2000 [4: 5500] @ 0x401000"),
-        (GO.replace("2: 2000", "2; 2000"), "line 2 is no sample: '2; 2000 [4: 5500]"),
+        (GO.replace("2: 2000", "2; 2000"), "line 2 is not a sample: '2; 2000 [4: 5500]"),
         (GO.replace("heap/2048", "cpu/2048"), "of the kind 'cpu'; known are heap, heap_v2"),
         (GO.replace("[5: 6500]", ""), "line 1 is not that of a heap profile as text"),
-        (GO.replace("2: 2000", "2: 99999999999999999999"), "line 2 is no sample"),
-        (EVERY.replace("     2:      402", "    -2:     -402"), "line 3 is no sample"),
+        (GO.replace("2: 2000", "2: 99999999999999999999"), "line 2 is not a sample"),
+        (EVERY.replace("     2:      402", "    -2:     -402"), "line 3 is not a sample"),
         (THREADED[: THREADED.index("  t*: 1: 4096")], "its last stack has no counts"),
-        (THREADED.replace("  t*: 2: 1001 [4: 2002]\n", ""), "line 7 is no sample: '@ 0x402020'"),
-        (THREADED.replace("@ 0x402020", "@ 402020"), "line 8 is no sample: '@ 402020'"),
+        (THREADED.replace("  t*: 2: 1001 [4: 2002]\n", ""), "line 7 is not a sample: '@ 0x402020'"),
+        (THREADED.replace("@ 0x402020", "@ 402020"), "line 8 is not a sample: '@ 402020'"),
         (THREADED[: THREADED.index("96 [1: 4096]\n  t2")], "line 9 is cut short"),
         ("heap_v2/x\n", "line 1 is not that of a heap profile as text"),
         ("heap profile: 0: 0 [0: 0] @ heap/2\n", "has no object of inuse"),

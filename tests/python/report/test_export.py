@@ -436,7 +436,7 @@ def test_limits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for bad in ("101%", "much", "-1", "nan"):
         with pytest.raises(SystemExit):
             main(["check", swt, f"--max-waste={bad}"])
-        assert "is no percentage" in capsys.readouterr().err
+        assert "is not a percentage" in capsys.readouterr().err
 
 
 def test_what_grew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

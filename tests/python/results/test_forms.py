@@ -317,7 +317,7 @@ def test_comparisons_have_a_row_a_ledger() -> None:
     assert np.isnan(made.array["rss_bytes"]).all()  # simulated: nothing is resident
     assert made == RECORDING.compare() == RECORDING.compare(["go", "c16"])
     assert made.best("waste_bytes") in made.ledgers
-    with pytest.raises(sw.InvalidError, match="field 'table' is no number of a ledger"):
+    with pytest.raises(sw.InvalidError, match="field 'table' is not a number of a ledger"):
         made.best("table")
 
 

@@ -89,7 +89,7 @@ def test_phase_shift_shifts() -> None:
     assert (live[999], live[1899], live[-1]) == (1000, 100, 1100)
     assert recording.ops["size"][:1000].tolist() == [16] * 1000
     assert recording.ops["size"][-1000:].tolist() == [200] * 1000
-    with pytest.raises(ValueError, match=r"freed 1\.5: give a part from 0 to 1"):
+    with pytest.raises(ValueError, match=r"freed 1\.5: give a fraction from 0 to 1"):
         workloads.phase_shift(10, freed=1.5)
 
 
