@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the cycles of a collector did, and how long each call of them took."""
+"""The cycles of a collector: what each did, and how long each call took."""
 
 from __future__ import annotations
 
@@ -37,30 +37,30 @@ PAUSE_DTYPE = np.dtype(
     ]
 )
 """A call that worked on a cycle: the cycle's number, the phase in which the call began, its start
-since the heap was made, its length, and the bytes that the heap held at its end."""
+(since the heap was created), its duration, and the bytes that the heap held when it returned."""
 
 
 @dataclass(frozen=True)
 class Cycle(Result):
-    """One cycle of a collector. While it runs, the figures are those so far.
+    """One cycle of a collector. While the cycle runs, the figures are intermediate.
 
     Attributes:
         number: 1, 2, ...
-        steps: calls that worked on it.
-        mark_ns: elapsed time of marking in those calls.
-        sweep_ns: and of sweeping.
-        longest_ns: of the longest such call.
-        marked_objects: objects that a root reached, or that were allocated since the cycle began.
-        marked_bytes: their slots.
-        freed_objects: objects that no root reached.
-        freed_bytes: their slots.
-        pending_objects: objects that the program freed during the cycle; the sweep gives them back.
-        pending_bytes: their slots.
-        overflows: objects for which the mark stack was refused memory.
-        given_up: the cycle freed pending objects only.
-        due_finalizers: finalizers that it has made due.
-        cleared_refs: weak references to objects that no root reached.
-        order: "object" or "span": the unit in which the cycle marked.
+        steps: calls that worked on the cycle.
+        mark_ns: time that these calls spent marking.
+        sweep_ns: time that they spent sweeping.
+        longest_ns: duration of the longest call.
+        marked_objects: objects reachable from a root, or allocated since the cycle began.
+        marked_bytes: bytes of their slots.
+        freed_objects: unreachable objects.
+        freed_bytes: bytes of their slots.
+        pending_objects: objects that the program freed during the cycle; the sweep reclaims them.
+        pending_bytes: bytes of their slots.
+        overflows: objects for which the mark stack could not get memory.
+        given_up: the cycle was abandoned and freed pending objects only.
+        due_finalizers: finalizers that the cycle made due.
+        cleared_refs: weak references cleared because their objects were unreachable.
+        order: "object" or "span": the unit of marking.
     """
 
     number: int
@@ -82,7 +82,7 @@ class Cycle(Result):
 
     @property
     def marked_objects_per_second(self) -> float:
-        """Objects marked in a second of marking; 0.0 when no time passed."""
+        """Objects marked per second of marking; 0.0 if no time passed."""
         return self.marked_objects * 1e9 / self.mark_ns if self.mark_ns else 0.0
 
     def __str__(self) -> str:
@@ -98,7 +98,7 @@ class Cycle(Result):
 
 
 def read_cycle(c_gc: Any) -> Cycle | None:
-    """The cycle under way, or the last one; None: there was none."""
+    """Return the running cycle, or else the last one; None if there was none."""
     record = _lib.options_of("sw_gc_cycle")
     try:
         check(lib.sw_gc_last_cycle(c_gc, record))
@@ -112,7 +112,7 @@ def read_cycle(c_gc: Any) -> Cycle | None:
 
 
 class Cycles(HandleOwner):
-    """Runs the cycles of a collected heap; keeps those that have ended, and the calls."""
+    """Base of CollectedHeap that runs cycles and keeps a history of cycles and calls."""
 
     __slots__ = ("_born_ns", "_cycles", "_events", "_lost_events", "_pauses")
     _handle: GcHandle
@@ -129,7 +129,7 @@ class Cycles(HandleOwner):
 
     @property
     def cycles(self) -> Rows:
-        """The cycles that have ended: a row each, with the fields of `Cycle`."""
+        """The finished cycles, one row per cycle with the fields of `Cycle`."""
         dicts = [cycle.to_dict() for cycle in list(self._cycles)]
         return rows_of(dicts, tuple(Cycle.__dataclass_fields__))
 
@@ -139,21 +139,21 @@ class Cycles(HandleOwner):
         return as_rows(np.array(list(self._pauses), PAUSE_DTYPE))
 
     def pause_histogram(self) -> Rows:
-        """How many of those calls took how long, as `spanwise.pause_histogram`."""
+        """Return a histogram of the durations in `pauses`; see `spanwise.pause_histogram`."""
         return pause_histogram(self.pauses["ns"])
 
     def utilisation(self, windows_ns: Iterable[float] | None = None) -> Rows:
-        """The least share of any window of time that was left to the program, until now.
+        """Return the minimum mutator utilisation by length of the window, up to now.
 
         Args:
-            windows_ns: lengths of windows; None: from the shortest call to the heap's whole life.
+            windows_ns: lengths of windows; None: from the shortest call to the heap's lifetime.
 
         Returns:
-            `window_ns`, `utilisation` (0 to 1), one row a window; see
+            `window_ns` and `utilisation` (0 to 1), one row per window; see
             `spanwise.mutator_utilisation`.
 
         Raises:
-            InvalidError: a window is not above 0, or longer than the heap's life.
+            InvalidError: a window is not positive, or is longer than the heap's lifetime.
         """
         if windows_ns is not None:
             as_iterable(windows_ns, "windows_ns")
@@ -162,31 +162,31 @@ class Cycles(HandleOwner):
         return mutator_utilisation(pauses["at_ns"], pauses["ns"], total, windows_ns)
 
     def plot_pauses(self, ax: Axes | None = None) -> Axes:
-        """How long the calls took that worked on cycles: their share up to each time."""
+        """Draw the cumulative distribution of the durations of calls that worked on cycles."""
         return draw("pauses", self.pauses, ax)
 
     def plot_pause_histogram(self, ax: Axes | None = None) -> Axes:
-        """How many calls that worked on cycles took how long."""
+        """Draw a histogram of the durations of calls that worked on cycles."""
         return draw("pause_histogram", self.pause_histogram(), ax)
 
     def plot_utilisation(self, ax: Axes | None = None) -> Axes:
-        """The least share of windows of time that was left to the program, by their length."""
+        """Draw the minimum mutator utilisation by length of the window."""
         return draw("utilisation", self.utilisation(), ax)
 
     def plot_cycles(self, ax: Axes | None = None) -> Axes:
-        """What each cycle kept and freed."""
+        """Draw the bytes that each cycle kept and freed."""
         return draw("cycles", self.cycles, ax)
 
     # --- cycles ---
 
     @property
     def phase(self) -> str:
-        """What a step would do now: "marking", "sweeping", or "idle" between cycles."""
+        """The phase: "marking", "sweeping", or "idle" between cycles."""
         with self._handle as c_gc:
             return PHASES[lib.sw_gc_current_phase(c_gc)]
 
     def _work(self, call: Any, *arguments: Any) -> Cycle:
-        """Makes a C call that works on a cycle, notes it in the history, and returns the cycle."""
+        """Make a C call that works on a cycle, add it to the history, and return the cycle."""
         with self._handle as c_gc:
             before, phase = read_cycle(c_gc), self.phase
             status = call(c_gc, *arguments)
@@ -199,7 +199,7 @@ class Cycles(HandleOwner):
             return cycle
 
     def _note(self, c_gc: Any, before: Cycle | None, phase: str) -> Cycle | None:
-        """Returns the last cycle; keeps the call if it worked on one, and the cycle if it ended."""
+        """Return the last cycle; record the call if it worked on one, and the cycle if it ended."""
         cycle = read_cycle(c_gc)
         if cycle is not None and cycle != before:
             spent = cycle.mark_ns + cycle.sweep_ns
@@ -220,14 +220,13 @@ class Cycles(HandleOwner):
             check(lib.sw_gc_set_order(c_gc, list(ORDERS)[index]))
 
     def collect(self, *, order: str | None = None) -> Cycle:
-        """A whole cycle; one that is under way is finished before.
+        """Run a whole cycle, after finishing one that is running.
 
         Args:
             order: how this cycle and later ones mark. "object": one object at a time, each
-                prefetched before it is scanned. "span": the queue holds spans instead of objects,
-                and all objects that were marked in a span meanwhile are scanned together. None: as
-                the cycle before, at first "object".
-                Both keep and free the same objects.
+                prefetched before it is scanned. "span": the queue holds spans, and the objects
+                marked in a queued span are scanned together. Both free the same objects. None: as
+                the previous cycle, initially "object".
 
         Raises:
             InvalidError: there is no such order.
@@ -241,25 +240,25 @@ class Cycles(HandleOwner):
             return self._work(lib.sw_gc_collect, ffi.NULL)
 
     def start(self, *, order: str | None = None) -> Cycle:
-        """Begins a cycle: reads the roots.
+        """Begin a cycle by reading the roots.
 
         Args:
-            order: as `collect`.
+            order: as in `collect`.
 
         Raises:
             InvalidError: there is no such order.
-            StateError: one is under way.
+            StateError: a cycle is running.
         """
         with self._handle:
             self._set_order(order)
             return self._work(lib.sw_gc_start)
 
     def step(self, work: SupportsIndex = 1000) -> Cycle:
-        """Does some work of the cycle that is under way; nothing when there is none.
+        """Do some work of the running cycle; do nothing if none is running.
 
         Args:
-            work: objects to scan (512 B of a longer one count as one), or words of 64 slots to
-                sweep.
+            work: objects to scan (each 512 B of a longer object count as one), or groups of 64
+                slots to sweep.
 
         Raises:
             StateError: checkmark found a reachable object that was not marked.
@@ -267,10 +266,10 @@ class Cycles(HandleOwner):
         return self._work(lib.sw_gc_step, _lib.as_index(work, "work"))
 
     def step_ns(self, ns: SupportsIndex) -> Cycle:
-        """As `step`, for about so long.
+        """Do work as `step` does, for about `ns` nanoseconds.
 
         Args:
-            ns: nanoseconds; the clock is looked at after each 256 units of work.
+            ns: nanoseconds; the clock is read after every 256 units of work.
 
         Raises:
             StateError: checkmark found a reachable object that was not marked.
@@ -278,17 +277,17 @@ class Cycles(HandleOwner):
         return self._work(lib.sw_gc_step_ns, _lib.as_index(ns, "ns"))
 
     def finish(self) -> Cycle:
-        """Does what is left of the cycle.
+        """Finish the running cycle.
 
         Raises:
-            StateError: none is under way, or checkmark found an object that was not marked.
+            StateError: no cycle is running, or checkmark found an object that was not marked.
         """
         return self._work(lib.sw_gc_finish, ffi.NULL)
 
     def abandon(self) -> Cycle:
-        """Gives up a cycle that marks: its sweep frees what was freed explicitly, nothing else.
+        """Abandon a cycle that is marking: its sweep reclaims only explicitly freed objects.
 
         Raises:
-            StateError: no cycle marks.
+            StateError: no cycle is marking.
         """
         return self._work(lib.sw_gc_abandon)

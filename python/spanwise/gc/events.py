@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a collector did and when: a row for each interval of time."""
+"""Events of a collector: what it did and when, one row per interval of time."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 EVENT_KINDS = ("cycle", "pause", "mark", "sweep", "assist", "wait", "finalize")
-"""By the numbers of sw_gc_event_kind: a whole cycle; a call that worked on it, while nothing else
-ran; a piece of marking; a piece of sweeping, by such a call or by an allocation; work on a cycle
-before an allocation; the wait for threads that stop; a finalizer."""
+"""In the order of sw_gc_event_kind: a whole cycle; a call that worked on it while nothing else ran;
+a piece of marking; a piece of sweeping, by such a call or by an allocation; cycle work before an
+allocation; the wait for threads to stop; a finalizer."""
 
 _C_DTYPE = np.dtype([(name, np.uint64) for name in ("start_ns", "ns", "cycle", "thread", "kind")])
 EVENT_DTYPE = np.dtype(
@@ -35,8 +35,8 @@ EVENT_DTYPE = np.dtype(
         ("ns", np.uint64),
     ]
 )
-"""An interval: one of EVENT_KINDS, the cycle that was the last to begin (0: none), the system's
-number of the thread, its beginning since the heap was made, and its length."""
+"""An interval: one of EVENT_KINDS, the number of the latest cycle (0: none), the thread id of the
+operating system, the start since the heap was created, and the duration."""
 
 SUM_DTYPE = np.dtype([("kind", "U8"), ("events", np.uint64), ("ns", np.uint64)])
 _BLOCK = 1 << 12
@@ -44,15 +44,15 @@ _BLOCK = 1 << 12
 
 @dataclass(frozen=True, eq=False)
 class CollectorEvents(Value, Result, Tabular):
-    """Events of a collected heap, in the order in which they began.
+    """The events of a collected heap, in the order of their starts.
 
     Attributes:
-        source: what they are of.
+        source: name of the heap.
         array: `kind` (one of "cycle", "pause", "mark", "sweep", "assist", "wait" and "finalize"),
-            `cycle`, `thread`, `start_ns` (since the heap was made) and `ns`. Where two begin
-            together, the longer one comes first: it has the other in it.
-        lost: how many events are missing: newer ones took their place.
-        total_ns: how old the heap was when they were read.
+            `cycle`, `thread`, `start_ns` (since the heap was created) and `ns`. If two events have
+            the same start, the longer one comes first, because it contains the other.
+        lost: events that newer ones overwrote.
+        total_ns: age of the heap when the events were read.
     """
 
     source: str
@@ -61,14 +61,14 @@ class CollectorEvents(Value, Result, Tabular):
     total_ns: int = field(compare=False)
 
     def of(self, kind: str) -> Rows:
-        """The rows of one kind."""
+        """Return the rows of one kind."""
         return as_rows(np.asarray(self.array)[self.array["kind"] == kind])
 
     def sums(self) -> Rows:
-        """How many of each kind there were, and how long they took together.
+        """Return the number of events of each kind, and their total duration.
 
         Returns:
-            `kind`, `events` and `ns`, a row for each kind.
+            `kind`, `events` and `ns`, one row per kind.
         """
         rows = np.zeros(len(EVENT_KINDS), SUM_DTYPE)
         for row, kind in zip(rows, EVENT_KINDS, strict=True):
@@ -77,10 +77,10 @@ class CollectorEvents(Value, Result, Tabular):
         return as_rows(rows)
 
     def mutator(self) -> Rows:
-        """When the program ran: the time from the first event to the end without the pauses.
+        """Return when the program ran: from the first event to the end, without the pauses.
 
         Returns:
-            `start_ns` and `ns`, a row for each interval.
+            `start_ns` and `ns`, one row per interval.
         """
         pauses = self.of("pause")
         starts, ends = pauses["start_ns"].astype(np.int64), pauses["ns"].astype(np.int64)
@@ -93,24 +93,24 @@ class CollectorEvents(Value, Result, Tabular):
         return as_rows(made)
 
     def utilisation(self, windows_ns: Iterable[float] | None = None) -> Rows:
-        """The least share of any window left to the program; `spanwise.mutator_utilisation`.
+        """Return the minimum mutator utilisation; see `spanwise.mutator_utilisation`.
 
         Args:
-            windows_ns: lengths of windows; None: from the shortest pause to the heap's whole life.
+            windows_ns: lengths of windows; None: from the shortest pause to the heap's lifetime.
 
         Raises:
-            InvalidError: a window is not above 0, or longer than the heap's life.
+            InvalidError: a window is not positive, or is longer than the heap's lifetime.
         """
         pauses = self.of("pause")
         return mutator_utilisation(pauses["start_ns"], pauses["ns"], self.total_ns, windows_ns)
 
     def to_perfetto(self, path: str | os.PathLike[str]) -> None:
-        """Writes lanes for Perfetto and chrome://tracing: mutator, assist, mark, sweep, pause.
+        """Write the events as lanes for Perfetto and chrome://tracing, one lane per kind.
 
-        Waits, finalizers and whole cycles have lanes too.
+        Lanes: mutator, assist, mark, sweep, pause, wait, finalize and cycle.
 
         Args:
-            path: of the file, JSON in the Trace Event Format; it appears whole or not at all.
+            path: of the file, JSON in the Trace Event Format; it is written whole or not at all.
 
         Raises:
             OSError: the system refused to write.
@@ -120,11 +120,11 @@ class CollectorEvents(Value, Result, Tabular):
         write_lanes(self, path)
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """The lanes over time."""
+        """Draw the events over time, one lane per kind."""
         return draw("lanes", self.array, self.mutator(), ax)
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, for JSON."""
+        """Return all fields, for JSON."""
         return {
             "source": self.source,
             "total_ns": self.total_ns,
@@ -145,7 +145,7 @@ class CollectorEvents(Value, Result, Tabular):
 
 
 def take_events(c_gc: Any) -> tuple[NDArray[np.void], int]:
-    """Takes out all events that have ended, as rows of EVENT_DTYPE, and the number of lost ones."""
+    """Take all finished events, as rows of EVENT_DTYPE; also return the number of lost events."""
     block, lost, lost_now = np.zeros(_BLOCK, _C_DTYPE), 0, ffi.new("uint64_t *")
     found = []
     count = _BLOCK
@@ -165,7 +165,7 @@ def take_events(c_gc: Any) -> tuple[NDArray[np.void], int]:
 def as_events(
     source: str, parts: list[NDArray[np.void]], lost: int, total_ns: int
 ) -> CollectorEvents:
-    """Events in the order in which they began, of parts in the order in which they ended."""
+    """Merge batches of events, which are ordered by end, into one list ordered by start."""
     rows = np.concatenate([np.zeros(0, EVENT_DTYPE), *parts])
     rows = rows[np.lexsort((-rows["ns"].astype(np.int64), rows["start_ns"]))]
     ended = int((rows["start_ns"] + rows["ns"]).max(initial=0))

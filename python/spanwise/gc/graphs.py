@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Edges of graphs, as `CollectedHeap.build` takes them.
 
-edges[i, e] is the node that edge e of node i goes to, `NO_EDGE` where there is none. Nodes are
-allocated in the order of their numbers.
+edges[i, e] is the target of edge e of node i, or `NO_EDGE`. Nodes are allocated in the order of
+their numbers.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ NODES_MAX = NO_EDGE - 1
 def random_graph(
     nodes: SupportsIndex, degree: SupportsIndex, *, seed: int = 0
 ) -> NDArray[np.uint32]:
-    """Every edge goes to a random node, all nodes being equally likely.
+    """Return a graph whose edges go to uniformly distributed random nodes.
 
     Args:
-        nodes: how many.
-        degree: edges of each.
-        seed: the same seed gives the same graph.
+        nodes: number of nodes.
+        degree: edges per node.
+        seed: of the random numbers; the same seed gives the same graph.
     """
     count = _lib.as_index(nodes, "nodes", NODES_MAX)
     out = _lib.as_index(degree, "degree")
@@ -36,10 +36,10 @@ def random_graph(
 
 
 def binary_tree(depth: SupportsIndex) -> NDArray[np.uint32]:
-    """A complete binary tree: node i has the children 2 i + 1 and 2 i + 2; node 0 is the root.
+    """Return a complete binary tree: node i has the children 2 i + 1 and 2 i + 2.
 
     Args:
-        depth: levels below the root, 0 to 30: 2**(depth + 1) - 1 nodes.
+        depth: levels below the root (node 0), 0 to 30: 2**(depth + 1) - 1 nodes.
     """
     levels = _lib.as_index(depth, "depth", 30)
     nodes = 2 ** (levels + 1) - 1
@@ -50,12 +50,12 @@ def binary_tree(depth: SupportsIndex) -> NDArray[np.uint32]:
 def linked_list(
     nodes: SupportsIndex, *, order: str = "allocation", seed: int = 0
 ) -> NDArray[np.uint32]:
-    """A list that begins at node 0 and goes through all nodes.
+    """Return a linked list that begins at node 0 and visits every node.
 
     Args:
-        nodes: how many.
-        order: "allocation": node i names node i + 1; "random": the nodes after the first one are
-            in random order, so that each step goes to another place of the memory.
+        nodes: number of nodes.
+        order: "allocation": node i points to node i + 1; "random": the nodes after the first are
+            in random order, so each step jumps to another place in memory.
         seed: of the random order.
 
     Raises:
@@ -72,11 +72,11 @@ def linked_list(
 
 
 def as_edges(edges: object) -> NDArray[np.uint32]:
-    """A copy of shape (nodes, degree), in a row.
+    """Return a contiguous copy of edges, of shape (nodes, degree).
 
     Raises:
-        TypeError: they are no integers.
-        InvalidError: the shape is another one, or a number is negative or too large.
+        TypeError: the edges are not integers.
+        InvalidError: the shape is not two-dimensional, or a number is negative or too large.
     """
     given = np.asarray(edges)
     if given.dtype.kind not in "iu" and given.size != 0:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The C collector of a `CollectedHeap`: one call at a time, and root words.
+"""Ownership of the C collector of a `CollectedHeap`: one call at a time, and root words.
 
-A thread that has joined the collector is in a blocking region whenever it is outside of a call, so
-no other thread waits for it while it waits for the lock, or does anything else.
+A thread that has joined the collector is in a blocking region whenever it is outside a call, so no
+other thread waits for it there.
 
-A root word is a word of an array of this module that the collector reads when a cycle begins. The
-arrays are never moved nor freed before the collector has ended.
+A root word is an element of an array that the collector reads when a cycle begins. The arrays are
+neither moved nor freed before the collector is destroyed.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ Root = tuple[NDArray[np.uint64], int]
 
 
 def _destroy(c_gc: Any, *_: object) -> None:
-    """Ends a collector; the other arguments are memory that the collector reads."""
+    """Destroy a collector; the other arguments keep the memory alive that it reads."""
     lib.sw_gc_destroy(c_gc)
 
 
 class Kept:
-    """An object that a root word keeps while Python objects hold it.
+    """An object that a root word keeps alive while Python objects refer to it.
 
     Attributes:
-        root: the word: an array and its index there.
-        holders: how many Python objects hold it; guarded by the heap's lock.
-        claim: to free it explicitly.
+        root: the root word: an array and an index.
+        holders: number of Python objects that refer to it; guarded by the heap's lock.
+        claim: lets exactly one call free it explicitly.
     """
 
     __slots__ = ("claim", "holders", "root")
@@ -60,7 +60,7 @@ class Kept:
 
 
 class GcHandle:
-    """Owns one sw_gc. C calls are made inside `with handle as c_gc:`, one thread at a time."""
+    """Owns one sw_gc. C calls go inside `with handle as c_gc:`, one thread at a time."""
 
     __slots__ = (
         "__weakref__",
@@ -88,10 +88,10 @@ class GcHandle:
         self._lock = CallLock()
         self._chunks: list[NDArray[np.uint64]] = []
         self._free: deque[Root] = deque()
-        self._thread = threading.local()  # joined: depth of calls + 1, if it has joined
-        self.finalizers: dict[int, Any] = {}  # by address: function, type, count
+        self._thread = threading.local()  # .calls: depth of calls, in joined threads only
+        self.finalizers: dict[int, Any] = {}  # by address: (function, type, count)
         self.objects: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
-        self.kept: dict[int, Kept] = {}  # by address, while a root keeps the object
+        self.kept: dict[int, Kept] = {}  # by address, while a root keeps the object alive
         self.types: dict[int, ObjectType] = {}  # by number
         self.note: Any = ffi.new("void **")  # the object whose finalizer was called last
         self.heap = lib.sw_gc_heap(self._c)
@@ -102,11 +102,11 @@ class GcHandle:
 
     @property
     def closed(self) -> bool:
-        """Whether close was called."""
+        """Whether close() was called."""
         return not self._open[0]
 
     def close(self) -> None:
-        """Ends the collector with all of its objects; a second call does nothing."""
+        """Destroy the collector and all its objects; a second call does nothing."""
         with self._lock:
             self._open[0] = False
             self._lock.at_exit(self._life.end)
@@ -134,14 +134,14 @@ class GcHandle:
     # --- threads ---
 
     def join(self, name: str) -> None:
-        """Makes the calling thread stop at its calls while another thread works on a cycle."""
+        """Make the calling thread stop at its calls while another thread works on a cycle."""
         with self as c_gc:
             check(lib.sw_gc_join(c_gc, name.encode()))
             check(lib.sw_gc_block(c_gc))
         self._thread.calls = 0
 
     def leave(self) -> None:
-        """Ends what `join` began; does nothing if the heap is closed."""
+        """Undo `join`; do nothing if the heap is closed."""
         with self._lock:
             del self._thread.calls
             if not self.closed:
@@ -151,7 +151,7 @@ class GcHandle:
     # --- roots ---
 
     def keep(self, address: int) -> tuple[Kept, Life]:
-        """Keeps the object at an address until the life ends; called inside `with`."""
+        """Keep the object at an address alive until the Life ends; called inside `with`."""
         kept = self.kept.get(address)
         if kept is None or kept.freed:
             kept = self.kept[address] = Kept(self._take_root())
@@ -162,7 +162,7 @@ class GcHandle:
         )
 
     def _take_root(self) -> Root:
-        """Takes a free root word."""
+        """Take a free root word, from a new array if necessary."""
         if not self._free:
             chunk = np.zeros(ROOTS_A_CHUNK, np.uint64)
             self._chunks.append(chunk)
@@ -171,11 +171,11 @@ class GcHandle:
         return self._free.popleft()
 
     def ref(self, number: int) -> Life:
-        """Frees a C reference at its end, at once or when the lock becomes free."""
+        """Return a Life that frees a C reference when it ends, or when the lock becomes free."""
         return Life(_free_ref_soon, self._life, self._lock, self._open, self._c, number)
 
 
-# The lives' first argument keeps the collector.
+# The first argument of these callbacks keeps the collector alive.
 
 
 def _let_go_soon(_: Life, lock: CallLock, *kept: Any) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collected heaps: objects that nothing reaches are freed by a mark-sweep collector."""
+"""Collected heaps: a mark-sweep collector frees unreachable objects."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ TYPE_BYTES_MAX = 1 << 31
 
 
 class CollectedHeap(Cycles):
-    """A heap with a collector. Any thread may use it; calls wait for each other.
+    """A heap with a collector. Any thread may use it; a lock serialises the calls.
 
-    What Python keeps (objects of `new`, graphs of `build`) are roots. Cycles run when they are
-    asked for: `collect()` runs a whole one, `start()`, `step()` and `finish()` one in pieces,
-    between which objects are made, written and freed. After `set_pace()` they begin by themselves.
+    Objects that Python refers to (from `new` and `build`) are roots. The program starts cycles:
+    `collect()` runs a whole cycle; `start()`, `step()` and `finish()` run one in pieces, between
+    which the program may allocate, write and free. After `set_pace()` cycles start automatically.
 
     Args:
         table: size classes, or a table's name.
-        options: limit, placement, decay of idle pages, kept spans; None: `HeapOptions()`. tiny:
-            objects below 16 B without pointers share blocks of 16 B; a block lives as long as any
-            object in it. Those of up to 16 B are not freed one by one, and have neither weak
-            references nor finalizers.
+        options: limit, placement, decay of idle pages, retained spans; None: `HeapOptions()`.
+        tiny: objects below 16 B without pointers share blocks of 16 B; a block lives until all
+            its objects are unreachable. Pointer-free objects of up to 16 B cannot be freed
+            individually, and have neither weak references nor finalizers.
 
     Raises:
-        TypeError, InvalidError: for an argument that is not allowed.
+        TypeError, InvalidError: an argument is not allowed.
         OutOfMemoryError: there is no memory for a heap.
     """
 
@@ -69,7 +69,7 @@ class CollectedHeap(Cycles):
     # --- life ---
 
     def close(self) -> None:
-        """Ends the heap with all of its objects; a second call does nothing."""
+        """Destroy the heap and all its objects; a second call does nothing."""
         self._handle.close()
 
     def __repr__(self) -> str:
@@ -84,15 +84,15 @@ class CollectedHeap(Cycles):
     def add_type(
         self, name: str, size: SupportsIndex, pointers: Iterable[SupportsIndex] = ()
     ) -> ObjectType:
-        """Says what objects look like.
+        """Register a type, which describes the layout of objects.
 
         Args:
-            name: for people.
-            size: bytes of one object, 1 to 2**31; a multiple of 8 if it has pointers.
-            pointers: numbers of the 8-byte words that hold pointers.
+            name: for messages.
+            size: bytes per object, 1 to 2**31; a multiple of 8 if it has pointers.
+            pointers: indices of the 8-byte words that hold pointers.
 
         Raises:
-            InvalidError: the size is not allowed, or a word is outside of it.
+            InvalidError: the size is not allowed, or a word is outside it.
         """
         _lib.check_type(name, str, "name")
         wanted = _lib.as_index(size, "size", TYPE_BYTES_MAX)
@@ -130,15 +130,15 @@ class CollectedHeap(Cycles):
         *,
         finalizer: Finalizer | None = None,
     ) -> CollectedObject:
-        """An object, or `count` of them in a row; its pointers are NULL.
+        """Allocate an object, or `count` contiguous objects; all pointers are NULL.
 
         Args:
             type: from `add_type`.
-            count: how many in a row.
-            finalizer: as `set_finalizer`.
+            count: number of contiguous objects.
+            finalizer: as in `set_finalizer`.
 
         Raises:
-            InvalidError: count is 0 or too large, or the type is another heap's.
+            InvalidError: count is 0 or too large, or the type belongs to another heap.
             OutOfMemoryError: no memory, or the heap's limit is reached.
             HeapClosedError: the heap is closed.
         """
@@ -162,40 +162,40 @@ class CollectedHeap(Cycles):
             raise InvalidError(f"{target!r} belongs to another heap")
 
     def set_finalizer(self, target: CollectedObject, finalizer: Finalizer | None) -> None:
-        """Sets or replaces the finalizer of an object; None removes it.
+        """Set or replace the finalizer of an object; None removes it.
 
-        A cycle that finds nothing that reaches the object makes the finalizer due, and keeps the
-        object, with all that it reaches. `run_finalizers` calls it once, with the object. Closing
-        the heap calls none.
+        A cycle that finds the object unreachable makes the finalizer due, and keeps the object and
+        all that it reaches. `run_finalizers` calls the finalizer once, with the object. Closing
+        the heap calls no finalizer.
 
         Raises:
             BlockFreedError: the object was freed or released.
-            OutOfMemoryError: no memory; the object keeps what it had.
+            OutOfMemoryError: no memory; the object keeps its previous finalizer.
         """
         self._check_object(target)
         _lib.check_callable(finalizer, "finalizer")
         set_finalizer(self._handle, target, finalizer)
 
     def run_finalizers(self, most: SupportsIndex | None = None) -> int:
-        """Calls finalizers that are due, in this thread and with no lock held; returns how many.
+        """Call due finalizers, in this thread with no lock held; return the number of calls.
 
-        They are called in no particular order, and may use the heap as everything may: make
-        objects, keep the one that they get, free it, collect, close the heap. What one raises goes
-        to `sys.unraisablehook`.
+        The order is unspecified. A finalizer may use the heap: allocate, keep or free its object,
+        collect, close the heap. An exception that it raises goes to `sys.unraisablehook`.
 
         Args:
-            most: how many at most; None: all.
+            most: the maximum number of calls; None: all.
         """
         limit = None if most is None else _lib.as_index(most, "most")
         return call_due(self._handle, limit)
 
     def weak(self, target: CollectedObject, *, long: bool = False) -> WeakObject:
-        """A weak reference: it does not keep the object.
+        """Return a weak reference, which does not keep the object alive.
 
         Args:
             target: an object of this heap.
-            long: it holds until the object is freed, so it sees one that a finalizer has brought
-                back; else only until nothing reaches the object, before its finalizer is due.
+            long: the reference lasts until the object is freed, so it also sees an object that a
+                finalizer has resurrected. False: it is cleared when the object becomes
+                unreachable, before the finalizer is due.
 
         Raises:
             BlockFreedError: the object was freed or released.
@@ -206,17 +206,17 @@ class CollectedHeap(Cycles):
     def build(
         self, type: ObjectType, edges: object, *, keep: Sequence[SupportsIndex] | None = None
     ) -> Graph:
-        """Makes a graph in one C call.
+        """Allocate a graph of objects in one C call.
 
         Args:
-            type: of all objects; edge e is its e-th pointer word.
-            edges: integers of shape (nodes, degree): where each edge goes, `2**32 - 1` for nowhere,
-                as `random_graph`, `binary_tree` and `linked_list` make.
+            type: of all objects; edge e is stored in the e-th pointer word.
+            edges: integers of shape (nodes, degree): the target of each edge, or `2**32 - 1` for
+                none, as `random_graph`, `binary_tree` and `linked_list` return.
             keep: nodes that become roots; None: node 0.
 
         Raises:
-            TypeError: edges are no integers.
-            InvalidError: an edge goes to no node, or the type has fewer pointers than nodes edges.
+            TypeError: edges are not integers.
+            InvalidError: a target does not exist, or the type has fewer pointers than `degree`.
             OutOfMemoryError: no memory, or the heap's limit is reached.
         """
         self._check_type(type)
@@ -238,7 +238,7 @@ class CollectedHeap(Cycles):
     # --- pace ---
 
     def _new(self, c_gc: Any, type_id: int, count: int) -> Any:
-        """The address of a new object; with a pace, the call may first work on a cycle."""
+        """Return the address of a new object; with a pace, the call may first work on a cycle."""
         if not self._paced:
             return lib.sw_gc_new(c_gc, type_id, count)
         before, phase = read_cycle(c_gc), self.phase
@@ -256,17 +256,17 @@ class CollectedHeap(Cycles):
         limit_bytes: SupportsIndex | None = None,
         in_steps: bool = False,
     ) -> None:
-        """Lets `new` begin cycles, and end them, as Go's GOGC and GOMEMLIMIT do.
+        """Let `new` start and finish cycles, as Go's GOGC and GOMEMLIMIT do.
 
         Args:
-            percent: another cycle begins once `new` was asked for this percentage of the bytes that
-                lived after the last cycle (4 MiB at least). 0: allocation alone begins no cycle.
-            limit_bytes: a soft limit: cycles begin sooner if the heap would exceed it, but not
-                before a sixteenth of the live bytes, or 64 KiB, was asked for. None: no limit.
-            in_steps: a cycle begins half-way and runs in steps, which later allocations do; else it
-                runs at once.
+            percent: a cycle is due after `new` has allocated this percentage of the bytes live
+                after the last cycle, or of 4 MiB if that is more. 0: never.
+            limit_bytes: a soft limit of live plus newly allocated bytes: cycles start earlier, but
+                not before a sixteenth of the live bytes, or 64 KiB, is allocated. None: no limit.
+            in_steps: a cycle begins halfway to that point, and later allocations run it in steps;
+                False: a due cycle runs at once.
 
-        `set_pace(0)` takes the pace away: cycles are asked for only.
+        `set_pace(0)` removes the pace: then only the program starts cycles.
 
         Raises:
             InvalidError: a number is negative or too large.
@@ -284,13 +284,13 @@ class CollectedHeap(Cycles):
 
     @contextmanager
     def joined(self, name: str) -> Iterator[None]:
-        """`with heap.joined("worker"):` the calling thread stops while others work on cycles.
+        """Return a context manager in which the calling thread stops while others work on cycles.
 
-        It is what a Python thread needs when threads of another language use the heap at the same
-        time (`sw_gc_join`). It stops at each of its calls, and nobody waits for it outside of them.
+        A Python thread needs it when threads of another language use the heap at the same time
+        (`sw_gc_join`). The thread stops at its calls; outside a call, no other thread waits for it.
 
         Raises:
-            StateError: the thread has joined before.
+            StateError: the thread has already joined.
         """
         _lib.check_type(name, str, "name")
         self._handle.join(name)
@@ -300,10 +300,10 @@ class CollectedHeap(Cycles):
             self._handle.leave()
 
     def set_stop_ms(self, ms: float) -> None:
-        """How long a call that works on a cycle waits for threads that have joined; 1000 at first.
+        """Set how long a call that works on a cycle waits for joined threads (default: 1000 ms).
 
         Raises:
-            InvalidError: it is not above 0.
+            InvalidError: `ms` is not positive.
         """
         _lib.check_type(ms, (int, float), "ms")
         with self._handle as c_gc:
@@ -319,14 +319,14 @@ class CollectedHeap(Cycles):
         always: bool = False,
         dangling: bool = False,
     ) -> None:
-        """Options that look for mistakes.
+        """Set the debug options.
 
         Args:
-            checkmark: each marking is compared with a second one, made in another way.
-            clobber: what a sweep frees is filled with the byte 0xDB.
-            always: `new` collects before each allocation.
-            dangling: a cycle that meets a pointer into a safe arena that was freed or reset ends
-                the process, with a report of the pointer, the object and who freed the arena.
+            checkmark: compare each marking with an independent second one.
+            clobber: fill freed memory with the byte 0xDB during the sweep.
+            always: collect before each allocation by `new`.
+            dangling: abort when a cycle finds a pointer into a safe arena that was freed or reset,
+                with a report of the pointer, the object and who freed the arena.
         """
         chosen = [
             (checkmark, lib.SW_GC_CHECKMARK),
@@ -338,14 +338,14 @@ class CollectedHeap(Cycles):
             check(lib.sw_gc_set_debug(c_gc, sum(bit for wanted, bit in chosen if wanted)))
 
     def record_events(self, capacity: SupportsIndex = 1 << 16) -> None:
-        """Keeps what the collector does from now on, for `events`; what was kept before is dropped.
+        """Start recording events, which `events` returns; drop those recorded before.
 
         Args:
-            capacity: events kept between two calls of `events`, 40 bytes each; further ones replace
-                the oldest. 0: none are kept.
+            capacity: the most events between two calls of `events`, 40 bytes each; beyond that the
+                oldest are overwritten. 0: record none.
 
         Raises:
-            InvalidError: there would be more than 2**26.
+            InvalidError: the capacity is above 2**26.
             OutOfMemoryError: no memory; nothing changes.
         """
         with self._handle as c_gc:
@@ -354,7 +354,7 @@ class CollectedHeap(Cycles):
             self._lost_events = 0
 
     def events(self) -> CollectorEvents:
-        """What the collector has done since `record_events`; without that: nothing."""
+        """Return the events since `record_events`; none without that call."""
         with self._handle as c_gc:
             rows, lost = take_events(c_gc)
             self._events.append(rows)
@@ -362,19 +362,19 @@ class CollectedHeap(Cycles):
             return as_events(f"heap {self.id}", self._events, self._lost_events, self._now_ns())
 
     def ledger(self) -> Ledger:
-        """Where the heap's bytes are.
+        """Return the ledger: where the heap's bytes are.
 
-        Objects that the sweep of the running cycle will give back count as live; `pending_bytes`
-        and `unswept_bytes` say how many bytes they have.
+        Objects that the sweep of the running cycle will reclaim count as live; `pending_bytes` and
+        `unswept_bytes` are their bytes.
         """
         with self._handle:
             return read_ledger(self._handle.heap, self._handle.table, at="now")
 
     def verify(self) -> None:
-        """Checks all invariants of heap and collector.
+        """Check all invariants of the heap and the collector.
 
         Raises:
-            StateError: one is broken; the message has it.
+            StateError: an invariant is violated; the message names it.
         """
         with self._handle as c_gc:
             check(lib.sw_heap_verify(self._handle.heap))

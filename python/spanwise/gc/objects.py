@@ -2,7 +2,7 @@
 """Types, objects, weak references and graphs of a collected heap, and finalizers of its objects.
 
 The C finalizer of an object only stores the object's address, so C never calls into Python.
-`call_due` then calls the Python function that is kept for that address, with no lock held.
+`call_due` then calls the Python function stored for that address, with no lock held.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ NOTE = ffi.addressof(lib, "sw_note_finalized")
 
 @dataclass(frozen=True)
 class ObjectType:
-    """What objects look like: made by `CollectedHeap.add_type`.
+    """The layout of objects, from `CollectedHeap.add_type`.
 
     Attributes:
-        name: for people.
+        name: for messages.
         size_bytes: of one object.
-        pointers: numbers of the 8-byte words that hold pointers.
-        heap_id: the heap that it belongs to.
-        id: its number there.
+        pointers: indices of the 8-byte words that hold pointers.
+        heap_id: the heap that the type belongs to.
+        id: number of the type in that heap.
     """
 
     name: str
@@ -52,7 +52,7 @@ class ObjectType:
 
 
 class _Row(Made):
-    """Base of what refers to a row of objects of one type."""
+    """Base of classes that refer to contiguous objects of one type."""
 
     __slots__ = ("__weakref__", "_count", "_handle", "_type")
     _count: int
@@ -65,21 +65,21 @@ class _Row(Made):
 
     @property
     def count(self) -> int:
-        """How many objects of the type are in the row."""
+        """Number of contiguous objects."""
         return self._count
 
 
 class CollectedObject(_Row):
-    """An object, or a row of objects of one type, that a collected heap keeps while this lives.
+    """One object, or contiguous objects of one type, kept alive by this Python object.
 
-    `obj[word] = other` writes a pointer, `obj[word]` is the address that one holds, None for NULL.
+    `obj[word] = other` writes a pointer; `obj[word]` reads an address, None for NULL.
     """
 
     __slots__ = ("_address", "_kept", "_life")
     _maker = "CollectedHeap.new"
 
     def _set(self, handle: GcHandle, kind: ObjectType, count: int, address: int) -> None:
-        """The object at an address; called inside `with handle`."""
+        """Refer to the object at an address; called inside `with handle`."""
         self._handle = handle
         self._type = kind
         self._count = count
@@ -135,23 +135,23 @@ class CollectedObject(_Row):
 
     @property
     def released(self) -> bool:
-        """Whether the object was freed or released, so that this keeps it no longer."""
+        """Whether this no longer keeps the object alive, because it was freed or released."""
         return self._life is None
 
     def release(self) -> None:
-        """The heap need not keep it any longer for this; a second call does nothing."""
+        """Stop keeping the object alive; a second call does nothing."""
         life, self._life = self._life, None
         if life is not None:
             life.end()
 
     def free(self) -> None:
-        """Frees it at once, or, while a cycle runs, with its sweep.
+        """Free the object now or, while a cycle runs, with the sweep of the cycle.
 
-        What points to it must not be followed any more. Its finalizer is not called, and weak
-        references to it hold nothing from now on.
+        The program must not follow pointers to it afterwards. Its finalizer is not called, and
+        weak references to it are cleared.
 
         Raises:
-            BlockFreedError: it was freed or released before.
+            BlockFreedError: it has already been freed or released.
             StateError: it may share its block (`CollectedHeap(tiny=True)`).
             HeapClosedError: the heap is closed.
         """
@@ -169,9 +169,9 @@ class CollectedObject(_Row):
 
 
 class WeakObject(_Row):
-    """A weak reference to a collected object: calling it gives the object, None once it is gone.
+    """A weak reference to a collected object: calling it returns the object, None once it is gone.
 
-    Made by `CollectedHeap.weak`. What it gives is a root again, like every `CollectedObject`.
+    Created by `CollectedHeap.weak`. The returned object is a root, like every `CollectedObject`.
     """
 
     __slots__ = ("_life", "_long", "_ref")
@@ -191,11 +191,11 @@ class WeakObject(_Row):
 
     @property
     def long(self) -> bool:
-        """Whether it holds until the object is freed."""
+        """Whether the reference lasts until the object is freed."""
         return self._long
 
     def __call__(self) -> CollectedObject | None:
-        """The object; None: nothing reaches it any more, or it was freed.
+        """Return the object; None if it is unreachable or was freed.
 
         Raises:
             HeapClosedError: the heap is closed.
@@ -209,7 +209,7 @@ class WeakObject(_Row):
 
 
 class Graph(Made):
-    """Objects that `CollectedHeap.build` made, some of which the heap keeps while this lives."""
+    """Objects that `CollectedHeap.build` allocated; this Python object keeps the roots alive."""
 
     __slots__ = ("__weakref__", "_kept", "_lives", "_nodes", "_type")
     _maker = "CollectedHeap.build"
@@ -221,7 +221,7 @@ class Graph(Made):
         addresses: NDArray[np.uint64],
         keep: NDArray[np.int64],
     ) -> None:
-        """The graph of these addresses; called inside `with handle`."""
+        """Refer to the objects at these addresses; called inside `with handle`."""
         self._type = kind
         self._nodes = len(addresses)
         self._kept = tuple(int(i) for i in keep)
@@ -229,17 +229,17 @@ class Graph(Made):
 
     @property
     def nodes(self) -> int:
-        """Objects made."""
+        """Number of objects."""
         return self._nodes
 
     @property
     def kept(self) -> tuple[int, ...]:
-        """Numbers of those that are roots."""
+        """Numbers of the nodes that are roots."""
         return self._kept
 
     @property
     def type(self) -> ObjectType:
-        """Type of all of them."""
+        """Type of all objects."""
         return self._type
 
     def __repr__(self) -> str:
@@ -247,7 +247,7 @@ class Graph(Made):
         return f"<Graph of {_format.plural(self.nodes, 'object')}, {self.type.name}, {kept}>"
 
     def release(self) -> None:
-        """The heap need not keep it any longer for this; a second call does nothing."""
+        """Stop keeping the roots alive; a second call does nothing."""
         lives, self._lives = self._lives, None
         for life in lives or ():
             life.end()
@@ -257,7 +257,7 @@ Finalizer: TypeAlias = Callable[[CollectedObject], object]
 
 
 class _Unraisable:
-    """Hands an error to `sys.unraisablehook`, as Python does with those of destructors."""
+    """Passes an exception to `sys.unraisablehook`, as Python does for destructors."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
@@ -270,7 +270,7 @@ class _Unraisable:
 
 
 def set_finalizer(handle: GcHandle, target: CollectedObject, finalizer: Finalizer | None) -> None:
-    """Sets or replaces the finalizer of a live object of the heap; None removes it."""
+    """Set or replace the finalizer of a live object; None removes it."""
     with handle as c_gc:
         target._check_kept()
         address = ffi.cast("void *", target.address)
@@ -284,7 +284,7 @@ def set_finalizer(handle: GcHandle, target: CollectedObject, finalizer: Finalize
 
 
 def _take_due(handle: GcHandle) -> tuple[Finalizer, CollectedObject] | None:
-    """One due finalizer with its object, which becomes a root again; None if none is due."""
+    """Return a due finalizer with its object, which becomes a root again; None if none is due."""
     with handle as c_gc:
         if lib.sw_gc_finalize(c_gc, 1) == 0:
             return None
@@ -294,7 +294,7 @@ def _take_due(handle: GcHandle) -> tuple[Finalizer, CollectedObject] | None:
 
 
 def call_due(handle: GcHandle, most: int | None) -> int:
-    """Calls finalizers that are due, in this thread; returns how many."""
+    """Call due finalizers in this thread; return the number of calls."""
     called = 0
     while most is None or called < most:
         taken = None if handle.closed else _take_due(handle)
@@ -310,10 +310,7 @@ def call_due(handle: GcHandle, most: int | None) -> int:
 
 
 def object_at(handle: GcHandle, address: int, kind: ObjectType, count: int) -> CollectedObject:
-    """The Python object for an address, one that was neither freed nor released.
-
-    Inside `with handle`.
-    """
+    """Return a Python object, neither freed nor released, for an address; inside `with handle`."""
     found = handle.objects.get(address)
     if not isinstance(found, CollectedObject) or found.freed or found.released:
         found = CollectedObject._make(handle, kind, count, address)

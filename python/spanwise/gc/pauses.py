@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What pauses mean for a program: how many were how long, and what they left of any window of time.
+"""Statistics of pauses: a histogram of lengths, and the minimum mutator utilisation.
 
-The second is the minimum mutator utilisation (Cheng and Blelloch, "A parallel, real-time garbage
-collector", 2001): for a length of windows, the least share of a window in which no pause was.
+The minimum mutator utilisation of a window length is the smallest share of any such window that is
+free of pauses (Cheng and Blelloch, "A parallel, real-time garbage collector", 2001).
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from spanwise.errors import InvalidError
 from spanwise.results.rows import Rows, as_rows
 
 STEPS = 4
-"""Buckets of a histogram between a power of two and the next."""
+"""Buckets of a histogram per power of two."""
 
 WINDOWS = 41
-"""Windows of a curve, where none are given."""
+"""Default number of window lengths."""
 
 HISTOGRAM_DTYPE = np.dtype([("from_ns", np.uint64), ("to_ns", np.uint64), ("calls", np.uint64)])
 UTILISATION_DTYPE = np.dtype([("window_ns", np.float64), ("utilisation", np.float64)])
 
 
 def _bucket_edges(buckets: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Where buckets begin: 0, 1, 2, 3, then `STEPS` equal ones in each doubling."""
+    """Return the lower edges of buckets: 0, 1, 2, 3, then `STEPS` equal steps per doubling."""
     doubling = np.maximum(buckets // STEPS - 1, 0)
     return np.where(buckets < STEPS, buckets, (STEPS + buckets % STEPS) << doubling).astype(
         np.uint64
@@ -34,14 +34,14 @@ def _bucket_edges(buckets: NDArray[np.int64]) -> NDArray[np.uint64]:
 
 
 def pause_histogram(ns: ArrayLike) -> Rows:
-    """How many pauses took how long, in buckets a fifth to a quarter wide.
+    """Return a histogram of pauses, in buckets a fifth to a quarter wide.
 
     Args:
-        ns: their lengths, in whole nanoseconds, below 2**53.
+        ns: lengths of the pauses in whole nanoseconds, below 2**53.
 
     Returns:
-        `from_ns` (inclusive), `to_ns` (exclusive) and `calls` of each bucket, from the first that
-        is not empty to the last.
+        `from_ns` (inclusive), `to_ns` (exclusive) and `calls` of each bucket, from the first to
+        the last that is not empty.
 
     Raises:
         InvalidError: a length is negative or too large.
@@ -64,7 +64,7 @@ def pause_histogram(ns: ArrayLike) -> Rows:
 def _joined(
     starts: NDArray[np.float64], ends: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The pauses merged: rising intervals that neither overlap nor touch."""
+    """Merge pauses into ascending intervals that neither overlap nor touch."""
     order = np.argsort(starts, kind="stable")
     starts, ends = starts[order], np.maximum.accumulate(ends[order])
     first = np.r_[True, starts[1:] > ends[:-1]]
@@ -89,23 +89,23 @@ def mutator_utilisation(
     total_ns: float,
     windows_ns: Iterable[float] | None = None,
 ) -> Rows:
-    """The minimum mutator utilisation: of any window, the least share in which no pause was.
+    """Return the minimum mutator utilisation: the smallest pause-free share of any window.
 
-    It is exact: the worst window of a length begins where a pause begins, or ends where one ends,
-    or is at an end of the time.
+    The result is exact: a worst window begins where a pause begins, ends where one ends, or is at
+    an end of the measured time.
 
     Args:
-        starts_ns: when pauses began, since the beginning of the time.
-        lengths_ns: how long they took.
-        total_ns: how long the whole time is; of pauses that go beyond, the rest is left out.
-        windows_ns: lengths of windows; None: 41 from half of the shortest pause to the whole time.
+        starts_ns: starts of the pauses, from the beginning of the measured time.
+        lengths_ns: lengths of the pauses.
+        total_ns: length of the measured time; pauses are cut off there.
+        windows_ns: lengths of windows; None: 41 from half of the shortest pause to `total_ns`.
 
     Returns:
-        `window_ns` and `utilisation` (0 to 1), a row for each window.
+        `window_ns` and `utilisation` (0 to 1), one row per window.
 
     Raises:
-        InvalidError: the time is not above 0, starts and lengths do not match, or a window is not
-            above 0 or longer than the time.
+        InvalidError: the time is not positive, starts and lengths differ in number, or a window is
+            not positive or is longer than the time.
     """
     total = float(total_ns)
     begun = np.atleast_1d(np.asarray(starts_ns)).astype(np.float64).ravel()
@@ -118,7 +118,7 @@ def mutator_utilisation(
     if len(begun) == 0:
         return as_rows(rows)
     starts, ends = _joined(np.clip(begun, 0, total), np.clip(begun + lengths, 0, total))
-    # The paused time before each start and end; between these points it grows linearly.
+    # Paused time before each start and end; it is linear between these points.
     times = np.r_[0.0, np.c_[starts, ends].ravel(), total]
     paused = np.r_[0.0, np.c_[np.zeros(len(starts)), ends - starts].ravel().cumsum()]
     paused = np.r_[paused, paused[-1]]

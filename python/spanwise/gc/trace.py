@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines that collectors print: ours (SPANWISE_DEBUG=gctrace=1) and Go's (GODEBUG=gctrace=1)."""
+"""Parses gctrace lines of spanwise (SPANWISE_DEBUG=gctrace=1) and Go (GODEBUG=gctrace=1)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from spanwise.results.rows import Result, Rows, Tabular, Value, rows_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_N = r"\d{1,9}(?:\.\d{1,9})?"  # of milliseconds eleven days, so sums fit into 64 bits
+_N = r"\d{1,9}(?:\.\d{1,9})?"  # at most eleven days in milliseconds, so sums fit in 64 bits
 _LINE = re.compile(
     rf"gc (?P<number>\d{{1,9}}) @(?P<at_s>{_N})s (?P<percent>\d{{1,9}})%:"
     rf" (?P<clock>{_N}\+{_N}(?:\+{_N}\+{_N})?\+{_N}) ms clock,"
@@ -35,9 +35,9 @@ _LINE = re.compile(
     rf"(?: \(arena: (?P<arena>{_N}) MB\)?)?"
 )
 _BEGIN = re.compile(r"gc \d+ @")
-_END = re.compile(r'\s*(?:\\n)?(?:".*)?')  # a log in JSON goes on
+_END = re.compile(r'\s*(?:\\n)?(?:".*)?')  # the rest of a JSON log line
 _LABEL = re.compile(r"(?:\x1b\[[\d;]*m)*(\[pod/[^\]\s]+\]|[\w./-]+ *\|)")
-"""Of `kubectl logs --prefix` and `docker compose logs`: which process printed a line."""
+"""The prefix by which `kubectl logs --prefix` and `docker compose logs` name the process."""
 
 _OPEN_MAX = 64
 QUANTILES = (50, 90, 99)
@@ -50,17 +50,16 @@ _COLUMNS = (
 
 @dataclass(frozen=True, eq=False)
 class GcTrace(Value, Result, Tabular):
-    """The cycles that gctrace lines report, a row each.
+    """The cycles that gctrace lines report, one row per cycle.
 
     Attributes:
-        source: what the lines are of.
-        array: process (from 1 on), number, at_s (since the program's start), gc_percent (of the
-            processor time so far), start_ns, mark_ns, end_ns (elapsed), cpu_ns, before_mb,
-            peak_mb, after_mb, goal_mb, processors and arena_mb (NaN where the line has none). Of
-            Go's lines start_ns and end_ns are pauses, and mark_ns is what runs concurrently with
-            the program (of Go 1.5 scan, synchronization and mark); of ours the calls that start,
-            mark and sweep.
-        torn_lines: gctrace lines that other output has cut; they are left out.
+        source: name of the input.
+        array: process (from 1), number, at_s (since the program's start), gc_percent (of the CPU
+            time so far), start_ns, mark_ns, end_ns (elapsed), cpu_ns, before_mb, peak_mb,
+            after_mb, goal_mb, processors and arena_mb (NaN if not in the line). In Go's lines,
+            start_ns and end_ns are pauses and mark_ns is concurrent work (in Go 1.5: scan,
+            synchronization and mark); in ours, they are the calls that start, mark and sweep.
+        torn_lines: gctrace lines that other output interrupted; they are skipped.
     """
 
     source: str
@@ -82,11 +81,11 @@ class GcTrace(Value, Result, Tabular):
         return np.concatenate([self.array["start_ns"], self.array["end_ns"]]).astype(float)
 
     def _intervals(self, stopped: bool) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], float]:
-        """Starts and lengths of the pauses, and the length of the whole time, in nanoseconds."""
+        """Return starts and lengths of the pauses, and the total time, in nanoseconds."""
         rows = self.array
         at = rows["at_s"] * 1e9
         phases = [rows[name].astype(float) for name in ("start_ns", "mark_ns", "end_ns")]
-        if stopped:  # the time in a line is that of its cycle's end
+        if stopped:  # the time in a line is the end of its cycle
             lengths = np.sum(phases, axis=0)
             starts = at - lengths
         else:
@@ -96,29 +95,29 @@ class GcTrace(Value, Result, Tabular):
         return starts - shift, lengths, float((starts - shift + lengths).max(initial=0.0))
 
     def pause_histogram(self, *, stopped: bool = False) -> Rows:
-        """How many pauses took how long; see `spanwise.pause_histogram`.
+        """Return a histogram of the pauses; see `spanwise.pause_histogram`.
 
         Args:
-            stopped: marking stops the program too, as where spanwise marks at once: start, mark and
-                end are one pause. Else starts and ends are, as in Go.
+            stopped: marking also stops the program, as in spanwise without steps, so start, mark
+                and end form one pause. False: start and end are separate pauses, as in Go.
         """
         return pause_histogram(np.round(self._intervals(stopped)[1]))
 
     def utilisation(
         self, windows_ns: Iterable[float] | None = None, *, stopped: bool = False
     ) -> Rows:
-        """The least share of any window left to the program; `spanwise.mutator_utilisation`.
+        """Return the minimum mutator utilisation; see `spanwise.mutator_utilisation`.
 
-        The time is from the program's start to the end of the last cycle. Lines give the time of a
-        cycle in milliseconds, and Go's do not report assists.
+        The measured time is from the program's start to the end of the last cycle. Lines have the
+        time of a cycle in milliseconds, and Go's lines do not include assists.
 
         Args:
-            windows_ns: lengths of windows; None: from the shortest pause to the whole time.
+            windows_ns: lengths of windows; None: from the shortest pause to the measured time.
             stopped: as in `pause_histogram`.
 
         Raises:
-            InvalidError: there is no line, or a window is not above 0 or longer than the time; or
-                there are several processes, which have a time each.
+            InvalidError: there is no line, a window is not positive or is longer than the measured
+                time, or there are several processes.
         """
         if not len(self.array):
             raise InvalidError(f"{self.source}: no gctrace line, so no time")
@@ -131,15 +130,15 @@ class GcTrace(Value, Result, Tabular):
         return mutator_utilisation(*self._intervals(stopped), windows_ns)
 
     def plot_pause_histogram(self, ax: Axes | None = None, *, stopped: bool = False) -> Axes:
-        """How many pauses took how long."""
+        """Draw a histogram of the pauses."""
         return draw("pause_histogram", self.pause_histogram(stopped=stopped), ax)
 
     def plot_utilisation(self, ax: Axes | None = None, *, stopped: bool = False) -> Axes:
-        """The least share of windows that was left to the program, by their length."""
+        """Draw the minimum mutator utilisation by length of the window."""
         return draw("utilisation", self.utilisation(stopped=stopped), ax)
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, for JSON: the rows, and quantiles of the pauses."""
+        """Return the rows and the quantiles of the pauses, for JSON."""
         found = self.pauses_ns
         quantiles = (
             {f"p{q}": float(np.percentile(found, q)) for q in QUANTILES} if len(found) else {}
@@ -184,7 +183,7 @@ class GcTrace(Value, Result, Tabular):
 
 
 def _row(text: str) -> dict[str, Any] | None:
-    """The cycle of a text that begins as a gctrace line; None: it is torn."""
+    """Return the cycle of a text that begins as a gctrace line; None if the line is torn."""
     match = _LINE.match(text)
     if match is None or _END.fullmatch(text, match.end()) is None:
         return None
@@ -208,11 +207,11 @@ def _row(text: str) -> dict[str, Any] | None:
 
 
 class _Processes:
-    """Tells apart whose cycle a line is: by the label of its log, and by numbers and times.
+    """Assigns cycles to processes, by log label, cycle number and time.
 
-    A cycle goes on with the process whose last number is one less, or just less where lines were
-    lost, and whose last time is not later; of several with the one whose time is nearest. Without
-    one it begins a process. Only the last _OPEN_MAX processes of a label go on.
+    A cycle belongs to the process with the preceding number (or a lower one, if lines were lost)
+    and no later time; the nearest time breaks ties. If there is none, the cycle begins a new
+    process. Each label keeps its last _OPEN_MAX processes.
     """
 
     def __init__(self) -> None:
@@ -220,7 +219,7 @@ class _Processes:
         self._open: dict[str, deque[dict[str, Any]]] = {}
 
     def of(self, label: str, row: dict[str, Any]) -> int:
-        """The process of a cycle, from 1 on."""
+        """Return the process of a cycle, counted from 1."""
         last = self._open.setdefault(label, deque(maxlen=_OPEN_MAX))
         number, at_s = row["number"], row["at_s"]
         fits = [one for one in last if one["number"] < number and one["at_s"] <= at_s]
@@ -234,11 +233,11 @@ class _Processes:
 
 
 def parse_gctrace(lines: Iterable[str], source: str = "gctrace") -> GcTrace:
-    """Reads gctrace lines, wherever they begin in a line of text; all else is left out.
+    """Parse gctrace lines, which may begin anywhere in a line of text; skip everything else.
 
     Args:
-        lines: text of the error output of one program or several, or a log of it.
-        source: what to call it.
+        lines: stderr of one or several programs, or a log of it.
+        source: name of the input, for messages.
     """
     found: list[dict[str, Any]] = []
     torn, processes = 0, _Processes()
@@ -256,10 +255,10 @@ def parse_gctrace(lines: Iterable[str], source: str = "gctrace") -> GcTrace:
 
 
 def read_gctrace(path: str | os.PathLike[str]) -> GcTrace:
-    """The gctrace lines of a file, such as a program's error output.
+    """Parse the gctrace lines of a file, such as the stderr of a program.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     name = os.fspath(path)
     with reading(name), Path(path).open(encoding="utf-8", errors="replace") as file:
