@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Heaps: memory of their own, blocks in it, and whole workloads run in them.
+"""Heaps: allocate blocks in them, or run whole workloads.
 
 Public, as names of `spanwise`: `Heap`, `HeapStats` and `Block`.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One allocated block of a heap."""
+"""Allocated blocks of a heap."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spanwise.heap.handle import HeapHandle
 
 
 class Slot(Made):
-    """Base of blocks that are freed by a call: an address, two sizes, one free, and views."""
+    """Base of blocks: an address, two sizes, a free that succeeds once, and views."""
 
     __slots__ = ("__weakref__", "_address", "_claim", "_size", "_usable", "_views")
 
@@ -34,12 +34,12 @@ class Slot(Made):
 
     @property
     def usable_bytes(self) -> int:
-        """Bytes of the slot, or of the whole pages."""
+        """Bytes of the slot, or of the pages of a large object."""
         return self._usable
 
     @property
     def address(self) -> int:
-        """Address of the first byte; a mere number in a dry heap."""
+        """Address of the first byte; only a number in a dry heap."""
         return self._address
 
     @property
@@ -48,9 +48,9 @@ class Slot(Made):
         return self._claim.taken
 
     def _claim_free(self) -> None:
-        """Claims the block for one free; of several calls that free it exactly one succeeds.
+        """Claim the block for a free; of concurrent calls exactly one succeeds.
 
-        The caller holds the lock of what the block was allocated from.
+        The caller holds the lock of the block's heap or slabs.
         """
         if not self._claim.take():
             raise BlockFreedError(f"{self!r} is already free", "DOUBLE_FREE")
@@ -61,7 +61,7 @@ class Slot(Made):
             raise
 
     def _array(self, life: Callable[[], Life]) -> NDArray[np.uint8]:
-        """The bytes, which nothing can free once `life` was called. The caller holds the lock."""
+        """Return the bytes, which cannot be freed after `life()`. The caller holds the lock."""
         if not self._claim.taken:
             view_life = life()
             if not self._claim.taken:  # a __del__ that ran inside may have freed it
@@ -74,14 +74,14 @@ class Slot(Made):
 
 
 class Block(Slot):
-    """Memory of one `Heap.alloc`. It stays allocated until `free()`, or until its heap is closed.
+    """The memory of one `Heap.alloc`, allocated until `free()` or until the heap is closed.
 
-    Dropping the last reference does not free it: a block is what C's malloc returns. Any thread may
-    free it. `np.asarray(block)`, `view()` and, from Python 3.12, `memoryview(block)` give its bytes
-    without a copy; while any of them, or an array derived from one, is alive, freeing the block or
-    closing its heap raises BlockBusyError (a BufferError). In a Python without the GIL, a view that
-    is dropped by another thread than the one that made it stays alive until the maker runs Python
-    code again, or ends.
+    Dropping the last reference does not free a block, as with C's malloc. Any thread may free it.
+    `np.asarray(block)`, `view()` and, from Python 3.12, `memoryview(block)` return its bytes
+    without a copy. While such a view, or an array derived from one, is alive, freeing the block or
+    closing its heap raises BlockBusyError (a BufferError). In free-threaded Python, a view that is
+    dropped by another thread than its creator stays alive until the creator runs Python code again,
+    or ends.
     """
 
     __slots__ = ("_handle", "_scan")
@@ -95,13 +95,13 @@ class Block(Slot):
         self._set_slot(address, size, usable_bytes)
 
     def free(self) -> None:
-        """Gives the block back to its heap.
+        """Free the block.
 
         Raises:
-            BlockFreedError: it is free already.
-            BlockBusyError: a view of it is alive.
-            HeapClosedError: its heap is closed.
-            StateError: it shares its slot (a tiny block of a heap with tiny=True).
+            BlockFreedError: the block is already free.
+            BlockBusyError: a view of the block is alive.
+            HeapClosedError: the heap is closed.
+            StateError: the block shares its slot (a tiny block of a heap with tiny=True).
         """
         with self._handle as heap:
             self._claim_free()
@@ -115,12 +115,12 @@ class Block(Slot):
                 raise StateError(f"{self!r} shares its slot with others; it goes with its heap")
 
     def view(self) -> NDArray[np.uint8]:
-        """The requested bytes as a writable uint8 array of shape (size_bytes,), without a copy.
+        """Return the requested bytes as a writable uint8 array of shape (size_bytes,), not a copy.
 
         Raises:
             BlockFreedError: the block is free.
-            HeapClosedError: its heap is closed.
-            UnsupportedError: its heap is dry, there is no memory.
+            HeapClosedError: the heap is closed.
+            UnsupportedError: the heap is dry, so it has no memory.
         """
         return self._export()
 
@@ -137,7 +137,7 @@ class Block(Slot):
         return memoryview(array)
 
     def _export(self) -> NDArray[np.uint8]:
-        """The bytes as an array that keeps the block from being freed until no view is left."""
+        """Return the bytes as an array that keeps the block allocated until no view is left."""
         handle = self._handle
         if handle.dry:
             raise UnsupportedError(f"{self!r} has no memory: its heap is dry")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The C heap of a `Heap` and its blocks: when it may be called, and when it goes away.
+"""Ownership of the C heap of a `Heap`: when it may be called, and when it is destroyed.
 
-Invariant: the C heap lives while there are callers or exports, also after close. A call pins it for
-its duration, an exported view for the view's life. So no thread ever calls into a heap that another
-one destroys, and no array ever points into memory that is gone.
+Invariant: the C heap exists while there are callers or exports, even after close. A call pins it
+for the call's duration, an exported view for the view's lifetime. So no thread calls into a
+destroyed heap, and no array points to unmapped memory.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _live: weakref.WeakSet[HeapHandle] = weakref.WeakSet()
 
 
 class HeapHandle:
-    """Owns one sw_heap. C calls are made inside `with handle as c_heap:`.
+    """Owns one sw_heap. C calls go inside `with handle as c_heap:`.
 
     Attributes:
-        id: the C library's number of the heap.
+        id: number of the heap in the C library.
         lock: guards every field; reentrant, because a finalizer may run inside.
-        callers: the thread of each call that goes on.
-        exports: views of its blocks that are alive.
-        closed: no further calls; destroyed as soon as callers and exports are none.
+        callers: the thread of each running call.
+        exports: live views of the heap's blocks.
+        closed: no further calls; the heap is destroyed once there is no caller and no export.
     """
 
     __slots__ = (
@@ -55,7 +55,7 @@ class HeapHandle:
     def __init__(self, options: Any, table: SizeClassTable) -> None:
         self._c = output_of(lib.sw_heap_create, options)
         self._runner = ffi.new("sw_runner **")
-        self.table = table  # the C heap reads the table as long as it lives
+        self.table = table  # the C heap refers to the table
         self.id = int(lib.sw_heap_id(self._c))
         self.dry = bool(options.dry)
         self.tiny = bool(options.tiny)
@@ -71,7 +71,7 @@ class HeapHandle:
 
     def __enter__(self) -> Any:
         with self.lock:
-            self.callers.append(threading.get_ident())  # first: nothing destroys it from here on
+            self.callers.append(threading.get_ident())  # pins the heap from here on
             if self.closed:
                 self._leave()
                 raise self._closed_error()
@@ -91,19 +91,19 @@ class HeapHandle:
     # --- views ---
 
     def export(self) -> None:
-        """Counts a view in. The caller holds the lock and calls `unexport` at the view's end."""
-        self.exports += 1  # first: nothing destroys it from here on
+        """Count a view in. The caller holds the lock and calls `unexport` when the view ends."""
+        self.exports += 1  # pins the heap from here on
         if self.closed:
             self.unexport()
             raise self._closed_error()
 
     def unexport(self) -> None:
-        """Counts a view out. The caller holds the lock."""
+        """Count a view out. The caller holds the lock."""
         self.exports -= 1
         self._destroy_if_idle()
 
     def view_taken(self, views: Count) -> Life:
-        """Counts a view of a block in, and out when the life ends. The caller holds the lock."""
+        """Count a view of a block in until the returned Life ends. The caller holds the lock."""
         self.export()
         return views.taken(Life(self._unexport_soon))
 
@@ -113,16 +113,16 @@ class HeapHandle:
     # --- the end ---
 
     def close(self, *, force: bool = False) -> int:
-        """Closes the heap; again is no error.
+        """Close the heap; closing it again is not an error.
 
         Args:
-            force: close also while views live; its memory then goes with the last of them.
+            force: close even if views are alive; the memory is released with the last one.
 
         Returns:
-            How many views were alive.
+            The number of live views.
 
         Raises:
-            BlockBusyError: views are alive, and not force.
+            BlockBusyError: views are alive, and force is False.
         """
         with self.lock:
             alive = self.exports
@@ -142,10 +142,10 @@ class HeapHandle:
 
     @contextmanager
     def running(self) -> Iterator[Any]:
-        """The heap's one runner, made at first use, for this thread alone.
+        """Yield the heap's runner, exclusively for this thread.
 
         Raises:
-            StateError: another thread has it.
+            StateError: another thread is using the runner.
             HeapClosedError: the heap is closed.
         """
         if not self.run_lock.acquire(blocking=False):
@@ -157,36 +157,36 @@ class HeapHandle:
             self.run_lock.release()
 
     def runner(self) -> Any:
-        """The heap's one runner, made at first use. The caller is in a call."""
+        """Return the heap's only runner, created at first use. The caller is inside a call."""
         if self._runner[0] == ffi.NULL:
             check(lib.sw_runner_create(self._c, self._runner))
         return self._runner[0]
 
     @property
     def has_run(self) -> bool:
-        """Whether a workload was ever run here."""
+        """Whether a workload has ever run in this heap."""
         return bool(self._runner[0] != ffi.NULL)
 
 
 class HandleOwner(Closable):
-    """Base of `Heap` and `CollectedHeap`: what they say and do by their handles."""
+    """Base of `Heap` and `CollectedHeap`: what they share through their handles."""
 
     __slots__ = ()
     _handle: Any
 
     @property
     def closed(self) -> bool:
-        """Whether it is closed."""
+        """Whether the heap is closed."""
         return bool(self._handle.closed)
 
     @property
     def id(self) -> int:
-        """The heap's number; never reused in a process."""
+        """Number of the heap, never reused within a process."""
         return int(self._handle.id)
 
     @property
     def table(self) -> SizeClassTable:
-        """Its size classes."""
+        """The size classes of the heap."""
         table: SizeClassTable = self._handle.table
         return table
 
@@ -196,7 +196,7 @@ class HandleOwner(Closable):
 
 
 class HeapUser(Owner):
-    """Base of owners whose C object uses a heap: the heap can be closed after them only."""
+    """Base of owners whose C object uses a heap, which can only be closed after them."""
 
     def _own(
         self,
@@ -204,7 +204,7 @@ class HeapUser(Owner):
         create: Callable[[Any], Any],
         destroy: Callable[[Any], object],
     ) -> None:
-        """Owns what `create(c_heap)` returns."""
+        """Own the C object that `create(c_heap)` returns."""
         with handle as c_heap:
             c_object = create(c_heap)
             try:
@@ -218,13 +218,13 @@ class HeapUser(Owner):
 
 
 def _end_user(c_object: Any, destroy: Callable[[Any], object], handle: HeapHandle) -> None:
-    """Destroys a C object, and lets its heap go."""
+    """Destroy a C object and release its heap."""
     destroy(c_object)
     handle.lock.soon(handle.unexport)
 
 
 def _destroy(c_heap: Any, runner: Any, table: SizeClassTable) -> None:
-    """Ends runner and heap; the argument `table` only keeps the table alive until then."""
+    """Destroy the runner and the heap; `table` only keeps the table alive until then."""
     if runner[0] != ffi.NULL:
         lib.sw_runner_destroy(runner[0])
         runner[0] = ffi.NULL
@@ -232,7 +232,7 @@ def _destroy(c_heap: Any, runner: Any, table: SizeClassTable) -> None:
 
 
 def _after_fork_in_child() -> None:
-    """Only the calls of the thread that forked go on in the child."""
+    """Forget the calls of other threads, which do not exist in the child."""
     for handle in list(_live):
         handle.run_lock = threading.Lock()
         handle.callers = [one for one in handle.callers if one == threading.get_ident()]

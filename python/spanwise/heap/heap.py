@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Heaps: allocate, account, run whole workloads."""
+"""Heaps: they allocate blocks, account for every byte and run whole workloads."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from spanwise.tables.table import SizeClassTable, as_table
 
 @dataclass(frozen=True)
 class HeapStats(Result):
-    """A heap's counters. Sizes are in bytes.
+    """The counters of a heap.
 
     Attributes:
-        held_bytes: pages and metadata held.
-        live_objects: objects allocated now.
-        large_objects: those of them that are large, on pages of their own.
-        requested_bytes: asked for by them (slot bytes if the heap is not tracked).
+        held_bytes: committed pages and metadata.
+        live_objects: allocated objects.
+        large_objects: live objects on pages of their own.
+        requested_bytes: requested sizes of live objects (slot bytes if the heap is not tracked).
         spans: spans of slots.
         caches: thread caches.
-        largest_hole_bytes: longest run of free held pages.
+        largest_hole_bytes: longest run of free committed pages.
         free_runs: number of such runs.
-        returned_bytes: given back to the system over the heap's life.
-        retry_bytes: what the system refused to take back.
-        lock_acquisitions: turns of the heap's lock over the heap's life.
-        lock_waits: those of them that found the lock held by another thread.
-        purge_calls: calls by which the system was asked to take pages back.
-        commit_calls: calls by which it was asked to make more pages accessible.
+        returned_bytes: bytes returned to the system since the heap was created.
+        retry_bytes: bytes that the system refused to take back.
+        lock_acquisitions: acquisitions of the heap lock since the heap was created.
+        lock_waits: acquisitions that found the lock held by another thread.
+        purge_calls: system calls that returned pages.
+        commit_calls: system calls that made pages accessible.
     """
 
     held_bytes: int
@@ -61,21 +61,21 @@ class HeapStats(Result):
 
 
 class Heap(HandleOwner):
-    """A heap of its own: memory, spans, caches.
+    """An independent heap with its own memory, spans and thread caches.
 
-    Use it in a `with`, or `close()` it. Any thread may use it. Leaving the `with` while views of
-    blocks are alive warns (ResourceWarning) and puts the release off until the last view is gone.
+    Use it in a `with` statement, or `close()` it. Any thread may use it. Leaving the `with` while
+    views of blocks are alive warns (ResourceWarning) and defers the release to the last view.
 
     Args:
         table: size classes, or a table's name.
         tracked: keep requested sizes, so that the ledger can separate round-up.
-        options: limit, placement, decay of idle pages, kept spans; None: `HeapOptions()`.
-        dry: addresses are only numbers; no memory is touched.
-        tiny: pointer-free objects below 16 B share slots; these cannot be freed one by one.
-        manual_clock: time moves by `set_time` and by the times of `run` only.
+        options: limit, placement, decay of idle pages, retained spans; None: `HeapOptions()`.
+        dry: simulate: addresses are only numbers, and no memory is touched.
+        tiny: pointer-free objects below 16 B share slots and cannot be freed individually.
+        manual_clock: only `set_time` and the times of `run` advance the clock.
 
     Raises:
-        TypeError, InvalidError: for an argument that is not allowed.
+        TypeError, InvalidError: an argument is not allowed.
         OutOfMemoryError: there is no memory for a heap.
     """
 
@@ -100,7 +100,7 @@ class Heap(HandleOwner):
     # --- life ---
 
     def close(self) -> None:
-        """Releases everything once calls in other threads have ended. Closing again is no error.
+        """Release everything once calls in other threads have ended. Closing again is not an error.
 
         Raises:
             BlockBusyError: views of blocks are alive.
@@ -130,17 +130,17 @@ class Heap(HandleOwner):
         align: SupportsIndex | None = None,
         scan: bool = False,
     ) -> Block:
-        """Allocates a block.
+        """Allocate a block.
 
         Args:
             size: bytes; 0 gives a unique smallest slot.
             zero: the memory reads as zero.
-            align: alignment in bytes, a power of two; None: what the class has.
-            scan: the block may hold pointers; such blocks live in spans of their own.
+            align: alignment in bytes, a power of two; None: that of the class.
+            scan: the block may hold pointers; such blocks have separate spans.
 
         Raises:
-            TypeError: size or align is no integer (bool counts as none).
-            InvalidError: it is negative, above 2**63 - 1, or align is no power of two.
+            TypeError: size or align is not an integer (a bool is rejected).
+            InvalidError: size is negative or above 2**63 - 1, or align is not a power of two.
             OutOfMemoryError: no memory, or the heap's limit is reached.
             HeapClosedError: the heap is closed.
         """
@@ -161,22 +161,22 @@ class Heap(HandleOwner):
 
     def _usable(self, heap: Any, p: Any, size: int, scan: bool) -> int:
         if self._handle.tiny and not scan and 0 < size < 16:
-            return 16  # the C library cannot look p up, which may be inside a shared slot
-        # 0: a slot of 16 B, which the C library takes for a shared one.
+            return 16  # the C library cannot look up p, which may be inside a shared slot
+        # The C library returns 0 for any slot of 16 B, because it might be shared.
         return int(lib.sw_heap_usable_size(heap, p)) or 16
 
     # --- accounts ---
 
     def ledger(self, *, resident: bool = False) -> Ledger:
-        """Where every held byte is, now. Exact when no other thread is inside a call.
+        """Return the ledger: where every byte is now. Exact if no other thread is inside a call.
 
         Args:
-            resident: also ask the system which of the heap's pages are resident. That looks at
-                each slot, and so takes longer than the ledger itself.
+            resident: also query the system for the heap's resident pages. This visits every slot,
+                so it takes longer than the ledger itself.
 
         Raises:
-            StateError: a dry heap has no memory that could be resident.
-            UnsupportedError: the system does not report it.
+            StateError: the heap is dry, so it has no resident memory.
+            UnsupportedError: the system does not report residency.
         """
         handle = self._handle
         with handle as heap:
@@ -187,7 +187,7 @@ class Heap(HandleOwner):
             )
 
     def stats(self) -> HeapStats:
-        """The heap's counters, now."""
+        """Return the heap's counters."""
         ledger = ffi.new("sw_ledger *")
         counts = _lib.options_of("sw_heap_stats")
         with self._handle as heap:
@@ -199,10 +199,10 @@ class Heap(HandleOwner):
         )
 
     def verify(self) -> None:
-        """Checks every invariant of the whole heap.
+        """Check every invariant of the whole heap.
 
         Raises:
-            CorruptionError: naming the first that is broken.
+            CorruptionError: an invariant is violated; the message names the first.
             BlockBusyError: another thread is inside a call.
         """
         handle = self._handle
@@ -217,25 +217,25 @@ class Heap(HandleOwner):
                     raise errors.CorruptionError(str(_lib.failure(status)))
 
     def spans(self) -> Rows:
-        """One row a span, in heap order: a snapshot.
+        """Return a snapshot of the spans, one row per span in heap order.
 
-        Columns: address, bytes, cls (0: large object), slots, live (slots), cache (number of the
-        owning cache, 0: none), scan, current (1: its cache allocates from it), needzero.
+        Columns: address, bytes, cls (0: large object), slots, live (slots), cache (number of its
+        thread cache, 0: none), scan, current (1: its cache allocates from it), needzero.
         """
         with self._handle as heap:
             return read_spans(heap)
 
     def map(self, *, resident: bool = False) -> HeapMap:
-        """A snapshot of the whole heap as tiles: spans, large objects, free pages; with slots.
+        """Return a snapshot of the whole heap as tiles: spans, large objects and free pages.
 
-        It equals the ledger when no other thread is inside a call.
+        Its sums equal the ledger if no other thread is inside a call.
 
         Args:
-            resident: also find which bytes of each tile are resident (`touched_bytes`).
+            resident: also query the resident bytes of each tile (`touched_bytes`).
 
         Raises:
-            StateError: a dry heap has no memory that could be resident.
-            UnsupportedError: the system does not report it.
+            StateError: the heap is dry, so it has no resident memory.
+            UnsupportedError: the system does not report residency.
         """
         with self._handle as heap:
             tiles, requested = read_tiles(heap, touched=resident, slots=True)
@@ -243,35 +243,35 @@ class Heap(HandleOwner):
             return HeapMap(tiles, made, self.table.page_bytes, requested)
 
     def trim(self) -> int:
-        """Gives every free page back to the system now; returns the bytes."""
+        """Return all free pages to the system now, and return their bytes."""
         with self._handle as heap:
             return int(lib.sw_heap_trim(heap))
 
     def explain(self, size: SupportsIndex) -> Explanation:
-        """What the heap's table does with a request of `size` bytes."""
+        """Explain how the heap's table serves a request of `size` bytes."""
         return self._handle.table.explain(size)
 
     # --- workloads ---
 
     def run(self, ops: AnyRows, touch: str = "none") -> RunStats:
-        """Runs a whole workload in one C call, without the interpreter's lock.
+        """Run a whole workload in one C call, without the GIL.
 
-        Each recorded thread has a cache of its own, whichever thread calls this. Objects that are
-        live at the end stay, and the next run may free them by their ids; `drain()` frees all.
-        With tiny=True, an object that shares a block leaves its bytes there when it is freed or
-        resized (`RunStats.shared_frees`). Ctrl-C stops it between two operations.
+        Each recorded thread has its own cache, whichever thread calls this. Objects that are live
+        at the end stay live, and the next run may free them by their ids; `drain()` frees all.
+        With tiny=True, freeing or resizing an object in a shared block does not free its bytes
+        (`RunStats.shared_frees`). Ctrl-C stops the run between two operations.
 
         Args:
             ops: structured array of `spanwise.OPS_DTYPE`, shape (n,).
-            touch: what is written of each new object: "none", or "ends", its first and last byte.
+            touch: bytes to write of each new object: "none", or "ends" (the first and last byte).
 
         Returns:
             Counts over all runs of this heap.
 
         Raises:
-            TypeError: ops is no such array.
-            InvalidError: naming the operation that is impossible, or whose object's id is above
-                the number of operations that this heap has run, these included; or another touch.
+            TypeError: ops is not such an array.
+            InvalidError: an operation is impossible, or the id of its object is above the number
+                of operations run in this heap, including these; or touch is unknown.
             StateError: another thread is running a workload here.
         """
         rows = as_ops(ops)
@@ -281,7 +281,7 @@ class Heap(HandleOwner):
             return RunStats.read(runner)
 
     def drain(self) -> None:
-        """Frees every object that is live after the runs.
+        """Free every object that is live after the runs.
 
         Raises:
             StateError: another thread is running a workload here.
@@ -290,21 +290,21 @@ class Heap(HandleOwner):
             lib.sw_runner_drain(runner)
 
     def set_time(self, seconds: float) -> None:
-        """Moves the clock of a heap with manual_clock, never backwards; idle pages go back."""
+        """Advance the clock of a heap with manual_clock, never backwards; idle pages decay."""
         now_ns = _lib.as_nanoseconds(seconds)
         with self._handle as heap:
             lib.sw_heap_set_time(heap, now_ns)
 
-    # --- what it is ---
+    # --- properties ---
 
     @property
     def options(self) -> HeapOptions:
-        """How it places objects and gives memory back."""
+        """The heap's options."""
         return self._options
 
     @property
     def held_bytes(self) -> int:
-        """Bytes held now; cheap."""
+        """Committed pages and metadata, bytes; cheap to read."""
         with self._handle as heap:
             return int(lib.sw_heap_held_bytes(heap))
 
@@ -326,7 +326,7 @@ def _alloc_failure(handle: HeapHandle, size: int) -> errors.SpanwiseError:
 
 
 def rss_bytes(handle: HeapHandle) -> int | None:
-    """Resident bytes of this process; None for a dry heap or where they are unknown."""
+    """Return the resident bytes of this process; None for a dry heap, or if unknown."""
     if handle.dry:
         return None
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Heap maps: every span of a heap and what it is used for, in the order of its pages; spans."""
+"""Heap maps: the spans, large objects and free pages of a heap, in page order."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SPANS_DTYPE = _lib.dtype_of("sw_span_info")
 PLACED_DTYPE = np.dtype(
     [("offset", "<u8"), ("requested_bytes", "<u8"), ("born_ns", "<u8"), ("site", "<u4")]
 )
-"""A live object of a simulated heap: born_ns is when it was last allocated or resized."""
+"""A live object of a simulated heap; born_ns is the time of its last allocation or resize."""
 
 SLOTS_DTYPE = np.dtype(
     [
@@ -39,28 +39,28 @@ SLOTS_DTYPE = np.dtype(
         ("site", "<u4"),
     ]
 )
-"""A slot of `HeapMap.slots`; born_ns and site are 0 where they are not known."""
+"""A slot of `HeapMap.slots`; born_ns and site are 0 if unknown."""
 
 KINDS = ("slots", "large", "free")
-"""What a tile is, by its `kind`: a span of slots, a large object, free pages."""
+"""The names of the values of `kind`: a span of slots, a large object, free pages."""
 
 _SLOTS, _FREE_SLOT = int(lib.SW_TILE_SLOTS), int(lib.SW_SLOT_FREE)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class HeapMap(Result, Value, Tabular):
-    """A snapshot of a heap as tiles, which are its spans and its runs of free pages.
+    """A snapshot of a heap as tiles: its spans, large objects and runs of free pages.
 
     The bytes of all tiles and the ledger's metadata add up to its `held_bytes`.
 
     Attributes:
-        array: one row a tile, `Rows` of TILES_DTYPE, by rising offset.
-        ledger: the ledger of the same moment.
-        slot_requested_bytes: one a slot of the spans of slots: what was asked for, 2**32 - 1 in a
-            free slot. None: not kept.
-        placed: the live objects of a simulated heap, by rising offset, `Rows` of PLACED_DTYPE;
-            None: not known.
-        page_bytes: of the heap's table.
+        array: one row per tile, `Rows` of TILES_DTYPE, by ascending offset.
+        ledger: the ledger at the same moment.
+        page_bytes: page size of the heap's table.
+        slot_requested_bytes: requested bytes of each slot of all spans, 2**32 - 1 for a free slot;
+            None: not recorded.
+        placed: the live objects of a simulated heap, by ascending offset, `Rows` of PLACED_DTYPE;
+            None: unknown.
     """
 
     array: Rows
@@ -74,12 +74,12 @@ class HeapMap(Result, Value, Tabular):
 
     @property
     def occupancy(self) -> NDArray[np.float64]:
-        """Of each tile the slots in use, of all its slots; 0 for free pages."""
+        """Share of live slots of each tile; 0 for free pages."""
         return np.asarray(self.array["live"] / np.maximum(self.array["slots"], 1))
 
     @property
     def age_ns(self) -> NDArray[np.float64] | None:
-        """Of each tile the age of its oldest live object; NaN where none lives; None: not known."""
+        """Age of the oldest live object of each tile; NaN without one; None: unknown."""
         if self.placed is None:
             return None
         ages = np.full(len(self), np.nan)
@@ -89,13 +89,13 @@ class HeapMap(Result, Value, Tabular):
         return ages
 
     def slots(self, tile: int) -> Rows:
-        """The slots of one tile, rows of SLOTS_DTYPE; a large object is one slot.
+        """Return the slots of one tile, rows of SLOTS_DTYPE; a large object is one slot.
 
         Args:
             tile: its index in `array`.
 
         Raises:
-            InvalidError: there is no such tile, or slots were not kept.
+            InvalidError: there is no such tile, or the map has no slots.
         """
         index = _lib.as_index(tile, "tile")
         if index >= len(self):
@@ -119,7 +119,7 @@ class HeapMap(Result, Value, Tabular):
         return as_rows(found)
 
     def _requested(self, row: Any) -> NDArray[np.uint32]:
-        """What was asked for in each slot of a tile."""
+        """Return the requested bytes of each slot of a tile."""
         count = int(row["slots"])
         if row["kind"] == _SLOTS:
             if self.slot_requested_bytes is None:
@@ -130,7 +130,7 @@ class HeapMap(Result, Value, Tabular):
         return np.full(count, asked, np.uint32)
 
     def to_dict(self) -> dict[str, Any]:
-        """The tiles and the ledger, for JSON."""
+        """Return the tiles and the ledger, for JSON."""
         return {
             "page_bytes": self.page_bytes,
             "tiles": self.array.to_dicts(),
@@ -140,11 +140,11 @@ class HeapMap(Result, Value, Tabular):
     # --- pictures and text ---
 
     def plot(self, ax: Axes | None = None, *, by: str = "occupancy") -> Axes:
-        """Draws it; as `spanwise.plots.heap_map`."""
+        """Draw the map; see `spanwise.plots.heap_map`."""
         return draw("heap_map", self, ax, by=by)
 
     def plot_slots(self, tile: int, ax: Axes | None = None) -> Axes:
-        """Draws the slots of one tile; as `spanwise.plots.slots`."""
+        """Draw the slots of one tile; see `spanwise.plots.slots`."""
         return draw("slots", self, tile, ax)
 
     def _text_rows(self) -> list[tuple[str, ...]]:
@@ -175,11 +175,11 @@ _HEAD = ("kind", "tiles", "live", "bytes", "free bytes")
 def read_tiles(
     c_heap: Any, *, touched: bool, slots: bool
 ) -> tuple[Rows, NDArray[np.uint32] | None]:
-    """The tiles of a C heap, and what was asked for in each slot. The caller keeps the heap.
+    """Read the tiles of a C heap, and the requested bytes of each slot. The caller pins the heap.
 
     Args:
         c_heap: the heap.
-        touched: also find what is resident of each tile; the heap is real or has a map of writes.
+        touched: also find the resident bytes of each tile; the heap is real or has a touch map.
         slots: also read the slots.
     """
     out = ffi.new("sw_heap_map *")
@@ -192,7 +192,7 @@ def read_tiles(
         wanted = int(out.slot_count) if slots else 0
         if out.tile_count <= len(tiles) and wanted <= len(requested):
             break
-        # Another thread may make spans between the two calls, so the arrays are a little larger.
+        # Other threads may add spans between the two calls, so allocate a sixteenth more.
         tiles = np.zeros(int(out.tile_count) * 17 // 16, TILES_DTYPE)
         requested = np.zeros(wanted * 17 // 16, np.uint32)
     found, kept = tiles[: out.tile_count], requested[:wanted]
@@ -201,14 +201,14 @@ def read_tiles(
 
 
 def place_objects(tiles: Rows, addresses: NDArray[np.uint64], rows: NDArray[np.void]) -> Rows:
-    """Live objects with their offsets, by rising offset.
+    """Fill in the offsets of live objects, and sort the objects by offset.
 
     Args:
         tiles: of the map.
-        addresses: where each object is; an object at 0 is nowhere.
-        rows: of PLACED_DTYPE, one an object; the offsets are filled in.
+        addresses: of each object; objects with address 0 are omitted.
+        rows: of PLACED_DTYPE, one per object.
     """
-    # Sorted addresses make the searches go through the tiles once; offsets then mostly rise.
+    # With sorted addresses, the searches visit the tiles in order and offsets are mostly sorted.
     by_address = np.argsort(addresses)[np.count_nonzero(addresses == 0) :]
     kept, at = rows[by_address], addresses[by_address]
     order = np.argsort(np.asarray(tiles["address"]))
@@ -222,11 +222,11 @@ def place_objects(tiles: Rows, addresses: NDArray[np.uint64], rows: NDArray[np.v
 
 
 def read_spans(c_heap: Any) -> Rows:
-    """One row a span of a C heap, in heap order. The caller keeps the heap from going away."""
+    """Return one row per span of a C heap, in heap order. The caller pins the heap."""
     room = int(lib.sw_heap_spans(c_heap, ffi.NULL, 0))
     while True:
         rows = np.zeros(room, SPANS_DTYPE)
         count = int(lib.sw_heap_spans(c_heap, _lib.pointer(rows, "sw_span_info *"), room))
         if count <= room:
             return as_rows(rows[:count])
-        room = count  # other threads have made spans since the count
+        room = count  # other threads have added spans

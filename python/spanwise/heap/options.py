@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options of a heap, for people and as the C library takes them."""
+"""The options of a heap, and their conversion to the C struct."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ PLACEMENTS = {
     "fullest": lib.SW_PLACE_FULLEST,
     "lasting": lib.SW_PLACE_LASTING,
 }
-"""Which partial span serves next: the one that became partial last, the one at the lowest address,
-the fullest, or the one that, by the history of its class, will be empty last."""
+"""Which partial span serves next: the one that became partial last, the lowest address, the
+fullest, or the one that will be empty last, predicted from the history of its class."""
 
 
 _PPM_OF_PERCENT = 10_000
@@ -27,21 +27,21 @@ _PPM_OF_PERCENT = 10_000
 
 @dataclass(frozen=True)
 class HeapOptions(Result):
-    """How a heap places objects and gives memory back. It cannot be changed: make another one.
+    """How a heap places objects and returns memory to the system. Immutable.
 
     Attributes:
-        limit_bytes: most bytes held; None: no limit.
+        limit_bytes: limit of committed bytes; None: no limit.
         placement: "lifo", "address", "fullest" or "lasting": which partial span serves next.
-        decay_ms: idle pages go back to the system after one to two times this time in milliseconds;
-            None: 500; math.inf: never.
-        batch_spans: wholly free spans that a thread keeps per class.
-        large_touched_percent: for simulations: the program is assumed to write this percentage of
-            each large object, from its start on; 0.0001 to 100, kept to four decimals.
-        batch_by_use: a thread keeps as many free spans as it would recently have taken again, at
+        decay_ms: idle pages are returned to the system after one to two times this time in
+            milliseconds; None: 500; math.inf: never.
+        batch_spans: empty spans that a thread keeps per class.
+        large_touched_percent: for simulations: the share of each large object that the program
+            writes, from its start; 0.0001 to 100, rounded to four decimals.
+        batch_by_use: a thread keeps only as many empty spans as it would recently have reused, at
             most batch_spans.
 
     Raises:
-        TypeError, InvalidError: for a value that is not allowed.
+        TypeError, InvalidError: a value is not allowed.
     """
 
     limit_bytes: int | None = None
@@ -73,7 +73,7 @@ class HeapOptions(Result):
 
     @property
     def decay_ns(self) -> int:
-        """As the C library takes it: 0 is its default, so "at once" is 1 ns."""
+        """decay_ms for the C library, whose default is 0; so "at once" is 1 ns."""
         if self.decay_ms is None:
             return 0
         if self.decay_ms * 1e6 >= 2**63:
@@ -89,7 +89,7 @@ def _number(given: Any, name: str) -> float:
 
 
 def _share(percent: Any) -> float:
-    """The percentage rounded to whole ppm, as C takes it; whole percents stay integers."""
+    """Return the percentage rounded to whole ppm; whole percents stay integers."""
     value = _number(percent, "large_touched_percent")
     if not (_PPM_OF_PERCENT * value >= 0.5 and value <= 100):
         raise errors.InvalidError(f"large_touched_percent {value}: give 0.0001 to 100")
@@ -110,20 +110,20 @@ DEFAULT = HeapOptions()
 
 
 def as_options(options: HeapOptions | None) -> HeapOptions:
-    """Options, or the default ones.
+    """Return the options, or the default ones for None.
 
     Raises:
-        TypeError: they are something else.
+        TypeError: the argument is neither.
     """
     _lib.check_type(options, (HeapOptions, type(None)), "options")
     return DEFAULT if options is None else options
 
 
 def check_real(options: HeapOptions, dry: bool = False) -> None:
-    """Refuses for a real heap what only a simulation can assume.
+    """Reject options of simulations for a real heap.
 
     Raises:
-        InvalidError: there is such an option.
+        InvalidError: an option is for simulations only.
     """
     if options.large_touched_percent != 100 and not dry:
         raise errors.InvalidError(
@@ -141,10 +141,10 @@ def c_options(
     manual_clock: bool = False,
     touch_map: bool = False,
 ) -> Any:
-    """A filled sw_heap_options; arguments as of `Heap`; touch_map: a dry heap notes writes.
+    """Return a filled sw_heap_options. With touch_map, a dry heap tracks writes.
 
     Raises:
-        InvalidError: an option of simulations, and the heap is real.
+        InvalidError: an option is for simulations, but the heap is real.
     """
     check_real(options, dry)
     made = _lib.options_of(

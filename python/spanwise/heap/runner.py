@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays of operations are checked, run by the C runner and interrupted by Ctrl-C."""
+"""Checks arrays of operations, and runs them in the C runner until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from spanwise.results.jobs import LOOK_SECONDS, ctrl_c_heard, raise_what_came, s
 from spanwise.results.rows import Rows
 
 _DIRECT_OPS = 1 << 18
-"""Fewer operations than this run in the calling thread: they take some milliseconds."""
+"""Fewer operations than this run in the calling thread, because they take only milliseconds."""
 
 _IDS_AT_LEAST = 4096
-"""Ids that the runner has room for from the start."""
+"""Ids that are always allowed."""
 
 _TOUCHES = ("none", "ends")
 
 
 def as_ops(ops: Any) -> NDArray[np.void]:
-    """Operations, an array or `Rows`, as a contiguous array of OPS_DTYPE, copied only where needed.
+    """Return operations (an array or `Rows`) as a contiguous array of OPS_DTYPE, copied if needed.
 
     Raises:
-        TypeError: it is no array of that type.
-        InvalidError: it has more than one dimension.
+        TypeError: ops is not an array of that type.
+        InvalidError: ops has more than one dimension.
     """
     if isinstance(ops, Rows):
         ops = np.asarray(ops)
@@ -43,10 +43,10 @@ def as_ops(ops: Any) -> NDArray[np.void]:
 
 
 def check_ids(runner: Any, ops: NDArray[np.void]) -> None:
-    """Checks that ids are dense, since the runner's memory follows the largest one.
+    """Check that ids are dense, because the runner's memory grows with the largest id.
 
     Raises:
-        InvalidError: an id is not below the number of operations run, these included.
+        InvalidError: an id is not below the number of operations run, including these.
     """
     run_before = int(RunStats.read(runner).ops)
     bound = max(run_before + len(ops), _IDS_AT_LEAST)
@@ -60,15 +60,15 @@ def check_ids(runner: Any, ops: NDArray[np.void]) -> None:
 
 
 def run_ops(runner: Any, ops: NDArray[np.void], *, touch: str = "none") -> None:
-    """Runs operations of `as_ops`; KeyboardInterrupt stops them between two.
+    """Run operations; KeyboardInterrupt stops the run between two of them.
 
     Args:
-        runner: of the heap.
-        ops: of `as_ops`.
-        touch: what is written of each new object: "none" or "ends".
+        runner: the heap's runner.
+        ops: from `as_ops`.
+        touch: bytes to write of each new object: "none" or "ends".
 
     Raises:
-        InvalidError: naming the operation that is impossible; or another touch.
+        InvalidError: an operation is impossible, or touch is unknown.
     """
     if touch not in _TOUCHES:
         raise errors.InvalidError(f"touch {touch!r}: use {' or '.join(_TOUCHES)}")
@@ -89,14 +89,14 @@ def interruptible(
     cancel: Any,
     look: Callable[[], object] = lambda: None,
 ) -> errors.SpanwiseError | None:
-    """Runs a long C call in a thread; the main thread looks for Ctrl-C and sets `cancel`.
+    """Run a long C call in a thread, while the main thread polls for Ctrl-C and sets `cancel`.
 
-    When the system refuses a thread, the main thread makes the call, and Ctrl-C waits for its end.
+    If no thread can be created, the main thread makes the call, and Ctrl-C takes effect at its end.
 
     Args:
         call: the call; its result is returned.
-        cancel: an int that the call reads.
-        look: called now and then meanwhile, by the main thread.
+        cancel: an int that the call polls.
+        look: called periodically by the main thread.
     """
     if threading.current_thread() is not threading.main_thread():
         return call()
@@ -120,8 +120,7 @@ def interruptible(
                 look()
         except BaseException:
             cancel[0] = 1
-            # The arrays must live until the call has ended. A thread that starts only now sees
-            # `cancel`.
+            # The arrays must live until the call ends. A thread that starts late sees `cancel`.
             while thread.is_alive() and not done.is_set():
                 done.wait()
             raise
