@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arenas: objects that are allocated one by one and freed together; and who made which of them.
+"""Arenas: objects that are allocated one by one and freed together; and a tracker of leaked arenas.
 
 Public, as names of `spanwise`: `Arena`, `ArenaStats`, `ArenaTracker`, `TrackedArena` and
 `TrackerTotals`.

@@ -20,22 +20,22 @@ from spanwise.gc.heap import CollectedHeap
 from spanwise.results.rows import Result
 
 MODES = ("default", "off", "auto", "force")
-"""Where objects come from, in the order of sw_arena_mode; "default" is what SPANWISE_ARENA says."""
+"""The source of objects, in the order of sw_arena_mode; "default" means as in SPANWISE_ARENA."""
 
 
 @dataclass(frozen=True)
 class ArenaStats(Result):
-    """Figures of an arena.
+    """The counters of an arena.
 
     Attributes:
-        chunks: that it has.
-        chunk_bytes: their sum.
-        used_bytes: of them: cut off, with what alignment skipped.
-        slack_bytes: of them: left in chunks that are not the newest.
-        own_objects: objects of the heap or, in mode "off", of the C library.
-        own_bytes: as requested.
-        fallbacks: objects of the heap because a chunk was refused.
-        resets: calls of reset.
+        chunks: number of chunks.
+        chunk_bytes: bytes of all chunks.
+        used_bytes: bytes of the chunks that objects and alignment padding use.
+        slack_bytes: unused bytes in chunks other than the newest.
+        own_objects: objects outside chunks: from the heap or, in mode "off", from malloc.
+        own_bytes: requested bytes of these objects.
+        fallbacks: objects from the heap because no chunk could be allocated.
+        resets: calls of `reset`.
     """
 
     chunks: int
@@ -52,7 +52,7 @@ _tags: dict[str, Any] = {}
 
 
 def _kept_tag(tag: str | None) -> Any:
-    """A tag as a string of C that is never freed."""
+    """Return a tag as a C string that is never freed."""
     if tag is None:
         return ffi.NULL
     _lib.check_type(tag, (str, type(None)), "tag")
@@ -62,21 +62,21 @@ def _kept_tag(tag: str | None) -> Any:
 
 
 def _free(c_arena: Any) -> None:
-    """Ends an arena without references, in the thread in which Python's collector runs."""
+    """Free an unreferenced arena, in the thread in which Python's collector runs."""
     check(lib.sw_arena_free(c_arena))
 
 
 def _unhold(c_arena: Any, _: Life) -> None:
-    """Lets an arena go, which the second argument has kept."""
+    """Release an arena; the second argument has kept it alive."""
     lib.sw_arena_unhold(c_arena)
 
 
 class Arena(Owner):
     """Memory for arrays that are freed together, in one step.
 
-    An array keeps its arena alive. While an array lives, or one that was derived from it, `reset`
-    and `close` raise BlockBusyError (a BufferError): no array ever reads memory that is gone. After
-    `close` every call raises StateError.
+    An array keeps its arena alive. While an array, or one derived from it, is alive, `reset` and
+    `close` raise BlockBusyError (a BufferError), so no array reads freed memory. After `close`,
+    every call raises StateError.
 
     Example:
         with Arena() as arena:
@@ -94,19 +94,19 @@ class Arena(Owner):
         safe: bool = False,
         tag: str | None = None,
     ) -> None:
-        """Makes an arena without objects.
+        """Create an empty arena.
 
         Args:
             mode: one of MODES.
-            chunk_bytes: of each chunk, a power of two from 4096 to 2^30.
-            limit_bytes: the most bytes of chunks; None: no limit.
-            safe: an access to memory of the arena after reset or close faults, with a report, from
-                C code as well.
-            tag: what reports and an ArenaTracker call it; a tag stays in memory for ever.
+            chunk_bytes: size of a chunk, a power of two from 4096 to 2^30.
+            limit_bytes: limit of the bytes of all chunks; None: no limit.
+            safe: an access to the arena's memory after reset or close faults with a report, even
+                from C code.
+            tag: name of the arena in reports and in an ArenaTracker; tags are never freed.
 
         Raises:
-            InvalidError: one of them is not within these limits.
-            UnsupportedError: a safe arena of mode "off", or where the system reports no faults.
+            InvalidError: an argument is not within these limits.
+            UnsupportedError: the arena is safe, but has mode "off" or the system reports no faults.
         """
         options = _lib.options_of(
             "sw_arena_options",
@@ -128,10 +128,10 @@ class Arena(Owner):
         refuse_views(self._arrays.alive, "arrays of the arena", "its memory goes")
 
     def reset(self) -> None:
-        """Ends all objects; the arena keeps a chunk for the next ones.
+        """Free all objects; the arena keeps one chunk for new ones.
 
         Raises:
-            BlockBusyError: an array of it lives; the arena stays as it was.
+            BlockBusyError: an array of the arena is alive; the arena does not change.
         """
         with self._lock, self._standing():
             c_arena = self._open()
@@ -141,17 +141,16 @@ class Arena(Owner):
     # --- a collector ---
 
     def attach(self, heap: CollectedHeap | None) -> None:
-        """Lets a collected heap see what arrays of `pointers` point to: its objects live as long.
+        """Let a collected heap mark from the arrays of `pointers`, which then keep objects alive.
 
-        Attaching does not keep the arena: it is freed once neither it nor an array of it is
-        referred to. Another heap may
-        see it after `attach(None)`, or when the first one is closed.
+        Attaching does not keep the arena alive: it is freed once neither it nor an array of it is
+        referenced. Another heap may attach after `attach(None)`, or once the first one is closed.
 
         Args:
-            heap: the heap that marks from the arena; None: no heap does.
+            heap: the heap that marks from the arena; None: no heap.
 
         Raises:
-            StateError: the arena is closed, or another heap sees it.
+            StateError: the arena is closed, or another heap is attached.
             HeapClosedError: the heap is closed.
         """
         _lib.check_type(heap, (CollectedHeap, type(None)), "heap")
@@ -170,7 +169,7 @@ class Arena(Owner):
 
     @contextmanager
     def _standing(self) -> Iterator[None]:
-        """Keeps the attached heap, unless it is closed, from running a cycle inside the block."""
+        """Keep the attached heap, unless it is closed, from running a cycle inside the block."""
         with ExitStack() as stack:
             try:
                 if self._seen_by is not None:
@@ -182,16 +181,16 @@ class Arena(Owner):
     # --- objects ---
 
     def zeros(self, shape: int | Sequence[int], dtype: DTypeLike = np.float64) -> NDArray[Any]:
-        """An array of zeroes in the arena, aligned to 64 bytes.
+        """Return an array of zeros in the arena, aligned to 64 bytes.
 
         Args:
-            shape: its length, or one of each axis.
-            dtype: of its elements; no Python objects.
+            shape: the length, or the length of each axis.
+            dtype: type of the elements; no Python objects.
 
         Raises:
             InvalidError: a length is negative, or the type holds Python objects.
             OutOfMemoryError: there is no memory.
-            LimitError: the limit is reached, in mode "force" and of safe arenas.
+            LimitError: the limit is reached, in mode "force" or in a safe arena.
         """
         try:
             kind: np.dtype[Any] = np.dtype(dtype)
@@ -200,16 +199,15 @@ class Arena(Owner):
         return self._array(shape, kind, lib.SW_ZERO)
 
     def pointers(self, shape: int | Sequence[int]) -> NDArray[np.uint64]:
-        """An array of addresses, 0 at first, that a collected heap follows once it is attached.
+        """Return an array of addresses, initially 0, that an attached collected heap marks from.
 
-        An element keeps an object alive if it holds the object's address
-        (`CollectedObject.address`) or an address inside of it. The collector reads the elements
-        when a cycle begins. They may be written at any time, with one exception: an element that
-        holds the only pointer to an object must not change while another thread calls `collect` or
-        `start`.
+        An element keeps an object alive if it is the object's address
+        (`CollectedObject.address`) or an interior address. The collector reads the elements when a
+        cycle begins. They may be written at any time, with one exception: an element that is the
+        only pointer to an object must not change while another thread calls `collect` or `start`.
 
         Args:
-            shape: its length, or one of each axis.
+            shape: the length, or the length of each axis.
 
         Raises:
             As `zeros`.
@@ -226,7 +224,7 @@ class Arena(Owner):
         return array
 
     def _export(self, size: int, flags: int) -> NDArray[np.uint8]:
-        """Bytes that keep the arena from being freed until the last array over them is gone."""
+        """Return bytes that keep the arena allocated until the last array over them is gone."""
         with self._lock, self._standing():
             arena = self._open()
             check(lib.sw_arena_hold(arena))
@@ -240,7 +238,7 @@ class Arena(Owner):
     # --- figures ---
 
     def stats(self) -> ArenaStats:
-        """All figures at one moment."""
+        """Return a snapshot of the counters."""
         return ArenaStats(**_lib.struct_dict(self._output(lib.sw_arena_get_stats)))
 
     def __repr__(self) -> str:

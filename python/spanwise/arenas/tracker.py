@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who made which arena, and which of them nobody has freed (docs/design/arena.md, "Trackers")."""
+"""A tracker of arenas: where they were created, and which leak (docs/design/arena.md)."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ _BATCH = 256
 
 @dataclass(frozen=True)
 class TrackedArena(Result):
-    """An arena that is not freed, as its tracker knows it.
+    """A live arena, as its tracker sees it.
 
     Attributes:
         id: 1, 2, ... in the order of creation.
-        tag: that it was made with; None: without one.
-        made_ns: when, on the tracker's clock.
-        age_ns: when it was asked for.
-        thread: the system's number of the one that made it.
-        chunk_bytes: chunks that it has.
-        own_bytes: objects that are too big for a chunk, as requested.
-        frames: return addresses of the calls that made it, the innermost first.
+        tag: the arena's tag; None: it has none.
+        made_ns: time of its creation, on the tracker's clock.
+        age_ns: its age at the time of the query.
+        thread: thread id of its creator.
+        chunk_bytes: bytes of its chunks.
+        own_bytes: requested bytes of objects that are too big for a chunk.
+        frames: return addresses of its creation, innermost first.
     """
 
     id: int
@@ -58,19 +58,19 @@ class TrackedArena(Result):
 
 @dataclass(frozen=True)
 class TrackerTotals(Result):
-    """What two sources say of all arenas: the library's own count, and the tracker.
+    """Totals of all arenas from two sources: the library's counters and the tracker.
 
     Attributes:
-        now_ns: on the tracker's clock.
-        arenas: that live, by the library's count.
-        tracked_arenas: that live, by the tracker's.
-        chunk_bytes: of chunks that are an arena's, by the pool of chunks.
-        tracked_chunk_bytes: by what tracked arenas say.
-        tracked_own_bytes: objects of tracked arenas that are in a heap's live bytes, too.
-        missed: arenas for whose record there was no memory.
-        events: noted so far.
-        lost: of these, replaced before they were read.
-        alerts: raised so far.
+        now_ns: time on the tracker's clock.
+        arenas: live arenas, by the library's counter.
+        tracked_arenas: live arenas, by the tracker.
+        chunk_bytes: bytes of chunks in use, by the chunk cache.
+        tracked_chunk_bytes: bytes of chunks, by the tracked arenas.
+        tracked_own_bytes: objects of tracked arenas that also count as live bytes of a heap.
+        missed: arenas that were not tracked for lack of memory.
+        events: events recorded so far.
+        lost: events overwritten before they were read.
+        alerts: alerts raised so far.
     """
 
     now_ns: int = field(compare=False)
@@ -86,13 +86,13 @@ class TrackerTotals(Result):
 
     @property
     def agree(self) -> bool:
-        """Whether the two sources say the same."""
+        """Whether the two sources agree."""
         same_bytes = self.chunk_bytes == self.tracked_chunk_bytes
         return self.arenas == self.tracked_arenas and same_bytes
 
     @property
     def difference(self) -> str:
-        """What one of them lacks, in words; "" if they agree."""
+        """The difference in words; "" if the sources agree."""
         if self.agree:
             return ""
         arenas = self.arenas - self.tracked_arenas
@@ -101,10 +101,10 @@ class TrackerTotals(Result):
 
 
 class ArenaTracker(Owner):
-    """Knows the arenas that are made while it is open. There is one at a time in a process.
+    """Tracks the arenas that are created while it is open. A process has at most one tracker.
 
-    A heap's live bytes do not include arenas, but for objects that are too big for a chunk. After
-    `close` every call raises StateError.
+    A heap's live bytes do not include arenas, except for objects that are too big for a chunk.
+    After `close`, every call raises StateError.
 
     Example:
         with ArenaTracker() as tracker:
@@ -121,18 +121,18 @@ class ArenaTracker(Owner):
         allocs: bool = False,
         manual_clock: bool = False,
     ) -> None:
-        """Begins to track.
+        """Start tracking.
 
         Args:
-            frames: return addresses that are kept of the calls that made an arena, 0 to 8.
-            events: the most events kept until `events` takes them, up to 2^24; beyond that a new
-                event replaces the oldest.
-            allocs: objects are events, too.
-            manual_clock: time is 0 at first, and moves by `set_time` only.
+            frames: return addresses to record per arena, 0 to 8.
+            events: the most events until `events` is called, up to 2^24; beyond that a new event
+                overwrites the oldest.
+            allocs: also record an event per object.
+            manual_clock: the time starts at 0, and only `set_time` advances it.
 
         Raises:
-            BlockBusyError: there is a tracker already.
-            InvalidError: a number is outside these limits.
+            BlockBusyError: there already is a tracker.
+            InvalidError: an argument is outside these limits.
             OutOfMemoryError: no memory.
         """
         options = _lib.options_of(
@@ -148,18 +148,18 @@ class ArenaTracker(Owner):
         super().__init__(c_tracker, lib.sw_tracker_destroy)
 
     def set_time(self, seconds: float) -> None:
-        """Moves the clock of a tracker with manual_clock.
+        """Set the time of a tracker with manual_clock.
 
         Raises:
-            InvalidError: the time goes back, or the clock is the system's.
+            InvalidError: the time goes backwards, or the tracker has no manual clock.
         """
         self._checked(lib.sw_tracker_set_time, _lib.as_nanoseconds(seconds))
 
     def leaks(self, min_age_seconds: float = 0, tag: str | None = None) -> list[TrackedArena]:
-        """Arenas that are at least so old and not freed, the oldest first.
+        """Return live arenas of at least this age, oldest first.
 
         Args:
-            min_age_seconds: on the tracker's clock.
+            min_age_seconds: minimum age on the tracker's clock.
             tag: only those with this tag; None: all.
 
         Raises:
@@ -170,14 +170,14 @@ class ArenaTracker(Owner):
         c_tag = ffi.NULL if tag is None else ffi.new("char[]", tag.encode())
         with self._lock:
             c_tracker, count, capacity = self._open(), 1, 0
-            while count > capacity:  # others may make arenas meanwhile
+            while count > capacity:  # other threads may create arenas
                 capacity = count + 16
                 rows = ffi.new("sw_tracked_arena[]", capacity)
                 count = lib.sw_tracker_leaks(c_tracker, min_age_ns, c_tag, rows, capacity)
         return [_tracked(rows[i]) for i in range(count)]
 
     def totals(self) -> TrackerTotals:
-        """What the library's own count says of all arenas, and what the tracker says."""
+        """Return the totals of the library's counters and of the tracker."""
         out = ffi.new("sw_tracker_totals *")
         with self._lock:
             status = lib.sw_tracker_check(self._open(), out)
@@ -187,10 +187,10 @@ class ArenaTracker(Owner):
         return totals
 
     def check(self) -> None:
-        """Compares the two sources.
+        """Check that the two sources agree.
 
         Raises:
-            StateError: they differ, and the message says by how much; or the tracker is closed.
+            StateError: they differ (the message says by how much), or the tracker is closed.
         """
         totals = self.totals()
         if not totals.agree:
@@ -198,14 +198,14 @@ class ArenaTracker(Owner):
 
     @staticmethod
     def to_perfetto(events: AnyRows, path: str | os.PathLike[str]) -> None:
-        """Writes what `events` gave as a file that Perfetto opens (the Trace Event Format).
+        """Write rows of `events` as a file for Perfetto (the Trace Event Format).
 
-        Each arena has a lane from its creation to its end, with its objects as moments; one that
-        was not freed ends with the last event. Counters show the live arenas and their bytes.
+        Each arena has a lane from its creation to its end, with its objects as instants; a live
+        arena ends with the last event. Counters show the number of live arenas and their bytes.
 
         Args:
-            events: the rows, of one call or of several joined.
-            path: of the file, which appears whole; what is there is replaced.
+            events: rows of one call, or of several concatenated.
+            path: of the file, which is written whole or not at all, replacing an existing one.
 
         Raises:
             OSError: the system refused to write.
@@ -217,12 +217,12 @@ class ArenaTracker(Owner):
         perfetto.write_arenas(events, path)
 
     def events(self) -> Rows:
-        """Takes out what has happened since the last call, the oldest event first.
+        """Take the events since the last call, oldest first.
 
         The column `event` is "arena.new", "arena.alloc", "arena.free" or "arena.alert"; `arena` is
-        the id of a tracked arena. Of an allocation `address` and `size` are those of the chunk,
-        `offset` is that of the object in it, `length` the object's. Of an alert `size` is what
-        is not tracked, `length` what is in old arenas.
+        the id of a tracked arena. For an allocation, `address` and `size` are those of the chunk,
+        `offset` and `length` those of the object in it. For an alert, `size` is the untracked
+        bytes and `length` the bytes in old arenas.
         """
         batch = ffi.new("sw_tracker_event[]", _BATCH)
         found: list[tuple[Any, ...]] = []
@@ -242,13 +242,13 @@ class ArenaTracker(Owner):
         min_age_seconds: float = 300,
         threshold_bytes: SupportsIndex = 0,
     ) -> None:
-        """Looks once a period from now on: when an arena is made or freed, or at `look`.
+        """Enable a check once per period, when an arena is created or freed or `look` is called.
 
         Args:
-            period_seconds: between two looks, above 0.
-            min_age_seconds: arenas of this age are old.
-            threshold_bytes: more untracked bytes than this, or more bytes in old arenas, raise an
-                alert.
+            period_seconds: minimum time between two checks, above 0.
+            min_age_seconds: arenas of at least this age are old.
+            threshold_bytes: an alert is raised for more untracked bytes than this, or for more
+                bytes in old arenas.
 
         Raises:
             InvalidError: a number is negative, or the period is 0.
@@ -264,11 +264,11 @@ class ArenaTracker(Owner):
             self._min_age_seconds = min_age_seconds
 
     def look(self) -> list[TrackedArena] | None:
-        """Looks, if a period has passed.
+        """Check for leaks if a period has passed.
 
         Returns:
-            The old arenas, if an alert was raised since the last call; else None. An alert is an
-            event, too.
+            The old arenas if an alert was raised since the last call, else None. An alert is also
+            an event.
         """
         with self._lock:
             lib.sw_tracker_look(self._open())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures. Each function draws on an Axes, or on one of a new figure, and returns it.
+"""Pictures: each function draws on the given Axes, or on a new figure, and returns the Axes.
 
 Modules register their functions in PICTURES, where `results.drawing.draw` finds them for the `plot`
 methods of models. matplotlib is imported at the first picture, because that takes a while.

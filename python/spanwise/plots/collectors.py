@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @picture
 def pauses(rows: AnyRows, ax: Axes | None = None) -> Axes:
-    """The cumulative distribution of call times, one line per phase in which the calls began.
+    """Draw the cumulative distribution of call times, one line per phase at the calls' start.
 
     `rows`: with columns `phase` and `ns`, as `CollectedHeap.pauses`.
     """
@@ -38,7 +38,7 @@ def pauses(rows: AnyRows, ax: Axes | None = None) -> Axes:
 
 @picture
 def cycles(rows: AnyRows, ax: Axes | None = None) -> Axes:
-    """Bytes that each cycle kept and freed, stacked.
+    """Draw the bytes that each cycle kept and freed, as stacked bars.
 
     `rows`: as `CollectedHeap.cycles`.
     """
@@ -67,7 +67,7 @@ def cycles(rows: AnyRows, ax: Axes | None = None) -> Axes:
 
 @picture
 def pause_histogram(rows: AnyRows, ax: Axes | None = None) -> Axes:
-    """The number of pauses by length, on a logarithmic axis.
+    """Draw the number of pauses by length, on a logarithmic axis.
 
     `rows`: with columns `from_ns`, `to_ns` and `calls`, as `spanwise.pause_histogram`.
     """
@@ -84,7 +84,7 @@ def pause_histogram(rows: AnyRows, ax: Axes | None = None) -> Axes:
 
 @picture
 def utilisation(rows: AnyRows, ax: Axes | None = None) -> Axes:
-    """The minimum mutator utilisation by length of the window.
+    """Draw the minimum mutator utilisation by length of the window.
 
     `rows`: with columns `window_ns` and `utilisation`, as `spanwise.mutator_utilisation`.
     """
@@ -105,7 +105,7 @@ LANE_NAMES = ("mutator", "assist", "mark", "sweep", "pause", "wait", "finalize",
 
 @picture
 def lanes(rows: AnyRows, mutator: AnyRows, ax: Axes | None = None) -> Axes:
-    """The events of a collector over time, one lane per kind.
+    """Draw the events of a collector over time, one lane per kind.
 
     Args:
         rows: with columns `kind`, `start_ns` and `ns`, as `CollectorEvents.array`.

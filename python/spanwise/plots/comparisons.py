@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 @picture
 def bench(found: BenchResult, ax: Axes | None = None) -> Axes:
-    """The peak RSS of each case, one row per case and one mark per allocator.
+    """Draw the peak RSS of each case, one row per case and one mark per allocator.
 
-    A bar is the interval of the median; a ring is the prediction. The title has the date, commit
-    and machine of the measurement, if the result knows them.
+    A bar is the confidence interval of the median; a ring is the prediction. The title has the
+    date, commit and machine of the measurement, if the result has them.
     """
     rows = found.array
     cases = found.cases
@@ -103,17 +103,16 @@ class _Run(Protocol):
     def messages(self) -> int: ...
 
     def latency_ns(self, percent: float) -> float:
-        """The latency that this percentage of messages does not exceed."""
+        """Return the latency that this percentage of messages does not exceed."""
         ...
 
 
 @picture
 def latencies(runs: Sequence[_Run], ax: Axes | None = None) -> Axes:
-    """Latency against the percentage of messages that do not exceed it, one line per run.
+    """Draw latency against the percentage of messages that do not exceed it, one line per run.
 
-    The axis is that of HdrHistogram: each step to the right leaves a tenth of the messages.
-
-    `runs`: with latencies.
+    The x axis is that of HdrHistogram: each step to the right leaves a tenth of the messages. The
+    `runs` must have latencies.
     """
     ax = ax or new_axes()
     lines = []
@@ -145,7 +144,7 @@ _HATCHES = ("", "//", "..", "xx", "--", "\\\\")
 
 @picture
 def extents(rows: AnyRows, sizes: str, ax: Axes | None = None) -> Axes:
-    """Bars: needed space over peak live bytes, by lifetimes and policy.
+    """Draw needed space over peak live bytes as bars, by lifetimes and policy.
 
     The line is Robson's bound: the space that every non-moving allocator needs for the worst
     program of these sizes and live bytes.

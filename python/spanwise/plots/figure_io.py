@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures are written whole or not at all, in the format of the file's ending."""
+"""Saves figures, whole or not at all, in the format of the file extension."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def check_place(path: str | os.PathLike[str]) -> None:
-    """Check, before the work, that `save` can write there.
+    """Check in advance that `save` can write to this path.
 
     Raises:
-        OSError, InvalidError: as `save`.
+        OSError, InvalidError: as in `save`.
     """
     check_output(path)
     _check_ending(Path(path))
@@ -38,7 +38,7 @@ def save(ax: Axes, path: str | os.PathLike[str]) -> None:
 
     Raises:
         OSError: the system refused to write.
-        InvalidError: matplotlib does not know the format of the ending.
+        InvalidError: matplotlib does not support the file extension.
     """
     figure: Any = ax.figure
     try:

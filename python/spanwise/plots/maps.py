@@ -45,21 +45,21 @@ KIND_COLOURS = {
     raster.FREE: ("#BDBDBD", "free pages, held (dotted)"),
     raster.NOT_HELD: ("#FFFFFF", "not held"),
 }
-"""Colours and names; stripes and dots distinguish the kinds in grey."""
+"""Colours and names of kinds; stripes and dots distinguish the kinds in greyscale."""
 
 COLOUR_MAP = "cividis_r"
 NO_VALUE = "#FFE0B2"
 SMALLEST = 8
-"""The slot size, bytes, of the first colour of classes."""
+"""The slot size in bytes that has the first colour."""
 _WIDE = 768
 """The approximate width of a small map, pixels."""
 _MOST_EDGES = 1 << 13
-"""Above this many cells, edges are finer than a screen."""
+"""Above this many cells, edges would be finer than a pixel."""
 
 
 @picture
 def heap_map(tiles: HeapMap, ax: Axes | None = None, *, by: str = "occupancy") -> Axes:
-    """A heap map: cells in page order, row by row, coloured by a measure of their spans.
+    """Draw a heap map: cells in page order, row by row, coloured by a measure of their spans.
 
     Large objects are striped and free pages dotted. Up to 8,192 pages, a white edge on the left of
     a cell marks the start of a span. Above 131,072 pages, a cell is several pages.
@@ -71,7 +71,7 @@ def heap_map(tiles: HeapMap, ax: Axes | None = None, *, by: str = "occupancy") -
             "class" (size of the slots).
 
     Raises:
-        InvalidError: for another measure, or one that the map does not know.
+        InvalidError: the measure is unknown, or the map does not have it.
     """
     ax = ax or new_axes(height=5.0)
     end = raster.end_of(tiles)
@@ -86,17 +86,17 @@ def save_frames(
     by: str = "occupancy",
     fps: int = 4,
 ) -> None:
-    """Write maps as an animation, whole or not at all: .gif, or .html with a slider.
+    """Write maps as an animation: .gif, or .html with a slider. The file is written whole or not.
 
     Args:
         maps: of `Recording.maps`.
         path: of the file.
-        by: as of `heap_map`.
-        fps: frames a second.
+        by: as in `heap_map`.
+        fps: frames per second.
 
     Raises:
         OSError: the system refused to write.
-        InvalidError: there is no map, or the ending of the name is another one.
+        InvalidError: there is no map, or the file extension is neither.
     """
     place = Path(path)
     check_output(path)
@@ -136,7 +136,7 @@ def _page(player: str) -> str:
 
 
 def values_of(one: HeapMap, by: str) -> NDArray[np.float64]:
-    """The measure of each tile."""
+    """Return the measure of each tile."""
     if by == "occupancy":
         return one.occupancy
     if by == "age":
@@ -159,7 +159,7 @@ def values_of(one: HeapMap, by: str) -> NDArray[np.float64]:
 
 
 def most_of(by: str, maps: Sequence[HeapMap]) -> float:
-    """The end of the colour scale: 1, the greatest age, or the largest slot."""
+    """Return the end of the colour scale: 1, the greatest age, or the largest slot."""
     if by not in ("age", "class"):
         return 1.0
     ages = np.concatenate([values_of(one, by) for one in maps])
@@ -216,14 +216,14 @@ def _explain(ax: Axes, grid: Grid, by: str, most: float) -> None:
 
 
 def _pixels(grid: Grid) -> int:
-    """Pixels per side of a cell: more in a small heap, so that edges stay thin."""
+    """Return the pixels per side of a cell: more in a small heap, so that edges stay thin."""
     if len(grid.kind) > 1 << 15:
         return 4
     return min(max(6, _WIDE // grid.width), 24)
 
 
 def _image(grid: Grid, most: float) -> NDArray[np.uint8]:
-    """The cells as pixels, with stripes, dots and edges."""
+    """Return the cells as pixels, with stripes, dots and edges."""
     plt = pyplot()
     side, width = _pixels(grid), grid.width
     rows = -(-len(grid.kind) // width)
@@ -259,12 +259,12 @@ def _rgb(colours: Sequence[str]) -> NDArray[np.uint8]:
 
 @picture
 def slots(tiles: HeapMap, tile: int, ax: Axes | None = None) -> Axes:
-    """The slots of one tile of a heap map, row by row; free slots have a dot.
+    """Draw the slots of one tile of a heap map, row by row; free slots have a dot.
 
     The colour is the requested share of the slot. A large object is one slot.
 
     Args:
-        tiles: the map, of `Heap.map` or `Recording.map`.
+        tiles: the map, from `Heap.map` or `Recording.map`.
         tile: its index in `HeapMap.array`.
         ax: where to draw; None makes a new figure.
 

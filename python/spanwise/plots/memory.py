@@ -38,14 +38,14 @@ def ledgers(
     labels: Sequence[str] = (),
     waste_only: bool = False,
 ) -> Axes:
-    """A stacked bar per ledger; parts of 0 bytes in all of them are omitted.
+    """Draw a stacked bar per ledger; parts of 0 bytes in all ledgers are omitted.
 
-    A black line in each bar marks the resident bytes, if all ledgers know them.
+    A black line in each bar marks the resident bytes, if all ledgers have them.
 
     Args:
         rows: the ledgers.
         ax: where to draw; None makes a new figure.
-        labels: names of the bars; none: the tables' names.
+        labels: names of the bars; default: the tables' names.
         waste_only: omit requested bytes, to enlarge the other parts.
     """
     own = ax is None
@@ -89,7 +89,7 @@ def ledgers(
 
 @picture
 def occupancy(one: Ledger, ax: Axes | None = None) -> Axes:
-    """The number of spans by share of live slots, in tenths; full spans have their own bar."""
+    """Draw the number of spans by share of live slots, in tenths; full spans have their own bar."""
     ax = ax or new_axes(height=3.4)
     counts = np.array(one.measures["occupancy"].value)
     bars = ax.bar(np.arange(len(counts)), counts, color="#0072B2", width=0.86)
@@ -110,7 +110,7 @@ def occupancy(one: Ledger, ax: Axes | None = None) -> Axes:
 
 @picture
 def timeline(samples: AnyRows, ax: Axes | None = None, *, title: str = "") -> Axes:
-    """Held bytes over time: requested, round-up, other slots and metadata, free pages.
+    """Draw committed bytes over time: requested, round-up, other slots and metadata, free pages.
 
     Args:
         samples: rows of `Recording.timeline`.
@@ -150,7 +150,7 @@ def timeline(samples: AnyRows, ax: Axes | None = None, *, title: str = "") -> Ax
 
 @picture
 def replays(rows: Sequence[Replay], ax: Axes | None = None) -> Axes:
-    """Resident bytes of replays over the recording's time, and its live bytes.
+    """Draw the resident bytes of replays over the recording's time, and the live bytes.
 
     `rows`: replays of one recording.
     """
@@ -177,7 +177,7 @@ def replays(rows: Sequence[Replay], ax: Axes | None = None) -> Axes:
 
 
 def _over_time(samples: AnyRows, ax: Axes) -> NDArray[Any]:
-    """Label the time axis; return the samples' times, or without times their operations."""
+    """Label the time axis; return the samples' times, or their operations if they have no times."""
     times = samples["time_ns"]
     if not len(times) or times[-1] == times[0]:
         ax.set_xlabel("operations")
@@ -203,20 +203,20 @@ _OF_CLASSES = (
     *("roundup_bytes", "large_rounding_bytes", "tail_bytes"),
     *("free_slot_bytes", "cached_bytes"),
 )
-"""The parts of the waste of a class. The rounding of large objects is a part of its own."""
+"""The parts of the waste of a class. Rounding of large objects is a separate part."""
 
 
 @picture
 def waste_by_class(one: Ledger, ax: Axes | None = None, *, classes: int = 12) -> Axes:
-    """A stacked bar for each of the classes with most waste; large objects count as a class.
+    """Draw a stacked bar for each class with the most waste; large objects count as a class.
 
-    Each bar is labelled with its bytes and its share of all waste of the ledger, which includes
+    Bars are labelled with their bytes and their share of the ledger's total waste, which includes
     metadata and free pages.
 
     Args:
         one: the ledger.
         ax: where to draw; None makes a new figure.
-        classes: the most bars.
+        classes: the maximum number of bars.
 
     Raises:
         InvalidError: no class wastes a byte, or `classes` is less than 1.
@@ -254,7 +254,7 @@ def waste_by_class(one: Ledger, ax: Axes | None = None, *, classes: int = 12) ->
 
 
 def _wasted(rows: NDArray[np.void], name: str) -> NDArray[np.int64]:
-    """Bytes of a part by class. Row 0 has the rounding of large objects."""
+    """Return the bytes of a part by class. Row 0 has the rounding of large objects."""
     large = np.asarray(rows["cls"]) == 0
     if name == "large_rounding_bytes":
         return np.where(large, rows["roundup_bytes"], 0).astype(np.int64)

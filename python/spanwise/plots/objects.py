@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from spanwise.recordings.span_pinning import SpanPinning
 
 _TICKS = 8
-"""About so many numbers an axis."""
+"""The approximate number of labels per axis."""
 
 
 @picture
 def lifetimes(rows: AnyRows, ax: Axes | None = None, *, title: str = "") -> Axes:
-    """Bytes by size and lifetime, both in powers of two; a column on the right is never freed.
+    """Draw bytes by size and lifetime, both in powers of two; the last column is never freed.
 
     Args:
-        rows: what `Recording.lifetimes(by="size")` gave.
+        rows: from `Recording.lifetimes(by="size")`.
         ax: where to draw; None makes a new figure.
         title: of the picture; default: "bytes by size and lifetime".
 
@@ -60,12 +60,12 @@ def lifetimes(rows: AnyRows, ax: Axes | None = None, *, title: str = "") -> Axes
 
 
 def _log2(values: Any) -> Any:
-    """Exponents of powers of two; 0 counts as 1."""
+    """Return the floors of base-2 logarithms; 0 counts as 1."""
     return np.log2(np.maximum(values.astype(float), 1)).astype(int)
 
 
 def _time(ns: int) -> str:
-    scale, unit = time_scale_of(2 * ns)  # 1 of a unit, not 1,049 of the one below
+    scale, unit = time_scale_of(2 * ns)  # "1 ms", not "1,049 µs"
     return f"{ns / scale:,.0f} {unit}"
 
 
@@ -79,7 +79,7 @@ def _cells(ax: Axes, grid: Any) -> None:
 
 
 def _axis_names(ax: Axes, low: int, first: int, shape: tuple[int, ...]) -> None:
-    """Label rows and columns with their lower ends; the last column is never freed."""
+    """Label rows and columns with their lower bounds; the last column is never freed."""
     height, width = shape
     rows = range(0, height, -(-height // _TICKS))
     ax.set_yticks(
@@ -98,12 +98,12 @@ def _axis_names(ax: Axes, low: int, first: int, shape: tuple[int, ...]) -> None:
 
 @picture
 def arena_lifetimes(rows: AnyRows, ax: Axes | None = None) -> Axes:
-    """A line per arena from its creation to its end, the first at the bottom; alerts are dashed.
+    """Draw a line per arena from its creation to its end, the first at the bottom.
 
-    An arena that was not freed is drawn to the last event, in another colour. An arena without a
-    creation event begins at the first event.
+    Alerts are dashed lines. An arena that was not freed ends at the last event, in another colour.
+    An arena without a creation event begins at the first event.
 
-    `rows`: what `ArenaTracker.events` gave.
+    `rows`: from `ArenaTracker.events`.
     """
     ax = ax or new_axes()
     times = np.asarray(rows["time_ns"]).astype(float)
@@ -131,7 +131,7 @@ def arena_lifetimes(rows: AnyRows, ax: Axes | None = None) -> Axes:
 
 
 def _times(rows: AnyRows, event: str) -> list[tuple[int, float]]:
-    """The times of the events of one kind, by the arena's number."""
+    """Return the arena and the time of each event of one kind."""
     mine = rows[np.asarray(rows["event"]) == event]
     return list(zip(mine["arena"].tolist(), mine["time_ns"].astype(float).tolist(), strict=True))
 
@@ -151,11 +151,11 @@ _GROUPS = {
 
 @picture
 def span_pinning(found: SpanPinning, ax: Axes | None = None) -> Axes:
-    """Two bars per group: bytes that would be free without it, and free bytes that it pins.
+    """Draw two bars per group: bytes that would be free without it, and free bytes that it pins.
 
-    The twelve groups that pin most are drawn; ages and lifetimes in order of time.
+    The twelve groups that pin most are drawn; sizes, ages and lifetimes in ascending order.
 
-    `found`: what `Recording.span_pinning` gave.
+    `found`: from `Recording.span_pinning`.
 
     Raises:
         InvalidError: no span is partial.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A heap map as a grid of cells, each of one or several pages."""
+"""Converts a heap map to a grid of cells, each of one or several pages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spanwise import _format
 from spanwise.heap.heap_map import HeapMap
 
 SLOTS, LARGE, FREE, NOT_HELD = 0, 1, 2, 3
-"""The kinds of cells: those of tiles, and pages that are not held."""
+"""The kinds of cells: those of tiles, and pages that the heap does not hold."""
 
 MOST_CELLS = 1 << 17
 
@@ -22,10 +22,10 @@ class Grid:
     """Cells of a heap, in the order of its pages.
 
     Attributes:
-        kind: of each cell: that of most of its bytes.
-        value: of each cell: the mean over the bytes of its spans of slots; NaN: unknown.
-        first: whether a tile begins in the cell.
-        cell_bytes: a power of two of pages.
+        kind: kind of the largest part of each cell.
+        value: mean of the measure over the bytes of spans of slots in each cell; NaN: unknown.
+        first: whether a tile begins in each cell.
+        cell_bytes: bytes of a cell, a power of two of pages.
     """
 
     kind: NDArray[np.uint8]
@@ -35,13 +35,13 @@ class Grid:
 
     @property
     def width(self) -> int:
-        """Cells in a row: a power of two, so that a row is a round number of bytes."""
+        """Cells per row: a power of two, so that a row is a round number of bytes."""
         cells = max(len(self.kind), 32)
         return 1 << int(np.ceil(np.log2(np.sqrt(2 * cells))))
 
 
 def cell_bytes_of(end: int, page_bytes: int, most: int = MOST_CELLS) -> int:
-    """Bytes of a cell, so that a heap of `end` bytes has at most `most` cells."""
+    """Return the bytes of a cell for which a heap of `end` bytes has at most `most` cells."""
     cell = page_bytes
     while -(-end // cell) > most:
         cell *= 2
@@ -49,17 +49,17 @@ def cell_bytes_of(end: int, page_bytes: int, most: int = MOST_CELLS) -> int:
 
 
 def end_of(one: HeapMap) -> int:
-    """Where the last tile ends."""
+    """Return the end of the last tile."""
     tiles = one.array
     return int(tiles["offset"][-1] + tiles["bytes"][-1]) if len(tiles) else 0
 
 
 def grid_of(one: HeapMap, value: NDArray[np.float64], end: int, cell_bytes: int) -> Grid:
-    """Draw tiles into cells.
+    """Rasterise tiles into cells.
 
     Args:
         one: the map.
-        value: what is shown of each tile.
+        value: the measure of each tile.
         end: bytes that the grid covers.
         cell_bytes: of each cell.
     """
@@ -83,7 +83,7 @@ def grid_of(one: HeapMap, value: NDArray[np.float64], end: int, cell_bytes: int)
 def _pieces(
     one: HeapMap, cell_bytes: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """Cell, tile and bytes of each overlap of a tile with a cell."""
+    """Return the cell, tile and bytes of each overlap of a tile with a cell."""
     start = np.asarray(one.array["offset"], np.int64)
     end = start + np.asarray(one.array["bytes"], np.int64)
     first, last = start // cell_bytes, (end - 1) // cell_bytes
@@ -99,18 +99,18 @@ def _pieces(
 # --- codes ----------------------------------------------------------------------------------------
 
 LARGE_CODE, FREE_CODE, NO_VALUE_CODE, NOT_HELD_CODE = 101, 102, 103, 255
-"""Codes of cells; 0 to 100 are the value of a span of slots, in percent of the colour scale."""
+"""Codes of cells; 0 to 100 are values of spans of slots, in percent of the colour scale."""
 
 
 def codes(
     one: HeapMap, value: NDArray[np.float64], most: float, end: int, cell_bytes: int
 ) -> NDArray[np.uint8]:
-    """The cells of a map as one byte each, for a page or a widget.
+    """Return the cells of a map as one byte each, for an HTML page or a widget.
 
     Args:
         one: the map.
-        value: what is shown of each tile.
-        most: where the colours end.
+        value: the measure of each tile.
+        most: the end of the colour scale.
         end: bytes that the cells cover.
         cell_bytes: of each cell.
     """
@@ -124,7 +124,7 @@ def codes(
 
 
 def moment(one: HeapMap) -> str:
-    """The time, operation, bytes and objects of a map, in words."""
+    """Return the time, operation, bytes and objects of a map, as text."""
     ledger = one.ledger
     op = ledger.stats.ops if ledger.stats else 0
     resident = ledger.resident_bytes

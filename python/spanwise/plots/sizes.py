@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures over the size of a request and the number of classes: waste and requests."""
+"""Pictures of waste and requests by size, and of waste by number of classes."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 def waste(
     tables: Sequence[SizeClassTable], ax: Axes | None = None, *, largest_bytes: int | None = None
 ) -> Axes:
-    """Waste of each size, in percent of its slot, under one or more tables.
+    """Draw the waste of each size, in percent of its slot, under one or more tables.
 
     Args:
         tables: the tables.
         ax: where to draw; None makes a new figure.
-        largest_bytes: last size; None: the largest class of all.
+        largest_bytes: the last size; None: the largest class of all tables.
     """
     ax = ax or new_axes()
     most = largest_bytes or max(table.largest_bytes for table in tables)
@@ -48,7 +48,7 @@ def waste(
             sizes,
             100 * (rounded - sizes) / rounded,
             label=table.name,
-            linewidth=2.4 if first else 0.9,  # visible under the others
+            linewidth=2.4 if first else 0.9,  # stays visible under the others
             alpha=0.5 if first else 1.0,
         )
     ax.set_xscale("log", base=2)
@@ -65,10 +65,10 @@ def waste(
 
 @picture
 def histogram(rows: AnyRows, ax: Axes | None = None, *, title: str = "") -> Axes:
-    """Requests by size, on logarithmic scales.
+    """Draw the number of requests by size, on logarithmic scales.
 
     Args:
-        rows: what `Recording.histogram` gave.
+        rows: from `Recording.histogram`.
         ax: where to draw; None makes a new figure.
         title: the picture's title.
     """
@@ -92,10 +92,10 @@ def boundaries(
     *,
     title: str = "",
 ) -> Axes:
-    """Requests by size, and below them the classes of each table as a row of ticks.
+    """Draw the requests by size, and below them the classes of each table as a row of ticks.
 
     Args:
-        rows: what `Recording.histogram` gave.
+        rows: from `Recording.histogram`.
         tables: the tables.
         ax: where to draw; None makes a new figure.
         title: the picture's title.
@@ -121,7 +121,7 @@ def boundaries(
 
 @picture
 def pareto(points: ParetoFront, ax: Axes | None = None) -> Axes:
-    """Resident minus requested bytes against the number of classes, one line per curve."""
+    """Draw resident minus requested bytes against the number of classes, one line per curve."""
     own = ax is None
     ax = ax or new_axes(height=4.6)
     curves = [(pair, points.curve(*pair)) for pair in points.curves()]
@@ -160,7 +160,7 @@ def pareto(points: ParetoFront, ax: Axes | None = None) -> Axes:
 
 
 def _beyond(curve: NDArray[np.void]) -> NDArray[np.float64]:
-    """Resident minus requested bytes."""
+    """Return resident minus requested bytes."""
     beyond: NDArray[np.float64] = (
         curve["resident_bytes"].astype(np.float64) - curve["requested_bytes"]
     )
@@ -170,7 +170,7 @@ def _beyond(curve: NDArray[np.void]) -> NDArray[np.float64]:
 def _without_copies(
     curves: list[tuple[tuple[int, int], NDArray[np.void]]],
 ) -> list[tuple[list[str], NDArray[np.void]]]:
-    """The different curves, each with all its names, so no curve hides an equal one."""
+    """Merge equal curves, each with all its names, so that no curve hides another."""
     found: list[tuple[list[str], NDArray[np.void]]] = []
     for (span_scale, caches), curve in curves:
         spans = "" if span_scale == 1 else f", spans x{span_scale}"

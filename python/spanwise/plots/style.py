@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The style of all pictures, the registry of pictures, and what several of them draw.
+"""The style and the registry of all pictures, and shared drawing functions.
 
-The user's own settings are not changed. The colours are of the palette of Okabe and Ito, "Color
+The user's settings are not changed. The colours are from the palette of Okabe and Ito, "Color
 universal design" (2008), which colour-blind readers can distinguish.
 """
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 _P = ParamSpec("_P")
 
 PICTURES: dict[str, Callable[..., Any]] = {}
-"""Every function that draws, by name."""
+"""The functions that draw pictures, by name."""
 
 STYLE = str(Path(__file__).with_name("spanwise.mplstyle"))
-"""Path of the style: `matplotlib.style.use(spanwise.plots.STYLE)`."""
+"""Path of the style sheet: `matplotlib.style.use(spanwise.plots.STYLE)`."""
 
 PART_COLOURS = {
     "requested_bytes": "#0072B2",
@@ -43,7 +43,7 @@ PART_COLOURS = {
     "quarantine_bytes": "#8B6F47",
     "free_page_bytes": "#CCCCCC",
 }
-"""Seven colours for ten parts: all rounding has one, and so have both parts of arenas."""
+"""Colours of parts: all rounding has one colour, and so do both parts of arenas."""
 
 PART_HATCHES = {
     "roundup_bytes": "////",
@@ -53,27 +53,27 @@ PART_HATCHES = {
     "quarantine_bytes": "////",
     "free_page_bytes": "----",
 }
-"""Hatches distinguish parts of one colour, or of equally light colours in grey."""
+"""Hatches distinguish parts of the same colour, and of equally light colours in greyscale."""
 
 COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-"""The colours of lines in order; the eighth line has the first colour with another mark."""
+"""The colours of lines in order; the eighth line has the first colour with another marker."""
 
 LINES = ("-", "--", "-.", ":")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-"""Dashes and marks distinguish lines in grey."""
+"""Dashes and markers distinguish lines in greyscale."""
 
 _SIZES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "bytes"))
 _TIMES = ((10**9, "s"), (10**6, "ms"), (10**3, "µs"), (1, "ns"))
 
 
 def pyplot() -> Any:
-    """matplotlib.pyplot, imported at the first picture."""
+    """Import matplotlib.pyplot at the first picture, and return it."""
     return importlib.import_module("matplotlib.pyplot")
 
 
 @functools.cache
 def _style() -> dict[str, Any]:
-    """The settings of the shipped style, and no others."""
+    """Return the settings of the shipped style, and no others."""
     matplotlib = importlib.import_module("matplotlib")
     return dict(matplotlib.rc_params_from_file(STYLE, use_default_template=False))
 
@@ -97,8 +97,8 @@ def styled() -> Iterator[None]:
 def picture(draw: Callable[_P, Axes]) -> Callable[_P, Axes]:
     """Register a function that draws, and apply the shipped style in it.
 
-    A first argument that is annotated with a class must be of that class: TypeError names it. The
-    annotation is compared by name, because pictures import models for type checkers only.
+    If the first parameter is annotated with a class, an argument of another class is a TypeError.
+    Classes are compared by name, because pictures import models for type checkers only.
     """
     argument = next(iter(inspect.signature(draw).parameters))
     wanted = draw.__annotations__[argument]
@@ -117,7 +117,7 @@ def picture(draw: Callable[_P, Axes]) -> Callable[_P, Axes]:
 
 
 def new_axes(width: float = 7.0, height: float = 4.0) -> Axes:
-    """The Axes of a new figure in the shipped style; sizes in inches."""
+    """Return the Axes of a new figure in the shipped style; sizes are in inches."""
     plt = pyplot()
     with styled():
         _, ax = plt.subplots(figsize=(width, height), layout="constrained")
@@ -134,7 +134,7 @@ def add_legend(ax: Axes, own: bool, columns: int = 4) -> None:
 
 
 def add_colour_bar(ax: Axes, colours: Any, label: str) -> Any:
-    """Explain the colours of a mesh or a mappable."""
+    """Add a colour bar for a mesh or a mappable."""
     figure: Any = ax.figure
     bar = figure.colorbar(colours, ax=ax, fraction=0.04, pad=0.02)
     bar.set_label(label)
@@ -144,11 +144,11 @@ def add_colour_bar(ax: Axes, colours: Any, label: str) -> Any:
 def stacked_parts(
     ax: Axes, parts: dict[str, NDArray[np.float64]], height: float
 ) -> NDArray[np.float64]:
-    """Stack the parts of horizontal bars; omit parts that are 0 everywhere. Returns the bars' ends.
+    """Stack the parts of horizontal bars, omitting parts that are 0; return the bars' ends.
 
     Args:
         ax: where to draw.
-        parts: lengths by the part's name, one per bar.
+        parts: name of each part -> its length in each bar.
         height: of a bar; bars are 1 apart.
     """
     left = np.zeros(len(next(iter(parts.values()), np.zeros(0))))
@@ -164,17 +164,17 @@ def stacked_parts(
 def part_bars(
     ax: Axes, places: Any, lengths: Any, name: str, height: float, **options: Any
 ) -> None:
-    """Draw horizontal bars in the colour and hatch of a part; more options as of `barh`."""
+    """Draw horizontal bars in the colour and hatch of a part; `options` are those of `barh`."""
     colour, hatch = PART_COLOURS[name], PART_HATCHES.get(name)
     looks: dict[str, Any] = {"color": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0}
     ax.barh(places, lengths, height, **looks, **options)
 
 
 def time_scale_of(most_ns: float) -> tuple[int, str]:
-    """The unit of times up to `most_ns`: nanoseconds and name."""
+    """Return the unit for times up to `most_ns`: its nanoseconds and name."""
     return next((scale, name) for scale, name in _TIMES if most_ns >= 2 * scale or scale == 1)
 
 
 def scale_of(most: float) -> tuple[int, str]:
-    """The unit of values up to `most` bytes: bytes and name."""
+    """Return the unit for values up to `most` bytes: its bytes and name."""
     return next((scale, name) for scale, name in _SIZES if most >= 2 * scale or scale == 1)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Heap maps through time in a notebook: one byte a cell, as docs/design/inspect.md says.
+// Heap maps over time in a notebook, one byte per cell; see docs/design/inspect.md.
 const SIDE = 4, LARGE = 101, FREE = 102, NO_VALUE = 103, NOT_HELD = 255;
 const WIDE = 768, MOST_ZOOM = 64;
 
@@ -20,7 +20,7 @@ function size(count) {
     return (unit ? count.toFixed(1) : count) + " " + units[unit];
 }
 
-// All cells of a moment, SIDE pixels wide; stripes and dots distinguish kinds in grey.
+// Paint all cells of a moment, SIDE pixels wide; stripes and dots distinguish kinds in greyscale.
 function paint(picture, map, cells, palette) {
     const context = picture.getContext("2d");
     const image = context.createImageData(picture.width, picture.height);
@@ -60,7 +60,7 @@ function render({ model, el }) {
     const moment = add(el, "div", { font: "13px sans-serif" });
     const under = add(el, "div", { font: "13px sans-serif", minHeight: "1.3em" });
     under.textContent = `${map.grain}; the wheel zooms, dragging moves, a double click shows all`;
-    const view = { zoom: 1, x: 0, y: 0 }; // x and y: the corner, as shares of the picture
+    const view = { zoom: 1, x: 0, y: 0 }; // x and y: the corner, as fractions of the picture
 
     function cells() {
         const number = model.get("frame");
@@ -83,7 +83,7 @@ function render({ model, el }) {
         canvas.setAttribute("aria-label", `heap map, ${text}`);
         draw();
     }
-    // Where an event is, as shares of the canvas.
+    // Return the position of an event, as fractions of the canvas.
     function place(event) {
         const box = canvas.getBoundingClientRect();
         return [(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height];

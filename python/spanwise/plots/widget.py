@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Heap maps through time in a notebook, to zoom and to scrub: docs/design/inspect.md.
+"""A notebook widget that zooms heap maps and scrubs over time; see docs/design/inspect.md.
 
-The widget needs anywidget, the extra `widget`. Without it, and where no front end runs widgets, the
+The widget needs anywidget (the extra `widget`). Without it, or in a front end without widgets, the
 same call shows a picture.
 """
 
@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from spanwise.heap.heap_map import HeapMap
 
 MOST_CELLS = 1 << 16
-"""The most cells of one moment: 25 moments are 1.6 MB, which a notebook's connection takes at
-once."""
+"""The most cells per moment: 25 moments are 1.6 MB, small enough for one notebook message."""
 
 _SCRIPT = Path(__file__).with_name("widget.js")
 _INSTALL = "a picture only: pip install 'spanwise[widget]' makes it a widget to zoom and to scrub"
@@ -49,8 +48,8 @@ class StillMap:
     """The result of `map_widget` without anywidget: the picture of one moment.
 
     Attributes:
-        shown: the map of the peak, or else the last one.
-        by: the measure of its colours.
+        shown: the map at the peak, or else the last one.
+        by: the measure that the colours show.
     """
 
     shown: HeapMap
@@ -64,22 +63,22 @@ class StillMap:
 
 
 def map_widget(maps: Sequence[HeapMap], *, by: str = "occupancy") -> Any:
-    """Maps of a recording as a widget for Jupyter: a slider over time, a map to zoom and to move.
+    """Return a Jupyter widget for the maps of a recording, with a time slider and a zoomable map.
 
-    The wheel, or the keys + and -, zoom; dragging, or the arrow keys, move; a double click resets
+    The wheel or the keys + and - zoom, dragging or the arrow keys move, and a double click resets
     the view. A line describes the cell under the pointer. A heap of more than 65,536 pages has
     several pages per cell.
 
     Args:
         maps: of `Recording.maps`.
-        by: as of `heap_map`.
+        by: as in `heap_map`.
 
     Returns:
-        An `anywidget.AnyWidget`, whose trait `frame` is the number of the shown map; without
+        An `anywidget.AnyWidget` with the trait `frame`, the index of the shown map; without
         anywidget a `StillMap`. Both show a picture in front ends without widgets.
 
     Raises:
-        InvalidError: there is no map; the maps do not know `by`.
+        InvalidError: there is no map, or the maps do not have the measure.
     """
     if not maps:
         raise InvalidError("no map to draw: the recording has no operation")
@@ -94,11 +93,11 @@ def map_widget(maps: Sequence[HeapMap], *, by: str = "occupancy") -> Any:
 
 @functools.cache
 def _widget_type() -> Any:
-    """The class of the widget, which exists only where anywidget does."""
+    """Return the widget's class, which can only be created if anywidget is installed."""
     anywidget, traits = (importlib.import_module(name) for name in ("anywidget", "traitlets"))
 
     class MapWidget(anywidget.AnyWidget):  # type: ignore[misc, name-defined]
-        """A heap map through time."""
+        """Heap maps over time."""
 
         _esm = _SCRIPT
         map = traits.Dict().tag(sync=True)
@@ -114,7 +113,7 @@ def _widget_type() -> Any:
             return repr(self._still.shown)
 
         def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-            """The widget, and the picture for front ends without widgets."""
+            """Return the widget, and the picture for front ends without widgets."""
             data, metadata = super()._repr_mimebundle_(**kwargs)
             png = base64.b64encode(self._still._repr_png_()).decode("ascii")
             return {**data, "image/png": png}, metadata
@@ -123,7 +122,7 @@ def _widget_type() -> Any:
 
 
 def _state_of(maps: Sequence[HeapMap], by: str) -> dict[str, Any]:
-    """The traits of a widget."""
+    """Return the traits of a widget."""
     end, most = max(map(raster.end_of, maps)), most_of(by, maps)
     cell = raster.cell_bytes_of(end, maps[0].page_bytes, MOST_CELLS)
     count = max(1, -(-end // cell))
@@ -151,7 +150,7 @@ def _state_of(maps: Sequence[HeapMap], by: str) -> dict[str, Any]:
 
 
 def _measure(by: str, most: float) -> str:
-    """The meaning of the percentages."""
+    """Return the meaning of the percentages."""
     if by == "age":
         return f"{MEASURES[by]}, of {_format.seconds(round(most))}"
     if by == "class":
@@ -161,7 +160,7 @@ def _measure(by: str, most: float) -> str:
 
 
 def _palette() -> bytes:
-    """Red, green and blue of each of the 256 codes, those of the static picture."""
+    """Return red, green and blue of each of the 256 codes, as in the static picture."""
     colours = np.full((256, 3), 255, np.uint8)
     scale = np.asarray(pyplot().get_cmap(COLOUR_MAP)(np.linspace(0, 1, 101)))
     colours[:101] = (scale[:, :3] * 255).astype(np.uint8)
@@ -177,7 +176,7 @@ def _palette() -> bytes:
 
 
 def _picture(one: HeapMap, by: str) -> bytes:
-    """The picture of a map as PNG; no figure stays open."""
+    """Return the picture of a map as PNG, leaving no figure open."""
     figure: Any = heap_map(one, by=by).figure
     room = io.BytesIO()
     try:

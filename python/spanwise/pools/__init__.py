@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pools and slabs: blocks of one size, or of a few, that are used again instead of being freed.
+"""Pools and slabs: blocks of one size, or of a few sizes, that are reused instead of freed.
 
 Public, as names of `spanwise`: `Pool`, `PoolStats`, `SlabBlock`, `SlabsStats` and `TieredSlabs`.
 """

@@ -25,22 +25,22 @@ from spanwise.heap.heap import Heap
 from spanwise.results.rows import Result
 
 ORDERS = ("lifo", "fifo")
-"""Which idle block is used next: the one that was put last, or first. As in sw_pool_order."""
+"""Which idle block is reused first: the one put back last, or first (see sw_pool_order)."""
 
 TINY_BYTES = 16  # smaller blocks of a heap with tiny=True share slots
 
 
 @dataclass(frozen=True)
 class PoolStats(Result):
-    """Figures of a pool.
+    """The counters of a pool.
 
     Attributes:
-        idle: blocks that wait for their next use.
-        gets: calls of get that gave a block.
-        fresh: of these, new ones.
-        puts: blocks that were put back.
-        dropped: of these, freed at once because the pool was full.
-        aged: freed by `age`.
+        idle: blocks in the pool.
+        gets: calls of `get` that returned a block.
+        fresh: calls of `get` that returned a new block.
+        puts: blocks put back.
+        dropped: blocks put back but freed, because the pool was full.
+        aged: blocks freed by `age`.
     """
 
     idle: int
@@ -52,7 +52,7 @@ class PoolStats(Result):
 
 
 def _create(options: Any, thread_slots: bool, c_heap: Any) -> Any:
-    """A C pool of a heap, with a place for each thread if thread_slots are asked for."""
+    """Return a C pool of a heap, with a slot for each thread if thread_slots is true."""
     options.heap = c_heap
     c_pool = _lib.output_of(lib.sw_pool_create, options)
     status = lib.sw_pool_add_thread_slots(c_pool) if thread_slots else 0
@@ -64,10 +64,10 @@ def _create(options: Any, thread_slots: bool, c_heap: Any) -> Any:
 
 
 class Pool(HeapUser):
-    """Blocks of one size that are used again instead of being freed. Every thread may call.
+    """Blocks of one size that are reused instead of freed. Any thread may use it.
 
-    A block that is not put back may be freed by its own `free`. A heap can be closed after its
-    pools only; until then its `close` raises BlockBusyError. After the pool's `close` every call
+    A block that is not put back may be freed by its own `free`. A heap can only be closed after
+    its pools; until then its `close` raises BlockBusyError. After the pool's `close`, every call
     raises StateError.
 
     Example:
@@ -89,23 +89,23 @@ class Pool(HeapUser):
         thread_slots: bool = False,
         construct: Callable[[Block], object] | None = None,
     ) -> None:
-        """Makes an empty pool.
+        """Create an empty pool.
 
         Args:
-            heap: where blocks come from, and where those go that the pool does not keep.
-            item_bytes: of each block, at least 1.
-            capacity: idle blocks that are kept, 1 to 2^32; further ones are freed.
+            heap: allocates and frees the blocks.
+            item_bytes: size of a block, at least 1.
+            capacity: the most idle blocks, 1 to 2^32; further ones are freed.
             order: one of ORDERS.
-            zero: blocks are cleared when they are put, and zeroed when new.
-            aged: two generations, see `age`. Only of order "lifo".
-            thread_slots: each thread keeps one more idle block for itself.
-            construct: is called with each new block, and with none that is used again. If it
-                raises, the block is freed.
+            zero: clear blocks when they are put back, and zero new ones.
+            aged: keep two generations, see `age`. Only with order "lifo".
+            thread_slots: each thread also keeps one idle block of its own.
+            construct: called with each new block, but not with a reused one. If it raises, the
+                block is freed.
 
         Raises:
-            InvalidError: a number or the order is outside these limits.
-            UnsupportedError: a heap that is dry, or that shares the slots of such small blocks; a
-                combination that a pool cannot have.
+            InvalidError: an argument is outside these limits.
+            UnsupportedError: the heap is dry or shares the slots of such small blocks, or the
+                options exclude each other.
             HeapClosedError: the heap is closed.
         """
         order_index = _lib.as_choice(order, "order", ORDERS)
@@ -133,11 +133,11 @@ class Pool(HeapUser):
         self._own(handle, create, lib.sw_pool_destroy)
 
     def get(self) -> Block:
-        """An idle block as it was left (cleared with zero=True), else a new one.
+        """Return an idle block with its old content (zeros with zero=True), or else a new one.
 
         Raises:
             OutOfMemoryError: no memory, or the heap's limit is reached.
-            Exception: what `construct` raises; the block is freed then.
+            Exception: `construct` raised it; the block is freed.
         """
         with self._lock:
             fresh = self._output(lib.sw_pool_get_stats).fresh
@@ -158,12 +158,12 @@ class Pool(HeapUser):
         return block
 
     def put(self, block: Block) -> None:
-        """Takes a block back. It cannot be used any more; the next `get` makes another of it.
+        """Put a block back. The Block is no longer usable; a later `get` returns another for it.
 
         Raises:
-            BlockFreedError: it was put before, or freed; code is DOUBLE_PUT.
+            BlockFreedError: it was already put back or freed; the code is DOUBLE_PUT.
             BlockBusyError: a view of it is alive.
-            InvalidError: it is of another size, or of another heap.
+            InvalidError: it has another size, or belongs to another heap.
         """
         _lib.check_type(block, Block, "block")
         if block._handle is not self._handle:
@@ -179,7 +179,7 @@ class Pool(HeapUser):
             check(lib.sw_pool_put(c_pool, ffi.cast("void *", block.address), self._bytes))
 
     def age(self) -> None:
-        """Frees the blocks that have been idle since the last call; the idle ones are next.
+        """Free the blocks that have been idle since the last call; the other idle blocks are next.
 
         Raises:
             UnsupportedError: the pool is not aged.
@@ -187,13 +187,13 @@ class Pool(HeapUser):
         self._checked(lib.sw_pool_age)
 
     def age_with(self, heap: CollectedHeap | None) -> None:
-        """Ages once for each collection of the heap that begins, in the next call after it.
+        """Age once for each collection of the heap, in the first call after it begins.
 
-        So a block that two collections find idle is freed. When the heap is closed the pool ages by
-        `age` alone again.
+        So a block that two collections find idle is freed. After the heap is closed, only `age`
+        ages the pool.
 
         Args:
-            heap: the heap whose collections count; None: no heap's do.
+            heap: the heap whose collections count; None: no heap.
 
         Raises:
             UnsupportedError: the pool is not aged.
@@ -209,12 +209,12 @@ class Pool(HeapUser):
             self._ages_with = heap
 
     def close(self) -> None:
-        """Frees the idle blocks; a second call does nothing."""
+        """Free the idle blocks; a second call does nothing."""
         self._leave_collector()
         super().close()
 
     def _leave_collector(self) -> None:
-        """Ends `age_with`; takes the heap's lock before the pool's, as all other code does."""
+        """Undo `age_with`; take the heap's lock before the pool's, as all other code does."""
         heap, self._ages_with = self._ages_with, None
         if heap is None:
             return
@@ -225,12 +225,12 @@ class Pool(HeapUser):
     # --- figures ---
 
     def stats(self) -> PoolStats:
-        """All figures at one moment."""
+        """Return a snapshot of the counters."""
         return PoolStats(**_lib.struct_dict(self._output(lib.sw_pool_get_stats)))
 
     @property
     def item_bytes(self) -> int:
-        """Bytes of each block."""
+        """Size of a block."""
         return self._bytes
 
     def __repr__(self) -> str:

@@ -20,23 +20,23 @@ from spanwise.heap.heap import Heap
 from spanwise.results.rows import Result, Rows, as_rows
 
 TIERS = (256, 1024, 4096)
-"""Bytes of the slots where the user says nothing else."""
+"""The default slot sizes in bytes."""
 
 _TIER_DTYPE = _lib.dtype_of("sw_slab_tier_stats")
 
 
 @dataclass(frozen=True)
 class SlabsStats(Result):
-    """Figures of tiered slabs.
+    """The counters of tiered slabs.
 
     Attributes:
-        tiers: how many there are.
-        used_slots: slots in use, of all tiers.
-        used_bytes: of these slots.
-        held_bytes: memory of the tiers.
+        tiers: number of tiers.
+        used_slots: slots in use in all tiers.
+        used_bytes: bytes of these slots.
+        held_bytes: committed memory of the tiers.
         over_tier: requests that were larger than any slot.
         full: requests whose tier was full.
-        own_objects: objects of the heap that are in use because of either.
+        own_objects: live heap blocks that such requests got instead.
     """
 
     tiers: int
@@ -49,7 +49,7 @@ class SlabsStats(Result):
 
 
 class SlabBlock(Slot):
-    """Memory of one `TieredSlabs.alloc`. It is in use until `free`, or until its slabs are closed.
+    """The memory of one `TieredSlabs.alloc`, in use until `free` or until the slabs are closed.
 
     Dropping the last reference does not free it. While a view of it is alive, freeing it or closing
     its slabs raises BlockBusyError (a BufferError).
@@ -63,10 +63,10 @@ class SlabBlock(Slot):
         self._set_slot(address, size, usable_bytes)
 
     def free(self) -> None:
-        """Gives the slot back.
+        """Free the slot.
 
         Raises:
-            BlockFreedError: it was freed before; code is DOUBLE_FREE.
+            BlockFreedError: it was already freed; the code is DOUBLE_FREE.
             BlockBusyError: a view of it is alive.
         """
         slabs = self._slabs
@@ -76,7 +76,7 @@ class SlabBlock(Slot):
             check(lib.sw_slabs_free(c_slabs, ffi.cast("void *", self._address)))
 
     def view(self) -> NDArray[np.uint8]:
-        """The requested bytes as a writable uint8 array of shape (size_bytes,), without a copy.
+        """Return the requested bytes as a writable uint8 array of shape (size_bytes,), not a copy.
 
         Raises:
             BlockFreedError: it was freed.
@@ -85,7 +85,7 @@ class SlabBlock(Slot):
         with slabs._lock:
             slabs._open()
             array = self._array(lambda: self._views.taken(slabs._views.taken(slabs._life)))
-            slabs._open()  # a __del__ that ran inside may have closed them
+            slabs._open()  # a __del__ that ran inside may have closed the slabs
             return array
 
     def __repr__(self) -> str:
@@ -94,11 +94,11 @@ class SlabBlock(Slot):
 
 
 class TieredSlabs(HeapUser):
-    """Slots of a few fixed sizes, for what lives as long as a connection. Every thread may call.
+    """Slots of a few fixed sizes, for objects as long-lived as a connection. Thread-safe.
 
-    A request gets a slot of the smallest tier that holds it. What is larger than all slots, or
-    finds its tier full, becomes a block of the heap, which is counted and reported to `alert`.
-    After `close` every call raises StateError.
+    A request gets a slot of the smallest tier that fits. If it is larger than all slots, or its
+    tier is full, it gets a block of the heap, which is counted and reported to `alert`. After
+    `close`, every call raises StateError.
 
     Example:
         with Heap() as heap, TieredSlabs(heap) as slabs:
@@ -116,19 +116,19 @@ class TieredSlabs(HeapUser):
         alert: Callable[[str, int, int], object] | None = None,
         alert_every: SupportsIndex = 1,
     ) -> None:
-        """Makes slabs without a slot in use.
+        """Create slabs without a slot in use.
 
         Args:
-            heap: of what gets no slot.
-            tiers: bytes of the slots of each tier, ascending; 1 to 8 multiples of 16 up to 2^20.
-            capacity: the most slots of each tier, at least 1. Addresses for them are reserved.
-            alert: is called with "over-tier" or "full", the size of the request, and how many
-                requests have got no slot so far: at the first one and at every `alert_every`-th one
-                after that.
+            heap: serves requests that get no slot.
+            tiers: slot sizes in bytes, ascending; 1 to 8 multiples of 16 up to 2^20.
+            capacity: the most slots per tier, at least 1. Addresses for them are reserved.
+            alert: called with "over-tier" or "full", the size of the request, and the number of
+                requests so far that got no slot: at the first such request, and then at every
+                `alert_every`-th one.
             alert_every: at least 1.
 
         Raises:
-            InvalidError: a number is outside these limits, or tiers do not ascend.
+            InvalidError: an argument is outside these limits, or tiers do not ascend.
             UnsupportedError: the heap is dry.
             HeapClosedError: the heap is closed.
         """
@@ -162,12 +162,12 @@ class TieredSlabs(HeapUser):
         refuse_views(self._views.alive, "blocks of the slabs", "closing them")
 
     def alloc(self, size: SupportsIndex, *, zero: bool = False) -> SlabBlock:
-        """A block of so many bytes; of the smallest tier if it is 0.
+        """Allocate a block of `size` bytes; size 0 gets a slot of the smallest tier.
 
         Raises:
             InvalidError: the size is negative.
             OutOfMemoryError: no memory, or the heap's limit is reached.
-            Exception: what `alert` raises; the block is freed then.
+            Exception: `alert` raised it; the block is freed.
         """
         number = _lib.as_index(size, "size")
         with self._lock, self._handle:
@@ -188,7 +188,7 @@ class TieredSlabs(HeapUser):
         return block
 
     def _misses(self) -> int:
-        """Requests that got no slot."""
+        """Return the number of requests that got no slot."""
         stats = self._stats()
         return int(stats.over_tier + stats.full)
 
@@ -196,7 +196,7 @@ class TieredSlabs(HeapUser):
         return int(self.tiers()["slot_bytes"][-1])
 
     def trim(self) -> int:
-        """Gives the memory after the last used slot of each tier back; returns the bytes."""
+        """Return the memory after each tier's last used slot to the system; return its bytes."""
         with self._lock:
             return int(lib.sw_slabs_trim(self._open()))
 
@@ -206,15 +206,15 @@ class TieredSlabs(HeapUser):
         return self._output(lib.sw_slabs_get_stats)
 
     def stats(self) -> SlabsStats:
-        """All figures at one moment."""
+        """Return a snapshot of the counters."""
         return SlabsStats(**_lib.struct_dict(self._stats()))
 
     def tiers(self) -> Rows:
-        """A row a tier, the smallest slots first.
+        """Return one row per tier, smallest slots first.
 
-        Its columns are `slot_bytes`, `capacity` (slots that there are addresses for), `used_slots`,
-        `peak_used_slots`, `allocs` (requests that got a slot), `requested_bytes` (theirs) and
-        `held_bytes`.
+        The columns are `slot_bytes`, `capacity` (slots with reserved addresses), `used_slots`,
+        `peak_used_slots`, `allocs` (requests that got a slot), `requested_bytes` (of these
+        requests) and `held_bytes`.
         """
         with self._lock:
             rows = np.zeros(self._stats().tiers, _TIER_DTYPE)
