@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Range allocators by trees, and the buddy system (docs/design/range.md)."""
+"""Range allocators: tree-based ones and a buddy allocator (docs/design/range.md)."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ from spanwise.errors import StateError
 from spanwise.results.rows import Result
 
 HOLE_DTYPE = _lib.dtype_of("sw_range_hole")
-"""A hole: fields start and size."""
+"""A hole, with the fields start and size."""
 
 NONE = 2**64 - 1  # SW_RANGE_NONE
 SIZE_MAX = 1 << 62  # SW_RANGE_SIZE_MAX
-BLOCK = 4096  # holes that are read in one call
+BLOCK = 4096  # holes read per call
 
 
 BACKENDS = ("wide", "single", "two")
-"""One B+-tree, one treap, two treaps; in the order of sw_range_backend."""
+"""A B+-tree, one treap, two treaps; in the order of sw_range_backend."""
 
 PLACEMENTS = ("default", "first", "best", "next", "worst")
-"""Which hole a request takes; in the order of sw_range_placement."""
+"""Which hole serves a request; in the order of sw_range_placement."""
 
 _BUDDY = len(BACKENDS)
 
 
 @dataclass(frozen=True)
 class RangeStats(Result):
-    """Figures of a range allocator.
+    """The counters of a range allocator.
 
     Attributes:
-        size: of the range.
-        free_size: sum of its holes.
-        holes: how many; of a buddy 0, because it does not count them.
+        size: size of the range.
+        free_size: sum of the holes.
+        holes: number of holes; 0 for a buddy allocator, which does not count them.
         allocs: requests that were served.
         frees: calls that freed something.
         refused: requests for which no hole was large enough.
-        waste: taken beyond what was asked for: a buddy's rounding.
-        tail: of a buddy: size % unit, which is never used.
-        held_bytes: memory of the allocator's own data.
+        waste: allocated beyond the requested sizes: the rounding of a buddy allocator.
+        tail: size % unit, which a buddy allocator never uses.
+        held_bytes: memory of the allocator's metadata.
     """
 
     size: int
@@ -61,7 +61,7 @@ class RangeStats(Result):
 
 
 def _destroy(c_range: Any) -> None:
-    """Ends a range without references, in the thread in which Python's collector runs."""
+    """Destroy an unreferenced range, in the thread in which Python's collector runs."""
     check(lib.sw_range_adopt(c_range))
     lib.sw_range_destroy(c_range)
 
@@ -69,8 +69,8 @@ def _destroy(c_range: Any) -> None:
 class RangeBase(Owner):
     """Owns one sw_range.
 
-    The C library checks the thread: a call raises OwnerError in a thread that neither made the
-    range nor adopted it last. After `close` every call raises StateError.
+    The C library checks the thread: a call raises OwnerError unless its thread created the range,
+    or was the last to adopt it. After `close`, every call raises StateError.
     """
 
     def __init__(self, size: int, **options: int) -> None:
@@ -79,7 +79,7 @@ class RangeBase(Owner):
         super().__init__(_lib.output_of(lib.sw_range_create, self._size, given), _destroy)
 
     def _refuse_close(self) -> None:
-        self._stats()  # refuses another thread
+        self._stats()  # raises in another thread
 
     def _named(self) -> str:
         return f"{type(self).__name__} of size {self._size}"
@@ -87,7 +87,7 @@ class RangeBase(Owner):
     # --- calls ---
 
     def alloc(self, size: int) -> int:
-        """Takes `size` and returns its offset.
+        """Allocate `size` and return its offset.
 
         Raises:
             OutOfMemoryError: no hole is large enough.
@@ -101,7 +101,7 @@ class RangeBase(Owner):
             return offset
 
     def find(self, size: int) -> int | None:
-        """Where `alloc` would take `size` now; None: nothing fits.
+        """Return the offset that `alloc` would return now; None if nothing fits.
 
         Raises:
             InvalidError: size is 0 or negative.
@@ -116,36 +116,36 @@ class RangeBase(Owner):
             return offset
 
     def free(self, offset: int, size: int) -> None:
-        """Frees [offset, offset + size).
+        """Free [offset, offset + size).
 
         Raises:
-            OverlapError: it is free already, wholly or in part.
-            InvalidError: it is empty or not inside the range; of a buddy, not what one request got.
+            OverlapError: a part of it is already free.
+            InvalidError: it is empty, outside the range or, with buddies, not one allocation.
         """
         where, number = _lib.as_index(offset, "offset"), _lib.as_index(size, "size")
         self._checked(lib.sw_range_free, where, number)
 
     def scope(self, size: int) -> RangeScope:
-        """`with allocator.scope(100) as offset:` takes 100 and frees them at the end.
+        """Return a context manager that holds an allocation: `with a.scope(100) as offset:`.
 
         Raises:
-            InvalidError: size is negative. Entering raises what `alloc` does.
+            InvalidError: size is negative. Entering raises the errors of `alloc`.
         """
         return RangeScope(self, _lib.as_index(size, "size"))
 
     def reset(self) -> None:
-        """Frees everything."""
+        """Free everything."""
         self._checked(lib.sw_range_reset)
 
     def adopt(self) -> None:
-        """Makes the calling thread the owner."""
+        """Make the calling thread the owner."""
         self._checked(lib.sw_range_adopt)
 
     def verify(self) -> None:
-        """Compares the structure with itself.
+        """Check all invariants.
 
         Raises:
-            SpanwiseError: a rule does not hold; the message has it.
+            SpanwiseError: an invariant is violated; the message names it.
         """
         self._checked(lib.sw_range_verify)
 
@@ -155,7 +155,7 @@ class RangeBase(Owner):
         return self._output(lib.sw_range_get_stats)
 
     def stats(self) -> RangeStats:
-        """All figures at one moment."""
+        """Return a snapshot of the counters."""
         return RangeStats(**_lib.struct_dict(self._stats()))
 
     @property
@@ -170,17 +170,17 @@ class RangeBase(Owner):
 
     @property
     def largest_hole(self) -> int:
-        """The largest size for which `find` finds something; 0: the range is full."""
+        """The largest size that fits; 0 if the range is full."""
         with self._lock:
-            self._stats()  # refuses another thread
+            self._stats()  # raises in another thread
             return int(lib.sw_range_largest_hole(self._open()))
 
     def holes(self) -> NDArray[np.void]:
-        """What is free, in the order of addresses: fields start and size, shape (holes,)."""
+        """Return the holes by ascending offset: fields start and size, shape (holes,)."""
         parts: list[NDArray[np.void]] = []
         start = 0
         with self._lock:
-            self._stats()  # refuses another thread
+            self._stats()  # raises in another thread
             while True:
                 part = np.empty(BLOCK, HOLE_DTYPE)
                 out = _lib.pointer(part, "sw_range_hole *")
@@ -191,7 +191,7 @@ class RangeBase(Owner):
                 start = int(part["start"][-1] + part["size"][-1])
 
     def _figures(self) -> str:
-        """For repr: of a closed range, or of another thread's, as much as can be said."""
+        """Return the counters for repr, also for a range that is closed or of another thread."""
         if self._c is None:
             return f"{self._size:,}, closed"
         try:
@@ -201,9 +201,9 @@ class RangeBase(Owner):
 
 
 class RangeScope(threading.local):
-    """A part of a range that is taken where a with statement begins, and freed where it ends.
+    """Allocates a part of a range when a `with` statement begins, and frees it when it ends.
 
-    Threads may share one: its fields are each thread's own.
+    Threads may share one, because its fields are thread-local.
     """
 
     def __init__(self, owner: RangeBase, size: int) -> None:
@@ -220,9 +220,9 @@ class RangeScope(threading.local):
 
 
 class RangeAllocator(RangeBase):
-    """Says which parts of [0, size) are taken. Any part of these can be freed, in any order.
+    """Manages offsets in [0, size). Any part of an allocation can be freed, in any order.
 
-    It owns no memory: offsets are places in a buffer, a file, or whatever the caller has.
+    It owns no memory: the offsets are positions in a buffer, a file, or anything else.
 
     Example:
         with RangeAllocator(1 << 20) as ranges:
@@ -233,17 +233,17 @@ class RangeAllocator(RangeBase):
     def __init__(
         self, size: int, *, backend: str = "wide", placement: str = "default", locked: bool = False
     ) -> None:
-        """Makes an allocator whose whole range is free.
+        """Create an allocator whose whole range is free.
 
         Args:
             size: 1 to 2^62.
-            backend: one of BACKENDS. All serve whatever fits; "two" alone has best fit.
+            backend: one of BACKENDS. All find a hole if one fits; only "two" has best fit.
             placement: one of PLACEMENTS; "default" is "best" for "two", else "first".
-            locked: every thread may call, not its owner alone.
+            locked: any thread may call, not only the owner.
 
         Raises:
-            InvalidError: the size, backend or placement is none of these.
-            UnsupportedError: the back end does not have the placement.
+            InvalidError: an argument is not within these limits.
+            UnsupportedError: the backend does not have the placement.
         """
         self._backend = backend
         super().__init__(
@@ -255,7 +255,7 @@ class RangeAllocator(RangeBase):
 
     @property
     def backend(self) -> str:
-        """Name of the structure that keeps the holes."""
+        """Name of the data structure."""
         return self._backend
 
     def __repr__(self) -> str:
@@ -263,25 +263,25 @@ class RangeAllocator(RangeBase):
 
 
 class BuddyAllocator(RangeBase):
-    """Blocks of a unit times powers of two (Knowlton 1965).
+    """Allocates blocks of a unit times powers of two (Knowlton 1965).
 
-    `free` takes back what one request got, with the size that was asked for.
+    `free` needs exactly one allocation, with the requested size.
     """
 
     def __init__(
         self, size: int, *, unit: int = 1024, orders: int = 0, locked: bool = False
     ) -> None:
-        """Makes an allocator whose whole range is free.
+        """Create an allocator whose whole range is free.
 
         Args:
             size: 1 to 2^62; the last size % unit are never used.
             unit: the smallest block, a power of two, at most size.
             orders: the largest block is unit << (orders - 1); 0: as many as fit.
-            locked: every thread may call, not its owner alone.
+            locked: any thread may call, not only the owner.
 
         Raises:
-            InvalidError: one of them is not within these limits.
-            OutOfMemoryError: no memory for the blocks' records, 9.3 bytes a unit.
+            InvalidError: an argument is not within these limits.
+            OutOfMemoryError: no memory for the metadata, 9.3 bytes per unit.
         """
         self._unit = _lib.as_index(unit, "unit")
         super().__init__(

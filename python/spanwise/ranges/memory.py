@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Multi-buffer memory: a list of buffers that stay where they are (docs/design/buffer.md)."""
+"""Multi-buffer memory: a list of buffers that are not copied (docs/design/buffer.md)."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from spanwise._lib import check, check_type, ffi, lib
 from spanwise._owner import Life, Uncopied
 from spanwise.errors import InvalidError, StateError
 
-PIECES_MAX = 64  # buffers of one system call, SW_OS_BUFFERS_MAX
+PIECES_MAX = 64  # buffers per system call, SW_OS_BUFFERS_MAX
 
 
 class HasFileno(Protocol):
     """A file, socket or pipe."""
 
     def fileno(self) -> int:
-        """Its descriptor."""
+        """Return its descriptor."""
 
 
 def descriptor_of(file: int | HasFileno) -> int:
-    """A descriptor, or that of a file."""
+    """Return a descriptor, or the descriptor of a file."""
     if isinstance(file, int):
         return file
     if not hasattr(file, "fileno"):
@@ -33,10 +33,10 @@ def descriptor_of(file: int | HasFileno) -> int:
 
 
 def as_bytes_view(buffer: Any, what: str = "buffer") -> memoryview:
-    """The bytes of an object with the buffer protocol, where they are.
+    """Return the bytes of an object with the buffer protocol, without a copy.
 
     Raises:
-        TypeError: it has no buffer protocol.
+        TypeError: the object has no buffer protocol.
         InvalidError: its bytes are not contiguous.
     """
     try:
@@ -52,9 +52,9 @@ def as_bytes_view(buffer: Any, what: str = "buffer") -> memoryview:
 class Memory(Uncopied):
     """Bytes in several buffers. The buffers are shared with their owners, never copied.
 
-    Whatever has the buffer protocol can be pushed: bytes, bytearray, numpy arrays, mmap and so on.
-    It stays alive, and a bytearray keeps its length, while the memory refers to it. `views`
-    gives the buffers out again, as memoryviews of the very same bytes; a `Reader` reads them.
+    Any object with the buffer protocol can be pushed: bytes, bytearray, numpy arrays, mmap and so
+    on. It stays alive, and a bytearray keeps its length, while the memory refers to it. `views`
+    returns the buffers as memoryviews of the same bytes; a `Reader` reads them.
 
     Example:
         message = Memory(header, body)
@@ -62,7 +62,7 @@ class Memory(Uncopied):
     """
 
     def __init__(self, *buffers: Any) -> None:
-        """Lists buffers.
+        """Create a memory of these buffers.
 
         Raises:
             TypeError: one of them has no buffer protocol.
@@ -75,13 +75,13 @@ class Memory(Uncopied):
         lib.sw_memory_init(self._c, ffi.NULL)
         self._life = Life(lib.sw_memory_end, self._c)
         self._views: list[memoryview] = []
-        self._kept: list[Any] = []  # keeps the bytes of each view from moving
+        self._kept: list[Any] = []  # pins the bytes of each view
         self.push(*buffers)
 
     # --- changes ---
 
     def push(self, *buffers: Any) -> None:
-        """Adds buffers at the end, all or none.
+        """Append buffers, all or none.
 
         Raises:
             TypeError: one of them has no buffer protocol.
@@ -90,12 +90,12 @@ class Memory(Uncopied):
         self._add([as_bytes_view(buffer) for buffer in buffers])
 
     def append(self, other: Memory) -> None:
-        """Adds the buffers of another memory, or of this one once more."""
+        """Append the buffers of another memory, or of this one again."""
         check_type(other, Memory, "other")
         self._add(other.views())
 
     def copy_from(self, other: Memory) -> None:
-        """Adds a copy of another memory's bytes as one buffer."""
+        """Append a copy of another memory's bytes as one buffer."""
         check_type(other, Memory, "other")
         self.push(other.to_bytes())
 
@@ -111,15 +111,15 @@ class Memory(Uncopied):
             self._kept += kept
 
     def update(self, index: SupportsIndex, buffer: Any) -> None:
-        """Puts another buffer in place of one. Readers of this memory are out of date.
+        """Replace a buffer. Readers of this memory become invalid.
 
         Args:
-            index: from 0; negative: from the end.
-            buffer: what has the buffer protocol.
+            index: from 0; a negative index counts from the end.
+            buffer: an object with the buffer protocol.
 
         Raises:
             InvalidError: there is no such index, or the bytes are not contiguous.
-            TypeError: it has no buffer protocol.
+            TypeError: buffer has no buffer protocol.
         """
         check_type(index, SupportsIndex, "index")
         place, view = operator.index(index), as_bytes_view(buffer)
@@ -133,13 +133,13 @@ class Memory(Uncopied):
             self._kept[place] = kept
 
     def reset(self) -> None:
-        """Forgets all buffers. Readers of this memory are out of date."""
+        """Remove all buffers. Readers of this memory become invalid."""
         with self._lock:
             lib.sw_memory_reset(self._c)
             self._views.clear()
             self._kept.clear()
 
-    # --- what is in it ---
+    # --- contents ---
 
     @property
     def size_bytes(self) -> int:
@@ -147,13 +147,13 @@ class Memory(Uncopied):
         return int(self._c.size)
 
     def __len__(self) -> int:
-        """How many buffers there are."""
+        """Return the number of buffers."""
         return int(self._c.count)
 
     def views(self) -> list[memoryview]:
-        """The buffers, without a copy; as writable as the objects that were pushed.
+        """Return the buffers, without a copy; they are as writable as the pushed objects.
 
-        Each view is the caller's own: to release it does nothing to the memory.
+        The caller owns each view, and releasing it does not affect the memory.
         """
         with self._lock:
             return [view[:] for view in self._views]
@@ -162,7 +162,7 @@ class Memory(Uncopied):
         return iter(self.views())
 
     def __eq__(self, other: object) -> bool:
-        """Whether both have as many buffers, of the same sizes with the same bytes."""
+        """Return whether both have the same number of buffers, with the same sizes and bytes."""
         if not isinstance(other, Memory):
             return NotImplemented
         return self.views() == other.views()
@@ -170,17 +170,17 @@ class Memory(Uncopied):
     __hash__ = None  # type: ignore[assignment]
 
     def to_bytes(self) -> bytes:
-        """All bytes, copied."""
+        """Return a copy of all bytes."""
         return b"".join(self.views())
 
     __bytes__ = to_bytes
 
     def copy_to(self, buffer: Any) -> None:
-        """Copies all bytes to the beginning of a writable buffer.
+        """Copy all bytes to the beginning of a writable buffer.
 
         Raises:
-            LimitError: it is too short; nothing is copied then.
-            InvalidError: its bytes are not contiguous, or it is read-only.
+            LimitError: the buffer is too short, and nothing was copied.
+            InvalidError: the buffer is not contiguous, or is read-only.
         """
         view = as_bytes_view(buffer)
         if view.readonly and view.nbytes:
@@ -191,17 +191,17 @@ class Memory(Uncopied):
     # --- files ---
 
     def read_from(self, file: int | HasFileno) -> int:
-        """Fills the buffers, in their order, by one readv of the first 64 that are not empty.
+        """Fill the buffers in order, by one readv into the first 64 that are not empty.
 
         Args:
-            file: a descriptor, or what has one.
+            file: a descriptor, or an object with fileno().
 
         Returns:
-            Bytes that were read; 0: the end of the file.
+            The number of bytes read; 0 at the end of the file.
 
         Raises:
             InvalidError: no buffer has bytes, or one is read-only.
-            OSError: of the system.
+            OSError: the system call failed.
         """
         descriptor = descriptor_of(file)
         views = [view for view in self.views() if view.nbytes][:PIECES_MAX]
@@ -219,10 +219,10 @@ class Memory(Uncopied):
     # --- for readers ---
 
     def _drop_front(self, consumed: int) -> list[memoryview]:
-        """Removes the first bytes from this object's lists, as C has done with its list.
+        """Remove the first bytes from this object's lists, as C has done with its list.
 
         Returns:
-            What went, buffer by buffer.
+            The removed bytes, buffer by buffer.
         """
         parts: list[memoryview] = []
         while self._views and self._views[0].nbytes <= consumed:

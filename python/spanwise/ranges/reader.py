@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A reader of bytes in several buffers, as a file and as what protocols need."""
+"""A reader of multi-buffer memory, with the interface of a file and functions for protocols."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from spanwise.errors import InvalidError, LimitError, StateError, TraceFormatErr
 from spanwise.ranges.memory import PIECES_MAX, HasFileno, Memory, as_bytes_view, descriptor_of
 
 LINE_LOOK_BYTES = 128
-"""Bytes in which a line's end is looked for at first; doubled where there is none."""
+"""Bytes that are first searched for the end of a line; doubled after each miss."""
 
 LINE_LOOK_BYTES_MAX = 64 << 10
 
 
 class Reader(Uncopied, io.RawIOBase):
-    r"""Reads a memory, or one object with the buffer protocol, from its beginning.
+    r"""Reads a memory, or one object with the buffer protocol, from the beginning.
 
-    It is a file (`read`, `readinto`, `seek`, `tell`, iteration by lines; `io.BufferedReader` and
-    `struct` users may wrap it), and it has what protocols need: `read_be`, `read_leb128`, `pieces`.
-    How much there is to read is fixed when it is made. A call that fails consumes nothing. Once the
-    memory was changed, other than by additions at its end, each call is a StateError.
+    It is a file (`read`, `readinto`, `seek`, `tell`, iteration by lines; `io.BufferedReader` may
+    wrap it), and has functions for protocols: `read_be`, `read_leb128`, `pieces`. The size is fixed
+    when the reader is created. A call that fails consumes nothing. After the memory has changed,
+    other than by appending, every call raises StateError.
 
-    Several threads may call one reader; each call is done whole.
+    Several threads may share one reader; each call is atomic.
 
     Example:
         reader = Reader(b"\x00\x05hello")
@@ -37,13 +37,13 @@ class Reader(Uncopied, io.RawIOBase):
     """
 
     def __init__(self, source: Any) -> None:
-        """Makes a reader.
+        """Create a reader.
 
         Args:
-            source: a Memory, or what has the buffer protocol.
+            source: a Memory, or an object with the buffer protocol.
 
         Raises:
-            TypeError: it is neither.
+            TypeError: the source is neither.
             InvalidError: its bytes are not contiguous.
         """
         super().__init__()
@@ -54,10 +54,10 @@ class Reader(Uncopied, io.RawIOBase):
             self._c: Any = ffi.new("sw_reader *", lib.sw_reader_of(self._memory._c))
 
     def _open(self) -> Any:
-        """The C reader; the memory's lock is held.
+        """Return the C reader; the caller holds the memory's lock.
 
         Raises:
-            ValueError: the reader is closed, as of every file.
+            ValueError: the reader is closed, as for every file.
         """
         if self.closed:
             raise ValueError("I/O operation on closed file")
@@ -68,10 +68,10 @@ class Reader(Uncopied, io.RawIOBase):
     # --- numbers ---
 
     def read_byte(self, mask: SupportsIndex = 0xFF) -> int:
-        """One byte, masked.
+        """Read one byte and mask it.
 
         Raises:
-            ShortError: none is left.
+            ShortError: no byte is left.
         """
         _lib.check_type(mask, SupportsIndex, "mask")
         out, bits = ffi.new("uint8_t *"), operator.index(mask)
@@ -80,7 +80,7 @@ class Reader(Uncopied, io.RawIOBase):
         return int(out[0]) & bits
 
     def read_be(self, size: SupportsIndex) -> int:
-        """An unsigned number of 0 to 8 bytes, the most significant first.
+        """Read an unsigned big-endian number of 0 to 8 bytes.
 
         Raises:
             ShortError: fewer bytes are left.
@@ -92,11 +92,11 @@ class Reader(Uncopied, io.RawIOBase):
         return int(out[0])
 
     def read_leb128(self) -> int:
-        """An unsigned LEB128 number of at most 64 bits, in at most 10 bytes.
+        """Read an unsigned LEB128 number of at most 64 bits, in at most 10 bytes.
 
         Raises:
-            ShortError: the number is not all there.
-            InvalidError: it is over-long (code FORMAT) or has more than 64 bits (code LIMIT).
+            ShortError: the number is incomplete.
+            InvalidError: the number is overlong (code FORMAT) or exceeds 64 bits (code LIMIT).
         """
         out = ffi.new("uint64_t *")
         with self._memory._lock:
@@ -109,7 +109,7 @@ class Reader(Uncopied, io.RawIOBase):
     # --- bytes ---
 
     def read_bytes(self, size: SupportsIndex) -> bytes:
-        """Exactly `size` bytes, copied.
+        """Read exactly `size` bytes, as a copy.
 
         Raises:
             ShortError: fewer are left.
@@ -123,21 +123,21 @@ class Reader(Uncopied, io.RawIOBase):
         return bytes(out)
 
     def read(self, size: int | None = -1) -> bytes:
-        """Up to `size` bytes, copied; all that are left if it is negative or None."""
+        """Read up to `size` bytes, as a copy; all that are left if size is negative or None."""
         _lib.check_type(size, (int, type(None)), "size")
         with self._memory._lock:
             left = int(lib.sw_reader_length(self._open()))
             return self.read_bytes(left if size is None or size < 0 else min(size, left))
 
     def readall(self) -> bytes:
-        """All bytes that are left."""
+        """Read all bytes that are left."""
         return self.read()
 
     def readinto(self, buffer: Any) -> int:
-        """Fills a writable buffer as far as bytes are left; returns how many.
+        """Read into a writable buffer as many bytes as are left; return their number.
 
         Raises:
-            InvalidError: it is read-only, or its bytes are not contiguous.
+            InvalidError: the buffer is read-only, or is not contiguous.
         """
         view = as_bytes_view(buffer)
         if view.readonly and view.nbytes:
@@ -147,7 +147,7 @@ class Reader(Uncopied, io.RawIOBase):
             return int(lib.sw_reader_read(self._open(), out, view.nbytes))
 
     def readline(self, size: int | None = -1, /) -> bytes:
-        """The bytes up to and with the next newline, copied; at most `size` if 0 or more."""
+        """Read through the next newline, as a copy; at most `size` bytes if size >= 0."""
         _lib.check_type(size, (int, type(None)), "size")
         left = _lib.SIZE_MAX if size is None or size < 0 else size
         parts: list[bytes] = []
@@ -168,7 +168,7 @@ class Reader(Uncopied, io.RawIOBase):
                 look = min(2 * look, LINE_LOOK_BYTES_MAX)
         return b"".join(parts)
 
-    # --- places ---
+    # --- position ---
 
     @property
     def left_bytes(self) -> int:
@@ -178,16 +178,16 @@ class Reader(Uncopied, io.RawIOBase):
 
     @property
     def size_bytes(self) -> int:
-        """Bytes when the reader was made, less what `clip_front` took out."""
+        """Bytes when the reader was created, minus those that `clip_front` removed."""
         return int(self._c.size)
 
     def tell(self) -> int:
-        """Bytes that were consumed."""
+        """Return the number of consumed bytes."""
         with self._memory._lock:
             return int(lib.sw_reader_offset(self._open()))
 
     def skip(self, size: SupportsIndex) -> None:
-        """Goes on by `size` bytes.
+        """Skip `size` bytes.
 
         Raises:
             ShortError: fewer are left.
@@ -198,20 +198,20 @@ class Reader(Uncopied, io.RawIOBase):
             check(lib.sw_reader_skip(self._open(), number))
 
     def unread(self, size: SupportsIndex) -> None:
-        """Goes back by `size` bytes.
+        """Go back by `size` bytes.
 
         Raises:
-            InvalidError: that is before the beginning, or size is negative.
+            InvalidError: the position would be before the beginning, or size is negative.
         """
         number = _lib.as_index(size, "size")
         with self._memory._lock:
             check(lib.sw_reader_unread(self._open(), number))
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """Goes to an offset from the beginning, from here, or from the end.
+        """Seek to an offset from the beginning, the current position, or the end.
 
         Raises:
-            InvalidError: that is outside of what there is to read, or whence is none of these.
+            InvalidError: the position is outside the memory, or whence is unknown.
         """
         _lib.check_type(offset, int, "offset")
         _lib.check_type(whence, int, "whence")
@@ -230,17 +230,17 @@ class Reader(Uncopied, io.RawIOBase):
             return place
 
     def readable(self) -> bool:
-        """True: it can be read."""
+        """Return True: the reader can be read."""
         return True
 
     def seekable(self) -> bool:
-        """True: it can be sought."""
+        """Return True: the reader can seek."""
         return True
 
-    # --- without a copy ---
+    # --- zero-copy reads ---
 
     def _next(self, limit: int) -> memoryview | None:
-        """The next bytes of one buffer; the memory's lock is held."""
+        """Consume and return bytes of one buffer; the caller holds the memory's lock."""
         piece = ffi.new("sw_buffer *")
         c_reader = self._open()
         if not lib.sw_reader_next(c_reader, limit, piece):
@@ -250,7 +250,7 @@ class Reader(Uncopied, io.RawIOBase):
         return view[end - int(piece.size) : end]
 
     def current(self) -> memoryview:
-        """What is left of the current buffer, without a copy; it is not consumed."""
+        """Return what is left of the current buffer, without copying or consuming it."""
         with self._memory._lock:
             view = self._next(_lib.SIZE_MAX)
             if view is None:
@@ -259,10 +259,10 @@ class Reader(Uncopied, io.RawIOBase):
             return view
 
     def pieces(self, size: SupportsIndex | None = None) -> Iterator[memoryview]:
-        """Consumes bytes and gives them without a copy, buffer by buffer.
+        """Consume bytes and yield them without a copy, buffer by buffer.
 
         Args:
-            size: at most so many bytes; None: all that are left.
+            size: the maximum number of bytes; None: all that are left.
 
         Raises:
             InvalidError: size is negative.
@@ -280,10 +280,10 @@ class Reader(Uncopied, io.RawIOBase):
             yield view
 
     def clip_front(self) -> list[memoryview]:
-        """Takes what was consumed out of the memory; other readers of it are out of date.
+        """Remove the consumed bytes from the memory; its other readers become invalid.
 
         Returns:
-            What went, buffer by buffer, without a copy.
+            The removed bytes, buffer by buffer, without a copy.
         """
         with self._memory._lock:
             consumed, memory = self.tell(), self._memory
@@ -291,18 +291,18 @@ class Reader(Uncopied, io.RawIOBase):
             return memory._drop_front(consumed)
 
     def write_to(self, file: int | HasFileno, size: SupportsIndex | None = None) -> int:
-        """Writes bytes that are left to a file, by one writev of at most 64 buffers.
+        """Write bytes that are left to a file, by one writev of at most 64 buffers.
 
         Args:
-            file: a descriptor, or what has one.
-            size: at most so many bytes; None: all that are left.
+            file: a descriptor, or an object with fileno().
+            size: the maximum number of bytes; None: all that are left.
 
         Returns:
-            Bytes that the system took; they are consumed.
+            The number of bytes written, which are consumed.
 
         Raises:
             InvalidError: size is negative.
-            OSError: of the system.
+            OSError: the system call failed.
         """
         limit = _lib.SIZE_MAX if size is None else _lib.as_index(size, "size")
         descriptor = descriptor_of(file)

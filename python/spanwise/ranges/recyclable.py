@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory that owns blocks, of a scalable allocator or plain ones, and gives all back at once."""
+"""Multi-buffer memory that owns its blocks and frees all of them at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spanwise.ranges.scalable import BlockSource, Piece, ScalableAllocator, Scal
 
 
 class _PlainBlocks:
-    """Blocks of Python's own allocator, one by one: nothing stays for the next request."""
+    """Allocates each block separately with Python's allocator, without caching."""
 
     def _take(self, size: int) -> Piece:
         if size == 0:
@@ -28,18 +28,18 @@ class _PlainBlocks:
 
 
 def _drop(*_: object) -> None:
-    """Gives a plain block back: its last reference goes with the arguments."""
+    """Free a plain block: the arguments hold its last reference."""
 
 
 class RecyclableMemory(Memory):
-    """A memory that owns blocks of a scalable allocator, and gives all of them back at once.
+    """A memory that owns blocks of a scalable allocator, and frees all of them at once.
 
-    Without an allocator it is *plain*: each block is one of Python's own allocator and goes back
-    there, as a program would do that has no recyclable memory. All else is the same.
+    Without an allocator it is *plain*: Python's allocator allocates and frees each block, as a
+    program without recyclable memory would do. Everything else is the same.
 
-    `next_n` takes a block and adds it at the end. `recycle` gives the blocks back; while somebody
-    has a view of one (from `next_n`, `views` or a Reader's `pieces`), it raises BlockBusyError and
-    changes nothing. A memory that is dropped gives its blocks back with the last view.
+    `next_n` allocates and appends a block. `recycle` frees the blocks; while a view of one is alive
+    (from `next_n`, `views` or a Reader's `pieces`), it raises BlockBusyError and changes nothing.
+    When the memory is dropped, the blocks are freed with the last view.
 
     Example:
         with ScalableAllocator() as allocator:
@@ -49,33 +49,33 @@ class RecyclableMemory(Memory):
     """
 
     def __init__(self, allocator: ScalableAllocator | None) -> None:
-        """Makes a memory without buffers.
+        """Create a memory without buffers.
 
         Args:
-            allocator: where blocks come from; None: the memory is plain.
+            allocator: allocates the blocks; None: the memory is plain.
         """
         check_type(allocator, (ScalableAllocator, type(None)), "allocator")
         super().__init__()
         self._source: BlockSource = _PlainBlocks() if allocator is None else allocator
         self._owned: dict[int, Piece] = {}  # by address
-        self._block_views = Count()  # that are alive, the memory's own ones included
+        self._block_views = Count()  # live views, including the memory's own
 
     @property
     def allocator(self) -> ScalableAllocator | None:
-        """Where blocks come from; None: the memory is plain."""
+        """The allocator of the blocks; None: the memory is plain."""
         source = self._source
         return source if isinstance(source, ScalableAllocator) else None
 
     def clone(self, other: Memory) -> None:
-        """Adds copies of another memory's buffers, in as many segments, which this one owns.
+        """Append copies of another memory's buffers, one owned block per buffer.
 
         Raises:
-            OutOfMemoryError, StateError: as `next_n`; nothing is added then.
+            OutOfMemoryError, StateError: as in `next_n`; nothing is appended.
         """
         check_type(other, Memory, "other")
         copies: list[memoryview] = []
         taken: list[Piece] = []
-        views = other.views()  # other's lock is released again before this one is taken
+        views = other.views()  # releases other's lock before this one is acquired
         with self._lock:
             try:
                 for view in views:
@@ -93,11 +93,11 @@ class RecyclableMemory(Memory):
             self._owned.update({piece.address: piece for piece in taken})
 
     def next_n(self, size: SupportsIndex) -> memoryview:
-        """Takes a block, adds it at the end, and gives its bytes, which are not zeroed.
+        """Allocate a block, append it, and return its bytes, which are not zeroed.
 
         Raises:
             InvalidError: size is 0 or negative.
-            OutOfMemoryError: the allocator has no memory (LimitError: it has reached its limit).
+            OutOfMemoryError: no memory (LimitError: the allocator's limit is reached).
             StateError: the allocator is closed.
         """
         number = _lib.as_index(size, "size")
@@ -109,11 +109,11 @@ class RecyclableMemory(Memory):
             return view[:]
 
     def add(self, block: ScalableBlock) -> None:
-        """Adds a block at the end, and owns it from now on: the block itself counts as freed.
+        """Append a block and take over its ownership; `block` then counts as freed.
 
         Raises:
-            InvalidError: it is of another allocator, or the memory is plain.
-            BlockFreedError: it was freed, or added before.
+            InvalidError: it belongs to another allocator, or the memory is plain.
+            BlockFreedError: it was already freed or added.
             BlockBusyError: a view of it is alive.
         """
         check_type(block, ScalableBlock, "block")
@@ -125,10 +125,10 @@ class RecyclableMemory(Memory):
             self.push(piece.export(self._block_views))
 
     def recycle(self) -> None:
-        """Gives all blocks back and forgets all buffers. Readers of this memory are out of date.
+        """Free all blocks and remove all buffers. Readers of this memory become invalid.
 
         Raises:
-            BlockBusyError: somebody has a view of a block.
+            BlockBusyError: a view of a block is alive.
         """
         with self._lock:
             starts = sorted(self._owned)
@@ -144,13 +144,13 @@ class RecyclableMemory(Memory):
                 self._owned.popitem()[1].give_back()
 
     def reset(self) -> None:
-        """As recycle."""
+        """Do the same as `recycle`."""
         self.recycle()
 
     def _place_of(self, view: memoryview, starts: list[int]) -> memoryview | tuple[int, int, int]:
-        """Block, offset and size of a view into a block; or the view itself if it is of no block.
+        """Return block, offset and size of a view into an owned block, or else the view itself.
 
-        `starts` has the addresses of all blocks, ascending.
+        `starts` is the ascending addresses of all owned blocks.
         """
         if view.nbytes == 0:
             return view
@@ -162,7 +162,7 @@ class RecyclableMemory(Memory):
         return view
 
     def _restore(self, found: list[memoryview | tuple[int, int, int]]) -> None:
-        """Puts the views of blocks back into the lists; C's list was not changed."""
+        """Restore the views in the lists; C's list was not changed."""
         for place in found:
             if isinstance(place, tuple):
                 block, offset, size = place

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scalable allocators, their blocks, and memory allocators."""
+"""Scalable allocators, which cut requests from a few large blocks, and memory allocators."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from spanwise.ranges.memory import HasFileno, descriptor_of
 from spanwise.results.rows import Result
 
 BACKINGS = ("system", "libc", "pools", "buddy", "huge")
-"""Where blocks come from, in the order of sw_backing (include/spanwise/backing.h)."""
+"""The source of blocks, in the order of sw_backing (include/spanwise/backing.h)."""
 
 
 @dataclass(frozen=True)
 class ScalableStats(Result):
-    """Figures of a scalable allocator.
+    """The counters of a scalable allocator.
 
     Attributes:
-        children: blocks that it holds, from which requests are cut.
-        idle_children: of these, without a taken byte.
-        held_bytes: of all children.
-        taken_bytes: of these, taken: allocated_bytes less freed_bytes.
-        allocated_bytes: that requests got since it was made.
-        freed_bytes: that were freed since then.
-        child_allocs: children that were taken from the system.
-        child_frees: children that were given back to it.
+        children: large blocks, from which requests are cut.
+        idle_children: children without an allocated byte.
+        held_bytes: bytes of all children.
+        taken_bytes: live bytes: allocated_bytes - freed_bytes.
+        allocated_bytes: bytes allocated since the creation.
+        freed_bytes: bytes freed since the creation.
+        child_allocs: children allocated from the system.
+        child_frees: children returned to the system.
     """
 
     children: int
@@ -46,11 +46,11 @@ class ScalableStats(Result):
 
 
 class ScalableAllocator(Owner):
-    """Bytes from a few large blocks, each twice as large as the one before, up to a cap.
+    """Allocates bytes from a few large blocks, each twice as large as the last, up to a cap.
 
-    `alloc` takes a block; `RecyclableMemory` takes many and gives them back at once. Every thread
-    may call. `close` raises BlockBusyError while a memory has blocks of it; recycle that first.
-    After `close` every call raises StateError.
+    `alloc` returns a block; `RecyclableMemory` owns many blocks and frees them at once. Any thread
+    may use an allocator. `close` raises BlockBusyError while a memory owns blocks of it; recycle
+    the memory first. After `close`, every call raises StateError.
 
     Example:
         with ScalableAllocator() as allocator:
@@ -68,17 +68,17 @@ class ScalableAllocator(Owner):
         idle_children: SupportsIndex = 1,
         backing: str = "system",
     ) -> None:
-        """Makes an allocator without a block.
+        """Create an allocator without a block.
 
         Args:
-            first_bytes: of the first block.
-            child_limit_bytes: where doubling ends; larger requests get a block of their own.
-            limit_bytes: the most that all blocks may have; None: no limit.
-            idle_children: blocks without a taken byte that are kept.
-            backing: where the blocks come from, one of BACKINGS.
+            first_bytes: size of the first block.
+            child_limit_bytes: the size at which doubling ends; larger requests get their own block.
+            limit_bytes: limit of the bytes of all blocks; None: no limit.
+            idle_children: blocks without an allocated byte to retain.
+            backing: the source of the blocks, one of BACKINGS.
 
         Raises:
-            InvalidError: one of them is negative or too large, or they do not ascend.
+            InvalidError: an argument is negative or too large, or the sizes do not ascend.
         """
         memory = lib.sw_allocator_of(_lib.as_choice(backing, "backing", BACKINGS))
         options = _lib.options_of(
@@ -95,7 +95,7 @@ class ScalableAllocator(Owner):
     # --- blocks ---
 
     def alloc(self, size: SupportsIndex) -> ScalableBlock:
-        """Takes a block, whose bytes are not zeroed.
+        """Allocate a block, without zeroing its bytes.
 
         Raises:
             InvalidError: size is 0 or negative.
@@ -106,17 +106,17 @@ class ScalableAllocator(Owner):
             return ScalableBlock._make(self, self._take(number))
 
     def read(self, file: int | HasFileno, size: SupportsIndex) -> ScalableBlock | None:
-        """Takes a block, fills it by one read of a file, and frees what was not filled.
+        """Allocate a block, fill it by one read of a file, and free the rest.
 
         Args:
-            file: a descriptor, or what has one.
-            size: the most that is read.
+            file: a descriptor, or an object with fileno().
+            size: the maximum number of bytes to read.
 
         Returns:
-            The block, of as many bytes as came; None at the end of the file.
+            The block, shrunk to the bytes that were read; None at the end of the file.
 
         Raises:
-            OSError: of the system; nothing is taken then. Else as `alloc`.
+            OSError: the read failed, and nothing is allocated. Other errors as in `alloc`.
         """
         descriptor = descriptor_of(file)
         block = self.alloc(size)
@@ -130,17 +130,17 @@ class ScalableAllocator(Owner):
 
     @contextmanager
     def borrow(self, size: SupportsIndex) -> Iterator[memoryview]:
-        """`with allocator.borrow(100) as view:` takes bytes while the body runs.
+        """Allocate bytes for the body of a `with` statement: `with a.borrow(100) as view:`.
 
         Raises:
-            BlockBusyError: at the end, a view of them is alive; its bytes stay taken as long.
+            BlockBusyError: a view is alive at the end; its bytes stay allocated until it ends.
         """
         block = self.alloc(size)
         view = block.view()
         try:
             yield view
         finally:
-            with suppress(BufferError):  # free below raises for a view that is alive
+            with suppress(BufferError):  # if a view is alive, block.free() raises
                 view.release()
             block.free()
 
@@ -155,22 +155,22 @@ class ScalableAllocator(Owner):
             address = lib.sw_scalable_alloc(c_allocator, size)
             if address == ffi.NULL:
                 check(lib.sw_last_error().status)
-            # A piece frees itself without a lock of Python's, because destructors do it.
+            # A piece frees itself without a Python lock, because destructors do it.
             return Piece(int(ffi.cast("uintptr_t", address)), size, _free, c_allocator, self._life)
 
     def trim(self) -> None:
-        """Returns every unused block to the system."""
+        """Return every unused block to the system."""
         self._checked(lib.sw_scalable_trim)
 
     def stats(self) -> ScalableStats:
-        """All figures at one moment."""
+        """Return a snapshot of the counters."""
         return ScalableStats(**_lib.struct_dict(self._output(lib.sw_scalable_get_stats)))
 
     def verify(self) -> None:
-        """Compares the allocator with itself.
+        """Check all invariants.
 
         Raises:
-            SpanwiseError: a rule does not hold; the message has it.
+            SpanwiseError: an invariant is violated; the message names it.
         """
         self._checked(lib.sw_scalable_verify)
 
@@ -182,29 +182,29 @@ class ScalableAllocator(Owner):
 
 
 def _free(address: int, size: int, c_allocator: Any, _: Life) -> None:
-    """Frees a block of an allocator, which the last argument has kept."""
+    """Free a block of an allocator; the last argument has kept the allocator alive."""
     check(lib.sw_scalable_free(c_allocator, ffi.cast("void *", address), size))
 
 
 class Piece:
-    """A block that was taken. It is given back by `give_back`, or when nobody has it any more.
+    """An allocated block, freed by `give_back` or when the last reference is dropped.
 
     Attributes:
-        address: of the first byte.
-        size_bytes: its length.
+        address: address of the first byte.
+        size_bytes: size of the block.
     """
 
     __slots__ = ("_life", "_size", "address")
 
     def __init__(self, address: int, size: int, give: Callable[..., object], *needs: Any) -> None:
-        """`give(address, size, *needs)` will give it back."""
+        """Own a block that `give(address, size, *needs)` frees."""
         self.address = address
-        self._size = [size]  # a list, because the life outlives the piece
+        self._size = [size]  # a list, because the Life outlives the piece
         self._life = Life(_give, give, address, self._size, *needs)
 
     @property
     def size_bytes(self) -> int:
-        """Its length."""
+        """Size of the block."""
         return self._size[0]
 
     @size_bytes.setter
@@ -212,11 +212,11 @@ class Piece:
         self._size[0] = size
 
     def give_back(self) -> None:
-        """Gives it back now; a second call does nothing."""
+        """Free the block now; a second call does nothing."""
         self._life.end()
 
     def export(self, views: Count) -> memoryview:
-        """Its bytes, counted while anybody has them; they keep the block alive."""
+        """Return the bytes as a counted view, which keeps the block alive."""
         return view_at(self.address, self._size[0], views.taken(self._life))
 
 
@@ -225,15 +225,15 @@ def _give(give: Callable[..., object], address: int, size: list[int], *needs: An
 
 
 class BlockSource(Protocol):
-    """Whatever blocks are taken from."""
+    """Anything that allocates blocks."""
 
     def _take(self, size: int) -> Piece: ...
 
 
 class ScalableBlock(Made):
-    """Bytes of a scalable allocator. They are taken until `free`, or until nobody has the block.
+    """A block of a scalable allocator, allocated until `free` or until the last reference goes.
 
-    While a view of it is alive the block cannot be freed or made shorter (BlockBusyError).
+    While a view of the block is alive, it cannot be freed or shrunk (BlockBusyError).
     """
 
     __slots__ = ("__weakref__", "_address", "_allocator", "_piece", "_views")
@@ -252,7 +252,7 @@ class ScalableBlock(Made):
 
     @property
     def size_bytes(self) -> int:
-        """Its length; 0: it was freed."""
+        """Size of the block; 0 if it was freed."""
         piece = self._piece
         return 0 if piece is None else piece.size_bytes
 
@@ -262,7 +262,7 @@ class ScalableBlock(Made):
         return self._piece is None
 
     def view(self) -> memoryview:
-        """The bytes, where they are.
+        """Return the bytes, without a copy.
 
         Raises:
             BlockFreedError: it was freed.
@@ -276,20 +276,20 @@ class ScalableBlock(Made):
         return self.view()
 
     def free(self) -> None:
-        """Gives the bytes back.
+        """Free the block.
 
         Raises:
-            BlockFreedError: it was freed before; code is DOUBLE_FREE.
+            BlockFreedError: it was already freed; the code is DOUBLE_FREE.
             BlockBusyError: a view of it is alive.
         """
         self._shorten(0)
 
     def shrink(self, keep: SupportsIndex) -> None:
-        """Frees all but the first `keep` bytes; all of them if it is 0.
+        """Free all but the first `keep` bytes; the whole block if `keep` is 0.
 
         Raises:
-            InvalidError: keep is negative, or more than there are.
-            BlockFreedError, BlockBusyError: as `free`.
+            InvalidError: keep is negative, or larger than the block.
+            BlockFreedError, BlockBusyError: as in `free`.
         """
         with self._allocator._lock:
             self._shorten(_lib.as_index(keep, "keep", self._open().size_bytes))
@@ -302,10 +302,10 @@ class ScalableBlock(Made):
         return piece
 
     def _hand_over(self) -> Piece:
-        """Hands the piece over to a memory, which frees it.
+        """Transfer the piece to a memory, which frees it.
 
         Raises:
-            BlockFreedError, BlockBusyError: as `free`.
+            BlockFreedError, BlockBusyError: as in `free`.
         """
         with self._allocator._lock:
             piece = self._open()
@@ -337,9 +337,9 @@ class ScalableBlock(Made):
 
 
 class MemoryAllocator(ScalableAllocator):
-    """Bytes of a size that is chosen once; blocks of any size are cut from them.
+    """Allocates blocks from one large block of fixed size.
 
-    It is a scalable allocator of one child, which the first block takes.
+    It is a scalable allocator with one child, which is allocated with the first block.
 
     Example:
         with MemoryAllocator(1 << 20, backing="huge") as memory:
@@ -349,14 +349,14 @@ class MemoryAllocator(ScalableAllocator):
     """
 
     def __init__(self, size: SupportsIndex, *, backing: str = "system") -> None:
-        """Makes an allocator; its bytes are taken by the first block.
+        """Create an allocator; its memory is allocated with the first block.
 
         Args:
-            size: bytes that it has, 1 to 2^40.
+            size: bytes, 1 to 2^40.
             backing: one of BACKINGS.
 
         Raises:
-            InvalidError: one of them is not within these limits.
+            InvalidError: an argument is not within these limits.
         """
         _lib.as_index(size, "size")
         super().__init__(

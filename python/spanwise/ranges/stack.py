@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stack allocator: bytes that are pushed, and given up down to a mark (docs/design/stack.md)."""
+"""A stack allocator: bytes are pushed, and released down to a mark (docs/design/stack.md)."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from spanwise.errors import InvalidError, StateError
 from spanwise.results.rows import Result
 
 GROWTHS = ("copy", "chain")
-"""How a stack gets larger, in the order of sw_stack_growth."""
+"""How a stack grows, in the order of sw_stack_growth."""
 
 
 @dataclass(frozen=True)
 class StackStats(Result):
-    """Figures of a stack.
+    """The counters of a stack.
 
     Attributes:
-        depth: bytes that are pushed.
-        held_bytes: of all its blocks.
-        blocks: how many it has.
+        depth: pushed bytes.
+        held_bytes: bytes of all blocks.
+        blocks: number of blocks.
         growths: blocks that were added, or copied into, after the first.
-        copied_bytes: by growth and by trims.
-        relocated: registered pointers that were changed by these.
+        copied_bytes: bytes copied by growth and by trims.
+        relocated: registered pointers that growth and trims have updated.
         registered: pointers that are registered now.
-        slack_bytes: of a chain: at the ends of its lower blocks.
+        slack_bytes: unused bytes at the ends of a chain's lower blocks.
     """
 
     depth: int
@@ -44,7 +44,7 @@ class StackStats(Result):
 
 
 class StackBlock(Made):
-    """What one push gave. It knows its depth, so it stays right when the stack moves."""
+    """The bytes of one push, identified by depth, so that it stays valid when the stack moves."""
 
     __slots__ = ("__weakref__", "_depth", "_released", "_size", "_stack", "_views")
     _maker = "Stack.push"
@@ -58,25 +58,25 @@ class StackBlock(Made):
 
     @property
     def depth(self) -> int:
-        """Bytes of the stack below it."""
+        """Bytes of the stack below the block."""
         return self._depth
 
     @property
     def size_bytes(self) -> int:
-        """As asked for."""
+        """The requested size."""
         return self._size
 
     @property
     def released(self) -> bool:
-        """Whether it is gone, with a mark below it or with the stack."""
+        """Whether it was released, by a mark below it or with the stack."""
         return self._released
 
     @property
     def address(self) -> int:
-        """Where its first byte is now. Growth by copy changes it.
+        """Current address of the first byte. Growth by copy changes it.
 
         Raises:
-            StateError: it is released.
+            StateError: the block was released.
         """
         with self._stack._lock:
             return int(ffi.cast("uintptr_t", self._locate()))
@@ -88,13 +88,13 @@ class StackBlock(Made):
         return lib.sw_stack_at(c_stack, self._depth)
 
     def view(self) -> memoryview:
-        """Its bytes, without a copy; while the view lives, the block is not moved or released.
+        """Return the bytes, without a copy; while the view is alive, the block stays where it is.
 
         Raises:
-            StateError: it is released.
+            StateError: the block was released.
         """
         with self._stack._lock:
-            life = self._views.taken(self._stack._life)  # first: nothing moves it from here on
+            life = self._views.taken(self._stack._life)  # pins the block from here on
             try:
                 address = int(ffi.cast("uintptr_t", self._locate()))
             except StateError:
@@ -108,11 +108,11 @@ class StackBlock(Made):
 
 
 class StackPointer(Made):
-    """A pointer into a stack that C has registered: growth by copy makes it follow its target.
+    """A registered pointer into a stack, which growth by copy updates to follow its target.
 
-    It is kept outside of the stack, or in the bytes of a block (`Stack.register`). It points into
-    one pushed block: once that block is released, the pointer raises StateError, also if something
-    else was pushed there since.
+    It is stored outside the stack, or in the bytes of a block (`Stack.register`). It points into
+    one block: once that block is released, the pointer raises StateError, even if another block
+    has been pushed at that depth.
     """
 
     __slots__ = (
@@ -135,44 +135,44 @@ class StackPointer(Made):
 
     @property
     def target(self) -> StackBlock:
-        """The block into which it points."""
+        """The block that it points into."""
         return self._target
 
     @property
     def offset(self) -> int:
-        """Of the byte in the block."""
+        """Offset of the target byte in the block."""
         return self._offset
 
     @property
     def registered(self) -> bool:
-        """False after `unregister`, and after the block in which it is kept was released."""
+        """Whether it is registered; `unregister` and the release of its storing block end that."""
         return self._registered
 
     def _slot(self) -> Any:
-        """Where it is kept now."""
+        """Return the address at which the pointer is stored."""
         if self._kept_in is None:
             return self._own
         return ffi.cast("void **", ffi.cast("char *", self._kept_in._locate()) + self._kept_at)
 
     @property
     def address(self) -> int:
-        """What it holds now.
+        """The address that it holds now.
 
         Raises:
             StateError: it is not registered.
         """
         with self.target._stack._lock:
             slot = self._slot() if self._registered else None
-            if slot is None or not self._registered:  # a __del__ may have ended it meanwhile
+            if slot is None or not self._registered:  # a __del__ may have unregistered it
                 raise StateError(f"{self!r}: register another")
             return int(ffi.cast("uintptr_t", slot[0]))
 
     def view(self) -> memoryview:
-        """The bytes from where it points to the end of the block, without a copy.
+        """Return the bytes from its target to the end of the block, without a copy.
 
         Raises:
-            StateError: the block is released, the pointer is not registered, or somebody has
-                overwritten the bytes in which it is kept.
+            StateError: the block was released, the pointer is not registered, or the bytes that
+                store it were overwritten.
         """
         with self.target._stack._lock:
             view = self.target.view()[self.offset :]
@@ -181,10 +181,10 @@ class StackPointer(Made):
             return view
 
     def unregister(self) -> None:
-        """Ends the registration; the pointer follows the stack no more.
+        """Unregister the pointer; it no longer follows the stack.
 
         Raises:
-            StateError: it has ended before.
+            StateError: it is not registered.
         """
         stack = self.target._stack
         with stack._lock:
@@ -200,11 +200,11 @@ class StackPointer(Made):
 
 
 class Stack(Owner):
-    """Bytes that are pushed one by one, and given up in one step down to a mark.
+    """A stack allocator: blocks are pushed one by one, and released in one step down to a mark.
 
-    A stack begins with 2 KiB and doubles: by copy, where all bytes move into a larger block, or as
-    a chain of blocks. A block that was released raises StateError; while a view of a block is
-    alive, what would move or release it raises BlockBusyError. After `close` every call raises
+    A stack begins with 2 KiB and doubles: by copy, which moves all bytes to a larger block, or as a
+    chain of blocks. A released block raises StateError; while a view of a block is alive, a call
+    that would move or release the block raises BlockBusyError. After `close`, every call raises
     StateError.
 
     Example:
@@ -221,17 +221,17 @@ class Stack(Owner):
         limit_bytes: SupportsIndex = 1 << 30,
         checked: bool = False,
     ) -> None:
-        """Makes a stack without a block.
+        """Create an empty stack.
 
         Args:
             growth: one of GROWTHS.
-            first_bytes: of its first block, a multiple of 16.
-            limit_bytes: the most that its blocks may have, a multiple of 16.
-            checked: `release` raises EscapeError if a registered pointer would outlive what it
-                points to, and what is released is overwritten.
+            first_bytes: size of the first block, a multiple of 16.
+            limit_bytes: limit of the bytes of all blocks, a multiple of 16.
+            checked: `release` raises EscapeError if a registered pointer would outlive its
+                target, and overwrites released bytes.
 
         Raises:
-            InvalidError: one of them is not within these limits.
+            InvalidError: an argument is not within these limits.
         """
         options = _lib.options_of(
             "sw_stack_options",
@@ -243,12 +243,12 @@ class Stack(Owner):
         c_stack = _lib.output_of(lib.sw_stack_create, options)
         self._growth = growth
         self._blocks: list[StackBlock] = []  # ascending by depth
-        self._pointers: list[StackPointer] = []  # C writes into them when the stack moves
+        self._pointers: list[StackPointer] = []  # C updates them when the stack moves
         super().__init__(c_stack, lib.sw_stack_destroy)
 
     @property
     def growth(self) -> str:
-        """How it gets larger, one of GROWTHS."""
+        """How the stack grows, one of GROWTHS."""
         return self._growth
 
     def _refuse_close(self) -> None:
@@ -261,13 +261,13 @@ class Stack(Owner):
     # --- blocks ---
 
     def push(self, size: SupportsIndex) -> StackBlock:
-        """Takes bytes on top, which are not zeroed.
+        """Push bytes, which are not zeroed.
 
         Raises:
             StackOverflowError: the stack would need more than limit_bytes.
             InvalidError: size is 0 or negative.
             BlockBusyError: the stack has to move, and a view of a block is alive.
-            OutOfMemoryError: there is no memory for another block.
+            OutOfMemoryError: no memory for another block.
         """
         number = _lib.as_index(size, "size")
         with self._lock:
@@ -281,23 +281,23 @@ class Stack(Owner):
 
     @property
     def depth(self) -> int:
-        """Bytes that are pushed, each block rounded up to 16. It is a mark for `release`."""
+        """Pushed bytes, each block rounded up to 16. This is a mark for `release`."""
         with self._lock:
             return int(lib.sw_stack_depth(self._open()))
 
     def release(self, mark: SupportsIndex, *, result: StackBlock | None = None) -> None:
-        """Gives up all that was pushed since the mark was made.
+        """Release all blocks above the mark.
 
         Args:
-            mark: a depth that the stack had.
-            result: a block that somebody is to have after the release.
+            mark: an earlier value of `depth`.
+            result: a block that must outlive the release.
 
         Raises:
-            EscapeError: the result is above the mark; or, of a checked stack, a registered
-                pointer that stays points above it.
-            StateError: the mark was released before.
-            InvalidError: it is no depth of a block.
-            BlockBusyError: a view of a block that is to go is alive.
+            EscapeError: the result is above the mark; or, in a checked stack, a registered pointer
+                would outlive its target.
+            StateError: the mark is above the current depth.
+            InvalidError: the mark is not the depth of a block.
+            BlockBusyError: a view of a block above the mark is alive.
         """
         _lib.check_type(result, (StackBlock, type(None)), "result")
         number = _lib.as_index(mark, "mark")
@@ -321,18 +321,18 @@ class Stack(Owner):
         kept_in: StackBlock | None = None,
         kept_at: SupportsIndex = 0,
     ) -> StackPointer:
-        """Makes a pointer into a block, which follows when the stack moves.
+        """Register a pointer into a block, which is updated when the stack moves.
 
         Args:
             target: a block of this stack.
-            offset: of the byte to which it points.
-            kept_in: a block of this stack in whose bytes it is kept, so that it moves along and
-                ends with that block; None: it is kept outside, until `unregister`.
-            kept_at: of its 8 bytes in that block, a multiple of 8.
+            offset: offset of the target byte.
+            kept_in: a block of this stack that stores the pointer, which then moves and ends with
+                that block; None: it is stored outside the stack, until `unregister`.
+            kept_at: offset of the pointer in that block, a multiple of 8.
 
         Raises:
-            InvalidError: an offset outside of its block, or a block of another stack.
-            StateError: one of the blocks is released.
+            InvalidError: an offset is outside its block, or a block belongs to another stack.
+            StateError: one of the blocks was released.
         """
         _lib.check_type(target, StackBlock, "target")
         _lib.check_type(kept_in, (StackBlock, type(None)), "kept_in")
@@ -360,11 +360,11 @@ class Stack(Owner):
 
     @contextmanager
     def frame(self) -> Iterator[int]:
-        """`with stack.frame() as mark:` gives up at the end what was pushed in between.
+        """Release what the body of a `with` statement pushes: `with stack.frame() as mark:`.
 
         Raises:
             BlockBusyError: a view of such a block is alive at the end.
-            EscapeError: as `release`.
+            EscapeError: as in `release`.
         """
         mark = self.depth
         try:
@@ -384,14 +384,14 @@ class Stack(Owner):
             pointer._registered = kept_in is None or not kept_in._released
         self._pointers = [pointer for pointer in self._pointers if pointer._registered]
 
-    # --- the whole ---
+    # --- maintenance ---
 
     def trim(self) -> None:
-        """Gives memory back that is not needed for what is pushed.
+        """Return memory that the pushed bytes do not need.
 
         Raises:
             BlockBusyError: the stack has to move, and a view of a block is alive.
-            OutOfMemoryError: there is no memory for a smaller block.
+            OutOfMemoryError: no memory for a smaller block.
         """
         with self._lock:
             if self._growth == "copy":
@@ -399,14 +399,14 @@ class Stack(Owner):
             check(lib.sw_stack_trim(self._open()))
 
     def stats(self) -> StackStats:
-        """All figures at one moment."""
+        """Return a snapshot of the counters."""
         return StackStats(**_lib.struct_dict(self._output(lib.sw_stack_get_stats)))
 
     def verify(self) -> None:
-        """Compares the stack with itself.
+        """Check all invariants.
 
         Raises:
-            SpanwiseError: a rule does not hold; the message has it.
+            SpanwiseError: an invariant is violated; the message names it.
         """
         self._checked(lib.sw_stack_verify)
 
