@@ -19,12 +19,12 @@ MARKER = (
 
 
 def pytest_configure(config: Any) -> None:
-    """Declares the marker."""
+    """Register the marker."""
     config.addinivalue_line("markers", MARKER)
 
 
 def pytest_pyfunc_call(pyfuncitem: Any) -> bool | None:
-    """Runs a marked test; None leaves the others to pytest."""
+    """Run a marked test; return None for other tests, which pytest then runs."""
     marker = pyfuncitem.get_closest_marker("spanwise")
     if marker is None:
         return None

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a marked test under the recorder, and checks the limits on its own objects.
+"""Runs a marked test under the recorder, and checks the limits on the objects of the test.
 
-Fixtures are set up here and in the recorded process; the body of the test runs only there.
+Fixtures are set up in this process and in the recorded one; the test body runs only in the latter.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from spanwise.__main__ import main
 from spanwise.recordings.recorder import RecordOptions, run_recorded
 
 _PART = "SPANWISE_PYTEST_PART"
-"""The recording of the test's part, set in the recorded process."""
+"""The environment variable with the recording's path; set only in the recorded process."""
 
 
 def run_marked(item: Any, marker: Any) -> None:
-    """Run the test in a recorded process, or its body if this is that process."""
+    """Run the test in a recorded process, or only its body if this is that process."""
     words = [text for name, value in marker.kwargs.items() for text in _option(name, value)]
     if marker.args or not words:
         pytest.fail("spanwise: name the limits, such as max_waste='20%'", pytrace=False)
@@ -39,7 +39,7 @@ def run_marked(item: Any, marker: Any) -> None:
 
 
 def _option(name: str, value: object) -> list[str]:
-    """The option of an argument: max_waste="20%" is --max-waste=20%; True has no value."""
+    """Return the option of an argument: max_waste="20%" is --max-waste=20%; True has no value."""
     option = f"--{name.replace('_', '-')}"
     return [option] if value is True else [f"{option}={value}"]
 
@@ -73,7 +73,7 @@ def _record(item: Any, folder: Path) -> None:
 
 
 def _words(item: Any) -> list[str]:
-    """The command that runs the test."""
+    """Return the command that runs the test."""
     config = item.config
     plugins = ["-p", "no:cacheprovider"]
     if config.pluginmanager.hasplugin("xdist"):
@@ -85,7 +85,7 @@ def _words(item: Any) -> list[str]:
 
 
 def _judge(words: Sequence[str]) -> None:
-    """Fail with the output of `spanwise check`."""
+    """Run `spanwise check`; fail with its output."""
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):
         try:

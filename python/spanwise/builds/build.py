@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds of the library and the preloaded malloc with a given default table.
 
-Parts of a build, and how it excludes inline code of other tables: docs/design/replay.md.
+docs/design/replay.md describes the parts, and how a build excludes inline code of other tables.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def build(
     cache: bool = True,
     progress: Progress = None,
 ) -> Build:
-    """Generate the C of a table, and build library and preloaded malloc with it as their default.
+    """Generate the C code of a table, and build the library and the preloaded malloc with it.
 
     The build is made and checked in a temporary folder next to `folder`, and renamed at the end. A
     build that fails or is interrupted (Ctrl-C, SIGTERM, SIGHUP) changes nothing and leaves no
@@ -64,17 +64,17 @@ def build(
         table: size classes, a table's name, or a table file.
         folder: where the build goes; an earlier build there is replaced.
         cc: C compiler, with options such as "gcc -DNAME=1"; None: $CC, else cc, gcc or clang.
-        malloc: also the preloaded malloc.
+        malloc: also build the preloaded malloc.
         cutoff_bytes: largest size with a specialised path, 0 to 1024 bytes; None: 512.
-        jobs: compilers at once; None: one a processor, at most 8.
-        anyway: build a table of `optimize` that its evaluation rejected.
-        cache: reuse objects of earlier builds, and store those of this one, in $SPANWISE_CACHE or
-            spanwise/ of the user's cache folder.
-        progress: as of `Recording.ledger`; the steps of the build take some seconds each.
+        jobs: parallel compilations; None: one per processor, at most 8.
+        anyway: build even a table of `optimize` that its evaluation rejected.
+        cache: reuse and store objects in $SPANWISE_CACHE, or in spanwise/ of the user's cache
+            folder.
+        progress: as in `Recording.ledger`; each step takes a few seconds.
 
     Raises:
-        InvalidError: the table is impossible, was rejected by its evaluation, or (with malloc) has
-            a class of 16 bytes or more that is no multiple of 16; or `folder` is no build.
+        InvalidError: the table is invalid, was rejected by its evaluation, or (with malloc) has a
+            class of 16 bytes or more that is not a multiple of 16; or `folder` is not a build.
         BuildError: no compiler, or a step failed.
         OSError: the system refused to write.
     """
@@ -101,7 +101,7 @@ def build_with(
     options: BuildOptions,
     report: Report,
 ) -> Build:
-    """As `build`; `report` is called with a line before each step."""
+    """Do the same as `build`, calling `report` with a line before each step."""
     made = as_table(os.fspath(table) if not isinstance(table, SizeClassTable) else table)
     if not options.anyway:
         check_not_rejected(table)
@@ -203,14 +203,14 @@ class _Parts:
 
     @property
     def identifier(self) -> str:
-        """The table's name in C."""
+        """The table's C identifier."""
         (source,) = self.gen.glob("table_*.c")
         return source.stem.removeprefix("table_")
 
     def flags(self, extra: Sequence[str]) -> list[str]:
-        """The flags of every file: headers of the build first, and no absolute path in objects.
+        """Return the flags of every file; they keep absolute paths out of the objects.
 
-        Sources find gen/default.h, which names the default table, in `out` before src/.
+        `out` precedes src/, so sources include the build's gen/default.h (the default table).
         """
         return [
             *(f"-I{path}" for path in (self.out, self.out / "include", self.root / "src")),
@@ -222,13 +222,13 @@ class _Parts:
     def objects(
         self, rooms: Sequence[str], extra: Sequence[str], name: str, *, paths: bool = True
     ) -> list[Path]:
-        """Objects of folders of src/ and of the generated files, in work/name.
+        """Compile folders of src/ and the generated files into work/name.
 
         Args:
-            rooms: of src/.
-            extra: flags.
-            name: of the folder.
-            paths: with the specialised paths, which the preloaded malloc does not use.
+            rooms: folders of src/.
+            extra: additional flags.
+            name: name of the output folder.
+            paths: include the specialised paths, which the preloaded malloc does not use.
         """
         files = [*sources(self.root, rooms, self.identifier), *sorted(self.gen.glob("*.c"))]
         files = [file for file in files if paths or not file.name.startswith("paths_")]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The folder of a build, and the temporary folder in which it is made.
 
-The temporary folder is next to the final one. A build that is killed leaves it, and the next build
-in the same place removes it:
+The temporary folder is next to the final one. If a build is killed, the next build in the same
+place removes its temporary folder:
 
     .spanwise-build-PID-RANDOM/    locked by the build while it runs
         place                      name of the final folder
@@ -54,7 +54,7 @@ class Build(Result):
         """Open an existing build.
 
         Raises:
-            InvalidError: the folder is no build.
+            InvalidError: the folder is not a build.
         """
         place = Path(folder)
         try:
@@ -91,7 +91,7 @@ class Build(Result):
         """libspanwise-malloc.so, for LD_PRELOAD.
 
         Raises:
-            UnsupportedError: it was built without one.
+            UnsupportedError: the build has no preloaded malloc.
         """
         path = self.folder / "lib/libspanwise-malloc.so"
         if not path.is_file():
@@ -101,15 +101,15 @@ class Build(Result):
     def run(
         self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, **options: Any
     ) -> subprocess.CompletedProcess[Any]:
-        """Run a program on the preloaded malloc.
+        """Run a program with the preloaded malloc.
 
         Args:
             argv: program and arguments.
             env: its environment; None: that of this process.
-            options: as of `subprocess.run`.
+            options: as in `subprocess.run`.
 
         Raises:
-            UnsupportedError: there is no preloaded malloc. OSError: the program does not start.
+            UnsupportedError, OSError: there is no preloaded malloc; the program does not start.
         """
         base = dict(os.environ if env is None else env)
         preload = ":".join(filter(None, (str(self.malloc_library), base.get("LD_PRELOAD"))))
@@ -118,7 +118,7 @@ class Build(Result):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The folder and the stamp, for JSON."""
+        """Return the folder and the stamp, for JSON."""
         return {"folder": str(self.folder), **self.stamp}
 
     def __eq__(self, other: object) -> bool:
@@ -137,7 +137,7 @@ class Build(Result):
 
 @contextmanager
 def work_folder(place: Path) -> Iterator[Path]:
-    """A temporary folder next to `place`; folders of killed builds are removed first.
+    """Yield a temporary folder next to `place`, after removing those of killed builds.
 
     Raises:
         OSError: the system refused to make it.
@@ -176,9 +176,9 @@ def put_in_place(made: Path, place: Path) -> None:
 def remove_stale(parent: Path) -> None:
     """Remove the temporary folders of killed builds.
 
-    Such a folder has a name of `work_folder` and belongs to this user, its process is gone, and its
-    lock is free. The lock protects builds in other containers, whose processes are not visible. If
-    the killed build had moved the old build away, it is restored.
+    Such a folder has a name of `work_folder` and belongs to this user, its process has ended, and
+    its lock is free. The lock protects builds in other containers, whose processes are invisible.
+    If the killed build had moved the old build away, the old build is restored.
     """
     for folder in parent.glob(f"{_PREFIX}*"):
         if _is_stale(folder):
@@ -224,7 +224,7 @@ def _restore(folder: Path) -> None:
 
 
 def _lock(folder: Path) -> int:
-    """A descriptor that holds the folder's lock until the process ends.
+    """Lock the folder; return the descriptor that holds the lock until it is closed.
 
     Raises:
         OSError: another process holds it, or the folder cannot be opened.

@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cache of compiled objects, in the user's cache folder.
 
-Most of the library's sources do not include the table, so a build of another table compiles few.
-Below the folder of `cache_folder`:
+Most of the library's sources do not include the table, so a build of another table compiles only a
+few. The cache folder contains:
 
-    ab/KEY.json    of one source, its flags and the compiler: up to 8 variants, each with the
+    ab/KEY.json    for one source, its flags and the compiler: up to 8 variants, each with the
                    digests of all files that the compiler read, and the digest of the object
     ab/DIGEST.o    the object
 
 The key is a digest of the compiler (its program and version), the flags, the source's name and the
-names of the generated headers. A variant fits if every file still has its digest. Keys have names
-instead of the folders of a build, so the next build may be anywhere; objects name no folder
-(-ffile-prefix-map).
+names of the generated headers. A variant matches if every file still has its digest. Keys contain
+placeholders instead of the folders of a build, so the next build may be anywhere; objects contain
+no folder (-ffile-prefix-map).
 
-Files are written whole or not at all, so builds may run at the same time. An object with another
-digest than recorded is not used. A failure here costs a compilation and is no error. Above the
-limit, the least recently used objects are removed.
+Files are written whole or not at all, so builds may run in parallel. An object whose digest differs
+from the recorded one is not used. A failure here costs a compilation, but is not an error. Above
+the limit, the least recently used objects are removed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from typing import Any
 from spanwise.results.files import READING_ERRORS, write_whole
 
 VARIABLE = "SPANWISE_CACHE"
-"""The absolute path of the cache; anything else, such as "off", disables it."""
+"""The variable with the absolute path of the cache; another value, such as "off", disables it."""
 LIMIT_BYTES = 256 << 20
 VARIANTS_MAX = 8
 _FORMAT = 1
@@ -49,11 +49,11 @@ _KNOWN = re.compile(
     r"-O\w*|-w|-W[\w=+-]*|-[DU]\w+(?:=.*)?|-std=[\w:+]+|-pipe|-pthread|-pedantic[\w-]*"
     r"|-m[\w-]+(?:=(?!native)[\w.+-]+)?|-f(?:no-|PIC|pic|wrapv|strict-|signed-|unsigned-)[\w-]*"
 )
-"""Options that a key can represent. Other options read or write further files."""
+"""Options that a key can represent. Other options may read or write further files."""
 
 
 def cache_folder() -> Path | None:
-    """The cache: in $SPANWISE_CACHE, or `spanwise` in the user's cache folder.
+    """Return the cache folder: in $SPANWISE_CACHE, or in `spanwise` in the user's cache folder.
 
     Returns:
         None if the variable disables it, or the user has no home folder.
@@ -89,21 +89,21 @@ class ObjectCache:
         places: Mapping[str, Path],
         limit_bytes: int = LIMIT_BYTES,
     ) -> None:
-        """Open the cache in `folder`, which is made; on failure the cache stays empty.
+        """Open the cache in `folder`, creating the folder; on failure the cache stays empty.
 
         Args:
-            folder: as of `cache_folder`.
+            folder: from `cache_folder`.
             words: the compiler's program and leading options.
             version: of the compiler.
-            places: folders of this build by their names in keys.
-            limit_bytes: of all objects together.
+            places: placeholder in keys -> folder of this build.
+            limit_bytes: limit of the bytes of all objects.
         """
         self.reused = self.compiled = 0
         self._limit_bytes = limit_bytes
         self._places = {f"<{name}>": str(path.resolve()) for name, path in places.items()}
         names = {place: name for name, place in self._places.items()}
         names |= {str(path.absolute()): f"<{name}>" for name, path in places.items()}
-        # The inner one of nested folders is replaced first.
+        # Replace the innermost of nested folders first.
         self._names = sorted(names.items(), key=lambda pair: -len(pair[0]))
         self._digests: dict[str, str | None] = {}
         self._real: dict[str, str] = {}
@@ -112,20 +112,20 @@ class ObjectCache:
         self._folder = folder if usable else None
 
     def key(self, source: Path, flags: Sequence[str], generated: Sequence[Path]) -> str:
-        """The key of a source that is compiled with these flags.
+        """Return the key of a source compiled with these flags.
 
         Args:
             source: the C file.
-            flags: all flags but the compiler's own leading ones.
-            generated: headers of the build; the key has their names, since such a header may hide
-                one of the library's.
+            flags: all flags except the compiler's leading ones.
+            generated: headers of the build; the key has their names, because such a header may
+                hide one of the library's.
         """
         named = [[self._named(str(word)) for word in words] for words in (flags, generated)]
         parts = [_FORMAT, self._compiler, *named, self._named(str(source))]
         return _digest(json.dumps(parts).encode())
 
     def fetch(self, key: str, to: Path) -> bool:
-        """Copy the object of a fitting variant to the path `to`; False if none fits."""
+        """Copy the object of a matching variant to the path `to`; return False if none matches."""
         for variant in self._variants(key):
             with suppress(OSError, AttributeError, KeyError, TypeError, ValueError):
                 if any(self._digest_of(name) != was for name, was in variant["files"].items()):
@@ -169,7 +169,7 @@ class ObjectCache:
                 write_whole(place, text)
 
     def shrink(self) -> None:
-        """Above the limit, remove the least recently used objects down to 4/5 of it."""
+        """If above the limit, remove the least recently used objects, down to 4/5 of the limit."""
         if self._folder is None:
             return
         with suppress(OSError):
@@ -203,19 +203,19 @@ class ObjectCache:
     # --- names and digests ------------------------------------------------------------------------
 
     def _named(self, text: str) -> str:
-        """A path or flag with the folders of this build replaced by their names."""
+        """Replace the folders of this build in a path or flag by their placeholders."""
         for place, name in self._names:
             text = re.sub(re.escape(place) + r"(?=[/=]|$)", name, text)
         return text
 
     def _real_name(self, path: str) -> str:
-        """The name of a file's real path, cached."""
+        """Return a file's real path with placeholders, cached."""
         if path not in self._real:
             self._real[path] = self._named(str(Path(path).resolve()))
         return self._real[path]
 
     def _digest_of(self, name: str) -> str | None:
-        """The digest of a file, cached; None if it cannot be read."""
+        """Return the digest of a file, cached; None if it cannot be read."""
         if name not in self._digests:
             folder, slash, below = name.partition("/")
             path = Path(self._places.get(folder, folder) + slash + below)
@@ -231,7 +231,7 @@ def _digest(content: bytes) -> str:
 
 
 def _compiler_digest(words: Sequence[str], version: str) -> str | None:
-    """The digest of a compiler with its options; None if a key cannot represent them."""
+    """Return the digest of a compiler and its options; None if a key cannot represent them."""
     if not all(_KNOWN.fullmatch(word) for word in words[1:]):
         return None
     try:
@@ -244,7 +244,7 @@ def _compiler_digest(words: Sequence[str], version: str) -> str | None:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Make the folder; True if only this user may write to it."""
+    """Create the folder; return whether only this user may write to it."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = folder.stat()
@@ -254,10 +254,10 @@ def _is_ours(folder: Path) -> bool:
 
 
 def _files_of_rule(dependencies: Path) -> list[str]:
-    """The paths after the colon of a make rule, `object: file file`.
+    """Return the paths after the colon of a make rule, `object: file file`.
 
     Raises:
-        ValueError: it is no such rule.
+        ValueError: the file is not such a rule.
     """
     text = dependencies.read_text(encoding="utf-8").replace("\\\n", " ")
     _, colon, rest = text.partition(": ")
@@ -268,7 +268,7 @@ def _files_of_rule(dependencies: Path) -> list[str]:
 
 
 def _kept_files(folder: Path) -> Iterator[tuple[float, int, Path]]:
-    """Last use, bytes and path of each file."""
+    """Yield last use, bytes and path of each file."""
     for path in folder.glob("*/*"):
         status = path.lstat()
         yield status.st_mtime, status.st_size, path

@@ -35,11 +35,11 @@ status=$?
 { kill -KILL $!; wait $!; } 2>/dev/null
 exit $status
 """
-"""Runs a program while the other end of standard input is open."""
+"""A shell script that runs a program, and kills it when the other end of stdin is closed."""
 
 
 class BuildError(SpanwiseError, RuntimeError):
-    """A build failed and left nothing. The message names the step and the fix."""
+    """A build failed and left nothing behind. The message names the step and the fix."""
 
 
 @dataclass(frozen=True)
@@ -67,14 +67,14 @@ def run_step(words: Sequence[object], what: str, env: dict[str, str] | None = No
 
 
 def run_steps(steps: Sequence[Step], jobs: int) -> list[str]:
-    """Run programs, `jobs` at once; the first failure, or Ctrl-C, ends all.
+    """Run programs, up to `jobs` in parallel; the first failure, or Ctrl-C, ends all.
 
     Returns:
         Their standard outputs, in the order of the steps.
 
     Raises:
-        BuildError: naming the step; all programs have ended.
-        KeyboardInterrupt: a signal that `Signals.heard` handles; likewise.
+        BuildError: a step failed (the message names it); all programs have ended.
+        KeyboardInterrupt: a signal that `Signals.heard` handles; all programs have ended.
     """
     running = Running()
     with Workers(jobs) as pool:
@@ -103,7 +103,7 @@ def _wait_for(tasks: Sequence[Future[str]]) -> set[Future[str]]:
 
 
 class Running:
-    """The running programs of some steps. After `stop` none runs and none can start."""
+    """The running programs of some steps. After `stop`, none is running and none can start."""
 
     def __init__(self) -> None:
         self._children: set[subprocess.Popen[str]] = set()
@@ -131,7 +131,7 @@ class Running:
         return out
 
     def stop(self) -> None:
-        """End every program by SIGTERM, and after two seconds by SIGKILL."""
+        """End every program with SIGTERM, or with SIGKILL after two seconds."""
         with self._changed:
             self._stopped = True
             for number in (signal.SIGTERM, signal.SIGKILL):
@@ -170,7 +170,7 @@ class Running:
 
 
 def _outputs(child: subprocess.Popen[str]) -> tuple[str, str]:
-    """Both outputs of a program; an exception during the wait kills it."""
+    """Return stdout and stderr of a program; an exception during the wait kills it."""
     with child:
         try:
             return child.communicate(timeout=_STEP_SECONDS)
@@ -180,13 +180,13 @@ def _outputs(child: subprocess.Popen[str]) -> tuple[str, str]:
 
 
 def _send(child: subprocess.Popen[str], number: signal.Signals) -> None:
-    """Send a signal to a program's group, which exists until its output was read."""
+    """Send a signal to a program's process group, which exists until its output has been read."""
     with suppress(ProcessLookupError):
         os.killpg(child.pid, number)
 
 
 def _error_line(complaint: str) -> str:
-    """The line of a compiler's output with the error."""
+    """Return the line of a compiler's output that has the error."""
     lines = [line.strip() for line in complaint.splitlines() if line.strip()]
     errors = (line for line in lines if re.search(r"\b(error|undefined|No space)\b", line))
     return next(errors, lines[-1] if lines else "")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The steps of a build: sources, generator, compiler, linker. Needs `cc`, but no CMake.
 
-Flags and sources equal those of cmake/SpanwiseLibrary.cmake and SpanwiseTargets.cmake.
+Flags and sources must equal those of cmake/SpanwiseLibrary.cmake and SpanwiseTargets.cmake.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from spanwise.builds.objects import ObjectCache
 from spanwise.builds.programs import BuildError, Step, run_step, run_steps
 
 Report = Callable[[str], object]
-"""Called with a line before each step."""
+"""A function that is called with a line of text before each step."""
 
 COMMON_FLAGS = (
     *("-std=gnu11", "-O3", "-DNDEBUG", "-DSW_CHECK=1", "-fPIC", "-fvisibility=hidden"),
@@ -52,7 +52,7 @@ SHORT_SOURCES = (
     *("heap/checks.c", "heap/trim.c", "page/checks.c", "page/purge.c", "page/give_back.c"),
     *("page/space.c", "base/fail.c", "os/linux/thread_state.c"),
 )
-"""Code that runs once, or only in tracked heaps, is compiled for size: code is resident, too."""
+"""Code that runs once, or only in tracked heaps, is compiled for size to reduce RSS."""
 SHARED_FLAGS = (
     *("-shared", "-pthread", "-Wl,--exclude-libs,ALL", "-Wl,-z,now", "-Wl,-z,relro"),
     *("-Wl,-z,defs", "-Wl,-z,nodelete"),
@@ -76,7 +76,7 @@ class Compiler:
 
     @classmethod
     def find(cls, name: str | None) -> Compiler:
-        """The compiler of that name, of $CC, or cc, gcc, clang.
+        """Return the named compiler, or else $CC, cc, gcc or clang.
 
         Raises:
             BuildError: there is none, or it does not run.
@@ -97,7 +97,7 @@ class Compiler:
         raise BuildError(f"{what}; install gcc or clang, or name one with --cc")
 
     def tool(self, name: str) -> str:
-        """A program that belongs to the compiler, such as ar."""
+        """Return the path of a program that belongs to the compiler, such as ar."""
         path = run_step([*self.words, f"-print-prog-name={name}"], name).strip()
         found = shutil.which(path or name)
         if found is None:
@@ -106,7 +106,7 @@ class Compiler:
 
 
 def _output(words: Sequence[str]) -> str:
-    """The output of a program; "" if it fails."""
+    """Return the output of a program; "" if it fails."""
     try:
         return run_step(words, words[0])
     except BuildError:
@@ -114,7 +114,7 @@ def _output(words: Sequence[str]) -> str:
 
 
 def source_root() -> Path:
-    """The C sources: of the installed package, or of the checkout.
+    """Return the root of the C sources: in the installed package, or the checkout.
 
     Raises:
         BuildError: they are in neither place.
@@ -130,7 +130,7 @@ def source_root() -> Path:
 
 
 def generate(root: Path, table_file: Path, cutoff: int | None, out: Path) -> list[str]:
-    """Run the generator with all its proofs; return the proofs' lines."""
+    """Run the generator with all its proofs; return the lines of the proofs."""
     script = root / "scripts/sizeclasses.py"
     command = [sys.executable, "-B", script, "--table", table_file, "-o", out]
     command += [] if cutoff is None else ["--cutoff", str(cutoff)]
@@ -148,14 +148,14 @@ def place_headers(root: Path, gen: Path, include: Path) -> None:
 
 
 def sources(root: Path, rooms: Sequence[str], identifier: str) -> list[Path]:
-    """The C files of folders of src/, without the generated files that the new table replaces."""
+    """Return the C files of folders of src/, except generated files that the new table replaces."""
     found = [path for room in rooms for path in sorted((root / "src" / room).glob("*.c"))]
     replaced = {f"table_{identifier}.c", f"paths_{identifier}.c"}
     return [path for path in found if path.parent.name != "gen" or path.name not in replaced]
 
 
 def core_rooms(root: Path, recordings: bool) -> tuple[str, ...]:
-    """The library's folders; without recordings only those of the heap."""
+    """Return the library's folders; without recordings only those of the heap."""
     if not recordings:
         return _FLOOR
     source = root / "src"
@@ -167,7 +167,7 @@ PRELOAD_ROOMS = (*_FLOOR, "preload")
 
 
 def zstd_words(compiler: Compiler, scratch: Path) -> list[str] | None:
-    """The flags that link zstd, statically if possible; None without its development files."""
+    """Return the flags that link zstd, statically if possible; None without its headers."""
     probe = scratch / "probe.c"
     probe.write_text("#include <zstd.h>\nint main(void) { return ZSTD_versionNumber() == 0; }\n")
     for words in (["-l:libzstd.a"], ["-lzstd"]):
@@ -200,19 +200,19 @@ def compile_all(
     cache: ObjectCache,
     generated: Sequence[Path],
 ) -> list[Path]:
-    """Put an object of every file into `out`, cached or compiled; the first failure ends it.
+    """Copy an object of every file from the cache, or compile it, into `out`.
 
     Args:
-        compiler: compiles them.
+        compiler: the compiler.
         files: the sources.
-        flags: in addition to COMMON_FLAGS.
-        out: the folder, which is made.
-        jobs: compilers at once.
+        flags: flags in addition to COMMON_FLAGS.
+        out: the output folder, which is created.
+        jobs: parallel compilations.
         cache: objects of earlier builds.
         generated: headers of this build.
 
     Raises:
-        BuildError: naming the file.
+        BuildError: a file does not compile; the message names it.
     """
     out.mkdir()
     made = [out / f"{path.parent.name}-{path.stem}.o" for path in files]
@@ -223,7 +223,7 @@ def compile_all(
         if cache.fetch(key, to):
             continue
         rule = to.with_suffix(".d")
-        # -MD also lists system headers, which change the object.
+        # -MD also lists system headers, which the object depends on.
         words += ["-MD", "-MT", "object", "-MF", str(rule)]
         steps.append(
             Step([*compiler.words, *words, "-c", path, "-o", to], f"compiling {_named(path)}")

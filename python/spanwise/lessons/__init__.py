@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Examples: what articles about memory measured, as something to run (docs/design/lesson.md)."""
+"""Runnable examples of what articles about memory measured (docs/design/lesson.md)."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims of five articles about memory, and the arithmetic behind them: append and block sizes.
+"""Claims of five articles about memory, and models of what they measured: append, block sizes.
 
-`article-figures.json` has the claims as printed; they are quoted, never asserted. `verdicts.json`
-has groups of verdicts, each with one reason, and the claims without a verdict. Both files are in
+`article-figures.json` quotes the claims as printed; no test asserts them. `verdicts.json` has
+groups of verdicts, each with one reason, and the claims without a verdict. Both files are in
 examples/lessons.
 """
 
@@ -31,17 +31,17 @@ Key = tuple[str, str, str]
 
 
 class Claim(NamedTuple):
-    """What an article says of one case, and our verdict.
+    """An article's claim about one case, and our verdict.
 
     Attributes:
         source: the article.
-        machine: on which it measured.
+        machine: the article's machine.
         case: what was measured, or the statement.
-        value: the figure; None: a statement.
-        unit: of the figure; "statement" of a statement.
-        verdict: one of VERDICTS; None: it has none yet.
-        ours: our figure or finding; None: there is none.
-        reason: of the verdict.
+        value: the figure; None for a statement.
+        unit: unit of the figure, or "statement".
+        verdict: one of VERDICTS; None: not yet.
+        ours: our figure or finding; None: none.
+        reason: reason for the verdict.
         notebook: number of the notebook that shows it.
     """
 
@@ -68,7 +68,7 @@ def _read(name: str) -> Any:
 
 @functools.cache
 def claims() -> tuple[Claim, ...]:
-    """All claims in the order of the articles, with their verdicts."""
+    """Return all claims in the order of the articles, with their verdicts."""
     found: dict[Key, dict[str, Any]] = {}
     for group in _read("verdicts.json")["groups"]:
         shared = {name: group[name] for name in ("notebook", "verdict", "reason")}
@@ -80,20 +80,20 @@ def claims() -> tuple[Claim, ...]:
 
 
 def open_keys() -> frozenset[Key]:
-    """The claims that are listed as open."""
+    """Return the keys of the claims that are listed as open."""
     return frozenset((row[0], row[1], row[2]) for row in _read("verdicts.json")["open"])
 
 
 def verdicts(notebook: str, counted: Mapping[tuple[str, str], float]) -> str:
-    """The claims of a notebook as text: the article's figure, ours, verdict and reason.
+    """Return the claims of a notebook as text: the article's figure, ours, verdict and reason.
 
     Args:
-        notebook: its number.
-        counted: figures that the notebook has just counted, by case and unit.
+        notebook: number of the notebook.
+        counted: (case, unit) -> figure that the notebook has just counted.
 
     Raises:
-        InvalidError: the notebook has no claim; a case is none of its claims; or a count differs
-            from the verdict's.
+        InvalidError: the notebook has no claim, a case is not one of its claims, or a figure
+            differs from the verdict's.
     """
     mine = {(claim.case, claim.unit): claim for claim in claims() if claim.notebook == notebook}
     if not mine:
@@ -107,7 +107,7 @@ def verdicts(notebook: str, counted: Mapping[tuple[str, str], float]) -> str:
 
 
 def _text(rows: list[Claim]) -> str:
-    """One group per verdict and reason: a heading, then a line per claim."""
+    """Return one group of lines per verdict and reason: a heading, then a line per claim."""
     lines, reasons = [], list(dict.fromkeys((row.verdict, row.reason) for row in rows))
     for verdict, reason in reasons:
         group = [row for row in rows if (row.verdict, row.reason) == (verdict, reason)]
@@ -129,9 +129,9 @@ class Blocks(NamedTuple):
     """The blocks of one operation, as `go test -benchmem` prints them.
 
     Attributes:
-        allocated_bytes: of all blocks, rounded up (B/op).
-        allocs: how many (allocs/op).
-        waste_bytes: round-up among these bytes.
+        allocated_bytes: bytes of all blocks, rounded up (B/op).
+        allocs: number of blocks (allocs/op).
+        waste_bytes: the part of these bytes that is round-up.
     """
 
     allocated_bytes: int
@@ -140,15 +140,15 @@ class Blocks(NamedTuple):
 
 
 def blocks(sizes: Iterable[SupportsIndex], table: SizeClassTable) -> Blocks:
-    """Blocks for requests of these sizes.
+    """Return the blocks for requests of these sizes.
 
     Args:
         sizes: bytes of each request.
-        table: rounds each up to a class, or to pages.
+        table: rounds each size up to a class, or to pages.
 
     Raises:
         InvalidError: a size is negative.
-        TypeError: a size is no integer.
+        TypeError: a size is not an integer.
 
     Example:
         blocks([33, 33, 66], SizeClassTable.go())  # Blocks(176, 3, 44)
@@ -159,12 +159,12 @@ def blocks(sizes: Iterable[SupportsIndex], table: SizeClassTable) -> Blocks:
 
 
 def books(count: int, table: SizeClassTable, *, together: bool) -> Blocks:
-    """`count` books and a list of pointers to them, after "Memory Blocks" of Go 101.
+    """Return the blocks of `count` books and a list of pointers to them (Go 101, "Memory Blocks").
 
     Args:
-        count: of books, 40 B each.
+        count: number of books, 40 B each.
         table: rounds blocks up.
-        together: all books in one block; else each in a block of its own.
+        together: all books are in one block; False: each has its own block.
     """
     ours = [count * BOOK_BYTES] if together else [BOOK_BYTES] * count
     return blocks([*ours, count * POINTER_BYTES], table)
@@ -172,11 +172,11 @@ def books(count: int, table: SizeClassTable, *, together: bool) -> Blocks:
 
 # --- growth ---------------------------------------------------------------------------------------
 
-GO_THRESHOLD = 256  # elements, below which Go doubles
+GO_THRESHOLD = 256  # below this number of elements Go doubles
 
 
 def _go(old: int, need: int) -> int:
-    """Go's append: the need, twice the capacity, or repeated growth by a quarter plus 192."""
+    """Return the capacity of Go's append: the need, twice the old one, or steps of 1/4 plus 192."""
     if need > 2 * old:
         return need
     if old < GO_THRESHOLD:
@@ -193,7 +193,7 @@ GROWTH_POLICIES: dict[str, Callable[[int, int], int]] = {
     "golden": lambda old, need: max(need, old * 1_618_034 // 1_000_000),
     "exact": lambda old, need: need,
 }
-"""Name -> function of the old capacity and the need, in elements, to the new capacity."""
+"""Name -> function from the old capacity and the need to the new capacity, in elements."""
 
 
 @dataclass(frozen=True)
@@ -202,12 +202,12 @@ class Growth(Result):
 
     Attributes:
         policy: one of GROWTH_POLICIES.
-        table: name of the table that rounded its blocks; None: none did.
-        element_bytes: of one element.
-        length: elements at the end.
-        capacities: in elements, after each block.
+        table: name of the table that rounded the blocks; None: no rounding.
+        element_bytes: size of an element.
+        length: final number of elements.
+        capacities: capacity in elements after each block.
         blocks: bytes of each block, rounded up.
-        copied_bytes: of elements copied from a block to the next one.
+        copied_bytes: bytes of elements copied from one block to the next.
     """
 
     policy: str
@@ -239,7 +239,7 @@ class Growth(Result):
         return self.held_bytes - self.length * self.element_bytes
 
     def to_dict(self) -> dict[str, object]:
-        """All of it, for JSON."""
+        """Return all fields, for JSON."""
         return {
             **asdict(self),
             "allocs": self.allocs,
@@ -264,18 +264,18 @@ def simulate_growth(
 ) -> Growth:
     """Append to an empty array and return the blocks that it allocates.
 
-    A block of a table has the size of its class, and the array uses all of it, as Go's does.
+    With a table, a block has the size of its class, and the array uses all of it, as in Go.
 
     Args:
-        lengths: elements of each append; `[1] * 1000` adds a thousand, one by one.
+        lengths: elements per append; `[1] * 1000` appends a thousand, one by one.
         policy: one of "go", "1.5x", "2x", "golden" and "exact".
-        element_bytes: of one element, at least 1.
-        table: rounds each block up; None: blocks have the size that the policy says.
+        element_bytes: size of an element, at least 1.
+        table: rounds each block up; None: blocks have the size of the policy.
 
     Raises:
-        InvalidError: an unknown policy, a negative length, elements of 0 bytes, or an array that
-            is larger than any address space.
-        TypeError: a length is no integer.
+        InvalidError: an unknown policy, a negative length, elements of 0 bytes, or an array larger
+            than the address space.
+        TypeError: a length is not an integer.
 
     Example:
         simulate_growth([2, 3, 4, 5, 3], table=SizeClassTable.go()).capacities  # (2, 6, 12, 24)

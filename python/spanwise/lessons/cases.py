@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cases of articles about Go, in C: allocations of single operations, a game, many small values.
+"""Cases of articles about Go, in C: single operations, a game, and many small values.
 
-The C is in examples/lessons. This module names the cases, says why each value is on the stack or
-on the heap, and prints our figures next to those of the articles and of Go.
+The C code is in examples/lessons. This module lists the cases, says why each value is on the stack
+or on the heap, and prints our figures next to those of the articles and of Go.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from spanwise.tables.table import SizeClassTable, as_table
 VARIABLE_BYTES_MAX = 128 << 10
 """Go 1.26.8 moves larger variables to the heap (cmd/compile/internal/ir/cfg.go)."""
 UNNAMED_BYTES_MAX = 64 << 10
-"""The same limit for values that new, make and composite literals make."""
+"""The same limit for values from new, make and composite literals."""
 
 SHARING = ("copied", "shared down", "shared up")
-"""How a value leaves the function that made it: as a copy, to a callee, or to its caller."""
+"""How a value leaves its function: as a copy, to a callee, or to the caller."""
 
 
 class Verdict(NamedTuple):
-    """Where Go puts a value, in the style of `go build -gcflags=-m`.
+    """Where Go allocates a value, as `go build -gcflags=-m` reports it.
 
     Attributes:
         place: "stack" or "heap".
@@ -43,15 +43,15 @@ class Verdict(NamedTuple):
 
 
 def place_of(size: SupportsIndex, sharing: str, *, named: bool = True) -> Verdict:
-    """Where Go 1.26.8 puts a value whose size is known when it is compiled.
+    """Return where Go 1.26.8 allocates a value whose size is known at compile time.
 
     Args:
         size: in bytes.
         sharing: one of SHARING.
-        named: it is a variable; False: it is made by new, make or a literal.
+        named: it is a variable; False: it comes from new, make or a literal.
 
     Raises:
-        InvalidError: an unknown sharing, or a negative size.
+        InvalidError: the sharing is unknown, or the size is negative.
     """
     if sharing not in SHARING:
         raise InvalidError(f"sharing {sharing!r}: must be one of {', '.join(SHARING)}")
@@ -62,14 +62,14 @@ def place_of(size: SupportsIndex, sharing: str, *, named: bool = True) -> Verdic
 
 
 class Case(NamedTuple):
-    """One case.
+    """One case of the articles.
 
     Attributes:
-        name: ours.
-        claim: its name in the articles; "": they do not have it.
+        name: our name.
+        claim: its name in the articles; "": not in the articles.
         verdict: where its values are, and why.
-        go_ns: of Go 1.26.8 on one core of an x86-64 server without a collection; None: unknown.
-        books: number of books that it makes.
+        go_ns: time in Go 1.26.8 on one core of x86-64, without a collection; None: unknown.
+        books: number of books that it creates.
     """
 
     name: str
@@ -109,7 +109,7 @@ CASES = (
 """All cases. In a list pool the NPC exists already, and only the list's element is allocated."""
 
 C_NAMES = tuple(dict.fromkeys(case.name for case in CASES))
-"""The functions of C, in the order of SW_LESSON_CASES."""
+"""The C functions, in the order of SW_LESSON_CASES."""
 
 
 class Cost(NamedTuple):
@@ -117,10 +117,10 @@ class Cost(NamedTuple):
 
     Attributes:
         case: the case.
-        ns: elapsed time, with the frees and one call through a pointer; None: not timed.
-        allocated_bytes: of the blocks, rounded up (B/op).
-        allocs: how many (allocs/op).
-        waste_bytes: round-up among these bytes (waste/op).
+        ns: elapsed time, including the frees and one indirect call; None: not timed.
+        allocated_bytes: bytes of the blocks, rounded up (B/op).
+        allocs: number of blocks (allocs/op).
+        waste_bytes: the part of these bytes that is round-up (waste/op).
     """
 
     case: Case
@@ -137,16 +137,16 @@ def run_case(
     ops: SupportsIndex = 0,
     counted_ops: SupportsIndex = 100,
 ) -> Cost:
-    """Runs a case on a fresh heap.
+    """Run a case on a fresh heap.
 
     Args:
         case: one of CASES, possibly with another number of books.
         table: size classes of the heap.
-        ops: operations that are timed, in C; 0: none.
-        counted_ops: operations whose bytes and allocations are counted, at least 1.
+        ops: operations to time, in C; 0: none.
+        counted_ops: operations to count bytes and allocations of, at least 1.
 
     Raises:
-        InvalidError: an unknown case, or a number that is not within these limits.
+        InvalidError: the case is unknown, or a number is not within these limits.
         OutOfMemoryError: no memory.
     """
     if case.name not in C_NAMES:
@@ -179,12 +179,12 @@ def run_case(
 def run_cases(
     cases: Iterable[Case] = CASES, *, table: SizeClassTable | str = "go", ops: SupportsIndex = 0
 ) -> tuple[Cost, ...]:
-    """Runs cases one after the other; arguments and errors as in `run_case`."""
+    """Run cases one after the other; arguments and errors are as in `run_case`."""
     return tuple(run_case(case, table=table, ops=ops) for case in cases)
 
 
 def sum_lengths(lengths: Sequence[SupportsIndex], element_bytes: SupportsIndex = 8) -> int:
-    """The length of a merged array, as the first of two loops computes it.
+    """Return the length of a merged array, as the first of two loops computes it.
 
     Raises:
         LimitError: the sum, or its bytes, is larger than any object.
@@ -204,7 +204,7 @@ _HEADS = ("case", "ns", "Go", "article", "B/op", "article", "allocs", "article",
 
 
 def as_text(costs: Iterable[Cost]) -> str:
-    """The costs as a table next to Go's own times and the articles' figures.
+    """Format the costs as a table next to Go's times and the articles' figures.
 
     "Go" is Go 1.26.8 on another machine, "article" is the printed figure, "-" means none.
     """
@@ -229,7 +229,7 @@ def as_text(costs: Iterable[Cost]) -> str:
 
 
 def _shown(value: float | None) -> str:
-    """A figure: counts as integers, times below 100 with one decimal."""
+    """Format a figure: counts as integers, times below 100 with one decimal."""
     if value is None:
         return "-"
     return f"{value:,.0f}" if value == int(value) or value >= 100 else f"{value:.1f}"
@@ -238,9 +238,9 @@ def _shown(value: float | None) -> str:
 # --- the game -------------------------------------------------------------------------------------
 
 GAME_POLICIES = ("none", "list", "capped", "aged")
-"""What happens to NPCs that leave: they become garbage; enter a linked list under a lock, with an
-element of 40 bytes each; enter a free list threaded through the NPCs, up to a capacity; or enter
-one of two such lists, the older of which each collection drops. In the order of
+"""What happens to NPCs that leave: they become garbage; go to a linked list under a lock, with an
+element of 40 bytes each; go to a free list threaded through the NPCs, up to a capacity; or go to
+one of two such lists, and each collection drops the older list. In the order of
 sw_lesson_policy."""
 
 LIFE_FRAMES_MAX = 256
@@ -253,12 +253,12 @@ class Game(NamedTuple):
         policy: one of GAME_POLICIES.
         frame_ns: elapsed time of each frame, shape (frames,).
         collections: cycles of the collector.
-        spawned: NPCs.
-        allocs: objects that were allocated.
-        allocated_bytes: their blocks.
-        held_bytes: of the heap at the end.
+        spawned: number of NPCs.
+        allocs: number of allocated objects.
+        allocated_bytes: bytes of their blocks.
+        held_bytes: committed bytes of the heap at the end.
         idle: NPCs in the pool at the end.
-        checksum: of the NPCs' actions: the same for every policy.
+        checksum: checksum of the NPCs' actions, the same for every policy.
     """
 
     policy: str
@@ -272,7 +272,7 @@ class Game(NamedTuple):
     checksum: int
 
     def frame_us(self, percent: float) -> float:
-        """Percentile of the frame times in microseconds; 100: the longest frame."""
+        """Return a percentile of the frame times in microseconds; 100: the longest frame."""
         return float(np.percentile(self.frame_ns, percent)) / 1000
 
 
@@ -290,17 +290,17 @@ def play_game(
     seed: SupportsIndex = 1,
     table: SizeClassTable | str = "go",
 ) -> Game:
-    """Plays a game.
+    """Play a game.
 
     Args:
         policy: one of GAME_POLICIES.
-        frames: at least 1.
-        spawned: NPCs that appear in a frame.
-        wave: NPCs that appear in each `wave_frames`-th frame instead.
+        frames: number of frames, at least 1.
+        spawned: new NPCs per frame.
+        wave: new NPCs in every `wave_frames`-th frame instead.
         wave_frames: frames between two waves; 0: no waves.
-        life_frames: an NPC stays 1 to so many frames, at most 256.
+        life_frames: the longest life of an NPC in frames, 1 to 256.
         capacity: idle NPCs of the policy "capped".
-        percent: growth of the heap between collections, as GOGC; 0: none begins.
+        percent: growth of the heap between collections, as GOGC; 0: no collections.
         in_steps: collections run in steps between the frames' work.
         seed: of the random numbers.
         table: size classes of the heap.
@@ -336,20 +336,20 @@ def play_game(
 # --- many values ----------------------------------------------------------------------------------
 
 MADE = ("copies", "structs", "objects")
-"""Structs of 80 bytes that a function returns as values; the same as objects of a collected heap;
-objects of a size and with pointers of your choice. In the order of sw_lesson_made."""
+"""Structs of 80 bytes that a function returns by value; the same as objects of a collected heap;
+objects with a chosen size and pointers. In the order of sw_lesson_made."""
 
 
 class Creation(NamedTuple):
-    """The cost of making the values.
+    """The cost of creating the values.
 
     Attributes:
         made: one of MADE.
-        values: how many.
-        ns: elapsed time of all values.
+        values: number of values.
+        ns: elapsed time for all values.
         collections: cycles that began.
         events: number of events by kind, as in `CollectorEvents`.
-        event_ns: total length of these events, by kind.
+        event_ns: total duration of these events by kind.
     """
 
     made: str
@@ -366,7 +366,7 @@ class Creation(NamedTuple):
 
     @property
     def collector_share(self) -> float:
-        """The share of the time in which the collector marked or swept, 0 to 1."""
+        """The share of the time that the collector spent marking or sweeping, 0 to 1."""
         return (self.event_ns["mark"] + self.event_ns["sweep"]) / max(self.ns, 1)
 
 
@@ -380,14 +380,14 @@ def create_many(
     in_steps: bool = False,
     table: SizeClassTable | str = "go",
 ) -> Creation:
-    """Makes values one after the other; each object is garbage once the next one exists.
+    """Create values one after the other; each object becomes garbage when the next one is created.
 
     Args:
         made: one of MADE.
-        count: at least 1.
-        size: of "objects", in bytes, a multiple of 8 from 8 on.
-        pointers: numbers of the words of "objects" that are pointers, below 64.
-        percent: growth of the heap between collections, as GOGC; 0: none begins.
+        count: number of values, at least 1.
+        size: size of "objects" in bytes, a multiple of 8, at least 8.
+        pointers: indices of the words of "objects" that are pointers, below 64.
+        percent: growth of the heap between collections, as GOGC; 0: no collections.
         in_steps: collections run in steps.
         table: size classes of the heap.
 

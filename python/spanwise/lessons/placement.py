@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much memory placement costs: fragmentation of range allocators, Robson's adversary, drag.
+"""The memory cost of placement: fragmentation of range allocators, Robson's adversary, drag.
 
-Wilson and others, "Dynamic storage allocation: a survey and critical review" (1995), ask for real
+Wilson et al., "Dynamic storage allocation: a survey and critical review" (1995), ask for real
 traces, because synthetic ones lose the correlation of sizes and lifetimes. The synthetic workloads
 here compare placements with each other and with Robson's bound; they do not predict a program.
 """
@@ -20,7 +20,7 @@ from spanwise.errors import InvalidError
 from spanwise.ranges.allocators import BuddyAllocator, RangeAllocator
 
 UNIT = 16
-"""The smallest size; every size is a multiple of it."""
+"""The smallest size; all sizes are multiples of it."""
 
 # --- fragmentation --------------------------------------------------------------------------------
 
@@ -39,15 +39,15 @@ SIZES: dict[str, Draw] = {
     "powers": lambda rng, count: (1 << rng.integers(0, 7, count)) * UNIT,
     "two sizes": lambda rng, count: np.where(rng.random(count) < 0.9, 2, 129) * UNIT,
 }
-"""Distributions of sizes: 16 to 1024 in steps of 16; log-uniform, 16 to 4080; powers of two, 16 to
-1024; nine of 32 for one of 2064."""
+"""Distributions of sizes: uniform, 16 to 1024 in steps of 16; log-uniform, 16 to 4080; powers of
+two, 16 to 1024; 32 with probability 0.9, else 2064."""
 
 LARGEST = {"uniform": 1024, "small ones": 4080, "powers": 1024, "two sizes": 2064}
 """The largest size of each distribution."""
 
 
 def _phases(rng: np.random.Generator, count: int) -> NDArray[np.int64]:
-    """Lives to the end of a phase of 2000 requests; one in ten lasts five phases more."""
+    """Draw lifetimes to the end of a phase of 2000 requests; a tenth last five phases longer."""
     end = 2000 - np.arange(count) % 2000
     return end + np.where(rng.random(count) < 0.1, 10_000, 0)
 
@@ -60,8 +60,8 @@ LIFETIMES: dict[str, Draw] = {
     ),
     "phases": _phases,
 }
-"""Distributions of lifetimes, in requests: first in, first out; exponential, mean 2000; nine of ten
-below 200, the tenth 10,000 to 30,000; nine of ten to the end of a phase of 2000."""
+"""Distributions of lifetimes, in requests: constant; exponential, mean 2000; 90 % below 200, the
+rest 10,000 to 30,000; 90 % to the end of a phase of 2000."""
 
 POLICIES = ("first", "best", "next", "worst", "buddy")
 
@@ -94,9 +94,9 @@ class Extent(NamedTuple):
 
 
 class _Wall:
-    """A range that is as small as possible: it grows only when a request finds no hole.
+    """A range that is as small as possible: it grows only if a request finds no hole.
 
-    All offsets from `end` on are taken, as if the range ended there.
+    All offsets from `end` on are allocated, as if the range ended there.
     """
 
     def __init__(self, placement: str, backend: str) -> None:
@@ -110,7 +110,7 @@ class _Wall:
         return self._ranges.alloc(size)
 
     def _grow(self, size: int) -> None:
-        """Makes the hole before the wall, if there is one, as large as the request."""
+        """Grow the hole before `end`, if there is one, to the size of the request."""
         last = 0
         if self._ranges.free_size:
             start, length = self._ranges.holes()[-1].tolist()
@@ -123,7 +123,7 @@ class _Wall:
 
 
 class _Buddy:
-    """A buddy allocator with ample room; its extent is the highest offset that it used."""
+    """A buddy allocator with ample room; its extent is the highest offset used."""
 
     def __init__(self) -> None:
         self._ranges = BuddyAllocator(1 << 24, unit=UNIT)
@@ -146,17 +146,17 @@ def measure_extent(
     *,
     backend: str = "two",
 ) -> Extent:
-    """Plays objects, one request per step, and returns the range that they needed.
+    """Allocate and free objects, one request per step, and return the range that they needed.
 
     Args:
-        sizes: of each object, at least 1.
-        lifetimes: steps until each is freed, at least 1; frees that are due precede a request.
+        sizes: size of each object, at least 1.
+        lifetimes: steps until each object is freed, at least 1; due frees precede a request.
         policy: one of POLICIES.
         backend: of RangeAllocator; ignored by "buddy".
 
     Raises:
         InvalidError: an unknown policy, a size or lifetime below 1, or lists of unequal length.
-        UnsupportedError: the back end does not have the placement.
+        UnsupportedError: the backend does not have the placement.
     """
     if policy not in POLICIES:
         raise InvalidError(f"policy {policy!r}: must be one of {', '.join(POLICIES)}")
@@ -179,7 +179,7 @@ def measure_extent(
 
 
 def _bound(live: int, sizes: str) -> float:
-    """Robson's bound, in units of UNIT, for the largest power of two that the sizes reach."""
+    """Return Robson's bound over `live`, for the largest power of two that the sizes reach."""
     words = live // UNIT
     largest = 1 << ((LARGEST[sizes] // UNIT).bit_length() - 1)
     return robson_bound(words, largest) / words
@@ -192,19 +192,19 @@ def study(
     policies: Iterable[str] = POLICIES,
     backend: str = "two",
 ) -> NDArray[np.void]:
-    """Every policy with every distribution of sizes and lifetimes, on the same objects.
+    """Measure every policy on the same objects, for each distribution of sizes and lifetimes.
 
     Args:
-        count: objects of each combination.
+        count: objects per combination.
         seed: of the random numbers.
-        policies: of POLICIES.
+        policies: some of POLICIES.
         backend: of RangeAllocator.
 
     Returns:
         Rows of FRAGMENTATION_DTYPE, shape (policies * sizes * lifetimes,).
 
     Raises:
-        InvalidError: an unknown policy, or no objects.
+        InvalidError: a policy is unknown, or there are no objects.
     """
     objects = _lib.as_index(count, "count")
     if objects == 0:
@@ -237,11 +237,11 @@ class Places(Protocol):
         """Allocate `size` and return its offset."""
 
     def free(self, offset: int, size: int) -> None:
-        """Free it."""
+        """Free [offset, offset + size)."""
 
 
 def robson_bound(live: int, largest: int) -> float:
-    """The range that every non-moving allocator needs at worst, for sizes 1, 2, ... largest.
+    """Return the range that every non-moving allocator needs at worst, for sizes 1, 2, ... largest.
 
     live * (log2(largest) / 2 + 1) - largest + 1, the lower bound of J. M. Robson, "An estimate of
     the store size necessary for dynamic storage allocation", JACM 18(3), 1971.
@@ -250,20 +250,20 @@ def robson_bound(live: int, largest: int) -> float:
 
 
 def play_robson(places: Places, live: int, largest: int) -> Extent:
-    """Frees objects so that the survivors fragment the range, with at most `live` allocated.
+    """Run Robson's adversary, whose survivors fragment the range, with at most `live` allocated.
 
-    The game begins with `live` objects of size 1. Before the round of size 2^i it frees each object
-    that covers no offset equal to f modulo 2^i. Two values of f agree with the f of the previous
-    round; the one with the larger sum of 2^i minus size, over the surviving objects, is chosen.
-    Then it allocates as many objects of 2^i as `live` allows.
+    It begins with `live` objects of size 1. Before the round of size 2^i, it frees each object that
+    covers no offset congruent to f modulo 2^i. Of the two values of f that agree with the previous
+    round's, it chooses the one with the larger sum of 2^i - size over the surviving objects. Then
+    it allocates as many objects of size 2^i as `live` allows.
 
     Args:
         places: an empty allocator with more room than the bound.
-        live: most that is allocated at once.
+        live: the maximum allocated at any time.
         largest: the last size, a power of two, at most `live`.
 
     Raises:
-        InvalidError: largest is no power of two, or above live.
+        InvalidError: largest is not a power of two, or is above live.
         OutOfMemoryError: the allocator has too little room.
     """
     most, end = _lib.as_index(live, "live"), _lib.as_index(largest, "largest")
@@ -292,11 +292,11 @@ def play_robson(places: Places, live: int, largest: int) -> Extent:
 
 
 class Drag(NamedTuple):
-    """Bytes times time.
+    """Space-time products: bytes times time.
 
     Attributes:
-        live: of objects between their birth and their death.
-        held: of groups between the birth of their first object and the death of their last one.
+        live: of objects, from birth to death.
+        held: of groups, from the birth of the first object to the death of the last.
     """
 
     live: float
@@ -304,14 +304,14 @@ class Drag(NamedTuple):
 
     @property
     def held_over_live(self) -> float:
-        """`held` over `live`; 1 if no dead object waits for its group."""
+        """`held` / `live`; 1 if no dead object waits for its group."""
         return self.held / self.live
 
 
 def group_drag(
     sizes: ArrayLike, births: ArrayLike, deaths: ArrayLike, *, group: int, group_bytes: int = 0
 ) -> Drag:
-    """The cost of freeing objects in groups, as arenas do.
+    """Return the cost of freeing objects in groups, as arenas do.
 
     Objects join groups in the order of their births, `group` in each; the last group may have
     fewer. A group takes memory as its objects arrive and returns all of it at its last death.
@@ -319,9 +319,9 @@ def group_drag(
     Args:
         sizes: bytes of each object.
         births: when each is allocated.
-        deaths: when each is used for the last time; not before its birth.
-        group: objects of a group; 1 is freeing one by one.
-        group_bytes: the least that a group holds from its first birth on, as an arena's chunk does.
+        deaths: when each is last used; not before its birth.
+        group: objects per group; 1 frees objects individually.
+        group_bytes: the minimum that a group holds from its first birth, such as an arena's chunk.
 
     Raises:
         InvalidError: arrays of different or no length, a death before a birth, or a group of 0.

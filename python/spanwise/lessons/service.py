@@ -23,15 +23,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 STRATEGIES = ("static", "heap", "collected", "pool", "arena", "batch", "slab", "arena_pool")
-"""Where the four objects of a message come from, in the order of sw_service_strategy: the same
-blocks each time, the cost without allocation; a heap; a collected heap; pools; an arena per
-message; an arena per batch of messages; tiered slabs; an arena per batch, and pools for the bytes.
-"""
+"""The source of the four objects of a message, in the order of sw_service_strategy: static blocks
+(the cost without allocation); a heap; a collected heap; pools; an arena per message; an arena per
+batch of messages; tiered slabs; an arena per batch, and pools for the payload."""
 
 BIN_FLOORS: NDArray[np.uint64] = np.array(
     [lib.sw_service_bin_floor(i) for i in range(lib.SW_SERVICE_BINS)], np.uint64
 )
-"""The least latency of each bin in nanoseconds; bins are exact below 128 ns, then 1/128 wide."""
+"""The minimum latency of each bin in nanoseconds; bins are exact below 128 ns, then 1/128 wide."""
 
 
 @dataclass(frozen=True)
@@ -40,22 +39,22 @@ class ServiceRun(Result):
 
     Attributes:
         strategy: one of STRATEGIES.
-        messages: that were served.
-        rate: messages that should have arrived in a second; None: a closed loop.
-        elapsed_ns: of all messages.
-        cpu_ns: processor time; in an open loop with what is spent on waiting.
-        allocs: objects of messages.
-        requested_bytes: their sizes together.
-        opened: connections, the first ones included.
+        messages: messages served.
+        rate: intended arrivals per second; None: a closed loop.
+        elapsed_ns: time for all messages.
+        cpu_ns: CPU time; in an open loop it includes waiting.
+        allocs: objects allocated for messages.
+        requested_bytes: requested bytes of these objects.
+        opened: connections opened, including the initial ones.
         collections: cycles of the collector.
-        pause_ns: of all of them.
-        longest_pause_ns: of one.
-        scanned_bytes: live bytes that they marked.
-        rss_bytes: of the process after the last message; None: unknown.
-        checksum: of all replies: the same for every strategy.
-        latency_bins: how many latencies are in each bin of BIN_FLOORS; empty if not
-            measured. In an open loop a latency counts from the intended arrival, in a closed one
-            from the reply before.
+        pause_ns: total pause time.
+        longest_pause_ns: the longest pause.
+        scanned_bytes: live bytes that the collections marked.
+        rss_bytes: RSS of the process after the last message; None: unknown.
+        checksum: checksum of all replies, the same for every strategy.
+        latency_bins: number of latencies in each bin of BIN_FLOORS; empty if not measured. A
+            latency counts from the intended arrival in an open loop, and from the previous reply
+            in a closed one.
     """
 
     strategy: str
@@ -85,7 +84,7 @@ class ServiceRun(Result):
         return self.cpu_ns / self.messages
 
     def latency_ns(self, percent: float) -> float:
-        """The latency that `percent` of the messages do not exceed, within a 128th.
+        """Return the latency that `percent` of the messages do not exceed, within 1/128.
 
         Raises:
             InvalidError: latencies were not measured, or the percentage is not within 0 to 100.
@@ -99,7 +98,7 @@ class ServiceRun(Result):
         return float(BIN_FLOORS[int(np.searchsorted(counts, rank))])
 
     def plot_latencies(self, ax: Axes | None = None) -> Axes:
-        """Latency against the percentage of messages that do not exceed it, as HdrHistogram does.
+        """Draw latency against the percentage of messages not exceeding it, as HdrHistogram does.
 
         Raises:
             InvalidError: latencies were not measured.
@@ -121,7 +120,7 @@ class ServiceRun(Result):
         return text
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, for JSON; of the bins those that are not empty, by their floor."""
+        """Return all fields, for JSON, with the bins that are not empty as (minimum, count)."""
         fields = asdict(self)
         bins = fields.pop("latency_bins")
         filled = np.flatnonzero(bins)
@@ -144,21 +143,21 @@ def serve(
     live_bytes: SupportsIndex = 0,
     seed: SupportsIndex = 1,
 ) -> ServiceRun:
-    """Serves messages.
+    """Serve messages and measure throughput, CPU time and latencies.
 
     Args:
         strategy: one of STRATEGIES.
-        messages: at least 1.
-        connections: that are open at any time; each has 5.25 KiB of slots.
-        batch: messages in an arena of the strategies "batch" and "arena_pool".
-        payload_bytes: mean of what is drawn, 1 to 240.
-        churn: after so many messages one connection closes and another opens; 0: none does.
-        rate: messages that arrive in a second, with exponential gaps; None: the next message
-            arrives when the one before is served.
-        latencies: measures the latency of each message; an open loop always does.
-        safe: arenas are in safe mode.
-        percent: growth of the collected heap between collections, as GOGC; 0: none begins.
-        live_bytes: of the collected heap, in addition to the messages.
+        messages: number of messages, at least 1.
+        connections: open connections; each has 5.25 KiB of slots.
+        batch: messages per arena of the strategies "batch" and "arena_pool".
+        payload_bytes: mean of the random payload sizes, 1 to 240.
+        churn: messages between two replacements of a connection; 0: none is replaced.
+        rate: arrivals per second, with exponential gaps (an open loop); None: a message arrives
+            when the previous one has been served (a closed loop).
+        latencies: measure the latency of each message; an open loop always does.
+        safe: use safe arenas.
+        percent: growth of the collected heap between collections, as GOGC; 0: no collections.
+        live_bytes: live bytes of the collected heap in addition to the messages.
         seed: of the random numbers.
 
     Raises:

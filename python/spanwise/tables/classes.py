@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The classes of a table: for and from the C library, as JSON, text and Markdown."""
+"""Conversions of the classes of a table: to and from C, to JSON, text and Markdown."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CLASSES_DTYPE = np.dtype(
         ("first_span_bytes", "<u4"),
     ]
 )
-"""The columns of a table, with the names that its JSON has."""
+"""The columns of a table."""
 
 COLUMN_TITLES = (
     "class",
@@ -37,7 +37,7 @@ COLUMN_TITLES = (
     "min align",
     "first span",
 )
-"""The last one only where spans grow."""
+"""The last column is shown only if spans grow."""
 
 _GENERATOR_KEYS = (
     "cls",
@@ -49,11 +49,11 @@ _GENERATOR_KEYS = (
     "min_align",
     "first_span_bytes",
 )
-"""What the columns are called in the generator's JSON, whose form other files of tables share."""
+"""The names of the columns in the generator's JSON, a format that other table files share."""
 
 
 def name_bytes(name: str) -> bytes:
-    """A table's name for the C library; raises for what it cannot hold."""
+    """Return a table's name as bytes for the C library; raise if it contains a NUL."""
     if not isinstance(name, str):
         raise TypeError(f"name must be a string, not {type(name).__name__}")
     raw = name.encode("utf-8", "surrogateescape")
@@ -63,7 +63,7 @@ def name_bytes(name: str) -> bytes:
 
 
 def class_spec(item: Any, cls: int, page_bytes: int) -> tuple[int, int, int]:
-    """One class as (size, pages, first pages or 0); where no pages are given they are chosen."""
+    """Return one class as (size, pages, first pages or 0); choose the pages if not given."""
     if isinstance(item, np.void):
         item = item.item()
     if isinstance(item, tuple | list):
@@ -82,12 +82,12 @@ def class_spec(item: Any, cls: int, page_bytes: int) -> tuple[int, int, int]:
 
 
 def file_specs(file: dict[str, Any]) -> list[tuple[int, int, int]]:
-    """The classes of a table file's object, as `class_spec` gives them."""
+    """Return the classes of a parsed table file, as `class_spec` does."""
     return [(c["size"], c["pages"], c.get("first_pages", 0)) for c in file["classes"]]
 
 
 def file_rows(classes: AnyRows, page_bytes: int) -> list[dict[str, int]]:
-    """The classes as a table file lists them."""
+    """Return the classes in the form of a table file."""
     return [
         {"size": size, "pages": span // page_bytes}
         | ({} if first == span else {"first_pages": first // page_bytes})
@@ -96,12 +96,12 @@ def file_rows(classes: AnyRows, page_bytes: int) -> list[dict[str, int]]:
 
 
 def grow(classes: AnyRows) -> bool:
-    """Whether some class has spans of several lengths."""
+    """Return whether some class has spans that grow."""
     return bool((classes["first_span_bytes"] != classes["span_bytes"]).any())
 
 
 def read_classes(c_table: Any) -> NDArray[np.void]:
-    """The rows of a table, shape (classes,), not to be written to."""
+    """Return the rows of a table, shape (classes,), read-only."""
     count = lib.sw_table_class_count(c_table)
     rows = np.empty(count, CLASSES_DTYPE)
     info = ffi.new("sw_class_info *")
@@ -122,7 +122,7 @@ def read_classes(c_table: Any) -> NDArray[np.void]:
 
 
 def json_rows(classes: AnyRows) -> list[dict[str, Any]]:
-    """One dictionary a class, with the keys of the generator; percents have two digits."""
+    """Return one dictionary per class, with the generator's keys; percentages have two decimals."""
     keys = _GENERATOR_KEYS[: len(titles(classes))]
     return [
         {
@@ -134,12 +134,12 @@ def json_rows(classes: AnyRows) -> list[dict[str, Any]]:
 
 
 def titles(classes: AnyRows) -> tuple[str, ...]:
-    """The titles of the columns that `text_rows` gives."""
+    """Return the titles of the columns of `text_rows`."""
     return COLUMN_TITLES if grow(classes) else COLUMN_TITLES[:-1]
 
 
 def text_rows(classes: AnyRows) -> list[tuple[str, ...]]:
-    """The columns as text, one tuple a class."""
+    """Return the columns as text, one tuple per class."""
     columns = len(titles(classes))
     return [
         (str(c), str(s), str(span), str(n), str(tail), f"{worst:.2f}%", *map(str, last))[:columns]
@@ -148,7 +148,7 @@ def text_rows(classes: AnyRows) -> list[tuple[str, ...]]:
 
 
 def markdown(classes: AnyRows) -> str:
-    """The columns as a Markdown table."""
+    """Return the columns as a Markdown table."""
     heads = titles(classes)
     lines = ["| " + " | ".join(heads) + " |", "|" + "---:|" * len(heads)]
     lines += ["| " + " | ".join(row) + " |" for row in text_rows(classes)]

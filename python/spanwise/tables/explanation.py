@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a size-class table does with one request."""
+"""Explains how a size-class table serves one request."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Explanation(Result):
-    """What a table does with one request. Every size is in bytes.
+    """How a table serves one request. Sizes are in bytes.
 
     Attributes:
         table: name of the table.
-        size_bytes: what is requested.
-        cls: the class that serves it; 0 for whole pages (and for nothing).
-        rounded_bytes: what it is rounded up to: the slot, or whole pages; 0 for 0.
+        size_bytes: the requested size.
+        cls: the class that serves it; 0 for whole pages, and for size 0.
+        rounded_bytes: size of the slot, or of whole pages; 0 for size 0.
         waste_bytes: rounded_bytes - size_bytes.
-        waste_percent: waste as a part of rounded_bytes, percent.
+        waste_percent: waste_bytes in percent of rounded_bytes.
         span_bytes: length of a span of the class, or of the pages.
-        slots: slots in such a span.
+        slots: slots per span.
         tail_bytes: end of the span that is too short for a slot.
         min_align: alignment that every slot has.
-        note: what else there is to say, or "".
+        note: a remark, or "".
     """
 
     table: str
@@ -61,7 +61,7 @@ class Explanation(Result):
 
 
 def explain_request(table: SizeClassTable, size: int) -> Explanation:
-    """What happens under `table` to one request of `size` bytes.
+    """Explain how `table` serves a request of `size` bytes.
 
     Raises:
         InvalidError: the size is too large to be rounded up to whole pages.

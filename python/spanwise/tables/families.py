@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Families of size classes and table files, as the generator has them.
+"""Access to the generator's families of size classes and to table files.
 
-The package `spanwise_sizeclasses` alone defines them: the script that writes the C tables uses it,
-and this module gives its tables with the errors of this package. It is imported when a family or a
-table file is first used, since most programs that import `spanwise` use none.
+The package `spanwise_sizeclasses` defines them, and also generates the C tables. This module
+translates its errors. The package is imported when a family or a table file is first used, since
+most programs that import `spanwise` use neither.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from spanwise_sizeclasses.model import Table
 
 NAMES_HELP = "go, c16, jemalloc, tcmalloc, mimalloc, pow2, fibonacci, geometric-R or FILE.json"
-"""What a command line may call a table."""
+"""The table names that commands accept."""
 
 _SMALL_LIMIT = 1024
 
 
 @contextmanager
 def _named_errors(where: str = "") -> Iterator[None]:
-    """The generator's errors as the package's."""
+    """Translate the generator's errors to those of this package."""
     from spanwise_sizeclasses.model import SizeClassError  # noqa: PLC0415
 
     try:
@@ -37,10 +37,10 @@ def _named_errors(where: str = "") -> Iterator[None]:
 
 
 def named(name: str) -> Table | None:
-    """The table of a family's name, or of geometric-R; None when there is none of that name.
+    """Return the table of a family's name or of geometric-R; None if there is no such family.
 
     Raises:
-        InvalidError: geometric- without a ratio above 1.
+        InvalidError: geometric-R without a ratio above 1.
     """
     from spanwise_sizeclasses import families  # noqa: PLC0415
 
@@ -49,10 +49,10 @@ def named(name: str) -> Table | None:
 
 
 def check_name(name: str) -> None:
-    """Refuses names that a table file, or the C made of it, could not have.
+    """Reject names that are not allowed in a table file, or in the C generated from it.
 
     Raises:
-        InvalidError: the name, and what it must be.
+        InvalidError: the name is not allowed; the message says what is.
     """
     from spanwise_sizeclasses import model  # noqa: PLC0415
 
@@ -63,7 +63,7 @@ def check_name(name: str) -> None:
 
 
 def make(family: str, *arguments: Any, **options: Any) -> Table:
-    """The table of a family with arguments: geometric, pow2, fibonacci.
+    """Return the table of a family with arguments: geometric, pow2 or fibonacci.
 
     Raises:
         InvalidError: an argument is out of range.
@@ -76,17 +76,17 @@ def make(family: str, *arguments: Any, **options: Any) -> Table:
 
 
 def span_pages(size: int, page_bytes: int) -> int:
-    """The fewest pages whose tail after whole slots is at most 1/8 of the span."""
+    """Return the fewest pages of a span whose tail is at most 1/8 of it."""
     from spanwise_sizeclasses import families  # noqa: PLC0415
 
     return families.span_pages(size, page_bytes)
 
 
 def read_table_file(path: str, raw: bytes) -> Table:
-    """The table of a table file's bytes; `path` is for messages.
+    """Parse the bytes of a table file; `path` is for messages.
 
     Raises:
-        InvalidError: naming the file, and the line and column, or the class and rule.
+        InvalidError: the message names the file, and the line and column or the class and rule.
     """
     from spanwise_sizeclasses import tablefile  # noqa: PLC0415
 
@@ -95,7 +95,7 @@ def read_table_file(path: str, raw: bytes) -> Table:
 
 
 def large_step(sizes: NDArray[np.int64]) -> int:
-    """Step of the look-up above 1024 B: 128, or less where classes are closer."""
+    """Return the step of the lookup above 1024 B: 128, or less if classes are closer."""
     bits = 128
     for size in sizes[sizes > _SMALL_LIMIT].tolist():
         bits |= size

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Size-class tables: which slot serves a request, and how spans are cut."""
+"""Size-class tables: which slot serves a request, and how spans are divided."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ _SOURCES = {
 class SizeClassTable(Result, Tabular):
     """An immutable table of size classes.
 
-    Make one with `go()`, `c16()`, `default()`, `jemalloc()`, `tcmalloc()`, `mimalloc()`, `pow2()`,
-    `geometric()`, `fibonacci()`, `custom()`, `from_json()`, `named()` or `spanwise.optimize()`.
-    Tables are equal when they place objects equally: same page size, same classes. They may be
-    hashed, pickled and shared by any number of heaps and threads.
+    Create one with `go()`, `c16()`, `default()`, `jemalloc()`, `tcmalloc()`, `mimalloc()`,
+    `pow2()`, `geometric()`, `fibonacci()`, `custom()`, `from_json()`, `named()` or
+    `spanwise.optimize()`. Tables are equal if they have the same page size and the same classes.
+    They are hashable and picklable, and any number of heaps and threads may share one.
     """
 
     __slots__ = ("__weakref__", "_c", "_classes", "_life", "_parameters", "_sizes", "_source")
@@ -73,49 +73,49 @@ class SizeClassTable(Result, Tabular):
         self._classes = as_rows(read_classes(c_table))
         self._sizes = self._classes["size_bytes"].astype(np.int64)
 
-    # --- making ---
+    # --- construction ---
 
     @classmethod
     def go(cls) -> SizeClassTable:
-        """Go 1.26.8's table, bit-exact: 67 classes from 8 B to 32 KiB."""
+        """Return the table of Go 1.26.8, bit-exact: 67 classes from 8 B to 32 KiB."""
         return cls.named("go")
 
     @classmethod
     def c16(cls) -> SizeClassTable:
-        """Go's procedure with the alignment that C promises: 66 classes; the default of heaps."""
+        """Return Go's table adapted to the alignment of C: 66 classes; the default of heaps."""
         return cls.named("c16")
 
     @classmethod
     def default(cls) -> SizeClassTable:
-        """The C library's default table, which is c16."""
+        """Return the default table of the C library, which is c16 unless built with another."""
         c_table = lib.sw_table_default()
         name = _lib.text(lib.sw_table_name(c_table))
         return cls._make(c_table, _SOURCES.get(name, f"spanwise table {name}"))
 
     @classmethod
     def jemalloc(cls) -> SizeClassTable:
-        """Jemalloc 5.3.0's classes and slabs: 4 KiB pages, 53 classes to 256 KiB."""
+        """Return the table of jemalloc 5.3.0: 4 KiB pages, 53 classes up to 256 KiB."""
         return cls.named("jemalloc")
 
     @classmethod
     def tcmalloc(cls) -> SizeClassTable:
-        """Gperftools 2.10's classes and spans: 8 KiB pages, 85 classes to 256 KiB."""
+        """Return the table of gperftools 2.10: 8 KiB pages, 85 classes up to 256 KiB."""
         return cls.named("tcmalloc")
 
     @classmethod
     def mimalloc(cls) -> SizeClassTable:
-        """Mimalloc 2.0.9's classes and pages of 64 and 512 KiB: 49 classes to 128 KiB."""
+        """Return the table of mimalloc 2.0.9: pages of 64 and 512 KiB, 49 classes up to 128 KiB."""
         return cls.named("mimalloc")
 
     @classmethod
     def pow2(cls, largest_bytes: int = 32768) -> SizeClassTable:
-        """Powers of two from 8 to `largest_bytes`."""
+        """Return a table of the powers of two from 8 to `largest_bytes`."""
         _lib.as_index(largest_bytes, "largest_bytes")
         return cls._of_family(families.make("pow2", largest_bytes))
 
     @classmethod
     def fibonacci(cls, largest_bytes: int = 32768, *, align: int = 16) -> SizeClassTable:
-        """`align` (8 or 16 bytes) times the Fibonacci numbers, up to `largest_bytes`."""
+        """Return a table of Fibonacci numbers times `align` (8 or 16), up to `largest_bytes`."""
         _lib.as_index(largest_bytes, "largest_bytes")
         return cls._of_family(families.make("fibonacci", largest_bytes, align))
 
@@ -128,16 +128,16 @@ class SizeClassTable(Result, Tabular):
         largest_bytes: int = 32768,
         align: int = 16,
     ) -> SizeClassTable:
-        """Classes that grow by `ratio`, in multiples of `align` bytes.
+        """Return a table of classes that grow by `ratio`, rounded to multiples of `align` bytes.
 
         Args:
-            ratio: above 1; 1.25 gives about 1/5 of waste at worst.
+            ratio: above 1; 1.25 wastes about 1/5 at worst.
             smallest_bytes: size of the first class.
             largest_bytes: size of the last class.
             align: 8 or 16 bytes.
 
         Raises:
-            InvalidError: for an argument out of range, or more than 255 classes.
+            InvalidError: an argument is out of range, or there are more than 255 classes.
         """
         _lib.check_type(ratio, (int, float), "ratio")
         _lib.as_index(smallest_bytes, "smallest_bytes")
@@ -160,18 +160,18 @@ class SizeClassTable(Result, Tabular):
         name: str = "custom",
         page_bytes: int = 8192,
     ) -> SizeClassTable:
-        """A table of your own.
+        """Return a custom table.
 
         Args:
-            classes: sizes in bytes, rising, or pairs (size in bytes, pages of a span), or (size,
-                pages, first pages): the first span has first pages, and a heap doubles that as it
-                holds more of the class. Where no pages are given, a span is as short as it can be
-                with a tail of at most 1/8.
+            classes: ascending sizes in bytes, or pairs (size, pages of a span), or triples (size,
+                pages, first pages): the first span has `first pages`, and later spans double up to
+                `pages` as the heap holds more of the class. Without pages, a span is the shortest
+                one with a tail of at most 1/8.
             name: 1 to 63 characters.
             page_bytes: a power of two from 4096 to 65536.
 
         Raises:
-            InvalidError: naming the class and the rule that it breaks.
+            InvalidError: a class violates a rule; the message names both.
         """
         page = _lib.as_index(page_bytes, "page_bytes", (1 << 32) - 1)
         _lib.as_iterable(classes, "classes")
@@ -184,12 +184,12 @@ class SizeClassTable(Result, Tabular):
 
     @classmethod
     def from_json(cls, path: str | os.PathLike[str]) -> SizeClassTable:
-        """Reads a table file: an object with name, page_bytes and classes [{size, pages}].
+        """Read a table file: an object with name, page_bytes and classes [{size, pages}].
 
-        A class may have first_pages as well.
+        A class may also have first_pages.
 
         Raises:
-            InvalidError: naming the file, and the class and rule, or the line, that is wrong.
+            InvalidError: the file is invalid; the message names the class and rule, or the line.
             OSError: the file cannot be read.
         """
         _lib.check_type(path, (str, os.PathLike), "path")
@@ -202,7 +202,7 @@ class SizeClassTable(Result, Tabular):
 
     @classmethod
     def named(cls, name: str) -> SizeClassTable:
-        """A table by what a command line calls it: a family's name, geometric-R or FILE.json.
+        """Return a table by its command-line name: a family's name, geometric-R or FILE.json.
 
         The families: go, c16, jemalloc, tcmalloc, mimalloc, pow2, fibonacci.
 
@@ -222,7 +222,7 @@ class SizeClassTable(Result, Tabular):
             )
         return cls._of_family(made)
 
-    # --- what it is ---
+    # --- properties ---
 
     @property
     def name(self) -> str:
@@ -231,26 +231,26 @@ class SizeClassTable(Result, Tabular):
 
     @property
     def page_bytes(self) -> int:
-        """Unit of span length, bytes."""
+        """Size of a page, the unit of span lengths, in bytes."""
         return int(lib.sw_table_page_bytes(self._c))
 
     @property
     def largest_bytes(self) -> int:
-        """Largest slot, bytes; larger requests get whole pages."""
+        """Size of the largest slot in bytes; larger requests get whole pages."""
         return int(lib.sw_table_max_bytes(self._c))
 
     @property
     def hash(self) -> int:
-        """Identity of page size and classes, 64 bits; the name takes no part."""
+        """64-bit hash of the page size and the classes, but not the name."""
         return int(lib.sw_table_hash(self._c))
 
     @property
     def classes(self) -> Rows:
         """The classes, read-only `Rows`.
 
-        Columns: cls, size_bytes, span_bytes, slots, tail_bytes, max_waste_percent (percent; the
-        worst round-up and tail of a span full of the smallest request), min_align (bytes),
-        first_span_bytes (of the first span, which is shorter than span_bytes where spans grow).
+        Columns: cls, size_bytes, span_bytes, slots, tail_bytes, max_waste_percent (round-up and
+        tail of a span full of the class's smallest requests), min_align (bytes), first_span_bytes
+        (of the first span, which is shorter than span_bytes if spans grow).
         """
         return self._classes
 
@@ -262,14 +262,14 @@ class SizeClassTable(Result, Tabular):
     def __len__(self) -> int:
         return len(self._classes)
 
-    # --- questions ---
+    # --- lookups ---
 
     def class_of(self, size: SupportsIndex) -> int:
-        """The class that serves a request of `size` bytes; 0: whole pages."""
+        """Return the class that serves a request of `size` bytes; 0 for whole pages."""
         return int(lib.sw_table_class_of(self._c, _lib.as_index(size, "size")))
 
     def round_up(self, size: ArrayLike) -> Any:
-        """Slot bytes, or whole pages, of requests of `size` bytes; 0 for 0.
+        """Round `size` up to the bytes of its slot or of whole pages; 0 stays 0.
 
         Args:
             size: one integer, or an array of them.
@@ -290,32 +290,32 @@ class SizeClassTable(Result, Tabular):
         return np.where(wide == 0, 0, np.where(wide > self.largest_bytes, pages, slot))
 
     def waste(self, size: ArrayLike) -> Any:
-        """Bytes beyond what was asked for: round_up(size) - size. Shapes as there."""
+        """Return round_up(size) - size, with the shape of `size`."""
         rounded = self.round_up(size)
         return rounded - (int(_scalar(size)) if np.ndim(size) == 0 else np.asarray(size))
 
     def explain(self, size: SupportsIndex) -> Explanation:
-        """What happens to one request of `size` bytes."""
+        """Explain how a request of `size` bytes is served."""
         return explain_request(self, _lib.as_index(size, "size"))
 
     def plot_waste(self, ax: Axes | None = None, *, largest_bytes: int | None = None) -> Axes:
-        """Draws waste in percent of the slot against the size of the request.
+        """Draw waste in percent of the slot against the size of the request.
 
         Args:
             ax: where to draw; None makes a new figure.
-            largest_bytes: last size; None: the largest class.
+            largest_bytes: the last size; None: the largest class.
 
         Returns:
             The matplotlib Axes.
         """
         return draw("waste", [self], ax=ax, largest_bytes=largest_bytes)
 
-    # --- other forms ---
+    # --- conversions ---
 
     def generator_dict(self) -> dict[str, Any]:
-        """The table with every column, in the keys that `spanwise classes --json` prints.
+        """Return all columns, with the keys of `spanwise classes --json`.
 
-        They are those of the generator's JSON, which other tables' files in the field have too.
+        The format is that of the generator's JSON, which table files of other tools share.
         """
         return {
             "source": self._source,
@@ -328,7 +328,7 @@ class SizeClassTable(Result, Tabular):
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """The table in the form that `from_json` and the generator read: a table file's."""
+        """Return the content of a table file, which `from_json` and the generator read."""
         file: dict[str, Any] = {
             "name": self.name,
             "page_bytes": self.page_bytes,
@@ -339,7 +339,7 @@ class SizeClassTable(Result, Tabular):
         return {**file, "provenance": self._source}
 
     def to_markdown(self) -> str:
-        """The columns as a Markdown table."""
+        """Return the columns as a Markdown table."""
         return markdown(self._classes)
 
     def __str__(self) -> str:
@@ -375,7 +375,7 @@ def rebuild(
     source: str,
     parameters: Mapping[str, Any] | None,
 ) -> SizeClassTable:
-    """A table of given classes that says where it comes from, and what its maker was given."""
+    """Return a table with its source and its parameters, for unpickling."""
     table = SizeClassTable.custom(specs, name=name, page_bytes=page_bytes)
     table._source = source
     table._parameters = dict(parameters) if parameters is not None else None
@@ -383,7 +383,7 @@ def rebuild(
 
 
 def as_table(value: SizeClassTable | str) -> SizeClassTable:
-    """A table as it is, or by name."""
+    """Return a table, or look it up by name."""
     if isinstance(value, SizeClassTable):
         return value
     if isinstance(value, str):
@@ -392,16 +392,16 @@ def as_table(value: SizeClassTable | str) -> SizeClassTable:
 
 
 CONDEMNED = "condemned"
-"""The parameter of a table file that has the verdict against the table, where there is one."""
+"""The parameter of a table file that says why the evaluation rejected the table, if it did."""
 
 STOCK = ("go", "c16")
-"""The built-in tables, which a comparison shows by default."""
+"""The built-in tables that a comparison includes by default."""
 
 
 def as_tables(
     value: SizeClassTable | str | Iterable[SizeClassTable | str],
 ) -> list[SizeClassTable]:
-    """Tables as they are, or by name; one, or any number of them."""
+    """Return one table or several as a list, looking up names."""
     given = [value] if isinstance(value, SizeClassTable | str) else value
     return [as_table(one) for one in given]
 
