@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Unpacks Debian's arm64 package of the zstd development files into FOLDER, for cmake/arm64.cmake:
-# there is no cross package of it. It keeps package lists and state in a temporary folder, so the
-# machine's installed packages and its list of architectures do not change.
+# Unpacks Debian's arm64 package of the zstd development files, which has no cross package, into
+# FOLDER for cmake/arm64.cmake. Package lists and state are in a temporary folder, so the machine's
+# installed packages and its list of architectures do not change.
 set -eu
 
 [ $# -eq 1 ] || {
@@ -20,7 +20,7 @@ arm64_apt() {
         -o Dir::Cache="$work/cache" -o Acquire::Languages=none "$@" </dev/null
 }
 
-# A source without arm64 must not prevent the use of the others.
+# A source without arm64 makes the update fail; the others may suffice.
 arm64_apt update || true
 (cd "$work" && arm64_apt download libzstd-dev)
 dpkg-deb -x "$work"/libzstd-dev_*_arm64.deb "$work/root"

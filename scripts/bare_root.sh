@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Runs README's commands where nothing is installed: makes a bare Debian 12 in FOLDER with
 # debootstrap, clones this checkout's HEAD into it, and runs `./dev demo` and `./dev test` there as
-# root or as a user. If a user's command asks for packages, root installs them and it runs again.
+# root or as a user. If a user's command needs packages, root installs them and it runs again.
 # Transcripts are FOLDER.COMMAND.log. For root, with debootstrap installed.
 #
 #   scripts/bare_root.sh root|user FOLDER [MIRROR]
@@ -16,7 +16,7 @@ case $#-${1-} in
     ;;
 esac
 [ "$(id -u)" -eq 0 ] || {
-    echo 'bare_root.sh: only root can make a root' >&2
+    echo 'bare_root.sh: must run as root' >&2
     exit 2
 }
 checkout=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
@@ -56,7 +56,7 @@ if [ -f "$certificates" ]; then
     trusted='PIP_CERT=/trusted.crt SSL_CERT_FILE=/trusted.crt'
 fi
 
-# inside USER COMMAND: runs it in the clone, with this system's registries, proxies and certificates.
+# inside USER COMMAND: run it in the clone, with this system's registries, proxies and certificates.
 inside() {
     # shellcheck disable=SC2046,SC2086
     env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME="/home/$user" \
@@ -64,7 +64,7 @@ inside() {
         chroot --userspec="$1" "$folder" /bin/sh -c "cd /home/$user/spanwise && $2"
 }
 
-# run_command NAME: ./dev NAME as the user, again after each line that asks for packages.
+# run_command NAME: run ./dev NAME as the user, again after each line that names missing packages.
 run_command() {
     log=$folder.$1.log
     : >"$log"

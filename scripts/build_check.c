@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `spanwise build` runs before it hands a build over. Compiled twice: as a user of the library and
- * its inline paths, and (CHECK_MALLOC) as a program that knows nothing but malloc. Every request up to
- * past the largest class is served by the class that the table names, with its size and alignment,
- * and no two objects share a byte. Exit status 0, or 1 and one line.
- */
+/* The check that `spanwise build` runs on a build. It is compiled twice: as a user of the library
+ * and its inline paths, and (CHECK_MALLOC) as a program that only uses malloc. Every request up to
+ * and beyond the largest class must get a slot of the right class, with its size and alignment, and
+ * no two objects may share a byte. Exit status 0, or 1 and one line. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,7 +93,7 @@ static void check_rest(void) {
     REQUIRE(table == sw_table_default(), 0);
     REQUIRE(sw_table_hash(table) == SW_FAST_TABLE_HASH, 0);
     REQUIRE(strcmp(sw_table_name(table), SW_FAST_TABLE_NAME) == 0, 0);
-    /* Whatever the cut-off is, a request of 0 bytes has a path of the default table. */
+    /* A request of 0 bytes has a path of the default table, even if the cut-off is 0. */
     REQUIRE(sw_heap_path(sw_heap_default(), 0, 0) == SW_PATH_SPECIALISED, 0);
     CHECK_INLINE(1);
     CHECK_INLINE(8);
@@ -115,7 +114,7 @@ static void check_rest(void) {
 
 #endif
 
-/* A batch of objects of one size, filled; each keeps its own bytes. */
+/* Allocate and fill a batch of objects of one size, and check that no object overwrites another. */
 static void check_size(size_t size) {
     unsigned char *objects[BATCH];
     size_t shown = size < 4096 ? size : 4096;

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares the functions and variables of the public headers with those on record.
+"""Compares the functions and variables of the public headers with a checked-in record.
 
 The record, tests/data/interface.txt, has the version of the shared library's SONAME, then a line
-with the type of each exported name. Within a version lines may be added but none may go
-(docs/stability.md). tests/install/exports.sh shows that the libraries export the declared names.
-Exit status: 0 the record is right, 1 it is not, 2 bad input.
+with the type of each exported name. Within a version, lines may be added but not removed
+(docs/stability.md). tests/install/exports.sh checks that the libraries export the declared names.
+Exit status: 0 no difference, 1 a difference, 2 bad input.
 
 Example:
     python3 scripts/check_interface.py --write
@@ -22,7 +22,7 @@ from checking import InputError, command_line, run
 RECORD = "tests/data/interface.txt"
 VERSION = "include/spanwise/spanwise.h"
 HEADERS = ("spanwise.h", "fast.h", "gc_fast.h")
-# From SW_API to the end of a declaration. Another default table has another sw_table_is_ symbol.
+# From SW_API to the end of a declaration. The sw_table_is_ symbol depends on the default table.
 DECLARATION = re.compile(
     r"SW_DECLARED (?P<type>[^(;[]*?)(?P<name>\w+)(?P<rest>\(.*?\)|\[.*?\])?\s*;"
 )
@@ -59,7 +59,7 @@ def type_of(parameter: str) -> str:
 
 
 def interface(root: Path) -> list[str]:
-    """Return one line per name that the headers export."""
+    """Return one line per name that the headers declare for export."""
     done = subprocess.run(
         [
             "cc",
@@ -88,7 +88,7 @@ def interface(root: Path) -> list[str]:
 
 
 def differences(version: str, lines: list[str], recorded: list[str]) -> Iterator[str]:
-    """Yield a line per difference; what is gone within a version first."""
+    """Yield a line per difference, beginning with names that were removed within a version."""
     if recorded[:1] != [version]:
         yield f"{RECORD} is of version {recorded[0] if recorded else '?'}, the headers of {version}"
         return
@@ -97,7 +97,7 @@ def differences(version: str, lines: list[str], recorded: list[str]) -> Iterator
 
 
 def main() -> int:
-    """Compare, or write what only adds to the record."""
+    """Compare the headers with the record, or add new names to it."""
     parser = command_line(__doc__)
     parser.add_argument("--write", action="store_true", help="add new names, or start a version")
     options = parser.parse_args()

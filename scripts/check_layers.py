@@ -29,12 +29,12 @@ PUBLIC = "include"
 
 
 def layer_of(layers: Iterable[Room], path: str) -> Room | None:
-    """The layer that owns a path, or None."""
+    """Return the layer that owns a path, or None."""
     return next((layer for layer in layers if layer.owns(path)), None)
 
 
 def check_includes(root: Path, layers: list[Room]) -> Iterator[str]:
-    """Yields one line for each include that breaks the order."""
+    """Yield one line for each include that breaks the order."""
     sources = sorted([*root.glob("src/**/*.[ch]"), *root.glob("include/**/*.h")])
     if not sources:
         raise InputError(f"{root}: no C source below src/ or include/")
@@ -65,7 +65,7 @@ def check_includes(root: Path, layers: list[Room]) -> Iterator[str]:
 
 @dataclass
 class Object:
-    """An object file: which source it comes from and the symbols that cross its border."""
+    """An object file: its source, and the symbols that it defines or needs."""
 
     target: str
     source: str
@@ -75,9 +75,9 @@ class Object:
 
 
 def read_objects(root: Path, build: Path, layers: list[Room], nm: str) -> list[Object]:
-    """Reads every object of CMake's object folders below `build` with nm.
+    """Read every object of CMake's object folders below `build` with nm.
 
-    CMake leaves the object of a source that was moved or removed; such an object says nothing.
+    Objects of sources that were moved or removed, which CMake does not delete, are ignored.
 
     Raises:
         InputError: no object found, or nm fails.
@@ -101,7 +101,7 @@ def read_objects(root: Path, build: Path, layers: list[Room], nm: str) -> list[O
 
 
 def symbols_of(paths: list[str], nm: str) -> Iterator[tuple[str, str, str]]:
-    """Yields object, name and kind of each symbol that other objects see; nm runs once for all.
+    """Yield object, name and kind of each external symbol, from one run of nm.
 
     Raises:
         InputError: nm fails.
@@ -121,14 +121,14 @@ def symbols_of(paths: list[str], nm: str) -> Iterator[tuple[str, str, str]]:
 
 
 def in_c_library(name: str) -> bool:
-    """Whether the C library defines the name, so that a preloaded library may replace it."""
+    """Return whether the C library defines the name, so that a preloaded library may replace it."""
     return hasattr(ctypes.CDLL(None), name)
 
 
 def check_symbols(objects: list[Object]) -> Iterator[str]:
-    """Yields one line for each reference to a symbol that only forbidden layers define."""
+    """Yield one line for each reference to a symbol that only forbidden layers define."""
     for item in objects:
-        # A library is one link: its objects see only the definitions of their own target.
+        # Each target is linked separately, so objects see only the definitions of their own target.
         definers: dict[str, list[Object]] = {}
         for other in objects:
             if other.target == item.target:
@@ -146,7 +146,7 @@ def check_symbols(objects: list[Object]) -> Iterator[str]:
 
 
 def calls_in_folders(objects: Iterable[Object]) -> dict[str, dict[tuple[str, str], set[str]]]:
-    """Return the symbols by (user, owner) among the sources of each folder, over all targets."""
+    """Return folder -> (user, owner) -> symbols between sources of the folder, over all targets."""
     by_folder: dict[tuple[str, str], list[Object]] = {}
     for item in objects:
         folder = Path(item.source).parent.as_posix()

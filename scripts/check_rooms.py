@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that the Python packages keep the order of python/ROOMS.md.
 
-The sources are read, not imported. A module imports only its own room and the rooms that its line
-allows; a function may also import the rooms that draw. Imports have no cycle. Only the rooms that
-draw import matplotlib, only `_lib.py` imports the extension, and python/spanwise has at most 25
-entries. Exit status: 0 clean, 1 violations (one line each), 2 bad usage or input.
+The sources are parsed, not imported. A module may import only its own room and the rooms that its
+line allows; a function may also import the rooms that draw. Imports have no cycle. Only the rooms
+that draw import matplotlib, only `_lib.py` imports the extension, and python/spanwise has at most
+25 entries. Exit status: 0 clean, 1 violations (one line each), 2 bad usage or input.
 
 Example:
     python3 scripts/check_rooms.py
@@ -34,8 +34,8 @@ class Import:
     """One imported module.
 
     Attributes:
-        module: its dotted name; of our own packages the name of the file.
-        line: where.
+        module: its dotted name; for our own packages the name of the file's module.
+        line: number of the line.
         in_function: it is imported when a function is called, not when the module is loaded.
     """
 
@@ -46,7 +46,7 @@ class Import:
 
 @dataclass
 class Module:
-    """A source file: its dotted name, its room and what it imports."""
+    """A source file: its dotted name, its room and its imports."""
 
     name: str
     path: str
@@ -55,7 +55,7 @@ class Module:
 
 
 class _Reader(ast.NodeVisitor):
-    """Collects what a module imports."""
+    """Collects the imports of a module."""
 
     def __init__(self, name: str, is_package: bool, names: set[str]) -> None:
         self.package = name if is_package else name.rpartition(".")[0]
@@ -67,12 +67,12 @@ class _Reader(ast.NodeVisitor):
         self.imports.append(Import(module, node.lineno, self._functions > 0))
 
     def visit_Import(self, node: ast.Import) -> None:
-        """`import a.b`."""
+        """Add the modules of `import a.b`."""
         for alias in node.names:
             self._add(alias.name, node)
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
-        """`from a import b`: the module a.b if there is such a file, else a."""
+        """Add the module of `from a import b`: a.b if there is such a file, else a."""
         base = node.module or ""
         if node.level:
             parts = self.package.split(".")
@@ -83,7 +83,7 @@ class _Reader(ast.NodeVisitor):
             self._add(inner if inner in self.names or inner == EXTENSION else base, node)
 
     def visit_Call(self, node: ast.Call) -> None:
-        """`import_module("a.b")` counts as an import too."""
+        """Add the module of `import_module("a.b")`."""
         called = ast.unparse(node.func).rpartition(".")[2]
         if called in ("import_module", "__import__") and node.args:
             first = node.args[0]
@@ -92,7 +92,7 @@ class _Reader(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_If(self, node: ast.If) -> None:
-        """Imports for type checkers only are free."""
+        """Skip imports that are only for type checkers."""
         if ast.unparse(node.test).rpartition(".")[2] != "TYPE_CHECKING":
             self.generic_visit(node)
 
@@ -108,7 +108,7 @@ def read_modules(python: Path, rooms: Iterable[Room]) -> list[Module]:
     """Read every source of the packages in `python`.
 
     Raises:
-        InputError: there is none, or one is no Python.
+        InputError: there is no source, or one has a syntax error.
     """
     sources = {}
     for path in sorted(python.glob("*/**/*.py")):
@@ -131,7 +131,7 @@ def read_modules(python: Path, rooms: Iterable[Room]) -> list[Module]:
 
 
 def check_order(modules: Iterable[Module]) -> Iterator[str]:
-    """Yield a line for each import that its room may not do, and for each module without a room."""
+    """Yield a line for each import that the room does not allow, and each module without a room."""
     room_of = {module.name: module.room for module in modules}
     for module in modules:
         if module.room is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What scripts/check_*.py share: command line, exit status and lists of rooms."""
+"""Shared code of scripts/check_*.py: command line, exit status and lists of rooms."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class InputError(Exception):
 
 
 def command_line(doc: str | None) -> argparse.ArgumentParser:
-    """A parser with the option --root; the module's docstring is its help."""
+    """Return a parser with the option --root and the module's docstring as help."""
     first, _, after = (doc or "").partition("\n")
     parser = argparse.ArgumentParser(
         description=first, epilog=after, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -32,7 +32,7 @@ def command_line(doc: str | None) -> argparse.ArgumentParser:
 
 
 def run(name: str, work: Callable[[], tuple[list[str], str]], noun: str) -> int:
-    """Print the findings of `work` and what it read; return the exit status.
+    """Print the findings of `work` and a summary of its input; return the exit status.
 
     0: no findings; 1: findings, one line each; 2: the input could not be read.
     """
@@ -49,12 +49,12 @@ def run(name: str, work: Callable[[], tuple[list[str], str]], noun: str) -> int:
 
 @dataclass
 class Room:
-    """A line of a list of rooms, which are ordered: each may use itself and those above it.
+    """A line of an ordered list of rooms: each may use itself and those above it.
 
     Attributes:
-        name: as written there.
+        name: name in the list.
         patterns: of paths; a trailing slash means everything below.
-        allowed: names of the rooms (its own included) that it may use.
+        allowed: names of the rooms that it may use, including itself.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Room:
     allowed: set[str] = field(default_factory=set)
 
     def owns(self, path: str) -> bool:
-        """Whether the path, with slashes, is in the room."""
+        """Return whether the path, with slashes, is in the room."""
         return any(
             path.startswith(pattern) if pattern.endswith("/") else fnmatch(path, pattern)
             for pattern in self.patterns
@@ -73,10 +73,10 @@ ROOM_LINE = re.compile(r"^\d+\. `(?P<name>[a-z_-]+)`: (?P<patterns>`[^(]+`)(?P<n
 
 
 def read_rooms(text: str, page: str, noun: str) -> list[Room]:
-    """Parses the numbered list of a page; `noun` is what the page calls a room.
+    """Parse the numbered list of a page; `noun` is the page's word for a room.
 
     Raises:
-        InputError: nothing is listed, a name twice, or "uses only" names an unknown room.
+        InputError: nothing is listed, a name is listed twice, or "uses only" names an unknown room.
     """
     rooms: list[Room] = []
     for line in text.splitlines():

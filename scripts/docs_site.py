@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds the documentation site build/docs/html with Sphinx and MyST-NB (./dev docs).
 
-The site has a copy of the documents, reference pages from docstrings and headers, and the notebooks
-as they ran last in build/notebooks. Warnings are errors. --check needs no Sphinx: every page is in
-the table of contents of docs/index.md, and every entry there is a page.
+The site has the documents, reference pages from docstrings and headers, and the notebooks as last
+run in build/notebooks. Warnings are errors. --check, which needs no Sphinx, checks that every page
+is in the table of contents of docs/index.md, and that every entry there is a page.
 
 Example:
     python scripts/docs_site.py --check
@@ -47,7 +47,7 @@ suppress_warnings = ["misc.highlighting_failure", "mystnb.unknown_mime_type", "m
 
 
 def entries(index: Path) -> list[str]:
-    """The lines of its tables of contents, relative to the root and without their endings."""
+    """Return the entries of the tables of contents, as paths from the root without extensions."""
     found = []
     for inside in _TOC.findall(index.read_text(encoding="utf-8")):
         lines = (line.strip() for line in inside.splitlines())
@@ -56,7 +56,7 @@ def entries(index: Path) -> list[str]:
 
 
 def pages(root: Path) -> set[str]:
-    """All pages of the site, without their endings."""
+    """Return all pages of the site, without extensions."""
     found = {name for name in OUTSIDE if (root / f"{name}.md").is_file()}
     for pattern in ("docs/**/*.md", "notebooks/*.ipynb"):
         found |= {one.relative_to(root).with_suffix("").as_posix() for one in root.glob(pattern)}
@@ -64,7 +64,7 @@ def pages(root: Path) -> set[str]:
 
 
 def wrong_entries(root: Path) -> Iterator[str]:
-    """A line for each page that no entry names, and for each entry that names no page."""
+    """Yield a line for each page without an entry, and for each entry without a page."""
     known = pages(root) - {"docs/index"}
     named: set[str] = set()
     for entry in entries(root / "docs/index.md"):
@@ -78,7 +78,7 @@ def wrong_entries(root: Path) -> Iterator[str]:
 
 
 def python_reference() -> str:
-    """Each public name of the package with its docstring."""
+    """Return a page with each public name of the package and its docstring."""
     package = importlib.import_module("spanwise")
     parts = ["# Python\n\nThe public names of `import spanwise`, as `help()` prints them.\n"]
     for name in sorted(package.__all__, key=str.lower):
@@ -111,7 +111,7 @@ def _signature(thing: object) -> str:
 
 
 def header_reference(root: Path) -> str:
-    """The public headers, whose comments are the contract of each function."""
+    """Return a page with the public headers, whose comments are the contracts of functions."""
     parts = ["# C headers\n\nInclude `<spanwise/spanwise.h>`, or the header of a subject.\n"]
     for header in sorted((root / "include/spanwise").glob("*.h")):
         parts.append(f"## {header.name}\n\n```c\n{header.read_text(encoding='utf-8')}```\n")
@@ -119,13 +119,13 @@ def header_reference(root: Path) -> str:
 
 
 def gather(source: Path) -> None:
-    """Copies and makes all pages."""
+    """Copy and generate all pages."""
     shutil.rmtree(source, ignore_errors=True)
     shutil.copytree(ROOT / "docs", source / "docs")
     for name in (*(f"{page}.md" for page in OUTSIDE), "CITATION.cff"):
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         text = (ROOT / name).read_text(encoding="utf-8")
-        # A folder is no page of a site; its pages are in the table of contents.
+        # A site has no page for a folder, so link to the table of contents.
         (source / name).write_text(text.replace("](docs/decisions)", "](docs/index.md)"))
     (source / "notebooks").mkdir()
     for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
@@ -139,7 +139,7 @@ def gather(source: Path) -> None:
 
 
 def build() -> int:
-    """Runs Sphinx; its exit status."""
+    """Run Sphinx; return its exit status."""
     source, html = BUILD / "source", BUILD / "html"
     gather(source)
     shutil.rmtree(html, ignore_errors=True)

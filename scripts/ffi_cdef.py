@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the declarations of the extension for cffi, from the headers that a C prelude includes.
+"""Writes the cffi declarations of the extension, from the headers that a C prelude includes.
 
 Every typedef, struct, enumerator and function becomes a declaration, inline functions too. The C
 compiler checks each of them against the headers when it compiles the extension.
@@ -19,19 +19,19 @@ from pycparser import c_ast, c_generator, c_parser
 
 NUMBERS = [f"{sign}int{bits}_t" for bits in (8, 16, 32, 64) for sign in ("", "u")]
 KNOWN = ["size_t", "ptrdiff_t", "intptr_t", "uintptr_t", *NUMBERS]
-"""Types of the C library, which cffi knows."""
+"""Types of the C library that cffi knows."""
 EMPTY = ("stdbool.h", "stddef.h", "stdint.h", "string.h")
 UNPARSED = (
     *("__attribute__(x)=", "__extension__=", "__asm__(...)=", "__int128=long", "_Thread_local="),
     *("__thread=", "__inline=", "SW_API=", "bool=_Bool"),
 )
-"""Replacements for what pycparser, which knows C11, does not parse."""
+"""Replacements for tokens that pycparser does not parse."""
 MACROS = ("SW_SLOT_FREE", "SW_TOUCHED_UNKNOWN")
-"""Constants that are no enumerators."""
+"""Constants that are macros instead of enumerators."""
 
 
 def preprocessed(compiler: str, prelude: str, flags: list[str]) -> str:
-    """Return the prelude with its headers, but for those of the C library."""
+    """Return the preprocessed prelude, without headers of the C library."""
     with tempfile.TemporaryDirectory() as folder:
         for name in EMPTY:
             (Path(folder) / name).write_text("")
@@ -42,17 +42,17 @@ def preprocessed(compiler: str, prelude: str, flags: list[str]) -> str:
 
 
 class Lengths(c_ast.NodeVisitor):  # type: ignore[misc]
-    """Leaves the length of arrays to the C compiler where it is an expression."""
+    """Replaces array lengths that are expressions by "...", which the C compiler fills in."""
 
     def visit_ArrayDecl(self, node: c_ast.ArrayDecl) -> None:  # noqa: N802
-        """An array of a struct."""
+        """Replace the length of one array."""
         if node.dim is not None and not isinstance(node.dim, c_ast.Constant):
             node.dim = c_ast.ID("...")
         self.visit(node.type)
 
 
 def declarations(tree: c_ast.FileAST) -> Iterator[str]:
-    """Yield what cffi reads."""
+    """Yield the declarations for cffi."""
     text = c_generator.CGenerator()
     for each in tree.ext:
         is_inline = isinstance(each, c_ast.FuncDef)
@@ -72,7 +72,7 @@ def declarations(tree: c_ast.FileAST) -> Iterator[str]:
 
 
 def is_function(node: c_ast.Decl) -> bool:
-    """Whether it is a function, and not an internal one of inline code."""
+    """Return whether it is a function, but not an internal one of inline code."""
     return isinstance(node.type, c_ast.FuncDecl) and not node.name.endswith("_")
 
 

@@ -4,7 +4,7 @@
 
     python3 scripts/man_pages.py OUT [--extension FILE]
 
-The build of a wheel runs it with the extension that it has just linked.
+A wheel build runs it with the newly linked extension.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ STATUS = """\
 
 
 def escaped(text: str) -> str:
-    """Return text for roff: backslashes, hyphens, and lines that would be requests."""
+    """Escape text for roff: backslashes, hyphens, and lines that look like requests."""
     plain = text.replace("\\", "\\e").replace("-", "\\-")
     return re.sub(r"^(?=[.'])", r"\\&", plain, flags=re.MULTILINE)
 
 
 def verbatim(text: str) -> str:
-    """Return text whose lines are kept."""
+    """Return text as roff that keeps line breaks."""
     return f".nf\n{escaped(text.rstrip())}\n.fi"
 
 

@@ -26,13 +26,13 @@ ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "notebooks"
 OUTPUT = ROOT / "build/notebooks"
 LIMIT_SECONDS = 120
-"""Of a cell, unless the notebook's metadata `spanwise` has `limit_seconds`."""
+"""Time limit of a cell, unless the notebook's metadata `spanwise` has `limit_seconds`."""
 
 FULL = "SPANWISE_NOTEBOOKS"
-"""With the value "full" a notebook takes its large parameters."""
+"""The environment variable that selects a notebook's large parameters, with the value "full"."""
 
 WHERE_AND_WHEN = "where-and-when"
-"""The cell that a run adds after the first one: figures of time need it."""
+"""The id of the cell with date and machine that a run inserts after the first one."""
 
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
@@ -44,10 +44,10 @@ def sources(prefixes: Sequence[str] = ()) -> list[Path]:
 
 
 def read(path: Path) -> Any:
-    """A notebook.
+    """Read a notebook.
 
     Raises:
-        ValueError: the file is none, or not of format 4.
+        ValueError: the file is not a notebook of format 4.
     """
     book = nbformat.read(path, as_version=nbformat.NO_CONVERT)
     if book.nbformat != 4:
@@ -57,7 +57,7 @@ def read(path: Path) -> Any:
 
 
 def stripped(book: Any) -> Any:
-    """The notebook without what a run leaves: outputs, numbers of cells, the machine's kernel."""
+    """Remove the traces of a run: outputs, execution counts, the machine's kernel."""
     book.cells = [cell for cell in book.cells if cell.get("id") != WHERE_AND_WHEN]
     for cell in book.cells:
         if cell.cell_type == "code":
@@ -69,7 +69,7 @@ def stripped(book: Any) -> Any:
 
 
 def still(book: Any) -> Any:
-    """The notebook with pictures instead of widgets, which need a kernel."""
+    """Replace widgets, which need a kernel, by pictures."""
     view = "application/vnd.jupyter.widget-view+json"
     for cell in book.cells:
         for output in cell.get("outputs", []):
@@ -81,15 +81,15 @@ def still(book: Any) -> Any:
 
 
 def dated(book: Any, *, full: bool) -> Any:
-    """The notebook with a cell that has date, commit and machine of the run."""
+    """Insert a cell with date, commit and machine of the run."""
     from spanwise.measure.bench import processor  # noqa: PLC0415  stripping needs no package
     from spanwise.sweeps.plans import commit  # noqa: PLC0415
 
     form = "in full" if full else "in the short form of the tests"
     line = (
         f"*Run {form}: {time.strftime('%Y-%m-%d', time.gmtime())}, commit {commit() or 'unknown'},"
-        f" {processor() or 'unknown processor'}, {os.cpu_count()} processors. What is measured"
-        " below is of this machine.*"
+        f" {processor() or 'unknown processor'}, {os.cpu_count()} processors. Measurements"
+        " below are from this machine.*"
     )
     cell = nbformat.v4.new_markdown_cell(line)
     cell["id"] = WHERE_AND_WHEN
@@ -98,7 +98,7 @@ def dated(book: Any, *, full: bool) -> Any:
 
 
 def text_of(book: Any) -> str:
-    """The notebook as its file has it."""
+    """Return the content of the notebook's file."""
     return str(nbformat.writes(book, indent=1)) + "\n"
 
 
@@ -112,18 +112,18 @@ def execute(path: Path, *, full: bool = False, folder: Path | None = None) -> An
 
     Args:
         path: of the notebook.
-        full: with its large parameters; else with those of the tests.
-        folder: where it runs; None: in an empty folder of its own.
+        full: use the large parameters; False: those of the tests.
+        folder: the working folder; None: a new empty one.
 
     Raises:
         nbclient.exceptions.CellExecutionError: a cell failed.
-        nbclient.exceptions.CellTimeoutError: a cell took longer than the notebook may.
+        nbclient.exceptions.CellTimeoutError: a cell exceeded the time limit.
     """
     from nbclient import NotebookClient  # noqa: PLC0415  stripping needs no kernel
 
     book = read(path)
     limit = limit_seconds(book)
-    names = ("MPLBACKEND", FULL)  # the kernel has a backend of its own
+    names = ("MPLBACKEND", FULL)  # the kernel has its own backend
     before = {name: os.environ.pop(name) for name in names if name in os.environ}
     if full:
         os.environ[FULL] = "full"
@@ -134,7 +134,7 @@ def execute(path: Path, *, full: bool = False, folder: Path | None = None) -> An
                 timeout=limit,
                 startup_timeout=600,
                 kernel_name=KERNEL["name"],
-                extra_arguments=["--IPKernelApp.log_level=ERROR"],  # not that TCP is not encrypted
+                extra_arguments=["--IPKernelApp.log_level=ERROR"],  # no TCP warning
                 resources={"metadata": {"path": str(folder or empty)}},
             )
             client.execute()
@@ -147,7 +147,7 @@ def execute(path: Path, *, full: bool = False, folder: Path | None = None) -> An
 def _run(path: Path, *, full: bool) -> bool:
     from nbclient.exceptions import CellExecutionError, CellTimeoutError  # noqa: PLC0415
 
-    print(f"{path.name}: running, at most {limit_seconds(read(path))} s a cell", flush=True)
+    print(f"{path.name}: running, at most {limit_seconds(read(path))} s per cell", flush=True)
     started = time.monotonic()
     try:
         book = execute(path, full=full)
@@ -158,12 +158,12 @@ def _run(path: Path, *, full: bool) -> bool:
     (OUTPUT / path.name).write_text(text_of(dated(still(book), full=full)), encoding="utf-8")
     took = time.monotonic() - started
     place = OUTPUT.relative_to(ROOT) / path.name
-    print(f"{path.name}: ran in {took:.1f} s; {place} has what it shows", flush=True)
+    print(f"{path.name}: ran in {took:.1f} s; {place} has the outputs", flush=True)
     return True
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs or strips notebooks."""
+    """Run or strip notebooks."""
     parser = argparse.ArgumentParser(
         prog="./dev notebooks",
         description="Runs notebooks, each in a fresh kernel and an empty folder.",
@@ -174,7 +174,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "names", nargs="*", metavar="NAME", help="the beginning of a file's name [all]"
     )
     parser.add_argument("--strip", action="store_true", help="only remove outputs from the sources")
-    parser.add_argument("--short", action="store_true", help="with the parameters of the tests")
+    parser.add_argument("--short", action="store_true", help="use the parameters of the tests")
     options = parser.parse_args(arguments)
     found = sources(options.names)
     if not found:

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the ledger of a demo into README.md, and draws its three pictures.
+"""Writes the ledger of `./dev demo` into README.md, and draws the three pictures of README.md.
 
-tests/install/test_readme.py compares the rows of README with those that the demo prints.
+tests/install/test_readme.py compares the rows of README.md with those that the demo prints.
 
 Example: ./dev demo && .venv/bin/python scripts/readme_ledger.py
 """
@@ -23,13 +23,13 @@ BLOCK = re.compile(r"(?<=^```\n) +go +c16\n.*?(?=^```$)", re.MULTILINE | re.DOTA
 
 
 def table_of(recording: sw.Recording) -> str:
-    """Return the ledgers under both tables as the demo prints them, without title and verdict."""
+    """Return the ledgers under both tables as in the demo, without title and verdict."""
     lines = str(recording.compare(TABLES)).splitlines()
     return "\n".join(lines[1:-1]) + "\n"
 
 
 def main() -> int:
-    """Return 0, or 2 if there is no demo."""
+    """Write the ledger and the pictures; return 0, or 2 if there is no demo."""
     if not (OUT / "python.swt").is_file():
         print(f"readme_ledger: {OUT} has no demo; run ./dev demo first", file=sys.stderr)
         return 2

@@ -1,12 +1,12 @@
 # shellcheck shell=sh
 # SPDX-License-Identifier: Apache-2.0
-# Functions of ./dev that install Debian packages (scripts/packages.txt) and make .venv. They use
+# Functions of ./dev that install Debian packages (scripts/packages.txt) and create .venv. They use
 # its functions say, die and has.
 venv=$PWD/.venv
 
 # --- Debian packages ------------------------------------------------------------------------------
 
-# Whether a Python >= 3.10 can make an environment and compile an extension.
+# Check for a Python >= 3.10 that can create a virtual environment and compile an extension.
 usable_python() {
     "$1" - >/dev/null 2>&1 <<'PY'
 import ensurepip, os, sys, sysconfig, venv
@@ -40,7 +40,7 @@ present() {
     esac
 }
 
-# probe GROUP...: sets $missing to the packages that the groups of scripts/packages.txt lack.
+# probe GROUP...: set $missing to the missing packages of these groups of scripts/packages.txt.
 probe() {
     missing=''
     while read -r group kind name packages; do
@@ -56,7 +56,7 @@ install_missing() {
     if [ "$(id -u)" -ne 0 ] || ! has apt-get; then return 1; fi
     say "installing with apt-get (as root):$missing"
     mkdir -p build
-    # The package lists are fetched only if the first attempt fails.
+    # Fetch the package lists only if the first attempt fails.
     # shellcheck disable=SC2086
     apt_install $missing || { apt-get update -qq </dev/null && apt_install $missing; } || {
         tail -n 5 build/apt.log
@@ -77,28 +77,28 @@ need() {
     find_python || die "no python3 >= 3.10 with venv and headers was found"
 }
 
-# want GROUP...: the command runs without these, and says so.
+# want GROUP...: the command can run without these, and prints that they are missing.
 want() {
     probe "$@"
     [ -z "$missing" ] || install_missing ||
-        say "goes without:$missing  (sudo apt-get install -y$missing)"
+        say "continuing without:$missing  (sudo apt-get install -y$missing)"
 }
 
 # --- the Python environment -----------------------------------------------------------------------
 
-# Prints a checksum of the names, sizes and times of what the package is built from.
+# Print a checksum of the names, sizes and times of the files that the package is built from.
 fingerprint() {
     find include src examples python cmake scripts CMakeLists.txt pyproject.toml README.md \
         -type f ! -name '*.pyc' -printf '%p %s %T@\n' | LC_ALL=C sort | cksum
 }
 
-# pip COMMAND ARGS...; numpy and matplotlib are compiled when they are imported.
+# pip COMMAND ARGS...; pip_install does not compile: imports compile what they need.
 pip() { "$venv/bin/python" -m pip --quiet --disable-pip-version-check "$@" </dev/null; }
 pip_install() { pip install --no-compile "$@"; }
 
 built_wheel() { find build/wheel -name 'spanwise-*.whl' 2>/dev/null; }
 
-# Builds build/wheel/spanwise-*.whl. ./dev test reuses the objects of the release build.
+# Build build/wheel/spanwise-*.whl. ./dev test reuses the objects of the release build.
 wheel_options=''
 build_wheel() {
     rm -rf build/wheel
@@ -106,7 +106,7 @@ build_wheel() {
     pip wheel --no-build-isolation --no-deps --wheel-dir build/wheel $wheel_options .
 }
 
-# environment EXTRAS: .venv gets the package as built from the sources, and the extras' dependencies.
+# environment EXTRAS: install the package, built from the sources, and the extras' dependencies.
 environment() {
     extras=$1 stamp=$venv/stamp-${1:-none} now=$(fingerprint)
     if ! "$venv/bin/python" -c 'import pip' >/dev/null 2>&1; then

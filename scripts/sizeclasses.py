@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Generates, proves and checks size-class tables; `--help` has examples.
 
-The code is the package `spanwise_sizeclasses`, which needs nothing but the standard library. A
-fresh checkout has it in python/; an installed wheel has it next to the package `spanwise`, which
-has this file in `_source/scripts`.
+The code is in the package `spanwise_sizeclasses`, which needs only the standard library. A checkout
+has it in python/; an installed wheel has it next to the package `spanwise`, which has this file in
+`_source/scripts`.
 """
 
 import sys

@@ -40,7 +40,7 @@ examples:
   python3 {_SCRIPT} --table c16 --span-slots 1                c16 with Go's short spans
   python3 {_SCRIPT} --table best.json -o build/best     C of any table
   python3 {_SCRIPT} --write                             regenerate the checked-in outputs
-  python3 {_SCRIPT} --check                             fail when one of them is stale
+  python3 {_SCRIPT} --check                             fail if one of them is stale
 
 A table file is {{"name": "mine", "page_bytes": 8192, "classes": [{{"size": 16, "pages": 1}}]}};
 --format file prints any table in that form. Method and proofs: docs/design/sizeclass.md.
@@ -49,7 +49,7 @@ A table file is {{"name": "mine", "page_bytes": 8192, "classes": [{{"size": 16, 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """One line and exit 2, without the usage block."""
+        """Print one line and exit with status 2, without the usage block."""
         self.exit(2, f"sizeclasses: {message}; see --help\n")
 
 
@@ -90,9 +90,9 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     task = parser.add_mutually_exclusive_group()
-    task.add_argument("--list", action="store_true", help="name the tables")
+    task.add_argument("--list", action="store_true", help="list the tables")
     task.add_argument("--write", action="store_true", help="regenerate the checked-in outputs")
-    task.add_argument("--check", action="store_true", help="fail when a checked-in output is stale")
+    task.add_argument("--check", action="store_true", help="fail if a checked-in output is stale")
     task.add_argument("-o", metavar="DIR", dest="out", help="write the C of the table to DIR")
     names = ", ".join(families.NAMES)
     parser.add_argument(
@@ -101,7 +101,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--format",
         choices=("table", "json", "md", "c", "file"),
-        help="what is printed (default table); file: a table file",
+        help="output format (default: table); file: a table file",
     )
     shape = parser.add_argument_group("parameters (of go and c16)")
     shape.add_argument("--page-bytes", type=_bytes, metavar="N", help="4096, 8192, 16384 or 65536")
@@ -109,19 +109,19 @@ def _parser() -> argparse.ArgumentParser:
         "--max-size", type=_bytes, metavar="N", help=f"largest class, power of two <= {SIZE_MAX}"
     )
     shape.add_argument(
-        "--tail-limit", type=_tail_limit, metavar="F", help="most of a span's tail (1/8)"
+        "--tail-limit", type=_tail_limit, metavar="F", help="largest share of a span's tail (1/8)"
     )
     shape.add_argument(
         "--span-slots",
         type=_slots,
         metavar="N",
-        help="spans of fewer slots of up to 1 KiB are doubled, to 64 KiB at most (go 1, c16 1024)",
+        help="double spans of slots up to 1 KiB to this many slots or 64 KiB (go 1, c16 1024)",
     )
     shape.add_argument(
         "--growing",
         type=_yes,
         metavar="yes|no",
-        help="whether the first span is the shortest and later ones are doubled (go no, c16 yes)",
+        help="start with the shortest span and double later ones (go no, c16 yes)",
     )
     shape.add_argument("--align", choices=("go", "16"), help="8 B steps to 32, or 16 B from 16")
     parser.add_argument(
@@ -165,7 +165,7 @@ def _chosen_table(args: argparse.Namespace) -> Table:
 
 
 def _command(args: argparse.Namespace, task: str) -> str:
-    """The command that made an output, without directories: the same wherever it is run."""
+    """Return the command that generates an output, without directories, so it is reproducible."""
     words = ["python3", _SCRIPT, "--table", Path(args.table or "go").name]
     for name, value in _shape_options(args).items():
         shown = {True: "yes", False: "no"}[value] if name == "growing" else str(value)
@@ -180,7 +180,7 @@ def _origin(table: Table, command: str, cutoff: int, proofs: list[str]) -> emit.
 
 
 def checked_in_outputs() -> dict[str, str]:
-    """Path below the source tree -> text, of every output that is checked in. Proves first."""
+    """Run the proofs; return path in the source tree -> text of every checked-in output."""
     command = f"python3 {_SCRIPT} --write"
     tables = {name: make_table(parameters) for name, parameters in BUILTINS.items()}
     outputs = {}
@@ -204,7 +204,7 @@ def checked_in_outputs() -> dict[str, str]:
 
 
 def c_outputs(table: Table, command: str, cutoff: int) -> dict[str, str]:
-    """File name -> text, of the C of any table, and of it as the default. Proves first."""
+    """Run the proofs; return file name -> text of a table's C, including it as the default."""
     origin = _origin(table, command, cutoff, prove(table))
     name = table.identifier
     guard = f"SW_GEN_PATHS_{name.upper()}_H"
@@ -219,8 +219,8 @@ def c_outputs(table: Table, command: str, cutoff: int) -> dict[str, str]:
 
 
 def write_files(root: Path, outputs: dict[str, str]) -> None:
-    """Writes all texts below `root`. A failure leaves no partial file and no temporary one."""
-    parts: dict[Path, Path] = {}  # temporary file -> place
+    """Write all texts below `root`. A failure leaves no partial or temporary file."""
+    parts: dict[Path, Path] = {}  # temporary file -> final path
     path = root
     try:
         for name, text in outputs.items():
@@ -285,7 +285,7 @@ def _printed(args: argparse.Namespace, table: Table) -> str:
 
 
 def _reject_idle_options(args: argparse.Namespace) -> None:
-    """Options that the task would ignore are errors, so that nobody trusts an idle one."""
+    """Raise SizeClassError for options that the task would ignore."""
     idle = list(_shape_options(args))
     idle += [name for name in ("table", "cutoff", "format") if getattr(args, name) is not None]
     if (args.list or args.write or args.check) and idle:
@@ -315,7 +315,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit status."""
+    """Run the command; return its exit status."""
     args = _parser().parse_args(argv)
     try:
         status = _run(args)
@@ -326,7 +326,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ProofError as error:
         print(f"sizeclasses: not proved: {error}", file=sys.stderr)
         return 1
-    except BrokenPipeError:  # the reader (head, less) has seen enough
+    except BrokenPipeError:  # the reader, such as head, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return status

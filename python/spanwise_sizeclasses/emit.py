@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A table as C (data, specialised paths, public inline header), text, Markdown and JSON.
+"""Writes a table as C (data, specialised paths, public inline header), text, Markdown and JSON.
 
-Every text is a pure function of its arguments, so that checked-in copies can be compared byte for
-byte. src/sizeclass/table.h and src/heap/template.h explain the fields and the template,
-which the layout here follows exactly.
+Every text is a pure function of the arguments, so that checked-in copies can be compared byte for
+byte. The layout follows the fields of src/sizeclass/table.h and the template of
+src/heap/template.h exactly.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .model import (
 _WIDTH = 100
 _LICENCE = "/* SPDX-License-Identifier: Apache-2.0 */"
 TINY_MAX = 15  # bytes; sizes 1..15 share 16 B blocks
-PAIR_BYTES = 128  # of two bins, one for objects with pointers and one without
+PAIR_BYTES = 128  # of two bins: one for objects with pointers, one for objects without
 UNUSED = "__attribute__((unused))"
 
 
@@ -48,7 +48,7 @@ def _head(what: str, origin: Origin, table: Table | None) -> list[str]:
 
 
 def _note(label: str, text: str) -> list[str]:
-    """Comment lines of a labelled text, continued under its beginning."""
+    """Return comment lines with a label; continuation lines are indented to the text."""
     return textwrap.wrap(
         text,
         _WIDTH,
@@ -60,7 +60,7 @@ def _note(label: str, text: str) -> list[str]:
 
 
 def _wrapped(items: Iterable[str]) -> list[str]:
-    """Array elements, each with its comma, in indented lines of at most _WIDTH columns."""
+    """Join array elements with commas into indented lines of at most _WIDTH columns."""
     lines: list[str] = []
     line = "   "
     for item in items:
@@ -80,7 +80,7 @@ def _numbers(values: Iterable[int]) -> list[str]:
 
 
 def symbol_name(table: Table) -> str:
-    """The link symbol that only a library whose default table is this one defines."""
+    """Return the link symbol that a library defines only if this is its default table."""
     return f"sw_table_is_{table.identifier}_{table.hash:016x}"
 
 
@@ -89,7 +89,7 @@ def _text(lines: Iterable[str]) -> str:
 
 
 def table_source(table: Table, origin: Origin) -> str:
-    """table_<name>.c: `const struct sw_table sw_table_<name>_data`."""
+    """Return table_<name>.c, which defines `const struct sw_table sw_table_<name>_data`."""
     name = f"sw_table_{table.identifier}_data"
     lines = _head(
         "The look-up data of the table; the fields are in sizeclass/table.h.", origin, table
@@ -126,7 +126,7 @@ def table_source(table: Table, origin: Origin) -> str:
 
 
 def default_header(table: Table, origin: Origin, cutoff: int) -> str:
-    """default.h: which generated names stand for the library's default table."""
+    """Return default.h, which maps the default table to its generated names."""
     what = (
         "The library's default table: the generated names that stand for it, and where a cache\n"
         "has the two bins (scan, noscan) of a size's class, in bytes from its first bin. For\n"
@@ -163,7 +163,7 @@ def _path_name(table: Table, kind: str, number: int) -> str:
 
 
 def _path_classes(table: Table, cutoff: int) -> range:
-    """Classes with specialised paths: 1 .. the class of the cut-off."""
+    """Return the classes with specialised paths: 1 to the class of the cut-off."""
     return range(1, table.class_of(table.path_cutoff(cutoff)) + 1)
 
 
@@ -201,7 +201,7 @@ def _by_size(table: Table, kind: str, cutoff: int) -> list[str]:
 
 
 def paths_source(table: Table, origin: Origin, cutoff: int, header: str) -> str:
-    """paths_<name>.c: the specialised paths and the tables that find them by size in bytes."""
+    """Return paths_<name>.c: the specialised paths, and tables that map sizes in bytes to them."""
     what = (
         "Specialised allocation paths: instantiations of the one template in heap/template.h, for\n"
         "every class up to the cut-off, and the tables that give the path of a size in bytes.\n"
@@ -213,7 +213,7 @@ def paths_source(table: Table, origin: Origin, cutoff: int, header: str) -> str:
     lines += [f"const uint32_t sw_paths_{table.identifier}_cutoff = {bytes_max};", ""]
     lines += [*_by_size(table, "scan", cutoff), "", *_by_size(table, "noscan", cutoff)]
     if table.has_tiny:
-        # Above the cut-off there is no path: null. Size 0 takes no part in packing.
+        # Above the cut-off, paths are null. Objects of size 0 are not packed.
         sizes = _tiny_sizes(table, cutoff)
         names = [_path_name(table, "noscan", 1)]
         names += [
@@ -228,13 +228,13 @@ def paths_source(table: Table, origin: Origin, cutoff: int, header: str) -> str:
         f"    .scan = sw_paths_{name}_scan,",
         f"    .noscan = sw_paths_{name}_noscan,",
     ]
-    if len(_tiny_sizes(table, cutoff)) == TINY_MAX:  # all of them, or the generic code packs
+    if len(_tiny_sizes(table, cutoff)) == TINY_MAX:  # if one is missing, the generic code packs
         lines.append(f"    .tiny = sw_paths_{name}_tiny,")
     return _text([*lines, "};"])
 
 
 def paths_header(tables: Sequence[Table], origin: Origin, cutoff: int, guard: str) -> str:
-    """The declarations of paths_<name>.c for each of the tables."""
+    """Return the declarations of paths_<name>.c for each table."""
     what = (
         "The specialised paths, and sw_paths_<table>, which holds them all.\n"
         "sw_paths_<table>_<kind>[n] serves a request of n bytes, for\n"
@@ -261,17 +261,17 @@ def paths_header(tables: Sequence[Table], origin: Origin, cutoff: int, guard: st
 
 
 def _fast_size_max(table: Table) -> int:
-    """The largest size that straight-line code serves."""
+    """Return the largest size that inline code serves."""
     return min(SMALL_MAX, table.max_size)
 
 
 def _fast_size_map(table: Table) -> Sequence[int]:
-    """Classes of the sizes that straight-line code serves, by (size + 7) >> 3."""
+    """Return the classes of the sizes that inline code serves, by (size + 7) >> 3."""
     return table.small_map[: _fast_size_max(table) // SMALL_DIV + 1]
 
 
 def fast_header(table: Table, origin: Origin) -> str:
-    """fast.h: what public inline code knows of the library's default table."""
+    """Return fast.h: what public inline code knows about the default table."""
     what = (
         "What inline code knows of the library's default table. For a size n that is a constant\n"
         "when compiled, n <= SW_FAST_SIZE_MAX, both fold to numbers:\n"
@@ -347,7 +347,7 @@ def _cells(table: Table) -> list[tuple[str, ...]]:
 
 
 def text_lines(table: Table) -> list[str]:
-    """The seven columns, and an eighth where spans grow; right-aligned, heads first."""
+    """Return the columns, right-aligned, with a head line; growing tables have an eighth column."""
     heads = _heads(table)
     lines = [heads, *_cells(table)]
     return [
@@ -357,7 +357,7 @@ def text_lines(table: Table) -> list[str]:
 
 
 def parameter_line(table: Table, cutoff: int) -> str:
-    """Table, limits and cut-off in one line."""
+    """Return the table's parameters and the cut-off in one line."""
     cut = f"cut-off {table.path_cutoff(cutoff)} B"
     p = table.parameters
     if p is None:
@@ -378,7 +378,7 @@ def _json_row(table: Table, row: Row) -> dict[str, object]:
 
 
 def to_json(table: Table, source: str) -> str:
-    """The table with every column; `source` says where it comes from."""
+    """Return the table with every column as JSON; `source` names its origin."""
     value: dict[str, object] = {
         "source": source,
         "page_bytes": table.page_bytes,
@@ -392,7 +392,7 @@ def to_json(table: Table, source: str) -> str:
 
 
 def to_markdown(table: Table, command: str, parameters: str, proofs: list[str]) -> str:
-    """The table as a page of documentation."""
+    """Return the table as a documentation page."""
     lines = [
         f"<!-- Generated by scripts/sizeclasses.py; do not edit. Command: {command} -->",
         f"# Size classes of `{table.name}`",

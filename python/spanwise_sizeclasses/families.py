@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Families of size classes, each by the published rule of its project.
+"""Families of size classes, each by the published rules of its project.
 
 A rule gives the size and the span of each class, in pages of the family:
 
     go, c16      Go's procedure, see `make_table`
-    jemalloc     5.3.0, src/sc.c: four classes a doubling, slabs that whole regions fill exactly
-    tcmalloc     gperftools 2.10, src/common.cc: steps of an eighth, spans that feed a transfer
-    mimalloc     2.0.9, src/init.c, src/page-queue.c, src/segment.c: four classes a doubling, pages
-                 of 64 and 512 KiB
+    jemalloc     5.3.0, src/sc.c: four classes per doubling, slabs without a tail
+    tcmalloc     gperftools 2.10, src/common.cc: steps of 1/8, spans sized for batch transfers
+    mimalloc     2.0.9, src/init.c, src/page-queue.c, src/segment.c: four classes per doubling,
+                 pages of 64 and 512 KiB
     pow2         powers of two
-    geometric-R  each class at most R times the one below
+    geometric-R  each class at most R times the previous one
     fibonacci    Hirschberg, "A class of dynamic memory allocation algorithms", CACM 16 (1973)
 
-The last three are series of sizes; their spans are the shortest with a tail of at most 1/8.
-`named` finds a table by name. tests/data has the output of the projects themselves.
+The spans of the last three are the shortest with a tail of at most 1/8. `named` returns a table by
+name. tests/data has the output of the projects themselves.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _GROWTH_UNIT = 128
 
 
 def _candidates(align: str, max_size: int) -> Iterator[int]:
-    """Sizes to try, in bytes: 8, then up by a step that is reset at each power of two."""
+    """Yield candidate sizes in bytes: 8, then up by a step that changes at powers of two."""
     step_16_from = 16 if align == "16" else 32
     step = 8
     size = 8
@@ -66,7 +66,7 @@ def _candidates(align: str, max_size: int) -> Iterator[int]:
 
 
 def _span_pages(size: int, p: Parameters) -> int:
-    """The fewest pages whose tail after whole slots of `size` bytes is within the limit."""
+    """Return the fewest pages of a span whose tail is within the limit."""
     for span in range(p.page_bytes, SPAN_BYTES_MAX + 1, p.page_bytes):
         if span % size <= span * p.tail_limit:
             return span // p.page_bytes
@@ -77,7 +77,7 @@ def _span_pages(size: int, p: Parameters) -> int:
 
 
 def check_parameters(p: Parameters) -> None:
-    """Raises SizeClassError for parameters that the procedure has no meaning for."""
+    """Raise SizeClassError for parameters outside the domain of the procedure."""
     check_page_bytes(p.page_bytes)
     if p.align not in ("go", "16"):
         raise SizeClassError(f"align {p.align!r}: must be go or 16")
@@ -90,22 +90,22 @@ def check_parameters(p: Parameters) -> None:
 
 
 def make_table(p: Parameters) -> Table:
-    """The table of Go's procedure.
+    """Return the table of Go's procedure.
 
-    Method: Go 1.26.8, runtime/_mkmalloc/mksizeclasses.go (makeClasses). Candidates rise by a step
-    that grows with the size, and the span of each is found by trial. A candidate replaces the one
-    below if its span holds equally many. At the end each class grows as far as its span holds it
-    equally often.
+    Method: Go 1.26.8, runtime/_mkmalloc/mksizeclasses.go (makeClasses). Candidates ascend by a step
+    that grows with the size, and the span of each is found by trial. A candidate replaces the
+    previous one if its span has the same length and number of objects. Finally, each class grows to
+    the largest size for which its span holds the same number.
 
-    Differences: the limits are parameters, and align "16" starts the 16 B step at 16 instead of 32.
-    That drops exactly the 24 B class. Under other limits a class may grow to the size of those
-    above (1408 to 1536 B with 4 KiB pages); it then replaces them, and none grows past the largest.
+    Differences: the limits are parameters, and align "16" starts the 16 B step at 16 instead of 32,
+    which drops exactly the 24 B class. Under other limits, a class may grow to the size of larger
+    ones (1408 to 1536 B with 4 KiB pages) and then replaces them; none grows past the largest.
     Last, spans of small sizes with fewer slots than `span_slots` are doubled up to 64 KiB, which
-    changes no size and no share of the tail. In a growing table a class begins with its original
-    span, and spans of larger sizes are doubled up to 32 KiB, too.
+    changes neither sizes nor the share of tails. In a growing table, a class begins with its
+    original span, and spans of larger sizes are also doubled, up to 32 KiB.
 
     Raises:
-        SizeClassError: for parameters out of range, or that lead to a table which breaks a rule.
+        SizeClassError: the parameters are out of range, or the table violates a rule.
     """
     check_parameters(p)
     merged: list[SizeClass] = []
@@ -118,21 +118,21 @@ def make_table(p: Parameters) -> Table:
     classes: tuple[SizeClass, ...] = ()
     for c in merged:
         grown = _grown(c, p)
-        if not classes or grown.size > classes[-1].size:  # else the one below serves these sizes
+        if not classes or grown.size > classes[-1].size:  # else the previous one serves these sizes
             classes += (_lengthened(grown, p),)
     check_classes(p.page_bytes, classes)
     return Table(p.name, p.page_bytes, classes, p)
 
 
 def _grown(c: SizeClass, p: Parameters) -> SizeClass:
-    """The class at the largest size, in growth units, that its span holds equally often."""
+    """Return the class grown, in units, to the largest size with as many objects per span."""
     span = c.pages * p.page_bytes
     largest = min(span // (span // c.size), p.max_size)
     return SizeClass(max(c.size, largest - largest % _GROWTH_UNIT), c.pages)
 
 
 def _lengthened(c: SizeClass, p: Parameters) -> SizeClass:
-    """The class, its span doubled as span_slots asks for and its limit of bytes allows.
+    """Return the class with its span doubled until it has span_slots, or reaches its limit.
 
     The limit is LONG_SPAN_BYTES for small sizes, MIDDLE_SPAN_BYTES for others in a growing table.
     """
@@ -148,9 +148,9 @@ def _lengthened(c: SizeClass, p: Parameters) -> SizeClass:
 
 
 def span_pages(size: int, page_bytes: int) -> int:
-    """The fewest pages whose tail after whole slots of `size` bytes is at most 1/8 of the span.
+    """Return the fewest pages of a span whose tail is at most 1/8 of it.
 
-    A size that the rules refuse gets a span that holds it; checking the table says what is wrong.
+    An invalid size gets a span that holds it; checking the table then reports the error.
     """
     if size <= 0 or page_bytes <= 0:
         return 1
@@ -165,10 +165,10 @@ def span_pages(size: int, page_bytes: int) -> int:
 def series(
     name: str, sizes: Iterable[int], source: str, page_bytes: int = DEFAULT_PAGE_BYTES
 ) -> Table:
-    """A table of the given sizes, each with the span of `span_pages`.
+    """Return a table of the given sizes, each with the span of `span_pages`.
 
     Raises:
-        SizeClassError: naming the class and the rule that it breaks.
+        SizeClassError: a class violates a rule; the message names both.
     """
     check_page_bytes(page_bytes)
     return _checked(name, page_bytes, [(n, span_pages(n, page_bytes)) for n in sizes], source)
@@ -184,16 +184,16 @@ def _checked(name: str, page_bytes: int, pairs: Iterable[tuple[int, int]], sourc
 
 _JEMALLOC_PAGE = 4096
 _JEMALLOC_QUANTUM = 16
-_JEMALLOC_GROUP = 4  # classes a doubling
+_JEMALLOC_GROUP = 4  # classes per doubling
 
 
 def jemalloc() -> Table:
-    """Jemalloc 5.3.0 with 4 KiB pages, 64 bits: 36 classes in slabs, then one object an extent.
+    """Return jemalloc 5.3.0, 64 bits, 4 KiB pages: 36 classes in slabs, then one extent per object.
 
-    Sizes: 8, multiples of the quantum of 16 to 64, then four equal steps in each doubling. Those
-    below 4 * 4 pages are in slabs, the shortest run of pages that whole objects fill exactly; from
-    16 KiB on each object has an extent of its own, which is modelled as a span of one slot. The
-    page that opt.cache_oblivious adds to such an extent is address space, and is left out.
+    Sizes: 8, multiples of the quantum of 16 up to 64, then four equal steps per doubling. Those
+    below 4 pages are in slabs, the shortest run of pages without a tail. From 16 KiB on, each
+    object has its own extent, modelled as a span of one slot. The page that opt.cache_oblivious
+    adds to an extent is only address space, and is omitted.
     """
     pairs: list[tuple[int, int]] = []
     for size in _quarter_steps(8, _JEMALLOC_QUANTUM, SIZE_MAX):
@@ -205,7 +205,7 @@ def jemalloc() -> Table:
 
 
 def _quarter_steps(first: int, quantum: int, largest: int) -> list[int]:
-    """`first`, multiples of the quantum to 4 of it, then 4 steps in each doubling to `largest`."""
+    """Return `first`, 1 to 4 quanta, then 4 equal steps per doubling, up to `largest`."""
     sizes = [first, *range(quantum, 4 * quantum + 1, quantum)]
     while sizes[-1] < largest:
         step = sizes[-1] // 4
@@ -221,12 +221,12 @@ _TCMALLOC_TRANSFER_OBJECTS = 32
 
 
 def tcmalloc() -> Table:
-    """Gperftools 2.10 (libtcmalloc_minimal of Debian 12), 8 KiB pages, largest class 256 KiB.
+    """Return gperftools 2.10 (libtcmalloc_minimal of Debian 12), 8 KiB pages, up to 256 KiB.
 
-    Steps of 8 to 16, of 16 to 128, then of an eighth of the power of two below, at most a page. A
-    span grows until its tail is at most 1/8 and it holds a quarter of what moves between thread
-    and central cache at once (64 KiB, 2 to 32 objects). A candidate replaces the class below when
-    both have the same span and equally many slots.
+    Steps are 8 up to size 16, 16 up to 128, then 1/8 of the next lower power of two, at most a
+    page. A span grows until its tail is at most 1/8 and it holds a quarter of a batch between
+    thread cache and central cache (64 KiB, 2 to 32 objects). A candidate replaces the previous
+    class if both have the same span and the same number of slots.
     """
     classes: list[tuple[int, int]] = []
     size = 8
@@ -264,12 +264,12 @@ _MIMALLOC_MEDIUM = 8 * _MIMALLOC_SLICE
 
 
 def mimalloc() -> Table:
-    """Mimalloc 2.0.9, 64 bits, aligned to 16: 49 bins to 128 KiB.
+    """Return mimalloc 2.0.9, 64 bits, aligned to 16: 49 bins up to 128 KiB.
 
-    Sizes: 8, multiples of 16 to 64, then four equal steps in each doubling. A mimalloc page (our
-    span) is 64 KiB for objects to a quarter of that, 512 KiB for those to 128 KiB; larger ones get
-    whole slices of 64 KiB, as large objects do here. The 128 B that v2 leaves out at the start of
-    a page of small blocks, and that it touches a page's memory little by little, are left out.
+    Sizes: 8, multiples of 16 up to 64, then four equal steps per doubling. A mimalloc page (our
+    span) is 64 KiB for objects up to 16 KiB, and 512 KiB for those up to 128 KiB; larger ones get
+    whole slices of 64 KiB, as large objects do here. Not modelled: the 128 B that v2 skips at the
+    start of a page of small blocks, and that it extends a page's free list gradually.
     """
     pairs = [
         (size, (_MIMALLOC_SLICE if size * 4 <= _MIMALLOC_SLICE else _MIMALLOC_MEDIUM))
@@ -285,7 +285,7 @@ def mimalloc() -> Table:
 
 
 def pow2(largest: int = DEFAULT_LARGEST) -> Table:
-    """8, 16, 32, ... up to `largest` bytes, which must be one of them."""
+    """Return the sizes 8, 16, 32, ... up to `largest` bytes, which must be a power of two."""
     if largest < 8 or largest > SIZE_MAX or largest & (largest - 1):
         raise SizeClassError(f"largest {largest}: must be a power of two from 8 to {SIZE_MAX}")
     sizes = [1 << bit for bit in range(3, largest.bit_length())]
@@ -295,12 +295,12 @@ def pow2(largest: int = DEFAULT_LARGEST) -> Table:
 def geometric(
     ratio: float, smallest: int = 16, largest: int = DEFAULT_LARGEST, align: int = 16
 ) -> Table:
-    """Sizes from `smallest` to `largest` bytes, each at most `ratio` times the one below.
+    """Return sizes from `smallest` to `largest` bytes, each at most `ratio` times the previous one.
 
     All are multiples of `align`, which is also the smallest step.
 
     Raises:
-        SizeClassError: for an argument out of range, or more than 255 classes.
+        SizeClassError: an argument is out of range, or there are more than 255 classes.
     """
     if not (math.isfinite(ratio) and ratio > 1):
         raise SizeClassError(f"ratio {ratio}: must be above 1")
@@ -319,7 +319,7 @@ def geometric(
 
 
 def fibonacci(largest: int = DEFAULT_LARGEST, align: int = 16) -> Table:
-    """`align` times the Fibonacci numbers 1, 2, 3, 5, 8, ... to `largest` bytes, which is added.
+    """Return `align` times the Fibonacci numbers 1, 2, 3, 5, 8, ..., and `largest` as the last.
 
     With align 16, 8 B is the first class, as C allows.
     """
@@ -353,10 +353,10 @@ NAMES = (*BUILTINS, *_MAKERS)
 
 
 def named(name: str) -> Table | None:
-    """The table of a family's name, or of geometric-R; None when there is none of that name.
+    """Return the table of a family's name or of geometric-R; None if there is no such family.
 
     Raises:
-        SizeClassError: geometric- without a ratio above 1.
+        SizeClassError: geometric-R without a ratio above 1.
     """
     if name in BUILTINS:
         return make_table(BUILTINS[name])

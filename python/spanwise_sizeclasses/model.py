@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Size-class tables: data, derived numbers, and the rules that sw_table_create also checks in C."""
+"""Size-class tables: data, derived values, and the rules that sw_table_create also checks in C."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from functools import cached_property
 SMALL_DIV = 8  # step of the small map, bytes
 SMALL_MAX = 1024  # sizes up to here use the small map, bytes
 LARGE_SHIFT_MAX = 7  # the large map steps by at most 1 << 7 bytes
-CLASSES_MAX = 255  # real classes, without the dummy class 0
+CLASSES_MAX = 255  # not counting the dummy class 0
 SIZE_MAX = 256 * 1024  # largest slot, bytes
 SPAN_BYTES_MAX = 4 << 20
 SLOTS_MAX = 8192
-LONG_SPAN_BYTES = 65536  # spans that hold too few slots are not made longer than this
-MIDDLE_SPAN_BYTES = 32768  # nor longer than this for slots above SMALL_MAX
+LONG_SPAN_BYTES = 65536  # limit for doubling spans of slots up to SMALL_MAX
+MIDDLE_SPAN_BYTES = 32768  # limit for doubling spans of larger slots
 PAGE_BYTES_MIN = 4096
 PAGE_BYTES_MAX = 65536
 NAME_MAX = 63  # characters
@@ -29,11 +29,11 @@ _MASK64 = (1 << 64) - 1
 
 
 class SizeClassError(Exception):
-    """Bad input: one line that names the place, the rule and the fix."""
+    """Bad input; the message is one line with the place, the rule and the fix."""
 
 
 class ProofError(Exception):
-    """A failed proof: a defect of the generator."""
+    """A proof failed, which means a bug of the generator."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,8 @@ class SizeClass:
 class Row:
     """One class with all columns of the printed table, as in Go.
 
-    If spans grow, columns are of the longest span, except `first_span_bytes`, and `max_waste_pct`,
-    which is the worst of all lengths.
+    If spans grow, the columns describe the longest span, except `first_span_bytes`, and
+    `max_waste_pct`, which is the worst of the shortest and the longest span.
     """
 
     cls: int
@@ -80,12 +80,12 @@ class Parameters:
         align: "go" (8 B steps below 32) or "16" (16 B steps from 16 up).
         page_bytes: power of two, 4096 to 65536.
         max_size: largest class in bytes, a power of two.
-        tail_limit: largest part of a span that its tail may waste, 0 <= limit < 1.
-        span_slots: spans of sizes up to SMALL_MAX are doubled until they hold so many slots or
-            would pass LONG_SPAN_BYTES; 1 leaves the shortest that the tail limit allows, as in Go.
-        growing: the first span of a class is that shortest one, and later ones are longer as a heap
-            holds more of the class; else all are as long as span_slots makes them. In a growing
-            table spans of larger sizes are lengthened too, up to MIDDLE_SPAN_BYTES.
+        tail_limit: largest share of a span that its tail may waste, 0 <= limit < 1.
+        span_slots: spans of sizes up to SMALL_MAX are doubled until they hold this many slots or
+            would exceed LONG_SPAN_BYTES; 1 keeps the shortest within the tail limit, as in Go.
+        growing: the first span of a class is the shortest, and later ones double as the heap holds
+            more of the class; False: all spans are as long as span_slots makes them. In a growing
+            table, spans of larger sizes are also doubled, up to MIDDLE_SPAN_BYTES.
     """
 
     align: str = "go"
@@ -97,7 +97,7 @@ class Parameters:
 
     @property
     def name(self) -> str:
-        """`go` or `c16`, and each parameter that differs from the built-in table."""
+        """`go` or `c16`, followed by each parameter that differs from the built-in table."""
         name = "go" if self.align == "go" else "c16"
         plain = BUILTINS[name]
         if self.page_bytes != plain.page_bytes:
@@ -118,7 +118,7 @@ DEFAULT = "c16"  # of heaps without a table, and of inline code
 
 
 def magic_of(size: int) -> int:
-    """The multiplier that spans divide by: ceil(2**64 / size).
+    """Return the multiplier that replaces a division by size: ceil(2**64 / size).
 
     With e = magic * size - 2**64 (0 <= e < size) and n = q * size + r, (n * magic) >> 64 is
     q + floor((r + n * e / 2**64) / size), which is q for every r < size if n * e < 2**64. In every
@@ -132,8 +132,8 @@ def magic_of(size: int) -> int:
 class Table:
     """A size-class table.
 
-    `parameters` are of Go's procedure, None for every other table. `source` says which rule made
-    it, "" for the two built-in tables and for a table that was read from a file.
+    `parameters` are those of Go's procedure, None for other tables. `source` names the rule of the
+    table, "" for the two built-in tables and for tables from a file.
     """
 
     name: str
@@ -159,7 +159,7 @@ class Table:
 
     @property
     def grows(self) -> bool:
-        """Whether some class has spans of several lengths."""
+        """Whether some class has spans that grow."""
         return any(c.shortest != c.pages for c in self.classes)
 
     @cached_property
@@ -167,22 +167,22 @@ class Table:
         """log2 of the large map's step: the coarsest that separates all classes above 1024 B."""
         large = [c.size for c in self.classes if c.size > SMALL_MAX]
         fits = (s for s in range(LARGE_SHIFT_MAX, 0, -1) if all(n % (1 << s) == 0 for n in large))
-        return next(fits)  # every size is a multiple of 8, so 3 fits at the latest
+        return next(fits)  # all sizes are multiples of 8, so 3 always fits
 
     @cached_property
     def small_map(self) -> tuple[int, ...]:
-        """Classes of sizes 0, 8, .. 1024; 0 where the table has no class that large."""
+        """Classes of sizes 0, 8, .. 1024; 0 if the table has no class that large."""
         return tuple(self._classes_of(range(0, SMALL_MAX + 1, SMALL_DIV)))
 
     @cached_property
     def large_map(self) -> tuple[int, ...]:
-        """Classes of sizes 1024, 1024 + step, .. the largest; empty when that is 1024 or less."""
+        """Classes of sizes 1024, 1024 + step, .. the largest; empty if that is 1024 or less."""
         if self.max_size <= SMALL_MAX:
             return ()
         return tuple(self._classes_of(range(SMALL_MAX, self.max_size + 1, 1 << self.large_shift)))
 
     def _classes_of(self, sizes: Sequence[int]) -> Iterator[int]:
-        """The class of each of the rising `sizes`; 0: too large."""
+        """Yield the class of each of the ascending `sizes`; 0 if too large."""
         cls = 1
         for size in sizes:
             while cls <= len(self.classes) and self.classes[cls - 1].size < size:
@@ -190,14 +190,14 @@ class Table:
             yield cls if cls <= len(self.classes) else 0
 
     def class_of(self, size: int) -> int:
-        """The class of a request of 0 <= size <= max_size bytes, by the maps as in C."""
+        """Return the class of a request of 0 <= size <= max_size bytes, from the maps as in C."""
         if size <= SMALL_MAX:
             return self.small_map[(size + SMALL_DIV - 1) >> 3]
         step = 1 << self.large_shift
         return self.large_map[(size - SMALL_MAX + step - 1) >> self.large_shift]
 
     def _waste(self, c: SizeClass, previous: int, pages: int) -> float:
-        """The share of a span that round-up and tail waste if each request is the smallest."""
+        """Return the share of a span lost to round-up and tail if all requests are the smallest."""
         span = pages * self.page_bytes
         objects = span // c.size
         return ((c.size - previous - 1) * objects + span - objects * c.size) / span
@@ -223,7 +223,7 @@ class Table:
     def hash(self) -> int:
         """FNV-1a, 64 bits, over page_bytes and each class's size and pages as little-endian u32.
 
-        Where some class has spans of several lengths, each class's first_pages follow.
+        If spans grow, the first_pages of all classes follow.
         """
         value = _FNV_OFFSET
         words = [self.page_bytes, *(n for c in self.classes for n in (c.size, c.pages))]
@@ -234,7 +234,7 @@ class Table:
         return value
 
     def path_cutoff(self, cutoff: int) -> int:
-        """The cut-off of the specialised paths in bytes, at most the largest class."""
+        """Return the cut-off of the specialised paths in bytes, at most the largest class."""
         return min(cutoff, self.max_size)
 
 
@@ -263,7 +263,7 @@ def check_page_bytes(page_bytes: int) -> None:
 
 
 def check_classes(page_bytes: int, classes: Sequence[SizeClass]) -> None:
-    """Raise SizeClassError for the first class that breaks a rule, with the rule and the fix."""
+    """Raise SizeClassError for the first class that violates a rule, with the rule and the fix."""
     if not 1 <= len(classes) <= CLASSES_MAX:
         raise SizeClassError(f"{len(classes)} classes: must be 1 to {CLASSES_MAX}")
     previous = 0

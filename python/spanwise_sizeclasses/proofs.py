@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proofs that run before anything is written. Each raises ProofError with the counterexample."""
+"""Proofs that run before anything is written; a failure raises ProofError with a counterexample."""
 
 from __future__ import annotations
 
 from .model import ProofError, Row, Table, magic_of
 
 WASTE_BOUND_PCT = 26.6
-# Class count, and the sizes whose worst waste is above the bound because alignment forces it.
+# Number of classes, and the sizes whose worst waste exceeds the bound because of alignment.
 EXPECTED: dict[str, tuple[int, dict[int, float]]] = {
     "go": (67, {8: 87.5, 16: 43.75, 24: 29.24, 48: 31.52}),
     "c16": (66, {8: 87.5, 16: 43.75, 32: 46.88, 48: 31.52}),
@@ -14,7 +14,7 @@ EXPECTED: dict[str, tuple[int, dict[int, float]]] = {
 
 
 def prove(table: Table) -> list[str]:
-    """Run every proof that applies to the table; return one line for each."""
+    """Run every proof that applies to the table; return one line per proof."""
     return [
         _prove_division(table),
         _prove_lookup(table),
@@ -30,9 +30,9 @@ def _prove_division(table: Table) -> str:
 
 
 def _prove_class_division(table: Table, row: Row) -> None:
-    """The high word is the slot; the low word says whether the offset is the slot's start.
+    """Check that the high word is the slot, and that the low word detects the slot's start.
 
-    The high word never falls as the offset grows, so the two ends of a slot decide it.
+    The high word does not decrease with the offset, so both ends of each slot suffice.
     """
     magic = magic_of(row.size)
     for slot in range(row.objects + 1):

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Table files: a table as JSON, read with one-line errors.
+"""Reads and writes table files: a table as JSON. Errors are one line.
 
     {"name": "mine", "page_bytes": 8192, "classes": [{"size": 16, "pages": 1}, ...],
      "parameters": {...}, "provenance": ...}
 
-A class may have "first_pages" if its spans grow up to "pages". The last two are optional:
-parameters is an object (of a generator or an optimiser), provenance an object or a string.
+A class may have "first_pages" if its spans grow up to "pages". The last two keys are optional:
+parameters is an object (from a generator or an optimiser), provenance an object or a string.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CLASS_OPTIONAL = ("first_pages",)
 
 
 def load_table(path: str) -> Table:
-    """Reads and checks a table file.
+    """Read and check a table file.
 
     Raises:
         SizeClassError: one line "FILE: place: rule; fix".
@@ -44,7 +44,7 @@ def load_table(path: str) -> Table:
 
 
 def parse_table(data: bytes) -> Table:
-    """The table of a table file's bytes, checked.
+    """Parse and check the bytes of a table file.
 
     Raises:
         SizeClassError: one line "place: rule; fix".
@@ -59,7 +59,7 @@ def parse_table(data: bytes) -> Table:
 
 
 def dump_table(table: Table) -> str:
-    """The table as a file that load_table accepts."""
+    """Return the table as a file that load_table accepts."""
     rows = [_class_row(c) for c in table.classes]
     value: dict[str, object] = {
         "name": table.name,
@@ -152,7 +152,7 @@ def _class_of(value: object, cls: int) -> SizeClass:
 
 
 def _not_disguised(table: Table) -> Table:
-    """Refuse other classes under a built-in name, which names C symbols."""
+    """Reject other classes under the name of a built-in table, which C symbols contain."""
     parameters = BUILTINS.get(table.name)
     if parameters is None:
         return table
@@ -188,7 +188,7 @@ def _integer(value: object, what: str) -> int:
 
 
 def _shown(value: object) -> str:
-    """The value as JSON, cut short."""
+    """Return the value as JSON, truncated."""
     if isinstance(value, dict):
         return "an object"
     if isinstance(value, list):
