@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Finds zstd, as a static archive if there is one: the recorder runs in other programs' processes
-# and the wheel on other machines, so neither may need a shared library of its own.
-# Defines spanwise_zstd::zstd.
+# Finds zstd, preferably as a static archive: the recorder runs in other programs' processes and the
+# wheel on other machines, so neither may depend on its shared library. Defines spanwise_zstd::zstd.
 find_path(ZSTD_INCLUDE_DIR zstd.h)
 find_library(ZSTD_LIBRARY NAMES libzstd.a zstd)
 include(FindPackageHandleStandardArgs)

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-# The benches (docs/design/bench.md): cmake --preset release -DSPANWISE_BENCH=ON, build, then
-# `ctest -L bench` runs each once, short, or bench/run.py compares them with other allocators.
+# The benches (docs/design/bench.md). Configure with cmake --preset release -DSPANWISE_BENCH=ON and
+# build. Then `ctest -L bench` runs each briefly, and bench/run.py compares with other allocators.
 #
-#   bench_malloc         malloc through the dynamic linker; links nothing of ours
+#   bench_malloc         malloc through the dynamic linker; does not link the library
 #   bench_spanwise       the library, linked statically;  bench_spanwise_bare: without checks
-#   bench_peer_<name>    another allocator, linked: Debian's mimalloc if it is there, and what the
-#                        user supplies in SPANWISE_PEER_<NAME>_DIR (include/ or headers, and library)
-#   bench_arenas         arenas and pools, and the least that a bump allocation does
-#   bench_ranges         range allocators, and plain references in C
-#   bench_buffers        multi-buffer memory, readers and stacks, and plain references in C
-#   bench_collectors     our collector: ROW SIZE prints one figure;  _boehm: on Debian's libgc
+#   bench_peer_<name>    another allocator, linked: Debian's mimalloc, or one that the user supplies
+#                        in SPANWISE_PEER_<NAME>_DIR (include/ or headers, and library)
+#   bench_arenas         arenas and pools, and a minimal bump allocator
+#   bench_ranges         range allocators, and simple reference implementations in C
+#   bench_buffers        multi-buffer memory, readers and stacks, and simple references in C
+#   bench_collectors     our collector: ROW SIZE prints one figure;  _boehm: with Debian's libgc
 #   bench_patterns       allocation patterns under a preloaded malloc;  _phases: with its own clock
-#   bench_paths          loops that callgrind counts (bench/instructions.py);  _bare: without checks;
-#                        _malloc: malloc of a preloaded library
-#   bench_threads_check  checks time and count of the rows of several threads
+#   bench_paths          loops for callgrind (bench/instructions.py);  _bare: without checks;
+#                        _malloc: with the malloc of a preloaded library
+#   bench_threads_check  checks time and count of the rows with several threads
 enable_language(CXX)
 find_package(benchmark QUIET)
 if(NOT benchmark_FOUND)
@@ -25,7 +25,7 @@ set(bench_dir "${PROJECT_SOURCE_DIR}/bench")
 set(bench_micro "${bench_dir}/micro")
 set(bench_compiler "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION} ${CMAKE_BUILD_TYPE}")
 
-# For tests that run each row once and check no times: saves a minute of compiling.
+# For tests that run each row once and do not check times. Saves a minute of compile time.
 option(SPANWISE_BENCH_SHORT "compile google-benchmark programs with -O0; their times mean nothing" OFF)
 set(bench_short)
 if(SPANWISE_BENCH_SHORT)
@@ -33,7 +33,7 @@ if(SPANWISE_BENCH_SHORT)
   string(APPEND bench_compiler " -O0")
 endif()
 
-# bench_executable(NAME SOURCE [WHAT IT LINKS...]): a google-benchmark program.
+# bench_executable(NAME SOURCE [LIBRARY...]): a google-benchmark program.
 function(bench_executable name source)
   add_executable(${name} "${source}")
   spanwise_compile(${name})
@@ -41,8 +41,8 @@ function(bench_executable name source)
   target_include_directories(${name} PRIVATE "${bench_micro}")
   target_compile_definitions(${name} PRIVATE BENCH_COMPILER="${bench_compiler}")
   target_compile_options(${name} PRIVATE -fno-builtin-malloc -fno-builtin-calloc -fno-builtin-free)
-  # A loop that begins in the middle of a cache line may take a fifth longer, so loops of all
-  # contenders are aligned.
+  # A loop that begins in the middle of a cache line may take a fifth longer, so align the loops of
+  # all contenders.
   target_compile_options(${name} PRIVATE -falign-loops=64 ${bench_short})
   target_link_libraries(${name} PRIVATE ${ARGN} benchmark::benchmark Threads::Threads
                                         ${CMAKE_DL_LIBS})
@@ -54,10 +54,10 @@ function(bench_test name)
   set_tests_properties(bench.${name} PROPERTIES LABELS bench TIMEOUT 1200)
 endfunction()
 
-# bench_program(NAME SOURCE [WHAT IT LINKS...]): one that is compared, and its short test.
+# bench_program(NAME SOURCE [LIBRARY...]): a program that bench/run.py compares, and its short test.
 function(bench_program name source)
   bench_executable(${name} ${source} ${ARGN})
-  # Leaves out the rows that hold gigabytes.
+  # Omit the rows that hold gigabytes.
   bench_test(${name} ${name} --benchmark_min_time=0.001
              --benchmark_filter=-/growth/.00M|/growth/.G)
 endfunction()
@@ -76,8 +76,8 @@ target_include_directories(bench_ranges PRIVATE "${bench_dir}/ranges")
 
 bench_program(bench_arenas "${bench_dir}/arenas/bench_arenas.cc" spanwise_examples spanwise_static m)
 
-# Collectors: ours, and Debian's libgc if its headers are there. Its <gc.h> includes "gc/gc.h", so
-# src/, which has a header of that name, must not be an include folder.
+# Collectors: ours, and Debian's libgc if its headers are installed. Its <gc.h> includes "gc/gc.h",
+# so src/, which has a header of that name, must not be an include folder.
 function(bench_collector name source)
   add_executable(${name} "${bench_dir}/collectors/${source}")
   target_compile_options(${name} PRIVATE -Wall -Wextra)
@@ -98,7 +98,7 @@ target_sources(bench_buffers PRIVATE "${bench_dir}/buffers/reference_buffers.c"
                                      "${bench_dir}/ranges/reference_single.c")
 target_include_directories(bench_buffers PRIVATE "${bench_dir}/buffers" "${bench_dir}/ranges")
 
-# What the checks cost: the heap and the inline paths with SW_CHECK=0 (the `bare` preset).
+# The cost of the checks: the heap and the inline paths with SW_CHECK=0 (the `bare` preset).
 spanwise_sources(bare_sources ${spanwise_floor} "sizeclass/*" "gen/*" "page/*" "span/*" "heap/*" "inspect/*")
 add_library(spanwise_bare STATIC EXCLUDE_FROM_ALL ${bare_sources})
 spanwise_compile(spanwise_bare)
@@ -109,7 +109,8 @@ bench_program(bench_spanwise_bare "${bench_micro}/bench_spanwise.cc" spanwise_ba
 target_compile_definitions(bench_spanwise_bare PRIVATE BENCH_BARE=1)
 target_compile_options(bench_spanwise_bare PRIVATE ${bench_bare})
 
-# --- allocation patterns: whole programs under a preloaded malloc ----------------------------------
+# --- allocation patterns: whole programs under a preloaded malloc
+# ----------------------------------
 
 # bench_pattern_program(NAME SOURCE...)
 function(bench_pattern_program name)
@@ -124,7 +125,7 @@ endfunction()
 bench_pattern_program(bench_patterns main.c replace.c bursts.c cross.c latency.c build.c link.c spawn.c)
 bench_pattern_program(bench_patterns_phases phases.c)
 target_link_libraries(bench_patterns_phases PRIVATE m)
-# Exports the program's clock, so that a preloaded allocator finds it.
+# Export the program's clock to the preloaded allocator.
 set_target_properties(bench_patterns_phases PROPERTIES ENABLE_EXPORTS ON)
 bench_test(patterns bench_patterns random-1k 1)
 bench_test(patterns_phases bench_patterns_phases 1)
@@ -139,8 +140,8 @@ if(mimalloc_FOUND AND TARGET mimalloc)
   target_include_directories(bench_peer_mimalloc SYSTEM PRIVATE "${bench_mimalloc_include}")
 endif()
 
-# bench_peer(NAME SOURCE HEADER [LIBRARY]): a peer that the user supplies. An archive with link-time
-# code is inlined into the loops, as our library is.
+# bench_peer(NAME SOURCE HEADER [LIBRARY]): a peer that the user supplies. An archive with LTO code
+# is inlined into the loops, as our library is.
 function(bench_peer name source header)
   string(TOUPPER ${name} upper)
   set(SPANWISE_PEER_${upper}_DIR "" CACHE PATH "headers and library of ${name}, for the benches")
@@ -187,7 +188,7 @@ endif()
 
 # --- instruction counts ---------------------------------------------------------------------------
 
-# bench_paths_program(NAME SOURCE [WHAT IT LINKS...])
+# bench_paths_program(NAME SOURCE [LIBRARY...])
 function(bench_paths_program name source)
   add_executable(${name} "${bench_micro}/paths.c" "${source}")
   spanwise_compile(${name})

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# What `cmake --install` lays down: headers, both libraries, the preloads, the replayer, a CMake
-# package (find_package(spanwise), target spanwise::spanwise) and a pkg-config file.
+# Installation: headers, both libraries, the preloads, the replayer, a CMake package
+# (find_package(spanwise), target spanwise::spanwise) and a pkg-config file.
 include(CMakePackageConfigHelpers)
 
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/spanwise")
@@ -31,8 +31,8 @@ install(FILES "${PROJECT_BINARY_DIR}/spanwiseConfig.cmake"
               "${PROJECT_BINARY_DIR}/spanwiseConfigVersion.cmake"
         DESTINATION "${package_dir}" COMPONENT development)
 
-# From the .pc file's folder back to the prefix: libdir may be lib, lib64 or lib/<triplet>. An
-# absolute libdir cannot be relocated and names its prefix outright.
+# The .pc file locates the prefix relative to itself: libdir may be lib, lib64 or lib/<triplet>. An
+# absolute libdir cannot be relocated, so the file then has the absolute prefix.
 if(IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}")
   set(pc_prefix "${CMAKE_INSTALL_PREFIX}")
   set(pc_libdir "${CMAKE_INSTALL_LIBDIR}")

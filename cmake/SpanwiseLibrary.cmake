@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# libspanwise, static and shared, from one set of position-independent objects (every layer except
-# the preloads); spanwise_internal, for tests that call the layers; and the preloads: libraries for
-# LD_PRELOAD.
+# libspanwise, static and shared, from one set of position-independent objects (all layers except
+# those of the preloads); spanwise_internal, for tests that call internal functions; and the
+# preloads, which are libraries for LD_PRELOAD.
 
 set(spanwise_floor "base/*" "os/${SPANWISE_OS}/*" "ds/*")
 spanwise_sources(core_sources ${spanwise_floor} "sizeclass/*" "gen/*" "page/*" "span/*" "heap/*"
@@ -24,8 +24,8 @@ else()
   set(all_objects $<TARGET_OBJECTS:spanwise_objects>)
 endif()
 
-# In an archive of many objects, every program would see the names that the layers share. So the
-# archive has one object, in which hidden names have become local.
+# An archive of many objects would expose hidden names to programs. So the archive has one object,
+# in which hidden names are local.
 if(NOT CMAKE_OBJCOPY)
   message(FATAL_ERROR "objcopy was not found: install binutils, or set CMAKE_OBJCOPY")
 endif()
@@ -40,7 +40,7 @@ add_custom_command(
   COMMAND_EXPAND_LISTS VERBATIM)
 
 add_library(spanwise_static STATIC "${one_object}")
-add_dependencies(spanwise_static spanwise_objects) # make, unlike ninja, orders files by target
+add_dependencies(spanwise_static spanwise_objects) # make, unlike ninja, orders by target
 if(TARGET spanwise_own_objects)
   add_dependencies(spanwise_static spanwise_own_objects)
 endif()
@@ -56,8 +56,7 @@ foreach(target IN ITEMS spanwise_static spanwise_shared spanwise_internal)
     target_link_options(${target} INTERFACE -fsanitize=${SPANWISE_SANITIZE})
   endif()
 endforeach()
-# Programs that use the archive link zstd and threads themselves, as spanwiseConfig.cmake and
-# spanwise.pc say.
+# Users of the archive link zstd and threads through spanwiseConfig.cmake or spanwise.pc.
 foreach(target IN ITEMS spanwise_static spanwise_internal)
   target_link_libraries(${target} PUBLIC $<BUILD_INTERFACE:spanwise_zstd::zstd> Threads::Threads)
 endforeach()
@@ -66,27 +65,27 @@ target_link_libraries(spanwise_shared PRIVATE spanwise_zstd::zstd Threads::Threa
 set_target_properties(
   spanwise_shared PROPERTIES VERSION ${PROJECT_VERSION}
                              SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
-# At grade 3 the whole heap is verified by an object that nothing refers to: it installs itself
+# At grade 3, an object that nothing references verifies the whole heap; it installs itself
 # (src/inspect/verify_points.c).
 if(SPANWISE_CHECK EQUAL 3)
   target_link_options(spanwise_internal INTERFACE -Wl,-u,sw_verify_every)
 endif()
 spanwise_link_shared(spanwise_shared)
 
-# A preloaded library exports only the C library's names (SW_API is empty). The compiler must not know
-# what malloc means, or it turns a calloc written as malloc and memset into a call of itself. It may
-# know memset: with plain -fno-builtin, clearing 16 bytes is a call, and calloc twice as slow.
+# A preloaded library exports only names of the C library (SW_API is empty). malloc must not be a
+# builtin, or the compiler turns our calloc, written as malloc and memset, into a call of itself.
+# memset may be one: with plain -fno-builtin, clearing 16 bytes is a call, and calloc takes twice as
+# long.
 function(spanwise_compile_preload target)
   spanwise_compile(${target})
   target_compile_definitions(${target} PRIVATE SW_API=)
   target_compile_options(${target} PRIVATE -fno-builtin-malloc -fno-builtin-calloc
                          -fno-builtin-realloc -fno-builtin-free -ftls-model=initial-exec)
-  # Every program that preloads it has the file resident, so functions that nothing calls are left
-  # out.
+  # Remove unused functions, because the file is resident in every program that preloads it.
   target_compile_options(${target} PRIVATE -ffunction-sections -fdata-sections)
 endfunction()
 
-# spanwise_preload(NAME SOURCE...): the sources, and the lowest layers, compiled once for all preloads.
+# spanwise_preload(NAME SOURCE...): a preload; the lowest layers are compiled once for all preloads.
 function(spanwise_preload name)
   set(target spanwise_${name})
   if(SPANWISE_REUSE)
@@ -104,7 +103,7 @@ function(spanwise_preload name)
   spanwise_link_shared(${target})
 endfunction()
 
-# Faces replace glibc's malloc and call glibc's own functions; with musl only the library is built.
+# Preloads replace glibc's malloc and call glibc functions; with musl only the library is built.
 include(CheckCSourceCompiles)
 check_c_source_compiles("#include <features.h>
 #ifndef __GLIBC__
@@ -127,8 +126,8 @@ if(SPANWISE_HAS_GLIBC AND SPANWISE_OS STREQUAL "linux" AND NOT SPANWISE_SANITIZE
   spanwise_preload(malloc ${malloc_sources})
   target_compile_definitions(spanwise_malloc PRIVATE SW_SPECIALISED=0 SW_COLLECTABLE=0 SW_TOUCH_MAPS=0
                              SW_OTHER_TABLES=0)
-  # Code that runs once, at the start or at the end, or only in tracked heaps, is compiled to be
-  # small, not fast, since its code is resident too.
+  # Code that runs once, at start or exit, or only in tracked heaps is compiled for size to reduce
+  # RSS.
   set_source_files_properties(
     src/preload/start.c src/preload/report.c src/preload/json.c src/preload/options.c src/preload/info.c
     src/preload/account.c src/preload/slow.c src/base/fail.c src/os/linux/thread_state.c src/heap/options.c src/sizeclass/table.c src/heap/fork.c

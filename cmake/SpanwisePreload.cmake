@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests of libspanwise-malloc.so as programs meet it: preloaded. `ctest -L preload` runs them.
+# Tests of the preloaded libspanwise-malloc.so. `ctest -L preload` runs them.
 #
-#   differential    boundary cases under the C library's malloc and under ours, compared
-#   stress.<name>   tests/stress/<name>.c in its short form; ./dev stress runs the full one
+#   differential    compares boundary cases under the C library's malloc and under ours
+#   stress.<name>   tests/stress/<name>.c in the short form; ./dev stress runs the long one
 
 find_program(spanwise_python python3)
 
-# A program that calls the C library's functions by name; the compiler must not reason about them.
+# A test program. -fno-builtin keeps the compiler from optimising calls of the C library.
 function(spanwise_preload_program name source)
   add_executable(${name} "${PROJECT_SOURCE_DIR}/${source}")
   spanwise_compile(${name})
@@ -17,7 +17,7 @@ endfunction()
 # --- differential ---------------------------------------------------------------------------------
 
 if(spanwise_python)
-  # The test reads blocks after a failed resize, which gcc 12 takes for a use after free.
+  # The test reads blocks after a failed realloc, which gcc 12 reports as a use after free.
   include(CheckCCompilerFlag)
   check_c_compiler_flag(-Wno-use-after-free SPANWISE_HAS_NO_USE_AFTER_FREE)
   set(quiet)
@@ -48,7 +48,7 @@ foreach(source IN LISTS stress_sources)
   get_filename_component(name "${source}" NAME_WE)
   spanwise_preload_program(stress_${name} tests/stress/${name}.c)
   add_test(NAME stress.${name} COMMAND stress_${name})
-  # They fork, set limits of memory or measure resident memory, to which an emulator adds its own.
+  # The tests fork, set memory limits or measure RSS, which an emulator distorts.
   set_tests_properties(stress.${name} PROPERTIES LABELS "preload;native" TIMEOUT 1200 COST 5
                        ENVIRONMENT "LD_PRELOAD=$<TARGET_FILE:spanwise_malloc>")
   add_dependencies(stress_${name} spanwise_malloc)

@@ -1,8 +1,8 @@
-# SPDX-License-Identifier: Apache-2.0
-# What goes into the wheel (component `python`): the extension, which carries the whole library; the
-# preloads and the replayer in spanwise/_native; and headers, sources and the generator's script in
-# spanwise/_source, from which an installed spanwise builds an allocator for another table. The
-# generator itself is the package spanwise_sizeclasses, which wheel.packages of pyproject.toml names.
+# SPDX-License-Identifier: Apache-2.0 Contents of the wheel (component `python`): the extension,
+# which contains the whole library; the preloads and the replayer in spanwise/_native; and headers,
+# sources and the generator's script in spanwise/_source, from which `spanwise build` compiles an
+# allocator for another table. The generator itself is the package spanwise_sizeclasses, listed in
+# wheel.packages of pyproject.toml.
 find_package(Python REQUIRED COMPONENTS Interpreter Development.Module)
 
 set(ffi_prelude "${PROJECT_SOURCE_DIR}/cmake/ffi_prelude.c")
@@ -19,12 +19,12 @@ add_custom_command(
   DEPENDS "${ffi_script}" "${ffi_prelude}" ${ffi_headers}
   VERBATIM)
 
-# Selects the stable ABI by hand: FindPython knows USE_SABI from CMake 3.26 on, and Debian 12 has
-# 3.25. For a free-threaded interpreter, which has no stable ABI, scikit-build-core does not ask for
-# it.
+# The stable ABI is selected manually, because FindPython supports USE_SABI only since CMake 3.26,
+# and Debian 12 has 3.25. scikit-build-core does not request it for a free-threaded interpreter,
+# which has no stable ABI.
 #
-# spanwise.lessons runs the code of spanwise_examples on heaps of this extension. It is linked in here
-# because a second extension would have a second library with a page map of its own.
+# spanwise.lessons runs the code of spanwise_examples on heaps of this extension. It is linked in
+# because a second extension would contain a second library with its own page map.
 add_library(spanwise_extension MODULE "${ffi_source}")
 set_target_properties(spanwise_extension PROPERTIES PREFIX "" OUTPUT_NAME _spanwise C_STANDARD 11
                                                     C_VISIBILITY_PRESET hidden)
@@ -53,8 +53,8 @@ install(FILES scripts/sizeclasses.py scripts/build_check.c
 install(FILES LICENSE DESTINATION spanwise/_source COMPONENT python)
 install(FILES examples/lessons/article-figures.json examples/lessons/verdicts.json
         DESTINATION spanwise/lessons COMPONENT python)
-# Manual pages, from the help texts. pip puts them into share/man of the environment. A cross build
-# cannot load the extension and goes without.
+# Manual pages, from the help texts. pip installs them in share/man of the environment. A cross
+# build cannot load the extension, so it has none.
 set(man_pages "${PROJECT_BINARY_DIR}/man")
 add_custom_command(TARGET spanwise_extension POST_BUILD
   COMMAND "${Python_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/scripts/man_pages.py" "${man_pages}"

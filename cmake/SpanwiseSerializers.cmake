@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# unit.serializers: FlatBuffers and protobuf-c that take their memory from an arena. No other target
-# uses them.
+# unit.serializers: FlatBuffers and protobuf-c with memory from an arena. No other target uses them.
 find_program(SPANWISE_FLATC flatc)
 find_path(SPANWISE_FLATBUFFERS_INCLUDE flatbuffers/flatbuffers.h)
 find_program(SPANWISE_PROTOC_C protoc-c)
@@ -31,7 +30,7 @@ add_custom_command(
   COMMAND "${SPANWISE_PROTOC_C}" "--c_out=${serializers_to}" "--proto_path=${serializers_from}"
           message.proto
   DEPENDS "${serializers_from}/message.proto" VERBATIM)
-# The code that the two compilers generate is compiled without our warnings.
+# Compile generated code without our warnings.
 set_source_files_properties("${serializers_to}/message.pb-c.c" PROPERTIES COMPILE_OPTIONS -w)
 add_executable(test_serializers "${serializers_from}/test_serializers.cpp"
                "${serializers_to}/message.pb-c.c" "${serializers_to}/message_generated.h")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# What every C target of this project is compiled and linked with, and where sources are found.
+# Compile and link flags of all C targets, and functions that list sources.
 
-# The .c files of the given folders (or patterns) of src/, as absolute paths.
+# spanwise_sources(OUT PATTERN...): the matching .c files of src/, as absolute paths.
 function(spanwise_sources out)
   set(found)
   foreach(room IN LISTS ARGN)
@@ -11,10 +11,10 @@ function(spanwise_sources out)
   set(${out} "${found}" PARENT_SCOPE)
 endfunction()
 
-# Tests make the same libraries more than once: a build with SPANWISE_REUSE takes the objects of another
-# build of these sources, which must have the same compiler and flags but for warnings. Only src/os/
-# depends on the operating system, so all other objects can come from a build for another one.
-set(SPANWISE_REUSE "" CACHE PATH "a build of these sources whose objects are taken (./dev test)")
+# Tests build the same libraries several times. A build with SPANWISE_REUSE links the objects of
+# another build of these sources with the same compiler and flags, except for warnings. Only src/os/
+# depends on the operating system, so other objects may come from a build for another system.
+set(SPANWISE_REUSE "" CACHE PATH "another build of these sources, to reuse its objects (./dev test)")
 if(SPANWISE_REUSE)
   string(TOUPPER "${CMAKE_BUILD_TYPE}" upper_type)
   foreach(name IN ITEMS CMAKE_C_COMPILER CMAKE_BUILD_TYPE CMAKE_C_FLAGS "CMAKE_C_FLAGS_${upper_type}"
@@ -34,8 +34,8 @@ if(SPANWISE_REUSE)
   load_cache("${SPANWISE_REUSE}" READ_WITH_PREFIX reused_ SPANWISE_OS)
 endif()
 
-# spanwise_reused(OUT TARGET SOURCE...): the objects of a target's sources in the other build, and the
-# sources of the operating system where that build is for another one.
+# spanwise_reused(OUT TARGET SOURCE...): OUT: objects of the sources in the other build; OUT_own:
+# sources to compile here, which are those of src/os/ if the other build is for another system.
 function(spanwise_reused out target)
   set(objects)
   set(own)
@@ -52,14 +52,14 @@ function(spanwise_reused out target)
   set(${out}_own "${own}" PARENT_SCOPE)
 endfunction()
 
-# Paths in __FILE__ and in debug information begin at the project's root, wherever the checkout is.
+# Make paths in __FILE__ and in debug information relative to the project's root.
 function(spanwise_hide_folders target)
   foreach(folder IN ITEMS "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}")
     target_compile_options(${target} PRIVATE "-ffile-prefix-map=${folder}=.")
   endforeach()
 endfunction()
 
-# Flags of one target of ours: C11, hidden symbols, warnings, assertion grade, sanitizers.
+# Set the flags of a target: C11, hidden symbols, warnings, assertion grade, sanitizers.
 function(spanwise_compile target)
   set_target_properties(
     ${target} PROPERTIES C_STANDARD 11 C_STANDARD_REQUIRED ON C_EXTENSIONS ON
@@ -72,7 +72,8 @@ function(spanwise_compile target)
   endif()
   target_compile_options(${target} PRIVATE -fno-semantic-interposition)
   spanwise_hide_folders(${target})
-  # gcc folds no constants in instrumented code, and so warns of conversions that do not happen.
+  # gcc does not fold constants in instrumented code, and so warns of conversions that do not
+  # happen.
   if(SPANWISE_DEVELOPER AND NOT SPANWISE_SANITIZE)
     target_compile_options(${target} PRIVATE -Wall -Wextra -Wconversion -Werror)
   endif()
@@ -84,10 +85,9 @@ function(spanwise_compile target)
   endif()
 endfunction()
 
-# A shared library takes from archives what it needs and shows none of it; undefined names are an
-# error here, not in the user's program (the sanitizers' own names come late: not with them).
-# It is never unloaded: threads that used it call its exit function when they end, and objects that
-# it allocated may outlive the last dlclose.
+# Link a shared library: hide the symbols of archives, and make undefined names an error, except
+# with sanitizers, which define theirs later. Never unload it: exiting threads call its exit
+# function, and objects that it allocated may outlive the last dlclose.
 function(spanwise_link_shared target)
   target_link_options(${target} PRIVATE -Wl,--exclude-libs,ALL -Wl,-z,now -Wl,-z,relro
                       -Wl,-z,nodelete)

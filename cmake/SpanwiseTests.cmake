@@ -1,28 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-# Each tests/unit/test_*.c is one program with its own main, linked with the library's objects and free
-# to include the layers' own headers. `ctest -L unit` runs them.
+# Each tests/unit/test_*.c is one program with its own main. It is linked with the library's objects
+# and may include internal headers. `ctest -L unit` runs them.
 file(GLOB unit_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/unit/test_*.c")
 
-# Tests that need features which src/os/none lacks: the exit of threads, forks, the recorder and its
-# stack walk, a large reservation of addresses and limits on it, advice about pages, locks that tell
-# of waiters.
+# Tests that need features that src/os/none lacks: thread exit, fork, the recorder and its stack
+# walk, large reservations of addresses and limits on them, madvise, locks that report waiters.
 set(spanwise_needs_linux
     "^(addresses|arena_heap_misuse|arena_safe|cfi|collector_events|collector_finalizers|collector_inside|collector_type_allocator|collector_shadow|collector_stop|collector_tiny|collector_unjoined|collector_wakes|thread|preload_grades|fork|hints_interleaved|record|space|unwind|limits|purge|refused|remote_late|touched_pages|verify_points)")
 
-# The longest tests begin first, so that no processor waits for one long test at the end.
+# Start the longest tests first, so that no processor waits for one long test at the end.
 set(spanwise_long caches collector collector_steps fork heap hints misuse large_storm limits
     limits_process optimize refused_calls refused_memory span_words thread_births thread_storm threads touched_pages trace_damage)
 
-# What an emulator can not show (label `native`): it adds a line of its own when a program aborts
-# (fail, grades), limits of memory and addresses bind itself (addresses, limits_process, runner), forks beside
-# threads upset it (collector_events, collector_shadow, threads, thread_births, thread_burst, fork, purge), some would take it minutes (runner,
-# threads, trace_damage), and its advice about pages and its resident memory differ from the
-# kernel's (refused_calls, refused_memory, touched_pages).
+# Tests that an emulator cannot run (label `native`): it prints its own line when a program aborts
+# (fail, grades); limits of memory and addresses also apply to it (addresses, limits_process,
+# runner); forks while threads run break it (collector_events, collector_shadow, threads,
+# thread_births, thread_burst, fork, purge); some tests take minutes (runner, threads,
+# trace_damage); its madvise and RSS differ from the kernel's (refused_calls, refused_memory,
+# touched_pages).
 set(spanwise_needs_native
     addresses arena_quarantine arena_safe collector_events collector_finalizers collector_shadow collector_stop collector_wakes preload_grades fail fork fork_memory grades library_grades limits limits_process memory_grades purge refused_calls refused_memory runner thread_births thread_burst threads
     touched_pages trace_damage)
 
-# Some 130 programs a preset, each with the whole library: gold links them in half the time.
+# gold takes half the time to link the 130 programs of a preset, each with the whole library.
 include(CheckLinkerFlag)
 check_linker_flag(C -fuse-ld=gold SPANWISE_HAS_GOLD)
 set(spanwise_test_linker)
@@ -36,21 +36,21 @@ foreach(source IN LISTS unit_sources)
   if(SPANWISE_OS STREQUAL "none" AND module MATCHES "${spanwise_needs_linux}")
     continue()
   endif()
-  # The recorder's stack walk is compared with glibc's; the preloads' structs are made for glibc.
+  # Tests compare the recorder's stack walk with glibc's; the preloads' structs need glibc.
   if(NOT SPANWISE_HAS_GLIBC AND module MATCHES "^(unwind|recorder_walks|preload_grades)$")
     continue()
   endif()
-  # The recorder walks by rules of registers (cfi, recorder_walks), and single steps count instructions (range_steps) or stop at
-  # each (collector_inside), on x86-64 alone. Code for a sanitizer or for grade 3 takes ten times as
-  # many steps, and a step could stop ThreadSanitizer while it holds locks of its own.
+  # These need x86-64: the recorder's CFI rules (cfi, recorder_walks), and single steps that count
+  # instructions (range_steps) or stop at each (collector_inside). With a sanitizer or grade 3, code
+  # takes ten times as many steps, and a step could stop ThreadSanitizer while it holds its locks.
   if(module STREQUAL "collector_inside" AND (SPANWISE_SANITIZE OR SPANWISE_CHECK EQUAL 3))
     continue()
   endif()
   if(module MATCHES "^(cfi|recorder_walks|range_steps|collector_inside)$" AND NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
     continue()
   endif()
-  # ThreadSanitizer can find nothing where there is one thread, and takes ten times as long.
-  # many_parts is a test of the library's own thread, which ends a recording.
+  # ThreadSanitizer cannot find anything in tests with one thread, and takes ten times as long.
+  # many_parts tests the library's own thread, which finishes a recording.
   file(STRINGS "${source}" starts_threads REGEX "pthread_create|start_threads|in_thread|many_parts")
   if(SPANWISE_SANITIZE STREQUAL "thread" AND NOT starts_threads)
     continue()
@@ -59,18 +59,17 @@ foreach(source IN LISTS unit_sources)
   if(SPANWISE_SANITIZE STREQUAL "thread" AND module STREQUAL "collector_unjoined")
     continue()
   endif()
-  # Grade 3 adds checks of whole heaps, and these have none: asan-ubsan runs them at grade 2. A quarter of
-  # trace_damage's cases is the share of grade 3 (CONTRIBUTING.md).
+  # These tests have no heaps, which grade 3 would check; asan-ubsan runs them at grade 2. Grade 3
+  # runs a quarter of trace_damage's cases (CONTRIBUTING.md).
   if(SPANWISE_CHECK EQUAL 3 AND SPANWISE_OS STREQUAL "linux"
      AND module MATCHES "^(trace_|optimize|cfi|unwind)" AND NOT module STREQUAL "trace_damage")
     continue()
   endif()
-  # The walk reads registers that callers saved on the stack, which MemorySanitizer takes for
-  # uninitialised.
+  # The stack walk reads saved registers, which MemorySanitizer considers uninitialised.
   if(SPANWISE_SANITIZE STREQUAL "memory" AND module MATCHES "^(unwind|recorder_walks)$")
     continue()
   endif()
-  # A test's code is the same for each operating system.
+  # Test code does not depend on the operating system.
   set(test_object "${SPANWISE_REUSE}/CMakeFiles/${name}.dir/tests/unit/${name}.c.o")
   if(SPANWISE_REUSE AND EXISTS "${test_object}")
     set_source_files_properties("${test_object}" PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
@@ -80,8 +79,8 @@ foreach(source IN LISTS unit_sources)
     add_executable(${name} "${source}")
   endif()
   spanwise_compile(${name})
-  # Inline paths are optimised as in users' programs. Of the rest the library is, and to optimise the test
-  # as well takes the compiler longer than the test gains, but for two under an emulator.
+  # Optimise tests with inline paths as in users' programs. Optimising the others takes the compiler
+  # longer than the test gains, except for two under an emulator.
   file(STRINGS "${source}" has_inline_paths REGEX "spanwise/fast\\.h")
   if(CMAKE_CROSSCOMPILING AND module MATCHES "^(backing|heap)$")
     target_compile_options(${name} PRIVATE -O1)
@@ -95,12 +94,12 @@ foreach(source IN LISTS unit_sources)
   endif()
   target_link_libraries(${name} PRIVATE spanwise_internal m)
   target_link_options(${name} PRIVATE ${spanwise_test_linker})
-  if(module STREQUAL "preload_grades") # of preloaded libraries and a program only the rules are tested
+  if(module STREQUAL "preload_grades") # tests only the checks of the preloads and the replayer
     foreach(room IN ITEMS recorder preload replay)
       target_sources(${name} PRIVATE "${PROJECT_SOURCE_DIR}/src/${room}/checks.c")
     endforeach()
   endif()
-  if(module STREQUAL "recorder_walks") # the rest of the recorder is the test's
+  if(module STREQUAL "recorder_walks") # the test replaces the rest of the recorder
     foreach(file IN ITEMS site checks)
       target_sources(${name} PRIVATE "${PROJECT_SOURCE_DIR}/src/recorder/${file}.c")
     endforeach()
@@ -120,7 +119,7 @@ foreach(source IN LISTS unit_sources)
   endif()
 endforeach()
 
-# Fuzz targets, one for each back end of ranges, with a driver of their own or with libFuzzer.
+# Fuzz targets, one per backend of range allocators, with our driver or with libFuzzer.
 if(NOT SPANWISE_SANITIZE STREQUAL "thread")
   foreach(backend IN ITEMS wide single two buddy)
     set(fuzz fuzz_range_${backend})
@@ -141,9 +140,8 @@ if(NOT SPANWISE_SANITIZE STREQUAL "thread")
   endforeach()
 endif()
 
-# The C++ header, where there is a compiler for it (a cross build may lack one). ThreadSanitizer has
-# nothing to check, as no thread is started; MemorySanitizer takes memory that the C++ library has
-# written for uninitialised.
+# The C++ header, if there is a C++ compiler (a cross build may have none). The test has no threads
+# for ThreadSanitizer; MemorySanitizer reports memory that the C++ library has initialised.
 include(CheckLanguage)
 check_language(CXX)
 if(CMAKE_CXX_COMPILER AND NOT SPANWISE_SANITIZE MATCHES "thread|memory")
@@ -156,8 +154,8 @@ if(CMAKE_CXX_COMPILER AND NOT SPANWISE_SANITIZE MATCHES "thread|memory")
   set_tests_properties(unit.allocator PROPERTIES LABELS unit TIMEOUT 1200)
 endif()
 
-# Real serialisers on memory of an arena, where a machine has their compilers and libraries. Elsewhere the test is
-# skipped, and says what is missing.
+# Real serializers with memory from an arena. If their compilers or libraries are missing, the test
+# is skipped and names them.
 if(CMAKE_CXX_COMPILER AND SPANWISE_CHECK MATCHES "[12]" AND NOT SPANWISE_SANITIZE
    AND SPANWISE_OS STREQUAL "linux" AND NOT CMAKE_CROSSCOMPILING)
   include("${PROJECT_SOURCE_DIR}/cmake/SpanwiseSerializers.cmake")
@@ -172,7 +170,7 @@ if(test_valgrind AND NOT SPANWISE_SANITIZE AND SPANWISE_OS STREQUAL "linux" AND 
 endif()
 
 if(NOT SPANWISE_SANITIZE)
-  # Checks that either library shows to programs exactly the names that the headers declare.
+  # Check that both libraries export exactly the names that the headers declare.
   foreach(linkage IN ITEMS shared static)
     add_test(NAME exports.${linkage}
              COMMAND sh "${PROJECT_SOURCE_DIR}/tests/install/exports.sh" "${CMAKE_NM}"
@@ -182,7 +180,7 @@ if(NOT SPANWISE_SANITIZE)
   endforeach()
 endif()
 
-# Threads that used a shared library outlive its dlclose.
+# Threads that use a shared library may outlive its dlclose.
 if(NOT SPANWISE_SANITIZE AND SPANWISE_OS STREQUAL "linux")
   add_executable(dlclose "${PROJECT_SOURCE_DIR}/tests/install/dlclose.c")
   spanwise_compile(dlclose)
@@ -193,7 +191,7 @@ if(NOT SPANWISE_SANITIZE AND SPANWISE_OS STREQUAL "linux")
   endforeach()
 endif()
 
-# Every function with NULL for each of its pointers.
+# Call every function with NULL for each of its pointers.
 find_program(spanwise_python python3)
 if(spanwise_python AND NOT SPANWISE_SANITIZE AND SPANWISE_OS STREQUAL "linux"
    AND NOT CMAKE_CROSSCOMPILING)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Toolchain file: builds for arm64 on another machine and runs what was built under qemu. Debian has
-# no cross package of zstd: `scripts/arm64_root.sh` unpacks its arm64 package into build/arm64-root.
+# Toolchain file: builds for arm64 on another machine and runs programs under qemu. Debian has no
+# cross package of zstd, so `scripts/arm64_root.sh` unpacks the arm64 package into build/arm64-root.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
@@ -13,6 +13,6 @@ set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
 
-# The loader and the C library are those of the cross compiler. Programs get 512 GiB of addresses, as
-# from a kernel with 39 bits of them.
+# Use the loader and the C library of the cross compiler. Programs get 512 GiB of addresses, as from
+# a kernel with 39-bit addresses.
 set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64 -R 0x8000000000 -L /usr/aarch64-linux-gnu)

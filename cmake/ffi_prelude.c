@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* C prelude of the extension spanwise._spanwise: what it includes and defines is declared to Python
- * by scripts/ffi_cdef.py. */
+/* C prelude of the extension spanwise._spanwise. scripts/ffi_cdef.py declares to Python what it
+ * includes and defines. */
 #include <spanwise/spanwise.h>
 
 #include "lessons/lesson.h"

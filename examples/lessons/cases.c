@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One operation of each case (lesson.h): C with the lengths, layouts and requests of the articles'
- * Go. `use` keeps the compiler from removing a value. */
+/* One operation of each case (lesson.h): C code with the lengths, layouts and requests of the
+ * articles' Go code. `use` keeps the compiler from removing a value. */
 #include <string.h>
 
 #include "lessons/run.h"
@@ -154,7 +154,7 @@ static void filter_into_another(sw_lesson *lesson) {
     sw_lesson_give(lesson, kept, bytes);
 }
 
-/* Restores the input for the next operation. */
+/* Filter the input in place, then restore it for the next operation. */
 static void filter_in_place(sw_lesson *lesson) {
     int64_t *input = lesson->input;
     uint64_t kept = keep_even(input, input);
@@ -235,7 +235,7 @@ typedef struct
 } list_element;
 _Static_assert(sizeof(list_element) == 40, "Go's layout");
 
-/* A pool with one NPC: it leaves the list, is used and enters the list again, which allocates an
+/* A pool with one NPC: it leaves the list, is used, and is appended again, which allocates an
  * element, as PushBack does. */
 static void npc_in_list_pool(sw_lesson *lesson) {
     memset(lesson->npc, 0, sizeof(npc));

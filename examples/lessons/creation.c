@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes many values, as copies and as objects of a collected heap, and measures the collector's
- * share of the time (lesson.h). Its event ring is drained every BETWEEN values, so that none is
+/* Creates many values, as copies and as objects of a collected heap, and measures the collector's
+ * share of the time (lesson.h). The event ring is drained every BETWEEN values, so that no event is
  * lost. */
 #include "lessons/run.h"
 
@@ -60,7 +60,7 @@ static void copy_structs(uint64_t count) {
     }
 }
 
-/* Makes `count` objects. False: no memory. */
+/* Allocate `count` objects. False: no memory. */
 static bool make_objects(creation *one, uint64_t count) {
     bool structs = one->making->made == SW_LESSON_STRUCTS;
     for (uint64_t i = 0; i < count; i++) {

@@ -28,7 +28,7 @@ typedef struct element { /* of Go's container/list: 40 bytes */
 } element;
 _Static_assert(sizeof(element) == 40, "Go's layout");
 
-/* Words that the collector reads. */
+/* The roots of the collector. */
 typedef struct roots {
     actor *leaving[LIFE_FRAMES_MAX + 1]; /* in the game, by the frame in which they leave */
     actor *primary;                      /* idle, in an intrusive pool */
@@ -71,7 +71,7 @@ static void *make(play *play, uint32_t type) {
 
 /* --- pools ------------------------------------------------------------------------------------ */
 
-/* Pointers are written into objects through the write barrier. */
+/* Write pointers into objects through the write barrier. */
 static void push(play *play, actor **head, actor *one) {
     sw_gc_write(play->gc, &one->next, *head);
     *head = one;
@@ -138,7 +138,7 @@ static actor *take_idle(play *play) {
 static void put_idle(play *play, actor *one) {
     switch (play->game->policy) {
     case SW_LESSON_LIST_POOL:
-        play->roots.fresh = one; /* making the element may collect */
+        play->roots.fresh = one; /* allocating the element may collect */
         (void)pthread_mutex_lock(&play->lock);
         put_into_list(play, one);
         (void)pthread_mutex_unlock(&play->lock);
@@ -190,7 +190,7 @@ static void play_frame(play *play, uint32_t frame) {
         actor *one = spawn(play);
         if (one == NULL) return;
         uint64_t leaves = frame + 1 + draw(play) % game->life_frames;
-        one->id += ++play->score.spawned; /* a used NPC that was not cleared changes the sum */
+        one->id += ++play->score.spawned; /* an NPC that was not cleared changes the checksum */
         one->name[0] = (char)(one->name[0] + 'n');
         one->place[0] += (double)frame;
         push(play, &play->roots.leaving[leaves % (LIFE_FRAMES_MAX + 1)], one);

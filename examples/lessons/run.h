@@ -13,7 +13,7 @@ enum { SW_LESSON_FILTERED = 1024, SW_LESSON_TINY = 16 };
 typedef struct sw_lesson {
     sw_heap *heap;
     uint64_t count; /* of books */
-    bool is_tiny;   /* the heap packs objects below 16 bytes; none of at most 16 is freed */
+    bool is_tiny;   /* the heap packs objects below 16 bytes, so those up to 16 are not freed */
     bool counts;    /* objects are counted, and kept to the end of the run */
     bool is_out;    /* out of memory */
     void **kept;

@@ -48,7 +48,7 @@ bool sw_service_reconnect(sw_service_connections *all, uint32_t number) {
     return open_one(all, number);
 }
 
-/* FNV-1a (Fowler, Noll, Vo) over words of 8 bytes, the last one filled up with zeroes. */
+/* FNV-1a (Fowler, Noll, Vo) over words of 8 bytes, the last one padded with zeros. */
 static uint64_t checksum_of(const unsigned char *bytes, uint32_t size) {
     const uint64_t prime = UINT64_C(0x100000001B3);
     uint64_t sum = UINT64_C(0xCBF29CE484222325), word = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where objects come from under each strategy (memory.h). */
+/* Allocation of objects by strategy (memory.h). */
 #include "service/memory.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the objects of a message come from, by strategy. */
+/* Allocation of the objects of a message, by strategy. */
 #ifndef SW_SERVICE_MEMORY_H
 #define SW_SERVICE_MEMORY_H
 
@@ -11,7 +11,7 @@
 #include <spanwise/pool.h>
 #include <spanwise/slab.h>
 
-/* The objects of a message, in the order in which they are made. */
+/* The objects of a message, in the order of allocation. */
 typedef enum sw_service_part {
     SW_SERVICE_HEADER,
     SW_SERVICE_MESSAGE,
@@ -22,7 +22,7 @@ typedef enum sw_service_part {
 
 enum {
     SW_SERVICE_POOLS = 6,
-    SW_SERVICE_BLOCK = 1024, /* bytes of a block of `static`, at least those of any object */
+    SW_SERVICE_BLOCK = 1024, /* bytes of a block of `static`, enough for any object */
 };
 
 /* State of the strategy. The fields of other strategies are NULL or 0.
@@ -32,7 +32,7 @@ typedef struct sw_service_memory {
     uint32_t batch;  /* messages per arena */
     uint32_t served; /* messages of this batch so far */
     uint32_t safe;
-    void *parts[SW_SERVICE_PARTS]; /* objects of the current message; NULL: not made */
+    void *parts[SW_SERVICE_PARTS]; /* objects of the current message; NULL: not allocated */
     uint64_t sizes[SW_SERVICE_PARTS];
     sw_heap *heap;
     sw_gc *gc;
@@ -50,7 +50,7 @@ bool sw_service_memory_begin(sw_service_memory *memory, const sw_service_load *l
                              sw_slabs *slabs);
 void sw_service_memory_end(sw_service_memory *memory);
 
-/* An object of a message, not zeroed. NULL: no memory. */
+/* Allocate an object of a message, not zeroed. NULL: no memory. */
 void *sw_service_take(sw_service_memory *memory, sw_service_part part, uint64_t size);
 /* Free the objects of a message that was served, or the arena of its batch. False: no memory for
  * the next arena. */

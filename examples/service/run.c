@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loop of a load: arrivals, the path of a message, bins of latencies (service.h). */
+/* The main loop: arrivals, the path of a message, bins of latencies (service.h). */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -115,7 +115,7 @@ static void route(const server *one, message *routed) {
     routed->priority = routed->header->flags;
 }
 
-/* Send the reply to the receiver, and its head to the sender. False: no memory. */
+/* Send the reply to the receiver, and its header to the sender. False: no memory. */
 static bool encode_and_reply(server *one, const message *routed) {
     uint32_t size = (uint32_t)(sizeof(wire) + routed->length);
     unsigned char *reply = take(one, SW_SERVICE_REPLY, size);
@@ -142,7 +142,7 @@ static bool serve(server *one, uint64_t number) {
 
 enum { FIRST = 1 << SW_SERVICE_BIN_BITS };
 
-/* Above FIRST a latency keeps its highest SW_SERVICE_BIN_BITS + 1 bits. */
+/* Above FIRST, bins keep the highest SW_SERVICE_BIN_BITS + 1 bits of a latency. */
 uint32_t sw_service_bin(uint64_t ns) {
     if (ns < FIRST) return (uint32_t)ns;
     uint32_t shift = 63 - (uint32_t)__builtin_clzll(ns) - SW_SERVICE_BIN_BITS;

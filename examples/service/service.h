@@ -61,7 +61,7 @@ typedef struct sw_service_load {
     uint32_t payload_bytes;
     uint32_t churn;   /* messages after which one connection closes and another opens; 0: never */
     uint32_t percent; /* as in sw_gc_pace */
-    uint64_t live_bytes; /* of a list in the collected heap that lives through the load */
+    uint64_t live_bytes; /* of a list in the collected heap that stays live */
     double rate;         /* messages per second, open loop; 0: closed loop */
     uint32_t safe;       /* 1: arenas in safe mode */
     uint32_t seed;
@@ -73,7 +73,7 @@ typedef struct sw_service_result {
     uint64_t cpu_ns; /* processor time of the thread, including the waits of an open loop */
     uint64_t allocs; /* objects of messages */
     uint64_t requested_bytes; /* their sizes */
-    uint64_t opened;          /* connections, the first ones included */
+    uint64_t opened;          /* connections, including the initial ones */
     uint64_t collections;
     uint64_t pause_ns;         /* of all collections */
     uint64_t longest_pause_ns; /* of one */
