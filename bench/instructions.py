@@ -16,26 +16,26 @@ from driver import counts
 from driver.tools import BenchError, run_command, text_table
 
 BENCH = Path(__file__).resolve().parent
-SKIPPED = 77  # what ctest takes for skipped
+SKIPPED = 77  # ctest reports this exit status as skipped
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options."""
+    """Return the parser of the options."""
     made = argparse.ArgumentParser(
-        description="Count what an operation of each allocation path executes, by callgrind.",
+        description="Count what an operation of each allocation path executes, with callgrind.",
         epilog="example: python3 bench/instructions.py --check --build build/bench",
     )
     add = made.add_argument
     add("--check", action="store_true", help="exit 1 if a path grew since the baseline")
-    add("--update", action="store_true", help="write the counts into the baseline")
-    add("--build", type=Path, default=BENCH.parent / "build/bench", help="where the programs are")
+    add("--update", action="store_true", help="write the counts to the baseline")
+    add("--build", type=Path, default=BENCH.parent / "build/bench", help="build directory")
     add("--baseline", type=Path, default=BENCH / "instructions.json")
     add("--preload", type=Path, help="count only malloc of this library, without a baseline")
     return made
 
 
 def skip(why: str) -> int:
-    """Say why nothing was compared."""
+    """Print why nothing was compared; return the status."""
     print(f"skipped: {why}")
     return SKIPPED
 
@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
 def count_again(
     programs: Sequence[counts.Program], baseline: counts.Baseline, now: counts.Baseline
 ) -> None:
-    """Count grown paths again: on a busy machine the decay may have run in one of them."""
+    """Count grown paths again, because on a busy machine decay may have run during one of them."""
     for program in programs:
         key = counts.key_of(program)
         rows = {p: now[key][p] for p in counts.paths_of(program)}
@@ -101,7 +101,7 @@ def count_again(
 
 
 def complaints(baseline: counts.Baseline, now: counts.Baseline) -> list[str]:
-    """Return what fails a check: paths that grew, paths without a baseline."""
+    """Return the failures of a check: paths that grew, and paths without a baseline."""
     found = []
     for key, rows in now.items():
         found += [f"grew: {growth} ({key})" for growth in counts.growths(baseline[key], rows)]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Times one step of the loop over recordings and prints it as JSON, {"s": seconds}.
+"""Times the solver, `optimize` or `sweep` and prints the time as JSON, {"s": seconds}.
 
 Example: python bench/loop.py sweep --quick
 """
@@ -26,12 +26,12 @@ EVENTS, QUICK_EVENTS = 10_000_000, 100_000
 LIVE_OBJECTS = 10_000
 SWEPT_TABLES, RESIDENT_CLASSES = 50, 32
 SOLVED_CLASSES, SOLVED_SIZES = 128, 4096
-# Sizes that small programs request: a few common ones and a tail.
+# Sizes that small programs request: a few common ones, and a tail.
 SIZES = (16, 24, 32, 32, 40, 48, 48, 56, 64, 64, 72, 80, 96, 120, 200, 344, 512, 33, 90, 1200)
 
 
 def solve(waste_percent: int) -> float:
-    """Seconds for every best table of 1 to 128 classes over 4,096 sizes in steps of 8 bytes."""
+    """Return the seconds to solve for the best tables of 1 to 128 classes over 4,096 sizes."""
     ffi, lib = _lib.ffi, _lib.lib
     options = ffi.new("sw_optimize_options *")
     lib.sw_optimize_options_init(options)
@@ -50,7 +50,7 @@ def solve(waste_percent: int) -> float:
 
 
 def optimize(recording: Path) -> float:
-    """Seconds of `optimize` for resident bytes: search and evaluation, no cross-validation."""
+    """Return the seconds of `optimize` for resident bytes, without cross-validation."""
     opened = sw.Recording.open(recording)
     start = time.perf_counter()
     sw.optimize(opened, RESIDENT_CLASSES, progress=False)
@@ -58,7 +58,7 @@ def optimize(recording: Path) -> float:
 
 
 def sweep(recording: Path) -> float:
-    """Seconds of a sweep over 50 tables of 40 to 180 classes, on two threads."""
+    """Return the seconds of a sweep over 50 tables of 40 to 180 classes, on two threads."""
     made = (sw.SizeClassTable.geometric(1.04 + 0.004 * i, align=8) for i in range(200))
     tables = list(dict.fromkeys(made))[:SWEPT_TABLES]
     start = time.perf_counter()
@@ -70,7 +70,7 @@ def sweep(recording: Path) -> float:
 
 
 def blocks(events: int) -> Iterator[NDArray[np.void]]:
-    """Operations of steady replacement, a million at a time."""
+    """Yield operations that replace random objects, a million at a time."""
     rng = np.random.default_rng(1)
     first = np.zeros(LIVE_OBJECTS, dtype=sw.OPS_DTYPE)
     first["object"] = np.arange(LIVE_OBJECTS)

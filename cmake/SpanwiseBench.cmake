@@ -125,7 +125,7 @@ endfunction()
 bench_pattern_program(bench_patterns main.c replace.c bursts.c cross.c latency.c build.c link.c spawn.c)
 bench_pattern_program(bench_patterns_phases phases.c)
 target_link_libraries(bench_patterns_phases PRIVATE m)
-# Export the program's clock to the preloaded allocator.
+# Export the program's clock, which the preloaded allocator then uses.
 set_target_properties(bench_patterns_phases PROPERTIES ENABLE_EXPORTS ON)
 bench_test(patterns bench_patterns random-1k 1)
 bench_test(patterns_phases bench_patterns_phases 1)

@@ -1,8 +1,8 @@
-// SPDX-License-Identifier: Apache-2.0 Rows of arenas, pools and slabs: CONTENDER/arena/ROW. One
-// iteration is a batch of OBJECTS objects that are freed together, or one slice, one pair of a pool
-// or of slabs, or a load of messages (examples/service) with its setup. The contender `limit` is
-// the least that any bump allocation does: it moves an end that is in memory and clears what it
-// skips, over the same bytes again and again.
+// SPDX-License-Identifier: Apache-2.0
+// Rows of arenas, pools and slabs: CONTENDER/arena/ROW. One iteration is a batch of OBJECTS objects
+// that are freed together, one slice, one pair of a pool or of slabs, or a load of messages
+// (examples/service) with its setup. The contender `limit` is a minimal bump allocator: it moves a
+// pointer in memory and clears the object, over the same bytes again and again.
 #include <benchmark/benchmark.h>
 
 #include <cstdlib>
@@ -25,8 +25,8 @@ struct Ends {
     uintptr_t front, back;
 };
 
-// Makes the compiler write everything to memory at the creation of an object: it can neither leave
-// the object out nor keep the arena's ends in registers.
+// Make the compiler write everything to memory after each allocation, so that it can neither omit
+// the object nor keep the arena's pointers in registers.
 void use(void *object, size_t i) {
     seen[i] = object;
     benchmark::ClobberMemory();
@@ -97,8 +97,7 @@ void slabs_pair(State &state) {
     sw_slabs_destroy(slabs);
 }
 
-// The least that slots with a bitmap do: take the lowest free bit, set it again by the slot's
-// address.
+// A minimal slot allocator with a bitmap: take the lowest free bit, and free by the slot's address.
 void limit_slots(State &state) {
     static char memory[64 * SLICE] __attribute__((aligned(64)));
     uint64_t free_bits = ~uint64_t{0};
@@ -116,7 +115,7 @@ void limit_slots(State &state) {
     }
 }
 
-// The same object of 1000 bytes from the heap.
+// As slabs_pair, but from the heap.
 void heap_pair(State &state) {
     sw_heap *heap = sw_heap_default();
     for (auto _ : state) {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of multi-buffer memory, readers, recyclable memory and stacks: CONTENDER/buffer/ROW. A
-// contender is ours (`spanwise`) or the plain `reference`; of stack rows ours by `copy` or as a
-// `chain`, or a `fixed` one (contenders.h). A time is that of one round, such as 1024 bytes that
-// are read.
+// contender is `spanwise` or the plain `reference`; in stack rows, our stacks `copy` and `chain`,
+// or a `fixed` stack (contenders.h). A time is that of one round, such as reading 1024 bytes.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
@@ -18,7 +17,7 @@ using State = benchmark::State;
 
 constexpr size_t BUFFER_BYTES = 64, BYTES = 1024, NUMBERS = 1024, LIST = 100, KIB = 1024;
 
-// The bytes that are read, in buffers of 64 bytes, as a memory of either kind.
+// The input bytes, in buffers of 64 bytes, as a memory of either kind.
 template <typename Kind> struct Input {
     std::vector<uint8_t> bytes;
     typename Kind::Memory memory;
@@ -40,7 +39,7 @@ std::vector<uint8_t> plain(size_t count) {
     return bytes;
 }
 
-// 1024 numbers of one, two, one, three bytes and so on.
+// 1024 LEB128 numbers of 1, 2, 1, 3 bytes, repeated.
 std::vector<uint8_t> numbers() {
     std::vector<uint8_t> bytes;
     for (size_t i = 0; i < NUMBERS; i++) {
@@ -119,8 +118,8 @@ template <typename Kind> void to_bytes(State &state) {
     }
 }
 
-// Both contenders use the same bytes: their place in a page makes a tenth of the time. They are
-// written first, because untouched pages are all the kernel's one page of zeros.
+// Both contenders use the same bytes, because their alignment changes the time by a tenth. The
+// bytes are written first, because untouched pages all map the kernel's zero page.
 alignas(4096) uint8_t from[LIST * KIB], out[LIST * KIB];
 
 template <typename Kind> void copy_to(State &state) {
@@ -137,7 +136,7 @@ template <typename Kind> void copy_to(State &state) {
 
 // --- blocks --------------------------------------------------------------------------------------
 
-// Bytes of the block of a pair, and how many blocks of 1 KiB are recycled together.
+// Bytes of the block of a pair, and number of blocks of 1 KiB that are recycled together.
 constexpr size_t PAIR = 64, BATCH = 10;
 
 template <typename Kind> void scalable_pair(State &state) {
@@ -162,7 +161,7 @@ template <typename Kind> void batch(State &state) {
 constexpr int CALLS = 32;
 constexpr size_t FRAME = 64, FILL = 1 << 20;
 
-// Calls that are nested, each with a frame whose first and last word it writes.
+// Nested calls, each of which writes the first and last word of its frame.
 template <typename Handle> __attribute__((noinline)) uint64_t call(Handle stack, int depth) {
     auto mark = stack.mark();
     auto *frame = static_cast<volatile uint64_t *>(stack.push(FRAME));
@@ -178,7 +177,7 @@ template <typename Stack> void stack_calls(State &state) {
     for (auto _ : state) benchmark::DoNotOptimize(call(stack.handle, CALLS));
 }
 
-// A stack that begins empty and is filled to 1 MiB: growth included.
+// Fill an empty stack to 1 MiB, including its growth.
 template <typename Stack> void stack_fill(State &state) {
     for (auto _ : state) {
         Stack stack;

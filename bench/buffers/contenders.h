@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The contenders of bench_buffers.cc, each kind with one set of names, so that a row is written
-// once. Of memory: Ours is the library, Plain the reference (reference.h). Of stacks: ours, growing
-// by copy or as a chain, released by scopes; and a fixed one of 8 MiB without a guard, where a push
-// moves a pointer and checks nothing. All of it is inline.
+// The contenders of bench_buffers.cc, with common names, so that each row is written once. Memory:
+// Ours is the library, Plain the reference (reference_buffers.h). Stacks: ours, which grow by copy
+// or as a chain and are released by scopes; and a fixed one of 8 MiB without a guard page, where a
+// push moves a pointer without checks. Everything is inline.
 #ifndef BENCH_BUFFERS_CONTENDERS_H
 #define BENCH_BUFFERS_CONTENDERS_H
 
@@ -127,7 +127,7 @@ struct Plain {
 
 // --- stacks --------------------------------------------------------------------------------------
 
-// The stack's handle, which is passed from call to call in a register.
+// The stack's handle, which calls pass in a register.
 struct GrowingHandle {
     sw_stack *stack;
     sw_stack_scope mark() const { return {stack, sw_stack_fast_depth(stack)}; }

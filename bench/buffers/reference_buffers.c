@@ -7,7 +7,7 @@
 static inline void enter(reference_scalable *scalable) {
     while (__atomic_exchange_n(&scalable->lock, 1, __ATOMIC_ACQUIRE) != 0) (void)sched_yield();
 }
-/* The unlock is an atomic exchange, as Go's is, which has to see whether a goroutine waits. */
+/* The unlock is an atomic exchange, as in Go, which must check for waiting goroutines. */
 static inline void leave(reference_scalable *scalable) {
     (void)__atomic_exchange_n(&scalable->lock, 0, __ATOMIC_RELEASE);
 }
@@ -54,8 +54,7 @@ static void trim(reference_scalable *scalable) {
             drop(scalable, i);
 }
 
-/* Called if no child has room: frees the children without taken bytes; if then none has room
- * either, makes a larger one. */
+/* Called if no child has room: free the unused children and retry, then add a larger child. */
 static uint8_t *grow(reference_scalable *scalable, size_t size) {
     trim(scalable);
     uint8_t *bytes = find(scalable, size);
@@ -77,8 +76,8 @@ uint8_t *reference_scalable_malloc(reference_scalable *scalable, size_t size) {
     return bytes;
 }
 
-/* Whether the root of the tree is a hole as large as the child: the original looks at the root
- * alone. */
+/* Whether the root of the tree is a hole as large as the child. Like the original, check only the
+ * root. */
 static bool is_whole(const reference_child *child) {
     const reference_hole *root = child->tree.root;
     return root != NULL && root->end - root->start == child->size;

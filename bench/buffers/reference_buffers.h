@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plain multi-buffer memory, reader, scalable allocator and recyclable memory in C, to compare
- * with: the algorithms of GoMem (a Go library under the MIT licence, version a4f78d9).
+/* Reference multi-buffer memory, reader, scalable allocator and recyclable memory in C, with the
+ * algorithms of GoMem (a Go library under the MIT licence, version a4f78d9).
  *
- *   memory      a buffer is a pointer, a length and a capacity; the list grows as Go's append does
+ *   memory      a buffer is a pointer, a length and a capacity; the list grows like Go's append
  *   reader      an index and an offset; every number is read byte by byte
- *   scalable    children are ranges of the single tree (ranges/reference.h), searched in order of age;
+ *   scalable    children are ranges of the single tree (ranges/reference.h), searched oldest first;
  *               a free child is released at once if there are others. All calls hold a lock of two
- *               atomic exchanges, as Go's mutex without waiters.
+ *               atomic exchanges, like Go's uncontended mutex.
  *   recyclable  a memory whose buffers are all freed when it is recycled
  *
- * All of it but the scalable allocator is inline, as ours is.
- */
+ * Everything except the scalable allocator is inline, as in our library. */
 #ifndef BENCH_BUFFERS_REFERENCE_BUFFERS_H
 #define BENCH_BUFFERS_REFERENCE_BUFFERS_H
 
@@ -36,8 +35,8 @@ typedef struct reference_memory {
     size_t capacity;
 } reference_memory;
 
-/* Go's append. The new capacity is the need if that is more than twice the capacity; else, below
- * 256, twice the capacity; else the capacity grows by a quarter plus 192, as often as needed. */
+/* Go's append. The new capacity is the need if that is more than twice the capacity; else twice the
+ * capacity below 256; else the capacity grows in steps of a quarter plus 192. */
 static inline void reference_reserve(reference_memory *memory, size_t need) {
     if (need <= memory->capacity) return;
     size_t capacity = memory->capacity;
@@ -78,7 +77,7 @@ static inline void reference_copy_to(const reference_memory *memory, uint8_t *ou
     }
 }
 
-/* The bytes are zeroed first, as those of Go's make are. */
+/* Zero the bytes first, as Go's make does. */
 static inline uint8_t *reference_to_bytes(const reference_memory *memory) {
     uint8_t *out = (uint8_t *)calloc(1, memory->size);
     if (out == NULL) abort();

@@ -13,15 +13,15 @@ static sw_gc_type_allocator makers[KINDS];
 static void *held[HELD];
 static size_t held_count;
 
-/* Switches the pace off and on. The pace is that of the others: a cycle begins when as much was
- * allocated as lived after the last one. */
+/* Disable or enable the pace. As in the other collectors, a cycle is due when as many bytes have
+ * been allocated as were live after the last cycle. */
 static void pause_collecting(bool on) {
     sw_gc_pace pace = {.struct_bytes = sizeof pace, .percent = on ? 0 : PERCENT};
     if (sw_gc_set_pace(gc, &pace) != SW_OK) __builtin_abort();
 }
 
 static void start(void) {
-    /* The words that are pointers, as bits: 4 in a node, 2 in the branches, 1 in a pair. */
+    /* Bitmaps of pointer words: 4 in a node, 2 in branches, 1 in a pair. */
     static const uint64_t pointers[KINDS] = {15, 3, 3, 1, 3};
     static const char *const names[KINDS] = {"node", "long branch", "branch", "pair", "tree node"};
     const sw_gc_type number = {.name = "number", .bytes = sizeof(double)};
@@ -62,8 +62,8 @@ static bool own_row(const char *row, uint32_t size);
 #define PROGRAM_ROW own_row
 #include "rows.h"
 
-/* Nanoseconds by which a store through the barrier (in line, and by a call of sw_gc_write) is
- * slower than a plain one; no cycle is under way. */
+/* Print by how many nanoseconds a store through the write barrier (inline, and by calling
+ * sw_gc_write) is slower than a plain store, while no cycle is running. */
 static void barrier(void) {
     static void *words[SLOTS];
     uint64_t ns[3], from = now_ns(CLOCK_PROCESS_CPUTIME_ID);
@@ -86,8 +86,8 @@ static void barrier(void) {
            ((double)ns[2] - plain) / stores);
 }
 
-/* Processor time of marking in a cycle whose steps take about step_ns each; *longest is the time of
- * the longest step. */
+/* Return the CPU time of marking in a cycle with steps of about step_ns; *longest receives the time
+ * of the longest step. */
 static uint64_t mark_in_steps(uint64_t step_ns, uint64_t *longest) {
     uint64_t from = now_ns(CLOCK_THREAD_CPUTIME_ID);
     if (sw_gc_start(gc) != SW_OK) __builtin_abort();
@@ -104,7 +104,7 @@ static uint64_t mark_in_steps(uint64_t step_ns, uint64_t *longest) {
     return sum;
 }
 
-/* The time of a cycle in steps, and of a cycle at once. */
+/* Compare a cycle in steps with a cycle at once. */
 static void steps(uint32_t count) {
     uint64_t longest;
     random_graph(count);
@@ -117,7 +117,7 @@ static void steps(uint32_t count) {
 
 /* --- messages --------------------------------------------------------------------------------- */
 
-/* The last cycle that was counted, and the time of all counted ones. */
+/* The last counted cycle, and the total time of all counted cycles. */
 static sw_gc_cycle seen_cycle = {.struct_bytes = sizeof seen_cycle};
 static uint64_t pause_ns;
 
@@ -132,8 +132,8 @@ static void *must(void *object) {
     return object;
 }
 
-/* Makes the four objects of a message. The message points to the heap's list, and the list's head
- * to the message. */
+/* Allocate the four objects of a message. The message points to the heap's list, and the list's
+ * head points to the message. */
 static void serve(sw_arena *arena, node *live) {
     bool in_arena = arena != NULL;
     node *message = in_arena ? must(sw_arena_new(arena, sizeof(node), 8, SW_SCAN)) : make(NODE);
@@ -155,7 +155,7 @@ static sw_arena *begin_arena(void) {
     return arena;
 }
 
-/* Makes a list of 12 MiB that stays alive. */
+/* Allocate a list of 12 MiB that stays live. */
 static node *make_live(void) {
     for (int i = 0; i < LIVE; i++) {
         node *made = make(NODE);
@@ -168,8 +168,8 @@ static node *make_live(void) {
     return held[0];
 }
 
-/* Serves messages while a list is live; each batch also makes 256 bytes in the heap. The messages'
- * objects are the heap's, or those of an arena that ends with the batch. */
+/* Serve messages while a list is live; each batch also allocates 256 bytes in the heap. The objects
+ * of messages come from the heap, or from an arena that is freed after the batch. */
 static void messages(uint32_t count, bool in_arenas) {
     node *live = make_live();
     sw_arena *arena = NULL;

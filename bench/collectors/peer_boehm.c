@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The same rows on the conservative collector of Boehm, Demers and Weiser (Debian's libgc-dev). The
- * environment variable GC_MARKERS is its number of markers. */
+/* The rows on the conservative collector of Boehm, Demers and Weiser (Debian's libgc-dev). The
+ * environment variable GC_MARKERS sets its number of marker threads. */
 #include <gc.h>
 
 #include "shapes.h"
 
 enum { HELD = 256 };
 
-/* Static data is a root. Nothing here reads `held`, so without `volatile` the compiler would leave
- * the stores out, and only stale values on the stack, if any, would hold the objects. */
+/* Static data is a root. Nothing here reads `held`, so without `volatile` the compiler would remove
+ * the stores, and the objects might be collected. */
 static void *volatile held[HELD];
 static size_t held_count;
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of collectors, the same for ours and for others: PROGRAM ROW SIZE prints one JSON object.
- * The program that includes this defines, for its collector:
+/* Rows of collectors, the same for all: PROGRAM ROW SIZE prints one JSON object. The program that
+ * includes this header defines, for its collector:
  *   start(), collect(), pause_collecting(bool)
- *   make(kind)           an object, zeroed
- *   make_numbers(count)  doubles of any value
- *   hold(object), drop() a stack of roots
- *   PROGRAM_ROW(row, size)  a row of its own; true if it ran it
+ *   make(kind)              allocates an object, zeroed
+ *   make_numbers(count)     allocates doubles of any value
+ *   hold(object), drop()    push to and pop from a stack of roots
+ *   PROGRAM_ROW(row, size)  runs a row of the program itself; returns false if there is none
  * bench/collectors/go/main.go has the same rows, with the same random numbers. */
 #ifndef SPANWISE_BENCH_COLLECTOR_ROWS_H
 #define SPANWISE_BENCH_COLLECTOR_ROWS_H
@@ -48,7 +48,7 @@ static void report(uint64_t cpu_ns, uint64_t wall_ns, double each) {
            (double)wall_ns / each, peak_kib());
 }
 
-/* Prints the least time of several whole collections, in which nearly all objects live. */
+/* Print the lowest time of several full collections in which nearly all objects are live. */
 static void time_collections(void) {
     uint64_t cpu = UINT64_MAX, wall = UINT64_MAX;
     collect();
@@ -87,7 +87,7 @@ static void random_graph(uint32_t count) {
     hold_first(nodes);
 }
 
-/* Makes a list through the nodes in the order in which they were made, or in random order. */
+/* Link the nodes into a list, in allocation order or in random order. */
 static void linked_list(uint32_t count, bool shuffled) {
     node **nodes = make_nodes(count);
     uint64_t state = 1;
@@ -164,7 +164,7 @@ static void grow_downwards(branch *top, uint32_t depth) {
     grow_downwards(top->right, depth - 1);
 }
 
-/* Makes a tree and holds it as a root. */
+/* Build a tree and hold it as a root. */
 static branch *plant(uint32_t depth) {
     branch *top = make(TREE_NODE);
     hold(top);
@@ -175,8 +175,8 @@ static branch *plant(uint32_t depth) {
 static uint32_t tree_size(uint32_t depth) { return (2u << depth) - 1; }
 
 /* GCBench (Ellis, Kovac, Boehm, "An artificial garbage collection benchmark", 1997): a tree that is
- * dropped at once, a tree and an array that stay, and many trees of each depth, built from the top
- * and from the leaves. */
+ * dropped at once, a tree and an array that stay live, and many trees of each depth, built top-down
+ * and bottom-up. */
 static void gc_bench(uint32_t stretch) {
     uint64_t cpu = now_ns(CLOCK_PROCESS_CPUTIME_ID), wall = now_ns(CLOCK_MONOTONIC);
     (void)plant(stretch);
@@ -203,7 +203,7 @@ static void gc_bench(uint32_t stretch) {
 
 static void *volatile seen;
 
-/* Times allocations into memory that a collection has emptied; no collection runs meanwhile. */
+/* Time allocations into memory that a collection has freed; no collection runs in the meantime. */
 static void new_16(uint32_t count) {
     pause_collecting(true);
     for (uint32_t i = 0; i < count; i++) seen = make(PAIR);
@@ -217,7 +217,7 @@ static void new_16(uint32_t count) {
     report(cpu, now_ns(CLOCK_MONOTONIC) - wall, count);
 }
 
-/* Runs a row; a row with a graph builds it and then collects. False: there is no such row. */
+/* Run a row; a row with a graph builds it and then collects. False: there is no such row. */
 static bool run_row(const char *row, uint32_t size) {
     bool collected = true;
     if (strcmp(row, "random") == 0) {

@@ -22,7 +22,7 @@ EXAMPLES = """examples:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options."""
+    """Return the parser of the options."""
     made = argparse.ArgumentParser(
         prog="./dev bench",
         description="Run the rows of bench/targets.toml against other allocators, interleaved, and "
@@ -34,7 +34,7 @@ def parser() -> argparse.ArgumentParser:
     default = ", ".join(DEFAULT_ROWS)
     by_name = f"rows by name, as a shell pattern or a part of it; repeatable [{default}]"
     add("--rows", action="append", metavar="PATTERN", help=by_name)
-    fewer = "repetitions; fewer than the file of targets sets give no verdicts [as in the file]"
+    fewer = "repetitions; fewer than in the targets file give no verdicts [as in that file]"
     add("--repetitions", type=int, metavar="N", help=fewer)
     add("--quick", action="store_true", help="one short repetition: shows that everything runs")
     add("--list", action="store_true", help="print the names of the rows and exit")
@@ -49,7 +49,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def with_parts(chosen: Sequence[Row], rows: Sequence[Row]) -> list[Row]:
-    """The chosen measured rows, and those that means and bases need."""
+    """Return the chosen measured rows, and the rows that their means and bases need."""
     wanted = {row.name for row in chosen if row.ours}
     wanted |= {row.base for row in chosen if row.base}
     for mean in (row for row in chosen if row.rows):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns a source such as "linked pair/16" into the programs that measure it.
+"""Maps a source such as "linked pair/16" to the programs that measure it.
 
 A source is a way and its words:
 
@@ -8,10 +8,10 @@ A source is a way and its words:
     linked ROW                            every linked peer that was built (bench_peer_*)
     allocators ROW                        malloc of glibc and of each preloaded peer
     go ROW                                the same case in Go, generic and specialized malloc
-    arenas, ranges, buffers NAME          a row of that program under its full name
-    collectors, boehm, go-collectors ROW SIZE   one collector's figures
+    arenas, ranges, buffers NAME          a row of that program, by its full name
+    collectors, boehm, go-collectors ROW SIZE   figures of one collector
     go-arenas KEY                         Go's arenas, heap and sync.Pool
-    pattern NAME, pattern-allocators NAME an allocation pattern, preloaded: ours; everyone else
+    pattern NAME, pattern-allocators NAME an allocation pattern, preloaded: ours; all others
     loop NAME                             optimizer, simulator and sweep (bench/loop.py)
     counted PATH                          instructions per operation, by callgrind
 """
@@ -32,7 +32,7 @@ from driver.tools import BenchError, NoPeerError, captured, last_line
 
 BENCH = Path(__file__).resolve().parents[1]
 OURS = "spanwise"
-# Debian's sonames of the allocators that are preloaded, and the package of each.
+# Sonames and Debian packages of the allocators to preload.
 PRELOADS = {
     "jemalloc": ("libjemalloc.so.2", "libjemalloc2"),
     "mimalloc": ("libmimalloc.so.2", "libmimalloc2.0"),
@@ -49,14 +49,14 @@ class Contender:
     """One way to measure one allocator.
 
     Attributes:
-        name: of the allocator.
-        words: command line; "{min_time}" is replaced by the least seconds of a row.
-        reader: how the output is read: google, json, lines, or "counted".
-        key: with reader json: the one figure to take, as "ns"; "": all of them.
+        name: name of the allocator.
+        words: command line; "{min_time}" is replaced by the minimum seconds of a row.
+        reader: format of the output: google, json, lines, or counted.
+        key: with reader json: the figure to return as "ns"; "": all figures.
         preload: library for LD_PRELOAD; None: none.
         version: as the allocator reports it; "" if it does not.
-        variables: added to the environment.
-        small_pages: run with transparent huge pages off.
+        variables: additions to the environment.
+        small_pages: disable transparent huge pages.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Contender:
         return kept
 
     def meets(self, need: str) -> bool:
-        """Whether this is the allocator NAME, at least of VERSION."""
+        """Return whether this is the allocator of "NAME VERSION", in at least that version."""
         name, _, version = need.partition(" ")
         if name not in (self.name, re.sub(r"\d+$", "", self.name)):
             return False
@@ -85,7 +85,7 @@ class Contender:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    """The first run of numbers and dots: "go1.26.8" -> (1, 26, 8)."""
+    """Return the first version number in a text: "go1.26.8" -> (1, 26, 8)."""
     match = re.search(r"\d+(?:\.\d+)*", text)
     return tuple(int(part) for part in match[0].split(".")) if match else ()
 
@@ -94,7 +94,7 @@ def parse_peer(text: str) -> tuple[str, Path]:
     """Read --peer NAME=PATH.
 
     Raises:
-        BenchError: another form, or there is no such file.
+        BenchError: the form is wrong, or there is no such file.
     """
     match = re.fullmatch(r"([a-z][a-z0-9-]*)=(.+)", text)
     if match is None:
@@ -106,7 +106,7 @@ def parse_peer(text: str) -> tuple[str, Path]:
 
 
 def find_library(soname: str) -> Path | None:
-    """Find a shared library as the dynamic linker does, by preloading it."""
+    """Find a shared library through the dynamic linker, by preloading it."""
     done = captured(["/bin/sh", "-c", 'LD_PRELOAD="$0" exec cat /proc/self/maps', soname])
     stem = soname.split(".so", maxsplit=1)[0]
     for line in done.stdout.splitlines():
@@ -123,8 +123,8 @@ class Machine:
     Attributes:
         build: directory of the bench programs.
         peers: NAME=PATH of further allocators to preload.
-        quick: small sizes, to show that everything runs.
-        missing: what was not found: name, and how to get it.
+        quick: small sizes, to check that everything runs.
+        missing: name of each allocator that was not found -> how to install it.
     """
 
     build: Path
@@ -136,7 +136,7 @@ class Machine:
         """Return the programs of a source.
 
         Raises:
-            NoPeerError: a program of the peer is not here; the message says how to get it.
+            NoPeerError: a program of a peer is missing; the message says how to install it.
             BenchError: the way is unknown, or a program of ours was not built.
         """
         way, _, words = source.partition(" ")
@@ -172,7 +172,7 @@ class Machine:
         return Contender(label or name, google_words(self._program(program), row))
 
     def _size(self, row: str) -> list[str]:
-        """ROW SIZE with a small size in a quick run."""
+        """Split "ROW SIZE"; reduce the size in a quick run."""
         name, _, size = row.partition(" ")
         if self.quick and size:
             size = str(min(int(size), 10_000 if int(size) > 1000 else 10))
@@ -198,7 +198,7 @@ class Machine:
         return [(name, library, self._version(name, library)) for name, library in found.items()]
 
     def _version(self, name: str, library: Path | None) -> str:
-        """The version that a preloaded allocator reports; proves that it serves malloc."""
+        """Return the version that a preloaded allocator reports; check that it serves malloc."""
         program = self._program("bench_malloc")
         asked = Contender(name, (str(program), "--version"), preload=library)
         done = captured(asked.words, asked.environment())
@@ -283,7 +283,7 @@ class Machine:
 
 
 def google_words(program: Path, row: str) -> tuple[str, ...]:
-    """The command line of one google-benchmark row. Its patterns have no escaped '-'."""
+    """Return the command line of one google-benchmark row, whose patterns do not escape '-'."""
     escaped = re.escape(row).replace(r"\-", "-")
     return (
         str(program),
@@ -295,7 +295,7 @@ def google_words(program: Path, row: str) -> tuple[str, ...]:
 
 @functools.cache
 def go_version() -> str:
-    """The version of the Go toolchain, "1.26.8"."""
+    """Return the version of the Go toolchain, such as "1.26.8"."""
     return captured(["go", "env", "GOVERSION"]).stdout.strip().removeprefix("go")
 
 
@@ -304,7 +304,7 @@ def go_program(source: str, experiment: str) -> Path:
     """Build a Go program of bench/ with a GOEXPERIMENT.
 
     Raises:
-        NoPeerError: there is no Go toolchain, or it does not know the experiment.
+        NoPeerError: there is no Go toolchain, or the build failed.
     """
     go = shutil.which("go")
     if go is None:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts instructions, loads, stores, branches and calls of each allocation path by callgrind.
+"""Counts instructions, loads, stores, branches and calls of each allocation path with callgrind.
 
-callgrind collects inside measured() only. Subtracting two runs of different length removes the cost
-of entering the loop: what is left is one operation and its loop, with refills and span transitions
-spread over the operations between the two lengths.
+callgrind collects only inside measured(). Subtracting two runs of different length removes the cost
+of entering the loop. What remains is one operation and its loop, with refills and span transitions
+averaged over the operations between the two lengths.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from driver.tools import BenchError, captured, last_line, write_atomically
 
-SHORT, LONG = 8192, 40960  # operations of weight 1; whole spans of 16 B objects
+SHORT, LONG = 8192, 40960  # operations of weight 1; multiples of a span of 16 B objects
 CALLGRIND = (
     *("--tool=callgrind", "--instr-atstart=no", "--cache-sim=yes", "--branch-sim=yes"),
     "--toggle-collect=measured",
@@ -32,7 +32,7 @@ SLACK, SHARE = 0.5, 0.01
 
 @dataclass(frozen=True)
 class Counts:
-    """Counts per operation, its loop included; fractions, because refills are spread over many.
+    """Counts per operation, including its loop; fractions, because refills are averaged.
 
     Attributes:
         instructions: callgrind's Ir.
@@ -49,7 +49,7 @@ class Counts:
     calls: float
 
     def as_json(self) -> dict[str, float]:
-        """Counts by name, to three decimals."""
+        """Return the counts by name, with three decimals."""
         return {kind: round(getattr(self, kind), 3) for kind in KINDS}
 
 
@@ -80,7 +80,7 @@ class Program:
     Attributes:
         file: bench_paths, or one like it.
         preload: the library, or None.
-        prefix: only paths with this prefix are counted.
+        prefix: count only paths with this prefix.
     """
 
     file: Path
@@ -89,12 +89,12 @@ class Program:
 
 
 def find_valgrind() -> str | None:
-    """The valgrind command, or None."""
+    """Return the path of valgrind, or None."""
     return shutil.which("valgrind")
 
 
 def programs_of(build: Path) -> list[Program]:
-    """Return the library's paths, the same without checks, and the preloaded malloc's.
+    """Return the programs of the library, with and without checks, and of the preloaded malloc.
 
     Raises:
         BenchError: a program was not built.
@@ -113,10 +113,10 @@ def programs_of(build: Path) -> list[Program]:
 
 
 def parse_collected(stderr: str) -> dict[str, int]:
-    """Parse callgrind's totals by event name from its closing lines.
+    """Parse callgrind's totals by event name from its last lines of output.
 
     Raises:
-        BenchError: there are none, or nothing was collected.
+        BenchError: there are no totals, or nothing was collected.
     """
     names = re.search(r"^==\d+== Events    : (.+)$", stderr, re.MULTILINE)
     totals = re.search(r"^==\d+== Collected : ([\d ]+)$", stderr, re.MULTILINE)
@@ -155,7 +155,7 @@ def _collected(program: Program, runs: Sequence[tuple[str, int]]) -> list[list[i
 
 
 def _events(said: str, folder: Path, pid: str) -> list[int]:
-    """The totals that callgrind printed for a process, and its calls."""
+    """Return the totals that callgrind printed for a process, and its number of calls."""
     own = [line for line in said.splitlines() if line.startswith(f"=={pid}==")]
     found = parse_collected("\n".join(own))
     calls = parse_calls((folder / pid).read_text(encoding="utf-8"))
@@ -163,7 +163,7 @@ def _events(said: str, folder: Path, pid: str) -> list[int]:
 
 
 def _count(program: Program, paths: Sequence[str]) -> list[Counts]:
-    """Count one operation of each path, its loop included."""
+    """Count one operation of each path, including its loop."""
     weights = weights_of(program)
     lengths = [(LONG // weights[path], SHORT // weights[path]) for path in paths]
     runs = [(path, n) for path, pair in zip(paths, lengths, strict=True) for n in pair]
@@ -175,7 +175,7 @@ def _count(program: Program, paths: Sequence[str]) -> list[Counts]:
 
 
 def count_all(wanted: Sequence[tuple[Program, str]]) -> list[Counts]:
-    """Count (program, path) pairs, several at once: load does not change a count.
+    """Count (program, path) pairs in parallel, because load does not change counts.
 
     Raises:
         BenchError: valgrind is missing or a program failed.
@@ -203,7 +203,7 @@ def _lines(program: Path, option: str) -> list[str]:
 
 
 def key_of(program: Program) -> str:
-    """Return what counts depend on: compiler, version, architecture, check grade, build type."""
+    """Return the baseline's key: compiler, version, architecture, check grade, build type."""
     return _lines(program.file, "--key")[0]
 
 
@@ -214,7 +214,7 @@ def weights_of(program: Program) -> dict[str, int]:
 
 
 def paths_of(program: Program) -> list[str]:
-    """Return the names of its paths."""
+    """Return the names of the program's paths."""
     return list(weights_of(program))
 
 
@@ -222,7 +222,7 @@ def load_baseline(path: Path) -> Baseline:
     """Read counts by key and path; empty without a file.
 
     Raises:
-        BenchError: the file is not such JSON.
+        BenchError: the file is not a valid baseline.
     """
     if not path.exists():
         return {}
@@ -250,7 +250,7 @@ def save_baseline(path: Path, baseline: Baseline) -> None:
 
 
 def growths(baseline: Mapping[str, Counts], now: Mapping[str, Counts]) -> list[Growth]:
-    """Return the paths that grew by more than the slack, each with the first kind that did."""
+    """Return the paths that grew by more than the slack, each with the first count that did."""
     grown = []
     for path, counts in now.items():
         if path not in baseline:
@@ -264,7 +264,7 @@ def growths(baseline: Mapping[str, Counts], now: Mapping[str, Counts]) -> list[G
 
 
 def table(now: Mapping[str, Counts], baseline: Mapping[str, Counts]) -> list[list[str]]:
-    """Return table rows: path, each count, instructions of the baseline."""
+    """Return table rows: path, each count, and the baseline's instructions."""
     rows = []
     for path, counts in now.items():
         known = f"{baseline[path].instructions:.2f}" if path in baseline else "-"

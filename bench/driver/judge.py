@@ -2,7 +2,7 @@
 """Runs rows in interleaved repetitions and judges each by its target.
 
 Targets and repetitions are fixed in bench/targets.toml before a run. A run with fewer repetitions
-prints its ratios and judges nothing.
+prints ratios without verdicts.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from driver.tools import BenchError, NoPeerError
 
 MET, MISSED, NO_PEER, FAILED = "met", "missed", "no peer", "failed"
 REPORTED, SKIPPED = "reported", "skipped"
-NOISY = 2.0  # an interval whose ends differ by a larger factor supports no verdict by overlap
-LEVEL = 1.0  # the target that is met by "no difference"
+NOISY = 2.0  # if the interval's ends differ by a larger factor, overlap with 1 is not enough
+LEVEL = 1.0  # the target that "no difference" meets
 GLIBC = "glibc"
 
 
@@ -33,9 +33,9 @@ class Plan:
     Attributes:
         row: of targets.toml.
         ours: our contender.
-        peers: those that compete.
-        note: why the row cannot be measured; "": it can.
-        verdict: with a note, the verdict.
+        peers: the other contenders.
+        note: why the row cannot be measured; "" if it can.
+        verdict: the verdict if the row cannot be measured.
     """
 
     row: Row
@@ -47,7 +47,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Score:
-    """What a row reached.
+    """The result of a row.
 
     Attributes:
         row: of targets.toml.
@@ -56,7 +56,7 @@ class Score:
         peer: its median.
         ratio: ours over the best peer, or over the limit.
         verdict: met, missed, no peer, failed, skipped or reported.
-        note: why there is no verdict, or what the others reached.
+        note: why there is no verdict, or the results of the others.
     """
 
     row: Row
@@ -72,7 +72,7 @@ Values = Mapping[Contender, list[Figures]]
 
 
 def free_gb() -> float:
-    """Memory that is available, 10^9 bytes."""
+    """Return the free memory in 10^9 bytes."""
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9
 
 
@@ -80,7 +80,7 @@ def plan(row: Row, machine: Machine) -> Plan:
     """Find the contenders of a measured row.
 
     Raises:
-        BenchError: a program of ours is missing, or a source is not one.
+        BenchError: a program of ours is missing, or a source is invalid.
     """
     if row.needs_gb > free_gb():
         return Plan(row, note=f"needs {row.needs_gb:g} GB of free memory", verdict=SKIPPED)
@@ -102,17 +102,17 @@ def plan(row: Row, machine: Machine) -> Plan:
 def execute(
     plans: Sequence[Plan], repetitions: int, *, quick: bool, say: Callable[[str], None]
 ) -> tuple[dict[Contender, list[Figures]], dict[Contender, str]]:
-    """Run every contender once per repetition: all contenders of a row, then the next row.
+    """Run every contender once per repetition, row by row.
 
     Args:
-        plans: of the rows; rows with the same contender share its runs.
+        plans: plans of the rows; rows with the same contender share its runs.
         repetitions: at least 1.
         quick: short runs.
         say: called with a line of progress.
 
     Returns:
-        Figures by contender, one entry per repetition; and the error of each that failed, which is
-        not run again.
+        Figures by contender, one entry per repetition; and the error of each failed contender,
+        which is not run again.
     """
     values: dict[Contender, list[Figures]] = {}
     failures: dict[Contender, str] = {}
@@ -132,13 +132,13 @@ def execute(
 
 
 def series(values: Values, who: Contender, name: str, per: float = 1.0) -> list[float]:
-    """One figure per repetition; empty if a repetition lacks it."""
+    """Return one figure per repetition; none if a repetition lacks it."""
     rows = values.get(who, [])
     return [row[name] / per for row in rows] if all(name in row for row in rows) else []
 
 
 def _best(one: Plan, values: Values) -> tuple[Contender | None, list[float]]:
-    """The peer with the least median."""
+    """Return the peer with the lowest median, and its values."""
     found = {peer: series(values, peer, one.row.value) for peer in one.peers}
     ran = {peer: each for peer, each in found.items() if each}
     if not ran:
@@ -159,10 +159,10 @@ def score(
 
     Args:
         one: the row's plan.
-        values: of `execute`.
-        failures: of `execute`.
+        values: from `execute`.
+        failures: from `execute`.
         bases: plans by row name, for rows with a base.
-        judged: whether the run has the repetitions that a verdict needs.
+        judged: whether the run has enough repetitions for a verdict.
     """
     row = one.row
     blank = Score(row, None, "", None, None, one.verdict, one.note)
@@ -196,7 +196,7 @@ def score(
 def _over_base(
     ours: list[float], theirs: list[float], base: Plan, values: Values
 ) -> tuple[list[float], list[float]]:
-    """Both series divided by what each side took in the base row."""
+    """Divide both series by the values of the same side in the base row."""
     assert base.ours is not None
     own = series(values, base.ours, base.row.value, base.row.per)
     _, other = _best(base, values)
@@ -217,10 +217,10 @@ def _with_verdict(
 
 
 def reaches(found: Interval, target: float, *, overlap: bool = True) -> bool:
-    """Whether the whole interval is within the target.
+    """Return whether the whole interval is within the target.
 
-    A target of 1 against a peer is also met by "no difference", unless the interval is too wide to
-    say so; then its median has to be within the target.
+    A target of 1 against a peer is also met by "no difference" (the interval contains 1), unless
+    the interval is too wide; then the median must be within the target.
     """
     if overlap and target == LEVEL:
         noisy = found.high > NOISY * found.low
@@ -234,8 +234,8 @@ def reaches(found: Interval, target: float, *, overlap: bool = True) -> bool:
 def score_mean(row: Row, plans: Sequence[Plan], values: Values, *, judged: bool) -> Score:
     """Judge the geometric mean over several rows.
 
-    With `rank`: the rank of ours among all allocators by their means, 1 the lowest. Otherwise the
-    mean of ours over the best peer of each row.
+    With `rank`, the result is the rank of our mean among all allocators, 1 being the lowest. Else
+    it is our mean over the mean of the best peer of each row.
     """
     blank = Score(row, None, "", None, None, FAILED)
     chosen = [p for p in plans if any(fnmatchcase(p.row.name, pattern) for pattern in row.rows)]

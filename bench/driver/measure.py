@@ -23,18 +23,18 @@ Figures = dict[str, float]
 
 
 def measure(contender: Contender, *, quick: bool = False) -> Figures:
-    """Run a contender in a process of its own.
+    """Run a contender in a new process.
 
     Args:
-        contender: what is run.
-        quick: short google-benchmark rows.
+        contender: the contender.
+        quick: run short google-benchmark rows.
 
     Returns:
-        Figures by name: `ns` per operation, and what the program prints. Patterns also have `cpu`
-        and `elapsed` (seconds) and `peak` (MiB resident).
+        Figures by name: `ns` per operation, and those that the program prints. Patterns also have
+        `cpu` and `elapsed` (seconds) and `peak` (peak RSS in MiB).
 
     Raises:
-        BenchError: it failed, or printed something else; the message says what.
+        BenchError: the contender failed, or its output is invalid.
     """
     if contender.reader == "counted":
         return _counted(contender)
@@ -66,7 +66,7 @@ def _label(contender: Contender) -> str:
 
 
 def _output(contender: Contender, words: list[str]) -> str:
-    """What a command prints. It and its children have ended when this returns or raises."""
+    """Return the output of a command. On return, the command and its children have ended."""
     disable_huge_pages(contender.small_pages)  # children inherit it
     try:
         child = subprocess.Popen(
@@ -97,14 +97,14 @@ def _output(contender: Contender, words: list[str]) -> str:
 
 
 def disable_huge_pages(disabled: bool) -> None:
-    """Switch transparent huge pages off, or on again, for this process and new children."""
+    """Disable or re-enable transparent huge pages for this process and new children."""
     ctypes.CDLL(None).prctl(PR_SET_THP_DISABLE, int(disabled), 0, 0, 0)
 
 
 def read_google(text: str) -> Figures:
-    """The counters of the one row in google-benchmark's JSON.
+    """Return the counters of the only row in google-benchmark's JSON.
 
-    `ns` is the counter `op` (seconds) where a program has one, else its CPU time.
+    `ns` is from the counter `op` (seconds) if there is one, else from the CPU time.
     """
     rows = json.loads(text)["benchmarks"]
     if len(rows) != 1:
@@ -122,12 +122,12 @@ def read_google(text: str) -> Figures:
 
 
 def read_json(text: str) -> Figures:
-    """Figures printed as one JSON object."""
+    """Parse figures printed as one JSON object."""
     return {str(name): float(value) for name, value in json.loads(text).items()}
 
 
 def read_lines(text: str, report: str) -> Figures:
-    """Figures printed as `NAME VALUE` lines, and the line of the rusage wrapper."""
+    """Parse figures printed as `NAME VALUE` lines, and the line of the rusage wrapper."""
     figures = {}
     for line in text.splitlines():
         name, value = line.split()
@@ -143,7 +143,7 @@ def read_lines(text: str, report: str) -> Figures:
 
 
 def _counted(contender: Contender) -> Figures:
-    # Needs valgrind, and takes seconds: imported where it is used.
+    # Imported here because few runs need it.
     from driver import counts  # noqa: PLC0415
 
     program, path = contender.words

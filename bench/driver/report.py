@@ -25,14 +25,14 @@ COLOURS = {MET: "#2a9d8f", MISSED: "#d1495b", REPORTED: "#6c757d"}
 
 
 def unit_of(score: Score) -> str:
-    """The unit of a row's values, for people."""
+    """Return the unit of a row's values, for display."""
     value = score.row.value
     suffix = value.rpartition("_")[2]
     return score.row.unit or UNITS.get(value) or UNITS.get(f"_{suffix}") or value
 
 
 def limit_of(score: Score) -> str:
-    """The target as text."""
+    """Return the target as text."""
     row = score.row
     if row.limit is not None:
         return f"<= {row.limit:g} {unit_of(score)}"
@@ -42,7 +42,7 @@ def limit_of(score: Score) -> str:
 
 
 def table(scores: Sequence[Score]) -> str:
-    """All rows, the notes below, and a closing line with the tally."""
+    """Return a table of all rows, the notes, and a last line with the tally."""
     rows = []
     for score in scores:
         found = score.ratio
@@ -62,7 +62,7 @@ def table(scores: Sequence[Score]) -> str:
 
 
 def to_json(scores: Sequence[Score], values: Values, about: Mapping[str, Any]) -> str:
-    """Provenance, verdicts and every measured figure."""
+    """Return provenance, verdicts and all measured figures as JSON."""
     rows = []
     for score in scores:
         found = asdict(score.ratio) if score.ratio else None
@@ -152,7 +152,7 @@ def _cpu_model() -> str:
 
 
 def cmake_cache(build: Path) -> dict[str, str]:
-    """The variables of a build directory's CMakeCache.txt; empty without one."""
+    """Return the variables of a build directory's CMakeCache.txt; none without the file."""
     try:
         text = (build / "CMakeCache.txt").read_text(encoding="utf-8")
     except OSError:
@@ -181,6 +181,6 @@ def provenance(root: Path, build: Path) -> dict[str, Any]:
 
 
 def one_line(about: Mapping[str, Any]) -> str:
-    """Date, commit and machine in one line."""
+    """Return date, commit and machine in one line."""
     day = str(about["date"])[:10]
     return f"{day}, commit {about['commit']}, {about['cpu']}, {about['cpus']} CPUs"

@@ -14,12 +14,12 @@ from typing import Any
 
 from driver.tools import BenchError
 
-# Before Python 3.11 the same reader comes from pip's copy.
+# Before Python 3.11, use pip's copy of the same module.
 tomllib: Any = importlib.import_module(
     "tomllib" if sys.version_info >= (3, 11) else "pip._vendor.tomli"
 )
 NUMBERS = ("target", "limit", "per", "needs_gb", "spare", "rank")
-# Where the peers of a row come from by default, by the way of ours.
+# Way of our contender -> default way of the peers.
 PEERS = {
     **dict.fromkeys(("inline", "bare"), "linked"),
     **dict.fromkeys(("preload", "generic"), "allocators"),
@@ -30,7 +30,7 @@ TEXTS = ("name", "ours", "base", "value", "unit")
 
 @dataclass(frozen=True)
 class Row:
-    """One row: what is measured, against which peers, and its target. targets.toml has the keys."""
+    """One row: what is measured, the peers, and the target. targets.toml explains the keys."""
 
     name: str
     ours: str = ""
@@ -51,7 +51,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Targets:
-    """The file: rows in order, and the repetitions that a judged run needs."""
+    """The content of the file: rows in order, and the repetitions that verdicts need."""
 
     rows: tuple[Row, ...]
     repetitions: int
@@ -76,7 +76,7 @@ def parse_row(raw: Mapping[str, Any]) -> Row:
     """Check one [[row]].
 
     Raises:
-        ValueError: the row breaks a rule.
+        ValueError: the row violates a rule.
     """
     known = {field.name for field in fields(Row)}
     for key in raw:
@@ -103,7 +103,7 @@ def parse_row(raw: Mapping[str, Any]) -> Row:
 
 
 def expand(raw: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return one row per word of `each`, which replaces {} in the texts; else the row itself.
+    """Return one row per word of `each`, which replaces {} in texts; without `each`, the row.
 
     Raises:
         ValueError: `each` is not a list of texts.
@@ -125,7 +125,7 @@ def load(path: Path) -> Targets:
     """Read and check the file.
 
     Raises:
-        BenchError: the file is missing, is not TOML or breaks a rule; the message names the row.
+        BenchError: the file is missing, not TOML or invalid; the message names the row.
     """
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -151,7 +151,7 @@ def load(path: Path) -> Targets:
 
 
 def choose(rows: Sequence[Row], patterns: Sequence[str]) -> list[Row]:
-    """Return the rows with a name that matches a shell pattern, or contains its text.
+    """Return the rows whose name matches a shell pattern or contains a plain text.
 
     Raises:
         BenchError: a pattern matches no row.

@@ -24,7 +24,7 @@ class Interval:
         median: in the unit of the values.
         low: lower bound.
         high: upper bound.
-        coverage: probability that the interval has the true median; below 0.95 for < 6 values.
+        coverage: probability that the interval contains the true median; below 0.95 for < 6 values.
     """
 
     median: float
@@ -49,7 +49,7 @@ def order_rank(count: int, confidence: float = CONFIDENCE) -> tuple[int, float]:
 
     Args:
         count: number of values, at least 1.
-        confidence: least coverage wanted, 0 to 1.
+        confidence: the minimum coverage, 0 to 1.
 
     Returns:
         The largest k >= 1 whose interval reaches the confidence, else 1; and its coverage.
@@ -74,8 +74,8 @@ def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interva
 def ratio(ours: Sequence[float], peer: Sequence[float]) -> Interval:
     """Divide ours by the peer's, repetition by repetition.
 
-    Repetitions of one number ran next to each other, so a slow moment of the machine affects both
-    and cancels out.
+    Both values of a repetition were measured close together, so a slow phase of the machine affects
+    both and cancels out.
 
     Args:
         ours: one value per repetition.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 class BenchError(Exception):
-    """Bad input, or a program that failed: one line that says what to do."""
+    """Bad input, or a program that failed. The message is one line that says what to do."""
 
 
 class NoPeerError(BenchError):
@@ -21,7 +21,7 @@ class NoPeerError(BenchError):
 def captured(
     words: Sequence[str | Path], env: Mapping[str, str] | None = None, cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program without input and return its outputs.
+    """Run a program without input and return its output.
 
     Raises:
         BenchError: it cannot be started.
@@ -68,7 +68,7 @@ def number(value: float | None) -> str:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write a file that is complete or absent.
+    """Write a file whole or not at all.
 
     Raises:
         BenchError: the file cannot be written; the message names the path.

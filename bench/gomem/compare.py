@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares ranges and buffers with the Go library GoMem, from a directory that the user has.
+"""Compares ranges and buffers with the Go library GoMem, from a directory of the user.
 
-Each round runs our row, the plain C reference and the original in both of its builds (default, and
-tag twotree) one after the other. Exit status 1: ours or a reference is slower than the original; a
-slower reference would flatter us.
-A harness (bench/gomem/go) is built in a temporary folder against the directory; nothing is copied.
+Each round runs our row, the plain C reference and both builds of the original (default, and tag
+twotree) one after the other. Exit status 1: ours is slower than the original, or a reference is,
+which would make our comparison with the reference unfair. The harness (bench/gomem/go) is built in
+a temporary folder against the directory.
 
 Example: python3 bench/gomem/compare.py ~/src/gomem --rounds 5
 """
@@ -30,7 +30,7 @@ from driver.measure import measure  # noqa: E402
 from driver.tools import BenchError, captured, last_line, run_command, text_table  # noqa: E402
 
 TAGS = ("treap", "twotree")
-"""The original's builds; it knows the second word as a build tag and ignores the first."""
+"""The builds of the original, which ignores the first tag."""
 SLACK = 1.05
 RANGE_ROWS = ("pair", "fragmented", "sequence", "find")
 BUFFER_ROWS = ("read_byte", "read_be", "leb128", "push", "append", "to_bytes", "copy_to")
@@ -49,7 +49,7 @@ def go_build(folder: Path, tag: str, program: Path) -> None:
     """Build the Go program of a folder.
 
     Raises:
-        BenchError: there is none, or it failed.
+        BenchError: there is no Go toolchain, or the build failed.
     """
     tool = shutil.which("go")
     if tool is None:
@@ -76,7 +76,7 @@ def build_harness(library: Path, folder: Path) -> dict[str, Path]:
 
 
 def original_times(program: Path, seconds: float) -> dict[str, float]:
-    """Nanoseconds per operation of the original by SUBJECT/ROW."""
+    """Return nanoseconds per operation of the original, by SUBJECT/ROW."""
     done = captured([program, "-benchtime", f"{seconds}s"])
     if done.returncode != 0:
         raise BenchError(f"{program.name} ended with {done.returncode}")
@@ -85,7 +85,7 @@ def original_times(program: Path, seconds: float) -> dict[str, float]:
 
 
 def rows_table(programs: Mapping[str, Path], machine: Machine, rounds: int) -> tuple[str, bool]:
-    """Medians of every row, and whether ours or a reference is slower than the original."""
+    """Return a table of medians, and whether ours or a reference is slower than the original."""
     found: dict[int, list[tuple[float, float, float]]] = {i: [] for i in range(len(ROWS))}
     for _ in range(rounds):
         seconds = 0.001 if machine.quick else 0.05

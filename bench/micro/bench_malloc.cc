@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows through malloc, calloc and free as the dynamic linker binds them: the C library's, or
-// those of the library in LD_PRELOAD. Links nothing of spanwise. -fno-builtin keeps the calls.
+// The rows on the dynamically linked malloc, calloc and free: those of the C library, or of the
+// library in LD_PRELOAD. This program does not link spanwise. -fno-builtin keeps the calls.
 #include <dlfcn.h>
 #include <gnu/libc-version.h>
 #include <malloc.h>
@@ -17,14 +17,14 @@ struct Plt : bench::Policy {
     template <size_t N> static void drop_of(void *p) { free(p); }
 };
 
-// The library that serves malloc: the driver refuses a preload that had no effect.
+// The library that serves malloc; the driver rejects a preload that had no effect.
 std::string malloc_library() {
     Dl_info info{};
     void *address = dlsym(RTLD_DEFAULT, "malloc");
     return dladdr(address, &info) != 0 ? info.dli_fname : "";
 }
 
-// Calls a function of the preloaded library that this program was not linked with.
+// Find a function of the preloaded library, which this program was not linked with.
 template <class F> F *find(const char *name) {
     return reinterpret_cast<F *>(dlsym(RTLD_DEFAULT, name));
 }

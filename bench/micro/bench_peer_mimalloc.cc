@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows on a linked mimalloc (2 or 3): sizes up to MI_SMALL_SIZE_MAX take its short paths.
+// The rows on a linked mimalloc (2 or 3). Sizes up to MI_SMALL_SIZE_MAX use its fast paths.
 #include <mimalloc.h>
 
 #include "register.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows on a linked rpmalloc. From 2.0 on its header has the version; before, the version is
-// SPANWISE_PEER_RPMALLOC_VERSION of the build.
+// The rows on a linked rpmalloc. Its header has the version since 2.0; for older releases, the
+// build sets SPANWISE_PEER_RPMALLOC_VERSION.
 #include <rpmalloc.h>
 
 #include "register.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows on snmalloc, header only: it computes size classes at compile time. It reports no
-// version; SPANWISE_PEER_SNMALLOC_VERSION of the build is printed.
+// The rows on snmalloc, header-only: it computes size classes at compile time. It does not report a
+// version, so the build sets SPANWISE_PEER_SNMALLOC_VERSION.
 #include <snmalloc/snmalloc.h>
 
 #include "register.h"

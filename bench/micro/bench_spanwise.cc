@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rows on spanwise, linked statically:
-//   inline    fast.h with sizes known when compiled (`bare` in the build without checks)
+//   inline    fast.h with sizes known at compile time (`bare` in the build without checks)
 //   exported  sw_malloc, sw_calloc, sw_free
-//   generic   a heap with a table made at run time, an explicit cache: no specialised path
+//   generic   a heap with a table created at run time, and an explicit cache: no specialised path
 #include <spanwise/fast.h>
 #include <spanwise/spanwise.h>
 
@@ -14,7 +14,7 @@
 
 namespace {
 
-// Bytes that a table makes of each size in the rows: the slot and its share of the span's tail.
+// Bytes per object of each size under a table: the slot and its share of the span's tail.
 struct TableBytes {
     std::array<double, bench::REPLACE_MAX + 1> of{};
     TableBytes() {
@@ -48,7 +48,7 @@ struct Inline : Spanwise {
     return sw_tls.cache;
 }
 
-// Objects that may hold pointers have spans of their own, and are cleared if they hold old bytes.
+// Objects that may hold pointers have separate spans, and are cleared if they hold old bytes.
 struct InlineScan : Inline {
     template <size_t N> static void *zget() {
         sw_cache *cache = sw_tls.cache;
@@ -75,7 +75,7 @@ struct ExportedScan : Exported {
     exit(1);
 }
 
-// A copy of a table made at run time: the library has no specialised path for it.
+// Copy a table at run time, so that the library has no specialised path for it.
 [[maybe_unused]] const sw_table *copy_table(const sw_table *from) {
     std::array<sw_class_spec, SW_TABLE_CLASSES_MAX> specs{};
     uint32_t count = sw_table_class_count(from);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Clocks, random numbers, resident memory and meeting points of the rows. Nothing here allocates.
+// Clocks, random numbers, resident memory and barriers for the rows. Nothing here allocates.
 #ifndef SPANWISE_BENCH_MEASURE_H
 #define SPANWISE_BENCH_MEASURE_H
 
@@ -15,8 +15,8 @@
 
 namespace bench {
 
-// Seconds of a clock. Rows of one thread use that thread's CPU time, which does not count what
-// other programs of a shared machine take; rows of several threads use the wall clock.
+// Seconds of a clock. Rows with one thread use its CPU time, which excludes other programs of a
+// shared machine; rows with several threads use the wall clock.
 inline double seconds(clockid_t clock) {
     timespec now{};
     clock_gettime(clock, &now);
@@ -57,8 +57,8 @@ inline double status_bytes(const char *field) {
     return at == nullptr ? 0 : strtod(at + strlen(field), nullptr) * 1024;
 }
 
-// Sets the peak of resident memory back to what is resident now (VmHWM). A kernel that refuses
-// leaves the peak of the process's start, which is small.
+// Reset the peak RSS (VmHWM) to the current RSS. If the kernel refuses, the peak is still that of
+// the process's start, which is small.
 inline void reset_peak() {
     int file = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
     if (file < 0) return;
@@ -76,7 +76,7 @@ inline void relax(unsigned &spins) {
 #endif
 }
 
-// A barrier at which n threads wait for each other, any number of times.
+// A reusable barrier for n threads.
 class Barrier {
   public:
     explicit Barrier(unsigned threads) : threads_(threads) {}

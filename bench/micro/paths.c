@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The program around the paths of paths.h.
+/* The main program of the paths (paths.h).
  *
- *   bench_paths --key          what the counts depend on: compiler, version, architecture, grade
- *   bench_paths --list         the names of the paths, each with its weight
+ *   bench_paths --key          prints what counts depend on: compiler, version, architecture, grade
+ *   bench_paths --list         prints the names of the paths, each with its weight
  *   bench_paths PATH COUNT...  runs COUNT operations of each path inside measured(), each in a
- *                              fork, and prints the process ids: valgrind starts once
+ *                              fork, so that valgrind starts only once; prints the process ids
  *
- * instructions.py collects inside measured() only and subtracts two runs, so that what remains is
- * one operation and its loop.
- */
+ * instructions.py collects only inside measured() and subtracts two runs, which leaves one
+ * operation and its loop. */
 #include "paths.h"
 
 #include <stdio.h>
@@ -17,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Instrumentation starts just before the measured part: everything before runs fast. Without
+/* Start the instrumentation just before the measured part, so that the setup runs fast. Without
  * valgrind's header the macro is empty. */
 #if defined(__has_include)
 #if __has_include(<valgrind/callgrind.h>)

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loops of one allocation path each, which bench/instructions.py counts under callgrind.
+/* Loops over one allocation path each, which bench/instructions.py counts under callgrind.
  *
- * paths.c is the program. paths_spanwise.c has the paths of the library (bench_paths; without
- * checks bench_paths_bare), paths_malloc.c those of malloc as the dynamic linker binds it
- * (bench_paths_malloc, run with libspanwise-malloc.so preloaded).
- */
+ * paths.c is the main program. paths_spanwise.c has the paths of the library (bench_paths, and
+ * bench_paths_bare without checks), paths_malloc.c those of the dynamically linked malloc
+ * (bench_paths_malloc, run with libspanwise-malloc.so preloaded). */
 #ifndef SPANWISE_BENCH_PATHS_H
 #define SPANWISE_BENCH_PATHS_H
 
@@ -23,10 +22,10 @@ typedef void path_fn(size_t count);
 
 typedef struct path {
     const char *name;
-    void (*ready)(void); /* one heap a process: valgrind leaves little address space to reserve */
+    void (*ready)(void); /* one heap per process: valgrind leaves little address space */
     path_fn *before;
     path_fn *run;
-    int weight; /* of an operation; few of a heavy one are counted */
+    int weight; /* of an operation; fewer heavy operations are counted */
 } path;
 
 /* The paths of the program. */
@@ -39,8 +38,8 @@ static inline void touch(void *p) { *(volatile long *)p = 1; }
 
 extern uint64_t random_state;
 
-/* The next of the same numbers in every run, 31 bits: a linear congruential generator, its upper
- * part. */
+/* The next number of 31 bits, the same in every run: the upper bits of a linear congruential
+ * generator. */
 static inline uint32_t next_random(void) {
     random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
     return (uint32_t)(random_state >> 33);

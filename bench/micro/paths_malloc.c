@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The paths of malloc as the dynamic linker binds it, jump included: libspanwise-malloc.so, or any
- * other allocator that is preloaded. A name without a size means 16 B. */
+/* The paths of the dynamically linked malloc, including the PLT jump: libspanwise-malloc.so or any
+ * other preloaded allocator. A name without a size means 16 B. */
 #include <stdlib.h>
 
 #include "paths.h"
@@ -15,14 +15,14 @@ static void first(void) { free(malloc(1)); }
 
 PAIR(preload_pair, malloc(16), free(p))
 
-/* Large objects: up to 1 MiB they the cache keeps them, 2 MiB are too large for it. */
+/* Large objects: the cache keeps those up to 1 MiB; 2 MiB is too large for it. */
 PAIR(preload_pair_64k, malloc(64 << 10), free(p))
 PAIR(preload_pair_256k, malloc(256 << 10), free(p))
 PAIR(preload_pair_1m, malloc(1 << 20), free(p))
 PAIR(preload_pair_2m, malloc(2 << 20), free(p))
 
-/* Random replacement of large objects: a freed object mostly has another number of pages than the
- * next request. */
+/* Random replacement of large objects: a freed object mostly differs in pages from the next
+ * request. */
 static void preload_replace_large(size_t count) {
     for (size_t n = 0; n < count; n++) {
         uint32_t i = random_below(REPLACED_LARGE);
@@ -61,7 +61,7 @@ static void preload_replace(size_t count) {
 static void live(size_t count) {
     (void)count;
     for (size_t i = 0; i < REPLACED_LIVE; i++) held[i] = malloc(replace_size());
-    preload_replace(2 * REPLACED_LIVE); /* until the fragmentation of the heap has become steady */
+    preload_replace(2 * REPLACED_LIVE); /* until fragmentation is steady */
 }
 
 const path paths[] = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The library's paths: inline (fast.h), exported (sw_malloc ...), and generic (a table made at run
- * time, for which there is no specialised path). A name without a size means 16 B. `loop` is the
- * loop that paths which fill or drain share, alone. */
+/* The library's paths: inline (fast.h), exported (sw_malloc ...), and generic (a table created at
+ * run time, without specialised paths). A name without a size means 16 B. `loop` is the empty loop
+ * of the paths that fill or drain. */
 #include <spanwise/fast.h>
 #include <spanwise/spanwise.h>
 
@@ -31,7 +31,7 @@ FILL(inline_zeroed_64, sw_fast_zalloc(64))
 FILL(inline_scan, sw_fast_cache_alloc(sw_tls.cache, 16, SW_SCAN))
 FILL(exported_malloc, sw_malloc(16))
 FILL(exported_malloc_64, sw_malloc(64))
-/* The largest size that has a specialised path, and below it the class after that. */
+/* The largest size with a specialised path, and the next class. */
 FILL(exported_malloc_512, sw_malloc(512))
 FILL(exported_malloc_576, sw_malloc(576))
 FILL(exported_calloc, sw_calloc(1, 16))
@@ -58,7 +58,7 @@ static void exported_replace(size_t count) {
 static void live_bytes(uint32_t bytes) {
     live_count = bytes / REPLACE_MEAN;
     for (uint32_t i = 0; i < live_count; i++) held[i] = sw_malloc(replace_size());
-    exported_replace(2 * live_count); /* until the fragmentation of the heap has become steady */
+    exported_replace(2 * live_count); /* until fragmentation is steady */
 }
 
 static void live_10m(size_t count) {
@@ -71,11 +71,11 @@ static void live_100m(size_t count) {
     live_bytes(100 * 1000 * 1000);
 }
 
-/* --- what happens before ---------------------------------------------------------------------- */
+/* --- setup ------------------------------------------------------------------------------------ */
 
 static void default_heap(void) { sw_free(sw_malloc(1)); }
 
-/* Returns a copy of a table, made at run time: no specialised path serves it. Never destroyed. */
+/* Copy a table at run time, so that it has no specialised paths. The copy is never destroyed. */
 static const sw_table *copy_table(const sw_table *table) {
     static sw_class_spec specs[SW_TABLE_CLASSES_MAX];
     uint32_t count = sw_table_class_count(table), page_bytes = sw_table_page_bytes(table);

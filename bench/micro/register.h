@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Registers every row for a policy as POLICY/ROW, and is the main function of the bench programs.
+// Registers every row of a policy as POLICY/ROW, and has the main function of the bench programs.
 #ifndef SPANWISE_BENCH_REGISTER_H
 #define SPANWISE_BENCH_REGISTER_H
 
@@ -43,7 +43,7 @@ template <class P> void register_batches(const std::string &policy) {
     register_batch<P, 16, false, Order::RANDOM, Phase::ALLOC>(policy + "/malloc_after/16x1M", many);
 }
 
-// SCAN: the policy of the case with a pointer.
+// SCAN is the policy for the case with a pointer.
 template <class P, class SCAN> void register_seed(const std::string &policy) {
     add(policy + "/seed/Alloc16", seed<P, 16>)->UseManualTime();
     add(policy + "/seed/Alloc32", seed<P, 32>)->UseManualTime();
@@ -66,7 +66,7 @@ template <class P> void register_threads(const std::string &policy) {
     }
 }
 
-// The random replacement in live heaps of 10 MB to 8 GB; a process of its own each.
+// Random replacement in live heaps of 10 MB to 8 GB; each needs its own process.
 template <class P> void register_growth(const std::string &policy) {
     constexpr uint64_t MB = 1000 * 1000;
     for (auto [name, bytes] : {std::pair{"10M", 10 * MB}, std::pair{"100M", 100 * MB},
@@ -93,7 +93,7 @@ template <class P, class SCAN = P> void register_rows(const std::string &policy)
     register_growth<P>(policy);
 }
 
-// Runs google-benchmark. --version prints the allocator's version and its library, if preloaded.
+// Run google-benchmark. --version prints the allocator's version and its library, if preloaded.
 inline int run(int argc, char **argv, const std::string &version, const std::string &library = "") {
     if (argc == 2 && std::string(argv[1]) == "--version") {
         printf("%s\n%s\n", version.c_str(), library.c_str());

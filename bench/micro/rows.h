@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of one thread, each a template over an allocator policy. docs/design/bench.md says what
-// each row measures. Objects are touched in their first word, as programs do.
+// The single-threaded rows, each a template over an allocator policy. docs/design/bench.md says
+// what each row measures. Rows write the first word of each object, as programs do.
 //
-// Every row sets the counter `op`: seconds an operation (a pair, an object, a replacement).
+// Every row sets the counter `op`: seconds per operation (a pair, an object, a replacement).
 #ifndef SPANWISE_BENCH_ROWS_H
 #define SPANWISE_BENCH_ROWS_H
 
@@ -22,12 +22,12 @@ using State = benchmark::State;
 
 // A policy is a struct of static functions, so that each row is compiled once per allocator with
 // nothing between the loop and the call:
-//   get<N>()   an object of N bytes, N known when compiled     zget<N>()   the same, zeroed
-//   get_any(n) an object of n bytes                            drop(p)     frees
-//   drop_of<N>(p) frees an object of N bytes, N known when compiled, as the allocator does best
-//   thread_start(), thread_stop()   around the life of each thread but the first
-//   table_bytes(n)  what the class table alone makes of n bytes: slot and its share of the tail
-// The base of policies, with the defaults of what most of them do not need.
+//   get<N>()       allocates N bytes, N known at compile time     zget<N>()  the same, zeroed
+//   get_any(n)     allocates n bytes                              drop(p)    frees
+//   drop_of<N>(p)  frees N bytes, N known at compile time, by the allocator's fastest function
+//   thread_start(), thread_stop()   called in each thread except the first
+//   table_bytes(n) bytes of n under the class table: the slot and its share of the tail
+// The base class has defaults.
 struct Policy {
     static constexpr bool has_table = false;
     static double table_bytes(size_t) { return 0; }
@@ -35,29 +35,29 @@ struct Policy {
     static void thread_stop() {}
 };
 
-// The text of mimalloc's version number: 209 is 2.0.9; later releases use two digits each, 30302.
+// Mimalloc's version number as text: 209 is 2.0.9; later releases use two digits each: 30302.
 inline std::string mimalloc_version(int number) {
     int base = number >= 10000 ? 100 : 10;
     return std::to_string(number / base / base) + "." + std::to_string(number / base % base) + "." +
            std::to_string(number % base);
 }
 
-// --- what all rows share -------------------------------------------------------------------------
+// --- common code ---------------------------------------------------------------------------------
 
 enum : uint64_t { SEED = 20261120 };
 enum : size_t { OBJECTS_MAX = 1000000, LIVE = 100000 };
 enum : uint32_t { REPLACE_MIN = 8, REPLACE_MAX = 1024 };
 
-// The objects that a row holds, and their sizes; static, so that holding them allocates nothing.
+// The live objects of a row, and their sizes; static, so that storing them does not allocate.
 inline void *held[OBJECTS_MAX];
 inline uint32_t held_size[LIVE];
 
 inline void touch(void *p) { *static_cast<volatile uint64_t *>(p) = 1; }
 
-// True until a row has run: some rows mean something in a new process only.
+// True until a row has run. Some rows are valid only in a new process.
 inline bool new_process = true;
 
-// Reports how many operations one iteration of the row was.
+// Report the number of operations per iteration.
 inline void finish(State &state, double ops) {
     using benchmark::Counter;
     new_process = false;
@@ -77,7 +77,7 @@ template <class P, size_t N, bool ZERO> void pair(State &state) {
     finish(state, 1);
 }
 
-// As `pair`, but the free gets the size as well, as from C++ containers.
+// As `pair`, but the free also gets the size, as from C++ containers.
 template <class P, size_t N, bool ZERO> void sized_pair(State &state) {
     for (auto _ : state) {
         void *p = ZERO ? P::template zget<N>() : P::template get<N>();
@@ -114,9 +114,9 @@ inline void shuffle(size_t count, Random &random) {
     }
 }
 
-// One of the two phases is timed. The pointers themselves are shuffled, so that random frees read
-// the array in order and pay only for the allocator's cache misses. A first round is not counted,
-// so every timed allocation meets a heap that such frees have left.
+// One of the two phases is timed. The pointers are shuffled, so that random frees read the array in
+// order and incur only the allocator's cache misses. The first round is not counted, so that every
+// timed allocation uses a heap that such frees have left.
 template <class P, size_t N, bool ZERO, Order ORDER, Phase PHASE>
 void batch(State &state, size_t count) {
     Random random(SEED);
@@ -136,15 +136,15 @@ void batch(State &state, size_t count) {
     finish(state, static_cast<double>(count));
 }
 
-// False, with an error as the row's result, when other rows ran before in this process.
+// Return false and fail the row if other rows have run in this process.
 inline bool first_in_process(State &state) {
     if (new_process) return true;
     state.SkipWithError("needs a process of its own: name this row in --benchmark_filter");
     return false;
 }
 
-// The very first objects of a process: page faults and the allocator's own growth included. One
-// iteration is all there can be.
+// The very first objects of a process, including page faults and the growth of the heap. Only one
+// iteration is possible.
 template <class P> void cold(State &state) {
     if (!first_in_process(state)) return;
     memset(held, 0xff, sizeof held);
@@ -182,7 +182,7 @@ template <class P, size_t COUNT = LIVE> void replace_one(Random &random) {
     touch(held[i]);
 }
 
-// As many replacements stay untimed whatever COUNT is, so that the branch predictors have learnt.
+// Warm up the branch predictors with the same number of untimed replacements for every COUNT.
 template <class P, size_t COUNT = LIVE> void replace(State &state) {
     Random random(SEED);
     replace_start<P, COUNT>(random);
@@ -200,8 +200,8 @@ template <class P> void count_live(double *live, double *table) {
     }
 }
 
-// Peak resident memory of 20 replacements an object, over the most bytes that were live (seen at 20
-// points), and over what the class table alone makes of them.
+// Peak RSS of 20 replacements per object, over the peak of live bytes (sampled at 20 points), and
+// over the peak of their bytes under the class table.
 template <class P> void replace_rss(State &state) {
     if (!first_in_process(state)) return;
     memset(held, 0xff, sizeof held);
@@ -251,14 +251,14 @@ template <class P, size_t N> void seed(State &state) {
     finish(state, static_cast<double>(OBJECTS_MAX));
 }
 
-// --- growth: the random replacement in a live heap of any size -----------------------------------
+// --- growth: random replacement in a live heap of any size ---------------------------------------
 
 constexpr size_t GROWTH_MEAN = (REPLACE_MIN + REPLACE_MAX) / 2;
 constexpr uint32_t GROWTH_WARM = 2000000;
 constexpr size_t GROWTH_OPS = 1000000;
 
-// The objects of a growth row and their sizes: pages of their own, resident before anything is
-// measured, because the heap under test must not hold them.
+// The objects of a growth row and their sizes, in separate pages that are resident before the
+// measurement, because they must not be in the heap under test.
 class Objects {
   public:
     explicit Objects(uint32_t count) : count_(count) {
@@ -310,10 +310,9 @@ class Objects {
     uint32_t *size_ = nullptr;
 };
 
-// As many replacements as there are objects, two million at most, are not timed; then come a
-// million that are. Live bytes change by a thousandth in the meantime, so the bytes at the end
-// stand for all. Nothing is freed at the end: the process ends, and eight gigabytes take their
-// time.
+// Make as many untimed replacements as there are objects, at most two million, then a million timed
+// ones. Live bytes change by only a thousandth, so use those at the end. Nothing is freed at the
+// end, because freeing eight gigabytes takes long.
 template <class P> void growth(State &state, uint64_t live_bytes) {
     if (!first_in_process(state)) return;
     uint32_t count = static_cast<uint32_t>(live_bytes / GROWTH_MEAN);

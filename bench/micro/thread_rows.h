@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of several threads, templates over an allocator policy (rows.h). Times are wall time.
+// The rows with several threads, templates over an allocator policy (rows.h). Times are wall time.
 #ifndef SPANWISE_BENCH_THREAD_ROWS_H
 #define SPANWISE_BENCH_THREAD_ROWS_H
 
@@ -11,31 +11,31 @@
 namespace bench {
 
 enum : size_t {
-    PASSED = 500000,   // objects that a producer hands over in one iteration
-    RING = 4096,       // places between producer and consumer
-    PUBLISH = 64,      // objects handed over at once
+    PASSED = 500000,   // objects from producer to consumer per iteration
+    RING = 4096,       // entries of the ring between them
+    PUBLISH = 64,      // objects published at once
     CROSS = 10000,     // objects that each of two threads swaps with the other
-    CROSS_ROUNDS = 20, // times that they do it in one iteration
-    OWN = 1000,        // objects that each thread of the scaling rows holds
+    CROSS_ROUNDS = 20, // swaps per iteration
+    OWN = 1000,        // live objects of each thread of the scaling rows
     SCALE_OPS = 200000,
     SCALE_PAIRS = 1000000,
     SCALE_ROUNDS = 5,
     THREADS_MAX = 8,
 };
 
-// --- a team of threads, and the time that it took ------------------------------------------------
+// --- running threads -----------------------------------------------------------------------------
 
-// Wall seconds in which one thread was in its body.
+// Start and end of a thread's body, in wall seconds.
 struct Stretch {
     double from;
     double to;
 };
 
-// Runs body(index) on `threads` threads of its own. Returns the wall seconds from when the first of
-// them began, all standing ready, until the last was done.
+// Run body(index) on `threads` new threads, which begin at a barrier. Return the wall seconds from
+// the first begin to the last end.
 //
 // Each thread reads the clock itself. A thread that only waits for the others may be scheduled long
-// after they began, or are done, since a row of some milliseconds is shorter than a time slice.
+// after they begin or end, because a row of some milliseconds is shorter than a time slice.
 template <class P, class BODY> double run_threads(unsigned threads, BODY body) {
     Barrier all(threads);
     std::vector<Stretch> taken(threads);
@@ -47,7 +47,7 @@ template <class P, class BODY> double run_threads(unsigned threads, BODY body) {
             double from = wall_seconds();
             body(index);
             taken[index] = {from, wall_seconds()};
-            all.wait(); // no thread's end falls into the time of another
+            all.wait(); // keep thread exits out of the measured time
             P::thread_stop();
         });
     }
@@ -60,8 +60,8 @@ template <class P, class BODY> double run_threads(unsigned threads, BODY body) {
 
 // --- one allocates, the other frees --------------------------------------------------------------
 
-// A ring with one writer and one reader. Each keeps a copy of the other's counter, and reads the
-// counter only when the copy leaves it no room.
+// A ring with one writer and one reader. Each caches the other's counter, and reads the counter
+// only if the cached value leaves no room.
 struct Ring {
     alignas(64) std::atomic<size_t> written{0};
     alignas(64) std::atomic<size_t> taken{0};
@@ -111,7 +111,7 @@ template <class P> void producer_consumer(State &state) {
 
 // --- two threads free each other's objects -------------------------------------------------------
 
-// Nanoseconds are the time of one thread for one of its pairs.
+// The time is that of one thread for one of its pairs.
 template <class P> void cross_free(State &state) {
     static void *swapped[2][CROSS];
     for (auto _ : state) {
@@ -172,7 +172,7 @@ template <class P> void scaling_replace(State &state, unsigned threads) {
     finish(state, static_cast<double>(SCALE_OPS) * threads);
 }
 
-// Each thread frees the objects that the next one allocated; a single thread frees its own.
+// Each thread frees the objects of the next one; a single thread frees its own.
 template <class P> void scaling_cross(State &state, unsigned threads) {
     static void *passed[THREADS_MAX][CROSS];
     for (auto _ : state) {

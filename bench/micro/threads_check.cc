@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks the rows of several threads: the time is not shorter than the work, and `ops`, the
-// divisor, is the number of operations that were done.
+// Checks the rows with several threads: the time is not shorter than the work, and the divisor
+// `ops` is the actual number of operations.
 #include <benchmark/benchmark.h>
 
 #include <cmath>
@@ -32,7 +32,7 @@ void expect(bool holds, const char *what, const std::string &row, double got, do
     failures++;
 }
 
-// However the threads are scheduled, work of 2 ms is never timed as less.
+// Work of 2 ms must never be timed as less, however the threads are scheduled.
 void check_time() {
     constexpr double WORK_SECONDS = 0.002;
     for (unsigned threads : {1U, 2U, 4U, 8U}) {
@@ -53,7 +53,7 @@ void check_time() {
 // Checks each row when it ends.
 class Reporter : public benchmark::BenchmarkReporter {
   public:
-    // Allocations of one iteration that `ops` leaves out, for each row.
+    // Row -> allocations per iteration that `ops` does not count.
     std::map<std::string, double> extra;
     int rows = 0;
 
@@ -96,14 +96,14 @@ int main(int argc, char **argv) {
     for (unsigned threads : {1U, 2U, 4U, 8U}) {
         add(reporter, "scaling_pair", bench::scaling_pair<Counting>, threads, 0);
         add(reporter, "scaling_replace", bench::scaling_replace<Counting>, threads,
-            static_cast<double>(bench::OWN) * threads); // the objects that it begins with
+            static_cast<double>(bench::OWN) * threads); // the initial objects
         add(reporter, "scaling_cross", bench::scaling_cross<Counting>, threads, 0);
     }
     auto passed = [](bench::State &state, unsigned) { bench::producer_consumer<Counting>(state); };
     auto crossed = [](bench::State &state, unsigned) { bench::cross_free<Counting>(state); };
     add(reporter, "producer_consumer", passed, 2, 0);
     add(reporter, "cross_free", crossed, 2,
-        static_cast<double>(bench::CROSS * bench::CROSS_ROUNDS)); // `ops` are those of one thread
+        static_cast<double>(bench::CROSS * bench::CROSS_ROUNDS)); // `ops` counts one thread
     benchmark::RunSpecifiedBenchmarks(&reporter);
     expect(reporter.rows == 14, "rows that ran", "all", reporter.rows, 14);
     return failures == 0 ? 0 : 1;

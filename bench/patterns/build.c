@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Programs that build: text, hash maps, rows of matrices, arrays that grow. */
+/* Programs that build data structures: text, hash maps, matrices, growing arrays. */
 #include <string.h>
 
 #include "patterns.h"
@@ -12,7 +12,7 @@ static uint64_t hash_of(const void *bytes, size_t count) {
 
 /* --- text ------------------------------------------------------------------------------------- */
 
-/* A text that grows by doubling, as string classes do. */
+/* A string that grows by doubling, as string classes do. */
 struct text {
     char *bytes;
     size_t length, capacity;
@@ -40,8 +40,7 @@ static char *word_new(struct pattern_random *random, uint32_t longest) {
 
 enum { TEXTS = 2000, LINE_WORDS = 12, LONGEST_WORD = 14 };
 
-/* Builds a line of words, each of which is an object, then copies every word of the line into an
- * array. */
+/* Build a line of words, each of which is an object, and hash and free the words. */
 static uint64_t build_line(struct pattern_random *random, struct text *line) {
     char *copies[LINE_WORDS];
     uint64_t hash = 0;
@@ -112,7 +111,7 @@ static struct entry **map_find(struct map *map, const char *key, uint64_t hash) 
     return link;
 }
 
-/* Takes the key over. The first use of a key makes its entry, and the third removes the entry. */
+/* Take ownership of the key. The first use of a key adds its entry, and the third removes it. */
 static uint64_t map_toggle(struct map *map, char *key) {
     if (map->count >= map->size) map_grow(map);
     uint64_t hash = hash_of(key, strlen(key));
@@ -163,7 +162,7 @@ static void hash_map(uint64_t percent, struct pattern_result *result) {
     map_drop(&map);
 }
 
-/* --- matrices, an object a row ---------------------------------------------------------------- */
+/* --- matrices, one object per row ------------------------------------------------------------- */
 
 enum { LEAST_SIDE = 20, MOST_SIDE = 120, MATRICES = 8 };
 
@@ -183,7 +182,7 @@ static void matrix_drop(struct matrix *matrix) {
     free(matrix->row);
 }
 
-/* Returns the sum of a matrix and its transpose. */
+/* Return half the sum of a matrix and its transpose, plus 1. */
 static struct matrix matrix_fold(const struct matrix *from) {
     struct matrix made = matrix_new(from->side);
     for (uint32_t i = 0; i < from->side; i++) {

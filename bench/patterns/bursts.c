@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Objects that are freed soon after they were made: numbers, bursts, threads that live shortly. */
+/* Short-lived objects: big numbers, bursts, short-lived threads. */
 #include <string.h>
 
 #include "patterns.h"
@@ -8,7 +8,7 @@
 
 enum { LIMBS = 5 };
 
-/* A natural number below 2^160; each result of an operation is an object of its own. */
+/* A natural number below 2^160; each operation allocates its result. */
 struct number {
     uint32_t limbs;
     uint32_t limb[];
@@ -26,7 +26,7 @@ static struct number *number_of(uint32_t value) {
     return made;
 }
 
-/* Returns a * b + c modulo 2^160; b has one limb. */
+/* Return a * b + c modulo 2^160; b has one limb. */
 static struct number *number_scale(const struct number *a, const struct number *b, uint32_t c) {
     uint32_t limbs = a->limbs < LIMBS ? a->limbs + 1 : LIMBS;
     struct number *made = number_new(limbs);
@@ -60,7 +60,7 @@ static uint32_t number_modulo(const struct number *a, uint32_t divisor) {
 
 enum { NUMBERS = 64 };
 
-/* Computes x[i] = x[i] * small + x[j]; each operation makes a new number, as interpreters do. */
+/* Compute x[i] = x[i] * small + x[j]; each operation allocates a number, as in interpreters. */
 static void big_numbers(uint64_t percent, struct pattern_result *result) {
     struct number *held[NUMBERS];
     struct pattern_random random = {11};
@@ -121,7 +121,7 @@ static void lifo_2(uint64_t percent, struct pattern_result *result) {
     result->check = here.result.check + there.result.check;
 }
 
-/* --- threads that are born, allocate a little and die ----------------------------------------- */
+/* --- short-lived threads that allocate little ------------------------------------------------- */
 
 enum { BIRTHS = 50000, BORN_OBJECTS = 20 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two threads that free what the other one allocated. */
+/* Two threads that free each other's objects. */
 #include <stdatomic.h>
 #include <string.h>
 
@@ -9,15 +9,14 @@
 
 enum { LARGEST = 16384, HELD = 1000, COUNTERS = 256 };
 
-/* Counters over which the two threads pass objects to each other. */
+/* Slots through which the two threads exchange objects. */
 static _Atomic(void *) counters[COUNTERS];
 
 struct trader {
     uint64_t seed, times, check;
 };
 
-/* Replaces objects at random. Every other object is exchanged for the one on a counter, which is
- * freed. */
+/* Replace objects at random. Exchange every other object for the one in a slot, and free that. */
 static void *trade(void *argument) {
     struct trader *trader = argument;
     struct pattern_random random = {trader->seed};
@@ -52,7 +51,7 @@ static void cross_16k(uint64_t percent, struct pattern_result *result) {
 
 enum { MESSAGES = 64, BOXES = 8 };
 
-/* A batch of messages, linked to the next batch. If all boxes are full the sender waits. */
+/* A bounded queue of batches of messages. The sender waits while it is full. */
 struct box {
     pthread_mutex_t lock;
     pthread_cond_t changed;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The longest of a thousand calls: cycles of each malloc and each free under a mixed load of two
+/* Tail latency: the 99.9th percentile of the cycles of malloc and free under a mixed load of two
  * threads. Prints `malloc_p999 CYCLES` and `free_p999 CYCLES`. */
 #include <stdatomic.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 #include "patterns.h"
 
-/* Reads a counter of constant rate: on x86-64 it counts cycles of the nominal frequency. */
+/* Read a counter of constant rate; on x86-64 it counts cycles of the nominal frequency. */
 static inline uint64_t ticks(void) {
 #if defined(__x86_64__)
     unsigned processor;
@@ -23,7 +23,7 @@ static inline uint64_t ticks(void) {
 #endif
 }
 
-/* Calls by ticks: one column each below EXACT, then powers of two. */
+/* A histogram of calls by ticks: exact below EXACT, then powers of two. */
 enum { EXACT = 65536, POWERS = 64 };
 
 struct times {
@@ -70,7 +70,7 @@ struct caller {
     struct times allocating, freeing;
 };
 
-/* Nine in ten requests are small, one in a hundred is of 4 to 64 KiB. */
+/* 90 % of requests are small, and 1 % have 4 to 64 KiB. */
 static uint32_t mixed_size(struct pattern_random *random) {
     uint32_t kind = pattern_below(random, 100);
     if (kind < 90) return pattern_between(random, 8, 512);
@@ -84,7 +84,7 @@ static void timed_free(struct caller *caller, void *object) {
     times_add(&caller->freeing, ticks() - start);
 }
 
-/* One in eight objects goes to the other thread, which frees it. */
+/* The other thread frees one in eight objects. */
 static void *call(void *argument) {
     struct caller *caller = argument;
     struct pattern_random random = {caller->seed};

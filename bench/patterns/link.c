@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Programs of linked nodes: a search tree, documents, a queue of events. */
+/* Programs with linked nodes: a search tree, documents, an event queue. */
 #include <string.h>
 
 #include "patterns.h"
@@ -35,7 +35,7 @@ static struct node *node_new(struct pattern_random *random, uint32_t key) {
     return made;
 }
 
-/* Removes the root of a tree; returns its merged children. */
+/* Remove the root of a tree; return its merged children. */
 static struct node *without_root(struct node *root) {
     if (root->left == NULL || root->right == NULL) {
         struct node *left = root->left == NULL ? root->right : root->left;
@@ -53,7 +53,7 @@ static struct node *without_root(struct node *root) {
     return top;
 }
 
-/* Inserts the key, or removes it if the tree has it. */
+/* Insert the key, or remove it if the tree has it. */
 static struct node *toggle(struct node *root, uint32_t key, struct pattern_random *random) {
     if (root == NULL) return node_new(random, key);
     if (key == root->key) return without_root(root);
@@ -87,7 +87,7 @@ static void search_tree(uint64_t percent, struct pattern_result *result) {
 
 enum value_kind { NUMBER, TEXT, LIST, TABLE };
 
-/* A value of a document, as readers of JSON make them. */
+/* A value of a document, as a JSON parser creates it. */
 struct value {
     enum value_kind kind;
     uint32_t count;
@@ -126,7 +126,7 @@ static struct value *value_new(struct pattern_random *random, uint32_t depth) {
     return made;
 }
 
-/* Frees a value with all values in it; returns how many there were. */
+/* Free a value and all values in it; return their number. */
 static uint64_t value_drop(struct value *value) {
     uint64_t values = 1;
     for (uint32_t i = 0; i < value->count; i++) {
@@ -155,7 +155,7 @@ static void documents(uint64_t percent, struct pattern_result *result) {
     result->ops = result->check;
 }
 
-/* --- a queue of events ------------------------------------------------------------------------ */
+/* --- an event queue --------------------------------------------------------------------------- */
 
 enum { EVENTS = 20000 };
 
@@ -165,7 +165,7 @@ struct event {
     char payload[];
 };
 
-/* A binary heap, the earliest event first. */
+/* A binary heap with the earliest event first. */
 struct queue {
     struct event *event[EVENTS];
     uint32_t count;
@@ -202,7 +202,7 @@ static struct event *event_new(struct pattern_random *random, uint64_t now) {
     return made;
 }
 
-/* Each event that is due makes up to two new events, as long as the queue has room. */
+/* Each due event creates up to two new events while the queue has room. */
 static void events(uint64_t percent, struct pattern_result *result) {
     static struct queue queue;
     struct pattern_random random = {43};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench_patterns NAME [PERCENT]: runs one allocation pattern and prints `ops N` and `check N`, and
- * the further figures of a program that has some, a line each. Without arguments it lists them. */
+/* bench_patterns NAME [PERCENT] runs one allocation pattern and prints `ops N`, `check N` and other
+ * figures of the program, one per line. Without arguments it lists the patterns. */
 #include <string.h>
 
 #include "patterns.h"

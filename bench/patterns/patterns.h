@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Allocation patterns (docs/design/bench.md): each calls malloc and free of whatever library is
- * preloaded, in one pattern, for half a second to a second, from fixed seeds. */
+/* Allocation patterns (docs/design/bench.md). Each calls the preloaded malloc and free in one
+ * pattern, for half a second to a second, with fixed seeds. */
 #ifndef BENCH_PATTERNS_H
 #define BENCH_PATTERNS_H
 
@@ -10,20 +10,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The figures of a program. `check` depends on the seeds and on the content of objects, never on
- * the allocator or on the order in which threads run. */
+/* The figures of a program. `check` depends on the seeds and the content of objects, but not on the
+ * allocator or on thread scheduling. */
 struct pattern_result {
     uint64_t ops;
     uint64_t check;
 };
 
-/* A program; `run` does `percent` hundredths of its full work. */
+/* A program; `run` does `percent` of its full work. */
 struct pattern_program {
     const char *name;
     void (*run)(uint64_t percent, struct pattern_result *result);
 };
 
-/* A linear congruential generator with Knuth's MMIX constants; its upper bits are the good ones. */
+/* A linear congruential generator with Knuth's MMIX constants; use its upper bits. */
 struct pattern_random {
     uint64_t state;
 };
@@ -38,7 +38,7 @@ static inline uint32_t pattern_below(struct pattern_random *random, uint64_t lim
     return (uint32_t)(((pattern_next(random) >> 32) * limit) >> 32);
 }
 
-/* A number from `low` to `high`, both included. */
+/* A number from `low` to `high`, inclusive. */
 static inline uint32_t pattern_between(struct pattern_random *random, uint32_t low, uint32_t high) {
     return low + pattern_below(random, (uint64_t)high - low + 1);
 }
@@ -58,7 +58,7 @@ static inline void *pattern_must(void *pointer) {
     return pointer;
 }
 
-/* An object of at least 8 bytes with a number in it, which pattern_drop reads back. */
+/* Allocate at least 8 bytes and store a number, which pattern_drop returns. */
 static inline void *pattern_new(size_t bytes, uint64_t mark) {
     uint64_t *object = pattern_must(malloc(bytes));
     *object = mark;

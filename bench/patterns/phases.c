@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An hour of phases, each with sizes of its own, in seconds: the process's clock is this program's,
- * and goes on with the work. Prints `rss_growth`: 1 + what RSS gains from the second cycle to
- * the last beyond the noise of cycles, over its mean. That is the lower end of the interval (95 %,
- * one-sided) of a line of least squares, and nothing where that end is below 0: cycles differ by
- * chance, so that the line alone rises for half of all allocators that do not grow.
- * bench_patterns_phases [PERCENT]: below 100 a short form, from 400 on four hours. */
+/* An hour of phases with different sizes, run in seconds: the program replaces the process's clock,
+ * which advances with the work. Prints `rss_growth`: 1 + the growth of RSS from the second cycle to
+ * the last, over its mean. The growth is the lower end of the one-sided 95 % interval of a
+ * least-squares line, or 0 if that is negative: by chance, the line alone rises for half of all
+ * allocators that do not grow.
+ * bench_patterns_phases [PERCENT]: a short form below 100, four hours from 400 on. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +30,7 @@ __attribute__((visibility("default"))) int clock_gettime(clockid_t clock, struct
     return (int)syscall(SYS_clock_gettime, clock, time);
 }
 
-/* Resident pages, read without an allocation. */
+/* Return the resident pages without allocating. */
 static double resident_pages(void) {
     char text[128] = {0};
     int file = open("/proc/self/statm", O_RDONLY);
@@ -41,7 +41,7 @@ static double resident_pages(void) {
     return strtod(second, NULL);
 }
 
-/* The sizes of each phase, and the number of objects that live in it. */
+/* The sizes of each phase, and the number of its live objects. */
 static const struct {
     uint32_t smallest, largest, live;
 } phases[PHASES] = {
@@ -64,7 +64,7 @@ static void replace(struct load *load, uint32_t phase, uint32_t place) {
     memset((char *)load->held[place] + 8, 1, bytes - 8);
 }
 
-/* Replaces the objects of the phase before in order, then objects at random. */
+/* Replace the objects of the previous phase in order, then objects at random. */
 static void run_phase(struct load *load, uint32_t phase) {
     uint64_t step = (uint64_t)PHASE_S * 1000000000 / (LIVE + REPLACEMENTS);
     for (uint32_t i = 0; i < LIVE; i++, clock_ns += step) replace(load, phase, i);
@@ -78,8 +78,8 @@ static double student_of(uint32_t cycles) {
     return cycles == SHORT ? 6.314 : cycles == HOUR ? 1.833 : 1.679;
 }
 
-/* What values at 0, 1, 2, ... gain from the first to the last beyond their noise, over their mean:
- * by a line of least squares whose slope is taken `student` standard errors lower. At least 0. */
+/* Return the growth from the first to the last value, over the mean, by a least-squares line whose
+ * slope is reduced by `student` standard errors; at least 0. */
 static double growth_of(const double *values, uint32_t count, double student) {
     double middle = (count - 1) / 2.0, over = 0, under = 0, mean = 0, missed = 0;
     for (uint32_t i = 0; i < count; i++) mean += values[i] / count;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Random replacement: a live object is freed, and another one of another size takes its place. */
+/* Random replacement: free a live object, and allocate another of a random size in its place. */
 #include "patterns.h"
 
 enum { SMALLEST = 8, LARGEST = 1000 };
 
-/* A set of live objects, and the stream that replaces them. */
+/* A set of live objects, and the random numbers for their replacement. */
 struct set {
     void **live;
     uint32_t count;
@@ -58,7 +58,7 @@ RANDOM(random_10k, 10000, 20000000)
 RANDOM(random_100k, 100000, 8000000)
 RANDOM(random_1m, pattern_share(1000000, percent), 2000000)
 
-/* --- handed from thread to thread ------------------------------------------------------------- */
+/* --- handover between threads ----------------------------------------------------------------- */
 
 enum { CHAIN_LIVE = 3000, CHAIN_REPLACEMENTS = 100000 };
 
@@ -67,7 +67,7 @@ static void *replace_once(void *argument) {
     return NULL;
 }
 
-/* A set, and the number of threads that get it one after the other. */
+/* A set, and the number of threads that work on it one after the other. */
 struct chain {
     struct set set;
     uint64_t threads;
@@ -104,11 +104,11 @@ static void handover_2(uint64_t percent, struct pattern_result *result) {
     run_handover(2, pattern_share(150, percent), result);
 }
 
-/* --- small objects among which a few live long ------------------------------------------------ */
+/* --- small objects, a few of them long-lived -------------------------------------------------- */
 
 enum { YOUNG = 1000, OLD = 50000, OLD_EVERY = 64, OLD_LARGEST = 256 };
 
-/* One in OLD_EVERY replaced objects is kept until OLD further ones have been kept. */
+/* Keep one in OLD_EVERY replaced objects until OLD more have been kept. */
 static void long_lived(uint64_t percent, struct pattern_result *result) {
     static void *young[YOUNG], *old[OLD];
     struct pattern_random random = {7};

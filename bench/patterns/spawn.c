@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Small programs: processes that hold about one object of each class, and end. */
+/* Small programs: processes that allocate about one object of each class, and exit. */
 #define _GNU_SOURCE
 #include <spawn.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 enum { FINE = 128, STEPS = 8, LARGEST = 32768, MOST = 80 };
 
-/* Eight sizes per doubling: 16 B apart up to 128 B, then an eighth of the power. */
+/* Sizes in steps of 16 B up to 128 B, then of 1/8 of the lower power of two. */
 static uint32_t next_size(uint32_t bytes) {
     uint32_t power = FINE;
     while (2 * power <= bytes) power *= 2;

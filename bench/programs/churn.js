@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Buffers, typed arrays, zlib, JSON and regular expressions in Node: churn.js SIZE (rounds).
-// Objects live in V8's own heap; backing stores, zlib states and the runtime itself come from
-// malloc.
+// Objects are in V8's heap; malloc serves backing stores, zlib states and the runtime itself.
 'use strict';
 const crypto = require('crypto');
 const zlib = require('zlib');

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Tables, closures, strings and coroutines in Lua: churn.lua SIZE (rounds). Own random numbers, so
--- that every version of Lua prints the same; no table is walked with pairs(), whose order may vary.
+-- Tables, closures, strings and coroutines in Lua: churn.lua SIZE (rounds). It has its own random
+-- numbers, so that every version of Lua prints the same, and avoids pairs(), whose order may vary.
 local state = 20261120
 local function random(limit)
   state = (state * 1103515245 + 12345) % 2147483648

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Hashes, arrays, strings and regular expressions in Perl: churn.pl SIZE (rounds). Own random
-# numbers; hashes are walked in sorted order.
+# Hashes, arrays, strings and regular expressions in Perl: churn.pl SIZE (rounds). It has its own
+# random numbers, and iterates over hashes in sorted order.
 use strict;
 use warnings;
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Strings, hashes, arrays and structs in Ruby: churn.rb SIZE (rounds). Random numbers have a seed.
+# Strings, hashes, arrays and structs in Ruby: churn.rb SIZE (rounds). The seed is fixed.
 Item = Struct.new(:key, :name, :numbers)
 
 source = Random.new(20261120)

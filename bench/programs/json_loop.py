@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Encodes and decodes JSON in a loop: many small strings, dicts and lists of mixed lives.
+"""Encodes and decodes JSON in a loop: many small strings, dicts and lists of mixed lifetimes.
 
-Usage: json_loop.py SIZE (rounds). Prints a digest of what came back; random numbers have a seed.
+Usage: json_loop.py SIZE (rounds). Prints a digest of the decoded documents. The seed is fixed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 
 
 def document(source: random.Random, rows: int) -> list[dict[str, object]]:
-    """Rows of names, numbers, lists and nested dicts."""
+    """Return rows of names, numbers, lists and nested dicts."""
     return [
         {
             "id": i,
@@ -28,7 +28,7 @@ def document(source: random.Random, rows: int) -> list[dict[str, object]]:
 
 
 def main() -> None:
-    """Keeps a window of eight decoded documents alive, the oldest goes first."""
+    """Keep the last eight decoded documents alive."""
     source = random.Random(20261120)
     window: list[object] = []
     digest = hashlib.sha256()

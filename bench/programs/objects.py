@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trees, graphs with cycles, and text: CPython objects in the patterns of ordinary programs.
+"""Trees, graphs with cycles, and text: CPython objects as in ordinary programs.
 
-Usage: objects.py SIZE (rounds). Prints counts and sums; nothing that depends on an address.
+Usage: objects.py SIZE (rounds). Prints counts and sums that do not depend on addresses.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ SEED = 20261120
 
 
 class Tree:
-    """A binary tree that is built and dropped."""
+    """A binary tree."""
 
     __slots__ = ("left", "right")
 
@@ -24,14 +24,14 @@ class Tree:
         self.right = Tree(depth - 1) if depth else None
 
     def count(self) -> int:
-        """Nodes of the tree."""
+        """Return the number of nodes."""
         below = (self.left, self.right)
         return 1 + sum(tree.count() for tree in below if tree is not None)
 
 
 @dataclass
 class Node:
-    """A node of a graph; edges make cycles that only the collector frees."""
+    """A node of a graph, whose cycles only the garbage collector frees."""
 
     name: str
     edges: list[Node] = field(default_factory=list)
@@ -39,7 +39,7 @@ class Node:
 
 
 def graph(source: random.Random, count: int) -> int:
-    """Builds a graph, walks it from its first node and returns the nodes reached."""
+    """Build a graph; return the number of nodes reachable from the first one."""
     nodes = [Node(f"node {i}") for i in range(count)]
     for node in nodes:
         node.edges = source.sample(nodes, 3)
@@ -55,7 +55,7 @@ def graph(source: random.Random, count: int) -> int:
 
 
 def words(source: random.Random, count: int) -> int:
-    """Splits, joins and counts text; returns the number of different words."""
+    """Split, join and count text; return the number of different words."""
     text = " ".join(f"w{int(source.expovariate(0.001))}" for _ in range(count))
     totals: dict[str, int] = {}
     for word in text.split():
@@ -66,7 +66,7 @@ def words(source: random.Random, count: int) -> int:
 
 
 def main() -> None:
-    """A long-lived table grows while short-lived structures come and go."""
+    """Grow a long-lived table while creating and dropping short-lived structures."""
     source = random.Random(SEED)
     kept: dict[int, tuple[str, list[int]]] = {}
     for number in range(int(sys.argv[1])):

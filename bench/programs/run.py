@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs real programs under several allocators: CPU time and peak RSS, interleaved.
 
-Each program runs as its users run it; `spanwise bench` measures and compares (docs/how-to).
+`spanwise bench` measures and compares the programs (docs/how-to).
 
 Example: ./dev bench --programs --only 'sqlite3,redis' --rounds 5
 """
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-# Before Python 3.11 the same reader comes from pip's copy.
+# Before Python 3.11, use pip's copy of the same module.
 tomllib: Any = importlib.import_module(
     "tomllib" if sys.version_info >= (3, 11) else "pip._vendor.tomli"
 )
@@ -36,7 +36,7 @@ def load() -> list[dict[str, Any]]:
 
 
 def lacking(program: Mapping[str, Any]) -> list[str]:
-    """Return the Debian packages of commands that are missing here."""
+    """Return the Debian packages of missing commands."""
     return [package for name, package in program["needs"].items() if not shutil.which(name)]
 
 
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     add = parser.add_argument
     add("--only", default="*", metavar="NAME,...", help="programs by name or pattern [all]")
-    add("--rounds", type=int, default=5, metavar="N", help="runs under each allocator [5]")
+    add("--rounds", type=int, default=5, metavar="N", help="runs per allocator [5]")
     add("--quick", action="store_true", help="small inputs, one round")
     add("--packages", action="store_true", help="print the Debian packages that are missing")
     add("-o", "--output", metavar="FILE.jsonl", help="also write every run")

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the input of a program: the same size gives the same file.
+"""Writes the input of a program; the same size always gives the same file.
 
 Usage: sources.py KIND SIZE OUTPUT
     c       a large C file of SIZE functions, for `gcc -O2`
     cxx     a template-heavy C++ file of SIZE types
     sqlite  SQL for the sqlite3 shell, SIZE hundreds of rows
-    redis   commands for `redis-cli --pipe`, SIZE thousands of keys. The store grows with one mix of
-            sizes, loses most of it at random, and grows with another mix, which fragments servers
+    redis   commands for `redis-cli --pipe`, SIZE thousands of keys. The data grows with one mix of
+            sizes, loses most keys at random, and grows with another mix, which fragments servers
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ int64_t reduce_{i}(record *records, size_t count, const int32_t *input, int32_t 
 
 
 def c_source(size: int) -> str:
-    """Structs, tables, switches, loops, and calls between functions."""
+    """Return C code with structs, tables, switches, loops, and calls between functions."""
     source = random.Random(SEED)
     parts = [C_HEAD]
     for i in range(size):
@@ -132,7 +132,7 @@ long use_{i}(std::vector<type_{i}> &all) {{
 
 
 def cxx_source(size: int) -> str:
-    """Containers of own types, tuples, recursion at compile time."""
+    """Return C++ code with containers of user types, tuples, and recursive templates."""
     types = [CXX_TYPE.format(i=i, modulus=3 + i, depth=20 + i) for i in range(size)]
     return "".join([CXX_HEAD, *types])
 
@@ -164,7 +164,7 @@ PRAGMA integrity_check;
 
 
 def sqlite_source(size: int) -> str:
-    """Tables, indexes, joins, updates, deletes, JSON and aggregates; an insert per row."""
+    """Return SQL with indexes, joins, updates, deletes, JSON and aggregates; one insert per row."""
     source = random.Random(SEED)
     rows = 100 * size
     lines = [SQL_HEAD, "BEGIN;"]
@@ -183,13 +183,13 @@ def sqlite_source(size: int) -> str:
 
 
 def encode(*words: str) -> str:
-    """One command."""
+    """Encode one command."""
     parts = [f"*{len(words)}\r\n", *(f"${len(word)}\r\n{word}\r\n" for word in words)]
     return "".join(parts)
 
 
 def grow(source: random.Random, keys: int, longest: int, prefix: str) -> list[str]:
-    """Strings, hashes, lists, sets and sorted sets with random values of up to `longest` bytes."""
+    """Return commands that add strings, hashes, lists and sorted sets, by random sizes."""
     made = []
     for i in range(keys):
         key, value = f"{prefix}:{i}", "v" * source.randrange(1, longest)
@@ -208,7 +208,7 @@ def grow(source: random.Random, keys: int, longest: int, prefix: str) -> list[st
 
 
 def redis_source(size: int) -> str:
-    """Commands in Redis's own protocol."""
+    """Return commands in the protocol of Redis."""
     source = random.Random(SEED)
     keys = 1000 * size
     lines = grow(source, keys, 120, "a")

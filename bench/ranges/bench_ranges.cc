@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of range allocators: CONTENDER/range/ROW. A contender is a back end of ours or a reference
-// (reference.h). Ours is called through the public header, which checks handle, thread and
-// arguments; a reference through plain functions, as its original is. A time is that of one pair,
+// Rows of range allocators: CONTENDER/range/ROW. A contender is one of our backends or a reference
+// (reference.h). Ours are called through the public header, which checks handle, thread and
+// arguments; references through plain functions, like their originals. A time is that of one pair,
 // one find, or one sequence.
 #include <benchmark/benchmark.h>
 
@@ -97,8 +97,8 @@ template <typename Range> void pair(State &state, uint64_t size) {
     }
 }
 
-// Takes pieces of random sizes and frees every other one: 10,000 holes, and a large one at the end.
-// Returns the sizes to request.
+// Allocate pieces of random sizes and free every other one, which leaves 10,000 holes and a large
+// one at the end. Return the sizes to request.
 template <typename Range> std::vector<uint64_t> make_holes(Range &range) {
     uint64_t seed = 20261122;
     std::vector<uint64_t> at, size;

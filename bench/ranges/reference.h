@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plain range allocators in C, to compare with: the algorithms of GoMem (a Go library under the MIT
- * licence, version a4f78d9), called as that library's are: by plain functions, with finding inline.
- * They check no handle, thread or overlapping free. The single tree refuses some requests that a
- * hole would serve, as GoMem's does.
+/* Reference range allocators in C, with the algorithms and interface of GoMem (a Go library under
+ * the MIT licence, version a4f78d9): plain functions, with an inline find. They do not check
+ * handles, threads or overlapping frees. Like GoMem's, the single tree refuses some requests that
+ * fit.
  *
- *   single  a binary tree by start, rotated so that parents are the smaller holes; a hole that
- *           changes is taken out and put in again
- *   two     two AVL trees in each node, by size and by start; the smallest hole that fits
- *   buddy   a complete binary tree of "longest free run below", walked from its root and back
- */
+ *   single  a binary tree by start, rotated so that parents are smaller holes; a hole that changes
+ *           is removed and inserted again
+ *   two     two AVL trees over the same nodes, by size and by start; best fit
+ *   buddy   a complete binary tree of the longest free run below each node */
 #ifndef BENCH_RANGES_REFERENCE_H
 #define BENCH_RANGES_REFERENCE_H
 
@@ -33,10 +32,10 @@ void reference_single_begin(reference_single *tree, uint64_t size);
 void reference_single_end(reference_single *tree);
 uint64_t reference_single_alloc(reference_single *tree, uint64_t size);
 void reference_single_free(reference_single *tree, uint64_t offset, uint64_t size);
-/* Sum of the holes, by a walk. */
+/* Sum of the holes, by a tree walk. */
 uint64_t reference_single_free_size(const reference_single *tree);
 
-/* Below a hole that is too small the search goes to the right child only; an exact fit ends it. */
+/* Below a hole that is too small, search only the right child; an exact fit ends the search. */
 static inline reference_hole *reference_single_choose(const reference_single *tree, uint64_t size) {
     reference_hole *found = NULL;
     for (reference_hole *at = tree->root; at != NULL;) {

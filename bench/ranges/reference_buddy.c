@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The reference buddy (reference.h): node i has the children 2i + 1 and 2i + 2. Sizes are units of
- * 1 KiB, as many as make a power of two. */
+/* The reference buddy allocator (reference.h). Node i has the children 2i + 1 and 2i + 2. Sizes are
+ * powers of two of units of 1 KiB. */
 #include "reference.h"
 
 #include <stdlib.h>
@@ -14,8 +14,8 @@ typedef struct reference_buddy {
 
 enum { UNIT_SHIFT = 10 };
 
-/* The empty asm statements keep the compiler from making conditional moves of the branches.
- * Branches are predicted, so no load waits for the store before it. */
+/* The empty asm statements keep the compiler from replacing branches by conditional moves. Branches
+ * are predicted, so loads do not wait for the previous store. */
 static int64_t longer(const buddy *tree, uint64_t node) {
     int64_t left = tree->longest[2 * node + 1], right = tree->longest[2 * node + 2];
     if (left >= right) return left;

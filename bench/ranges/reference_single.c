@@ -28,7 +28,7 @@ static void drop(single *tree, hole *at) {
 
 /* --- the tree --------------------------------------------------------------------------------- */
 
-/* Puts `child` in the place of `at` below the parent of `at`. */
+/* Replace `at` by `child` below the parent of `at`. */
 static inline void hang(single *tree, hole *child, const hole *at) {
     hole *parent = at->parent;
     if (child != NULL) child->parent = parent;
@@ -59,7 +59,7 @@ static void rotate_right(single *tree, hole *at) {
     if (between != NULL) between->parent = at;
 }
 
-/* Inserts a hole as a leaf, then rotates it above each parent that is larger. */
+/* Insert a hole as a leaf, then rotate it above each larger parent. */
 static void put(single *tree, hole *fresh) {
     hole *parent = NULL, **place = &tree->root;
     while (*place != NULL) {
@@ -79,7 +79,7 @@ static void put(single *tree, hole *fresh) {
     }
 }
 
-/* Rotates a hole down until it is a leaf, then removes it. */
+/* Rotate a hole down until it is a leaf, then remove it. */
 static void take_out(single *tree, hole *at) {
     while (at->left != NULL || at->right != NULL) {
         if (at->right == NULL || (at->left != NULL && size_of(at->left) > size_of(at->right))) {
@@ -91,7 +91,7 @@ static void take_out(single *tree, hole *at) {
     hang(tree, NULL, at);
 }
 
-/* --- taking and giving ------------------------------------------------------------------------ */
+/* --- allocating and freeing ------------------------------------------------------------------- */
 
 uint64_t reference_single_alloc(single *tree, uint64_t size) {
     hole *at = reference_single_choose(tree, size);
@@ -139,7 +139,7 @@ static uint64_t size_below(const hole *at) {
 
 uint64_t reference_single_free_size(const single *tree) { return size_below(tree->root); }
 
-/* --- life ------------------------------------------------------------------------------------- */
+/* --- creation and destruction ----------------------------------------------------------------- */
 
 void reference_single_begin(single *tree, uint64_t size) {
     *tree = (single){NULL, NULL};

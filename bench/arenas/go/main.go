@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The rows of bench_arenas on Go's heap, its arenas and sync.Pool. Prints one JSON object,
+// The rows of bench_arenas on Go's heap, arenas and sync.Pool. It prints one JSON object with
 // nanoseconds per object by SIDE/ROW. Build it with GOEXPERIMENT=arenas. A batch of objects is kept
-// in a slice until its end, then dropped or freed. Sides of service: static is a message without
-// memory, one has an arena for each message.
+// in an array until its end, then dropped or freed. Sides of the service row: static reuses the
+// same blocks for every message; one has an arena per message.
 package main
 
 import (
@@ -37,7 +37,7 @@ var sides = []struct {
 	batch uint64
 }{{"heap", ofHeap, 0}, {"arena", ofArena, batchOf}, {"one", ofArena, 1}, {"static", ofBlocks, 0}}
 
-// The least nanoseconds an object of several rounds, each of at least the seconds asked for.
+// least returns the lowest nanoseconds per object of several rounds of at least the given seconds.
 func least(each int, seconds float64, batch func()) float64 {
 	best := 0.0
 	for round := 0; round < rounds; round++ {
@@ -108,9 +108,9 @@ func main() {
 			pool.Put(item)
 		}
 	})
-	checksums := map[uint64]bool{} // one: every side gives the same replies
+	checksums := map[uint64]bool{} // must have one entry: all sides send the same replies
 	for _, each := range sides {
-		runtime.GC() // of what the side before has left
+		runtime.GC() // collect the garbage of the previous side
 		cpu, checksum := serveAll(messages, each.from, each.batch)
 		figures[each.name+"/service"], figures["checksum"] = cpu, float64(uint32(checksum))
 		checksums[checksum] = true

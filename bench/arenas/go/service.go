@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The message server of examples/service in Go, closed loop: the same draws, the same work, the same
-// replies. The four objects of a message are of the heap, of an arena that a batch of messages
-// shares, or the same four each time, which is what a message costs without memory.
+// The message server of examples/service in Go, closed loop, with the same random numbers, work and
+// replies. The four objects of a message come from the heap or from an arena per batch of messages,
+// or are the same four each time, which shows the cost without allocation.
 package main
 
 import (
@@ -19,7 +19,7 @@ const (
 	batchOf     = 32
 )
 
-// Where the four objects of a message come from.
+// strategy is the source of the four objects of a message.
 type strategy int
 
 const (
@@ -28,7 +28,7 @@ const (
 	ofBlocks
 )
 
-// What every message of ofBlocks uses.
+// blocks are the objects that every message of ofBlocks uses.
 type blocks struct {
 	header       packetHeader
 	message      message
@@ -59,9 +59,9 @@ type server struct {
 	open     [connections]*connection
 	seed     uint64
 	text     [2 * payloadMax]byte
-	arena    *arena.Arena // of ofArena
+	arena    *arena.Arena // with ofArena
 	from     strategy
-	batch    uint64 // messages in an arena
+	batch    uint64 // messages per arena
 	blocks   *blocks
 	checksum uint64
 }
@@ -143,7 +143,7 @@ func (s *server) newMessage() *message {
 	return new(message)
 }
 
-// block: of ofBlocks.
+// newBytes returns bytes of a message; block is used with ofBlocks.
 func (s *server) newBytes(size uint32, block *[16 + payloadMax]byte) []byte {
 	switch s.from {
 	case ofArena:
@@ -190,7 +190,7 @@ func (s *server) serve(number uint64) {
 	s.checksum ^= made.from.send(reply[:16])
 }
 
-// The message that is served is reachable from here, as the server's own table would have it.
+// latest keeps the current message reachable, as a table of the server would.
 var latest *message
 
 func cpuNs() int64 {
@@ -201,7 +201,7 @@ func cpuNs() int64 {
 	return usage.Utime.Nano() + usage.Stime.Nano()
 }
 
-// batch: messages in an arena.
+// newServer creates a server; batch is the number of messages per arena.
 func newServer(from strategy, batch uint64) *server {
 	s := &server{seed: 1, from: from, batch: batch, blocks: new(blocks)}
 	for i := range s.text {
@@ -213,7 +213,7 @@ func newServer(from strategy, batch uint64) *server {
 	return s
 }
 
-// Serves a message, and makes and frees the arena of a batch around it.
+// serveNext serves a message; the first and last of a batch create and free its arena.
 func (s *server) serveNext(number uint64) {
 	if s.from == ofArena && number%s.batch == 0 {
 		s.arena = arena.NewArena()
@@ -225,8 +225,8 @@ func (s *server) serveNext(number uint64) {
 	}
 }
 
-// Processor time of a message in nanoseconds, the collector's included, and the checksum of all
-// replies.
+// serveAll returns the CPU time per message in nanoseconds, including the collector, and the
+// checksum of all replies.
 func serveAll(messages uint64, from strategy, batch uint64) (float64, uint64) {
 	s := newServer(from, batch)
 	start := cpuNs()

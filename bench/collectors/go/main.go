@@ -77,7 +77,7 @@ func cpu() int64 {
 	return usage.Utime.Nano() + usage.Stime.Nano()
 }
 
-// VmHWM of this program: getrusage counts what the process held before it became this program.
+// peakKiB returns VmHWM of this program; getrusage would include what the process held before exec.
 func peakKiB() float64 {
 	status, _ := os.ReadFile("/proc/self/status")
 	for _, line := range strings.Split(string(status), "\n") {
@@ -251,8 +251,8 @@ func new16(count int) {
 	report(cpu()-before, wall, float64(count))
 }
 
-// The messages of bench_collectors.c, all objects of the heap: its collections, and how long they
-// stopped the world.
+// messages runs the messages of bench_collectors.c with all objects on the heap, and prints the
+// number of collections and how long they stopped the world.
 func messages(count int) {
 	var live *node
 	for i := 0; i < liveNodes; i++ {

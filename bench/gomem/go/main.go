@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The rows of bench_ranges and bench_buffers on the Go library GoMem, from a directory of the
-// user's. Prints nanoseconds of CPU time per round by SUBJECT/ROW, as JSON. The build tag twotree
-// chooses its other tree.
+// The rows of bench_ranges and bench_buffers on the Go library GoMem, from a directory of the user.
+// It prints nanoseconds of CPU time per round by SUBJECT/ROW, as JSON. The build tag twotree
+// selects GoMem's other tree.
 //
 //	main [-benchtime 50ms]
 package main
@@ -31,17 +31,17 @@ const (
 
 var sink int
 
-// rounds is what a row is asked for: N of them, timed from ResetTimer on.
+// rounds is the number of rounds of a row, timed from ResetTimer on.
 type rounds struct {
 	N     int
 	start time.Duration
 }
 
 // threadClock is Linux's CLOCK_THREAD_CPUTIME_ID, the clock of bench_ranges and bench_buffers.
-// getrusage may count in scheduler ticks of 4 ms, a tenth of a row's time.
+// getrusage may have a resolution of 4 ms, a tenth of a row's time.
 const threadClock = 3
 
-// threadTime is the CPU time of this thread: of the row, without a concurrent collector.
+// threadTime returns the CPU time of this thread, which excludes a concurrent collector.
 func threadTime() time.Duration {
 	var at syscall.Timespec
 	_, _, errno := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, threadClock, uintptr(unsafe.Pointer(&at)), 0)
@@ -53,7 +53,7 @@ func threadTime() time.Duration {
 
 func (b *rounds) ResetTimer() { b.start = threadTime() }
 
-// measure gives nanoseconds a round: twice as many until they take long enough.
+// measure returns nanoseconds per round, doubling the rounds until they take long enough.
 func measure(row func(*rounds), enough time.Duration) float64 {
 	for n := 1; ; n *= 2 {
 		b := &rounds{N: n}
@@ -84,7 +84,7 @@ func pair(b *rounds) {
 	}
 }
 
-// pool has every other piece of random size free: 10,000 holes, and a large one at the end.
+// pool returns an allocator with 10,000 holes of random size and a large one, and sizes to request.
 func pool() (*gomem.Allocator, []int) {
 	a, seed := gomem.NewAllocator(128*mib), uint64(20261122)
 	var at, size []int
@@ -153,7 +153,7 @@ func plain(bytes int) []byte {
 	return data
 }
 
-// numbers are 1,024 of one, two, one, three bytes and so on.
+// numbers returns 1,024 LEB128 numbers of 1, 2, 1, 3 bytes, repeated.
 func numbers() []byte {
 	var data []byte
 	for i := 0; i < 1024; i++ {

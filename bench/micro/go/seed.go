@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command seed times the four seed cases on Go's own allocator: a million objects are allocated and
-// kept, with the collector idle; then they are dropped and collected, not timed, so that the next
-// round meets a swept heap. It prints the median round as google-benchmark's counter `op`, in
-// seconds an object.
+// Command seed times the four seed cases on Go's allocator. It allocates and keeps a million
+// objects with the collector off, then drops and collects them untimed, so that the next round
+// begins with a swept heap. It prints the median round as google-benchmark's counter `op`, in
+// seconds per object.
 //
 // Usage: seed CASE ROUNDS, CASE one of Alloc16, Alloc32, Alloc64, AllocWithPtr
 package main
@@ -60,7 +60,7 @@ var cases = map[string]seedCase{
 	}, func() { clear(keptPtr[:]) }},
 }
 
-// cpuSeconds is the CPU time of this thread, the clock of the other rows of one thread.
+// cpuSeconds returns the CPU time of this thread, the clock of all single-threaded rows.
 func cpuSeconds() float64 {
 	const threadCPUTime = 3
 	var now syscall.Timespec
