@@ -1,9 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# arena_valgrind.sh VALGRIND PROGRAM: fails unless valgrind finds each use of an arena's memory after its end, each
-# byte behind an object, and each use of a slab's slot after its free, of which PROGRAM (test_arena_checkers) commits
-# 26, and none where there is none.
-# A library that was built without valgrind's headers tells it nothing: then there is nothing to try.
+# arena_valgrind.sh VALGRIND PROGRAM: fails unless valgrind reports exactly the 26 errors of PROGRAM
+# (test_arena_checkers): uses of arena memory after its end, accesses after an object, and uses of a
+# slab's slot after its free. Skipped if the library was built without valgrind's headers.
 set -eu
 valgrind=$1 program=$2
 [ -e /usr/include/valgrind/memcheck.h ] || {

@@ -31,7 +31,7 @@ def build_wheel(source: Path, out: Path, scratch: Path) -> Path:
 
 
 def first_of_the_run(factory: pytest.TempPathFactory, what: str) -> None:
-    """What takes long is made by one worker only (tests/conftest.py says which tests are its)."""
+    """Slow fixtures are built by one worker only (tests/conftest.py assigns its tests)."""
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return
     # Each worker has a folder of its own below the run's.
@@ -42,20 +42,20 @@ def first_of_the_run(factory: pytest.TempPathFactory, what: str) -> None:
 
 
 def debian_libdir() -> str:
-    """Where Debian's packages have their libraries: lib/<triplet>, two levels below the prefix."""
+    """The library folder of Debian's packages: lib/<triplet>, two levels below the prefix."""
     triplet = run("gcc", "-print-multiarch").strip()
     return f"lib/{triplet}" if triplet else "lib"
 
 
 @pytest.fixture(scope="session")
 def generator() -> list[str]:
-    """CMake's generator options: Ninja where there is no make."""
+    """CMake's generator options: Ninja if there is no make."""
     return [] if shutil.which("make") else ["-G", "Ninja"]
 
 
 @pytest.fixture(scope="session")
 def told(unpacked: Path, tmp_path_factory: pytest.TempPathFactory) -> Told:
-    """The C library as README says, from the sources that a package index would serve."""
+    """The C library, installed by README's commands from the sdist."""
     first_of_the_run(tmp_path_factory, "build")
     tool = "ninja" if shutil.which("ninja") else "make"
     return install_as_told(tool, unpacked, tmp_path_factory.mktemp("told") / "place")
@@ -90,7 +90,7 @@ def libdir(prefix: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a package index would serve as source."""
+    """The sdist."""
     first_of_the_run(tmp_path_factory, "sdist")
     out = tmp_path_factory.mktemp("sdist")
     name = run(sys.executable, "-c", BUILD_SDIST, out, cwd=ROOT).split()[-1]
@@ -109,7 +109,7 @@ def unpacked(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def wheel_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Holds `source`, of which the wheel is built, and `scratch`, where."""
+    """A folder with `source`, from which the wheel is built, and `scratch`, where it is built."""
     return tmp_path_factory.mktemp("wheel")
 
 
@@ -130,7 +130,7 @@ def wheel(request: pytest.FixtureRequest, wheel_folder: Path) -> Path:
 
 
 def needed_by(name: str, found: set[str]) -> None:
-    """Adds the installed distributions that one needs, and those that these need."""
+    """Add the installed distributions that one needs, recursively."""
     for line in metadata.requires(name) or []:
         wanted = Requirement(line)
         here = wanted.marker is None or wanted.marker.evaluate({"extra": ""})
@@ -140,7 +140,7 @@ def needed_by(name: str, found: set[str]) -> None:
 
 
 def copy_installed(name: str, site: Path) -> None:
-    """Copies a distribution of this environment, but for its programs; compiled modules, too."""
+    """Copy a distribution of this environment, including compiled modules, without its programs."""
     distribution = metadata.distribution(name)
     for file in distribution.files or []:
         if ".." in file.parts or file.suffix == ".pyc":

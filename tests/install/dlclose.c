@@ -21,7 +21,7 @@ static int find(void *library, const char *name, void *function) {
     return symbol != NULL;
 }
 
-/* Leaves a heap, an arena and a joined collector in place: each registers an exit function. */
+/* Create a heap, an arena and a joined collector and keep them: each registers an exit function. */
 static void use_library(void *library) {
     int (*create)(const void *options, void **out);
     int (*join)(void *gc, const void *bottom);
@@ -66,6 +66,6 @@ int main(int count, char **words) {
         CHECK_EQ(pthread_create(&thread, NULL, load_use_close, NULL), 0);
         CHECK_EQ(pthread_join(thread, NULL), 0);
     }
-    CHECK(dlopen(path, RTLD_NOW | RTLD_NOLOAD) != NULL); /* it stays, whether it has a key or not */
+    CHECK(dlopen(path, RTLD_NOW | RTLD_NOLOAD) != NULL); /* still mapped, with or without a key */
     return check_result();
 }

@@ -9,10 +9,10 @@ case $library in
 *.a) names=$("$nm" --defined-only --extern-only "$library") ;;
 *) names=$("$nm" -D --defined-only "$library") ;;
 esac
-# musl's start files show two names of their own.
+# musl's start files export two names.
 names=$(printf '%s\n' "$names" | awk 'NF == 3 { sub(/@.*/, "", $3); print $3 }' |
     grep -vx '_init\|_fini' | sort -u)
-# A declaration goes from SW_API to the next parenthesis, bracket or semicolon; its name is the last word.
+# A declaration ends at the first parenthesis, bracket or semicolon; its name is the last word.
 declared=$(printf '#include <spanwise/%s>\n' spanwise.h fast.h gc_fast.h |
     "$cc" -E -P -DSW_API=SW_DECLARED -D'__attribute__(x)=' -I"$include" - | tr '\n' ' ' |
     sed 's/SW_DECLARED /\n&/g' | sed -n 's/^SW_DECLARED \([^(;[]*\)[(;[].*/\1/p' |

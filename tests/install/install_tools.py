@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the install tests share: running programs, README's examples and its commands."""
+"""Helpers of the install tests: running programs, README's examples and commands."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ def run(
     env: Mapping[str, str] | None = None,
     timeout: float = 900,
 ) -> str:
-    """Runs a program that must succeed and returns its standard output.
+    """Run a program that must succeed; return its standard output.
 
     Args:
         command: program and arguments.
         cwd: working folder; None: the current one.
-        env: variables added to the environment.
+        env: additions to the environment.
         timeout: seconds.
 
     Raises:
-        AssertionError: exit status other than 0; the message holds what the program printed.
+        AssertionError: the exit status is not 0; the message has the program's output.
     """
     result = subprocess.run(
         [str(word) for word in command],
@@ -76,7 +76,7 @@ def run(
 
 
 def clean_environment() -> dict[str, str]:
-    """The environment without what would let a checkout or an outer environment leak in."""
+    """Return the environment without variables of a checkout or an outer virtual environment."""
     hidden = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "LD_PRELOAD", "LD_LIBRARY_PATH")
     return {
         key: value
@@ -107,7 +107,7 @@ def examples(language: str) -> list[Example]:
 
 
 def quick_compiler(place: Path) -> Path:
-    """Makes a C compiler that optimises nothing, whatever flags it gets: half the time and more."""
+    """Write a C compiler that ignores optimisation flags, which saves more than half the time."""
     real = shutil.which("cc")
     assert real is not None
     place.write_text(f'#!/bin/sh\nexec {real} "$@" -O0\n')
@@ -116,7 +116,7 @@ def quick_compiler(place: Path) -> Path:
 
 
 def machine_with(folder: Path, tool: str) -> Path:
-    """A folder for PATH: the programs of this machine, but of ninja and make only `tool`.
+    """Return a folder for PATH: the programs of this machine, but of ninja and make only `tool`.
 
     Its cc optimises nothing; the preset `release` builds with the flags that users have.
     """
@@ -143,7 +143,7 @@ class Told(NamedTuple):
 
 
 def install_as_told(tool: str, source: Path, place: Path) -> Told:
-    """Runs README's commands on a copy of `source`, where `tool` of ninja and make is there."""
+    """Run README's commands on a copy of `source`, on a machine with only `tool`."""
     checkout, home = place / "checkout", place / "home"
     shutil.copytree(source, checkout)
     home.mkdir()

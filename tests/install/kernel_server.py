@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels of notebooks that are forks of one process, which has imported what they import.
+"""Runs notebook kernels as forks of one process that has already imported their modules.
 
 A kernel spends seconds on imports before its first cell. Each fork has all of its state to itself,
 as a fresh kernel has: the imported modules are as they were when nothing had run yet.
@@ -25,20 +25,20 @@ LENGTH_BYTES = 8
 
 
 def ask(place: str, words: list[str]) -> None:
-    """Has a kernel forked in this process's folder and environment; returns when it has ended."""
+    """Request a kernel with this process's folder and environment; return when it has ended."""
     told = {"words": words, "folder": str(Path.cwd()), "environment": dict(os.environ)}
     text = json.dumps(told).encode()
     with socket.socket(socket.AF_UNIX) as asked:
         asked.connect(place)
         socket.send_fds(asked, [len(text).to_bytes(LENGTH_BYTES, "big")], [1, 2])
         asked.sendall(text)
-        asked.recv(1)  # nothing is ever sent: the kernel's end closes it
+        asked.recv(1)  # nothing is sent; the end of the kernel closes it
 
 
 def serve(place: str) -> None:
-    """Forks a kernel for each that asks."""
+    """Fork a kernel for each request."""
     _import_what_notebooks_do()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no one waits for kernels
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # kernels are not waited for
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(place)
         server.listen()
@@ -65,7 +65,7 @@ def _import_what_notebooks_do() -> None:
 
 
 def _be_kernel(asker: socket.socket) -> None:
-    """In the fork: becomes the kernel that was requested."""
+    """Become the requested kernel, in the fork."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     head, outputs, *_ = socket.recv_fds(asker, LENGTH_BYTES, 2)
     left, text = int.from_bytes(head, "big"), b""
@@ -89,7 +89,7 @@ def _be_kernel(asker: socket.socket) -> None:
 
 
 def _end_with(asker: socket.socket) -> None:
-    """Jupyter ends what it has started, and so its kernel."""
+    """End with the process that Jupyter started and will end."""
     asker.recv(1)
     os._exit(1)
 

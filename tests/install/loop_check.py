@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Closes the loop on a small program and judges it: is what was predicted what is measured?
+"""Runs the loop on a small program and checks that the measurements match the predictions.
 
 Records the program (hash seeds fixed), finds its best table (32 classes, multiples of 16, objective
 peak), builds library and preloaded malloc with it, and checks
@@ -40,7 +40,7 @@ assert again == rows
 
 
 def close(argv: list[str], folder: Path) -> tuple[closed_loop.Loop, list[sw.LedgerCheck]]:
-    """The loop on a program, with its files in a folder; and the checks of the simulator."""
+    """Run the loop on a program, with its files in a folder, and check the simulator."""
     env = closed_loop.same_environment()
     env["SPANWISE_DECAY_MS"] = "never"
     outcome = run_recorded(argv, folder / "program.swt", RecordOptions(stacks=0, env=env))
@@ -73,12 +73,12 @@ def _say(line: str) -> None:
 
 
 def within(measured: closed_loop.Measured) -> bool:
-    """Whether the median of the runs is near enough to the prediction."""
+    """Return whether the median of the runs is close enough to the prediction."""
     return measured.error is not None and abs(measured.error) <= TOLERANCE
 
 
 def lines_of(loop: closed_loop.Loop, checks: list[sw.LedgerCheck]) -> list[str]:
-    """A line for each thing that is checked."""
+    """Return a line per check."""
     lines = []
     for check in checks:
         parts = ", ".join(
@@ -98,7 +98,7 @@ def lines_of(loop: closed_loop.Loop, checks: list[sw.LedgerCheck]) -> list[str]:
 
 
 def main() -> int:
-    """Runs the loop, prints, judges."""
+    """Run the loop, print the checks, and return the exit status."""
     try:
         with tempfile.TemporaryDirectory(prefix="spanwise-loop-") as folder:
             loop, checks = close([sys.executable, "-c", JOB], Path(folder))

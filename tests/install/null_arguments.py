@@ -184,7 +184,7 @@ static int run(const char *what, int (*call)(void), int wants_invalid) {
 
 
 def parameters(text: str) -> list[str]:
-    """The types between the outer parentheses, split at commas of no inner ones."""
+    """Split the types between the outer parentheses at top-level commas."""
     found, depth, at = [], 0, 0
     for i, c in enumerate(text):
         depth += (c == "(") - (c == ")")
@@ -196,7 +196,7 @@ def parameters(text: str) -> list[str]:
 
 
 def functions() -> list[tuple[str, str, list[str]]]:
-    """Name, result and parameter types of each public function."""
+    """Return name, result and parameter types of each public function."""
     lines = (ROOT / "tests/data/interface.txt").read_text(encoding="utf-8").splitlines()
     found = [LINE.match(line) for line in lines]
     return [(m[1], m[2], parameters(m[3])) for m in found if m is not None]
@@ -211,7 +211,7 @@ def plain(kind: str) -> str:
 
 
 def value(name: str, kind: str) -> str:
-    """A valid argument of the type."""
+    """Return a valid argument of the type."""
     special = SPECIAL.get((name, kind))
     if special is not None:
         return special
@@ -232,7 +232,7 @@ def value(name: str, kind: str) -> str:
 
 
 def case(number: int, name: str, result: str, kinds: list[str], null: int) -> str:
-    """A C function that makes the call."""
+    """Return a C function that makes the call."""
     lines = [f"static int case_{number}(void) {{"]
     for i, kind in enumerate(kinds):
         argument = "NULL" if i == null else POSITIONS.get((name, i)) or value(name, kind)
@@ -245,7 +245,7 @@ def case(number: int, name: str, result: str, kinds: list[str], null: int) -> st
 
 
 def program() -> tuple[str, int]:
-    """The C program, and how many calls it makes."""
+    """Return the C program, and its number of calls."""
     parts = [PRELUDE]
     for kind, call in HANDLES.items():
         parts.append(

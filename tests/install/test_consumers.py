@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Strangers' projects find, link and run an installed library, by CMake and by pkg-config."""
+"""Other projects find, link and run an installed library, with CMake and pkg-config."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_malloc_face_serves_a_program_that_knows_nothing_of_it(libdir: Path) -> 
 def test_a_library_of_another_interface_is_refused_at_load(
     prefix: Path, libdir: Path, tmp_path: Path
 ) -> None:
-    """The loader asks for the minor version by name, so such a program does not begin."""
+    """The SONAME has the minor version, so the loader refuses to start such a program."""
     program, other = tmp_path / "consumer", tmp_path / "other"
     flags = [f"-I{prefix}/include", f"-L{libdir}", "-lspanwise"]
     run("cc", CONSUMER / "main.c", *flags, "-o", program)

@@ -49,7 +49,7 @@ def test_unknown_option() -> None:
 
 
 def test_python_keeps_what_it_compiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the shell says: a process that compiles numpy anew takes twice the time."""
+    """Regardless of the shell's environment: a process that compiles numpy takes twice as long."""
     tools = tmp_path / "bin"
     tools.mkdir()
     python = tools / "python3"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Links and file names in documents lead somewhere, and the site has every page and public name."""
+"""Links and file names in documents exist, and the site has every page and public name."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors of a page's headings, as GitHub makes them."""
+    """Return the anchors of a page's headings, as on GitHub."""
     headings = HEADING.findall(page.read_text(encoding="utf-8"))
     return {re.sub(r"[^\w\- ]", "", each.lower()).strip().replace(" ", "-") for each in headings}
 
 
 def broken_links(root: Path, page: Path) -> Iterator[str]:
-    """Relative links, and names of this project's files, that lead nowhere."""
+    """Yield relative links, and names of this project's files, that do not exist."""
     text = page.read_text(encoding="utf-8")
     for target in LINK.findall(text):
         if re.match(r"[a-z]+:", target):

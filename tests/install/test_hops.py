@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a fast path passes on is decided in the second function at the latest: free, allocation.
+"""Slow paths of allocation and free are decided after at most two calls.
 
 The calls are those of the compiled objects, so that what the compiler inlines is no hop.
 """
@@ -90,12 +90,12 @@ UNRESOLVED = re.compile(r"^\s+[0-9a-f]+: R_X86_64_")
 
 
 def plain(symbol: str) -> str:
-    """The name in the source: compilers split functions and add .cold, .part.0 and the like."""
+    """Return the name in the source, without suffixes of compilers such as .cold or .part.0."""
     return symbol.split(".", maxsplit=1)[0]
 
 
 def calls_of(objects: Collection[Path]) -> dict[str, set[str]]:
-    """By function of these objects, the functions that it calls or jumps to."""
+    """Return function -> the functions that it calls or jumps to, for these objects."""
     calls: dict[str, set[str]] = {}
     for path in objects:
         for name, called in calls_in(path).items():
@@ -132,9 +132,9 @@ def calls_in(path: Path) -> Mapping[str, Collection[str]]:
 def most_hops(
     calls: Mapping[str, Collection[str]], entries: Mapping[str, int], decides: Collection[str]
 ) -> dict[str, int]:
-    """By function that an entry reaches, the most hops of a way to it without a circle.
+    """Return function -> the length of the longest acyclic path from an entry to it.
 
-    No way leads on from a function of `decides` unless it is an entry.
+    Paths end at functions of `decides`, unless they are entries.
     """
     most: dict[str, int] = {}
 
@@ -189,7 +189,7 @@ def test_a_free_is_decided_within_two_hops(compiler: str, tmp_path: Path) -> Non
 
 
 def undecided(objects: Collection[Path]) -> dict[str, int]:
-    """The ways of an allocation, and the functions next to them, that are beyond a third hop."""
+    """Return the paths of an allocation, and their callees, that are more than three calls away."""
     calls = calls_of(objects)
     hops = most_hops(calls, ALLOC_ENTRIES, ALLOC_DOES)
     found = {name: n for name, n in hops.items() if n > 2 and name not in ALLOC_DOES}

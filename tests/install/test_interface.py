@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The exported names and their types are those on record; within a version none may go."""
+"""The exported names and types equal the record; within a version, none may be removed."""
 
 from __future__ import annotations
 

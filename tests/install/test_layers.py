@@ -16,7 +16,7 @@ SCRIPT = ROOT / "scripts/check_layers.py"
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A small project of three layers without a violation."""
+    """Return a small project of three layers without a violation."""
     (tmp_path / "include/spanwise").mkdir(parents=True)
     (tmp_path / "include/spanwise/a.h").write_text("int sw_low(void);\n")
     for room in ("base", "heap", "trace"):
@@ -40,7 +40,7 @@ def check(tree: Path, *options: str) -> tuple[int, list[str]]:
 
 
 def plant_objects(tree: Path, target: str = "lib") -> Path:
-    """Compiles every source of the tree to where CMake would put its object."""
+    """Compile every source of the tree to the path of its object under CMake."""
     build = tree / "build"
     for source in tree.glob("src/**/*.c"):
         inside = source.relative_to(tree)

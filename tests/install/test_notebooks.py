@@ -39,7 +39,7 @@ SOURCES: list[Path] = SCRIPT.sources()
 
 @pytest.fixture(scope="module", autouse=True)
 def kernel_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """What Jupyter knows as the kernel python3 is a fork of this process, which has all imports."""
+    """Register forks of a process with all imports as Jupyter's kernel python3."""
     folder = tmp_path_factory.mktemp("kernels")
     program, place = str(ROOT / "tests/install/kernel_server.py"), str(folder / "socket")
     spec = folder / "kernels/python3/kernel.json"
@@ -66,7 +66,7 @@ def test_a_source_has_no_outputs(path: Path) -> None:
 
 @pytest.mark.parametrize("path", SOURCES, ids=[path.stem for path in SOURCES])
 def test_a_notebook_runs_from_a_fresh_kernel(path: Path, tmp_path: Path) -> None:
-    """And once more in the same folder, with the files that its first run left there."""
+    """It also runs again in the same folder, with the files of the first run."""
     for _ in range(2):
         check_run(SCRIPT.execute(path, folder=tmp_path))
 

@@ -73,7 +73,7 @@ def _texts(node: ast.AST) -> Iterator[str]:
 
 
 def programs_of_python(source: str) -> set[str]:
-    """The programs that a Python source looks up or starts, as far as their names stand there."""
+    """Return the programs that a Python source looks up or starts by literal names."""
     called: set[str] = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call) and node.args:
@@ -88,7 +88,7 @@ def programs_of_python(source: str) -> set[str]:
 
 
 def programs_of_cmake(source: str) -> set[str]:
-    """Compilers, emulators and programs that a CMake file names."""
+    """Return the compilers, emulators and programs that a CMake file names."""
     patterns = (
         r"set\(CMAKE_\w+_COMPILER\s+([\w.+-]+)\)",
         r"set\(CMAKE_CROSSCOMPILING_EMULATOR\s+([\w.+-]+)",
@@ -108,7 +108,7 @@ def programs_of_presets(source: str) -> set[str]:
 
 
 def called_programs() -> dict[str, str]:
-    """Each program that this project calls by name, and a file that does."""
+    """Return each program that this project calls by name, with a file that calls it."""
     called: dict[str, str] = {}
     sources = [ROOT / "CMakeLists.txt", ROOT / "CMakePresets.json"]
     for folder in ("cmake", "tests", "bench", "python", "scripts"):

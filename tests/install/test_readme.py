@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The examples of README.md run as they stand, and say what the README says they say.
+"""The examples of README.md run unchanged, and print what the README shows.
 
 A fenced block `c` or `cpp` is a program; `python` is a script run in this environment. A block
 `text` right after one is its exact output. The block `sh` that installs the library is run on
@@ -69,7 +69,7 @@ def test_cplusplus_example(standard: str, libdir: Path, prefix: Path, tmp_path: 
 
 @pytest.mark.slow
 def test_the_commands_for_a_program_of_ones_own(environment: Path, tmp_path: Path) -> None:
-    """All but the first, which makes an environment: here it is one that a wheel was put into."""
+    """All commands except the first, which creates an environment: here one with the wheel."""
     (block,) = (one.code for one in examples("sh") if "spanwise record" in one.code)
     making, *commands = block.splitlines()
     assert making.startswith("python3 -m venv env && env/bin/pip install .")

@@ -67,7 +67,7 @@ def check(tree: Path) -> tuple[int, list[str]]:
 
 
 def plant(tree: Path, file: str, line: str) -> None:
-    """A line before all others of a file, which may be new."""
+    """Insert a line at the beginning of a file, which may be new."""
     path = tree / "python" / file
     path.write_text(line + "\n" + (path.read_text() if path.is_file() else ""))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sdist is the whole checkout: what is unpacked from it configures, builds and tests itself."""
+"""The sdist is the whole checkout: it can be configured, built and tested."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_cmake_alone_builds_and_tests_it(
 
 
 def test_pytest_finds_every_test(unpacked: Path, request: pytest.FixtureRequest) -> None:
-    """Those that this run has found in the checkout; and some of each file."""
+    """It finds the tests of the checkout, and some in each file."""
     words = ("-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "--assert=plain")
     said = run(sys.executable, *words, "tests/install", cwd=unpacked)
     there = {line for line in said.splitlines() if "::" in line}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The wheel works where there is no checkout, and what is built names no folder of its machine.
+"""The wheel works without a checkout, and builds contain no folder of the build machine.
 
 The wheel is installed into an empty environment, where it records, accounts, builds and replays.
 """
@@ -137,7 +137,7 @@ def _never_meets_the_stock_library(folder: Path, mine: Path, prefix: Path, libdi
 
 
 def named(content: bytes, folders: list[Path]) -> list[str]:
-    """The strings of a file that hold one of the folders."""
+    """Return the strings of a file that contain one of the folders."""
     wanted = [str(folder).encode() for folder in folders]
     parts = content.replace(b"\n", b"\0").split(b"\0")
     return [repr(part[-200:]) for part in parts if any(folder in part for folder in wanted)]

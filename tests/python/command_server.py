@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands of `spanwise` in processes of their own that need no start.
+"""Runs commands of `spanwise` in forks of a process that has already imported it.
 
-Most of what a short command takes is the start of the interpreter and its imports. So one process
+Short commands spend most of their time on the interpreter's start and imports. So one process
 imports `spanwise` and forks for each command; the fork ends as an interpreter ends.
 """
 
@@ -53,7 +53,7 @@ class CommandServer:
 
 
 def _become(request: dict[str, Any]) -> None:
-    """Makes a fork what a process would be that was started for the request."""
+    """Give a fork the state of a process that was started for the request."""
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["environment"])
@@ -68,7 +68,7 @@ def _become(request: dict[str, Any]) -> None:
 
 
 def _serve() -> None:
-    """Answers each line of the standard input, a request, with a line that has the status."""
+    """Answer each request, a line of standard input, with a line that has the exit status."""
     import spanwise  # noqa: PLC0415  tests do without
     from spanwise.__main__ import command, make_parser  # noqa: PLC0415
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of the Python tests: pictures without a screen, random tests that repeat. Fixtures."""
+"""Settings of the Python tests (headless pictures, reproducible random tests) and fixtures."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A reader of what the loader takes from an ELF file."""
+"""Reads the parts of an ELF file that the dynamic loader uses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DT_FLAGS_1, DF_1_NODELETE = 0x6FFFFFFB, 0x8
 
 
 def program_headers(path: Path) -> dict[int, tuple[int, int, int]]:
-    """Each segment type's file offset, bytes in the file and bytes in memory."""
+    """Return file offset, bytes in the file and bytes in memory of each segment type."""
     image = path.read_bytes()
     assert image[:6] == b"\x7fELF\x02\x01", "a 64-bit little-endian object"
     (table,) = struct.unpack_from("<Q", image, 32)
@@ -32,10 +32,10 @@ def dynamic_tags(path: Path) -> dict[int, int]:
 
 
 def is_never_unloaded(path: Path) -> bool:
-    """Whether dlclose leaves the object mapped."""
+    """Return whether dlclose leaves the object mapped."""
     return bool(dynamic_tags(path)[DT_FLAGS_1] & DF_1_NODELETE)
 
 
 def static_tls_bytes(path: Path) -> int:
-    """Bytes of thread-local storage for which the loader needs room in each thread."""
+    """Return the bytes of thread-local storage that each thread needs."""
     return program_headers(path).get(PT_TLS, (0, 0, 0))[2]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the Python tests share: running commands and programs, operations, hypothesis strategies."""
+"""Helpers of the Python tests: running commands and programs, operations, strategies."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ALLOC, FREE, REALLOC = 0, 1, 2
 
 
 def needs_recorder() -> pytest.MarkDecorator:
-    """Skips where programs cannot be recorded."""
+    """Skip the test if programs cannot be recorded."""
     try:
         _lib.native_library("libspanwise-record.so")
     except sw.UnsupportedError as error:
@@ -40,7 +40,7 @@ def needs_recorder() -> pytest.MarkDecorator:
 
 
 def needs_python_malloc() -> pytest.MarkDecorator:
-    """Skips where CPython cannot take its objects from malloc, so that recordings have none."""
+    """Skip the test if CPython cannot allocate its objects with malloc, so recordings have none."""
     free_threaded = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
     reason = "a free-threaded CPython takes its objects from mimalloc"
     return pytest.mark.skipif(free_threaded, reason=reason)
@@ -49,10 +49,10 @@ def needs_python_malloc() -> pytest.MarkDecorator:
 def spanwise(
     *words: str | Path, cwd: Path | None = None, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Runs the command line; does not judge its status.
+    """Run the command line, without checking its status.
 
-    The first run of each command, and one with variables of its own, is a process that starts as a
-    user's does; the others are forks of one that has done so.
+    The first run of each command, and runs with environment variables, start a new interpreter as
+    for a user; other runs are forks of a process that has already started.
     """
     command = str(words[0]) if words else ""
     if env is not None or command not in _started:
@@ -75,7 +75,7 @@ def python(
     env: Mapping[str, str] | None = None,
     timeout: float = 600,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs this interpreter; does not judge its status."""
+    """Run this interpreter, without checking its status."""
     return subprocess.run(
         [sys.executable, *map(str, words)],
         cwd=cwd,
@@ -89,21 +89,21 @@ def python(
 
 
 def has_open(pid: int, name: str) -> bool:
-    """Whether a process has a file of that name open now."""
-    with suppress(OSError):  # one was closed meanwhile, or the process has ended
+    """Return whether a process has a file of that name open."""
+    with suppress(OSError):  # a file was closed, or the process has ended
         return any(link.readlink().name == name for link in Path(f"/proc/{pid}/fd").iterdir())
     return False
 
 
 def script(path: Path, body: str) -> str:
-    """A program made of shell, such as a compiler that fails."""
+    """Write a shell script as a program, such as a compiler that fails."""
     path.write_text(f"#!/bin/sh\n{body}\n")
     path.chmod(0o755)
     return str(path)
 
 
 def make_ops(*rows: tuple[int, int, int]) -> NDArray[np.void]:
-    """Operations of (kind, object, size), a microsecond apart."""
+    """Return operations from (kind, object, size), a microsecond apart."""
     ops = np.zeros(len(rows), sw.OPS_DTYPE)
     for i, (kind, object_id, size) in enumerate(rows):
         ops[i]["time_ns"] = 1000 * i
@@ -112,12 +112,12 @@ def make_ops(*rows: tuple[int, int, int]) -> NDArray[np.void]:
 
 
 def random_ops(seed: int, count: int, threads: int = 3) -> NDArray[np.void]:
-    """A possible history: all kinds, sizes to 200 KiB, alignments, threads, pauses.
+    """Return a valid history: all kinds, sizes up to 200 KiB, alignments, threads, pauses.
 
     Args:
         seed: of the generator.
         count: number of operations.
-        threads: allocations and frees are spread over so many.
+        threads: number of threads that allocate and free.
     """
     rng = np.random.default_rng(seed)
     ops = np.zeros(count, sw.OPS_DTYPE)
@@ -144,31 +144,31 @@ def random_ops(seed: int, count: int, threads: int = 3) -> NDArray[np.void]:
         row["object"] = object_id
         row["flags"] = int(kind == ALLOC and rng.random() < 0.2)
     ops["thread"] = _dense_threads(rng.integers(0, threads, count))
-    # Mostly fast, with pauses that let free pages go back to the system.
+    # Mostly fast, with pauses in which free pages decay.
     ops["time_ns"] = np.cumsum(np.where(rng.random(count) < 0.02, 400_000_000, 1000))
     return ops
 
 
 def _dense_threads(threads: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Renumbered in the order in which they appear."""
+    """Renumber threads in the order of their first appearance."""
     seen: dict[int, int] = {}
     return np.array([seen.setdefault(int(t), len(seen)) for t in threads], np.int64)
 
 
 def histories() -> st.SearchStrategy[NDArray[np.void]]:
-    """Possible histories of 1 to 600 operations."""
+    """Return a strategy for valid histories of 1 to 600 operations."""
     return st.builds(
         random_ops, st.integers(0, 2**32 - 1), st.integers(1, 600), threads=st.integers(1, 4)
     )
 
 
 def parts_of(ledger: sw.Ledger) -> dict[str, int]:
-    """The bytes of a ledger, by part, with the sum."""
+    """Return the bytes of a ledger by part, and the sum."""
     return {name: getattr(ledger, name) for name in (*PARTS, "held_bytes", "live_objects")}
 
 
 def assert_identity(ledger: sw.Ledger) -> None:
-    """The sum of the parts, and the sums of the classes, are what the ledger says."""
+    """Check that the parts, and the classes, add up to the ledger's totals."""
     assert sum(getattr(ledger, name) for name in PARTS) == ledger.held_bytes
     small = ledger.classes[ledger.classes["cls"] > 0]
     for name in ("roundup_bytes", "tail_bytes", "free_slot_bytes"):
@@ -182,7 +182,7 @@ def assert_identity(ledger: sw.Ledger) -> None:
 
 
 def check_trace_events(events: list[dict[str, Any]]) -> None:
-    """Each event has the fields that the Trace Event Format demands of its phase, and no others."""
+    """Check that each event has exactly the fields of its phase in the Trace Event Format."""
     base = {"ph", "pid", "tid", "name", "args"}
     fields = {
         "M": base,
@@ -200,7 +200,7 @@ def check_trace_events(events: list[dict[str, Any]]) -> None:
 
 
 def in_threads(work: Callable[[int], object], count: int = 4, timeout: float = 600) -> None:
-    """Runs work(0), work(1), ... at once; raises what one raised, fails where they do not end."""
+    """Run work(0), work(1), ... in parallel; raise the exception of one; fail on a timeout."""
     barrier = threading.Barrier(count)
     raised: list[BaseException] = []
 

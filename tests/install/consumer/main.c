@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Uses an installed spanwise the way a stranger would; prints "consumer ok VERSION". */
+/* Uses an installed spanwise as other projects do; prints "consumer ok VERSION". */
 #include <spanwise/spanwise.h>
 #include <stdio.h>
 #include <string.h>

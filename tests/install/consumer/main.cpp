@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Containers on an installed spanwise, of the default heap and of two heaps of their own; prints
+// Uses containers on an installed spanwise, in the default heap and in two other heaps; prints
 // "consumer ok".
 #include <cstdio>
 #include <functional>

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trackers of arenas in Python: the leak rule on a clock of the test's, sources, events, alerts."""
+"""Trackers of arenas in Python: the leak rule with a manual clock, sources, events, alerts."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from tests.python.helpers import ROOT
 
 
 def names_of(macro: str) -> list[str]:
-    """The names of an X-macro list of status.h, in order."""
+    """Return the names of an X-macro list of status.h, in order."""
     text = (ROOT / "include/spanwise/status.h").read_text(encoding="utf-8")
     body = re.search(rf"#define {macro}\(X\)(.*?)\n\n", text, re.DOTALL)
     assert body is not None

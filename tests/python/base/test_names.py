@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every public type of a kind offers."""
+"""Public types of the same kind have the same methods."""
 
 from __future__ import annotations
 

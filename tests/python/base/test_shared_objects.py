@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Properties of the package's shared objects that the loader acts on."""
+"""Properties of the package's shared objects that the dynamic loader depends on."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_dlclose_leaves_it_mapped(path: Path) -> None:
     [("_spanwise", 8), ("libspanwise-malloc", 8), ("libspanwise-record", 64)],
 )
 def test_static_tls(name: str, most: int) -> None:
-    """Libraries that are loaded by dlopen share a reserve of some 1.6 KiB of it."""
+    """Libraries loaded by dlopen share a reserve of about 1.6 KiB of static TLS."""
     (path,) = (path for path in OBJECTS if path.name.split(".")[0] == name)
     assert static_tls_bytes(path) <= most
 

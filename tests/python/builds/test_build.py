@@ -62,7 +62,7 @@ def table() -> sw.SizeClassTable:
 
 @pytest.fixture(scope="module")
 def built(table: sw.SizeClassTable, tmp_path_factory: pytest.TempPathFactory) -> sw.Build:
-    """One build for all tests, by a compiler that optimises nothing: in half the time."""
+    """One build for all tests, with a compiler that does not optimise, which halves the time."""
     lines: list[str] = []
     folder = tmp_path_factory.mktemp("build")
     compiler = quick_compiler(folder / "cc")
@@ -164,7 +164,7 @@ def test_stock_inline_code_does_not_link_with_the_build(built: sw.Build, tmp_pat
 
 
 def stub(folder: Path, built: sw.Build, symbol: str) -> Path:
-    """A library of the same soname that has nothing but the symbol of its table."""
+    """A library with the same soname that defines only the symbol of its table."""
     soname = next((built.folder / "lib").glob("libspanwise.so.*")).name
     folder.mkdir()
     source = folder / "stub.c"
@@ -291,7 +291,7 @@ def test_impossible_table_files(tmp_path: Path) -> None:
 
 
 def test_flags_and_sources_are_those_of_cmake() -> None:
-    """A build has no CMake: what is changed there has to be changed in steps.py too."""
+    """A build does not use CMake, so changes there must also be made in steps.py."""
     folder = ROOT / "cmake"
     targets = (folder / "SpanwiseTargets.cmake").read_text()
     library = (folder / "SpanwiseLibrary.cmake").read_text()

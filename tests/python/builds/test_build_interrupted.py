@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds that fail, are interrupted or killed: no process and no folder is left."""
+"""Builds that fail, are interrupted or killed leave no process and no folder."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ StartBuild = Callable[[str], "subprocess.Popen[str]"]
 
 
 def compilers(folder: Path) -> list[int]:
-    """The processes of folder/cc-slow that live."""
+    """Return the live processes of folder/cc-slow."""
     return [int(path.name) for path in (folder / "cc-slow.pids").iterdir() if lives(path.name)]
 
 
 def lives(pid: str) -> bool:
-    """There is such a process, and not only because nobody has asked for its exit status."""
+    """Return whether the process exists and is not a zombie."""
     try:
         return Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -87,7 +87,7 @@ def start(tmp_path: Path) -> Iterator[StartBuild]:
 
 
 def assert_nothing_is_left(child: subprocess.Popen[str], folder: Path, status: int) -> str:
-    """A build ends long before its compilers would, with a status; returns what it said."""
+    """Check that a build ends before its compilers would, and leaves nothing; return its output."""
     _, said = child.communicate(timeout=300)
     assert child.returncode == status
     assert compilers(folder) == []
@@ -110,7 +110,7 @@ def test_ctrl_c_leaves_nothing(
 
 
 def test_more_ctrl_c_while_it_ends(start: StartBuild, tmp_path: Path) -> None:
-    """It waits two seconds for compilers that do not heed SIGTERM, and is pressed meanwhile."""
+    """The build waits two seconds for compilers that ignore SIGTERM; Ctrl-C comes in that time."""
     child = start(IGNORES_SIGTERM)
     begin = time.monotonic()
     for _ in range(15):
@@ -135,7 +135,7 @@ def test_ended_by_a_supervisor(start: StartBuild, tmp_path: Path, number: signal
     ids=["alone", "with-a-child"],
 )
 def test_killed(start: StartBuild, tmp_path: Path, how: str) -> None:
-    """Nobody is left to end its compilers, and their own children."""
+    """After SIGKILL, the build itself cannot end its compilers and their children."""
     child = start(how)
     child.kill()
     wait_for(lambda: not compilers(tmp_path))
@@ -159,7 +159,7 @@ def test_a_signal_that_another_thread_takes(tmp_path: Path) -> None:
 
 
 def test_the_next_build_clears_what_a_killed_one_left(start: StartBuild, tmp_path: Path) -> None:
-    """It fails itself, but not before; while the other lives, its folder is left alone."""
+    """The next build fails after the cleanup; the folder of a running build is not touched."""
     child = start(SLEEPS)
     compiler = script(tmp_path / "cc-broken", 'case "$*" in *" -c "*) exit 1;; esac\nexec cc "$@"')
     left = list(tmp_path.glob(".spanwise-build-*"))
@@ -196,7 +196,7 @@ def test_the_first_failure_ends_the_other_compilers(tmp_path: Path) -> None:
 def test_a_step_that_does_not_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Its own children end with it."""
     note = tmp_path / "pid"
-    for seconds in (0.5, 5.5, 50.5):  # until it has come so far as to start a child
+    for seconds in (0.5, 5.5, 50.5):  # until it has started a child
         monkeypatch.setattr(programs, "_STEP_SECONDS", seconds)
         with pytest.raises(BuildError, match=rf"^waiting: no end after {seconds} s$"):
             run_step(["sh", "-c", f"sleep 600 & echo $! >{note}; wait"], "waiting")
@@ -264,7 +264,7 @@ def test_where_nothing_was_nothing_is_left(tmp_path: Path) -> None:
 
 
 def gone() -> int:
-    """The id of a process that has ended."""
+    """Return the id of a process that has ended."""
     child = subprocess.Popen(["true"])
     child.wait()
     return child.pid
@@ -296,7 +296,7 @@ def test_only_folders_of_dead_builds_are_stale(tmp_path: Path) -> None:
 
 
 def test_a_locked_folder_is_in_use(tmp_path: Path) -> None:
-    """Of a process that is not seen here, as in another container."""
+    """The process is invisible here, as in another container."""
     folder = tmp_path / f".spanwise-build-{gone()}-abcdefgh"
     folder.mkdir()
     lock = os.open(folder, os.O_RDONLY)
@@ -309,7 +309,7 @@ def test_a_locked_folder_is_in_use(tmp_path: Path) -> None:
 
 
 def test_killed_between_the_renames(tmp_path: Path) -> None:
-    """What was there had left its place: it goes back, and is not removed."""
+    """The previous build had been moved away: it is restored, not removed."""
     folder = tmp_path / f".spanwise-build-{gone()}-abcdefgh"
     for name in ("old", "out"):
         (folder / name).mkdir(parents=True)

@@ -35,7 +35,7 @@ class Tree:
         self.cc = script(folder / "cc", body)
 
     def build(self, name: str, table: int, words: str = "", flags: tuple[str, ...] = ()) -> int:
-        """Compiles both in a folder of that name; how many the compiler was needed for."""
+        """Compile both sources in a folder of that name; return the number of compiler runs."""
         out = self.folder / name
         (out / "gen").mkdir(parents=True)
         (out / "gen/table.h").write_text(f"#define TABLE {table}\n")
@@ -55,11 +55,11 @@ class Tree:
         return ran
 
     def objects(self, name: str) -> list[bytes]:
-        """The objects of the build of that name."""
+        """Return the objects of the build of that name."""
         return [path.read_bytes() for path in sorted((self.folder / name).glob("objects/*.o"))]
 
     def entries(self, kind: str) -> list[Path]:
-        """The kept files that end so."""
+        """Return the cached files with this suffix."""
         return sorted(self.kept.glob(f"*/*{kind}"))
 
 
@@ -97,7 +97,7 @@ def test_any_change_of_an_input_compiles_again(tree: Tree) -> None:
 
 
 def test_a_generated_header_that_is_new_may_hide_another(tree: Tree) -> None:
-    """No rule of make has what the compiler would have read: the key has the headers' names."""
+    """A make rule cannot list files that the compiler would have read, so the key has the names."""
     compiler = Compiler.find(tree.cc)
     places = {"source": tree.source, "build": tree.folder / "out"}
     cache = ObjectCache(tree.kept, compiler.words, compiler.version, places)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What commands say to words that are wrong, and what they look at before they work."""
+"""Messages of commands for wrong arguments, and the checks before the work begins."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("here")
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Commands run in tmp_path, beside a.swt of many seconds and b.swt of 0.2 ms."""
+    """Commands run in tmp_path, with a.swt of many seconds and b.swt of 0.2 ms."""
     monkeypatch.chdir(tmp_path)
     sw.Recording.from_ops(random_ops(1, 3000), "a.swt")
     sw.Recording.from_ops(workloads.steady_replacement(10, 100).ops, "b.swt")
@@ -32,7 +32,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def error_line(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """The one line of a command that refuses; nothing was printed and no file was made."""
+    """Return the only line of a failing command, which printed nothing else and created no file."""
     before = sorted(Path().iterdir())
     try:
         status = main(words)

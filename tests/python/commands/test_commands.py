@@ -37,13 +37,13 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def said(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:
-    """What a command prints that ends well."""
+    """Return the output of a command that succeeds."""
     assert main([str(word) for word in words]) == 0
     return capsys.readouterr().out
 
 
 def error_line(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:
-    """The one line on stderr of a command that ends with 2."""
+    """Return the only line on stderr of a command that exits with 2."""
     assert main([str(word) for word in words]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -52,7 +52,7 @@ def error_line(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:
 
 
 def misused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """The one line on stderr of wrong use."""
+    """Return the only line on stderr after a usage error."""
     with pytest.raises(SystemExit) as caught:
         main(words)
     assert caught.value.code == 2
@@ -336,12 +336,12 @@ def test_record_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 
 def interrupted(words: list[str], ready: Callable[[int], bool], cwd: Path) -> tuple[int, str]:
-    """Status and last line of a command that gets Ctrl-C, as a terminal gives it to all.
+    """Return status and last line of a command after Ctrl-C to its process group.
 
     Args:
         words: the command.
-        ready: whether the process of this id has come to what is to be interrupted; a machine
-            under load takes seconds until then.
+        ready: whether the process with this id has reached the point to interrupt; on a loaded
+            machine this takes seconds.
         cwd: its folder.
     """
     process = subprocess.Popen(
@@ -370,7 +370,7 @@ def test_ctrl_c_in_a_ledger(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_in_a_destructor() -> None:
-    """Python drops an exception of a destructor; a Ctrl-C there ends the command all the same."""
+    """Python drops exceptions of destructors; a Ctrl-C there ends the command nevertheless."""
     script = (
         "import signal, sys, time, spanwise.__main__ as m\n"
         "class Dies:\n"

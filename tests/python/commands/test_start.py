@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a command loads, completion of shells, manual pages."""
+"""Modules that a command loads, shell completion, manual pages."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ except AttributeError as error:
 
 @pytest.mark.parametrize("words", [["--help"], ["record", "--help"], ["fly"], []])
 def test_help_and_errors_are_those_of_all_commands(words: list[str], tmp_path: Path) -> None:
-    """The parser of one command says what the parser of all of them says."""
+    """The parser of one command has the same help and errors as the parser of all commands."""
     alone = [sys.executable, "-m", "spanwise", *words]
     both = f"""
 import sys
@@ -92,7 +92,7 @@ def script(shell: str, capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def completed(folder: Path, line: str) -> set[str]:
-    """What bash offers for the last word of a line."""
+    """Return bash's completions of the last word of a line."""
     words = line.split(" ")
     quoted = " ".join(f'"{word}"' for word in words)
     ask = (
@@ -145,7 +145,7 @@ def test_without_shtab_the_error_says_what_to_install(
 
 
 def test_one_default_table() -> None:
-    """The library's own, wherever one table is taken and none is given."""
+    """Wherever a table is optional, the default is that of the library."""
     defaults = {}
     (commands,) = (a for a in make_parser()._actions if isinstance(a, argparse._SubParsersAction))
     for name, parser in commands.choices.items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a researcher would write on the first day: forty lines, names guessed from one another."""
+"""A script that a researcher would write on the first day, in forty lines."""
 
 import sys
 
@@ -33,7 +33,7 @@ timeline = recording.timeline(table)
 print((timeline["held_bytes"] - timeline["requested_bytes"]).max(), "bytes wasted at most")
 sw.plots.save(recording.plot_timeline(table), "timeline.png")
 
-# With real memory: resident bytes over time, beside jemalloc where it is installed.
+# With real memory: resident bytes over time, next to jemalloc if it is installed.
 replays = [sw.replay(recording, "spanwise", drain=(0.1,))]
 try:
     replays.append(sw.replay(recording, "jemalloc", drain=(0.1,)))

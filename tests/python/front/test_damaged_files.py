@@ -20,7 +20,7 @@ FILES = 680
 
 
 def test_no_damaged_file_ends_in_a_traceback(tmp_path: Path) -> None:
-    """Of each reader's files some are read and some are refused, so all of them are tried."""
+    """Each reader accepts some damaged files and rejects others, so both paths are tested."""
     words = ["--files", str(FILES), "--seed", "7", "--keep", str(tmp_path)]
     done = python("-m", "tests.fuzz.fuzz_files", *words, cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -58,7 +58,7 @@ DEEDS = {
 
 
 def test_what_the_fuzzer_finds(tmp_path: Path) -> None:
-    """Readers that do what none may: each is found, and the others go on."""
+    """Readers with planted errors: each is found, and the others continue."""
     lines = ["import os, signal, sys", "import spanwise as sw", "from pathlib import Path"]
     lines += ["from tests.fuzz import fuzz_files", "from tests.fuzz.readers import *"]
     for name, deed in DEEDS.items():

@@ -16,7 +16,7 @@ from tests.python.helpers import ROOT, needs_python_malloc, needs_recorder, pyth
 
 
 def answer(code: str) -> str:
-    """What a fresh interpreter prints."""
+    """Return the output of a fresh interpreter."""
     words = [sys.executable, "-c", code]
     return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
 

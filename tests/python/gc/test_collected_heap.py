@@ -16,7 +16,7 @@ NONE = 2**32 - 1
 
 
 def reachable(edges: np.ndarray, roots: list[int]) -> int:
-    """How many nodes a search finds."""
+    """Return the number of nodes that a search reaches."""
     seen, waiting = set(roots), list(roots)
     while waiting:
         for to in edges[waiting.pop()].tolist():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events of a collected heap: what is there after known calls, and the same in lanes."""
+"""Events of a collected heap: those of known calls, also as lanes."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def test_processes_are_separated() -> None:
     assert processes_of(ONE, TWO, ONE, TWO) == [1, 1, 2, 2]  # numbers fall
     assert processes_of(TWO, THREE.replace("@0.212s", "@0.050s")) == [1, 2]  # a time falls
     assert processes_of(ONE, THREE) == [1, 1]  # a line between was lost
-    # One that lives on while it runs two others, each with its own numbers and times.
+    # A process that runs two others, each with its own numbers and times.
     parent = [ONE.replace("@0.012s", "@0.500s"), TWO.replace("@0.112s", "@0.600s")]
     assert processes_of(parent[0], ONE, parent[1], TWO, THREE, ONE) == [1, 2, 1, 2, 2, 3]
     # The number before counts more than the nearest time.
@@ -138,7 +138,7 @@ def test_torn_lines_are_left_out_and_counted(
     assert found.array["number"].tolist() == [1, 3]
     assert found.torn_lines == 1 and found.to_dict()["torn_lines"] == 1
     assert str(found).endswith("left out: 1 torn line")
-    # A line that another one cut, and one that no 64 bits hold.
+    # A line that another one interrupted, and one with a number above 64 bits.
     assert parse_gctrace([f"{ONE[:60]}{TWO}"]).array["number"].tolist() == [2]
     huge = ONE.replace("2%", "18446744073709551616%")
     assert parse_gctrace([huge, ONE.replace("0.026", "9" * 30)]).torn_lines == 2
@@ -219,7 +219,7 @@ STOPPED = (
 
 
 def least_left(pauses: list[tuple[int, int]], total: int, window: int) -> float:
-    """The share, by a look at every nanosecond in which a window may begin."""
+    """Return the smallest pause-free share, by trying every nanosecond as the window's start."""
     paused = [0] * total
     for start, length in pauses:
         for at in range(start, min(start + length, total)):

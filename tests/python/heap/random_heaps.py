@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plays random arrays of operations in heaps of every combination of options: PART of PARTS.
 
-A program of its own, because what it looks for ends the process that it happens in. Prints each
-heap's options before it plays there, and "done" at the end.
+A separate program, because the bugs that it looks for end the process. It prints the options of
+each heap before it runs operations there, and "done" at the end.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 import spanwise as sw
 from numpy.typing import NDArray
 
-# The first so many are usual; the others come now and then.
+# The first ones are usual, the others rare.
 KINDS = ([0, 0, 1, 2, 3, 255], 4)
 OBJECTS = ([0, 1, 2, 3, 4, 5, 17, 63, 64, 4095, 4096, 1 << 20, (1 << 32) - 1], 9)
 SIZES = (
@@ -49,7 +49,7 @@ OF_OPTIONS = ("placement", "limit_bytes", "decay_ms", "batch_spans")
 def column(
     rng: np.random.Generator, choice: tuple[list[int], int], count: int
 ) -> NDArray[np.uint64]:
-    """Mostly usual values, one in a hundred from the whole list."""
+    """Return mostly usual values, and one in a hundred from the whole list."""
     values, usual = choice
     odd = rng.random(count) < 0.01
     place = np.where(odd, rng.integers(0, len(values), count), rng.integers(0, usual, count))
@@ -57,7 +57,7 @@ def column(
 
 
 def random_array(rng: np.random.Generator) -> NDArray[np.void]:
-    """Operations that need not be a possible history."""
+    """Return operations that need not be a valid history."""
     count = int(rng.integers(0, 400))
     ops = np.zeros(count, sw.OPS_DTYPE)
     for name, choice in {
@@ -88,7 +88,7 @@ def random_blocks(rng: np.random.Generator, heap: sw.Heap, kept: list[sw.Block])
 
 
 def play(rng: np.random.Generator, heap: sw.Heap) -> None:
-    """Four arrays, blocks between them, and every question that a heap answers."""
+    """Run four arrays with blocks between them, and call every query of a heap."""
     kept: list[sw.Block] = []
     for _ in range(4):
         with suppress(sw.SpanwiseError):
@@ -101,7 +101,7 @@ def play(rng: np.random.Generator, heap: sw.Heap) -> None:
 
 
 def main(part: int, parts: int) -> None:
-    """Every `parts`-th combination of options, from `part` on."""
+    """Run every `parts`-th combination of options, beginning with `part`."""
     for number, values in enumerate(itertools.product(*OPTIONS.values())):
         if number % parts != part:
             continue

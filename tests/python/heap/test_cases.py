@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Allocation counts of well-known Go cases, to the byte, by running them on a real heap.
 
-Each case is played with the sizes that Go's layout gives (int and pointer 8 B, string 16 B); what
-is counted is what `-benchmem` calls B/op and allocs/op: bytes of the slots, and allocations.
+Each case uses the sizes of Go's layout (int and pointer 8 B, string 16 B). The counts are those of
+`-benchmem`, B/op and allocs/op: bytes of the slots, and allocations.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ BOOK = 40  # two strings and an int
 
 
 class Counter:
-    """Allocates on a heap and adds up."""
+    """Allocates on a heap and counts."""
 
     def __init__(self, heap: sw.Heap) -> None:
         self.heap = heap
         self.blocks: list[sw.Block] = []
 
     def alloc(self, size: int) -> int:
-        """Allocates, writes the whole of it, returns the slot's bytes."""
+        """Allocate a block, write all of it, and return the slot's bytes."""
         block = self.heap.alloc(size)
         block.view()[:] = 0xA5
         self.blocks.append(block)
@@ -56,7 +56,7 @@ def counting() -> Iterator[Counter]:
 
 
 class Ints:
-    """A slice of ints that grows as Go's append does."""
+    """A slice of ints that grows like Go's append."""
 
     def __init__(self, counter: Counter, capacity: int = 0) -> None:
         self.counter = counter
@@ -65,7 +65,7 @@ class Ints:
         self.capacities = [self.capacity] if capacity else []
 
     def append(self, count: int) -> None:
-        """Appends so many ints."""
+        """Append `count` ints."""
         need = self.length + count
         if need > self.capacity:
             self.capacity = self.counter.alloc(self._grown(need) * INT) // INT

@@ -83,7 +83,7 @@ def test_bad_size(heap: sw.Heap, size: Any, kind: type[Exception], message: str)
 
 
 def test_counts_of_the_lock(heap: sw.Heap) -> None:
-    """Blocks of a size that the cache has take no turn of the lock; a new size takes one."""
+    """Blocks of a size that the cache has do not acquire the lock; a new size acquires it once."""
     heap.alloc(64)
     before = heap.stats()
     for _ in range(10):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Heaps and views: how long they live, under limits, in forks, at exit."""
+"""Lifetimes of heaps and views, under limits, in forks, and at exit."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ threading.Thread(target=spin, daemon=True).start()
 
 @pytest.mark.parametrize("flags", [[], ["-X", "dev"], ["-X", "faulthandler"]])
 def test_interpreter_shutdown(flags: list[str]) -> None:
-    for _ in range(5):  # where the thread is stopped is a matter of luck
+    for _ in range(5):  # the thread stops at a random place
         done = python(*flags, "-c", SHUTDOWN)
         assert (done.returncode, done.stderr) == (0, "")
 
@@ -130,7 +130,7 @@ def test_under_other_python_allocators(allocator: str) -> None:
 
 
 def test_a_table_whose_heap_is_open_at_the_end_is_no_misuse() -> None:
-    """The library refuses to destroy a table that a heap uses: at exit nobody asks it to."""
+    """The library refuses to destroy a table that a heap uses, so nothing does so at exit."""
     for order in ("table, heap, keep", "keep, heap, table"):
         program = f"""
 import spanwise as sw

@@ -17,7 +17,7 @@ RECORDING = sw.Recording.from_ops(OPS, name="mine")
 
 
 def sums(one: sw.HeapMap) -> dict[str, int]:
-    """The terms of a ledger, from the tiles."""
+    """Return the terms of a ledger, computed from the tiles."""
     tiles = np.asarray(one.array)
     slots, large, free = (tiles[tiles["kind"] == kind] for kind in range(3))
     cached = tiles[(tiles["flags"] & 1) != 0]
@@ -42,7 +42,7 @@ def check(one: sw.HeapMap) -> None:
 
 
 def live_after(count: int) -> dict[int, tuple[int, int]]:
-    """Size and time of each live object after so many operations, by a model of its own."""
+    """Return size and time of each live object after some operations, by an independent model."""
     live: dict[int, tuple[int, int]] = {}
     for op in OPS[:count]:
         if op["kind"] == _lib.lib.SW_OP_FREE:

@@ -18,7 +18,7 @@ from tests.python.helpers import ALLOC, FREE, REALLOC, assert_identity, make_ops
 
 
 class HeapMachine(RuleBasedStateMachine):
-    """Random use of one heap against a dictionary of what it must hold."""
+    """Random use of one heap, compared with a dictionary of its expected content."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,14 +55,14 @@ class HeapMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.blocks)
     @rule(data=st.data())
     def look(self, data: st.DataObject) -> None:
-        """Takes a view."""
+        """Create a view."""
         key = data.draw(st.sampled_from(sorted(self.blocks)))
         self.views.append((key, self.blocks[key][0].view()[:7]))
 
     @precondition(lambda self: self.views)
     @rule()
     def look_away(self) -> None:
-        """Drops a view."""
+        """Drop a view."""
         self.views.pop()
 
     @rule()
@@ -100,7 +100,7 @@ PARTS = 2
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_random_arrays_end_no_process(part: int) -> None:
-    """Arrays of any content in heaps with every combination of options."""
+    """Random arrays in heaps with every combination of options do not crash."""
     done = python(PROGRAM, str(part), str(PARTS), timeout=600)
     last = done.stdout.splitlines()[-1:]
     assert done.returncode == 0, f"{last}: {done.stderr[-2000:]}"
@@ -117,7 +117,7 @@ TINY = [
 
 
 def test_tiny_objects_are_freed_by_no_fault() -> None:
-    """Live and dry, each in a process of its own: a fault would end it."""
+    """Real and dry heaps, each in a separate process, because a fault would end it."""
     code = (
         "import os, sys, numpy as np, spanwise as sw\n"
         "for rows in eval(sys.argv[1]):\n"
@@ -147,7 +147,7 @@ def test_shared_frees_are_counted() -> None:
 
 
 def test_a_single_large_id_is_refused() -> None:
-    """It would decide alone that the runner takes tens of gigabytes."""
+    """A single large id would make the runner allocate tens of gigabytes."""
     ops = make_ops((ALLOC, 0, 8), (ALLOC, 0, 8))
     ops["object"][1] = 2**32 - 1
     with sw.Heap("go", dry=True) as heap:

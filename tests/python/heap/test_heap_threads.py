@@ -92,7 +92,7 @@ def test_close_while_others_allocate(seed: int) -> None:
 
 
 def test_views_and_frees_from_many_threads() -> None:
-    """A free either happens before a view or is refused: no view ever shows foreign bytes."""
+    """A free either precedes a view or is refused, so no view shows foreign bytes."""
     with sw.Heap() as heap:
         blocks = [heap.alloc(128) for _ in range(50)]
         for block in blocks:
@@ -224,9 +224,9 @@ def test_one_run_at_a_time() -> None:
 
 
 def test_run_releases_the_interpreter() -> None:
-    """While a workload runs, other threads go on.
+    """Other threads run while a workload runs.
 
-    A busy system may leave them out of many runs, but not of all.
+    A busy system may prevent that in many runs, but not in all.
     """
     ops = make_ops(*[(ALLOC, 0, 200_000), (FREE, 0, 0)] * 200_000)
     with sw.Heap() as heap:

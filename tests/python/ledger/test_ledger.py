@@ -47,7 +47,7 @@ KEYS = (
 def live_ledger(
     ops: NDArray[np.void], table: str, options: sw.HeapOptions | None = None
 ) -> sw.Ledger:
-    """The ledger of a real heap after the operations, by the recording's clock."""
+    """Return the ledger of a real heap after the operations, with the recording's clock."""
     with sw.Heap(table, manual_clock=True, options=options) as heap:
         heap.run(ops, touch="ends")
         ledger = heap.ledger()
@@ -60,7 +60,7 @@ def assert_same(model: sw.Ledger, live: sw.Ledger) -> None:
     assert (model.classes == live.classes).all()
     assert model.stats is not None  # which knew the peak before it ran
     known = replace(model.stats, steady_held_over_requested=None, peak_resident_bytes=None)
-    assert known == live.stats  # a live heap notes no writes
+    assert known == live.stats  # a real heap does not track writes
     for name in ("spans", "large_objects", "largest_hole_bytes", "free_runs", "returned_bytes"):
         assert getattr(model, name) == getattr(live, name), name
 
@@ -171,7 +171,7 @@ def test_bad_moment(at: Any) -> None:
 
 @pytest.mark.parametrize("stored", [False, True])
 def test_an_operation_is_a_moment(stored: bool, tmp_path: Any) -> None:
-    """After N operations it is as a recording of the first N has it at its end."""
+    """The ledger after N operations equals that at the end of a recording of the first N."""
     ops = random_ops(9, 4000)
     recording = sw.Recording.from_ops(ops, tmp_path / "a.swt" if stored else None)
     for count in (0, 1, 1777, 4000):
@@ -344,7 +344,7 @@ def churned_by(threads: int) -> sw.Recording:
 
 
 def test_blowup() -> None:
-    """One thread has none; of many each keeps a span, which one thread would have used again."""
+    """One thread has none; each of many keeps a span that one thread would have reused."""
     assert churned_by(1).blowup("go") == 1.0
     recording = churned_by(20)
     alone = sw.Recording.from_ops(np.asarray(recording.ops).copy())

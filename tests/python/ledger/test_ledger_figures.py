@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every measure of a ledger, of sums and of comparisons, by hand from terms that are made up."""
+"""Every measure of ledgers, sums and comparisons, by hand from made-up terms."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ STATS = RunStats(
 
 
 def class_rows() -> NDArray[np.void]:
-    """Large objects, a class of 4 spans of 10 slots, one of 1 span of 8, one that is not used."""
+    """Large objects, a class with 4 spans of 10 slots, one with 1 span of 8, and an unused one."""
     rows = np.zeros(4, LEDGER_CLASS_DTYPE)
     rows["cls"] = range(4)
     rows["size_bytes"] = [0, 16, 24, 32]
@@ -120,7 +120,7 @@ def test_all_measures_are_tested() -> None:
 
 
 def test_measures_of_nothing() -> None:
-    """Nothing requested, no run: what would divide by 0 is not known."""
+    """Without requests and runs, measures that would divide by 0 are unknown."""
     measures = made_up(requested_bytes=0, classes=class_rows()[:1], stats=None).measures
     for name in ("internal_waste", "held_over_requested", "mean_occupancy"):
         assert measures[name].value is None, name
@@ -163,7 +163,7 @@ def test_shares_are_of_held() -> None:
 
 
 def test_sums_of_ledgers() -> None:
-    """Two heaps have their holes apart: the largest is the larger of them."""
+    """The heaps have separate holes, so the largest hole of the sum is the larger of the two."""
     other = made_up(
         **{name: 10 * value for name, value in TERMS.items()},
         held_bytes=20000,

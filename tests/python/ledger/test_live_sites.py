@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is live by call site: counted by hand, and equal to the ledger."""
+"""Live bytes by call site: counted by hand, and equal to the ledger."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_full_span_by_hand() -> None:
 
 
 def test_pinned_spans_by_hand() -> None:
-    """What died leaves its slot to those who live on; a resize makes the object its own site's."""
+    """Free slots are charged to the live objects; a resized object belongs to the resize's site."""
     rows = [(ALLOC, i, 5000, 9) for i in range(3)]
     recording = of_sites(*rows, (FREE, 2, 0, 0), (REALLOC, 0, 5100, 4))
     found = recording.live_sites("go", at="end")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resident bytes: which of a heap's bytes are in pages that were written to, and their peak."""
+"""Resident bytes: the bytes of a heap in written pages, and their peak."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_the_peak_of_resident_bytes() -> None:
     assert 0.9 * 700_000 < most.requested_bytes <= 700_000
     assert peak.resident_bytes is not None and most.resident_bytes is not None
     assert most.resident_bytes > 1.5 * peak.resident_bytes
-    # No operation has more: looked at one by one.
+    # No operation has more, checked one by one.
     rows = recording.timeline(samples=2048, detail="parts")
     assert rows["resident_bytes"].max() == most.resident_bytes
     assert rows["op"][rows["resident_bytes"].argmax()] == most.events
@@ -169,7 +169,7 @@ def test_what_no_time_line_shows() -> None:
 
 
 def test_the_verdict_is_about_resident_bytes() -> None:
-    """The table with less resident memory wins, whatever it holds."""
+    """The table with less resident memory wins, whatever its held bytes."""
     ledger = sw.Recording.from_ops(make_ops((ALLOC, 0, 5000))).ledger("go")
 
     def verdict(held: int, more: int) -> str:
@@ -280,7 +280,7 @@ sys.exit(subprocess.run(words).returncode)
 
 
 def test_a_kernel_that_refuses_mincore() -> None:
-    """A filter lets mincore fail, as in a locked container: it is said, and held bytes remain."""
+    """A filter makes mincore fail, as in a locked container: held bytes remain, with a message."""
     done = subprocess.run(
         [sys.executable, "-c", REFUSED], capture_output=True, text=True, check=False
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each claim of the articles has a verdict and stands in a notebook, or is listed as open."""
+"""Each claim of the articles has a verdict and a notebook, or is listed as open."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_verdicts_have_a_reason_and_a_notebook_that_shows_them() -> None:
 
 
 def test_a_reproduced_figure_is_the_figure() -> None:
-    """What was reproduced is equal; what differs says how; a statement needs no figure."""
+    """Reproduced figures are equal, different ones have a reason; a statement needs no figure."""
     for claim in claims():
         if claim.verdict == "reproduced" and claim.value is not None:
             assert claim.ours == claim.value

@@ -74,7 +74,7 @@ def test_the_articles_counted_the_same() -> None:
 
 @pytest.mark.parametrize("together", [True, False])
 def test_books_are_those_of_the_table(together: bool) -> None:
-    """What C allocates is what arithmetic says, where the article's claim turns."""
+    """C allocates what the arithmetic predicts, around the size where the claim changes."""
     name = "books_in_one_block" if together else "books_in_many_blocks"
     for count in (1, 204, 819, 820, 852, 853, 854, 2000):
         cost = run_case(Case(name, "", Verdict("heap", "shared up"), None, count), counted_ops=1)

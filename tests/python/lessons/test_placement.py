@@ -25,7 +25,7 @@ from spanwise.lessons.placement import (
 
 
 def test_by_hand() -> None:
-    """Of 10 and 20 side by side the 10 goes; 15 does not fit into its hole and goes behind."""
+    """Objects of 10 and 20; the 10 is freed; 15 does not fit into its hole and goes to the end."""
     assert measure_extent([10, 20, 15], [2, 9, 9], "first") == (35, 45)
     assert measure_extent([10, 20, 10], [2, 9, 9], "first") == (30, 30)
     assert measure_extent([10, 20, 30, 5], [3, 1, 9, 9], "first") == (40, 40)
@@ -138,7 +138,7 @@ def test_no_buddy_escapes() -> None:
 
 
 class _Watched:
-    """Bumps for ever, and checks what the adversary may do."""
+    """A bump allocator that checks the adversary's rules."""
 
     def __init__(self, live: int) -> None:
         self.taken: dict[int, int] = {}
@@ -184,7 +184,7 @@ def test_drag_by_hand() -> None:
 
 
 def _by_moments(columns: Any, group: int, least: int) -> int:
-    """Adds up what is held at each of 0, 1, 2, ..."""
+    """Add up the held bytes at 0, 1, 2, ..."""
     rows = sorted(zip(*columns, strict=True), key=lambda row: row[1])
     held = 0
     for start in range(0, len(rows), group):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The message server: its replies beside a model in Python, latencies, bad arguments, a picture."""
+"""The message server: replies against a model in Python, latencies, bad arguments, a picture."""
 
 from __future__ import annotations
 

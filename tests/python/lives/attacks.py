@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls every method of one class where the collector could have destroyed objects of C already.
+"""Calls every method of one class while Python's collector may already have destroyed C objects.
 
-Usage: attacks.py CLASS. Each case prints one line before it begins, so that a signal names the
-case, and one line of JSON with what came of it.
+Usage: attacks.py CLASS. Each case prints one line before it begins, which names the case after a
+crash, and one line of JSON with its outcome.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ENDS = ("close", "free", "reset", "recycle", "release", "unregister", "drain", "
 
 
 def outcome(world: World, name: str) -> str:
-    """Calls a method, ends all that can be ended, uses the result, and says what the call did."""
+    """Call a method, end everything around it, use the result, and return the outcome."""
     try:
         result = worlds.call(world, name)
     except worlds.NoArgumentError:
@@ -48,7 +48,7 @@ def outcome(world: World, name: str) -> str:
 
 
 def end_all(world: World) -> None:
-    """Closes, frees and resets everything around, as far as that is possible now."""
+    """Close, free and reset everything around, as far as possible."""
     for one in list(vars(world).values()):
         for name in ENDS:
             end = getattr(one, name, None)
@@ -58,7 +58,7 @@ def end_all(world: World) -> None:
 
 
 def use(result: Any) -> None:
-    """Reads and writes the bytes of what a call gave, and looks at it in other ways."""
+    """Read and write the bytes of a result, and use it in other ways."""
     with suppress(Exception):
         repr(result)
     with suppress(Exception):
@@ -77,14 +77,14 @@ def use(result: Any) -> None:
 
 
 def directly(make: Callable[[], World], name: str, note: Callable[[str], None]) -> World:
-    """The call in ordinary code, with which the others are compared."""
+    """Make the call in ordinary code, for comparison."""
     world = make()
     note(outcome(world, name))
     return world
 
 
 class InDel:
-    """A user's object in a reference cycle with all that it uses."""
+    """An object of the user in a reference cycle with everything that it uses."""
 
     world: World
     name: str
@@ -139,7 +139,7 @@ class _Never:
 
 
 def suspended(make: Callable[[], World], name: str, note: Callable[[str], None]) -> World:
-    """What the call gives is entered or begun, and left to the collector with all the rest."""
+    """Enter or start the result of the call, and let the collector find it with everything else."""
     world = make()
     note("done")
     with suppress(Exception):
@@ -164,7 +164,7 @@ def main() -> None:
     for name in worlds.own_names(getattr(sw, cls)):
         for way in WAYS:
             print(f"{cls}.{name} {way.__name__}", file=sys.stderr, flush=True)
-            gc.freeze()  # the collections below look at what comes from here on
+            gc.freeze()  # the collections below only see new objects
             said: list[str] = []
             world = way(worlds.WORLDS[cls], name, said.append)
             it = world.it

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ends everything around in the middle of each method of one class, as a signal handler may.
+"""Ends all objects in the middle of each method of one class, as a signal handler may.
 
 Usage: interruptions.py CLASS. A handler, or a `__del__` that the collector calls, may run between
-any two lines. So each method is called as often as it has lines of this package, and at another
-line each time everything around is closed, freed, reset and pushed on.
+any two lines. So each method is called once per line of this package that it runs, and at a
+different line each time, all objects around it are closed, freed, reset and pushed to.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Interruption:
         return self.trace
 
     def act(self) -> None:
-        """What a handler could do: look, move and end."""
+        """Do what a handler could do: query, move and end objects."""
         for one in list(vars(self.world).values()):
             if isinstance(one, sw.Stack):
                 with suppress(Exception):
@@ -60,7 +60,7 @@ class Interruption:
 
 
 def run(cls: str, name: str, at: int) -> bool:
-    """One call that is interrupted at its `at`-th line; whether it had so many."""
+    """Make one call, interrupted at its `at`-th line; return whether it has that many lines."""
     world = worlds.WORLDS[cls]()
     interruption = Interruption(world, at)
     result = None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that try to end Python by a signal, each through public names alone."""
+"""Programs that try to crash Python through public names only."""
 
 from __future__ import annotations
 

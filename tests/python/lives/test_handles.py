@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Public objects: made by factories, never copied, checked arguments, equal results."""
+"""Public objects: created by factories, never copied, with checked arguments and equal results."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ WITHOUT_ARGUMENTS = {
 
 
 class Odd:
-    """What no parameter takes."""
+    """A value that no parameter accepts."""
 
 
 def _callables(world: World, name: str) -> dict[str, Any]:
@@ -163,7 +163,7 @@ def _parameters(method: Any) -> list[inspect.Parameter]:
 
 
 def _call(world: World, name: str, method: Any, wrong: str) -> None:
-    """A call in which one argument is wrong, and the others are right."""
+    """Make a call with one wrong argument."""
     right = iter(worlds.arguments(world, name, method))
     placed, named = [], {}
     for one in _parameters(method):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No use of a public class ends Python by a signal, also while the collector frees a cycle."""
+"""No use of a public class crashes Python, even while the collector frees a cycle."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_every_public_class_has_a_world() -> None:
 
 
 def test_arrays_hide_what_they_refer_to_from_the_collector() -> None:
-    """On this a `Life` is built."""
+    """`Life` depends on this."""
     hidden = np.empty((), object)
     hidden[()] = []
     assert not gc.is_tracked(hidden)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An object of each public class that uses memory of C, and arguments for all of its methods.
+"""An object of each public class that uses C memory, and arguments for all of its methods.
 
-A world is the object, as `it`, and the objects around it. Tests derive the methods from the class,
-so a method that is written today is called today: its arguments are found by their names.
+A world is the object, as `it`, and the objects around it. Tests derive the methods from the class
+and find arguments by name, so new methods are covered automatically.
 """
 
 from __future__ import annotations
@@ -239,7 +239,7 @@ def missing() -> list[str]:
 
 
 def own_names(cls: type) -> list[str]:
-    """Methods and properties that classes of this package define for a class, and `__init__`."""
+    """Return the methods and properties of a class that this package defines, and `__init__`."""
     names = set()
     for base in cls.__mro__:
         if base.__module__.startswith("spanwise"):
@@ -306,7 +306,7 @@ OTHER_NAMES = {
 
 
 def arguments(world: World, name: str, method: Any) -> list[Any]:
-    """What is passed to a method: of each parameter without a default, the world's by its name."""
+    """Return the arguments of a method: the world's value for each parameter without a default."""
     if name in DUNDERS:
         return DUNDERS[name](world)
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a case runs (stdout, folders, pipelines, plain runs), and tables fitted to programs."""
+"""Runs of cases (stdout, folders, pipelines, plain runs), and tables fitted to programs."""
 
 from __future__ import annotations
 

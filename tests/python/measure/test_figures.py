@@ -137,7 +137,7 @@ def seen_from_outside(*rows: tuple[int, int]) -> Any:
 
 
 def test_a_run_is_the_output_minus_the_replayers_own() -> None:
-    """What was seen before the first operation is not of the run; start-up stays in."""
+    """Samples before the first operation are not counted; start-up is."""
     one = _run(output(), seen_from_outside((40, 99_999), (50, 8000), (70, 12_000)), 4)
     assert (one.cpu_ns, one.elapsed_ns, one.waited_ns, one.waits) == (11, 22, 33, 44)
     assert (one.overhead_ns, one.failed, one.minor_faults, one.plan_bytes) == (55, 66, 77, 88)
@@ -190,7 +190,7 @@ def test_errors_are_model_over_real_less_one() -> None:
 
 
 def test_ordered_pairs() -> None:
-    """Two of three: of b and c the model says the opposite of what was seen."""
+    """Two of three: for b and c, the model predicts the opposite order."""
     assert PEERS.ordered_pairs == (2, 3)
     assert PEERS.verdict() == "the model puts 2 of 3 pairs in the real order; mean error 15.0 %"
     level = PeerComparison("mine", 1, (peer("a", (5,), 7), peer("b", (5,), 9)))

@@ -26,7 +26,7 @@ def used(tmp_path: Path, *argv: str, timeout_s: float = 300) -> Any:
 
 
 def test_memory_is_that_of_the_command(tmp_path: Path) -> None:
-    """Neither that of the Python which started it, nor less than that of its largest child."""
+    """The memory excludes the Python that started the command, but includes its largest child."""
     ballast = bytearray(60 * MIB)
     small = used(tmp_path, "true")
     assert len(ballast) == 60 * MIB and small.error == ""
@@ -113,7 +113,7 @@ def test_a_large_output_is_hashed_in_bounded_memory(tmp_path: Path) -> None:
 
 
 def wait_for_end(pid: int) -> bool:
-    """Whether a process that was killed ends; a zombie has no command line."""
+    """Wait for a killed process to end; a zombie has no command line."""
     for _ in range(3000):
         try:
             if not Path(f"/proc/{pid}/cmdline").read_bytes():

@@ -136,7 +136,7 @@ def test_demo_json_without_a_compiler(tmp_path: Path) -> None:
 
 
 def test_the_loop_in_one_sentence() -> None:
-    """What is said when a table saves nothing, and when it was run."""
+    """The sentence if a table saves nothing, and after it was run."""
     recording = sw.Recording.from_ops(random_ops(1, 500))
     ledger = recording.ledger("c16")
     kept = (67, False, "no table beats c16.")
@@ -166,7 +166,7 @@ def test_the_loop_in_one_sentence() -> None:
 
 
 def test_what_is_outside_of_the_heap_has_a_row() -> None:
-    """The median of the runs; nothing where none was measured."""
+    """The row has the median of the runs, or nothing without measured runs."""
     ledger = sw.Recording.from_ops(random_ops(1, 500)).ledger("c16")
     runs = (_told(ledger, 5 << 20),)
     measured = Measured(ledger, runs, outside=(7000, 9000, 8000))

@@ -305,7 +305,7 @@ def test_ctrl_c_ends_the_replayer(tmp_path: Path) -> None:
 
 
 def _wait_for_end(pid: int) -> None:
-    """Its end was asked for before the command ended; a busy system may take a while."""
+    """Wait for its end, which the command has requested; a busy system may take a while."""
     until = time.monotonic() + 120
     while time.monotonic() < until:
         if not Path(f"/proc/{pid}").exists():

@@ -22,5 +22,5 @@ def other() -> sw.Recording:
 
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No family takes part, so that a figure by hand decides."""
+    """Exclude all families, so that a figure by hand decides."""
     monkeypatch.setattr(search, "FAMILIES", ())

@@ -26,7 +26,7 @@ LOOSE: dict[str, Any] = {"waste_percent": 100, "prior": 0, "candidates": 16}
 
 
 def stages(*sizes: int, count: int = 600) -> sw.Recording:
-    """As many stages: each allocates objects of its size and frees those of the last stage."""
+    """Return stages: each allocates objects of one size and frees those of the previous stage."""
     rows = []
     for stage, size in enumerate(sizes):
         for i in range(count):
@@ -62,7 +62,7 @@ def test_a_part_is_judged_by_what_it_did_not_choose() -> None:
 
 
 def test_a_single_recording_is_cut() -> None:
-    """What lives at a cut is allocated at the beginning of the next part."""
+    """Objects live at a cut are allocated at the beginning of the next part."""
     whole = stages(1040, 1040, 1040, 1040)
     rows = sw.cross_validate(whole, 8, folds=3, **LOOSE)
     edges = [len(whole) * i // 3 for i in range(4)]
@@ -143,7 +143,7 @@ def test_a_choice_that_loses_on_held_out_parts_does_not_hold() -> None:
 
 
 def test_parts_of_a_single_recording_do_not_decide() -> None:
-    """The same sizes one after the other: each half loses by what the other half chose."""
+    """The same sizes one after the other: each half loses with the other half's choice."""
     whole = stages(1040, 1040, 5400, 5400, count=300)
     best = sw.optimize(whole, 3, **LOOSE, largest_bytes=8192, folds=2)
     assert best.folds is not None and best.holds == best.beats_stock
@@ -151,7 +151,7 @@ def test_parts_of_a_single_recording_do_not_decide() -> None:
 
 
 def test_others_that_no_table_can_be_fitted_to_leave_the_stock_table() -> None:
-    """All that is left without the first recording are large objects."""
+    """Without the first recording, only large objects remain."""
     best = sw.optimize([wanting(*[1040] * 500), wanting(*[100_000] * 20)], 8, **LOOSE)
     assert best.folds is not None and best.folds["stock_chosen"].tolist()[0] is True
 

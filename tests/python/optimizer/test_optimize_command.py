@@ -80,7 +80,7 @@ def test_command_where_no_table_beats_the_stock_table(
 
 
 def _build_asks_for_anyway(place: Path, verdict: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Neither command nor call builds a rejected table by default."""
+    """Check that neither the command nor the call builds a rejected table by default."""
     folder = place.with_name("built")
     words = ["build", "--table", str(place), "-o", str(folder), "--cc", "/nowhere/cc"]
     said = f"rejected by its evaluation ({verdict.rstrip('.')}); build it anyway with"
@@ -134,7 +134,7 @@ def test_command_of_a_table_that_loses_on_held_out_data(
 
 @needs_recorder()
 def test_command_on_a_real_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Whatever the verdict is, status, file and words agree with the ledgers."""
+    """Whatever the verdict, the status, the file and the text agree with the ledgers."""
     place, table = tmp_path / "json.swt", tmp_path / "t.json"
     with (tmp_path / "said").open("w") as said:
         run_recorded([sys.executable, "-c", "import json"], place, RecordOptions(stdout=said))

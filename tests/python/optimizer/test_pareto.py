@@ -20,7 +20,7 @@ from tests.python.optimizer.optimizer_tools import by_peak
 
 
 def point(classes: int, scale: int, caches: int, resident: int) -> tuple[int, ...]:
-    """What is held falls where what is resident rises: it has no say in what is lowest."""
+    """A point of the front; held bytes fall as resident bytes rise, but do not matter."""
     return (classes, scale, caches, 1, 2, 3, 4, 5, 6, 7, 1000 - resident, resident)
 
 
@@ -37,7 +37,7 @@ FRONT = sw.ParetoFront(as_rows(np.array(POINTS, PARETO_DTYPE)))
 
 
 def test_the_lowest_point_of_each_curve() -> None:
-    """Of equal ones the fewest classes."""
+    """Of equal points, the one with the fewest classes is lowest."""
     assert FRONT.curves() == [(1, 0), (1, 4), (2, 0)]
     assert FRONT.curve()["classes"].tolist() == [10, 20, 30, 40]
     assert FRONT.curve()["resident_bytes"].tolist() == [250, 200, 200, 300]

@@ -108,7 +108,7 @@ def test_a_class_is_split_where_it_saves_most_round_up() -> None:
 
 
 class ByName:
-    """The scores of tables by their names, in place of a simulation."""
+    """Scores of tables by name, instead of a simulation."""
 
     def __init__(self, known: dict[str, int]) -> None:
         self._known = known
@@ -146,7 +146,7 @@ def test_the_least_of_those_that_lose_nowhere_is_chosen(
 
 
 class Given:
-    """Scores that depend on the first class alone, in place of a simulation."""
+    """Scores that depend only on the first class, instead of a simulation."""
 
     def __init__(self, of_first: Callable[[int], float]) -> None:
         self._of_first = of_first
@@ -181,7 +181,7 @@ def searched(of_first: Callable[[int], float], candidates: int, *starts: Specs) 
 
 
 def test_a_search_goes_to_what_is_better_and_ends_where_nothing_is() -> None:
-    """The score is least where the first class is 112, which is a step away from 208."""
+    """The score is lowest if the first class is 112, which is one step from 208."""
     found, count = searched(lambda size: abs(size - 112), 500, ((208, 1, 1), (32768, 4, 4)))
     assert (found.table.classes["size_bytes"][0], found.score, found.stopped) == (112, 0, False)
     assert count < 500

@@ -69,7 +69,7 @@ def optimum(fitted: Bytes, *held_out: Bytes, parts: int = 1, folds: Any = None) 
 def test_held_out_data_decides(
     resident: list[Bytes], saved: int, percent: float, loses_on: str, holds: bool
 ) -> None:
-    """Of what was fitted to, and then of each recording that was held out."""
+    """Held-out recordings decide, each by itself, not the fit."""
     best = optimum(*resident)
     assert (best.stock, best.saved_bytes, best.loses_on) == ("c16", saved, tuple(loses_on))
     assert 100 * best.saved_share == pytest.approx(percent)
@@ -82,7 +82,7 @@ def test_held_out_data_decides(
 
 
 def test_verdicts_in_words() -> None:
-    """Shares are of what is resident under c16 on the recording that is named."""
+    """Percentages are of the resident bytes under c16 on the named recording."""
     won = optimum((1024, 1023), (2048, 1536))
     assert won.verdict() == (
         "mine saves 512 B (25.0 %) of the peak resident of 2.0 KiB under c16 on a, held out; go,"
@@ -116,7 +116,7 @@ def test_families_rise_and_are_those_without_a_ledger() -> None:
 
 
 def test_tables_are_listed_by_what_decides() -> None:
-    """On the fit c16 has less resident, on what was held out the found table."""
+    """c16 has less resident on the fit, and the found table on the held-out recording."""
     rows, head = optimum((1000, 2000), (4000, 3000))._resident_rows()
     assert head == ("", "fit", "a, held out")
     assert rows[:3] == [("go", "1", "1"), ("mine", "2,000", "3,000"), ("c16", "1,000", "4,000")]
@@ -154,7 +154,7 @@ WIDE = sw.SizeClassTable.custom([(560, 8), (1040, 8), (32768, 4)], name="wide")
 
 
 def choice(fitted: sw.Recording, **options: Any) -> OptimizeResult:
-    """Of these two, and a proposal of a single class of 32 KiB."""
+    """Choose from these two and a proposal of a single class of 32 KiB."""
     return by_peak(fitted, classes=1, tables=[NEAR, WIDE], **options)
 
 

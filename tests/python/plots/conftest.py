@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each test of pictures begins and ends without a figure, whatever other tests left open."""
+"""Closes all figures before and after each test of pictures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def closed() -> Iterator[None]:
-    """No figure before the test, none after it."""
+    """Close all figures before and after the test."""
     plt.close("all")
     yield
     plt.close("all")

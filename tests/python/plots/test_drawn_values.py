@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each picture's data, read back from the figure, is what its input says by hand."""
+"""The data of each picture, read back from the figure, equals the input, by hand."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KIB, MIB = 1 << 10, 1 << 20
 
 
 def rows(columns: str, *given: tuple[Any, ...]) -> sw.Rows:
-    """Rows of named columns; those of words are `phase`, `kind`, `sizes`, ..."""
+    """Return rows of named columns; text columns are `phase`, `kind`, `sizes`, ..."""
     names = columns.split()
     made = [np.array(column) for column in zip(*given, strict=True)]
     found = np.zeros(len(given), [(n, c.dtype) for n, c in zip(names, made, strict=True)])
@@ -36,7 +36,7 @@ def rows(columns: str, *given: tuple[Any, ...]) -> sw.Rows:
 
 
 def ledger(**parts: int) -> Any:
-    """As much of a ledger as pictures need."""
+    """Return the parts of a ledger that pictures need."""
     known = {name: parts.get(name.removesuffix("_bytes"), 0) for name in PARTS}
     held = sum(known.values())
     waste, resident = held - known["requested_bytes"], parts["resident"]
@@ -45,7 +45,7 @@ def ledger(**parts: int) -> Any:
 
 
 def bars(ax: Any) -> dict[str, list[tuple[float, ...]]]:
-    """Left, bottom, width and height of the bars, by label."""
+    """Return left, bottom, width and height of the bars, by label."""
     return {
         one.get_label(): [
             tuple(
@@ -72,7 +72,7 @@ def line(ax: Any, label: str) -> list[list[float]]:
 
 
 def test_ledgers() -> None:
-    """A bar each, from the left: its parts; a line as high as the bar where resident bytes end."""
+    """A bar per ledger has its parts from the left, and a line at the resident bytes."""
     one = ledger(requested=4 * KIB, roundup=KIB, free_page=3 * KIB, resident=6 * KIB)
     other = ledger(requested=2 * KIB, roundup=0, free_page=KIB, resident=2560)
     ax: Any = plots.ledgers([one, other])
@@ -102,7 +102,7 @@ def test_a_sample_of_a_time_line_lasts_until_the_next() -> None:
 
 
 def test_replays() -> None:
-    """A line an allocator is what is resident, the grey area what was requested."""
+    """A line per allocator shows resident bytes; the grey area shows requested bytes."""
     samples = np.zeros(3, SAMPLES_DTYPE)
     samples["time_ns"] = [0, 4_000_000, 8_000_000]
     samples["rss_bytes"], samples["requested_bytes"] = [10, 30, 50], [1, 2, 3]
@@ -168,7 +168,7 @@ def test_a_full_span_has_the_last_colour_of_the_map() -> None:
 
 
 def test_pinned_spans() -> None:
-    """Of each group above what comes free without it, below the free bytes that it keeps."""
+    """Each group has a bar of bytes that would be free without it, and one of pinned free bytes."""
     given = [(7, 1, 100, 3 * KIB, 1, 1, 8 * KIB), (9, 1, 100, 5 * KIB, 1, 0, 4 * KIB)]
     found = as_rows(np.array(given, PINNED_SPANS_DTYPE))
     one = SpanPinning(found, "thread", ledger(requested=100, resident=0), 2, 8 * KIB)
@@ -182,7 +182,7 @@ def test_pinned_spans() -> None:
 
 
 def test_sizes_of_pinned_spans_stand_in_their_order() -> None:
-    """The larger slots would free more, and come first in the rows."""
+    """Sizes are in ascending order, although larger slots come first in the rows."""
     given = [(64, 1, 100, 0, 1, 1, 8 * KIB), (16, 1, 100, 0, 1, 1, 4 * KIB)]
     found = as_rows(np.array(given, PINNED_SPANS_DTYPE))
     ax: Any = plots.span_pinning(
@@ -334,7 +334,7 @@ def lives(*given: tuple[int, int, bool, int]) -> sw.Rows:
 
 
 def cells(ax: object) -> np.ndarray:
-    """The values of the cells, 0 if empty."""
+    """Return the values of the cells, 0 if empty."""
     mesh = ax.collections[0]  # type: ignore[attr-defined]
     return np.ma.filled(mesh.get_array(), 0)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures of heap maps: cells are where pages are, and files appear whole."""
+"""Pictures of heap maps: positions of cells, and files written whole."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The heap map's widget: its cells are the maps'; its script draws, zooms and scrubs."""
+"""The heap map widget: its cells equal the maps; its script draws, zooms and scrubs."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_the_script_in_a_browser(tmp_path: Path) -> None:
     (text,) = re.findall(r'data-told="([^"]*)"', done.stdout)
     first, scrubbed, zoomed, moved, whole, ended = json.loads(text.replace("&quot;", '"'))
     moments = widget.map["moments"]
-    # The slider changes the moment, its words and the picture, and tells the notebook.
+    # The slider changes the moment, its text and the picture, and notifies the notebook.
     assert first["frame"] == widget.frame and first["texts"][1] == moments[widget.frame]
     assert scrubbed["frame"] == 0 and scrubbed["texts"][1] == moments[0]
     assert first["sum"] != scrubbed["sum"] and len(first["colours"]) > 3
@@ -169,7 +169,7 @@ def test_the_script_in_a_browser(tmp_path: Path) -> None:
     assert zoomed["view"] == f"{1.25**8:.4f} {0.5 - part / 2:.4f} 0.0000"
     assert zoomed["sum"] != scrubbed["sum"]
     assert moved["view"] == f"{1.25**8:.4f} {0.5 - 0.6 * part:.4f} 0.0000"
-    # Words of the cell under the pointer, which is the first one of all when all is shown.
+    # The text describes the cell under the pointer, which is the first cell without zoom.
     assert whole["view"] == first["view"] and whole["sum"] == scrubbed["sum"]
     code = widget.cells[0]
     kinds = {101: "a large object", 102: "free pages, held", 255: "not held"}

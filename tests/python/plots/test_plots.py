@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures: each function draws on what it is given, in the shipped style, and changes nothing."""
+"""Pictures: functions draw on the given Axes in the shipped style, and change no settings."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_wrong_model_is_named(draw: Callable[[Any], Axes], named: str) -> None
 
 
 def run_cells(*sources: str) -> list[Any]:
-    """The cells of a notebook after it ran; their outputs are in `.outputs`."""
+    """Run a notebook; return its cells, with the outputs in `.outputs`."""
     nbformat, nbclient = map(pytest.importorskip, ("nbformat", "nbclient"))
     book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in sources])
     client = nbclient.NotebookClient(book, kernel_name="python3", timeout=600, startup_timeout=600)
@@ -122,7 +122,7 @@ def run_cells(*sources: str) -> list[Any]:
 
 
 def images(cell: Any) -> int:
-    """Pictures that a cell shows."""
+    """Return the pictures that a cell shows."""
     return sum("image/png" in output.get("data", {}) for output in cell.outputs)
 
 

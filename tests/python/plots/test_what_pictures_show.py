@@ -67,7 +67,7 @@ def test_eight_curves_have_eight_marks_and_seven_colours() -> None:
 
 
 def test_bars_show_what_is_resident() -> None:
-    """A line in each bar; none where one of the ledgers does not know."""
+    """Each bar has a line at the resident bytes, unless one of the ledgers does not have them."""
     both = [RECORDING.ledger("go"), RECORDING.ledger("pow2")]
     ax = plots.ledgers(both)
     (lines,) = (one for one in ax.collections if one.get_label() == "resident")

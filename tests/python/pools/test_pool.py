@@ -16,7 +16,7 @@ from tests.python.helpers import in_threads
 
 
 def test_by_hand() -> None:
-    """Two blocks at most are kept; what was put last is used first."""
+    """At most two blocks are kept, and the last one put back is reused first."""
     with sw.Heap() as heap, sw.Pool(heap, 88, capacity=2) as pool:
         blocks = [pool.get() for _ in range(3)]
         places = [block.address for block in blocks]
@@ -135,7 +135,7 @@ def test_a_thread_keeps_one_block_for_itself() -> None:
     st.lists(st.sampled_from("gggpppfa"), max_size=60),
 )
 def test_a_list_does_the_same(kind: str, capacity: int, steps: list[str]) -> None:
-    """Idle addresses as a list, with how many of the first are victims."""
+    """The model is a list of idle addresses, and the number of victims at its beginning."""
     idle: list[int] = []
     victims = fresh = dropped = 0
     out: list[sw.Block] = []

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ten million steps of ranges and buddies against a map of bytes, drawn by Hypothesis, in batches.
 
-A batch has some examples of every back end with every placement and of the buddy; its number is
-the seed. After each batch the sums are written to a file, and the next run continues there. A
-difference ends the run with the shortest steps that show it.
+A batch has examples of every backend with every placement, and of the buddy allocator; its number
+is the seed. After each batch the totals are written to a file, and the next run continues there. A
+difference ends the run with the shortest steps that reproduce it.
 
 Example:
     ./dev stress python_models
@@ -34,7 +34,7 @@ STATE = Path("build/report/python_models.json")
 
 
 def run_batch(number: int, examples: int) -> int:
-    """Runs one batch. Returns how many steps it had."""
+    """Run one batch; return its number of steps."""
     steps_done = 0
 
     def drawn(run: Callable[..., None], which: st.SearchStrategy[tuple[Any, ...]]) -> None:
@@ -58,7 +58,7 @@ def run_batch(number: int, examples: int) -> int:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Goes on until so many steps are done, over all runs."""
+    """Run batches until the given number of steps is done, over all runs."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--operations", type=int, default=10_000_000, help="steps over all runs")
     parser.add_argument("--examples", type=int, default=100, help="of each combination in a batch")

@@ -37,7 +37,7 @@ BAD = (sw.InvalidError, sw.OverlapError)
 
 
 def steps_of(drawn: bytes) -> list[Step]:
-    """Three bytes a step: as many steps as Hypothesis can draw in a short time."""
+    """Return steps of three bytes each, as many as Hypothesis can draw in a short time."""
     sizes = (*range(10), *ODD_SIZES)
     return [
         (
@@ -63,7 +63,7 @@ class ByteMap:
         return [(run.start(), run.end() - run.start()) for run in re.finditer(b"\x01+", self.free)]
 
     def find(self, size: int) -> int | None:
-        """Where the placement puts a request."""
+        """Return the offset of a request under the placement."""
         fit = [hole for hole in self.holes() if hole[1] >= size]
         if not fit:
             return None
@@ -76,7 +76,7 @@ class ByteMap:
         return fit[0][0]
 
     def mark(self, start: int, size: int, is_free: bool) -> None:
-        """Takes or frees."""
+        """Mark bytes as allocated or free."""
         self.free[start : start + size] = bytes([is_free]) * size
         if not is_free:
             self.rover = start + size
@@ -87,7 +87,7 @@ def pairs(ranges: sw.RangeAllocator | sw.BuddyAllocator) -> list[tuple[int, int]
 
 
 def run_ranges(backend: str, placement: str, steps: list[Step]) -> None:
-    """Answers and holes are those of the map, after each step."""
+    """Check results and holes against the map after each step."""
     model, taken = ByteMap(placement), list[tuple[int, int]]()
     with sw.RangeAllocator(SIZE, backend=backend, placement=placement) as ranges:
         for kind, start, size in steps:
@@ -135,7 +135,7 @@ def step_alloc(
 
 
 def step_free(ranges: sw.RangeAllocator, model: ByteMap, start: int, size: int) -> None:
-    """A free of whatever: outside, empty, free already, or what several requests got."""
+    """Free any range: outside, empty, already free, or of several requests."""
     inside = start >= 0 and size > 0 and start + size <= SIZE
     if inside and not any(model.free[start : start + size]):
         ranges.free(start, size)

@@ -24,7 +24,7 @@ STEPS = st.lists(st.tuples(st.sampled_from("rbBnlsukpc"), st.integers(0, 12)), m
 
 
 def outcome(call: Callable[[], object]) -> object:
-    """What a call gave, or the kind of its exception."""
+    """Return the result of a call, or the type of its exception."""
     try:
         return call()
     except sw.SpanwiseError as error:
@@ -32,20 +32,20 @@ def outcome(call: Callable[[], object]) -> object:
 
 
 class Model:
-    """What a reader does, on bytes in one row."""
+    """A model of a reader on contiguous bytes."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0
 
     def take(self, size: int) -> bytes | str:
-        """The next bytes, or what a read says that is too long."""
+        """Return the next bytes, or the exception of a read that is too long."""
         if size > len(self.data) - self.at:
             return "SHORT"
         self.at += size
         return self.data[self.at - size : self.at]
 
     def leb128(self) -> int | str:
-        """The next number, or what a read of none says."""
+        """Return the next number, or the exception of a read without one."""
         number = 0
         for index in range(10):
             if self.at + index == len(self.data):
@@ -350,7 +350,7 @@ def test_lines_are_those_of_a_file(parts: list[list[bytes]], size: int) -> None:
 
 
 class _Counting(sw.Reader):
-    """Counts the looks into the memory."""
+    """Counts the reads from the memory."""
 
     looks = 0
 

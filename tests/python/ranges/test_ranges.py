@@ -157,7 +157,7 @@ def test_closed() -> None:
 
 
 def in_a_thread(work: Callable[[], object]) -> BaseException | None:
-    """What the work raised in another thread."""
+    """Return the exception that the work raised in another thread."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(work).exception()
 

@@ -216,7 +216,7 @@ def test_a_clone_that_does_not_fit_adds_nothing() -> None:
 
 
 def test_views_can_be_released() -> None:
-    """What BlockBusyError asks for. The memory had handed its own views out, which cannot be."""
+    """BlockBusyError asks to release views, which was impossible for the memory's own views."""
     memory = sw.RecyclableMemory(None)
     with memory.next_n(4) as view:
         view[:] = b"abcd"
@@ -234,7 +234,7 @@ def test_views_can_be_released() -> None:
 
 
 def test_memories_that_clone_each_other_wait_for_neither() -> None:
-    """Each looks at the other before it takes its own lock; two threads had waited for ever."""
+    """Each reads the other before acquiring its own lock; two threads once deadlocked."""
     looked = threading.Event()
 
     class Watched(sw.Memory):
@@ -247,7 +247,7 @@ def test_memories_that_clone_each_other_wait_for_neither() -> None:
     with other._lock:
         thread.start()
         assert looked.wait(60)
-        free = mine._lock.acquire(blocking=False)  # another thread would have to wait else
+        free = mine._lock.acquire(blocking=False)  # else another thread would have to wait
         if free:
             mine._lock.release()
     thread.join()
@@ -273,7 +273,7 @@ def test_a_block_is_taken_shortened_and_freed() -> None:
         assert repr(block) == f"<ScalableBlock at {block.address:#x}: freed>"
         assert np.frombuffer(allocator.alloc(8).view(), np.uint64).shape == (1,)
         gc.collect()
-        assert allocator.stats().taken_bytes == 0  # nobody has it any more
+        assert allocator.stats().taken_bytes == 0  # the last reference is gone
         allocator.verify()
 
 

@@ -286,7 +286,7 @@ def test_wrong_registrations() -> None:
 
 
 def test_pointers_outlive_the_names_of_their_stack() -> None:
-    """C writes into the slot of a pointer that nobody names any more."""
+    """C writes to the slot of a pointer after its last Python reference is gone."""
     stack = sw.Stack(first_bytes=16)
     block = stack.push(16)
     for _ in range(50):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Short readers of other tools' files: bytes allocated in all, and bytes that live at the end.
+"""Short readers of other tools' files: total bytes allocated, and bytes live at the end.
 
 Each is written from the format's definition alone and shares nothing with the importers.
 """
@@ -19,7 +19,7 @@ Totals = tuple[int, int]
 
 
 def totals_of(events: Iterable[tuple[str | None, str | None, int]]) -> Totals:
-    """Of events (address that goes or None, address that comes or None, bytes)."""
+    """Return the totals of events (freed address or None, new address or None, bytes)."""
     live: dict[str, int] = {}
     allocated = 0
     for gone, come, size in events:
@@ -127,7 +127,7 @@ def heap_text(text: str) -> Totals:
 
 
 def go_tool_trace(go: str, path: Path, slots: list[int]) -> Totals:
-    """What `go tool trace -d=parsed` prints of a heap, with the sizes of Go's classes from 1 on."""
+    """Read a heap from `go tool trace -d=parsed`, with the sizes of Go's classes from 1 on."""
     words = [go, "tool", "trace", "-d=parsed", str(path)]
     text = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     spans: dict[int, tuple[int, int]] = {}
@@ -175,14 +175,14 @@ def pprof(content: bytes) -> Totals:
 
 
 def varint(raw: bytes, at: int) -> tuple[int, int]:
-    """A number of variable length, and where the next thing begins."""
+    """Return a varint, and the offset after it."""
     end = next(i for i in range(at, len(raw)) if raw[i] < 128) + 1
     value = sum((byte & 127) << 7 * i for i, byte in enumerate(raw[at:end]))
     return value - (value >> 63 << 64), end
 
 
 def packed(raw: bytes) -> list[int]:
-    """Numbers one after another."""
+    """Yield packed numbers."""
     found, at = [], 0
     while at < len(raw):
         value, at = varint(raw, at)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes heap profiles in profile.proto; knows the format from its definition, not from a reader.
+"""Writes heap profiles in profile.proto, following the format's definition, not a reader.
 
 The strings of a profile are "", the names of its types, "bytes", the unit, and those of its stacks.
 """
@@ -56,7 +56,7 @@ def profile(
 
 
 def first_text(types: tuple[str, ...] = OBJECTS) -> int:
-    """The place of the first further string."""
+    """Return the index of the first further string."""
     return len(types) + 3
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recordings made from other tools' files: by hand, what is real, and what is cut or wrong."""
+"""Recordings from other tools' files: by hand, real, truncated and invalid."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def sizes(one: sw.Recording) -> dict[int, int]:
 
 
 def refused(path: Path, **named: object) -> str:
-    """The error, which leaves no recording."""
+    """Return the error, after checking that no recording is left."""
     with pytest.raises((sw.TraceFormatError, sw.InvalidError)) as caught:
         sw.convert(path, path.parent / "out.swt", **named)  # type: ignore[arg-type]
     assert not (path.parent / "out.swt").exists()
@@ -302,7 +302,7 @@ def test_traces_that_are_cut_or_wrong(tmp_path: Path) -> None:
 
 
 def test_a_long_trace_is_the_same_history(tmp_path: Path) -> None:
-    """Longer than a batch, beside a model of addresses."""
+    """A trace longer than a batch, compared with a model of addresses."""
     rng = random.Random(4)
     lines: list[str] = []
     live: list[int] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each importer gives back the file's own total, which an independent reader adds up."""
+"""Each importer preserves the file's totals, which an independent reader computes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def totals(path: Path, content: bytes) -> tuple[int, int]:
 
 
 def with_remainder(one: sw.Recording) -> int:
-    """Bytes of a snapshot's objects, and those that its remark says are lacking or too many."""
+    """Return the bytes of a snapshot's objects, and the difference that its remark reports."""
     found = re.search(r"which is ([\d,]+) B (less|more) than the file's", one.remark)
     if found is None:
         return one.summary.allocated_bytes

@@ -228,7 +228,7 @@ def with_sites(seed: int) -> sw.Recording:
 
 @pytest.mark.parametrize("at", ["peak", "end", "#1000"])
 def test_groups_are_those_of_a_model(at: str) -> None:
-    """Of each object its last operation counts; a free takes it away."""
+    """The last operation of each object counts; a free removes it."""
     one = with_sites(4)
     groups = one.site_groups("go", at)
     assert np.asarray(groups)["allocs"].sum() == one.summary.allocs

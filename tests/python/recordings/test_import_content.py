@@ -98,7 +98,7 @@ def test_formats_of_heaptrack_that_are_not_known(tmp_path: Path) -> None:
 
 
 def test_the_form_of_what_is_packed(tmp_path: Path) -> None:
-    """By its content, whatever packs it; gzip of anything else is taken for a profile."""
+    """The format is detected from the content, whatever compresses it; other gzip is a profile."""
     path = tmp_path / "x.gz"
     for text in (TRACE, RAW, PAIRS, stats()):
         (tmp_path / "x").write_text(text)
@@ -185,7 +185,7 @@ BOMBS = [
 def test_bombs_are_refused_in_little_memory(
     make: Callable[[bytes, bytes, int], bytes], begin: bytes, filler: bytes, tmp_path: Path
 ) -> None:
-    """96 MiB out of 0.1: refused beyond 64, and never held whole where lines are read."""
+    """96 MiB from 0.1 MiB: refused beyond 64 MiB, and never held whole if read by lines."""
     path = tmp_path / "bomb"
     path.write_bytes(make(begin, filler, 96))
     assert path.stat().st_size < 1 << 20

@@ -157,7 +157,7 @@ def made(path: Path, content: bytes, **named: str) -> sw.Recording:
 
 
 def refused(path: Path, content: bytes, **named: str) -> str:
-    """The error, which leaves no recording."""
+    """Return the error, after checking that no recording is left."""
     out = path.parent / "out.swt"
     path.write_bytes(content)
     with pytest.raises((sw.TraceFormatError, sw.InvalidError, sw.UnsupportedError)) as caught:

@@ -77,7 +77,7 @@ def frames(one: sw.Recording) -> dict[tuple[str, ...], int]:
 
 
 def scale(size: float, rate: int) -> float:
-    """How many allocations of a size one sample stands for."""
+    """Return the number of allocations of a size that one sample represents."""
     return 1 / (1 - math.exp(-size / rate))
 
 
@@ -242,7 +242,7 @@ def test_call_sites_have_names(word: str, tmp_path: Path) -> None:
 
 
 def refused(path: Path, text: str, **named: str) -> str:
-    """The error, which leaves no recording."""
+    """Return the error, after checking that no recording is left."""
     path.write_text(text, encoding="utf-8")
     with pytest.raises((sw.TraceFormatError, sw.InvalidError, sw.UnsupportedError)) as caught:
         sw.convert(path, path.parent / "out.swt", **named)  # type: ignore[arg-type]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of return addresses, beside what nm says of programs that are compiled here."""
+"""Names of return addresses, compared with nm for programs that are compiled here."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def start_of(program: Path, function: str) -> int:
 
 
 def name_at(program: Path, address: int, build_id: str = "") -> str:
-    """Of the return address behind a call whose last byte is there."""
+    """Return the name for the return address after a call whose last byte is at this address."""
     frame = f"{program}+{address + 1:#x}"
     return name_frames([frame], {str(program): build_id})[frame]
 
@@ -75,7 +75,7 @@ def test_function_and_line(program: Path) -> None:
 
 
 def test_function_without_lines(program: Path, bare: Path) -> None:
-    """By address and size: what is behind a function's last byte has no name."""
+    """Functions are found by address and size: an address after the last byte has no name."""
     assert name_at(bare, start_of(program, "hidden")) == "hidden in bare"
     row = next(x for x in tool("nm", "-S", program).splitlines() if x.endswith(" hidden")).split()
     end = int(row[0], 16) + int(row[1], 16)
@@ -92,7 +92,7 @@ def test_without_programs_that_know_lines(
 
 
 def test_a_stripped_program_says_so(program: Path) -> None:
-    """What it shows to others has a name still; nothing else takes that name."""
+    """Exported functions still have names; no other function gets them."""
     stripped = copy(program, "stripped", "--strip-all")
     assert name_at(stripped, start_of(program, "shown")) == "shown in stripped"
     hidden = start_of(program, "hidden")
@@ -135,7 +135,7 @@ def test_files_that_changed_or_went(program: Path, tmp_path: Path) -> None:
 
 
 def test_damaged_files(bare: Path, tmp_path: Path) -> None:
-    """Whatever is cut or overwritten, there is a name or a reason."""
+    """Whatever is truncated or overwritten, there is a name or a reason."""
     raw = bare.read_bytes()
     (heads,) = [int.from_bytes(raw[40:48], "little")]
     broken = tmp_path / "broken"

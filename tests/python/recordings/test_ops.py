@@ -30,7 +30,7 @@ from tests.python.helpers import (
 
 
 def live_after(ops: NDArray[np.void], count: int) -> dict[int, int]:
-    """Sizes of the objects that are live after so many operations, by a model of its own."""
+    """Return the sizes of live objects after some operations, by an independent model."""
     live: dict[int, int] = {}
     for row in ops[:count]:
         if row["kind"] in (ALLOC, REALLOC):
@@ -126,7 +126,7 @@ def test_own_operations_by_hand() -> None:
 
 @given(histories(), st.integers(0, 600), st.integers(0, 600))
 def test_own_operations_are_a_history(ops: NDArray[np.void], a: int, b: int) -> None:
-    """Beside a model: what is live at the end of the part and was allocated or resized in it."""
+    """Compared with a model: objects live at the part's end and allocated or resized in it."""
     first, last = sorted((min(a, len(ops)), min(b, len(ops))))
     part = sw.Recording.from_ops(own_ops(ops, first, last))
     live: dict[int, int] = {}
@@ -151,13 +151,13 @@ REMARK = (
 
 
 def births(threads: int, at_once: int, each: int = 300, *, ends: bool = True) -> NDArray[np.void]:
-    """Waves of threads that allocate, free all but one in ten of it, and end.
+    """Return waves of threads that allocate, free nine tenths of it, and end.
 
     Args:
-        threads: so many in all.
-        at_once: in a wave: all of it allocate before the first of it frees.
-        each: objects of a thread.
-        ends: with their ends.
+        threads: total number of threads.
+        at_once: threads per wave, all of which allocate before the first frees.
+        each: objects per thread.
+        ends: include the ends of threads.
     """
     rows = []
     for first in range(0, threads, at_once):

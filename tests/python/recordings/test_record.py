@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recording programs from Python: what is recorded, and what cannot be."""
+"""Recording programs from Python, and programs that cannot be recorded."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ EMPTY = "int main(void) { return 0; }"
 
 
 def compiled(folder: Path, code: str, *flags: str) -> Path:
-    """A program made of C source."""
+    """Compile a program from C source."""
     source = folder / "program.c"
     source.write_text(code)
     assert CC is not None
@@ -49,7 +49,7 @@ def compiled(folder: Path, code: str, *flags: str) -> Path:
 
 
 def refused(*argv: str | Path) -> str:
-    """The message of recording what cannot be recorded."""
+    """Return the message for a program that cannot be recorded."""
     with pytest.raises(sw.ProgramError) as caught:
         sw.record(argv)
     return str(caught.value)
@@ -97,7 +97,7 @@ def test_an_output_that_exists_is_kept(tmp_path: Path) -> None:
 
 
 def test_a_recording_without_a_name_goes_at_the_end() -> None:
-    """Of the process that made it, not at that of its children."""
+    """It is removed when the process that made it ends, not when its children end."""
     script = (
         "import os, spanwise as sw; r = sw.record(['/bin/true']); p = os.fork();"
         " p or exit(0); os.waitpid(p, 0); assert os.path.exists(r.path); print(r.path)"

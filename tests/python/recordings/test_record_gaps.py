@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recordings of programs that end without a word, and what commands say of those with gaps."""
+"""Recordings of programs that end abruptly, and messages of commands about gaps."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_children_are_counted(tmp_path: Path, sudden: Path) -> None:
 def test_areas_go_where_memory_is(
     tmp_path: Path, sudden: Path, monkeypatch: pytest.MonkeyPatch, there: bool
 ) -> None:
-    """Where there is no such place they lie beside the output; nothing stays in either."""
+    """Without such a place they are next to the output; no file remains in either."""
     if not there:
         monkeypatch.setattr(recorder, "_MEMORY", str(tmp_path / "nowhere"))
     elif not Path(recorder._MEMORY).is_dir():

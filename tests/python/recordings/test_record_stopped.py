@@ -78,7 +78,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 def recorded(code: str, stubborn: bool = False) -> list[str]:
-    """Words of a command that records a Python program."""
+    """Return the words of a command that records a Python program."""
     program = [sys.executable, "-c", code.replace("STUBBORN", str(stubborn))]
     return [sys.executable, "-m", "spanwise", "record", "-o", "a.swt", "--", *program]
 
@@ -91,7 +91,7 @@ def allocations(path: Path) -> int:
 
 
 def lives(pid: str) -> bool:
-    """There is such a process, and not only because nobody has asked for its exit status."""
+    """Return whether the process exists and is not a zombie."""
     try:
         return Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -99,7 +99,7 @@ def lives(pid: str) -> bool:
 
 
 def ends_within(pid: str, seconds: float) -> None:
-    """Waits so long at most."""
+    """Wait for the end, up to the given time."""
     until = time.monotonic() + seconds
     while lives(pid) and time.monotonic() < until:
         time.sleep(0.01)

@@ -16,7 +16,7 @@ from tests.python.helpers import ALLOC, FREE, REALLOC, histories, make_ops, rand
 
 
 def renamed(ops: NDArray[np.void]) -> NDArray[np.void]:
-    """The operations with objects numbered by their birth: equal for equal histories."""
+    """Renumber objects by birth, so that equal histories are equal."""
     out: NDArray[np.void] = ops.copy()
     names: dict[int, int] = {}
     births = 0
@@ -153,7 +153,7 @@ def test_nothing_is_written_when_it_fails(tmp_path: Path) -> None:
 
 
 def slow_summary(ops: NDArray[np.void]) -> dict[str, int]:
-    """The totals, operation by operation."""
+    """Compute the totals operation by operation."""
     sizes: dict[int, int] = {}
     live = peak = peak_op = peak_objects = 0
     for i, row in enumerate(ops.tolist()):
@@ -279,7 +279,7 @@ def test_site_ids_decide_no_memory(tmp_path: Path) -> None:
 
 
 def refused(path: Path, kind: type[Exception] = sw.TraceFormatError) -> str:
-    """The message of opening a file that cannot be opened."""
+    """Return the message for a file that cannot be opened."""
     with pytest.raises(kind) as caught:
         sw.Recording.open(path)
     return str(caught.value)

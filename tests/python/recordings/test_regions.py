@@ -77,7 +77,7 @@ print(json.dumps(dict(live=live(), nested=nested(), threads=threads(), raised=ra
 
 @dataclass(frozen=True)
 class Told:
-    """What the program printed of its blocks, and the recording of it all."""
+    """What the program printed about its blocks, and the recording of all of it."""
 
     said: dict[str, Any]
     whole: Path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who holds partial spans: by hand, beside a model that goes through a heap map, and planted."""
+"""Objects that pin partial spans: by hand, against a model of a heap map, and planted."""
 
 from __future__ import annotations
 

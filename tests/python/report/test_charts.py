@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The charts of a report: bytes, counts and moments read back from the places of the SVG."""
+"""The charts of a report: bytes, counts and moments, read back from coordinates in the SVG."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LEFT, RIGHT = 64, 820 - 26
 
 
 def ledger(resident: int | None = None, **parts: int) -> Any:
-    """As much of a ledger as charts need."""
+    """Return the parts of a ledger that charts need."""
     known = {name: parts.get(name.removesuffix("_bytes"), 0) for name in PARTS}
     held = sum(known.values())
     waste = held - known["requested_bytes"]
@@ -239,7 +239,7 @@ def facts(advice: Any = None) -> Facts:
 
 
 def cells(text: str) -> list[list[str]]:
-    """The rows of the last table."""
+    """Return the rows of the last table."""
     rows = re.findall(r"<tr>(.*?)</tr>", text[text.rindex("<tbody>") :])
     return [re.findall(r"<td[^>]*>(.*?)</td>", row, re.DOTALL) for row in rows]
 

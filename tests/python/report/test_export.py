@@ -36,7 +36,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> sw.Recording:
 
 
 def exported(one: sw.Recording, to: str, folder: Path, **named: Any) -> bytes:
-    """What an export writes; it leaves nothing else, and writes the same again."""
+    """Return what an export writes; check that it leaves nothing else and is reproducible."""
     path = folder / "exported"
     one.export(path, to, "go", **named)
     content = path.read_bytes()
@@ -374,7 +374,7 @@ def test_parquet_without_pyarrow_says_what_to_install(tmp_path: Path, monkeypatc
 
 
 def needs(to: str) -> None:
-    """Skips a format whose library is not there."""
+    """Skip a format whose library is missing."""
     if to == "parquet":
         pytest.importorskip("pyarrow")
 

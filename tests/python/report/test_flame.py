@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flame graphs: their counts are the ledger's, a box is as wide as its bytes, names are escaped."""
+"""Flame graphs: counts equal the ledger's, widths are proportional, names are escaped."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ RECORDING = sw.Recording.from_ops(random_ops(9, 4000), name="mine")
 
 
 class Page(HTMLParser):
-    """What a page has: elements by id, texts, data, attributes."""
+    """The content of a page: elements by id, texts, data, attributes."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class Page(HTMLParser):
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
-        """Each element is ended in its turn."""
+        """Check that elements end in order."""
         assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
@@ -92,7 +92,7 @@ def test_the_page_has_all_its_parts_and_no_more_than_it_may(text: str) -> None:
 
 
 def test_rules_of_print_win(text: str) -> None:
-    """A slider says nothing on paper; of rules that are as specific the last one holds."""
+    """A slider is useless on paper; of equally specific CSS rules, the last one wins."""
     hidden = text.index(".slider { display: none; }")
     assert text.rindex("@media print", 0, hidden) > text.rindex(".slider { display: flex")
 

@@ -47,7 +47,7 @@ LINES = range(1, 800, 53)
 
 @pytest.fixture(autouse=True)
 def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that a thousand lines take no time."""
+    """Poll often, so that a thousand lines take no time."""
     for name in ("results.jobs", "builds.programs", "heap.runner"):
         monkeypatch.setattr(f"spanwise.{name}.LOOK_SECONDS", 0.001)
     monkeypatch.setattr("spanwise.optimizer.scores._PROGRESS_SECONDS", 0.001)
@@ -55,7 +55,7 @@ def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def ctrl_c_at(line: int) -> Iterator[None]:
-    """Sends Ctrl-C before the line of that number, of those that this thread goes through."""
+    """Send Ctrl-C before this thread runs its n-th line."""
     left = itertools.count(line - 1, -1)
 
     def trace(_frame: FrameType, _event: str, _arg: object) -> Callable[..., Any]:

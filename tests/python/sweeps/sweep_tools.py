@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of sweeps share."""
+"""Helpers of the tests of sweeps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CHANGING = ("seconds", "worker")
 
 
 def settled(rows: Any) -> list[dict[str, Any]]:
-    """Rows without what differs from run to run."""
+    """Return rows without the fields that differ from run to run."""
     return [{key: v for key, v in row.items() if key not in CHANGING} for row in rows]
 
 
@@ -25,12 +25,12 @@ def lines_of(path: Path) -> list[dict[str, Any]]:
 
 
 def expected(files: list[str]) -> list[dict[str, Any]]:
-    """Rows of one thread, to which others must be equal."""
+    """Return the rows of one thread, which other rows must equal."""
     return settled(sw.sweep(files, TABLES, workers=1))
 
 
 def hide(folder: str) -> None:
-    """In a worker: the files of a folder are not there, as on a machine with another disk."""
+    """In a worker, hide the files of a folder, as on a machine with another disk."""
     real = tasks.file_sha256
 
     def sha256(path: str) -> str:

@@ -53,7 +53,7 @@ def test_rankings_are_of_sums() -> None:
 
 
 def test_who_refuses_more_is_left_out() -> None:
-    """Of each recording those count that refused least."""
+    """Only the tables that refused the fewest requests of each recording are ranked."""
     swept = sweep_of(
         row("x", "a", 50, failed=3),
         row("x", "b", 60, failed=2),

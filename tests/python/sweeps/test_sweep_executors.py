@@ -247,7 +247,7 @@ def test_without_any_worker_all_rows_fail(files: list[str]) -> None:
 
 @pytest.fixture
 def far_away(files: list[str]) -> Iterator[ProcessPoolExecutor]:
-    """Two workers that do not see the folder of the recordings."""
+    """Start two workers that do not see the folder of the recordings."""
     spawn = multiprocessing.get_context("spawn")
     folder = str(Path(files[0]).parent)
     with ProcessPoolExecutor(2, spawn, initializer=hide, initargs=(folder,)) as executor:
@@ -256,7 +256,7 @@ def far_away(files: list[str]) -> Iterator[ProcessPoolExecutor]:
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The files that were sent, in order."""
+    """Record the files that are sent, in order."""
     paths: list[str] = []
 
     def content_of(recording: dict[str, Any]) -> bytes:

@@ -238,7 +238,7 @@ LONG_SWEEP = """
 
 
 def assert_ends(pid: int) -> None:
-    """A worker of a parent that is gone does not stay."""
+    """Check that a worker ends after its parent."""
     deadline = time.monotonic() + 300
     while time.monotonic() < deadline:
         try:
@@ -287,9 +287,9 @@ def test_a_stopped_sweep_goes_on(tmp_path: Path, executor: str, number: signal.S
 
 
 def test_the_simulation_leaves_the_gil() -> None:
-    """While one thread simulates in a single C call, this one runs.
+    """This thread runs while another simulates in a single C call.
 
-    A busy system may leave it out of many calls, but not of all.
+    A busy system may prevent that in many calls, but not in all.
     """
     ops = np.zeros(4_000_000, sw.OPS_DTYPE)
     ops["kind"][1::2] = 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Synthetic workloads: repeatable, and operation by operation as they are described."""
+"""Synthetic workloads: reproducible, and as documented, operation by operation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.python.helpers import ALLOC, FREE
 
 
 def live_after(recording: sw.Recording) -> Any:
-    """Live objects after each operation."""
+    """Return the live objects after each operation."""
     kind = recording.ops["kind"]
     return np.cumsum((kind == ALLOC).astype(int) - (kind == FREE).astype(int))
 
@@ -123,7 +123,7 @@ def rows_of(recording: sw.Recording) -> list[tuple[int, int, int]]:
 
 
 def given(*numbers: int) -> Any:
-    """A source of just these numbers."""
+    """Return a source of these numbers."""
     return lambda _rng, count: np.array(numbers[:count])
 
 
@@ -251,7 +251,7 @@ class Adversary:
 
 
 class InARow:
-    """Places objects one after the other from address 16 on, and nothing twice."""
+    """Places objects one after the other from address 16, and never reuses an address."""
 
     def __init__(self) -> None:
         self.done = 0
