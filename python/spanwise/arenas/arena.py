@@ -159,7 +159,7 @@ class Arena(Owner):
             with self._standing():
                 seen_by = self._seen_by
                 if heap is not None and seen_by is not None and seen_by is not heap:
-                    raise StateError("another heap sees the arena: call attach(None) first")
+                    raise StateError("another heap is attached to the arena; call attach(None)")
                 if heap is None and seen_by is not None:
                     check(lib.sw_arena_attach(arena, ffi.NULL))
             if heap is not None:
@@ -216,7 +216,7 @@ class Arena(Owner):
 
     def _array(self, shape: int | Sequence[int], kind: np.dtype[Any], flags: int) -> NDArray[Any]:
         if kind.hasobject:
-            raise InvalidError(f"type {kind} holds Python objects, which no arena knows")
+            raise InvalidError(f"type {kind} holds Python objects, which an arena cannot contain")
         axes = shape if isinstance(shape, Sequence) else (shape,)
         lengths = tuple(_lib.as_index(length, "shape") for length in axes)
         size = _lib.as_index(math.prod(lengths) * kind.itemsize, "size")

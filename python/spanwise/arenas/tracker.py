@@ -194,7 +194,7 @@ class ArenaTracker(Owner):
         """
         totals = self.totals()
         if not totals.agree:
-            raise StateError(f"{totals.difference}: they were made before the tracker")
+            raise StateError(f"{totals.difference}: they were created before the tracker")
 
     @staticmethod
     def to_perfetto(events: AnyRows, path: str | os.PathLike[str]) -> None:

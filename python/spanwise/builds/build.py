@@ -148,9 +148,9 @@ def check_malloc_table(table: SizeClassTable) -> None:
     for cls, size in enumerate(table.classes["size_bytes"].tolist(), 1):
         if size >= MALLOC_ALIGN and size % MALLOC_ALIGN:
             raise errors.InvalidError(
-                f"table {table.name}: class {cls} ({size} bytes) is no multiple of {MALLOC_ALIGN},"
-                " which malloc must give: make a table with 16-byte steps, or build the library"
-                " alone with --no-malloc"
+                f"table {table.name}: class {cls} ({size} bytes) is not a multiple of"
+                f" {MALLOC_ALIGN}, which malloc must give: make a table with 16-byte steps, or"
+                " build the library alone with --no-malloc"
             )
 
 
@@ -171,9 +171,9 @@ def _object_cache(compiler: Compiler, root: Path, work: Path, wanted: bool) -> O
 
 def _check_place(place: Path) -> None:
     if place.is_symlink() or (place.exists() and not place.is_dir()):
-        raise errors.InvalidError(f"{place}: is no folder; choose another")
+        raise errors.InvalidError(f"{place}: is not a folder; choose another")
     if place.is_dir() and any(place.iterdir()) and not (place / STAMP).is_file():
-        raise errors.InvalidError(f"{place}: holds something else than a build; choose another")
+        raise errors.InvalidError(f"{place}: contains something other than a build; choose another")
 
 
 @dataclass(frozen=True)
@@ -249,7 +249,7 @@ def _build_in(parts: _Parts, report: Report) -> dict[str, Any]:
     place_headers(parts.root, parts.gen, parts.out / "include")
     zstd = zstd_words(parts.compiler, parts.work)
     if zstd is None:
-        report("no zstd development files: the library goes without recordings (sw_trace_, runner)")
+        report("no zstd development files: building without recordings (sw_trace_, runner)")
     link = [*(["-lzstd"] if zstd else []), "-pthread"]
     _build_library(parts, zstd, report)
     _check_library(parts, link, report)

@@ -63,7 +63,7 @@ class Build(Result):
         except (OSError, *READING_ERRORS):
             named = [None]
         if not all(map(is_text, named)):
-            raise errors.InvalidError(f"{place}: is no folder that `spanwise build` made")
+            raise errors.InvalidError(f"{place}: was not created by `spanwise build`")
         return cls(place.absolute(), stamp)
 
     @property

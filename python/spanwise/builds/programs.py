@@ -120,7 +120,7 @@ class Running:
         try:
             out, complaint = _outputs(child)
         except subprocess.TimeoutExpired:
-            raise BuildError(f"{step.what}: no end after {_STEP_SECONDS} s") from None
+            raise BuildError(f"{step.what}: did not end within {_STEP_SECONDS} s") from None
         finally:
             os.close(lifeline)
             with self._changed:

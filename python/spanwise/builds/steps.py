@@ -123,7 +123,7 @@ def source_root() -> Path:
     for root in (package / "_source", package.parents[1]):
         if (root / "src/heap/heap.h").is_file() and (root / "scripts/sizeclasses.py").is_file():
             return root
-    raise BuildError(f"{package / '_source'}: the sources are not there; install the wheel anew")
+    raise BuildError(f"{package / '_source'}: sources not found; reinstall the wheel")
 
 
 # --- what is compiled -----------------------------------------------------------------------------

@@ -100,7 +100,7 @@ class CollectedHeap(Cycles):
         words = tuple(sorted({_lib.as_index(word, "pointers") for word in numbers}))
         if words and words[-1] >= wanted // 8:
             raise InvalidError(
-                f"type {name!r} of {wanted} B has {wanted // 8} words: word {words[-1]} is none"
+                f"type {name!r} of {wanted} B has {wanted // 8} words: there is no word {words[-1]}"
             )
         bits = np.zeros(max(1, -(-wanted // 512)), np.uint64)
         for word in words:
@@ -121,7 +121,7 @@ class CollectedHeap(Cycles):
         if kind.heap_id != self.id:
             raise InvalidError(f"{kind!r} belongs to heap {kind.heap_id}, not to heap {self.id}")
         if self._handle.types.get(kind.id) != kind:
-            raise InvalidError(f"{kind!r} is no type of heap {self.id}; make it with add_type")
+            raise InvalidError(f"{kind!r} is not a type of heap {self.id}; make it with add_type")
 
     def new(
         self,
@@ -146,7 +146,9 @@ class CollectedHeap(Cycles):
         _lib.check_callable(finalizer, "finalizer")
         number = _lib.as_index(count, "count")
         if number == 0 or number * type.size_bytes > _lib.SIZE_MAX:
-            raise InvalidError(f"{number} objects of {type.size_bytes} B cannot be in a row")
+            raise InvalidError(
+                f"{number} objects of {type.size_bytes} B: give 1 or more, within the address space"
+            )
         with self._handle as c_gc:
             p = self._new(c_gc, type.id, number)
             if p == ffi.NULL:
@@ -227,7 +229,7 @@ class CollectedHeap(Cycles):
             for i in (first if keep is None else _lib.as_iterable(keep, "keep"))
         ]
         if any(i >= len(made) for i in wanted):
-            raise InvalidError(f"node {max(wanted)} is none of {len(made)}")
+            raise InvalidError(f"node {max(wanted)} does not exist: the graph has {len(made)}")
         with self._handle as c_gc:
             addresses = np.zeros(len(made), np.uint64)
             out = ffi.cast("void **", ffi.from_buffer(addresses))

@@ -104,14 +104,14 @@ class CollectedObject(_Row):
 
     def _check_kept(self) -> None:
         if self._kept.freed or self._life is None:
-            raise BlockFreedError(f"{self!r}: the heap may have taken it back")
+            raise BlockFreedError(f"{self!r}: it was freed or released")
 
     def _at(self, word: SupportsIndex) -> Any:
         number = _lib.as_index(word, "word")
         self._check_kept()
         words_each = self._type.size_bytes // WORD
         if number >= words_each * self._count or number % words_each not in self._type.pointers:
-            raise InvalidError(f"word {number} of {self!r} is no pointer of its type")
+            raise InvalidError(f"word {number} of {self!r} is not a pointer of its type")
         return ffi.cast("void **", self._address) + number
 
     def __setitem__(self, word: SupportsIndex, value: CollectedObject | None) -> None:
@@ -161,7 +161,7 @@ class CollectedObject(_Row):
             if self._handle.tiny and not self._type.pointers and bytes_all <= TINY_BLOCK_BYTES:
                 raise StateError(f"{self!r} may share its block with others; release() it instead")
             if self._life is None or not kept.claim.take():
-                raise BlockFreedError(f"{self!r}: it cannot be freed twice")
+                raise BlockFreedError(f"{self!r}: it was already freed or released")
             kept.root[0][kept.root[1]] = 0
             self.release()
             self._handle.finalizers.pop(self._address, None)

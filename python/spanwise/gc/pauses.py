@@ -48,7 +48,7 @@ def pause_histogram(ns: ArrayLike) -> Rows:
     """
     lengths = np.atleast_1d(np.asarray(ns)).astype(np.float64).ravel()
     if len(lengths) and not (lengths.min() >= 0 and lengths.max() < 2**53):
-        raise InvalidError("lengths of pauses are 0 to 2**53 nanoseconds")
+        raise InvalidError("lengths of pauses must be 0 to 2**53 nanoseconds")
     whole = lengths.astype(np.int64)
     doubling = np.maximum(np.frexp(whole)[1].astype(np.int64) - 3, 0)  # STEPS is 2**2
     index = np.where(whole < STEPS, whole, doubling * STEPS + (whole >> doubling))
@@ -79,7 +79,7 @@ def _windows(
         return np.geomspace(min(least, total), total, WINDOWS)
     windows = np.array([float(window) for window in given])
     if len(windows) and not (windows.min() > 0 and windows.max() <= total):
-        raise InvalidError(f"windows are above 0 and at most the whole time, {total:.0f} ns")
+        raise InvalidError(f"windows must be above 0 and at most the measured time, {total:.0f} ns")
     return windows
 
 
@@ -111,7 +111,7 @@ def mutator_utilisation(
     begun = np.atleast_1d(np.asarray(starts_ns)).astype(np.float64).ravel()
     lengths = np.atleast_1d(np.asarray(lengths_ns)).astype(np.float64).ravel()
     if not total > 0 or len(begun) != len(lengths):
-        raise InvalidError("the whole time is above 0, and each pause has a start and a length")
+        raise InvalidError("the time must be above 0, and each pause needs a start and a length")
     windows = _windows(windows_ns, lengths, total)
     rows = np.ones(len(windows), UTILISATION_DTYPE)
     rows["window_ns"] = windows

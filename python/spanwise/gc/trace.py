@@ -120,7 +120,7 @@ class GcTrace(Value, Result, Tabular):
                 time, or there are several processes.
         """
         if not len(self.array):
-            raise InvalidError(f"{self.source}: no gctrace line, so no time")
+            raise InvalidError(f"{self.source}: no gctrace line, so the time is unknown")
         count = len(np.unique(self.array["process"]))
         if count > 1:
             raise InvalidError(

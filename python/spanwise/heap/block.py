@@ -112,7 +112,7 @@ class Block(Slot):
             super()._claim_free()
             if self._handle.tiny and not self._scan and self._usable == 16:
                 self._claim.give_back()
-                raise StateError(f"{self!r} shares its slot with others; it goes with its heap")
+                raise StateError(f"{self!r} shares its slot with others and is freed with its heap")
 
     def view(self) -> NDArray[np.uint8]:
         """Return the requested bytes as a writable uint8 array of shape (size_bytes,), not a copy.

@@ -161,7 +161,7 @@ def run_case(
         )
     ]
     if numbers[1] == 0:
-        raise InvalidError("counted_ops 0: one operation is counted at least")
+        raise InvalidError("counted_ops 0: count at least one operation")
     shares = case.name == "stack_shared_up"  # objects below 16 B share blocks, as in Go
     with Heap(table, tracked=False, tiny=shares) as heap, heap._handle as c_heap:
         lib.sw_clear_error()
@@ -194,7 +194,7 @@ def sum_lengths(lengths: Sequence[SupportsIndex], element_bytes: SupportsIndex =
     out = ffi.new("uint64_t *")
     each = _lib.as_index(element_bytes, "element_bytes")
     if lib.sw_lesson_sum_lengths(ffi.new("uint64_t[]", numbers), len(numbers), each, out) != 0:
-        raise LimitError(f"{len(numbers)} lengths at {each} bytes each: more than any object has")
+        raise LimitError(f"{len(numbers)} lengths at {each} bytes each: longer than any object")
     return int(out[0])
 
 

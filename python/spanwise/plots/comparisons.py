@@ -182,7 +182,7 @@ def extents(rows: AnyRows, sizes: str, ax: Axes | None = None) -> Axes:
     ax.set_xticks(at, lifetimes)
     ax.set_ylim(0)
     ax.set_xlabel("lifetimes")
-    ax.set_ylabel("room, of the most live")
+    ax.set_ylabel("needed space / peak live bytes")
     ax.set_title(f"sizes: {sizes}")
     return ax
 

@@ -30,7 +30,7 @@ def _check_ending(place: Path) -> None:
     bases = importlib.import_module("matplotlib.backend_bases")
     known = sorted(bases.FigureCanvasBase.get_supported_filetypes())
     if place.suffix[1:].lower() not in known:
-        raise InvalidError(f"{place}: no picture has this ending; use one of {', '.join(known)}")
+        raise InvalidError(f"{place}: unsupported picture format; use one of {', '.join(known)}")
 
 
 def save(ax: Axes, path: str | os.PathLike[str]) -> None:

@@ -101,7 +101,7 @@ def save_frames(
     place = Path(path)
     check_output(path)
     if place.suffix.lower() not in (".gif", ".html"):
-        raise InvalidError(f"{place}: an animation ends in .gif or .html; give another name")
+        raise InvalidError(f"{place}: unsupported animation format; use .gif or .html")
     if not maps:
         raise InvalidError("no map to draw: the recording has no operation")
     if _lib.as_index(fps, "fps", 60) == 0:
@@ -142,13 +142,13 @@ def values_of(one: HeapMap, by: str) -> NDArray[np.float64]:
     if by == "age":
         ages = one.age_ns
         if ages is None:
-            raise InvalidError("by 'age': this map has no objects; take Recording.map")
+            raise InvalidError("by 'age': this map has no objects; use Recording.map")
         return ages
     if by == "touched":
         touched = one.array["touched_bytes"]
         if len(touched) and touched.max() == np.iinfo(np.uint64).max:
             raise InvalidError(
-                "by 'touched': this map has no resident bytes; take map(resident=True)"
+                "by 'touched': this map has no resident bytes; use map(resident=True)"
             )
         return np.asarray(touched / np.maximum(one.array["bytes"], 1))
     if by == "class":

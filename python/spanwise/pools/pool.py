@@ -167,14 +167,14 @@ class Pool(HeapUser):
         """
         _lib.check_type(block, Block, "block")
         if block._handle is not self._handle:
-            raise InvalidError(f"{block!r} is of another heap than the pool, {self._handle.id}")
+            raise InvalidError(f"{block!r} belongs to another heap than pool {self._handle.id}")
         with self._lock:
             c_pool = self._open()
             if block.size_bytes != self._bytes:
                 raise InvalidError(f"{block!r} in a pool of blocks of {self._bytes} bytes")
             with self._handle.lock:
                 if block.freed:
-                    raise BlockFreedError(f"{block!r} was put before, or freed", "DOUBLE_PUT")
+                    raise BlockFreedError(f"{block!r} was already put back or freed", "DOUBLE_PUT")
                 block._claim_free()
             check(lib.sw_pool_put(c_pool, ffi.cast("void *", block.address), self._bytes))
 

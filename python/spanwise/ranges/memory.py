@@ -206,7 +206,7 @@ class Memory(Uncopied):
         descriptor = descriptor_of(file)
         views = [view for view in self.views() if view.nbytes][:PIECES_MAX]
         if not views:
-            raise InvalidError("a memory without bytes: push the buffers that are to be filled")
+            raise InvalidError("the memory has no bytes: push buffers to fill")
         if any(view.readonly for view in views):
             raise InvalidError("a buffer of the memory is read-only: push a bytearray instead")
         return os.readv(descriptor, views)

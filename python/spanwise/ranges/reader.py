@@ -62,7 +62,7 @@ class Reader(Uncopied, io.RawIOBase):
         if self.closed:
             raise ValueError("I/O operation on closed file")
         if self._c.revision != self._memory._c.revision:
-            raise StateError("the memory was changed since the reader was made: make another")
+            raise StateError("the memory has changed since the reader was created; create another")
         return self._c
 
     # --- numbers ---
@@ -222,7 +222,7 @@ class Reader(Uncopied, io.RawIOBase):
                 raise InvalidError(f"whence {whence}: use os.SEEK_SET, SEEK_CUR or SEEK_END")
             place = origins[whence] + offset
             if not 0 <= place <= size:
-                raise InvalidError(f"offset {place}: the reader goes from 0 to {size}")
+                raise InvalidError(f"offset {place}: must be 0 to {size}")
             if place >= here:
                 self.skip(place - here)
             else:

@@ -19,7 +19,7 @@ class _PlainBlocks:
 
     def _take(self, size: int) -> Piece:
         if size == 0:
-            raise InvalidError("a request of size 0: ask for 1 or more")
+            raise InvalidError("size 0: request at least 1")
         try:
             block = ffi.new("unsigned char[]", size)
         except (MemoryError, OverflowError) as error:
@@ -119,7 +119,7 @@ class RecyclableMemory(Memory):
         check_type(block, ScalableBlock, "block")
         with self._lock:
             if block._allocator is not self._source:
-                raise InvalidError(f"{block!r} is of another allocator than {self!r}")
+                raise InvalidError(f"{block!r} belongs to another allocator than {self!r}")
             piece = block._hand_over()
             self._owned[piece.address] = piece
             self.push(piece.export(self._block_views))

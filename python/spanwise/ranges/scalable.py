@@ -147,7 +147,7 @@ class ScalableAllocator(Owner):
     def _refuse_close(self) -> None:
         taken = self.stats().taken_bytes
         if taken:
-            raise BlockBusyError(f"{taken} bytes are taken; recycle the memories that have them")
+            raise BlockBusyError(f"{taken} bytes are allocated; recycle the memories that own them")
 
     def _take(self, size: int) -> Piece:
         with self._lock:

@@ -84,7 +84,7 @@ class StackBlock(Made):
     def _locate(self) -> Any:
         c_stack = self._stack._open()
         if self._released:
-            raise StateError(f"{self!r}: push another; what it pointed to is gone")
+            raise StateError(f"{self!r}: it was released; push another")
         return lib.sw_stack_at(c_stack, self._depth)
 
     def view(self) -> memoryview:
@@ -177,7 +177,7 @@ class StackPointer(Made):
         with self.target._stack._lock:
             view = self.target.view()[self.offset :]
             if self.address != self.target.address + self.offset:
-                raise StateError(f"{self!r}: the bytes in which it is kept were overwritten")
+                raise StateError(f"{self!r}: the bytes that store it were overwritten")
             return view
 
     def unregister(self) -> None:
@@ -189,7 +189,7 @@ class StackPointer(Made):
         stack = self.target._stack
         with stack._lock:
             if not self._registered:
-                raise StateError(f"{self!r}: it is unregistered already")
+                raise StateError(f"{self!r}: it is already unregistered")
             check(lib.sw_stack_unregister(stack._open(), self._slot()))
             self._registered = False
             stack._pointers = [pointer for pointer in stack._pointers if pointer is not self]
@@ -304,11 +304,11 @@ class Stack(Owner):
         with self._lock:
             self._refuse_views([b for b in self._blocks if b.depth >= number], "is released")
             if number < self.depth and all(b.depth != number for b in self._blocks):
-                raise InvalidError(f"mark {number} is inside a block; give one that depth had")
+                raise InvalidError(f"mark {number} is inside a block; use an earlier depth")
             address = ffi.NULL
             if result is not None:
                 if result.released:
-                    raise StateError(f"{result!r}: it cannot be a result")
+                    raise StateError(f"{result!r}: it was released, so it cannot be a result")
                 address = lib.sw_stack_at(result._stack._open(), result.depth)
             check(lib.sw_stack_return(self._open(), number, address))
             self._forget(number)

@@ -56,7 +56,7 @@ def test_two_sources_and_what_one_of_them_lacks() -> None:
         totals = tracker.totals()
         assert (totals.arenas - totals.tracked_arenas, totals.tracked_arenas) == (1, 0)
         assert totals.difference == "1 arenas with 4,096 bytes of chunks are not tracked"
-        with pytest.raises(sw.StateError, match="they were made before the tracker"):
+        with pytest.raises(sw.StateError, match="they were created before the tracker"):
             tracker.check()
         del array
         before.close()

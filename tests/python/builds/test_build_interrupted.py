@@ -198,7 +198,7 @@ def test_a_step_that_does_not_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     note = tmp_path / "pid"
     for seconds in (0.5, 5.5, 50.5):  # until it has started a child
         monkeypatch.setattr(programs, "_STEP_SECONDS", seconds)
-        with pytest.raises(BuildError, match=rf"^waiting: no end after {seconds} s$"):
+        with pytest.raises(BuildError, match=rf"^waiting: did not end within {seconds} s$"):
             run_step(["sh", "-c", f"sleep 600 & echo $! >{note}; wait"], "waiting")
         if note.exists() and note.read_text().strip():
             break

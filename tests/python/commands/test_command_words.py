@@ -80,7 +80,7 @@ def test_a_picture_that_cannot_be_written(
         assert error_line(capsys, *words, "--plot", name) == f"{name}: {why}"
     for name in ("a.doc", "picture"):
         message = error_line(capsys, *words, "--plot", name)
-        assert message.startswith(f"{name}: no picture has this ending; use one of ")
+        assert message.startswith(f"{name}: unsupported picture format; use one of ")
 
 
 @pytest.mark.usefixtures("no_work")
@@ -141,7 +141,7 @@ def test_saving_names_the_picture_and_not_its_hidden_file() -> None:
     with pytest.raises(OSError) as caught:
         sw.SizeClassTable.go().to_json("a.swt/go.json")
     assert caught.value.filename == "a.swt/go.json"
-    with pytest.raises(sw.InvalidError, match="picture: no picture has this ending"):
+    with pytest.raises(sw.InvalidError, match="picture: unsupported picture format"):
         sw.plots.save(ledger.plot(), "picture")
 
 

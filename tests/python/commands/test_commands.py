@@ -252,7 +252,7 @@ def test_plots_are_written_whole(
     )
     message = error_line(capsys, "ledger", stored, "--plot", tmp_path / "a.doc")
     assert message.startswith(
-        f"spanwise: {tmp_path}/a.doc: no picture has this ending; use one of "
+        f"spanwise: {tmp_path}/a.doc: unsupported picture format; use one of "
     )
 
 

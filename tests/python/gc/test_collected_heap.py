@@ -137,7 +137,7 @@ def test_free_at_once_and_during_a_cycle() -> None:
         assert (cycle.pending_objects, cycle.pending_bytes) == (1, 64)
         assert (heap.ledger().live_objects, heap.ledger().pending_bytes) == (0, 0)
         assert repr(two) == "<CollectedObject node, freed>"
-        with pytest.raises(sw.BlockFreedError, match="twice"):
+        with pytest.raises(sw.BlockFreedError, match="already freed"):
             two.free()
 
 
@@ -208,7 +208,7 @@ def test_bad_arguments() -> None:
             heap.new(3)  # type: ignore[arg-type]
         with pytest.raises(sw.InvalidError, match="0 objects"):
             heap.new(kind, 0)
-        with pytest.raises(sw.InvalidError, match="row"):
+        with pytest.raises(sw.InvalidError, match="address space"):
             heap.new(kind, 2**62)
         obj = heap.new(kind, 3)
         obj[4] = obj
@@ -238,7 +238,7 @@ def test_bad_edges(edges: object, error: type[Exception], words: str) -> None:
         kind = heap.add_type("one", 16, [1])
         with pytest.raises(error, match=words):
             heap.build(kind, edges)
-        with pytest.raises(sw.InvalidError, match="node 2 is none of 2"):
+        with pytest.raises(sw.InvalidError, match="node 2 does not exist: the graph has 2"):
             heap.build(kind, [[1], [0]], keep=[2])
         assert heap.collect().marked_objects == 0
 

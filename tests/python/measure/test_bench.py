@@ -217,7 +217,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ([], "give --cases FILE.json, or one program after --"),
         (["--cases", "a.json", "--", "true"], "give --cases FILE.json, or one program after --"),
         (["--executor", "dusk", "--", "true"], "--executor dusk: give here, processes, dask"),
-        (["--plot", "x.nothing", "--", "true"], "no picture has this ending"),
+        (["--plot", "x.nothing", "--", "true"], "unsupported picture format"),
         (["--rounds", "0", "--", "true"], "rounds 0: must be at least 1"),
     ],
 )

@@ -128,7 +128,7 @@ def test_an_animation_has_a_frame_a_map(name: str, begins: bytes, tmp_path: Path
 
 def test_animations_that_cannot_be_written(tmp_path: Path) -> None:
     maps = RECORDING.maps("go", samples=2)
-    with pytest.raises(sw.InvalidError, match=r"ends in \.gif or \.html"):
+    with pytest.raises(sw.InvalidError, match=r"use \.gif or \.html"):
         plots.save_frames(maps, tmp_path / "x.mp4")
     with pytest.raises(sw.InvalidError, match="no map to draw"):
         plots.save_frames([], tmp_path / "x.gif")

@@ -177,7 +177,7 @@ def test_a_block_is_put_once() -> None:
         block = pool.get()
         pool.put(block)
         for _ in range(2):
-            with pytest.raises(sw.BlockFreedError, match="was put before") as caught:
+            with pytest.raises(sw.BlockFreedError, match="was already put back") as caught:
                 pool.put(block)
             assert caught.value.code == "DOUBLE_PUT"
         for use in (block.view, block.free):

@@ -76,7 +76,7 @@ def test_a_view_that_is_alive_forbids_recycling(take: Callable[[sw.Memory], obje
             memory.recycle()
         assert memory.to_bytes() == b"abcdefghishared"
         assert sw.Reader(memory).read() == b"abcdefghishared"
-        with pytest.raises(sw.BlockBusyError, match="9 bytes are taken"):
+        with pytest.raises(sw.BlockBusyError, match="9 bytes are allocated"):
             allocator.close()
     del view
     gc.collect()

@@ -173,7 +173,7 @@ def test_a_registered_pointer_follows_the_stack(inside: bool) -> None:
     assert stack.stats().registered == 0
     stack.push(stack.stats().held_bytes)
     assert stack.stats().relocated == 7
-    with pytest.raises(StateError, match="unregistered already"):
+    with pytest.raises(StateError, match="already unregistered"):
         pointer.unregister()
     with pytest.raises(StateError, match="register another"):
         _ = pointer.address

@@ -167,7 +167,7 @@ def test_a_whole_process_ledger() -> None:
 @pytest.mark.parametrize("stamp", ["[]", '{"table": {"name": "go"}}', DEEP, '{"table": 7}', "\xff"])
 def test_builds(stamp: str, tmp_path: Path) -> None:
     (tmp_path / "build.json").write_text(stamp, encoding="latin-1")
-    with pytest.raises(sw.InvalidError, match="is no folder that `spanwise build` made"):
+    with pytest.raises(sw.InvalidError, match="was not created by `spanwise build`"):
         sw.Build.open(tmp_path)
 
 
