@@ -26,6 +26,7 @@ COMMANDS = {
     "record": "record",
     "convert": "exports",
     "run": "run",
+    "advise": "advise",
     "ledger": "ledgers",
     "compare": "ledgers",
     "optimize": "searches",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports, exports and plots made from the queries."""
+"""Advice, reports, exports and plots made from the queries."""
 
 from __future__ import annotations
 
@@ -18,11 +18,40 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from spanwise.measure.peers import PeerComparison
+    from spanwise.optimizer.advice import AdviceList
+    from spanwise.optimizer.result import OptimizeResult
     from spanwise.recordings.recording import Recording
 
 
 class ExportMixin(RecordingQueries):
-    """Adds reports, exports and plots to the queries."""
+    """Adds advice, reports, exports and plots to the queries."""
+
+    def advice(
+        self,
+        table: SizeClassTable | str = "c16",
+        *,
+        fitted: OptimizeResult | None = None,
+        peers: PeerComparison | None = None,
+        options: HeapOptions | None = None,
+        progress: Progress = None,
+    ) -> AdviceList:
+        """Return what the program wastes and what to change, the greatest saving first.
+
+        Args:
+            table: size classes of the simulated heap.
+            fitted: a result of `spanwise.optimize` for this recording; its table becomes advice if
+                it holds.
+            peers: a result of `spanwise.compare_peers` for this recording; the allocator with the
+                lowest peak RSS becomes advice.
+            options: of the simulated heap.
+            progress: as of `ledger`.
+        """
+        from spanwise.optimizer.advice import advise  # noqa: PLC0415  the optimizer knows models
+
+        only = self._only("advice")
+        return advise(
+            only, as_table(table), fitted=fitted, peers=peers, options=options, progress=progress
+        )
 
     def to_html(
         self,

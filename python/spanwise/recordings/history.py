@@ -19,7 +19,7 @@ from spanwise.recordings.lifetimes import take_lifetimes
 from spanwise.recordings.names import FrameNames, build_ids_of, is_function, is_python
 from spanwise.recordings.ops import Latest, summarize_ops
 from spanwise.recordings.process_memory import ProcessMemory, missing_memory, read_memory
-from spanwise.recordings.programs import ADVICE, is_python_file, runtime_of
+from spanwise.recordings.programs import ADVICE, allocator_of, is_python_file, runtime_of
 from spanwise.recordings.simulate import Moment
 from spanwise.recordings.sites import Site, Sites, same_sites
 from spanwise.recordings.sources import ArraySource, FileSource, Module, Source
@@ -119,6 +119,11 @@ class History(Result, Tabular):
         ):
             found.add("CPython")
         return tuple(sorted(found - {""}))
+
+    @cached_property
+    def allocator(self) -> str:
+        """The allocator that served the program's malloc: "glibc", "jemalloc", ..."""
+        return allocator_of(module.path for module in self.modules)
 
     @cached_property
     def missing(self) -> str:

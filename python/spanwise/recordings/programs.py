@@ -9,6 +9,7 @@ import re
 import shutil
 import stat
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
@@ -186,6 +187,14 @@ ADVICE = {
     "CPython": "record it without --keep-pymalloc (PYTHONMALLOC=malloc)",
 }
 """Advice about the heap of a runtime."""
+_ALLOCATORS = (
+    (re.compile(r"libjemalloc"), "jemalloc"),
+    (re.compile(r"libtcmalloc"), "tcmalloc"),
+    (re.compile(r"libmimalloc"), "mimalloc"),
+    (re.compile(r"libsnmalloc"), "snmalloc"),
+    (re.compile(r"librpmalloc"), "rpmalloc"),
+    (re.compile(r"libspanwise-malloc"), "spanwise"),
+)
 _GO_SECTION = ".go.buildinfo"
 
 
@@ -206,6 +215,15 @@ def runtime_of(path: str) -> str:
         return "Go" if ElfFile(path).has(_GO_SECTION) else ""
     except (OSError, ElfError):
         return ""
+
+
+def allocator_of(modules: Iterable[str]) -> str:
+    """The allocator that serves malloc in a process with these modules; else the C library's."""
+    names = [Path(path).name for path in modules]
+    for pattern, allocator in _ALLOCATORS:
+        if any(map(pattern.match, names)):
+            return allocator
+    return "glibc"
 
 
 def is_python_file(path: str) -> bool:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +14,7 @@ import numpy as np
 
 from spanwise import _format, errors
 from spanwise.heap.heap_map import HeapMap
+from spanwise.heap.options import HeapOptions
 from spanwise.heap.runner import as_ops
 from spanwise.ledger.ledger import Ledger
 from spanwise.recordings import sources
@@ -33,11 +34,13 @@ from spanwise.recordings.names import build_ids_of
 from spanwise.recordings.ops import Latest, check_ops, slice_ops
 from spanwise.recordings.queries import Answer, QueryArgs
 from spanwise.recordings.simulate import END, Moment, Simulation, account
-from spanwise.recordings.sites import same_sites
+from spanwise.recordings.sites import label_sites, same_sites
 from spanwise.recordings.sources import ArraySource, FileSource, OneThread
 from spanwise.recordings.span_pinning import SpanPinning, keys_of, span_pinning_of
 from spanwise.recordings.timeline import MOMENTS_MAX, Spread, map_at, maps_through, timeline_of
+from spanwise.results.jobs import Progress
 from spanwise.results.rows import AnyRows, Rows
+from spanwise.tables.table import SizeClassTable
 
 
 class Recording(History, ExportMixin):
@@ -184,6 +187,23 @@ class Recording(History, ExportMixin):
         sites = add_by_site(placed, objects, self._frames, build_ids_of(self.modules))
         ledger = replace(sites.ledger, remark=self.remark)
         return replace(sites, ledger=ledger, imported=self.imported)
+
+    def live_objects(
+        self,
+        table: SizeClassTable | str = "c16",
+        at: str | float = "peak-resident",
+        *,
+        options: HeapOptions | None = None,
+        progress: Progress = None,
+    ) -> LiveObjects:
+        """Return what each live object occupies and keeps, as columns; arguments as of `ledger`."""
+        with self._query("live objects", table, at, options, progress) as query:
+            return self._live_objects(query)[1]
+
+    def site_labels(self, sites: Iterable[int]) -> dict[int, str]:
+        """Return the innermost callers of call sites, as text, by the sites' ids."""
+        frames = {site: self._frames.get(site, ()) for site in sites}
+        return label_sites(frames, build_ids_of(self.modules))
 
     def _site_groups(self, query: QueryArgs) -> Rows:
         _, objects = self._live_objects(query)

@@ -82,6 +82,26 @@ def callers(site: Framed) -> str:
 
 
 @dataclass(frozen=True)
+class _Labelled:
+    """What `callers` takes."""
+
+    id: int
+    frames: tuple[str, ...]
+    names: tuple[str, ...]
+
+
+def label_sites(
+    frames: Mapping[int, tuple[str, ...]], build_ids: Mapping[str, str]
+) -> dict[int, str]:
+    """Return the innermost callers of each site, from the frames of each."""
+    names = name_frames((frame for each in frames.values() for frame in each), build_ids)
+    return {
+        site: callers(_Labelled(site, each, tuple(names[frame] for frame in each)))
+        for site, each in frames.items()
+    }
+
+
+@dataclass(frozen=True)
 class Site(Result):
     """A call site and its allocations.
 

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""spanwise advise: say what a program wastes and what to change."""
+
+from __future__ import annotations
+
+import argparse
+
+from spanwise.commands import _options
+from spanwise.commands._common import SubParsers, new_command, print_json, warn_gaps
+from spanwise.measure.peers import compare_peers, parse_peers
+from spanwise.optimizer.search import optimize
+from spanwise.recordings.recording import Recording
+from spanwise.tables.table import SizeClassTable
+
+
+def add_advise(commands: SubParsers) -> None:
+    """Declares the command."""
+    parser = new_command(
+        commands,
+        "advise",
+        "say how much memory a program wastes and what to change, ranked by what it saves",
+        "spanwise advise json.swt",
+        run_advise,
+    )
+    parser.add_argument("file", metavar="FILE.swt", help="the recording")
+    _options.add_table_option(parser)
+    parser.add_argument(
+        "--fit", action="store_true", help="also fit a table, as spanwise optimize does"
+    )
+    parser.add_argument(
+        "--peers",
+        action="append",
+        default=[],
+        metavar="P,P,...",
+        help="also replay under spanwise, glibc, jemalloc, mimalloc, tcmalloc and compare peak RSS",
+    )
+    _options.add_valid_prefix_option(parser)
+    _options.add_placement_options(parser.add_argument_group("placement"))
+
+
+def run_advise(options: argparse.Namespace) -> int:
+    """Prints the verdict and the advice."""
+    table = SizeClassTable.named(options.table)
+    heap = _options.heap_options_of(options)
+    recording = Recording.open(options.file, options.valid_prefix)
+    names = parse_peers(options.peers)
+    fitted = optimize(recording) if options.fit and recording.events else None
+    peers = compare_peers(recording, names) if names and recording.events else None
+    found = recording.advice(table, fitted=fitted, peers=peers, options=heap)
+    if options.json:
+        print_json(found.to_dict())
+    else:
+        print(found)
+    return int(warn_gaps([recording]))

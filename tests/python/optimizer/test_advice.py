@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Advice: what a program wastes and what to change."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import spanwise as sw
+from spanwise._lib import OPS_DTYPE, lib
+from spanwise.measure.peers import PeerComparison, PeerRow
+from spanwise.optimizer.advice import AdviceList
+from spanwise.recordings import sources
+
+from tests.python.helpers import spanwise
+
+MIB = 1 << 20
+
+
+def allocations(sizes: list[int], sites: list[int] | None = None) -> np.ndarray:
+    """Allocate one object of each size, a microsecond apart."""
+    ops = np.zeros(len(sizes), OPS_DTYPE)
+    ops["kind"] = lib.SW_OP_ALLOC
+    ops["object"] = np.arange(len(sizes))
+    ops["size"] = sizes
+    ops["site"] = sites if sites is not None else 1
+    ops["time_ns"] = np.arange(len(sizes)) * 1000
+    return ops
+
+
+def frees(objects: np.ndarray, after_ns: int) -> np.ndarray:
+    """Free these objects, a microsecond apart."""
+    ops = np.zeros(len(objects), OPS_DTYPE)
+    ops["kind"] = lib.SW_OP_FREE
+    ops["object"] = objects
+    ops["time_ns"] = after_ns + np.arange(len(objects)) * 1000
+    return ops
+
+
+def kinds(found: AdviceList) -> list[tuple[str, int]]:
+    return [(one.kind, one.saves_bytes) for one in found]
+
+
+def test_requests_just_above_a_class() -> None:
+    """100,000 objects of 40 bytes have slots of 48; slots of 40 save 8 bytes each."""
+    found = sw.Recording.from_ops(allocations([40] * 100_000)).advice()
+    assert kinds(found) == [("size", 800_000)]
+    (advice,) = found
+    assert advice.certainty == "estimated"
+    assert "100,000 objects, mostly of 40 bytes" in advice.finding
+    assert "slots of 40 bytes to a pool" in advice.change
+    assert "shrink the objects to 32 bytes" in advice.change
+
+
+def test_a_size_that_malloc_can_serve() -> None:
+    """A class of 1,040 bytes saves the round-up of 20,000 objects."""
+    table = sw.SizeClassTable.named("c16")
+    slot = min(size for size in table.classes["size_bytes"].tolist() if size >= 1040)
+    found = sw.Recording.from_ops(allocations([1040] * 20_000)).advice()
+    (advice,) = (one for one in found if one.kind == "size")
+    assert advice.saves_bytes == 20_000 * (slot - 1040)
+    assert advice.change.startswith("Add slots of 1,040 bytes to the table")
+
+
+def test_few_objects_that_keep_spans() -> None:
+    """Of each span of 48-byte slots one object stays; all are of site 2."""
+    table = sw.SizeClassTable.named("c16")
+    cls = next(row for row in table.classes if row["size_bytes"] == 48)
+    slots, spans = int(cls["slots"]), 400
+    count = slots * spans
+    stays = np.arange(count) % slots == slots // 2
+    ops = allocations([48] * count, np.where(stays, 2, 1).tolist())
+    gone = frees(np.flatnonzero(~stays), count * 1000)
+    found = sw.Recording.from_ops(np.concatenate([ops, gone])).advice()
+    (advice,) = (one for one in found if one.kind == "pinning" and one.at == "end")
+    span_bytes = int(cls["span_bytes"])
+    # A span or two may still be a thread's current one, or be kept empty.
+    assert abs(advice.saves_bytes - spans * (span_bytes - 48)) <= 2 * span_bytes
+    assert advice.finding.startswith(("400 objects", "399 objects", "398 objects"))
+    assert "pool or an arena" in advice.change
+    assert found[0] is advice
+
+
+def test_nothing_to_change() -> None:
+    found = sw.Recording.from_ops(allocations([64] * 1000)).advice()
+    assert len(found) == 0
+    assert str(found).endswith("No change that was tried saves more than 1 %.")
+    empty = sw.Recording.from_ops(np.zeros(0, OPS_DTYPE)).advice()
+    assert "allocated nothing" in empty.verdict
+
+
+@pytest.fixture
+def measured(tmp_path: Path) -> sw.Recording:
+    """10 MiB requested in a process whose malloc had 20 MiB resident, 15 at the end."""
+    parts = {
+        "rss_peak": 30 * MIB,
+        "rss_ns": 1000,
+        "rss_malloc": 20 * MIB,
+        "rss_mapped": 2 * MIB,
+        "rss_data": MIB,
+        "rss_file": 4 * MIB,
+        "rss_recorder": 3 * MIB,
+        "rss_end_malloc": 15 * MIB,
+    }
+    meta = [("program", "/opt/app"), *((name, str(value)) for name, value in parts.items())]
+    ops = allocations([1024] * 10_240)
+    sources.write_ops(tmp_path / "a.swt", iter([ops]), meta)
+    return sw.Recording.open(tmp_path / "a.swt")
+
+
+def test_the_verdict_names_the_programs_own_allocator(measured: sw.Recording) -> None:
+    found = measured.advice()
+    resident = measured.ledger("c16").peak_resident_bytes
+    assert resident is not None
+    assert found.verdict.startswith(
+        "At its peak RSS of 27.0 MiB, app had 20.0 MiB resident in glibc's malloc for up to"
+        " 10.0 MiB requested: 10.0 MiB (50.0 %) was waste."
+    )
+    by_kind = {one.kind: one for one in found}
+    assert by_kind["allocator"].saves_bytes == 20 * MIB - resident
+    end = measured.ledger("c16", "end").resident_bytes
+    assert end is not None
+    assert by_kind["retained"].saves_bytes == 15 * MIB - end
+    assert "malloc_trim" in by_kind["retained"].change
+
+
+def test_measured_peers(measured: sw.Recording) -> None:
+    rows = [
+        PeerRow(name, (size * MIB,), 0, "", None)
+        for name, size in (("glibc", 28), ("mimalloc", 21), ("jemalloc", 25))
+    ]
+    peers = PeerComparison("a", 10 * MIB, tuple(rows))
+    found = [one for one in measured.advice(peers=peers) if one.certainty == "measured"]
+    assert [(one.kind, one.saves_bytes) for one in found] == [("allocator", 7 * MIB)]
+    assert "mimalloc 21.0 MiB" in found[0].finding
+    without = PeerComparison("a", 10 * MIB, tuple(rows[1:]))
+    assert not [one for one in measured.advice(peers=without) if one.certainty == "measured"]
+
+
+def test_a_fitted_table() -> None:
+    recording = sw.Recording.from_ops(allocations([1040] * 20_000))
+    fitted = sw.optimize(recording, folds=0)
+    assert fitted.holds
+    found = recording.advice(fitted=fitted)
+    assert ("table", fitted.saved_bytes) in kinds(found)
+
+
+def test_the_command(measured: sw.Recording, tmp_path: Path) -> None:
+    done = spanwise("advise", tmp_path / "a.swt")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{measured.advice()}\n"
+    value = json.loads(spanwise("advise", tmp_path / "a.swt", "--json").stdout)
+    assert value == measured.advice().to_dict()
+    assert [one["saves_bytes"] for one in value["advice"]] == sorted(
+        (one["saves_bytes"] for one in value["advice"]), reverse=True
+    )
