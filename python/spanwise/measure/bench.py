@@ -29,6 +29,7 @@ from spanwise.measure.bench_cases import (
 from spanwise.measure.bench_fits import BenchFit
 from spanwise.measure.bench_result import BenchResult, BenchRow, latest, measured_on
 from spanwise.measure.bench_rounds import BENCH, Round, run_round
+from spanwise.recordings.programs import own_allocator
 from spanwise.results.jobs import Progress, Step, ctrl_c_heard, first_ended, progress_bar
 from spanwise.sweeps.plans import session_header
 from spanwise.sweeps.row_file import RowStore
@@ -107,6 +108,7 @@ def bench(
     servers, missing = find_servers(allocators)
     servers += policy_servers(policies)
     notes = [f"{name} is not installed: {advice}" for name, advice in missing.items()]
+    notes += _own_allocators(wanted)
     served = [_servers_of(case, servers, (fits or {}).get(case.program)) for case in wanted]
     # Rounds are the outermost loop, so an interrupted benchmark has run all cases equally often.
     plan = [
@@ -123,6 +125,12 @@ def bench(
     finally:
         session.close()
     return session.result()
+
+
+def _own_allocators(cases: Sequence[BenchCase]) -> list[str]:
+    """Say which programs bring an allocator of their own, which the plain runs use."""
+    found = {case.program: own_allocator(case.argv[0]) for case in cases}
+    return [f"{program} in plain runs: {own}" for program, own in found.items() if own]
 
 
 def _servers_of(

@@ -226,6 +226,26 @@ def allocator_of(modules: Iterable[str]) -> str:
     return "glibc"
 
 
+def own_allocator(program: str, search_path: str | None = None) -> str:
+    """The allocator that a program brings itself, in words; "": it uses the C library's malloc.
+
+    A program that cannot be found or examined is taken to use malloc.
+    """
+    try:
+        binary = examine(program, search_path).binary
+    except ProgramError:
+        return ""
+    binary = str(Path(binary).resolve())
+    runtime = runtime_of(binary)
+    if runtime:
+        return f"{runtime}'s own heap, which a preloaded malloc does not replace"
+    if is_python_file(binary):
+        return "CPython's pymalloc; the other runs get PYTHONMALLOC=malloc"
+    elf = read_elf(binary)
+    linked = allocator_of(elf.needed if elf is not None else ())
+    return f"{linked}, which it is linked with" if linked != "glibc" else ""
+
+
 def is_python_file(path: str) -> bool:
     """Return whether the file's name is that of CPython or of its library."""
     name = Path(path).name

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import spanwise as sw
 from spanwise.recordings.process_memory import missing_memory, read_memory
+from spanwise.recordings.programs import allocator_of, own_allocator
 
 from tests.python.helpers import make_ops, needs_recorder, spanwise
 
@@ -94,3 +96,19 @@ def test_a_program_that_maps_its_memory_itself(tmp_path: Path) -> None:
     said = sw.Recording.open(out).missing
     assert "of pools came from malloc" in said
     assert said in spanwise("ledger", out).stdout
+
+
+def test_programs_with_an_allocator_of_their_own(tmp_path: Path) -> None:
+    assert own_allocator(sys.executable).startswith("CPython's pymalloc")
+    assert own_allocator("/bin/ls") == ""
+    assert own_allocator(str(tmp_path / "missing")) == ""
+    php = tmp_path / "php8.2"
+    php.write_bytes(Path("/bin/ls").read_bytes())
+    php.chmod(0o755)
+    assert own_allocator(str(php)).startswith("PHP's own heap")
+
+
+def test_allocators_by_their_libraries() -> None:
+    assert allocator_of(["/lib/libc.so.6", "/lib/libjemalloc.so.2"]) == "jemalloc"
+    assert allocator_of(["/lib/libtcmalloc_minimal.so.4"]) == "tcmalloc"
+    assert allocator_of(["/lib/libc.so.6"]) == "glibc"
