@@ -10,14 +10,14 @@
 typedef struct record_python_layout {
     uint8_t minor;         /* 3.minor */
     bool has_cframe;       /* the thread state points to a struct that points to the frame */
-    uint8_t unit_bytes;    /* != 0: a frame has the index of its instruction, in units of this size;
-                             * 0: it has a pointer into the code object */
+    uint8_t unit_bytes;    /* of the index of an instruction that a frame has; 0: it has a pointer
+                            * into the code object instead */
     uint16_t state_frame;  /* in the thread state: the frame, or the struct that points to it */
     uint16_t cframe_frame; /* in that struct */
     uint16_t frame_code;   /* in a frame */
     uint16_t frame_previous;
     uint16_t frame_instruction;
-    uint16_t frame_owner;     /* != 0: here is 3 in frames of the interpreter itself */
+    uint16_t frame_owner;     /* 3 in frames of the interpreter itself; 0: not used */
     uint16_t code_first_line; /* in a code object */
     uint16_t code_file;
     uint16_t code_name;
