@@ -104,6 +104,9 @@ foreach(source IN LISTS unit_sources)
       target_sources(${name} PRIVATE "${PROJECT_SOURCE_DIR}/src/recorder/${file}.c")
     endforeach()
   endif()
+  if(module STREQUAL "python_layout")
+    target_sources(${name} PRIVATE "${PROJECT_SOURCE_DIR}/src/recorder/python_layout.c")
+  endif()
   if(module STREQUAL "handles") # the test reads the headers for the list of functions
     target_compile_definitions(${name} PRIVATE
       TESTS_PUBLIC_HEADERS="${PROJECT_SOURCE_DIR}/include/spanwise")

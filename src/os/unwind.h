@@ -37,7 +37,7 @@ bool sw_os_unwind_init(void *(*map)(size_t bytes));
  * the same frame, with the same words at these addresses, has the same result; from.fp must be the
  * same only if uses_fp.
  *   count <= SW_OS_WORDS_MAX, or SW_OS_WORDS_MAX + 1: there were more */
-enum { SW_OS_WORDS_MAX = 10 };
+enum { SW_OS_WORDS_MAX = 18 };
 typedef struct sw_os_walk {
     uint32_t count;
     bool uses_fp;

@@ -14,7 +14,9 @@ const char *record_descriptor_check(const record_descriptor *file) {
 
 const char *record_options_check(const record_options *options) {
     return SW_RULE(options->stacks <= SWT_SITE_DEPTH_MAX)
-               ?: SW_RULE(options->shallow == (options->stacks == 1 && !options->python))
+               ?: SW_RULE(options->python_stacks <= SWT_SITE_DEPTH_MAX)
+               ?: SW_RULE(options->shallow ==
+                          (options->stacks == 1 && options->python_stacks == 0))
                ?: SW_RULE(options->file[0] == '/' || options->file[0] == '\0');
 }
 

@@ -84,7 +84,7 @@ bool record_meta_write(void) {
                            (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec);
     (void)swt_put_meta_u64(&buffer, "pythonmalloc",
                            pymalloc != NULL && strcmp(pymalloc, "malloc") == 0);
-    (void)swt_put_meta_u64(&buffer, "python_lines", record_option.python);
+    (void)swt_put_meta_u64(&buffer, "python_lines", record_option.python_stacks != 0);
     put_program(&buffer);
     put_arguments(&buffer);
     return record_file_put(SWT_BLOCK_META, &buffer);

@@ -2,7 +2,8 @@
 /* Options of the recorder, from the environment:
  *
  *   SPANWISE_RECORD_FILE      the recording; without it nothing is recorded
- *   SPANWISE_RECORD_STACKS    return addresses per call site, 0..128 (0: no call sites), default 8
+ *   SPANWISE_RECORD_STACKS    depth of a call site, 0..128 (0: no call sites); default 16 return
+ *                             addresses, 40 lines of Python
  *   SPANWISE_RECORD_PYTHON    1: call sites of CPython are lines of Python; default 0
  *   SPANWISE_RECORD_CHILDREN  1: record child processes too, to STEM.PID.swt; default 0
  *   SPANWISE_RECORD_AREAS     folder for files of open blocks. The process that started the
@@ -73,6 +74,16 @@ static void read_areas(const char *text) {
     sw_emergency_print("spanwise: record: SPANWISE_RECORD_AREAS is no absolute path; not used\n");
 }
 
+/* Without a depth, each kind of call site has its default. */
+static void read_stacks(void) {
+    bool python = read_number("SPANWISE_RECORD_PYTHON", 1, 0) == 1;
+    uint64_t stacks = read_number("SPANWISE_RECORD_STACKS", SWT_SITE_DEPTH_MAX, RECORD_STACKS);
+    bool given = getenv("SPANWISE_RECORD_STACKS") != NULL;
+    record_option.stacks = (uint32_t)stacks;
+    record_option.python_stacks = !python ? 0 : given ? (uint32_t)stacks : RECORD_PYTHON_STACKS;
+    record_option.shallow = record_option.stacks == 1 && record_option.python_stacks == 0;
+}
+
 bool record_read_options(void) {
     const char *file = getenv("SPANWISE_RECORD_FILE");
     if (file == NULL || file[0] == '\0') {
@@ -85,10 +96,7 @@ bool record_read_options(void) {
         record_option.file[0] = '\0';
         return false;
     }
-    record_option.stacks =
-        (uint32_t)read_number("SPANWISE_RECORD_STACKS", SWT_SITE_DEPTH_MAX, RECORD_STACKS);
-    record_option.python = read_number("SPANWISE_RECORD_PYTHON", 1, 0) == 1;
-    record_option.shallow = record_option.stacks == 1 && !record_option.python;
+    read_stacks();
     record_option.children = read_number("SPANWISE_RECORD_CHILDREN", 1, 0) == 1;
     read_areas(getenv("SPANWISE_RECORD_AREAS"));
     record_option.root = read_number("SPANWISE_RECORD_PID", INT32_MAX, 0);

@@ -8,16 +8,17 @@
 
 enum {
     RECORD_PATH_MAX = 4096,
-    RECORD_STACKS = 8, /* default number of return addresses per call site */
+    RECORD_STACKS = 16,        /* default number of return addresses per call site */
+    RECORD_PYTHON_STACKS = 40, /* default number of lines of Python per call site */
 };
 
 /* Set once, before anything is recorded.
- *   stacks <= SWT_SITE_DEPTH_MAX;  shallow == (stacks == 1 && !python)
+ *   stacks, python_stacks <= SWT_SITE_DEPTH_MAX;  shallow == (stacks == 1 && python_stacks == 0)
  *   file is absolute or "" */
 typedef struct record_options {
     char file[RECORD_PATH_MAX];  /* absolute; "": no recording */
     uint32_t stacks;             /* return addresses per call site; 0: no call sites are recorded */
-    bool python;                 /* call sites are lines of Python if the thread runs Python */
+    uint32_t python_stacks;      /* lines of Python, if the thread runs Python; 0: not read */
     bool shallow;                /* a call site is one return address, looked up inline */
     bool children;               /* record child processes to their own files */
     uint64_t root;               /* the process that FILE belongs to; 0: this process */

@@ -8,6 +8,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "os/os.h"
+#include "recorder/python_layout.h"
+
 /* A Python frame: its code object, which lives as long as the frame, and its current
  * instruction. */
 typedef struct record_python_frame {
@@ -23,9 +26,11 @@ typedef struct record_python_code {
     uint32_t number, padding;
 } record_python_code;
 
-/* The interpreter of this process. Written only by the thread that holds the interpreter's lock:
+/* The interpreter of this process. Under its lock:
  *   found <= 3/4 of the buckets;  numbered <= RECORD_PYTHON_CODES_MAX;  codes != NULL if on */
 typedef struct record_interpreter {
+    sw_os_lock lock; /* held while a function is entered and written */
+    record_python_layout at;
     bool on;                  /* frames are read */
     bool checked;             /* Python objects are known to come from malloc */
     uint32_t found, numbered; /* addresses in the table; code objects with a number */
@@ -47,8 +52,8 @@ enum {
     RECORD_PYTHON_CODES_MAX = 1 << 24, /* numbers of code objects */
 };
 
-/* If Python lines are requested, looks for an interpreter with a known layout; prints a line if the
- * version is unknown. False: no memory. */
+/* If Python lines are requested, looks for an interpreter with a known layout; prints a line if it
+ * has none. False: no memory. */
 bool record_python_init(void);
 
 /* Fills in the frames of the calling thread, innermost first, at most `max` >= 1, and returns their

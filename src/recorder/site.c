@@ -35,17 +35,19 @@ static size_t recent_bytes(void) { return sizeof(uint64_t) << RECENT_BITS; }
 bool record_sites_init(void) {
     if (record_option.stacks == 0) return true;
     /* Without the unwinder, only lines of Python or single return addresses can be recorded. */
-    if (record_option.stacks > 1 && !sw_os_unwind_init(record_map) && !record_option.python) {
+    if (record_option.stacks > 1 && !sw_os_unwind_init(record_map) &&
+        record_option.python_stacks == 0) {
         record_option.stacks = 1;
         record_option.shallow = true;
     }
-    bool deep = record_option.stacks > 1 || record_option.python;
+    bool deep = record_option.stacks > 1 || record_option.python_stacks != 0;
     sites.bits = deep ? BUCKET_BITS_DEEP : BUCKET_BITS_SHALLOW;
     record_site_shift = 64 - sites.bits;
     record_site_buckets = record_map(table_bytes());
     sites.own = sites.buffer.data = record_map(BUFFER_BYTES);
     sites.buffer.capacity = BUFFER_BYTES;
-    if (record_option.python && (sites.recent = record_map(recent_bytes())) == NULL) return false;
+    if (record_option.python_stacks != 0 && (sites.recent = record_map(recent_bytes())) == NULL)
+        return false;
     return record_site_buckets != NULL && sites.own != NULL;
 }
 
@@ -136,7 +138,8 @@ void record_sites_forget_walks(void) { __atomic_fetch_add(&walks_epoch, 1, __ATO
 
 static sw_cold record_walk *new_walks(void) {
     int saved = errno;
-    record_walk *walks = record_map(sizeof(record_walk) * RECORD_WALK_WAYS << RECORD_WALK_SETS_LOG2);
+    record_walk *walks =
+        record_map(sizeof(record_walk) * RECORD_WALK_WAYS << RECORD_WALK_SETS_LOG2);
     errno = saved;
     return walks;
 }
@@ -198,7 +201,7 @@ static uint32_t deep_site(record_thread *thread, sw_os_frame frame) {
 static uint32_t python_site(void) {
     record_python_frame frames[SWT_SITE_DEPTH_MAX];
     uint64_t chain[SWT_SITE_DEPTH_MAX];
-    size_t depth = record_python_walk(frames, record_option.stacks);
+    size_t depth = record_python_walk(frames, record_option.python_stacks);
     if (depth == 0) return 0;
     for (size_t i = 0; i < depth; i++) chain[i] = frames[i].place;
     uint64_t key = chain_key(chain, depth), low = (1u << ID_BITS) - 1;
@@ -212,7 +215,7 @@ static uint32_t python_site(void) {
 }
 
 uint32_t record_site_slow(record_thread *thread, sw_os_frame frame) {
-    uint32_t line = record_option.python ? python_site() : 0;
+    uint32_t line = record_option.python_stacks != 0 ? python_site() : 0;
     if (line != 0) return line;
     if (record_option.stacks > 1) return deep_site(thread, frame);
     uint64_t address = frame.pc;

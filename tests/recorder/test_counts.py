@@ -248,7 +248,7 @@ def test_a_library_at_the_addresses_of_one_that_was_unloaded(
     assert first[2] != second[2]
 
 
-@pytest.mark.parametrize(("depth", "longest"), [("0", 0), ("1", 1), ("3", 3), (None, 8)])
+@pytest.mark.parametrize(("depth", "longest"), [("0", 0), ("1", 1), ("3", 3), (None, 16)])
 def test_depth_option(recorder: Recorder, tmp_path: Path, depth: str | None, longest: int) -> None:
     options = {} if depth is None else {"STACKS": depth}
     run = recorder.run([recorder.program("chain", "-rdynamic"), "20"], tmp_path, options=options)

@@ -7,23 +7,31 @@ The programs are files, so that their lines are known here by number.
 from __future__ import annotations
 
 import subprocess
-import sys
-import sysconfig
 from collections import Counter
 from pathlib import Path
 
 import pytest
 import spanwise as sw
 from spanwise.__main__ import main
+from spanwise.recordings.recorder import PYTHON_STACKS, STACKS
 
 from tests.python.helpers import needs_recorder
-from tests.recorder.tools import CC, ROOT
+from tests.recorder.pythons import Python, pythons
+from tests.recorder.tools import CC, PROGRAMS, ROOT
 
-KNOWN = sys.version_info[:2] == (3, 11)
+PYTHONS = pythons()
 pytestmark = [
     needs_recorder(),
-    pytest.mark.skipif(not KNOWN, reason="the recorder knows the frames of CPython 3.11"),
+    pytest.mark.skipif(not PYTHONS, reason="no CPython whose frames are known"),
 ]
+
+
+@pytest.fixture(params=PYTHONS, ids=str)
+def python(request: pytest.FixtureRequest) -> Python:
+    """Each interpreter in turn."""
+    one: Python = request.param
+    return one
+
 
 CULPRIT = """\
 import json
@@ -38,36 +46,19 @@ few = other(50)
 kept = fill(2000)
 """
 
-LAYOUT = r"""
-#define Py_BUILD_CORE
-#include <Python.h>
-#include <internal/pycore_frame.h>
-#include <stddef.h>
-#include <stdio.h>
-int main(void) {
-    printf("STATE_CFRAME %zu\n", offsetof(PyThreadState, cframe));
-    printf("CFRAME_FRAME %zu\n", offsetof(_PyCFrame, current_frame));
-    printf("FRAME_CODE %zu\n", offsetof(_PyInterpreterFrame, f_code));
-    printf("FRAME_PREVIOUS %zu\n", offsetof(_PyInterpreterFrame, previous));
-    printf("FRAME_INSTRUCTION %zu\n", offsetof(_PyInterpreterFrame, prev_instr));
-    printf("OBJECT_REFERENCES %zu\n", offsetof(PyObject, ob_refcnt));
-    printf("OBJECT_TYPE %zu\n", offsetof(PyObject, ob_type));
-    printf("CODE_FIRST_LINE %zu\n", offsetof(PyCodeObject, co_firstlineno));
-    printf("CODE_FILE %zu\n", offsetof(PyCodeObject, co_filename));
-    printf("CODE_QUALIFIED_NAME %zu\n", offsetof(PyCodeObject, co_qualname));
-    printf("CODE_INSTRUCTIONS %zu\n", offsetof(PyCodeObject, co_code_adaptive));
-    return 0;
-}
-"""
-
 
 def recorded(
-    folder: Path, text: str, *, words: tuple[str, ...] = (), stacks: int = 1
+    folder: Path,
+    python: Python,
+    text: str,
+    *,
+    words: tuple[str, ...] = (),
+    stacks: int | None = 1,
 ) -> sw.Recording:
     """A program that is run with its lines as call sites."""
     script = folder / "job.py"
     script.write_text(text, encoding="utf-8")
-    argv = [sys.executable, *words, str(script)]
+    argv = [str(python.path), *words, str(script)]
     return sw.record(argv, folder / "a.swt", stacks=stacks, python_sites=True, force=True)
 
 
@@ -84,58 +75,116 @@ def place(folder: Path, function: str, line: int) -> str:
     return f"{function} ({folder.name}/job.py:{line})"
 
 
-def test_the_offsets_are_those_of_the_headers(tmp_path: Path) -> None:
-    source, program = tmp_path / "layout.c", tmp_path / "layout"
-    source.write_text(LAYOUT)
-    include = sysconfig.get_path("include")
-    if not (Path(include) / "internal/pycore_frame.h").is_file():
-        pytest.skip("the headers of CPython are not installed")
+def test_the_layout_is_that_of_the_headers(python: Python, tmp_path: Path) -> None:
+    if not (python.include / "internal/pycore_frame.h").is_file() and python.minor >= 11:
+        pytest.skip("the headers of this CPython are not installed")
+    if not (python.include / "frameobject.h").is_file():
+        pytest.skip("the headers of this CPython are not installed")
+    program = tmp_path / "layout"
+    folders = [f"-I{folder}" for folder in (ROOT / "src", python.include)]
+    internal = f"-I{python.include}/internal"
+    sources = [PROGRAMS / "layout.c", ROOT / "src/recorder/python_layout.c"]
     built = subprocess.run(
-        [CC, "-I", include, "-I", f"{include}/internal", source, "-o", program],
+        [CC, *folders, internal, *sources, "-o", program],
         capture_output=True,
         text=True,
         check=False,
     )
     assert built.returncode == 0, built.stderr
-    told = subprocess.run([program], capture_output=True, text=True, check=True).stdout
-    code = (ROOT / "src/recorder/python.c").read_text(encoding="utf-8")
-    for row in told.splitlines():
-        name, offset = row.split()
-        assert f"    {name} = {offset},\n" in code, row
+    done = subprocess.run([program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_one_line_of_python_ranks_first(tmp_path: Path) -> None:
+def test_one_line_of_python_ranks_first(python: Python, tmp_path: Path) -> None:
     """2,000 arrays live at the end; the line of their allocation keeps most and wastes most."""
-    one = recorded(tmp_path, CULPRIT)
+    one = recorded(tmp_path, python, CULPRIT)
     culprit = place(tmp_path, "fill", 5)
     live = one.live_sites(at="peak").named()
     assert max(live, key=lambda site: site.requested_bytes).names == (culprit,)
     assert live[0].names == (culprit,)
     assert one.sites.named()[0].names == (culprit,)
     lines = of_job(one)
-    # An array has two blocks, its size is an int of its own, and kept grows now and then.
-    assert 6000 <= lines[culprit,] < 6200
-    assert lines[place(tmp_path, "other.<locals>.<listcomp>", 8),] > 0
+    # An array has two blocks; its size is an int of its own, which 3.14 uses again; kept grows.
+    blocks = 4000 if python.minor >= 14 else 6000
+    assert blocks <= lines[culprit,] < blocks + 200
+    assert lines[place(tmp_path, python.comprehension_in("other"), 8),] > 0
     assert one.sites[0].frames == (f"python: fill ({tmp_path}/job.py:5)",)
     assert one.has_python_lines and all("\n" not in module.path for module in one.modules)
 
 
-def test_no_line_has_two_sites(tmp_path: Path) -> None:
+def test_no_line_has_two_sites(python: Python, tmp_path: Path) -> None:
     """A line of several instructions is one site, or its waste would be split."""
-    one = recorded(tmp_path, "x = [bytearray(9000), bytearray(9000), bytearray(9000)]\n" * 2)
+    text = "x = [bytearray(9000), bytearray(9000), bytearray(9000)]\n" * 2
+    one = recorded(tmp_path, python, text)
     frames = [site.frames for site in one.sites if site.frames]
     assert len(frames) == len(set(frames))
     assert of_job(one)[place(tmp_path, "<module>", 2),] >= 6
 
 
-def test_callers_of_a_line(tmp_path: Path) -> None:
+def test_callers_of_a_line(python: Python, tmp_path: Path) -> None:
     text = "def a():\n    return bytearray(70_000)\ndef b():\n    return a()\nx = b()\n"
-    lines = of_job(recorded(tmp_path, text, stacks=4), depth=3)
+    lines = of_job(recorded(tmp_path, python, text, stacks=4), depth=3)
     names = tuple(place(tmp_path, *at) for at in (("a", 2), ("b", 4), ("<module>", 5)))
     assert lines[names] == 2
 
 
-def test_generators_threads_and_names_that_are_not_ascii(tmp_path: Path) -> None:
+def test_calls_through_c_and_classes_have_no_frames_of_the_interpreter(
+    python: Python, tmp_path: Path
+) -> None:
+    """The interpreter enters frames of its own between a C function, or a class, and Python."""
+    text = (
+        "class Box:\n"
+        "    def __init__(self):\n"
+        "        self.kept = bytearray(9000)\n"
+        "def key(n):\n"
+        "    return bytearray(7000 + n)\n"
+        "kept = []\n"
+        "for i in range(300):\n"
+        "    kept.append(Box())\n"
+        "sorted(range(100), key=key)\n"
+    )
+    lines = of_job(recorded(tmp_path, python, text, stacks=8), depth=8)
+    box, key = place(tmp_path, python.named("Box.__init__"), 3), place(tmp_path, "key", 5)
+    chains = {names for names in lines if names[0] in (box, key)}
+    assert chains == {
+        (box, place(tmp_path, "<module>", 8)),
+        (key, place(tmp_path, "<module>", 9)),
+    }
+    assert lines[key, place(tmp_path, "<module>", 9)] >= 200
+
+
+def test_immortal_code(python: Python, tmp_path: Path) -> None:
+    """Frames of 3.14 mark their pointer to code that is never freed."""
+    text = (
+        "import ctypes\n"
+        "def fill():\n"
+        "    return bytearray(9000)\n"
+        "ctypes.c_uint32.from_address(id(fill.__code__)).value = 3 << 30\n"
+        "x = fill()\n"
+    )
+    names = place(tmp_path, "fill", 3), place(tmp_path, "<module>", 5)
+    assert of_job(recorded(tmp_path, python, text, stacks=8), depth=8)[names] == 2
+
+
+def test_default_depths(python: Python, tmp_path: Path) -> None:
+    """Fifty calls deep, and the same with a depth."""
+    text = (
+        "def deeper(n):\n"
+        "    if n:\n"
+        "        return deeper(n - 1)\n"
+        "    return bytearray(70_000)\n"
+        "x = deeper(50)\n"
+    )
+    last, others = place(tmp_path, "deeper", 4), place(tmp_path, "deeper", 3)
+    one = recorded(tmp_path, python, text, stacks=None)
+    assert one.info["stack_depth"] == STACKS == 16
+    assert of_job(one, depth=60)[(last,) + (others,) * (PYTHON_STACKS - 1)] == 2
+    shallow = recorded(tmp_path, python, text, stacks=3)
+    assert shallow.info["stack_depth"] == 3
+    assert of_job(shallow, depth=60)[last, others, others] == 2
+
+
+def test_generators_threads_and_names_that_are_not_ascii(python: Python, tmp_path: Path) -> None:
     text = (
         "import threading\n"
         "def größe(n):\n"
@@ -147,19 +196,19 @@ def test_generators_threads_and_names_that_are_not_ascii(tmp_path: Path) -> None
         "for one in each: one.start()\n"
         "for one in each: one.join()\n"
     )
-    lines = of_job(recorded(tmp_path, text))
+    lines = of_job(recorded(tmp_path, python, text))
     assert lines[place(tmp_path, "größe", 4),] == 4 * 50 * 2
     (tmp_path / "ж").mkdir()
-    assert of_job(recorded(tmp_path / "ж", CULPRIT))["fill (ж/job.py:5)",] >= 6000
+    assert of_job(recorded(tmp_path / "ж", python, CULPRIT))["fill (ж/job.py:5)",] >= 4000
 
 
-def test_code_that_dies_takes_its_name_with_it(tmp_path: Path) -> None:
+def test_code_that_dies_takes_its_name_with_it(python: Python, tmp_path: Path) -> None:
     """Code objects of one shape follow each other at one address; each has its own file."""
     text = (
         "for i in range(300):\n"
         "    exec(compile('x = bytearray(4000)', f'part{i:03}.py', 'exec'), {})\n"
     )
-    one = recorded(tmp_path, text)
+    one = recorded(tmp_path, python, text)
     counts: Counter[str] = Counter()
     for site in one.sites.named():
         if site.names and "(part" in site.names[0]:
@@ -168,7 +217,7 @@ def test_code_that_dies_takes_its_name_with_it(tmp_path: Path) -> None:
     assert all(count >= 2 for count in counts.values())
 
 
-def test_forked_children_have_lines_too(tmp_path: Path) -> None:
+def test_forked_children_have_lines_too(python: Python, tmp_path: Path) -> None:
     script = tmp_path / "job.py"
     text = (
         "import os\n"
@@ -179,22 +228,22 @@ def test_forked_children_have_lines_too(tmp_path: Path) -> None:
         "os.wait()\n"
     )
     script.write_text(text)
-    argv = [sys.executable, str(script)]
-    both = sw.record(argv, tmp_path / "a.swt", children=True, python_sites=True)
+    argv = [str(python.path), str(script)]
+    both = sw.record(argv, tmp_path / "a.swt", stacks=1, children=True, python_sites=True)
     assert isinstance(both, sw.RecordingSet) and len(both) == 2
-    wanted = place(tmp_path, "child.<locals>.<listcomp>", 2)
+    wanted = place(tmp_path, python.comprehension_in("child"), 2)
     first = {site.names[0]: site.allocs for site in both[1].sites.named() if site.names}
     assert 190 <= first[wanted] <= 230  # the child's first event opened its file, and has no line
 
 
-def test_a_killed_program_has_its_lines(tmp_path: Path) -> None:
-    one = recorded(tmp_path, CULPRIT + "import os\nos.kill(os.getpid(), 9)\n")
+def test_a_killed_program_has_its_lines(python: Python, tmp_path: Path) -> None:
+    one = recorded(tmp_path, python, CULPRIT + "import os\nos.kill(os.getpid(), 9)\n")
     assert one.live_sites(at="end").named()[0].names == (place(tmp_path, "fill", 5),)
 
 
 def test_what_has_no_python_says_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """An interpreter that takes its objects from elsewhere, and a program that is none."""
-    recorded(tmp_path, CULPRIT, words=("-E",))
+    recorded(tmp_path, PYTHONS[0], CULPRIT, words=("-E",))
     told = capfd.readouterr().err
     assert "Python lines need PYTHONMALLOC=malloc, which this process ignores" in told
     assert "no line of Python was seen" in told
@@ -206,7 +255,7 @@ def test_what_has_no_python_says_so(tmp_path: Path, capfd: pytest.CaptureFixture
 def test_what_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     words = ["record", "--python-sites", "-o", str(tmp_path / "a.swt")]
     for more, other in ((["--keep-pymalloc"], "keep_pymalloc"), (["--stacks", "0"], "stacks 0")):
-        assert main([*words, *more, "--", sys.executable, "-c", ""]) == 2
+        assert main([*words, *more, "--", "python3", "-c", ""]) == 2
         told = capfd.readouterr().err
         assert other in told and told.count("\n") == 1
     assert list(tmp_path.iterdir()) == []

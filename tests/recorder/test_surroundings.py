@@ -170,8 +170,8 @@ def test_above_another_allocator(recorder: Recorder, tmp_path: Path, name: str) 
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
-        ("STACKS", "many", "SPANWISE_RECORD_STACKS is not a number from 0 to 128; using 8"),
-        ("STACKS", "129", "SPANWISE_RECORD_STACKS is not a number from 0 to 128; using 8"),
+        ("STACKS", "many", "SPANWISE_RECORD_STACKS is not a number from 0 to 128; using 16"),
+        ("STACKS", "129", "SPANWISE_RECORD_STACKS is not a number from 0 to 128; using 16"),
         ("CHILDREN", "-1", "SPANWISE_RECORD_CHILDREN is not a number from 0 to 1; using 0"),
     ],
 )

@@ -173,21 +173,22 @@ static void frame_pointers(void) {
     CHECK(chain[0] == saves(0) && chain[1] == stack[603] && chain[2] == based(3));
 }
 
-/* Ten words are kept; of a walk that read eleven nothing is known the next time. */
+/* MANY words are kept; of a walk that read one more nothing is known the next time. */
 static void many_words(void) {
+    enum { MANY = SW_OS_WORDS_MAX, LAST = 2 * MANY - 1 }; /* LAST is the place of the zero */
     clear();
     uint32_t first = sites_known + 1;
-    for (size_t i = 0; i < 9; i++)
-        stack[2 * i + 1] = leaf(60); /* and the zero that ends them: ten */
+    for (size_t i = 0; i < MANY - 1; i++)
+        stack[2 * i + 1] = leaf(60); /* and the zero that ends them */
     NEW(call(leaf(21), 0, 0));
     KNOWN(call(leaf(21), 0, 0), first);
-    stack[17] = leaf(61); /* the ninth */
+    stack[LAST - 2] = leaf(61);
     NEW(call(leaf(21), 0, 0));
-    stack[17] = leaf(60);
-    stack[19] = leaf(62); /* in the place of the zero */
+    stack[LAST - 2] = leaf(60);
+    stack[LAST] = leaf(62);
     NEW(call(leaf(21), 0, 0));
     WALKED(call(leaf(21), 0, 0), first + 2);
-    stack[21] = leaf(63);
+    stack[LAST + 2] = leaf(63);
     NEW(call(leaf(21), 0, 0));
     for (size_t i = 0; i < 40; i++) stack[2 * i + 1] = leaf(64);
     NEW(call(leaf(21), 0, 0));

@@ -10,7 +10,13 @@ from pathlib import Path
 from spanwise.commands._common import SubParsers, new_command, print_json
 from spanwise.commands._options import add_program_options, program_of
 from spanwise.errors import InvalidError
-from spanwise.recordings.recorder import STACKS, RecordOptions, RecordResult, run_recorded
+from spanwise.recordings.recorder import (
+    PYTHON_STACKS,
+    STACKS,
+    RecordOptions,
+    RecordResult,
+    run_recorded,
+)
 from spanwise.results.files import check_output
 
 
@@ -39,15 +45,15 @@ def add_record(commands: SubParsers) -> None:
     parser.add_argument(
         "--stacks",
         type=int,
-        default=STACKS,
         metavar="N",
-        help=f"return addresses per call, 0 to 128 (default {STACKS}; 0: no call sites)",
+        help=f"return addresses or lines of Python per call, 0 to 128 (default {STACKS} and"
+        f" {PYTHON_STACKS}; 0: no call sites)",
     )
     parser.add_argument(
         "--python-sites",
         action="store_true",
-        help="for CPython 3.11, call sites are lines of Python with function, file and callers"
-        " (--stacks counts both)",
+        help="for CPython 3.9 to 3.14, call sites are lines of Python with function, file and"
+        " callers",
     )
     add_program_options(parser)
 

@@ -97,7 +97,7 @@ class RecordResult:
         gaps = [f"kept as it was recorded, not in order: {self.unordered}"] * bool(self.unordered)
         each = [(Path(str(one.path)).name, one) for one in self.recordings()]
         if self.python_sites and not any(one.has_python_lines for _, one in each):
-            gaps.append("no line of Python was seen: the recorder knows those of CPython 3.11")
+            gaps.append("no line of Python was seen: --python-sites needs CPython 3.9 to 3.14")
         return gaps + [f"{name}: {gap}" for name, one in each for gap in one.summary.gaps()]
 
     def outside(self) -> list[str]:
@@ -152,8 +152,8 @@ class RecordResult:
 RECORDER = "libspanwise-record.so"
 _MEMORY = "/dev/shm"
 STACKS_MAX = 128
-STACKS = 8
-"""Default number of return addresses per call site."""
+STACKS, PYTHON_STACKS = 16, 40
+"""Default return addresses and lines of Python per call site, as in src/recorder/options.h."""
 
 
 @dataclass(frozen=True)
@@ -162,9 +162,10 @@ class RecordOptions:
 
     Attributes:
         children: also record child processes.
-        stacks: return addresses per call, 0 to 128.
+        stacks: return addresses or lines of Python per call, 0 to 128; None: STACKS addresses,
+            PYTHON_STACKS lines.
         keep_pymalloc: let CPython use its own allocator.
-        python_sites: call sites of CPython 3.11 are lines of Python.
+        python_sites: call sites of CPython are lines of Python.
         env: the program's environment; None: that of this process.
         cwd: its working folder; None: that of this process.
         stdout: of the program; None: that of this process.
@@ -174,7 +175,7 @@ class RecordOptions:
     """
 
     children: bool = False
-    stacks: int = STACKS
+    stacks: int | None = None
     keep_pymalloc: bool = False
     python_sites: bool = False
     env: Mapping[str, str] | None = None
@@ -190,7 +191,7 @@ def record(
     output: str | os.PathLike[str] | None = ...,
     *,
     children: Literal[False] = ...,
-    stacks: int = ...,
+    stacks: int | None = ...,
     keep_pymalloc: bool = ...,
     python_sites: bool = ...,
     env: Mapping[str, str] | None = ...,
@@ -203,7 +204,7 @@ def record(
     output: str | os.PathLike[str] | None = ...,
     *,
     children: bool = ...,
-    stacks: int = ...,
+    stacks: int | None = ...,
     keep_pymalloc: bool = ...,
     python_sites: bool = ...,
     env: Mapping[str, str] | None = ...,
@@ -215,7 +216,7 @@ def record(
     output: str | os.PathLike[str] | None = None,
     *,
     children: bool = False,
-    stacks: int = STACKS,
+    stacks: int | None = None,
     keep_pymalloc: bool = False,
     python_sites: bool = False,
     env: Mapping[str, str] | None = None,
@@ -233,12 +234,13 @@ def record(
             process exits. The part of a process before it calls exec goes to STEM.PID.swt
             next to it.
         children: also record child processes, to STEM.PID.swt next to output.
-        stacks: return addresses per call, 0 to 128; 0: no call sites, which is fastest.
+        stacks: return addresses or lines of Python per call, 0 to 128; None: 16 addresses, 40
+            lines; 0: no call sites, which is fastest.
         keep_pymalloc: let CPython use its own allocator. By default it runs with
             PYTHONMALLOC=malloc, so that all its objects are recorded.
-        python_sites: call sites of CPython 3.11 are the lines of Python that run, with function,
-            file and callers, `stacks` of them; where no Python runs, they are return
-            addresses.
+        python_sites: call sites of CPython 3.9 to 3.14 are the lines of Python that run, with
+            function, file and callers. Where no Python runs, and in a free-threaded build, they
+            are return addresses.
         env: the program's environment; None: that of this process.
         cwd: its working folder; None: that of this process.
         force: replace the output if it exists, and remove the recordings of other processes that
@@ -302,7 +304,8 @@ def _run(
     _lib.c_path(output)
     check_regular(output)
     output = followed(output)
-    stacks = _lib.as_index(options.stacks, "stacks", STACKS_MAX)
+    depth = options.stacks
+    stacks = None if depth is None else _lib.as_index(depth, "stacks", STACKS_MAX)
     if options.python_sites and (stacks == 0 or options.keep_pymalloc):
         other = (
             "keep_pymalloc (--keep-pymalloc)" if options.keep_pymalloc else "stacks 0 (--stacks)"
@@ -315,11 +318,13 @@ def _run(
         **base,
         **python_variables(program, options.keep_pymalloc),
         "LD_PRELOAD": preload_of(recorder, base),
-        "SPANWISE_RECORD_STACKS": str(stacks),
         "SPANWISE_RECORD_CHILDREN": str(int(options.children)),
         "SPANWISE_RECORD_PYTHON": str(int(options.python_sites)),
     }
     variables.pop("SPANWISE_RECORD_PID", None)
+    variables.pop("SPANWISE_RECORD_STACKS", None)
+    if stacks is not None:
+        variables["SPANWISE_RECORD_STACKS"] = str(stacks)
     with _workshop(output) as folder, _areas_folder(folder) as areas:
         raw = folder / output.name
         variables["SPANWISE_RECORD_FILE"] = str(raw)

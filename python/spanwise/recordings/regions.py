@@ -29,7 +29,7 @@ from spanwise._lib import lib
 from spanwise.errors import InvalidError, SpanwiseError, StateError
 from spanwise.recordings.finish import finish, salvage
 from spanwise.recordings.ops import own_ops, slice_ops
-from spanwise.recordings.recorder import STACKS, RecordOptions, run_recorded, temporary_recording
+from spanwise.recordings.recorder import RecordOptions, run_recorded, temporary_recording
 from spanwise.recordings.recording import Recording
 from spanwise.results.files import check_regular
 from spanwise.results.rows import AnyRows
@@ -251,7 +251,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="%%record", description=_MAGIC_HELP, add_help=False)
     parser.add_argument("name", nargs="?", default="recording", help="variable for the recording")
     parser.add_argument("-o", "--output", help="the recording's file")
-    parser.add_argument("--stacks", type=int, default=STACKS, help="return addresses per call")
+    parser.add_argument("--stacks", type=int, help="return addresses per call")
     parser.add_argument("--keep-pymalloc", action="store_true", help="keep CPython's allocator")
     return parser
 

@@ -13,7 +13,7 @@ from spanwise.results.rows import Result, Rows, Tabular, rows_of
 
 _SHOWN = 10
 _WIDTH = 60
-UNKNOWN_ONLY = "no call sites are known: record the program with --stacks 8 (stacks=8 in Python)"
+UNKNOWN_ONLY = "no call sites are known: record the program with --stacks 16 (stacks=16 in Python)"
 """The message for a recording without call sites."""
 _IMPORTED_ONLY = "no call sites are known: spanwise convert found none in the file it read"
 _COLUMNS = ("id", "allocs", "allocated_bytes", "frames", "names")

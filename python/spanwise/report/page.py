@@ -199,7 +199,7 @@ def _sites(facts: Facts) -> str:
             " spanwise convert found none in the file it read."
             if facts.recording.imported
             else " To see which calls waste memory, record the program with"
-            " spanwise record --stacks 8 -o FILE.swt -- PROGRAM ARGS."
+            " spanwise record --stacks 16 -o FILE.swt -- PROGRAM ARGS."
         )
         return _section("Call sites", f"This recording has no call sites.{how}", "")
     rows = [

@@ -49,7 +49,7 @@ def test_pinned_spans_by_hand() -> None:
 
 
 def test_a_recording_without_sites_says_how_to_record_them(tmp_path: Path) -> None:
-    said = "no call sites are known: record the program with --stacks 8"
+    said = "no call sites are known: record the program with --stacks 16"
     plain = of_sites((ALLOC, 0, 5000, 0), (ALLOC, 1, 5000, 0))
     both = sw.RecordingSet([plain, plain])
     for one in (plain, both):

@@ -118,8 +118,8 @@ def test_the_header_has_the_depth_of_call_sites(tmp_path: Path) -> None:
 
 def test_call_sites_have_callers_by_default(tmp_path: Path) -> None:
     recording = sw.record(["/bin/ls", "/"], tmp_path / "unasked.swt")
-    assert recording.info["stack_depth"] == 8
-    assert max(len(site.frames) for site in recording.sites) == 8
+    assert recording.info["stack_depth"] == 16
+    assert 4 <= max(len(site.frames) for site in recording.sites) <= 16
 
 
 def test_children(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -225,7 +225,7 @@ def test_nothing_and_what_is_refused() -> None:
         one.span_pinning("class")
     with pytest.raises(sw.InvalidError, match="one recording"):
         sw.RecordingSet([one, one]).span_pinning()
-    assert "--stacks 8" in repr(sw.Recording.from_ops(_without_sites(one)).span_pinning(at="end"))
+    assert "--stacks 16" in repr(sw.Recording.from_ops(_without_sites(one)).span_pinning(at="end"))
 
 
 def _without_sites(one: sw.Recording) -> np.ndarray:

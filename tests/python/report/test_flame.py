@@ -162,7 +162,7 @@ def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     swt = tmp_path / "a.swt"
     sw.Recording.from_ops(random_ops(3, 500), swt)
     for words, said in (
-        (["-o", str(tmp_path / "a.svg")], "record the program with --stacks 8"),
+        (["-o", str(tmp_path / "a.svg")], "record the program with --stacks 16"),
         (["-o", str(tmp_path / "a.png")], "a flame graph ends in .svg"),
         (["-o", str(tmp_path / "no/a.svg")], "cannot be written"),
         (["-o", str(tmp_path / "a.svg"), "--at", "99999s"], "after its end"),

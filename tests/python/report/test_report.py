@@ -162,7 +162,7 @@ def test_hardly_any_operation(rows: list[tuple[int, int, int]], tmp_path: Path) 
 
 
 def test_without_call_sites_it_says_how_to_record_them(text: str, tmp_path: Path) -> None:
-    assert "spanwise record --stacks 8" in Page(text).texts["call-sites"]
+    assert "spanwise record --stacks 16" in Page(text).texts["call-sites"]
     ops = random_ops(9, 400).copy()
     ops["site"] = 1 + ops["object"] % 7
     sw.Recording.from_ops(ops).to_html(tmp_path / "x.html")
