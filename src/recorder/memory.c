@@ -22,8 +22,8 @@ enum {
     TEXT_BYTES = 16 * 1024,
 };
 
-static uint64_t **chunks; /* atomic pointers, CHUNKS of them, of which few are touched */
-static uint64_t *pool;    /* the bits of CHUNKS_MAX chunks, mapped at once */
+static uint64_t **chunks;  /* atomic pointers, CHUNKS of them, of which few are touched */
+static uint64_t *pool;     /* the bits of CHUNKS_MAX chunks, mapped at once */
 static uint32_t pool_used; /* atomic */
 
 static struct {
@@ -121,7 +121,8 @@ static uint64_t marked_bytes(uint64_t start, uint64_t end) {
         if (chunks[(word * 64 >> CHUNK_LOG2) % CHUNKS] == NULL)
             word |= CHUNK_WORDS - 1; /* on to the next chunk */
         else
-            pages += (uint64_t)__builtin_popcountll(marks_of(word) & bits_between(word, first, last));
+            pages +=
+                (uint64_t)__builtin_popcountll(marks_of(word) & bits_between(word, first, last));
     }
     return pages << PAGE_LOG2;
 }

@@ -22,7 +22,7 @@ from tests.python.helpers import GO_TABLE, has_open, needs_recorder, random_ops,
 
 SIZES = "4096, 4K and 4KiB are the same, 4KB is 4000"
 NAMES = (
-    *("classes", "explain", "record", "convert", "run", "ledger", "compare"),
+    *("classes", "explain", "record", "convert", "run", "advise", "ledger", "compare"),
     *("optimize", "build", "replay", "sweep", "bench"),
     *("report", "flame", "export", "check", "diff", "gctrace", "demo"),
 )

@@ -153,7 +153,17 @@ def test_one_default_table() -> None:
             if "--table" in action.option_strings and not action.required:
                 defaults[name] = action.default
     one = {name: table for name, table in defaults.items() if table is not None}
-    takers = ("classes", "explain", "ledger", "report", "flame", "export", "check", "diff")
+    takers = (
+        "classes",
+        "explain",
+        "advise",
+        "ledger",
+        "report",
+        "flame",
+        "export",
+        "check",
+        "diff",
+    )
     assert one == dict.fromkeys(takers, "c16")
     assert set(defaults) - set(one) == {"run", "compare", "optimize", "replay", "sweep"}
 
