@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import shutil
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -61,10 +63,14 @@ class Advice(Result):
         """Return the attributes as a dict for JSON."""
         return asdict(self)
 
-    def __str__(self) -> str:
+    @property
+    def title(self) -> str:
+        """The saving in a few words: "saves 1.5 MiB at the end (simulated)"."""
         when = "at the peak" if self.at != "end" else "at the end"
-        head = f"saves {_format.size(self.saves_bytes)} {when} ({self.certainty})"
-        return f"{head}: {self.finding} {self.change}"
+        return f"saves {_format.size(self.saves_bytes)} {when} ({self.certainty})"
+
+    def __str__(self) -> str:
+        return f"{self.title}: {self.finding} {self.change}"
 
     __repr__ = __str__
 
@@ -101,8 +107,11 @@ class AdviceList(Sequence[Advice], Result, Tabular):
         return {"source": self.source, "verdict": self.verdict, "advice": advice}
 
     def __str__(self) -> str:
-        lines = [self.verdict]
-        lines += [f"{i}. {one}" for i, one in enumerate(self.items, 1)]
+        lines = [*_wrapped(self.verdict, "")]
+        for i, one in enumerate(self.items, 1):
+            indent = " " * (len(str(i)) + 2)
+            lines += ["", f"{i}. {one.title}"]
+            lines += [*_wrapped(one.finding, indent), *_wrapped(one.change, indent)]
         if not self.items:
             lines.append("No change that was tried saves more than 1 %.")
         return "\n".join(lines)
@@ -116,6 +125,14 @@ class AdviceList(Sequence[Advice], Result, Tabular):
         ]
         head = ("saves", "at", "certainty", "finding", "change")
         return _format.html_table(rows, head, self.verdict, left=5)
+
+
+def _wrapped(text: str, indent: str) -> list[str]:
+    """Break text into lines of at most 100 columns, fewer in a narrower terminal."""
+    width = max(40, min(100, shutil.get_terminal_size((100, 24)).columns))
+    return textwrap.wrap(
+        text, width, initial_indent=indent, subsequent_indent=indent, break_long_words=False
+    )
 
 
 def advise(
@@ -345,20 +362,38 @@ def _pinning(facts: _Facts) -> Iterator[Advice]:
         ]
         labels = facts.names(int(row["group"]) for row in rows)
         for row in rows:
-            yield _pinning_advice(row, labels[int(row["group"])], at)
+            site = int(row["group"])
+            yield _pinning_advice(row, labels[site], at, _fills_its_class(facts.objects, site))
 
 
-def _pinning_advice(row: Any, place: str, at: str) -> Advice:
+def _fills_its_class(objects: LiveObjects, site: int) -> bool:
+    """Whether a site has most objects of its most common slot size at the peak."""
+    mine = objects.site == site
+    slots, counts = np.unique(objects.slot_bytes[mine], return_counts=True)
+    if len(slots) == 0:
+        return False
+    here = objects.slot_bytes == slots[counts.argmax()]
+    return bool(2 * (mine & here).sum() > here.sum())
+
+
+def _pinning_advice(row: Any, place: str, at: str, alone: bool) -> Advice:
+    """Advice for one group; `alone`: the freed neighbours came from the same site."""
     live, requested = int(row["live_objects"]), int(row["requested_bytes"])
     released = int(row["released_bytes"])
+    change = (
+        "Their freed neighbours came from the same place, so a pool does not help: free them"
+        " together, group them by lifetime, or move them (defragmentation)."
+        if alone
+        else "Allocate them from a pool or an arena of their own, so that their spans are full."
+    )
     return Advice(
         "pinning",
         released - requested,
         at,
-        "simulated",
+        "estimated" if alone else "simulated",
         f"{_format.plural(live, 'object')} of {_format.size(requested)} from {place} keep"
         f" {_format.plural(int(row['sole_spans']), 'span')} alone, {_format.size(released)}.",
-        "Allocate them from a pool or an arena of their own, so that their spans are full.",
+        change,
     )
 
 

@@ -83,6 +83,16 @@ def test_few_objects_that_keep_spans() -> None:
     assert found[0] is advice
 
 
+def test_objects_whose_neighbours_came_from_the_same_site() -> None:
+    """A pool would have had the same holes."""
+    count = 100_000
+    ops = allocations([48] * count)
+    gone = frees(np.flatnonzero(np.arange(count) % 100 != 0), count * 1000)
+    found = sw.Recording.from_ops(np.concatenate([ops, gone])).advice()
+    (advice,) = (one for one in found if one.kind == "pinning" and one.at == "end")
+    assert "a pool does not help" in advice.change
+
+
 def test_nothing_to_change() -> None:
     found = sw.Recording.from_ops(allocations([64] * 1000)).advice()
     assert len(found) == 0
