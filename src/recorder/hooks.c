@@ -147,19 +147,19 @@ RECORD_EXPORT int dlclose(void *handle) {
 /* --- memory that goes back to the system ------------------------------------------------------ */
 
 /* Reads the resident memory while the pages are still there. */
-static void before_unmap(size_t bytes) {
-    if (bytes < RECORD_LARGE_BYTES || record_real.munmap == NULL || record_is_own_call()) return;
-    if (!record_off && record_gate == 0 && !record_is_stray_copy()) record_memory_before_unmap();
+static bool is_large(size_t bytes) {
+    return bytes >= RECORD_LARGE_BYTES && record_real.munmap != NULL && !record_is_own_call() &&
+           !record_off && record_gate == 0 && !record_is_stray_copy();
 }
 
 RECORD_EXPORT int munmap(void *p, size_t bytes) {
-    before_unmap(bytes);
+    if (is_large(bytes)) record_memory_before_unmap((uintptr_t)p, bytes);
     if (record_real.munmap == NULL) return (int)syscall(SYS_munmap, p, bytes);
     return record_real.munmap(p, bytes);
 }
 
 RECORD_EXPORT int madvise(void *p, size_t bytes, int advice) {
-    before_unmap(bytes);
+    if (is_large(bytes)) record_memory_before_purge();
     if (record_real.madvise == NULL) return (int)syscall(SYS_madvise, p, bytes, advice);
     return record_real.madvise(p, bytes, advice);
 }

@@ -61,10 +61,10 @@ static sw_noinline void slow_free(record_thread *thread, uint64_t stamp, uint64_
     record_slow_put(thread, &event);
 }
 
-/* Whether the free unmaps the object: glibc puts it 16 bytes into pages of its own, and sets bit 1
- * of the word before it. With another allocator a wrong answer costs one needless reading. */
+/* Whether glibc may have mapped the object: it is then 16 bytes into pages of its own, and the word
+ * before it has their bytes with bit 1 set. */
 static sw_always_inline bool is_mapped(const void *p) {
-    return (uintptr_t)p % 4096 == 16 && (((const size_t *)p)[-1] & 2) != 0;
+    return (uintptr_t)p % 4096 == 16 && (((const size_t *)p)[-1] & 4095) == 2;
 }
 
 /* Events of frees have no call site, because studies are about where objects are allocated. */
@@ -73,7 +73,7 @@ static sw_always_inline void note_free(record_thread *thread, const void *p) {
     record_set_phase(thread, RECORD_WRITING);
     if (sw_unlikely(record_gate != 0 || !swt_raw_free(&thread->raw, stamp, ticks, (uintptr_t)p, 0)))
         slow_free(thread, stamp, ticks, p, 0);
-    if (sw_unlikely(is_mapped(p))) record_memory_before_unmap();
+    if (sw_unlikely(is_mapped(p))) record_memory_before_free(p);
 }
 
 static sw_always_inline void note_realloc(record_thread *thread, uint64_t old_stamp,
@@ -232,6 +232,7 @@ RECORD_EXPORT void *realloc(void *ptr, size_t size) {
     }
     uintptr_t old = (uintptr_t)ptr;
     uint64_t old_stamp = record_stamp(), old_ticks = record_ticks(thread);
+    if (sw_unlikely(ptr != NULL && is_mapped(ptr))) record_memory_before_free(ptr);
     void *p = record_real.realloc(ptr, size);
     note_resized(thread, old_stamp, old_ticks, old, p, size, SW_OS_CALLER_FRAME());
     leave(thread);

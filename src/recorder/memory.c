@@ -100,10 +100,24 @@ static void mark(uint64_t address, uint64_t bytes) {
     }
 }
 
+/* Clears the marks of whole pages. */
+static void unmark(uint64_t address, uint64_t bytes) {
+    uint64_t first = address >> PAGE_LOG2, last = (address + bytes - 1) >> PAGE_LOG2;
+    for (uint64_t word = first / 64; word <= last / 64; word++) {
+        uint64_t *chunk =
+            __atomic_load_n(&chunks[(word * 64 >> CHUNK_LOG2) % CHUNKS], __ATOMIC_ACQUIRE);
+        if (chunk == NULL)
+            word |= CHUNK_WORDS - 1; /* on to the next chunk */
+        else
+            (void)__atomic_fetch_and(&chunk[word % CHUNK_WORDS], ~bits_between(word, first, last),
+                                     __ATOMIC_RELAXED);
+    }
+}
+
 void record_memory_mark(const swt_raw *events) {
     if (chunks == NULL) return;
     for (const swt_event *e = events->events; e < events->next; e++)
-        if (swt_raw_has_size((uint32_t)(e->word >> 48) & 0x7F))
+        if (e->size < RECORD_LARGE_BYTES && swt_raw_has_size((uint32_t)(e->word >> 48) & 0x7F))
             mark(e->word & 0xFFFFFFFFFFFFull, e->size);
 }
 
@@ -314,10 +328,23 @@ void record_memory_large(uint64_t address, uint64_t bytes) {
     errno = saved;
 }
 
-void record_memory_before_unmap(void) {
+void record_memory_before_purge(void) {
     int saved = errno;
     record_memory_read(false);
     errno = saved;
+}
+
+void record_memory_before_unmap(uint64_t address, uint64_t bytes) {
+    record_memory_before_purge();
+    if (chunks != NULL && bytes != 0) unmark(address, bytes);
+}
+
+void record_memory_before_free(const void *p) {
+    uint64_t start = (uintptr_t)p - 16, bytes = ((const size_t *)p)[-1] & ~(size_t)4095;
+    if (chunks == NULL || bytes < RECORD_LARGE_BYTES || bytes > UINT64_C(1) << 40) return;
+    /* The object may end a page before its mapping does. */
+    if (marked_bytes(start, start + bytes) + 4096 >= bytes)
+        record_memory_before_unmap(start, bytes);
 }
 
 /* The peak RSS by the system's account: of this image of the process, not of an earlier one. */

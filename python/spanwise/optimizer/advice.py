@@ -213,6 +213,12 @@ class _Facts:
         return self.peak.peak_resident_bytes or 0
 
     @property
+    def is_own_allocator(self) -> bool:
+        """Whether the recorded malloc is another one than ours, and the one that users run."""
+        own = self.recording
+        return own.allocator != "spanwise" and not own.without_pymalloc
+
+    @property
     def own_wasted(self) -> int:
         """Resident bytes of the program's malloc beyond the peak of requested bytes.
 
@@ -244,6 +250,11 @@ class _Facts:
             f" {_format.size(own)} resident in {self.recording.allocator}'s malloc for up to"
             f" {requested} requested"
         )
+        if self.recording.without_pymalloc:
+            model = (
+                "It ran with PYTHONMALLOC=malloc; as its users run it, CPython has pymalloc, which"
+                f" 'spanwise bench' measures. {model}"
+            )
         if self.own_wasted < 0:
             return f"{said}, some of it never written. {model}"
         wasted, share = _format.size(self.own_wasted), _format.share(self.own_wasted, own)
@@ -257,7 +268,7 @@ class _Facts:
 def _allocator(facts: _Facts) -> Iterator[Advice]:
     """Another allocator: the simulated peak of ours against the measured one of the program's."""
     memory = facts.recording.memory
-    if memory is None or facts.recording.allocator == "spanwise":
+    if memory is None or not facts.is_own_allocator:
         return
     simulated = facts.resident_bytes
     if facts.own_wasted < 0:
@@ -410,7 +421,7 @@ def _retained(facts: _Facts) -> Iterator[Advice]:
         return
     own = facts.recording.allocator
     resident = end.resident_bytes or 0
-    if memory is not None and own != "spanwise" and facts.own_wasted >= 0:
+    if memory is not None and facts.is_own_allocator and facts.own_wasted >= 0:
         yield Advice(
             "retained",
             memory.end_malloc_bytes - resident,

@@ -121,6 +121,12 @@ class History(Result, Tabular):
         return tuple(sorted(found - {""}))
 
     @cached_property
+    def without_pymalloc(self) -> bool:
+        """Whether it is CPython with PYTHONMALLOC=malloc, which its users do not set."""
+        paths = (self.program, *(module.path for module in self.modules))
+        return ("pythonmalloc", "1") in self.meta and any(map(is_python_file, paths))
+
+    @cached_property
     def allocator(self) -> str:
         """The allocator that served the program's malloc: "glibc", "jemalloc", ..."""
         return allocator_of(module.path for module in self.modules)
