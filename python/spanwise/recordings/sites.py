@@ -157,14 +157,14 @@ def _callers(site: Framed, most: int) -> str:
 
 
 def _own(name: str, most: int) -> str:
-    """A name in at most so many characters, without parameters if they do not fit."""
+    """A name in at most so many characters; parameters, then a module or a long place give way."""
     if len(name) <= most:
         return name
     function = split_place(name)[0]
-    place = name[len(function) :]
-    if len(place) > most // 2:
-        return _format.shortened(plain_function(function) + place, most)
-    return _format.shortened(plain_function(function), most - len(place)) + place
+    plain, place = plain_function(function), name[len(function) :]
+    if len(plain + place) > most and (place.startswith(" in ") or len(place) > most // 2):
+        place = ""
+    return _format.shortened(plain, most - len(place)) + place
 
 
 def rows_with_callers(

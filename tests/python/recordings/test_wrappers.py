@@ -120,6 +120,11 @@ def compiled(folder: Path, name: str, source: str, *words: str) -> Path:
     return made
 
 
+@pytest.fixture(autouse=True)
+def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+
+
 def own_share(sites: Iterable[Site | LiveSite], files: str) -> float:
     """Rows as they are shown of which the first name is in the program's own source."""
     rows = [site.names[0] for site in sites if site.id]
@@ -195,14 +200,15 @@ def test_commands_fold(cplusplus: sw.Recording, tmp_path: Path) -> None:
     """The same names in all of them, and the options that change them."""
     path = str(cplusplus.path)
 
-    def first_words(*options: str) -> str:
+    def text(*options: str) -> str:
         done = spanwise("ledger", path, "--sites", *options, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    assert "operator new" not in first_words() and "shop::Cache::put (shop.cc:" in first_words()
-    assert "operator new" in first_words("--full-stacks")
-    assert "shop::Cache::put (" not in first_words("--hide-frames", "^shop::Cache")
+    first = "  shop::Cache"  # a row's name, after its numbers
+    assert first in text() and "operator new" not in text()
+    assert first not in text("--full-stacks") and "  operator new" in text("--full-stacks")
+    assert first not in text("--hide-frames", "^shop::Cache")
     done = spanwise("ledger", path, "--sites", "--hide-frames", "(", cwd=tmp_path)
     assert done.returncode == 2 and "no regular expression" in done.stderr
     done = spanwise("export", path, "--to", "collapsed", "-o", "a.txt", cwd=tmp_path)
@@ -321,6 +327,11 @@ def test_callers_are_shown_as_far_as_there_is_room() -> None:
     assert callers([site(1, names)], 58) == ["inner (a.c:3) < " + "f" * 40]
     assert callers([site(1, names)], 40) == ["inner (a.c:3)"]
     assert callers([Site(0, 1, 1, ())], 60) == ["unknown"]
+    long = "void shop::Cache<shop::Item>::put<int>(int) (shop.cc:12)"
+    assert callers([site(1, (long,))], 40) == ["shop::Cache::put (shop.cc:12)"]
+    assert callers([site(1, (long,))], 26) == ["shop::…::put (shop.cc:12)"]
+    assert callers([site(1, (long,))], 22) == ["shop::Cache::put"]
+    assert callers([site(1, ("operator new(unsigned) in a.so",))], 14) == ["operator new"]
 
 
 def test_equal_texts_say_in_what_the_sites_differ() -> None:
