@@ -213,8 +213,16 @@ def test_commands_fold(cplusplus: sw.Recording, tmp_path: Path) -> None:
     assert done.returncode == 2 and "no regular expression" in done.stderr
     done = spanwise("export", path, "--to", "collapsed", "-o", "a.txt", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    leaves = [line.split(";")[-1] for line in (tmp_path / "a.txt").read_text().splitlines()]
-    assert not any(leaf.startswith("operator new") for leaf in leaves)
+    lines = (tmp_path / "a.txt").read_text().splitlines()
+    assert not any(line.split(";")[-1].startswith("operator new") for line in lines)
+    done = spanwise(
+        *("export", path, "--to", "collapsed", "-o", "b.txt", "--full-stacks"), cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    every = (tmp_path / "b.txt").read_text().splitlines()
+    assert any(line.split(";")[-1].startswith("operator new") for line in every)
+    totals = [sum(int(line.rpartition(" ")[2]) for line in found) for found in (lines, every)]
+    assert totals[0] == totals[1] == cplusplus.live_sites("c16").ledger.requested_bytes
     done = spanwise("diff", path, path, "--json", cwd=tmp_path)
     assert done.returncode == 0 and json.loads(done.stdout)["sites"] == []
 
