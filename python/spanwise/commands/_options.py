@@ -165,32 +165,32 @@ def add_classes_option(parser: argparse.ArgumentParser) -> None:
 
 
 def add_names_options(parser: argparse.ArgumentParser) -> None:
-    """Which frames of call sites have names."""
+    """Add options that fold frames of call sites."""
     parser.add_argument(
         "--full-stacks",
         action="store_true",
-        help="call sites begin with all frames, allocator wrappers such as operator new included",
+        help="show all frames, including allocator wrappers such as operator new",
     )
     add_hide_frames_option(parser)
 
 
 def add_hide_frames_option(parser: argparse.ArgumentParser) -> None:
-    """Wrappers that the program has of its own."""
+    """Add the option for wrappers of the program itself."""
     parser.add_argument(
         "--hide-frames",
         action="append",
         default=[],
         metavar="REGEX",
-        help="fold functions with a match at the beginning of a call stack, as allocator wrappers"
-        " are; again for each",
+        help="hide leading frames whose function matches, as allocator wrappers are hidden; may be"
+        " repeated",
     )
 
 
 def names_of(options: argparse.Namespace) -> dict[str, Any]:
-    """What `add_names_options` declared, as arguments of `LiveSites.named`.
+    """Return the options of `add_names_options` as arguments of `LiveSites.named`.
 
     Raises:
-        InvalidError: for what is no regular expression.
+        InvalidError: invalid regular expression.
     """
     from spanwise.recordings.wrappers import Folding  # noqa: PLC0415  loaded by few commands
 

@@ -79,11 +79,8 @@ class History(Result, Tabular):
 
     @property
     def program(self) -> str:
-        """What the program was started as, its argv[0]; or the name of the recording.
-
-        A link may have led to another file: `executable`.
-        """
-        started = next(iter(self.arguments), "").lstrip("-")  # of a login shell "-bash"
+        """The program's argv[0], or the name of the recording; the file is `executable`."""
+        started = next(iter(self.arguments), "").lstrip("-")  # a login shell is "-bash"
         return started if started and not self.imported else self.executable
 
     @property

@@ -107,7 +107,7 @@ class SpanPinning(Result, Value, Tabular):
         return len(self.array)
 
     def named(self, *, full_stacks: bool = False, hide_frames: Iterable[str] = ()) -> SpanPinning:
-        """Return the same with the names of call sites; the arguments are those of `LiveSites.named`."""
+        """Return the same with the names of call sites; arguments as of `LiveSites.named`."""
         if self.by != "site":
             return self
         folding = Folding(full_stacks, tuple(hide_frames))

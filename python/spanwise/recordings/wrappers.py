@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Allocator wrappers: functions that are folded, so that a stack begins with the program's own.
 
-Only the innermost frames of a stack are folded, up to the first function that is no wrapper. Of a
-stack of wrappers alone, which was cut before the program's own functions, the outermost stays.
+Only leading frames are folded, up to the first function that is not a wrapper. A stack that was
+truncated before the program's own functions keeps its outermost wrapper.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ WRAPPERS = {
     "functions without a name": r"(libc|libstdc\+\+|libc\+\+|ld-linux[-\w]*)[-.\d]*(\.so[.\d]*)?"
     r"\+0x[0-9a-f]+",
 }
-"""Patterns by family, of whole names without parameters, template arguments and return types."""
+"""Patterns by family; they match whole names as `plain_function` returns them."""
 
 _WRAPPER = re.compile("|".join(f"(?:{one})" for one in WRAPPERS.values()))
 _PLACE = re.compile(r"(.+) (?:\(([^()]*)\)|in ([^ ()]+))", re.DOTALL)
@@ -58,9 +58,9 @@ _STANDARD = re.compile(
 
 
 def split_place(name: str) -> tuple[str, str]:
-    """A name's function, and its "file:line", its module, or the reason why it has no name.
+    """Split a name into function and place: "file:line", module, or the reason for no name.
 
-    A name without any of these is all function.
+    The place is "" if there is none.
     """
     found = _PLACE.fullmatch(name)
     return (found[1], found[2] or found[3] or "") if found else (name, "")
@@ -68,7 +68,7 @@ def split_place(name: str) -> tuple[str, str]:
 
 @lru_cache(maxsize=1 << 16)
 def plain_function(function: str) -> str:
-    """A function's qualified name, without parameters, template arguments and return type."""
+    """Return the qualified name, without parameters, template arguments and return type."""
     text = _CLONE.sub("", function).replace("(anonymous namespace)", "{anonymous}")
     if text.startswith("<"):
         parts, rest = _trait(text)
@@ -88,10 +88,10 @@ def plain_function(function: str) -> str:
 
 
 def is_wrapper(name: str) -> bool:
-    """Whether a name, with or without its place, is that of an allocator wrapper.
+    """Return whether a name, with or without its place, is an allocator wrapper.
 
-    A method of a Rust trait, "<Type as Trait>::method", is one if both type and trait are of the
-    standard library: the program wrote all others.
+    A method of a Rust trait, "<Type as Trait>::method", is one only if both type and trait belong
+    to the standard library.
     """
     function, _ = split_place(name)
     if function.startswith("<"):
@@ -100,7 +100,7 @@ def is_wrapper(name: str) -> bool:
 
 
 def _is_standard(name: str) -> bool:
-    """Whether a type of Rust, or a method, is of the standard library or built in."""
+    """Return whether a Rust type or method is built in or in the standard library."""
     name = name[_TYPE_SIGNS.match(name).end() :]  # type: ignore[union-attr]  # it may be empty
     if name.startswith("<"):
         return all(map(_is_standard, _trait(name)[0]))
@@ -108,7 +108,7 @@ def _is_standard(name: str) -> bool:
 
 
 def _trait(function: str) -> tuple[list[str], str]:
-    """The type, and the trait if there is one, of "<Type as Trait>::method"; and "::method"."""
+    """Split "<Type as Trait>::method" into type and trait (if any), and "::method"."""
     parts: list[str] = []
     depth, start = 0, 1
     for i, letter in enumerate(function.replace("->", "  ")):
@@ -123,15 +123,14 @@ def _trait(function: str) -> tuple[list[str], str]:
 
 @dataclass(frozen=True)
 class Folding:
-    """Which frames of a stack have names.
+    """Which leading frames of a stack are hidden.
 
     Args:
-        full_stacks: all of them; no frame is folded.
-        hide_frames: regular expressions. A function in whose name one is found is folded as an
-            allocator wrapper is.
+        full_stacks: hide none.
+        hide_frames: regular expressions; functions that match are hidden as allocator wrappers are.
 
     Raises:
-        InvalidError: it is no regular expression.
+        InvalidError: invalid regular expression.
     """
 
     full_stacks: bool = False
@@ -142,7 +141,7 @@ class Folding:
             try:
                 re.compile(one)
             except re.error as error:
-                raise InvalidError(f"{one!r}: no regular expression: {error}") from None
+                raise InvalidError(f"{one!r}: invalid regular expression: {error}") from None
 
     @cached_property
     def _hidden(self) -> re.Pattern[str] | None:
@@ -150,7 +149,7 @@ class Folding:
         return re.compile(every) if every else None
 
     def of(self, names: Iterable[str]) -> tuple[str, ...]:
-        """The names of a stack without the wrappers at its beginning, innermost first."""
+        """Return the names of a stack without its leading wrappers, innermost first."""
         every = tuple(names)
         if self.full_stacks:
             return every
