@@ -14,6 +14,8 @@ from spanwise.recordings.wrappers import Folding, plain_function, split_place
 from spanwise.results.rows import Result, Rows, Tabular, rows_of
 
 _SHOWN = 10
+LABEL = 60
+"""Characters of a call site in a sentence or a picture."""
 _ROOM_MIN = 40  # columns of a terminal that names have at least
 UNKNOWN_ONLY = "no call sites are known: record the program with --stacks 16 (stacks=16 in Python)"
 """The message for a recording without call sites."""
@@ -188,26 +190,6 @@ def rows_with_callers(
 
 
 @dataclass(frozen=True)
-class _Labelled:
-    """What `callers` takes."""
-
-    id: int
-    frames: tuple[str, ...]
-    names: tuple[str, ...]
-
-
-def label_sites(
-    frames: Mapping[int, tuple[str, ...]], build_ids: Mapping[str, str]
-) -> dict[int, str]:
-    """Return the innermost callers of each site, from the frames of each."""
-    names = name_frames((frame for each in frames.values() for frame in each), build_ids)
-    return {
-        site: callers(_Labelled(site, each, tuple(names[frame] for frame in each)))
-        for site, each in frames.items()
-    }
-
-
-@dataclass(frozen=True)
 class Site(Result):
     """A call site and its allocations.
 
@@ -242,6 +224,15 @@ class Site(Result):
             f" {_format.size(self.allocated_bytes)}, {where}>"
         )
         return _format.clipped(text)
+
+
+def label_sites(
+    frames: Mapping[int, tuple[str, ...]], build_ids: Mapping[str, str]
+) -> dict[int, str]:
+    """Return the innermost callers of each site, from the frames of each."""
+    sites = [Site(site, 0, 0, each) for site, each in frames.items()]
+    named = name_sites(sites, build_ids, Folding())
+    return dict(zip(frames, callers(named, LABEL), strict=True))
 
 
 class Sites(Sequence[Site], Result, Tabular):

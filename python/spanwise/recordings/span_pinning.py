@@ -21,7 +21,7 @@ from spanwise._lib import lib
 from spanwise.ledger.ledger import Ledger
 from spanwise.recordings.lifetimes import floor_pow2
 from spanwise.recordings.live_sites import LiveObjects, Placed, span_of, sum_by
-from spanwise.recordings.sites import callers, have_names, name_sites, unknown_text
+from spanwise.recordings.sites import LABEL, Site, callers, have_names, name_sites, unknown_text
 from spanwise.recordings.wrappers import Folding
 from spanwise.results.drawing import draw
 from spanwise.results.rows import Result, Rows, Tabular, Value, as_rows
@@ -59,16 +59,6 @@ _HEADS = {
 }
 _NAMES_ROOM = 40  # columns of a terminal that names have at least
 _COLUMNS = ("released", "spans alone", "spans", "free kept", "live", "requested")
-
-
-@dataclass(frozen=True)
-class _Framed:
-    """A group's call site."""
-
-    id: int
-    frames: tuple[str, ...]
-    names: tuple[str, ...] = ()
-    full_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -119,17 +109,18 @@ class SpanPinning(Result, Value, Tabular):
         )
 
     @property
-    def _sites(self) -> list[_Framed]:
+    def _sites(self) -> list[Site]:
         """The call site of each group."""
         nothing = ((),) * len(self)
         columns = (self.frames, self.names or nothing, self.full_names or nothing)
-        return [_Framed(*one) for one in zip(self.array["group"].tolist(), *columns, strict=True)]
+        ids = self.array["group"].tolist()
+        return [Site(one, 0, 0, *more) for one, *more in zip(ids, *columns, strict=True)]
 
     @cached_property
-    def _named(self) -> list[_Framed]:
+    def _named(self) -> list[Site]:
         return self._sites if have_names(self._sites) else self.named()._sites
 
-    def labels(self, most: int = 60) -> list[str]:
+    def labels(self, most: int = LABEL) -> list[str]:
         """Return the name of each group, at most `most` characters, in the order of `array`."""
         keys = self.array["group"].tolist()
         if self.by == "site":
