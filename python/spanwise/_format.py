@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import html
+import re
+import shutil
 from collections.abc import Iterable, Sequence
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -61,9 +63,39 @@ _PLURALS = {
 }
 
 
-def short_end(text: str, most: int) -> str:
-    """Truncate a text at its front to `most` characters, which begin with "..."."""
-    return text if len(text) <= most else "..." + text[3 - most :]
+_TOKENS = re.compile(r"\w+|::|\W")
+
+
+def shortened(text: str, most: int) -> str:
+    """Truncate a text in its middle to `most` characters; an ellipsis replaces whole tokens.
+
+    A token is cut only if it alone does not fit.
+    """
+    if len(text) <= most:
+        return text
+    words = _TOKENS.findall(text)
+    front, back = "", ""
+    i, j = 0, len(words) - 1
+    while i <= j:
+        in_front = len(front) <= len(back)
+        for front_next in (in_front, not in_front):  # if one side has no room, the other may
+            word = words[i] if front_next else words[j]
+            if len(front) + len(back) + len(word) + 1 <= most:
+                break
+        else:
+            break
+        if front_next:
+            front, i = front + word, i + 1
+        else:
+            back, j = word + back, j - 1
+    if not front and not back:
+        return f"{text[: max(most - 1, 0)]}…"
+    return f"{front}…{back}"
+
+
+def terminal_width() -> int:
+    """Return the columns of the terminal, at least 60; 120 without one."""
+    return max(shutil.get_terminal_size((120, 24)).columns, 60)
 
 
 def plural(count: int, noun: str) -> str:
@@ -73,7 +105,11 @@ def plural(count: int, noun: str) -> str:
 
 
 def table(
-    rows: Iterable[Sequence[str]], head: Sequence[str] = (), left: int = 1, indent: str = ""
+    rows: Iterable[Sequence[str]],
+    head: Sequence[str] = (),
+    left: int = 1,
+    indent: str = "",
+    names_last: bool = False,
 ) -> str:
     """Format a table with aligned columns, the first `left` of them left-aligned.
 
@@ -82,6 +118,7 @@ def table(
         head: titles; if empty, there is no head.
         left: number of left-aligned columns.
         indent: put before each line.
+        names_last: left-align the last column, too.
     """
     lines = [list(row) for row in rows]
     every = ([list(head)] if head else []) + lines
@@ -90,7 +127,9 @@ def table(
 
     def line(cells: Sequence[str]) -> str:
         parts = [
-            cell.ljust(widths[i]) if i < left else cell.rjust(widths[i])
+            cell.ljust(widths[i])
+            if i < left or (names_last and i == count - 1)
+            else cell.rjust(widths[i])
             for i, cell in enumerate(cells)
         ]
         return (indent + "  ".join(parts)).rstrip()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Protocol
 
 from spanwise.errors import InvalidError
@@ -161,6 +162,40 @@ def add_classes_option(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="show the N classes with the most waste (default 8)",
     )
+
+
+def add_names_options(parser: argparse.ArgumentParser) -> None:
+    """Add options that fold frames of call sites."""
+    parser.add_argument(
+        "--full-stacks",
+        action="store_true",
+        help="show all frames, including allocator wrappers such as operator new",
+    )
+    add_hide_frames_option(parser)
+
+
+def add_hide_frames_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option for wrappers of the program itself."""
+    parser.add_argument(
+        "--hide-frames",
+        action="append",
+        default=[],
+        metavar="REGEX",
+        help="hide leading frames whose function matches, as allocator wrappers are hidden; may be"
+        " repeated",
+    )
+
+
+def names_of(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the options of `add_names_options` as arguments of `LiveSites.named`.
+
+    Raises:
+        InvalidError: invalid regular expression.
+    """
+    from spanwise.recordings.wrappers import Folding  # noqa: PLC0415  loaded by few commands
+
+    full_stacks = getattr(options, "full_stacks", False)
+    return asdict(Folding(full_stacks, tuple(options.hide_frames)))
 
 
 def add_plot_option(parser: argparse.ArgumentParser, text: str = "also draw it") -> None:

@@ -126,6 +126,7 @@ def add_export(commands: SubParsers) -> None:
         default="inuse-bytes",
         help="value of each call site, for collapsed (default inuse-bytes)",
     )
+    _options.add_names_options(parser)
     _options.add_at_option(parser)
     _options.add_table_option(parser)
     _options.add_valid_prefix_option(parser)
@@ -143,6 +144,7 @@ def run_export(options: argparse.Namespace) -> int:
         table,
         options.at,
         value=options.value,
+        **_options.names_of(options),
         options=_options.heap_options_of(options),
     )
     size = Path(options.output).stat().st_size
@@ -176,14 +178,17 @@ def add_flame(commands: SubParsers) -> None:
         help="waste (round-up and pinned spans, the default); round-up; pinned: free bytes of spans"
         " that live objects keep from being returned; resident; requested",
     )
+    _options.add_names_options(parser)
     _options.add_table_option(parser)
 
 
 def run_flame(options: argparse.Namespace) -> int:
     """Writes the picture and prints what it shows."""
     check_flame(options.output, options.of)
+    names = _options.names_of(options)
     table, recordings, heap = simulation_of(options)
-    said = recordings.to_flame(options.output, options.of, table, options.at, options=heap)
+    words = (options.output, options.of, table, options.at)
+    said = recordings.to_flame(*words, options=heap, **names)
     size = Path(options.output).stat().st_size
     if options.json:
         print_json({"file": options.output, "of": options.of, "bytes": size, "answer": said})
@@ -226,6 +231,7 @@ def add_report(commands: SubParsers) -> None:
         metavar="P,P,...",
         help="also replay it with real memory under spanwise, glibc, jemalloc, mimalloc, tcmalloc",
     )
+    _options.add_hide_frames_option(parser)
     _options.add_valid_prefix_option(parser)
     _options.add_placement_options(parser.add_argument_group("placement"))
 
@@ -234,13 +240,18 @@ def run_report(options: argparse.Namespace) -> int:
     """Writes the page and prints its path."""
     output = options.output or str(Path(options.file).with_suffix(".html"))
     check_place(output)
+    hidden = _options.names_of(options)["hide_frames"]
     table = SizeClassTable.named(options.table)
     recording = Recording.open(options.file, options.valid_prefix)
     others = RecordingSet.open(options.holdout, options.valid_prefix) if options.holdout else ()
     names = parse_peers(options.peers)
     peers = compare_peers(recording, names) if names and len(recording) else None
     answer = recording.to_html(
-        output, table, holdout=others, peers=peers, options=_options.heap_options_of(options)
+        *(output, table),
+        holdout=others,
+        peers=peers,
+        hide_frames=hidden,
+        options=_options.heap_options_of(options),
     )
     size = Path(output).stat().st_size
     if options.json:

@@ -22,10 +22,11 @@ from spanwise.errors import InvalidError
 from spanwise.ledger.ledger import Ledger
 from spanwise.ledger.parts import PARTS
 from spanwise.measure.peers import PeerComparison, compare_peers, parse_peers
-from spanwise.recordings.live_sites import SHOWN_SITES, LiveSites
+from spanwise.recordings.live_sites import LiveSite, LiveSites
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.recording_set import RecordingSet
-from spanwise.recordings.span_pinning import GROUPS, SHOWN, SpanPinning
+from spanwise.recordings.sites import Site, callers
+from spanwise.recordings.span_pinning import GROUPS, SpanPinning
 from spanwise.tables.table import SizeClassTable
 
 # --- ledger ---------------------------------------------------------------------------------------
@@ -65,6 +66,7 @@ def add_ledger(commands: SubParsers) -> None:
         metavar="|".join(GROUPS),
         help="also print what keeps partial spans from being empty, and the bytes that it pins",
     )
+    _options.add_names_options(parser)
     _options.add_plot_option(parser)
 
 
@@ -72,11 +74,11 @@ def run_ledger(options: argparse.Namespace) -> int:
     """Prints the ledger."""
     if options.plot:
         plots.check_place(options.plot)
+    names = _options.names_of(options)
     table, recordings, heap = simulation_of(options)
     sites = None
     if options.sites:
-        sites = recordings.live_sites(table, options.at, options=heap)
-        sites = sites.named(None if options.json else SHOWN_SITES)
+        sites = recordings.live_sites(table, options.at, options=heap).named(**names)
     ledger = (
         sites.ledger if sites is not None else recordings.ledger(table, options.at, options=heap)
     )
@@ -85,7 +87,7 @@ def run_ledger(options: argparse.Namespace) -> int:
     held = None
     if options.span_pinning:
         held = recordings.span_pinning(options.span_pinning, table, options.at, options=heap)
-        held = held.named(None if options.json else SHOWN)
+        held = held.named(**names)
     if options.json:
         found = sites.to_dict() if sites is not None else ledger.to_dict()
         print_json(found if held is None else {**found, "span_pinning": _without_ledger(held)})
@@ -289,16 +291,18 @@ def add_diff(commands: SubParsers) -> None:
     _options.add_at_option(parser)
     _options.add_table_option(parser)
     _options.add_classes_option(parser)
+    _options.add_names_options(parser)
     _options.add_valid_prefix_option(parser)
     _options.add_placement_options(parser.add_argument_group("placement"))
 
 
 def run_diff(options: argparse.Namespace) -> int:
     """Prints the differences, largest first."""
+    names = _options.names_of(options)
     table = SizeClassTable.named(options.table)
     heap = _options.heap_options_of(options)
     both = [Recording.open(path, options.valid_prefix) for path in (options.before, options.after)]
-    before, after = (one.live_sites(table, options.at, options=heap) for one in both)
+    before, after = (one.live_sites(table, options.at, options=heap).named(**names) for one in both)
     found = {
         "before": both[0].name,
         "after": both[1].name,
@@ -331,17 +335,17 @@ def class_rows(before: Ledger, after: Ledger) -> list[dict[str, Any]]:
 
 
 def site_rows(before: LiveSites, after: LiveSites) -> list[dict[str, Any]]:
-    """Return live bytes per call site, largest change first; equal frames are one site."""
-    found: dict[tuple[str, ...], list[int]] = {}
+    """Return live bytes per call site, largest change first; equal names are one site."""
+    found: dict[tuple[str, ...], tuple[LiveSite, list[int]]] = {}
     for place, sites in enumerate((before, after)):
         for site in sites:
-            counts = found.setdefault(site.frames, [0, 0, 0, 0])
+            _, counts = found.setdefault(site.names or site.frames, (site, [0, 0, 0, 0]))
             counts[place] += site.requested_bytes
             counts[2 + place] += site.waste_bytes
-    rows = [
-        {**_row({"frames": list(frames)}, *c[:2]), "waste_change": c[3] - c[2]}
-        for frames, c in found.items()
-    ]
+    rows = []
+    for site, counts in found.values():
+        fields = {name: list(getattr(site, name)) for name in ("frames", "names", "full_names")}
+        rows.append({**_row(fields, *counts[:2]), "waste_change": counts[3] - counts[2]})
     return _greatest_first(rows)
 
 
@@ -369,26 +373,30 @@ def _print(found: dict[str, Any], ledger: Ledger, shown: int) -> None:
     ]
     print(_format.table(rows, head))
     for key, title in (("classes", "classes, bytes held"), ("sites", "call sites, live bytes")):
-        if not found[key] or not shown:
-            continue
-        rows = [
-            (
-                f"{row['before']:,}",
-                f"{row['after']:,}",
-                _signed(row),
-                _signed(row, "waste_change"),
-                _name(row),
-            )
-            for row in found[key][:shown]
-        ]
-        print(f"\n{title}, greatest change first")
-        print(_format.table(rows, ("before", "after", "change", "waste", ""), left=0))
+        if found[key] and shown:
+            print(f"\n{title}, greatest change first")
+            print(_changes(found[key][:shown]))
 
 
-def _name(row: dict[str, Any]) -> str:
-    if "frames" in row:
-        return _format.short_end(row["frames"][0] if row["frames"] else "unknown", 60)
-    return f"{row['size_bytes']} B" if row["size_bytes"] else "large"
+def _changes(changed: list[dict[str, Any]]) -> str:
+    """A table of rows of classes or call sites."""
+    head = ("before", "after", "change", "waste", "")
+    rows = [
+        (f"{row['before']:,}", f"{row['after']:,}", _signed(row), _signed(row, "waste_change"))
+        for row in changed
+    ]
+    used = sum(2 + max(map(len, column)) for column in zip(head, *rows, strict=False))
+    names = _names(changed, max(_format.terminal_width() - used, 40))
+    cells = [(*row, name) for row, name in zip(rows, names, strict=True)]
+    return _format.table(cells, head, left=0, names_last=True)
+
+
+def _names(rows: list[dict[str, Any]], most: int) -> list[str]:
+    if "frames" not in rows[0]:
+        return [f"{row['size_bytes']} B" if row["size_bytes"] else "large" for row in rows]
+    fields = ("frames", "names", "full_names")
+    sites = [Site(0, 0, 0, *(tuple(row[name]) for name in fields)) for row in rows]
+    return callers(sites, most)
 
 
 def _signed(row: dict[str, Any], key: str = "change") -> str:

@@ -60,6 +60,7 @@ class ExportMixin(RecordingQueries):
         *,
         holdout: Iterable[Recording] = (),
         peers: PeerComparison | None = None,
+        hide_frames: Iterable[str] = (),
         options: HeapOptions | None = None,
         progress: Progress = None,
     ) -> str:
@@ -70,6 +71,7 @@ class ExportMixin(RecordingQueries):
             table: size classes, or a table's name.
             holdout: recordings to evaluate the table that is fitted to this one.
             peers: result of `compare_peers` for this recording; None: no such section.
+            hide_frames: as of `LiveSites.named`.
             options: of the heap; decay_ms uses the recording's clock.
             progress: as of `ledger`; the steps are passes over the recording.
 
@@ -82,7 +84,12 @@ class ExportMixin(RecordingQueries):
         from spanwise.report import page  # noqa: PLC0415  reports know models
 
         made, only = as_table(table), self._only("a report")
-        return page.write(only, path, made, tuple(holdout), options, progress=progress, peers=peers)
+        return page.write(
+            *(only, path, made, tuple(holdout), options),
+            hide_frames=hide_frames,
+            progress=progress,
+            peers=peers,
+        )
 
     def export(
         self,
@@ -92,6 +99,8 @@ class ExportMixin(RecordingQueries):
         at: str | float = "peak",
         *,
         value: str = "inuse-bytes",
+        full_stacks: bool = False,
+        hide_frames: Iterable[str] = (),
         options: HeapOptions | None = None,
         progress: Progress = None,
     ) -> None:
@@ -105,6 +114,8 @@ class ExportMixin(RecordingQueries):
             at: the moment, as of `ledger`; "npz", "parquet" and "perfetto" have the whole
                 recording.
             value: of each call site, for "collapsed": "inuse-bytes", "waste-bytes", ...
+            full_stacks: as of `LiveSites.named`.
+            hide_frames: as of `LiveSites.named`.
             options: of the heap.
             progress: as of `ledger`.
 
@@ -115,7 +126,8 @@ class ExportMixin(RecordingQueries):
         """
         from spanwise.report import export  # noqa: PLC0415  reports know models
 
-        wanted = export.Wanted(to, value, as_table(table), at)
+        names = {"full_stacks": full_stacks, "hide_frames": tuple(hide_frames)}
+        wanted = export.Wanted(to, value, as_table(table), at, names)
         export.write(self._only("an export"), path, wanted, options, progress)
 
     def to_flame(
@@ -125,6 +137,8 @@ class ExportMixin(RecordingQueries):
         table: SizeClassTable | str = "c16",
         at: str | float = "peak",
         *,
+        full_stacks: bool = False,
+        hide_frames: Iterable[str] = (),
         options: HeapOptions | None = None,
         progress: Progress = None,
     ) -> str:
@@ -138,6 +152,8 @@ class ExportMixin(RecordingQueries):
                 objects keep), "resident" or "requested".
             table: size classes, or a table's name.
             at: the moment, as of `ledger`.
+            full_stacks: as of `LiveSites.named`.
+            hide_frames: as of `LiveSites.named`.
             options: of the heap.
             progress: as of `ledger`.
 
@@ -152,7 +168,8 @@ class ExportMixin(RecordingQueries):
 
         export.check_flame(path, of)
         found = self.live_sites(table, at, options=options, progress=progress)
-        return export.write_flame(found, path, of)
+        named = found.named(full_stacks=full_stacks, hide_frames=hide_frames)
+        return export.write_flame(named, path, of)
 
     def plot_timeline(self, table: SizeClassTable | str = "c16", ax: Axes | None = None) -> Axes:
         """Draws requested and held bytes over time; returns the matplotlib Axes."""

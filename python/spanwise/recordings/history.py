@@ -79,7 +79,13 @@ class History(Result, Tabular):
 
     @property
     def program(self) -> str:
-        """The recorded program's file, or the name of the recording."""
+        """The program's argv[0], or the name of the recording; the file is `executable`."""
+        started = next(iter(self.arguments), "").lstrip("-")  # a login shell is "-bash"
+        return started if started and not self.imported else self.executable
+
+    @property
+    def executable(self) -> str:
+        """The file of the recorded program, links resolved; or the name of the recording."""
         return next((value for key, value in self.meta if key == "program"), self.name)
 
     @property
@@ -112,7 +118,7 @@ class History(Result, Tabular):
     @cached_property
     def runtimes(self) -> tuple[str, ...]:
         """Runtimes in the process with their own heap: Go, Node.js, PHP, ..."""
-        paths = {self.program, *(module.path for module in self.modules)}
+        paths = {self.executable, *(module.path for module in self.modules)}
         found = {runtime_of(path) for path in paths}
         if any(pair == ("pythonmalloc", "0") for pair in self.meta) and any(
             map(is_python_file, paths)

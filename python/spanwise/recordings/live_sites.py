@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,18 +19,21 @@ from numpy.typing import NDArray
 from spanwise import _format
 from spanwise._lib import lib
 from spanwise.ledger.ledger import Ledger, add_ledgers
-from spanwise.recordings.names import name_frames
 from spanwise.recordings.ops import Latest
 from spanwise.recordings.simulate import Moment, Simulation, visit_moment
 from spanwise.recordings.sites import (
-    callers,
+    have_names,
     joined,
+    merge_sites,
+    name_sites,
     number_sites,
+    rows_with_callers,
     same_sites,
     unknown_only,
     unknown_text,
 )
 from spanwise.recordings.sources import Source
+from spanwise.recordings.wrappers import Folding
 from spanwise.results.jobs import Step
 from spanwise.results.rows import Result, Rows, Tabular, Value, as_rows, rows_of
 from spanwise.tables.table import SizeClassTable
@@ -53,7 +57,7 @@ class LiveSite(Result):
         kept_free_bytes: their share of the free slots and tails of their spans.
         resident_bytes: their share of the resident bytes of these spans, divided like free bytes.
         frames: as of `Site`.
-        names: as of `Site`; () before `LiveSites.named`.
+        names: as of `Site`, and so are full_names.
     """
 
     id: int
@@ -64,6 +68,7 @@ class LiveSite(Result):
     resident_bytes: int
     frames: tuple[str, ...]
     names: tuple[str, ...] = ()
+    full_names: tuple[str, ...] = ()
 
     @property
     def waste_bytes(self) -> int:
@@ -80,7 +85,7 @@ class LiveSites(Result, Value, Tabular):
     """Live objects at a moment by call site, most waste first.
 
     Attributes:
-        sites: the sites.
+        sites: the sites, without names before `named`; iterating and indexing give them names.
         ledger: the ledger of that moment.
         no_site: bytes of the ledger that no live object keeps: `free_span_bytes` (empty spans
             and freed large objects that caches keep), `metadata_bytes`, `free_page_bytes`.
@@ -94,54 +99,51 @@ class LiveSites(Result, Value, Tabular):
     build_ids: tuple[tuple[str, str], ...] = ()
     imported: bool = False
 
-    def named(self, sites: int | None = None) -> LiveSites:
-        """Return the same with names of functions, with file and line if known.
-
-        They come from the modules' symbols and debug information on this machine.
+    def named(self, *, full_stacks: bool = False, hide_frames: Iterable[str] = ()) -> LiveSites:
+        """Return the same with names, from the symbols and debug information on this machine.
 
         Args:
-            sites: number of sites that get names; None: all.
+            full_stacks: do not fold allocator wrappers; `names` equal `full_names`.
+            hide_frames: regular expressions; functions that match are folded as allocator
+                wrappers are.
+
+        Raises:
+            InvalidError: invalid regular expression.
         """
-        frames = (frame for site in self.sites[:sites] for frame in site.frames)
-        names = name_frames(frames, dict(self.build_ids))
-        named = [
-            replace(site, names=tuple(names[frame] for frame in site.frames))
-            for site in self.sites[:sites]
-        ]
-        return replace(self, sites=(*named, *self.sites[len(named) :]))
+        folding = Folding(full_stacks, tuple(hide_frames))
+        return replace(self, sites=name_sites(self.sites, dict(self.build_ids), folding))
+
+    @cached_property
+    def _named(self) -> tuple[LiveSite, ...]:
+        return self.sites if have_names(self.sites) else self.named().sites
+
+    def merged(self) -> LiveSites:
+        """Return sites with equal names merged, as printed."""
+        sites = sorted(merge_sites(self._named, _COUNTS), key=lambda site: -site.waste_bytes)
+        return replace(self, sites=tuple(sites))
 
     def __len__(self) -> int:
         return len(self.sites)
 
     def __iter__(self) -> Iterator[LiveSite]:
-        return iter(self.sites)
+        return iter(self._named)
 
     def __getitem__(self, index: int) -> LiveSite:
-        return self.sites[index]
+        return self._named[index]
 
     @property
     def array(self) -> Rows:
         """One row per site: its numbers, and its frames and names joined by ";"."""
-        rows = [{**site.to_dict(), **joined(site)} for site in self.sites]
-        return rows_of(rows, ("id", *_COUNTS, "frames", "names"))
+        rows = [{**site.to_dict(), **joined(site)} for site in self]
+        return rows_of(rows, ("id", *_COUNTS, "frames", "names", "full_names"))
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it, for JSON."""
         return {
-            "sites": [site.to_dict() for site in self.sites],
+            "sites": [site.to_dict() for site in self],
             "no_site": dict(self.no_site),
             "ledger": self.ledger.to_dict(),
         }
-
-    def _text_rows(self) -> list[tuple[str, ...]]:
-        return [
-            (
-                _format.number(site.live_objects),
-                *(_format.number(getattr(site, name)) for name in _SHOWN_COUNTS[1:]),
-                callers(site),
-            )
-            for site in self.sites[:SHOWN_SITES]
-        ]
 
     def _title(self) -> str:
         count = _format.plural(len(self.sites), "call site")
@@ -149,15 +151,20 @@ class LiveSites(Result, Value, Tabular):
         return f"{count}{what} with live objects at {self.ledger.at}, most waste first, bytes"
 
     def __repr__(self) -> str:
-        lines = [self._title(), _format.table(self._text_rows(), _HEAD, left=0, indent="  ")]
-        if len(self.sites) > SHOWN_SITES:
-            lines.append(f"  ... {_format.plural(len(self.sites) - SHOWN_SITES, 'site')} more")
+        merged = self.merged()
+        rows = rows_with_callers(merged.sites[:SHOWN_SITES], _SHOWN_COUNTS, _HEAD)
+        table = _format.table(rows, _HEAD, left=0, indent="  ", names_last=True)
+        lines = [merged._title(), table]
+        if len(merged) > SHOWN_SITES:
+            lines.append(f"  ... {_format.plural(len(merged) - SHOWN_SITES, 'site')} more")
         if unknown_only(self.sites):
             lines.append(f"  {unknown_text(self.imported)}")
         return _format.clipped("\n".join(lines))
 
     def _repr_html_(self) -> str:
-        return _format.html_table(self._text_rows(), _HEAD, self._title(), left=0)
+        merged = self.merged()
+        rows = rows_with_callers(merged.sites[:SHOWN_SITES], _SHOWN_COUNTS, _HEAD)
+        return _format.html_table(rows, _HEAD, merged._title(), left=0)
 
 
 # --- making ---------------------------------------------------------------------------------------

@@ -93,33 +93,39 @@ def short_line(frame: str) -> str | None:
 #
 # Functions come from a symbol table, by address and size: the module's own unless it is stripped,
 # that of a debug package or of debuginfod's cache (nothing is fetched), or else the dynamic one.
-# Lines come from addr2line or llvm-symbolizer if there is debug information. A frame without a name
-# has the reason instead.
+# Lines and inlined calls come from llvm-symbolizer (five times as fast) or addr2line if there is
+# debug information. A frame without a name has the reason instead.
 
 DEBUG_ROOT = Path("/usr/lib/debug")
-_TOOLS = (("addr2line",), ("llvm-symbolizer", "--output-style=GNU"))
+_TOOLS = (("llvm-symbolizer", "--output-style=GNU", "--no-demangle"), ("addr2line",))
 _SECONDS = 120
+_DEMANGLER = "c++filt"  # knows all manglings of Rust, which llvm-symbolizer does not
+_RUST_HASH = re.compile(r"::h[0-9a-f]{16}(?= |$)|(?<=\w)\[[0-9a-f]{8,16}\]")
+_VERSION = re.compile(r"@@?[A-Z][\w.]*$")  # of a symbol of a library
+_STRING = re.compile(
+    r"std::(?:__cxx11::)?basic_string<char, std::char_traits<char>, std::allocator<char> ?>"
+)
 
 
-def name_frames(frames: Iterable[str], build_ids: Mapping[str, str]) -> dict[str, str]:
-    """Return a name for each frame.
+def name_frames(frames: Iterable[str], build_ids: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """Return the names of each frame, innermost first; several if calls were inlined.
 
     Args:
         frames: return addresses as "module+0xoffset", and lines of Python, as of `Site.frames`.
         build_ids: the build id of each module at the time of recording, in hexadecimal.
 
     Returns:
-        By frame: "function (file:line)", "function in module" without debug information, or the
-        module's name and offset with the reason why there is no name. A line of Python is
-        "function (folder/file:line)".
+        By frame "function (file:line)" of each call, "function in module" without debug
+        information, or the module's name and offset with the reason why there is no name. A line
+        of Python is "function (folder/file:line)".
     """
     by_module: dict[str, dict[str, int]] = {}
-    found: dict[str, str] = {}
+    found: dict[str, tuple[str, ...]] = {}
     for frame in dict.fromkeys(frames):
         line = short_line(frame)
         path, plus, offset = frame.rpartition("+0x")
         if line is not None or not plus:
-            found[frame] = line or frame
+            found[frame] = (line or frame,)
             continue
         # A return address is after the call, perhaps even after the function.
         by_module.setdefault(path, {})[frame] = max(int(offset, 16) - 1, 0)
@@ -128,19 +134,23 @@ def name_frames(frames: Iterable[str], build_ids: Mapping[str, str]) -> dict[str
         files = (Path(path), *debug_files(build_id))
         module = _module(path, build_id, tuple(map(_stamp, files)), _line_tool())
         found.update(module.names(offsets))
-    return _demangled(found)
+    return found
 
 
-def _demangled(names: dict[str, str]) -> dict[str, str]:
-    """Demangle names of C++ and Rust, if c++filt is installed."""
-    mangled = [name for name in names.values() if name.startswith("_Z")]
-    if not mangled or shutil.which("c++filt") is None:
-        return names
-    plain = _run_tool(["c++filt", "--no-strip-underscore"], mangled)
+def _demangled(functions: Iterable[str]) -> dict[str, str]:
+    """Return the demangled names of C++ and Rust functions; {} without c++filt."""
+    mangled = [name for name in dict.fromkeys(functions) if name.startswith(("_Z", "_R"))]
+    if not mangled or shutil.which(_DEMANGLER) is None:
+        return {}
+    plain = _run_tool([_DEMANGLER, "--no-strip-underscore"], mangled)
     if len(plain) != len(mangled):
-        return names
-    known = dict(zip(mangled, plain, strict=True))
-    return {frame: known.get(name, name) for frame, name in names.items()}
+        return {}
+    return {name: _readable(text) for name, text in zip(mangled, plain, strict=True)}
+
+
+def _readable(name: str) -> str:
+    """Return a demangled name without Rust's hashes, with std::string as programs write it."""
+    return _STRING.sub("std::string", _RUST_HASH.sub("", name)).replace("> >", ">>")
 
 
 def _run_tool(words: list[str], lines: list[str]) -> list[str]:
@@ -189,7 +199,8 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 def _line_tool() -> tuple[str, ...]:
     """Return the program that reads line information, with its options; () without one."""
-    return next((words for words in _TOOLS if shutil.which(words[0])), ())
+    words = next((words for words in _TOOLS if shutil.which(words[0])), ())
+    return (*words, "-C") if words and shutil.which(_DEMANGLER) is None else words
 
 
 class _NamedModule:
@@ -203,7 +214,8 @@ class _NamedModule:
         self._build_id = build_id
         self._tool = tool
         self._asked: set[int] = set()
-        self._known: dict[int, tuple[str | None, str]] = {}
+        self._known: dict[int, list[tuple[str, str]]] = {}
+        self._plain: dict[str, str] = {}  # functions demangled
         self.trouble = ""  # why there are no names
 
     @cached_property
@@ -235,38 +247,38 @@ class _NamedModule:
                 self.trouble = str(error)
         return max(known, key=lambda one: (one.complete, len(one.names)), default=None)
 
-    def names(self, offsets: Mapping[str, int]) -> dict[str, str]:
-        """Return the name of each frame, given the address of its call in the module's file."""
-        functions = self._functions
+    def names(self, offsets: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
+        """Return the names of each frame, given the address of its call in the module's file."""
         lines = self._lines(offsets.values())
-        found = {}
-        for frame, offset in offsets.items():
-            symbol = functions.at(offset) if functions else None
-            function, where = lines.get(offset, (symbol, ""))
-            if function is None:
-                found[frame] = f"{self._short(frame)} ({self._why()})"
-            else:
-                found[frame] = f"{function} ({where})" if where else f"{function} in {self._base}"
-        return found
+        calls = {frame: lines.get(at) or self._symbol(at) for frame, at in offsets.items()}
+        functions = {name for each in calls.values() for name, _ in each}
+        self._plain.update(_demangled(functions - self._plain.keys()))
+        return {
+            frame: tuple(f"{self._plain.get(name, name)} {where}" for name, where in each)
+            or (f"{self._base}+0x{frame.rpartition('+0x')[2]} ({self._why()})",)
+            for frame, each in calls.items()
+        }
+
+    def _symbol(self, offset: int) -> list[tuple[str, str]]:
+        """Return the function in the symbol table, and the module; [] if there is none."""
+        name = self._functions.at(offset) if self._functions else None
+        return [] if name is None else [(name, f"in {self._base}")]
 
     @property
     def _base(self) -> str:
         return Path(self._path).name
-
-    def _short(self, frame: str) -> str:
-        return f"{self._base}+0x{frame.rpartition('+0x')[2]}"
 
     def _why(self) -> str:
         if self._functions is None:
             return self.trouble or "the file is not there"
         return "no symbol" if self._functions.complete else "stripped"
 
-    def _lines(self, offsets: Iterable[int]) -> Mapping[int, tuple[str | None, str]]:
-        """Return function and "file:line" of addresses with debug information."""
+    def _lines(self, offsets: Iterable[int]) -> Mapping[int, list[tuple[str, str]]]:
+        """Return functions and "file:line" of addresses with debug information."""
         wanted = sorted(set(offsets) - self._asked)
         path = next((path for path, file in self._files if _has_lines(file)), None)
         if wanted and path is not None and self._tool:
-            words = [*self._tool, "-a", "-f", "-C", "-i", "-e", str(path)]
+            words = [*self._tool, "-a", "-f", "-i", "-e", str(path)]
             found = _run_tool(words, [f"{offset:#x}" for offset in wanted])
             self._known.update(_parse_lines(found))
             self._asked.update(wanted if found else ())
@@ -285,17 +297,19 @@ def _has_lines(file: ElfFile) -> bool:
     return file.has(".debug_line") or file.has(".zdebug_line")
 
 
-def _parse_lines(rows: list[str]) -> dict[int, tuple[str | None, str]]:
-    """Parse addr2line -a -f -i: an address, then function and place of the innermost inlined call.
+def _parse_lines(rows: list[str]) -> dict[int, list[tuple[str, str]]]:
+    """Parse addr2line -a -f -i: an address, then function and place of each call, innermost first.
 
-    Entries with "??" are skipped, so that the symbol table decides.
+    Entries with "??" are skipped; if there are no others, the symbol table decides.
     """
-    found: dict[int, tuple[str | None, str]] = {}
-    for i, row in enumerate(rows):
-        if not row.startswith("0x") or i + 2 >= len(rows):
+    found: dict[int, list[tuple[str, str]]] = {}
+    calls: list[tuple[str, str]] = []
+    lines = iter(rows)
+    for row in lines:
+        if row.startswith("0x"):
+            calls = found.setdefault(int(row, 16), [])
             continue
-        function, place = rows[i + 1], rows[i + 2].partition(" (")[0]
-        file, _, line = place.rpartition(":")
-        if function != "??" and file not in ("", "??") and line.isdigit() and line != "0":
-            found[int(row, 16)] = function, f"{Path(file).name}:{line}"
-    return found
+        file, _, line = next(lines, "").partition(" (")[0].rpartition(":")
+        if row != "??" and file not in ("", "??") and line.isdigit() and line != "0":
+            calls.append((_VERSION.sub("", row), f"({Path(file).name}:{line})"))
+    return {address: each for address, each in found.items() if each}

@@ -196,6 +196,10 @@ _ALLOCATORS = (
     (re.compile(r"libspanwise-malloc"), "spanwise"),
 )
 _GO_SECTION = ".go.buildinfo"
+_GO_WAY = (
+    "; of a Go program, convert a heap profile (net/http/pprof: /debug/pprof/heap), or an execution"
+    " trace made with GODEBUG=traceallocfree=1: spanwise convert FILE -o FILE.swt"
+)
 
 
 def runtime_of(path: str) -> str:
@@ -259,8 +263,10 @@ def _check_elf(path: str, elf: Elf, use: Use) -> None:
         ours = f"{own.bits}-bit {_MACHINES.get(own.machine, f'machine {own.machine}')}"
         raise ProgramError(f"{path}: cannot be {use.done}: it is {theirs}, {use.library} is {ours}")
     if not elf.interpreter:
+        way = _GO_WAY if use == RECORDING and runtime_of(path) == "Go" else ""
         raise ProgramError(
-            f"{path}: cannot be {use.done}: statically linked, the loader never sees LD_PRELOAD"
+            f"{path}: cannot be {use.done}: statically linked, the loader never sees"
+            f" LD_PRELOAD{way}"
         )
     if Path(elf.interpreter).name.startswith("ld-musl"):
         raise ProgramError(

@@ -76,6 +76,11 @@ class RecordingSet(Sequence[Recording], ExportMixin, Result, Tabular):
         return self._recordings[0].program
 
     @property
+    def executable(self) -> str:
+        """The file of the first recording's program."""
+        return self._recordings[0].executable
+
+    @property
     def arguments(self) -> list[str]:
         """The command line of the first recording's program."""
         return self._recordings[0].arguments

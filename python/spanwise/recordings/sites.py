@@ -5,18 +5,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Protocol
+from functools import cached_property
+from typing import Any, Protocol, TypeVar, cast
 
 from spanwise import _format
 from spanwise.recordings.names import name_frames
+from spanwise.recordings.wrappers import Folding, plain_function, split_place
 from spanwise.results.rows import Result, Rows, Tabular, rows_of
 
 _SHOWN = 10
-_WIDTH = 60
+LABEL = 60
+"""Characters of a call site in a sentence or a picture."""
+_ROOM_MIN = 40  # columns of a terminal that names have at least
 UNKNOWN_ONLY = "no call sites are known: record the program with --stacks 16 (stacks=16 in Python)"
 """The message for a recording without call sites."""
 _IMPORTED_ONLY = "no call sites are known: spanwise convert found none in the file it read"
-_COLUMNS = ("id", "allocs", "allocated_bytes", "frames", "names")
+_STARTS = ("__libc_start_call_main", "__libc_start_main_impl", "__libc_start_main", "_start")
+_COUNTS = ("allocs", "allocated_bytes")
+_COLUMNS = ("id", *_COUNTS, "frames", "names", "full_names")
 
 
 class Framed(Protocol):
@@ -32,12 +38,53 @@ class Framed(Protocol):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Their names, or ()."""
+        """Names without allocator wrappers, or ()."""
+
+    @property
+    def full_names(self) -> tuple[str, ...]:
+        """All names, or ()."""
+
+
+AnySite = TypeVar("AnySite", bound=Framed)
+"""A dataclass with the fields of `Framed`."""
 
 
 def joined(site: Framed) -> dict[str, str]:
     """Return frames and names, each joined into one text for a column."""
-    return {"frames": ";".join(site.frames), "names": ";".join(site.names)}
+    fields = ("frames", "names", "full_names")
+    return {field: ";".join(getattr(site, field)) for field in fields}
+
+
+def name_sites(
+    sites: Sequence[AnySite], build_ids: Mapping[str, str], folding: Folding
+) -> tuple[AnySite, ...]:
+    """Return the sites with names."""
+    found = name_frames((frame for site in sites for frame in site.frames), build_ids)
+    every = [tuple(name for frame in site.frames for name in found[frame]) for site in sites]
+    return tuple(
+        replace(cast(Any, site), names=folding.of(names), full_names=names)
+        for site, names in zip(sites, every, strict=True)
+    )
+
+
+def have_names(sites: Iterable[Framed]) -> bool:
+    """Return whether all sites with known frames have names."""
+    return all(site.names or not site.frames for site in sites)
+
+
+def merge_sites(sites: Iterable[AnySite], counts: Sequence[str]) -> list[AnySite]:
+    """Merge sites with equal names: add up the fields `counts`, keep the others of the first.
+
+    Such sites differ only in folded frames, or in instructions of one line.
+    """
+    found: dict[tuple[str, ...] | int, AnySite] = {}
+    for site in sites:
+        key = site.names or site.frames or site.id
+        first = found.setdefault(key, site)
+        if first is not site:
+            sums = {name: getattr(first, name) + getattr(site, name) for name in counts}
+            found[key] = replace(cast(Any, first), **sums)
+    return list(found.values())
 
 
 def unknown_text(imported: bool) -> str:
@@ -65,40 +112,81 @@ def same_sites(frames: Mapping[int, tuple[str, ...]]) -> dict[int, int]:
     return {site: first.setdefault(each, site) for site, each in sorted(frames.items()) if each}
 
 
-def callers(site: Framed) -> str:
-    """Return the innermost caller and its callers as a short text.
+# --- as text --------------------------------------------------------------------------------------
 
-    Sites in one function differ only in its callers; these are named without file and line.
+
+def callers(sites: Sequence[Framed], most: int) -> list[str]:
+    """Return the innermost caller of each site, followed by its callers while they fit.
+
+    Callers have no parameters, file and line. Sites with equal texts show the first caller in
+    which they differ.
+
+    Args:
+        sites: call sites.
+        most: maximum number of characters.
     """
+    texts = [_callers(site, most) for site in sites]
+    for field, link in (("names", " < … < "), ("full_names", " through ")):
+        chains = [getattr(site, field) for site in sites]
+        for place in range(max(map(len, chains), default=0)):
+            for i in _alike(texts, [chain[place : place + 1] for chain in chains]):
+                room = max((most - len(link)) // 2, 10)
+                where = _own(chains[i][place], room)
+                texts[i] = f"{_own(sites[i].names[0], room)}{link}{where}"
+    return texts
+
+
+def _alike(texts: Sequence[str], names: Sequence[tuple[str, ...]]) -> list[int]:
+    """Return the sites with equal texts whose names here differ; those without one are left out."""
+    groups: dict[str, list[int]] = {}
+    for i, text in enumerate(texts):
+        groups.setdefault(text, []).append(i)
+    differing = (g for g in groups.values() if len({names[i] for i in g}) > 1)
+    return [i for group in differing for i in group if names[i]]
+
+
+def _callers(site: Framed, most: int) -> str:
     if not site.names:
-        return _format.short_end(site.frames[0] if site.frames else "unknown", _WIDTH)
-    text = _format.clipped(site.names[0])[:_WIDTH]
+        return _format.shortened(site.frames[0] if site.frames else "unknown", most)
+    text = _own(site.names[0], most)
     for name in site.names[1:]:
-        longer = f"{text} < {_format.clipped(name.partition(' (')[0])}"
-        if len(longer) > _WIDTH:
+        function = plain_function(split_place(name)[0])
+        longer = f"{text} < {function}"
+        if len(longer) > most or function in _STARTS:
             break
         text = longer
     return text
 
 
-@dataclass(frozen=True)
-class _Labelled:
-    """What `callers` takes."""
+def _own(name: str, most: int) -> str:
+    """A name in at most so many characters; parameters, then a module or a long place give way."""
+    if len(name) <= most:
+        return name
+    function = split_place(name)[0]
+    plain, place = plain_function(function), name[len(function) :]
+    if len(plain + place) > most and (place.startswith(" in ") or len(place) > most // 2):
+        place = ""
+    return _format.shortened(plain, most - len(place)) + place
 
-    id: int
-    frames: tuple[str, ...]
-    names: tuple[str, ...]
+
+def rows_with_callers(
+    sites: Sequence[Framed], counts: Sequence[str], head: Sequence[str]
+) -> list[tuple[str, ...]]:
+    """Return rows of a table as wide as the terminal: counts of each site, and its callers.
+
+    Args:
+        sites: call sites.
+        counts: fields of the columns before the last.
+        head: titles of all columns.
+    """
+    rows = [tuple(_format.number(getattr(site, name)) for name in counts) for site in sites]
+    columns = zip(head, *rows, strict=False)
+    used = sum(2 + max(map(len, column)) for column in columns) if rows else 0
+    room = max(_format.terminal_width() - used - 2, _ROOM_MIN)
+    return [(*row, text) for row, text in zip(rows, callers(sites, room), strict=True)]
 
 
-def label_sites(
-    frames: Mapping[int, tuple[str, ...]], build_ids: Mapping[str, str]
-) -> dict[int, str]:
-    """Return the innermost callers of each site, from the frames of each."""
-    names = name_frames((frame for each in frames.values() for frame in each), build_ids)
-    return {
-        site: callers(_Labelled(site, each, tuple(names[frame] for frame in each)))
-        for site, each in frames.items()
-    }
+# --- sites ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -112,7 +200,10 @@ class Site(Result):
             address in the module's file, as for addr2line. A line of Python (`record` with
             python_sites) is "python: function (file:line)", a call that an imported profile names
             "profile: function (file:line)".
-        names: of the frames, "function (file:line)" if known; () before `Sites.named`.
+        names: of the frames, "function (file:line)" if known. A frame has several names if calls
+            were inlined. Leading allocator wrappers are folded, so the first name is the program's
+            own function (docs/design/inspect.md).
+        full_names: the same with the wrappers.
     """
 
     id: int
@@ -120,6 +211,7 @@ class Site(Result):
     allocated_bytes: int
     frames: tuple[str, ...]
     names: tuple[str, ...] = ()
+    full_names: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dict for JSON."""
@@ -134,8 +226,19 @@ class Site(Result):
         return _format.clipped(text)
 
 
+def label_sites(
+    frames: Mapping[int, tuple[str, ...]], build_ids: Mapping[str, str]
+) -> dict[int, str]:
+    """Return the innermost callers of each site, from the frames of each."""
+    sites = [Site(site, 0, 0, each) for site, each in frames.items()]
+    named = name_sites(sites, build_ids, Folding())
+    return dict(zip(frames, callers(named, LABEL), strict=True))
+
+
 class Sites(Sequence[Site], Result, Tabular):
     """Call sites, most bytes first.
+
+    They are named on first access, from the symbols and debug information on this machine.
 
     Args:
         sites: the sites.
@@ -149,18 +252,29 @@ class Sites(Sequence[Site], Result, Tabular):
         build_ids: Mapping[str, str] | None = None,
         imported: bool = False,
     ) -> None:
-        self._sites = tuple(sorted(sites, key=lambda site: -site.allocated_bytes))
+        self.counted = tuple(sorted(sites, key=lambda site: -site.allocated_bytes))
         self._build_ids = dict(build_ids or {})
         self._imported = imported
 
-    def named(self) -> Sites:
-        """Return the same sites with names of functions, with file and line if known.
+    def named(self, *, full_stacks: bool = False, hide_frames: Iterable[str] = ()) -> Sites:
+        """Return the same sites, named with these options.
 
-        They come from the modules' symbols and debug information on this machine.
+        Args:
+            full_stacks: do not fold allocator wrappers; `names` equal `full_names`.
+            hide_frames: regular expressions; functions that match are folded as allocator
+                wrappers are.
+
+        Raises:
+            InvalidError: invalid regular expression.
         """
-        names = name_frames((f for site in self for f in site.frames), self._build_ids)
-        sites = [replace(site, names=tuple(names[f] for f in site.frames)) for site in self]
-        return Sites(sites, self._build_ids, self._imported)
+        folding = Folding(full_stacks, tuple(hide_frames))
+        return Sites(
+            name_sites(self.counted, self._build_ids, folding), self._build_ids, self._imported
+        )
+
+    @cached_property
+    def _sites(self) -> tuple[Site, ...]:
+        return self.counted if have_names(self.counted) else self.named().counted
 
     def __getitem__(self, index: Any) -> Any:
         """Return a site, or `Sites` for a slice."""
@@ -170,7 +284,7 @@ class Sites(Sequence[Site], Result, Tabular):
         return Sites(found, self._build_ids, self._imported)
 
     def __len__(self) -> int:
-        return len(self._sites)
+        return len(self.counted)
 
     @property
     def array(self) -> Rows:
@@ -188,28 +302,28 @@ class Sites(Sequence[Site], Result, Tabular):
     def __hash__(self) -> int:
         return hash(self._sites)
 
-    def _text_rows(self) -> list[tuple[str, ...]]:
-        return [
-            (
-                _format.number(site.allocs),
-                _format.number(site.allocated_bytes),
-                callers(site),
-            )
-            for site in self._sites[:_SHOWN]
-        ]
+    def merged(self) -> Sites:
+        """Return sites with equal names merged, as printed."""
+        return Sites(merge_sites(self, _COUNTS), self._build_ids, self._imported)
 
     def __repr__(self) -> str:
-        rows = _format.table(self._text_rows(), _HEAD, left=0, indent="  ")
-        lines = [f"{_format.plural(len(self), 'call site')}, most bytes first", rows]
-        if len(self) > _SHOWN:
-            lines.append(f"  ... {_format.plural(len(self) - _SHOWN, 'site')} more")
+        merged = self.merged()
+        rows = rows_with_callers(merged._sites[:_SHOWN], _COUNTS, _HEAD)
+        lines = [
+            f"{_format.plural(len(merged), 'call site')}, most bytes first",
+            _format.table(rows, _HEAD, left=0, indent="  ", names_last=True),
+        ]
+        if len(merged) > _SHOWN:
+            lines.append(f"  ... {_format.plural(len(merged) - _SHOWN, 'site')} more")
         if unknown_only(self):
             lines.append(f"  {unknown_text(self._imported)}")
         return _format.clipped("\n".join(lines))
 
     def _repr_html_(self) -> str:
-        title = f"{_format.plural(len(self), 'call site')}, the first {len(self._text_rows())}"
-        return _format.html_table(self._text_rows(), _HEAD, title, left=0)
+        merged = self.merged()
+        rows = rows_with_callers(merged._sites[:_SHOWN], _COUNTS, _HEAD)
+        title = f"{_format.plural(len(merged), 'call site')}, the first {len(rows)}"
+        return _format.html_table(rows, _HEAD, title, left=0)
 
 
 _HEAD = ("allocations", "bytes", "innermost callers")

@@ -8,8 +8,9 @@ spans without other objects would become empty. Each group has both numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,8 +21,8 @@ from spanwise._lib import lib
 from spanwise.ledger.ledger import Ledger
 from spanwise.recordings.lifetimes import floor_pow2
 from spanwise.recordings.live_sites import LiveObjects, Placed, span_of, sum_by
-from spanwise.recordings.names import name_frames
-from spanwise.recordings.sites import callers, unknown_text
+from spanwise.recordings.sites import LABEL, Site, callers, have_names, name_sites, unknown_text
+from spanwise.recordings.wrappers import Folding
 from spanwise.results.drawing import draw
 from spanwise.results.rows import Result, Rows, Tabular, Value, as_rows
 
@@ -56,16 +57,8 @@ _HEADS = {
     "lifetime": "life, at least (to twice that)",
     "thread": "thread",
 }
+_NAMES_ROOM = 40  # columns of a terminal that names have at least
 _COLUMNS = ("released", "spans alone", "spans", "free kept", "live", "requested")
-
-
-@dataclass(frozen=True)
-class _Framed:
-    """The argument of `callers`."""
-
-    id: int
-    frames: tuple[str, ...]
-    names: tuple[str, ...]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -84,7 +77,7 @@ class SpanPinning(Result, Value, Tabular):
         spans: number of partial spans.
         free_bytes: free slots and tails of these.
         frames: the site's frames of each group; () if groups are not sites.
-        names: of the frames; () before `named`.
+        names: of the frames, as of `Site`; () before `named`. Text and JSON always have them.
         build_ids: as of `LiveSites`.
         imported: as of `LiveSites`.
     """
@@ -96,32 +89,42 @@ class SpanPinning(Result, Value, Tabular):
     free_bytes: int
     frames: tuple[tuple[str, ...], ...] = ()
     names: tuple[tuple[str, ...], ...] = ()
+    full_names: tuple[tuple[str, ...], ...] = ()
     build_ids: tuple[tuple[str, str], ...] = ()
     imported: bool = False
 
     def __len__(self) -> int:
         return len(self.array)
 
-    def named(self, groups: int | None = None) -> SpanPinning:
-        """Return the same with the names of call sites, as `LiveSites.named`.
-
-        Args:
-            groups: number of groups that get names; None: all.
-        """
+    def named(self, *, full_stacks: bool = False, hide_frames: Iterable[str] = ()) -> SpanPinning:
+        """Return the same with the names of call sites; arguments as of `LiveSites.named`."""
         if self.by != "site":
             return self
-        wanted = self.frames[:groups]
-        found = name_frames((frame for each in wanted for frame in each), dict(self.build_ids))
-        named = [tuple(found[frame] for frame in each) for each in wanted]
-        rest = ((),) * (len(self.frames) - len(named))
-        return replace(self, names=(*named, *rest))
+        folding = Folding(full_stacks, tuple(hide_frames))
+        sites = name_sites(self._sites, dict(self.build_ids), folding)
+        return replace(
+            self,
+            names=tuple(site.names for site in sites),
+            full_names=tuple(site.full_names for site in sites),
+        )
 
-    def labels(self) -> list[str]:
-        """Return the name of each group, in the order of `array`."""
+    @property
+    def _sites(self) -> list[Site]:
+        """The call site of each group."""
+        nothing = ((),) * len(self)
+        columns = (self.frames, self.names or nothing, self.full_names or nothing)
+        ids = self.array["group"].tolist()
+        return [Site(one, 0, 0, *more) for one, *more in zip(ids, *columns, strict=True)]
+
+    @cached_property
+    def _named(self) -> list[Site]:
+        return self._sites if have_names(self._sites) else self.named()._sites
+
+    def labels(self, most: int = LABEL) -> list[str]:
+        """Return the name of each group, at most `most` characters, in the order of `array`."""
         keys = self.array["group"].tolist()
         if self.by == "site":
-            names = self.names or ((),) * len(keys)
-            return [callers(_Framed(*one)) for one in zip(keys, self.frames, names, strict=True)]
+            return callers(self._named, most)
         if self.by == "size":
             return [_format.size(key).replace(".0 ", " ") for key in keys]
         if self.by == "thread":
@@ -132,9 +135,9 @@ class SpanPinning(Result, Value, Tabular):
         """Return a dict for JSON."""
         rows = self.array.to_dicts()
         if self.by == "site":
-            names = self.names or ((),) * len(rows)
-            for row, frames, named in zip(rows, self.frames, names, strict=True):
-                row["frames"], row["names"] = list(frames), list(named)
+            for row, site in zip(rows, self._named, strict=True):
+                row["frames"], row["names"] = list(site.frames), list(site.names)
+                row["full_names"] = list(site.full_names)
         return {
             "by": self.by,
             "spans": self.spans,
@@ -159,13 +162,13 @@ class SpanPinning(Result, Value, Tabular):
 
     def _text_rows(self) -> list[tuple[str, ...]]:
         order = ("released_bytes", "sole_spans", "spans", "kept_free_bytes", "live_objects")
-        return [
-            (
-                label,
-                *(_format.number(int(row[name])) for name in (*order, "requested_bytes")),
-            )
-            for label, row in zip(self.labels()[:SHOWN], self.array[:SHOWN], strict=True)
+        numbers = [
+            [_format.number(int(row[name])) for name in (*order, "requested_bytes")]
+            for row in self.array[:SHOWN]
         ]
+        used = sum(2 + max(map(len, column)) for column in zip(_COLUMNS, *numbers, strict=True))
+        labels = self.labels(max(_format.terminal_width() - used - 2, _NAMES_ROOM))
+        return [(label, *row) for label, row in zip(labels[:SHOWN], numbers, strict=True)]
 
     def __repr__(self) -> str:
         head = (_HEADS[self.by], *_COLUMNS)

@@ -7,7 +7,8 @@ import importlib
 import io
 import json
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,12 +42,14 @@ class Wanted:
         value: key of stacks.VALUES, for collapsed stacks.
         table: size classes of the simulated heap.
         at: moment of the recording.
+        names: arguments of `LiveSites.named`.
     """
 
     form: str
     value: str
     table: SizeClassTable
     at: str | float
+    names: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Raises InvalidError for an unknown format or value."""
@@ -109,14 +112,14 @@ def content_of(
         duration_ns = recording.summary.duration_ns
         lanes = perfetto.lanes(recording.blocks(1 << 18), duration_ns, MOMENTS)
         return perfetto.text_of(program, [*perfetto.counters(rows), *lanes])
-    live = recording.live_sites(table, at, options=options, progress=progress)
-    sites, live_named = recording.sites.named(), live.named()
+    live = recording.live_sites(table, at, options=options, progress=progress).named(**wanted.names)
+    sites = recording.sites.named(**wanted.names)
     name = f"{program} at {live.ledger.at}, table {table.name}"
     if wanted.form == "pprof":
         rows = recording.site_groups(table, at, options=options, progress=progress)
-        groups = stacks.groups_of(rows, (*sites, *live_named))
+        groups = stacks.groups_of(rows, (*sites, *live))
         return stacks.pprof(groups, recording.summary.duration_ns, name)
-    found = stacks.stacks_of(sites, live_named)
+    found = stacks.stacks_of(sites, live)
     if wanted.form == "collapsed":
         return stacks.collapsed(found, wanted.value)
     return stacks.speedscope(found, name)
@@ -139,9 +142,8 @@ def write_flame(live: LiveSites, path: str | os.PathLike[str], of: str) -> str:
     """Writes a flame graph atomically; as `Recording.to_flame`."""
     if unknown_only(live):
         raise InvalidError(f"{live.ledger.source}: {unknown_text(live.imported)}")
-    named = live.named()
-    root = flame.tree_of(named, of)
-    said = flame.sentence(root, named, of)
+    root = flame.tree_of(live, of)
+    said = flame.sentence(root, live, of)
     write_whole(path, flame.file_of(root, said))
     return said
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -137,6 +137,7 @@ def gather(
     holdout: Sequence[Recording] = (),
     options: HeapOptions | None = None,
     *,
+    hide_frames: Iterable[str] = (),
     progress: Progress = None,
     advice: OptimizeResult | None = None,
     peers: PeerComparison | None = None,
@@ -157,7 +158,8 @@ def gather(
             table, samples=MOMENTS, detail="parts", options=options, progress=step
         )
         maps = recording.maps(table, samples=FRAMES, options=options, progress=step)
-        sites = recording.live_sites(table, options=options, progress=step).named(FLAME_SITES)
+        live = recording.live_sites(table, options=options, progress=step)
+        sites = live.named(hide_frames=hide_frames).merged()
         histogram = recording.histogram()
         why = ""
         if advice is None:

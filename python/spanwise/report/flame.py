@@ -117,7 +117,7 @@ def tree_of(live: LiveSites, of: str, most_sites: int | None = None) -> Frame:
     """Return the graph of live sites; its root has the bytes of the whole ledger.
 
     Args:
-        live: the sites, with names if frames should have them.
+        live: the sites.
         of: one of OF.
         most_sites: number of sites with frames; the others become one frame; None: all.
     """

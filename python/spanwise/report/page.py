@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from spanwise.heap.options import HeapOptions
     from spanwise.measure.peers import PeerComparison
     from spanwise.optimizer.result import OptimizeResult
+    from spanwise.recordings.live_sites import LiveSite
     from spanwise.recordings.recording import Recording
     from spanwise.results.jobs import Progress
 
@@ -74,6 +75,7 @@ def write(
     holdout: Sequence[Recording],
     options: HeapOptions | None,
     *,
+    hide_frames: Iterable[str] = (),
     progress: Progress,
     advice: OptimizeResult | None = None,
     peers: PeerComparison | None = None,
@@ -81,7 +83,11 @@ def write(
     """Writes the page; as `Recording.to_html`. With advice, no table is fitted."""
     check_place(path)
     facts = gather(
-        recording, table, holdout, options, progress=progress, advice=advice, peers=peers
+        *(recording, table, holdout, options),
+        hide_frames=hide_frames,
+        progress=progress,
+        advice=advice,
+        peers=peers,
     )
     write_whole(path, page_of(facts))
     return facts.answer()
@@ -212,12 +218,21 @@ def _sites(facts: Facts) -> str:
         )
         for site in facts.sites.sites[:SITES]
     ]
+    stacks = [_stack(site) for site in facts.sites.sites[:SITES]]
     head = ("waste", "of it free bytes kept", "requested", "objects", "innermost callers")
     text = (
         "Live objects at the peak, by the call that last allocated or resized them. An object keeps"
         " its round-up and its share of the free bytes of its span."
     )
-    return _section("Call sites", text, _table(rows, head, 4))
+    return _section("Call sites", text, _table(rows, head, 4, stacks))
+
+
+def _stack(site: LiveSite) -> str:
+    """Return all frames of a site, shown by a click; "" if none is hidden."""
+    if len(site.full_names) <= min(len(site.names), 4):
+        return ""
+    lines = html.escape("\n".join(map(_short, site.full_names)))
+    return f"<details><summary>full stack</summary>{lines}</details>"
 
 
 def _flame(facts: Facts) -> str:
@@ -237,17 +252,20 @@ def _short(name: str) -> str:
     return f"{function}{mark}{place.rpartition('/')[2]}"
 
 
-def _table(rows: Sequence[Sequence[str]], head: Sequence[str], numbers: int) -> str:
-    """Return a table whose first `numbers` columns are numbers."""
+def _table(
+    rows: Sequence[Sequence[str]], head: Sequence[str], numbers: int, ends: Sequence[str] = ()
+) -> str:
+    """Return a table whose first `numbers` columns are numbers; `ends` is HTML to end each row."""
 
-    def line(cells: Sequence[str], tag: str) -> str:
+    def line(cells: Sequence[str], tag: str, end: str = "") -> str:
         made = "".join(
             f"<{tag}{' class=number' if i < numbers else ''}>{html.escape(cell)}</{tag}>"
             for i, cell in enumerate(cells)
         )
-        return f"<tr>{made}</tr>"
+        return f"<tr>{made.removesuffix('</td>')}{end}</td></tr>" if end else f"<tr>{made}</tr>"
 
-    body = "".join(line(row, "td") for row in rows)
+    ends = ends or ("",) * len(rows)
+    body = "".join(line(row, "td", end) for row, end in zip(rows, ends, strict=True))
     inside = f"<thead>{line(head, 'th')}</thead><tbody>{body}</tbody>"
     return f'<div class="wide"><table>{inside}</table></div>'
 

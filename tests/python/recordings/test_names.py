@@ -12,7 +12,6 @@ import spanwise as sw
 from spanwise.recordings import names
 from spanwise.recordings.elf import ElfError, ElfFile
 from spanwise.recordings.names import name_frames
-from spanwise.recordings.sites import Site, callers
 
 CC = shutil.which("cc") or shutil.which("gcc")
 pytestmark = pytest.mark.skipif(CC is None, reason="no C compiler")
@@ -29,6 +28,20 @@ __attribute__((noinline)) int shown(int n) {
     return n;
 }
 int main(void) { return shown(100) - 100; }
+"""
+
+INLINED = """\
+#include <stdlib.h>
+static inline __attribute__((always_inline)) void *inner(size_t n) {
+    return malloc(n);
+}
+static inline __attribute__((always_inline)) void *middle(size_t n) {
+    return inner(n + 1000);
+}
+__attribute__((noinline)) void *outer(size_t n) {
+    return (char *)middle(n + 1000) + 1;
+}
+int main(int count, char **words) { return outer(1000) == words[count]; }
 """
 
 
@@ -66,7 +79,8 @@ def start_of(program: Path, function: str) -> int:
 def name_at(program: Path, address: int, build_id: str = "") -> str:
     """Return the name for the return address after a call whose last byte is at this address."""
     frame = f"{program}+{address + 1:#x}"
-    return name_frames([frame], {str(program): build_id})[frame]
+    (name,) = name_frames([frame], {str(program): build_id})[frame]
+    return name
 
 
 def test_function_and_line(program: Path) -> None:
@@ -131,7 +145,7 @@ def test_files_that_changed_or_went(program: Path, tmp_path: Path) -> None:
     assert name_at(text, 0x10) == "text+0x11 (no ELF file of 64 bits)"
     text.write_bytes(b"")
     assert name_at(text, 0x10) == "text+0x11 (an empty file)"
-    assert name_frames(["0x7f00"], {}) == {"0x7f00": "0x7f00"}
+    assert name_frames(["0x7f00"], {}) == {"0x7f00": ("0x7f00",)}
 
 
 def test_damaged_files(bare: Path, tmp_path: Path) -> None:
@@ -160,33 +174,23 @@ def test_names_of_cplusplus(tmp_path: Path) -> None:
 
 
 def test_sites_of_a_recording(program: Path, tmp_path: Path) -> None:
+    """Names are there without a call for them; what was counted has none."""
     recording = sw.record([program], tmp_path / "named.swt", stacks=3)
-    live = recording.live_sites(at="end").named()
+    live = recording.live_sites(at="end")
     most = max(live, key=lambda site: site.requested_bytes)
     assert most.names[0] == "hidden (named.c:3)" and most.names[1] == "shown (named.c:8)"
     assert most.requested_bytes == 100 * 1000
     assert "hidden (named.c:3) < shown < main" in repr(live)
-    assert live.named(0) == live and live.named().sites == live.sites
-    site = recording.sites.named()[0]
+    assert all(site.names == () for site in live.sites)
+    assert live.named().sites == tuple(live) and live.named().named() == live.named()
+    site = recording.sites[0]
     assert site.names == most.names and "hidden (named.c:3)" in repr(site)
-    assert recording.sites[0].names == ()
+    assert recording.sites.counted[0].names == ()
     columns = live.array
-    assert columns["names"][0].startswith(live.sites[0].names[0])
+    assert columns["names"][0].startswith(live[0].names[0])
     both = sw.RecordingSet([recording, recording])
-    assert both.sites.named()[0].names == site.names
-    assert both.live_sites(at="end").named().sites[0].names
-
-
-def test_callers_are_shown_as_far_as_there_is_room() -> None:
-    """A text is of at most 60 characters, and no caller is left out between two others."""
-    output = ("inner (a.c:3)", "f" * 40 + " (b.c:1)", "g (c.c:2)")
-    assert callers(Site(1, 1, 1, ("a+0x1", "b+0x2", "c+0x3"), output)) == (
-        "inner (a.c:3) < " + "f" * 40 + " < g"
-    )
-    longer = (output[0], "f" * 45, output[2])
-    assert callers(Site(1, 1, 1, ("a+0x1",), longer)) == "inner (a.c:3)"
-    assert callers(Site(1, 1, 1, ("a" * 80 + "+0x1", "b+0x2"))) == "..." + "a" * 53 + "+0x1"
-    assert callers(Site(0, 1, 1, ())) == "unknown"
+    assert both.sites[0].names == site.names
+    assert both.live_sites(at="end")[0].names
 
 
 def test_the_command_prints_names(program: Path, tmp_path: Path) -> None:
@@ -196,3 +200,41 @@ def test_the_command_prints_names(program: Path, tmp_path: Path) -> None:
     done = spanwise("ledger", "named.swt", "--sites", "--at", "end", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "hidden (named.c:3)" in done.stdout
+
+
+def test_calls_that_were_inlined(tmp_path: Path) -> None:
+    """Each has a name, the innermost first; the lines are those of the source."""
+    source = tmp_path / "inlined.c"
+    source.write_text(INLINED, "utf-8")
+    program = tmp_path / "inlined"
+    tool(str(CC), "-g", "-O2", "-o", program, source)
+    recording = sw.record([program], tmp_path / "inlined.swt", stacks=4)
+    (site,) = (site for site in recording.sites if site.allocated_bytes == 3000)
+    names = "inner (inlined.c:3)", "middle (inlined.c:6)", "outer (inlined.c:9)"
+    assert site.names[:4] == (*names, "main (inlined.c:11)")
+    assert recording.sites.counted[0].frames == recording.sites[0].frames
+
+
+def test_a_program_is_called_what_it_was_started_as(program: Path, tmp_path: Path) -> None:
+    """As redis-server, which is a link to redis-check-rdb on Debian."""
+    link = tmp_path / "served"
+    link.symlink_to(program)
+    recording = sw.record([link], tmp_path / "a.swt")
+    assert recording.program == str(link) and recording.executable == str(program)
+    assert recording.to_dict()["program"] == str(link)
+    assert sw.Recording.from_ops(recording.ops, name="mine").program == "mine"
+
+
+def test_a_program_of_go_has_other_ways(tmp_path: Path) -> None:
+    """Statically linked, and the section in which Go has its build information."""
+    source = tmp_path / "go.c"
+    source.write_text("int main(void) { return 0; }\n", "utf-8")
+    words = (CC, "-static", "-o", tmp_path / "go", source)
+    if subprocess.run([str(word) for word in words], capture_output=True, check=False).returncode:
+        pytest.skip("no static libc")
+    with pytest.raises(sw.SpanwiseError, match="statically linked") as plain:
+        sw.record([tmp_path / "go"], tmp_path / "a.swt")
+    assert "convert" not in str(plain.value)
+    tool("objcopy", "--add-section", f".go.buildinfo={source}", tmp_path / "go")
+    with pytest.raises(sw.SpanwiseError, match="of a Go program, convert a heap profile"):
+        sw.record([tmp_path / "go"], tmp_path / "a.swt")

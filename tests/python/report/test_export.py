@@ -456,7 +456,10 @@ def test_what_grew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         {"size_bytes": 112, "before": 8192, "after": 8192, "change": 0, "waste_change": -4000}
     ]
     assert output["sites"] == [
-        {"frames": [], "before": 41_000, "after": 45_000, "change": 4000, "waste_change": -4000}
+        {
+            **{"frames": [], "names": [], "full_names": []},
+            **{"before": 41_000, "after": 45_000, "change": 4000, "waste_change": -4000},
+        }
     ]
     assert main(["diff", *paths, "--table", "go"]) == 0
     said = capsys.readouterr().out

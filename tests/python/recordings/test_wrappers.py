@@ -1,0 +1,395 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Allocator wrappers are folded: call sites of C++ and Rust programs begin in the program."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pytest
+import spanwise as sw
+from spanwise import _format
+from spanwise.recordings.live_sites import LiveSite
+from spanwise.recordings.sites import Site, Sites, callers
+from spanwise.recordings.wrappers import Folding, is_wrapper, plain_function
+
+from tests.python.helpers import needs_recorder, spanwise
+
+CXX = shutil.which("g++")
+RUSTC = shutil.which("rustc") or shutil.which("rustc", path=str(Path.home() / ".cargo/bin"))
+
+CPLUSPLUS = r"""
+#include <map>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <unordered_map>
+#include <vector>
+namespace shop {
+struct Item { std::string name; std::vector<int> prices; };
+template <typename T> struct Cache {
+    std::unordered_map<std::string, T> kept;
+    void put(const std::string &key, const T &value) { kept[key] = value; }
+};
+class Store {
+  public:
+    void add(int i) {
+        Item item;
+        item.name = "item number " + std::to_string(i) + ", long enough for the heap";
+        for (int j = 0; j < 10; j++) item.prices.push_back(i * j);
+        by_id[i] = item;
+        cache.put(item.name, item);
+    }
+    std::shared_ptr<Item> best() { return std::make_shared<Item>(by_id.begin()->second); }
+    std::unique_ptr<int[]> totals() { return std::make_unique<int[]>(by_id.size()); }
+    std::map<int, Item> by_id;
+    Cache<Item> cache;
+};
+static std::vector<std::string> words(const std::string &text) {
+    std::istringstream stream(text);
+    std::vector<std::string> found;
+    for (std::string word; stream >> word;) found.push_back(word + word + word + word + word);
+    return found;
+}
+}
+template <int N> static std::vector<char> text() { return std::vector<char>(100 + N); }
+struct Node { Node *next = nullptr; char data[40]; };
+int main(int count, char **) {
+    shop::Store store;
+    for (int i = 0; i < 300 * count; i++) store.add(i);
+    auto best = store.best();
+    auto totals = store.totals();
+    auto split = shop::words("several words that are cut at their spaces");
+    auto t0 = text<0>(), t1 = text<1>(), t2 = text<2>(), t3 = text<3>(), t4 = text<4>(),
+         t5 = text<5>(), t6 = text<6>(), t7 = text<7>();
+    Node *list = nullptr;
+    for (int i = 0; i < 50; i++) { auto *node = new Node; node->next = list; list = node; }
+    std::vector<std::vector<double>> matrix(20, std::vector<double>(30));
+    auto each = [&](int n) { return std::string(n, 'x'); };
+    std::vector<std::string> strings;
+    for (int i = 100; i < 140; i++) strings.push_back(each(i));
+    int sizes = t0[0] + t1[0] + t2[0] + t3[0] + t4[0] + t5[0] + t6[0] + t7[0];
+    return sizes + best->name.empty() + split.empty() + !totals + matrix.empty() + !list;
+}
+"""
+
+RUST = r"""
+use std::collections::{BTreeMap, HashMap};
+#[derive(Clone)]
+struct Item { name: String, prices: Vec<u64> }
+struct Store { by_id: BTreeMap<u64, Item>, by_name: HashMap<String, Box<Item>> }
+impl Store {
+    fn add(&mut self, i: u64) {
+        let mut prices = Vec::new();
+        for j in 0..10 { prices.push(i * j); }
+        let item = Item { name: format!("item number {}", i), prices };
+        self.by_id.insert(i, item.clone());
+        self.by_name.insert(item.name.clone(), Box::new(item));
+    }
+}
+fn words(text: &str) -> Vec<String> { text.split(' ').map(|w| w.to_uppercase()).collect() }
+macro_rules! texts { ($($name:ident $n:literal)*) => {
+    $( #[inline(never)] fn $name() -> String { "abc".repeat($n) } )*
+    fn texts() -> Vec<String> { vec![$($name()),*] }
+} }
+texts!(first 100 second 101 third 102 fourth 103 fifth 104 sixth 105 seventh 106 eighth 107);
+fn main() {
+    let mut store = Store { by_id: BTreeMap::new(), by_name: HashMap::new() };
+    for i in 0..300 { store.add(i); }
+    let found = words("several words that are cut at their spaces");
+    let joined = found.join("-");
+    let matrix: Vec<Vec<f64>> = (0..20).map(|n| vec![0.5; n + 1]).collect();
+    let copies: Vec<Item> = store.by_id.values().cloned().collect();
+    std::mem::forget((found, matrix, copies, texts()));
+    println!("{} {}", joined.len(), store.by_id.len());
+    std::mem::forget(store);
+}
+"""
+
+
+def compiled(folder: Path, name: str, source: str, *words: str) -> Path:
+    (folder / name).write_text(source, "utf-8")
+    made = folder / name.partition(".")[0]
+    done = subprocess.run([*words, "-o", made, folder / name], capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip(f"{words[0]} does not work here: {done.stderr.decode()[-300:]}")
+    return made
+
+
+@pytest.fixture(autouse=True)
+def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+
+
+def own_share(sites: Iterable[Site | LiveSite], files: str) -> float:
+    """Rows as they are shown of which the first name is in the program's own source."""
+    rows = [site.names[0] for site in sites if site.id]
+    return sum(bool(re.search(rf"\({files}:\d+\)$", name)) for name in rows) / len(rows)
+
+
+@pytest.fixture(scope="module")
+def cplusplus(tmp_path_factory: pytest.TempPathFactory) -> sw.Recording:
+    if CXX is None:
+        pytest.skip("no C++ compiler")
+    folder = tmp_path_factory.mktemp("cplusplus")
+    made = compiled(folder, "shop.cc", CPLUSPLUS, CXX, "-O2", "-g", "-std=c++17")
+    return sw.record([made], folder / "shop.swt", stacks=16)
+
+
+@pytest.fixture(scope="module")
+def rust(tmp_path_factory: pytest.TempPathFactory) -> sw.Recording:
+    if RUSTC is None:
+        pytest.skip("no Rust compiler")
+    folder = tmp_path_factory.mktemp("rust")
+    made = compiled(folder, "store.rs", RUST, RUSTC, "-O", "-g")
+    return sw.record([made], folder / "store.swt", stacks=16)
+
+
+@needs_recorder()
+def test_sites_of_cplusplus_begin_in_the_program(cplusplus: sw.Recording) -> None:
+    """All rows but one: the pool for exceptions that libstdc++ makes as it is loaded."""
+    live = cplusplus.live_sites("c16").merged()
+    for sites in (live, cplusplus.sites.merged()):
+        assert len(sites) >= 15
+        assert own_share(sites, r"shop\.cc") >= 0.9, [site.names[:2] for site in sites]
+    assert "operator new" in live[0].full_names[0]
+
+
+@needs_recorder()
+def test_sites_of_rust_begin_in_the_program(rust: sw.Recording) -> None:
+    """All rows but one: what Rust's runtime makes before main."""
+    for sites in (rust.live_sites("c16").merged(), rust.sites.merged()):
+        assert len(sites) >= 15
+        assert own_share(sites, r"store\.rs") >= 0.9, [site.names[:2] for site in sites]
+
+
+@needs_recorder()
+def test_sums_are_those_of_the_raw_sites(cplusplus: sw.Recording) -> None:
+    """Merging adds up; the text has no two equal rows, and rows that differ say in what."""
+    live = cplusplus.live_sites("c16")
+    merged = live.merged()
+    assert len({site.names for site in merged}) == len(merged) < len(live)
+    for name in ("live_objects", "requested_bytes", "roundup_bytes", "kept_free_bytes"):
+        assert sum(getattr(s, name) for s in merged) == sum(getattr(s, name) for s in live.sites)
+    kept = [site.waste_bytes for site in merged]
+    assert kept == sorted(kept, reverse=True)
+    rows = [line.split("  ")[-1] for line in repr(live).splitlines()[3:] if "more" not in line]
+    assert len(rows) == len(set(rows)) >= 10
+
+
+@needs_recorder()
+def test_full_stacks_and_frames_to_hide(cplusplus: sw.Recording) -> None:
+    live = cplusplus.live_sites("c16")
+    for site in live.named(full_stacks=True):
+        assert site.names == site.full_names
+    (first,) = (s for s in live.merged() if s.names[0].startswith("shop::Cache"))
+    assert first.names[1].startswith("shop::Store::add")
+    hidden = live.named(hide_frames=["^shop::Cache<"])
+    assert not any(site.names[0].startswith("shop::Cache") for site in hidden)
+    assert [site.full_names for site in hidden] == [site.full_names for site in live]
+    with pytest.raises(sw.InvalidError, match="invalid regular expression"):
+        live.named(hide_frames=["("])
+
+
+@needs_recorder()
+def test_commands_fold(cplusplus: sw.Recording, tmp_path: Path) -> None:
+    """The same names in all of them, and the options that change them."""
+    path = str(cplusplus.path)
+
+    def text(*options: str) -> str:
+        done = spanwise("ledger", path, "--sites", *options, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    first = "  shop::Cache"  # a row's name, after its numbers
+    assert first in text() and "operator new" not in text()
+    assert first not in text("--full-stacks") and "  operator new" in text("--full-stacks")
+    assert first not in text("--hide-frames", "^shop::Cache")
+    done = spanwise("ledger", path, "--sites", "--hide-frames", "(", cwd=tmp_path)
+    assert done.returncode == 2 and "invalid regular expression" in done.stderr
+    done = spanwise("export", path, "--to", "collapsed", "-o", "a.txt", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    lines = (tmp_path / "a.txt").read_text().splitlines()
+    assert not any(line.split(";")[-1].startswith("operator new") for line in lines)
+    done = spanwise(
+        *("export", path, "--to", "collapsed", "-o", "b.txt", "--full-stacks"), cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    every = (tmp_path / "b.txt").read_text().splitlines()
+    assert any(line.split(";")[-1].startswith("operator new") for line in every)
+    totals = [sum(int(line.rpartition(" ")[2]) for line in found) for found in (lines, every)]
+    assert totals[0] == totals[1] == cplusplus.live_sites("c16").ledger.requested_bytes
+    done = spanwise("diff", path, path, "--json", cwd=tmp_path)
+    assert done.returncode == 0 and json.loads(done.stdout)["sites"] == []
+
+
+@needs_recorder()
+def test_diff_names_sites(cplusplus: sw.Recording, tmp_path: Path) -> None:
+    """With twice as many items; rows have different names, and add up to the difference."""
+    program = Path(cplusplus.executable)
+    more = sw.record([program, "more"], tmp_path / "more.swt", stacks=16)
+    both = str(cplusplus.path), "more.swt"
+    done = spanwise("diff", *both, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "(shop.cc:12)" in done.stdout and "+0x" not in done.stdout
+    rows = json.loads(spanwise("diff", *both, "--json", cwd=tmp_path).stdout)["sites"]
+    assert len({tuple(row["names"]) for row in rows}) == len(rows) > 3
+    requested = [one.live_sites("c16").ledger.requested_bytes for one in (cplusplus, more)]
+    assert sum(row["change"] for row in rows) == requested[1] - requested[0]
+
+
+@needs_recorder()
+def test_the_report_has_the_full_stack(cplusplus: sw.Recording, tmp_path: Path) -> None:
+    cplusplus.to_html(tmp_path / "a.html", "c16")
+    text = (tmp_path / "a.html").read_text("utf-8")
+    (shown,) = re.findall(r'<section id="call-sites">.*?</section>', text, re.DOTALL)
+    folded = re.sub(r"<details>.*?</details>", "", shown, flags=re.DOTALL)
+    assert "operator new" in shown and "operator new" not in folded
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("function", "plain"),
+    [
+        ("operator new[](unsigned long)", "operator new"),
+        ("std::vector<int, std::allocator<int>> user::make<int>(int)", "user::make"),
+        ("std::enable_if<true, int>::type* ns::f<int>(int)", "ns::f"),
+        ("main::{lambda(int, int)#1}::operator()(int, int) const", "main::{lambda#1}::operator()"),
+        ("(anonymous namespace)::Cache<int>::insert(int)", "{anonymous}::Cache::insert"),
+        ("Foo::operator<(Foo const&) const", "Foo::operator<"),
+        ("std::ostream& operator<< <int>(std::ostream&, int)", "operator<<"),
+        ("Foo::operator std::string() const", "Foo::operator std::string"),
+        ("copy.constprop.0", "copy"),
+        ("alloc::slice::<impl [T]>::to_vec", "alloc::slice::to_vec"),
+        (
+            "<shop::Item<T> as core::clone::Clone>::clone",
+            "<shop::Item as core::clone::Clone>::clone",
+        ),
+        ("shop::main::{{closure}}", "shop::main::{{closure}}"),
+        ("main", "main"),
+    ],
+)
+def test_plain_functions(function: str, plain: str) -> None:
+    assert plain_function(function) == plain
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        *("malloc", "__libc_calloc", "strdup", "__GI___strdup", "g_malloc0", "g_strdup_printf"),
+        *("xmalloc", "xstrdup", "x2realloc", "zmalloc", "ztrymalloc_usable_internal", "zstrdup"),
+        *("PyMem_RawMalloc", "_PyMem_DebugRawAlloc", "PyObject_Malloc", "_PyObject_GC_NewVar"),
+        *("je_malloc", "_rjem_malloc", "mi_malloc_aligned", "tc_new", "CRYPTO_zalloc", "_emalloc"),
+        *("operator new(unsigned long)", "void std::vector<A>::_M_realloc_insert<A>(A&&)"),
+        *("__rust_alloc", "__rdl_realloc", "__rg_alloc", "alloc::alloc::alloc"),
+        *("hashbrown::raw::RawTable<T,A>::reserve_rehash", "alloc::raw_vec::RawVec<T>::grow_one"),
+        "<alloc::vec::Vec<T> as core::clone::Clone>::clone",
+        "<T as alloc::slice::<impl [T]>::to_vec_in::ConvertVec>::to_vec",
+        "libstdc++.so.6+0xa57ba (stripped)",
+    ],
+)
+def test_wrappers(function: str) -> None:
+    assert is_wrapper(function)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        *("main", "mallocator", "my_table", "realloc_table", "sdsnewlen", "getlines", "PyDict_New"),
+        *("std::vector<int> user::make<int>(int)", "user::std::f()", "allocate(int)"),
+        "<shop::Item as core::clone::Clone>::clone",
+        "<alloc::vec::Vec<T> as shop::Price>::total",
+        "shop::main::{{closure}}",
+        "libz.so.1+0x12 (stripped)",
+    ],
+)
+def test_functions_of_programs(function: str) -> None:
+    assert not is_wrapper(function) and not is_wrapper(f"{function} (a.c:3)")
+
+
+def test_folding_by_hand() -> None:
+    stack = ("malloc in libc.so.6", "xmalloc (x.c:9)", "load (a.c:3)", "xmalloc (x.c:1)", "main")
+    assert Folding().of(stack) == stack[2:]
+    assert Folding(full_stacks=True).of(stack) == stack
+    assert Folding(hide_frames=("^lo", "nothing")).of(stack) == stack[4:]
+    assert Folding().of(stack[:2]) == stack[1:2]  # the outermost, which is next to the program
+    assert Folding().of(()) == ()
+
+
+# --- text -----------------------------------------------------------------------------------------
+
+
+def site(number: int, names: Sequence[str], full_names: Sequence[str] = ()) -> Site:
+    return Site(number, 1, 10, (f"a+{number:#x}",), tuple(names), tuple(full_names or names))
+
+
+def test_callers_are_shown_as_far_as_there_is_room() -> None:
+    names = ("inner (a.c:3)", "f" * 40 + " (b.c:1)", "g (c.c:2)", "__libc_start_call_main in l.so")
+    assert callers([site(1, names)], 60) == ["inner (a.c:3) < " + "f" * 40 + " < g"]
+    assert callers([site(1, names)], 58) == ["inner (a.c:3) < " + "f" * 40]
+    assert callers([site(1, names)], 40) == ["inner (a.c:3)"]
+    assert callers([Site(0, 1, 1, ())], 60) == ["unknown"]
+    long = "void shop::Cache<shop::Item>::put<int>(int) (shop.cc:12)"
+    assert callers([site(1, (long,))], 40) == ["shop::Cache::put (shop.cc:12)"]
+    assert callers([site(1, (long,))], 26) == ["shop::…::put (shop.cc:12)"]
+    assert callers([site(1, (long,))], 22) == ["shop::Cache::put"]
+    assert callers([site(1, ("operator new(unsigned) in a.so",))], 14) == ["operator new"]
+
+
+def test_equal_texts_say_in_what_the_sites_differ() -> None:
+    """In a caller that had no room, in a line, or in what is folded."""
+    first = ("make (a.c:3)", "deep" * 6, "one (b.c:1)")
+    second = ("make (a.c:3)", "deep" * 6, "two (b.c:7)")
+    assert callers([site(1, first), site(2, second)], 40) == [
+        "make (a.c:3) < … < one (b.c:1)",
+        "make (a.c:3) < … < two (b.c:7)",
+    ]
+    lines = (("make (a.c:3)", "main (b.c:1)"), ("make (a.c:3)", "main (b.c:7)"))
+    assert callers([site(1, lines[0]), site(2, lines[1])], 60) == [
+        "make (a.c:3) < … < main (b.c:1)",
+        "make (a.c:3) < … < main (b.c:7)",
+    ]
+    hidden = [site(1, first, ("malloc", *first)), site(2, first, ("calloc", *first))]
+    assert callers(hidden, 40) == [
+        "make (a.c:3) through malloc",
+        "make (a.c:3) through calloc",
+    ]
+
+
+def test_merged_sites_add_up() -> None:
+    sites = Sites([site(1, ("f (a.c:1)",)), site(2, ("f (a.c:1)",)), site(3, ("g (a.c:2)",))])
+    assert [(s.id, s.allocs, s.allocated_bytes) for s in sites.merged()] == [(1, 2, 20), (3, 1, 10)]
+    assert len(sites) == 3 and "2 call sites" in repr(sites)
+    bare = Sites([Site(1, 1, 10, ()), Site(2, 1, 10, ())])  # no frames: nothing says they are one
+    assert len(bare.merged()) == 2
+
+
+@pytest.mark.parametrize(
+    ("most", "shown"),
+    [
+        (24, "std::copy_all (a.cc:445)"),
+        (23, "std::copy_all…a.cc:445)"),
+        (14, "std::….cc:445)"),
+        (2, "…)"),
+    ],
+)
+def test_names_are_cut_in_their_middle(most: int, shown: str) -> None:
+    assert _format.shortened("std::copy_all (a.cc:445)", most) == shown
+    assert len(shown) <= most
+
+
+def test_widths_follow_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [
+        site(i, (f"caller_{i} (a.c:{i})", *("another_caller" for _ in range(20)))) for i in (1, 2)
+    ]
+    for columns in (80, 200):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        lines = repr(Sites(names)).splitlines()
+        assert columns - 20 < max(map(len, lines)) <= columns
+        assert not any(line.endswith("anoth") for line in lines)
