@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from spanwise.measure.peers import PeerComparison
-    from spanwise.optimizer.advice import AdviceList
     from spanwise.optimizer.result import OptimizeResult
     from spanwise.recordings.recording import Recording
+    from spanwise.report.advice import AdviceList
 
 
 class ExportMixin(RecordingQueries):
@@ -46,7 +46,7 @@ class ExportMixin(RecordingQueries):
             options: of the simulated heap.
             progress: as of `ledger`.
         """
-        from spanwise.optimizer.advice import advise  # noqa: PLC0415  the optimizer knows models
+        from spanwise.report.advice import advise  # noqa: PLC0415  reports know models
 
         only = self._only("advice")
         return advise(

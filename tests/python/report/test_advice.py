@@ -11,8 +11,8 @@ import pytest
 import spanwise as sw
 from spanwise._lib import OPS_DTYPE, lib
 from spanwise.measure.peers import PeerComparison, PeerRow
-from spanwise.optimizer.advice import AdviceList
 from spanwise.recordings import sources
+from spanwise.report.advice import AdviceList
 
 from tests.python.helpers import spanwise
 
