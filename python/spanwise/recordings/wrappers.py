@@ -38,6 +38,7 @@ WRAPPERS = {
     r"|absl::(\w+::)?container_internal::.*",
     "Rust": r"_*r(ust|dl|g)_(alloc|realloc)\w*|(alloc|core|std|hashbrown|allocator_api2)::.*",
     "OpenSSL": r"(CRYPTO|OPENSSL)_\w*(alloc|dup)\w*",
+    "Perl": r"Perl_safesys(malloc|calloc|realloc)",
     "PHP and SQLite": r"_?p?e(malloc|calloc|realloc|str\w*dup)\w*|__zend_(m|c|re)alloc"
     r"|sqlite3(Db|Mem)?_?(m|M|r|R|c|C)(alloc|ealloc)\w*",
     "functions without a name": r"(libc|libstdc\+\+|libc\+\+|ld-linux[-\w]*)[-.\d]*(\.so[.\d]*)?"
