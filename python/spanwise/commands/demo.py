@@ -89,7 +89,6 @@ def add_demo(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "demo",
-        "record programs of this machine, build the best table for python3, measure it again",
         "spanwise demo -o out",
         run_demo,
     )

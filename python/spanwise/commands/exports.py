@@ -37,7 +37,6 @@ def add_convert(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "convert",
-        "convert a heap profile or a trace of another tool to a recording",
         "spanwise convert heap.pb.gz -o heap.swt",
         run_convert,
     )
@@ -111,7 +110,6 @@ def add_export(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "export",
-        "convert a recording to a format of another tool",
         "spanwise export json.swt --to pprof -o json.pb.gz",
         run_export,
     )
@@ -163,7 +161,6 @@ def add_flame(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "flame",
-        "draw a flame graph of waste or resident bytes by call stack",
         "spanwise flame json.swt --of pinned -o json.svg",
         run_flame,
     )
@@ -205,7 +202,6 @@ def add_report(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "report",
-        "write an HTML page that shows how much a recording wasted, and where",
         "spanwise report json.swt -o json.html",
         run_report,
     )

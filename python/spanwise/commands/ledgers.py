@@ -48,7 +48,6 @@ def add_ledger(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "ledger",
-        "account every byte of a recording under a table",
         "spanwise ledger json.swt --table go --at peak",
         run_ledger,
     )
@@ -143,7 +142,6 @@ def add_compare(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "compare",
-        "compare the ledgers of a recording under several tables",
         "spanwise compare json.swt --table go --table c16 --table mine.json",
         run_compare,
     )
@@ -209,7 +207,6 @@ def add_check(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "check",
-        "exit with status 1 if a recording wastes or holds more than a limit",
         "spanwise check json.swt --max-waste 20% --max-resident 64M",
         run_check,
     )
@@ -282,7 +279,6 @@ def add_diff(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "diff",
-        "show what grew between two recordings, by part, class and call site",
         "spanwise diff before.swt after.swt",
         run_diff,
     )

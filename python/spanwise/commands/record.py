@@ -25,7 +25,6 @@ def add_record(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "record",
-        "run a dynamically linked program and record all its calls of the malloc family",
         "spanwise record -o json.swt -- python3 -c 'import json'",
         run_record,
     )

@@ -46,7 +46,6 @@ def add_run(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "run",
-        "run a dynamically linked program with spanwise as its malloc and print its ledger",
         "spanwise run -o json.txt -- python3 -c 'import json'",
         run_run,
     )

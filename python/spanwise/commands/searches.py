@@ -47,7 +47,6 @@ def add_optimize(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "optimize",
-        "find a table that saves resident bytes on recordings, and evaluate it on others",
         "spanwise optimize json.swt --classes 32 --holdout other.swt -o best.json",
         run_optimize,
     )
@@ -261,7 +260,6 @@ def add_sweep(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "sweep",
-        "account recordings under many tables, on all processors or a cluster",
         "spanwise sweep json.swt --table go --table 'mine/*.json' -o sweep.jsonl",
         run_sweep,
     )
