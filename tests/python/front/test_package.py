@@ -45,6 +45,12 @@ def test_dir_lists_every_name_before_its_first_use() -> None:
     assert plots.startswith("<module 'spanwise.plots'")
 
 
+def test_completion_offers_public_names_only() -> None:
+    offered = answer("import spanwise as sw; print(*dir(sw), *dir(sw.plots), *dir(sw.workloads))")
+    public = ([*sw.__all__, "__version__"], sw.plots.__all__, sw.workloads.__all__)
+    assert offered.split() == [name for names in public for name in sorted(names)]
+
+
 def test_all_names_at_once() -> None:
     code = "from spanwise import *; print(optimize.__module__, Heap.__name__, plots.__name__)"
     assert answer(code) == "spanwise.optimizer.search Heap spanwise.plots"
