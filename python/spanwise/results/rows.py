@@ -47,7 +47,7 @@ class Rows:
         return found.copy() if copy and found is self._array else found
 
     @property
-    def __class__(self) -> type[NDArray[np.void]]:  # type: ignore[override]
+    def __class__(self) -> type[NDArray[np.void]]:  # type: ignore[override,misc]
         """numpy's: by isinstance, pandas finds the structured array, of which it makes columns."""
         return np.ndarray
 
