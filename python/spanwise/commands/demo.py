@@ -19,6 +19,7 @@ from spanwise import _format, plots
 from spanwise.builds.build import BuildOptions, build_with
 from spanwise.builds.programs import BuildError
 from spanwise.builds.steps import Compiler
+from spanwise.commands import _options
 from spanwise.commands._common import SubParsers, add_description, new_command, print_json
 from spanwise.ledger.comparison import Comparison
 from spanwise.ledger.parts import PARTS
@@ -100,6 +101,7 @@ def add_demo(commands: SubParsers) -> None:
         " sentence compares with plain python3, as its users run it.",
     )
     parser.add_argument("-o", "--output", default="out", metavar="DIR", help="default: out")
+    _options.add_force_option(parser)
 
 
 def run_demo(options: argparse.Namespace) -> int:

@@ -52,7 +52,7 @@ def add_convert(commands: SubParsers) -> None:
     parser.add_argument(
         "-o", "--output", metavar="FILE.swt", help="default: the file's name with .swt, here"
     )
-    parser.add_argument("-f", "--force", action="store_true", help="replace FILE.swt if it exists")
+    _options.add_force_option(parser, "replace FILE.swt if it exists")
     parser.add_argument(
         "--from", choices=FORMS, dest="form", help="the format (default: detected from the content)"
     )
@@ -118,6 +118,7 @@ def add_export(commands: SubParsers) -> None:
     parser.add_argument(
         "-o", "--output", required=True, metavar="FILE", help="file to write; it is replaced"
     )
+    _options.add_force_option(parser)
     parser.add_argument(
         "--value",
         choices=tuple(VALUES),
@@ -168,6 +169,7 @@ def add_flame(commands: SubParsers) -> None:
     parser.add_argument(
         "-o", "--output", required=True, metavar="FILE.svg", help="picture to write; it is replaced"
     )
+    _options.add_force_option(parser)
     parser.add_argument(
         "--of",
         choices=OF,
@@ -212,6 +214,7 @@ def add_report(commands: SubParsers) -> None:
         metavar="REPORT.html",
         help="page to write; it is replaced (default: the recording's name with .html)",
     )
+    _options.add_force_option(parser)
     _options.add_table_option(parser)
     parser.add_argument(
         "--holdout",

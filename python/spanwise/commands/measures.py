@@ -203,6 +203,7 @@ def add_replay(commands: SubParsers) -> None:
     )
     _options.add_valid_prefix_option(parser)
     _options.add_plot_option(parser, "also draw resident memory")
+    _options.add_force_option(parser)
 
 
 def run_replay(options: argparse.Namespace) -> int:

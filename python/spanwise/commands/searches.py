@@ -66,6 +66,7 @@ def add_optimize(commands: SubParsers) -> None:
         metavar="TABLE.json",
         help="write the table if it saves at least --least-percent",
     )
+    _options.add_force_option(parser, "replace TABLE.json even if it is not JSON")
     parser.add_argument(
         "--anyway",
         action="store_true",
@@ -177,7 +178,7 @@ def add_optimize(commands: SubParsers) -> None:
 def run_optimize(options: argparse.Namespace) -> int:
     """Find, evaluate, write and print the table; return 1 if none beats the stock table."""
     if options.output:
-        _check_table_file(options.output)
+        _check_table_file(options.output, options.force)
     if options.plot:
         plots.check_place(options.plot)
     fitted = RecordingSet.open(options.files, options.valid_prefix)
@@ -201,9 +202,9 @@ def run_optimize(options: argparse.Namespace) -> int:
     return int(warn_gaps([*fitted, *(held_out or ())]) or not best.holds)
 
 
-def _check_table_file(path: str) -> None:
+def _check_table_file(path: str, force: bool) -> None:
     """Check before the search that the output can be written and ends in .json."""
-    check_output(path, json=True)
+    check_output(path, json=not force)
     if not path.endswith(".json"):
         raise InvalidError(f"{path}: a table file ends in .json; give another name")
 

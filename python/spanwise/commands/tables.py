@@ -107,6 +107,7 @@ def add_build(commands: SubParsers) -> None:
     parser.add_argument(
         "-o", "--output", required=True, metavar="DIR", help="directory; an old build is replaced"
     )
+    _options.add_force_option(parser)
     parser.add_argument("--cc", metavar="CC", help="C compiler (default $CC, else cc)")
     parser.add_argument(
         "--no-malloc",
