@@ -46,8 +46,8 @@ class Rows:
             raise ValueError(f"rows become {found.dtype} by a copy only")
         return found.copy() if copy and found is self._array else found
 
-    @property
-    def __class__(self) -> type[NDArray[np.void]]:  # type: ignore[override,misc]
+    @property  # type: ignore[misc]
+    def __class__(self) -> type[NDArray[np.void]]:  # type: ignore[override]
         """numpy's: by isinstance, pandas finds the structured array, of which it makes columns."""
         return np.ndarray
 
