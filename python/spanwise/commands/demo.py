@@ -128,7 +128,7 @@ def _run_in(folder: Path, options: argparse.Namespace) -> int:
     _say("a report of python3")
     report = folder / REPORT
     stock = SizeClassTable.named(TABLES[-1])
-    page.write(python.recording, report, stock, (), None, progress=False, advice=found)
+    page.write(python.recording, report, stock, (), None, progress=None, advice=found)
     if options.json:
         ledgers = {one.label: one.comparison.to_dict() for one in shown}
         measured = None if runs is None else runs.to_dict()
@@ -203,7 +203,7 @@ def _run_bench(found: OptimizeResult, build: Path) -> BenchResult:
     fit = BenchFit(
         case.program, found.table, found.holds, found.verdict(), build, "", {case.hash: pair}
     )
-    return bench([case], fits={case.program: fit}, rounds=ROUNDS, progress=False)
+    return bench([case], fits={case.program: fit}, rounds=ROUNDS)
 
 
 # --- recording ------------------------------------------------------------------------------------
