@@ -86,7 +86,7 @@ def test_a_buddy() -> None:
         assert [buddy.alloc(size * 1024) for size in (1, 1, 3)] == [0, 1024, 4096]
         assert buddy.stats().waste == 1024
         for offset, size in ((5120, 1024), (4096, 4096), (0, 2048)):
-            with pytest.raises(sw.InvalidError, match="its offset and its size"):
+            with pytest.raises(sw.InvalidError, match="the offset and size of one"):
                 buddy.free(offset, size)
         buddy.free(4096, 3 * 1024)
         with pytest.raises(sw.OverlapError):
