@@ -61,6 +61,14 @@ foreach(target IN ITEMS spanwise_static spanwise_internal)
   target_link_libraries(${target} PUBLIC $<BUILD_INTERFACE:spanwise_zstd::zstd> Threads::Threads)
 endforeach()
 target_link_libraries(spanwise_shared PRIVATE spanwise_zstd::zstd Threads::Threads)
+# The names of the CMake package, for projects that have the sources (add_subdirectory, FetchContent).
+add_library(spanwise::shared ALIAS spanwise_shared)
+add_library(spanwise::static ALIAS spanwise_static)
+if(spanwise_USE_STATIC_LIBS)
+  add_library(spanwise::spanwise ALIAS spanwise_static)
+else()
+  add_library(spanwise::spanwise ALIAS spanwise_shared)
+endif()
 # Before 1.0 each minor version may change the binary interface.
 set_target_properties(
   spanwise_shared PROPERTIES VERSION ${PROJECT_VERSION}

@@ -124,7 +124,7 @@ endforeach()
 
 # Fuzz targets, one per backend of range allocators, with our driver or with libFuzzer.
 if(NOT SPANWISE_SANITIZE STREQUAL "thread")
-  foreach(backend IN ITEMS wide single two buddy)
+  foreach(backend IN ITEMS btree treap two_treaps buddy)
     set(fuzz fuzz_range_${backend})
     string(TOUPPER ${backend} upper)
     add_executable(${fuzz} "${PROJECT_SOURCE_DIR}/tests/fuzz/fuzz_range.c")

@@ -63,7 +63,7 @@ def pages(package: ModuleType) -> dict[str, str]:
     """Return all pages by file name; `package` is `spanwise.__main__`."""
     os.environ["COLUMNS"] = "80"  # of the help texts
     top = package.make_parser()
-    version = package._lib.version()
+    version = importlib.import_module("spanwise._lib").version()
     (commands,) = (one for one in top._actions if isinstance(one, argparse._SubParsersAction))
     helps = {one.dest: one.help or "" for one in commands._choices_actions}
     names = [f"spanwise-{name}" for name in commands.choices]

@@ -35,8 +35,8 @@ SLACK = 1.05
 RANGE_ROWS = ("pair", "fragmented", "sequence", "find")
 BUFFER_ROWS = ("read_byte", "read_be", "leb128", "push", "append", "to_bytes", "copy_to")
 ROWS = [
-    *(("ranges", f"range/{row}", "single", "reference_single", "treap") for row in RANGE_ROWS),
-    *(("ranges", f"range/{row}", "two", "reference_two", "twotree") for row in RANGE_ROWS),
+    *(("ranges", f"range/{row}", "treap", "reference_single", "treap") for row in RANGE_ROWS),
+    *(("ranges", f"range/{row}", "two-treaps", "reference_two", "twotree") for row in RANGE_ROWS),
     ("ranges", "range/buddy_pair", "buddy", "reference_buddy", "treap"),
     *(
         ("buffers", f"buffer/{row}", "spanwise", "reference", "treap")

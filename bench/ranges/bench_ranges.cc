@@ -163,9 +163,9 @@ template <typename Range> void add_buddy_rows() {
 } // namespace
 
 int main(int argc, char **argv) {
-    add_rows<Ours<SW_RANGE_WIDE>>();
-    add_rows<Ours<SW_RANGE_SINGLE>>();
-    add_rows<Ours<SW_RANGE_TWO>>();
+    add_rows<Ours<SW_RANGE_BTREE>>();
+    add_rows<Ours<SW_RANGE_TREAP>>();
+    add_rows<Ours<SW_RANGE_TWO_TREAPS>>();
     add_rows<Single>();
     add_rows<Two>();
     add_buddy_rows<Ours<SW_RANGE_BUDDY>>();

@@ -38,16 +38,16 @@ typedef struct sw_range sw_range;
 #define SW_RANGE_SIZE_MAX (UINT64_C(1) << 62)
 
 typedef enum sw_range_backend {
-    SW_RANGE_WIDE = 0, /* one B+-tree by start, with the largest hole of each subtree */
-    SW_RANGE_SINGLE,   /* one treap by start, with the largest hole of each subtree */
-    SW_RANGE_TWO,      /* two treaps over the same nodes, by start and by size: best fit */
-    SW_RANGE_BUDDY,    /* blocks of a unit times a power of two */
+    SW_RANGE_BTREE = 0,  /* one B+-tree by start, with the largest hole of each subtree */
+    SW_RANGE_TREAP,      /* one treap by start, with the largest hole of each subtree */
+    SW_RANGE_TWO_TREAPS, /* two treaps over the same nodes, by start and by size: best fit */
+    SW_RANGE_BUDDY,      /* blocks of a unit times a power of two */
     SW_RANGE_BACKEND_COUNT
 } sw_range_backend;
 
 /* Which hole serves a request, which takes the front of the hole. */
 typedef enum sw_range_placement {
-    SW_RANGE_FIT_DEFAULT = 0, /* BEST for SW_RANGE_TWO, else FIRST */
+    SW_RANGE_FIT_DEFAULT = 0, /* BEST for SW_RANGE_TWO_TREAPS, else FIRST */
     SW_RANGE_FIT_FIRST,       /* the lowest address */
     SW_RANGE_FIT_BEST,        /* the smallest sufficient one; ties: the lowest address */
     SW_RANGE_FIT_NEXT,  /* the lowest at or after the end of the last request; else the first */
@@ -58,15 +58,15 @@ typedef enum sw_range_placement {
 typedef struct sw_range_options {
     uint32_t struct_bytes; /* sizeof(sw_range_options), for later versions */
     uint32_t backend;      /* sw_range_backend */
-    uint32_t placement;    /* sw_range_placement; BEST: SW_RANGE_TWO only; buddy: FIRST only */
-    uint32_t locked;       /* 1: any thread may call, under a lock */
-    uint64_t unit;         /* buddy: the smallest block, a power of two */
-    uint32_t orders;       /* buddy: the largest block is unit << (orders - 1); 0: as many as fit */
+    uint32_t placement; /* sw_range_placement; BEST: SW_RANGE_TWO_TREAPS only; buddy: FIRST only */
+    uint32_t locked;    /* 1: any thread may call, under a lock */
+    uint64_t unit;      /* buddy: the smallest block, a power of two */
+    uint32_t orders;    /* buddy: the largest block is unit << (orders - 1); 0: as many as fit */
     uint32_t pad;
     const sw_allocator *memory; /* for metadata; NULL: sw_allocator_system() */
 } sw_range_options;
 
-/* Set the defaults: SW_RANGE_WIDE, default placement, unlocked, unit 1024, memory of the system. */
+/* Set the defaults: SW_RANGE_BTREE, default placement, unlocked, unit 1024, memory of the system. */
 SW_API void sw_range_options_init(sw_range_options *options);
 
 /* Create a range with [0, size) free; a buddy never uses the last size % unit
@@ -123,7 +123,7 @@ SW_API sw_status sw_range_adopt(sw_range *range);
  * (buddy: O(units)). SW_FORMAT: an invariant is broken; the last error names it. */
 SW_API sw_status sw_range_verify(sw_range *range);
 
-/* Return the name of a back end ("wide", "single", "two", "buddy"), or NULL. */
+/* Return the name of a back end ("btree", "treap", "two-treaps", "buddy"), or NULL. */
 SW_API const char *sw_range_backend_name(sw_range_backend backend);
 
 /* --- inline ----------------------------------------------------------------------------------- */

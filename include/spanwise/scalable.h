@@ -44,7 +44,7 @@ typedef struct sw_scalable_options {
     const sw_allocator *memory; /* for the children; NULL: sw_allocator_system() */
 } sw_scalable_options;
 
-/* Set the defaults: SW_RANGE_WIDE, locked, 1 idle child, 16 KiB, 4 MiB, no limit, system memory. */
+/* Set the defaults: SW_RANGE_BTREE, locked, 1 idle child, 16 KiB, 4 MiB, no limit, system memory. */
 SW_API void sw_scalable_options_init(sw_scalable_options *options);
 
 /* Create an allocator. options: NULL for the defaults; 1 <= first_bytes <= child_bytes_max <= 2^40.

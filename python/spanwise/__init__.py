@@ -38,7 +38,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_public_names(), "__version__"})
+    return sorted({*_public_names(), "__version__"})
 
 
 def load_ipython_extension(shell: Any) -> None:

@@ -14,53 +14,48 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
-from spanwise import _lib
-from spanwise.commands import _start
+from spanwise.commands import COMMANDS, _start
 from spanwise.commands._common import Parser, add_completion_option
 from spanwise.errors import SpanwiseError
-from spanwise.results.jobs import is_refused
 
-COMMANDS = {
-    "classes": "tables",
-    "explain": "tables",
-    "record": "record",
-    "convert": "exports",
-    "run": "run",
-    "advise": "advise",
-    "ledger": "ledgers",
-    "compare": "ledgers",
-    "optimize": "searches",
-    "build": "tables",
-    "replay": "measures",
-    "sweep": "searches",
-    "bench": "measures",
-    "report": "exports",
-    "flame": "exports",
-    "export": "exports",
-    "check": "ledgers",
-    "diff": "ledgers",
-    "gctrace": "gctrace",
-    "demo": "demo",
-}
-"""Commands in the order of the help, and the module of spanwise.commands with `add_COMMAND`."""
 EXIT_BAD = 2
 EXIT_PIPE = 141
 
 
-def make_parser(names: Iterable[str] = COMMANDS) -> Parser:
-    """Return the parser of these commands, and import their modules."""
+class _PrintVersion(argparse.Action):
+    """Print the version of the C library, which is loaded only for this, and exit."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from spanwise import _lib  # noqa: PLC0415
+
+        print(f"spanwise {_lib.version()}")
+        parser.exit()
+
+
+def make_parser(names: Iterable[str] = COMMANDS, *, load: bool = True) -> Parser:
+    """Return the parser of commands.
+
+    Args:
+        names: commands to declare.
+        load: import their modules and declare their options; False: only names and help.
+    """
     parser = Parser(
         prog="spanwise",
         description="Record what a program allocates; account for it under any size-class table.",
         epilog="spanwise COMMAND --help prints an example.",
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"spanwise {_lib.version()}")
+    parser.add_argument(
+        "--version", action=_PrintVersion, nargs=0, help="show program's version number and exit"
+    )
     add_completion_option(parser)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name in names:
-        module = importlib.import_module(f"spanwise.commands.{COMMANDS[name]}")
-        getattr(module, f"add_{name}")(commands)
+        if load:
+            module = importlib.import_module(f"spanwise.commands.{COMMANDS[name].module}")
+            getattr(module, f"add_{name}")(commands)
+        else:
+            commands.add_parser(name, help=COMMANDS[name].help)
     return parser
 
 
@@ -93,6 +88,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MemoryError as error:
         return _fail(str(error) or "out of memory", EXIT_BAD)
     except RuntimeError as error:
+        from spanwise.results.jobs import is_refused  # noqa: PLC0415
+
         if not is_refused(error):
             raise
         return _fail("the system refused to start a thread; raise its limit (ulimit -u)", EXIT_BAD)
@@ -102,8 +99,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """Parse the options; the error for an unknown word names the help of its command."""
     words = sys.argv[1:] if argv is None else argv
-    known = words[:1] if words and words[0] in COMMANDS else COMMANDS
-    options, unknown = make_parser(known).parse_known_args(words)
+    chosen = next((word for word in words if not word.startswith("-")), None)
+    if chosen in COMMANDS:
+        parser = make_parser([chosen])
+    else:  # what is left is help, an error, or the completion, which has the options of all
+        parser = make_parser(load=any(word.startswith("--print-completion") for word in words))
+    options, unknown = parser.parse_known_args(words)
     if unknown:
         options.parser.refuse(unknown)
     return options

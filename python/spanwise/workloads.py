@@ -19,6 +19,23 @@ from spanwise.recordings.simulate import Simulation
 from spanwise.recordings.sources import Batch
 from spanwise.tables.table import SizeClassTable, as_table
 
+__all__ = [
+    "LARGER_MIX",
+    "SMALL_MIX",
+    "STEP_NS",
+    "Draw",
+    "draw",
+    "phase_shift",
+    "robson",
+    "steady_replacement",
+    "synthesize",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 Draw = (
     int
     | Sequence[int]

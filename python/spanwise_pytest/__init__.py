@@ -14,7 +14,7 @@ from typing import Any
 MARKER = (
     "spanwise(max_waste, max_resident, max_held, max_requested, table, at, ...): run the test in a"
     " recorded process of its own, and fail it if its allocations are above a limit; arguments"
-    " are the options of `spanwise check`"
+    " are the options of `spanwise check --ignore-fixed`"
 )
 
 

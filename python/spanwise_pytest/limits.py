@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -29,13 +30,18 @@ def run_marked(item: Any, marker: Any) -> None:
     words = [text for name, value in marker.kwargs.items() for text in _option(name, value)]
     if marker.args or not words:
         pytest.fail("spanwise: name the limits, such as max_waste='20%'", pytrace=False)
-    part = os.environ.get(_PART)
-    if part is not None:
-        _run_body(item, part)
+    if _PART in os.environ:
+        _run_body(item, os.environ[_PART])
         return
     with tempfile.TemporaryDirectory(prefix="spanwise-pytest-") as folder:
-        _record(item, Path(folder))
-        _judge([str(Path(folder) / "part.swt"), *words])
+        part = Path(folder) / "part" / _file_name(item.name)
+        _record(item, part)
+        _judge([str(part), "--ignore-fixed", *words])
+
+
+def _file_name(test: str) -> str:
+    """A recording's, by which ledgers call it: the test's own name."""
+    return re.sub(r"[^\w.,=\[\]-]", "_", test, flags=re.ASCII)[:100] + ".swt"
 
 
 def _option(name: str, value: object) -> list[str]:
@@ -50,10 +56,12 @@ def _run_body(item: Any, part: str) -> None:
         item.obj(**arguments)
 
 
-def _record(item: Any, folder: Path) -> None:
-    """Run only this test under the recorder."""
+def _record(item: Any, part: Path) -> None:
+    """Run only this test under the recorder, which writes its objects to `part`."""
+    part.parent.mkdir()
+    folder = part.parents[1]
     output = folder / "output.txt"
-    environment = {**os.environ, _PART: str(folder / "part.swt")}
+    environment = {**os.environ, _PART: str(part)}
     try:
         with output.open("wb") as stdout:
             outcome = run_recorded(
@@ -67,8 +75,8 @@ def _record(item: Any, folder: Path) -> None:
         pytest.skip(f"spanwise: {error}")
     text = output.read_text(encoding="utf-8", errors="replace")
     if outcome.status:
-        pytest.fail(f"in the recorded process:\n{text}", pytrace=False)
-    if not (folder / "part.swt").is_file():
+        pytest.fail(f"{item.nodeid} in the recorded process:\n{text}", pytrace=False)
+    if not part.is_file():
         pytest.skip("spanwise: the test was skipped in the recorded process")
 
 

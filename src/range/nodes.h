@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A pool of nodes of one size, for the trees of a range. Nodes are cut from chunks, which come from
  * the user's sw_allocator and double in size. A freed node goes to a free list and is reused next.
- * So a range whose number of holes no longer grows does not call its allocator. Callers: tree.c and
- * wide.c.
+ * So a range whose number of holes no longer grows does not call its allocator. Callers: treap.c and
+ * btree.c.
  */
 #ifndef SW_RANGE_NODES_H
 #define SW_RANGE_NODES_H

@@ -23,9 +23,9 @@ sw_status sw_range_adopt(sw_range *range) {
 }
 
 static const sw_range_ops *const backends[SW_RANGE_BACKEND_COUNT] = {
-    [SW_RANGE_WIDE] = &sw_range_wide_ops,
-    [SW_RANGE_SINGLE] = &sw_range_single_ops,
-    [SW_RANGE_TWO] = &sw_range_two_ops,
+    [SW_RANGE_BTREE] = &sw_range_btree_ops,
+    [SW_RANGE_TREAP] = &sw_range_treap_ops,
+    [SW_RANGE_TWO_TREAPS] = &sw_range_two_treaps_ops,
     [SW_RANGE_BUDDY] = &sw_range_buddy_ops,
 };
 
@@ -53,9 +53,10 @@ static sw_status check_options(uint64_t size, const sw_range_options *options,
         return sw_fail(SW_INVALID, "range_create", "placement %u: use one of sw_range_placement",
                        options->placement);
     if (options->placement != 0 && (ops->placements >> options->placement & 1) == 0)
-        return sw_fail(SW_UNSUPPORTED, "range_create",
-                       "the back end %s has no %s fit: use another placement, or the back end two",
-                       ops->name, names[options->placement]);
+        return sw_fail(
+            SW_UNSUPPORTED, "range_create",
+            "the back end %s has no %s fit: use another placement, or the back end two-treaps",
+            ops->name, names[options->placement]);
     return SW_OK;
 }
 

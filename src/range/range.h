@@ -3,7 +3,7 @@
  * back end.
  *
  * range.c checks the handle, the thread and the arguments, updates the sums, and calls the back
- * end. A back end finds and changes holes: back_wide.c (on wide.h), back_tree.c (on tree.h; one
+ * end. A back end finds and changes holes: back_btree.c (on btree.h), back_treap.c (on treap.h; one
  * tree or two), back_buddy.c (on buddy.h). If a back end returns an error, it has changed nothing.
  * Design: docs/design/range.md.
  */
@@ -15,9 +15,9 @@
 #include "base/bits.h"
 #include "ds/fork_locks.h"
 #include "os/os.h"
+#include "range/btree.h"
 #include "range/buddy.h"
-#include "range/tree.h"
-#include "range/wide.h"
+#include "range/treap.h"
 #include "spanwise/range.h"
 
 /* In a range of several holes, the hole that the last free created or extended. A free of a part
@@ -89,8 +89,8 @@ struct sw_range {
     sw_os_lock lock;
     sw_fork_lock fork; /* used by a locked range */
     union {
-        sw_wide wide;
-        sw_tree tree;
+        sw_btree btree;
+        sw_treap treap;
         sw_buddy buddy;
     } as;
 };
@@ -183,9 +183,9 @@ static inline void sw_range_renew(sw_range *range, sw_range_grown grown) {
     range->grown = is_alone ? SW_RANGE_NOT_GROWN : grown;
 }
 
-extern const sw_range_ops sw_range_wide_ops;
-extern const sw_range_ops sw_range_single_ops;
-extern const sw_range_ops sw_range_two_ops;
+extern const sw_range_ops sw_range_btree_ops;
+extern const sw_range_ops sw_range_treap_ops;
+extern const sw_range_ops sw_range_two_treaps_ops;
 extern const sw_range_ops sw_range_buddy_ops;
 
 const char *sw_range_record_check(const struct sw_range *range);

@@ -163,7 +163,7 @@ def test_an_unknown_way_and_a_missing_program(tmp_path: Path) -> None:
     with pytest.raises(BenchError, match="the way 'warp' is unknown"):
         Machine(tmp_path).contenders("warp x")
     with pytest.raises(BenchError, match=r"bench_ranges was not built; run \./dev bench"):
-        Machine(tmp_path).contenders("ranges single/range/find")
+        Machine(tmp_path).contenders("ranges treap/range/find")
 
 
 def test_a_library_without_malloc_is_refused(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What gives a fuzz target its inputs where there is no libFuzzer: random ones, or files.
  *
- *   fuzz_range_wide --operations 10000000 [--seed 1]     random inputs of up to 4,000 operations
- *   fuzz_range_wide FILE...                              each file once, to repeat what was found
+ *   fuzz_range_btree --operations 10000000 [--seed 1]    random inputs of up to 4,000 operations
+ *   fuzz_range_btree FILE...                             each file once, to repeat what was found
  *
  * Before an input that aborts the program, its seed is known: it is printed every 100,000
  * operations. */

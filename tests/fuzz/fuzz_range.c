@@ -21,7 +21,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     uint64_t size = 1 + (data[2] | (uint64_t)data[3] << 8) % SIZE_MAX_HERE;
     uint64_t most = 1 + (data[4] | (uint64_t)(data[5] & 1) << 8) % size;
     if (options.placement == SW_RANGE_FIT_DEFAULT)
-        options.placement = FUZZ_BACKEND == SW_RANGE_TWO ? SW_RANGE_FIT_BEST : SW_RANGE_FIT_FIRST;
+        options.placement =
+            FUZZ_BACKEND == SW_RANGE_TWO_TREAPS ? SW_RANGE_FIT_BEST : SW_RANGE_FIT_FIRST;
     if (FUZZ_BACKEND == SW_RANGE_BUDDY) options.placement = SW_RANGE_FIT_FIRST;
     bool looks_always = (data[5] & 6) != 0;
     sw_range *range = model_begin(&m, &options, size, most);

@@ -33,6 +33,22 @@ def test_cmake_package(linkage: str, prefix: Path, generator: list[str], tmp_pat
     assert uses_shared == (linkage == "shared")
 
 
+@pytest.mark.parametrize("linkage", ["shared", "static"])
+def test_sources_in_another_project(
+    linkage: str, unpacked: Path, generator: list[str], tmp_path: Path
+) -> None:
+    """FetchContent, or add_subdirectory; the project installs itself, and not this library."""
+    static = "ON" if linkage == "static" else "OFF"
+    options = [f"-DSOURCES={unpacked}", f"-DSTATIC={static}"]
+    run("cmake", "-S", CONSUMER, "-B", tmp_path, *generator, *options)
+    run("cmake", "--build", tmp_path, "--target", "consumer", "-j2")
+    assert run(tmp_path / "consumer").startswith("consumer ok ")
+    uses_shared = "libspanwise.so" in needed_libraries(tmp_path / "consumer")
+    assert uses_shared == (linkage == "shared")
+    run("cmake", "--install", tmp_path, "--prefix", tmp_path / "prefix")
+    assert not (tmp_path / "prefix").exists()
+
+
 @needs_pkg_config
 def test_told_rpath_starts_the_program(prefix: Path, libdir: Path, tmp_path: Path) -> None:
     """From the libdir of a triplet, too, where README's prefix has plain lib."""

@@ -52,7 +52,7 @@ TESTS: dict[str, list[Command]] = {
         f"fuzz_range_{backend}": [
             (f"{RELEASE}/fuzz_range_{backend}", "--operations", "14000000"),
         ]
-        for backend in ("wide", "single", "two", "buddy")
+        for backend in ("btree", "treap", "two_treaps", "buddy")
     },
     **COLLECTOR,
     "python_models": [(*PYTHON, "tests.python.ranges.long_models")],

@@ -299,48 +299,48 @@ static void make_range(uint32_t backend) {
 }
 
 static void damage_range(void) {
-    make_range(SW_RANGE_WIDE);
+    make_range(SW_RANGE_BTREE);
     range->rover = 1025;
     (void)sw_range_alloc(range, 1);
 }
 
 static void damage_grown_hole(void) {
-    make_range(SW_RANGE_WIDE);
+    make_range(SW_RANGE_BTREE);
     range->grown.recorded = 17;
     (void)sw_range_alloc(range, 1);
 }
 
 static void damage_nodes(void) {
-    make_range(SW_RANGE_SINGLE);
-    range->as.tree.nodes.waiting_count = 1;
+    make_range(SW_RANGE_TREAP);
+    range->as.treap.nodes.waiting_count = 1;
     (void)sw_range_alloc(range, 16);
 }
 
 static void damage_tree(void) {
-    make_range(SW_RANGE_TWO);
-    range->as.tree.seed = 0;
+    make_range(SW_RANGE_TWO_TREAPS);
+    range->as.treap.seed = 0;
     (void)sw_range_alloc(range, 16);
 }
 
 static void damage_tree_node(void) {
-    make_range(SW_RANGE_SINGLE);
-    sw_tree_first(&range->as.tree, 1)->largest = 17;
+    make_range(SW_RANGE_TREAP);
+    sw_treap_first(&range->as.treap, 1)->largest = 17;
     (void)sw_range_alloc(range, 16);
 }
 
-static void damage_wide(void) {
-    make_range(SW_RANGE_WIDE);
-    range->as.wide.height = SW_WIDE_HEIGHT_MAX;
-    sw_wide_path path = {{{range->as.wide.root, 0}}};
-    sw_wide_remove(&range->as.wide, &path);
+static void damage_btree(void) {
+    make_range(SW_RANGE_BTREE);
+    range->as.btree.height = SW_BTREE_HEIGHT_MAX;
+    sw_btree_path path = {{{range->as.btree.root, 0}}};
+    sw_btree_remove(&range->as.btree, &path);
 }
 
-static void damage_wide_node(void) {
-    make_range(SW_RANGE_WIDE);
-    sw_wide_path path;
-    (void)sw_wide_before(&range->as.wide, 512, &path);
+static void damage_btree_node(void) {
+    make_range(SW_RANGE_BTREE);
+    sw_btree_path path;
+    (void)sw_btree_before(&range->as.btree, 512, &path);
     path.at[0].node->low[0] = path.at[0].node->low[1];
-    sw_wide_remove(&range->as.wide, &path);
+    sw_btree_remove(&range->as.btree, &path);
 }
 
 static void damage_buddy(void) {
@@ -392,8 +392,8 @@ static const planted cases[] = {
     {"(nodes->waiting == NULL) == (nodes->waiting_count == 0)", damage_nodes},
     {"tree->seed != 0", damage_tree},
     {"node->largest == largest", damage_tree_node},
-    {"wide->height < SW_WIDE_HEIGHT_MAX", damage_wide},
-    {"i == 0 || node->low[i] > node->low[i - 1]", damage_wide_node},
+    {"btree->height < SW_BTREE_HEIGHT_MAX", damage_btree},
+    {"i == 0 || node->low[i] > node->low[i - 1]", damage_btree_node},
     {"buddy->free_units <= buddy->units", damage_buddy},
     {"summary->levels <= SW_SUMMARY_LEVELS_MAX", damage_summary},
 };
@@ -413,18 +413,18 @@ static void expect_verified(const char *rule) {
 }
 
 static void whole_damage(void) {
-    make_range(SW_RANGE_SINGLE);
+    make_range(SW_RANGE_TREAP);
     range->free_size--;
     expect_verified("sum == range->free_size");
-    make_range(SW_RANGE_SINGLE);
-    range->as.tree.root[SW_TREE_START]->priority = 0;
+    make_range(SW_RANGE_TREAP);
+    range->as.treap.root[SW_TREAP_START]->priority = 0;
     expect_verified("child->priority <= node->priority");
-    make_range(SW_RANGE_TWO);
-    range->as.tree.root[SW_TREE_SIZE]->priority = 0;
+    make_range(SW_RANGE_TWO_TREAPS);
+    range->as.treap.root[SW_TREAP_SIZE]->priority = 0;
     expect_verified("priority");
-    make_range(SW_RANGE_WIDE);
-    range->as.wide.root->wide[0]++;
-    expect_verified("wide");
+    make_range(SW_RANGE_BTREE);
+    range->as.btree.root->largest[0]++;
+    expect_verified("== btree->largest");
     make_range(SW_RANGE_BUDDY);
     range->as.buddy.waste++;
     expect_verified("waste == buddy->waste");

@@ -186,7 +186,7 @@ static void another_thread_is_refused(uint32_t backend) {
     CHECK_EQ(sw_range_free_size(range), backend == SW_RANGE_BUDDY ? 4096 - 16 : 4096 - 10);
     CHECK_EQ(stats_of(range).refused, 0);
     sw_range_destroy(range);
-    range = make(SW_RANGE_WIDE, 4096, 0);
+    range = make(SW_RANGE_BTREE, 4096, 0);
     CHECK_EQ(sw_range_alloc(range, 10), 0);
     in_a_thread(takes_it_over, range);
     CHECK_EQ(sw_range_alloc(range, 10), SW_RANGE_NONE);
@@ -221,7 +221,7 @@ static void a_lock_lets_all_threads_in(uint32_t backend) {
 }
 
 static void a_scope_gives_back(void) {
-    sw_range *range = make(SW_RANGE_TWO, 100, 0);
+    sw_range *range = make(SW_RANGE_TWO_TREAPS, 100, 0);
     {
         SW_RANGE_SCOPE(outer, range, 60);
         SW_RANGE_SCOPE(none, range, 60);

@@ -3,8 +3,8 @@
  * and the two trees of holes alone: their depth, and the requirements of a split or merge of
  * B+-tree nodes. */
 #include "base/attributes.h"
-#include "range/tree.h"
-#include "range/wide.h"
+#include "range/btree.h"
+#include "range/treap.h"
 #include "range_cases.h"
 #include "range_memory.h"
 
@@ -113,7 +113,7 @@ enum { HOLES = 4096 };
 static counted_memory memory;
 
 /* Nodes on the longest way down in an order. */
-static uint64_t depth_of(const sw_tree_node *node, int order) {
+static uint64_t depth_of(const sw_treap_node *node, int order) {
     uint64_t deepest = 0;
     for (int side = 0; node != NULL && side < 2; side++) {
         uint64_t below = 1 + depth_of(node->link[order].child[side], order);
@@ -125,9 +125,9 @@ static uint64_t depth_of(const sw_tree_node *node, int order) {
 /* A treap of n nodes is about 4.3 ln(n) - 2 ln(ln(n)) deep (Devroye, "A note on the height of
  * binary search trees", 1986): 32 for 4,096 nodes, 26 for 1,024. A tree that nothing balances is as
  * deep as it has nodes here. */
-static void check_depth(const sw_tree *tree, uint64_t most) {
-    CHECK_STR(sw_tree_verify(tree) ? sw_tree_verify(tree) : "", "");
-    for (int order = 0; order < SW_TREE_ORDERS; order++)
+static void check_depth(const sw_treap *tree, uint64_t most) {
+    CHECK_STR(sw_treap_verify(tree) ? sw_treap_verify(tree) : "", "");
+    for (int order = 0; order < SW_TREAP_ORDERS; order++)
         CHECK(depth_of(tree->root[order], order) <= most);
 }
 
@@ -136,18 +136,18 @@ static void check_depth(const sw_tree *tree, uint64_t most) {
  * and in size are added in that order, the worst one for a plain tree, and three of four are
  * deleted from the left. */
 static void defect_9_trees_stay_flat(void) {
-    sw_tree tree;
+    sw_treap tree;
     sw_allocator allocator = counted_allocator(&memory);
-    sw_tree_init(&tree, &allocator, true);
+    sw_treap_init(&tree, &allocator, true);
     for (uint64_t i = 0; i < HOLES; i++) {
         CHECK(sw_nodes_reserve(&tree.nodes, 1));
-        sw_tree_add(&tree, i * 2 * HOLES, 1 + i);
+        sw_treap_add(&tree, i * 2 * HOLES, 1 + i);
     }
     check_depth(&tree, 40);
     for (uint64_t i = 0; i < HOLES; i++) {
-        sw_tree_node *hole = sw_tree_best(&tree, 1 + i);
+        sw_treap_node *hole = sw_treap_best(&tree, 1 + i);
         CHECK_EQ(hole->start, i * 2 * HOLES);
-        if (i % 4 != 0) sw_tree_remove(&tree, hole);
+        if (i % 4 != 0) sw_treap_remove(&tree, hole);
     }
     CHECK_EQ(tree.count, HOLES / 4);
     check_depth(&tree, 34);
@@ -155,15 +155,15 @@ static void defect_9_trees_stay_flat(void) {
     CHECK_EQ(memory.held_bytes, 0);
 }
 
-static void make_wide(sw_wide *wide) {
+static void make_wide(sw_btree *btree) {
     sw_allocator allocator = counted_allocator(&memory);
-    CHECK(sw_wide_init(wide, &allocator));
+    CHECK(sw_btree_init(btree, &allocator));
 }
 
-static bool add_wide(sw_wide *wide, uint64_t start) {
-    sw_wide_path path;
-    bool behind = sw_wide_before(wide, start, &path);
-    return sw_wide_add(wide, &path, behind, start, 1);
+static bool add_wide(sw_btree *btree, uint64_t start) {
+    sw_btree_path path;
+    bool behind = sw_btree_before(btree, start, &path);
+    return sw_btree_add(btree, &path, behind, start, 1);
 }
 
 static uint64_t spare_nodes(const sw_nodes *nodes) {
@@ -174,51 +174,51 @@ static uint64_t spare_nodes(const sw_nodes *nodes) {
 /* The last node of level 0 and the root above it are full: one more hole takes a node of each level
  * and a new root, three in all. With two there is an error, and nothing has changed. */
 static void a_split_reserves_a_node_a_level(void) {
-    sw_wide wide;
+    sw_btree btree;
     uint64_t start = 0;
-    make_wide(&wide);
-    for (; wide.height < 1 || wide.root->count < SW_WIDE_ENTRIES ||
-           wide.root->child[SW_WIDE_ENTRIES - 1]->count < SW_WIDE_ENTRIES;
+    make_wide(&btree);
+    for (; btree.height < 1 || btree.root->count < SW_BTREE_ENTRIES ||
+           btree.root->child[SW_BTREE_ENTRIES - 1]->count < SW_BTREE_ENTRIES;
          start += 2)
-        CHECK(add_wide(&wide, start));
-    uint64_t count = wide.count;
+        CHECK(add_wide(&btree, start));
+    uint64_t count = btree.count;
     memory.refuses = 1;
-    while (spare_nodes(&wide.nodes) > 2) (void)sw_nodes_take(&wide.nodes);
-    CHECK(!add_wide(&wide, start));
-    CHECK_EQ(wide.count, count);
-    CHECK_STR(sw_wide_verify(&wide) ? sw_wide_verify(&wide) : "", "");
+    while (spare_nodes(&btree.nodes) > 2) (void)sw_nodes_take(&btree.nodes);
+    CHECK(!add_wide(&btree, start));
+    CHECK_EQ(btree.count, count);
+    CHECK_STR(sw_btree_verify(&btree) ? sw_btree_verify(&btree) : "", "");
     memory.refuses = 0;
-    uint64_t fresh_nodes = (wide.nodes.next_bytes - SW_CACHE_LINE) / sizeof(sw_wide_node);
-    CHECK(add_wide(&wide, start));
-    CHECK_EQ(spare_nodes(&wide.nodes), 2 + fresh_nodes - 3);
-    CHECK_EQ(wide.height, 2);
-    CHECK(sw_wide_verify(&wide) == NULL);
-    sw_nodes_destroy(&wide.nodes);
+    uint64_t fresh_nodes = (btree.nodes.next_bytes - SW_CACHE_LINE) / sizeof(sw_btree_node);
+    CHECK(add_wide(&btree, start));
+    CHECK_EQ(spare_nodes(&btree.nodes), 2 + fresh_nodes - 3);
+    CHECK_EQ(btree.height, 2);
+    CHECK(sw_btree_verify(&btree) == NULL);
+    sw_nodes_destroy(&btree.nodes);
     CHECK_EQ(memory.held_bytes, 0);
 }
 
 /* Every fiftieth of 2,000 holes stays: the 125 nodes of before, each with one hole or none, would
  * be 40 at least. Nodes that join have more than 12 holes each on average. */
 static void nodes_with_few_holes_join(void) {
-    sw_wide wide;
-    sw_wide_path path;
-    make_wide(&wide);
-    for (uint64_t i = 0; i < 2000; i++) CHECK(add_wide(&wide, 2 * i));
+    sw_btree btree;
+    sw_btree_path path;
+    make_wide(&btree);
+    for (uint64_t i = 0; i < 2000; i++) CHECK(add_wide(&btree, 2 * i));
     for (uint64_t i = 0; i < 2000; i++) {
         if (i % 50 == 0) continue;
-        CHECK(sw_wide_before(&wide, 2 * i, &path));
-        CHECK_EQ(sw_wide_start(&path), 2 * i);
-        sw_wide_remove(&wide, &path);
+        CHECK(sw_btree_before(&btree, 2 * i, &path));
+        CHECK_EQ(sw_btree_start(&path), 2 * i);
+        sw_btree_remove(&btree, &path);
     }
-    CHECK_EQ(wide.count, 40);
-    CHECK(sw_wide_verify(&wide) == NULL);
+    CHECK_EQ(btree.count, 40);
+    CHECK(sw_btree_verify(&btree) == NULL);
     uint64_t all = 0;
-    for (uint64_t held = wide.nodes.held_bytes, bytes = SW_NODES_CHUNK_MIN; held > 0; bytes *= 2) {
-        all += (bytes - SW_CACHE_LINE) / sizeof(sw_wide_node);
+    for (uint64_t held = btree.nodes.held_bytes, bytes = SW_NODES_CHUNK_MIN; held > 0; bytes *= 2) {
+        all += (bytes - SW_CACHE_LINE) / sizeof(sw_btree_node);
         held -= bytes;
     }
-    CHECK(all - spare_nodes(&wide.nodes) <= 12);
-    sw_nodes_destroy(&wide.nodes);
+    CHECK(all - spare_nodes(&btree.nodes) <= 12);
+    sw_nodes_destroy(&btree.nodes);
 }
 
 int main(void) {

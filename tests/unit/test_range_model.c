@@ -112,7 +112,7 @@ static void survives_refused_memory(uint32_t backend) {
 int main(int argc, char **argv) {
     uint64_t steps = argc > 1 ? strtoull(argv[1], NULL, 10) : 20000 / check_share();
     for (uint32_t backend = 0; backend < SW_RANGE_BACKEND_COUNT; backend++) {
-        uint32_t usual = backend == SW_RANGE_TWO ? SW_RANGE_FIT_BEST : SW_RANGE_FIT_FIRST;
+        uint32_t usual = backend == SW_RANGE_TWO_TREAPS ? SW_RANGE_FIT_BEST : SW_RANGE_FIT_FIRST;
         uint32_t last = backend == SW_RANGE_BUDDY ? SW_RANGE_FIT_FIRST : SW_RANGE_FIT_WORST;
         for (uint32_t placement = SW_RANGE_FIT_FIRST; placement <= last; placement++) {
             uint64_t share = placement == usual ? steps : steps / 4;

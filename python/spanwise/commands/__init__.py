@@ -4,3 +4,71 @@
 All commands have `--help` with an example and `--json`. Exit status: 0 for success, 1 for a
 finding, 2 for wrong usage or bad input, 130 after Ctrl-C. An error is one line on stderr.
 """
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Command(NamedTuple):
+    """A command: `add_NAME` is in spanwise.commands.MODULE."""
+
+    module: str
+    help: str
+
+
+COMMANDS = {
+    "classes": Command("tables", "show the classes of a table: sizes, spans, waste"),
+    "explain": Command("tables", "show how a request is served: class, span, waste, page rounding"),
+    "record": Command(
+        "record", "run a dynamically linked program and record all its calls of the malloc family"
+    ),
+    "convert": Command(
+        "exports", "convert a heap profile or a trace of another tool to a recording"
+    ),
+    "run": Command(
+        "run",
+        "run a dynamically linked program with spanwise as its malloc and print its ledger",
+    ),
+    "advise": Command(
+        "advise", "say how much memory a program wastes and what to change, ranked by what it saves"
+    ),
+    "ledger": Command("ledgers", "account every byte of a recording under a table"),
+    "compare": Command("ledgers", "compare the ledgers of a recording under several tables"),
+    "optimize": Command(
+        "searches",
+        "find a table that saves resident bytes on recordings, and evaluate it on others",
+    ),
+    "build": Command(
+        "tables",
+        "generate the C code of a table, build the library and the preloaded malloc with it",
+    ),
+    "replay": Command(
+        "measures", "replay a recording with real memory and measure CPU time and RSS"
+    ),
+    "sweep": Command(
+        "searches", "account recordings under many tables, on all processors or a cluster"
+    ),
+    "bench": Command(
+        "measures", "run a program under several allocators and compare CPU time and peak RSS"
+    ),
+    "report": Command(
+        "exports", "write an HTML page that shows how much a recording wasted, and where"
+    ),
+    "flame": Command("exports", "draw a flame graph of waste or resident bytes by call stack"),
+    "export": Command("exports", "convert a recording to a format of another tool"),
+    "check": Command(
+        "ledgers", "exit with status 1 if a recording wastes or holds more than a limit"
+    ),
+    "diff": Command(
+        "ledgers", "show what grew between two recordings, by part, class and call site"
+    ),
+    "gctrace": Command(
+        "gctrace", "summarize gctrace lines of spanwise or Go: pauses, marking, heap"
+    ),
+    "demo": Command(
+        "demo",
+        "record programs of this machine, build the best table for python3, measure it again",
+    ),
+}
+"""Commands in the order of the help. `spanwise --help` loads no module of a command."""

@@ -4,15 +4,12 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import importlib
-import json
 import sys
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
-from spanwise.commands import _options
+from spanwise.commands import COMMANDS, _options
 
 if TYPE_CHECKING:
     from spanwise.heap.options import HeapOptions
@@ -26,6 +23,8 @@ SubParsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def suggestion(word: str, known: Iterable[str]) -> str:
     """Return "; did you mean WORD?" to end an error message with, or "" if no word is close."""
+    import difflib  # noqa: PLC0415  errors only
+
     near = difflib.get_close_matches(word, list(known), 1)
     return f"; did you mean {near[0]}?" if near else ""
 
@@ -71,9 +70,10 @@ class Parser(argparse.ArgumentParser):
 
 
 def new_command(
-    commands: SubParsers, name: str, text: str, example: str, run: Callable[[Any], int]
+    commands: SubParsers, name: str, example: str, run: Callable[[Any], int]
 ) -> argparse.ArgumentParser:
     """Declares a command with its help, an example and --json."""
+    text = COMMANDS[name].help
     parser = commands.add_parser(
         name,
         help=text,
@@ -89,6 +89,8 @@ def new_command(
 
 def add_description(parser: argparse.ArgumentParser, text: str) -> None:
     """Adds a paragraph about what a command does and prints to its help."""
+    import textwrap  # noqa: PLC0415
+
     parser.description = f"{parser.description}\n\n{textwrap.fill(text, 79)}"
 
 
@@ -130,6 +132,8 @@ def each_of(recordings: Recording | RecordingSet) -> list[Recording]:
 
 def print_json(value: Any) -> None:
     """Print JSON with the indentation of the installed data files."""
+    import json  # noqa: PLC0415
+
     print(json.dumps(value, indent=1))
 
 

@@ -203,6 +203,13 @@ def add_plot_option(parser: argparse.ArgumentParser, text: str = "also draw it")
     parser.add_argument("--plot", metavar="FILE.png", help=text)
 
 
+def add_force_option(
+    parser: argparse.ArgumentParser, text: str = "replace what is there (default)"
+) -> None:
+    """For every command that writes a file. Recordings are replaced by record and convert alone."""
+    parser.add_argument("-f", "--force", action="store_true", help=text)
+
+
 def add_program_options(parser: argparse.ArgumentParser) -> None:
     """Adds `--keep-pymalloc`, and the program with its arguments at the end."""
     parser.add_argument(

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from spanwise import _format, plots
@@ -95,7 +96,7 @@ def executor_of(name: str, workers: int | None) -> Iterator[Any]:
 def add_session_options(
     parser: argparse.ArgumentParser, noun: str, executor: str, picture: str
 ) -> None:
-    """Adds `--output`, `--plot`, `--executor` and `--workers`.
+    """Adds `--output`, `--force`, `--plot`, `--executor` and `--workers`.
 
     Args:
         parser: of the command.
@@ -109,6 +110,7 @@ def add_session_options(
         metavar="FILE.jsonl",
         help=f"file for the {noun}s, written as they finish; the same command resumes it",
     )
+    _options.add_force_option(parser, "begin FILE.jsonl anew: do all again")
     _options.add_plot_option(parser, picture)
     add_executor_option(parser, executor)
 
@@ -116,12 +118,17 @@ def add_session_options(
 def check_session(
     options: argparse.Namespace, executor: str, more: Sequence[str | None] = ()
 ) -> None:
-    """Check the executor and that all output files can be written, before the work begins."""
+    """Check the executor and that all output files can be written, before the work begins.
+
+    With --force, the rows of earlier runs are removed.
+    """
     check_executor(options.executor, executor)
     for place in filter(None, (options.output, *more)):
         check_output(place)
     if options.plot:
         plots.check_place(options.plot)
+    if options.force and options.output and Path(options.output).is_file():
+        Path(options.output).unlink()
 
 
 def print_session(found: Sweep | BenchResult, noun: str) -> None:

@@ -18,7 +18,6 @@ def add_advise(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "advise",
-        "say how much memory a program wastes and what to change, ranked by what it saves",
         "spanwise advise json.swt",
         run_advise,
     )

@@ -19,6 +19,7 @@ from spanwise import _format, plots
 from spanwise.builds.build import BuildOptions, build_with
 from spanwise.builds.programs import BuildError
 from spanwise.builds.steps import Compiler
+from spanwise.commands import _options
 from spanwise.commands._common import SubParsers, add_description, new_command, print_json
 from spanwise.ledger.comparison import Comparison
 from spanwise.ledger.parts import PARTS
@@ -89,7 +90,6 @@ def add_demo(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "demo",
-        "record programs of this machine, build the best table for python3, measure it again",
         "spanwise demo -o out",
         run_demo,
     )
@@ -101,6 +101,7 @@ def add_demo(commands: SubParsers) -> None:
         " sentence compares with plain python3, as its users run it.",
     )
     parser.add_argument("-o", "--output", default="out", metavar="DIR", help="default: out")
+    _options.add_force_option(parser)
 
 
 def run_demo(options: argparse.Namespace) -> int:
@@ -127,7 +128,7 @@ def _run_in(folder: Path, options: argparse.Namespace) -> int:
     _say("a report of python3")
     report = folder / REPORT
     stock = SizeClassTable.named(TABLES[-1])
-    page.write(python.recording, report, stock, (), None, progress=False, advice=found)
+    page.write(python.recording, report, stock, (), None, progress=None, advice=found)
     if options.json:
         ledgers = {one.label: one.comparison.to_dict() for one in shown}
         measured = None if runs is None else runs.to_dict()
@@ -202,7 +203,7 @@ def _run_bench(found: OptimizeResult, build: Path) -> BenchResult:
     fit = BenchFit(
         case.program, found.table, found.holds, found.verdict(), build, "", {case.hash: pair}
     )
-    return bench([case], fits={case.program: fit}, rounds=ROUNDS, progress=False)
+    return bench([case], fits={case.program: fit}, rounds=ROUNDS)
 
 
 # --- recording ------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from spanwise.commands._common import (
     SubParsers,
     each_of,
     new_command,
+    open_recordings,
     print_json,
     simulation_of,
     warn_gaps,
@@ -37,7 +38,6 @@ def add_convert(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "convert",
-        "convert a heap profile or a trace of another tool to a recording",
         "spanwise convert heap.pb.gz -o heap.swt",
         run_convert,
     )
@@ -53,7 +53,7 @@ def add_convert(commands: SubParsers) -> None:
     parser.add_argument(
         "-o", "--output", metavar="FILE.swt", help="default: the file's name with .swt, here"
     )
-    parser.add_argument("-f", "--force", action="store_true", help="replace FILE.swt if it exists")
+    _options.add_force_option(parser, "replace FILE.swt if it exists")
     parser.add_argument(
         "--from", choices=FORMS, dest="form", help="the format (default: detected from the content)"
     )
@@ -111,7 +111,6 @@ def add_export(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "export",
-        "convert a recording to a format of another tool",
         "spanwise export json.swt --to pprof -o json.pb.gz",
         run_export,
     )
@@ -120,6 +119,7 @@ def add_export(commands: SubParsers) -> None:
     parser.add_argument(
         "-o", "--output", required=True, metavar="FILE", help="file to write; it is replaced"
     )
+    _options.add_force_option(parser)
     parser.add_argument(
         "--value",
         choices=tuple(VALUES),
@@ -163,7 +163,6 @@ def add_flame(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "flame",
-        "draw a flame graph of waste or resident bytes by call stack",
         "spanwise flame json.swt --of pinned -o json.svg",
         run_flame,
     )
@@ -171,6 +170,7 @@ def add_flame(commands: SubParsers) -> None:
     parser.add_argument(
         "-o", "--output", required=True, metavar="FILE.svg", help="picture to write; it is replaced"
     )
+    _options.add_force_option(parser)
     parser.add_argument(
         "--of",
         choices=OF,
@@ -205,17 +205,22 @@ def add_report(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "report",
-        "write an HTML page that shows how much a recording wasted, and where",
         "spanwise report json.swt -o json.html",
         run_report,
     )
-    parser.add_argument("file", metavar="FILE.swt", help="the recording")
+    parser.add_argument(
+        "files",
+        nargs="+",
+        metavar="FILE.swt",
+        help="the recording; several, such as those of record --children: sums and each process",
+    )
     parser.add_argument(
         "-o",
         "--output",
         metavar="REPORT.html",
-        help="page to write; it is replaced (default: the recording's name with .html)",
+        help="page to write; it is replaced (default: the first recording's name with .html)",
     )
+    _options.add_force_option(parser)
     _options.add_table_option(parser)
     parser.add_argument(
         "--holdout",
@@ -238,14 +243,16 @@ def add_report(commands: SubParsers) -> None:
 
 def run_report(options: argparse.Namespace) -> int:
     """Writes the page and prints its path."""
-    output = options.output or str(Path(options.file).with_suffix(".html"))
+    output = options.output or str(Path(options.files[0]).with_suffix(".html"))
     check_place(output)
     hidden = _options.names_of(options)["hide_frames"]
     table = SizeClassTable.named(options.table)
-    recording = Recording.open(options.file, options.valid_prefix)
+    recording = open_recordings(options)
     others = RecordingSet.open(options.holdout, options.valid_prefix) if options.holdout else ()
     names = parse_peers(options.peers)
-    peers = compare_peers(recording, names) if names and len(recording) else None
+    if isinstance(recording, RecordingSet) and (others or names):
+        raise InvalidError("--holdout and --peers are for one recording; give one file")
+    peers = compare_peers(each_of(recording)[0], names) if names and recording.events else None
     answer = recording.to_html(
         *(output, table),
         holdout=others,
@@ -258,4 +265,4 @@ def run_report(options: argparse.Namespace) -> int:
         print_json({"report": output, "bytes": size, "answer": answer})
     else:
         print(f"{answer}\nwrote {output} ({_format.size(size)}), for any browser")
-    return int(warn_gaps([recording, *others]))
+    return int(warn_gaps([*each_of(recording), *others]))

@@ -19,7 +19,6 @@ def add_gctrace(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "gctrace",
-        "summarize gctrace lines of spanwise or Go: pauses, marking, heap",
         "spanwise gctrace gc.txt    # GODEBUG=gctrace=1 ./program 2>gc.txt",
         run_gctrace,
     )

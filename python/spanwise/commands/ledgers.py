@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from dataclasses import replace
 from typing import Any
 
 from spanwise import _format, errors, plots
@@ -48,7 +49,6 @@ def add_ledger(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "ledger",
-        "account every byte of a recording under a table",
         "spanwise ledger json.swt --table go --at peak",
         run_ledger,
     )
@@ -68,6 +68,7 @@ def add_ledger(commands: SubParsers) -> None:
     )
     _options.add_names_options(parser)
     _options.add_plot_option(parser)
+    _options.add_force_option(parser)
 
 
 def run_ledger(options: argparse.Namespace) -> int:
@@ -143,7 +144,6 @@ def add_compare(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "compare",
-        "compare the ledgers of a recording under several tables",
         "spanwise compare json.swt --table go --table c16 --table mine.json",
         run_compare,
     )
@@ -161,6 +161,7 @@ def add_compare(commands: SubParsers) -> None:
         "--repeat", type=int, default=1, metavar="N", help="replays of each peer (default 1)"
     )
     _options.add_plot_option(parser)
+    _options.add_force_option(parser)
 
 
 def run_compare(options: argparse.Namespace) -> int:
@@ -209,7 +210,6 @@ def add_check(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "check",
-        "exit with status 1 if a recording wastes or holds more than a limit",
         "spanwise check json.swt --max-waste 20% --max-resident 64M",
         run_check,
     )
@@ -221,6 +221,12 @@ def add_check(commands: SubParsers) -> None:
     for name, (what, _) in _LIMITS.items():
         option = f"--{name.replace('_', '-')}"
         parser.add_argument(option, type=_options.size, metavar="N", help=f"limit of {what} bytes")
+    parser.add_argument(
+        "--ignore-fixed",
+        action="store_true",
+        help="leave out what a heap has at any size: metadata, and the spans that threads allocate"
+        " from (cached)",
+    )
 
 
 def _percent(word: str) -> float:
@@ -240,7 +246,7 @@ def run_check(options: argparse.Namespace) -> int:
         raise InvalidError("nothing to check: give --max-waste, --max-resident or another limit")
     table, recordings, heap = simulation_of(options)
     ledger = recordings.ledger(table, options.at, options=heap)
-    checks = _checks(ledger, options)
+    checks = _checks(_without_fixed(ledger) if options.ignore_fixed else ledger, options)
     failed = [text for text, kept in checks if not kept]
     if options.json:
         found = [{"check": text, "kept": kept} for text, kept in checks]
@@ -249,6 +255,12 @@ def run_check(options: argparse.Namespace) -> int:
         for text, kept in checks:
             print(f"{'ok' if kept else 'TOO MUCH'}: {text}")
     return int(warn_gaps(each_of(recordings)) or bool(failed))
+
+
+def _without_fixed(ledger: Ledger) -> Ledger:
+    resident = None if ledger.resident is None else _without_fixed(ledger.resident)
+    held = ledger.held_bytes - ledger.metadata_bytes - ledger.cached_bytes
+    return replace(ledger, metadata_bytes=0, cached_bytes=0, held_bytes=held, resident=resident)
 
 
 def _checks(ledger: Ledger, options: argparse.Namespace) -> list[tuple[str, bool]]:
@@ -282,7 +294,6 @@ def add_diff(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "diff",
-        "show what grew between two recordings, by part, class and call site",
         "spanwise diff before.swt after.swt",
         run_diff,
     )

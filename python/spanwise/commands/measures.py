@@ -41,7 +41,6 @@ def add_bench(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "bench",
-        "run a program under several allocators and compare CPU time and peak RSS",
         "spanwise bench -- python3 job.py",
         run_bench,
     )
@@ -156,7 +155,6 @@ def add_replay(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "replay",
-        "replay a recording with real memory and measure CPU time and RSS",
         "spanwise replay json.swt --allocator spanwise --allocator jemalloc --repeat 5",
         run_replay,
     )
@@ -205,6 +203,7 @@ def add_replay(commands: SubParsers) -> None:
     )
     _options.add_valid_prefix_option(parser)
     _options.add_plot_option(parser, "also draw resident memory")
+    _options.add_force_option(parser)
 
 
 def run_replay(options: argparse.Namespace) -> int:

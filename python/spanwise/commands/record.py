@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from spanwise.commands._common import SubParsers, new_command, print_json
-from spanwise.commands._options import add_program_options, program_of
+from spanwise.commands._options import add_force_option, add_program_options, program_of
 from spanwise.errors import InvalidError
 from spanwise.recordings.recorder import (
     PYTHON_STACKS,
@@ -25,18 +25,12 @@ def add_record(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "record",
-        "run a dynamically linked program and record all its calls of the malloc family",
         "spanwise record -o json.swt -- python3 -c 'import json'",
         run_record,
     )
     parser.usage = "%(prog)s [options] [-o FILE.swt] -- PROGRAM [ARGS...]"
     parser.add_argument("-o", "--output", metavar="FILE.swt", help="default: PROGRAM.swt, here")
-    parser.add_argument(
-        "-f",
-        "--force",
-        action="store_true",
-        help="replace FILE.swt if it exists, and FILE.PID.swt of an earlier run",
-    )
+    add_force_option(parser, "replace FILE.swt if it exists, and FILE.PID.swt of an earlier run")
     parser.add_argument(
         "--children",
         action="store_true",

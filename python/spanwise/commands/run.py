@@ -46,13 +46,13 @@ def add_run(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "run",
-        "run a dynamically linked program with spanwise as its malloc and print its ledger",
         "spanwise run -o json.txt -- python3 -c 'import json'",
         run_run,
     )
     parser.usage = "%(prog)s [options] -- PROGRAM [ARGS...]"
     parser.epilog = f"{_MORE}\n{parser.epilog}"
     parser.add_argument("-o", "--output", metavar="FILE", help="write the ledger to FILE instead")
+    _options.add_force_option(parser, "with --json, replace FILE even if it is not JSON")
     parser.add_argument(
         "--plain",
         action="store_true",
@@ -98,7 +98,7 @@ def run_run(options: argparse.Namespace) -> int:
     variables = heap_variables(given, tracked=not options.plain, huge_pages=options.thp == "advise")
     preload = find_preload(options.lib, options.table)
     if options.output:
-        check_output(options.output, json=options.json)
+        check_output(options.output, json=options.json and not options.force)
     result = run_under(
         command, preload, variables, keep_pymalloc=options.keep_pymalloc, patient=True
     )

@@ -47,7 +47,6 @@ def add_optimize(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "optimize",
-        "find a table that saves resident bytes on recordings, and evaluate it on others",
         "spanwise optimize json.swt --classes 32 --holdout other.swt -o best.json",
         run_optimize,
     )
@@ -67,6 +66,7 @@ def add_optimize(commands: SubParsers) -> None:
         metavar="TABLE.json",
         help="write the table if it saves at least --least-percent",
     )
+    _options.add_force_option(parser, "replace TABLE.json even if it is not JSON")
     parser.add_argument(
         "--anyway",
         action="store_true",
@@ -178,7 +178,7 @@ def add_optimize(commands: SubParsers) -> None:
 def run_optimize(options: argparse.Namespace) -> int:
     """Find, evaluate, write and print the table; return 1 if none beats the stock table."""
     if options.output:
-        _check_table_file(options.output)
+        _check_table_file(options.output, options.force)
     if options.plot:
         plots.check_place(options.plot)
     fitted = RecordingSet.open(options.files, options.valid_prefix)
@@ -202,9 +202,9 @@ def run_optimize(options: argparse.Namespace) -> int:
     return int(warn_gaps([*fitted, *(held_out or ())]) or not best.holds)
 
 
-def _check_table_file(path: str) -> None:
+def _check_table_file(path: str, force: bool) -> None:
     """Check before the search that the output can be written and ends in .json."""
-    check_output(path, json=True)
+    check_output(path, json=not force)
     if not path.endswith(".json"):
         raise InvalidError(f"{path}: a table file ends in .json; give another name")
 
@@ -261,7 +261,6 @@ def add_sweep(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "sweep",
-        "account recordings under many tables, on all processors or a cluster",
         "spanwise sweep json.swt --table go --table 'mine/*.json' -o sweep.jsonl",
         run_sweep,
     )

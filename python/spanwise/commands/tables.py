@@ -22,7 +22,6 @@ def add_classes(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "classes",
-        "show the classes of a table: sizes, spans, waste",
         "spanwise classes --table go",
         run_classes,
     )
@@ -75,7 +74,6 @@ def add_explain(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "explain",
-        "show how a request is served: class, span, waste, page rounding",
         "spanwise explain 33 --table go",
         run_explain,
     )
@@ -102,7 +100,6 @@ def add_build(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "build",
-        "generate the C code of a table, build the library and the preloaded malloc with it",
         "spanwise build --table best.json -o best && spanwise replay json.swt --lib best",
         run_build,
     )
@@ -110,6 +107,7 @@ def add_build(commands: SubParsers) -> None:
     parser.add_argument(
         "-o", "--output", required=True, metavar="DIR", help="directory; an old build is replaced"
     )
+    _options.add_force_option(parser)
     parser.add_argument("--cc", metavar="CC", help="C compiler (default $CC, else cc)")
     parser.add_argument(
         "--no-malloc",

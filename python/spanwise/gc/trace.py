@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import re
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +19,7 @@ from spanwise.errors import InvalidError
 from spanwise.gc.pauses import mutator_utilisation, pause_histogram
 from spanwise.results.drawing import draw
 from spanwise.results.files import reading
+from spanwise.results.jobs import Progress, Step, progress_bar
 from spanwise.results.rows import Result, Rows, Tabular, Value, rows_of
 
 if TYPE_CHECKING:
@@ -254,12 +255,24 @@ def parse_gctrace(lines: Iterable[str], source: str = "gctrace") -> GcTrace:
     return GcTrace(source, rows_of(found, _COLUMNS), torn)
 
 
-def read_gctrace(path: str | os.PathLike[str]) -> GcTrace:
+def read_gctrace(path: str | os.PathLike[str], progress: Progress = None) -> GcTrace:
     """Parse the gctrace lines of a file, such as the stderr of a program.
+
+    `progress` is as of `Recording.ledger`; the steps are lines.
 
     Raises:
         OSError: the file cannot be read.
     """
     name = os.fspath(path)
-    with reading(name), Path(path).open(encoding="utf-8", errors="replace") as file:
-        return parse_gctrace(file, name)
+    with (
+        reading(name),
+        Path(path).open(encoding="utf-8", errors="replace") as file,
+        progress_bar(progress, None, f"read {name}", "lines") as step,
+    ):
+        return parse_gctrace(_counted(file, step), name)
+
+
+def _counted(lines: Iterable[str], step: Step) -> Iterator[str]:
+    for line in lines:
+        yield line
+        step(1)

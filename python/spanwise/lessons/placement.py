@@ -68,7 +68,7 @@ POLICIES = ("first", "best", "next", "worst", "buddy")
 FRAGMENTATION_DTYPE = np.dtype(
     [
         ("policy", "U8"),
-        ("backend", "U8"),
+        ("backend", "U10"),
         ("sizes", "U16"),
         ("lifetimes", "U16"),
         ("live", "<i8"),
@@ -144,7 +144,7 @@ def measure_extent(
     lifetimes: Iterable[SupportsIndex],
     policy: str,
     *,
-    backend: str = "two",
+    backend: str = "two-treaps",
 ) -> Extent:
     """Allocate and free objects, one request per step, and return the range that they needed.
 
@@ -190,7 +190,7 @@ def study(
     *,
     seed: SupportsIndex = 1,
     policies: Iterable[str] = POLICIES,
-    backend: str = "two",
+    backend: str = "two-treaps",
 ) -> NDArray[np.void]:
     """Measure every policy on the same objects, for each distribution of sizes and lifetimes.
 

@@ -251,8 +251,8 @@ def _poll(child: subprocess.Popen[bytes], fd: int, progress: Step | None) -> NDA
                 _, resident, shared = os.pread(statm, 128, 0).split()[:3]
                 rows.append((time.monotonic_ns(), (int(resident) - int(shared)) * page))
             now = int.from_bytes(os.pread(fd, 8, _PROGRESS_OFFSET), "little")
-            if progress is not None and now > done:
-                progress(now - done)
+            if progress is not None:  # with 0, too: a bar shows while the program waits (drain)
+                progress(max(now - done, 0))
             done = max(done, now)
     finally:
         os.close(statm)

@@ -49,3 +49,7 @@ __all__ = [
     "waste",
     "waste_by_class",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

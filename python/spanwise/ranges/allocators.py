@@ -24,13 +24,16 @@ SIZE_MAX = 1 << 62  # SW_RANGE_SIZE_MAX
 BLOCK = 4096  # holes read per call
 
 
-BACKENDS = ("wide", "single", "two")
-"""A B+-tree, one treap, two treaps; in the order of sw_range_backend."""
+BACKENDS = ("btree", "treap", "two-treaps", "buddy")
+"""A B+-tree, one treap, two treaps, the buddy system; in the order of sw_range_backend."""
+
+_AVL = {"avl": "two-treaps"}
+"""Another name: two treaps have the operations of two AVL trees, by start and by size."""
 
 PLACEMENTS = ("default", "first", "best", "next", "worst")
 """Which hole serves a request; in the order of sw_range_placement."""
 
-_BUDDY = len(BACKENDS)
+_BUDDY = BACKENDS.index("buddy")
 
 
 @dataclass(frozen=True)
@@ -231,24 +234,26 @@ class RangeAllocator(RangeBase):
     """
 
     def __init__(
-        self, size: int, *, backend: str = "wide", placement: str = "default", locked: bool = False
+        self, size: int, *, backend: str = "btree", placement: str = "default", locked: bool = False
     ) -> None:
         """Create an allocator whose whole range is free.
 
         Args:
             size: 1 to 2^62.
-            backend: one of BACKENDS. All find a hole if one fits; only "two" has best fit.
-            placement: one of PLACEMENTS; "default" is "best" for "two", else "first".
+            backend: one of BACKENDS, or "avl", another name of "two-treaps", which alone has best
+                fit. "buddy" is `BuddyAllocator` with units of 1,024: it rounds, and has first fit
+                only. The others find a hole if one fits.
+            placement: one of PLACEMENTS; "default" is "best" for "two-treaps", else "first".
             locked: any thread may call, not only the owner.
 
         Raises:
             InvalidError: an argument is not within these limits.
             UnsupportedError: the backend does not have the placement.
         """
-        self._backend = backend
+        self._backend = _AVL.get(backend, backend) if isinstance(backend, str) else backend
         super().__init__(
             size,
-            backend=_lib.as_choice(backend, "backend", BACKENDS),
+            backend=_lib.as_choice(self._backend, "backend", BACKENDS),
             placement=_lib.as_choice(placement, "placement", PLACEMENTS),
             locked=int(locked),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from spanwise import _format
 from spanwise.heap.options import HeapOptions
@@ -66,6 +66,9 @@ class ExportMixin(RecordingQueries):
     ) -> str:
         """Writes a report: a self-contained HTML page with the answer first.
 
+        Of a set it has the sums and the ledger of each process, but no heap map and no table
+        advice.
+
         Args:
             path: of the page, which is written atomically and replaced.
             table: size classes, or a table's name.
@@ -80,12 +83,14 @@ class ExportMixin(RecordingQueries):
 
         Raises:
             OSError: the system refused to write.
+            InvalidError: holdout or peers for a set.
         """
         from spanwise.report import page  # noqa: PLC0415  reports know models
 
-        made, only = as_table(table), self._only("a report")
+        each, made = self._each(), as_table(table)
+        what: Any = each[0] if len(each) == 1 else self
         return page.write(
-            *(only, path, made, tuple(holdout), options),
+            *(what, path, made, tuple(holdout), options),
             hide_frames=hide_frames,
             progress=progress,
             peers=peers,

@@ -7,18 +7,21 @@ import importlib
 import io
 import json
 import os
-from collections.abc import Mapping
+import zipfile
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spanwise._lib import OPS_DTYPE
 from spanwise.errors import InvalidError, UnsupportedError
 from spanwise.recordings.sites import unknown_only, unknown_text
 from spanwise.report import flame, perfetto, stacks
 from spanwise.results.files import check_output, whole_file, write_whole
+from spanwise.results.jobs import Step, progress_bar
 from spanwise.tables.table import SizeClassTable
 
 if TYPE_CHECKING:
@@ -31,6 +34,9 @@ FORMATS = ("pprof", "speedscope", "collapsed", "perfetto", "openmetrics", "npz",
 MOMENTS = 1000
 PARQUET_ROWS = 1 << 18
 """Operations per row group."""
+_COLUMNS = OPS_DTYPE.names or ()
+_PASSES = {"npz": 1 + len(_COLUMNS), "perfetto": 2, "pprof": 2}
+"""Passes over the operations, where there are several: for the progress bar."""
 
 
 @dataclass(frozen=True)
@@ -70,13 +76,21 @@ def write(
 ) -> None:
     """Writes one file atomically; arguments and errors as of `Recording.export`."""
     check_output(path)
-    if wanted.form == "parquet":
-        _write_parquet(recording, path)
-    else:
-        write_whole(path, content_of(recording, wanted, options, progress))
+    total = _PASSES.get(wanted.form, 1) * len(recording)
+    with progress_bar(progress, total, f"export to {wanted.form}", "operations") as step:
+        if wanted.form == "parquet":
+            _write_parquet(recording, path, step)
+        else:
+            write_whole(path, content_of(recording, wanted, options, step))
 
 
-def _write_parquet(recording: Recording, path: str | os.PathLike[str]) -> None:
+def _blocks(recording: Recording, rows: int, step: Step) -> Iterator[NDArray[np.void]]:
+    for block in recording.blocks(rows):
+        yield block
+        step(len(block))
+
+
+def _write_parquet(recording: Recording, path: str | os.PathLike[str], step: Step) -> None:
     """Write all operations, a row group per block, so that memory stays bounded."""
     try:
         arrow, parquet = map(importlib.import_module, ("pyarrow", "pyarrow.parquet"))
@@ -84,39 +98,38 @@ def _write_parquet(recording: Recording, path: str | os.PathLike[str]) -> None:
         raise UnsupportedError(
             "parquet needs pyarrow, which is not installed: pip install 'spanwise[parquet]'"
         ) from None
-    names = OPS_DTYPE.names or ()
-    fields = [(name, arrow.from_numpy_dtype(OPS_DTYPE[name])) for name in names]
+    fields = [(name, arrow.from_numpy_dtype(OPS_DTYPE[name])) for name in _COLUMNS]
     schema = arrow.schema(fields, metadata={"spanwise.meta": json.dumps(recording.meta)})
     with (
         whole_file(path) as growing,
         parquet.ParquetWriter(growing, schema, compression="zstd") as writer,
     ):
-        for block in recording.blocks(PARQUET_ROWS):
-            columns = [np.ascontiguousarray(block[name]) for name in names]
+        for block in _blocks(recording, PARQUET_ROWS, step):
+            columns = [np.ascontiguousarray(block[name]) for name in _COLUMNS]
             writer.write_table(arrow.table(columns, schema=schema))
 
 
 def content_of(
-    recording: Recording, wanted: Wanted, options: HeapOptions | None, progress: Progress
+    recording: Recording, wanted: Wanted, options: HeapOptions | None, step: Step
 ) -> str | bytes:
     """Return the content of the file."""
     table, at, program = wanted.table, wanted.at, Path(recording.program).name
     if wanted.form == "npz":
-        return _npz(recording)
+        return _npz(recording, step)
     if wanted.form == "openmetrics":
-        return perfetto.openmetrics(recording.ledger(table, at, options=options, progress=progress))
+        return perfetto.openmetrics(recording.ledger(table, at, options=options, progress=step))
     if wanted.form == "perfetto":
         rows = recording.timeline(
-            table, samples=MOMENTS, detail="parts", options=options, progress=progress
+            table, samples=MOMENTS, detail="parts", options=options, progress=step
         )
         duration_ns = recording.summary.duration_ns
-        lanes = perfetto.lanes(recording.blocks(1 << 18), duration_ns, MOMENTS)
+        lanes = perfetto.lanes(_blocks(recording, 1 << 18, step), duration_ns, MOMENTS)
         return perfetto.text_of(program, [*perfetto.counters(rows), *lanes])
-    live = recording.live_sites(table, at, options=options, progress=progress).named(**wanted.names)
+    live = recording.live_sites(table, at, options=options, progress=step).named(**wanted.names)
     sites = recording.sites.named(**wanted.names)
     name = f"{program} at {live.ledger.at}, table {table.name}"
     if wanted.form == "pprof":
-        rows = recording.site_groups(table, at, options=options, progress=progress)
+        rows = recording.site_groups(table, at, options=options, progress=step)
         groups = stacks.groups_of(rows, (*sites, *live))
         return stacks.pprof(groups, recording.summary.duration_ns, name)
     found = stacks.stacks_of(sites, live)
@@ -148,10 +161,23 @@ def write_flame(live: LiveSites, path: str | os.PathLike[str], of: str) -> str:
     return said
 
 
-def _npz(recording: Recording) -> bytes:
-    """Return an npz file: a column per field of the operations, and the metadata as JSON."""
-    ops = np.asarray(recording.ops)
-    columns: dict[str, Any] = {name: ops[name] for name in OPS_DTYPE.names or ()}
+def _npz(recording: Recording, step: Step) -> bytes:
+    """Return an npz file: a column per field of the operations, and the metadata as JSON.
+
+    It is what numpy.savez_compressed makes, written in pieces, since compression takes long.
+    """
+    blocks = list(_blocks(recording, PARQUET_ROWS, step))
+    ops = np.concatenate([np.empty(0, OPS_DTYPE), *blocks])
     room = io.BytesIO()
-    np.savez_compressed(room, meta=np.array(json.dumps(recording.meta)), **columns)
+    with zipfile.ZipFile(room, "w", zipfile.ZIP_DEFLATED) as archive:
+        with archive.open("meta.npy", "w") as file:
+            np.lib.format.write_array(file, np.array(json.dumps(recording.meta)))
+        for name in _COLUMNS:
+            head = np.lib.format.header_data_from_array_1_0(np.ascontiguousarray(ops[name]))
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                np.lib.format.write_array_header_1_0(file, head)
+                for first in range(0, len(ops), PARQUET_ROWS):
+                    part = ops[name][first : first + PARQUET_ROWS]
+                    file.write(part.tobytes())
+                    step(len(part))
     return room.getvalue()

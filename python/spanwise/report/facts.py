@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from spanwise import _format, _lib, errors
 from spanwise.heap.heap_map import HeapMap
 from spanwise.heap.options import HeapOptions
@@ -19,6 +21,7 @@ from spanwise.optimizer.result import OptimizeResult
 from spanwise.optimizer.search import optimize, simulated_operations
 from spanwise.recordings.live_sites import LiveSites
 from spanwise.recordings.recording import Recording
+from spanwise.recordings.recording_set import RecordingSet
 from spanwise.results.jobs import Progress, Step, progress_bar
 from spanwise.results.rows import Rows
 from spanwise.tables.table import SizeClassTable
@@ -48,7 +51,7 @@ class Facts:
     """All that the page shows.
 
     Attributes:
-        recording: what it is about.
+        recording: what it is about; a set has neither maps nor advice.
         table: its size classes.
         ledger: at the peak of requested bytes.
         timeline: rows of `Recording.timeline(detail="parts")`.
@@ -60,7 +63,7 @@ class Facts:
         peers: other allocators, measured on this recording; None: not measured.
     """
 
-    recording: Recording
+    recording: Recording | RecordingSet
     table: SizeClassTable
     ledger: Ledger
     timeline: Rows
@@ -73,8 +76,19 @@ class Facts:
 
     @property
     def program(self) -> str:
-        """The name of the recorded program."""
-        return Path(self.recording.program).name or self.recording.name
+        """The name of the recorded program, or those of several processes."""
+        if isinstance(self.recording, Recording):
+            return Path(self.recording.program).name or self.recording.name
+        names = list(dict.fromkeys(Path(one.program).name or one.name for one in self.recording))
+        more = [f"{len(names) - 3} more"] if len(names) > 3 else []
+        return f"{len(self.recording)} processes ({', '.join([*names[:3], *more])})"
+
+    @property
+    def peak_op(self) -> int:
+        """The operation of the time line where most is requested."""
+        if isinstance(self.recording, Recording):
+            return self.recording.summary.peak_op
+        return int(self.timeline["op"][np.argmax(self.timeline["requested_bytes"])])
 
     @property
     def has_sites(self) -> bool:
@@ -96,13 +110,14 @@ class Facts:
     def answer(self) -> str:
         """Return a text about how much was wasted, where, and what to do about it."""
         ledger = self.ledger
-        if ledger.held_bytes == 0 or not len(self.recording):
+        if ledger.held_bytes == 0 or not self.recording.events:
             return f"{self.program} allocated nothing, so nothing was wasted."
         worst = self.worst_part()
         share = _format.share(ledger.waste_bytes, ledger.held_bytes)
         most = _format.size(getattr(ledger, worst))
+        when = "At its peak" if isinstance(self.recording, Recording) else "Each at its peak,"
         said = (
-            f"At its peak {self.program} had requested {_format.size(ledger.requested_bytes)}, and"
+            f"{when} {self.program} had requested {_format.size(ledger.requested_bytes)}, and"
             f" a heap with the table {ledger.table} held {_format.size(ledger.held_bytes)} for it:"
             f" {share} was waste, most of it {PARTS[worst]} ({most})"
         )
@@ -166,6 +181,27 @@ def gather(
             advice, why = _advise(recording, table, holdout, step)
     seen = (recording, table, ledger, timeline, histogram, tuple(maps), sites)
     return Facts(*seen, advice, why, peers)
+
+
+def gather_set(
+    recordings: RecordingSet,
+    table: SizeClassTable,
+    options: HeapOptions | None,
+    *,
+    hide_frames: Iterable[str] = (),
+    progress: Progress = None,
+) -> Facts:
+    """Gather sums of several processes; `ledger.parts` has the ledger of each."""
+    total = 3 * sum(map(len, recordings))
+    with progress_bar(progress, total, "report", "operations") as step:
+        ledger = recordings.ledger(table, options=options, progress=step)
+        timeline = recordings.timeline(
+            table, samples=MOMENTS, detail="parts", options=options, progress=step
+        )
+        live = recordings.live_sites(table, options=options, progress=step)
+        sites = live.named(hide_frames=hide_frames).merged()
+    seen = (recordings, table, ledger, timeline, recordings.histogram(), (), sites)
+    return Facts(*seen, None, "spanwise optimize fits one to several recordings")
 
 
 def searched_tables(recording: Recording) -> int:

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 from spanwise import _format, _lib
 from spanwise.errors import InvalidError
 from spanwise.ledger.ledger import Ledger
+from spanwise.recordings.recording import Recording
+from spanwise.recordings.recording_set import RecordingSet
 from spanwise.report import charts, flame
 from spanwise.report.charts import WIDTH
-from spanwise.report.facts import FLAME_SITES, SITES, Facts, gather, searched_tables
+from spanwise.report.facts import FLAME_SITES, SITES, Facts, gather, gather_set, searched_tables
 from spanwise.results.files import check_output, write_whole
 from spanwise.tables.table import SizeClassTable
 
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from spanwise.measure.peers import PeerComparison
     from spanwise.optimizer.result import OptimizeResult
     from spanwise.recordings.live_sites import LiveSite
-    from spanwise.recordings.recording import Recording
     from spanwise.results.jobs import Progress
 
 
@@ -69,7 +70,7 @@ _MAP_KEYS = (
 
 
 def write(
-    recording: Recording,
+    recording: Recording | RecordingSet,
     path: str | os.PathLike[str],
     table: SizeClassTable,
     holdout: Sequence[Recording],
@@ -82,13 +83,18 @@ def write(
 ) -> str:
     """Writes the page; as `Recording.to_html`. With advice, no table is fitted."""
     check_place(path)
-    facts = gather(
-        *(recording, table, holdout, options),
-        hide_frames=hide_frames,
-        progress=progress,
-        advice=advice,
-        peers=peers,
-    )
+    if isinstance(recording, RecordingSet):
+        if holdout or peers is not None:
+            raise InvalidError("held-out recordings and peers are for a report of one recording")
+        facts = gather_set(recording, table, options, hide_frames=hide_frames, progress=progress)
+    else:
+        facts = gather(
+            *(recording, table, holdout, options),
+            hide_frames=hide_frames,
+            progress=progress,
+            advice=advice,
+            peers=peers,
+        )
     write_whole(path, page_of(facts))
     return facts.answer()
 
@@ -131,12 +137,12 @@ def _json(name: str, value: object) -> str:
 
 
 def _sections(facts: Facts) -> Iterable[str]:
-    empty = not len(facts.recording)
     yield _head(facts)
-    if not empty:
-        peak_op = facts.recording.summary.peak_op
+    if facts.ledger.parts:
+        yield _processes(facts)
+    if facts.recording.events:
         text = "Held bytes, stacked by part. The dashed line is the resident bytes."
-        yield _section("Over time", text, charts.timeline(facts.timeline, peak_op))
+        yield _section("Over time", text, charts.timeline(facts.timeline, facts.peak_op))
         yield _section(
             "Sizes",
             "Requests of each size. A request gets the next class above it; the difference is"
@@ -149,7 +155,8 @@ def _sections(facts: Facts) -> Iterable[str]:
             " classes.",
             charts.waste_by_class(facts.ledger) or "<p>No class has any waste.</p>",
         )
-        yield _heap_map(facts)
+        if facts.maps:
+            yield _heap_map(facts)
         yield _sites(facts)
         if facts.has_stacks:
             yield _flame(facts)
@@ -173,12 +180,38 @@ def _head(facts: Facts) -> str:
         for text in dict.fromkeys(filter(None, remarks))
     )
     picture = charts.ledger_bar(facts.ledger) if facts.ledger.held_bytes else ""
-    command = html.escape(" ".join(facts.recording.arguments) or facts.program)
+    words = facts.recording.arguments if isinstance(facts.recording, Recording) else ()
+    command = html.escape(" ".join(words) or facts.program)
     return (
         f'<header><h1>Memory of {html.escape(facts.program)}</h1><p id="answer">'
         f"{html.escape(facts.answer())}</p>{notes}{picture}"
         f'<p class="quiet">{html.escape(facts.recording.name)}: <code>{command}</code></p></header>'
     )
+
+
+def _processes(facts: Facts) -> str:
+    """The ledger of each process, and the sum."""
+    assert isinstance(facts.recording, RecordingSet)
+    names = [f"{one.name}: {' '.join(one.arguments)}"[:100] for one in facts.recording]
+    both = [*zip(facts.ledger.parts, names, strict=True), (facts.ledger, "all")]
+    rows = [
+        (
+            _format.size(ledger.requested_bytes),
+            _format.size(ledger.held_bytes),
+            "-" if ledger.resident_bytes is None else _format.size(ledger.resident_bytes),
+            _format.size(ledger.waste_bytes),
+            _format.share(ledger.waste_bytes, ledger.held_bytes),
+            _format.number(ledger.events),
+            name,
+        )
+        for ledger, name in both
+    ]
+    text = (
+        "Each has a heap of its own and is taken at its own peak. So the sum is what they would"
+        " hold if all peaks fell together. A report of each: spanwise report FILE.swt."
+    )
+    head = ("requested", "held", "resident", "waste", "of held", "events", "process")
+    return _section("Processes", text, _table(rows, head, 6))
 
 
 def _heap_map(facts: Facts) -> str:
@@ -273,6 +306,7 @@ def _table(
 def _advice(facts: Facts) -> str:
     if facts.advice is None:
         return _section("Table advice", f"No table was fitted: {facts.no_advice}.", "")
+    assert isinstance(facts.recording, Recording)
     evaluation = facts.advice.evaluation
     rows = [_ledger_cells(one, facts) for one in evaluation.comparison.ledgers]
     head = ("held", "resident", "waste", "classes", "table")

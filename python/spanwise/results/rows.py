@@ -28,8 +28,9 @@ class Rows:
     take rows, `np.asarray(rows)` is the structured array itself, and rows have its attributes
     (`rows.dtype`, `rows.nbytes`, `rows.tolist()`, ...).
 
-    Other tools take `to_columns()`: `pyarrow.table(rows.to_columns())`,
-    `polars.DataFrame(rows.to_columns())`; pandas and duckdb take `to_pandas()`.
+    Other tools read columns: `pandas.DataFrame(rows)`, and where pyarrow is installed
+    `polars.DataFrame(rows)`, `polars.from_arrow(rows)` (a series of structs) and
+    `pyarrow.table(rows)`. duckdb, and pandas if a column has fixed arrays, take `to_pandas()`.
     """
 
     __slots__ = ("_array",)
@@ -44,6 +45,25 @@ class Rows:
         if copy is False and found is not self._array:
             raise ValueError(f"rows become {found.dtype} by a copy only")
         return found.copy() if copy and found is self._array else found
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type[NDArray[np.void]]:  # type: ignore[override]
+        """numpy's: by isinstance, pandas finds the structured array, of which it makes columns."""
+        return np.ndarray
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The columns, for tools that know Arrow's PyCapsule interface.
+
+        Raises:
+            UnsupportedError: pyarrow is not installed.
+        """
+        pyarrow = _imported("pyarrow", "rows.to_columns()")
+        return pyarrow.table(self.to_columns()).__arrow_c_stream__(requested_schema)
+
+    def __dir__(self) -> list[str]:
+        """What tab completion offers: what is here, and some of the array's."""
+        names = (*vars(Rows), "dtype", "nbytes", "shape", "size", "tolist")
+        return [name for name in names if not name.startswith("_")]
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # numpy finds its protocols on np.asarray(rows)
@@ -101,13 +121,7 @@ class Rows:
         Raises:
             UnsupportedError: pandas is not installed.
         """
-        try:
-            pandas = importlib.import_module("pandas")
-        except ImportError:
-            raise errors.UnsupportedError(
-                "pandas is not installed; pip install pandas, or use the rows as a numpy array"
-            ) from None
-        return pandas.DataFrame(self.to_columns())
+        return _imported("pandas", "the rows as a numpy array").DataFrame(self.to_columns())
 
     def _cells(self) -> list[tuple[str, ...]]:
         names = self.dtype.names or ()
@@ -130,6 +144,15 @@ class Rows:
         more = f", the first {_SHOWN}" if len(self) > _SHOWN else ""
         title = f"{_format.plural(len(self), 'row')}{more}"
         return _format.html_table(self._cells(), self.dtype.names, title, left=0)
+
+
+def _imported(module: str, instead: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise errors.UnsupportedError(
+            f"{module} is not installed; pip install {module}, or use {instead}"
+        ) from None
 
 
 def _cell(value: Any) -> str:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 import subprocess
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 import spanwise as sw
 from spanwise import workloads
-from spanwise.__main__ import main
+from spanwise.__main__ import main, make_parser
 from spanwise.commands import _options, demo
 
 from tests.python.helpers import needs_recorder, random_ops, script
@@ -114,6 +115,38 @@ def test_a_table_replaces_tables_only(capsys: pytest.CaptureFixture[str]) -> Non
     assert error_line(capsys, "optimize", "a.swt", "-o", "mine.txt") == (
         "mine.txt: a table file ends in .json; give another name"
     )
+
+
+def test_every_command_that_writes_takes_force() -> None:
+    """What replaces files by itself takes it too, for hands that are used to it."""
+    parser = make_parser()
+    (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    for name, command in commands.choices.items():
+        writes = any(action.dest in ("output", "plot") for action in command._actions)
+        forces = {"-f", "--force"} <= set(command._option_string_actions)
+        assert forces == writes, name
+
+
+def test_force_replaces_all_but_recordings(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("mine.json").write_text("no table")
+    assert main(["optimize", "b.swt", "--candidates=2", "--anyway", "-fo", "mine.json"]) in (0, 1)
+    assert "classes" in Path("mine.json").read_text()
+    capsys.readouterr()
+    for words in (["optimize", "b.swt"], ["run"], ["export", "b.swt", "--to", "npz"]):
+        tail = ["--", "/bin/true"] if words == ["run"] else []
+        assert error_line(capsys, *words, "-f", "-o", "a.swt", *tail) == (
+            "a.swt: is a recording, which would be lost; give another name"
+        )
+
+
+def test_force_begins_a_sweep_anew(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["sweep", "b.swt", "--table", "go", "-o", "s.jsonl"]
+    assert main(words) == 0
+    Path("s.jsonl").write_text("something else\n")
+    assert main(words) == 2
+    capsys.readouterr()
+    assert main([*words, "-f"]) == 0
+    assert len(Path("s.jsonl").read_text().splitlines()) == 2  # a head and a row
 
 
 def test_what_is_fitted_to_is_not_held_out(capsys: pytest.CaptureFixture[str]) -> None:

@@ -41,6 +41,32 @@ def test_a_program_does_not_wait_for_numpy(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
 
 
+def test_help_loads_no_command(tmp_path: Path) -> None:
+    text = """
+import sys
+sys.argv = ["spanwise", "--help"]
+from spanwise.__main__ import command
+try:
+    command()
+except SystemExit:
+    print(sorted(name for name in sys.modules if name.startswith(("spanwise.", "numpy", "json"))))
+"""
+    done = run(text, tmp_path)
+    *_, loaded = done.stdout.splitlines()
+    assert loaded == str(
+        [
+            "spanwise.__main__",
+            "spanwise.commands",
+            "spanwise.commands._common",
+            "spanwise.commands._options",
+            "spanwise.commands._start",
+            "spanwise.errors",
+            "spanwise.tables",
+            "spanwise.tables.families",
+        ]
+    ), done.stderr
+
+
 def test_row_types_are_loaded_on_first_use(tmp_path: Path) -> None:
     text = """
 from spanwise import _lib

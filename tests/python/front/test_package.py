@@ -45,6 +45,12 @@ def test_dir_lists_every_name_before_its_first_use() -> None:
     assert plots.startswith("<module 'spanwise.plots'")
 
 
+def test_completion_offers_public_names_only() -> None:
+    offered = answer("import spanwise as sw; print(*dir(sw), *dir(sw.plots), *dir(sw.workloads))")
+    public = ([*sw.__all__, "__version__"], sw.plots.__all__, sw.workloads.__all__)
+    assert offered.split() == [name for names in public for name in sorted(names)]
+
+
 def test_all_names_at_once() -> None:
     code = "from spanwise import *; print(optimize.__module__, Heap.__name__, plots.__name__)"
     assert answer(code) == "spanwise.optimizer.search Heap spanwise.plots"
@@ -99,8 +105,13 @@ def test_small(text):
     assert len([text + str(i) for i in range(300)]) == 300
 
 @pytest.mark.spanwise(max_resident="1M", table="go")
-def test_large():
+@pytest.mark.parametrize("what", ["a/b"])
+def test_large(what):
     kept = [bytearray(100_000) for _ in range(40)]
+
+@pytest.mark.spanwise(max_waste="40%", max_held="64K")
+def test_tiny():
+    kept = [bytearray(1000) for _ in range(4)]
 
 @pytest.mark.spanwise(max_wast="20%")
 def test_misspelt(): pass
@@ -125,10 +136,13 @@ def test_limits_of_tests(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text(f"[pytest]\naddopts = {words}\n")
     done = python("-m", "pytest", "-p", "no:cacheprovider", "-rf", cwd=tmp_path, timeout=600)
     said = done.stdout
-    assert "3 failed, 2 passed" in said, said + done.stderr
+    assert "3 failed, 3 passed" in said, said + done.stderr
     assert re.search(r"TOO MUCH: resident [34]\.\d MiB \([\d,]+ bytes\), at most 1.0 MiB", said)
+    assert "(test_large[a_b].swt at peak, table go)" in said
     assert "unknown option --max-wast; did you mean --max-waste?" in said
-    assert "in the recorded process:" in said and "assert 1 == 2" in said
+    assert (
+        "test_broken.py::test_broken in the recorded process:" in said and "assert 1 == 2" in said
+    )
 
 
 def test_without_the_marker_nothing_is_loaded() -> None:

@@ -341,3 +341,11 @@ def test_lines_of_go(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
     assert "any" in capsys.readouterr().out
     assert trace.processes[-1].plot_utilisation().get_xscale() == "log"
     assert trace.plot_pause_histogram().get_ylabel() == "pauses"
+
+
+def test_reading_counts_lines(tmp_path: Path) -> None:
+    path = tmp_path / "gc.txt"
+    path.write_text("one\ntwo\nthree\n")
+    steps: list[int] = []
+    read_gctrace(path, steps.append)
+    assert sum(steps) == 3

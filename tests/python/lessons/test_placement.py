@@ -61,7 +61,7 @@ def naive_first_fit(sizes: list[int], lives: list[int]) -> int:
     return len(taken)
 
 
-@pytest.mark.parametrize("backend", ["two", "wide", "single"])
+@pytest.mark.parametrize("backend", ["two-treaps", "btree", "treap"])
 def test_first_fit_beside_a_naive_model(backend: str) -> None:
     rng = np.random.default_rng(4)
     sizes, lives = rng.integers(1, 9, 150).tolist(), rng.integers(1, 30, 150).tolist()
@@ -85,7 +85,7 @@ def test_a_study_has_all_combinations() -> None:
 def test_back_ends_with_a_placement_need_the_same() -> None:
     shared = ("first", "next", "worst")
     two = study(100, policies=shared)["extent"]
-    for backend in ("wide", "single"):
+    for backend in ("btree", "treap"):
         assert (study(100, policies=shared, backend=backend)["extent"] == two).all()
 
 
@@ -111,7 +111,7 @@ def test_bad_arguments() -> None:
     with pytest.raises(sw.InvalidError):
         study(0)
     with pytest.raises(sw.UnsupportedError):
-        measure_extent([1], [1], "best", backend="wide")
+        measure_extent([1], [1], "best", backend="btree")
 
 
 # --- Robson's adversary ---------------------------------------------------------------------------
@@ -126,7 +126,7 @@ def test_robsons_bound_by_hand() -> None:
 @pytest.mark.parametrize("placement", ["first", "best", "next", "worst"])
 @pytest.mark.parametrize(("live", "largest"), [(16, 1), (64, 8), (100, 4), (1024, 64)])
 def test_no_placement_escapes(placement: str, live: int, largest: int) -> None:
-    with sw.RangeAllocator(1 << 20, backend="two", placement=placement) as places:
+    with sw.RangeAllocator(1 << 20, backend="two-treaps", placement=placement) as places:
         assert play_robson(places, live, largest).extent >= robson_bound(live, largest)
         assert places.size - places.free_size <= live
         places.verify()

@@ -26,6 +26,7 @@ from tests.python.ranges.models import (
     BUDDY_SIZES,
     PLACED,
     STEPS,
+    TREES,
     Step,
     pairs,
     run_buddy,
@@ -35,7 +36,7 @@ from tests.python.ranges.models import (
 # --- by hand --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", TREES)
 def test_takes_the_front_and_joins(backend: str) -> None:
     with sw.RangeAllocator(100, backend=backend) as ranges:
         assert [ranges.alloc(10) for _ in range(10)] == [*range(0, 100, 10)]
@@ -65,7 +66,7 @@ def test_takes_the_front_and_joins(backend: str) -> None:
 def test_placements() -> None:
     wanted = {"first": 10, "best": 80, "worst": 40, "next": 10, "default": 80}
     for placement, offset in wanted.items():
-        with sw.RangeAllocator(100, backend="two", placement=placement) as ranges:
+        with sw.RangeAllocator(100, backend="two-treaps", placement=placement) as ranges:
             ranges.alloc(100)
             for start, size in ((10, 20), (40, 30), (80, 12)):
                 ranges.free(start, size)
@@ -85,7 +86,7 @@ def test_a_buddy() -> None:
         assert [buddy.alloc(size * 1024) for size in (1, 1, 3)] == [0, 1024, 4096]
         assert buddy.stats().waste == 1024
         for offset, size in ((5120, 1024), (4096, 4096), (0, 2048)):
-            with pytest.raises(sw.InvalidError, match="its offset and its size"):
+            with pytest.raises(sw.InvalidError, match="the offset and size of one"):
                 buddy.free(offset, size)
         buddy.free(4096, 3 * 1024)
         with pytest.raises(sw.OverlapError):
@@ -133,9 +134,11 @@ def test_bad_use_changes_nothing(
 
 
 def test_bad_options() -> None:
-    with pytest.raises(sw.InvalidError, match="backend 'red': must be one of wide, single, two"):
+    with pytest.raises(
+        sw.InvalidError, match="backend 'red': must be one of btree, treap, two-treaps"
+    ):
         sw.RangeAllocator(10, backend="red")
-    with pytest.raises(sw.UnsupportedError, match="wide has no best fit"):
+    with pytest.raises(sw.UnsupportedError, match="btree has no best fit"):
         sw.RangeAllocator(10, placement="best")
     with pytest.raises(sw.InvalidError, match="a range of size 0"):
         sw.RangeAllocator(0)
@@ -143,12 +146,26 @@ def test_bad_options() -> None:
         sw.BuddyAllocator(1 << 20, unit=1000)
 
 
+def test_names_of_back_ends() -> None:
+    """Two AVL trees by start and by size do what two treaps do: the smallest hole that fits."""
+    with sw.RangeAllocator(100, backend="avl") as ranges:
+        assert ranges.backend == "two-treaps"
+        assert [ranges.alloc(size) for size in (30, 10, 20, 10, 30)] == [0, 30, 40, 60, 70]
+        ranges.free(0, 30)
+        ranges.free(40, 20)
+        assert ranges.find(15) == 40
+    with sw.RangeAllocator(1 << 14, backend="buddy") as ranges:
+        assert (ranges.alloc(1500), ranges.alloc(1), ranges.backend) == (0, 2048, "buddy")
+    with pytest.raises(sw.InvalidError, match="backend \\['avl'\\]: must be one of"):
+        sw.RangeAllocator(100, backend=["avl"])  # type: ignore[arg-type]
+
+
 def test_closed() -> None:
     ranges = sw.RangeAllocator(100)
     ranges.close()
     ranges.close()
     assert ranges.closed
-    assert repr(ranges) == "<RangeAllocator 'wide', size 100, closed>"
+    assert repr(ranges) == "<RangeAllocator 'btree', size 100, closed>"
     with pytest.raises(sw.StateError, match="RangeAllocator of size 100 is closed"):
         ranges.alloc(1)
 
@@ -249,7 +266,7 @@ def test_a_buddy_gives_aligned_blocks_and_refuses_none_that_is_there(
 
 
 @pytest.mark.parametrize("locked", [False, True])
-@pytest.mark.parametrize("name", [*BACKENDS, "buddy"])
+@pytest.mark.parametrize("name", BACKENDS)
 def test_no_argument_outside_changes_anything(name: str, locked: bool) -> None:
     """0, negative, past the end, overflow, and what is no number, in every call that takes one."""
     ranges: sw.RangeAllocator | sw.BuddyAllocator

@@ -431,6 +431,11 @@ def test_limits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         words = ["check", swt, "--table", "go", "--max-waste", f"{limit_percent}%", "--json"]
         assert main(words) == status
         assert json.loads(capsys.readouterr().out)["kept"] is (status == 0)
+    fixed = sum(getattr(ledger, f"{part}_bytes") for part in ("metadata", "cached"))
+    for limit in (ledger.held_bytes - fixed, ledger.held_bytes - fixed - 1):
+        words = ["check", swt, "--table", "go", f"--max-held={limit}", "--ignore-fixed", "--json"]
+        assert main(words) == int(limit < ledger.held_bytes - fixed)
+        assert json.loads(capsys.readouterr().out)["ledger"]["held_bytes"] == ledger.held_bytes
     assert main(["check", swt]) == 2
     assert "nothing to check" in capsys.readouterr().err
     for bad in ("101%", "much", "-1", "nan"):

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 import spanwise as sw
+from spanwise import _format
 from spanwise.__main__ import main
 from spanwise.ledger.parts import PARTS
 from spanwise.report import facts as facts_of
@@ -201,6 +202,35 @@ def test_other_allocators_are_shown_as_they_were_measured(tmp_path: Path) -> Non
     assert "requested 2.0 MiB" in text and "is not installed" in text
     assert text.index(">glibc</text>") < text.index(">jemalloc</text>")  # the lower peak first
     assert ">6.0 MiB</text>" in text and "were not measured" not in text
+
+
+def test_a_page_of_several_processes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Rows and sums are those of the ledgers, each at its own peak."""
+    paths = [tmp_path / name for name in ("a.swt", "b.swt", "c.swt")]
+    each = [sw.Recording.from_ops(random_ops(i, 900 * i), p) for i, p in enumerate(paths, 1)]
+    assert main(["report", *map(str, paths), "--table", "go"]) == 0
+    text = (tmp_path / "a.html").read_text()
+    page = Page(text)
+    held = [one.ledger("go").held_bytes for one in each]
+    shown = [_format.size(value) for value in (*held, sum(held))]
+    rows = re.findall(r"<tr>(.*?)</tr>", text[page_place(text, "processes") :])[1:5]
+    assert [re.findall(r">([^<]*)</td>", row)[1] for row in rows] == shown
+    assert [row.rpartition("<td>")[2].split(":")[0] for row in rows][:3] == [p.name for p in paths]
+    assert page.data("facts")["ledger"]["held_bytes"] == sum(held)
+    assert "3 processes (" in page.data("facts")["answer"]
+    assert {"over-time", "call-sites", "the-recording"} <= {*page.ids}
+    assert "heap-map" not in page.ids
+    capsys.readouterr()
+    assert main(["report", *map(str, paths), "--holdout", str(paths[0])]) == 2
+    assert capsys.readouterr().err.count("for one recording; give one file") == 1
+    with pytest.raises(sw.InvalidError, match="for a report of one recording"):
+        sw.RecordingSet(each).to_html(tmp_path / "x.html", holdout=each)
+    assert sw.RecordingSet(each[:1]).to_html(tmp_path / "one.html").startswith("At its peak")
+
+
+def page_place(text: str, section: str) -> int:
+    """Where a section begins."""
+    return text.index(f'<section id="{section}">')
 
 
 def test_places_and_files_that_are_refused(

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import functools
-import importlib
+import importlib.util
 import json
 import math
 import pickle
@@ -73,11 +73,31 @@ def test_tools_that_are_installed_read_rows(tool: str) -> None:
     rows = as_rows(ROWS)
     if tool == "pyarrow":
         assert module.table(rows.to_columns()).to_pydict() == EXPECTED
+        assert module.table(rows).to_pydict() == EXPECTED
     elif tool == "polars":
-        found = module.DataFrame(rows.to_columns()).to_dict(as_series=False)
-        assert {name: [*map(_plain, values)] for name, values in found.items()} == EXPECTED
+        frames = [module.DataFrame(rows.to_columns())]
+        if importlib.util.find_spec("pyarrow"):
+            frames += [module.DataFrame(rows), module.from_arrow(rows).struct.unnest()]
+        for frame in frames:
+            found = frame.to_dict(as_series=False)
+            assert {name: [*map(_plain, values)] for name, values in found.items()} == EXPECTED
     else:
         assert rows.to_pandas().to_dict("list") == EXPECTED
+        names = [name for name in EXPECTED if name != "three"]
+        assert module.DataFrame(rows[names]).to_dict("list") == {n: EXPECTED[n] for n in names}
+        assert list(module.DataFrame(rows[:0][names]).columns) == names
+
+
+def test_arrow_needs_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(sw.UnsupportedError, match="pip install pyarrow, or use rows"):
+        as_rows(ROWS).__arrow_c_stream__()
+
+
+def test_completion_of_rows_offers_few_names() -> None:
+    rows = as_rows(ROWS)
+    assert {"to_pandas", "to_columns", "dtype", "tolist"} <= set(dir(rows)) and len(dir(rows)) < 12
+    assert all(hasattr(rows, name) and not name.startswith("_") for name in dir(rows))
 
 
 def _plain(value: Any) -> Any:
