@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from install_tools import LEDGER_PARTS, ROOT, Told, run
-from spanwise.__main__ import COMMANDS
+from spanwise.commands import COMMANDS
 
 pytestmark = pytest.mark.slow
 OURS = {"spanwise", "spanwise_sizeclasses", "spanwise_pytest"}

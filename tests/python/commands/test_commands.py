@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 import spanwise as sw
 from spanwise import commands, workloads
-from spanwise.__main__ import COMMANDS, main
+from spanwise.__main__ import main
+from spanwise.commands import COMMANDS
 from spanwise.ledger.parts import PARTS
 
 from tests.python.helpers import GO_TABLE, has_open, needs_recorder, random_ops, spanwise

@@ -13,7 +13,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from spanwise.__main__ import COMMANDS, main, make_parser
+from spanwise.__main__ import main, make_parser
+from spanwise.commands import COMMANDS
 
 from tests.python.helpers import ROOT
 
