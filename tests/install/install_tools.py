@@ -29,7 +29,7 @@ LEDGER_PARTS = (
 )
 
 BLOCK = re.compile(
-    r"^```(?P<language>c|cpp|python|sh|cmake)\n(?P<code>.*?)^```\n(?:\n```text\n(?P<output>.*?)^```\n)?",
+    r"^```(?P<language>c|cpp|perl|python|sh|cmake)\n(?P<code>.*?)^```\n(?:\n```text\n(?P<output>.*?)^```\n)?",
     re.MULTILINE | re.DOTALL,
 )
 in_full = pytest.mark.skipif(
