@@ -33,6 +33,9 @@ NOISE_SHARE = 0.01
 """Advice that saves a smaller share of the resident bytes is not given,"""
 NOISE_BYTES = 1 << 18
 """nor advice that saves fewer bytes: program starts differ by as much."""
+NOTHING = "No change that was tried saves more than 1 %."
+ADVICE_PASSES = 8
+"""Simulations of the recording that the rules need, at most."""
 _SITES_MAX = 3
 _CLASSES_MAX = 3
 _MALLOC_ALIGN = 16
@@ -113,7 +116,7 @@ class AdviceList(Sequence[Advice], Result, Tabular):
             lines += ["", f"{i}. {one.title}"]
             lines += [*_wrapped(one.finding, indent), *_wrapped(one.change, indent)]
         if not self.items:
-            lines.append("No change that was tried saves more than 1 %.")
+            lines.append(NOTHING)
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -155,9 +158,10 @@ def advise(
         progress: as of `Recording.ledger`.
     """
     if not recording.events:
-        name = Path(recording.program).name
-        return AdviceList(f"{name} allocated nothing.", (), recording.name)
-    with progress_bar(progress, 8 * len(recording), "advice", "operations") as step:
+        name = Path(recording.program).name or recording.name
+        said = f"{name} allocated nothing, so nothing was wasted."
+        return AdviceList(said, (), recording.name)
+    with progress_bar(progress, ADVICE_PASSES * len(recording), "advice", "operations") as step:
         facts = _Facts(recording, table, as_options(options), step)
         rules: tuple[Callable[[_Facts], Iterable[Advice]], ...] = (
             _allocator,
@@ -191,7 +195,7 @@ class _Facts:
         self.table = table
         self.options = options
         self.step = step
-        self.program = Path(recording.program).name
+        self.program = Path(recording.program).name or recording.name
 
     @cached_property
     def peak(self) -> Ledger:

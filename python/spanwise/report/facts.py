@@ -22,6 +22,7 @@ from spanwise.optimizer.search import optimize, simulated_operations
 from spanwise.recordings.live_sites import LiveSites
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.recording_set import RecordingSet
+from spanwise.report.advice import ADVICE_PASSES, AdviceList, advise
 from spanwise.results.jobs import Progress, Step, progress_bar
 from spanwise.results.rows import Rows
 from spanwise.tables.table import SizeClassTable
@@ -61,6 +62,7 @@ class Facts:
         advice: the fitted table compared with stock tables; None: nothing to fit to.
         no_advice: why `advice` is None, or "".
         peers: other allocators, measured on this recording; None: not measured.
+        changes: the verdict and ranked advice; None: a set of several recordings.
     """
 
     recording: Recording | RecordingSet
@@ -73,6 +75,7 @@ class Facts:
     advice: OptimizeResult | None
     no_advice: str
     peers: PeerComparison | None = None
+    changes: AdviceList | None = None
 
     @property
     def program(self) -> str:
@@ -108,7 +111,11 @@ class Facts:
         )
 
     def answer(self) -> str:
-        """Return a text about how much was wasted, where, and what to do about it."""
+        """Return the verdict: how much was wasted, by the program's own allocator if known."""
+        return self.changes.verdict if self.changes is not None else self.simulated()
+
+    def simulated(self) -> str:
+        """Return what the simulated heap wasted, where, and what another table would save."""
         ledger = self.ledger
         if ledger.held_bytes == 0 or not self.recording.events:
             return f"{self.program} allocated nothing, so nothing was wasted."
@@ -137,6 +144,8 @@ class Facts:
             "program": self.program,
             "arguments": self.recording.arguments,
             "answer": self.answer(),
+            "simulated": self.simulated(),
+            "changes": None if self.changes is None else self.changes.to_dict()["advice"],
             "summary": self.recording.summary.to_dict(),
             "ledger": self.ledger.to_dict(),
             "sites": [site.to_dict() for site in self.sites.sites[:SITES]],
@@ -164,7 +173,7 @@ def gather(
     Raises:
         InvalidError, TraceFormatError: as of those calls.
     """
-    total = _PASSES * len(recording)
+    total = (_PASSES + ADVICE_PASSES) * len(recording)
     if advice is None:
         total += _searched_operations(recording, holdout)
     with progress_bar(progress, total, "report", "operations") as step:
@@ -179,8 +188,11 @@ def gather(
         why = ""
         if advice is None:
             advice, why = _advise(recording, table, holdout, step)
+        changes = advise(
+            recording, table, fitted=advice, peers=peers, options=options, progress=step
+        )
     seen = (recording, table, ledger, timeline, histogram, tuple(maps), sites)
-    return Facts(*seen, advice, why, peers)
+    return Facts(*seen, advice, why, peers, changes)
 
 
 def gather_set(

@@ -17,6 +17,7 @@ from spanwise.ledger.ledger import Ledger
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.recording_set import RecordingSet
 from spanwise.report import charts, flame
+from spanwise.report.advice import NOTHING
 from spanwise.report.charts import WIDTH
 from spanwise.report.facts import FLAME_SITES, SITES, Facts, gather, gather_set, searched_tables
 from spanwise.results.files import check_output, write_whole
@@ -184,9 +185,22 @@ def _head(facts: Facts) -> str:
     command = html.escape(" ".join(words) or facts.program)
     return (
         f'<header><h1>Memory of {html.escape(facts.program)}</h1><p id="answer">'
-        f"{html.escape(facts.answer())}</p>{notes}{picture}"
+        f"{html.escape(facts.answer())}</p>{_changes(facts)}{notes}{picture}"
         f'<p class="quiet">{html.escape(facts.recording.name)}: <code>{command}</code></p></header>'
     )
+
+
+def _changes(facts: Facts) -> str:
+    """The ranked advice, and what the simulation says."""
+    if facts.changes is None:
+        return ""
+    items = "".join(
+        f"<li><b>{html.escape(one.title)}</b> {html.escape(one.finding)}"
+        f" <i>{html.escape(one.change)}</i></li>"
+        for one in facts.changes
+    )
+    made = f'<ol id="changes">{items}</ol>' if items else f"<p>{NOTHING}</p>"
+    return f"{made}<p>{html.escape(facts.simulated())}</p>"
 
 
 def _processes(facts: Facts) -> str:

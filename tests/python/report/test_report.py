@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
 import os
 import re
@@ -117,7 +118,14 @@ def test_the_numbers_are_those_of_the_package(text: str) -> None:
     facts, ledger = page.data("facts"), RECORDING.ledger("go")
     assert facts["ledger"] == json.loads(ledger.to_json())
     assert facts["answer"] == page.paragraphs["answer"]
-    assert f"{100 * ledger.waste_bytes / ledger.held_bytes:.1f} % was waste" in facts["answer"]
+    assert f"{100 * ledger.waste_bytes / ledger.held_bytes:.1f} % was waste" in facts["simulated"]
+    advice = RECORDING.advice("go", fitted=None)
+    assert facts["answer"] == advice.verdict
+    assert [one["kind"] for one in facts["changes"] if one["kind"] != "table"] == [
+        one.kind for one in advice
+    ]
+    for one in advice:
+        assert html.escape(one.finding) in text
     assert [site["id"] for site in facts["sites"]] == [
         site.id for site in RECORDING.live_sites("go").sites[:15]
     ]
@@ -225,7 +233,7 @@ def test_a_page_of_several_processes(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().err.count("for one recording; give one file") == 1
     with pytest.raises(sw.InvalidError, match="for a report of one recording"):
         sw.RecordingSet(each).to_html(tmp_path / "x.html", holdout=each)
-    assert sw.RecordingSet(each[:1]).to_html(tmp_path / "one.html").startswith("At its peak")
+    assert sw.RecordingSet(each[:1]).to_html(tmp_path / "one.html").startswith("operations requested up to ")
 
 
 def page_place(text: str, section: str) -> int:
@@ -322,7 +330,7 @@ def test_the_bar_counts_simulated_operations(monkeypatch: pytest.MonkeyPatch) ->
     recording = sw.Recording.from_ops(random_ops(1, 2000))
     n = len(recording)
     facts_of.gather(recording, sw.SizeClassTable.c16(), progress=True)
-    assert totals == [(4 + 160 + 2 * 4 + 6 + 1) * n]
+    assert totals == [(4 + 8 + 160 + 2 * 4 + 6 + 1) * n]
     assert search == [4 * n]
     assert 50 * n < sum(steps) <= totals[0] and max(steps) < totals[0] / 5
 
