@@ -13,7 +13,6 @@
 #include "recorder/area.h"
 #include "recorder/children.h"
 #include "recorder/file.h"
-#include "recorder/memory.h"
 #include "recorder/meta.h"
 #include "recorder/options.h"
 #include "recorder/thread.h"
@@ -61,7 +60,7 @@ static void write_end(void) {
     freeze();
     if (!record_file_is_open()) return;
     flush_all();
-    record_memory_read(true);
+    record_threads_read_memory(true);
     if ((record_gate & RECORD_STOPPED) == 0) record_meta_put_memory();
     if (record_this.is_root) record_children_read();
     if (!record_write_tail() && record_file_is_open()) /* else the file was lost before */

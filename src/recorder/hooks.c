@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -146,20 +147,36 @@ RECORD_EXPORT int dlclose(void *handle) {
 
 /* --- memory that goes back to the system ------------------------------------------------------ */
 
-/* Reads the resident memory while the pages are still there. */
-static bool is_large(size_t bytes) {
-    return bytes >= RECORD_LARGE_BYTES && record_real.munmap != NULL && !record_is_own_call() &&
-           !record_off && record_gate == 0 && !record_is_stray_copy();
+static bool may_note(void) {
+    return record_real.mmap != NULL && !record_is_own_call() && !record_off && record_gate == 0 &&
+           !record_is_stray_copy();
 }
 
+/* What the program maps is no memory of malloc, even where the allocator had unmapped some. */
+RECORD_EXPORT void *mmap(void *at, size_t bytes, int prot, int flags, int fd, off_t offset) {
+    bool note = may_note();
+    void *p = record_real.mmap == NULL
+                  ? (void *)(uintptr_t)syscall(SYS_mmap, at, bytes, prot, flags, fd, offset)
+                  : record_real.mmap(at, bytes, prot, flags, fd, offset);
+    if (note && p != MAP_FAILED) record_memory_unmark((uintptr_t)p, bytes);
+    return p;
+}
+
+RECORD_EXPORT void *mmap64(void *at, size_t bytes, int prot, int flags, int fd, off_t offset) {
+    return mmap(at, bytes, prot, flags, fd, offset);
+}
+
+/* munmap and madvise read the resident memory while the pages are still there. */
 RECORD_EXPORT int munmap(void *p, size_t bytes) {
-    if (is_large(bytes)) record_memory_before_unmap((uintptr_t)p, bytes);
+    bool note = may_note();
+    if (note && bytes >= RECORD_LARGE_BYTES) record_threads_read_memory(false);
+    if (note) record_memory_unmark((uintptr_t)p, bytes);
     if (record_real.munmap == NULL) return (int)syscall(SYS_munmap, p, bytes);
     return record_real.munmap(p, bytes);
 }
 
 RECORD_EXPORT int madvise(void *p, size_t bytes, int advice) {
-    if (is_large(bytes)) record_memory_before_purge();
+    if (bytes >= RECORD_LARGE_BYTES && may_note()) record_threads_read_memory(false);
     if (record_real.madvise == NULL) return (int)syscall(SYS_madvise, p, bytes, advice);
     return record_real.madvise(p, bytes, advice);
 }

@@ -43,6 +43,12 @@ static sw_noinline void slow_alloc(record_thread *thread, swt_raw_kind kind, uin
     record_slow_put(thread, &event);
 }
 
+static sw_always_inline void count_bytes(record_thread *thread, const void *p, size_t size) {
+    thread->unmarked += size;
+    if (sw_unlikely(thread->unmarked >= RECORD_LARGE_BYTES))
+        record_thread_allocated(thread, p, size);
+}
+
 static sw_always_inline void note_alloc(record_thread *thread, swt_raw_kind kind, const void *p,
                                         size_t size, uint32_t align_log2, sw_os_frame frame) {
     uint64_t stamp = record_stamp(), ticks = record_ticks(thread);
@@ -51,7 +57,7 @@ static sw_always_inline void note_alloc(record_thread *thread, swt_raw_kind kind
     if (sw_unlikely(record_gate != 0 || !swt_raw_alloc(&thread->raw, kind, stamp, ticks,
                                                        (uintptr_t)p, size, align_log2, site)))
         slow_alloc(thread, kind, stamp, ticks, p, size, align_log2, site);
-    if (sw_unlikely(size >= RECORD_LARGE_BYTES)) record_memory_large((uintptr_t)p, size);
+    count_bytes(thread, p, size);
 }
 
 static sw_noinline void slow_free(record_thread *thread, uint64_t stamp, uint64_t ticks,
@@ -67,13 +73,19 @@ static sw_always_inline bool is_mapped(const void *p) {
     return (uintptr_t)p % 4096 == 16 && (((const size_t *)p)[-1] & 4095) == 2;
 }
 
+/* False: glibc did not map the object. */
+static sw_noinline bool before_unmap(const void *p) {
+    record_threads_read_memory(false);
+    return record_memory_unmark_mapped(p);
+}
+
 /* Events of frees have no call site, because studies are about where objects are allocated. */
 static sw_always_inline void note_free(record_thread *thread, const void *p) {
     uint64_t stamp = record_stamp(), ticks = record_ticks(thread);
     record_set_phase(thread, RECORD_WRITING);
     if (sw_unlikely(record_gate != 0 || !swt_raw_free(&thread->raw, stamp, ticks, (uintptr_t)p, 0)))
         slow_free(thread, stamp, ticks, p, 0);
-    if (sw_unlikely(is_mapped(p))) record_memory_before_free(p);
+    if (sw_unlikely(is_mapped(p))) (void)before_unmap(p);
 }
 
 static sw_always_inline void note_realloc(record_thread *thread, uint64_t old_stamp,
@@ -85,7 +97,7 @@ static sw_always_inline void note_realloc(record_thread *thread, uint64_t old_st
     if (sw_likely(record_gate == 0 && swt_raw_realloc(&thread->raw, old_stamp, old_ticks, old,
                                                       stamp, ticks, (uintptr_t)p, size, site))) {
         thread->uncounted++;
-        if (sw_unlikely(size >= RECORD_LARGE_BYTES)) record_memory_large((uintptr_t)p, size);
+        count_bytes(thread, p, size);
         return;
     }
     record_event event = {.kind = RECORD_REALLOC,
@@ -223,6 +235,17 @@ static sw_always_inline void note_resized(record_thread *thread, uint64_t old_st
     }
 }
 
+/* Clears the marks of an object that glibc mapped and may now move; returns its bytes, else 0. */
+static sw_always_inline size_t unmap(const void *p) {
+    if (sw_likely(p == NULL || !is_mapped(p))) return 0;
+    size_t bytes = ((const size_t *)p)[-1] & ~(size_t)4095;
+    return before_unmap(p) ? bytes : 0;
+}
+
+static sw_cold void map_again(const void *p, size_t bytes) {
+    record_memory_mark_object((uintptr_t)p - 16, bytes);
+}
+
 RECORD_EXPORT void *realloc(void *ptr, size_t size) {
     if (record_scratch_owns(ptr)) return grow_scratch_block(ptr, size);
     record_thread *thread = enter();
@@ -232,8 +255,9 @@ RECORD_EXPORT void *realloc(void *ptr, size_t size) {
     }
     uintptr_t old = (uintptr_t)ptr;
     uint64_t old_stamp = record_stamp(), old_ticks = record_ticks(thread);
-    if (sw_unlikely(ptr != NULL && is_mapped(ptr))) record_memory_before_free(ptr);
+    size_t mapped = unmap(ptr);
     void *p = record_real.realloc(ptr, size);
+    if (sw_unlikely(mapped != 0 && p == NULL && size != 0)) map_again(ptr, mapped);
     note_resized(thread, old_stamp, old_ticks, old, p, size, SW_OS_CALLER_FRAME());
     leave(thread);
     return p;
@@ -247,7 +271,9 @@ RECORD_EXPORT void *reallocarray(void *ptr, size_t count, size_t size) {
     if (sw_unlikely(thread == NULL)) return record_real.reallocarray(ptr, count, size);
     uintptr_t old = (uintptr_t)ptr;
     uint64_t old_stamp = record_stamp(), old_ticks = record_ticks(thread);
+    size_t mapped = unmap(ptr);
     void *p = record_real.reallocarray(ptr, count, size);
+    if (sw_unlikely(mapped != 0 && p == NULL && (overflow || bytes != 0))) map_again(ptr, mapped);
     if (!overflow) note_resized(thread, old_stamp, old_ticks, old, p, bytes, SW_OS_CALLER_FRAME());
     leave(thread);
     return p;

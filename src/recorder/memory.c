@@ -11,6 +11,7 @@
 
 #include "base/attributes.h"
 #include "os/os.h"
+#include "recorder/options.h"
 #include "recorder/state.h"
 
 enum {
@@ -34,6 +35,7 @@ static uint32_t own_count; /* atomic; may be above RECORD_MAPS_MAX */
 static struct {
     uint32_t busy;     /* atomic; 1: a thread is reading */
     uint64_t rss;      /* atomic; bytes at the highest reading */
+    uint64_t rss_now;  /* bytes at the reading under way */
     uint32_t is_new;   /* atomic; 1: the reading is not in the file yet */
     uint64_t start_ns; /* of the recording */
     uint64_t at_ns;    /* of the highest reading, since start_ns */
@@ -114,11 +116,16 @@ static void unmark(uint64_t address, uint64_t bytes) {
     }
 }
 
-void record_memory_mark(const swt_raw *events) {
-    if (chunks == NULL) return;
-    for (const swt_event *e = events->events; e < events->next; e++)
-        if (e->size < RECORD_LARGE_BYTES && swt_raw_has_size((uint32_t)(e->word >> 48) & 0x7F))
-            mark(e->word & 0xFFFFFFFFFFFFull, e->size);
+void record_memory_mark(const swt_raw *block) {
+    if (chunks == NULL || block->events == NULL) return;
+    for (uint32_t i = 0; i < SWT_RAW_EVENTS_MAX; i++) {
+        const swt_event *e = &block->events[i];
+        uint64_t word = __atomic_load_n(&e->word, __ATOMIC_ACQUIRE);
+        if (word == 0) break;
+        uint64_t size = __atomic_load_n(&e->size, __ATOMIC_RELAXED);
+        if (size < RECORD_LARGE_BYTES && swt_raw_has_size((uint32_t)(word >> 48) & 0x7F))
+            mark(word & 0xFFFFFFFFFFFFull, size);
+    }
 }
 
 /* A word of the bitmap; 0 where nothing near it was ever marked. */
@@ -182,7 +189,7 @@ static uint64_t rss_now(void) {
 /* One mapping of /proc/self/smaps. */
 typedef struct mapping {
     uint64_t start, end, rss, anonymous;
-    bool is_heap, is_stack, has_file;
+    bool is_heap, is_area, is_data, is_writable_file;
 } mapping;
 
 static uint64_t own_bytes(const mapping *m) {
@@ -232,7 +239,7 @@ static uint64_t malloc_bytes(const mapping *m) {
 
 static void add_mapping(record_resident *sum, const mapping *m) {
     uint64_t left = m->anonymous;
-    sum->file_bytes += m->rss - left;
+    *(m->is_area ? &sum->own_bytes : &sum->file_bytes) += m->rss - left;
     uint64_t of_malloc = malloc_bytes(m);
     if (of_malloc > left) of_malloc = left;
     sum->malloc_bytes += of_malloc;
@@ -241,21 +248,26 @@ static void add_mapping(record_resident *sum, const mapping *m) {
     if (own > left) own = left;
     sum->own_bytes += own;
     left -= own;
-    if (m->has_file || m->is_stack)
+    if (m->is_data)
         sum->data_bytes += left;
     else
         sum->mapped_bytes += left;
 }
 
-/* The first line of a mapping: start-end perms offset device inode [path]. */
-static mapping mapping_of(const char *line) {
+/* The first line of a mapping: start-end perms offset device inode [path]. The zeroed data of a
+ * file follow its writable mapping, without a name. */
+static mapping mapping_of(const char *line, const mapping *before) {
     mapping m = {.start = hexadecimal(&line)};
     line++;
     m.end = hexadecimal(&line);
     const char *name = strchr(line, '/');
-    m.has_file = name != NULL;
-    m.is_heap = !m.has_file && strstr(line, "[heap]") != NULL;
-    m.is_stack = !m.has_file && strstr(line, "[stack]") != NULL;
+    bool has_file = name != NULL;
+    m.is_area = has_file && record_option.areas[0] != '\0' &&
+                strncmp(name, record_option.areas, strlen(record_option.areas)) == 0;
+    m.is_writable_file = has_file && line[2] == 'w';
+    m.is_heap = !has_file && strstr(line, "[heap]") != NULL;
+    m.is_data = has_file || strstr(line, "[stack]") != NULL ||
+                (before->is_writable_file && before->end == m.start);
     return m;
 }
 
@@ -263,7 +275,7 @@ static mapping mapping_of(const char *line) {
 static void add_line(record_resident *sum, mapping *m, const char *line) {
     if ((*line >= '0' && *line <= '9') || (*line >= 'a' && *line <= 'f')) {
         if (m->rss != 0) add_mapping(sum, m);
-        *m = mapping_of(line);
+        *m = mapping_of(line, m);
     } else if (strncmp(line, "Rss:", 4) == 0) {
         m->rss = decimal(line + 4) * 1024;
     } else if (strncmp(line, "Anonymous:", 10) == 0) {
@@ -310,41 +322,37 @@ static void read_mappings(uint64_t rss) {
 
 /* --- readings --------------------------------------------------------------------------------- */
 
-void record_memory_read(bool last) {
-    if (chunks == NULL) return;
+bool record_memory_begin(bool last) {
+    if (chunks == NULL) return false;
     uint64_t rss = rss_now(), most = __atomic_load_n(&reading.rss, __ATOMIC_RELAXED);
-    if (!last && rss <= most + most / 16) return;
-    if (__atomic_exchange_n(&reading.busy, 1, __ATOMIC_ACQUIRE) != 0) return;
-    read_mappings(rss);
+    if (!last && rss <= most + most / 16) return false;
+    if (__atomic_exchange_n(&reading.busy, 1, __ATOMIC_ACQUIRE) != 0) return false;
+    reading.rss_now = rss;
+    return true;
+}
+
+void record_memory_end(void) {
+    read_mappings(reading.rss_now);
     __atomic_store_n(&reading.busy, 0, __ATOMIC_RELEASE);
 }
 
 bool record_memory_is_new(void) { return __atomic_load_n(&reading.is_new, __ATOMIC_RELAXED) != 0; }
 
-void record_memory_large(uint64_t address, uint64_t bytes) {
-    int saved = errno;
+void record_memory_mark_object(uint64_t address, uint64_t bytes) {
     if (chunks != NULL) mark(address, bytes);
-    record_memory_read(false);
-    errno = saved;
 }
 
-void record_memory_before_purge(void) {
-    int saved = errno;
-    record_memory_read(false);
-    errno = saved;
-}
-
-void record_memory_before_unmap(uint64_t address, uint64_t bytes) {
-    record_memory_before_purge();
+void record_memory_unmark(uint64_t address, uint64_t bytes) {
     if (chunks != NULL && bytes != 0) unmark(address, bytes);
 }
 
-void record_memory_before_free(const void *p) {
+bool record_memory_unmark_mapped(const void *p) {
     uint64_t start = (uintptr_t)p - 16, bytes = ((const size_t *)p)[-1] & ~(size_t)4095;
-    if (chunks == NULL || bytes < RECORD_LARGE_BYTES || bytes > UINT64_C(1) << 40) return;
+    if (chunks == NULL || bytes < RECORD_LARGE_BYTES || bytes > UINT64_C(1) << 40) return false;
     /* The object may end a page before its mapping does. */
-    if (marked_bytes(start, start + bytes) + 4096 >= bytes)
-        record_memory_before_unmap(start, bytes);
+    if (marked_bytes(start, start + bytes) + 4096 < bytes) return false;
+    unmark(start, bytes);
+    return true;
 }
 
 /* The peak RSS by the system's account: of this image of the process, not of an earlier one. */

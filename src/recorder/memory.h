@@ -17,8 +17,9 @@
 #include "trace/raw.h"
 
 enum {
-    RECORD_LARGE_BYTES = 1 << 17, /* an object from here on is noted when it is allocated */
-    RECORD_MAPS_MAX = 256,        /* mappings of the recorder that are known as its own */
+    RECORD_LARGE_BYTES = 1 << 17, /* a larger object is marked when it is allocated */
+    RECORD_READ_EVERY = 1 << 20,  /* bytes that a thread allocates between two looks at the RSS */
+    RECORD_MAPS_MAX = 4096,       /* mappings of the recorder that are known as its own */
 };
 
 /* Resident bytes at one moment. rss == malloc + mapped + data + file + own. */
@@ -35,23 +36,22 @@ void record_memory_init(void);
 /* sw_os_map for memory of the recorder. NULL: refused. */
 void *record_map(size_t bytes);
 /* Marks the pages of the objects that a block allocates, without those of RECORD_LARGE_BYTES and
- * more, which may be unmapped again by now. */
-void record_memory_mark(const swt_raw *events);
-/* Reads the resident memory if the RSS has grown by a sixteenth since the last reading, or if this
- * is the last one. A call while another thread reads does nothing. */
-void record_memory_read(bool last);
+ * more, which may be unmapped again by now. Another thread may be appending to the block. */
+void record_memory_mark(const swt_raw *block);
+/* Marks the pages of one object. */
+void record_memory_mark_object(uint64_t address, uint64_t bytes);
+/* Clears the marks of pages that the program has mapped or unmapped. */
+void record_memory_unmark(uint64_t address, uint64_t bytes);
+/* Clears the marks of an object that glibc mapped, by the word before it. False, and nothing is
+ * changed: the pages that the word describes are not marked, so another allocator made it. */
+bool record_memory_unmark_mapped(const void *p);
+/* True if the RSS has grown by a sixteenth since the last reading, or if this is the last one: then
+ * the caller marks the open blocks and calls record_memory_end, which reads. One thread at a time;
+ * false in others meanwhile. */
+bool record_memory_begin(bool last);
+void record_memory_end(void);
 /* Whether there is a reading that record_memory_put has not put yet. */
 bool record_memory_is_new(void);
-/* Marks the pages of an object of at least RECORD_LARGE_BYTES, and reads. Keeps errno. */
-void record_memory_large(uint64_t address, uint64_t bytes);
-/* Reads before [address, address + bytes) goes back to the system, and clears its marks. Keeps
- * errno. */
-void record_memory_before_unmap(uint64_t address, uint64_t bytes);
-/* As above for an object that glibc mapped, by the word before it. Does nothing if the pages that
- * the word describes are not marked: then another allocator made the object. */
-void record_memory_before_free(const void *p);
-/* Reads before pages are purged that stay mapped. Keeps errno. */
-void record_memory_before_purge(void);
 /* Appends the highest reading and the peak RSS to a META block, as rss_* keys. False: there is no
  * reading, or another thread is reading. */
 bool record_memory_put(swt_buffer *buffer);

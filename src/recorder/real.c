@@ -66,6 +66,7 @@ void record_resolve(void) {
     next_symbol("execveat", &record_real.execveat);
     next_symbol("abort", &record_real.abort);
     next_symbol("dlclose", &record_real.dlclose);
+    next_symbol("mmap", &record_real.mmap);
     next_symbol("munmap", &record_real.munmap);
     next_symbol("madvise", &record_real.madvise);
     next_symbol("_ZnwmSt11align_val_t", &record_real.new_aligned);

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/attributes.h"
 
@@ -35,6 +36,7 @@ typedef struct record_real_functions {
                     int); /* NULL: the C library lacks it */
     void (*abort)(void);
     int (*dlclose)(void *);
+    void *(*mmap)(void *, size_t, int, int, int, off_t);
     int (*munmap)(void *, size_t);
     int (*madvise)(void *, size_t, int);
     record_new_aligned *new_aligned; /* NULL: no C++ library is in the global scope */

@@ -148,11 +148,30 @@ void record_thread_flush(record_thread *thread) {
     swt_raw_clear(&thread->raw);
     if (done) {
         record_file_keep_clock();
-        record_memory_read(false);
+        record_threads_read_memory(false);
         if (record_memory_is_new()) record_meta_put_memory();
     } else {
         __atomic_store_n(&thread->dropped, thread->dropped + calls, __ATOMIC_RELAXED);
     }
+}
+
+void record_threads_read_memory(bool last) {
+    int saved = errno;
+    if (record_memory_begin(last)) {
+        for (record_thread *t = record_all_threads(); t != NULL; t = t->next)
+            record_memory_mark(&t->raw);
+        record_memory_end();
+    }
+    errno = saved;
+}
+
+void record_thread_allocated(record_thread *thread, const void *p, size_t size) {
+    if (size >= RECORD_LARGE_BYTES) record_memory_mark_object((uintptr_t)p, size);
+    thread->unread += thread->unmarked;
+    thread->unmarked = 0;
+    if (thread->unread < RECORD_READ_EVERY && size < RECORD_LARGE_BYTES) return;
+    thread->unread = 0;
+    record_threads_read_memory(false);
 }
 
 bool record_write_tail(void) {

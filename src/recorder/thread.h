@@ -33,6 +33,8 @@ typedef struct record_thread {
     uintptr_t stack_high;           /* end of the stack, excluded; 0: unknown */
     uint64_t ticks;                 /* latest reading of the clock */
     uint32_t until_reading, stride; /* events until the next reading; events that share a reading */
+    uint64_t unmarked;  /* bytes allocated since the last large object; below RECORD_LARGE_BYTES */
+    uint64_t unread;    /* bytes allocated since this thread last looked at the RSS */
     uint64_t uncounted; /* slots of the open block that are no calls: the second one of a
                          * reallocation, the end of a thread */
     uint64_t dropped;   /* calls not recorded */
@@ -88,6 +90,11 @@ void record_leave_slow(record_thread *thread);
 void record_thread_put(record_thread *thread, const record_event *event);
 /* Encodes and writes a thread's block and empties it. The thread must not be changing it. */
 void record_thread_flush(record_thread *thread);
+/* Reads the resident memory if that is due (recorder/memory.h). Keeps errno. */
+void record_threads_read_memory(bool last);
+/* Counts allocated bytes after RECORD_LARGE_BYTES of them: marks a large object, and reads the
+ * resident memory if that is due. */
+void record_thread_allocated(record_thread *thread, const void *p, size_t size);
 /* Writes CLOCK and END at the end of the file, with the counts of all threads and children. If they
  * cannot be written, stores the content of END in the area file. False: neither was possible, and
  * errno is that of END. */

@@ -21,6 +21,8 @@ MIB = 1 << 20
         ("small", 48, 16),
         ("sparse", 16, 32),
         ("grown", 32, 8),
+        ("medium", 64, 0),
+        ("threads", 32, 0),
     ],
 )
 def test_parts_of_the_peak(
@@ -40,3 +42,9 @@ def test_parts_of_the_peak(
     assert parts["malloc"] + parts["mapped"] > (total - missed) * MIB
     assert parts["peak"] >= sum(parts.values()) - parts["peak"] - MIB, parts
     assert parts["peak"] < (total + 16) * MIB, parts
+
+
+def test_addresses_that_malloc_had_before(recorder: Recorder, tmp_path: Path) -> None:
+    run = recorder.run([recorder.program("memory"), "reused", "32", "64"], tmp_path)
+    assert run.number("meta.rss_malloc") < MIB
+    assert abs(run.number("meta.rss_mapped") / MIB - 64) < 4.5

@@ -25,7 +25,7 @@ CLASSES, ALIGN, OBJECTIVE, WASTE_PERCENT = 32, 16, "resident", 25
 
 
 _VARIABLES = (
-    *("RECORD_FILE", "RECORD_AREAS", "RECORD_STACKS", "RECORD_PYTHON", "RECORD_CHILDREN"),
+    *("RECORD_FILE", "RECORD_AREAS", "RECORD_PYTHON", "RECORD_CHILDREN"),
     *("RECORD_PID", "TRACKED", "LEDGER"),
 )
 """The variables of recorder and preloaded malloc, without the prefix SPANWISE_."""

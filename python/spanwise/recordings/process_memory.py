@@ -51,6 +51,11 @@ class ProcessMemory(Result):
         return self.malloc_bytes + self.mapped_bytes + self.data_bytes
 
     @property
+    def covers_peak(self) -> bool:
+        """Whether the parts were read near the peak: they are at least 0.9 of peak_rss_bytes."""
+        return self.private_bytes + self.file_bytes >= 0.9 * self.peak_rss_bytes
+
+    @property
     def recorded_share(self) -> float:
         """The share of the private bytes that came from malloc, 0 to 1."""
         return self.malloc_bytes / self.private_bytes if self.private_bytes else 1.0
@@ -60,6 +65,12 @@ class ProcessMemory(Result):
         return {**asdict(self), "recorded_share": self.recorded_share}
 
     def __str__(self) -> str:
+        if not self.covers_peak:
+            seen = _format.size(self.private_bytes + self.file_bytes)
+            return (
+                f"peak RSS {_format.size(self.peak_rss_bytes)}, of which {seen} was seen by the"
+                " recorder: the rest was mapped and unmapped between two of its readings"
+            )
         return (
             f"peak RSS {_format.size(self.peak_rss_bytes)};"
             f" {_format.share(self.malloc_bytes, self.private_bytes)} of the private memory"
@@ -93,8 +104,8 @@ def missing_memory(memory: ProcessMemory, program: str, runtime: tuple[str, str]
         runtime: the runtime's name and advice about its heap, or two empty texts.
     """
     name, advice = runtime
-    missing = memory.private_bytes - memory.malloc_bytes
-    if memory.recorded_share >= _WARN_BELOW or (not name and missing < _WARN_BYTES):
+    worth_it = bool(name) or memory.private_bytes - memory.malloc_bytes >= _WARN_BYTES
+    if memory.recorded_share >= _WARN_BELOW or not (memory.covers_peak and worth_it):
         return ""
     owner = f"{name}'s own heap" if name else "its own mmap calls"
     return (

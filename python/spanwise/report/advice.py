@@ -6,7 +6,7 @@ from __future__ import annotations
 import shutil
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,9 +18,10 @@ from spanwise.heap.options import HeapOptions, as_options
 from spanwise.ledger.ledger import Ledger
 from spanwise.optimizer.result import OptimizeResult
 from spanwise.recordings.live_sites import LiveObjects
+from spanwise.recordings.process_memory import ProcessMemory
 from spanwise.recordings.recording import Recording
 from spanwise.results.jobs import Progress, progress_bar
-from spanwise.results.rows import Result, Rows, Tabular, rows_of
+from spanwise.results.rows import Result, Rows, Tabular, Value, rows_of
 from spanwise.tables.table import SizeClassTable
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class Advice(Result):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class AdviceList(Sequence[Advice], Result, Tabular):
+class AdviceList(Value, Sequence[Advice], Result, Tabular):
     """The verdict on a program's memory, and advice that saves most first.
 
     Attributes:
@@ -197,6 +198,12 @@ class _Facts:
         self.step = step
         self.program = Path(recording.program).name or recording.name
 
+    @property
+    def memory(self) -> ProcessMemory | None:
+        """The memory of the process, if it was read near its peak."""
+        memory = self.recording.memory
+        return memory if memory is not None and memory.covers_peak else None
+
     @cached_property
     def peak(self) -> Ledger:
         return self.recording.ledger(self.table, "peak", options=self.options, progress=self.step)
@@ -228,7 +235,7 @@ class _Facts:
 
         Negative if part of the requested bytes was never written; 0 if not measured.
         """
-        memory = self.recording.memory
+        memory = self.memory
         if memory is None:
             return 0
         return memory.malloc_bytes - self.recording.summary.peak_requested_bytes
@@ -240,7 +247,7 @@ class _Facts:
 
     def verdict(self) -> str:
         """Say what was wasted: by the program's own allocator if that is known, and simulated."""
-        memory, resident = self.recording.memory, _format.size(self.resident_bytes)
+        memory, resident = self.memory, _format.size(self.resident_bytes)
         requested = _format.size(self.recording.summary.peak_requested_bytes)
         model = (
             f"By simulation, spanwise with the table {self.table.name} would have a peak of"
@@ -271,7 +278,7 @@ class _Facts:
 
 def _allocator(facts: _Facts) -> Iterator[Advice]:
     """Another allocator: the simulated peak of ours against the measured one of the program's."""
-    memory = facts.recording.memory
+    memory = facts.memory
     if memory is None or not facts.is_own_allocator:
         return
     simulated = facts.resident_bytes
@@ -416,11 +423,11 @@ def _pinning_advice(row: Any, place: str, at: str, alone: bool) -> Advice:
 
 
 def _retained(facts: _Facts) -> Iterator[Advice]:
-    """Memory that stays after the peak, and what decay without delay would return.
+    """Memory that stays after the peak in the program's malloc, compared with the simulated heap.
 
     A program that has freed nearly everything at its end is only about to exit.
     """
-    memory, end = facts.recording.memory, facts.end
+    memory, end = facts.memory, facts.end
     if end.requested_bytes < _LIVE_AT_END * facts.recording.summary.peak_requested_bytes:
         return
     own = facts.recording.allocator
@@ -435,18 +442,6 @@ def _retained(facts: _Facts) -> Iterator[Advice]:
             f" {_format.size(end.requested_bytes)} requested.",
             _RETURN.get(own, _RETURN["glibc"]),
         )
-    if resident - end.requested_bytes < facts.noise_bytes:
-        return
-    eager = replace(facts.options, decay_ms=0)
-    least = facts.recording.ledger(facts.table, "end", options=eager, progress=facts.step)
-    yield Advice(
-        "retained",
-        resident - (least.resident_bytes or 0),
-        "end",
-        "simulated",
-        f"Free pages of {_format.size(end.free_page_bytes)} are kept at the end.",
-        "Let idle pages go back at once: SPANWISE_DECAY=0, or sw_heap_trim when work pauses.",
-    )
 
 
 _RETURN = {

@@ -187,6 +187,7 @@ def _recording() -> World:
         it=recording, path=path, paths=[path], to="perfetto", ops=_ops(), rows=2, size=40,
         other=recording, name="x", at="end", table="c16",
         flame=folder / "f.svg", report=folder / "r.html", tables=["go"], recordings=[recording],
+        sites=[0],
     )  # fmt: skip
 
 

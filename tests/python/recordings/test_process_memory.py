@@ -40,6 +40,13 @@ def test_parts() -> None:
     )
 
 
+def test_a_peak_between_two_readings() -> None:
+    memory = read_memory([*META, ("rss_peak", str(210 << 20))])
+    assert memory is not None and not memory.covers_peak
+    assert str(memory).startswith("peak RSS 200.0 MiB, of which 90.0 MiB was seen")
+    assert missing_memory(memory, "php", ("PHP", "set X")) == ""
+
+
 @pytest.mark.parametrize("name", PARTS)
 def test_without_one_part_nothing_is_known(name: str) -> None:
     assert read_memory([pair for pair in META if pair[0] != name]) is None
@@ -58,7 +65,8 @@ def test_what_is_missing() -> None:
     half = read_memory([*META, ("rss_malloc", str(54 << 20))])
     assert half is not None
     assert missing_memory(half, "php", ("PHP", "set X")) == ""
-    small = read_memory([*META, ("rss_mapped", str(3 << 20)), ("rss_malloc", "4096")])
+    peak = ("rss_peak", str(48 << 20))
+    small = read_memory([*META, peak, ("rss_mapped", str(3 << 20)), ("rss_malloc", "4096")])
     assert small is not None
     assert missing_memory(small, "ls", ("", "")) == ""
     assert missing_memory(small, "a", ("Go", "")) != ""

@@ -235,7 +235,7 @@ while True: time.sleep(0.01)
 """
 
 
-@pytest.mark.parametrize("module", ["numpy", "difflib"])
+@pytest.mark.parametrize("module", ["numpy", "argparse"])
 @pytest.mark.parametrize("by", ["module", "script"])
 def test_ctrl_c_during_imports(tmp_path: Path, start: Start, module: str, by: str) -> None:
     """A module that is imported early, and one that only the commands need."""

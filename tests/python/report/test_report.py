@@ -233,7 +233,8 @@ def test_a_page_of_several_processes(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().err.count("for one recording; give one file") == 1
     with pytest.raises(sw.InvalidError, match="for a report of one recording"):
         sw.RecordingSet(each).to_html(tmp_path / "x.html", holdout=each)
-    assert sw.RecordingSet(each[:1]).to_html(tmp_path / "one.html").startswith("operations requested up to ")
+    of_one = sw.RecordingSet(each[:1]).to_html(tmp_path / "one.html")
+    assert of_one.startswith("operations requested up to ")
 
 
 def page_place(text: str, section: str) -> int:

@@ -227,7 +227,7 @@ def test_command(files: list[str], tmp_path: Path) -> None:
     again = spanwise(*words, "--json", "--plot", tmp_path / "s.png", "--by", "roundup_bytes")
     assert again.returncode == 0, again.stderr
     assert len(json.loads(again.stdout)["rows"]) == 6
-    assert "6 rows were there" in again.stderr
+    assert "6 rows reused" in again.stderr
     assert (tmp_path / "s.png").stat().st_size > 1000
 
 
