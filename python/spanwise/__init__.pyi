@@ -108,6 +108,7 @@ from .ranges.stack import Stack as Stack
 from .ranges.stack import StackBlock as StackBlock
 from .ranges.stack import StackPointer as StackPointer
 from .ranges.stack import StackStats as StackStats
+from .recordings.after_peak import AfterPeak as AfterPeak
 from .recordings.conversion import convert as convert
 from .recordings.live_sites import LiveSite as LiveSite
 from .recordings.live_sites import LiveSites as LiveSites

@@ -50,6 +50,12 @@ DEFAULT_TABLE = "c16"
 """The default table of commands, which is compiled into the library."""
 
 
+DEFAULT_MOMENT = "peak-resident"
+"""The moment of a command that is given none: the peak resident decides."""
+
+MOMENTS_HELP = "peak-resident (most is resident, the default), peak (most is requested)"
+
+
 class Group(Protocol):
     """A parser, or a group of its options."""
 
@@ -65,12 +71,14 @@ def size(word: str) -> int:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def add_recording_options(parser: argparse.ArgumentParser) -> None:
+def add_recording_options(
+    parser: argparse.ArgumentParser, at: str = DEFAULT_MOMENT, moments: str = MOMENTS_HELP
+) -> None:
     """Adds recordings, `--at`, `--valid-prefix` and the options of the simulated heap."""
     parser.add_argument(
         "files", nargs="+", metavar="FILE.swt", help="recordings; several are summed"
     )
-    add_at_option(parser)
+    add_at_option(parser, at, moments)
     add_valid_prefix_option(parser)
     heap = parser.add_argument_group("placement")
     add_placement_options(heap)
@@ -83,15 +91,12 @@ def add_recording_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_at_option(parser: argparse.ArgumentParser) -> None:
+def add_at_option(
+    parser: argparse.ArgumentParser, at: str = DEFAULT_MOMENT, moments: str = MOMENTS_HELP
+) -> None:
     """Adds `--at`, the moment of a ledger."""
-    parser.add_argument(
-        "--at",
-        default="peak",
-        metavar="WHEN",
-        help="peak (of requested bytes, the default), peak-resident, end, after an operation (such"
-        " as #1000), or at a time (such as 1.5s)",
-    )
+    text = f"{moments}, end, after an operation (such as #1000), or at a time (such as 1.5s)"
+    parser.add_argument("--at", default=at, metavar="WHEN", help=text)
 
 
 def add_valid_prefix_option(parser: argparse.ArgumentParser) -> None:

@@ -166,7 +166,7 @@ def _close_loop(
     best = found.table
     best.to_json(folder / "best.json")
     stock, better = (
-        closed_loop.Measured(recording.ledger(table)) for table in (PRELOAD_TABLE, best)
+        closed_loop.Measured(recording.ledger(table, "peak")) for table in (PRELOAD_TABLE, best)
     )
     try:
         Compiler.find(None)

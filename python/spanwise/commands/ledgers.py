@@ -12,6 +12,7 @@ from spanwise import _format, errors, plots
 from spanwise.commands import _options
 from spanwise.commands._common import (
     SubParsers,
+    add_description,
     each_of,
     new_command,
     open_recordings,
@@ -21,7 +22,7 @@ from spanwise.commands._common import (
 )
 from spanwise.errors import InvalidError
 from spanwise.ledger.ledger import Ledger
-from spanwise.ledger.parts import PARTS
+from spanwise.ledger.parts import PARTS, PEAK_RESIDENT
 from spanwise.measure.peers import PeerComparison, compare_peers, parse_peers
 from spanwise.recordings.live_sites import LiveSite, LiveSites
 from spanwise.recordings.recording import Recording
@@ -49,7 +50,7 @@ def add_ledger(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "ledger",
-        "spanwise ledger json.swt --table go --at peak",
+        "spanwise ledger json.swt --table go --at end",
         run_ledger,
     )
     _options.add_recording_options(parser)
@@ -89,11 +90,17 @@ def run_ledger(options: argparse.Namespace) -> int:
     if options.span_pinning:
         held = recordings.span_pinning(options.span_pinning, table, options.at, options=heap)
         held = held.named(**names)
+    after = None
+    if options.at == PEAK_RESIDENT:
+        after = recordings.after_peak(table, options=heap)
     if options.json:
         found = sites.to_dict() if sites is not None else ledger.to_dict()
+        found["after_peak"] = None if after is None else after.to_dict()
         print_json(found if held is None else {**found, "span_pinning": _without_ledger(held)})
     else:
         print(describe(ledger, max(options.classes, 0)))
+        if after is not None and after.sentences:
+            print("", *after.sentences, sep="\n")
         for one in (sites, held):
             print("" if one is None else f"\n{one!r}\n", end="")
     return int(warn_gaps(each_of(recordings)))
@@ -197,12 +204,8 @@ def _peers(
 
 # --- check ----------------------------------------------------------------------------------------
 
-_LIMITS = {
-    "max_resident": ("resident", "resident_bytes"),
-    "max_held": ("held", "held_bytes"),
-    "max_requested": ("requested", "requested_bytes"),
-}
-"""Options in bytes: the name of what they limit, and the field of the ledger."""
+_LIMITS = {"max_resident": "resident", "max_held": "held", "max_requested": "requested"}
+"""Options in bytes, and the name of what they limit."""
 
 
 def add_check(commands: SubParsers) -> None:
@@ -213,12 +216,18 @@ def add_check(commands: SubParsers) -> None:
         "spanwise check json.swt --max-waste 20% --max-resident 64M",
         run_check,
     )
+    add_description(
+        parser,
+        "Resident, held and requested bytes are each checked at their own peak, so no moment of"
+        " the recording is above the limit; --max-waste is checked when most is resident. With"
+        " another --at, all are checked at that one moment.",
+    )
     _options.add_recording_options(parser)
     _options.add_table_option(parser)
     parser.add_argument(
         "--max-waste", type=_percent, metavar="P%", help="limit of waste, percent of held bytes"
     )
-    for name, (what, _) in _LIMITS.items():
+    for name, what in _LIMITS.items():
         option = f"--{name.replace('_', '-')}"
         parser.add_argument(option, type=_options.size, metavar="N", help=f"limit of {what} bytes")
     parser.add_argument(
@@ -246,7 +255,8 @@ def run_check(options: argparse.Namespace) -> int:
         raise InvalidError("nothing to check: give --max-waste, --max-resident or another limit")
     table, recordings, heap = simulation_of(options)
     ledger = recordings.ledger(table, options.at, options=heap)
-    checks = _checks(_without_fixed(ledger) if options.ignore_fixed else ledger, options)
+    counted = _without_fixed(ledger) if options.ignore_fixed else ledger
+    checks = _checks(counted, options, options.at == PEAK_RESIDENT)
     failed = [text for text, kept in checks if not kept]
     if options.json:
         found = [{"check": text, "kept": kept} for text, kept in checks]
@@ -258,27 +268,52 @@ def run_check(options: argparse.Namespace) -> int:
 
 
 def _without_fixed(ledger: Ledger) -> Ledger:
-    resident = None if ledger.resident is None else _without_fixed(ledger.resident)
-    held = ledger.held_bytes - ledger.metadata_bytes - ledger.cached_bytes
-    return replace(ledger, metadata_bytes=0, cached_bytes=0, held_bytes=held, resident=resident)
+    """Return the ledger without metadata and cached bytes; its peaks have as much less."""
+    held = ledger.held_bytes - _fixed_bytes(ledger)
+    resident, stats = ledger.resident, ledger.stats
+    if stats is not None and resident is not None:
+        stats = replace(
+            stats,
+            peak_held_bytes=stats.peak_held_bytes - _fixed_bytes(ledger),
+            peak_resident_bytes=(stats.peak_resident_bytes or 0) - _fixed_bytes(resident),
+        )
+    return replace(
+        ledger,
+        metadata_bytes=0,
+        cached_bytes=0,
+        held_bytes=held,
+        resident=None if resident is None else _without_fixed(resident),
+        stats=stats,
+        parts=tuple(map(_without_fixed, ledger.parts)),
+    )
 
 
-def _checks(ledger: Ledger, options: argparse.Namespace) -> list[tuple[str, bool]]:
-    """Return a line per limit, and whether the value is within it."""
+def _fixed_bytes(ledger: Ledger) -> int:
+    return ledger.metadata_bytes + ledger.cached_bytes
+
+
+def _checks(ledger: Ledger, options: argparse.Namespace, whole: bool) -> list[tuple[str, bool]]:
+    """Return a line per limit, and whether the value is within it.
+
+    With `whole`, limits of bytes are compared with the peaks of the whole run.
+    """
     where = f"{ledger.source} at {ledger.at}, table {ledger.table}"
     found = []
     if options.max_waste is not None:
         percent = 100 * ledger.waste_bytes / ledger.held_bytes if ledger.held_bytes else 0.0
         text = f"waste {percent:.2f} % of held, at most {options.max_waste:g} % ({where})"
         found.append((text, percent <= options.max_waste))
-    for name, (what, field) in _LIMITS.items():
-        limit, value = getattr(options, name), getattr(ledger, field)
+    if whole:
+        where = f"{ledger.source}, whole run, table {ledger.table}"
+    for name, what in _LIMITS.items():
+        limit = getattr(options, name)
         if limit is None:
             continue
-        if value is None:
-            raise InvalidError(f"{what} bytes of {ledger.source} are not known")
+        value = int(getattr(ledger, f"{what}_bytes") or 0)
+        if whole:
+            value = max(value, int(getattr(ledger, f"peak_{what}_bytes") or 0))
         sizes = f"{_format.size(value)} ({value:,} bytes)"
-        text = f"{what} {sizes}, at most {_format.size(limit)} ({where})"
+        text = f"{'peak ' if whole else ''}{what} {sizes}, at most {_format.size(limit)} ({where})"
         found.append((text, value <= limit))
     return found
 

@@ -236,7 +236,7 @@ def _optimum(
 
 def _print(best: OptimizeResult, pareto: ParetoFront | None) -> None:
     if pareto is not None:
-        print(f"bytes at the peak, simulated\n{pareto}\n")
+        print(f"bytes when most is requested, simulated\n{pareto}\n")
     print(best)
 
 
@@ -264,7 +264,8 @@ def add_sweep(commands: SubParsers) -> None:
         "spanwise sweep json.swt --table go --table 'mine/*.json' -o sweep.jsonl",
         run_sweep,
     )
-    _options.add_recording_options(parser)
+    moments = "peak (most is requested: the default, the same for all tables), peak-resident"
+    _options.add_recording_options(parser, "peak", moments)
     _options.add_tables_option(parser, "{}, or a glob pattern; repeatable (default: go and c16)")
     add_session_options(parser, "row", "threads", "also draw the best tables")
     parser.add_argument(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from spanwise import _format, errors
 from spanwise.ledger.ledger import Ledger, ledger_rows
-from spanwise.ledger.parts import MOMENTS, PARTS
+from spanwise.ledger.parts import PARTS, PEAK_RESIDENT, at_moment
 from spanwise.results.drawing import draw
 from spanwise.results.rows import Result, Rows, Tabular, Value
 
@@ -67,8 +67,18 @@ class Comparison(Result, Value, Tabular):
         """Titles of `text_rows`."""
         return ("", *(ledger.table for ledger in self.ledgers))
 
+    @property
+    def when(self) -> str:
+        """The moment of the ledgers, for titles: "at peak-resident under go"."""
+        moments = {ledger.at: None for ledger in self.ledgers}
+        others = [at for at in moments if at != PEAK_RESIDENT]
+        if others:
+            return at_moment(others[0])
+        own = len(self.ledgers) > 1
+        return f"each at its own {PEAK_RESIDENT}" if own else f"at {PEAK_RESIDENT}"
+
     def text_rows(self) -> list[tuple[str, ...]]:
-        """Return one row per part, with one column per ledger."""
+        """Return one row per part, with one column per ledger; the last is of the whole run."""
         sums = {"resident_bytes": "resident", "held_bytes": "held", "waste_bytes": "waste"}
         if any(ledger.resident_bytes is None for ledger in self.ledgers):
             del sums["resident_bytes"]
@@ -77,7 +87,11 @@ class Comparison(Result, Value, Tabular):
             for name, title in (PARTS | sums).items()
         ]
         shares = (_format.share(one.waste_bytes, one.held_bytes) for one in self.ledgers)
-        return [*rows, ("waste of held", *shares)]
+        rows.append(("waste of held", *shares))
+        if self.judged_by == "peak_resident_bytes":
+            most = (_format.number(int(one.peak_resident_bytes or 0)) for one in self.ledgers)
+            rows.append(("peak resident, own moment", *most))
+        return rows
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dict for JSON."""
@@ -91,10 +105,9 @@ class Comparison(Result, Value, Tabular):
         rows: list[Sequence[str]] = list(self.text_rows())
         rows.insert(len(PARTS), ())
         first = self.ledgers[0]
-        when = f"at {first.at}" if first.at in MOMENTS else f"({first.at})"
         what = f"{first.source} " if first.source else ""
         table = _format.table(rows, self.text_head, indent="  ")
-        lines = [f"{what}{when}, bytes", table, first.remark, self.verdict()]
+        lines = [f"{what}{self.when}, bytes", table, first.remark, self.verdict()]
         return "\n".join(line for line in lines if line)
 
     def __repr__(self) -> str:
@@ -115,7 +128,7 @@ class Comparison(Result, Value, Tabular):
         if saved == 0:
             return f"{said}, and {other.table} as much."
         said += f", the least: {_format.size(saved)} ({_format.share(saved, before)}) less than"
-        return f"{said} {other.table}{_held_beside(ranked[0], other, by)}."
+        return f"{said} {other.table}{_held_beside(ranked[0], other, by, self.when)}."
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draws the ledgers as stacked bars; returns the matplotlib Axes."""
@@ -131,11 +144,10 @@ def _had(ledger: Ledger, by: str) -> str:
     return f"holds {amount}" if by == "held_bytes" else f"has a peak resident of {amount}"
 
 
-def _held_beside(best: Ledger, other: Ledger, by: str) -> str:
+def _held_beside(best: Ledger, other: Ledger, by: str, when: str) -> str:
     """Describe the held bytes of the ledgers, if another field ranks them."""
     if by == "held_bytes":
         return ""
     saved = _saved(best, other, "held_bytes")
     amount = f"{_format.size(abs(saved))} {'less' if saved > 0 else 'more'}" if saved else "as much"
-    when = f"at {best.at}" if best.at in MOMENTS else f"({best.at})"
-    return f"; it holds {amount} {when}"
+    return f"; it holds {amount}{',' if when.startswith('each') else ''} {when}"

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from spanwise import _format, _lib, errors
 from spanwise._lib import check, ffi, lib
 from spanwise.ledger.measures import Measure, measures_of
-from spanwise.ledger.parts import MOMENTS, OUTSIDE, PARTS, SUMS
+from spanwise.ledger.parts import OUTSIDE, PARTS, SUMS, at_moment
 from spanwise.ledger.run_stats import RunStats
 from spanwise.results.drawing import draw
 from spanwise.results.rows import Result, Rows, Tabular, Value, as_rows, rows_of
@@ -62,7 +62,8 @@ class Ledger(Result, Value, Tabular):
             has ended.
         classes: one row per class (row 0: large objects), `Rows` of LEDGER_CLASS_DTYPE.
         table: name of the size-class table.
-        at: the moment: "peak", "peak-resident", "end", "now" or a time.
+        at: the moment: "peak", "peak-resident" (under this table, or "peak-resident under go"),
+            "end", "now" or a time.
         time_ns: time of the recording at that moment.
         source: name of the program or recording, e.g. a file name.
         tracked: whether requested sizes are known.
@@ -117,11 +118,25 @@ class Ledger(Result, Value, Tabular):
 
         For several recordings it is the sum of their own peaks; None: unknown.
         """
+        return self._peak("peak_resident_bytes")
+
+    @property
+    def peak_held_bytes(self) -> int | None:
+        """Most that was held at once in the whole run, as `peak_resident_bytes`."""
+        return self._peak("peak_held_bytes")
+
+    @property
+    def peak_requested_bytes(self) -> int | None:
+        """Most that was requested at once in the whole run, as `peak_resident_bytes`."""
+        return self._peak("peak_requested_bytes")
+
+    def _peak(self, name: str) -> int | None:
         if self.parts:
-            every = [part.peak_resident_bytes for part in self.parts]
+            every = [part._peak(name) for part in self.parts]
             known = [size for size in every if size is not None]
             return sum(known) if len(known) == len(every) else None
-        return None if self.stats is None else self.stats.peak_resident_bytes
+        found: int | None = getattr(self.stats, name, None)
+        return found
 
     @property
     def waste_bytes(self) -> int:
@@ -195,12 +210,11 @@ class Ledger(Result, Value, Tabular):
     def title(self) -> str:
         """Source, table and moment on one line."""
         what = f" of {self.source}" if self.source else ""
-        when = f" at {self.at}" if self.at in MOMENTS else f" ({self.at})"
         counts = [
             f"{_format.plural(self.live_objects, 'object')} live",
             *([f"after {_format.plural(self.events, 'event')}"] if self.events else []),
         ]
-        return f"ledger{what} under {self.table}{when}: {', '.join(counts)}"
+        return f"ledger{what} under {self.table} {at_moment(self.at)}: {', '.join(counts)}"
 
     def __str__(self) -> str:
         rows: list[Sequence[str]] = list(self.text_rows())

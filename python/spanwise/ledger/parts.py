@@ -17,9 +17,24 @@ PARTS: dict[str, str] = {
 }
 """The parts whose exact sum is held_bytes, and their names in output."""
 
-MOMENTS = ("peak", "peak-resident", "end")
+PEAK_RESIDENT = "peak-resident"
+"""The default moment: after the first operation that brings resident bytes to their maximum."""
+
+MOMENTS = ("peak", PEAK_RESIDENT, "end")
 """Named moments of a recording: after the first operation that brings requested bytes, or resident
 bytes, to their maximum; and the end."""
+
+
+def peak_resident_under(table: str) -> str:
+    """The name of the moment at which most bytes are resident under another table."""
+    return f"{PEAK_RESIDENT} under {table}"
+
+
+def at_moment(at: str) -> str:
+    """A moment in a title: "at peak", "(1.5 s)"."""
+    named = at in MOMENTS or at.startswith(peak_resident_under(""))
+    return f"at {at}" if named else f"({at})"
+
 
 OUTSIDE = ("instrument_bytes", "pending_bytes", "unswept_bytes")
 """Numbers that only tracked or collected heaps have."""

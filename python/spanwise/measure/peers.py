@@ -206,7 +206,7 @@ def _row(source: Recording, name: str, repeat: int, touch: str, progress: Step) 
     given: dict[str, Any] = {"repeat": repeat, "touch": touch, "drain": ()}
     if table:
         made = SizeClassTable.named(table)
-        ledger = source.ledger(made, progress=False)
+        ledger = source.ledger(made, "end", progress=False)
         model = ledger.peak_resident_bytes
         (own,) = replay_many(source, [allocator_named("spanwise", made)], progress=False, **given)
         ours = own.peak_rss_bytes

@@ -23,6 +23,9 @@ from spanwise.optimizer.solver import Rules
 from spanwise.results.rows import Result, Rows, Tabular, Value
 from spanwise.tables.table import STOCK, SizeClassTable
 
+OTHER_MOMENT = "other moment"
+"""The part of a saving that is no cause: the found table has its peak at another moment."""
+
 PARTIAL_SPANS, OUTSIDE_HEAP = "partial spans", "outside the heap"
 """Causes of memory that no table removes: partial spans by lifetime, memory outside of the heap."""
 
@@ -36,8 +39,9 @@ class Evaluation(Result, Value, Tabular):
 
     Attributes:
         name: of the recording or recordings.
-        comparison: the ledgers at the peak resident bytes under the stock tables, the given ones
-            and the proposal.
+        comparison: the ledgers under the stock tables, the given ones and the proposal, all at one
+            moment: when most is resident under the stock table, or under the one that was asked
+            for.
         resident_bytes: the peak resident bytes by table, the families included.
         found: name of the table that competes with the stock tables.
         align: the alignment of classes of at least that size.
@@ -56,8 +60,7 @@ class Evaluation(Result, Value, Tabular):
     @property
     def stock(self) -> str:
         """The eligible stock table with the fewest resident bytes."""
-        allowed = [name for name in STOCK if name not in self.ineligible]
-        return min(allowed, key=lambda name: self.resident_bytes[name])
+        return best_stock(self.resident_bytes, self.ineligible)
 
     @property
     def stock_ledger(self) -> Ledger:
@@ -82,13 +85,15 @@ class Evaluation(Result, Value, Tabular):
     def split(self) -> dict[str, int]:
         """Return the saving of the found table by cause; the sum is `saved_bytes`.
 
-        Each cause is a difference between the two ledgers of resident bytes: classes (round-up),
-        span lengths (tails, and the free slots that a class has however its objects are placed),
-        partial spans by lifetime (the other free slots), caches, metadata, and the rest (requested
-        bytes at the two moments, large objects, free pages).
+        Each cause is a difference between the two ledgers of resident bytes at one moment: classes
+        (round-up), span lengths (tails, and the free slots that a class has however its objects are
+        placed), partial spans by lifetime (the other free slots), caches, metadata, and the rest
+        (large objects, free pages). What the peaks, each at its own moment, differ from those
+        ledgers is the other moment.
         """
         stock, found = resident_by_cause(self.stock_ledger), resident_by_cause(self.found_ledger)
-        return {cause: stock[cause] - found[cause] for cause in CAUSES}
+        causes = {cause: stock[cause] - found[cause] for cause in CAUSES}
+        return {**causes, OTHER_MOMENT: self.saved_bytes - sum(causes.values())}
 
     def left(self) -> dict[str, int | None]:
         """Return the resident bytes under the found table that no size class removes.
@@ -139,6 +144,7 @@ class Evaluation(Result, Value, Tabular):
             "saved_bytes": self.saved_bytes,
             "split": self.split(),
             "left": self.left(),
+            "moment": self.comparison.when,
             "limit_bytes": self.limit_bytes,
             "resident_bytes": dict(self.resident_bytes),
             "ineligible": dict(self.ineligible),
@@ -155,6 +161,8 @@ def evaluate(
     families: list[SizeClassTable],
     found: str,
     rules: Rules,
+    *,
+    moment: SizeClassTable | None = None,
 ) -> Evaluation:
     """Simulate tables on recordings.
 
@@ -164,19 +172,28 @@ def evaluate(
         families: tables with their resident bytes only.
         found: name of the table that competes with the stock tables.
         rules: the constraints that a winning table must meet.
+        moment: the ledgers are taken when most is resident under it; None: the stock table.
     """
     tables = [*shown, *families]
+    excluded = ineligible(tables, rules)
     resident = dict(zip((one.name for one in tables), scores.of(tables), strict=True))
     with_ledger = [one for one in tables if one in shown or one.name == found]
+    moment = moment or SizeClassTable.named(best_stock(resident, excluded))
     return Evaluation(
         ", ".join(one.name for one in scores.recordings),
-        Comparison(scores.ledgers(with_ledger)),
+        Comparison(scores.ledgers(with_ledger, moment)),
         resident,
         found,
         rules.align,
         sum(one.summary.peak_requested_bytes for one in scores.recordings),
-        ineligible(tables, rules),
+        excluded,
     )
+
+
+def best_stock(resident_bytes: Mapping[str, int], excluded: Mapping[str, str]) -> str:
+    """The stock table with the fewest resident bytes that may win."""
+    allowed = [name for name in STOCK if name not in excluded]
+    return min(allowed, key=lambda name: resident_bytes[name])
 
 
 # --- causes ---------------------------------------------------------------------------------------

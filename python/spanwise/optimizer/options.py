@@ -55,6 +55,7 @@ class Options:
     mixed: bool
     folds: int | None
     name: str | None
+    moment: SizeClassTable | None
     tables: list[SizeClassTable]
     held_out: list[Recording] | None
 

@@ -286,7 +286,7 @@ class OptimizeResult(Result, Tabular):
 
     @property
     def array(self) -> Rows:
-        """The ledgers at the peak resident bytes, one row per table, as `Ledger.array`."""
+        """The ledgers of the evaluation, one row per table, as `Ledger.array`."""
         return self.evaluation.array
 
     def __str__(self) -> str:
@@ -303,11 +303,12 @@ class OptimizeResult(Result, Tabular):
         costs = [(one.rule, _signed(one.saved, self.unit)) for one in self.constraints]
         saves = f"saves, of {_amount(self.arithmetic.total, self.unit)}"
         sections = [
-            "bytes at the moment of the peak resident, simulated",
+            f"bytes {comparison.when}, simulated",
             _format.table(ledgers, comparison.text_head, indent="  "),
-            "peak resident, bytes",
+            "peak resident, each table at its own moment, bytes",
             _format.table(*self._resident_rows(), indent="  "),
-            f"what {self.table.name} saves of the peak resident under {self.stock}",
+            f"what {self.table.name} saves of the peak resident under {self.stock}, by cause"
+            f" {comparison.when}",
             _format.table(*self._split_rows(), indent="  "),
             "round-up and tail that another rule would save (negative: cost), if every span were"
             " full",
@@ -338,7 +339,12 @@ class OptimizeResult(Result, Tabular):
         rows: list[Sequence[str]] = [
             (cause, *(_format.number(split[cause]) for split in splits)) for cause in splits[0]
         ]
-        rows.append(("all", *(_format.number(one.saved_bytes) for one in self._evaluations)))
+        rows.append(
+            (
+                "all: peaks at their own moments",
+                *(_format.number(one.saved_bytes) for one in self._evaluations),
+            )
+        )
         rows.append(())
         left = [one.left() for one in self._evaluations]
         rows += [(f"left: {cause}", *(_number(one[cause]) for one in left)) for cause in left[0]]

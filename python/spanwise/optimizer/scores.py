@@ -9,9 +9,12 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, wait
+from contextlib import closing
+from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from spanwise.ledger.ledger import Ledger, add_ledgers
+from spanwise.ledger.parts import PEAK_RESIDENT, peak_resident_under
 from spanwise.optimizer.pareto import run_to
 from spanwise.optimizer.profile import SizeProfile
 from spanwise.recordings.recording import Recording
@@ -106,25 +109,26 @@ class Scores:
             return self._above[table.hash]
         return sum(peak.resident_bytes for peak in peaks)
 
-    def ledgers(self, tables: Sequence[SizeClassTable]) -> list[Ledger]:
-        """Return the ledgers of tables at the peak resident bytes, summed over the recordings."""
-        self.of(tables)
-        return self._run([functools.partial(self._ledger, table) for table in tables])
+    def ledgers(self, tables: Sequence[SizeClassTable], moment_of: SizeClassTable) -> list[Ledger]:
+        """Return the ledgers of tables, all at the peak resident under `moment_of`.
 
-    def _ledger(self, table: SizeClassTable) -> Ledger:
-        parts = [
-            self._ledger_of(one, table, peak.op)
-            for one, peak in zip(self.recordings, self._peaks[table.hash], strict=True)
-        ]
+        They are summed over the recordings, each at its own moment.
+        """
+        self.of([*tables, moment_of])
+        return self._run([functools.partial(self._ledger, table, moment_of) for table in tables])
+
+    def _ledger(self, table: SizeClassTable, moment_of: SizeClassTable) -> Ledger:
+        at = PEAK_RESIDENT if table == moment_of else peak_resident_under(moment_of.name)
+        peaks, moments = self._peaks[table.hash], self._peaks[moment_of.hash]
+        parts = []
+        for one, peak, moment in zip(self.recordings, peaks, moments, strict=True):
+            with closing(Simulation(table, resident=True)) as simulation:
+                run_to(simulation, one, moment.op, self._step)
+                found = simulation.ledger(at, one.name)
+            assert found.stats is not None
+            stats = replace(found.stats, peak_resident_bytes=peak.resident_bytes)
+            parts.append(replace(found, stats=stats))
         return add_ledgers(parts, "recordings")
-
-    def _ledger_of(self, recording: Recording, table: SizeClassTable, op: int) -> Ledger:
-        simulation = Simulation(table, resident=True)
-        try:
-            run_to(simulation, recording, op, self._step)
-            return simulation.ledger("peak-resident", recording.name)
-        finally:
-            simulation.close()
 
     def _run(self, jobs: Sequence[Callable[[], Made]]) -> list[Made]:
         with ctrl_c_heard(), Workers(self.workers) as pool:

@@ -30,7 +30,7 @@ from spanwise.recordings.recording import Recording
 from spanwise.recordings.recording_set import Recordings, as_recordings
 from spanwise.results.jobs import Progress, Step, progress_bar
 from spanwise.results.rows import Rows
-from spanwise.tables.table import STOCK, SizeClassTable
+from spanwise.tables.table import STOCK, SizeClassTable, as_table
 
 FAMILIES = ("jemalloc", "tcmalloc", "mimalloc", "pow2", "fibonacci", "geometric-1.25")
 """The tables that take part in each evaluation in addition to the stock ones."""
@@ -59,6 +59,7 @@ def optimize(
     mixed: bool = False,
     folds: int | None = None,
     name: str | None = None,
+    moment: SizeClassTable | str | None = None,
     progress: Progress = None,
 ) -> OptimizeResult:
     """Find a table of at most `classes` classes for recordings; evaluate it by simulation.
@@ -106,6 +107,8 @@ def optimize(
             search each. 0: none. None: with "resident" and several recordings of one program,
             none held out and unweighted, 5-fold cross-validation with short searches; else none.
         name: of the proposed table; None: best-N-objective.
+        moment: the ledgers of the evaluation are taken when most is resident under this table;
+            None: under the stock table.
         progress: as of `Recording.ledger`; the steps are simulated operations.
 
     Returns:
@@ -134,6 +137,7 @@ def optimize(
         mixed=mixed,
         folds=folds,
         name=name,
+        moment=None if moment is None else as_table(moment),
         tables=given_tables(tables),
         held_out=None if holdout is None else as_recordings(holdout),
     )
@@ -228,7 +232,9 @@ def _run(fit: Fit, options: Options, validation: CrossValidation, step: Step) ->
     search = _Search(options, options.candidates_for(fit.recordings), step)
     picked = search.pick(fit, scores, unseen or [scores])
     evaluations = [
-        evaluate(one, picked.shown, picked.families, picked.found.name, fit.rules)
+        evaluate(
+            one, picked.shown, picked.families, picked.found.name, fit.rules, moment=options.moment
+        )
         for one in (scores, *unseen)
     ]
     folds, stopped = None, picked.stopped

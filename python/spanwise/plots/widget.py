@@ -20,6 +20,7 @@ import numpy as np
 
 from spanwise import _format
 from spanwise.errors import InvalidError
+from spanwise.ledger.parts import PEAK_RESIDENT
 from spanwise.plots import raster
 from spanwise.plots.maps import (
     COLOUR_MAP,
@@ -128,7 +129,7 @@ def _state_of(maps: Sequence[HeapMap], by: str) -> dict[str, Any]:
     count = max(1, -(-end // cell))
     width = 1 << int(np.ceil(np.log2(np.sqrt(2 * max(count, 32)))))
     drawn = [raster.codes(one, values_of(one, by), most, end, cell) for one in maps]
-    peaks = [i for i, one in enumerate(maps) if one.ledger.at == "peak"]
+    peaks = [i for i, one in enumerate(maps) if one.ledger.at == PEAK_RESIDENT]
     what = maps[0].ledger
     return {
         "map": {
@@ -140,7 +141,8 @@ def _state_of(maps: Sequence[HeapMap], by: str) -> dict[str, Any]:
             "title": f"{what.source or 'heap'}, table {what.table}",
             "grain": f"one cell: {_format.size(cell)}; one row: {_format.size(width * cell)}",
             "moments": [
-                ("peak: " if one.ledger.at == "peak" else "") + raster.moment(one) for one in maps
+                ("peak: " if one.ledger.at == PEAK_RESIDENT else "") + raster.moment(one)
+                for one in maps
             ],
         },
         "cells": b"".join(one.tobytes() for one in drawn),

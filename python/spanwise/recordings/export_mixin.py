@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from spanwise import _format
 from spanwise.heap.options import HeapOptions
+from spanwise.ledger.parts import PEAK_RESIDENT
 from spanwise.recordings.queries import RecordingQueries
 from spanwise.results.drawing import draw
 from spanwise.results.jobs import Progress
@@ -101,7 +102,7 @@ class ExportMixin(RecordingQueries):
         path: str | os.PathLike[str],
         to: str,
         table: SizeClassTable | str = "c16",
-        at: str | float = "peak",
+        at: str | float = PEAK_RESIDENT,
         *,
         value: str = "inuse-bytes",
         full_stacks: bool = False,
@@ -140,7 +141,7 @@ class ExportMixin(RecordingQueries):
         path: str | os.PathLike[str],
         of: str = "waste",
         table: SizeClassTable | str = "c16",
-        at: str | float = "peak",
+        at: str | float = PEAK_RESIDENT,
         *,
         full_stacks: bool = False,
         hide_frames: Iterable[str] = (),

@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 
 from spanwise import _format, _lib, errors
 from spanwise._lib import OPS_DTYPE
+from spanwise.heap.options import HeapOptions
 from spanwise.ledger.parts import MOMENTS
 from spanwise.recordings import sources
+from spanwise.recordings.after_peak import WholeRun
 from spanwise.recordings.lifetimes import take_lifetimes
 from spanwise.recordings.names import FrameNames, build_ids_of, is_function, is_python
 from spanwise.recordings.ops import Latest, summarize_ops
@@ -52,6 +54,7 @@ class History(Result, Tabular):
         self._source = source
         self.path = path
         self.name = name
+        self._whole_runs: dict[tuple[SizeClassTable, HeapOptions], WholeRun] = {}
 
     # --- metadata ---
 

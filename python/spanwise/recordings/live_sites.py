@@ -206,7 +206,7 @@ def live_at(
         return _place(simulation, ids, simulation.ledger(moment.at, name)), latest
 
     placed, latest = visit_moment(source, simulation, moment, read, progress)
-    return replace(placed, ledger=replace(placed.ledger, stats=simulation.stats())), latest
+    return replace(placed, ledger=replace(placed.ledger, stats=simulation.final_stats())), latest
 
 
 def _place(simulation: Simulation, ids: NDArray[np.uint32], ledger: Ledger) -> Placed:

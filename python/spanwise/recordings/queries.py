@@ -18,6 +18,8 @@ from spanwise.heap.heap_map import HeapMap
 from spanwise.heap.options import HeapOptions, as_options
 from spanwise.ledger.comparison import Comparison
 from spanwise.ledger.ledger import Ledger, add_ledgers
+from spanwise.ledger.parts import PEAK_RESIDENT
+from spanwise.recordings.after_peak import AfterPeak, add_after_peak
 from spanwise.recordings.lifetimes import add_lifetimes, check_group
 from spanwise.recordings.live_sites import LiveSites, add_live_sites
 from spanwise.recordings.span_pinning import SpanPinning, check_by
@@ -42,6 +44,7 @@ class QueryArgs:
     at: str | float
     options: HeapOptions
     progress: Step
+    moment_of: SizeClassTable | None = None  # its peak is "peak-resident"; None: that of `table`
 
 
 class RecordingQueries:
@@ -143,7 +146,7 @@ class RecordingQueries:
     def ledger(
         self,
         table: SizeClassTable | str = "c16",
-        at: str | float = "peak",
+        at: str | float = PEAK_RESIDENT,
         *,
         options: HeapOptions | None = None,
         progress: Progress = None,
@@ -154,11 +157,11 @@ class RecordingQueries:
 
         Args:
             table: size classes, or a table's name.
-            at: "peak" (after the first operation that brings requested bytes to their maximum),
-                "peak-resident" (the same for resident bytes, which takes an additional run),
-                "end", "#N" (after N operations), or seconds since the start (after the last
-                operation until then); in a set, recordings that have ended by then count at
-                their end.
+            at: "peak-resident" (after the first operation that brings resident bytes to their
+                maximum; an additional run finds it, once per table and options), "peak" (the same
+                for requested bytes, one moment for all tables), "end", "#N" (after N operations),
+                or seconds since the start (after the last operation until then); in a set,
+                recordings that have ended by then count at their end.
             options: of the heap; decay_ms uses the recording's clock.
             progress: a function to call with the number of operations done since its last
                 call; True or False: a bar, or none; None: a bar on a terminal or in a notebook, if
@@ -193,24 +196,52 @@ class RecordingQueries:
         """Check the arguments and show a progress bar for `passes` over the operations."""
         self._check_moment(at)
         made, heap = as_table(table), as_options(options)
-        steps = passes * self._about_ops()
+        steps = passes * self._about_ops() + self._peak_ops(made, at, heap)
         with progress_bar(progress, steps, f"{what}, {made.name}", "operations") as step:
             yield QueryArgs(made, at, heap, step)
+
+    def _peak_ops(self, table: SizeClassTable, at: str | float, heap: HeapOptions) -> int:
+        """About how many operations are run to find the moment."""
+        if at != PEAK_RESIDENT:
+            return 0
+        return sum(one._count_quickly() for one in self._each() if not one._knows_peak(table, heap))
 
     def compare(
         self,
         tables: SizeClassTable | str | Iterable[SizeClassTable | str] = STOCK,
-        at: str | float = "peak",
+        at: str | float = PEAK_RESIDENT,
         *,
         options: HeapOptions | None = None,
         progress: Progress = None,
     ) -> Comparison:
-        """Compare the ledgers under several tables; arguments as of `ledger`."""
+        """Compare the ledgers under several tables at one moment; arguments as of `ledger`.
+
+        "peak-resident" is the moment under the first table. `peak_resident_bytes` of each ledger,
+        which ranks it, is at the moment of its own table.
+        """
         made, heap = as_tables(tables), as_options(options)
         self._check_moment(at)
-        steps = len(made) * self._about_ops()
+        steps = len(made) * self._about_ops() + self._peak_ops(made[0], at, heap)
         with progress_bar(progress, steps, "compare", "operations") as step:
-            return Comparison([self._ledger(QueryArgs(one, at, heap, step)) for one in made])
+            return Comparison(
+                [self._ledger(QueryArgs(one, at, heap, step, made[0])) for one in made]
+            )
+
+    def after_peak(
+        self,
+        table: SizeClassTable | str = "c16",
+        *,
+        options: HeapOptions | None = None,
+        progress: Progress = None,
+    ) -> AfterPeak:
+        """The most waste after the peak of resident bytes, and what is still held at the end.
+
+        The arguments are those of `ledger`. A ledger at "peak-resident" makes the same pass over
+        the operations, which is then not repeated.
+        """
+        with self._query("after the peak", table, PEAK_RESIDENT, options, progress, passes=0) as q:
+            found = [one._after_peak(q) for one in self._each()]
+        return self._total(found, add_after_peak)
 
     def blowup(
         self,
@@ -277,7 +308,7 @@ class RecordingQueries:
     def live_sites(
         self,
         table: SizeClassTable | str = "c16",
-        at: str | float = "peak",
+        at: str | float = PEAK_RESIDENT,
         *,
         options: HeapOptions | None = None,
         progress: Progress = None,
@@ -296,7 +327,7 @@ class RecordingQueries:
     def site_groups(
         self,
         table: SizeClassTable | str = "c16",
-        at: str | float = "peak",
+        at: str | float = PEAK_RESIDENT,
         *,
         options: HeapOptions | None = None,
         progress: Progress = None,
@@ -321,7 +352,7 @@ class RecordingQueries:
         self,
         by: str = "site",
         table: SizeClassTable | str = "c16",
-        at: str | float = "peak",
+        at: str | float = PEAK_RESIDENT,
         *,
         options: HeapOptions | None = None,
         progress: Progress = None,
@@ -342,7 +373,7 @@ class RecordingQueries:
     def map(
         self,
         table: SizeClassTable | str = "c16",
-        at: str | float = "peak",
+        at: str | float = PEAK_RESIDENT,
         *,
         options: HeapOptions | None = None,
         progress: Progress = None,
@@ -365,11 +396,11 @@ class RecordingQueries:
         options: HeapOptions | None = None,
         progress: Progress = None,
     ) -> list[HeapMap]:
-        """Return heap maps of one pass: at `samples` evenly spread operations, and at the peak.
+        """Return heap maps: at `samples` evenly spread operations, and at the peak resident.
 
         They have no slots and objects, to save memory; `spanwise.plots.save_frames` draws
         them as an animation. The other arguments, and errors, are those of `map`.
         """
         wanted = max(1, _lib.as_index(samples, "samples", 2048))
-        with self._query("heap maps", table, "end", options, progress) as query:
+        with self._query("heap maps", table, PEAK_RESIDENT, options, progress) as query:
             return self._only("a heap map")._maps(query, wanted)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -17,7 +18,9 @@ from spanwise.heap.heap_map import HeapMap
 from spanwise.heap.options import HeapOptions
 from spanwise.heap.runner import as_ops
 from spanwise.ledger.ledger import Ledger
+from spanwise.ledger.parts import PEAK_RESIDENT, peak_resident_under
 from spanwise.recordings import sources
+from spanwise.recordings.after_peak import AfterPeak, WholeRun, run_whole
 from spanwise.recordings.export_mixin import ExportMixin
 from spanwise.recordings.history import History
 from spanwise.recordings.live_sites import (
@@ -41,6 +44,11 @@ from spanwise.recordings.timeline import MOMENTS_MAX, Spread, map_at, maps_throu
 from spanwise.results.jobs import Progress
 from spanwise.results.rows import AnyRows, Rows
 from spanwise.tables.table import SizeClassTable
+
+WHOLE_RUNS_MAX = 16
+"""Tables and options of which a recording keeps the moment of the peak."""
+
+_KEEPING = threading.Lock()
 
 
 class Recording(History, ExportMixin):
@@ -131,22 +139,51 @@ class Recording(History, ExportMixin):
     def _run(self, query: QueryArgs, run: Callable[[Simulation, Moment], Answer]) -> Answer:
         """Call `run` with a fresh simulation and the moment of a query."""
         moment = self._moment(query.at)
-        if query.at == "peak-resident":
-            moment = moment._replace(stop_op=self._resident_peak_op(query))
-        simulation = Simulation(query.table, query.options, resident=True)
-        try:
-            simulation.steady_from(-(-self.summary.peak_requested_bytes // 2))
+        if query.at == PEAK_RESIDENT:
+            moment = self._resident_peak(query)
+        with closing(self._simulation(query.table, query.options)) as simulation:
             if query.at == "end":
                 simulation.time_ns = self.summary.duration_ns
-            return run(simulation, moment)
-        finally:
-            simulation.close()
+            whole = self._whole_runs.get((query.table, query.options))
+            simulation.whole_stats = whole.stats if whole else None
+            found = run(simulation, moment)
+            if simulation.done < len(self):  # the rest was counted before
+                query.progress(len(self) - simulation.done)
+            return found
 
-    def _resident_peak_op(self, query: QueryArgs) -> int:
-        """Return the number of operations until the peak resident, which depends on the table."""
-        with closing(Simulation(query.table, query.options, resident=True)) as simulation:
-            account(self._source, simulation, END, self.name)
-            return simulation.resident_peak()[1]
+    def _simulation(self, table: SizeClassTable, options: HeapOptions) -> Simulation:
+        """A simulation that knows what is resident."""
+        simulation = Simulation(table, options, resident=True)
+        simulation.steady_from(-(-self.summary.peak_requested_bytes // 2))
+        return simulation
+
+    def _resident_peak(self, query: QueryArgs) -> Moment:
+        """The moment at which most bytes are resident; it depends on the table."""
+        of = query.moment_of or query.table
+        at = PEAK_RESIDENT if of == query.table else peak_resident_under(of.name)
+        return Moment(at, self._whole_run(of, query).peak_op)
+
+    def _whole_run(self, table: SizeClassTable, query: QueryArgs) -> WholeRun:
+        """What a pass over all operations says of a table; the last few are kept."""
+        key = table, query.options
+        found = self._whole_runs.get(key)
+        if found is None:
+            duration_ns = self.summary.duration_ns
+            with closing(self._simulation(table, query.options)) as simulation:
+                found = run_whole(self._source, simulation, len(self), duration_ns, query.progress)
+            with _KEEPING:
+                if len(self._whole_runs) >= WHOLE_RUNS_MAX:
+                    del self._whole_runs[next(iter(self._whole_runs))]
+                self._whole_runs[key] = found
+        return found
+
+    def _knows_peak(self, table: SizeClassTable, options: HeapOptions) -> bool:
+        """Whether no pass is needed to find the moment at which most bytes are resident."""
+        return (table, options) in self._whole_runs
+
+    def _after_peak(self, query: QueryArgs) -> AfterPeak:
+        found = self._whole_run(query.table, query).after_peak
+        return replace(found, table=query.table.name)  # equal tables may differ in name
 
     def _account(self, query: QueryArgs) -> Ledger:
         def run(simulation: Simulation, moment: Moment) -> Ledger:
@@ -228,13 +265,14 @@ class Recording(History, ExportMixin):
 
     def _maps(self, query: QueryArgs, samples: int) -> list[HeapMap]:
         spread = Spread(len(self), samples)
+        peak_op = self._whole_run(query.table, query).peak_op
         with closing(Simulation(query.table, query.options, resident=True)) as simulation:
             return maps_through(
                 self._source,
                 simulation,
                 self.name,
                 spread,
-                self.summary.peak_op,
+                peak_op,
                 progress=query.progress,
             )
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from spanwise import _format, errors
 from spanwise.heap.options import HeapOptions
 from spanwise.ledger.comparison import Comparison
+from spanwise.ledger.parts import PEAK_RESIDENT
 from spanwise.recordings.export_mixin import ExportMixin
 from spanwise.recordings.names import build_ids_of
 from spanwise.recordings.queries import Answer
@@ -32,7 +33,7 @@ _SHOWN = 20
 class RecordingSet(Sequence[Recording], ExportMixin, Result, Tabular):
     """Recordings of several processes, which queries sum.
 
-    Each process has its own heap. The sum takes each of them at its own moment: at "peak" it is
+    Each process has its own heap. The sum takes each of them at its own moment: at a peak it is
     what they would hold if all peaks coincided, an upper bound. A set answers all queries of a
     `Recording`; an index returns a recording, a slice a set.
 
@@ -209,7 +210,7 @@ Recordings = Recording | str | os.PathLike[str] | Iterable[Recording | str | os.
 def compare(
     recordings: Recordings,
     tables: SizeClassTable | str | Iterable[SizeClassTable | str] = STOCK,
-    at: str | float = "peak",
+    at: str | float = PEAK_RESIDENT,
     *,
     options: HeapOptions | None = None,
     progress: Progress = None,
@@ -221,7 +222,7 @@ def compare(
     Args:
         recordings: one or more recordings.
         tables: size classes, or names of tables.
-        at: as of `Recording.ledger`.
+        at: as of `Recording.compare`.
         options: of the heap, as of `Recording.ledger`.
         progress: as of `Recording.ledger`.
 

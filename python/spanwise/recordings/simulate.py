@@ -62,6 +62,12 @@ class Simulation:
         options: of the heap.
         resident: record the pages that the program would write, for resident bytes in ledgers.
         tracked: keep requested sizes, which ledgers need; addresses are the same without.
+
+    Attributes:
+        done: operations so far.
+        time_ns: time of the last of them.
+        whole_stats: counts of an earlier run of all operations; None: there was none. With them
+            `visit_moment` stops at its moment.
     """
 
     def __init__(
@@ -82,6 +88,7 @@ class Simulation:
             self._runner = self._handle.runner()
         self.done = 0
         self.time_ns = 0
+        self.whole_stats: RunStats | None = None
 
     def run(self, batch: Batch) -> None:
         """Runs operations."""
@@ -115,6 +122,10 @@ class Simulation:
     def stats(self) -> RunStats:
         """Return the counts so far."""
         return RunStats.read(self._runner)
+
+    def final_stats(self) -> RunStats:
+        """Counts of the run of all operations, after `visit_moment`."""
+        return self.whole_stats or self.stats()
 
     def ledger(self, at: str, source: str) -> Ledger:
         """Return the current ledger."""
@@ -182,7 +193,7 @@ def account(
     found = visit_moment(
         source, simulation, moment, lambda: simulation.ledger(moment.at, name), progress
     )
-    return replace(found, stats=simulation.stats())
+    return replace(found, stats=simulation.final_stats())
 
 
 def most_resident(source: Source, table: SizeClassTable, *, name: str) -> int:
@@ -202,7 +213,10 @@ def visit_moment(
     read: Callable[[], Seen],
     progress: Step | None = None,
 ) -> Seen:
-    """Run all operations and return the result of `read` at one moment of them."""
+    """Run all operations and return the result of `read` at one moment of them.
+
+    If `simulation.whole_stats` is set, operations after the moment are not run.
+    """
     found: list[Seen] = []
 
     def read_once() -> None:
@@ -212,7 +226,8 @@ def visit_moment(
         _run_until_time(source, simulation, moment.stop_ns, read_once, progress)
     else:
         stops = [] if moment.stop_op is None else [moment.stop_op]
-        visit(source, simulation, stops, read_once, progress)
+        ends = bool(stops) and simulation.whole_stats is not None
+        visit(source, simulation, stops, read_once, progress, ends=ends)
     return found[0] if found else read()
 
 
@@ -222,15 +237,18 @@ def visit(
     stops: Sequence[int],
     take: Callable[[], object],
     progress: Step | None = None,
+    *,
+    ends: bool = False,
 ) -> None:
     """Runs all operations in one pass, and calls `take` at stops.
 
-    Stops are ascending numbers of operations; those after the end are not reached.
+    Stops are ascending numbers of operations; those after the end are not reached. With `ends`,
+    operations after the last stop are not run.
     """
     if isinstance(source, FileSource):
-        _visit_file(source, simulation, stops, take, progress)
+        _visit_file(source, simulation, stops, take, progress, ends=ends)
     else:
-        _visit_batches(source, simulation, stops, take, progress)
+        _visit_batches(source, simulation, stops, take, progress, ends=ends)
 
 
 def _visit_file(
@@ -239,6 +257,8 @@ def _visit_file(
     stops: Sequence[int],
     take: Callable[[], object],
     progress: Step | None,
+    *,
+    ends: bool,
 ) -> None:
     """Run many operations per C call; the reader's blocks never reach Python."""
     trace = source.open()
@@ -258,7 +278,8 @@ def _visit_file(
         simulation.note_time(partial(run_to, stop))
         if simulation.done >= stop:
             take()
-    run_to(None)
+    if not ends:
+        run_to(None)
 
 
 def _visit_batches(
@@ -267,6 +288,8 @@ def _visit_batches(
     stops: Sequence[int],
     take: Callable[[], object],
     progress: Step | None,
+    *,
+    ends: bool,
 ) -> None:
     waiting = deque(stops)
     for batch in source.batches():
@@ -276,9 +299,13 @@ def _visit_batches(
             simulation.run(left.first(count))
             take()
             left = left.from_(count)
-        simulation.run(left)
+        last = ends and not waiting
+        if not last:
+            simulation.run(left)
         if progress is not None:
-            progress(batch.count)
+            progress(batch.count - (left.count if last else 0))
+        if last:
+            return
 
 
 def visit_times(

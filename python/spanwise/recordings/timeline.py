@@ -246,7 +246,7 @@ def map_at(
         return replace(made, placed=place_objects(made.array, found, rows))
 
     made = visit_moment(source, simulation, moment, read, progress)
-    return replace(made, ledger=replace(made.ledger, stats=simulation.stats()))
+    return replace(made, ledger=replace(made.ledger, stats=simulation.final_stats()))
 
 
 def maps_through(
@@ -260,13 +260,13 @@ def maps_through(
 ) -> list[HeapMap]:
     """Runs a recording; returns maps without slots at evenly spread operations and at the peak.
 
-    The peak of requested bytes is after `peak_op` operations; 0: there is none.
+    The peak of resident bytes is after `peak_op` operations; 0: there is none.
     """
     stops = {*spread.stops(), peak_op} - {0}
     found: list[HeapMap] = []
 
     def take() -> None:
-        at = "peak" if simulation.done == peak_op else _format.seconds(simulation.time_ns)
+        at = "peak-resident" if simulation.done == peak_op else _format.seconds(simulation.time_ns)
         found.append(simulation.heap_map(at, name, slots=False))
 
     visit(source, simulation, sorted(stops), take, progress)

@@ -19,6 +19,7 @@ from spanwise.optimizer.options import default_candidates
 from spanwise.optimizer.profile import RESIDENT
 from spanwise.optimizer.result import OptimizeResult
 from spanwise.optimizer.search import optimize, simulated_operations
+from spanwise.recordings.after_peak import AfterPeak
 from spanwise.recordings.live_sites import LiveSites
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.recording_set import RecordingSet
@@ -43,8 +44,8 @@ SEARCH_OPERATIONS = 100_000_000
 tables and at most as many as `optimize` does by default: the page of a long recording should not
 wait for the last 1 % of a saving."""
 SEARCHED_MIN = 8
-_PASSES = 4
-"""Simulations of the recording before that search: ledger, time line, maps, call sites."""
+_PASSES = 5
+"""Simulations of the recording before that search: peak, ledger, time line, maps, call sites."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,8 @@ class Facts:
     Attributes:
         recording: what it is about; a set has neither maps nor advice.
         table: its size classes.
-        ledger: at the peak of requested bytes.
+        ledger: at the peak of resident bytes.
+        after_peak: waste after that, and what is held at the end.
         timeline: rows of `Recording.timeline(detail="parts")`.
         histogram: requests by size.
         maps: heap maps over time, including the peak.
@@ -68,6 +70,7 @@ class Facts:
     recording: Recording | RecordingSet
     table: SizeClassTable
     ledger: Ledger
+    after_peak: AfterPeak
     timeline: Rows
     histogram: Rows
     maps: tuple[HeapMap, ...]
@@ -88,10 +91,10 @@ class Facts:
 
     @property
     def peak_op(self) -> int:
-        """The operation of the time line where most is requested."""
-        if isinstance(self.recording, Recording):
-            return self.recording.summary.peak_op
-        return int(self.timeline["op"][np.argmax(self.timeline["requested_bytes"])])
+        """The operation of the time line where most is resident."""
+        if self.after_peak.peak_op is not None:
+            return self.after_peak.peak_op
+        return int(self.timeline["op"][np.argmax(self.timeline["resident_bytes"])])
 
     @property
     def has_sites(self) -> bool:
@@ -148,6 +151,7 @@ class Facts:
             "changes": None if self.changes is None else self.changes.to_dict()["advice"],
             "summary": self.recording.summary.to_dict(),
             "ledger": self.ledger.to_dict(),
+            "after_peak": self.after_peak.to_dict(),
             "sites": [site.to_dict() for site in self.sites.sites[:SITES]],
             "advice": None if self.advice is None else self.advice.resident_bytes,
             "peers": None if self.peers is None else self.peers.to_dict(),
@@ -177,6 +181,7 @@ def gather(
     if advice is None:
         total += _searched_operations(recording, holdout)
     with progress_bar(progress, total, "report", "operations") as step:
+        after = recording.after_peak(table, options=options, progress=step)
         ledger = recording.ledger(table, options=options, progress=step)
         timeline = recording.timeline(
             table, samples=MOMENTS, detail="parts", options=options, progress=step
@@ -191,7 +196,7 @@ def gather(
         changes = advise(
             recording, table, fitted=advice, peers=peers, options=options, progress=step
         )
-    seen = (recording, table, ledger, timeline, histogram, tuple(maps), sites)
+    seen = (recording, table, ledger, after, timeline, histogram, tuple(maps), sites)
     return Facts(*seen, advice, why, peers, changes)
 
 
@@ -204,15 +209,16 @@ def gather_set(
     progress: Progress = None,
 ) -> Facts:
     """Gather sums of several processes; `ledger.parts` has the ledger of each."""
-    total = 3 * sum(map(len, recordings))
+    total = 4 * sum(map(len, recordings))
     with progress_bar(progress, total, "report", "operations") as step:
+        after = recordings.after_peak(table, options=options, progress=step)
         ledger = recordings.ledger(table, options=options, progress=step)
         timeline = recordings.timeline(
             table, samples=MOMENTS, detail="parts", options=options, progress=step
         )
         live = recordings.live_sites(table, options=options, progress=step)
         sites = live.named(hide_frames=hide_frames).merged()
-    seen = (recordings, table, ledger, timeline, recordings.histogram(), (), sites)
+    seen = (recordings, table, ledger, after, timeline, recordings.histogram(), (), sites)
     return Facts(*seen, None, "spanwise optimize fits one to several recordings")
 
 
@@ -247,6 +253,7 @@ def _advise(
             tables=(table,),
             holdout=holdout or None,
             candidates=searched_tables(recording),
+            moment=table,
             progress=progress,
         )
     except errors.InvalidError as error:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from spanwise import _format, _lib
 from spanwise.errors import InvalidError
 from spanwise.ledger.ledger import Ledger
+from spanwise.ledger.parts import PEAK_RESIDENT
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.recording_set import RecordingSet
 from spanwise.report import charts, flame
@@ -48,8 +49,8 @@ DEFINITIONS: dict[str, str] = {
     " own account. Held minus requested is waste.",
     "resident": "Held bytes in pages of the system (4 KiB on most machines) that were written to."
     " The simulated program writes all of each object.",
-    "peak": "The moment after the first operation that brings the requested bytes to their maximum."
-    " It is the same under every table.",
+    "peak": "The moment after the first operation that brings the resident bytes to their maximum"
+    " under the table of this report.",
     "waste": "Held minus requested, in bytes or as a share of held.",
     "class": "A slot size of the table. A request gets the smallest class that is large enough.",
     "span": "Contiguous pages that are divided into slots of one class.",
@@ -181,11 +182,14 @@ def _head(facts: Facts) -> str:
         for text in dict.fromkeys(filter(None, remarks))
     )
     picture = charts.ledger_bar(facts.ledger) if facts.ledger.held_bytes else ""
+    after = "".join(
+        f'<p class="after-peak">{html.escape(text)}</p>' for text in facts.after_peak.sentences
+    )
     words = facts.recording.arguments if isinstance(facts.recording, Recording) else ()
     command = html.escape(" ".join(words) or facts.program)
     return (
         f'<header><h1>Memory of {html.escape(facts.program)}</h1><p id="answer">'
-        f"{html.escape(facts.answer())}</p>{_changes(facts)}{notes}{picture}"
+        f"{html.escape(facts.answer())}</p>{_changes(facts)}{after}{notes}{picture}"
         f'<p class="quiet">{html.escape(facts.recording.name)}: <code>{command}</code></p></header>'
     )
 
@@ -230,7 +234,7 @@ def _processes(facts: Facts) -> str:
 
 def _heap_map(facts: Facts) -> str:
     last = max(len(facts.maps) - 1, 0)
-    peak = next((i for i, one in enumerate(facts.maps) if one.ledger.at == "peak"), last)
+    peak = next((i for i, one in enumerate(facts.maps) if one.ledger.at == PEAK_RESIDENT), last)
     keys = "".join(f'<span><i class="key {name}"></i>{text}</span>' for name, text in _MAP_KEYS)
     content = (
         f'<p id="moment" aria-live="polite"></p><div class="slider"><label for="when">time</label>'
@@ -323,14 +327,15 @@ def _advice(facts: Facts) -> str:
     assert isinstance(facts.recording, Recording)
     evaluation = facts.advice.evaluation
     rows = [_ledger_cells(one, facts) for one in evaluation.comparison.ledgers]
-    head = ("held", "resident", "waste", "classes", "table")
-    content = _table(rows, head, 4)
+    head = ("held", "resident", "waste", "peak resident, own moment", "classes", "table")
+    content = _table(rows, head, 5)
     for other in facts.advice.held_out:
         content += f"<p>Held out, {html.escape(other.name)}:</p>"
-        content += _table([_ledger_cells(one, facts) for one in other.comparison.ledgers], head, 4)
+        content += _table([_ledger_cells(one, facts) for one in other.comparison.ledgers], head, 5)
     text = (
-        f"{facts.advised()} At the moment of the peak resident, simulated;"
-        f" {facts.advice.proposal.name} was fitted to this recording, with classes that are"
+        f"{facts.advised()} Held, resident and waste are {evaluation.comparison.when}, one moment"
+        f" for all tables; all is simulated. {facts.advice.proposal.name} was fitted to this"
+        " recording, with classes that are"
         f" multiples of 16 bytes, by a search of at most {searched_tables(facts.recording)} tables."
     )
     return _section("Table advice", text, content)
@@ -359,12 +364,13 @@ def _peers(peers: PeerComparison) -> str:
 
 
 def _ledger_cells(ledger: Ledger, facts: Facts) -> tuple[str, ...]:
-    resident = ledger.resident_bytes
+    resident, most = ledger.resident_bytes, ledger.peak_resident_bytes
     current = " (this report's)" if ledger.table == facts.table.name else ""
     return (
         _format.size(ledger.held_bytes),
         "-" if resident is None else _format.size(resident),
         _format.share(ledger.waste_bytes, ledger.held_bytes),
+        "-" if most is None else _format.size(most),
         str(len(ledger.classes) - 1),
         f"{ledger.table}{current}",
     )

@@ -51,7 +51,7 @@
             }
         }
         context.putImageData(image, 0, 0);
-        const text = (frame.at === "peak" ? "Peak: " : "") + frame.text;
+        const text = (frame.at === "peak-resident" ? "Peak: " : "") + frame.text;
         moment.textContent = text;
         slider.setAttribute("aria-valuetext", text);
         canvas.setAttribute("aria-label", "heap map, " + text);

@@ -202,8 +202,9 @@ def test_explain_negative_size(capsys: pytest.CaptureFixture[str]) -> None:
 def test_ledger(capsys: pytest.CaptureFixture[str], stored: Path) -> None:
     value = json.loads(said(capsys, "ledger", stored, "--table", "go", "--json"))
     assert sum(value[part] for part in PARTS) == value["held_bytes"]
-    ledger = sw.Recording.open(stored).ledger("go")
-    assert value == json.loads(ledger.to_json())
+    recording = sw.Recording.open(stored)
+    ledger, after = recording.ledger("go"), recording.after_peak("go")
+    assert value == {**json.loads(ledger.to_json()), "after_peak": json.loads(after.to_json())}
     text = said(capsys, "ledger", stored, "--table", "go")
     assert text.startswith(str(ledger))
     assert "classes with the most waste, bytes" in text
@@ -229,7 +230,7 @@ def test_ledger_of_several(capsys: pytest.CaptureFixture[str], stored: Path) -> 
     assert len(value["parts"]) == 2
     assert value["held_bytes"] == sum(part["held_bytes"] for part in value["parts"])
     text = said(capsys, "ledger", stored, stored)
-    assert text.splitlines()[0].startswith("ledger of 2 recordings under c16 at peak: ")
+    assert text.splitlines()[0].startswith("ledger of 2 recordings under c16 at peak-resident: ")
     assert "process" in text
 
 

@@ -127,7 +127,7 @@ def test_peak_is_the_first_maximum_of_requested_bytes() -> None:
     ops = make_ops((ALLOC, 0, 100), (ALLOC, 1, 50), (FREE, 1, 0), (REALLOC, 0, 150), (FREE, 0, 0))
     recording = sw.Recording.from_ops(ops)
     assert recording.summary.peak_op == 2
-    ledger = recording.ledger("go")
+    ledger = recording.ledger("go", "peak")
     assert (ledger.requested_bytes, ledger.live_objects, ledger.events) == (150, 2, 2)
     assert ledger.time_ns == 1000
     assert ledger.at == "peak"
@@ -251,7 +251,7 @@ def test_json() -> None:
 def test_text() -> None:
     ledger = sw.Recording.from_ops(make_ops((ALLOC, 0, 33)), name="mine").ledger("go")
     lines = str(ledger).splitlines()
-    assert lines[0] == "ledger of mine under go at peak: 1 object live, after 1 event"
+    assert lines[0] == "ledger of mine under go at peak-resident: 1 object live, after 1 event"
     assert lines[1].split() == ["resident", "held", "bytes", "held", "of", "held"]
     assert lines[3].split()[:6] == ["requested", "33", "B", "33", "B", "33"]
     assert lines[4].split()[:7] == ["round-up", "15", "B", "15", "B", "15", "0.0"]
@@ -274,7 +274,8 @@ def test_compare() -> None:
     best = comparison.ledgers[most.index(min(one for one in most if one is not None))]
     assert comparison.best() is best and comparison.judged_by == "peak_resident_bytes"
     said = (
-        rf"{best.table} has a peak resident of .*, the least: .* less than .*; it holds .* at peak"
+        rf"{best.table} has a peak resident of .*, the least: .* less than .*; it holds .*"
+        " at peak-resident under go"
     )
     assert re.fullmatch(rf"{said}\.", str(comparison).splitlines()[-1])
     assert recording.compare(["go", "go"]).verdict().endswith(", and go as much.")

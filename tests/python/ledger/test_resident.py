@@ -54,7 +54,7 @@ def test_one_object_by_hand() -> None:
 def test_the_peak_of_resident_bytes() -> None:
     """Pages that one object keeps stay resident, so the second growth comes on top of the first."""
     recording = grown_twice()
-    peak, most = recording.ledger(), recording.ledger(at="peak-resident")
+    peak, most = recording.ledger(at="peak"), recording.ledger()
     assert peak.events == 800 and peak.requested_bytes == 800_000
     assert most.at == "peak-resident" and "at peak-resident" in most.title
     assert 0.9 * 700_000 < most.requested_bytes <= 700_000
@@ -170,7 +170,7 @@ def test_what_no_time_line_shows() -> None:
 
 def test_the_verdict_is_about_resident_bytes() -> None:
     """The table with less resident memory wins, whatever its held bytes."""
-    ledger = sw.Recording.from_ops(make_ops((ALLOC, 0, 5000))).ledger("go")
+    ledger = sw.Recording.from_ops(make_ops((ALLOC, 0, 5000))).ledger("go", "peak")
 
     def verdict(held: int, more: int) -> str:
         assert ledger.stats is not None and ledger.stats.peak_resident_bytes is not None
@@ -247,7 +247,7 @@ def test_a_live_heap_asks_the_system() -> None:
 
 def test_the_command(tmp_path: Path) -> None:
     sw.Recording.from_ops(make_ops((ALLOC, 0, 5000)), tmp_path / "a.swt")
-    done = spanwise("ledger", "a.swt", "--table", "go", "--at", "peak-resident", cwd=tmp_path)
+    done = spanwise("ledger", "a.swt", "--table", "go", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert "at peak-resident" in lines[0]

@@ -105,18 +105,33 @@ def test_the_verdict_is_the_ledgers(
 def test_the_split_is_by_parts_of_the_ledgers(alone: None) -> None:
     """By hand: objects of 520 bytes have slots of 576 bytes under c16, and of 528 bytes here.
 
-    Each ledger is of its own moment, when the last page was first touched, so before the last
-    of the 1,000 objects.
+    Both ledgers are of the moment when the last page was first touched under c16, so before the
+    last of the 1,000 objects; under the given table the last page is touched at another moment.
     """
     given = sw.SizeClassTable.custom([(528, 8), (32768, 4)], name="given")
     best = by_peak(wanting(*[520] * 1000), classes=1, tables=[given], least_percent=0)
     assert best.table == given and best.holds
-    stock, ours = (
-        best.evaluation.stock_ledger.live_objects,
-        best.evaluation.found_ledger.live_objects,
-    )
-    assert 800 < stock <= 1000 and 800 < ours <= 1000
-    assert best.evaluation.split()["classes"] == 56 * stock - 8 * ours
+    stock, ours = best.evaluation.stock_ledger, best.evaluation.found_ledger
+    assert 800 < stock.live_objects <= 1000 and stock.live_objects == ours.live_objects
+    assert stock.requested_bytes == ours.requested_bytes == 520 * stock.live_objects
+    assert (stock.at, ours.at) == ("peak-resident", "peak-resident under c16")
+    split = best.evaluation.split()
+    assert split["classes"] == (56 - 8) * stock.live_objects
+    assert ours.resident_bytes is not None
+    later = best.evaluation.resident_bytes["given"] - ours.resident_bytes
+    assert split["other moment"] == -later <= 0
+    assert "by cause at peak-resident under c16" in str(best)
+
+
+def test_the_ledgers_are_of_the_moment_asked_for(program: sw.Recording) -> None:
+    best = by_peak(program, classes=2, moment="go")
+    assert best.evaluation.comparison.when == "at peak-resident under go"
+    alone = program.ledger("go")
+    for ledger in best.evaluation.comparison.ledgers:
+        assert ledger.requested_bytes == alone.requested_bytes
+        most = best.evaluation.resident_bytes[ledger.table]
+        assert ledger.peak_resident_bytes == most
+    assert sum(best.evaluation.split().values()) == best.evaluation.saved_bytes
 
 
 def test_a_small_saving_does_not_win(alone: None) -> None:

@@ -70,13 +70,14 @@ def test_command_where_no_table_beats_the_stock_table(
     found = json.loads(capsys.readouterr().out)
     assert found["written"] == str(place) and found["beats_stock"] is False
     _build_asks_for_anyway(place, found["verdict"], capsys)
-    for table in ("c16", str(place)):
-        words = ["ledger", str(stored / "a.swt"), "--at", "peak-resident", "--table", table]
-        assert main([*words, "--json"]) == 0
-        ledger = json.loads(capsys.readouterr().out)
+    words = ["compare", str(stored / "a.swt"), "--table", "c16", "--table", str(place), "--json"]
+    assert main(words) == 0
+    for ledger in json.loads(capsys.readouterr().out)["ledgers"]:
         row = found["evaluation"]["tables"][ledger["table"]]
         assert row["resident_bytes"] == ledger["resident_bytes"]
         assert row["waste_bytes"] == ledger["held_bytes"] - ledger["requested_bytes"]
+        peak = found["evaluation"]["resident_bytes"][ledger["table"]]
+        assert peak == ledger["peak_resident_bytes"]
 
 
 def _build_asks_for_anyway(place: Path, verdict: str, capsys: pytest.CaptureFixture[str]) -> None:

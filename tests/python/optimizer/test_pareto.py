@@ -145,7 +145,7 @@ def test_pareto_rows_are_ledgers(program: sw.Recording) -> None:
     parts = ("requested", "roundup", "tail", "free_slot", "cached", "metadata", "other")
     for row in pareto.array:
         assert sum(int(row[f"{name}_bytes"]) for name in parts) == row["held_bytes"]
-    ledger = program.ledger(best.proposal)
+    ledger = program.ledger(best.proposal, "peak")
     row = pareto.curve()[1]
     assert (row["held_bytes"], row["cached_bytes"]) == (ledger.held_bytes, ledger.cached_bytes)
     assert row["resident_bytes"] == ledger.resident_bytes

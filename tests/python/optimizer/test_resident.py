@@ -125,7 +125,7 @@ def test_scores_are_the_ledgers(program: sw.Recording, other: sw.Recording, tmp_
     scores = Scores([program, stored])
     for table in map(sw.SizeClassTable.named, ("c16", "pow2", "c16")):
         parts = [one.ledger(table, "peak-resident").resident_bytes or 0 for one in (program, other)]
-        assert scores(table) == sum(parts) == scores.ledgers([table])[0].resident_bytes
+        assert scores(table) == sum(parts) == scores.ledgers([table], table)[0].resident_bytes
     assert len(scores) == 2
 
 

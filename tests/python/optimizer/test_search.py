@@ -38,7 +38,7 @@ def test_a_score_is_the_sum_over_recordings() -> None:
     big, small = peaks(BIG, SMALL)
     scores = Scores([BIG, SMALL])
     assert scores(TABLE) == big + small and len(scores) == 1
-    (ledger,) = scores.ledgers([TABLE])
+    (ledger,) = scores.ledgers([TABLE], TABLE)
     assert ledger.resident_bytes == big + small
     assert [part.resident_bytes for part in ledger.parts] == [big, small]
 
@@ -336,7 +336,7 @@ def test_a_file_has_the_profile_of_its_operations(program: sw.Recording, tmp_pat
 def test_waste_is_the_tables_own_arithmetic(program: sw.Recording, name: str) -> None:
     table = sw.SizeClassTable.named(name)
     waste = profile_of(program, "peak").waste(table)
-    ledger = program.ledger(table)
+    ledger = program.ledger(table, "peak")
     assert waste.requested == ledger.requested_bytes
     # Requests with an alignment may get a larger class, so the ledger can only have more.
     assert waste.roundup <= ledger.roundup_bytes

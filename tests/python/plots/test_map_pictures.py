@@ -48,7 +48,7 @@ def test_cells_of_several_pages_have_the_mean_and_the_kind_of_most() -> None:
 @pytest.mark.parametrize("by", ["occupancy", "age", "touched", "class"])
 def test_a_map_is_drawn_with_title_and_units(by: str) -> None:
     ax = RECORDING.map("go").plot(by=by)
-    assert ax.get_title(loc="left").startswith("mine at peak, table go:\n")
+    assert ax.get_title(loc="left").startswith("mine at peak-resident, table go:\n")
     assert "one cell: 8.0 KiB" in ax.get_xlabel()
     assert ax.get_ylabel() == "place in the heap, MiB"
     (image,) = ax.images

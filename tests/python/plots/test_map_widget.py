@@ -85,7 +85,7 @@ def test_cells_are_the_maps() -> None:
     about, cells = widget.map, np.frombuffer(widget.cells, np.uint8).reshape(len(maps), -1)
     assert about["cell_bytes"] == 8192 and about["count"] == cells.shape[1]
     assert about["count"] <= about["width"] * about["height"]
-    assert [m.ledger.at for m in maps].index("peak") == widget.frame
+    assert [m.ledger.at for m in maps].index("peak-resident") == widget.frame
     assert [text.startswith("peak: ") for text in about["moments"]].count(True) == 1
     for found, one in zip(cells.astype(int), maps, strict=True):
         wanted = np.full(len(found), 255)
@@ -112,7 +112,7 @@ def test_without_anywidget_there_is_a_picture(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(sys.modules, "anywidget", None)  # its import fails
     widget._widget_type.cache_clear()
     still = plots.map_widget(RECORDING.maps("go", samples=2))
-    assert still.shown.ledger.at == "peak"
+    assert still.shown.ledger.at == "peak-resident"
     assert still._repr_png_().startswith(b"\x89PNG") and plt.get_fignums() == []
     assert "pip install 'spanwise[widget]'" in repr(still)
 

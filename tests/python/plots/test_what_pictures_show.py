@@ -254,7 +254,7 @@ def test_bars_are_the_ledgers_parts() -> None:
         "free slots": one.free_slot_bytes,
         "cached": one.cached_bytes,
     }
-    assert ax.get_title(loc="left").startswith("mine at peak, table go:\n")
+    assert ax.get_title(loc="left").startswith("mine at peak-resident, table go:\n")
 
 
 def test_parts_differ_in_grey(tmp_path: Path) -> None:

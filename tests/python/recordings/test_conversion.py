@@ -77,7 +77,7 @@ def test_our_own_profile_comes_back(tmp_path: Path) -> None:
     for site in (1, 2, 3):  # without frames all sites are one stack, so one profile each
         part = ops[ops["site"] == site].copy()
         part["object"] = np.arange(100)
-        sw.Recording.from_ops(part).export(path, "pprof", "go")
+        sw.Recording.from_ops(part).export(path, "pprof", "go", "end")
         assert sizes(sw.convert(path)) == {int(part["size"][0]): 100}
 
 

@@ -234,8 +234,9 @@ def facts(advice: Any = None) -> Facts:
     ops["site"] = 1
     one = sw.Recording.from_ops(ops, name="mine")
     go = sw.SizeClassTable.go()
-    seen = (one.ledger(go), one.timeline(go, detail="parts"), one.histogram(), ())
-    return Facts(one, go, *seen, one.live_sites(go), advice, "")
+    peak = (one.ledger(go, "peak"), one.after_peak(go))
+    seen = (one.timeline(go, detail="parts"), one.histogram(), (), one.live_sites(go, "peak"))
+    return Facts(one, go, *peak, *seen, advice, "")
 
 
 def cells(text: str) -> list[list[str]]:
@@ -269,10 +270,12 @@ def test_the_table_of_tables() -> None:
     """Go's has 67 classes, and c16's as many as its table has; large objects are none."""
     one = facts()
     advice = sw.optimize(one.recording, 32, "peak")
-    output = {row[4]: row for row in cells(page._advice(facts(advice)))}
-    assert output["go (this report&#x27;s)"][3] == "67"
-    assert output["c16"][3] == str(len(sw.SizeClassTable.c16()))
+    output = {row[5]: row for row in cells(page._advice(facts(advice)))}
+    assert output["go (this report&#x27;s)"][4] == "67"
+    assert output["c16"][4] == str(len(sw.SizeClassTable.c16()))
     evaluated = {one.table: one for one in advice.evaluation.comparison.ledgers}
     held = evaluated["c16"].held_bytes
     assert output["c16"][0] == f"{held / KIB:.1f} KiB"
+    own = evaluated["c16"].peak_resident_bytes
+    assert own is not None and output["c16"][3] == f"{own / KIB:.1f} KiB"
     assert output["c16"][2] == f"{100 * evaluated['c16'].waste_bytes / held:.1f} %"

@@ -92,7 +92,7 @@ def test_a_tree_by_hand() -> None:
         ("leaf (a.c:1)", 6, 6),
     ]
     assert flame.sentence(root, live, "round-up") == (
-        "20 B round-up at peak of operations under go; 50.0 % of it by other in libz.so.1"
+        "20 B round-up at peak-resident of operations under go; 50.0 % of it by other in libz.so.1"
     )
 
 
@@ -149,7 +149,7 @@ def test_the_command_and_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[
     text = svg.read_text(encoding="utf-8")
     resident = one.ledger("go").resident_bytes
     assert boxes(text)[0][1] == resident and len(boxes(text)) > 10
-    assert "resident at peak of a.swt under go; " in said and f"wrote {svg}" in said
+    assert "resident at peak-resident of a.swt under go; " in said and f"wrote {svg}" in said
     assert main(["flame", str(swt), "-o", str(svg), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["of"] == "waste"
     page = tmp_path / "a.html"

@@ -117,6 +117,7 @@ def test_the_numbers_are_those_of_the_package(text: str) -> None:
     page = Page(text)
     facts, ledger = page.data("facts"), RECORDING.ledger("go")
     assert facts["ledger"] == json.loads(ledger.to_json())
+    assert facts["after_peak"] == json.loads(RECORDING.after_peak("go").to_json())
     assert facts["answer"] == page.paragraphs["answer"]
     assert f"{100 * ledger.waste_bytes / ledger.held_bytes:.1f} % was waste" in facts["simulated"]
     advice = RECORDING.advice("go", fitted=None)
@@ -132,11 +133,23 @@ def test_the_numbers_are_those_of_the_package(text: str) -> None:
     assert facts["advice"]["go"] == RECORDING.ledger("go", "peak-resident").resident_bytes
 
 
+def test_the_tables_are_at_the_moment_of_the_head(text: str) -> None:
+    """The row of the report's table has the head's waste; another table's is of the same moment."""
+    op = RECORDING.after_peak("go").peak_op
+    advice = text[text.index('id="table-advice"') :]
+    assert "Held, resident and waste are at peak-resident under go, one moment" in advice
+    for name, table in (("go (this report&#x27;s)", "go"), ("c16", "c16")):
+        row = advice[: advice.index(f"<td>{name}</td>")].rpartition("<tr>")[2]
+        ledger = RECORDING.ledger(table, f"#{op}")
+        share = f"{100 * ledger.waste_bytes / ledger.held_bytes:.1f} %"
+        assert re.findall(r"<td class=number>(.*?)</td>", row)[2] == share
+
+
 def test_frames_are_the_maps(text: str) -> None:
     """Each cell is a page here: its byte is the page's use, taken from the tiles one by one."""
     shown = Page(text).data("frames")
     maps = RECORDING.maps("go", samples=24)
-    assert [frame["at"] == "peak" for frame in shown["frames"]].count(True) == 1
+    assert [frame["at"] == "peak-resident" for frame in shown["frames"]].count(True) == 1
     assert len(shown["frames"]) == len(maps) and shown["cell"] == "8.0 KiB"
     for frame, one in zip(shown["frames"], maps, strict=True):
         cells = np.frombuffer(base64.b64decode(frame["cells"]), np.uint8)
@@ -308,8 +321,8 @@ def test_long_recordings_are_searched_less(monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_bar_counts_simulated_operations(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nearly all the time goes into the search, so nearly all steps are there.
 
-    By hand, of n operations: four passes; the search's 160 tables, then two stock ones, the
-    report's and the found one twice each, six families and one of them again: 179 n.
+    By hand, of n operations: five passes; the search's 160 tables, then two stock ones, the
+    report's and the found one twice each, six families and one of them again: 180 n.
     """
     totals: list[int] = []
     steps: list[int] = []
@@ -331,8 +344,8 @@ def test_the_bar_counts_simulated_operations(monkeypatch: pytest.MonkeyPatch) ->
     recording = sw.Recording.from_ops(random_ops(1, 2000))
     n = len(recording)
     facts_of.gather(recording, sw.SizeClassTable.c16(), progress=True)
-    assert totals == [(4 + 8 + 160 + 2 * 4 + 6 + 1) * n]
-    assert search == [4 * n]
+    assert totals == [(5 + 8 + 160 + 2 * 4 + 6 + 1) * n]
+    assert search == [5 * n]
     assert 50 * n < sum(steps) <= totals[0] and max(steps) < totals[0] / 5
 
 
