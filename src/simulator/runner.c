@@ -296,8 +296,16 @@ static inline void note_resident_peak(sw_runner *runner) {
         sw_touch_map_bytes(touch) +
         sw_touched_noted_metadata(heap, heap->space->map_touched_bytes, touch->grain_shift) -
         runner->unwritten_caches;
-    if (sw_likely(resident <= runner->resident_peak_bytes)) return;
-    runner->resident_peak_bytes = resident;
+    uint64_t *most = &runner->resident_peak_bytes, near = *most - *most / 100;
+    if (sw_likely(resident < near)) return;
+    if (resident > *most) {
+        *most = resident;
+        near = resident - resident / 100;
+    }
+    uint64_t requested = runner->stats.requested_bytes;
+    if (runner->resident_at_moment >= near && requested <= runner->requested_at_moment) return;
+    runner->resident_at_moment = resident;
+    runner->requested_at_moment = requested;
     runner->resident_peak_op = runner->stats.ops;
 }
 

@@ -30,6 +30,7 @@ typedef struct sw_runner_thread {
 /* Used by one thread at a time.
  *   objects and threads are NULL if their capacity is 0;  sample_count <= SW_RUNNER_SAMPLES_MAX
  *   unread != NULL if unread_count != 0;  resident_peak_op <= stats.ops
+ *   99 % of resident_peak_bytes <= resident_at_moment <= resident_peak_bytes
  *   steady_count <= stats.held_over_requested_count */
 struct sw_runner {
     uint64_t mark; /* ds/handle.h */
@@ -40,7 +41,8 @@ struct sw_runner {
     sw_runner_thread *threads; /* by recorded thread */
     size_t thread_capacity;
     sw_replay_stats stats;
-    uint64_t resident_peak_bytes, resident_peak_op; /* 0 unless the heap records writes */
+    uint64_t resident_peak_bytes; /* 0 unless the heap records writes */
+    uint64_t resident_peak_op, resident_at_moment, requested_at_moment; /* the peak's moment */
     uint64_t unwritten_caches; /* sw_touched_unwritten_caches, if the heap records writes */
     uint64_t steady_from;      /* requested bytes at which the steady state begins; 0: never; or
                                 * SW_RUNNER_STEADY: it has begun */

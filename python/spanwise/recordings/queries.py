@@ -157,9 +157,10 @@ class RecordingQueries:
 
         Args:
             table: size classes, or a table's name.
-            at: "peak-resident" (after the first operation that brings resident bytes to their
-                maximum; an additional run finds it, once per table and options), "peak" (the same
-                for requested bytes, one moment for all tables), "end", "#N" (after N operations),
+            at: "peak-resident" (of the operations with resident bytes within 1 % of their maximum
+                the one after which most is requested; an additional run finds it, once per table
+                and options), "peak" (after the first operation that brings requested bytes to
+                their maximum, one moment for all tables), "end", "#N" (after N operations),
                 or seconds since the start (after the last operation until then); in a set,
                 recordings that have ended by then count at their end.
             options: of the heap; decay_ms uses the recording's clock.

@@ -268,7 +268,8 @@ def test_compare() -> None:
     assert [ledger.table for ledger in comparison.ledgers] == ["go", "c16", "pow2"]
     assert len({ledger.requested_bytes for ledger in comparison.ledgers}) == 1
     most = [
-        recording.ledger(one.table, "peak-resident").resident_bytes for one in comparison.ledgers
+        recording.ledger(one.table, "peak-resident").peak_resident_bytes
+        for one in comparison.ledgers
     ]
     assert [one.peak_resident_bytes for one in comparison.ledgers] == most
     best = comparison.ledgers[most.index(min(one for one in most if one is not None))]

@@ -211,7 +211,8 @@ def test_a_table_is_fitted_to_the_first_input(
     for number, case in enumerate(cases):
         recording = sw.Recording.open(tmp_path / f"awk/{number}.swt")
         assert fit.predicted[case.hash] == tuple(
-            recording.ledger(table, "peak-resident").resident_bytes for table in ("c16", fit.table)
+            recording.ledger(table, "peak-resident").peak_resident_bytes
+            for table in ("c16", fit.table)
         )
     again = sw.fit_cases(cases, tmp_path, candidates=6, progress=False)
     assert len(recorded) == 2 and replace(again["awk"], table=fit.table) == fit

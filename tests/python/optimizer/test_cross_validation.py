@@ -46,7 +46,7 @@ def test_parts_that_ask_for_the_same_save_the_same() -> None:
     best = sw.optimize(same[1:], 8, **LOOSE)
     for row in rows:
         stock, chosen = (
-            same[0].ledger(table, "peak-resident").resident_bytes
+            same[0].ledger(table, "peak-resident").peak_resident_bytes
             for table in (best.stock, best.table)
         )
         assert (row["stock_bytes"], row["chosen_bytes"]) == (stock, chosen)

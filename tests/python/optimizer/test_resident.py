@@ -71,7 +71,9 @@ def test_search_against_exhaustive_search() -> None:
         recording = sw.Recording.from_ops(small_case(seed), name="small")
         sizes = [-(-size // 16) * 16 for size in recording.histogram()["size_bytes"].tolist()]
         tables = every_table(sorted(set(sizes)))
-        least = min(recording.ledger(one, "peak-resident").resident_bytes or 0 for one in tables)
+        least = min(
+            recording.ledger(one, "peak-resident").peak_resident_bytes or 0 for one in tables
+        )
         rules: dict[str, Any] = {
             "largest_bytes": max(sizes),
             "page_bytes": PAGE_BYTES,
@@ -87,10 +89,10 @@ def test_search_against_exhaustive_search() -> None:
 def test_the_search_is_no_worse_than_what_it_starts_with(program: sw.Recording) -> None:
     found = by_peak(program, 16, "resident", candidates=60)
     by = {name: by_peak(program, 16, name).proposal for name in ("peak", "held")}
-    mine = program.ledger(found.proposal, "peak-resident").resident_bytes
+    mine = program.ledger(found.proposal, "peak-resident").peak_resident_bytes
     for table in by.values():
         assert mine is not None
-        assert mine <= (program.ledger(table, "peak-resident").resident_bytes or 0)
+        assert mine <= (program.ledger(table, "peak-resident").peak_resident_bytes or 0)
 
 
 def test_the_number_of_processors_changes_nothing(
@@ -124,7 +126,9 @@ def test_scores_are_the_ledgers(program: sw.Recording, other: sw.Recording, tmp_
     stored = sw.Recording.from_ops(other.ops, tmp_path / "b.swt")
     scores = Scores([program, stored])
     for table in map(sw.SizeClassTable.named, ("c16", "pow2", "c16")):
-        parts = [one.ledger(table, "peak-resident").resident_bytes or 0 for one in (program, other)]
+        parts = [
+            one.ledger(table, "peak-resident").peak_resident_bytes or 0 for one in (program, other)
+        ]
         assert scores(table) == sum(parts) == scores.ledgers([table], table)[0].resident_bytes
     assert len(scores) == 2
 
@@ -251,7 +255,7 @@ def test_a_size_that_was_never_seen_takes_no_largest_slot() -> None:
     assert loose.proposal.round_up(513) == 32768
     assert bounded.proposal.round_up(513) <= 513 / 0.75 + 16
     for one, low, high in ((loose, 2000 * 4096, 1 << 40), (bounded, 0, 2000 * 700 + 200_000)):
-        resident = unseen.ledger(one.proposal, "peak-resident").resident_bytes
+        resident = unseen.ledger(one.proposal, "peak-resident").peak_resident_bytes
         assert resident is not None and low < resident < high
 
 
@@ -282,7 +286,7 @@ def test_the_prior_of_the_search_by_hand(program: sw.Recording) -> None:
     cost = scale * sum(slots)
     rules = Rules(3, 16, largest, 4096, 2, 0.5, prior)
     unseen = Fit([program], "resident", rules).unseen()
-    resident = program.ledger(table, "peak-resident").resident_bytes or 0
+    resident = program.ledger(table, "peak-resident").peak_resident_bytes or 0
     for part in (0.0, prior):
         score = MixedScores(Scores([program]), unseen, part)(table)
         assert score == pytest.approx((1 - part) * resident + part * cost)

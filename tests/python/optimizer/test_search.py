@@ -27,7 +27,7 @@ TABLE = sw.SizeClassTable.custom([(128, 1), (32768, 4)], name="mine")
 
 
 def peaks(*recordings: sw.Recording) -> list[int]:
-    found = [one.ledger(TABLE, "peak-resident").resident_bytes for one in recordings]
+    found = [one.ledger(TABLE, "peak-resident").peak_resident_bytes for one in recordings]
     return [size for size in found if size is not None]
 
 

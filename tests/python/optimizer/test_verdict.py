@@ -217,7 +217,7 @@ def test_where_the_choice_loses_the_stock_table_is_used(judge: str) -> None:
     assert rows["saved_bytes"].tolist() == rows["saved_percent"].tolist() == [0, 0]
     assert rows["stock_bytes"].tolist() == rows["chosen_bytes"].tolist()
     assert rows["stock_bytes"].tolist() == [
-        one.ledger("c16", "peak-resident").resident_bytes for one in two
+        one.ledger("c16", "peak-resident").peak_resident_bytes for one in two
     ]
 
 
@@ -226,7 +226,9 @@ def test_parts_are_judged_next_to_the_better_stock_table() -> None:
     """With align 8 that may be either: c16 for many objects of 1,040 bytes, go for few of 24."""
     for name, other, sizes in (("c16", "go", [1040] * 3000), ("go", "c16", [24] * 300)):
         two = [wanting(*sizes), wanting(*sizes)]
-        better, worse = (two[0].ledger(t, "peak-resident").resident_bytes for t in (name, other))
+        better, worse = (
+            two[0].ledger(t, "peak-resident").peak_resident_bytes for t in (name, other)
+        )
         assert better is not None and worse is not None and better < worse
         rows = by_peak(two, classes=1, align=8, folds=2).folds
         assert rows is not None and rows["stock_bytes"].tolist() == [better, better]
@@ -242,7 +244,7 @@ def test_a_part_is_judged_by_the_choice_on_the_others() -> None:
     tables: dict[str, Any] = {"c16": "c16", "near": NEAR, "wide": WIDE}
     for row, recording, pair in zip(rows, two, expected, strict=True):
         stock, chosen = (
-            recording.ledger(tables[name], "peak-resident").resident_bytes for name in pair
+            recording.ledger(tables[name], "peak-resident").peak_resident_bytes for name in pair
         )
         assert stock is not None and chosen is not None
         assert (row["stock_bytes"], row["chosen_bytes"]) == (stock, chosen)

@@ -235,8 +235,8 @@ def facts(advice: Any = None) -> Facts:
     one = sw.Recording.from_ops(ops, name="mine")
     go = sw.SizeClassTable.go()
     peak = (one.ledger(go, "peak"), one.after_peak(go))
-    seen = (one.timeline(go, detail="parts"), one.histogram(), (), one.live_sites(go, "peak"))
-    return Facts(one, go, *peak, *seen, advice, "")
+    timeline, sites = one.timeline(go, detail="parts"), one.live_sites(go, "peak")
+    return Facts(one, go, *peak, timeline, one.histogram(), (), sites, advice, "")
 
 
 def cells(text: str) -> list[list[str]]:

@@ -130,7 +130,7 @@ def test_the_numbers_are_those_of_the_package(text: str) -> None:
     assert [site["id"] for site in facts["sites"]] == [
         site.id for site in RECORDING.live_sites("go").sites[:15]
     ]
-    assert facts["advice"]["go"] == RECORDING.ledger("go", "peak-resident").resident_bytes
+    assert facts["advice"]["go"] == RECORDING.ledger("go", "peak-resident").peak_resident_bytes
 
 
 def test_the_tables_are_at_the_moment_of_the_head(text: str) -> None:
