@@ -354,7 +354,8 @@ def _size_advice(facts: _Facts, saved: int, size: int, better: int, rows: Any) -
     waste = int((objects.counts[2] + objects.counts[3])[rows].sum())
     named = " and ".join(f"{one:,}" for one in sorted(common.tolist()))
     finding = (
-        f"The {size:,}-byte class has {_format.share(waste, facts.peak.waste_bytes)} of all waste:"
+        f"The {size:,}-byte class of {facts.table.name} has"
+        f" {_format.share(waste, facts.peak.waste_bytes)} of its waste:"
         f" {_format.plural(len(fits), 'object')}, mostly of {named} bytes, mainly from {place}."
     )
     change = f"Add slots of {better:,} bytes"
