@@ -234,8 +234,8 @@ sw_status sw_pool_put(sw_pool *pool, void *item, size_t bytes) {
 }
 
 static uint64_t puts_of(const sw_pool *pool) {
-    uint64_t beside = pool->thread_slots == NULL ? 0 : sw_thread_slots_puts(pool->thread_slots);
-    return pool->front.puts + beside;
+    uint64_t in_threads = pool->thread_slots == NULL ? 0 : sw_thread_slots_puts(pool->thread_slots);
+    return pool->front.puts + in_threads;
 }
 
 sw_status sw_pool_get_stats(sw_pool *pool, sw_pool_stats *out) {

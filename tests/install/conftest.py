@@ -13,7 +13,7 @@ from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
-from install_tools import ROOT, Told, install_as_told, quick_compiler, run
+from install_tools import ROOT, ReadmeInstall, install_by_readme, quick_compiler, run
 from packaging.requirements import Requirement
 
 BUILD_SDIST = "import sys, scikit_build_core.build as b; print(b.build_sdist(sys.argv[1]))"
@@ -54,22 +54,22 @@ def generator() -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def told(unpacked: Path, tmp_path_factory: pytest.TempPathFactory) -> Told:
+def by_readme(unpacked: Path, tmp_path_factory: pytest.TempPathFactory) -> ReadmeInstall:
     """The C library, installed by README's commands from the sdist."""
     first_of_the_run(tmp_path_factory, "build")
     tool = "ninja" if shutil.which("ninja") else "make"
-    return install_as_told(tool, unpacked, tmp_path_factory.mktemp("told") / "place")
+    return install_by_readme(tool, unpacked, tmp_path_factory.mktemp("by_readme") / "place")
 
 
 @pytest.fixture(scope="session")
-def build_folder(told: Told) -> Path:
+def build_folder(by_readme: ReadmeInstall) -> Path:
     """The same build as a packager configures it, for a prefix `first` next to it."""
-    build = told.source / "build"
+    build = by_readme.source / "build"
     places = (
         f"-DCMAKE_INSTALL_PREFIX={build.with_name('first')}",
         f"-DCMAKE_INSTALL_LIBDIR={debian_libdir()}",
     )
-    run("cmake", "-S", told.source, "-B", build, *places)
+    run("cmake", "-S", by_readme.source, "-B", build, *places)
     run("cmake", "--build", build, "-j2")
     return build
 

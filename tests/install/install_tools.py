@@ -132,7 +132,7 @@ def machine_with(folder: Path, tool: str) -> Path:
     return folder
 
 
-class Told(NamedTuple):
+class ReadmeInstall(NamedTuple):
     """The library, installed by README's commands."""
 
     tool: str
@@ -142,7 +142,7 @@ class Told(NamedTuple):
     said: str
 
 
-def install_as_told(tool: str, source: Path, place: Path) -> Told:
+def install_by_readme(tool: str, source: Path, place: Path) -> ReadmeInstall:
     """Run README's commands on a copy of `source`, on a machine with only `tool`."""
     checkout, home = place / "checkout", place / "home"
     shutil.copytree(source, checkout)
@@ -152,4 +152,4 @@ def install_as_told(tool: str, source: Path, place: Path) -> Told:
     (commands,) = (one.code for one in examples("sh") if "cmake --install" in one.code)
     env = {"HOME": str(home), "PATH": str(machine_with(place / "bin", tool))}
     said = run("/bin/sh", "-euc", commands, cwd=checkout, env=env)
-    return Told(tool, checkout, home, env, said)
+    return ReadmeInstall(tool, checkout, home, env, said)

@@ -26,8 +26,8 @@ LENGTH_BYTES = 8
 
 def ask(place: str, words: list[str]) -> None:
     """Request a kernel with this process's folder and environment; return when it has ended."""
-    told = {"words": words, "folder": str(Path.cwd()), "environment": dict(os.environ)}
-    text = json.dumps(told).encode()
+    by_readme = {"words": words, "folder": str(Path.cwd()), "environment": dict(os.environ)}
+    text = json.dumps(by_readme).encode()
     with socket.socket(socket.AF_UNIX) as asked:
         asked.connect(place)
         socket.send_fds(asked, [len(text).to_bytes(LENGTH_BYTES, "big")], [1, 2])
@@ -71,20 +71,20 @@ def _be_kernel(asker: socket.socket) -> None:
     left, text = int.from_bytes(head, "big"), b""
     while len(text) < left:
         text += asker.recv(left - len(text))
-    told = json.loads(text)
+    by_readme = json.loads(text)
     for number, opened in enumerate([os.open(os.devnull, os.O_RDONLY), *outputs]):
         os.dup2(opened, number)
         os.close(opened)
     os.environ.clear()
-    os.environ.update(told["environment"])
-    os.chdir(told["folder"])
+    os.environ.update(by_readme["environment"])
+    os.chdir(by_readme["folder"])
     threading.Thread(target=_end_with, args=(asker,), daemon=True).start()
 
     import matplotlib as mpl  # noqa: PLC0415
     from ipykernel.kernelapp import IPKernelApp  # noqa: PLC0415
 
     mpl.rcParams["backend"] = "module://matplotlib_inline.backend_inline"
-    IPKernelApp.launch_instance(argv=["-f", *told["words"]], parent_handle=1)
+    IPKernelApp.launch_instance(argv=["-f", *by_readme["words"]], parent_handle=1)
     os._exit(0)
 
 

@@ -123,8 +123,10 @@ def test_what_is_kept_of_a_run_says_where_and_when(tmp_path: Path, full: bool) -
     book = SCRIPT.dated(SCRIPT.read(path), full=full)
     assert [cell.cell_type for cell in book.cells] == ["code", "markdown"]
     form = "in full" if full else "in the short form of the tests"
-    told = rf"\*Run {form}: \d{{4}}-\d\d-\d\d, commit \S+, .+, {os.cpu_count()} processors\. .*\*"
-    assert re.fullmatch(told, book.cells[1].source)
+    by_readme = (
+        rf"\*Run {form}: \d{{4}}-\d\d-\d\d, commit \S+, .+, {os.cpu_count()} processors\. .*\*"
+    )
+    assert re.fullmatch(by_readme, book.cells[1].source)
     nbformat.validate(book)
     assert SCRIPT.text_of(SCRIPT.stripped(book)) == before
 

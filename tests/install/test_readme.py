@@ -18,10 +18,10 @@ import pytest
 from install_tools import (
     ROOT,
     Example,
-    Told,
+    ReadmeInstall,
     examples,
     in_full,
-    install_as_told,
+    install_by_readme,
     machine_with,
     needs_pkg_config,
     run,
@@ -84,16 +84,18 @@ def test_the_commands_for_a_program_of_ones_own(environment: Path, tmp_path: Pat
 @pytest.mark.slow
 @needs_pkg_config
 @pytest.mark.parametrize("tool", ["ninja", pytest.param("make", marks=in_full)])
-def test_the_library_is_installed_and_used_as_told(
+def test_the_library_is_installed_and_used_as_in_the_readme(
     tool: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     """The commands as they stand, in sources and a home of their own, on either machine."""
-    told: Told = request.getfixturevalue("told")
-    if told.tool != tool:
-        told = install_as_told(tool, request.getfixturevalue("unpacked"), tmp_path / "told")
+    by_readme: ReadmeInstall = request.getfixturevalue("by_readme")
+    if by_readme.tool != tool:
+        by_readme = install_by_readme(
+            tool, request.getfixturevalue("unpacked"), tmp_path / "by_readme"
+        )
     (program,) = examples("c")
-    assert program.output is not None and told.said.endswith(program.output)
-    installed = told.home / "spanwise"
+    assert program.output is not None and by_readme.said.endswith(program.output)
+    installed = by_readme.home / "spanwise"
     assert (installed / "bin/spanwise-replay").is_file()
 
     project = tmp_path / "project"
@@ -102,7 +104,7 @@ def test_the_library_is_installed_and_used_as_told(
     (listed,) = examples("cmake")
     (project / "CMakeLists.txt").write_text(listed.code)
     generator = ["-G", "Ninja"] if tool == "ninja" else []
-    found, env = f"-DCMAKE_PREFIX_PATH={installed}", told.environment
+    found, env = f"-DCMAKE_PREFIX_PATH={installed}", by_readme.environment
     run("cmake", "-S", project, "-B", project / "build", *generator, found, env=env)
     run("cmake", "--build", project / "build", env=env)
     run("cmake", "--install", project / "build", "--prefix", tmp_path / "mine", env=env)

@@ -12,7 +12,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from install_tools import LEDGER_PARTS, ROOT, Told, run
+from install_tools import LEDGER_PARTS, ROOT, ReadmeInstall, run
 from spanwise.commands import COMMANDS
 
 pytestmark = pytest.mark.slow
@@ -151,8 +151,10 @@ def test_the_search_finds_what_it_is_for(tmp_path: Path) -> None:
     assert named((tmp_path / "named.o").read_bytes(), [tmp_path])
 
 
-def test_installed_files_name_no_folder_of_the_build(prefix: Path, told: Told) -> None:
-    folders = [ROOT, told.source, told.home, prefix, prefix.with_name("first")]
+def test_installed_files_name_no_folder_of_the_build(
+    prefix: Path, by_readme: ReadmeInstall
+) -> None:
+    folders = [ROOT, by_readme.source, by_readme.home, prefix, prefix.with_name("first")]
     files = [path for path in prefix.rglob("*") if path.is_file() and not path.is_symlink()]
     kinds = {path.name for path in files}
     assert {"libspanwise.a", "libspanwise-malloc.so", "spanwise-replay", "spanwise.pc"} <= kinds
@@ -174,5 +176,7 @@ def test_a_build_names_no_folder_of_sources_or_of_its_growth(environment: Path, 
     assert any(path.name == "libspanwise-malloc.so" for path in files)
     found = {path.name: named(path.read_bytes(), [ROOT, made, package]) for path in files}
     # The table's provenance is the file that was given, and build.json names the compiler.
-    told = {"table.json", "build.json"}
-    assert {name: strings for name, strings in found.items() if strings and name not in told} == {}
+    by_readme = {"table.json", "build.json"}
+    assert {
+        name: strings for name, strings in found.items() if strings and name not in by_readme
+    } == {}

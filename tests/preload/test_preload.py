@@ -111,9 +111,9 @@ def test_end_in_the_middle_of_a_call(preload: Preload, tmp_path: Path, tracked: 
         words = [preload.program("moments.c"), "signals"]
         done = preload.run(words, TRACKED=tracked, LEDGER=str(path))
         assert ok(done) == "ok\n"
-        told = done.stderr.splitlines()
-        assert path.exists() != bool(told)
-        assert all("ended inside malloc: no ledger" in line for line in told)
+        shown = done.stderr.splitlines()
+        assert path.exists() != bool(shown)
+        assert all("ended inside malloc: no ledger" in line for line in shown)
 
 
 # --- memory -------------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ def ledger_of(preload: Preload, path: Path, *words: str, **variables: str) -> di
 
 
 def test_options_take_effect(preload: Preload, tmp_path: Path) -> None:
-    told = ledger_of(
+    shown = ledger_of(
         preload,
         tmp_path / "a.json",
         LIMIT="1G",
@@ -198,8 +198,8 @@ def test_options_take_effect(preload: Preload, tmp_path: Path) -> None:
         BATCH="use:2",
         VERBOSE="0",
     )
-    assert (told["limit_bytes"], told["decay_ns"]) == (1 << 30, 20_000_000)
-    assert (told["placement"], told["huge_pages"], told["tracked"]) == ("lasting", "advise", 1)
+    assert (shown["limit_bytes"], shown["decay_ns"]) == (1 << 30, 20_000_000)
+    assert (shown["placement"], shown["huge_pages"], shown["tracked"]) == ("lasting", "advise", 1)
 
 
 BAD = {
@@ -221,9 +221,9 @@ def test_malformed_value(preload: Preload, tmp_path: Path, name: str, value: str
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"spanwise: malloc: SPANWISE_{name}={value} is not ")
     assert "; using " in line
-    told = json.loads(path.read_text())
-    assert (told["limit_bytes"], told["decay_ns"], told["tracked"]) == (0, 500_000_000, 0)
-    assert (told["placement"], told["huge_pages"]) == ("lifo", "off")
+    shown = json.loads(path.read_text())
+    assert (shown["limit_bytes"], shown["decay_ns"], shown["tracked"]) == (0, 500_000_000, 0)
+    assert (shown["placement"], shown["huge_pages"]) == ("lifo", "off")
 
 
 def test_values_that_would_break_the_line(preload: Preload) -> None:
@@ -263,14 +263,14 @@ def test_raised_privileges_have_no_options(preload: Preload, tmp_path: Path) -> 
     program = tmp_path / "raised"
     shutil.copy(preload.program("moments.c"), program)
     words = [program, "opened", preload.library]
-    told = preload.run(words, preload=False, VERBOSE="1", LIMIT="x")
-    assert "SPANWISE_LIMIT=x is not " in told.stderr
+    shown = preload.run(words, preload=False, VERBOSE="1", LIMIT="x")
+    assert "SPANWISE_LIMIT=x is not " in shown.stderr
     os.chown(program, 65534, -1)
     program.chmod(0o4755)
     done = preload.run(words, preload=False, VERBOSE="1", LIMIT="x")
     if done.returncode != 0:
         pytest.skip(f"cannot be run as another user: {done.stderr.splitlines()[:1]}")
-    if done.stderr == told.stderr:
+    if done.stderr == shown.stderr:
         pytest.skip("the file system knows no set-user-ID")
     assert (done.stdout, done.stderr) == ("ok\n", "")
 
@@ -283,26 +283,26 @@ def assert_identity(part: dict[str, Any]) -> None:
 
 
 def test_ledger_of_a_tracked_heap(preload: Preload, tmp_path: Path) -> None:
-    told = ledger_of(preload, tmp_path / "a.json", "peak", "10000", "100", TRACKED="1")
-    run, end, peak = told["run"], told["end"], told["peak"]
+    shown = ledger_of(preload, tmp_path / "a.json", "peak", "10000", "100", TRACKED="1")
+    run, end, peak = shown["run"], shown["end"], shown["peak"]
     list_bytes = 10_000 * 8
     assert run["allocs"] == 1 + 10_000 + 5_000
     assert run["peak_requested_bytes"] == peak["requested_bytes"] == list_bytes + 10_000 * 100
     assert (run["frees"], run["failed"], peak["ops"], end["ops"]) == (10_000, 0, 10_001, 25_001)
     assert end["requested_bytes"] == run["requested_bytes"] == list_bytes + 5_000 * 100
     assert peak["roundup_bytes"] == 10_000 * 12
-    assert told["peak_held_bytes"] >= run["peak_held_bytes"] >= end["held_bytes"]
+    assert shown["peak_held_bytes"] >= run["peak_held_bytes"] >= end["held_bytes"]
     assert_identity(end)
     assert_identity(peak)
 
 
 def test_ledger_of_a_plain_heap(preload: Preload, tmp_path: Path) -> None:
-    told = ledger_of(preload, tmp_path / "a.json", "peak", "10000", "100")
-    assert told["peak"] is None
-    assert "run" not in told
-    assert told["end"]["requested_bytes"] >= 5_000 * 112
-    assert told["peak_held_bytes"] >= 10_000 * 112
-    assert_identity(told["end"])
+    shown = ledger_of(preload, tmp_path / "a.json", "peak", "10000", "100")
+    assert shown["peak"] is None
+    assert "run" not in shown
+    assert shown["end"]["requested_bytes"] >= 5_000 * 112
+    assert shown["peak_held_bytes"] >= 10_000 * 112
+    assert_identity(shown["end"])
 
 
 def test_ledger_at_a_relative_path(preload: Preload, tmp_path: Path) -> None:

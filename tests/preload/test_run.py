@@ -186,21 +186,21 @@ def test_interrupt_is_the_programs_affair() -> None:
     process = start("--at", "end", "--", "sh", "-c", script)
     wait_for(process, "ready")
     os.killpg(process.pid, signal.SIGINT)
-    _, told = process.communicate(timeout=300)
+    _, reported = process.communicate(timeout=300)
     assert process.returncode == 6
-    assert "ledger of " in told
+    assert "ledger of " in reported
 
 
 def test_second_interrupt_ends_the_program() -> None:
     process = start("--", "sh", "-c", "trap '' INT; echo ready; while :; do sleep 0.05; done")
     wait_for(process, "ready")
-    told = ""
+    reported = ""
     for patience in (1, 60, 60, 60):  # two that come too quickly are one
         os.killpg(process.pid, signal.SIGINT)
         try:
-            _, told = process.communicate(timeout=patience)
+            _, reported = process.communicate(timeout=patience)
             break
         except subprocess.TimeoutExpired:
             continue
     assert process.returncode in (128 + signal.SIGTERM, 128 + signal.SIGKILL)
-    assert "no ledger: signal " in told
+    assert "no ledger: signal " in reported

@@ -45,10 +45,10 @@ class Python:
 
 def _python(path: Path) -> Python | None:
     try:
-        told = subprocess.run([path, "-c", _ABOUT], capture_output=True, text=True, check=True)
+        reported = subprocess.run([path, "-c", _ABOUT], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return None
-    name, (major, minor), include, free_threaded = json.loads(told.stdout)
+    name, (major, minor), include, free_threaded = json.loads(reported.stdout)
     known = name == "cpython" and major == 3 and minor in MINORS and not free_threaded
     return Python(path, minor, Path(include)) if known else None
 

@@ -244,9 +244,9 @@ def test_a_killed_program_has_its_lines(python: Python, tmp_path: Path) -> None:
 def test_what_has_no_python_says_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """An interpreter that takes its objects from elsewhere, and a program that is none."""
     recorded(tmp_path, PYTHONS[0], CULPRIT, words=("-E",))
-    told = capfd.readouterr().err
-    assert "Python lines need PYTHONMALLOC=malloc, which this process ignores" in told
-    assert "no line of Python was seen" in told
+    reported = capfd.readouterr().err
+    assert "Python lines need PYTHONMALLOC=malloc, which this process ignores" in reported
+    assert "no line of Python was seen" in reported
     swt = str(tmp_path / "ls.swt")
     assert main(["record", "--python-sites", "-o", swt, "--", "/bin/ls", "/"]) == 1
     assert "no line of Python was seen" in capfd.readouterr().err
@@ -256,6 +256,6 @@ def test_what_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> N
     words = ["record", "--python-sites", "-o", str(tmp_path / "a.swt")]
     for more, other in ((["--keep-pymalloc"], "keep_pymalloc"), (["--stacks", "0"], "stacks 0")):
         assert main([*words, *more, "--", "python3", "-c", ""]) == 2
-        told = capfd.readouterr().err
-        assert other in told and told.count("\n") == 1
+        reported = capfd.readouterr().err
+        assert other in reported and reported.count("\n") == 1
     assert list(tmp_path.iterdir()) == []

@@ -52,8 +52,7 @@ static void damage_span(sw_heap *heap, sw_span *span) {
     DAMAGE(span, base);
     DAMAGE_WIDE(span, magic);
     DAMAGE(span, slots);
-    /* A block of metadata is a multiple of 64 bytes: the words of a twin span cannot be told
-     * apart. */
+    /* A block of metadata is a multiple of 64 bytes: the words of a twin span look the same. */
     damage(heap, "words", &span->words, sizeof span->words, (const int[]){0, 1, 3, 4}, 4);
     /* A shelved span serves any class of its length. */
     if (!sw_span_is_large(span) && span->state != SW_SPAN_SHELVED) DAMAGE_BIT(span, span_class, 0);

@@ -158,7 +158,7 @@ static void *fork_there(void *arg) {
     return arg;
 }
 
-static void beside(void *(*other)(void *)) {
+static void while_other_runs(void *(*other)(void *)) {
     pthread_t thread;
     make();
     leave_holes();
@@ -273,9 +273,10 @@ int main(void) {
     thread_ends_meanwhile(tick, OBJECTS / 2); /* more runs than one turn takes out */
     thread_ends_meanwhile(trim_more, OBJECTS / 2);
     thread_ends_meanwhile(trim_more, 10);
-    beside(verify_there);
+    while_other_runs(verify_there);
     if (!UNDER_TSAN)
-        beside(fork_there); /* its runtime does not survive forks of processes with threads */
+        while_other_runs(
+            fork_there); /* its runtime does not survive forks of processes with threads */
     counts();
     grows();
     large_object();

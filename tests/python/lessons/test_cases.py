@@ -241,13 +241,13 @@ def test_copies_take_nothing_of_a_collector() -> None:
 )
 def test_collections_follow_from_the_bytes(made: str, size: int, pointers: tuple[int, ...]) -> None:
     count = 3 * -(-LEAST // size) + 5
-    told = create_many(made, count, size=size, pointers=pointers)
-    assert told.collections == collections_of(count, size) == 3
-    assert told.events == {
+    reported = create_many(made, count, size=size, pointers=pointers)
+    assert reported.collections == collections_of(count, size) == 3
+    assert reported.events == {
         **{"cycle": 3, "pause": 3, "mark": 6, "sweep": 3, "assist": 3, "wait": 0, "finalize": 0}
     }
-    assert 0 < told.collector_share < 1
-    assert told.event_ns["cycle"] >= told.event_ns["pause"] >= told.event_ns["mark"]
+    assert 0 < reported.collector_share < 1
+    assert reported.event_ns["cycle"] >= reported.event_ns["pause"] >= reported.event_ns["mark"]
 
 
 def test_the_articles_twenty_million_by_reckoning() -> None:
@@ -255,8 +255,8 @@ def test_the_articles_twenty_million_by_reckoning() -> None:
 
 
 def test_creation_in_steps_and_without_pace() -> None:
-    told = create_many("structs", 200_000, in_steps=True)
-    assert told.collections >= 3 and told.events["assist"] == told.events["pause"]
+    reported = create_many("structs", 200_000, in_steps=True)
+    assert reported.collections >= 3 and reported.events["assist"] == reported.events["pause"]
     assert create_many("structs", 60_000, percent=0).collections == 0
     assert create_many("structs", 60_000, percent=50).collections == 2
 

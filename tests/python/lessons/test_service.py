@@ -72,9 +72,9 @@ def test_percentiles_are_those_of_the_bins() -> None:
     for percent, rank in ((0, 1), (50, 250), (99, 495), (99.9, 500), (100, 500)):
         assert run.latency_ns(percent) == times[rank - 1]
     assert "batch, closed loop" in str(run) and "P99.9" in str(run)
-    told = json.loads(run.to_json())
-    assert sum(count for _, count in told["latencies"]) == 500
-    assert "latency_bins" not in told
+    reported = json.loads(run.to_json())
+    assert sum(count for _, count in reported["latencies"]) == 500
+    assert "latency_bins" not in reported
 
 
 def test_an_open_loop_counts_from_the_intended_arrival() -> None:

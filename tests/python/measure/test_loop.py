@@ -196,13 +196,13 @@ def test_the_last_sentence_compares_with_the_program_without_spanwise() -> None:
         return last
 
     medians = "10.0 MiB without spanwise, {} MiB under c16 and {} MiB under c16 (medians of 3"
-    for best, told in (
+    for best, reported in (
         ((7, 8, 8), "8.0|spanwise saves 2.0 MiB (20.0%)."),
         ((12, 13, 14), "13.0|no saving, spanwise costs 3.0 MiB (30.0%)."),
         ((10, 11, 11), "11.0|no difference, the ranges of the runs overlap."),
         ((8, 9, 9), "9.0|no difference, the ranges of the runs overlap."),
     ):
-        found, _, verdict = told.partition("|")
+        found, _, verdict = reported.partition("|")
         wanted = f"{medians.format('12.0', found)} interleaved runs): {verdict}"
         assert said((9, 10, 11), (11, 12, 30), best) == wanted
     assert said((), (7, 8), (6, 7)) == said((9,), (), ()) == ""
@@ -219,8 +219,8 @@ def test_the_demo_continues_where_no_table_beats_the_stock_table(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("CC", "")
     loop, found, runs = demo._close_loop(sw.Recording.from_ops(ops), tmp_path)
-    told = capsys.readouterr().err
-    assert "no table beats c16: best-1-resident loses " in told
+    reported = capsys.readouterr().err
+    assert "no table beats c16: best-1-resident loses " in reported
     assert sw.SizeClassTable.from_json(tmp_path / "best.json").largest_bytes == 32768
     said = loop.sentence()
     assert "; no table beats c16: best-1-resident loses " in said
@@ -243,19 +243,19 @@ def test_the_program_of_the_loop_must_succeed() -> None:
 @needs_python_malloc()
 def test_a_recorded_run_holds_what_its_recording_predicts(tmp_path: Path) -> None:
     """Recorder and malloc library in one run, so of the very same calls: equal to the byte."""
-    raw, told = tmp_path / "raw", tmp_path / "told.json"
+    raw, reported = tmp_path / "raw", tmp_path / "reported.json"
     libraries = (_lib.native_library(name) for name in ("libspanwise-record.so", MALLOC_LIBRARY))
     variables = {
         "LD_PRELOAD": ":".join(map(str, libraries)),
         "PYTHONMALLOC": "malloc",
         "SPANWISE_RECORD_FILE": str(raw),
         "SPANWISE_TRACKED": "1",
-        "SPANWISE_LEDGER": str(told),
+        "SPANWISE_LEDGER": str(reported),
     }
     subprocess.run([sys.executable, "-c", PROGRAM], env={**os.environ, **variables}, check=True)
     finish(raw, tmp_path / "a.swt")
     predicted = sw.Recording.open(tmp_path / "a.swt").ledger("c16").stats
-    process = read_process_ledger(told)
+    process = read_process_ledger(reported)
     assert predicted is not None and process.stats is not None
     assert process.peak_held_bytes == predicted.peak_held_bytes
     assert process.stats.peak_requested_bytes == predicted.peak_requested_bytes
@@ -268,9 +268,9 @@ def test_runs_of_the_loop_have_the_same_environment(tmp_path: Path) -> None:
     show = [sys.executable, "-c", "import os; print(*os.environ)"]
     with (tmp_path / "names").open("w") as file:
         run_recorded(show, tmp_path / "a.swt", RecordOptions(env=env, stdout=file))
-    told = (
+    reported = (
         "import spanwise as sw; from spanwise.measure.closed_loop import same_environment as env; "
     )
-    done = python("-c", f"{told}sw.run({show!r}, env=env())")
+    done = python("-c", f"{reported}sw.run({show!r}, env=env())")
     names = (tmp_path / "names").read_text().split()
     assert sorted(done.stdout.split()) == sorted(names) and "SPANWISE_RECORD_PID" in names

@@ -43,7 +43,7 @@ const model = {
 };
 """
 PROBE = """
-const el = document.getElementById("here"), told = [];
+const el = document.getElementById("here"), seen = [];
 const end = widget.render({ model, el });
 const canvas = el.querySelector("canvas"), slider = el.querySelector("input");
 function look() {
@@ -54,7 +54,7 @@ function look() {
     for (let i = 0; i < data.length; i += 4)
         colours.add(data[i] * 65536 + data[i + 1] * 256 + data[i + 2]);
     const texts = [...el.querySelectorAll("div")].map((one) => one.textContent);
-    told.push({ frame: state.frame, view: canvas.dataset.view, sum, texts, colours: [...colours] });
+    seen.push({ frame: state.frame, view: canvas.dataset.view, sum, texts, colours: [...colours] });
 }
 const box = canvas.getBoundingClientRect();
 const at = (x, y) => ({ clientX: box.left + x * box.width, clientY: box.top + y * box.height });
@@ -72,8 +72,8 @@ canvas.dispatchEvent(new Event("dblclick"));
 canvas.dispatchEvent(new PointerEvent("pointermove", at(0.001, 0.001)));
 look();
 end();
-told.push({ saved: model.saved, left: Object.keys(heard).length });
-document.body.dataset.told = JSON.stringify(told);
+seen.push({ saved: model.saved, left: Object.keys(heard).length });
+document.body.dataset.seen = JSON.stringify(seen);
 """
 
 
@@ -156,7 +156,7 @@ def test_the_script_in_a_browser(tmp_path: Path) -> None:
     done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=True)
     trouble = [one for one in done.stderr.splitlines() if "CONSOLE" in one]
     assert [one for one in trouble if "willReadFrequently" not in one] == []
-    (text,) = re.findall(r'data-told="([^"]*)"', done.stdout)
+    (text,) = re.findall(r'data-seen="([^"]*)"', done.stdout)
     first, scrubbed, zoomed, moved, whole, ended = json.loads(text.replace("&quot;", '"'))
     moments = widget.map["moments"]
     # The slider changes the moment, its text and the picture, and notifies the notebook.
