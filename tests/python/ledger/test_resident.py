@@ -60,10 +60,13 @@ def test_the_peak_of_resident_bytes() -> None:
     assert 0.9 * 700_000 < most.requested_bytes <= 700_000
     assert peak.resident_bytes is not None and most.resident_bytes is not None
     assert most.resident_bytes > 1.5 * peak.resident_bytes
-    # No operation has more, checked one by one.
+    # Checked one by one: within 1 % of the peak, and none of these has more requested bytes.
     rows = recording.timeline(samples=2048, detail="parts")
-    assert rows["resident_bytes"].max() == most.resident_bytes
-    assert rows["op"][rows["resident_bytes"].argmax()] == most.events
+    peak_bytes = rows["resident_bytes"].max()
+    assert peak_bytes == most.peak_resident_bytes
+    near = rows[rows["resident_bytes"] >= 0.99 * peak_bytes]
+    assert most.requested_bytes == near["requested_bytes"].max()
+    assert most.events in near["op"][near["requested_bytes"] == most.requested_bytes]
     with pytest.raises(sw.InvalidError, match="give peak, peak-resident, end"):
         recording.ledger(at="peak-held")
 

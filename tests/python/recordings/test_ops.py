@@ -180,9 +180,9 @@ def _own(thread: int, each: int) -> range:
 
 def test_a_ledger_has_the_caches_of_living_threads_only() -> None:
     """What 200 threads, four at a time, hold is about what four hold, and what they left."""
-    few = sw.Recording.from_ops(births(4, 4)).ledger("c16")
-    many = sw.Recording.from_ops(births(200, 4)).ledger("c16")
-    unrecorded = sw.Recording.from_ops(births(200, 4, ends=False)).ledger("c16")
+    few = sw.Recording.from_ops(births(4, 4)).ledger("c16", "peak")
+    many = sw.Recording.from_ops(births(200, 4)).ledger("c16", "peak")
+    unrecorded = sw.Recording.from_ops(births(200, 4, ends=False)).ledger("c16", "peak")
     left = 196 * 30 * (800 + 16)  # at most: 196 threads, 30 objects each
     assert few.held_bytes < many.held_bytes < few.held_bytes + left
     assert unrecorded.held_bytes > 10 * many.held_bytes

@@ -152,7 +152,7 @@ def rust(tmp_path_factory: pytest.TempPathFactory) -> sw.Recording:
 @needs_recorder()
 def test_sites_of_cplusplus_begin_in_the_program(cplusplus: sw.Recording) -> None:
     """All rows but one: the pool for exceptions that libstdc++ makes as it is loaded."""
-    live = cplusplus.live_sites("c16").merged()
+    live = cplusplus.live_sites("c16", "peak").merged()
     for sites in (live, cplusplus.sites.merged()):
         assert len(sites) >= 15
         assert own_share(sites, r"shop\.cc") >= 0.9, [site.names[:2] for site in sites]
@@ -170,7 +170,7 @@ def test_sites_of_rust_begin_in_the_program(rust: sw.Recording) -> None:
 @needs_recorder()
 def test_sums_are_those_of_the_raw_sites(cplusplus: sw.Recording) -> None:
     """Merging adds up; the text has no two equal rows, and rows that differ say in what."""
-    live = cplusplus.live_sites("c16")
+    live = cplusplus.live_sites("c16", "peak")
     merged = live.merged()
     assert len({site.names for site in merged}) == len(merged) < len(live)
     for name in ("live_objects", "requested_bytes", "roundup_bytes", "kept_free_bytes"):

@@ -205,6 +205,7 @@ BIG: dict[str, Callable[[], Any]] = {
     "StackPointer": stack_pointer,
     "StackStats": lambda: sw.Stack().stats(),
     "Reader": lambda: sw.Reader(bytes(1 << 20)),
+    "AfterPeak": RECORDING.after_peak,
     "Arena": sw.Arena,
     "ArenaStats": lambda: sw.Arena().stats(),
     "ArenaTracker": sw.ArenaTracker,
