@@ -1,0 +1,392 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rules of advice: each looks for one way in which memory is wasted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from spanwise import _format
+from spanwise.heap.options import HeapOptions
+from spanwise.ledger.ledger import Ledger
+from spanwise.optimizer.result import OptimizeResult
+from spanwise.recordings.live_sites import LiveObjects
+from spanwise.recordings.process_memory import ProcessMemory
+from spanwise.recordings.recording import Recording
+from spanwise.results.jobs import Progress
+from spanwise.results.rows import Result
+from spanwise.tables.table import SizeClassTable
+
+if TYPE_CHECKING:
+    from spanwise.measure.peers import PeerComparison
+
+CERTAINTIES = ("measured", "simulated", "estimated")
+"""How the saved bytes are known: from real runs, from the simulated heap, or by arithmetic that
+assumes full spans."""
+NOISE_SHARE = 0.01
+"""Advice that saves a smaller share of the resident bytes is not given,"""
+NOISE_BYTES = 1 << 18
+"""nor advice that saves fewer bytes: program starts differ by as much."""
+_PEAK = "peak-resident"
+_SITES_MAX = 3
+_CLASSES_MAX = 3
+_MALLOC_ALIGN = 16
+_LIVE_AT_END = 0.1
+
+
+@dataclass(frozen=True)
+class Advice(Result):
+    """One change and what it would save.
+
+    Attributes:
+        kind: "allocator", "size", "pinning", "retained", "caches" or "table".
+        saves_bytes: resident bytes that it would save.
+        at: the moment of the saving: "peak-resident" or "end".
+        certainty: one of CERTAINTIES.
+        finding: what costs the memory, one sentence.
+        change: what to do about it, one sentence.
+    """
+
+    kind: str
+    saves_bytes: int
+    at: str
+    certainty: str
+    finding: str
+    change: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the attributes as a dict for JSON."""
+        return asdict(self)
+
+    @property
+    def title(self) -> str:
+        """The saving in a few words: "saves 1.5 MiB at the end (simulated)"."""
+        when = "at the peak" if self.at != "end" else "at the end"
+        return f"saves {_format.size(self.saves_bytes)} {when} ({self.certainty})"
+
+    def __str__(self) -> str:
+        return f"{self.title}: {self.finding} {self.change}"
+
+    __repr__ = __str__
+
+
+class AdviceFacts:
+    """What the rules read, each computed once."""
+
+    def __init__(
+        self,
+        recording: Recording,
+        table: SizeClassTable,
+        options: HeapOptions,
+        step: Progress,
+    ) -> None:
+        self.recording = recording
+        self.table = table
+        self.options = options
+        self.step = step
+        self.program = Path(recording.program).name or recording.name
+
+    @property
+    def memory(self) -> ProcessMemory | None:
+        """The memory of the process, if it was read near its peak."""
+        memory = self.recording.memory
+        return memory if memory is not None and memory.covers_peak else None
+
+    @cached_property
+    def peak(self) -> Ledger:
+        """The simulated ledger at the peak resident."""
+        return self.recording.ledger(self.table, _PEAK, options=self.options, progress=self.step)
+
+    @cached_property
+    def end(self) -> Ledger:
+        """The simulated ledger at the end."""
+        return self.recording.ledger(self.table, "end", options=self.options, progress=self.step)
+
+    @cached_property
+    def objects(self) -> LiveObjects:
+        """The live objects at the peak resident."""
+        return self.recording.live_objects(
+            self.table, _PEAK, options=self.options, progress=self.step
+        )
+
+    @property
+    def resident_bytes(self) -> int:
+        """The simulated peak of resident bytes."""
+        return self.peak.peak_resident_bytes or 0
+
+    @property
+    def is_own_allocator(self) -> bool:
+        """Whether the recorded malloc is another one than ours, and the one that users run."""
+        own = self.recording
+        return own.allocator != "spanwise" and not own.without_pymalloc
+
+    @property
+    def own_wasted(self) -> int:
+        """Resident bytes of the program's malloc beyond the peak of requested bytes.
+
+        Negative if part of the requested bytes was never written; 0 if not measured.
+        """
+        memory = self.memory
+        if memory is None:
+            return 0
+        return memory.malloc_bytes - self.recording.summary.peak_requested_bytes
+
+    @property
+    def noise_bytes(self) -> int:
+        """Smaller savings are not worth a change."""
+        return max(int(NOISE_SHARE * self.resident_bytes), NOISE_BYTES)
+
+    def verdict(self) -> str:
+        """Say what was wasted: by the program's own allocator if that is known, and simulated."""
+        memory, resident = self.memory, _format.size(self.resident_bytes)
+        requested = _format.size(self.recording.summary.peak_requested_bytes)
+        model = (
+            f"By simulation, spanwise with the table {self.table.name} would have a peak of"
+            f" {resident} resident."
+        )
+        if memory is None:
+            return f"{self.program} requested up to {requested}. {model}"
+        own = memory.malloc_bytes
+        said = (
+            f"At its peak RSS of {_format.size(memory.peak_rss_bytes)}, {self.program} had"
+            f" {_format.size(own)} resident in {self.recording.allocator}'s malloc for up to"
+            f" {requested} requested"
+        )
+        if self.recording.without_pymalloc:
+            model = (
+                "It ran with PYTHONMALLOC=malloc; as its users run it, CPython has pymalloc, which"
+                f" 'spanwise bench' measures. {model}"
+            )
+        if self.own_wasted < 0:
+            return f"{said}, some of it never written. {model}"
+        wasted, share = _format.size(self.own_wasted), _format.share(self.own_wasted, own)
+        return f"{said}: {wasted} ({share}) was waste. {model}"
+
+    def names(self, sites: Iterable[int]) -> dict[int, str]:
+        """Return a label for each call site: its innermost callers."""
+        return self.recording.site_labels(sites)
+
+
+def _allocator(facts: AdviceFacts) -> Iterator[Advice]:
+    """Another allocator: the simulated peak of ours against the measured one of the program's."""
+    memory = facts.memory
+    if memory is None or not facts.is_own_allocator:
+        return
+    simulated = facts.resident_bytes
+    if facts.own_wasted < 0:
+        return  # part of the requested bytes was never written, which the simulation assumes
+    own = facts.recording.allocator
+    yield Advice(
+        "allocator",
+        memory.malloc_bytes - simulated,
+        "peak-resident",
+        "simulated",
+        f"{own} has {_format.size(memory.malloc_bytes)} resident where spanwise with the table"
+        f" {facts.table.name} would have {_format.size(simulated)}.",
+        f"Compare real runs: spanwise bench -- {' '.join(facts.recording.arguments[:1])} ...",
+    )
+
+
+def measured(peers: PeerComparison, own: str) -> Iterator[Advice]:
+    """The allocator with the lowest peak RSS, if the program's own was replayed too."""
+    rss = {row.name: row.peak_rss_bytes for row in peers.peers if row.peak_rss_bytes is not None}
+    if own in rss:
+        best = min(rss, key=lambda name: rss[name])
+        yield Advice(
+            "allocator",
+            rss[own] - rss[best],
+            _PEAK,
+            "measured",
+            f"Replayed with real memory, {own} has a peak RSS of {_format.size(rss[own])} and"
+            f" {best} {_format.size(rss[best])}.",
+            f"Preload {best}, and compare real runs: spanwise bench -- PROGRAM.",
+        )
+
+
+# --- sizes ----------------------------------------------------------------------------------------
+
+
+def _sizes(facts: AdviceFacts) -> Iterator[Advice]:
+    """Requests just above a class: what slots of a size between would save, if spans are full."""
+    objects = facts.objects
+    slot, requested = objects.slot_bytes, objects.counts[1]
+    found = []
+    for size in np.unique(slot[slot > 0]).tolist():
+        here = slot == size
+        best = _best_slot(requested[here], size)
+        if best is not None:
+            found.append((best[1], size, best[0], np.flatnonzero(here)))
+    found.sort(key=lambda one: (-one[0], one[1]))
+    for saved, size, better, rows in found[:_CLASSES_MAX]:
+        if saved >= facts.noise_bytes:
+            yield _size_advice(facts, saved, size, better, rows)
+
+
+def _best_slot(requested: Any, slot: int) -> tuple[int, int] | None:
+    """The slot size below `slot`, a multiple of 8, that would save most, and the bytes it saves."""
+    sizes, counts = np.unique(requested, return_counts=True)
+    needed = -(-np.maximum(sizes, 1) // 8) * 8
+    best: tuple[int, int] | None = None
+    for candidate in np.unique(needed[needed < slot]).tolist():
+        saved = int(counts[needed <= candidate].sum()) * (slot - candidate)
+        if best is None or saved > best[1]:
+            best = (candidate, saved)
+    return best
+
+
+def _size_advice(facts: AdviceFacts, saved: int, size: int, better: int, rows: Any) -> Advice:
+    objects = facts.objects
+    fits = rows[objects.counts[1][rows] <= better]
+    sizes, counts = np.unique(objects.counts[1][fits], return_counts=True)
+    common = sizes[np.argsort(-counts, kind="stable")[:2]]
+    sites, site_counts = np.unique(objects.site[fits], return_counts=True)
+    top = int(sites[site_counts.argmax()])
+    place = facts.names([top])[top]
+    waste = int((objects.counts[2] + objects.counts[3])[rows].sum())
+    named = " and ".join(f"{one:,}" for one in sorted(common.tolist()))
+    finding = (
+        f"The {size:,}-byte class of {facts.table.name} has"
+        f" {_format.share(waste, facts.peak.waste_bytes)} of its waste:"
+        f" {_format.plural(len(fits), 'object')}, mostly of {named} bytes, mainly from {place}."
+    )
+    change = f"Add slots of {better:,} bytes"
+    if better % _MALLOC_ALIGN:
+        change += (
+            f" to a pool or heap of their own (malloc aligns to {_MALLOC_ALIGN}), or shrink the"
+            f" objects to {better // _MALLOC_ALIGN * _MALLOC_ALIGN:,} bytes"
+        )
+    else:
+        change += " to the table: spanwise optimize finds all such classes"
+    return Advice("size", saved, _PEAK, "estimated", finding, f"{change}.")
+
+
+# --- spans that few objects keep ------------------------------------------------------------------
+
+
+def _pinning(facts: AdviceFacts) -> Iterator[Advice]:
+    """Sites whose objects alone keep partial spans, at the peak and at the end."""
+    for at in (_PEAK, "end"):
+        pinned = facts.recording.span_pinning(
+            "site", facts.table, at, options=facts.options, progress=facts.step
+        )
+        rows = [
+            row
+            for row in pinned.array[:_SITES_MAX]
+            if int(row["released_bytes"]) - int(row["requested_bytes"]) >= facts.noise_bytes
+        ]
+        labels = facts.names(int(row["group"]) for row in rows)
+        for row in rows:
+            site = int(row["group"])
+            yield _pinning_advice(row, labels[site], at, _fills_its_class(facts.objects, site))
+
+
+def _fills_its_class(objects: LiveObjects, site: int) -> bool:
+    """Whether a site has most objects of its most common slot size at the peak."""
+    mine = objects.site == site
+    slots, counts = np.unique(objects.slot_bytes[mine], return_counts=True)
+    if len(slots) == 0:
+        return False
+    here = objects.slot_bytes == slots[counts.argmax()]
+    return bool(2 * (mine & here).sum() > here.sum())
+
+
+def _pinning_advice(row: Any, place: str, at: str, alone: bool) -> Advice:
+    """Advice for one group; `alone`: the freed neighbours came from the same site."""
+    live, requested = int(row["live_objects"]), int(row["requested_bytes"])
+    released = int(row["released_bytes"])
+    change = (
+        "Their freed neighbours came from the same place, so a pool does not help: free them"
+        " together, group them by lifetime, or move them (defragmentation)."
+        if alone
+        else "Allocate them from a pool or an arena of their own, so that their spans are full."
+    )
+    return Advice(
+        "pinning",
+        released - requested,
+        at,
+        "estimated" if alone else "simulated",
+        f"{_format.plural(live, 'object')} of {_format.size(requested)} from {place} keep"
+        f" {_format.plural(int(row['sole_spans']), 'span')} alone, {_format.size(released)}.",
+        change,
+    )
+
+
+# --- after the peak -------------------------------------------------------------------------------
+
+
+def _retained(facts: AdviceFacts) -> Iterator[Advice]:
+    """Memory that stays after the peak in the program's malloc, compared with the simulated heap.
+
+    A program that has freed nearly everything at its end is only about to exit.
+    """
+    memory, end = facts.memory, facts.end
+    if end.requested_bytes < _LIVE_AT_END * facts.recording.summary.peak_requested_bytes:
+        return
+    own = facts.recording.allocator
+    resident = end.resident_bytes or 0
+    if memory is not None and facts.is_own_allocator and facts.own_wasted >= 0:
+        yield Advice(
+            "retained",
+            memory.end_malloc_bytes - resident,
+            "end",
+            "simulated",
+            f"{own} keeps {_format.size(memory.end_malloc_bytes)} resident at the end for"
+            f" {_format.size(end.requested_bytes)} requested.",
+            _RETURN.get(own, _RETURN["glibc"]),
+        )
+
+
+_RETURN = {
+    "glibc": "Call malloc_trim(0) when work pauses, set MALLOC_ARENA_MAX=2 if there are many"
+    " threads, or run it with spanwise's malloc: spanwise run -- PROGRAM.",
+    "jemalloc": "Set MALLOC_CONF=dirty_decay_ms:0,background_thread:true, or run it with spanwise's"
+    " malloc: spanwise run -- PROGRAM.",
+    "tcmalloc": "Call MallocExtension::ReleaseFreeMemory when work pauses, or run it with"
+    " spanwise's malloc: spanwise run -- PROGRAM.",
+}
+
+
+def _caches(facts: AdviceFacts) -> Iterator[Advice]:
+    """Free slots and spans in thread caches at the peak."""
+    threads = facts.recording.summary.threads
+    cached = 0 if facts.peak.resident is None else facts.peak.resident.cached_bytes
+    if threads > 1:
+        yield Advice(
+            "caches",
+            cached,
+            _PEAK,
+            "simulated",
+            f"The caches of {_format.plural(threads, 'thread')} have {_format.size(cached)}"
+            " resident.",
+            "Use fewer threads, or flush the caches of idle ones (sw_cache_trim).",
+        )
+
+
+def fitted_table(fitted: OptimizeResult) -> Iterator[Advice]:
+    """A fitted table, if it holds on the recordings that judge it."""
+    if fitted.holds:
+        judged = "held-out recordings" if fitted.held_out else "the recording that it was fitted to"
+        yield Advice(
+            "table",
+            fitted.saved_bytes,
+            _PEAK,
+            "simulated",
+            f"The table {fitted.table.name} saves {_format.share(fitted.saved_share, 1)} of the"
+            f" resident bytes under {fitted.stock}, on {judged}.",
+            "Build it: spanwise optimize FILE.swt -o TABLE.json, then spanwise build TABLE.json.",
+        )
+
+
+RULES: tuple[Callable[[AdviceFacts], Iterable[Advice]], ...] = (
+    _allocator,
+    _sizes,
+    _pinning,
+    _retained,
+    _caches,
+)
+"""The rules that need nothing but the recording."""
