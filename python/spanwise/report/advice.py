@@ -35,11 +35,13 @@ class AdviceList(Value, Sequence[Advice], Result, Tabular):
         verdict: how much the program wastes, in one or two sentences.
         items: the advice.
         source: name of the recording.
+        remark: a sentence that every reader must know, such as how little was recorded; or "".
     """
 
     verdict: str
     items: tuple[Advice, ...]
     source: str
+    remark: str = ""
 
     def __len__(self) -> int:
         return len(self.items)
@@ -56,10 +58,15 @@ class AdviceList(Value, Sequence[Advice], Result, Tabular):
     def to_dict(self) -> dict[str, Any]:
         """Return the verdict and the advice as a dict for JSON."""
         advice = [one.to_dict() for one in self.items]
-        return {"source": self.source, "verdict": self.verdict, "advice": advice}
+        return {
+            "source": self.source,
+            "verdict": self.verdict,
+            "remark": self.remark,
+            "advice": advice,
+        }
 
     def __str__(self) -> str:
-        lines = [*_wrapped(self.verdict, "")]
+        lines = [*_wrapped(self.verdict, ""), *_wrapped(_sentence(self.remark), "")]
         for i, one in enumerate(self.items, 1):
             indent = " " * (len(str(i)) + 2)
             lines += ["", f"{i}. {one.title}"]
@@ -77,6 +84,10 @@ class AdviceList(Value, Sequence[Advice], Result, Tabular):
         ]
         head = ("saves", "at", "certainty", "finding", "change")
         return _format.html_table(rows, head, self.verdict, left=5)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
 
 
 def _wrapped(text: str, indent: str) -> list[str]:
@@ -120,4 +131,4 @@ def advise(
             (one for one in found if one.saves_bytes >= least),
             key=lambda one: (-one.saves_bytes, one.kind),
         )
-        return AdviceList(facts.verdict(), tuple(kept), recording.name)
+        return AdviceList(facts.verdict(), tuple(kept), recording.name, recording.remark)

@@ -136,6 +136,17 @@ def test_the_verdict_names_the_programs_own_allocator(measured: sw.Recording) ->
     assert "malloc_trim" in by_kind["retained"].change
 
 
+def test_memory_that_was_not_recorded_is_said_first(tmp_path: Path) -> None:
+    values = {"peak": 100, "ns": 0, "malloc": 2, "mapped": 90, "data": 0, "file": 8}
+    values |= {"recorder": 0, "end_malloc": 2}
+    meta = [("program", "/opt/php8.2")]
+    meta += [(f"rss_{name}", str(value * MIB)) for name, value in values.items()]
+    sources.write_ops(tmp_path / "a.swt", iter([allocations([1024] * 1024)]), meta)
+    found = sw.Recording.open(tmp_path / "a.swt").advice()
+    assert found.remark.startswith("only 2.0 MiB of the 92.0 MiB private memory of php8.2 came")
+    assert "Only 2.0 MiB of the 92.0 MiB private" in str(found)
+
+
 def test_measured_peers(measured: sw.Recording) -> None:
     rows = [
         PeerRow(name, (size * MIB,), 0, "", None)
