@@ -20,6 +20,7 @@ enum {
     CHUNKS = 1 << (48 - PAGE_LOG2 - CHUNK_LOG2),
     CHUNK_WORDS = 1 << (CHUNK_LOG2 - 6),
     CHUNKS_MAX = 4096, /* 512 GiB of addresses; objects outside count as not malloc's */
+    RECENT_PAGES = 32,
     TEXT_BYTES = 16 * 1024,
 };
 
@@ -116,15 +117,21 @@ static void unmark(uint64_t address, uint64_t bytes) {
     }
 }
 
+/* Most objects are in a page that one of the last objects was in. */
 void record_memory_mark(const swt_raw *block) {
     if (chunks == NULL || block->events == NULL) return;
-    for (uint32_t i = 0; i < SWT_RAW_EVENTS_MAX; i++) {
-        const swt_event *e = &block->events[i];
+    uint64_t recent[RECENT_PAGES] = {0};
+    const swt_event *end = block->events + SWT_RAW_EVENTS_MAX;
+    for (const swt_event *e = block->events; e < end; e++) {
         uint64_t word = __atomic_load_n(&e->word, __ATOMIC_ACQUIRE);
         if (word == 0) break;
         uint64_t size = __atomic_load_n(&e->size, __ATOMIC_RELAXED);
-        if (size < RECORD_LARGE_BYTES && swt_raw_has_size((uint32_t)(word >> 48) & 0x7F))
-            mark(word & 0xFFFFFFFFFFFFull, size);
+        if (size - 1 >= RECORD_LARGE_BYTES - 1) continue; /* large, or none: a free */
+        uint64_t first = word & 0xFFFFFFFFFFFFull, page = first >> PAGE_LOG2;
+        if (recent[page % RECENT_PAGES] == page && (first + size - 1) >> PAGE_LOG2 == page)
+            continue;
+        recent[page % RECENT_PAGES] = page;
+        if (swt_raw_has_size((uint32_t)(word >> 48) & 0x7F)) mark(first, size);
     }
 }
 
