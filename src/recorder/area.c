@@ -45,9 +45,10 @@ static struct swt_area *map_next(swt_area_kind kind, uint32_t thread) {
         !record_descriptor_hold(&areas.file))
         return NULL;
     if (syscall(SYS_fallocate, areas.file.fd, 0, at, bytes) != 0) return NULL;
-    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, areas.file.fd, (off_t)at);
-    if (p == MAP_FAILED) return NULL;
-    struct swt_area *area = p;
+    long address = syscall(SYS_mmap, NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, areas.file.fd,
+                           (off_t)at);
+    if (address == -1) return NULL;
+    struct swt_area *area = (struct swt_area *)address;
     areas.count++;
     area->area_bytes = (uint32_t)bytes;
     area->kind = (uint32_t)kind;
@@ -122,8 +123,8 @@ void record_area_set_aside(const char *recording, const char *aside) {
 
 void record_area_after_fork(struct swt_area *area, bool shared) {
     if (area != NULL && shared)
-        (void)mmap(area, area_bytes(), PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+        (void)syscall(SYS_mmap, area, area_bytes(), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     sw_os_lock_reset(&areas.lock);
     record_descriptor_close(&areas.file);
     areas.sites = NULL;

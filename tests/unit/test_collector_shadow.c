@@ -240,7 +240,7 @@ static void test_jump(void) {
     if (setjmp(back) == 0) jump(shadow);
     overwrite();
     CHECK_EQ(sw_gc_finish(gc, &cycle), SW_STATE); /* the second marking meets what is there now */
-    CHECK(strstr(sw_last_error()->message, "by a jump") != NULL);
+    CHECK(strstr(sw_last_error()->message, "by a longjmp") != NULL);
     CHECK_EQ(cycle.given_up, 1);
     CHECK_EQ(sw_gc_shadow_cut(shadow, &frame), SW_OK);
     CHECK_EQ(left(), 1);
