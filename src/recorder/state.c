@@ -3,6 +3,8 @@
 #include "recorder/state.h"
 
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
@@ -18,7 +20,7 @@ static uint32_t *original; /* is 1; the kernel clears it in a fork child. NULL: 
 void record_mark_original(void) {
     original = sw_os_map(sw_os_page_bytes());
     if (original == NULL) return;
-    if (madvise(original, sw_os_page_bytes(), MADV_WIPEONFORK) != 0) {
+    if (syscall(SYS_madvise, original, sw_os_page_bytes(), MADV_WIPEONFORK) != 0) {
         (void)sw_os_release(original, sw_os_page_bytes());
         original = NULL;
         return;

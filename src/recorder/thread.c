@@ -8,6 +8,8 @@
 
 #include <errno.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/assert.h"
 #include "recorder/area.h"
@@ -75,7 +77,7 @@ static record_thread *reuse_record(void) {
 static char *new_chunk(void) {
     char *memory = record_map(RECORD_CHUNK_BYTES);
     if (memory == NULL || !record_marks_copies() ||
-        madvise(memory, RECORD_CHUNK_BYTES, MADV_WIPEONFORK) == 0)
+        syscall(SYS_madvise, memory, RECORD_CHUNK_BYTES, MADV_WIPEONFORK) == 0)
         return memory;
     (void)sw_os_release(memory, RECORD_CHUNK_BYTES);
     return NULL;
