@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from spanwise import _format, _lib
 from spanwise.errors import InvalidError
@@ -59,6 +59,23 @@ DEFINITIONS: dict[str, str] = {
     " objects, since each of them alone keeps the span.",
     "held out": "A recording that a table was evaluated on but not fitted to.",
 }
+
+
+class Section(NamedTuple):
+    """A section of the page: its title, and the HTML below it."""
+
+    title: str
+    content: str
+
+    @property
+    def name(self) -> str:
+        """Its id."""
+        return self.title.lower().replace(" ", "-")
+
+    def html(self) -> str:
+        """Return the section element."""
+        title = html.escape(self.title)
+        return f'<section id="{self.name}"><h2>{title}</h2>{self.content}</section>'
 
 
 _FOLDER = Path(__file__).parent
@@ -118,9 +135,14 @@ def page_of(facts: Facts) -> str:
     style = "".join(
         (_FOLDER / name).read_text(encoding="utf-8") for name in ("report.css", "flame.css")
     )
-    script = (_FOLDER / "report.js").read_text(encoding="utf-8")
+    script = "".join(
+        (_FOLDER / name).read_text(encoding="utf-8") for name in ("tables.js", "report.js")
+    )
     title = html.escape(f"memory of {facts.program}")
-    body = "\n".join(_sections(facts))
+    sections = list(_sections(facts))
+    contents = "".join(f'<a href="#{one.name}">{html.escape(one.title)}</a>' for one in sections)
+    nav = f'<nav aria-label="contents"><a href="#answer">Verdict</a>{contents}</nav>'
+    body = "\n".join([nav, _head(facts), *(one.html() for one in sections)])
     shown = flame.frames_of(facts.maps, partial(charts.place_in_time, facts.timeline))
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -138,8 +160,7 @@ def _json(name: str, value: object) -> str:
     return f'<script type="application/json" id="{name}">{text}</script>'
 
 
-def _sections(facts: Facts) -> Iterable[str]:
-    yield _head(facts)
+def _sections(facts: Facts) -> Iterable[Section]:
     if facts.ledger.parts:
         yield _processes(facts)
     if facts.recording.events:
@@ -169,10 +190,8 @@ def _sections(facts: Facts) -> Iterable[str]:
     yield _about(facts)
 
 
-def _section(title: str, text: str, content: str) -> str:
-    name = title.lower().replace(" ", "-")
-    words = f"<p>{html.escape(text)}</p>" if text else ""
-    return f'<section id="{name}"><h2>{html.escape(title)}</h2>{words}{content}</section>'
+def _section(title: str, text: str, content: str) -> Section:
+    return Section(title, (f"<p>{html.escape(text)}</p>" if text else "") + content)
 
 
 def _head(facts: Facts) -> str:
@@ -207,7 +226,7 @@ def _changes(facts: Facts) -> str:
     return f"{made}<p>{html.escape(facts.simulated())}</p>"
 
 
-def _processes(facts: Facts) -> str:
+def _processes(facts: Facts) -> Section:
     """The ledger of each process, and the sum."""
     assert isinstance(facts.recording, RecordingSet)
     names = [f"{one.name}: {' '.join(one.arguments)}"[:100] for one in facts.recording]
@@ -232,7 +251,7 @@ def _processes(facts: Facts) -> str:
     return _section("Processes", text, _table(rows, head, 6))
 
 
-def _heap_map(facts: Facts) -> str:
+def _heap_map(facts: Facts) -> Section:
     last = max(len(facts.maps) - 1, 0)
     peak = next((i for i, one in enumerate(facts.maps) if one.ledger.at == PEAK_RESIDENT), last)
     keys = "".join(f'<span><i class="key {name}"></i>{text}</span>' for name, text in _MAP_KEYS)
@@ -250,7 +269,7 @@ def _heap_map(facts: Facts) -> str:
     return _section("Heap map", text, content)
 
 
-def _sites(facts: Facts) -> str:
+def _sites(facts: Facts) -> Section:
     if not facts.has_sites:
         how = (
             " spanwise convert found none in the file it read."
@@ -286,7 +305,7 @@ def _stack(site: LiveSite) -> str:
     return f"<details><summary>full stack</summary>{lines}</details>"
 
 
-def _flame(facts: Facts) -> str:
+def _flame(facts: Facts) -> Section:
     root = flame.tree_of(facts.sites, "waste", FLAME_SITES)
     said = flame.sentence(root, facts.sites, "waste")
     text = (
@@ -307,21 +326,25 @@ def _table(
     rows: Sequence[Sequence[str]], head: Sequence[str], numbers: int, ends: Sequence[str] = ()
 ) -> str:
     """Return a table whose first `numbers` columns are numbers; `ends` is HTML to end each row."""
+    names = [html.escape(name) for name in head]
+    heads = "".join(
+        f"<th{' class=number' if i < numbers else ''}>{name}</th>" for i, name in enumerate(names)
+    )
+    body = ""
+    for row, end in zip(rows, ends or ("",) * len(rows), strict=True):
+        # A narrow screen shows the name of a column next to each number.
+        cells = [
+            f'<td class=number data-name="{name}">{html.escape(cell)}'
+            for name, cell in zip(names[:numbers], row[:numbers], strict=True)
+        ]
+        cells += [f"<td>{html.escape(cell)}" for cell in row[numbers:]]
+        body += f"<tr>{'</td>'.join(cells)}{end}</td></tr>"
+    inside = f"<thead><tr>{heads}</tr></thead><tbody>{body}</tbody>"
+    kind = " class=stacked" if numbers > 1 else ""
+    return f'<div class="wide"><table{kind}>{inside}</table></div>'
 
-    def line(cells: Sequence[str], tag: str, end: str = "") -> str:
-        made = "".join(
-            f"<{tag}{' class=number' if i < numbers else ''}>{html.escape(cell)}</{tag}>"
-            for i, cell in enumerate(cells)
-        )
-        return f"<tr>{made.removesuffix('</td>')}{end}</td></tr>" if end else f"<tr>{made}</tr>"
 
-    ends = ends or ("",) * len(rows)
-    body = "".join(line(row, "td", end) for row, end in zip(rows, ends, strict=True))
-    inside = f"<thead>{line(head, 'th')}</thead><tbody>{body}</tbody>"
-    return f'<div class="wide"><table>{inside}</table></div>'
-
-
-def _advice(facts: Facts) -> str:
+def _advice(facts: Facts) -> Section:
     if facts.advice is None:
         return _section("Table advice", f"No table was fitted: {facts.no_advice}.", "")
     assert isinstance(facts.recording, Recording)
@@ -341,7 +364,7 @@ def _advice(facts: Facts) -> str:
     return _section("Table advice", text, content)
 
 
-def _peers(peers: PeerComparison) -> str:
+def _peers(peers: PeerComparison) -> Section:
     text = (
         "The recording's operations with real memory, each allocator in fresh processes on this"
         " machine: peak RSS. The line is the peak of requested bytes."
@@ -376,7 +399,7 @@ def _ledger_cells(ledger: Ledger, facts: Facts) -> tuple[str, ...]:
     )
 
 
-def _definitions() -> str:
+def _definitions() -> Section:
     items = "".join(
         f"<dt>{html.escape(term)}</dt><dd>{html.escape(text)}</dd>"
         for term, text in DEFINITIONS.items()
@@ -384,7 +407,7 @@ def _definitions() -> str:
     return _section("How each number is defined", "", f"<dl>{items}</dl>")
 
 
-def _about(facts: Facts) -> str:
+def _about(facts: Facts) -> Section:
     rows = [(value, name) for name, value in facts.recording.summary.text_rows()]
     made = (
         f"Made by spanwise {_lib.version()} from the recording alone: its operations were run"

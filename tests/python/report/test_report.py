@@ -100,9 +100,11 @@ def test_rules_of_print_win(text: str) -> None:
 
 
 def test_the_page_needs_nothing_else(text: str) -> None:
-    """No element loads anything, and the policy lets none do so."""
+    """No element loads anything, and the policy lets none do so. Links are to the page itself."""
     page = Page(text)
-    loads = {"src", "href", "srcset", "action", "poster", "data", "formaction"}
+    targets = {value for _, name, value in page.attributes if name == "href"}
+    assert {one.removeprefix("#") for one in targets} <= {*page.ids} and "#heap-map" in targets
+    loads = {"src", "srcset", "action", "poster", "data", "formaction"}
     assert [one for one in page.attributes if one[1] in loads] == []
     assert "default-src 'none'" in text
     addresses = set(re.findall(r"[a-z]+://[^\s\"'<]*", text))
@@ -142,7 +144,7 @@ def test_the_tables_are_at_the_moment_of_the_head(text: str) -> None:
         row = advice[: advice.index(f"<td>{name}</td>")].rpartition("<tr>")[2]
         ledger = RECORDING.ledger(table, f"#{op}")
         share = f"{100 * ledger.waste_bytes / ledger.held_bytes:.1f} %"
-        assert re.findall(r"<td class=number>(.*?)</td>", row)[2] == share
+        assert re.findall(r"<td class=number[^>]*>(.*?)</td>", row)[2] == share
 
 
 def test_frames_are_the_maps(text: str) -> None:
@@ -352,30 +354,26 @@ def test_the_bar_counts_simulated_operations(monkeypatch: pytest.MonkeyPatch) ->
 # --- in a browser ---------------------------------------------------------------------------------
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
-PROBE = """<script>
-(() => {
-    const slider = document.getElementById("when"), canvas = document.getElementById("map");
-    const moment = document.getElementById("moment"), line = document.getElementById("now");
-    const output = [];
-    const look = () => {
-        const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
-        const colours = new Set();
-        for (let i = 0; i < data.length; i += 4)
-            colours.add(data[i] * 65536 + data[i + 1] * 256 + data[i + 2]);
-        let sum = 0;
-        data.forEach((value, i) => { sum = (sum * 31 + value * (i % 97 + 1)) % 2147483647; });
-        const place = line.getAttribute("x1");
-        output.push([slider.value, moment.textContent, place, colours.size, sum].join("|"));
-    };
-    const head = document.querySelector("header").getBoundingClientRect();
-    document.body.dataset.head = Math.round(head.bottom);
-    look();
-    slider.value = "0";
-    slider.dispatchEvent(new Event("input"));
-    look();
-    document.body.dataset.output = output.join("||");
-})();
-</script>"""
+PROBE = """
+const slider = document.getElementById("when"), canvas = document.getElementById("map");
+const moment = document.getElementById("moment"), line = document.getElementById("now");
+const looks = [];
+const look = () => {
+    const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+    const colours = new Set();
+    for (let i = 0; i < data.length; i += 4)
+        colours.add(data[i] * 65536 + data[i + 1] * 256 + data[i + 2]);
+    let sum = 0;
+    data.forEach((value, i) => { sum = (sum * 31 + value * (i % 97 + 1)) % 2147483647; });
+    looks.push([slider.value, moment.textContent, line.getAttribute("x1"), colours.size, sum]);
+};
+const head = Math.round(document.querySelector("header").getBoundingClientRect().bottom);
+look();
+slider.value = "0";
+slider.dispatchEvent(new Event("input"));
+look();
+output = { looks, head };
+"""
 
 
 def is_trouble(line: str) -> bool:
@@ -383,30 +381,94 @@ def is_trouble(line: str) -> bool:
     return "CONSOLE" in line and "willReadFrequently" not in line
 
 
-@pytest.mark.skipif(BROWSER is None, reason="there is no chromium on this machine")
+def browse(folder: Path, page: Path, *words: str) -> str:
+    """Open a page in the browser and return the DOM; its console must be empty."""
+    command = [
+        *(str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"),
+        *(f"--user-data-dir={folder / 'profile'}", "--enable-logging=stderr"),
+        *(words or ("--window-size=794,1123", "--dump-dom")),
+        f"file://{page}",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    assert [line for line in done.stderr.splitlines() if is_trouble(line)] == []
+    return done.stdout
+
+
+def probe(folder: Path, page: Path, script: str) -> Any:
+    """Run a script at the end of a page and return the value that it assigns to `output`."""
+    ending = f"<script>(() => {{ let output;\n{script}\ndocument.body.dataset.output = "
+    ending += "JSON.stringify(output); })();</script></body>"
+    probed = folder / "probed.html"
+    text = page.read_text(encoding="utf-8").replace("</body>", ending)
+    probed.write_text(text, encoding="utf-8")
+    (output,) = re.findall(r'data-output="([^"]*)"', browse(folder, probed))
+    return json.loads(html.unescape(output))
+
+
+needs_browser = pytest.mark.skipif(BROWSER is None, reason="there is no chromium on this machine")
+
+
+@needs_browser
 def test_the_page_in_a_browser(tmp_path: Path) -> None:
     page = tmp_path / "x.html"
     sw.Recording.from_ops(random_ops(9, 4000), name="mine").to_html(page, "go")
-    probed = tmp_path / "probed.html"
-    probed.write_text(page.read_text(encoding="utf-8").replace("</body>", PROBE + "</body>"))
-    words = [
-        *(str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"),
-        *(f"--user-data-dir={tmp_path / 'profile'}", "--enable-logging=stderr"),
-    ]
-    dom = [*words, "--window-size=794,1123", "--dump-dom", f"file://{probed}"]
-    done = subprocess.run(dom, capture_output=True, text=True, timeout=300, check=True)
-    assert [line for line in done.stderr.splitlines() if is_trouble(line)] == []
-    (output,) = re.findall(r'data-output="([^"]*)"', done.stdout)
-    first, second = (one.split("|") for one in output.split("||"))
+    output = probe(tmp_path, page, PROBE)
+    first, second = output["looks"]
     assert first[1].startswith("Peak: ") and not second[1].startswith("Peak: ")
     assert second[0] == "0" != first[0]
     assert first[1:3] != second[1:3] and first[4] != second[4]  # words, line and pixels moved
-    assert int(first[3]) > 3  # it has colours
+    assert first[3] > 3  # it has colours
     # The answer and its picture fit on the first printed page: A4 at 96 dots an inch, less margins.
-    (bottom,) = re.findall(r'data-head="(\d+)"', done.stdout)
-    assert int(bottom) < 1123 - 2 * 38
+    assert output["head"] < 1123 - 2 * 38
+    assert 'data-drawn="' in browse(tmp_path, page)  # the policy lets the scripts of the page run
     pdf = tmp_path / "x.pdf"
-    printed = [*words, "--no-pdf-header-footer", f"--print-to-pdf={pdf}", f"file://{page}"]
-    subprocess.run(printed, capture_output=True, timeout=300, check=True)
+    browse(tmp_path, page, "--no-pdf-header-footer", f"--print-to-pdf={pdf}")
     assert pdf.read_bytes()[:5] == b"%PDF-"
     assert 2 <= len(re.findall(rb"/Type\s*/Page\b", pdf.read_bytes())) <= 8
+
+
+def with_sites() -> sw.Recording:
+    """A recording with twelve call sites."""
+    ops = random_ops(9, 4000).copy()
+    ops["site"] = 1 + ops["object"] % 12
+    return sw.Recording.from_ops(ops, name="mine")
+
+
+@pytest.fixture(scope="module")
+def sites_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of that recording."""
+    page = tmp_path_factory.mktemp("sites") / "x.html"
+    with_sites().to_html(page, "go")
+    return page
+
+
+@needs_browser
+def test_tables_sort_and_filter(sites_page: Path, tmp_path: Path) -> None:
+    """A click on a number sorts from high to low, the next from low to high."""
+    script = """
+    const table = document.querySelector("#call-sites table");
+    const rows = () => [...table.tBodies[0].rows];
+    const values = (column) => rows().map((row) => row.cells[column].textContent);
+    const click = (column) => table.tHead.querySelectorAll("button")[column].click();
+    const filter = document.querySelector("#call-sites input");
+    click(3);
+    output = { descending: values(3), sort: table.tHead.rows[0].cells[3].ariaSort };
+    click(3);
+    output.ascending = values(3);
+    click(2);
+    output.requested = values(3);
+    filter.value = output.descending[0];
+    filter.dispatchEvent(new Event("input"));
+    output.shown = rows().filter((row) => row.getClientRects().length).map((row) => row.innerText);
+    output.count = document.querySelector("#call-sites output").textContent;
+    """
+    output = probe(tmp_path, sites_page, script)
+    sites = with_sites().live_sites("go").sites
+    counts = sorted((one.live_objects for one in sites), reverse=True)
+    assert [int(one) for one in output["descending"]] == counts
+    assert output["ascending"] == output["descending"][::-1] and output["sort"] == "descending"
+    largest = max(sites, key=lambda one: one.requested_bytes)
+    assert int(output["requested"][0]) == largest.live_objects
+    assert 1 <= len(output["shown"]) < 12 == len(counts)
+    assert all(str(counts[0]) in row for row in output["shown"])
+    assert output["count"] == f"{len(output['shown'])} of 12 rows"
