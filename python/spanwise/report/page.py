@@ -136,7 +136,8 @@ def page_of(facts: Facts) -> str:
         (_FOLDER / name).read_text(encoding="utf-8") for name in ("report.css", "flame.css")
     )
     script = "".join(
-        (_FOLDER / name).read_text(encoding="utf-8") for name in ("tables.js", "report.js")
+        (_FOLDER / name).read_text(encoding="utf-8")
+        for name in ("tables.js", "flame.js", "report.js")
     )
     title = html.escape(f"memory of {facts.program}")
     sections = list(_sections(facts))
@@ -309,11 +310,13 @@ def _flame(facts: Facts) -> Section:
     root = flame.tree_of(facts.sites, "waste", FLAME_SITES)
     said = flame.sentence(root, facts.sites, "waste")
     text = (
-        "The waste at the peak: the round-up and the free bytes that live objects keep, by"
-        " call stack, with the program's start at the top. The width of a box is the bytes of the"
-        " function and its callees; its tooltip has the numbers. Hatched boxes belong to no call."
+        "What live objects keep at the peak, by call stack. The width of a box is the bytes of the"
+        " function and its callees. Hatched boxes belong to no call. A click zooms; so does Enter,"
+        " and arrow keys move. Pinned bytes are the free bytes kept."
     )
-    return _section("Waste by stack", text, flame.part_of_page(root, said, WIDTH))
+    drawn = flame.part_of_page(root, said, WIDTH)
+    data = _json("stacks", flame.data_of(facts.sites, FLAME_SITES))
+    return _section("Flame graph", text, drawn + data)
 
 
 def _short(name: str) -> str:

@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from spanwise import _format
 from spanwise.__main__ import main
 from spanwise.ledger.parts import PARTS
 from spanwise.report import facts as facts_of
-from spanwise.report.page import DEFINITIONS
+from spanwise.report.page import DEFINITIONS, page_of
 
 from tests.python.helpers import ROOT, has_open, make_ops, random_ops
 
@@ -472,3 +473,90 @@ def test_tables_sort_and_filter(sites_page: Path, tmp_path: Path) -> None:
     assert 1 <= len(output["shown"]) < 12 == len(counts)
     assert all(str(counts[0]) in row for row in output["shown"])
     assert output["count"] == f"{len(output['shown'])} of 12 rows"
+
+
+@pytest.fixture(scope="module")
+def named_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of three sites of 6, 4 and 10 bytes of round-up; two of them go through middle."""
+    ops = make_ops(*((0, i, size) for i, size in enumerate((2, 12, 54))))
+    ops["site"] = [1, 2, 3]  # in slots of 8, 16 and 64
+    names = (
+        ("leaf (a.c:1)", "middle (a.c:20)", "main (a.c:90)", "_start in a"),
+        ("leaf (a.c:1)", "main (a.c:91)", "_start in a"),
+        ("<other> in libz.so.1", "middle (a.c:20)", "main (a.c:90)", "_start in a"),
+    )
+    facts = facts_of.gather(sw.Recording.from_ops(ops), sw.SizeClassTable.go(), progress=None)
+    named = [replace(one, names=names[one.id - 1], frames=("0x1", "0x2")) for one in facts.sites]
+    facts = replace(facts, sites=replace(facts.sites, sites=tuple(named)))
+    page = tmp_path_factory.mktemp("named") / "x.html"
+    page.write_text(page_of(facts), encoding="utf-8")
+    return page
+
+
+@needs_browser
+def test_the_flame_graph_zooms_and_searches(named_page: Path, tmp_path: Path) -> None:
+    """By hand: 16 of 20 bytes go through line 90, and 10 were allocated by leaf."""
+    script = r"""
+    const find = (name) => document.getElementById("flame-" + name);
+    const set = (name, key, value, event) => {
+        find(name)[key] = value;
+        find(name).dispatchEvent(new Event(event));
+    };
+    const groups = () => [...document.querySelectorAll("#flame g")];
+    const width = (g) => Number(g.querySelector("rect").getAttribute("width"));
+    const look = () => groups().map((g) => {
+        const [name, bytes] = g.getAttribute("aria-label").split("\n");
+        return [name, Number(/\((\d+) bytes/.exec(bytes)[1]), Math.round(width(g) / unit)];
+    });
+    const unit = (width(groups()[0]) + 0.5) / 20;
+    const click = (name) => {
+        const g = groups().find((one) => one.getAttribute("aria-label").startsWith(name));
+        g.querySelector("rect").dispatchEvent(new MouseEvent("click", { bubbles: true }));
+    };
+    const search = (text) => {
+        set("search", "value", text, "input");
+        return [find("share").textContent, document.querySelectorAll("#flame .match").length];
+    };
+    set("of", "value", "round-up", "change");
+    output = { whole: look(), found: ["LEAF", "c:90", "^other", "("].map(search) };
+    click("middle");
+    output.zoomed = look();
+    find("reset").click();
+    output.reset = look();
+    set("view", "value", "inverted", "change");
+    output.inverted = look();
+    set("view", "value", "icicle", "change");
+    set("hide", "checked", true, "change");
+    output.hidden = look();
+    """
+    output = probe(tmp_path, named_page, script)
+    root, start = ["round-up at peak-resident", 20, 20], ["_start in a", 20, 20]
+    other = "<other> in libz.so.1"
+    below = [
+        ["main (a.c:90)", 16, 16],
+        ["middle (a.c:20)", 16, 16],
+        [other, 10, 10],
+        ["leaf (a.c:1)", 6, 6],
+        ["main (a.c:91)", 4, 4],
+        ["leaf (a.c:1)", 4, 4],
+    ]
+    assert output["whole"] == output["reset"] == [root, start, *below]
+    assert output["hidden"] == [root, *below]
+    assert output["found"] == [
+        ["matched 50.0 % (10 B)", 2],
+        ["matched 80.0 % (16 B)", 1],
+        ["matched 0.0 % (0 B)", 0],
+        ["invalid regular expression", 0],
+    ]
+    assert output["zoomed"] == [
+        root,
+        start,
+        ["main (a.c:90)", 16, 20],
+        ["middle (a.c:20)", 16, 20],
+        [other, 10, 12],  # 10 / 16 of the width is 12.5 of 20; half a pixel less
+        ["leaf (a.c:1)", 6, 7],
+    ]
+    assert [one[:2] for one in output["inverted"] if one[0] in (other, "leaf (a.c:1)")] == [
+        [other, 10],
+        ["leaf (a.c:1)", 10],
+    ]
