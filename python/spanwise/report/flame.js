@@ -131,7 +131,8 @@
             element("title", {}, described(node)),
             element("rect", { x: left, y, width: Math.max(width - 0.5, 0.5), height: ROW - 1,
                 class: `frame ${shade}${found}` }));
-        if (letters > 2) g.append(element("text", { x: left + 3, y: y + 13, class: "frame-text" }, text));
+        const label = { x: left + 3, y: y + 13, class: "frame-text" };
+        if (letters > 2) g.append(element("text", label, text));
         box.group = g;
         return g;
     }
@@ -174,6 +175,10 @@
     for (const kind of ["pointerover", "focusin"]) svg.addEventListener(kind, describe);
     for (const input of [quantity, view, hide]) input.addEventListener("change", build);
     search.addEventListener("input", draw);
+    document.addEventListener("search-frames", (event) => {
+        search.value = event.detail;
+        draw();
+    });
     find("flame-reset").addEventListener("click", () => zoom(root));
     addEventListener("resize", draw);
     find("flame-tools").hidden = false;

@@ -3,22 +3,16 @@
 
 from __future__ import annotations
 
-import base64
 import html
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from spanwise import _format
 from spanwise.errors import InvalidError
-from spanwise.heap.heap_map import HeapMap
 from spanwise.ledger.ledger import Ledger
-from spanwise.plots import raster
 from spanwise.recordings.live_sites import LiveSite, LiveSites
 from spanwise.recordings.wrappers import plain_function, split_place
 from spanwise.report.charts import element, words
@@ -317,43 +311,3 @@ def wrapped(name: str, width: float) -> list[str]:
 
 def _cut(text: str, letters: int) -> str:
     return text if len(text) <= letters else f"{text[: letters - 1]}…"
-
-
-# --- heap maps as frames --------------------------------------------------------------------------
-
-MOST_CELLS = 8192
-
-
-def frames_of(maps: Sequence[HeapMap], place: Callable[[int, int], float]) -> dict[str, Any]:
-    """Return the heap maps over time as data for the page's script.
-
-    `place` returns the x coordinate in the time line of an operation and its time.
-    """
-    end = max(map(raster.end_of, maps), default=0)
-    page = maps[0].page_bytes if maps else 1
-    cell = raster.cell_bytes_of(end, page, MOST_CELLS)
-    count = max(1, -(-end // cell))
-    width = 1 << int(np.ceil(np.log2(np.sqrt(4 * count))))
-    return {
-        "width": width,
-        "height": -(-count // width),
-        "cell": _format.size(cell),
-        "row": _format.size(width * cell),
-        "frames": [
-            _frame(one, raster.codes(one, one.occupancy, 1.0, end, cell), place) for one in maps
-        ],
-    }
-
-
-def _frame(
-    one: HeapMap, drawn: NDArray[np.uint8], place: Callable[[int, int], float]
-) -> dict[str, Any]:
-    ledger = one.ledger
-    op = ledger.stats.ops if ledger.stats else 0
-    return {
-        "at": ledger.at,
-        "op": op,
-        "x": round(place(op, ledger.time_ns), 1),
-        "text": raster.moment(one),
-        "cells": base64.b64encode(drawn.tobytes()).decode("ascii"),
-    }

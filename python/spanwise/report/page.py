@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
 import json
 import os
@@ -17,7 +19,7 @@ from spanwise.ledger.ledger import Ledger
 from spanwise.ledger.parts import PEAK_RESIDENT
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.recording_set import RecordingSet
-from spanwise.report import charts, flame
+from spanwise.report import cells, charts, flame
 from spanwise.report.advice import NOTHING
 from spanwise.report.charts import WIDTH
 from spanwise.report.facts import FLAME_SITES, SITES, Facts, gather, gather_set, searched_tables
@@ -79,7 +81,6 @@ class Section(NamedTuple):
 
 
 _FOLDER = Path(__file__).parent
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 _MAP_KEYS = (
     ("key-scale", "slots in use, from few to all"),
     ("key-large", "large object"),
@@ -144,15 +145,28 @@ def page_of(facts: Facts) -> str:
     contents = "".join(f'<a href="#{one.name}">{html.escape(one.title)}</a>' for one in sections)
     nav = f'<nav aria-label="contents"><a href="#answer">Verdict</a>{contents}</nav>'
     body = "\n".join([nav, _head(facts), *(one.html() for one in sections)])
-    shown = flame.frames_of(facts.maps, partial(charts.place_in_time, facts.timeline))
+    shown = cells.frames_of(facts.maps, partial(charts.place_in_time, facts.timeline))
+    if facts.peak_map is not None and facts.has_sites:
+        sites = facts.sites.sites[:SITES]
+        shown["holders"] = cells.holders_of(facts.maps, facts.peak_map, sites, facts.row_of)
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_policy(style, script)}">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{title}</title>\n<style>\n{style}</style>\n</head>\n<body>\n{_PATTERNS}\n<main>\n{body}\n"
+        f"<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n{_PATTERNS}\n<main>\n{body}\n"
         f"</main>\n{_json('frames', shown)}\n{_json('facts', facts.to_dict())}\n"
-        f"<script>\n{script}</script>\n</body>\n</html>\n"
+        f"<script>{script}</script>\n</body>\n</html>\n"
     )
+
+
+def _policy(style: str, script: str) -> str:
+    """Return a Content-Security-Policy that allows this style and this script only."""
+
+    def source(text: str) -> str:
+        digest = hashlib.sha256(text.encode()).digest()
+        return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
+
+    return f"default-src 'none'; style-src {source(style)}; script-src {source(script)}"
 
 
 def _json(name: str, value: object) -> str:
@@ -166,6 +180,10 @@ def _sections(facts: Facts) -> Iterable[Section]:
         yield _processes(facts)
     if facts.recording.events:
         text = "Held bytes, stacked by part. The dashed line is the resident bytes."
+        if facts.maps:
+            text += (
+                " Drag over an interval: the heap map shows its moment with most resident bytes."
+            )
         yield _section("Over time", text, charts.timeline(facts.timeline, facts.peak_op))
         yield _section(
             "Sizes",
@@ -260,6 +278,7 @@ def _heap_map(facts: Facts) -> Section:
         f'<p id="moment" aria-live="polite"></p><div class="slider"><label for="when">time</label>'
         f'<input id="when" type="range" min="0" max="{last}" value="{peak}" step="1"></div>'
         '<canvas id="map" role="img" aria-label="heap map"></canvas>'
+        f'<div id="holders" aria-live="polite"></div>'
         f'<p class="keys">{keys}</p><p class="quiet" id="grain"></p>'
         "<noscript><p>The heap map is drawn by the script of this page.</p></noscript>"
     )
