@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +38,8 @@ SITES = 15
 """Call sites in the page's table."""
 FLAME_SITES = 200
 """Call sites with frames in the page's flame graph."""
+NAME_MAX = 120
+"""Characters of a frame in the page; the middle of longer names, as of C++ templates, is cut."""
 CLASSES = 32
 """Maximum number of classes of the fitted table."""
 SEARCH_OPERATIONS = 100_000_000
@@ -196,7 +198,8 @@ def gather(
         peak_map = recording.map(table, options=options, progress=step)
         live = recording.live_sites(table, options=options, progress=step)
         named = live.named(hide_frames=hide_frames)
-        sites = named.merged()
+        merged = named.merged()
+        sites = short_names(merged)
         histogram = recording.histogram()
         why = ""
         if advice is None:
@@ -205,8 +208,25 @@ def gather(
             recording, table, fitted=advice, peers=peers, options=options, progress=step
         )
     seen = (recording, table, ledger, after, timeline, histogram, tuple(maps), sites)
-    row_of = _rows_of_sites(named, sites, recording.site_frames)
+    row_of = _rows_of_sites(named, merged, recording.site_frames)
     return Facts(*seen, advice, why, peers, changes, peak_map, row_of)
+
+
+def short_names(live: LiveSites) -> LiveSites:
+    """Return the sites with names of at most NAME_MAX characters."""
+
+    def short(names: Iterable[str]) -> tuple[str, ...]:
+        end = NAME_MAX // 3
+        return tuple(
+            name if len(name) <= NAME_MAX else f"{name[: NAME_MAX - end - 1]}…{name[-end:]}"
+            for name in names
+        )
+
+    sites = (
+        replace(site, names=short(site.names), full_names=short(site.full_names))
+        for site in live.sites
+    )
+    return replace(live, sites=tuple(sites))
 
 
 def _rows_of_sites(
@@ -236,7 +256,7 @@ def gather_set(
             table, samples=MOMENTS, detail="parts", options=options, progress=step
         )
         live = recordings.live_sites(table, options=options, progress=step)
-        sites = live.named(hide_frames=hide_frames).merged()
+        sites = short_names(live.named(hide_frames=hide_frames).merged())
     seen = (recordings, table, ledger, after, timeline, recordings.histogram(), (), sites)
     return Facts(*seen, None, "spanwise optimize fits one to several recordings")
 

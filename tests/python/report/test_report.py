@@ -600,6 +600,15 @@ def test_sites_that_are_merged_hold_cells_together() -> None:
     assert rows == {1: a, 2: a, 4: a, 3: 1 - a}
 
 
+def test_long_names_are_cut_in_the_middle() -> None:
+    """By hand: 79 characters, an ellipsis and the last 40."""
+    name = "a" * 100 + "b" * 60 + " (file.cc:12)"
+    live = with_sites().live_sites("go")
+    live = replace(live, sites=(replace(live.sites[0], names=(name, "main (a.c:1)")),))
+    (site,) = facts_of.short_names(live).sites
+    assert site.names == ("a" * 79 + "…" + "b" * 27 + " (file.cc:12)", "main (a.c:1)")
+
+
 @needs_browser
 def test_map_sites_and_time_line_are_linked(sites_page: Path, tmp_path: Path) -> None:
     script = """
