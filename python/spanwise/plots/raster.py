@@ -67,7 +67,7 @@ def grid_of(one: HeapMap, value: NDArray[np.float64], end: int, cell_bytes: int)
     share = np.zeros((4, cells))
     known, weight = np.zeros(cells), np.zeros(cells)
     slots = np.asarray(tiles["kind"]) == SLOTS
-    cell, tile, amount = _pieces(one, cell_bytes)
+    cell, tile, amount = pieces(one, cell_bytes)
     np.add.at(share, (tiles["kind"][tile], cell), amount)
     drawn = slots[tile] & ~np.isnan(value[tile])
     np.add.at(known, cell[drawn], amount[drawn] * value[tile][drawn])
@@ -80,7 +80,7 @@ def grid_of(one: HeapMap, value: NDArray[np.float64], end: int, cell_bytes: int)
     return Grid(share.argmax(axis=0).astype(np.uint8), mean, first, cell_bytes)
 
 
-def _pieces(
+def pieces(
     one: HeapMap, cell_bytes: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
     """Return the cell, tile and bytes of each overlap of a tile with a cell."""

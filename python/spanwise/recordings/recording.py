@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -236,6 +236,11 @@ class Recording(History, ExportMixin):
         """Return what each live object occupies and keeps, as columns; arguments as of `ledger`."""
         with self._query("live objects", table, at, options, progress) as query:
             return self._live_objects(query)[1]
+
+    @property
+    def site_frames(self) -> Mapping[int, tuple[str, ...]]:
+        """The frames of each call site, as addresses or names, by the site's number."""
+        return self._frames
 
     def site_labels(self, sites: Iterable[int]) -> dict[int, str]:
         """Return the innermost callers of call sites, as text, by the sites' ids."""

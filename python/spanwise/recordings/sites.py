@@ -72,6 +72,11 @@ def have_names(sites: Iterable[Framed]) -> bool:
     return all(site.names or not site.frames for site in sites)
 
 
+def merge_key(site: Framed) -> tuple[str, ...] | int:
+    """Return what sites that are merged have in common."""
+    return site.names or site.frames or site.id
+
+
 def merge_sites(sites: Iterable[AnySite], counts: Sequence[str]) -> list[AnySite]:
     """Merge sites with equal names: add up the fields `counts`, keep the others of the first.
 
@@ -79,7 +84,7 @@ def merge_sites(sites: Iterable[AnySite], counts: Sequence[str]) -> list[AnySite
     """
     found: dict[tuple[str, ...] | int, AnySite] = {}
     for site in sites:
-        key = site.names or site.frames or site.id
+        key = merge_key(site)
         first = found.setdefault(key, site)
         if first is not site:
             sums = {name: getattr(first, name) + getattr(site, name) for name in counts}

@@ -51,8 +51,8 @@ def figure(height: int, parts: Iterable[str], title: str, id_: str = "") -> str:
     name = html.escape(title, quote=True)
     mark = f' id="{id_}"' if id_ else ""
     return (
-        f'<svg{mark} viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{name}">'
-        f"{''.join(parts)}</svg>"
+        f'<div class="wide"><svg{mark} viewBox="0 0 {WIDTH} {height}" role="img"'
+        f' aria-label="{name}">{"".join(parts)}</svg></div>'
     )
 
 

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from spanwise.recordings.after_peak import AfterPeak
 from spanwise.recordings.live_sites import LiveSites
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.recording_set import RecordingSet
+from spanwise.recordings.sites import merge_key, same_sites
 from spanwise.report.advice import ADVICE_PASSES, AdviceList, advise
 from spanwise.results.jobs import Progress, Step, progress_bar
 from spanwise.results.rows import Rows
@@ -37,6 +38,8 @@ SITES = 15
 """Call sites in the page's table."""
 FLAME_SITES = 200
 """Call sites with frames in the page's flame graph."""
+NAME_MAX = 120
+"""Characters of a frame in the page; the middle of longer names, as of C++ templates, is cut."""
 CLASSES = 32
 """Maximum number of classes of the fitted table."""
 SEARCH_OPERATIONS = 100_000_000
@@ -44,8 +47,9 @@ SEARCH_OPERATIONS = 100_000_000
 tables and at most as many as `optimize` does by default: the page of a long recording should not
 wait for the last 1 % of a saving."""
 SEARCHED_MIN = 8
-_PASSES = 5
-"""Simulations of the recording before that search: peak, ledger, time line, maps, call sites."""
+_PASSES = 6
+"""Simulations of the recording before that search: peak, ledger, time line, maps, the peak's map,
+call sites."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,8 @@ class Facts:
         no_advice: why `advice` is None, or "".
         peers: other allocators, measured on this recording; None: not measured.
         changes: the verdict and ranked advice; None: a set of several recordings.
+        peak_map: the map of the peak with its live objects; None: a set.
+        row_of: index in `sites` of the first SITES, by each number of a site in `peak_map`.
     """
 
     recording: Recording | RecordingSet
@@ -79,6 +85,8 @@ class Facts:
     no_advice: str
     peers: PeerComparison | None = None
     changes: AdviceList | None = None
+    peak_map: HeapMap | None = None
+    row_of: dict[int, int] = field(default_factory=dict)
 
     @property
     def program(self) -> str:
@@ -187,8 +195,11 @@ def gather(
             table, samples=MOMENTS, detail="parts", options=options, progress=step
         )
         maps = recording.maps(table, samples=FRAMES, options=options, progress=step)
+        peak_map = recording.map(table, options=options, progress=step)
         live = recording.live_sites(table, options=options, progress=step)
-        sites = live.named(hide_frames=hide_frames).merged()
+        named = live.named(hide_frames=hide_frames)
+        merged = named.merged()
+        sites = short_names(merged)
         histogram = recording.histogram()
         why = ""
         if advice is None:
@@ -197,7 +208,35 @@ def gather(
             recording, table, fitted=advice, peers=peers, options=options, progress=step
         )
     seen = (recording, table, ledger, after, timeline, histogram, tuple(maps), sites)
-    return Facts(*seen, advice, why, peers, changes)
+    row_of = _rows_of_sites(named, merged, recording.site_frames)
+    return Facts(*seen, advice, why, peers, changes, peak_map, row_of)
+
+
+def short_names(live: LiveSites) -> LiveSites:
+    """Return the sites with names of at most NAME_MAX characters."""
+
+    def short(names: Iterable[str]) -> tuple[str, ...]:
+        end = NAME_MAX // 3
+        return tuple(
+            name if len(name) <= NAME_MAX else f"{name[: NAME_MAX - end - 1]}…{name[-end:]}"
+            for name in names
+        )
+
+    sites = (
+        replace(site, names=short(site.names), full_names=short(site.full_names))
+        for site in live.sites
+    )
+    return replace(live, sites=tuple(sites))
+
+
+def _rows_of_sites(
+    named: LiveSites, merged: LiveSites, frames: Mapping[int, tuple[str, ...]]
+) -> dict[int, int]:
+    """Return the row in the page's table of each site that was merged into one of its rows."""
+    rows = {merge_key(site): row for row, site in enumerate(merged.sites[:SITES])}
+    found = {site.id: rows[merge_key(site)] for site in named.sites if merge_key(site) in rows}
+    same = same_sites(frames)
+    return found | {other: found[one] for other, one in same.items() if one in found}
 
 
 def gather_set(
@@ -217,7 +256,7 @@ def gather_set(
             table, samples=MOMENTS, detail="parts", options=options, progress=step
         )
         live = recordings.live_sites(table, options=options, progress=step)
-        sites = live.named(hide_frames=hide_frames).merged()
+        sites = short_names(live.named(hide_frames=hide_frames).merged())
     seen = (recordings, table, ledger, after, timeline, recordings.histogram(), (), sites)
     return Facts(*seen, None, "spanwise optimize fits one to several recordings")
 

@@ -3,22 +3,18 @@
 
 from __future__ import annotations
 
-import base64
 import html
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from spanwise import _format
 from spanwise.errors import InvalidError
-from spanwise.heap.heap_map import HeapMap
 from spanwise.ledger.ledger import Ledger
-from spanwise.plots import raster
 from spanwise.recordings.live_sites import LiveSite, LiveSites
+from spanwise.recordings.wrappers import plain_function, split_place
 from spanwise.report.charts import element, words
 from spanwise.report.stacks import chain_of
 
@@ -156,6 +152,59 @@ def sentence(root: Frame, live: LiveSites, of: str) -> str:
     return f"{said}; {share} of it by {chain_of(most)[0]}"
 
 
+# --- data of the page's script --------------------------------------------------------------------
+
+_RUNTIME = re.compile(
+    r"_start|__libc_start\w*|start_thread|clone3?|_dl_\w+|dlopen\w*|call_init"
+    r"|_*Py(Eval|Run|Import|Marshal)_\w+|_?PyObject_(\w*Vectorcall|Call|MakeTpCall)\w*|_PyVectorcall\w+"
+    r"|Py_(RunMain|BytesMain)|pymain_\w+|run_(mod|eval_code_obj)|do_call_core|object_vacall"
+    r"|\w*vectorcall_\w+|method_vectorcall\w*|builtin_(exec|__import__)\w*|_?imp(ort)?_\w+"
+    r"|marshal_loads\w*|r_object|read_object"
+    r"|(std::(rt|sys|thread)|core::ops::function)::.*|runtime\.(main|goexit\d?)"
+)
+
+
+def is_runtime(name: str) -> bool:
+    """Return whether a frame is of a language's runtime or start, or imports a module."""
+    function, place = split_place(name)
+    return "importlib" in place or _RUNTIME.fullmatch(plain_function(function)) is not None
+
+
+def data_of(live: LiveSites, most_sites: int) -> dict[str, Any]:
+    """Return the stacks of live sites for the page's script, with the bytes of each of OF.
+
+    The sites with the largest shares of any quantity have frames; the others are summed.
+    """
+    totals = [total_of(live.ledger, of) for of in OF]
+    values = [[value_of(site, of) for of in OF] for site in live]
+    shares = [
+        max(value / max(total, 1) for value, total in zip(row, totals, strict=True))
+        for row in values
+    ]
+    order = sorted(range(len(values)), key=lambda i: -shares[i])
+    names: dict[str, int] = {}
+
+    def number(name: str) -> int:
+        return names.setdefault(name, len(names))
+
+    stacks = [
+        [number(_printable(name)) for name in reversed(chain_of(live[i]))]
+        for i in order[:most_sites]
+    ]
+    kept = [values[i] for i in order[:most_sites]]
+    if others := [values[i] for i in order[most_sites:]]:
+        stacks.append([number(f"[{len(others)} more call sites]")])
+        kept.append([sum(column) for column in zip(*others, strict=True)])
+    return {
+        "of": [{"name": of, "total": total} for of, total in zip(OF, totals, strict=True)],
+        "at": live.ledger.at,
+        "names": list(names),
+        "hidden": [i for name, i in names.items() if is_runtime(name)],
+        "stacks": stacks,
+        "values": kept,
+    }
+
+
 # --- drawing --------------------------------------------------------------------------------------
 
 
@@ -175,13 +224,30 @@ def file_of(root: Frame, said: str) -> str:
 
 
 def part_of_page(root: Frame, said: str, width: int) -> str:
-    """Return the graph as an svg element of a page that has the style sheet."""
+    """Return the graph as an svg element of a page that has the style sheet and the script."""
     height = ROW * root.depth() + 2
+    of = "".join(f"<option>{one}</option>" for one in OF)
+    views = "".join(f'<option value="{one}">{text}</option>' for one, text in _VIEWS)
     return (
-        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{html.escape(said)}">'
+        '<div class="tools" id="flame-tools" hidden>'
+        f'<label>show <select id="flame-of">{of}</select></label>'
+        f'<label>from <select id="flame-view">{views}</select></label>'
+        '<label><input id="flame-hide" type="checkbox"> hide runtime and import frames</label>'
+        '<input id="flame-search" type="search" placeholder="search: regex"'
+        ' aria-label="search frames by regular expression">'
+        '<button id="flame-reset">reset zoom</button><output id="flame-share"></output></div>'
+        f'<svg id="flame" viewBox="0 0 {width} {height}" role="img"'
+        f' aria-label="{html.escape(said)}">'
         f"{PATTERN}{''.join(boxes(root, width))}</svg>"
+        '<p class="quiet" id="flame-box"></p>'
     )
 
+
+_VIEWS = (
+    ("icicle", "the program's start, down"),
+    ("flame", "the program's start, up"),
+    ("inverted", "the allocating call, down"),
+)
 
 PATTERN = (
     '<defs><pattern id="of-no-call" width="6" height="6" patternUnits="userSpaceOnUse">'
@@ -245,43 +311,3 @@ def wrapped(name: str, width: float) -> list[str]:
 
 def _cut(text: str, letters: int) -> str:
     return text if len(text) <= letters else f"{text[: letters - 1]}…"
-
-
-# --- heap maps as frames --------------------------------------------------------------------------
-
-MOST_CELLS = 8192
-
-
-def frames_of(maps: Sequence[HeapMap], place: Callable[[int, int], float]) -> dict[str, Any]:
-    """Return the heap maps over time as data for the page's script.
-
-    `place` returns the x coordinate in the time line of an operation and its time.
-    """
-    end = max(map(raster.end_of, maps), default=0)
-    page = maps[0].page_bytes if maps else 1
-    cell = raster.cell_bytes_of(end, page, MOST_CELLS)
-    count = max(1, -(-end // cell))
-    width = 1 << int(np.ceil(np.log2(np.sqrt(4 * count))))
-    return {
-        "width": width,
-        "height": -(-count // width),
-        "cell": _format.size(cell),
-        "row": _format.size(width * cell),
-        "frames": [
-            _frame(one, raster.codes(one, one.occupancy, 1.0, end, cell), place) for one in maps
-        ],
-    }
-
-
-def _frame(
-    one: HeapMap, drawn: NDArray[np.uint8], place: Callable[[int, int], float]
-) -> dict[str, Any]:
-    ledger = one.ledger
-    op = ledger.stats.ops if ledger.stats else 0
-    return {
-        "at": ledger.at,
-        "op": op,
-        "x": round(place(op, ledger.time_ns), 1),
-        "text": raster.moment(one),
-        "cells": base64.b64encode(drawn.tobytes()).decode("ascii"),
-    }

@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
 import json
 import os
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from spanwise import _format, _lib
 from spanwise.errors import InvalidError
@@ -17,7 +19,7 @@ from spanwise.ledger.ledger import Ledger
 from spanwise.ledger.parts import PEAK_RESIDENT
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.recording_set import RecordingSet
-from spanwise.report import charts, flame
+from spanwise.report import cells, charts, flame
 from spanwise.report.advice import NOTHING
 from spanwise.report.charts import WIDTH
 from spanwise.report.facts import FLAME_SITES, SITES, Facts, gather, gather_set, searched_tables
@@ -61,8 +63,24 @@ DEFINITIONS: dict[str, str] = {
 }
 
 
+class Section(NamedTuple):
+    """A section of the page: its title, and the HTML below it."""
+
+    title: str
+    content: str
+
+    @property
+    def name(self) -> str:
+        """Its id."""
+        return self.title.lower().replace(" ", "-")
+
+    def html(self) -> str:
+        """Return the section element."""
+        title = html.escape(self.title)
+        return f'<section id="{self.name}"><h2>{title}</h2>{self.content}</section>'
+
+
 _FOLDER = Path(__file__).parent
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 _MAP_KEYS = (
     ("key-scale", "slots in use, from few to all"),
     ("key-large", "large object"),
@@ -118,18 +136,37 @@ def page_of(facts: Facts) -> str:
     style = "".join(
         (_FOLDER / name).read_text(encoding="utf-8") for name in ("report.css", "flame.css")
     )
-    script = (_FOLDER / "report.js").read_text(encoding="utf-8")
+    script = "".join(
+        (_FOLDER / name).read_text(encoding="utf-8")
+        for name in ("tables.js", "flame.js", "report.js")
+    )
     title = html.escape(f"memory of {facts.program}")
-    body = "\n".join(_sections(facts))
-    shown = flame.frames_of(facts.maps, partial(charts.place_in_time, facts.timeline))
+    sections = list(_sections(facts))
+    contents = "".join(f'<a href="#{one.name}">{html.escape(one.title)}</a>' for one in sections)
+    nav = f'<nav aria-label="contents"><a href="#answer">Verdict</a>{contents}</nav>'
+    body = "\n".join([nav, _head(facts), *(one.html() for one in sections)])
+    shown = cells.frames_of(facts.maps, partial(charts.place_in_time, facts.timeline))
+    if facts.peak_map is not None and facts.has_sites:
+        sites = facts.sites.sites[:SITES]
+        shown["holders"] = cells.holders_of(facts.maps, facts.peak_map, sites, facts.row_of)
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_policy(style, script)}">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{title}</title>\n<style>\n{style}</style>\n</head>\n<body>\n{_PATTERNS}\n<main>\n{body}\n"
+        f"<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n{_PATTERNS}\n<main>\n{body}\n"
         f"</main>\n{_json('frames', shown)}\n{_json('facts', facts.to_dict())}\n"
-        f"<script>\n{script}</script>\n</body>\n</html>\n"
+        f"<script>{script}</script>\n</body>\n</html>\n"
     )
+
+
+def _policy(style: str, script: str) -> str:
+    """Return a Content-Security-Policy that allows this style and this script only."""
+
+    def source(text: str) -> str:
+        digest = hashlib.sha256(text.encode()).digest()
+        return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
+
+    return f"default-src 'none'; style-src {source(style)}; script-src {source(script)}"
 
 
 def _json(name: str, value: object) -> str:
@@ -138,12 +175,15 @@ def _json(name: str, value: object) -> str:
     return f'<script type="application/json" id="{name}">{text}</script>'
 
 
-def _sections(facts: Facts) -> Iterable[str]:
-    yield _head(facts)
+def _sections(facts: Facts) -> Iterable[Section]:
     if facts.ledger.parts:
         yield _processes(facts)
     if facts.recording.events:
         text = "Held bytes, stacked by part. The dashed line is the resident bytes."
+        if facts.maps:
+            text += (
+                " Drag over an interval: the heap map shows its moment with most resident bytes."
+            )
         yield _section("Over time", text, charts.timeline(facts.timeline, facts.peak_op))
         yield _section(
             "Sizes",
@@ -169,10 +209,8 @@ def _sections(facts: Facts) -> Iterable[str]:
     yield _about(facts)
 
 
-def _section(title: str, text: str, content: str) -> str:
-    name = title.lower().replace(" ", "-")
-    words = f"<p>{html.escape(text)}</p>" if text else ""
-    return f'<section id="{name}"><h2>{html.escape(title)}</h2>{words}{content}</section>'
+def _section(title: str, text: str, content: str) -> Section:
+    return Section(title, (f"<p>{html.escape(text)}</p>" if text else "") + content)
 
 
 def _head(facts: Facts) -> str:
@@ -207,7 +245,7 @@ def _changes(facts: Facts) -> str:
     return f"{made}<p>{html.escape(facts.simulated())}</p>"
 
 
-def _processes(facts: Facts) -> str:
+def _processes(facts: Facts) -> Section:
     """The ledger of each process, and the sum."""
     assert isinstance(facts.recording, RecordingSet)
     names = [f"{one.name}: {' '.join(one.arguments)}"[:100] for one in facts.recording]
@@ -232,7 +270,7 @@ def _processes(facts: Facts) -> str:
     return _section("Processes", text, _table(rows, head, 6))
 
 
-def _heap_map(facts: Facts) -> str:
+def _heap_map(facts: Facts) -> Section:
     last = max(len(facts.maps) - 1, 0)
     peak = next((i for i, one in enumerate(facts.maps) if one.ledger.at == PEAK_RESIDENT), last)
     keys = "".join(f'<span><i class="key {name}"></i>{text}</span>' for name, text in _MAP_KEYS)
@@ -240,6 +278,7 @@ def _heap_map(facts: Facts) -> str:
         f'<p id="moment" aria-live="polite"></p><div class="slider"><label for="when">time</label>'
         f'<input id="when" type="range" min="0" max="{last}" value="{peak}" step="1"></div>'
         '<canvas id="map" role="img" aria-label="heap map"></canvas>'
+        f'<div id="holders" aria-live="polite"></div>'
         f'<p class="keys">{keys}</p><p class="quiet" id="grain"></p>'
         "<noscript><p>The heap map is drawn by the script of this page.</p></noscript>"
     )
@@ -250,7 +289,7 @@ def _heap_map(facts: Facts) -> str:
     return _section("Heap map", text, content)
 
 
-def _sites(facts: Facts) -> str:
+def _sites(facts: Facts) -> Section:
     if not facts.has_sites:
         how = (
             " spanwise convert found none in the file it read."
@@ -286,15 +325,17 @@ def _stack(site: LiveSite) -> str:
     return f"<details><summary>full stack</summary>{lines}</details>"
 
 
-def _flame(facts: Facts) -> str:
+def _flame(facts: Facts) -> Section:
     root = flame.tree_of(facts.sites, "waste", FLAME_SITES)
     said = flame.sentence(root, facts.sites, "waste")
     text = (
-        "The waste at the peak: the round-up and the free bytes that live objects keep, by"
-        " call stack, with the program's start at the top. The width of a box is the bytes of the"
-        " function and its callees; its tooltip has the numbers. Hatched boxes belong to no call."
+        "What live objects keep at the peak, by call stack. The width of a box is the bytes of the"
+        " function and its callees. Hatched boxes belong to no call. A click zooms; so does Enter,"
+        " and arrow keys move. Pinned bytes are the free bytes kept."
     )
-    return _section("Waste by stack", text, flame.part_of_page(root, said, WIDTH))
+    drawn = flame.part_of_page(root, said, WIDTH)
+    data = _json("stacks", flame.data_of(facts.sites, FLAME_SITES))
+    return _section("Flame graph", text, drawn + data)
 
 
 def _short(name: str) -> str:
@@ -307,21 +348,25 @@ def _table(
     rows: Sequence[Sequence[str]], head: Sequence[str], numbers: int, ends: Sequence[str] = ()
 ) -> str:
     """Return a table whose first `numbers` columns are numbers; `ends` is HTML to end each row."""
+    names = [html.escape(name) for name in head]
+    heads = "".join(
+        f"<th{' class=number' if i < numbers else ''}>{name}</th>" for i, name in enumerate(names)
+    )
+    body = ""
+    for row, end in zip(rows, ends or ("",) * len(rows), strict=True):
+        # A narrow screen shows the name of a column next to each number.
+        cells = [
+            f'<td class=number data-name="{name}">{html.escape(cell)}'
+            for name, cell in zip(names[:numbers], row[:numbers], strict=True)
+        ]
+        cells += [f"<td>{html.escape(cell)}" for cell in row[numbers:]]
+        body += f"<tr>{'</td>'.join(cells)}{end}</td></tr>"
+    inside = f"<thead><tr>{heads}</tr></thead><tbody>{body}</tbody>"
+    kind = " class=stacked" if numbers > 1 else ""
+    return f'<div class="wide"><table{kind}>{inside}</table></div>'
 
-    def line(cells: Sequence[str], tag: str, end: str = "") -> str:
-        made = "".join(
-            f"<{tag}{' class=number' if i < numbers else ''}>{html.escape(cell)}</{tag}>"
-            for i, cell in enumerate(cells)
-        )
-        return f"<tr>{made.removesuffix('</td>')}{end}</td></tr>" if end else f"<tr>{made}</tr>"
 
-    ends = ends or ("",) * len(rows)
-    body = "".join(line(row, "td", end) for row, end in zip(rows, ends, strict=True))
-    inside = f"<thead>{line(head, 'th')}</thead><tbody>{body}</tbody>"
-    return f'<div class="wide"><table>{inside}</table></div>'
-
-
-def _advice(facts: Facts) -> str:
+def _advice(facts: Facts) -> Section:
     if facts.advice is None:
         return _section("Table advice", f"No table was fitted: {facts.no_advice}.", "")
     assert isinstance(facts.recording, Recording)
@@ -341,7 +386,7 @@ def _advice(facts: Facts) -> str:
     return _section("Table advice", text, content)
 
 
-def _peers(peers: PeerComparison) -> str:
+def _peers(peers: PeerComparison) -> Section:
     text = (
         "The recording's operations with real memory, each allocator in fresh processes on this"
         " machine: peak RSS. The line is the peak of requested bytes."
@@ -376,7 +421,7 @@ def _ledger_cells(ledger: Ledger, facts: Facts) -> tuple[str, ...]:
     )
 
 
-def _definitions() -> str:
+def _definitions() -> Section:
     items = "".join(
         f"<dt>{html.escape(term)}</dt><dd>{html.escape(text)}</dd>"
         for term, text in DEFINITIONS.items()
@@ -384,7 +429,7 @@ def _definitions() -> str:
     return _section("How each number is defined", "", f"<dl>{items}</dl>")
 
 
-def _about(facts: Facts) -> str:
+def _about(facts: Facts) -> Section:
     rows = [(value, name) for name, value in facts.recording.summary.text_rows()]
     made = (
         f"Made by spanwise {_lib.version()} from the recording alone: its operations were run"

@@ -83,7 +83,7 @@ def test_a_set_answers_all_that_a_recording_answers() -> None:
     assert own - set(dir(sw.RecordingSet)) == {
         "from_ops",
         *("allocator", "memory", "missing", "runtimes", "without_pymalloc"),
-        *("live_objects", "site_labels"),
+        *("live_objects", "site_frames", "site_labels"),
     }
     for call in ("ledger", "compare", "timeline", "plot_timeline", "histogram", "blocks"):
         of_one = inspect.signature(getattr(sw.Recording, call))

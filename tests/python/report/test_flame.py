@@ -132,6 +132,29 @@ def test_only_the_first_sites_of_a_page_have_frames() -> None:
     assert "[2 more call sites]" in names and root.value_bytes == live.ledger.waste_bytes
 
 
+def test_the_data_of_the_page_adds_up_to_the_ledger() -> None:
+    """Sites beyond the limit are one; with the rest of the ledger all quantities are complete."""
+    live = found()
+    data = flame.data_of(live, 2)
+    assert data["names"][data["stacks"][-1][0]] == "[1 more call sites]"
+    assert data["names"][data["stacks"][0][0]] in ("main (a.c:90)", "main (a.c:91)")
+    for place, of in enumerate(flame.OF):
+        assert sum(row[place] for row in data["values"]) == sum(flame.value_of(s, of) for s in live)
+        assert data["of"][place] == {"name": of, "total": flame.total_of(live.ledger, of)}
+
+
+def test_frames_of_runtimes_and_imports() -> None:
+    for name in (
+        *("_start in python3.11", "__libc_start_call_main (libc_start_call_main.h:58)"),
+        *("_PyEval_EvalFrameDefault (ceval.c:5548)", "PyImport_ImportModuleLevelObject (i.c:1)"),
+        *("_find_and_load (<frozen importlib._bootstrap>:1178)", "start_thread in libc.so.6"),
+        "std::rt::lang_start (rt.rs:165)",
+    ):
+        assert flame.is_runtime(name), name
+    for name in ("PyUnicode_New (unicodeobject.c:1425)", "main (a.c:1)", "restart (a.c:2)", "0x1"):
+        assert not flame.is_runtime(name), name
+
+
 def test_nothing_to_draw() -> None:
     live = sw.Recording.from_ops(make_ops((0, 0, 64), (1, 0, 0))).live_sites("go", "end")
     root = flame.tree_of(live, "round-up")
@@ -155,7 +178,7 @@ def test_the_command_and_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[
     page = tmp_path / "a.html"
     one.to_html(page, "go")
     whole = page.read_text(encoding="utf-8")
-    assert 'id="waste-by-stack"' in whole and "of no live object" in whole
+    assert 'id="flame-graph"' in whole and "of no live object" in whole
 
 
 def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

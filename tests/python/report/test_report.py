@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from spanwise import _format
 from spanwise.__main__ import main
 from spanwise.ledger.parts import PARTS
 from spanwise.report import facts as facts_of
-from spanwise.report.page import DEFINITIONS
+from spanwise.report.page import DEFINITIONS, page_of
 
 from tests.python.helpers import ROOT, has_open, make_ops, random_ops
 
@@ -100,9 +101,11 @@ def test_rules_of_print_win(text: str) -> None:
 
 
 def test_the_page_needs_nothing_else(text: str) -> None:
-    """No element loads anything, and the policy lets none do so."""
+    """No element loads anything, and the policy lets none do so. Links are to the page itself."""
     page = Page(text)
-    loads = {"src", "href", "srcset", "action", "poster", "data", "formaction"}
+    targets = {value for _, name, value in page.attributes if name == "href"}
+    assert {one.removeprefix("#") for one in targets} <= {*page.ids} and "#heap-map" in targets
+    loads = {"src", "srcset", "action", "poster", "data", "formaction"}
     assert [one for one in page.attributes if one[1] in loads] == []
     assert "default-src 'none'" in text
     addresses = set(re.findall(r"[a-z]+://[^\s\"'<]*", text))
@@ -142,7 +145,7 @@ def test_the_tables_are_at_the_moment_of_the_head(text: str) -> None:
         row = advice[: advice.index(f"<td>{name}</td>")].rpartition("<tr>")[2]
         ledger = RECORDING.ledger(table, f"#{op}")
         share = f"{100 * ledger.waste_bytes / ledger.held_bytes:.1f} %"
-        assert re.findall(r"<td class=number>(.*?)</td>", row)[2] == share
+        assert re.findall(r"<td class=number[^>]*>(.*?)</td>", row)[2] == share
 
 
 def test_frames_are_the_maps(text: str) -> None:
@@ -150,10 +153,9 @@ def test_frames_are_the_maps(text: str) -> None:
     shown = Page(text).data("frames")
     maps = RECORDING.maps("go", samples=24)
     assert [frame["at"] == "peak-resident" for frame in shown["frames"]].count(True) == 1
-    assert len(shown["frames"]) == len(maps) and shown["cell"] == "8.0 KiB"
+    assert len(shown["frames"]) == len(maps) and shown["cell_bytes"] == 8192
     for frame, one in zip(shown["frames"], maps, strict=True):
         cells = np.frombuffer(base64.b64decode(frame["cells"]), np.uint8)
-        assert len(cells) <= shown["width"] * shown["height"]
         wanted = np.full(len(cells), 255)
         for tile in one.array:
             first, count = int(tile["offset"]) // 8192, int(tile["bytes"]) // 8192
@@ -321,7 +323,7 @@ def test_long_recordings_are_searched_less(monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_bar_counts_simulated_operations(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nearly all the time goes into the search, so nearly all steps are there.
 
-    By hand, of n operations: five passes; the search's 160 tables, then two stock ones, the
+    By hand, of n operations: six passes; the search's 160 tables, then two stock ones, the
     report's and the found one twice each, six families and one of them again: 180 n.
     """
     totals: list[int] = []
@@ -344,38 +346,34 @@ def test_the_bar_counts_simulated_operations(monkeypatch: pytest.MonkeyPatch) ->
     recording = sw.Recording.from_ops(random_ops(1, 2000))
     n = len(recording)
     facts_of.gather(recording, sw.SizeClassTable.c16(), progress=True)
-    assert totals == [(5 + 8 + 160 + 2 * 4 + 6 + 1) * n]
-    assert search == [5 * n]
+    assert totals == [(6 + 8 + 160 + 2 * 4 + 6 + 1) * n]
+    assert search == [6 * n]
     assert 50 * n < sum(steps) <= totals[0] and max(steps) < totals[0] / 5
 
 
 # --- in a browser ---------------------------------------------------------------------------------
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
-PROBE = """<script>
-(() => {
-    const slider = document.getElementById("when"), canvas = document.getElementById("map");
-    const moment = document.getElementById("moment"), line = document.getElementById("now");
-    const output = [];
-    const look = () => {
-        const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
-        const colours = new Set();
-        for (let i = 0; i < data.length; i += 4)
-            colours.add(data[i] * 65536 + data[i + 1] * 256 + data[i + 2]);
-        let sum = 0;
-        data.forEach((value, i) => { sum = (sum * 31 + value * (i % 97 + 1)) % 2147483647; });
-        const place = line.getAttribute("x1");
-        output.push([slider.value, moment.textContent, place, colours.size, sum].join("|"));
-    };
-    const head = document.querySelector("header").getBoundingClientRect();
-    document.body.dataset.head = Math.round(head.bottom);
-    look();
-    slider.value = "0";
-    slider.dispatchEvent(new Event("input"));
-    look();
-    document.body.dataset.output = output.join("||");
-})();
-</script>"""
+PROBE = """
+const slider = document.getElementById("when"), canvas = document.getElementById("map");
+const moment = document.getElementById("moment"), line = document.getElementById("now");
+const looks = [];
+const look = () => {
+    const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+    const colours = new Set();
+    for (let i = 0; i < data.length; i += 4)
+        colours.add(data[i] * 65536 + data[i + 1] * 256 + data[i + 2]);
+    let sum = 0;
+    data.forEach((value, i) => { sum = (sum * 31 + value * (i % 97 + 1)) % 2147483647; });
+    looks.push([slider.value, moment.textContent, line.getAttribute("x1"), colours.size, sum]);
+};
+const head = Math.round(document.querySelector("header").getBoundingClientRect().bottom);
+look();
+slider.value = "0";
+slider.dispatchEvent(new Event("input"));
+look();
+output = { looks, head };
+"""
 
 
 def is_trouble(line: str) -> bool:
@@ -383,30 +381,294 @@ def is_trouble(line: str) -> bool:
     return "CONSOLE" in line and "willReadFrequently" not in line
 
 
-@pytest.mark.skipif(BROWSER is None, reason="there is no chromium on this machine")
+def browse(folder: Path, page: Path, *words: str) -> str:
+    """Open a page in the browser and return the DOM; its console must be empty."""
+    command = [
+        *(str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"),
+        *(f"--user-data-dir={folder / 'profile'}", "--enable-logging=stderr"),
+        *(words or ("--window-size=794,1123", "--dump-dom")),
+        f"file://{page}",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    assert [line for line in done.stderr.splitlines() if is_trouble(line)] == []
+    return done.stdout
+
+
+def probe(folder: Path, page: Path, script: str) -> Any:
+    """Run a script at the end of a page and return the value that it assigns to `output`."""
+    ending = f"<script>(() => {{ let output;\n{script}\ndocument.body.dataset.output = "
+    ending += "JSON.stringify(output); })();</script></body>"
+    probed = folder / "probed.html"
+    text = page.read_text(encoding="utf-8").replace("</body>", ending)
+    text = re.sub("'sha256-[^']*'", "'unsafe-inline'", text)
+    probed.write_text(text, encoding="utf-8")
+    (output,) = re.findall(r'data-output="([^"]*)"', browse(folder, probed))
+    return json.loads(html.unescape(output))
+
+
+needs_browser = pytest.mark.skipif(BROWSER is None, reason="there is no chromium on this machine")
+
+
+@needs_browser
 def test_the_page_in_a_browser(tmp_path: Path) -> None:
     page = tmp_path / "x.html"
     sw.Recording.from_ops(random_ops(9, 4000), name="mine").to_html(page, "go")
-    probed = tmp_path / "probed.html"
-    probed.write_text(page.read_text(encoding="utf-8").replace("</body>", PROBE + "</body>"))
-    words = [
-        *(str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"),
-        *(f"--user-data-dir={tmp_path / 'profile'}", "--enable-logging=stderr"),
-    ]
-    dom = [*words, "--window-size=794,1123", "--dump-dom", f"file://{probed}"]
-    done = subprocess.run(dom, capture_output=True, text=True, timeout=300, check=True)
-    assert [line for line in done.stderr.splitlines() if is_trouble(line)] == []
-    (output,) = re.findall(r'data-output="([^"]*)"', done.stdout)
-    first, second = (one.split("|") for one in output.split("||"))
+    output = probe(tmp_path, page, PROBE)
+    first, second = output["looks"]
     assert first[1].startswith("Peak: ") and not second[1].startswith("Peak: ")
     assert second[0] == "0" != first[0]
     assert first[1:3] != second[1:3] and first[4] != second[4]  # words, line and pixels moved
-    assert int(first[3]) > 3  # it has colours
+    assert first[3] > 3  # it has colours
     # The answer and its picture fit on the first printed page: A4 at 96 dots an inch, less margins.
-    (bottom,) = re.findall(r'data-head="(\d+)"', done.stdout)
-    assert int(bottom) < 1123 - 2 * 38
+    assert output["head"] < 1123 - 2 * 38
+    assert 'data-drawn="' in browse(tmp_path, page)  # the policy lets the scripts of the page run
     pdf = tmp_path / "x.pdf"
-    printed = [*words, "--no-pdf-header-footer", f"--print-to-pdf={pdf}", f"file://{page}"]
-    subprocess.run(printed, capture_output=True, timeout=300, check=True)
+    browse(tmp_path, page, "--no-pdf-header-footer", f"--print-to-pdf={pdf}")
     assert pdf.read_bytes()[:5] == b"%PDF-"
     assert 2 <= len(re.findall(rb"/Type\s*/Page\b", pdf.read_bytes())) <= 8
+
+
+def with_sites() -> sw.Recording:
+    """A recording with twelve call sites."""
+    ops = random_ops(9, 4000).copy()
+    ops["site"] = 1 + ops["object"] % 12
+    return sw.Recording.from_ops(ops, name="mine")
+
+
+@pytest.fixture(scope="module")
+def sites_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of that recording."""
+    page = tmp_path_factory.mktemp("sites") / "x.html"
+    with_sites().to_html(page, "go")
+    return page
+
+
+@needs_browser
+def test_tables_sort_and_filter(sites_page: Path, tmp_path: Path) -> None:
+    """A click on a number sorts from high to low, the next from low to high."""
+    script = """
+    const table = document.querySelector("#call-sites table");
+    const rows = () => [...table.tBodies[0].rows];
+    const values = (column) => rows().map((row) => row.cells[column].textContent);
+    const click = (column) => table.tHead.querySelectorAll("button")[column].click();
+    const filter = document.querySelector("#call-sites input");
+    click(3);
+    output = { descending: values(3), sort: table.tHead.rows[0].cells[3].ariaSort };
+    click(3);
+    output.ascending = values(3);
+    click(2);
+    output.requested = values(3);
+    filter.value = output.descending[0];
+    filter.dispatchEvent(new Event("input"));
+    output.shown = rows().filter((row) => row.getClientRects().length).map((row) => row.innerText);
+    output.count = document.querySelector("#call-sites output").textContent;
+    """
+    output = probe(tmp_path, sites_page, script)
+    sites = with_sites().live_sites("go").sites
+    counts = sorted((one.live_objects for one in sites), reverse=True)
+    assert [int(one) for one in output["descending"]] == counts
+    assert output["ascending"] == output["descending"][::-1] and output["sort"] == "descending"
+    largest = max(sites, key=lambda one: one.requested_bytes)
+    assert int(output["requested"][0]) == largest.live_objects
+    assert 1 <= len(output["shown"]) < 12 == len(counts)
+    assert all(str(counts[0]) in row for row in output["shown"])
+    assert output["count"] == f"{len(output['shown'])} of 12 rows"
+
+
+@pytest.fixture(scope="module")
+def named_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of three sites of 6, 4 and 10 bytes of round-up; two of them go through middle."""
+    ops = make_ops(*((0, i, size) for i, size in enumerate((2, 12, 54))))
+    ops["site"] = [1, 2, 3]  # in slots of 8, 16 and 64
+    names = (
+        ("leaf (a.c:1)", "middle (a.c:20)", "main (a.c:90)", "_start in a"),
+        ("leaf (a.c:1)", "main (a.c:91)", "_start in a"),
+        ("<other> in libz.so.1", "middle (a.c:20)", "main (a.c:90)", "_start in a"),
+    )
+    facts = facts_of.gather(sw.Recording.from_ops(ops), sw.SizeClassTable.go(), progress=None)
+    named = [replace(one, names=names[one.id - 1], frames=("0x1", "0x2")) for one in facts.sites]
+    facts = replace(facts, sites=replace(facts.sites, sites=tuple(named)))
+    page = tmp_path_factory.mktemp("named") / "x.html"
+    page.write_text(page_of(facts), encoding="utf-8")
+    return page
+
+
+@needs_browser
+def test_the_flame_graph_zooms_and_searches(named_page: Path, tmp_path: Path) -> None:
+    """By hand: 16 of 20 bytes go through line 90, and 10 were allocated by leaf."""
+    script = r"""
+    const find = (name) => document.getElementById("flame-" + name);
+    const set = (name, key, value, event) => {
+        find(name)[key] = value;
+        find(name).dispatchEvent(new Event(event));
+    };
+    const groups = () => [...document.querySelectorAll("#flame g")];
+    const width = (g) => Number(g.querySelector("rect").getAttribute("width"));
+    const look = () => groups().map((g) => {
+        const [name, bytes] = g.getAttribute("aria-label").split("\n");
+        return [name, Number(/\((\d+) bytes/.exec(bytes)[1]), Math.round(width(g) / unit)];
+    });
+    const unit = (width(groups()[0]) + 0.5) / 20;
+    const click = (name) => {
+        const g = groups().find((one) => one.getAttribute("aria-label").startsWith(name));
+        g.querySelector("rect").dispatchEvent(new MouseEvent("click", { bubbles: true }));
+    };
+    const search = (text) => {
+        set("search", "value", text, "input");
+        return [find("share").textContent, document.querySelectorAll("#flame .match").length];
+    };
+    set("of", "value", "round-up", "change");
+    output = { whole: look(), found: ["LEAF", "c:90", "^other", "("].map(search) };
+    click("middle");
+    output.zoomed = look();
+    find("reset").click();
+    output.reset = look();
+    set("view", "value", "inverted", "change");
+    output.inverted = look();
+    set("view", "value", "icicle", "change");
+    set("hide", "checked", true, "change");
+    output.hidden = look();
+    """
+    output = probe(tmp_path, named_page, script)
+    root, start = ["round-up at peak-resident", 20, 20], ["_start in a", 20, 20]
+    other = "<other> in libz.so.1"
+    below = [
+        ["main (a.c:90)", 16, 16],
+        ["middle (a.c:20)", 16, 16],
+        [other, 10, 10],
+        ["leaf (a.c:1)", 6, 6],
+        ["main (a.c:91)", 4, 4],
+        ["leaf (a.c:1)", 4, 4],
+    ]
+    assert output["whole"] == output["reset"] == [root, start, *below]
+    assert output["hidden"] == [root, *below]
+    assert output["found"] == [
+        ["matched 50.0 % (10 B)", 2],
+        ["matched 80.0 % (16 B)", 1],
+        ["matched 0.0 % (0 B)", 0],
+        ["invalid regular expression", 0],
+    ]
+    assert output["zoomed"] == [
+        root,
+        start,
+        ["main (a.c:90)", 16, 20],
+        ["middle (a.c:20)", 16, 20],
+        [other, 10, 12],  # 10 / 16 of the width is 12.5 of 20; half a pixel less
+        ["leaf (a.c:1)", 6, 7],
+    ]
+    assert [one[:2] for one in output["inverted"] if one[0] in (other, "leaf (a.c:1)")] == [
+        [other, 10],
+        ["leaf (a.c:1)", 10],
+    ]
+
+
+def objects_by_cell(recording: sw.Recording) -> dict[int, dict[int, int]]:
+    """Objects by cell and site at the peak, one by one: a cell is a page here."""
+    peak = recording.map("go")
+    found: dict[int, dict[int, int]] = {}
+    for tile in peak.array:
+        first, last = int(tile["offset"]), int(tile["offset"]) + int(tile["bytes"])
+        for one in peak.placed if peak.placed is not None else ():
+            if first <= int(one["offset"]) < last:
+                for cell in range(first // 8192, last // 8192):
+                    of_site = found.setdefault(cell, {})
+                    of_site[int(one["site"])] = of_site.get(int(one["site"]), 0) + 1
+    return found
+
+
+def test_the_holders_of_each_cell(sites_page: Path) -> None:
+    """The sites of a span's objects, in each of the span's cells."""
+    holders = Page(sites_page.read_text(encoding="utf-8")).data("frames")["holders"]
+    counts = [np.frombuffer(base64.b64decode(one), np.uint8) for one in holders["counts"]]
+    sites = [one.id for one in with_sites().live_sites("go")]
+    wanted = objects_by_cell(with_sites())
+    assert len(counts) == len(sites) + 1 == 13 and not counts[-1].any()
+    for cell in range(len(counts[0])):
+        shown = {sites[i]: int(counts[i][cell]) for i in range(12) if counts[i][cell]}
+        assert shown == {site: min(n, 255) for site, n in wanted.get(cell, {}).items()}
+
+
+def test_sites_that_are_merged_hold_cells_together() -> None:
+    """Sites 1 and 2 have the same name, and site 4 the frames of site 1."""
+    live = with_sites().live_sites("go")
+    names = {1: ("a",), 2: ("a",), 3: ("b",)}
+    kept = [replace(one, names=names[one.id]) for one in live.sites if one.id in names]
+    named = replace(live, sites=tuple(kept))
+    merged = named.merged()
+    rows = facts_of._rows_of_sites(named, merged, {1: ("0x1",), 2: ("0x2",), 4: ("0x1",)})
+    a = [one.names for one in merged.sites].index(("a",))
+    assert rows == {1: a, 2: a, 4: a, 3: 1 - a}
+
+
+def test_long_names_are_cut_in_the_middle() -> None:
+    """By hand: 79 characters, an ellipsis and the last 40."""
+    name = "a" * 100 + "b" * 60 + " (file.cc:12)"
+    live = with_sites().live_sites("go")
+    live = replace(live, sites=(replace(live.sites[0], names=(name, "main (a.c:1)")),))
+    (site,) = facts_of.short_names(live).sites
+    assert site.names == ("a" * 79 + "…" + "b" * 27 + " (file.cc:12)", "main (a.c:1)")
+
+
+@needs_browser
+def test_map_sites_and_time_line_are_linked(sites_page: Path, tmp_path: Path) -> None:
+    script = """
+    const find = (name) => document.getElementById(name);
+    const canvas = find("map"), slider = find("when"), timeline = find("timeline");
+    const rows = [...document.querySelectorAll("#call-sites tbody tr")];
+    const pixels = () => canvas.getContext("2d").getImageData(0, 0, canvas.width, 4).data.join();
+    const selected = () => rows.map((row, i) => (row.classList.contains("selected") ? i : -1))
+        .filter((i) => i >= 0);
+    const at = (cell) => {
+        const box = canvas.getBoundingClientRect(), scale = box.width / canvas.width;
+        return { clientX: box.left + (4 * cell + 2) * scale, clientY: box.top + 2 * scale };
+    };
+    const press = (kind, x) => {
+        const { left, top, width } = timeline.getBoundingClientRect();
+        const place = { clientX: left + (width * x) / 820, clientY: top + 9 };
+        timeline.dispatchEvent(new PointerEvent(kind, place));
+    };
+    timeline.setPointerCapture = () => {};
+    const peak = slider.value, before = pixels();
+    slider.value = "0";
+    slider.dispatchEvent(new Event("input"));
+    rows[2].querySelector("button.link").click();
+    output = { site: [find("holders").textContent, selected(), slider.value === peak] };
+    output.paler = pixels() !== before;
+    find("holders").querySelector("button").click();
+    output.all = [pixels() === before, selected()];
+    canvas.dispatchEvent(new MouseEvent("click", at(1)));
+    output.cell = [[...find("holders").children].map((one) => one.textContent), selected()];
+    canvas.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight" }));
+    output.next = find("holders").firstChild.textContent;
+    press("pointerdown", 200);
+    press("pointermove", 300);
+    press("pointerup", 400);
+    output.brushed = Number(slider.value);
+    """
+    output = probe(tmp_path, sites_page, script)
+    frames = Page(sites_page.read_text(encoding="utf-8")).data("frames")["frames"]
+    sites = [one.id for one in with_sites().live_sites("go")]
+    wanted = objects_by_cell(with_sites())
+    held = sum(sites[2] in of_site for of_site in wanted.values())
+    assert output["site"][0].startswith(f"{held} of ") and output["site"][1:] == [[2], True]
+    assert output["paler"] and output["all"] == [True, []]
+    counts = sorted(wanted[1].values(), reverse=True)
+    assert [int(one.split(" of ")[0]) for one in output["cell"][0]] == counts
+    assert output["cell"][1] == [i for i, site in enumerate(sites) if site in wanted[1]]
+    assert "the cell at 16.0 KiB" in output["next"]
+    inside = [i for i, one in enumerate(frames) if 200 <= one["x"] <= 400]
+    assert output["brushed"] in inside
+    assert frames[output["brushed"]]["resident"] == max(frames[i]["resident"] for i in inside)
+
+
+@needs_browser
+def test_a_site_is_found_in_the_flame_graph(named_page: Path, tmp_path: Path) -> None:
+    script = """
+    const rows = [...document.querySelectorAll("#call-sites tbody tr")];
+    const row = rows.find((one) => one.textContent.includes("other"));
+    row.querySelector("button.link").click();
+    output = [document.getElementById("flame-search").value,
+        document.querySelector("#flame .match").previousSibling.textContent.split("\\n")[0]];
+    """
+    found = probe(tmp_path, named_page, script)
+    assert found == ["^<other> in libz\\.so\\.1$", "<other> in libz.so.1"]
