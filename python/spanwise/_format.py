@@ -32,11 +32,11 @@ def digits(value: float, count: int = 4) -> str:
     return f"{value:,.0f}" if "e+" in text else text
 
 
-def seconds(nanoseconds: int) -> str:
-    """Format a duration in a suitable unit."""
+def seconds(nanoseconds: int, places: int = 3) -> str:
+    """Format a duration in a suitable unit, with decimal places."""
     for unit_ns, unit in ((10**9, "s"), (10**6, "ms"), (10**3, "us")):
         if nanoseconds >= unit_ns:
-            return f"{nanoseconds / unit_ns:.3f} {unit}"
+            return f"{nanoseconds / unit_ns:.{places}f} {unit}"
     return f"{nanoseconds} ns"
 
 
@@ -90,12 +90,18 @@ def shortened(text: str, most: int) -> str:
             back, j = word + back, j - 1
     if not front and not back:
         return f"{text[: max(most - 1, 0)]}…"
-    return f"{front}…{back}"
+    return f"{front.rstrip('…')}…{back.lstrip('…')}"  # the text may have been cut before
 
 
 def terminal_width() -> int:
     """Return the columns of the terminal, at least 60; 120 without one."""
     return max(shutil.get_terminal_size((120, 24)).columns, 60)
+
+
+def screen_width() -> int:
+    """Return the columns that output may have: COLUMNS, or those of the terminal; 0: no limit."""
+    columns = shutil.get_terminal_size((0, 0)).columns
+    return max(columns, 40) if columns else 0
 
 
 def plural(count: int, noun: str) -> str:
@@ -104,40 +110,101 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun if count == 1 else many}"
 
 
+_LABEL_MIN = 20  # characters of a label, or two thirds of it, that are never cut
+
+
 def table(
     rows: Iterable[Sequence[str]],
     head: Sequence[str] = (),
     left: int = 1,
     indent: str = "",
+    *,
     names_last: bool = False,
+    width: int | None = None,
 ) -> str:
     """Format a table with aligned columns, the first `left` of them left-aligned.
+
+    In a table that is too wide, the widest label is cut in its middle. If that is not enough, the
+    other columns are spread over several tables, one below the other, each with all labels.
 
     Args:
         rows: cells; a row may be shorter than the head. An empty row draws a rule.
         head: titles; if empty, there is no head.
-        left: number of left-aligned columns.
+        left: number of left-aligned columns, which are labels; 0: the first column is kept as one.
         indent: put before each line.
-        names_last: left-align the last column, too.
+        names_last: the last column is left-aligned and the label.
+        width: maximum columns of a line; 0: no limit; None: `screen_width`.
     """
-    lines = [list(row) for row in rows]
-    every = ([list(head)] if head else []) + lines
-    count = max((len(row) for row in every), default=0)
-    widths = [max((len(r[i]) for r in every if i < len(r)), default=0) for i in range(count)]
+    cells = [list(row) for row in ([head, *rows] if head else rows)]
+    count = max(map(len, cells), default=0)
+    labels = [count - 1] if names_last else list(range(min(max(left, 1), count)))
+    limit = screen_width() if width is None else width
+    parts = [list(range(count))]
+    if limit and sum(_widths(cells)) + 2 * (count - 1) + len(indent) > limit:
+        parts = _fitted(cells, labels, limit - len(indent), bool(left) or names_last)
+    at_left = {*range(left), *([count - 1] if names_last else [])}
+    return "\n\n".join(_aligned(cells, part, at_left, indent, bool(head)) for part in parts)
 
-    def line(cells: Sequence[str]) -> str:
-        parts = [
-            cell.ljust(widths[i])
-            if i < left or (names_last and i == count - 1)
-            else cell.rjust(widths[i])
-            for i, cell in enumerate(cells)
+
+def _widths(cells: Sequence[Sequence[str]]) -> list[int]:
+    count = max(map(len, cells), default=0)
+    return [max((len(row[i]) for row in cells if i < len(row)), default=0) for i in range(count)]
+
+
+def _fitted(cells: list[list[str]], labels: list[int], most: int, cut: bool) -> list[list[int]]:
+    """Return the columns of each table of at most so many; with `cut`, shorten the widest label."""
+    widths = _widths(cells)
+    longest = max(labels, key=lambda i: widths[i])
+    if cut:
+        room = most - (sum(widths) + 2 * (len(widths) - 1) - widths[longest])
+        if room >= min(-(-2 * widths[longest] // 3), _LABEL_MIN):
+            _cut(cells, longest, room)
+            return [list(range(len(widths)))]
+        _cut(cells, longest, max(_LABEL_MIN, most * 2 // 5))
+    return _spread(cells, labels, most)
+
+
+def _spread(cells: list[list[str]], labels: list[int], most: int) -> list[list[int]]:
+    """Return the columns of each table, all with the labels; a title that is too long is cut."""
+    widths, numbers = _widths(cells), _widths(cells[1:])
+    room = most - sum(widths[i] + 2 for i in labels)
+    parts: list[list[int]] = []
+    left = 0
+    for i in (i for i in range(len(widths)) if i not in labels):
+        _cut(cells[:1], i, max(room, numbers[i] if i < len(numbers) else 0))
+        wide = _widths(cells)[i]
+        if not parts or wide > left:
+            parts.append([])
+            left = room
+        parts[-1].append(i)
+        left -= wide + 2
+    return [sorted([*labels, *part]) for part in parts or [[]]]
+
+
+def _cut(cells: Iterable[list[str]], column: int, most: int) -> None:
+    """Shorten the cells of a column in place."""
+    for row in cells:
+        if column < len(row):
+            row[column] = shortened(row[column], most)
+
+
+def _aligned(
+    cells: Sequence[Sequence[str]], part: list[int], at_left: set[int], indent: str, head: bool
+) -> str:
+    """Return the lines of a table with the columns `part`."""
+    widths = _widths(cells)
+
+    def line(row: Sequence[str]) -> str:
+        shown = [
+            row[i].ljust(widths[i]) if i in at_left else row[i].rjust(widths[i])
+            for i in part
+            if i < len(row)
         ]
-        return (indent + "  ".join(parts)).rstrip()
+        return (indent + "  ".join(shown)).rstrip()
 
-    rule = indent + "-" * (sum(widths) + 2 * (count - 1))
-    text = [line(head), rule] if head else []
-    text += [line(row) if row else rule for row in lines]
-    return "\n".join(text)
+    rule = indent + "-" * (sum(widths[i] + 2 for i in part) - 2)
+    lines = [line(row) if row else rule for row in cells]
+    return "\n".join([*lines[:1], rule, *lines[1:]] if head else lines)
 
 
 def html_table(

@@ -73,11 +73,13 @@ def new_command(
     commands: SubParsers, name: str, example: str, run: Callable[[Any], int]
 ) -> argparse.ArgumentParser:
     """Declares a command with its help, an example and --json."""
+    import textwrap  # noqa: PLC0415
+
     text = COMMANDS[name].help
     parser = commands.add_parser(
         name,
         help=text,
-        description=f"{text[0].upper()}{text[1:]}.",
+        description=textwrap.fill(f"{text[0].upper()}{text[1:]}.", 79),
         epilog=f"example:\n  {example}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,

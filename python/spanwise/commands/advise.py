@@ -7,6 +7,7 @@ import argparse
 
 from spanwise.commands import _options
 from spanwise.commands._common import SubParsers, new_command, print_json, warn_gaps
+from spanwise.commands._show import show
 from spanwise.measure.peers import compare_peers, parse_peers
 from spanwise.optimizer.search import optimize
 from spanwise.recordings.recording import Recording
@@ -49,5 +50,5 @@ def run_advise(options: argparse.Namespace) -> int:
     if options.json:
         print_json(found.to_dict())
     else:
-        print(found)
+        show(found)
     return int(warn_gaps([recording]))

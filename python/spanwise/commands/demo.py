@@ -21,6 +21,7 @@ from spanwise.builds.programs import BuildError
 from spanwise.builds.steps import Compiler
 from spanwise.commands import _options
 from spanwise.commands._common import SubParsers, add_description, new_command, print_json
+from spanwise.commands._show import show
 from spanwise.ledger.comparison import Comparison
 from spanwise.ledger.parts import PARTS
 from spanwise.measure import closed_loop
@@ -134,17 +135,17 @@ def _run_in(folder: Path, options: argparse.Namespace) -> int:
         measured = None if runs is None else runs.to_dict()
         print_json({**ledgers, "loop": loop.to_dict(), "bench": measured, "report": str(report)})
         return 0
-    print(loop, end="\n\n")
+    show(loop, "")
     if runs is not None:
-        print(runs, end="\n\n")
+        show(runs, "")
     kept = (".swt", ".png", ".json", ".html")
     files = sorted(path.name for path in folder.iterdir() if path.suffix in kept)
     files += [f"{BUILD}/"] if not loop.why_not else []
     print(f"in {folder}/: {', '.join(files)}\n")
     for one in shown[1:]:
-        print(one.sentence() + ".")
+        show(one.sentence() + ".")
     print(f"All of python3 on one page, for any browser: {report.absolute()}")
-    print(loop.sentence())
+    show(loop.sentence())
     return 0
 
 
@@ -280,7 +281,7 @@ def _show(
     plots.save(recording.plot_histogram(), folder / f"{stem}-sizes.png")
     if not quiet:
         print(f"== {label} ({name}: {_format.plural(recording.events, 'event')})\n")
-        print(comparison, end="\n\n")
+        show(comparison, "")
         for ledger in comparison.ledgers:
             print(f"classes with the most waste under {ledger.table}, bytes")
             print(ledger.class_table(5), end="\n\n", flush=True)

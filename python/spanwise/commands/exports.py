@@ -55,7 +55,11 @@ def add_convert(commands: SubParsers) -> None:
     )
     _options.add_force_option(parser, "replace FILE.swt if it exists")
     parser.add_argument(
-        "--from", choices=FORMS, dest="form", help="the format (default: detected from the content)"
+        "--from",
+        choices=FORMS,
+        dest="form",
+        metavar="FORMAT",
+        help=f"{', '.join(FORMS)} (default: detected from the content)",
     )
     parser.add_argument(
         "--value",
@@ -115,7 +119,9 @@ def add_export(commands: SubParsers) -> None:
         run_export,
     )
     parser.add_argument("file", metavar="FILE.swt", help="the recording")
-    parser.add_argument("--to", required=True, choices=FORMATS, help="the format")
+    parser.add_argument(
+        "--to", required=True, choices=FORMATS, metavar="FORMAT", help=", ".join(FORMATS)
+    )
     parser.add_argument(
         "-o", "--output", required=True, metavar="FILE", help="file to write; it is replaced"
     )
@@ -123,8 +129,9 @@ def add_export(commands: SubParsers) -> None:
     parser.add_argument(
         "--value",
         choices=tuple(VALUES),
+        metavar="VALUE",
         default="inuse-bytes",
-        help="value of each call site, for collapsed (default inuse-bytes)",
+        help=f"of each call site, for collapsed: {', '.join(VALUES)} (default inuse-bytes)",
     )
     _options.add_names_options(parser)
     _options.add_at_option(parser)

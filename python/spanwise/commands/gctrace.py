@@ -7,6 +7,7 @@ import argparse
 
 from spanwise import _format
 from spanwise.commands._common import SubParsers, new_command, print_json
+from spanwise.commands._show import show
 from spanwise.errors import InvalidError
 from spanwise.gc.trace import GcTrace, read_gctrace
 from spanwise.results.rows import Rows
@@ -44,13 +45,17 @@ def _utilisation(trace: GcTrace, stopped: bool) -> Rows:
     return trace.utilisation([*windows, whole], stopped=stopped)
 
 
+BAR = 38
+"""Columns of the longest bar, which then ends at the 79th."""
+
+
 def _print_pauses(trace: GcTrace, stopped: bool) -> None:
     rows = trace.pause_histogram(stopped=stopped)
     most = max(int(rows["calls"].max(initial=0)), 1)
     print("  pauses:")
     for row in rows:
         if row["calls"]:
-            bar = "#" * -(-40 * int(row["calls"]) // most)
+            bar = "#" * -(-BAR * int(row["calls"]) // most)
             low, high = int(row["from_ns"]) / 1e3, int(row["to_ns"]) / 1e3
             ends = f"{_format.digits(low):>10} to {_format.digits(high):>10} µs"
             print(f"    {ends} {int(row['calls']):8} {bar}")
@@ -83,7 +88,7 @@ def run_gctrace(options: argparse.Namespace) -> int:
             ]
         print_json(found)
         return 0
-    print(trace)
+    show(trace)
     if options.pauses:
         _print_pauses(trace, options.stopped)
     return 0

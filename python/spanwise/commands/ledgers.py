@@ -20,6 +20,7 @@ from spanwise.commands._common import (
     simulation_of,
     warn_gaps,
 )
+from spanwise.commands._show import show
 from spanwise.errors import InvalidError
 from spanwise.ledger.ledger import Ledger
 from spanwise.ledger.parts import PARTS, PEAK_RESIDENT
@@ -27,7 +28,7 @@ from spanwise.measure.peers import PeerComparison, compare_peers, parse_peers
 from spanwise.recordings.live_sites import LiveSite, LiveSites
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.recording_set import RecordingSet
-from spanwise.recordings.sites import Site, callers
+from spanwise.recordings.sites import ROOM_MIN, Site, callers
 from spanwise.recordings.span_pinning import GROUPS, SpanPinning
 from spanwise.tables.table import SizeClassTable
 
@@ -98,11 +99,11 @@ def run_ledger(options: argparse.Namespace) -> int:
         found["after_peak"] = None if after is None else after.to_dict()
         print_json(found if held is None else {**found, "span_pinning": _without_ledger(held)})
     else:
-        print(describe(ledger, max(options.classes, 0)))
-        if after is not None and after.sentences:
-            print("", *after.sentences, sep="\n")
+        said = [] if after is None or not after.sentences else ["", *after.sentences]
+        show("\n".join([describe(ledger, max(options.classes, 0)), *said]))
         for one in (sites, held):
-            print("" if one is None else f"\n{one!r}\n", end="")
+            if one is not None:
+                show("", repr(one))
     return int(warn_gaps(each_of(recordings)))
 
 
@@ -185,7 +186,7 @@ def run_compare(options: argparse.Namespace) -> int:
     if options.json:
         print_json({**comparison.to_dict(), **({"peers": peers.to_dict()} if peers else {})})
     else:
-        print(comparison, *(["", peers] if peers else []), sep="\n")
+        show(comparison, *(["", peers] if peers else []))
     return int(warn_gaps(each_of(recordings)))
 
 
@@ -263,7 +264,7 @@ def run_check(options: argparse.Namespace) -> int:
         print_json({"kept": not failed, "checks": found, "ledger": ledger.to_dict()})
     else:
         for text, kept in checks:
-            print(f"{'ok' if kept else 'TOO MUCH'}: {text}")
+            show(f"{'ok' if kept else 'TOO MUCH'}: {text}")
     return int(warn_gaps(each_of(recordings)) or bool(failed))
 
 
@@ -406,7 +407,7 @@ def _greatest_first(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _print(found: dict[str, Any], ledger: Ledger, shown: int) -> None:
-    print(f"from {found['before']} to {found['after']}, at {ledger.at}, table {ledger.table}\n")
+    title = f"from {found['before']} to {found['after']}, at {ledger.at}, table {ledger.table}"
     head = ("", "before", "after", "change")
     names = {**PARTS, "held_bytes": "held", "waste_bytes": "waste", "resident_bytes": "resident"}
     rows = [
@@ -417,11 +418,10 @@ def _print(found: dict[str, Any], ledger: Ledger, shown: int) -> None:
         )
         for row in found["ledger"]
     ]
-    print(_format.table(rows, head))
+    show(title, "", _format.table(rows, head))
     for key, title in (("classes", "classes, bytes held"), ("sites", "call sites, live bytes")):
         if found[key] and shown:
-            print(f"\n{title}, greatest change first")
-            print(_changes(found[key][:shown]))
+            show("", f"{title}, greatest change first\n{_changes(found[key][:shown])}")
 
 
 def _changes(changed: list[dict[str, Any]]) -> str:
@@ -432,7 +432,7 @@ def _changes(changed: list[dict[str, Any]]) -> str:
         for row in changed
     ]
     used = sum(2 + max(map(len, column)) for column in zip(head, *rows, strict=False))
-    names = _names(changed, max(_format.terminal_width() - used, 40))
+    names = _names(changed, max(_format.terminal_width() - used, ROOM_MIN))
     cells = [(*row, name) for row, name in zip(rows, names, strict=True)]
     return _format.table(cells, head, left=0, names_last=True)
 

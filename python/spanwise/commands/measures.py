@@ -22,6 +22,7 @@ from spanwise.commands._sessions import (
     executor_of,
     print_session,
 )
+from spanwise.commands._show import show
 from spanwise.errors import InvalidError
 from spanwise.measure.bench import BenchInterrupted, bench
 from spanwise.measure.bench_cases import EVERYBODY, BenchCase, case_of, read_cases
@@ -91,6 +92,9 @@ def add_bench(commands: SubParsers) -> None:
     add_session_options(parser, "run", "here", "picture of the peak RSS")
     parser.add_argument("--csv", metavar="FILE.csv", help="table of all runs")
     parser.add_argument(
+        "--wide", action="store_true", help="print all columns even if the terminal is narrower"
+    )
+    parser.add_argument(
         "command",
         nargs=argparse.REMAINDER,
         metavar="-- PROGRAM ARGS",
@@ -144,7 +148,7 @@ def _write(found: BenchResult, options: argparse.Namespace) -> None:
     if options.json:
         print_json(found.to_dict())
     else:
-        print(found)
+        show(found.text(0) if options.wide else found)
 
 
 # --- replay ---------------------------------------------------------------------------------------
@@ -229,7 +233,7 @@ def run_replay(options: argparse.Namespace) -> int:
     if options.json:
         print_json([one.to_dict() for one in replays])
     else:
-        print(describe(replays))
+        show(describe(replays))
     return int(warn_gaps([recording]) or any(one.failed for one in replays))
 
 
@@ -241,7 +245,7 @@ def _run_ledger(options: argparse.Namespace, recording: Recording) -> int:
     if options.json:
         print_json([one.to_dict() for one in checks])
     else:
-        print("\n\n".join(str(one) for one in checks))
+        show("\n\n".join(str(one) for one in checks))
     return int(any(one.different for one in checks))
 
 

@@ -12,6 +12,7 @@ from spanwise import _format, errors
 from spanwise.commands import _options
 from spanwise.commands._common import SubParsers, new_command
 from spanwise.commands._options import parse_size
+from spanwise.commands._show import show
 from spanwise.commands.ledgers import describe
 from spanwise.ledger.ledger import add_ledgers
 from spanwise.measure.running import (
@@ -24,19 +25,21 @@ from spanwise.measure.running import (
 from spanwise.results.files import check_output, write_whole
 
 _MORE = """\
-The exit status is the program's; 128 + N after signal N; 1 if it succeeded but no ledger was
-written; 2 if it could not be started. Its standard output is left alone. The first Ctrl-C goes
-to the program, the second ends it. The ledger of the peak is of a moment when live bytes were at
-most 1/32 below their highest.
+The exit status is the program's; 128 + N after signal N; 1 if it succeeded but
+no ledger was written; 2 if it could not be started. Its standard output is left
+alone. The first Ctrl-C goes to the program, the second ends it. The ledger of
+the peak is of a moment when live bytes were at most 1/32 below their highest.
 
-Without this command, use LD_PRELOAD=libspanwise-malloc.so PROGRAM and these variables:
+Without this command, use LD_PRELOAD=libspanwise-malloc.so PROGRAM and these
+variables:
   SPANWISE_LIMIT=BYTES       limit of the heap, e.g. 512M, 512MiB or 512MB
   SPANWISE_DECAY_MS=MS       return idle pages after this, or never
   SPANWISE_PLACEMENT=NAME    lifo, address or fullest
   SPANWISE_BATCH=N           empty spans that a thread keeps per class
   SPANWISE_THP=advise        ask for transparent huge pages, or off
-  SPANWISE_TRACKED=1         keep requested sizes, counts and the ledger of the peak
-  SPANWISE_LEDGER=PATH       write the ledger as JSON at exit; %p: process id; number: descriptor
+  SPANWISE_TRACKED=1         keep requested sizes and the ledger of the peak
+  SPANWISE_LEDGER=PATH       write the ledger as JSON at exit; %p: process id;
+                             a number: file descriptor
   SPANWISE_VERBOSE=1         print a line to stderr at the start and at exit
 """
 
@@ -109,8 +112,10 @@ def run_run(options: argparse.Namespace) -> int:
     text = json.dumps(_as_dict(result), indent=1) if options.json else _as_text(result, options)
     if options.output:
         write_whole(options.output, text + "\n")
-    else:
+    elif options.json:
         print(text, file=sys.stderr)
+    else:
+        show(text, file=sys.stderr)
     return status
 
 

@@ -24,6 +24,7 @@ from spanwise.commands._sessions import (
     dask_executor,
     print_session,
 )
+from spanwise.commands._show import show
 from spanwise.errors import InvalidError, SpanwiseError
 from spanwise.optimizer.options import WASTE_PERCENT
 from spanwise.optimizer.pareto import ParetoFront
@@ -236,8 +237,8 @@ def _optimum(
 
 def _print(best: OptimizeResult, pareto: ParetoFront | None) -> None:
     if pareto is not None:
-        print(f"bytes when most is requested, simulated\n{pareto}\n")
-    print(best)
+        show(f"bytes when most is requested, simulated\n{pareto}", "")
+    show(best)
 
 
 def _file_line(best: OptimizeResult, place: str, written: bool) -> str:
@@ -302,12 +303,12 @@ def run_sweep(options: argparse.Namespace) -> int:
     if options.json:
         print_json(found.to_dict())
     else:
-        print(found)
+        show(found)
         by = options.by or found.judged_by
         ranking = found.ranking(by)
         if ranking:
             name, value = ranking[0]
-            print(f"{name} has the least {by.replace('_', ' ')}: {_shown(by, value)}")
+            show(f"{name} has the least {by.replace('_', ' ')}: {_shown(by, value)}")
     return int(_warn_gaps(options) or bool(found.failures))
 
 

@@ -10,6 +10,7 @@ from spanwise.builds.build import BuildOptions, build_with
 from spanwise.commands import _options
 from spanwise.commands._common import SubParsers, new_command, print_json
 from spanwise.commands._options import add_table_option, size
+from spanwise.commands._show import show
 from spanwise.tables.classes import file_specs
 from spanwise.tables.families import NAMES_HELP
 from spanwise.tables.table import SizeClassTable
@@ -44,7 +45,7 @@ def run_classes(options: argparse.Namespace) -> int:
     elif options.format == "c":
         print(_as_c(table))
     else:
-        print(table)
+        show(table)
     return 0
 
 
@@ -88,7 +89,7 @@ def run_explain(options: argparse.Namespace) -> int:
     if options.json:
         print_json(explanation.to_dict())
     else:
-        print(explanation)
+        show(explanation)
     return 0
 
 
@@ -100,7 +101,7 @@ def add_build(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "build",
-        "spanwise build --table best.json -o best && spanwise replay json.swt --lib best",
+        "spanwise build --table best.json -o best\n  spanwise replay json.swt --lib best",
         run_build,
     )
     parser.add_argument("--table", required=True, metavar="T", help=NAMES_HELP)

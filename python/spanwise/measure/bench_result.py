@@ -252,17 +252,19 @@ class BenchResult(Sequence[BenchRow], Result, Tabular):
         """Draw the peak RSS of each case and allocator; return the Axes."""
         return draw("bench", self, ax)
 
-    def __str__(self) -> str:
-        head = ("program, input", "allocator", "peak RSS", "anonymous", "held", "predicted RSS")
-        rows: list[Sequence[str]] = []
-        last = ""
-        for row in self.array.to_dicts():
-            name = _called(row["program"], row["input"])
-            if last and name != last:
-                rows.append(())
-            rows.append(("" if name == last else name, *_cells(row)))
-            last = name
-        table = _format.table(rows, (*head, "CPU", "elapsed"), left=2)
+    def text(self, width: int | None = None) -> str:
+        """Return verdict, table and failures as text.
+
+        Args:
+            width: columns of a line of the table; in a narrower one only peak RSS and CPU time are
+                shown. 0: no limit; None: those of the terminal.
+        """
+        limit = _format.screen_width() if width is None else width
+        table = _format.table(self._text_rows(_COLUMNS), (*_LABELS, *_COLUMNS), left=2, width=0)
+        if limit and max(map(len, table.split("\n"))) > limit:
+            few = ("peak RSS", "CPU")
+            table = _format.table(self._text_rows(few, 1), (*_LABELS, *few), left=2, width=limit)
+            table += f"\n{', '.join(one for one in _COLUMNS if one not in few)}: --wide or --json"
         failures = Counter(row["error"] for row in self.failures)
         lines = [
             *self._plain_verdict(self.cases),
@@ -273,6 +275,23 @@ class BenchResult(Sequence[BenchRow], Result, Tabular):
             *(f"{_format.plural(n, 'run')} failed: {error}" for error, n in failures.items()),
         ]
         return "\n".join(filter(None, lines))
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def _text_rows(self, columns: Iterable[str], places: int = 3) -> list[Sequence[str]]:
+        """Return a row per case and allocator, and a rule between cases; places: of times."""
+        rows: list[Sequence[str]] = []
+        last = ""
+        for row in self.array.to_dicts():
+            name = _called(row["program"], row["input"])
+            if last and name != last:
+                rows.append(())
+            cells = _cells(row, places)
+            label = "" if name == last else name
+            rows.append((label, row["allocator"], *(cells[one] for one in columns)))
+            last = name
+        return rows
 
     def _case_lines(self) -> Iterator[str]:
         """Yield the savings per case; if there are several cases, also those over plain."""
@@ -297,25 +316,32 @@ class BenchResult(Sequence[BenchRow], Result, Tabular):
         return _format.clipped(str(self))
 
 
-def _cells(row: BenchRow) -> list[str]:
+_LABELS = ("program, input", "allocator")
+_COLUMNS = ("peak RSS", "anonymous", "held", "predicted RSS", "CPU", "elapsed")
+
+
+def _cells(row: BenchRow, places: int) -> dict[str, str]:
+    """Return the cells of _COLUMNS."""
+
     def between(name: str, unit: str) -> str:
         middle = row[f"{name}_{unit}"]
         if math.isnan(middle):
             return "-"
         ends = [row[f"{name}_{end}_{unit}"] for end in ("low", "high")]
-        show = _format.size if unit == "bytes" else lambda value: _format.seconds(round(value))
+        show = (
+            _format.size if unit == "bytes" else lambda value: _format.seconds(round(value), places)
+        )
         return _with_ends(*map(show, (middle, *ends)))
 
     predicted = row["predicted_rss_bytes"]
-    return [
-        row["allocator"],
-        between("rss", "bytes"),
-        between("anonymous", "bytes"),
-        between("held", "bytes"),
-        "-" if math.isnan(predicted) else _format.size(predicted),
-        between("cpu", "ns"),
-        between("elapsed", "ns"),
-    ]
+    return {
+        "peak RSS": between("rss", "bytes"),
+        "anonymous": between("anonymous", "bytes"),
+        "held": between("held", "bytes"),
+        "predicted RSS": "-" if math.isnan(predicted) else _format.size(predicted),
+        "CPU": between("cpu", "ns"),
+        "elapsed": between("elapsed", "ns"),
+    }
 
 
 def _called(program: str, input: str) -> str:

@@ -78,15 +78,19 @@ def _call(function: Module, line: int) -> str:
     return f"{_PROFILE_MARK}{name} ({file}:{line})" if file else f"{_PROFILE_MARK}{name}"
 
 
+def named_call(frame: str) -> tuple[str, str, int] | None:
+    """Return function, file ("": unknown) and line of a call with a name; None: an address."""
+    found = _FRAME.fullmatch(frame) or _PROFILE_FRAME.fullmatch(frame)
+    return (found[1], found[2] or "", int(found[3] or 0)) if found else None
+
+
 def short_line(frame: str) -> str | None:
     """Return a named call as "function (folder/file:line)", as far as known; None: an address."""
-    found = _FRAME.fullmatch(frame) or _PROFILE_FRAME.fullmatch(frame)
+    found = named_call(frame)
     if found is None:
         return None
-    function, file, line = found.groups()
-    if file is None:
-        return str(function)
-    return f"{function} ({'/'.join(PurePosixPath(file).parts[-2:])}:{line})"
+    function, file, line = found
+    return f"{function} ({'/'.join(PurePosixPath(file).parts[-2:])}:{line})" if file else function
 
 
 # --- names from symbols and debug information -----------------------------------------------------

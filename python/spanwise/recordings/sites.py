@@ -16,7 +16,8 @@ from spanwise.results.rows import Result, Rows, Tabular, rows_of
 _SHOWN = 10
 LABEL = 60
 """Characters of a call site in a sentence or a picture."""
-_ROOM_MIN = 40  # columns of a terminal that names have at least
+ROOM_MIN = 20
+"""Columns of a terminal that names have at least."""
 UNKNOWN_ONLY = "no call sites are known: record the program with --stacks 16 (stacks=16 in Python)"
 """The message for a recording without call sites."""
 _IMPORTED_ONLY = "no call sites are known: spanwise convert found none in the file it read"
@@ -187,7 +188,7 @@ def rows_with_callers(
     rows = [tuple(_format.number(getattr(site, name)) for name in counts) for site in sites]
     columns = zip(head, *rows, strict=False)
     used = sum(2 + max(map(len, column)) for column in columns) if rows else 0
-    room = max(_format.terminal_width() - used - 2, _ROOM_MIN)
+    room = max(_format.terminal_width() - used - 2, ROOM_MIN)
     return [(*row, text) for row, text in zip(rows, callers(sites, room), strict=True)]
 
 

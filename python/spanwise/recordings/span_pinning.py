@@ -21,7 +21,15 @@ from spanwise._lib import lib
 from spanwise.ledger.ledger import Ledger
 from spanwise.recordings.lifetimes import floor_pow2
 from spanwise.recordings.live_sites import LiveObjects, Placed, span_of, sum_by
-from spanwise.recordings.sites import LABEL, Site, callers, have_names, name_sites, unknown_text
+from spanwise.recordings.sites import (
+    LABEL,
+    ROOM_MIN,
+    Site,
+    callers,
+    have_names,
+    name_sites,
+    unknown_text,
+)
 from spanwise.recordings.wrappers import Folding
 from spanwise.results.drawing import draw
 from spanwise.results.rows import Result, Rows, Tabular, Value, as_rows
@@ -57,7 +65,6 @@ _HEADS = {
     "lifetime": "life, at least (to twice that)",
     "thread": "thread",
 }
-_NAMES_ROOM = 40  # columns of a terminal that names have at least
 _COLUMNS = ("released", "spans alone", "spans", "free kept", "live", "requested")
 
 
@@ -167,7 +174,7 @@ class SpanPinning(Result, Value, Tabular):
             for row in self.array[:SHOWN]
         ]
         used = sum(2 + max(map(len, column)) for column in zip(_COLUMNS, *numbers, strict=True))
-        labels = self.labels(max(_format.terminal_width() - used - 2, _NAMES_ROOM))
+        labels = self.labels(max(_format.terminal_width() - used - 2, ROOM_MIN))
         return [(label, *row) for label, row in zip(labels[:SHOWN], numbers, strict=True)]
 
     def __repr__(self) -> str:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from spanwise._lib import OPS_DTYPE
 from spanwise.errors import InvalidError, UnsupportedError
+from spanwise.recordings.names import name_frames
 from spanwise.recordings.sites import unknown_only, unknown_text
 from spanwise.report import flame, perfetto, stacks
 from spanwise.results.files import check_output, whole_file, write_whole
@@ -127,12 +128,15 @@ def content_of(
         return perfetto.text_of(program, [*perfetto.counters(rows), *lanes])
     live = recording.live_sites(table, at, options=options, progress=step).named(**wanted.names)
     sites = recording.sites.named(**wanted.names)
+    names = name_frames(
+        (frame for site in (*sites, *live) for frame in site.frames), dict(live.build_ids)
+    )
     name = f"{program} at {live.ledger.at}, table {table.name}"
     if wanted.form == "pprof":
         rows = recording.site_groups(table, at, options=options, progress=step)
-        groups = stacks.groups_of(rows, (*sites, *live))
+        groups = stacks.groups_of(rows, (*sites, *live), names)
         return stacks.pprof(groups, recording.summary.duration_ns, name)
-    found = stacks.stacks_of(sites, live)
+    found = stacks.stacks_of(sites, live, names)
     if wanted.form == "collapsed":
         return stacks.collapsed(found, wanted.value)
     return stacks.speedscope(found, name)

@@ -5,14 +5,17 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from spanwise import _lib
 from spanwise.recordings.live_sites import LiveSite, LiveSites
-from spanwise.recordings.sites import Site, Sites
+from spanwise.recordings.names import named_call
+from spanwise.recordings.sites import Framed, Site, Sites
+from spanwise.recordings.wrappers import split_place
 from spanwise.results.rows import Rows
 
 # --- protocol buffers -----------------------------------------------------------------------------
@@ -64,16 +67,39 @@ UNKNOWN = "[unknown]"
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 
+class Call(NamedTuple):
+    """A call as other tools show it.
+
+    Attributes:
+        function: its name, or the module with an offset.
+        file: the source file, or the module without debug information; "": unknown.
+        line: in the file; 0: unknown.
+    """
+
+    function: str
+    file: str = ""
+    line: int = 0
+
+
+Frame: TypeAlias = tuple[Call, ...]
+"""The calls of one return address: inlined ones first, then the function that has them."""
+
+FrameNames: TypeAlias = Mapping[str, tuple[str, ...]]
+"""Names of frames, as `names.name_frames` returns them."""
+
+
 @dataclass(frozen=True)
 class Stack:
     """A call stack with its values.
 
     Attributes:
-        frames: innermost first, never empty.
+        names: innermost first, never empty.
+        frames: the same calls by return address.
         values: in the order of VALUES.
     """
 
-    frames: tuple[str, ...]
+    names: tuple[str, ...]
+    frames: tuple[Frame, ...]
     values: tuple[int, ...]
 
 
@@ -92,8 +118,9 @@ class Group:
     thread: int
 
 
-def stacks_of(allocated: Sites, live: LiveSites) -> list[Stack]:
-    """Return the sites of a recording in the order of frames; equal frames are summed."""
+def stacks_of(allocated: Sites, live: LiveSites, names: FrameNames) -> list[Stack]:
+    """Return the sites of a recording in the order of names; equal names are summed."""
+    frames = _frames_of((*allocated, *live), names)
     found: dict[tuple[str, ...], list[int]] = {}
     for site in allocated:
         values = found.setdefault(chain_of(site), [0] * len(VALUES))
@@ -104,11 +131,13 @@ def stacks_of(allocated: Sites, live: LiveSites) -> list[Stack]:
         values[2] += one.live_objects
         values[3] += one.requested_bytes
         values[4] += one.waste_bytes
-    return [Stack(frames, tuple(values)) for frames, values in sorted(found.items())]
+    return [Stack(chain, frames[chain], tuple(values)) for chain, values in sorted(found.items())]
 
 
-def groups_of(rows: Rows, sites: Iterable[Site | LiveSite]) -> list[Group]:
-    """Return the rows of `Recording.site_groups` with names; equal frames are summed."""
+def groups_of(rows: Rows, sites: Iterable[Site | LiveSite], names: FrameNames) -> list[Group]:
+    """Return the rows of `Recording.site_groups` with names; equal names are summed."""
+    sites = tuple(sites)
+    frames = _frames_of(sites, names)
     chains = {site.id: chain_of(site) for site in sites}
     found: dict[tuple[tuple[str, ...], int, int], list[int]] = {}
     for site, slot_bytes, thread, *counts in np.asarray(rows).tolist():
@@ -116,35 +145,69 @@ def groups_of(rows: Rows, sites: Iterable[Site | LiveSite]) -> list[Group]:
         before = found.get(key, [0] * len(VALUES))
         found[key] = [a + b for a, b in zip(before, counts, strict=True)]
     return [
-        Group(Stack(frames, tuple(values)), slot_bytes, thread)
-        for (frames, slot_bytes, thread), values in sorted(found.items())
+        Group(Stack(chain, frames[chain], tuple(values)), slot_bytes, thread)
+        for (chain, slot_bytes, thread), values in sorted(found.items())
     ]
 
 
-def chain_of(site: Site | LiveSite) -> tuple[str, ...]:
+def chain_of(site: Framed) -> tuple[str, ...]:
     """Return the frames of a site, innermost first, by name if known; never empty."""
     return site.names or site.frames or (UNKNOWN,)
 
 
+def _frames_of(
+    sites: Iterable[Framed], names: FrameNames
+) -> dict[tuple[str, ...], tuple[Frame, ...]]:
+    """Return the frames of each chain; of sites with the same, those of the first."""
+    found: dict[tuple[str, ...], tuple[Frame, ...]] = {(UNKNOWN,): ((Call(UNKNOWN),),)}
+    for site in sites:
+        chain = chain_of(site)
+        if chain not in found:
+            found[chain] = tuple(_split(site, names))
+    return found
+
+
+def _split(site: Framed, names: FrameNames) -> Iterator[Frame]:
+    """Yield the calls of each frame that has any after its leading wrappers were folded."""
+    folded = len(site.full_names) - len(site.names)
+    for frame in site.frames:
+        every = names.get(frame, (frame,))
+        kept, folded = every[folded:], max(folded - len(every), 0)
+        if kept:
+            yield tuple(_call(frame, name) for name in kept)
+
+
+def _call(frame: str, name: str) -> Call:
+    known = named_call(frame)
+    if known is not None:
+        return Call(*known)
+    function, place = split_place(name)
+    file, _, line = place.rpartition(":")
+    if line.isdigit():
+        return Call(function, file, int(line))
+    return Call(function, "" if name.endswith(")") else place)  # a reason is in parentheses
+
+
 def collapsed(stacks: Sequence[Stack], value: str) -> str:
-    """Return a line per stack: frames, root first, and a value; `;` in a name becomes `:`."""
+    """Return a line per stack: names, root first, and a value; `;` in a name becomes `:`."""
     place = list(VALUES).index(value)
     return "".join(
-        f"{';'.join(_word(frame) for frame in reversed(one.frames))} {one.values[place]}\n"
+        f"{';'.join(_word(name) for name in reversed(one.names))} {one.values[place]}\n"
         for one in stacks
         if one.values[place]
     )
 
 
-def _word(frame: str) -> str:
-    return " ".join(frame.replace(";", ":").split()) or UNKNOWN
+def _word(name: str) -> str:
+    return " ".join(name.replace(";", ":").split()) or UNKNOWN
 
 
 def speedscope(stacks: Sequence[Stack], name: str) -> str:
     """Return a speedscope file with a sampled profile per value and one list of frames."""
-    frames: dict[str, int] = {}
+    places: dict[Call, int] = {}
     chains = [
-        [frames.setdefault(frame, len(frames)) for frame in reversed(one.frames)] for one in stacks
+        [places.setdefault(call, len(places)) for frame in one.frames for call in frame][::-1]
+        for one in stacks
     ]
     profiles = []
     for place, (value, (_, unit)) in enumerate(VALUES.items()):
@@ -166,10 +229,15 @@ def speedscope(stacks: Sequence[Stack], name: str) -> str:
         "name": name,
         "exporter": f"spanwise {_lib.version()}",
         "activeProfileIndex": list(VALUES).index("inuse-bytes"),
-        "shared": {"frames": [{"name": frame} for frame in frames]},
+        "shared": {"frames": [_speedscope_frame(call) for call in places]},
         "profiles": profiles,
     }
     return json.dumps(content, separators=(",", ":")) + "\n"
+
+
+def _speedscope_frame(call: Call) -> dict[str, str | int]:
+    known: dict[str, str | int] = {"file": call.file, "line": call.line}
+    return {"name": call.function, **{key: value for key, value in known.items() if value}}
 
 
 # --- pprof ----------------------------------------------------------------------------------------
@@ -186,7 +254,7 @@ class _Strings:
 
 
 def pprof(groups: Sequence[Group], duration_ns: int, comment: str) -> bytes:
-    """Return a gzipped profile.proto: a sample per group, a location and function per frame.
+    """Return a gzipped profile.proto: a sample per group, a location per frame, a line per call.
 
     A sample has two labels: the slot of its class in bytes, or "large", and its thread's number.
     """
@@ -195,26 +263,36 @@ def pprof(groups: Sequence[Group], duration_ns: int, comment: str) -> bytes:
         content(1, number(1, strings[name]) + number(2, strings[unit]))
         for name, unit in VALUES.values()
     ]
-    ids: dict[str, int] = {}
+    ids: dict[Frame, int] = {}
     samples = []
     for group in groups:
         places = [ids.setdefault(frame, len(ids) + 1) for frame in group.stack.frames]
         body = packed(1, places) + packed(2, group.stack.values)
         samples.append(content(2, body + _labels(group, strings)))
-    locations = [content(4, number(1, i) + content(4, number(1, i))) for i in ids.values()]
-    functions = [
-        content(
-            5,
-            number(1, i) + number(2, strings[frame]) + number(3, strings[frame]),
-        )
-        for frame, i in ids.items()
-    ]
+    calls = list(_calls(ids, strings))
     end = (
         number(10, duration_ns) + number(13, strings[comment]) + number(14, strings["inuse_space"])
     )
     table = [content(6, text.encode(errors="replace")) for text in strings.places]
-    whole = b"".join([*types, *samples, *locations, *functions, *table, end])
+    whole = b"".join([*types, *samples, *calls, *table, end])
     return gzip.compress(whole, mtime=0)
+
+
+def _calls(frames: Mapping[Frame, int], strings: _Strings) -> Iterator[bytes]:
+    """Yield the locations of frames by their ids, then their functions.
+
+    Functions have no system name: pprof would take a name that equals it for C++ and strip what
+    is in parentheses and angle brackets, so that "<module>" became "".
+    """
+    functions: dict[tuple[str, str], int] = {}
+    for frame, i in frames.items():
+        body = number(1, i)
+        for call in frame:
+            function = functions.setdefault((call.function, call.file), len(functions) + 1)
+            body += content(4, number(1, function) + number(2, call.line))
+        yield content(4, body)
+    for (name, file), i in functions.items():
+        yield content(5, number(1, i) + number(2, strings[name]) + number(4, strings[file]))
 
 
 def _labels(group: Group, strings: _Strings) -> bytes:

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import spanwise as sw
 from spanwise.__main__ import main
+from spanwise.recordings.sites import Site
 from spanwise.report import export, stacks
 from spanwise.report.export import FORMATS
 from spanwise.report.stacks import VALUES
@@ -88,6 +89,18 @@ def numbers(body: bytes) -> list[int]:
     return found
 
 
+def shown_name(function: str, file: str, line: int) -> str:
+    """The name that spanwise prints for a call of a profile, without a reason for no name."""
+    if line:
+        return f"{function} ({'/'.join(Path(file).parts[-2:])}:{line})"
+    return f"{function} in {file}" if file else function
+
+
+def without_reason(name: str) -> str:
+    """A name without the reason why it is an offset: "x.so+0x12 (stripped)"."""
+    return re.sub(r"(\+0x[0-9a-f]+) \(.*\)", r"\1", name)
+
+
 def test_numbers_of_variable_length() -> None:
     """The examples of the specification, and both ends."""
     assert stacks.varint(150) == b"\x96\x01" and stacks.varint(0) == b"\x00"
@@ -105,15 +118,20 @@ def test_pprof_has_the_sites_and_sums(recorded: sw.Recording, tmp_path: Path) ->
     assert strings[0] == ""
     types = [[strings[v] for _, v in fields(one)] for one in of[1]]
     assert types == [list(names) for names in VALUES.values()]
-    functions = {dict(fields(one))[1]: strings[dict(fields(one))[2]] for one in of[5]}
+    functions = {}
+    for one in of[5]:
+        function = dict(fields(one))
+        assert 3 not in function  # with a system name, pprof strips what it takes for C++
+        functions[function[1]] = strings[function[2]], strings[function.get(4, 0)]
     locations = {}
     for one in of[4]:
-        location = dict(fields(one))
-        locations[location[1]] = functions[dict(fields(location[4]))[1]]
+        lines = [dict(fields(line)) for number, line in fields(one) if number == 4]
+        calls = [(*functions[line[1]], line.get(2, 0)) for line in lines]
+        locations[dict(fields(one))[1]] = [shown_name(*call) for call in calls]
     live, sites = recorded.live_sites("go").named(), recorded.sites
     wanted: Counter[tuple[str, ...]] = Counter()
     for site in live:
-        wanted[site.names or ("[unknown]",)] += site.requested_bytes
+        wanted[tuple(map(without_reason, site.names)) or ("[unknown]",)] += site.requested_bytes
     found: Counter[tuple[str, ...]] = Counter()
     sums = np.zeros(5, np.int64)
     for one in of[2]:
@@ -123,7 +141,7 @@ def test_pprof_has_the_sites_and_sums(recorded: sw.Recording, tmp_path: Path) ->
         output = [dict(fields(label)) for number, label in fields(one) if number == 3]
         assert [strings[label[1]] for label in output] == ["class", "thread"]
         sums += values
-        found[tuple(locations[i] for i in numbers(sample[1]))] += values[3]
+        found[tuple(name for i in numbers(sample[1]) for name in locations[i])] += values[3]
     assert {frames: size for frames, size in found.items() if size} == {
         frames: size for frames, size in wanted.items() if size
     }
@@ -132,6 +150,76 @@ def test_pprof_has_the_sites_and_sums(recorded: sw.Recording, tmp_path: Path) ->
     ledger = live.ledger
     assert sums.tolist() == [*allocated, ledger.live_objects, ledger.requested_bytes, waste]
     assert of[10] == [recorded.summary.duration_ns]
+
+
+INLINED = "/app/a.out+0x20"
+NAMES = {
+    "/app/a.out+0x10": ("operator new (new.cc:9)",),
+    INLINED: ("std::string::grow (s.h:5)", "Box<int>::fill(int) (box.cc:7)"),
+    "/app/libc.so.6+0x30": ("run in libc.so.6",),
+    "/app/libc.so.6+0x40": ("libc.so.6+0x40 (stripped)",),
+    "python: <module> (/app/lib/run me.py:6)": ("<module> (lib/run me.py:6)",),
+}
+
+
+def hand_made(*sites: tuple[int, tuple[str, ...], int]) -> list[stacks.Group]:
+    """Groups of sites: id, frames, and how many of their leading names are folded."""
+    rows = np.array([(i, 48, 0, 1, 33, 1, 33, 15) for i, _, _ in sites])
+    full = [tuple(name for frame in frames for name in NAMES[frame]) for _, frames, _ in sites]
+    made = [
+        Site(i, 1, 33, frames, names[folded:], names)
+        for (i, frames, folded), names in zip(sites, full, strict=True)
+    ]
+    return stacks.groups_of(rows, made, NAMES)
+
+
+def test_frames_by_hand() -> None:
+    """Inlined calls stay together, also where folding ends among them; a Python file is whole."""
+    chains = [
+        group.stack.frames
+        for group in hand_made((1, tuple(NAMES), 1), (2, (INLINED,), 1), (0, (), 0))
+    ]
+    fill = stacks.Call("Box<int>::fill(int)", "box.cc", 7)
+    assert chains == [
+        ((fill,),),
+        ((stacks.Call("[unknown]"),),),
+        (
+            (stacks.Call("std::string::grow", "s.h", 5), fill),
+            (stacks.Call("run", "libc.so.6"),),
+            (stacks.Call("libc.so.6+0x40"),),
+            (stacks.Call("<module>", "/app/lib/run me.py", 6),),
+        ),
+    ]
+
+
+def go_pprof(path: Path, *more: str) -> str:
+    """Return what `go tool pprof` prints; skip the test if this Go has none."""
+    words = [str(GO), "tool", "pprof", "-sample_index=inuse_space", "-unit=B", *more, str(path)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
+    if done.returncode and "no such tool" in done.stderr:
+        pytest.skip(done.stderr.strip())
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow  # newer versions of Go build the tool at its first use
+@pytest.mark.skipif(GO is None, reason="Go is not installed")
+def test_go_shows_functions_files_and_lines(tmp_path: Path) -> None:
+    path = tmp_path / "a.pb.gz"
+    path.write_bytes(stacks.pprof(hand_made((1, tuple(NAMES), 1), (0, (), 0)), 1, "by hand"))
+
+    def names(*more: str) -> set[str]:
+        rows = go_pprof(path, "-top", *more).partition("cum%\n")[2].splitlines()
+        return {" ".join(row.split()[5:]) for row in rows}
+
+    assert names() == {
+        *("[unknown]", "std::string::grow (inline)", "Box<int>::fill(int)"),
+        *("run", "libc.so.6+0x40", "<module>"),
+    }
+    assert names("-lines") == {
+        *("[unknown]", "std::string::grow s.h:5 (inline)", "Box<int>::fill(int) box.cc:7"),
+        *("run libc.so.6", "libc.so.6+0x40", "<module> /app/lib/run me.py:6"),
+    }
 
 
 def test_labels_by_hand(tmp_path: Path) -> None:
@@ -169,32 +257,24 @@ def test_labels_by_hand(tmp_path: Path) -> None:
 def test_go_reads_the_profile(recorded: sw.Recording, tmp_path: Path) -> None:
     path = tmp_path / "a.pb.gz"
     recorded.export(path, "pprof", "go")
-
-    def pprof(*more: str) -> subprocess.CompletedProcess[str]:
-        words = [str(GO), "tool", "pprof", "-sample_index=inuse_space", "-unit=B", *more, str(path)]
-        return subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
-
-    done = pprof("-top", "-flat")
-    if done.returncode and "no such tool" in done.stderr:
-        pytest.skip(done.stderr.strip())
-    assert done.returncode == 0, done.stderr
+    top = go_pprof(path, "-top", "-flat")
     total = recorded.live_sites("go").ledger.requested_bytes
-    (output,) = re.findall(r"of (\d+)B total", done.stdout)
+    (output,) = re.findall(r"of (\d+)B total", top)
     assert int(output) == total
     flat: Counter[str] = Counter()
     for site in recorded.live_sites("go").named():
-        flat[site.names[0] if site.names else "[unknown]"] += site.requested_bytes
+        flat[without_reason(site.names[0]).split()[0] if site.names else "[unknown]"] += (
+            site.requested_bytes
+        )
     first, most = flat.most_common(1)[0]
-    row = done.stdout.splitlines()[
-        next(i for i, line in enumerate(done.stdout.splitlines()) if "flat%" in line) + 1
-    ]
-    assert row.split()[0] == f"{most}B" and first.rpartition(" (")[0].rpartition("/")[2] in row
+    row = top.partition("cum%\n")[2].splitlines()[0]
+    assert row.split()[0] == f"{most}B" and row.split()[5] == first.split()[0]
     groups = recorded.site_groups("go")
     small = groups["requested_bytes"][(groups["slot_bytes"] > 0) & (groups["slot_bytes"] <= 64)]
     words = ("-top", "-nodecount=100000", "-nodefraction=0", "-tagfocus=class=1b:64b")
-    (output,) = re.findall(r"accounting for (\d+)B", pprof(*words).stdout)
+    (output,) = re.findall(r"accounting for (\d+)B", go_pprof(path, *words))
     assert int(output) == int(small.sum())
-    assert re.search(rf"thread: Total {total}B", pprof("-tags").stdout)
+    assert re.search(rf"thread: Total {total}B", go_pprof(path, "-tags"))
 
 
 # --- stacks as text -------------------------------------------------------------------------------
@@ -217,10 +297,13 @@ def test_collapsed_and_speedscope_say_the_same(
     for line in lines:
         stack, _, count = line.rpartition(" ")
         assert re.fullmatch(r"[1-9]\d*", count)
-        wanted.append((stack.split(";"), int(count)))
+        wanted.append((list(map(without_reason, stack.split(";"))), int(count)))
     content = speedscope
     assert content["$schema"] == "https://www.speedscope.app/file-format-schema.json"
-    names = [frame["name"] for frame in content["shared"]["frames"]]
+    names = [
+        shown_name(frame["name"], frame.get("file", ""), frame.get("line", 0)).replace(";", ":")
+        for frame in content["shared"]["frames"]
+    ]
     (profile,) = (one for one in content["profiles"] if one["name"] == value)
     assert profile["type"] == "sampled" and profile["unit"] in ("bytes", "none")
     found = [[names[i] for i in chain] for chain in profile["samples"]]

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Output on terminals: tables fit the width, prose is wrapped, colors are optional."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+import spanwise as sw
+from spanwise import _format, workloads
+from spanwise.__main__ import main
+from spanwise.commands import COMMANDS
+from spanwise.commands._show import show
+from spanwise.measure.bench_result import BenchResult
+
+from tests.python.helpers import needs_recorder, random_ops
+
+WIDTH = 80
+GC_LINE = (
+    "gc {} @{}.312s 2%: 0.010+0.52+0.003 ms clock, 0.082+0.12/0.85/1.7+0.030 ms cpu,"
+    " 4->4->1 MB, 4 MB goal, 0 MB stacks, 0 MB globals, 8 P\n"
+)
+
+# --- tables, by hand ------------------------------------------------------------------------------
+
+HEAD = ("", "first", "second")
+ROWS = [("requested by the program", "1", "22"), (), ("all", "1,000", "22")]
+
+
+def test_a_table_that_fits_stays_as_it_is() -> None:
+    wanted = (
+        "                          first  second\n"
+        "---------------------------------------\n"
+        "requested by the program      1      22\n"
+        "---------------------------------------\n"
+        "all                       1,000      22"
+    )
+    for width in (0, 39, 200):
+        assert _format.table(ROWS, HEAD, width=width) == wanted
+
+
+def test_a_label_is_cut_first() -> None:
+    assert _format.table(ROWS, HEAD, width=33) == (
+        "                    first  second\n"
+        "---------------------------------\n"
+        "requested… program      1      22\n"
+        "---------------------------------\n"
+        "all                 1,000      22"
+    )
+
+
+def test_then_the_columns_are_spread_over_several_tables() -> None:
+    assert _format.table(ROWS, HEAD, indent=" ", width=30) == (
+        "                      first\n"
+        " --------------------------\n"
+        " requested … program      1\n"
+        " --------------------------\n"
+        " all                  1,000\n"
+        "\n"
+        "                      second\n"
+        " ---------------------------\n"
+        " requested … program      22\n"
+        " ---------------------------\n"
+        " all                      22"
+    )
+
+
+@pytest.mark.parametrize("names_last", [False, True])
+@pytest.mark.parametrize("left", [0, 1, 2])
+def test_every_number_is_there_in_any_width(left: int, names_last: bool) -> None:
+    """Tables of up to 12 columns, some with a title wider than the screen."""
+    for columns in range(2, 13):
+        numbers = [str(10**i + i) for i in range(columns)]
+        row = [*numbers[:-1], "a name :: of a function"] if names_last else numbers
+        head = [f"title {i} {'long' * (10 * (i == 5))}" for i in range(columns)]
+        for width in range(40, 100, 3):
+            text = _format.table([row], head, left=left, names_last=names_last, width=width)
+            assert max(map(len, text.splitlines())) <= width
+            assert set(numbers[left : len(row) - names_last]) <= set(text.split())
+
+
+def test_a_single_column() -> None:
+    assert _format.table([("long " * 10,)], width=41) == "long long long long …long long long long"
+    assert _format.table([("12345" * 10,)], left=0, width=40) == "12345" * 10
+
+
+def test_the_width_is_that_of_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a terminal and COLUMNS, a file or a pipe has no width."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert _format.screen_width() == 0
+    for given, width in (("80", 80), ("7", 40), ("0", 0), ("wide", 0)):
+        monkeypatch.setenv("COLUMNS", given)
+        assert _format.screen_width() == width
+
+
+# --- commands -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def narrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal of 80 columns, and recordings of large and small heaps in the folder."""
+    monkeypatch.setenv("COLUMNS", str(WIDTH))
+    monkeypatch.chdir(tmp_path)
+    sw.Recording.from_ops(random_ops(1, 9000), "a.swt")
+    sw.Recording.from_ops(workloads.steady_replacement(10, 100).ops, "b.swt")
+    Path("gc.txt").write_text("".join(GC_LINE.format(i, i) for i in range(1, 9)))
+
+
+TABLES = [
+    word for name in ("go", "c16", "jemalloc", "tcmalloc", "pow2") for word in ("--table", name)
+]
+SITES = ("--sites", "--span-pinning")
+COMMAND_LINES = (
+    *(("classes", "--table", "go"), ("explain", "--table", "go", "33")),
+    *(("ledger", "a.swt", *SITES, by) for by in ("site", "size", "age")),
+    *(("ledger", "a.swt", "b.swt"), ("compare", "a.swt", *TABLES), ("diff", "b.swt", "a.swt")),
+    *(("sweep", "a.swt", "b.swt", *TABLES), ("check", "a.swt", "--max-waste", "1%")),
+    *(("advise", "a.swt"), ("gctrace", "gc.txt", "--pauses")),
+    *(("replay", "b.swt"), ("replay", "b.swt", "--repeat", "2", "--drain", "0.1,0.2")),
+    ("optimize", "b.swt", "--pareto", "--holdout", "a.swt"),
+)
+
+
+@pytest.mark.usefixtures("narrow")
+@pytest.mark.parametrize("words", COMMAND_LINES, ids=" ".join)
+def test_no_line_is_wider_than_the_terminal(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) in (0, 1)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines and [line for line in lines if len(line) > WIDTH] == []
+
+
+@pytest.mark.usefixtures("narrow")
+@needs_recorder()
+def test_run_and_bench_fit(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--", "python3", "-c", "0"]) == 0
+    said = capsys.readouterr().err
+    assert "held" in said
+    job = [
+        "--rounds",
+        "2",
+        "--allocator",
+        "plain",
+        "--allocator",
+        "glibc",
+        "--",
+        "python3",
+        "-c",
+        "0",
+    ]
+    assert main(["bench", *job]) == 0
+    said += capsys.readouterr().out
+    assert "peak RSS" in said and "--wide" in said
+    assert [line for line in said.splitlines() if len(line) > WIDTH] == []
+
+
+def test_bench_shows_all_columns_where_they_fit() -> None:
+    row = dict.fromkeys(("library_sha256", "output_sha256", "worker", "error", "predicted_bytes"))
+    row |= {"program": "a program", "input": "", "case_hash": "", "allocator": "plain", "round": 0}
+    row |= {"rss_bytes": 1 << 20, "cpu_ns": 1_234_567, "elapsed_ns": 2_000_000, "page_faults": 7}
+    row |= {"anonymous_bytes": 1 << 19, "held_bytes": None, "outside_bytes": None}
+    found = BenchResult([row])
+    assert found.text(0) == str(found) != found.text(80)
+    assert "elapsed" in found.text(0) and "1.235 ms (1.235 .. 1.235)" in found.text(0)
+    assert "1.2 ms (1.2 .. 1.2)" in found.text(80)
+
+
+@pytest.mark.parametrize("name", ["", *COMMANDS])
+def test_help_fits(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(WIDTH))
+    with pytest.raises(SystemExit):
+        main([*filter(None, [name]), "--help"])
+    assert [line for line in capsys.readouterr().out.splitlines() if len(line) > WIDTH] == []
+
+
+# --- colors ---------------------------------------------------------------------------------------
+
+
+class Screen(io.StringIO):
+    """A file that is a terminal."""
+
+    def isatty(self) -> bool:
+        """Yes."""
+        return True
+
+
+class Result:
+    """A result with a table and a verdict."""
+
+    def __str__(self) -> str:
+        return f"a title\n  x\n  ----\n  1\n{self.verdict()}"
+
+    def verdict(self) -> str:
+        """A saving and a loss."""
+        return "a saves 1.5 % of it; b costs 2.0 % more."
+
+
+def test_colors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only on a terminal whose user did not refuse; an empty NO_COLOR does not count."""
+    for name in ("COLUMNS", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+
+    def shown(out: io.StringIO) -> str:
+        show(Result(), file=out)
+        return out.getvalue()
+
+    bold, red, green, end = "\x1b[1m", "\x1b[31m", "\x1b[32m", "\x1b[m"
+    colored = (
+        f"{bold}a title{end}\n  x\n  ----\n  1\n"
+        f"{bold}a {green}saves 1.5 %{end}{bold} of it; b {red}costs 2.0 % more{end}{bold}.{end}\n"
+    )
+    plain = f"{Result()}\n"
+    assert shown(Screen()) == colored and shown(io.StringIO()) == plain
+    for name, value, wanted in (
+        ("NO_COLOR", "", colored),
+        ("NO_COLOR", "1", plain),
+        ("TERM", "dumb", plain),
+    ):
+        with monkeypatch.context() as changed:
+            changed.setenv(name, value)
+            assert shown(Screen()) == wanted
+
+
+def test_prose_is_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    out = io.StringIO()
+    show(f"  {'word ' * 9}/a/path/{'x' * 40}\nshort", file=out)
+    assert out.getvalue().splitlines() == [
+        f"  {' '.join(['word'] * 7)}",
+        "    word word",
+        f"    /a/path/{'x' * 40}",
+        "short",
+    ]
