@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the documentation site build/docs/html with Sphinx and MyST-NB (./dev docs).
+"""Builds the documentation site build/docs/html with Sphinx, MyST-NB and Furo (./dev docs).
 
-The site has the documents, reference pages from docstrings and headers, and the notebooks as last
-run in build/notebooks. Warnings are errors. --check, which needs no Sphinx, checks that every page
-is in the table of contents of docs/index.md, and that every entry there is a page.
+The site has the documents, reference pages from docstrings and headers, a sample report recorded
+during the build, and a gallery of the notebooks. Notebooks that were not run are run in their short
+form. Warnings are errors. --check, which needs no Sphinx, checks that every page is in a table of
+contents, and that every entry there is a page.
 
 Example:
     python scripts/docs_site.py --check
@@ -13,9 +14,9 @@ Example:
 from __future__ import annotations
 
 import argparse
+import base64
 import fnmatch
-import importlib
-import inspect
+import json
 import posixpath
 import re
 import shutil
@@ -23,36 +24,36 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
+
+import docs_reference
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build/docs"
-INDEX = ROOT / "docs/index.md"
+RAN = ROOT / "build/notebooks"
+CONTENTS = ("docs/index.md", "docs/background.md")
+"""Pages with tables of contents."""
 OUTSIDE = ("README", "CHANGELOG", "CONTRIBUTING", "SECURITY", "src/LAYERS", "python/ROOMS")
 """Pages outside docs/."""
-REFERENCE = ("python", "headers")
-"""Generated pages of docs/reference."""
+GENERATED = ("docs/gallery", "docs/reference/python/index", "docs/reference/c/index")
+"""Pages that the build writes; the pages of classes and headers are entries of the last two."""
 _TOC = re.compile(r"```\{toctree\}\n(.*?)```", re.DOTALL)
-
-CONFIGURATION = """\
-project = "spanwise"
-extensions = ["myst_nb"]
-root_doc = "docs/index"
-myst_heading_anchors = 6
-nb_execution_mode = "off"
-html_theme = "alabaster"
-html_theme_options = {"page_width": "72em", "sidebar_width": "18em"}
-html_copy_source = False
-suppress_warnings = ["misc.highlighting_failure", "mystnb.unknown_mime_type", "myst.header"]
-"""
+_PERL = re.compile(r"```perl\n(.*?)```", re.DOTALL)
 
 
-def entries(index: Path) -> list[str]:
+def entries(root: Path) -> list[str]:
     """Return the entries of the tables of contents, as paths from the root without extensions."""
     found = []
-    for inside in _TOC.findall(index.read_text(encoding="utf-8")):
-        lines = (line.strip() for line in inside.splitlines())
-        found += [line for line in lines if line and not line.startswith(":")]
-    return [posixpath.normpath(f"{index.parent.name}/{entry}") for entry in found]
+    for page in (root / name for name in CONTENTS if (root / name).is_file()):
+        for inside in _TOC.findall(page.read_text(encoding="utf-8")):
+            lines = (line.strip() for line in inside.splitlines())
+            found += [_entry(line) for line in lines if line and not line.startswith(":")]
+    return [posixpath.normpath(f"docs/{entry}") for entry in found]
+
+
+def _entry(line: str) -> str:
+    """Return the page of `page` or `title <page>`."""
+    return line.rpartition("<")[2].removesuffix(">")
 
 
 def pages(root: Path) -> set[str]:
@@ -60,62 +61,22 @@ def pages(root: Path) -> set[str]:
     found = {name for name in OUTSIDE if (root / f"{name}.md").is_file()}
     for pattern in ("docs/**/*.md", "notebooks/*.ipynb"):
         found |= {one.relative_to(root).with_suffix("").as_posix() for one in root.glob(pattern)}
-    return found | {f"docs/reference/{name}" for name in REFERENCE}
+    return found | set(GENERATED)
 
 
 def wrong_entries(root: Path) -> Iterator[str]:
     """Yield a line for each page without an entry, and for each entry without a page."""
     known = pages(root) - {"docs/index"}
     named: set[str] = set()
-    for entry in entries(root / "docs/index.md"):
+    for entry in entries(root):
         matching = set(fnmatch.filter(known, entry))
         if not matching:
-            yield f"docs/index.md: {entry}: names no page"
+            yield f"{entry}: is in a table of contents and names no page"
         named |= matching
     yield from (
-        f"{page}: is in no table of contents of docs/index.md" for page in sorted(known - named)
+        f"{page}: is in no table of contents of {' or '.join(CONTENTS)}"
+        for page in sorted(known - named)
     )
-
-
-def python_reference() -> str:
-    """Return a page with each public name of the package and its docstring."""
-    package = importlib.import_module("spanwise")
-    parts = ["# Python\n\nThe public names of `import spanwise`, as `help()` prints them.\n"]
-    for name in sorted(package.__all__, key=str.lower):
-        thing = getattr(package, name)
-        if inspect.ismodule(thing) or not (inspect.isclass(thing) or callable(thing)):
-            continue
-        parts.append(
-            f"## {name}\n\n```text\n{name}{_signature(thing)}\n\n{inspect.getdoc(thing)}\n```\n"
-        )
-        for method, member in inspect.getmembers(thing) if inspect.isclass(thing) else ():
-            text = inspect.getdoc(member)
-            if method.startswith("_") or not text or not _is_ours(member):
-                continue
-            parts.append(
-                f"### {name}.{method}\n\n```text\n{method}{_signature(member)}\n\n{text}\n```\n"
-            )
-    return "\n".join(parts)
-
-
-def _is_ours(member: object) -> bool:
-    inside = member.fget if isinstance(member, property) else member
-    return (getattr(inside, "__module__", None) or "").startswith("spanwise")
-
-
-def _signature(thing: object) -> str:
-    try:
-        return str(inspect.signature(thing))  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return ""
-
-
-def header_reference(root: Path) -> str:
-    """Return a page with the public headers, whose comments are the contracts of functions."""
-    parts = ["# C headers\n\nInclude `<spanwise/spanwise.h>`, or the header of a subject.\n"]
-    for header in sorted((root / "include/spanwise").glob("*.h")):
-        parts.append(f"## {header.name}\n\n```c\n{header.read_text(encoding='utf-8')}```\n")
-    return "\n".join(parts)
 
 
 def gather(source: Path) -> None:
@@ -125,17 +86,72 @@ def gather(source: Path) -> None:
     for name in (*(f"{page}.md" for page in OUTSIDE), "CITATION.cff"):
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         text = (ROOT / name).read_text(encoding="utf-8")
-        # A site has no page for a folder, so link to the table of contents.
-        (source / name).write_text(text.replace("](docs/decisions)", "](docs/index.md)"))
+        # A site has no page for a folder.
+        text = text.replace("](docs/decisions)", "](docs/background.md)")
+        (source / name).write_text(text.replace("](notebooks)", "](docs/gallery.md)"))
+    for folder, found in (
+        ("python", docs_reference.python_pages()),
+        ("c", docs_reference.header_pages(ROOT)),
+    ):
+        (source / "docs/reference" / folder).mkdir(parents=True)
+        for name, text in found.items():
+            (source / f"docs/reference/{folder}/{name}.rst").write_text(text, encoding="utf-8")
+    (source / "_static").mkdir()
+    shutil.copy(ROOT / "docs/site/site.css", source / "_static")
+    shutil.copy(ROOT / "docs/site/conf.py", source)
+    sample_report(source / "_static")
+    gallery(source)
+
+
+def sample_report(folder: Path) -> None:
+    """Record the program of README.md and write its report, sample-report.html, into the folder."""
+    program = _PERL.search((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert program is not None
+    work = BUILD / "sample"
+    work.mkdir(parents=True, exist_ok=True)
+    (work / "index.pl").write_text(program.group(1), encoding="utf-8")
+    spanwise = [sys.executable, "-m", "spanwise"]
+    recorded = ["record", "--force", "-o", "index.swt", "--", "perl", "index.pl"]
+    reported = ["report", "--force", "index.swt", "-o", str(folder / "sample-report.html")]
+    for words in (recorded, reported):
+        subprocess.run([*spanwise, *words], cwd=work, check=True, stdout=subprocess.DEVNULL)
+
+
+def gallery(source: Path) -> None:
+    """Copy the executed notebooks, and write a page that shows a picture of each."""
     (source / "notebooks").mkdir()
+    cards = []
     for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
-        ran = ROOT / "build/notebooks" / notebook.name
-        shutil.copy(ran if ran.is_file() else notebook, source / "notebooks")
-    reference = source / "docs/reference"
-    reference.mkdir()
-    (reference / "python.md").write_text(python_reference(), encoding="utf-8")
-    (reference / "headers.md").write_text(header_reference(ROOT), encoding="utf-8")
-    (source / "conf.py").write_text(CONFIGURATION, encoding="utf-8")
+        ran = RAN / notebook.name
+        if not ran.is_file() or ran.stat().st_mtime < notebook.stat().st_mtime:
+            words = [str(ROOT / "scripts/notebooks.py"), "--short", notebook.name]
+            subprocess.run([sys.executable, *words], check=True)
+        shutil.copy(ran, source / "notebooks")
+        cards.append(card(ran, source / "_static"))
+    text = "# Gallery\n\nNotebooks, as last run. `./dev notebooks` runs them in full.\n\n"
+    text += '<div class="gallery">\n' + "\n".join(cards) + "\n</div>\n"
+    (source / "docs/gallery.md").write_text(text, encoding="utf-8")
+
+
+def card(notebook: Path, folder: Path) -> str:
+    """Return a link to a notebook with its title and first picture, which goes to the folder."""
+    book = json.loads(notebook.read_text(encoding="utf-8"))
+    title = "".join(book["cells"][0]["source"]).partition("\n")[0].lstrip("# ")
+    shown = ""
+    for picture in pictures(book):
+        (folder / f"{notebook.stem}.png").write_bytes(base64.b64decode(picture))
+        shown = f'<img src="../_static/{notebook.stem}.png" alt="" loading="lazy">'
+        break
+    return f'<a href="../notebooks/{notebook.stem}.html">{shown}<br>{title}</a>'
+
+
+def pictures(book: dict[str, Any]) -> Iterator[str]:
+    """Yield the pictures of a notebook, base64 of PNG."""
+    for cell in book["cells"]:
+        for output in cell.get("outputs", []):
+            picture = output.get("data", {}).get("image/png")
+            if picture:
+                yield "".join(picture)
 
 
 def build() -> int:
@@ -153,11 +169,11 @@ def build() -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Check the table of contents, or build the site."""
+    """Check the tables of contents, or build the site."""
     parser = argparse.ArgumentParser(
         prog="./dev docs", description="Builds the documents as a site: build/docs/html."
     )
-    parser.add_argument("--check", action="store_true", help="only compare the table of contents")
+    parser.add_argument("--check", action="store_true", help="only compare the tables of contents")
     options = parser.parse_args(arguments)
     wrong = list(wrong_entries(ROOT))
     print("".join(f"{line}\n" for line in wrong), end="")

@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
+import os
 import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+from install_tools import run
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("src/**/*.md")])
@@ -61,42 +62,156 @@ def test_links_that_lead_nowhere_are_found(tmp_path: Path) -> None:
     assert list(broken_links(tmp_path, page)) == expected
 
 
+# --- the tutorial --------------------------------------------------------------------------------
+
+FENCED = re.compile(r"^```(\w+)\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
+NUMBER = r"\\d[\\d.,]*"
+
+
+def shown_in(expected: str, printed: str) -> bool:
+    """Compare words; a number or unit may be any, and a line "..." any text."""
+    words = [re.escape(word) for word in expected.split()]
+    words = [re.sub(r"\d[\d.,\\]*(?<![.,\\])", NUMBER, word) for word in words]
+    words = [r"(?:B|KiB|MiB)(?=\W|$)" if re.fullmatch("[KM]iB|B", word) else word for word in words]
+    pattern = r"\s+".join(".*?" if word == r"\.\.\." else word for word in words)
+    return re.search(pattern, printed, re.DOTALL) is not None
+
+
+def test_numbers_may_differ_and_words_may_not() -> None:
+    printed = "it saves 12.5 MiB (3.0 %)\n  of all, and more.\nwrote a.json"
+    assert shown_in("saves 9 KiB (12.25 %) of all,\n...\nwrote a.json", printed)
+    assert shown_in("all, and more.", printed)
+    assert not shown_in("costs 9 KiB", printed)
+    assert not shown_in("wrote a.json\n...\nsaves", printed)
+
+
+@pytest.mark.slow
+def test_the_tutorial_runs_in_order_and_prints_what_it_shows(tmp_path: Path) -> None:
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    printed, compared = "", 0
+    for language, text in FENCED.findall((ROOT / "docs/tutorial.md").read_text(encoding="utf-8")):
+        if language == "perl":
+            (tmp_path / "pages.pl").write_text(text, encoding="utf-8")
+        elif language == "sh":
+            printed = run("/bin/sh", "-euc", f"exec 2>&1\n{text}", cwd=tmp_path, env={"PATH": path})
+        elif language == "text":
+            assert shown_in(text, printed), f"{text}\n--- printed:\n{printed}"
+            compared += 1
+    assert compared == 5
+    assert "peak RSS compared with plain: " in printed
+    assert (tmp_path / "pages.html").is_file() and (tmp_path / "fits").is_dir()
+
+
 # --- the site ------------------------------------------------------------------------------------
 
 
-def _script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("docs_site", ROOT / "scripts/docs_site.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["docs_site"] = module
-    spec.loader.exec_module(module)
-    return module
+sys.path.insert(0, str(ROOT / "scripts"))
+docs_reference = importlib.import_module("docs_reference")
+docs_site = importlib.import_module("docs_site")
 
 
-SITE = _script()
-
-
-def test_the_table_of_contents_is_whole() -> None:
-    assert list(SITE.wrong_entries(ROOT)) == []
-    assert SITE.entries(ROOT / "docs/index.md")[0] == "README"
+def test_the_tables_of_contents_are_whole() -> None:
+    assert list(docs_site.wrong_entries(ROOT)) == []
+    assert docs_site.entries(ROOT)[0] == "README"
 
 
 def test_missing_pages_are_reported(tmp_path: Path) -> None:
     (tmp_path / "docs/design").mkdir(parents=True)
-    for name in ("docs/design/a.md", "docs/lost.md", "README.md"):
+    for name in ("docs/design/a.md", "docs/lost.md", "docs/background.md", "README.md"):
         (tmp_path / name).write_text("# page\n")
-    toc = "```{toctree}\n:glob:\n\ndesign/*\n../README\nreference/*\ngone\n```\n"
+    generated = "\n".join(name.removeprefix("docs/") for name in docs_site.GENERATED)
+    toc = f"```{{toctree}}\n:glob:\n\nWhat it is <../README>\nbackground\n{generated}\ngone\n```\n"
     (tmp_path / "docs/index.md").write_text(toc)
-    assert list(SITE.wrong_entries(tmp_path)) == [
-        "docs/index.md: docs/gone: names no page",
-        "docs/lost: is in no table of contents of docs/index.md",
+    (tmp_path / "docs/background.md").write_text("```{toctree}\ndesign/*\n```\n")
+    assert list(docs_site.wrong_entries(tmp_path)) == [
+        "docs/gone: is in a table of contents and names no page",
+        "docs/lost: is in no table of contents of docs/index.md or docs/background.md",
     ]
 
 
-def test_the_reference_has_every_public_name() -> None:
-    text = SITE.python_reference()
-    for name in ("record", "Recording", "SizeClassTable", "optimize", "convert"):
-        assert f"\n## {name}\n" in text
-    assert "\n### Recording.ledger\n" in text
-    headers = SITE.header_reference(ROOT)
-    assert all(f"## {one.name}\n" in headers for one in (ROOT / "include/spanwise").glob("*.h"))
+def test_the_index_begins_with_the_sentence_of_the_readme() -> None:
+    first = (ROOT / "README.md").read_text(encoding="utf-8").split("\n\n")[1]
+    assert first in (ROOT / "docs/index.md").read_text(encoding="utf-8")
+
+
+def test_every_public_name_of_python_has_an_anchor() -> None:
+    found = docs_reference.python_pages()
+    for name in ("Recording", "SizeClassTable", "Heap"):
+        assert f"\n.. autoclass:: spanwise.{name}\n" in found[name]
+    assert ".. autoclass:: spanwise.TraceFormatError\n" in found["errors"]
+    assert "autofunction:: spanwise.plots.timeline" in found["plots"]
+    assert "autofunction:: spanwise.workloads.phase_shift" in found["workloads"]
+    described = re.findall(r"^\.\. \S+:: spanwise\.(\w+)$", "\n".join(found.values()), re.MULTILINE)
+    assert sorted(described) == sorted(importlib.import_module("spanwise").__all__)
+
+
+HEADER = """\
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Boxes: store things.
+ *
+ *   sw_box_put(box, 1);
+ */
+#ifndef SPANWISE_BOX_H
+#define SPANWISE_BOX_H
+
+typedef struct sw_box {
+    int many; /* 0: empty */
+} sw_box;
+
+/* As sw_box_get_it, and `box` is *one*. */
+SW_API int sw_box_put(sw_box *box,
+                      int value) SW_NONNULL(1);
+SW_API void *sw_box_get_it(void); /* after all */
+static inline int sw_box_same(int a) {
+    if (a) return a;
+    return 0;
+}
+SW_API int sw_box_other(void);
+
+#endif
+"""
+
+
+def test_each_function_of_a_header_has_an_anchor_and_its_comment(tmp_path: Path) -> None:
+    (tmp_path / "include/spanwise").mkdir(parents=True)
+    (tmp_path / "include/spanwise/box.h").write_text(HEADER)
+    found = docs_reference.header_pages(tmp_path)
+    assert ":doc:`box.h <box>`\n     - Boxes: store things\n" in found["index"]
+    assert (
+        found["box"].split("\n\n", 4)[4]
+        == """\
+``#include <spanwise/box.h>``
+
+.. c:struct:: sw_box
+
+   .. code-block:: c
+
+      typedef struct sw_box {
+          int many; /* 0: empty */
+      } sw_box;
+
+.. c:function:: int sw_box_put(sw_box *box, int value)
+
+   As \\ :c:func:`sw_box_get_it`\\ , and ``box`` is \\*one\\*.
+
+.. c:function:: void *sw_box_get_it(void)
+
+   after all
+
+.. c:function:: int sw_box_same(int a)
+                int sw_box_other(void)
+"""
+    )
+
+
+def test_each_exported_function_has_one_anchor() -> None:
+    text = "\n".join(docs_reference.header_pages(ROOT).values())
+    blocks = re.findall(r"^\.\. c:function:: (.*?)\n\n", text, re.MULTILINE | re.DOTALL)
+    found = re.findall(r"\b(sw_\w+)\(", "\n".join(blocks))
+    headers = (ROOT / "include/spanwise").glob("*.h")
+    declared = {
+        name
+        for header in headers
+        for name in re.findall(r"^SW_API [^;(]*?\b(sw_\w+)\(", header.read_text(), re.MULTILINE)
+    }
+    assert len(found) == len(set(found)) and declared <= set(found) and len(declared) > 200

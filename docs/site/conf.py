@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sphinx's configuration; scripts/docs_site.py copies it to the sources of the build."""
+
+import re
+from typing import Any
+
+project = "spanwise"
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+root_doc = "docs/index"
+myst_heading_anchors = 6
+nb_execution_mode = "off"
+default_role = "py:obj"
+add_module_names = False
+autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
+maximum_signature_line_length = 88
+html_theme = "furo"
+html_title = "spanwise"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sphinx = False
+suppress_warnings = ["misc.highlighting_failure", "mystnb.unknown_mime_type", "myst.header"]
+suppress_warnings += ["ref.python"]  # `table` is an attribute of many classes
+
+
+def literal(match: re.Match[str]) -> str:
+    """Return a name as it is, for a link, and other text between ` as a literal."""
+    return (
+        match.group() if re.fullmatch(r"[A-Za-z_][\w.]*", match.group(1)) else f"`{match.group()}`"
+    )
+
+
+def prepare(*arguments: Any) -> None:
+    """Make examples and `text that is not a name` literal, and a single * a character."""
+    lines = arguments[-1]
+    text = re.sub(r"^Examples?:$", "Example::\n", "\n".join(lines), flags=re.MULTILINE)
+    text = re.sub(r"(?<!`)`([^`\n]+)`(?!`)", literal, text)
+    lines[:] = re.sub(r"(?<![*\w])\*(?=[ ,.])", r"\*", text).split("\n")
+
+
+def setup(app: Any) -> None:
+    """Prepare docstrings before napoleon reads them."""
+    app.connect("autodoc-process-docstring", prepare, priority=400)
