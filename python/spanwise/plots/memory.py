@@ -70,13 +70,13 @@ def ledgers(
         held = _format.size(ledger.held_bytes)
         _beside(
             ax,
-            f"{waste}, {wasted} of held" if waste_only else f"{held}, {wasted} waste",
+            f"{waste}, {wasted} of held" if waste_only else f"{held}, {wasted} of it waste",
             end,
             place,
         )
     ax.set_yticks(places, names)
     ax.invert_yaxis()
-    ax.set_xlim(0, max(left.max(initial=0) * (1.45 if waste_only else 1.32), 1e-9))
+    ax.set_xlim(0, max(left.max(initial=0) * 1.45, 1e-9))
     ax.grid(axis="y", visible=False)
     ax.set_xlabel(f"held beyond requested, {unit}" if waste_only else f"held, {unit}")
     first = rows[0] if rows else None

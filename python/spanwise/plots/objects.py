@@ -172,7 +172,7 @@ def span_pinning(found: SpanPinning, ax: Axes | None = None) -> Axes:
     scale, unit = scale_of(most)
     places = np.arange(len(rows))
     for shift, name, part, label in (
-        (-0.2, "released_bytes", "requested_bytes", "would come free without the group"),
+        (-0.2, "released_bytes", "requested_bytes", "released without the group"),
         (0.2, "kept_free_bytes", "free_slot_bytes", "free bytes that it keeps, shared evenly"),
     ):
         part_bars(ax, places + shift, rows[name] / scale, part, 0.38, label=label)

@@ -86,8 +86,8 @@ def test_ledgers() -> None:
     assert segments(resident) == [[[6, -0.31], [6, 0.31]], [[2.5, 0.69], [2.5, 1.31]]]
     assert ax.get_ylim()[0] > ax.get_ylim()[1]  # the first one is at the top
     assert [text.get_text() for text in ax.texts] == [
-        "8.0 KiB, 50.0 % waste",
-        "3.0 KiB, 33.3 % waste",
+        "8.0 KiB, 50.0 % of it waste",
+        "3.0 KiB, 33.3 % of it waste",
     ]
 
 
@@ -174,7 +174,7 @@ def test_pinned_spans() -> None:
     one = SpanPinning(found, "thread", ledger(requested=100, resident=0), 2, 8 * KIB)
     ax: Any = plots.span_pinning(one)
     assert bars(ax) == {
-        "would come free without the group": [(0, -0.39, 8, 0.38), (0, 0.61, 4, 0.38)],
+        "released without the group": [(0, -0.39, 8, 0.38), (0, 0.61, 4, 0.38)],
         "free bytes that it keeps, shared evenly": [(0, 0.01, 3, 0.38), (0, 1.01, 5, 0.38)],
     }
     assert [label.get_text() for label in ax.get_yticklabels()] == ["7", "9"]
