@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -21,6 +21,7 @@ from spanwise.recordings.sites import Site
 from spanwise.report import export, stacks
 from spanwise.report.export import FORMATS
 from spanwise.report.stacks import VALUES
+from spanwise.results.rows import Rows
 
 from tests.python.helpers import check_trace_events, make_ops, needs_recorder, random_ops
 
@@ -170,7 +171,7 @@ def hand_made(*sites: tuple[int, tuple[str, ...], int]) -> list[stacks.Group]:
         Site(i, 1, 33, frames, names[folded:], names)
         for (i, frames, folded), names in zip(sites, full, strict=True)
     ]
-    return stacks.groups_of(rows, made, NAMES)
+    return stacks.groups_of(cast("Rows", rows), made, NAMES)
 
 
 def test_frames_by_hand() -> None:
