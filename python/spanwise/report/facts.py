@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from spanwise.recordings.after_peak import AfterPeak
 from spanwise.recordings.live_sites import LiveSites
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.recording_set import RecordingSet
-from spanwise.recordings.sites import merge_key, same_sites
+from spanwise.recordings.sites import AnySite, Site, merge_key, same_sites
 from spanwise.report.advice import ADVICE_PASSES, AdviceList, advise
 from spanwise.results.jobs import Progress, Step, progress_bar
 from spanwise.results.rows import Rows
@@ -70,6 +70,7 @@ class Facts:
         peers: other allocators, measured on this recording; None: not measured.
         changes: the verdict and ranked advice; None: a set of several recordings.
         peak_map: the map of the peak with its live objects; None: a set.
+        allocated: all call sites, with their allocations; (): a set.
         row_of: index in `sites` of the first SITES, by each number of a site in `peak_map`.
     """
 
@@ -87,6 +88,7 @@ class Facts:
     changes: AdviceList | None = None
     peak_map: HeapMap | None = None
     row_of: dict[int, int] = field(default_factory=dict)
+    allocated: tuple[Site, ...] = ()
 
     @property
     def program(self) -> str:
@@ -209,11 +211,18 @@ def gather(
         )
     seen = (recording, table, ledger, after, timeline, histogram, tuple(maps), sites)
     row_of = _rows_of_sites(named, merged, recording.site_frames)
-    return Facts(*seen, advice, why, peers, changes, peak_map, row_of)
+    allocated = recording.sites.named(hide_frames=hide_frames)
+    short = tuple(short_name_of(site) for site in allocated)
+    return Facts(*seen, advice, why, peers, changes, peak_map, row_of, short)
 
 
 def short_names(live: LiveSites) -> LiveSites:
     """Return the sites with names of at most NAME_MAX characters."""
+    return replace(live, sites=tuple(short_name_of(site) for site in live.sites))
+
+
+def short_name_of(site: AnySite) -> AnySite:
+    """Return a site with names of at most NAME_MAX characters."""
 
     def short(names: Iterable[str]) -> tuple[str, ...]:
         end = NAME_MAX // 3
@@ -222,11 +231,8 @@ def short_names(live: LiveSites) -> LiveSites:
             for name in names
         )
 
-    sites = (
-        replace(site, names=short(site.names), full_names=short(site.full_names))
-        for site in live.sites
-    )
-    return replace(live, sites=tuple(sites))
+    made = replace(cast(Any, site), names=short(site.names), full_names=short(site.full_names))
+    return cast(AnySite, made)
 
 
 def _rows_of_sites(

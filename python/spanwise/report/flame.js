@@ -13,7 +13,9 @@
     const pattern = svg.querySelector("defs");
     let root, zoomed, drawn;
 
+    const isCount = () => quantity.value === "allocations";
     function size(bytes) {
+        if (isCount()) return bytes.toLocaleString("en");
         let power = 0;
         while (bytes / 1024 ** power >= 1024 && power < UNITS.length - 1) power++;
         return `${(bytes / 1024 ** power).toFixed(power ? 1 : 0)} ${UNITS[power]}`;
@@ -40,7 +42,7 @@
     }
     function build() {
         const column = of.findIndex((one) => one.name === quantity.value);
-        root = { name: `${of[column].name} at ${at}`, bytes: 0, callees: new Map() };
+        root = { name: isCount() ? quantity.value : `${quantity.value} at ${at}`, bytes: 0, callees: new Map() };
         stacks.forEach((stack, i) => {
             if (values[i][column]) add(framesOf(stack), values[i][column]);
         });
@@ -88,7 +90,8 @@
         return made;
     }
     const described = (node) =>
-        `${node.name}\n${size(node.bytes)} (${node.bytes.toLocaleString("en")} bytes), `
+        `${node.name}\n${size(node.bytes)}`
+        + (isCount() ? ", " : ` (${node.bytes.toLocaleString("en")} bytes), `)
         + `${share(node.bytes, root.bytes)} of all`;
 
     // The boxes from the root to the zoomed frame at full width, and those above it in proportion.
@@ -181,6 +184,7 @@
     });
     find("flame-reset").addEventListener("click", () => zoom(root));
     addEventListener("resize", draw);
+    of.forEach((one, i) => { quantity.options[i].disabled = one.total === 0; });
     find("flame-tools").hidden = false;
     svg.setAttribute("role", "group");
     build();

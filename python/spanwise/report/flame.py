@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +14,7 @@ from spanwise import _format
 from spanwise.errors import InvalidError
 from spanwise.ledger.ledger import Ledger
 from spanwise.recordings.live_sites import LiveSite, LiveSites
+from spanwise.recordings.sites import Site
 from spanwise.recordings.wrappers import plain_function, split_place
 from spanwise.report.charts import element, words
 from spanwise.report.stacks import chain_of
@@ -46,6 +47,8 @@ _KINDS = {
 }
 OF = tuple(_KINDS)
 """The quantities that a graph can show."""
+ALLOCATIONS = "allocations"
+"""Of the whole recording: another quantity of the graph in a page."""
 
 NO_OBJECT = "[of no live object]"
 FILE_WIDTH = 1400
@@ -170,39 +173,45 @@ def is_runtime(name: str) -> bool:
     return "importlib" in place or _RUNTIME.fullmatch(plain_function(function)) is not None
 
 
-def data_of(live: LiveSites, most_sites: int) -> dict[str, Any]:
-    """Return the stacks of live sites for the page's script, with the bytes of each of OF.
+def data_of(live: LiveSites, most_stacks: int, allocated: Iterable[Site] = ()) -> dict[str, Any]:
+    """Return stacks for the page's script, with the bytes of each of OF and with allocations.
 
-    The sites with the largest shares of any quantity have frames; the others are summed.
+    The stacks with the largest shares of any quantity have frames; the others are summed.
+    Without `allocated`, all sites of the recording, there are no allocations.
     """
+    found: dict[tuple[str, ...], list[int]] = {}
+    for one in live:
+        row = found.setdefault(chain_of(one), [0] * (len(OF) + 1))
+        for i, of in enumerate(OF):
+            row[i] += value_of(one, of)
+    for site in allocated:
+        found.setdefault(chain_of(site), [0] * (len(OF) + 1))[-1] += site.allocs
     totals = [total_of(live.ledger, of) for of in OF]
-    values = [[value_of(site, of) for of in OF] for site in live]
-    shares = [
-        max(value / max(total, 1) for value, total in zip(row, totals, strict=True))
-        for row in values
-    ]
-    order = sorted(range(len(values)), key=lambda i: -shares[i])
+    totals.append(sum(row[-1] for row in found.values()))
+    shown = sorted(found, key=lambda chain: -_share(found[chain], totals))
     names: dict[str, int] = {}
-
-    def number(name: str) -> int:
-        return names.setdefault(name, len(names))
-
     stacks = [
-        [number(_printable(name)) for name in reversed(chain_of(live[i]))]
-        for i in order[:most_sites]
+        [names.setdefault(_printable(name), len(names)) for name in reversed(chain)]
+        for chain in shown[:most_stacks]
     ]
-    kept = [values[i] for i in order[:most_sites]]
-    if others := [values[i] for i in order[most_sites:]]:
-        stacks.append([number(f"[{len(others)} more call sites]")])
-        kept.append([sum(column) for column in zip(*others, strict=True)])
+    values = [found[chain] for chain in shown[:most_stacks]]
+    if others := [found[chain] for chain in shown[most_stacks:]]:
+        stacks.append([names.setdefault(f"[{len(others)} more call sites]", len(names))])
+        values.append([sum(column) for column in zip(*others, strict=True)])
+    of_all = zip((*OF, ALLOCATIONS), totals, strict=True)
     return {
-        "of": [{"name": of, "total": total} for of, total in zip(OF, totals, strict=True)],
+        "of": [{"name": of, "total": total} for of, total in of_all],
         "at": live.ledger.at,
         "names": list(names),
         "hidden": [i for name, i in names.items() if is_runtime(name)],
         "stacks": stacks,
-        "values": kept,
+        "values": values,
     }
+
+
+def _share(row: Sequence[int], totals: Sequence[int]) -> float:
+    """Return the largest share of a quantity."""
+    return max(value / max(total, 1) for value, total in zip(row, totals, strict=True))
 
 
 # --- drawing --------------------------------------------------------------------------------------
@@ -226,7 +235,7 @@ def file_of(root: Frame, said: str) -> str:
 def part_of_page(root: Frame, said: str, width: int) -> str:
     """Return the graph as an svg element of a page that has the style sheet and the script."""
     height = ROW * root.depth() + 2
-    of = "".join(f"<option>{one}</option>" for one in OF)
+    of = "".join(f"<option>{one}</option>" for one in (*OF, ALLOCATIONS))
     views = "".join(f'<option value="{one}">{text}</option>' for one, text in _VIEWS)
     return (
         '<div class="tools" id="flame-tools" hidden>'

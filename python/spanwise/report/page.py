@@ -331,10 +331,11 @@ def _flame(facts: Facts) -> Section:
     text = (
         "What live objects keep at the peak, by call stack. The width of a box is the bytes of the"
         " function and its callees. Hatched boxes belong to no call. A click zooms; so does Enter,"
-        " and arrow keys move. Pinned bytes are the free bytes kept."
+        " and arrow keys move. Pinned bytes are the free bytes kept; allocations are those of the"
+        " whole recording."
     )
     drawn = flame.part_of_page(root, said, WIDTH)
-    data = _json("stacks", flame.data_of(facts.sites, FLAME_SITES))
+    data = _json("stacks", flame.data_of(facts.sites, FLAME_SITES, facts.allocated))
     return _section("Flame graph", text, drawn + data)
 
 

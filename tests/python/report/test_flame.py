@@ -135,12 +135,18 @@ def test_only_the_first_sites_of_a_page_have_frames() -> None:
 def test_the_data_of_the_page_adds_up_to_the_ledger() -> None:
     """Sites beyond the limit are one; with the rest of the ledger all quantities are complete."""
     live = found()
+    allocated = [sw.Site(7, 5, 50, ("0x1",), names=("only",)), sw.Site(1, 2, 9, (), CHAINS[0])]
     data = flame.data_of(live, 2)
     assert data["names"][data["stacks"][-1][0]] == "[1 more call sites]"
     assert data["names"][data["stacks"][0][0]] in ("main (a.c:90)", "main (a.c:91)")
     for place, of in enumerate(flame.OF):
         assert sum(row[place] for row in data["values"]) == sum(flame.value_of(s, of) for s in live)
         assert data["of"][place] == {"name": of, "total": flame.total_of(live.ledger, of)}
+    data = flame.data_of(live, 4, allocated)
+    assert data["of"][-1] == {"name": "allocations", "total": 7}
+    names = [data["names"][stack[-1]] for stack in data["stacks"]]
+    assert len(names) == 4 and sum(row[-1] for row in data["values"]) == 7
+    assert data["values"][names.index("only")] == [0, 0, 0, 0, 0, 5]
 
 
 def test_frames_of_runtimes_and_imports() -> None:

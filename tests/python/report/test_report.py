@@ -528,6 +528,16 @@ def test_the_flame_graph_zooms_and_searches(named_page: Path, tmp_path: Path) ->
     set("view", "value", "icicle", "change");
     set("hide", "checked", true, "change");
     output.hidden = look();
+    const focused = () => document.activeElement.getAttribute("aria-label").split("\n")[0];
+    const press = (key) => document.activeElement.dispatchEvent(
+        new KeyboardEvent("keydown", { key, bubbles: true }));
+    document.querySelector('#flame [tabindex="0"]').focus();
+    output.keys = ["ArrowDown", "ArrowRight", "ArrowLeft", "Enter", "Escape"].map((key) => {
+        press(key);
+        return focused();
+    });
+    set("of", "value", "allocations", "change");
+    output.allocations = groups().map((g) => g.getAttribute("aria-label"));
     """
     output = probe(tmp_path, named_page, script)
     root, start = ["round-up at peak-resident", 20, 20], ["_start in a", 20, 20]
@@ -542,6 +552,8 @@ def test_the_flame_graph_zooms_and_searches(named_page: Path, tmp_path: Path) ->
     ]
     assert output["whole"] == output["reset"] == [root, start, *below]
     assert output["hidden"] == [root, *below]
+    assert output["keys"] == [below[0][0], below[4][0], below[0][0], below[0][0], root[0]]
+    assert output["allocations"][0] == "allocations\n3, 100.0 % of all"
     assert output["found"] == [
         ["matched 50.0 % (10 B)", 2],
         ["matched 80.0 % (16 B)", 1],
