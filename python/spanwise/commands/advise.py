@@ -8,6 +8,10 @@ import argparse
 from spanwise.commands import _options
 from spanwise.commands._common import SubParsers, new_command, print_json, warn_gaps
 from spanwise.commands._show import show
+from spanwise.errors import InvalidError
+from spanwise.measure.bench import bench
+from spanwise.measure.bench_cases import case_of
+from spanwise.measure.bench_result import BenchResult
 from spanwise.measure.peers import compare_peers, parse_peers
 from spanwise.optimizer.search import optimize
 from spanwise.recordings.recording import Recording
@@ -34,8 +38,20 @@ def add_advise(commands: SubParsers) -> None:
         metavar="P,P,...",
         help="also replay under spanwise, glibc, jemalloc, mimalloc, tcmalloc and compare peak RSS",
     )
+    parser.add_argument(
+        "--bench",
+        action="store_true",
+        help="also run the recorded command again, here, under each installed allocator",
+    )
     _options.add_valid_prefix_option(parser)
     _options.add_placement_options(parser.add_argument_group("placement"))
+
+
+def _bench(recording: Recording) -> BenchResult:
+    """Run the recorded command under each installed allocator, in five rounds."""
+    if not recording.arguments:
+        raise InvalidError(f"{recording.name}: --bench: the recording has no command; omit it")
+    return bench([case_of(recording.arguments)])
 
 
 def run_advise(options: argparse.Namespace) -> int:
@@ -46,7 +62,8 @@ def run_advise(options: argparse.Namespace) -> int:
     names = parse_peers(options.peers)
     fitted = optimize(recording) if options.fit and recording.events else None
     peers = compare_peers(recording, names) if names and recording.events else None
-    found = recording.advice(table, fitted=fitted, peers=peers, options=heap)
+    runs = _bench(recording) if options.bench else None
+    found = recording.advice(table, fitted=fitted, peers=peers, runs=runs, options=heap)
     if options.json:
         print_json(found.to_dict())
     else:

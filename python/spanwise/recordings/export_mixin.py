@@ -18,6 +18,7 @@ from spanwise.tables.table import SizeClassTable, as_table
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from spanwise.measure.bench_result import BenchResult
     from spanwise.measure.peers import PeerComparison
     from spanwise.optimizer.result import OptimizeResult
     from spanwise.recordings.recording import Recording
@@ -33,6 +34,7 @@ class ExportMixin(RecordingQueries):
         *,
         fitted: OptimizeResult | None = None,
         peers: PeerComparison | None = None,
+        runs: BenchResult | None = None,
         options: HeapOptions | None = None,
         progress: Progress = None,
     ) -> AdviceList:
@@ -44,6 +46,8 @@ class ExportMixin(RecordingQueries):
                 it holds.
             peers: a result of `spanwise.compare_peers` for this recording; the allocator with the
                 lowest peak RSS becomes advice.
+            runs: a result of `spanwise.bench` for the recorded command; the allocator under which
+                real runs need least becomes advice, in place of the simulated comparison.
             options: of the simulated heap.
             progress: as of `ledger`.
         """
@@ -51,7 +55,13 @@ class ExportMixin(RecordingQueries):
 
         only = self._only("advice")
         return advise(
-            only, as_table(table), fitted=fitted, peers=peers, options=options, progress=progress
+            only,
+            as_table(table),
+            fitted=fitted,
+            peers=peers,
+            runs=runs,
+            options=options,
+            progress=progress,
         )
 
     def to_html(

@@ -14,12 +14,20 @@ from spanwise import _format
 from spanwise.heap.options import HeapOptions, as_options
 from spanwise.optimizer.result import OptimizeResult
 from spanwise.recordings.recording import Recording
-from spanwise.report.advice_rules import RULES, Advice, AdviceFacts, fitted_table, measured
+from spanwise.report.advice_rules import (
+    RULES,
+    Advice,
+    AdviceFacts,
+    benched,
+    fitted_table,
+    measured,
+)
 from spanwise.results.jobs import Progress, progress_bar
 from spanwise.results.rows import Result, Rows, Tabular, Value, rows_of
 from spanwise.tables.table import SizeClassTable
 
 if TYPE_CHECKING:
+    from spanwise.measure.bench_result import BenchResult
     from spanwise.measure.peers import PeerComparison
 
 NOTHING = "No change that was tried saves more than 1 %."
@@ -104,6 +112,7 @@ def advise(
     *,
     fitted: OptimizeResult | None = None,
     peers: PeerComparison | None = None,
+    runs: BenchResult | None = None,
     options: HeapOptions | None = None,
     progress: Progress = None,
 ) -> AdviceList:
@@ -114,6 +123,8 @@ def advise(
         table: size classes of the simulated heap.
         fitted: the result of `optimize` on the recording, if there is one.
         peers: the result of `compare_peers` on the recording, if there is one.
+        runs: the result of `bench` on the recorded command, if there is one. It replaces the
+            simulated comparison with the program's own allocator.
         options: of the simulated heap.
         progress: as of `Recording.ledger`.
     """
@@ -126,6 +137,8 @@ def advise(
         found = [one for rule in RULES for one in rule(facts)]
         found += [] if fitted is None else fitted_table(fitted)
         found += [] if peers is None else measured(peers, recording.allocator)
+        if runs is not None:
+            found = [one for one in found if one.kind != "allocator"] + list(benched(runs))
         least = facts.noise_bytes
         kept = sorted(
             (one for one in found if one.saves_bytes >= least),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from spanwise.results.rows import Result
 from spanwise.tables.table import SizeClassTable
 
 if TYPE_CHECKING:
+    from spanwise.measure.bench_result import BenchResult
     from spanwise.measure.peers import PeerComparison
 
 CERTAINTIES = ("measured", "simulated", "estimated")
@@ -205,6 +207,35 @@ def measured(peers: PeerComparison, own: str) -> Iterator[Advice]:
             f"Replayed with real memory, {own} has a peak RSS of {_format.size(rss[own])} and"
             f" {best} {_format.size(rss[best])}.",
             f"Preload {best}, and compare real runs: spanwise bench -- PROGRAM.",
+        )
+
+
+def benched(runs: BenchResult) -> Iterator[Advice]:
+    """The allocator under which real runs need least, if the whole interval is a saving."""
+    (program, input_) = runs.cases[0]
+    names = dict.fromkeys(row["allocator"] for row in runs)
+    savings = {
+        name: runs.saving(program, input_, allocator=name, stock="plain")
+        for name in names
+        if name != "plain"
+    }
+    known = {name: one for name, one in savings.items() if one is not None and one.low > 0}
+    if known:
+        best = max(known, key=lambda name: known[name].median)
+        peaks = {
+            name: median(runs.values(program, input_, name, "rss_bytes").values())
+            for name in ("plain", best)
+        }
+        low, high = known[best].low, known[best].high
+        yield Advice(
+            "allocator",
+            int(peaks["plain"] - peaks[best]),
+            _PEAK,
+            "measured",
+            f"In real runs the peak RSS is {_format.size(peaks['plain'])} as the program is today,"
+            f" and {_format.size(peaks[best])} under {best}: {known[best].median:.1f} % less"
+            f" ({low:.1f} to {high:.1f}).",
+            f"Preload {best}.",
         )
 
 

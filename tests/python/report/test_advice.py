@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import spanwise as sw
 from spanwise._lib import OPS_DTYPE, lib
+from spanwise.measure.bench_result import BenchResult
+from spanwise.measure.bench_rounds import ROW_FIELDS, VALUE_FIELDS
 from spanwise.measure.peers import PeerComparison, PeerRow
 from spanwise.recordings import sources
 from spanwise.report.advice import AdviceList
@@ -158,6 +160,33 @@ def test_measured_peers(measured: sw.Recording) -> None:
     assert "mimalloc 21.0 MiB" in found[0].finding
     without = PeerComparison("a", 10 * MIB, tuple(rows[1:]))
     assert not [one for one in measured.advice(peers=without) if one.certainty == "measured"]
+
+
+def runs_of(**peaks: list[int]) -> BenchResult:
+    """Runs of one program, a round per peak in MiB."""
+    empty = dict.fromkeys((*VALUE_FIELDS, *ROW_FIELDS))
+    return BenchResult(
+        {
+            **empty,
+            "program": "app",
+            "input": "",
+            "allocator": name,
+            "round": i,
+            "rss_bytes": size * MIB,
+        }
+        for name, sizes in peaks.items()
+        for i, size in enumerate(sizes)
+    )
+
+
+def test_real_runs_replace_the_simulated_comparison(measured: sw.Recording) -> None:
+    """Of 100 MiB in each round mimalloc saves 10 to 12 %; jemalloc saves in some rounds only."""
+    runs = runs_of(plain=[100] * 5, mimalloc=[90, 89, 88, 89, 90], jemalloc=[80, 101, 80, 102, 80])
+    found = [one for one in measured.advice(runs=runs) if one.kind == "allocator"]
+    assert [(one.certainty, one.saves_bytes) for one in found] == [("measured", 11 * MIB)]
+    assert "89.0 MiB under mimalloc: 11.0 % less (10.0 to 12.0)" in found[0].finding
+    lost = measured.advice(runs=runs_of(plain=[100] * 5, mimalloc=[101] * 5))
+    assert [one for one in lost if one.kind == "allocator"] == []
 
 
 def test_a_fitted_table() -> None:
