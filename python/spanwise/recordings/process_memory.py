@@ -64,6 +64,17 @@ class ProcessMemory(Result):
         """Return the attributes and the share as a dict for JSON."""
         return {**asdict(self), "recorded_share": self.recorded_share}
 
+    def text_rows(self) -> list[tuple[str, str]]:
+        """Return the parts as text: what, and bytes."""
+        parts = (
+            ("peak RSS of the process", self.peak_rss_bytes),
+            ("private memory from malloc, recorded", self.malloc_bytes),
+            ("private memory from mmap calls, not recorded", self.mapped_bytes),
+            ("static data and main stack", self.data_bytes),
+            ("shared with files: code, mapped files", self.file_bytes),
+        )
+        return [(what, _format.size(count)) for what, count in parts]
+
     def __str__(self) -> str:
         if not self.covers_peak:
             seen = _format.size(self.private_bytes + self.file_bytes)

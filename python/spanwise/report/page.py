@@ -432,6 +432,8 @@ def _definitions() -> Section:
 
 def _about(facts: Facts) -> Section:
     rows = [(value, name) for name, value in facts.recording.summary.text_rows()]
+    memory = facts.recording.memory if isinstance(facts.recording, Recording) else None
+    rows += [(value, name) for name, value in (memory.text_rows() if memory else ())]
     made = (
         f"Made by spanwise {_lib.version()} from the recording alone: its operations were run"
         f" through a simulated heap with the table {facts.table.name} ({len(facts.table)} classes,"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -136,6 +137,14 @@ def test_the_verdict_names_the_programs_own_allocator(measured: sw.Recording) ->
     assert end is not None
     assert by_kind["retained"].saves_bytes == 15 * MIB - end
     assert "malloc_trim" in by_kind["retained"].change
+
+
+def test_the_page_has_the_memory_of_the_process(measured: sw.Recording, tmp_path: Path) -> None:
+    measured.to_html(tmp_path / "a.html")
+    text = (tmp_path / "a.html").read_text(encoding="utf-8")
+    row = r">27\.0 MiB</td><td[^>]*>peak RSS of the process<"
+    assert re.search(row, text)
+    assert re.search(r">20\.0 MiB</td><td[^>]*>private memory from malloc, recorded<", text)
 
 
 def test_memory_that_was_not_recorded_is_said_first(tmp_path: Path) -> None:
