@@ -16,6 +16,7 @@ import re
 import sys
 from pathlib import Path
 from types import ModuleType
+from unittest import mock
 
 STATUS = """\
 0    success
@@ -61,7 +62,11 @@ def page(parser: argparse.ArgumentParser, brief: str, others: list[str], version
 
 def pages(package: ModuleType) -> dict[str, str]:
     """Return all pages by file name; `package` is `spanwise.__main__`."""
-    os.environ["COLUMNS"] = "80"  # of the help texts
+    with mock.patch.dict(os.environ, COLUMNS="80"):  # of the help texts
+        return _pages(package)
+
+
+def _pages(package: ModuleType) -> dict[str, str]:
     top = package.make_parser()
     version = importlib.import_module("spanwise._lib").version()
     (commands,) = (one for one in top._actions if isinstance(one, argparse._SubParsersAction))

@@ -59,9 +59,11 @@ static uint32_t take_slot(place_kind kind, uintptr_t end, uint32_t first, size_t
 }
 
 /* If a process may not map the usual part, as under ThreadSanitizer, its places are not far below
- * the stack. */
+ * the stack. The part that served last is tried first, because thousands of slots may be refused
+ * before the other one is. */
 void *sw_os_place(size_t bytes, size_t ready) {
-    static uint32_t next[KINDS + 1]; /* atomic: the slot where the search begins */
+    static uint32_t next[KINDS + 1];   /* atomic: the slot where the search begins */
+    static uint32_t served[KINDS + 1]; /* atomic: the part that served last */
     uint32_t log2 = sw_log2_ceil(bytes), k = 0;
     if (log2 > LONGEST_LOG2) return NULL;
     while (k < KINDS && log2 > kinds[k].log2) k++;
@@ -70,12 +72,15 @@ void *sw_os_place(size_t bytes, size_t ready) {
     uintptr_t stack = (uintptr_t)getauxval(AT_RANDOM);
     uintptr_t ends[] = {stack / 16 * kind.sixteenths, stack - ((uintptr_t)4 << kind.log2)};
     void *place = NULL;
-    for (size_t i = 0; i < 2; i++) {
+    uint32_t begin = __atomic_load_n(&served[k], __ATOMIC_RELAXED);
+    for (uint32_t turn = 0; turn < 2; turn++) {
+        uint32_t i = begin ^ turn;
         if (ends[i] > stack) continue; /* wrapped round */
         uint32_t first = __atomic_load_n(&next[k], __ATOMIC_RELAXED);
         uint32_t slot = take_slot(kind, ends[i], first, ready, &place);
         if (slot == kind.slots) continue;
         __atomic_store_n(&next[k], (slot + 1) % kind.slots, __ATOMIC_RELAXED);
+        __atomic_store_n(&served[k], i, __ATOMIC_RELAXED);
         return place;
     }
     return NULL;
