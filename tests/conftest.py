@@ -24,6 +24,8 @@ TOGETHER = {
     "preloaded": ("tests/preload/", "tests/recorder/"),
 }
 
+os.environ.pop("COLUMNS", None)  # a worker has 80, and tables would be cut
+
 
 def group_of(node_id: str) -> str:
     """Which tests a test must run beside, by its node id (`file::name`)."""
