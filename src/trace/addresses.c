@@ -118,3 +118,48 @@ void swt_addresses_free(swt_addresses *map) {
     free(map->spare);
     *map = (swt_addresses){0};
 }
+
+/* --- pages of live objects -------------------------------------------------------------------- */
+
+enum { PAGE_LOG2 = 12, LEAF_LOG2 = 10 };
+
+typedef struct page_range {
+    uint64_t first, last;
+} page_range;
+
+static int compare_ranges(const void *a, const void *b) {
+    const page_range *x = a, *y = b;
+    return x->first < y->first ? -1 : x->first > y->first;
+}
+
+/* The pages of a leaf's objects. They have no gap: all begin in one KiB, and none overlap. */
+static page_range pages_of(const swt_addresses *map, const swt_leaf_entry *entry,
+                           const uint64_t *sizes) {
+    uint64_t start = (entry->key - 1) >> 4 << LEAF_LOG2 | ((entry->key - 1) & 15), last = start;
+    for (uint32_t i = 0; i < SWT_LEAF_IDS; i++) {
+        uint32_t id = map->leaves[entry->leaf].ids[i];
+        if (id != 0) last = sw_max_u64(last, start + i * 16 + sw_max_u64(sizes[id - 1], 1) - 1);
+    }
+    return (page_range){start >> PAGE_LOG2, last >> PAGE_LOG2};
+}
+
+bool swt_addresses_page_bytes(const swt_addresses *map, const uint64_t *sizes, uint64_t *bytes) {
+    *bytes = 0;
+    if (map->count == 0) return true;
+    page_range *ranges = malloc(map->count * sizeof *ranges);
+    if (ranges == NULL) return false;
+    size_t count = 0;
+    for (size_t i = 0; i <= map->mask; i++)
+        if (map->entries[i].key != 0) ranges[count++] = pages_of(map, &map->entries[i], sizes);
+    qsort(ranges, count, sizeof *ranges, compare_ranges);
+    uint64_t next = 0, pages = 0; /* pages below `next` are counted */
+    for (size_t i = 0; i < count; i++) {
+        uint64_t first = sw_max_u64(ranges[i].first, next);
+        if (ranges[i].last < first) continue;
+        next = ranges[i].last + 1;
+        pages += next - first;
+    }
+    free(ranges);
+    *bytes = pages << PAGE_LOG2;
+    return true;
+}

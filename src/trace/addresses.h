@@ -50,4 +50,8 @@ int swt_addresses_put(swt_addresses *map, uint64_t address, uint32_t id, uint32_
 bool swt_addresses_remove(swt_addresses *map, uint64_t address, uint32_t *id);
 void swt_addresses_free(swt_addresses *map);
 
+/* Stores to *bytes the size of all pages of 4 KiB that live objects are in; sizes[id] are the bytes
+ * of object id, below 2^48. No two objects overlap. False: no memory. */
+bool swt_addresses_page_bytes(const swt_addresses *map, const uint64_t *sizes, uint64_t *bytes);
+
 #endif

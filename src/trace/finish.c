@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sw_trace_finish: converts a recording of either form, with its small blocks, to an ordered
  * one. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -146,6 +147,17 @@ static sw_status copy_ops(swt_source *source, sw_trace_writer *writer, const vol
     return status;
 }
 
+/* A raw recording has the addresses, so here it can be said which pages live objects keep. */
+static sw_status add_end_pages(const swt_source *source, sw_trace_writer *writer) {
+    uint64_t bytes;
+    char value[24];
+    if (source->file->header.form != SW_TRACE_RAW) return SW_OK;
+    if (!swt_addresses_page_bytes(&source->merge.addresses, writer->totals.sizes, &bytes))
+        return swt_file_no_memory(source->file);
+    snprintf(value, sizeof value, "%" PRIu64, bytes);
+    return swt_writer_meta(writer, "rss_end_pages", value);
+}
+
 /* --- all of it -------------------------------------------------------------------------------- */
 
 static sw_status copy_all(swt_source *source, sw_trace_writer *writer, const volatile int *cancel,
@@ -153,6 +165,7 @@ static sw_status copy_all(swt_source *source, sw_trace_writer *writer, const vol
     const swt_notes *notes = &source->file->notes;
     sw_status status = copy_meta(notes, writer);
     if (status == SW_OK) status = copy_ops(source, writer, cancel, done);
+    if (status == SW_OK) status = add_end_pages(source, writer);
     if (status == SW_OK) status = copy_sites(notes, writer);
     if (status == SW_OK) status = copy_modules(notes, writer);
     sw_trace_summary stated = {0};

@@ -41,8 +41,9 @@ const char *sw_trace_writer_record_check(const struct sw_trace_writer *writer);
 
 /* Writes the small block in progress; before it, once, the file header. */
 sw_status swt_writer_end_small(sw_trace_writer *writer);
-/* Adds an entry to the small block of its kind, also after operations: as sw_trace_add_site and
- * sw_trace_add_module, without their checks. */
+/* Adds an entry to the small block of its kind, also after operations: as sw_trace_set_meta,
+ * sw_trace_add_site and sw_trace_add_module, without their checks. */
+sw_status swt_writer_meta(sw_trace_writer *writer, const char *key, const char *value);
 sw_status swt_writer_site(sw_trace_writer *writer, uint32_t site, const uint64_t *addresses,
                           uint32_t depth);
 sw_status swt_writer_module(sw_trace_writer *writer, const sw_trace_module *module);

@@ -26,7 +26,11 @@ sw_status sw_trace_set_meta(sw_trace_writer *w, const char *key, const char *val
     sw_status status = writer_status(w, "sw_trace_set_meta");
     if (status != SW_OK) return status;
     if (key == NULL || value == NULL) return sw_fail_null("sw_trace_set_meta", "key or value");
-    status = begin(w, SWT_BLOCK_META);
+    return swt_writer_meta(w, key, value);
+}
+
+sw_status swt_writer_meta(sw_trace_writer *w, const char *key, const char *value) {
+    sw_status status = begin(w, SWT_BLOCK_META);
     if (status != SW_OK || swt_put_meta(&w->small, key, value)) return status;
     status = swt_writer_end_small(w);
     if (status != SW_OK || swt_put_meta(&w->small, key, value)) return status;

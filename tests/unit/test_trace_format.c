@@ -173,6 +173,29 @@ static void addresses(void) {
     swt_addresses_free(&map);
 }
 
+/* Pages 1 (two objects), 2 to 4 (one object that begins in page 2) and 9; an object of 0 bytes. */
+static void pages_of_addresses(void) {
+    static const struct {
+        uint64_t address, size;
+    } object[] = {{0x1010, 64}, {0x1fb8, 72}, {0x2ff0, 0x1011}, {0x9008, 0}, {0x6000, 1}};
+    uint64_t sizes[5], bytes;
+    swt_addresses map = {0};
+    uint32_t old;
+    CHECK(swt_addresses_page_bytes(&map, sizes, &bytes));
+    CHECK_EQ(bytes, 0);
+    for (uint32_t id = 0; id < 5; id++) {
+        sizes[id] = object[id].size;
+        CHECK_EQ(swt_addresses_put(&map, object[id].address, id, &old), 0);
+    }
+    CHECK(swt_addresses_remove(&map, 0x6000, &old));
+    CHECK(swt_addresses_page_bytes(&map, sizes, &bytes));
+    CHECK_EQ(bytes, 5 * 4096);
+    sizes[2]--; /* its last byte was the first of page 4 */
+    CHECK(swt_addresses_page_bytes(&map, sizes, &bytes));
+    CHECK_EQ(bytes, 4 * 4096);
+    swt_addresses_free(&map);
+}
+
 static void ids(void) {
     static uint32_t live[20000];
     swt_ids pool = {0};
@@ -245,6 +268,7 @@ int main(void) {
     encoder_memory();
     payload_room();
     addresses();
+    pages_of_addresses();
     ids();
     totals_by_hand();
     return check_result();

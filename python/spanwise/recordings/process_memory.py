@@ -34,6 +34,8 @@ class ProcessMemory(Result):
         file_bytes: pages shared with files or other processes: code, mapped files.
         recorder_bytes: the recorder's own memory; in none of the others.
         end_malloc_bytes: malloc_bytes at the last reading: at the end, unless it was killed.
+        end_pages_bytes: pages of 4 KiB that live objects were in at the end, resident or not; None:
+            not known, because the recording is not in order.
     """
 
     peak_rss_bytes: int
@@ -44,6 +46,7 @@ class ProcessMemory(Result):
     file_bytes: int
     recorder_bytes: int
     end_malloc_bytes: int
+    end_pages_bytes: int | None = None
 
     @property
     def private_bytes(self) -> int:
@@ -103,7 +106,7 @@ def read_memory(meta: Iterable[tuple[str, str]]) -> ProcessMemory | None:
     if any(name not in found for name in names):
         return None
     peak, *rest = (found[name] for name in names)
-    return ProcessMemory(max(peak - found["recorder"], 0), *rest)
+    return ProcessMemory(max(peak - found["recorder"], 0), *rest, found.get("end_pages"))
 
 
 def missing_memory(memory: ProcessMemory, program: str, runtime: tuple[str, str]) -> str:

@@ -46,7 +46,7 @@ class Advice(Result):
     """One change and what it would save.
 
     Attributes:
-        kind: "allocator", "size", "pinning", "retained", "caches" or "table".
+        kind: "allocator", "size", "pinning", "trim", "retained", "caches" or "table".
         saves_bytes: resident bytes that it would save.
         at: the moment of the saving: "peak-resident" or "end".
         certainty: one of CERTAINTIES.
@@ -351,34 +351,42 @@ def _pinning_advice(row: Any, place: str, at: str, alone: bool) -> Advice:
 
 
 def _retained(facts: AdviceFacts) -> Iterator[Advice]:
-    """Memory that stays after the peak in the program's malloc, compared with the simulated heap.
+    """Memory that stays after the peak in the program's malloc: what a trim and our heap would keep.
 
     A program that has freed nearly everything at its end is only about to exit.
     """
-    memory, end = facts.memory, facts.end
-    if end.requested_bytes < _LIVE_AT_END * facts.recording.summary.peak_requested_bytes:
+    memory, end, own = facts.memory, facts.end, facts.recording.allocator
+    least = _LIVE_AT_END * facts.recording.summary.peak_requested_bytes
+    if memory is None or not facts.is_own_allocator or end.requested_bytes < least:
         return
-    own = facts.recording.allocator
-    resident = end.resident_bytes or 0
-    if memory is not None and facts.is_own_allocator and facts.own_wasted >= 0:
+    resident, pages = memory.end_malloc_bytes, memory.end_pages_bytes
+    kept = (
+        f"{own} keeps {_format.size(resident)} resident at the end for"
+        f" {_format.size(end.requested_bytes)} requested"
+    )
+    if own == "glibc" and pages is not None:
         yield Advice(
-            "retained",
-            memory.end_malloc_bytes - resident,
+            "trim",
+            resident - pages,
             "end",
             "simulated",
-            f"{own} keeps {_format.size(memory.end_malloc_bytes)} resident at the end for"
-            f" {_format.size(end.requested_bytes)} requested.",
-            _RETURN.get(own, _RETURN["glibc"]),
+            f"{kept}; live objects are in {_format.size(pages)} of pages.",
+            "Call malloc_trim(0) when work pauses: it returns the pages without live objects.",
+        )
+    if facts.own_wasted >= 0:
+        yield Advice(
+            "retained",
+            resident - (end.resident_bytes or 0),
+            "end",
+            "simulated",
+            f"{kept}; spanwise would keep {_format.size(end.resident_bytes or 0)}.",
+            f"Run it with spanwise's malloc (spanwise run -- PROGRAM){_RETURN.get(own, '')}.",
         )
 
 
 _RETURN = {
-    "glibc": "Call malloc_trim(0) when work pauses, set MALLOC_ARENA_MAX=2 if there are many"
-    " threads, or run it with spanwise's malloc: spanwise run -- PROGRAM.",
-    "jemalloc": "Set MALLOC_CONF=dirty_decay_ms:0,background_thread:true, or run it with spanwise's"
-    " malloc: spanwise run -- PROGRAM.",
-    "tcmalloc": "Call MallocExtension::ReleaseFreeMemory when work pauses, or run it with"
-    " spanwise's malloc: spanwise run -- PROGRAM.",
+    "jemalloc": ", or set MALLOC_CONF=dirty_decay_ms:0,background_thread:true",
+    "tcmalloc": ", or call MallocExtension::ReleaseFreeMemory when work pauses",
 }
 
 

@@ -106,6 +106,52 @@ def test_a_program_that_maps_its_memory_itself(tmp_path: Path) -> None:
     assert said in spanwise("ledger", out).stdout
 
 
+TRIMMED = """
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static long resident(void) {
+    long all = 0, now = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (fscanf(f, "%ld %ld", &all, &now) != 2) return 0;
+    fclose(f);
+    return now * 4096;
+}
+
+static char *objects[200000];
+
+int main(int argc, char **argv) {
+    for (int i = 0; i < 200000; i++) objects[i] = memset(malloc(80 + i % 160), 1, 80);
+    for (int i = 0; i < 200000; i++)
+        if (i / 50 % 4 != 0) free(objects[i]);
+    long before = resident();
+    if (argc > 1) malloc_trim(0);
+    printf("%ld", before - resident());
+    return argv[0] == NULL;
+}
+"""
+
+
+@needs_recorder()
+def test_what_a_trim_would_return(tmp_path: Path) -> None:
+    """The pages without live objects at the end are those that malloc_trim returns."""
+    program, out = tmp_path / "trimmed", tmp_path / "a.swt"
+    (tmp_path / "trimmed.c").write_text(TRIMMED)
+    subprocess.run(["cc", "-O0", tmp_path / "trimmed.c", "-o", program], check=True)
+    real = int(subprocess.run([program, "trim"], check=True, stdout=subprocess.PIPE).stdout)
+    done = spanwise("record", "-o", out, "--", program)
+    assert done.returncode == 0, done.stderr
+    recording = sw.Recording.open(out)
+    memory = recording.memory
+    assert memory is not None and memory.end_pages_bytes is not None
+    predicted = memory.end_malloc_bytes - memory.end_pages_bytes
+    assert real > 12 << 20
+    assert abs(predicted - real) < real / 10
+    assert next(one for one in recording.advice() if one.kind == "trim").saves_bytes == predicted
+
+
 def test_programs_with_an_allocator_of_their_own(tmp_path: Path) -> None:
     assert own_allocator(sys.executable).startswith("CPython's pymalloc")
     assert own_allocator("/bin/ls") == ""

@@ -116,6 +116,7 @@ def measured(tmp_path: Path) -> sw.Recording:
         "rss_file": 4 * MIB,
         "rss_recorder": 3 * MIB,
         "rss_end_malloc": 15 * MIB,
+        "rss_end_pages": 12 * MIB,
     }
     meta = [("program", "/opt/app"), *((name, str(value)) for name, value in parts.items())]
     ops = allocations([1024] * 10_240)
@@ -136,7 +137,8 @@ def test_the_verdict_names_the_programs_own_allocator(measured: sw.Recording) ->
     end = measured.ledger("c16", "end").resident_bytes
     assert end is not None
     assert by_kind["retained"].saves_bytes == 15 * MIB - end
-    assert "malloc_trim" in by_kind["retained"].change
+    assert by_kind["trim"].saves_bytes == 3 * MIB
+    assert "malloc_trim" in by_kind["trim"].change
 
 
 def test_the_page_has_the_memory_of_the_process(measured: sw.Recording, tmp_path: Path) -> None:
