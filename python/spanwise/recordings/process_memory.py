@@ -106,7 +106,8 @@ def read_memory(meta: Iterable[tuple[str, str]]) -> ProcessMemory | None:
     if any(name not in found for name in names):
         return None
     peak, *rest = (found[name] for name in names)
-    return ProcessMemory(max(peak - found["recorder"], 0), *rest, found.get("end_pages"))
+    peak = max(peak - found["recorder"], 0)
+    return ProcessMemory(peak, *rest, end_pages_bytes=found.get("end_pages"))
 
 
 def missing_memory(memory: ProcessMemory, program: str, runtime: tuple[str, str]) -> str:

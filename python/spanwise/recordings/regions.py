@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from spanwise import _format
 from spanwise._lib import lib
 from spanwise.errors import InvalidError, SpanwiseError, StateError
 from spanwise.recordings.finish import finish, salvage
@@ -226,8 +227,10 @@ _MAGIC_HELP = """The cell magic %%record: `%load_ext spanwise`, then a cell that
 The cell runs as a separate program in a fresh python3 with PYTHONMALLOC=malloc, because the
 notebook's process allocates all the time. The notebook's names that the cell uses are passed on:
 modules are imported, other values are pickled, and loading them is recorded too. The output
-is shown below the cell, then the recording, which is also stored in the variable `recording`.
+is shown below the cell, then the lines of Python that allocate most and the recording, which is
+also stored in the variable `recording`.
 """
+_SHOWN = 3
 
 _STARTER = """\
 import importlib, pickle, sys
@@ -251,7 +254,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="%%record", description=_MAGIC_HELP, add_help=False)
     parser.add_argument("name", nargs="?", default="recording", help="variable for the recording")
     parser.add_argument("-o", "--output", help="the recording's file")
-    parser.add_argument("--stacks", type=int, help="return addresses per call")
+    parser.add_argument("--stacks", type=int, help="lines of Python, or return addresses, per call")
+    parser.add_argument("--native", action="store_true", help="call sites in C, not in Python")
     parser.add_argument("--keep-pymalloc", action="store_true", help="keep CPython's allocator")
     return parser
 
@@ -260,7 +264,8 @@ def record_cell(line: str, cell: str, namespace: dict[str, Any]) -> Recording:
     """Records a cell's code and stores the recording in the namespace.
 
     Args:
-        line: the words after %%record: [NAME] [-o FILE] [--stacks N] [--keep-pymalloc].
+        line: the words after %%record: [NAME] [-o FILE] [--stacks N] [--native]
+            [--keep-pymalloc].
         cell: Python source.
         namespace: the notebook's variables; the recording becomes its variable NAME.
 
@@ -282,7 +287,11 @@ def record_cell(line: str, cell: str, namespace: dict[str, Any]) -> Recording:
                 [sys.executable, str(script)],
                 output,
                 RecordOptions(
-                    stacks=options.stacks, keep_pymalloc=options.keep_pymalloc, stdout=said
+                    stacks=options.stacks,
+                    keep_pymalloc=options.keep_pymalloc,
+                    python_sites=not (options.native or options.keep_pymalloc)
+                    and options.stacks != 0,
+                    stdout=said,
                 ),
             )
             said.seek(0)
@@ -291,13 +300,25 @@ def record_cell(line: str, cell: str, namespace: dict[str, Any]) -> Recording:
         print(found)
     recording = Recording.open(result.path)
     namespace[options.name] = recording
+    for found in _most_allocating(recording):
+        print(found)
     print(f"the recording is in the variable {options.name}")
     return recording
 
 
+def _most_allocating(recording: Recording) -> Iterator[str]:
+    """Yield a heading and the sites with most bytes; nothing if no site is known."""
+    largest = [site for site in recording.sites[:_SHOWN] if site.frames]
+    labels = recording.site_labels(site.id for site in largest)
+    for i, site in enumerate(largest):
+        yield from ("most bytes were allocated by",) if i == 0 else ()
+        yield f"{_format.size(site.allocated_bytes):>11}  {labels[site.id]}"
+
+
 def _script(folder: Path, cell: str, namespace: dict[str, Any]) -> Path:
     """Return the program: the cell itself, or a starter that passes values to it."""
-    own = folder / "cell.py"
+    own = folder / "notebook" / "cell.py"  # file and folder are in the names of its call sites
+    own.parent.mkdir()
     own.write_text(cell, encoding="utf-8")
     names = used_names(cell)
     used = {name: namespace[name] for name in names if name in namespace}

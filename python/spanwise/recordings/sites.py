@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Protocol, TypeVar, cast
 
 from spanwise import _format
@@ -124,8 +125,8 @@ def same_sites(frames: Mapping[int, tuple[str, ...]]) -> dict[int, int]:
 def callers(sites: Sequence[Framed], most: int) -> list[str]:
     """Return the innermost caller of each site, followed by its callers while they fit.
 
-    Callers have no parameters, file and line. Sites with equal texts show the first caller in
-    which they differ.
+    Callers have no parameters, file and line, and a function that calls itself is named once.
+    Sites with equal texts show the first caller in which they differ.
 
     Args:
         sites: call sites.
@@ -155,8 +156,10 @@ def _callers(site: Framed, most: int) -> str:
     if not site.names:
         return _format.shortened(site.frames[0] if site.frames else "unknown", most)
     text = _own(site.names[0], most)
-    for name in site.names[1:]:
-        function = plain_function(split_place(name)[0])
+    functions = [plain_function(split_place(name)[0]) for name in site.names]
+    for before, function in pairwise(functions):
+        if function == before:
+            continue  # inlined into itself by the compiler, or a recursion
         longer = f"{text} < {function}"
         if len(longer) > most or function in _STARTS:
             break

@@ -14,14 +14,8 @@ from spanwise import _format
 from spanwise.heap.options import HeapOptions, as_options
 from spanwise.optimizer.result import OptimizeResult
 from spanwise.recordings.recording import Recording
-from spanwise.report.advice_rules import (
-    RULES,
-    Advice,
-    AdviceFacts,
-    benched,
-    fitted_table,
-    measured,
-)
+from spanwise.report.advice_facts import Advice, AdviceFacts
+from spanwise.report.advice_rules import RULES, benched, fitted_table, measured
 from spanwise.results.jobs import Progress, progress_bar
 from spanwise.results.rows import Result, Rows, Tabular, Value, rows_of
 from spanwise.tables.table import SizeClassTable

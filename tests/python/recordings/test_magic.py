@@ -35,7 +35,9 @@ def test_a_cell_is_recorded(shell: Any, capsys: pytest.CaptureFixture[str]) -> N
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "3000"
     assert lines[1].startswith(f"{recording.path}: {len(recording):,} events")
-    assert lines[2] == "the recording is in the variable recording"
+    assert lines[2] == "most bytes were allocated by"
+    assert "(notebook/cell.py:1)" in lines[3]
+    assert lines[-1] == "the recording is in the variable recording"
     assert "kept" not in shell.user_ns
 
 
@@ -45,6 +47,14 @@ def test_options(shell: Any, tmp_path: Path) -> None:
     mine = shell.user_ns["mine"]
     assert mine.path == str(output)
     assert (mine.info["stack_depth"], mine.info["pythonmalloc"]) == (3, 0)
+
+
+@needs_python_malloc()
+def test_native_call_sites(shell: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    shell.run_cell_magic("record", "--native", "kept = [str(i) for i in range(3000)]\n")
+    assert "cell.py" not in capsys.readouterr().out
+    shell.run_cell_magic("record", "--stacks 0", "x = 1\n")
+    assert "most bytes" not in capsys.readouterr().out
 
 
 def test_wrong_options(shell: Any) -> None:

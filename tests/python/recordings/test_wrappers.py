@@ -384,9 +384,15 @@ def test_names_are_cut_in_their_middle(most: int, shown: str) -> None:
     assert len(shown) <= most
 
 
+def test_a_function_that_calls_itself_is_named_once() -> None:
+    names = ("fill (a.c:3)", "fill", "walk<int>", "walk<long>", "fill", "main")
+    assert callers([site(1, names)], 80) == ["fill (a.c:3) < walk < fill < main"]
+
+
 def test_widths_follow_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     names = [
-        site(i, (f"caller_{i} (a.c:{i})", *("another_caller" for _ in range(20)))) for i in (1, 2)
+        site(i, (f"caller_{i} (a.c:{i})", *(f"caller_of_it_{n}" for n in range(20))))
+        for i in (1, 2)
     ]
     for columns in (80, 200):
         monkeypatch.setenv("COLUMNS", str(columns))
