@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from spanwise import _format
@@ -106,8 +106,8 @@ def read_memory(meta: Iterable[tuple[str, str]]) -> ProcessMemory | None:
     if any(name not in found for name in names):
         return None
     peak, *rest = (found[name] for name in names)
-    peak = max(peak - found["recorder"], 0)
-    return ProcessMemory(peak, *rest, end_pages_bytes=found.get("end_pages"))
+    memory = ProcessMemory(max(peak - found["recorder"], 0), *rest)
+    return replace(memory, end_pages_bytes=found.get("end_pages"))
 
 
 def missing_memory(memory: ProcessMemory, program: str, runtime: tuple[str, str]) -> str:
