@@ -243,7 +243,12 @@ _RETURN = {
 
 
 def _caches(facts: AdviceFacts) -> Iterator[Advice]:
-    """Free slots and spans in thread caches at the peak."""
+    """Free slots and spans in the simulated heap's thread caches at the peak.
+
+    Who runs another allocator has none of them.
+    """
+    if facts.memory is not None and facts.is_own_allocator:
+        return
     threads = facts.recording.summary.threads
     cached = 0 if facts.peak.resident is None else facts.peak.resident.cached_bytes
     if threads > 1:
