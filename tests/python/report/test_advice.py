@@ -104,24 +104,42 @@ def test_nothing_to_change() -> None:
     assert "allocated nothing" in empty.verdict
 
 
+PARTS = {
+    "rss_peak": 30 * MIB,
+    "rss_ns": 1000,
+    "rss_malloc": 20 * MIB,
+    "rss_mapped": 2 * MIB,
+    "rss_data": MIB,
+    "rss_file": 4 * MIB,
+    "rss_recorder": 3 * MIB,
+    "rss_end_malloc": 15 * MIB,
+    "rss_end_pages": 12 * MIB,
+}
+"""A process whose malloc had 20 MiB resident, 15 at the end."""
+
+
+def in_process(ops: np.ndarray, path: Path) -> sw.Recording:
+    meta = [("program", "/opt/app"), *((name, str(value)) for name, value in PARTS.items())]
+    sources.write_ops(path, iter([ops]), meta)
+    return sw.Recording.open(path)
+
+
+def test_thread_caches_are_those_of_our_malloc(tmp_path: Path) -> None:
+    """Each of 50 threads holds spans of 20 classes for one object each."""
+    ops = allocations([16 * (1 + i % 20) for i in range(1000)])
+    ops["thread"] = np.arange(1000) // 20
+    recording = sw.Recording.from_ops(ops)
+    (advice,) = (one for one in recording.advice() if one.kind == "caches")
+    resident = recording.ledger("c16").resident
+    assert resident is not None and advice.saves_bytes == resident.cached_bytes > MIB
+    assert "The caches of 50 threads" in advice.finding
+    assert not [one for one in in_process(ops, tmp_path / "a.swt").advice() if one.kind == "caches"]
+
+
 @pytest.fixture
 def measured(tmp_path: Path) -> sw.Recording:
-    """10 MiB requested in a process whose malloc had 20 MiB resident, 15 at the end."""
-    parts = {
-        "rss_peak": 30 * MIB,
-        "rss_ns": 1000,
-        "rss_malloc": 20 * MIB,
-        "rss_mapped": 2 * MIB,
-        "rss_data": MIB,
-        "rss_file": 4 * MIB,
-        "rss_recorder": 3 * MIB,
-        "rss_end_malloc": 15 * MIB,
-        "rss_end_pages": 12 * MIB,
-    }
-    meta = [("program", "/opt/app"), *((name, str(value)) for name, value in parts.items())]
-    ops = allocations([1024] * 10_240)
-    sources.write_ops(tmp_path / "a.swt", iter([ops]), meta)
-    return sw.Recording.open(tmp_path / "a.swt")
+    """10 MiB requested in a process."""
+    return in_process(allocations([1024] * 10_240), tmp_path / "a.swt")
 
 
 def test_the_verdict_names_the_programs_own_allocator(measured: sw.Recording) -> None:
