@@ -28,8 +28,8 @@ OUTPUT = ROOT / "build/notebooks"
 LIMIT_SECONDS = 120
 """Time limit of a cell, unless the notebook's metadata `spanwise` has `limit_seconds`."""
 
-FULL = "SPANWISE_NOTEBOOKS"
-"""The environment variable that selects a notebook's large parameters, with the value "full"."""
+SMALL = "SPANWISE_NOTEBOOKS"
+"""The environment variable that selects a notebook's short form, with the value "small"."""
 
 WHERE_AND_WHEN = "where-and-when"
 """The id of the cell with date and machine that a run inserts after the first one."""
@@ -112,7 +112,7 @@ def execute(path: Path, *, full: bool = False, folder: Path | None = None) -> An
 
     Args:
         path: of the notebook.
-        full: use the large parameters; False: those of the tests.
+        full: as a user runs it; False: the short form of the tests.
         folder: the working folder; None: a new empty one.
 
     Raises:
@@ -123,10 +123,10 @@ def execute(path: Path, *, full: bool = False, folder: Path | None = None) -> An
 
     book = read(path)
     limit = limit_seconds(book)
-    names = ("MPLBACKEND", FULL)  # the kernel has its own backend
+    names = ("MPLBACKEND", SMALL)  # the kernel has its own backend
     before = {name: os.environ.pop(name) for name in names if name in os.environ}
-    if full:
-        os.environ[FULL] = "full"
+    if not full:
+        os.environ[SMALL] = "small"
     try:
         with tempfile.TemporaryDirectory(prefix="spanwise-notebook-") as empty:
             client = NotebookClient(
@@ -139,7 +139,7 @@ def execute(path: Path, *, full: bool = False, folder: Path | None = None) -> An
             )
             client.execute()
     finally:
-        os.environ.pop(FULL, None)
+        os.environ.pop(SMALL, None)
         os.environ.update(before)
     return book
 
@@ -174,7 +174,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "names", nargs="*", metavar="NAME", help="the beginning of a file's name [all]"
     )
     parser.add_argument("--strip", action="store_true", help="only remove outputs from the sources")
-    parser.add_argument("--short", action="store_true", help="use the parameters of the tests")
+    parser.add_argument("--short", action="store_true", help="the short form of the tests")
     options = parser.parse_args(arguments)
     found = sources(options.names)
     if not found:

@@ -144,9 +144,9 @@ def test_a_notebook_has_a_time_limit(tmp_path: Path) -> None:
 def test_a_notebook_knows_whether_it_is_to_run_in_full(tmp_path: Path) -> None:
     """By a variable, which the environment of this process does not keep."""
     path = _book(tmp_path, "import os\nprint(os.environ.get('SPANWISE_NOTEBOOKS'))")
-    for full, seen in ((True, "full\n"), (False, "None\n")):
+    for full, seen in ((True, "None\n"), (False, "small\n")):
         assert SCRIPT.execute(path, full=full).cells[0].outputs[0]["text"] == seen
-        assert SCRIPT.FULL not in os.environ
+        assert SCRIPT.SMALL not in os.environ
 
 
 def test_outputs_are_stripped(tmp_path: Path) -> None:
