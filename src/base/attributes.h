@@ -16,6 +16,14 @@
 #define sw_left_stack __attribute__((no_sanitize_address))
 #endif
 
+/* Returns the value of a call that leaves no frame of this function, so that the callee sees who
+ * called this one. gcc does that whenever it optimises. */
+#if defined(__clang__)
+#define sw_return_as_caller __attribute__((musttail)) return
+#else
+#define sw_return_as_caller return
+#endif
+
 #define sw_likely(x) __builtin_expect(!!(x), 1)
 #define sw_unlikely(x) __builtin_expect(!!(x), 0)
 

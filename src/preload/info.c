@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* glibc's functions that report statistics of the allocator or set its options, on the default
- * heap. */
+ * heap; and dlopen. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
 #include <malloc.h>
 #include <stdio.h>
+#include <string.h>
 
+#include "base/attributes.h"
 #include "base/fail.h"
 #include "heap/shelf.h"
 #include "preload/malloc.h"
@@ -112,4 +116,17 @@ PRELOAD_EXPORT int malloc_info(int options, FILE *stream) {
                           (size_t)ledger.large_objects, (size_t)ledger.large_bytes,
                           (size_t)ledger.held_bytes);
     return written < 0 ? errno : 0;
+}
+
+/* With RTLD_DEEPBIND, which PHP opens its extensions with, the library would bind free to the C
+ * library's, which then gets objects of this malloc. */
+PRELOAD_EXPORT void *dlopen(const char *path, int mode) {
+    static void *(*real)(const char *, int); /* atomic */
+    void *(*next)(const char *, int) = __atomic_load_n(&real, __ATOMIC_RELAXED);
+    if (next == NULL) {
+        void *symbol = dlsym(RTLD_NEXT, "dlopen");
+        memcpy(&next, &symbol, sizeof next);
+        __atomic_store_n(&real, next, __ATOMIC_RELAXED);
+    }
+    sw_return_as_caller next(path, mode & ~RTLD_DEEPBIND);
 }

@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import spanwise as sw
 from spanwise.errors import InvalidError
 from spanwise.ledger.parts import PARTS
 from spanwise.measure.running import read_process_ledger
 
-from tests.preload.tools import Preload
+from tests.preload.tools import CC, HERE, Preload
+from tests.python.helpers import needs_recorder, spanwise
 
 MIB = 1 << 20
 HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
@@ -25,7 +27,7 @@ HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 C_NAMES = """
 aligned_alloc calloc cfree free free_aligned_sized free_sized mallinfo mallinfo2 malloc
 malloc_info malloc_stats malloc_trim malloc_usable_size mallopt memalign posix_memalign
-pvalloc realloc reallocarray valloc __libc_calloc __libc_free __libc_malloc __libc_memalign
+dlopen pvalloc realloc reallocarray valloc __libc_calloc __libc_free __libc_malloc __libc_memalign
 __libc_pvalloc __libc_realloc __libc_valloc __posix_memalign _exit _Exit
 """
 NEW = [
@@ -96,6 +98,31 @@ def test_moments(preload: Preload, mode: str, tracked: str) -> None:
 def test_libraries_come_and_go(preload: Preload, tracked: str) -> None:
     words = [preload.program("moments.c"), "load", preload.program("plugin.c"), "60"]
     assert ok(preload.run(words, TRACKED=tracked)) == "ok\n"
+
+
+@pytest.fixture(scope="module")
+def deepbind(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("deepbind")
+    for flags, name in (
+        (["-shared", "-fPIC", "-DLIBRARY"], "libdeepbind.so"),
+        (["-Wl,-rpath,$ORIGIN", "-ldl"], "deepbind"),
+    ):
+        source = HERE / "deepbind.c"
+        subprocess.run([CC, "-fno-builtin", source, *flags, "-o", folder / name], check=True)
+    return folder / "deepbind"
+
+
+def test_a_library_that_prefers_its_own_malloc(preload: Preload, deepbind: Path) -> None:
+    """RTLD_DEEPBIND would bind its free to the C library's, as in PHP's extensions."""
+    assert ok(preload.run([deepbind])) == "ok\n"
+
+
+@needs_recorder()
+def test_what_such_a_library_frees_is_recorded(deepbind: Path, tmp_path: Path) -> None:
+    done = spanwise("record", "-o", tmp_path / "a.swt", "--", deepbind)
+    assert (done.returncode, done.stdout) == (0, "ok\n")
+    summary = sw.Recording.open(tmp_path / "a.swt").summary
+    assert summary.frees >= 2000 and summary.unknown_frees == 0
 
 
 def test_preload_that_is_opened_and_closed(preload: Preload) -> None:
