@@ -5,6 +5,7 @@
 #include "recorder/file.h"
 #include "recorder/meta.h"
 #include "recorder/python.h"
+#include "recorder/rss.h"
 #include "recorder/site.h"
 #include "recorder/thread.h"
 
@@ -68,4 +69,12 @@ const char *record_modules_check(const record_modules *modules) {
                ?: SW_RULE(modules->seen_count <= RECORD_SEEN_MAX)
                ?: SW_RULE((modules->buffer == NULL) == (modules->seen == NULL))
                ?: SW_RULE((modules->buffer == NULL) == (modules->arguments == NULL));
+}
+
+const char *record_rss_check(const record_rss *rss) {
+    return SW_RULE(__atomic_load_n(&rss->busy, __ATOMIC_RELAXED) <= 1)
+               ?: SW_RULE(rss->count <= RECORD_RSS_POINTS)
+               ?: SW_RULE(rss->step_ns > 0)
+               ?: SW_RULE(rss->count < 2 ||
+                          rss->points[rss->count - 2].ns < rss->points[rss->count - 1].ns);
 }

@@ -15,6 +15,7 @@
 #include "recorder/file.h"
 #include "recorder/meta.h"
 #include "recorder/options.h"
+#include "recorder/rss.h"
 #include "recorder/thread.h"
 
 static bool in_exec;        /* the thread that holds the finish lock is calling exec */
@@ -61,7 +62,10 @@ static void write_end(void) {
     if (!record_file_is_open()) return;
     flush_all();
     record_threads_read_memory(true);
-    if ((record_gate & RECORD_STOPPED) == 0) record_meta_put_memory();
+    if ((record_gate & RECORD_STOPPED) == 0) {
+        record_meta_put_memory();
+        record_rss_write();
+    }
     if (record_this.is_root) record_children_read();
     if (!record_write_tail() && record_file_is_open()) /* else the file was lost before */
         sw_emergency_print("spanwise: record: %s: %s; the recording has no end\n",

@@ -86,7 +86,7 @@ static bool write_whole(const uint8_t *data, size_t bytes) {
 /* Appends one whole block that holds `calls` calls. */
 static bool append(const uint8_t *data, size_t bytes, uint64_t calls) {
     sw_os_lock_acquire(&file.lock);
-    bool done = write_whole(data, bytes);
+    bool done = !file.ended && write_whole(data, bytes);
     if (done) {
         file.last_offset = file.offset;
         file.last_calls = calls;
@@ -97,12 +97,14 @@ static bool append(const uint8_t *data, size_t bytes, uint64_t calls) {
     return done;
 }
 
-/* Writes after the end of the last block without advancing `offset`, so that the next block
- * overwrites it. */
+/* Writes after the end of the last block without advancing `offset`, so that after a failed exec the
+ * next block overwrites it. Until then no block follows: a thread that was stopped for long in the
+ * middle of a call may still try. */
 static bool put_at_end(const uint8_t *data, size_t bytes) {
     sw_os_lock_acquire(&file.lock);
     if (record_descriptor_is_ours(&file.at)) cut_back();
     bool done = write_whole(data, bytes);
+    file.ended = done;
     sw_os_lock_release(&file.lock);
     return done;
 }
@@ -284,6 +286,7 @@ bool record_file_create(const char *path, bool fresh) {
                                   O_WRONLY | O_CLOEXEC | O_NOCTTY | O_CREAT | O_EXCL, 0666);
     if (fd < 0 || !record_descriptor_adopt(&file.at, fd, path, O_WRONLY)) return false;
     file.offset = file.last_offset = file.last_calls = 0;
+    file.ended = false;
     drop_reason = SWT_DROP_NONE;
     recorded_calls = given_up_calls = 0;
     uint8_t header[SWT_FILE_HEADER_BYTES];
@@ -299,6 +302,7 @@ bool record_file_create(const char *path, bool fresh) {
 void record_file_cut_tail(void) {
     sw_os_lock_acquire(&file.lock);
     if (record_descriptor_is_ours(&file.at)) cut_back();
+    file.ended = false;
     sw_os_lock_release(&file.lock);
 }
 

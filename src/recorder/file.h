@@ -20,6 +20,7 @@ typedef struct record_file {
     uint64_t last_offset, last_calls; /* offset of that block, and its calls */
     uint64_t last_clock_ns, ns_per_tick_q32;
     uint64_t start_ticks, start_ns;
+    bool ended; /* END was written, and nothing follows */
 } record_file;
 
 const char *record_file_check(const record_file *file);

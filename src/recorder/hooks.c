@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* exec, _exit and abort end this image of the process without running its exit functions. So the
- * functions here write the open blocks first and then call the real function. dlclose makes the
- * unwinder discard the unwind rules of the unloaded library. munmap and madvise read the resident
+ * functions here write the open blocks first and then call the real function. dlopen ignores
+ * RTLD_DEEPBIND; dlclose makes the unwinder discard the unwind rules of the unloaded library. munmap and madvise read the resident
  * memory before it shrinks. The recorder does not see an exec
  * inside posix_spawn or system (a child calls it), direct system calls of the program, and fatal
  * signals; these lose at most the last block of each thread. */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -134,7 +135,14 @@ RECORD_EXPORT _Noreturn void abort(void) {
     for (;;) (void)syscall(SYS_exit_group, 134);
 }
 
-/* --- unloading -------------------------------------------------------------------------------- */
+/* --- libraries -------------------------------------------------------------------------------- */
+
+/* With RTLD_DEEPBIND the library's calls of malloc and free would go to the C library, past the
+ * recorder. PHP opens its extensions so. */
+RECORD_EXPORT void *dlopen(const char *path, int mode) {
+    record_start();
+    sw_return_as_caller record_real.dlopen(path, mode & ~RTLD_DEEPBIND);
+}
 
 RECORD_EXPORT int dlclose(void *handle) {
     record_start();

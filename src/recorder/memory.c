@@ -12,6 +12,7 @@
 #include "base/attributes.h"
 #include "os/os.h"
 #include "recorder/options.h"
+#include "recorder/rss.h"
 #include "recorder/state.h"
 
 enum {
@@ -64,6 +65,7 @@ void record_memory_init(void) {
     pool = record_map((size_t)CHUNKS_MAX * CHUNK_WORDS * sizeof *pool);
     if (pool != NULL) chunks = record_map(CHUNKS * sizeof *chunks);
     reading.start_ns = sw_os_now_ns();
+    record_rss_after_fork();
 }
 
 /* --- marks ------------------------------------------------------------------------------------ */
@@ -271,7 +273,7 @@ static mapping mapping_of(const char *line, const mapping *before) {
     bool has_file = name != NULL;
     m.is_area = has_file && record_option.areas[0] != '\0' &&
                 strncmp(name, record_option.areas, strlen(record_option.areas)) == 0;
-    m.is_writable_file = has_file && line[2] == 'w';
+    m.is_writable_file = has_file && line[2] == 'w' && line[4] == 'p'; /* not the areas */
     m.is_heap = !has_file && strstr(line, "[heap]") != NULL;
     m.is_data = has_file || strstr(line, "[stack]") != NULL ||
                 (before->is_writable_file && before->end == m.start);
@@ -332,6 +334,7 @@ static void read_mappings(uint64_t rss) {
 bool record_memory_begin(bool last) {
     if (chunks == NULL) return false;
     uint64_t rss = rss_now(), most = __atomic_load_n(&reading.rss, __ATOMIC_RELAXED);
+    record_rss_note(sw_os_now_ns() - reading.start_ns, rss, last);
     if (!last && rss <= most + most / 16) return false;
     if (__atomic_exchange_n(&reading.busy, 1, __ATOMIC_ACQUIRE) != 0) return false;
     reading.rss_now = rss;
@@ -393,4 +396,5 @@ void record_memory_after_fork(void) {
     reading.rss = 0;
     reading.is_new = 0;
     reading.start_ns = sw_os_now_ns();
+    record_rss_after_fork();
 }

@@ -7,6 +7,8 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -50,9 +52,19 @@ static size_t read_file(const char *path, uint8_t *out, size_t capacity) {
     return used;
 }
 
-/* Returns the path of the program's file, or "". It is stored in the buffer of arguments, because
- * the thread's stack may be small. */
+/* Whether a path names the file that this process runs. */
+static bool is_own_file(const char *path) {
+    struct stat own, other;
+    return stat("/proc/self/exe", &own) == 0 && stat(path, &other) == 0 &&
+           own.st_ino == other.st_ino && own.st_dev == other.st_dev;
+}
+
+/* Returns the path of the program's file, or "": if it is absolute the path that was given to
+ * exec, because behind a link the file may have the name of another program. Another path is stored
+ * in the buffer of arguments, because the thread's stack may be small. */
 static const char *own_path(void) {
+    const char *given = (const char *)(uintptr_t)getauxval(AT_EXECFN);
+    if (given != NULL && given[0] == '/' && is_own_file(given)) return given;
     char *path = (char *)meta.arguments;
     long n = syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", path, RECORD_PATH_MAX - 1);
     path[n > 0 ? n : 0] = '\0';

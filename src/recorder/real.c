@@ -65,6 +65,7 @@ void record_resolve(void) {
     next_symbol("fexecve", &record_real.fexecve);
     next_symbol("execveat", &record_real.execveat);
     next_symbol("abort", &record_real.abort);
+    next_symbol("dlopen", &record_real.dlopen);
     next_symbol("dlclose", &record_real.dlclose);
     next_symbol("mmap", &record_real.mmap);
     next_symbol("munmap", &record_real.munmap);

@@ -35,6 +35,7 @@ typedef struct record_real_functions {
     int (*execveat)(int, const char *, char *const *, char *const *,
                     int); /* NULL: the C library lacks it */
     void (*abort)(void);
+    void *(*dlopen)(const char *, int);
     int (*dlclose)(void *);
     void *(*mmap)(void *, size_t, int, int, int, off_t);
     int (*munmap)(void *, size_t);

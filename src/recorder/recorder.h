@@ -6,7 +6,7 @@
  *
  *   malloc.c      the malloc family: real call, then one event
  *   cxx.c         the aligned operator new: stores the size before a C++ library rounds it up
- *   hooks.c       exec, _exit, abort, dlclose; the start and the end of this library
+ *   hooks.c       exec, _exit, abort, dlopen, dlclose; the start and the end of this library
  *   slow.c        calls that the inline paths do not serve
  *   process.c     start, fork, children
  *   end.c         the last blocks, before exit and exec

@@ -7,6 +7,7 @@
 #include "trace/merge.h"
 #include "trace/raw.h"
 #include "trace/reader.h"
+#include "trace/retained.h"
 #include "trace/writer.h"
 
 const char *swt_ids_check(const swt_ids *ids) {
@@ -29,6 +30,13 @@ const char *swt_stream_check(const swt_stream *stream) {
                ?: SW_RULE(stream->left == 0 || stream->payload != NULL)
                ?: SW_RULE(stream->tick_shift <= 63)
                ?: SW_RULE(stream->address_shift <= 47);
+}
+
+const char *swt_retained_check(const swt_retained *retained) {
+    for (uint32_t i = 1; i < retained->count; i++)
+        if (retained->points[i - 1].ns > retained->points[i].ns) return "times of points rise";
+    return SW_RULE(retained->next <= retained->count)
+               ?: SW_RULE(retained->count <= SWT_RETAINED_POINTS);
 }
 
 const char *swt_merge_check(const swt_merge *merge) {

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sw_trace_finish: converts a recording of either form, with its small blocks, to an ordered
  * one. */
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/fail.h"
 #include "os/os.h"
+#include "trace/retained.h"
 #include "trace/source.h"
 #include "trace/writer.h"
 
 /* Keys of which the recorder writes a new value when it has read the resident memory again. */
-static const char *const replaced[] = {"rss_peak", "rss_ns",   "rss_malloc",   "rss_mapped",
-                                       "rss_data", "rss_file", "rss_recorder", "rss_end_malloc"};
+static const char *const replaced[] = {"rss_peak",     "rss_ns",         "rss_malloc",
+                                       "rss_mapped",   "rss_data",       "rss_file",
+                                       "rss_recorder", "rss_end_malloc", "rss_series"};
 enum { REPLACED = sizeof replaced / sizeof replaced[0] };
 
 static size_t replaced_index(const char *key) {
@@ -102,26 +103,31 @@ static sw_status begin_part(part *p) {
     return p->running ? SW_OK : swt_writer_append_known(p->writer, p->ops, p->count);
 }
 
-/* Fills the part with the next operations of the source; count 0: the source is at its end. */
-static sw_status fill_part(part *p, swt_source *source) {
+/* Fills the part with the next operations of the source; count 0: the source is at its end. A batch
+ * of a raw recording ends where a point of `retained` is to be counted. */
+static sw_status fill_part(part *p, swt_source *source, swt_retained *retained) {
     sw_op *own = source->ops;
     sw_status status = SW_OK;
     p->count = 0;
     for (size_t i = 0, count = 1; status == SW_OK && count != 0 && i < PART_BATCHES; i++) {
         source->ops = p->ops + p->count;
+        source->merge.pause_ns = swt_retained_next_ns(retained);
         status = swt_source_next(source, &count);
+        if (status == SW_OK &&
+            !swt_retained_add(retained, source->ops, count, &source->merge.addresses))
+            status = swt_file_no_memory(source->file);
         p->count += status == SW_OK ? count : 0;
     }
     source->ops = own;
     return status;
 }
 
-static sw_status copy_parts(part parts[2], swt_source *source, const volatile int *cancel,
-                            volatile uint64_t *done) {
+static sw_status copy_parts(part parts[2], swt_source *source, swt_retained *retained,
+                            const volatile int *cancel, volatile uint64_t *done) {
     for (size_t i = 0;; i ^= 1) {
         if (cancel != NULL && *cancel != 0)
             return sw_fail(SW_STATE, "sw_trace_finish", "cancelled: nothing was written");
-        sw_status status = fill_part(&parts[i], source);
+        sw_status status = fill_part(&parts[i], source, retained);
         if (status == SW_OK) status = end_part(&parts[i ^ 1]);
         if (status != SW_OK || parts[i].count == 0) return status;
         if (done != NULL) *done += parts[i].count;
@@ -130,15 +136,15 @@ static sw_status copy_parts(part parts[2], swt_source *source, const volatile in
     }
 }
 
-static sw_status copy_ops(swt_source *source, sw_trace_writer *writer, const volatile int *cancel,
-                          volatile uint64_t *done) {
+static sw_status copy_ops(swt_source *source, swt_retained *retained, sw_trace_writer *writer,
+                          const volatile int *cancel, volatile uint64_t *done) {
     part parts[2] = {{.writer = writer}, {.writer = writer}};
     sw_status status = swt_writer_append_known(writer, NULL, 0); /* file header and META */
     for (int i = 0; i < 2; i++) {
         parts[i].ops = malloc((size_t)PART_BATCHES * SW_TRACE_OPS_MAX * sizeof(sw_op));
         if (parts[i].ops == NULL) status = swt_file_no_memory(source->file);
     }
-    if (status == SW_OK) status = copy_parts(parts, source, cancel, done);
+    if (status == SW_OK) status = copy_parts(parts, source, retained, cancel, done);
     for (int i = 0; i < 2; i++) {
         sw_status ended = end_part(&parts[i]);
         if (status == SW_OK) status = ended;
@@ -147,25 +153,19 @@ static sw_status copy_ops(swt_source *source, sw_trace_writer *writer, const vol
     return status;
 }
 
-/* A raw recording has the addresses, so here it can be said which pages live objects keep. */
-static sw_status add_end_pages(const swt_source *source, sw_trace_writer *writer) {
-    uint64_t bytes;
-    char value[24];
-    if (source->file->header.form != SW_TRACE_RAW) return SW_OK;
-    if (!swt_addresses_page_bytes(&source->merge.addresses, writer->totals.sizes, &bytes))
-        return swt_file_no_memory(source->file);
-    snprintf(value, sizeof value, "%" PRIu64, bytes);
-    return swt_writer_meta(writer, "rss_end_pages", value);
-}
-
 /* --- all of it -------------------------------------------------------------------------------- */
 
 static sw_status copy_all(swt_source *source, sw_trace_writer *writer, const volatile int *cancel,
                           volatile uint64_t *done) {
     const swt_notes *notes = &source->file->notes;
+    swt_retained retained = {0};
+    if (source->file->header.form == SW_TRACE_RAW) swt_retained_init(&retained, notes);
     sw_status status = copy_meta(notes, writer);
-    if (status == SW_OK) status = copy_ops(source, writer, cancel, done);
-    if (status == SW_OK) status = add_end_pages(source, writer);
+    if (status == SW_OK) status = copy_ops(source, &retained, writer, cancel, done);
+    if (status == SW_OK && !swt_retained_end(&retained, &source->merge.addresses))
+        status = swt_file_no_memory(source->file);
+    if (status == SW_OK) status = swt_retained_write(&retained, writer);
+    swt_retained_free(&retained);
     if (status == SW_OK) status = copy_sites(notes, writer);
     if (status == SW_OK) status = copy_modules(notes, writer);
     sw_trace_summary stated = {0};

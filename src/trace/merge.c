@@ -51,7 +51,7 @@ static void set_up_streams(swt_merge *m, size_t entries) {
 }
 
 sw_status swt_merge_init(swt_merge *m, swt_file *file) {
-    *m = (swt_merge){.file = file};
+    *m = (swt_merge){.file = file, .pause_ns = UINT64_MAX};
     size_t entries = file->entry_count;
     m->tick_q32 = swt_notes_tick_q32(&file->notes);
     m->tick_origin = file->notes.first_clock.ticks;
@@ -202,10 +202,14 @@ static uint64_t horizon(const swt_merge *m) {
 /* Maximum operations per event: a missed free, the operation itself, and an inferred end. */
 enum { OPS_AN_EVENT = 3 };
 
+static inline bool has_room(const swt_merge *m) {
+    return m->count + OPS_AN_EVENT <= SW_TRACE_OPS_MAX && m->time_ns < m->pause_ns;
+}
+
 /* Handles events of one stream up to the horizon, or until the batch is full. */
 static sw_status run_stream(swt_merge *m, swt_stream *s) {
     uint64_t last = horizon(m);
-    while (s->next_stamp <= last && m->count + OPS_AN_EVENT <= SW_TRACE_OPS_MAX) {
+    while (s->next_stamp <= last && has_room(m)) {
         swt_merge_event event;
         bool good = swt_stream_next(s, &event);
         if (sw_unlikely(!good)) {
@@ -226,7 +230,7 @@ sw_status swt_merge_next(swt_merge *m, sw_op *ops, size_t *count) {
     sw_check2(swt_merge_check(m));
     m->ops = ops;
     m->count = 0;
-    while (m->queue_count != 0 && !m->ended && m->count + OPS_AN_EVENT <= SW_TRACE_OPS_MAX) {
+    while (m->queue_count != 0 && !m->ended && has_room(m)) {
         swt_stream *s = &m->streams[m->queue[0].stream];
         sw_status status = SW_OK;
         if (s->left == 0)

@@ -57,6 +57,8 @@ typedef struct swt_merge {
     swt_addresses addresses;
     uint64_t tick_q32, tick_origin;
     uint64_t time_ns;
+    uint64_t
+        pause_ns; /* a batch ends after the first operation at or after it; UINT64_MAX: never */
     uint32_t threads;
     sw_op *ops; /* the batch in progress */
     size_t count;

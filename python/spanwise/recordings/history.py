@@ -88,7 +88,7 @@ class History(Result, Tabular):
 
     @property
     def executable(self) -> str:
-        """The file of the recorded program, links resolved; or the name of the recording."""
+        """The file of the recorded program, perhaps a link; or the name of the recording."""
         return next((value for key, value in self.meta if key == "program"), self.name)
 
     @property
@@ -121,7 +121,7 @@ class History(Result, Tabular):
     @cached_property
     def runtimes(self) -> tuple[str, ...]:
         """Runtimes in the process with their own heap: Go, Node.js, PHP, ..."""
-        paths = {self.executable, *(module.path for module in self.modules)}
+        paths = {*(module.path for module in self.modules), os.path.realpath(self.executable)}
         found = {runtime_of(path) for path in paths}
         if any(pair == ("pythonmalloc", "0") for pair in self.meta) and any(
             map(is_python_file, paths)
@@ -130,10 +130,17 @@ class History(Result, Tabular):
         return tuple(sorted(found - {""}))
 
     @cached_property
-    def without_pymalloc(self) -> bool:
-        """Whether it is CPython with PYTHONMALLOC=malloc, which its users do not set."""
+    def switched_off(self) -> tuple[str, str]:
+        """The runtime whose own heap was replaced by malloc, and the switch that users do not set.
+
+        Two empty texts: there is none.
+        """
         paths = (self.program, *(module.path for module in self.modules))
-        return ("pythonmalloc", "1") in self.meta and any(map(is_python_file, paths))
+        if ("pythonmalloc", "1") in self.meta and any(map(is_python_file, paths)):
+            return "CPython", "PYTHONMALLOC=malloc"
+        if "PHP" in self.runtimes and self.memory is not None and not self.missing:
+            return "PHP", "USE_ZEND_ALLOC=0"
+        return "", ""
 
     @cached_property
     def allocator(self) -> str:

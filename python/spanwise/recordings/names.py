@@ -304,7 +304,8 @@ def _has_lines(file: ElfFile) -> bool:
 def _parse_lines(rows: list[str]) -> dict[int, list[tuple[str, str]]]:
     """Parse addr2line -a -f -i: an address, then function and place of each call, innermost first.
 
-    Entries with "??" are skipped; if there are no others, the symbol table decides.
+    Entries with "??" are skipped; if there are no others, the symbol table decides. Inlined
+    functions come without their namespace, so the file says which are of the C++ library.
     """
     found: dict[int, list[tuple[str, str]]] = {}
     calls: list[tuple[str, str]] = []
@@ -315,5 +316,7 @@ def _parse_lines(rows: list[str]) -> dict[int, list[tuple[str, str]]]:
             continue
         file, _, line = next(lines, "").partition(" (")[0].rpartition(":")
         if row != "??" and file not in ("", "??") and line.isdigit() and line != "0":
+            if "/include/c++/" in file and "::" not in row and not row.startswith("_Z"):
+                row = f"std::{row}"  # noqa: PLW2901
             calls.append((_VERSION.sub("", row), f"({Path(file).name}:{line})"))
     return {address: each for address, each in found.items() if each}

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from spanwise import _format
@@ -14,6 +14,40 @@ _WARN_BELOW = 0.5
 """All commands that read a recording warn if its recorded share is below this."""
 _WARN_BYTES = 8 << 20
 """Fewer unrecorded bytes cause no warning, unless they belong to a known runtime."""
+
+_PARTS = ("peak", "ns", "malloc", "mapped", "data", "file", "recorder", "end_malloc")
+_RETAINED = ("kept_ns", "kept_op", "kept_malloc", "kept_requested", "kept_pages")
+
+
+@dataclass(frozen=True)
+class RetainedMemory(Result):
+    """The most that the program's malloc kept resident without need.
+
+    It is the waste that, with moments of more, lasts for a tenth of the run: what is freed just
+    before the end does not count.
+
+    Attributes:
+        time_ns: the moment, since the start of the recording.
+        op: operations until then.
+        malloc_bytes: resident, from the RSS of the moment and the other parts at the peak.
+        requested_bytes: by live objects.
+        pages_bytes: of the pages of 4 KiB that live objects are in, resident or not. malloc_trim
+            returns about malloc_bytes - pages_bytes.
+    """
+
+    time_ns: int
+    op: int
+    malloc_bytes: int
+    requested_bytes: int
+    pages_bytes: int
+
+    def __str__(self) -> str:
+        return (
+            f"{_format.size(self.malloc_bytes)} resident for {_format.size(self.requested_bytes)}"
+            f" requested, {_format.seconds(self.time_ns)} after the start"
+        )
+
+    __repr__ = __str__
 
 
 @dataclass(frozen=True)
@@ -34,8 +68,8 @@ class ProcessMemory(Result):
         file_bytes: pages shared with files or other processes: code, mapped files.
         recorder_bytes: the recorder's own memory; in none of the others.
         end_malloc_bytes: malloc_bytes at the last reading: at the end, unless it was killed.
-        end_pages_bytes: pages of 4 KiB that live objects were in at the end, resident or not; None:
-            not known, because the recording is not in order.
+        retained: the most that malloc kept without need; None: nothing, or not known, because the
+            program was killed or the recording is not in order.
     """
 
     peak_rss_bytes: int
@@ -46,7 +80,7 @@ class ProcessMemory(Result):
     file_bytes: int
     recorder_bytes: int
     end_malloc_bytes: int
-    end_pages_bytes: int | None = None
+    retained: RetainedMemory | None = None
 
     @property
     def private_bytes(self) -> int:
@@ -102,12 +136,16 @@ def read_memory(meta: Iterable[tuple[str, str]]) -> ProcessMemory | None:
         for key, value in meta
         if key.startswith("rss_") and value.isdecimal() and len(value) <= 20
     }
-    names = ("peak", "ns", "malloc", "mapped", "data", "file", "recorder", "end_malloc")
-    if any(name not in found for name in names):
+    if any(name not in found for name in _PARTS):
         return None
-    peak, *rest = (found[name] for name in names)
-    memory = ProcessMemory(max(peak - found["recorder"], 0), *rest)
-    return replace(memory, end_pages_bytes=found.get("end_pages"))
+    peak, time_ns, malloc, mapped, data, file, recorder, end_malloc = (
+        found[name] for name in _PARTS
+    )
+    kept = None
+    if all(name in found for name in _RETAINED):
+        kept = RetainedMemory(*(found[name] for name in _RETAINED))
+    peak = max(peak - recorder, 0)
+    return ProcessMemory(peak, time_ns, malloc, mapped, data, file, recorder, end_malloc, kept)
 
 
 def missing_memory(memory: ProcessMemory, program: str, runtime: tuple[str, str]) -> str:

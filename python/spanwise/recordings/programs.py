@@ -241,6 +241,8 @@ def own_allocator(program: str, search_path: str | None = None) -> str:
         return ""
     binary = str(Path(binary).resolve())
     runtime = runtime_of(binary)
+    if runtime == "PHP" and os.environ.get("USE_ZEND_ALLOC") == "0":
+        return ""
     if runtime:
         return f"{runtime}'s own heap, which a preloaded malloc does not replace"
     if is_python_file(binary):

@@ -20,7 +20,7 @@ WRAPPERS = {
     "libc": r"_*(GI_+|libc_|IO_)*((str|strn|wcs|mem)dup|v?asprintf(_chk|_internal)?"
     r"|(f|fd|fre|fmem)open(64|_internal)?|getline|getdelim|file_doallocate|doallocbuf"
     r"|(new_)?w?file_(overflow|underflow|xsputn|seekoff)|open_memstream|opendir|alloc_dir"
-    r"|obstack_(begin(_1)?|newchunk)|pthread_\w+)",
+    r"|obstack_(begin(_1)?|newchunk)|pthread_\w+)|_dl_\w+|allocate_(dtv|stack)\w*",
     "malloc of C programs": r"(x|xx|s|sw|ck|e|safe|checked|must|mem|my|util|os|do)_?"
     r"(malloc|calloc|realloc|reallocarray|zalloc|memdup|strn?dup|memalign)(0|_array|_n|_or_die)?"
     r"|x(2realloc|nmalloc|nrealloc|palloc|charalloc|v?asprintf)|[xi]c?alloc",
@@ -39,7 +39,8 @@ WRAPPERS = {
     "Rust": r"_*r(ust|dl|g)_(alloc|realloc)\w*|(alloc|core|std|hashbrown|allocator_api2)::.*",
     "OpenSSL": r"(CRYPTO|OPENSSL)_\w*(alloc|dup)\w*",
     "Perl": r"Perl_safesys(malloc|calloc|realloc)",
-    "PHP and SQLite": r"_?p?e(malloc|calloc|realloc|str\w*dup)\w*|__zend_(m|c|re)alloc"
+    "PHP and SQLite": r"_*(safe_)?[fp]*e(malloc|calloc|realloc|str\w*dup)\w*|__zend_(m|c|re)alloc"
+    r"|_zend_new_array\w*|zend_string_alloc"
     r"|sqlite3(Db|Mem)?_?(m|M|r|R|c|C)(alloc|ealloc)\w*",
     "functions without a name": r"(libc|libstdc\+\+|libc\+\+|ld-linux[-\w]*)[-.\d]*(\.so[.\d]*)?"
     r"\+0x[0-9a-f]+",

@@ -82,7 +82,7 @@ def test_a_set_answers_all_that_a_recording_answers() -> None:
     own = {name for name in dir(sw.Recording) if not name.startswith("_")}
     assert own - set(dir(sw.RecordingSet)) == {
         "from_ops",
-        *("allocator", "memory", "missing", "runtimes", "without_pymalloc"),
+        *("allocator", "memory", "missing", "runtimes", "switched_off"),
         *("live_objects", "site_frames", "site_labels"),
     }
     for call in ("ledger", "compare", "timeline", "plot_timeline", "histogram", "blocks"):

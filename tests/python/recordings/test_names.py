@@ -220,7 +220,9 @@ def test_a_program_is_called_what_it_was_started_as(program: Path, tmp_path: Pat
     link = tmp_path / "served"
     link.symlink_to(program)
     recording = sw.record([link], tmp_path / "a.swt")
-    assert recording.program == str(link) and recording.executable == str(program)
+    assert recording.program == recording.executable == str(link)
+    frames = [frame for site in recording.sites for frame in site.frames]
+    assert not any(frame.startswith(f"{program}+") for frame in frames)
     assert recording.to_dict()["program"] == str(link)
     assert sw.Recording.from_ops(recording.ops, name="mine").program == "mine"
 

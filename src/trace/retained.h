@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* When the recorded malloc keeps most memory that holds no object. The recorder's rss_series has the
+ * resident bytes over time. At the 24 of its points that last longest, requested bytes and the pages
+ * of live objects are counted while the recording is put in order. Of these the most waste that
+ * lasts for a tenth of the run (alone or with moments of more waste) is written: what is freed just
+ * before the end does not count.
+ */
+#ifndef SW_TRACE_RETAINED_H
+#define SW_TRACE_RETAINED_H
+
+#include "trace/addresses.h"
+#include "trace/file.h"
+#include "trace/writer.h"
+
+enum { SWT_RETAINED_POINTS = 24 };
+
+typedef struct swt_retained_point {
+    uint64_t ns, lasts_ns;
+    uint64_t malloc_bytes; /* resident */
+    uint64_t requested_bytes, page_bytes, op;
+} swt_retained_point;
+
+/* Used by one thread at a time.
+ *   next <= count <= SWT_RETAINED_POINTS;  times of points rise */
+typedef struct swt_retained {
+    swt_retained_point points[SWT_RETAINED_POINTS];
+    uint32_t count, next; /* points before `next` are counted */
+    uint64_t duration_ns;
+    uint64_t op, requested_bytes;
+    uint64_t *sizes; /* of live objects, by id */
+    size_t capacity;
+} swt_retained;
+
+const char *swt_retained_check(const swt_retained *retained);
+
+/* Chooses the points. Without a series there are none. */
+void swt_retained_init(swt_retained *retained, const swt_notes *notes);
+void swt_retained_free(swt_retained *retained);
+/* The time of the next point; UINT64_MAX: there is none, and nothing needs to be added. */
+static inline uint64_t swt_retained_next_ns(const swt_retained *retained) {
+    return retained->next < retained->count ? retained->points[retained->next].ns : UINT64_MAX;
+}
+/* Adds operations; `addresses` are those of the objects that are live after them. False: no
+ * memory. */
+bool swt_retained_add(swt_retained *retained, const sw_op *ops, size_t count,
+                      const swt_addresses *addresses);
+/* Counts the points after the last operation. False: no memory. */
+bool swt_retained_end(swt_retained *retained, const swt_addresses *addresses);
+/* Writes the result as META: rss_kept_ns, _op, _malloc, _requested and _pages. */
+sw_status swt_retained_write(const swt_retained *retained, sw_trace_writer *writer);
+
+#endif
