@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import _thread
 import argparse
 import importlib
 import io
@@ -119,7 +118,8 @@ def _fail(message: str, status: int) -> int:
 def _raise_again(ignored: sys.UnraisableHookArgs) -> None:
     """Raise again a Ctrl-C that came in a destructor, where Python drops it."""
     if issubclass(ignored.exc_type, KeyboardInterrupt):
-        timer = threading.Timer(0.01, _thread.interrupt_main)
+        main_thread = threading.main_thread().ident  # a signal ends its system call, too
+        timer = threading.Timer(0.01, signal.pthread_kill, (main_thread, signal.SIGINT))
         timer.daemon = True
         timer.start()
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shutil
 import textwrap
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,7 +69,7 @@ class AdviceList(Value, Sequence[Advice], Result, Tabular):
         }
 
     def __str__(self) -> str:
-        lines = [*_wrapped(self.verdict, ""), *_wrapped(_sentence(self.remark), "")]
+        lines = [*_wrapped(_sentence(self.remark), ""), *_wrapped(self.verdict, "")]
         for i, one in enumerate(self.items, 1):
             indent = " " * (len(str(i)) + 2)
             lines += ["", f"{i}. {one.title}"]
@@ -90,6 +91,12 @@ class AdviceList(Value, Sequence[Advice], Result, Tabular):
 
 def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}." if text else ""
+
+
+def _failed(runs: BenchResult | None) -> str:
+    """Say which real runs failed; "" if none did."""
+    failed = Counter(f"{row['allocator']}: {row['error']}" for row in runs.failures) if runs else {}
+    return "; ".join(f"{_format.plural(n, 'run')} under {which}" for which, n in failed.items())
 
 
 def _wrapped(text: str, indent: str) -> list[str]:
@@ -129,13 +136,14 @@ def advise(
     with progress_bar(progress, ADVICE_PASSES * len(recording), "advice", "operations") as step:
         facts = AdviceFacts(recording, table, as_options(options), step)
         found = [one for rule in RULES for one in rule(facts)]
-        found += [] if fitted is None else fitted_table(fitted)
+        found += [] if fitted is None else fitted_table(facts, fitted)
         found += [] if peers is None else measured(peers, recording.allocator)
         if runs is not None:
             found = [one for one in found if one.kind != "allocator"] + list(benched(runs))
+        remark = "; ".join(filter(None, (recording.remark, _failed(runs))))
         least = facts.noise_bytes
         kept = sorted(
             (one for one in found if one.saves_bytes >= least),
             key=lambda one: (-one.saves_bytes, one.kind),
         )
-        return AdviceList(facts.verdict(), tuple(kept), recording.name, recording.remark)
+        return AdviceList(facts.verdict(), tuple(kept), recording.name, remark)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -27,6 +28,7 @@ _NOISE_SHARE = 0.01
 """Advice that saves a smaller share of the resident bytes is not given,"""
 _NOISE_BYTES = 1 << 18
 """nor advice that saves fewer bytes: program starts differ by as much."""
+_COMMAND_MAX = 60
 
 
 @dataclass(frozen=True)
@@ -35,9 +37,12 @@ class Advice(Result):
 
     Attributes:
         kind: "allocator", "size", "pinning", "trim", "retained", "caches" or "table".
-        saves_bytes: resident bytes that it would save.
-        at: the moment of the saving: "peak-resident" or "end".
+        saves_bytes: resident bytes that it would save. Where `under` is set they come on top of
+            what that allocator saves by itself, or are what is left after what it costs.
+        at: the moment of the saving: "peak-resident", "end", or seconds since the start.
         certainty: one of CERTAINTIES.
+        under: the allocator under which the change saves that, if the program runs another today;
+            else "".
         finding: what costs the memory, one sentence.
         change: what to do about it, one sentence.
     """
@@ -48,6 +53,7 @@ class Advice(Result):
     certainty: str
     finding: str
     change: str
+    under: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the attributes as a dict for JSON."""
@@ -55,9 +61,10 @@ class Advice(Result):
 
     @property
     def title(self) -> str:
-        """The saving in a few words: "saves 1.5 MiB at the end (simulated)"."""
-        when = "at the peak" if self.at != "end" else "at the end"
-        return f"saves {_format.size(self.saves_bytes)} {when} ({self.certainty})"
+        """The saving in a few words: "saves 1.5 MiB at the end under spanwise (simulated)"."""
+        when = {PEAK: "at the peak", "end": "at the end"}.get(self.at, f"after {self.at} s")
+        under = f" under {self.under}" if self.under else ""
+        return f"saves {_format.size(self.saves_bytes)} {when}{under} ({self.certainty})"
 
     def __str__(self) -> str:
         return f"{self.title}: {self.finding} {self.change}"
@@ -113,7 +120,7 @@ class AdviceFacts:
     def is_own_allocator(self) -> bool:
         """Whether the recorded malloc is another one than ours, and the one that users run."""
         own = self.recording
-        return own.allocator != "spanwise" and not own.without_pymalloc
+        return own.allocator != "spanwise" and not own.switched_off[0]
 
     @property
     def own_wasted(self) -> int:
@@ -127,9 +134,42 @@ class AdviceFacts:
         return memory.malloc_bytes - self.recording.summary.peak_requested_bytes
 
     @property
+    def own_memory(self) -> ProcessMemory | None:
+        """The memory of the process, if its malloc can be compared with the simulated heap.
+
+        It cannot if part of what was requested was never written, which the simulation assumes.
+        """
+        return self.memory if self.is_own_allocator and self.own_wasted >= 0 else None
+
+    @property
+    def under(self) -> str:
+        """The allocator that the simulation is of, if the program runs another."""
+        return "" if self.recording.allocator == "spanwise" else "spanwise"
+
+    def saving(self, at: str, saved: int) -> int:
+        """What a change saves that needs our heap: without what our heap itself costs.
+
+        Args:
+            at: "peak-resident" or "end".
+            saved: bytes that it saves in the simulated heap.
+        """
+        memory = self.own_memory
+        if memory is None:
+            return saved
+        own = memory.malloc_bytes if at == PEAK else memory.end_malloc_bytes
+        ours = self.resident_bytes if at == PEAK else self.end.resident_bytes or 0
+        return saved - max(ours - own, 0)
+
+    @property
     def noise_bytes(self) -> int:
         """Smaller savings are not worth a change."""
         return max(int(_NOISE_SHARE * self.resident_bytes), _NOISE_BYTES)
+
+    def command(self) -> str:
+        """The recorded command; only its first word if it is long."""
+        words = self.recording.arguments
+        whole = shlex.join(words)
+        return whole if len(whole) <= _COMMAND_MAX else f"{shlex.quote(words[0])} ..."
 
     def verdict(self) -> str:
         """Say what was wasted: by the program's own allocator if that is known, and simulated."""
@@ -139,23 +179,27 @@ class AdviceFacts:
             f"By simulation, spanwise with the table {self.table.name} would have a peak of"
             f" {resident} resident."
         )
+        runtime, switch = self.recording.switched_off
+        if runtime:
+            model = (
+                f"It ran with {switch}; as its users run it, {runtime} has a heap of its own, which"
+                f" 'spanwise bench' compares. {model}"
+            )
         if memory is None:
             return f"{self.program} requested up to {requested}. {model}"
         own = memory.malloc_bytes
         said = (
             f"At its peak RSS of {_format.size(memory.peak_rss_bytes)}, {self.program} had"
-            f" {_format.size(own)} resident in {self.recording.allocator}'s malloc for up to"
-            f" {requested} requested"
+            f" {_format.size(own)} resident in {self.recording.allocator}'s malloc"
+            f" ({_format.share(own, memory.private_bytes)} of its private memory)"
         )
-        if self.recording.without_pymalloc:
-            model = (
-                "It ran with PYTHONMALLOC=malloc; as its users run it, CPython has pymalloc, which"
-                f" 'spanwise bench' measures. {model}"
-            )
         if self.own_wasted < 0:
-            return f"{said}, some of it never written. {model}"
+            return (
+                f"{said}. Of up to {requested} requested some was never written, so its waste is"
+                f" not known. {model}"
+            )
         wasted, share = _format.size(self.own_wasted), _format.share(self.own_wasted, own)
-        return f"{said}: {wasted} ({share}) was waste. {model}"
+        return f"{said} for up to {requested} requested: {wasted} ({share}) was waste. {model}"
 
     def names(self, sites: Iterable[int]) -> dict[int, str]:
         """Return a label for each call site: its innermost callers."""

@@ -12,6 +12,7 @@ import numpy as np
 from spanwise import _format
 from spanwise.optimizer.result import OptimizeResult
 from spanwise.recordings.live_sites import LiveObjects
+from spanwise.recordings.programs import is_python_file
 from spanwise.report.advice_facts import PEAK, Advice, AdviceFacts
 
 if TYPE_CHECKING:
@@ -21,20 +22,15 @@ if TYPE_CHECKING:
 _SITES_MAX = 3
 _CLASSES_MAX = 3
 _MALLOC_ALIGN = 16
-_LIVE_AT_END = 0.1
 
 # --- another allocator ----------------------------------------------------------------------------
 
 
 def _allocator(facts: AdviceFacts) -> Iterator[Advice]:
     """Another allocator: the simulated peak of ours against the measured one of the program's."""
-    memory = facts.memory
-    if memory is None or not facts.is_own_allocator:
+    memory, simulated, own = facts.own_memory, facts.resident_bytes, facts.recording.allocator
+    if memory is None:
         return
-    simulated = facts.resident_bytes
-    if facts.own_wasted < 0:
-        return  # part of the requested bytes was never written, which the simulation assumes
-    own = facts.recording.allocator
     yield Advice(
         "allocator",
         memory.malloc_bytes - simulated,
@@ -42,7 +38,7 @@ def _allocator(facts: AdviceFacts) -> Iterator[Advice]:
         "simulated",
         f"{own} has {_format.size(memory.malloc_bytes)} resident where spanwise with the table"
         f" {facts.table.name} would have {_format.size(simulated)}.",
-        f"Compare real runs: spanwise bench -- {' '.join(facts.recording.arguments[:1])} ...",
+        f"Compare real runs: spanwise bench -- {facts.command()}",
     )
 
 
@@ -134,18 +130,20 @@ def _size_advice(facts: AdviceFacts, saved: int, size: int, better: int, rows: A
     named = " and ".join(f"{one:,}" for one in sorted(common.tolist()))
     finding = (
         f"The {size:,}-byte class of {facts.table.name} has"
-        f" {_format.share(waste, facts.peak.waste_bytes)} of its waste:"
+        f" {_format.share(waste, facts.peak.waste_bytes)} of spanwise's waste:"
         f" {_format.plural(len(fits), 'object')}, mostly of {named} bytes, mainly from {place}."
     )
-    change = f"Add slots of {better:,} bytes"
+    change = (
+        f"Add slots of {better:,} bytes to the table: spanwise optimize finds all such classes."
+    )
     if better % _MALLOC_ALIGN:
-        change += (
-            f" to a pool or heap of their own (malloc aligns to {_MALLOC_ALIGN}), or shrink the"
-            f" objects to {better // _MALLOC_ALIGN * _MALLOC_ALIGN:,} bytes"
+        change = (
+            f"A malloc aligns to {_MALLOC_ALIGN} and has no slots of {better:,} bytes: shrink the"
+            f" objects to {better // _MALLOC_ALIGN * _MALLOC_ALIGN:,}, or allocate them from a pool"
+            " or heap with such slots."
         )
-    else:
-        change += " to the table: spanwise optimize finds all such classes"
-    return Advice("size", saved, PEAK, "estimated", finding, f"{change}.")
+    saving = facts.saving(PEAK, saved)
+    return Advice("size", saving, PEAK, "estimated", finding, change, facts.under)
 
 
 # --- spans that few objects keep ------------------------------------------------------------------
@@ -165,7 +163,8 @@ def _pinning(facts: AdviceFacts) -> Iterator[Advice]:
         labels = facts.names(int(row["group"]) for row in rows)
         for row in rows:
             site = int(row["group"])
-            yield _pinning_advice(row, labels[site], at, _fills_its_class(facts.objects, site))
+            alone = _fills_its_class(facts.objects, site)
+            yield _pinning_advice(facts, row, labels[site], at, alone)
 
 
 def _fills_its_class(objects: LiveObjects, site: int) -> bool:
@@ -178,67 +177,78 @@ def _fills_its_class(objects: LiveObjects, site: int) -> bool:
     return bool(2 * (mine & here).sum() > here.sum())
 
 
-def _pinning_advice(row: Any, place: str, at: str, alone: bool) -> Advice:
+def _pinning_advice(facts: AdviceFacts, row: Any, place: str, at: str, alone: bool) -> Advice:
     """Advice for one group; `alone`: the freed neighbours came from the same site."""
     live, requested = int(row["live_objects"]), int(row["requested_bytes"])
     released = int(row["released_bytes"])
     change = (
-        "Their freed neighbours came from the same place, so a pool does not help: free them"
-        " together, group them by lifetime, or move them (defragmentation)."
+        "Their freed neighbours came from the same place, so a pool does not help. If they are"
+        " buffers that grow, reserve their final size; else free them together, or group them by"
+        " lifetime."
         if alone
         else "Allocate them from a pool or an arena of their own, so that their spans are full."
     )
     return Advice(
         "pinning",
-        released - requested,
+        facts.saving(at, released - requested),
         at,
         "estimated" if alone else "simulated",
-        f"{_format.plural(live, 'object')} of {_format.size(requested)} from {place} keep"
-        f" {_format.plural(int(row['sole_spans']), 'span')} alone, {_format.size(released)}.",
+        f"{_format.plural(live, 'object')} of {_format.size(requested)} from {place} are the only"
+        f" ones in {_format.plural(int(row['sole_spans']), 'span')} of {_format.size(released)}.",
         change,
+        facts.under,
     )
 
 
-# --- after the peak -------------------------------------------------------------------------------
+# --- memory that holds no object ------------------------------------------------------------------
 
 
 def _retained(facts: AdviceFacts) -> Iterator[Advice]:
-    """What the program's malloc keeps after the peak, and a trim or our heap would not.
-
-    A program that has freed nearly everything at its end is only about to exit.
-    """
-    memory, end, own = facts.memory, facts.end, facts.recording.allocator
-    least = _LIVE_AT_END * facts.recording.summary.peak_requested_bytes
-    if memory is None or not facts.is_own_allocator or end.requested_bytes < least:
+    """What the program's malloc keeps, and a trim or our heap would not."""
+    memory, own = facts.memory, facts.recording.allocator
+    kept = None if memory is None else memory.retained
+    if kept is None or not facts.is_own_allocator:
         return
-    resident, pages = memory.end_malloc_bytes, memory.end_pages_bytes
-    kept = (
-        f"{own} keeps {_format.size(resident)} resident at the end for"
-        f" {_format.size(end.requested_bytes)} requested"
+    at = f"{kept.time_ns / 1e9:.3f}"
+    finding = (
+        f"{own} keeps {_format.size(kept.malloc_bytes)} resident for"
+        f" {_format.size(kept.requested_bytes)} requested"
     )
-    if own == "glibc" and pages is not None:
+    if own == "glibc":
         yield Advice(
             "trim",
-            resident - pages,
-            "end",
+            kept.malloc_bytes - kept.pages_bytes,
+            at,
             "simulated",
-            f"{kept}; live objects are in {_format.size(pages)} of pages.",
-            "Call malloc_trim(0) when work pauses: it returns the pages without live objects.",
+            f"{finding}; its objects are in {_format.size(kept.pages_bytes)} of pages.",
+            f"Call {_trim_call(facts)} when work pauses: it returns the pages without objects.",
         )
     if facts.own_wasted >= 0:
+        at_op = min(kept.op, len(facts.recording))
+        ledger = facts.recording.ledger(
+            facts.table, f"#{at_op}", options=facts.options, progress=facts.step
+        )
+        ours = ledger.resident_bytes or 0
         yield Advice(
             "retained",
-            resident - (end.resident_bytes or 0),
-            "end",
+            kept.malloc_bytes - ours,
+            at,
             "simulated",
-            f"{kept}; spanwise would keep {_format.size(end.resident_bytes or 0)}.",
-            f"Run it with spanwise's malloc (spanwise run -- PROGRAM){_RETURN.get(own, '')}.",
+            f"{finding}; spanwise would keep {_format.size(ours)}.",
+            f"Run it with spanwise's malloc: spanwise run -- {facts.command()}"
+            f"{_RETURN.get(own, '')}",
         )
+
+
+def _trim_call(facts: AdviceFacts) -> str:
+    if is_python_file(facts.recording.executable):
+        return "ctypes.CDLL(None).malloc_trim(0)"
+    return "malloc_trim(0)"
 
 
 _RETURN = {
-    "jemalloc": ", or set MALLOC_CONF=dirty_decay_ms:0,background_thread:true",
-    "tcmalloc": ", or call MallocExtension::ReleaseFreeMemory when work pauses",
+    "jemalloc": " (or set MALLOC_CONF=dirty_decay_ms:0,background_thread:true)",
+    "tcmalloc": " (or call MallocExtension::ReleaseFreeMemory when work pauses)",
 }
 
 
@@ -263,18 +273,20 @@ def _caches(facts: AdviceFacts) -> Iterator[Advice]:
         )
 
 
-def fitted_table(fitted: OptimizeResult) -> Iterator[Advice]:
+def fitted_table(facts: AdviceFacts, fitted: OptimizeResult) -> Iterator[Advice]:
     """A fitted table, if it holds on the recordings that judge it."""
     if fitted.holds:
-        judged = "held-out recordings" if fitted.held_out else "the recording that it was fitted to"
+        judged = "held-out recordings" if fitted.held_out else "this recording"
         yield Advice(
             "table",
-            fitted.saved_bytes,
+            facts.saving(PEAK, fitted.saved_bytes),
             PEAK,
             "simulated",
             f"The table {fitted.table.name} saves {_format.share(fitted.saved_share, 1)} of the"
             f" resident bytes under {fitted.stock}, on {judged}.",
-            "Build it: spanwise optimize FILE.swt -o TABLE.json, then spanwise build TABLE.json.",
+            "Build it: spanwise optimize FILE.swt -o TABLE.json, then spanwise build --table"
+            " TABLE.json -o DIR.",
+            facts.under,
         )
 
 
