@@ -12,9 +12,9 @@ import numpy as np
 
 from spanwise import _format, _lib, errors
 from spanwise.heap.heap_map import HeapMap
-from spanwise.heap.options import HeapOptions
+from spanwise.heap.options import HeapOptions, as_options
 from spanwise.ledger.ledger import Ledger
-from spanwise.ledger.parts import PARTS
+from spanwise.ledger.parts import PARTS, PEAK_RESIDENT
 from spanwise.optimizer.options import default_candidates
 from spanwise.optimizer.profile import RESIDENT
 from spanwise.optimizer.result import OptimizeResult
@@ -24,7 +24,9 @@ from spanwise.recordings.live_sites import LiveSites
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.recording_set import RecordingSet
 from spanwise.recordings.sites import AnySite, Site, merge_key, same_sites
+from spanwise.recordings.timeline import Spread
 from spanwise.report.advice import ADVICE_PASSES, AdviceList, advise
+from spanwise.report.moments import Moment, named, peak_of, through
 from spanwise.results.jobs import Progress, Step, progress_bar
 from spanwise.results.rows import Rows
 from spanwise.tables.table import SizeClassTable
@@ -47,9 +49,8 @@ SEARCH_OPERATIONS = 100_000_000
 tables and at most as many as `optimize` does by default: the page of a long recording should not
 wait for the last 1 % of a saving."""
 SEARCHED_MIN = 8
-_PASSES = 6
-"""Simulations of the recording before that search: peak, ledger, time line, maps, the peak's map,
-call sites."""
+_PASSES = 4
+"""Simulations of the recording before that search: peak, ledger, time line, moments."""
 
 
 @dataclass(frozen=True)
@@ -63,15 +64,14 @@ class Facts:
         after_peak: waste after that, and what is held at the end.
         timeline: rows of `Recording.timeline(detail="parts")`.
         histogram: requests by size.
-        maps: heap maps over time, including the peak.
+        moments: heap maps and live objects over time, including the peak; (): a set.
         sites: live objects at the peak, by call site.
         advice: the fitted table compared with stock tables; None: nothing to fit to.
         no_advice: why `advice` is None, or "".
         peers: other allocators, measured on this recording; None: not measured.
         changes: the verdict and ranked advice; None: a set of several recordings.
-        peak_map: the map of the peak with its live objects; None: a set.
         allocated: all call sites, with their allocations; (): a set.
-        row_of: index in `sites` of the first SITES, by each number of a site in `peak_map`.
+        row_of: index in `sites` of the first SITES, by each number of a site at the peak.
     """
 
     recording: Recording | RecordingSet
@@ -80,13 +80,12 @@ class Facts:
     after_peak: AfterPeak
     timeline: Rows
     histogram: Rows
-    maps: tuple[HeapMap, ...]
+    moments: tuple[Moment, ...]
     sites: LiveSites
     advice: OptimizeResult | None
     no_advice: str
     peers: PeerComparison | None = None
     changes: AdviceList | None = None
-    peak_map: HeapMap | None = None
     row_of: dict[int, int] = field(default_factory=dict)
     allocated: tuple[Site, ...] = ()
 
@@ -98,6 +97,11 @@ class Facts:
         names = list(dict.fromkeys(Path(one.program).name or one.name for one in self.recording))
         more = [f"{len(names) - 3} more"] if len(names) > 3 else []
         return f"{len(self.recording)} processes ({', '.join([*names[:3], *more])})"
+
+    @property
+    def maps(self) -> tuple[HeapMap, ...]:
+        """Heap maps over time, including the peak."""
+        return tuple(one.map for one in self.moments)
 
     @property
     def peak_op(self) -> int:
@@ -196,12 +200,15 @@ def gather(
         timeline = recording.timeline(
             table, samples=MOMENTS, detail="parts", options=options, progress=step
         )
-        maps = recording.maps(table, samples=FRAMES, options=options, progress=step)
-        peak_map = recording.map(table, options=options, progress=step)
-        live = recording.live_sites(table, options=options, progress=step)
-        named = live.named(hide_frames=hide_frames)
-        merged = named.merged()
-        sites = short_names(merged)
+        stops = {*Spread(len(recording), FRAMES).stops(), after.peak_op or 0} - {0}
+        given = (recording, table, as_options(options), stops, after.peak_op, step)
+        moments = named(
+            through(*given), lambda live: short_names(live.named(hide_frames=hide_frames))
+        )
+        peak = peak_of(moments)
+        live = peak.live if peak is not None else recording.live_sites(table, options=options)
+        live = replace(live, ledger=ledger, imported=recording.imported)
+        sites = live.merged()
         histogram = recording.histogram()
         why = ""
         if advice is None:
@@ -209,11 +216,11 @@ def gather(
         changes = advise(
             recording, table, fitted=advice, peers=peers, options=options, progress=step
         )
-    seen = (recording, table, ledger, after, timeline, histogram, tuple(maps), sites)
-    row_of = _rows_of_sites(named, merged, recording.site_frames)
+    seen = (recording, table, ledger, after, timeline, histogram, tuple(moments) if peak else (), sites)
+    row_of = _rows_of_sites(live, sites, recording.site_frames)
     allocated = recording.sites.named(hide_frames=hide_frames)
     short = tuple(short_name_of(site) for site in allocated)
-    return Facts(*seen, advice, why, peers, changes, peak_map, row_of, short)
+    return Facts(*seen, advice, why, peers, changes, row_of, short)
 
 
 def short_names(live: LiveSites) -> LiveSites:

@@ -27,7 +27,8 @@ from spanwise import _format
 from spanwise.__main__ import main
 from spanwise.ledger.parts import PARTS
 from spanwise.report import facts as facts_of
-from spanwise.report.page import DEFINITIONS, page_of
+from spanwise.report.page import page_of
+from spanwise.report.sections import DEFINITIONS
 
 from tests.python.helpers import ROOT, has_open, make_ops, random_ops
 
@@ -323,7 +324,7 @@ def test_long_recordings_are_searched_less(monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_bar_counts_simulated_operations(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nearly all the time goes into the search, so nearly all steps are there.
 
-    By hand, of n operations: six passes; the search's 160 tables, then two stock ones, the
+    By hand, of n operations: four passes; the search's 160 tables, then two stock ones, the
     report's and the found one twice each, six families and one of them again: 180 n.
     """
     totals: list[int] = []
@@ -346,8 +347,8 @@ def test_the_bar_counts_simulated_operations(monkeypatch: pytest.MonkeyPatch) ->
     recording = sw.Recording.from_ops(random_ops(1, 2000))
     n = len(recording)
     facts_of.gather(recording, sw.SizeClassTable.c16(), progress=True)
-    assert totals == [(6 + 8 + 160 + 2 * 4 + 6 + 1) * n]
-    assert search == [6 * n]
+    assert totals == [(4 + 8 + 160 + 2 * 4 + 6 + 1) * n]
+    assert search == [4 * n]
     assert 50 * n < sum(steps) <= totals[0] and max(steps) < totals[0] / 5
 
 
@@ -486,8 +487,13 @@ def named_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("<other> in libz.so.1", "middle (a.c:20)", "main (a.c:90)", "_start in a"),
     )
     facts = facts_of.gather(sw.Recording.from_ops(ops), sw.SizeClassTable.go(), progress=None)
-    named = [replace(one, names=names[one.id - 1], frames=("0x1", "0x2")) for one in facts.sites]
-    facts = replace(facts, sites=replace(facts.sites, sites=tuple(named)))
+
+    def named(live: sw.LiveSites) -> sw.LiveSites:
+        sites = (replace(s, names=names[s.id - 1], frames=("0x1", "0x2")) for s in live.sites)
+        return replace(live, sites=tuple(sites))
+
+    moments = tuple(replace(one, live=named(one.live)) for one in facts.moments)
+    facts = replace(facts, sites=named(facts.sites), moments=moments)
     page = tmp_path_factory.mktemp("named") / "x.html"
     page.write_text(page_of(facts), encoding="utf-8")
     return page
@@ -591,7 +597,7 @@ def objects_by_cell(recording: sw.Recording) -> dict[int, dict[int, int]]:
 def test_the_holders_of_each_cell(sites_page: Path) -> None:
     """The sites of a span's objects, in each of the span's cells."""
     holders = Page(sites_page.read_text(encoding="utf-8")).data("frames")["holders"]
-    counts = [np.frombuffer(base64.b64decode(one), np.uint8) for one in holders["counts"]]
+    counts = [np.frombuffer(base64.b64decode(one), np.uint8) for one in holders]
     sites = [one.id for one in with_sites().live_sites("go")]
     wanted = objects_by_cell(with_sites())
     assert len(counts) == len(sites) + 1 == 13 and not counts[-1].any()

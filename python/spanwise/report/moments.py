@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The moments of a report: the heap map and the live objects by call site, in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from spanwise import _format
+from spanwise.heap.heap_map import PLACED_DTYPE, HeapMap, place_objects
+from spanwise.heap.options import HeapOptions
+from spanwise.ledger.parts import PEAK_RESIDENT
+from spanwise.recordings.live_sites import LiveSite, LiveSites, add_by_site, objects_of, place
+from spanwise.recordings.names import build_ids_of
+from spanwise.recordings.ops import Latest
+from spanwise.recordings.recording import Recording
+from spanwise.recordings.simulate import Simulation
+from spanwise.recordings.sources import ArraySource
+from spanwise.results.jobs import Step
+from spanwise.tables.table import SizeClassTable
+
+_BLOCK = 1 << 18
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A moment of a recording.
+
+    Attributes:
+        map: of the heap, without slots; at the peak with the sites of its objects.
+        live: the live objects by call site.
+        slots: number of live objects by (site, slot bytes); slot bytes 0: whole pages.
+    """
+
+    map: HeapMap
+    live: LiveSites
+    slots: Mapping[tuple[int, int], int]
+
+    def by_class(self) -> dict[int, int]:
+        """Return the number of live objects by slot bytes."""
+        sums: dict[int, int] = {}
+        for (_, slot), count in self.slots.items():
+            sums[slot] = sums.get(slot, 0) + count
+        return sums
+
+
+def through(
+    recording: Recording,
+    table: SizeClassTable,
+    options: HeapOptions,
+    stops: Iterable[int],
+    peak_op: int | None,
+    progress: Step,
+) -> list[Moment]:
+    """Run all operations once; return the moments after the given numbers of operations.
+
+    The moment after `peak_op` operations is named as the peak, the others by their time.
+    """
+    wanted, found, latest = sorted(set(stops)), [], Latest.until(iter(()), 0)
+    build_ids = build_ids_of(recording.modules)
+
+    def read() -> Moment:
+        at = PEAK_RESIDENT if simulation.done == peak_op else _format.seconds(simulation.time_ns)
+        made = simulation.heap_map(at, recording.name, slots=False)
+        placed = place(simulation, np.flatnonzero(latest.live).astype(np.uint32), made.ledger)
+        objects = objects_of(placed, latest, table, recording.site_frames)
+        live = add_by_site(placed, objects, recording.site_frames, build_ids)
+        pairs = np.stack([objects.site, objects.slot_bytes], axis=1)
+        each, counts = np.unique(pairs, axis=0, return_counts=True)
+        if at == PEAK_RESIDENT:
+            rows = np.zeros(len(objects.site), PLACED_DTYPE)
+            rows["site"] = objects.site
+            made = replace(made, placed=place_objects(made.array, placed.addresses, rows))
+        slots = {(site, slot): count for (site, slot), count in zip(each.tolist(), counts.tolist(), strict=True)}
+        return Moment(made, live, slots)
+
+    with closing(Simulation(table, options, resident=True)) as simulation:
+        for block in recording.blocks(_BLOCK):
+            first = simulation.done
+            ends = [one - first for one in wanted if first < one <= first + len(block)]
+            for part in filter(len, np.split(block, ends)):
+                for batch in ArraySource(part).batches():
+                    simulation.run(batch)
+                latest.add(part)
+                if simulation.done - first in ends:
+                    found.append(read())
+            progress(len(block))
+    return found
+
+
+def peak_of(moments: Iterable[Moment]) -> Moment | None:
+    """Return the moment of the peak, if there is one."""
+    return next((one for one in moments if one.map.ledger.at == PEAK_RESIDENT), None)
+
+
+def named(moments: Sequence[Moment], name: Callable[[LiveSites], LiveSites]) -> list[Moment]:
+    """Return the moments with the names that `name` gives to their sites; each is named once."""
+    every = {site.id: site for one in moments for site in one.live.sites}
+    if not every:
+        return list(moments)
+    found = name(replace(moments[0].live, sites=tuple(every.values())))
+    names = {site.id: (site.names, site.full_names) for site in found.sites}
+
+    def of(site: LiveSite) -> LiveSite:
+        short, full = names[site.id]
+        return replace(site, names=short, full_names=full)
+
+    return [
+        replace(one, live=replace(one.live, sites=tuple(map(of, one.live.sites))))
+        for one in moments
+    ]
