@@ -276,7 +276,7 @@ def definitions() -> Section:
         f"<dt>{html.escape(term)}</dt><dd>{html.escape(text)}</dd>"
         for term, text in DEFINITIONS.items()
     )
-    return section("How each number is defined", "", f"<dl>{items}</dl>")
+    return section("Definitions", "", f"<dl>{items}</dl>")
 
 
 def about(facts: Facts) -> Section:

@@ -29,6 +29,7 @@ from spanwise.ledger.parts import PARTS
 from spanwise.report import facts as facts_of
 from spanwise.report.page import page_of
 from spanwise.report.sections import DEFINITIONS
+from spanwise.report.stack_data import StackData
 
 from tests.python.helpers import ROOT, has_open, make_ops, random_ops
 
@@ -89,7 +90,7 @@ def test_the_page_has_all_its_parts_and_no_more_than_it_may(text: str) -> None:
     page = Page(text)
     assert page.open == []
     wanted = ("answer", "over-time", "sizes", "waste-by-class", "heap-map", "call-sites")
-    for name in (*wanted, "table-advice", "how-each-number-is-defined", "map", "when", "timeline"):
+    for name in (*wanted, "table-advice", "definitions", "map", "when", "timeline"):
         assert name in page.ids, name
     assert len(text) < 1 << 20
     assert text.index('id="answer"') < text.index("<svg viewBox") < text.index('id="over-time"')
@@ -677,6 +678,106 @@ def test_map_sites_and_time_line_are_linked(sites_page: Path, tmp_path: Path) ->
     inside = [i for i, one in enumerate(frames) if 200 <= one["x"] <= 400]
     assert output["brushed"] in inside
     assert frames[output["brushed"]]["resident"] == max(frames[i]["resident"] for i in inside)
+
+
+@needs_browser
+def test_all_sections_follow_the_time_line(named_page: Path, tmp_path: Path) -> None:
+    """By hand: after the second operation sites 1 and 2 live, in slots of 8 and 16 bytes."""
+    script = """
+    const find = (name) => document.getElementById(name);
+    const timeline = find("timeline");
+    timeline.setPointerCapture = () => {};
+    const press = (kind, x) => {
+        const { left, top, width } = timeline.getBoundingClientRect();
+        const place = { clientX: left + (width * x) / 820, clientY: top + 9 };
+        timeline.dispatchEvent(new PointerEvent(kind, place));
+    };
+    const table = () => [...document.querySelectorAll("#call-sites tbody tr")].map((row) =>
+        [...row.cells].map((cell, i) => (i < 4 ? cell.textContent : cell.firstChild.data)));
+    const boxes = () => [...document.querySelectorAll("#size-chart .live")]
+        .filter((box) => Number(box.getAttribute("height")) > 0).map((box) => box.textContent);
+    const root = () => document.querySelector("#flame g").getAttribute("aria-label");
+    const look = () => [table(), boxes(), root(), document.querySelector(".when").textContent];
+    document.getElementById("flame-of").value = "requested";
+    document.getElementById("flame-of").dispatchEvent(new Event("change"));
+    output = { before: look() };
+    press("pointerdown", 420);
+    press("pointermove", 425);
+    press("pointerup", 430);
+    output.brushed = look();
+    output.moment = find("shown").textContent;
+    find("shown").querySelector("button").click();
+    output.after = look();
+    """
+    output = probe(tmp_path, named_page, script)
+    (table, boxes, root, when), where = output["brushed"], " at 1.000 us"
+    assert when == "at 1.000 us" and output["moment"].startswith("The sections below show the heap at")
+    assert [row[2:4] for row in table] == [["2 B", "1"], ["12 B", "1"]]
+    assert [row[4].split("\n")[0] for row in table] == ["leaf (a.c:1)", "leaf (a.c:1)"]
+    assert boxes == [f"1 live in slots of {slot} B{where}" for slot in (8, 16)]
+    assert root == "requested at 1.000 us\n14 B (14 bytes), 100.0 % of all"
+    assert output["after"] == output["before"]
+    assert output["before"][1] == [f"1 live in slots of {n} B at the peak" for n in (8, 16, 64)]
+    assert output["before"][2].startswith("requested at peak-resident\n68 B (68 bytes)")
+
+
+@needs_browser
+def test_sizes_and_sites_are_linked(named_page: Path, tmp_path: Path) -> None:
+    """By hand: 54 bytes of <other> are in a slot of 64, 2 of a leaf in one of 8."""
+    script = """
+    const chart = document.getElementById("size-chart"), said = document.getElementById("sizes-of");
+    const boxes = () => [...chart.querySelectorAll(".live")]
+        .filter((box) => Number(box.getAttribute("height")) > 0).map((box) => box.textContent);
+    const selected = () => [...document.querySelectorAll("#call-sites tr.selected td:nth-child(3)")]
+        .map((cell) => cell.textContent);
+    const { left, top, width } = chart.querySelector("[data-slot='64']").getBoundingClientRect();
+    chart.dispatchEvent(new MouseEvent("click", { clientX: left + width / 2, clientY: top }));
+    output = { slot: [said.textContent, selected()] };
+    said.querySelector("button").click();
+    output.site = [said.textContent, selected(), boxes()];
+    said.querySelectorAll("button")[1].click();
+    output.all = [boxes().length, selected()];
+    chart.dispatchEvent(new MouseEvent("click", { clientX: left + width / 2, clientY: top }));
+    chart.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowLeft" }));
+    output.key = said.textContent;
+    """
+    output = probe(tmp_path, named_page, script)
+    other = "<other> in libz.so.1 < middle (a.c:20)"
+    assert output["slot"][0].startswith("Live objects at the peak, slots of 64 B: 1 of <other>")
+    assert output["slot"][1] == output["site"][1] == ["54 B"]
+    assert output["site"][0] == f"Live objects at the peak, {other}: 1 in slots of 64 Bshow all"
+    assert output["site"][2] == ["1 live in slots of 64 B at the peak"]
+    assert output["all"] == [3, []] and "slots of 16 B: 1 of leaf" in output["key"]
+
+
+def test_the_moments_are_those_of_live_sites() -> None:
+    """Codes of each moment against a query of that moment; the peak's values are exact."""
+    recording, table = with_sites(), sw.SizeClassTable.go()
+    facts = facts_of.gather(recording, table, progress=None)
+    data = StackData(facts.sites, 15, 200, moments=facts.moments)
+    made = data.to_dict()
+    assert 24 <= len(made["moments"]) <= 25 and made["moments"][0]["at"] != made["at"]
+    for one, shown in zip(facts.moments, made["moments"], strict=True):
+        assert one.map.ledger.stats is not None
+        at = f"#{one.map.ledger.stats.ops}"
+        live, objects = recording.live_sites(table, at), recording.live_objects(table, at)
+        assert shown["totals"][0] == live.ledger.waste_bytes
+        codes = np.frombuffer(base64.b64decode(shown["codes"]), "<u2").reshape(-1, 7)
+        wanted = np.zeros(codes.shape)
+        for site in live:
+            row = [site.waste_bytes, site.roundup_bytes, site.kept_free_bytes]
+            row += [site.resident_bytes, site.requested_bytes, site.live_objects, 0]
+            wanted[data.index[site.id]] = row
+        assert 2.0 ** (codes / 1024) - 1 == pytest.approx(wanted, rel=5e-4)
+        pairs = np.frombuffer(base64.b64decode(shown["pairs"]), "<u2").reshape(-1, 3).tolist()
+        sums = dict.fromkeys(made["slots"], 0)
+        for stack, slot, code in pairs:
+            count = round(2 ** (code / 1024) - 1)
+            ids = [site for site, row in data.index.items() if row == stack]
+            mine = (objects.site == ids[0]) & (objects.slot_bytes == made["slots"][slot])
+            assert count == mine.sum()
+            sums[made["slots"][slot]] += count
+        assert sum(sums.values()) == len(objects.site)
 
 
 @needs_browser
