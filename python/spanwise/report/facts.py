@@ -14,7 +14,7 @@ from spanwise import _format, _lib, errors
 from spanwise.heap.heap_map import HeapMap
 from spanwise.heap.options import HeapOptions, as_options
 from spanwise.ledger.ledger import Ledger
-from spanwise.ledger.parts import PARTS, PEAK_RESIDENT
+from spanwise.ledger.parts import PARTS
 from spanwise.optimizer.options import default_candidates
 from spanwise.optimizer.profile import RESIDENT
 from spanwise.optimizer.result import OptimizeResult
@@ -24,7 +24,6 @@ from spanwise.recordings.live_sites import LiveSites
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.recording_set import RecordingSet
 from spanwise.recordings.sites import AnySite, Site, merge_key, same_sites
-from spanwise.recordings.timeline import Spread
 from spanwise.report.advice import ADVICE_PASSES, AdviceList, advise
 from spanwise.report.moments import Moment, named, peak_of, through
 from spanwise.results.jobs import Progress, Step, progress_bar
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from spanwise.measure.peers import PeerComparison
 
 MOMENTS = 160
-FRAMES = 24
 SITES = 15
 """Call sites in the page's table."""
 FLAME_SITES = 200
@@ -200,11 +198,8 @@ def gather(
         timeline = recording.timeline(
             table, samples=MOMENTS, detail="parts", options=options, progress=step
         )
-        stops = {*Spread(len(recording), FRAMES).stops(), after.peak_op or 0} - {0}
-        given = (recording, table, as_options(options), stops, after.peak_op, step)
-        moments = named(
-            through(*given), lambda live: short_names(live.named(hide_frames=hide_frames))
-        )
+        given = through(recording, table, as_options(options), after.peak_op, step)
+        moments = named(given, lambda live: short_names(live.named(hide_frames=hide_frames)))
         peak = peak_of(moments)
         live = peak.live if peak is not None else recording.live_sites(table, options=options)
         live = replace(live, ledger=ledger, imported=recording.imported)
@@ -216,7 +211,8 @@ def gather(
         changes = advise(
             recording, table, fitted=advice, peers=peers, options=options, progress=step
         )
-    seen = (recording, table, ledger, after, timeline, histogram, tuple(moments) if peak else (), sites)
+    shown = tuple(moments) if peak is not None else ()
+    seen = (recording, table, ledger, after, timeline, histogram, shown, sites)
     row_of = _rows_of_sites(live, sites, recording.site_frames)
     allocated = recording.sites.named(hide_frames=hide_frames)
     short = tuple(short_name_of(site) for site in allocated)

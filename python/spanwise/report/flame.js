@@ -99,7 +99,7 @@
             return `${node.name}\n${amount(node.now)}${exact}, ${share(node.now, root.value)} of all`;
         const change = node.now - node.before;
         return `${node.name}\n${amount(node.before)} before, ${amount(node.now)}${exact} now:`
-            + ` ${change < 0 ? "−" : "+"}${amount(Math.abs(change))}`
+            + ` ${change < 0 ? "-" : "+"}${amount(Math.abs(change))}`
             + (node.before ? ` (${share(change, node.before)})` : "");
     }
     // Red grows, blue shrinks, in four steps of the share of its width that a box gained or lost.
@@ -207,8 +207,8 @@
     find("flame-reset").addEventListener("click", () => zoom(root));
     addEventListener("resize", draw);
     const totals = [data, ...(data.moments ?? []), ...(earlier ? [earlier] : [])];
-    data.of.forEach((_, i) => {
-        quantity.options[i].disabled = totals.every((one) => one.totals[i] === 0);
+    [...quantity.options].forEach((option, i) => {
+        option.disabled = totals.every((one) => one.totals[i] === 0);
     });
     find("flame-tools").hidden = false;
     svg.setAttribute("role", "group");

@@ -19,9 +19,11 @@ from spanwise.recordings.ops import Latest
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.simulate import Simulation
 from spanwise.recordings.sources import ArraySource
+from spanwise.recordings.timeline import Spread
 from spanwise.results.jobs import Step
 from spanwise.tables.table import SizeClassTable
 
+SAMPLES = 24
 _BLOCK = 1 << 18
 
 
@@ -51,15 +53,15 @@ def through(
     recording: Recording,
     table: SizeClassTable,
     options: HeapOptions,
-    stops: Iterable[int],
     peak_op: int | None,
     progress: Step,
 ) -> list[Moment]:
-    """Run all operations once; return the moments after the given numbers of operations.
+    """Run all operations once; return SAMPLES moments, evenly spread over them, and the peak.
 
     The moment after `peak_op` operations is named as the peak, the others by their time.
     """
-    wanted, found, latest = sorted(set(stops)), [], Latest.until(iter(()), 0)
+    wanted = sorted({*Spread(len(recording), SAMPLES).stops(), peak_op or 0} - {0})
+    found, latest = [], Latest.until(iter(()), 0)
     build_ids = build_ids_of(recording.modules)
 
     def read() -> Moment:
@@ -74,7 +76,7 @@ def through(
             rows = np.zeros(len(objects.site), PLACED_DTYPE)
             rows["site"] = objects.site
             made = replace(made, placed=place_objects(made.array, placed.addresses, rows))
-        slots = {(site, slot): count for (site, slot), count in zip(each.tolist(), counts.tolist(), strict=True)}
+        slots = dict(zip(map(tuple, each.tolist()), counts.tolist(), strict=True))
         return Moment(made, live, slots)
 
     with closing(Simulation(table, options, resident=True)) as simulation:

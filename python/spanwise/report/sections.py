@@ -13,8 +13,8 @@ from spanwise.ledger.parts import PEAK_RESIDENT
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.recording_set import RecordingSet
 from spanwise.report import charts, flame
-from spanwise.report.flame import OF
 from spanwise.report.facts import SITES, Facts, searched_tables
+from spanwise.report.flame import OF
 from spanwise.report.moments import peak_of
 from spanwise.report.stack_data import COUNTS
 
@@ -70,6 +70,7 @@ class Section(NamedTuple):
 
 
 def section(title: str, text: str, content: str) -> Section:
+    """Return a section that begins with a text, which is escaped."""
     return Section(title, (f"<p>{html.escape(text)}</p>" if text else "") + content)
 
 
@@ -122,6 +123,7 @@ def processes(facts: Facts) -> Section:
 
 
 def heap_map(facts: Facts) -> Section:
+    """The heap map with its slider over the moments."""
     last = max(len(facts.maps) - 1, 0)
     peak = next((i for i, one in enumerate(facts.maps) if one.ledger.at == PEAK_RESIDENT), last)
     keys = "".join(f'<span><i class="key {name}"></i>{text}</span>' for name, text in _MAP_KEYS)
@@ -141,6 +143,7 @@ def heap_map(facts: Facts) -> Section:
 
 
 def call_sites(facts: Facts) -> Section:
+    """The call sites with the most waste at the peak, or how to record them."""
     if not facts.has_sites:
         how = (
             " spanwise convert found none in the file it read."
@@ -178,10 +181,11 @@ def _stack(site: LiveSite) -> str:
 
 
 def flame_graph(facts: Facts) -> Section:
+    """The flame graph, which a script draws."""
     text = (
-        'What live objects keep <span class="when">at the peak</span>, by call stack. The width of a'
-        " box is the bytes of the function and its callees. Hatched boxes belong to no call. A click"
-        " zooms; so does Enter, and arrow keys move. Pinned bytes are the free bytes kept;"
+        'What live objects keep <span class="when">at the peak</span>, by call stack. The width of'
+        " a box is the bytes of the function and its callees. Hatched boxes belong to no call. A"
+        " click zooms; so does Enter, and arrow keys move. Pinned bytes are the free bytes kept;"
         " allocations are those of the whole recording."
     )
     said = flame.sentence(facts.sites, "waste")
@@ -217,6 +221,7 @@ def _table(
 
 
 def advice(facts: Facts) -> Section:
+    """The fitted table and the stock tables at one moment."""
     if facts.advice is None:
         return section("Table advice", f"No table was fitted: {facts.no_advice}.", "")
     assert isinstance(facts.recording, Recording)
@@ -237,6 +242,7 @@ def advice(facts: Facts) -> Section:
 
 
 def peers(peers: PeerComparison) -> Section:
+    """Other allocators, measured."""
     text = (
         "The recording's operations with real memory, each allocator in fresh processes on this"
         " machine: peak RSS. The line is the peak of requested bytes."
@@ -272,6 +278,7 @@ def _ledger_cells(ledger: Ledger, facts: Facts) -> tuple[str, ...]:
 
 
 def definitions() -> Section:
+    """What each number is."""
     items = "".join(
         f"<dt>{html.escape(term)}</dt><dd>{html.escape(text)}</dd>"
         for term, text in DEFINITIONS.items()
@@ -280,6 +287,7 @@ def definitions() -> Section:
 
 
 def about(facts: Facts) -> Section:
+    """The recording, and how the page was made."""
     rows = [(value, name) for name, value in facts.recording.summary.text_rows()]
     memory = facts.recording.memory if isinstance(facts.recording, Recording) else None
     rows += [(value, name) for name, value in (memory.text_rows() if memory else ())]

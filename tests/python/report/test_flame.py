@@ -185,6 +185,9 @@ def test_the_command_and_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "resident at peak-resident of a.swt under go; " in said and f"wrote {svg}" in said
     assert main(["flame", str(swt), "-o", str(svg), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["of"] == "waste"
+    assert main(["flame", str(swt), "-o", str(tmp_path / "b.html"), "--before", str(swt)]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"^(.*?) waste at .*, \1 in a.swt$", said, re.MULTILINE)
     page = tmp_path / "a.html"
     one.to_html(page, "go")
     whole = page.read_text(encoding="utf-8")
@@ -197,6 +200,8 @@ def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     for words, said in (
         (["-o", str(tmp_path / "a.svg")], "record the program with --stacks 16"),
         (["-o", str(tmp_path / "a.png")], "a flame graph ends in .svg or .html"),
+        (["-o", str(tmp_path / "a.svg"), "--before", str(swt)], "ends in .html"),
+        (["-o", str(tmp_path / "a.html"), "--before", "none.swt"], "none.swt"),
         (["-o", str(tmp_path / "no/a.svg")], "cannot be written"),
         (["-o", str(tmp_path / "a.svg"), "--at", "99999s"], "after its end"),
     ):

@@ -26,6 +26,7 @@ import spanwise as sw
 from spanwise import _format
 from spanwise.__main__ import main
 from spanwise.ledger.parts import PARTS
+from spanwise.report import export
 from spanwise.report import facts as facts_of
 from spanwise.report.page import page_of
 from spanwise.report.sections import DEFINITIONS
@@ -581,6 +582,37 @@ def test_the_flame_graph_zooms_and_searches(named_page: Path, tmp_path: Path) ->
     ]
 
 
+@needs_browser
+def test_the_difference_of_two_recordings(tmp_path: Path) -> None:
+    """By hand: a grows from 10 to 30 bytes, b of 20 ends, c of 5 begins."""
+    both: list[sw.LiveSites] = []
+    for sizes in ({1: 10, 2: 20}, {1: 30, 3: 5}):
+        ops = make_ops(*((0, i, size) for i, size in enumerate(sizes.values())))
+        ops["site"] = list(sizes)
+        live = sw.Recording.from_ops(ops, name=f"{len(both)}.swt").live_sites("go")
+        sites = (replace(s, names=("?abc"[s.id], "main"), frames=("0x1",)) for s in live.sites)
+        both.append(replace(live, sites=tuple(sites)))
+    page = tmp_path / "x.html"
+    said = export.write_flame(both[1], page, "requested", both[0])
+    assert said == "35 B requested at peak-resident of 1.swt under go, 30 B in 0.swt"
+    script = """
+    output = [...document.querySelectorAll("#flame g")].map((g) => [
+        g.getAttribute("aria-label").split("\\n"), g.querySelector("rect").classList[1],
+        Number(g.querySelector("rect").getAttribute("width")), g.lastChild.textContent]);
+    """
+    output = probe(tmp_path, page, script)
+    assert [(*label, shade) for label, shade, _, _ in output[1:]] == [
+        ("main", "30 B before, 35 B (35 bytes) now: +5 B (16.7 %)", "more-1"),
+        ("a", "10 B before, 30 B (30 bytes) now: +20 B (200.0 %)", "more-3"),
+        ("b", "20 B before, 0 B (0 bytes) now: -20 B (-100.0 %)", "less-4"),
+        ("c", "0 B before, 5 B (5 bytes) now: +5 B", "more-4"),
+    ]
+    whole = output[0][2] + 0.5
+    assert [round(55 * (one[2] + 0.5) / whole) for one in output[1:]] == [55, 30, 20, 5]
+    assert [one[3][:1] for one in output[1:]] == ["▲", "▲", "▼", "▲"]
+    assert "more-3" in browse(tmp_path, page)  # the policy lets the page's script run
+
+
 def objects_by_cell(recording: sw.Recording) -> dict[int, dict[int, int]]:
     """Objects by cell and site at the peak, one by one: a cell is a page here."""
     peak = recording.map("go")
@@ -711,7 +743,9 @@ def test_all_sections_follow_the_time_line(named_page: Path, tmp_path: Path) -> 
     """
     output = probe(tmp_path, named_page, script)
     (table, boxes, root, when), where = output["brushed"], " at 1.000 us"
-    assert when == "at 1.000 us" and output["moment"].startswith("The sections below show the heap at")
+    assert when == "at 1.000 us" and output["moment"].startswith(
+        "The sections below show the heap at"
+    )
     assert [row[2:4] for row in table] == [["2 B", "1"], ["12 B", "1"]]
     assert [row[4].split("\n")[0] for row in table] == ["leaf (a.c:1)", "leaf (a.c:1)"]
     assert boxes == [f"1 live in slots of {slot} B{where}" for slot in (8, 16)]
