@@ -288,7 +288,7 @@ def sizes(
     most = float(max(counts.max(), most_live))
     y = Scale(0.5, most * 1.3, 220, 24, log=True)
     decades = [10.0**i for i in range(int(np.log10(max(most, 1))) + 1)]
-    made = [y_axis(y, decades, _shown, "requests")]
+    made = [y_axis(y, decades, _shown, "requests, objects" if live else "requests")]
     classes = table.classes["size_bytes"].tolist()
     if live:
         made += _boxes(live, [*classes, 0], x, y)

@@ -37,8 +37,18 @@ function pairsAt(moment) {
 // The frames of a stack, the innermost first, without the folders of their files.
 const framesOf = (stack) => data.stacks[stack].map((frame) => data.names[frame]).reverse();
 const shortName = (name) => name.replace(/ \([^()]*\/([^()/]*\))$/, " ($1");
-const siteName = (stack) => (stack < data.stacks.length
-    ? framesOf(stack).slice(0, 2).map(shortName).join(" < ") : "other call sites");
+const isSite = (stack) =>
+    stack < data.stacks.length && !framesOf(stack)[0].endsWith(" more call sites]");
+// Its innermost functions, each once.
+function siteName(stack) {
+    if (!isSite(stack)) return "other call sites";
+    const seen = new Set();
+    const frames = framesOf(stack).filter((name) => {
+        const [plain] = name.split(" (");
+        return !seen.has(plain) && seen.add(plain);
+    });
+    return frames.slice(0, 3).map(shortName).join(" < ");
+}
 const momentName = () => (selection.moment === PEAK ? "at the peak"
     : `at ${data.moments[selection.moment].at}`);
 

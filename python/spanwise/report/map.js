@@ -10,7 +10,7 @@ const holds = (stack, cell) => stack < holders.length - 1 && holders[stack][cell
     if (!canvas || cells.frames.length === 0) return;
     const SIDE = 4, LARGE = 101, FREE = 102, NOT_HELD = 255, COUNT_MAX = 255;
     const frames = cells.frames.map((frame) => bytesOf(frame.cells));
-    const columns = innerWidth <= 600 ? Math.max(cells.width / 4, 1) : cells.width;
+    const columns = innerWidth <= 600 ? Math.min(cells.width, 64) : cells.width;
     canvas.width = columns * SIDE;
     canvas.height = Math.ceil(frames[0].length / columns) * SIDE;
     find("grain").textContent

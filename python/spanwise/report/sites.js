@@ -14,14 +14,14 @@
     let shownAt = PEAK, pairs = pairsAt(PEAK);
 
     function links(row, stack, isOnMap) {
-        const cell = row.lastElementChild;
+        const tools = row.lastElementChild.appendChild(document.createElement("div"));
         if (isOnMap)
-            cell.append(button("show on the map", () => {
+            tools.append(button("show on the map", () => {
                 select({ moment: PEAK });
                 showStack(stack === selection.stack ? -1 : stack);
                 find("heap-map").scrollIntoView();
             }));
-        cell.append(button("its sizes", () => {
+        tools.append(button("its sizes", () => {
             showStack(stack);
             find("sizes").scrollIntoView();
         }));
@@ -41,7 +41,7 @@
         const values = valuesAt(selection.moment), [waste, , , objects] = COLUMNS;
         const found = values.map((row, stack) => ({ row, stack }));
         const sites = found.filter(({ row, stack }) =>
-            row[objects] > 0 && !framesOf(stack)[0].endsWith("more call sites]"));
+            row[objects] > 0 && isSite(stack));
         sites.sort((a, b) => b.row[waste] - a.row[waste] || a.stack - b.stack);
         body.replaceChildren(...sites.slice(0, SHOWN).map(({ row: counts, stack }) => {
             const row = rowOf(stack);
@@ -99,7 +99,7 @@
             const text = slot < 0 ? className(pair.slot) : siteName(pair.stack);
             const press = slot < 0 ? () => select({ slot: pair.slot, stack: -1, cell: -1 })
                 : () => showStack(pair.stack);
-            part.append(pair.stack < data.stacks.length ? button(text, press) : text);
+            part.append(slot < 0 || isSite(pair.stack) ? button(text, press) : text);
             return part;
         });
         const what = slot < 0 ? siteName(stack) : className(slot);

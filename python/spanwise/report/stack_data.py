@@ -88,7 +88,7 @@ class StackData:
         self._values = values[:, shown]
         self.index = {keys[i]: row for row, i in enumerate(shown.tolist())}
         if len(others):
-            self._names.append((f"[{len(others)} more call sites]",))
+            self._names.append((f"[{len(others):,} more call sites]",))
             rest = values[:, others].sum(axis=1, keepdims=True)
             self._values = np.concatenate([self._values, rest], axis=1)
 

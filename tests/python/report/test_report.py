@@ -776,7 +776,7 @@ def test_sizes_and_sites_are_linked(named_page: Path, tmp_path: Path) -> None:
     output.key = said.textContent;
     """
     output = probe(tmp_path, named_page, script)
-    other = "<other> in libz.so.1 < middle (a.c:20)"
+    other = "<other> in libz.so.1 < middle (a.c:20) < main (a.c:90)"
     assert output["slot"][0].startswith("Live objects at the peak, slots of 64 B: 1 of <other>")
     assert output["slot"][1] == output["site"][1] == ["54 B"]
     assert output["site"][0] == f"Live objects at the peak, {other}: 1 in slots of 64 Bshow all"
