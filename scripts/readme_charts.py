@@ -37,9 +37,9 @@ def _text(x: float, y: float, text: str, class_: str = "", anchor: str = "start"
     return f'<text x="{x:g}" y="{y:g}" class="{class_}" text-anchor="{anchor}">{words}</text>'
 
 
-def _line(x1: float, x2: float, y1: float, y2: float, class_: str, width: float = 1) -> str:
+def _line(x: tuple[float, float], y: tuple[float, float], class_: str, width: float = 1) -> str:
     return (
-        f'<line x1="{x1:.1f}" x2="{x2:.1f}" y1="{y1:.1f}" y2="{y2:.1f}" class="{class_}"'
+        f'<line x1="{x[0]:.1f}" x2="{x[1]:.1f}" y1="{y[0]:.1f}" y2="{y[1]:.1f}" class="{class_}"'
         f' stroke-width="{width:g}"/>'
     )
 
@@ -65,7 +65,7 @@ def allocator() -> str:
     rows = list(_rows("programs.md"))
     head = next(row for row in rows if row[0] == "geometric mean, glibc = 1")
     names = head[1 : head.index("ours / best peer [94 % interval]")]
-    parts = []
+    parts: list[str] = []
     for panel, what in enumerate(("CPU time", "peak RSS")):
         cells = next(row for row in rows if row[0] == what)
         found = {"glibc": 1.0, **dict(zip(names, map(float, cells[1:]), strict=False))}
@@ -108,13 +108,13 @@ def _ranges(found: Sequence[tuple[str, float, float, float]], bottom: float) -> 
         return 400 + (WIDTH - 450) * math.log(value / 0.1) / math.log(12)
 
     for mark in (0.1, 0.2, 0.5, 1.0):
-        yield _line(at(mark), at(mark), 32, bottom, "one" if mark == 1 else "line")
+        yield _line((at(mark), at(mark)), (32, bottom), "one" if mark == 1 else "line")
         yield _text(at(mark), bottom + 16, f"{mark:g}", "quiet", "middle")
     yield _text(WIDTH - 10, bottom + 33, "ratio, logarithmic; left of 1 is better", "quiet", "end")
     for i, (name, value, least, most) in enumerate(found):
         y = 44 + ROW * i
         yield _text(390, y + 4, name, "", "end")
-        yield _line(at(least), at(most), y, y, "ours", 3)
+        yield _line((at(least), at(most)), (y, y), "ours", 3)
         yield f'<circle cx="{at(value):.1f}" cy="{y}" r="4.5" class="ours"/>'
         yield _text(at(most) + 9, y + 4, f"{value:.2f}", "quiet")
 

@@ -20,12 +20,12 @@ from spanwise.optimizer.profile import RESIDENT
 from spanwise.optimizer.result import OptimizeResult
 from spanwise.optimizer.search import optimize, simulated_operations
 from spanwise.recordings.after_peak import AfterPeak
-from spanwise.recordings.live_sites import LiveSites
+from spanwise.recordings.live_sites import LiveSite, LiveSites
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.recording_set import RecordingSet
 from spanwise.recordings.sites import AnySite, Site, merge_key, same_sites
 from spanwise.report.advice import ADVICE_PASSES, AdviceList, advise
-from spanwise.report.moments import Moment, named, peak_of, through
+from spanwise.report.moments import Moment, all_sites, peak_of, through
 from spanwise.results.jobs import Progress, Step, progress_bar
 from spanwise.results.rows import Rows
 from spanwise.tables.table import SizeClassTable
@@ -198,12 +198,15 @@ def gather(
         timeline = recording.timeline(
             table, samples=MOMENTS, detail="parts", options=options, progress=step
         )
-        given = through(recording, table, as_options(options), after.peak_op, step)
-        moments = named(given, lambda live: short_names(live.named(hide_frames=hide_frames)))
+        moments = through(recording, table, as_options(options), after.peak_op, step)
+        every = all_sites(recording, moments).named(hide_frames=hide_frames)
+        allocated = {site.id: short_name_of(site) for site in every}
         peak = peak_of(moments)
-        live = peak.live if peak is not None else recording.live_sites(table, options=options)
-        live = replace(live, ledger=ledger, imported=recording.imported)
-        sites = live.merged()
+        live = peak.live if peak is not None else None
+        if live is None:
+            live = recording.live_sites(table, options=options)
+        live = replace(live, sites=named_as(live.sites, allocated), ledger=ledger)
+        sites = replace(live, imported=recording.imported).merged()
         histogram = recording.histogram()
         why = ""
         if advice is None:
@@ -214,9 +217,13 @@ def gather(
     shown = tuple(moments) if peak is not None else ()
     seen = (recording, table, ledger, after, timeline, histogram, shown, sites)
     row_of = _rows_of_sites(live, sites, recording.site_frames)
-    allocated = recording.sites.named(hide_frames=hide_frames)
-    short = tuple(short_name_of(site) for site in allocated)
-    return Facts(*seen, advice, why, peers, changes, row_of, short)
+    return Facts(*seen, advice, why, peers, changes, row_of, tuple(allocated.values()))
+
+
+def named_as(sites: Iterable[LiveSite], names: Mapping[int, Site]) -> tuple[LiveSite, ...]:
+    """Return the sites with names that are known by id."""
+    known = [(one, names[one.id]) for one in sites]
+    return tuple(replace(a, names=b.names, full_names=b.full_names) for a, b in known)
 
 
 def short_names(live: LiveSites) -> LiveSites:

@@ -3,21 +3,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spanwise import _format
 from spanwise.heap.heap_map import PLACED_DTYPE, HeapMap, place_objects
 from spanwise.heap.options import HeapOptions
 from spanwise.ledger.parts import PEAK_RESIDENT
-from spanwise.recordings.live_sites import LiveSite, LiveSites, add_by_site, objects_of, place
+from spanwise.recordings.live_sites import LiveSites, add_by_site, objects_of, place, sum_by
 from spanwise.recordings.names import build_ids_of
 from spanwise.recordings.ops import Latest
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.simulate import Simulation
+from spanwise.recordings.sites import Site, Sites
 from spanwise.recordings.sources import ArraySource
 from spanwise.recordings.timeline import Spread
 from spanwise.results.jobs import Step
@@ -33,13 +35,18 @@ class Moment:
 
     Attributes:
         map: of the heap, without slots; at the peak with the sites of its objects.
-        live: the live objects by call site.
+        sites: ids of the call sites with live objects.
+        counts: shape (sites, 5): live_objects, requested_bytes, roundup_bytes, kept_free_bytes and
+            resident_bytes, as of `LiveSite`.
         slots: number of live objects by (site, slot bytes); slot bytes 0: whole pages.
+        live: the sites, without names; None: not the peak.
     """
 
     map: HeapMap
-    live: LiveSites
+    sites: NDArray[np.int64]
+    counts: NDArray[np.int64]
     slots: Mapping[tuple[int, int], int]
+    live: LiveSites | None = None
 
     def by_class(self) -> dict[int, int]:
         """Return the number of live objects by slot bytes."""
@@ -69,15 +76,18 @@ def through(
         made = simulation.heap_map(at, recording.name, slots=False)
         placed = place(simulation, np.flatnonzero(latest.live).astype(np.uint32), made.ledger)
         objects = objects_of(placed, latest, table, recording.site_frames)
-        live = add_by_site(placed, objects, recording.site_frames, build_ids)
-        pairs = np.stack([objects.site, objects.slot_bytes], axis=1)
-        each, counts = np.unique(pairs, axis=0, return_counts=True)
+        sites, of_site = np.unique(objects.site, return_inverse=True)
+        counts = [sum_by(of_site, column, len(sites)) for column in objects.counts]
+        pairs, count = np.unique(objects.site << 31 | objects.slot_bytes, return_counts=True)
+        each = zip((pairs >> 31).tolist(), (pairs & (1 << 31) - 1).tolist(), strict=True)
+        slots = dict(zip(each, count.tolist(), strict=True))
+        live = None
         if at == PEAK_RESIDENT:
             rows = np.zeros(len(objects.site), PLACED_DTYPE)
             rows["site"] = objects.site
             made = replace(made, placed=place_objects(made.array, placed.addresses, rows))
-        slots = dict(zip(map(tuple, each.tolist()), counts.tolist(), strict=True))
-        return Moment(made, live, slots)
+            live = add_by_site(placed, objects, recording.site_frames, build_ids)
+        return Moment(made, sites, np.stack(counts, axis=1), slots, live)
 
     with closing(Simulation(table, options, resident=True)) as simulation:
         for block in recording.blocks(_BLOCK):
@@ -98,19 +108,10 @@ def peak_of(moments: Iterable[Moment]) -> Moment | None:
     return next((one for one in moments if one.map.ledger.at == PEAK_RESIDENT), None)
 
 
-def named(moments: Sequence[Moment], name: Callable[[LiveSites], LiveSites]) -> list[Moment]:
-    """Return the moments with the names that `name` gives to their sites; each is named once."""
-    every = {site.id: site for one in moments for site in one.live.sites}
-    if not every:
-        return list(moments)
-    found = name(replace(moments[0].live, sites=tuple(every.values())))
-    names = {site.id: (site.names, site.full_names) for site in found.sites}
-
-    def of(site: LiveSite) -> LiveSite:
-        short, full = names[site.id]
-        return replace(site, names=short, full_names=full)
-
-    return [
-        replace(one, live=replace(one.live, sites=tuple(map(of, one.live.sites))))
-        for one in moments
-    ]
+def all_sites(recording: Recording, moments: Iterable[Moment]) -> Sites:
+    """Return the call sites of a recording, with those that only resized objects."""
+    known, frames = recording.sites, recording.site_frames
+    more = {site for one in moments for site in one.sites.tolist()}
+    more -= {site.id for site in known.counted}
+    resized = [Site(one, 0, 0, frames.get(one, ())) for one in sorted(more)]
+    return Sites([*known.counted, *resized], build_ids_of(recording.modules))

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spanwise.recordings.live_sites import LiveSites
+from spanwise.recordings.live_sites import LiveSite, LiveSites
 from spanwise.recordings.sites import Framed, Site, merge_key
 from spanwise.recordings.wrappers import plain_function, split_place
 from spanwise.report.flame import OF, printable, total_of, value_of
@@ -50,8 +50,8 @@ class StackData:
         live: what a graph shows, with names.
         first: number of sites that have a stack in any case.
         most: maximum number of stacks; the others are summed. None: all.
-        allocated: all sites of the recording, for allocations.
-        moments: with names; the largest share of any quantity at any moment counts.
+        allocated: all sites of the recording, also those of the moments, with names.
+        moments: of the recording; the largest share of any quantity at any moment counts.
         before: what `live` is compared with.
     """
 
@@ -61,50 +61,58 @@ class StackData:
         first: int = 0,
         most: int | None = None,
         *,
-        allocated: Iterable[Site] = (),
+        allocated: Sequence[Site] = (),
         moments: Sequence[Moment] = (),
         before: LiveSites | None = None,
     ) -> None:
         self._live, self._moments, self._before = live, moments, before
-        self._chains: dict[Key, tuple[str, ...]] = {}
-        every = [live, *(one.live for one in moments), *([] if before is None else [before])]
-        sums = [self._by_stack(one) for one in every]
+        self._rows: dict[Key, int] = {}
+        self._names: list[tuple[str, ...]] = []
+        every = [live, *([] if before is None else [before])]
+        rows = [[self._row(site) for site in one] for one in every]
+        self._row_of = {site.id: self._row(site) for site in allocated}
+        values = np.zeros((len(every) + len(moments), len(self._names), len(OF + COUNTS)), np.int64)
+        for i, one in enumerate(every):
+            np.add.at(values[i], rows[i], [_quantities(site) for site in one] or 0)
         for site in allocated:
-            self._row(sums[0], site)[-1] += site.allocs
-        keys = list(self._chains)
-        none = [0] * len(OF + COUNTS)
-        values = np.array([[one.get(key, none) for key in keys] for one in sums], np.int64)
-        values = values.reshape(len(sums), len(keys), len(none))
+            values[0, self._row_of[site.id], -1] += site.allocs
+        for i, moment in enumerate(moments, len(every)):
+            objects, requested, roundup, kept, resident = moment.counts.T
+            columns = [roundup + kept, roundup, kept, resident, requested, objects, 0 * objects]
+            place = [self._row_of[site] for site in moment.sites.tolist()]
+            np.add.at(values[i], place, np.stack(columns, axis=1))
+        ledgers = [one.ledger for one in every] + [one.map.ledger for one in moments]
         self._totals = [
-            [*(total_of(one.ledger, of) for of in OF), *values[i, :, len(OF) :].sum(0).tolist()]
-            for i, one in enumerate(every)
+            [*(total_of(one, of) for of in OF), *values[i, :, len(OF) :].sum(0).tolist()]
+            for i, one in enumerate(ledgers)
         ]
+        self._values = self._cut(values, first, most)
+
+    def _row(self, site: Framed) -> int:
+        """Return the row of a site's stack."""
+        row = self._rows.setdefault(merge_key(site), len(self._names))
+        if row == len(self._names):
+            self._names.append(chain_of(site))
+        return row
+
+    def _cut(self, values: NDArray[np.int64], first: int, most: int | None) -> NDArray[np.int64]:
+        """Keep `most` stacks and sum the others; return the values."""
         shares = values / np.maximum(self._totals, 1)[:, None, :]
         largest = shares.max(axis=(0, 2), initial=0.0)
-        largest[:first] = np.inf  # the first keys are those of `live`, in its order
+        largest[:first] = np.inf  # the first rows are those of the live sites, in their order
         order = np.argsort(-largest, kind="stable")
         shown, others = order[:most], order[len(order) if most is None else most :]
-        self._names = [self._chains[keys[i]] for i in shown]
-        self._values = values[:, shown]
-        self.index = {keys[i]: row for row, i in enumerate(shown.tolist())}
-        if len(others):
-            self._names.append((f"[{len(others):,} more call sites]",))
-            rest = values[:, others].sum(axis=1, keepdims=True)
-            self._values = np.concatenate([self._values, rest], axis=1)
-
-    def _row(self, sums: dict[Key, list[int]], site: Framed) -> list[int]:
-        key = merge_key(site)
-        self._chains.setdefault(key, chain_of(site))
-        return sums.setdefault(key, [0] * len(OF + COUNTS))
-
-    def _by_stack(self, live: LiveSites) -> dict[Key, list[int]]:
-        sums: dict[Key, list[int]] = {}
-        for site in live:
-            row = self._row(sums, site)
-            for i, of in enumerate(OF):
-                row[i] += value_of(site, of)
-            row[len(OF)] += site.live_objects
-        return sums
+        self._other = len(shown)
+        place = np.full(len(order), self._other)
+        place[shown] = np.arange(len(shown))
+        self.index = {key: int(place[row]) for key, row in self._rows.items()}
+        self._row_of = {site: int(place[row]) for site, row in self._row_of.items()}
+        self._names = [self._names[row] for row in shown]
+        if not len(others):
+            return values[:, shown]
+        self._names.append((f"[{len(others):,} more call sites]",))
+        rest = values[:, others].sum(axis=1, keepdims=True)
+        return np.concatenate([values[:, shown], rest], axis=1)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the data for JSON."""
@@ -124,8 +132,8 @@ class StackData:
         }
         if self._before is not None:
             made["before"] = {
-                "totals": self._totals[-1],
-                "values": self._values[-1].tolist(),
+                "totals": self._totals[1],
+                "values": self._values[1].tolist(),
                 "name": self._before.ledger.source,
             }
         if self._moments:
@@ -133,26 +141,29 @@ class StackData:
             made["slots"] = slots
             made["moments"] = [
                 {
-                    "at": one.live.ledger.at,
-                    "totals": self._totals[1 + i],
-                    "codes": encoded(self._values[1 + i]),
+                    "at": one.map.ledger.at,
+                    "totals": self._totals[i],
+                    "codes": encoded(self._values[i]),
                     "pairs": self._pairs(one, slots),
                 }
-                for i, one in enumerate(self._moments)
+                for i, one in enumerate(self._moments, len(self._totals) - len(self._moments))
             ]
         return made
 
     def _pairs(self, moment: Moment, slots: Sequence[int]) -> str:
         """Return stack, class and code of the number of objects, for each pair."""
         place = {slot: i for i, slot in enumerate(slots)}
-        row = {site.id: self.index.get(merge_key(site), len(self.index)) for site in moment.live}
         sums: dict[tuple[int, int], int] = {}
         for rank, ((site, slot), count) in enumerate(_largest(moment.slots)):
-            pair = (row[site] if rank < PAIRS_MAX else len(self.index), place[slot])
+            pair = (self._row_of[site] if rank < PAIRS_MAX else self._other, place[slot])
             sums[pair] = sums.get(pair, 0) + count
         codes = codes_of(np.array(list(sums.values()), np.int64))
         pairs = [(*pair, code) for pair, code in zip(sums, codes.tolist(), strict=True)]
         return base64.b64encode(np.array(pairs, "<u2").tobytes()).decode("ascii")
+
+
+def _quantities(site: LiveSite) -> list[int]:
+    return [*(value_of(site, of) for of in OF), site.live_objects, 0]
 
 
 def _largest(slots: Mapping[tuple[int, int], int]) -> list[tuple[tuple[int, int], int]]:

@@ -494,8 +494,8 @@ def named_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         sites = (replace(s, names=names[s.id - 1], frames=("0x1", "0x2")) for s in live.sites)
         return replace(live, sites=tuple(sites))
 
-    moments = tuple(replace(one, live=named(one.live)) for one in facts.moments)
-    facts = replace(facts, sites=named(facts.sites), moments=moments)
+    allocated = tuple(replace(one, names=names[one.id - 1]) for one in facts.allocated)
+    facts = replace(facts, sites=named(facts.sites), allocated=allocated)
     page = tmp_path_factory.mktemp("named") / "x.html"
     page.write_text(page_of(facts), encoding="utf-8")
     return page
@@ -788,7 +788,7 @@ def test_the_moments_are_those_of_live_sites() -> None:
     """Codes of each moment against a query of that moment; the peak's values are exact."""
     recording, table = with_sites(), sw.SizeClassTable.go()
     facts = facts_of.gather(recording, table, progress=None)
-    data = StackData(facts.sites, 15, 200, moments=facts.moments)
+    data = StackData(facts.sites, 15, 200, allocated=facts.allocated, moments=facts.moments)
     made = data.to_dict()
     assert 24 <= len(made["moments"]) <= 25 and made["moments"][0]["at"] != made["at"]
     for one, shown in zip(facts.moments, made["moments"], strict=True):
