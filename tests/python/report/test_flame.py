@@ -138,6 +138,10 @@ def test_the_data_of_a_page_adds_up_to_the_ledger() -> None:
         assert sum(row[place] for row in data["values"]) == sum(flame.value_of(s, of) for s in live)
         assert data["totals"][place] == flame.total_of(live.ledger, of)
     assert data["totals"][5] == sum(row[5] for row in data["values"]) == live.ledger.live_objects
+    for site in live:  # the first has a stack, however small its share
+        others = (one for one in live.sites if one is not site)
+        index = StackData(replace(live, sites=(site, *others)), 1, 1).index
+        assert index[site.names] == 0
     data = StackData(live, 3, 4, allocated=allocated).to_dict()
     assert data["of"][-1] == "allocations" and data["totals"][-1] == 7
     names = [data["names"][stack[-1]] for stack in data["stacks"]]
