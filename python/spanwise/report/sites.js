@@ -166,6 +166,7 @@
         start = null;
     });
     timeline.addEventListener("pointercancel", () => { start = null; });
+    find("when").addEventListener("input", () => paint(0, 0));
 
     function drawTime() {
         const { x } = frames[selection.moment];
