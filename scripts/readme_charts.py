@@ -21,12 +21,12 @@ ROOT = Path(__file__).resolve().parent.parent
 WIDTH, ROW = 820, 21
 NAMES = {"ours": "spanwise", "mimalloc": "mimalloc 2", "mimalloc3": "mimalloc 3"}
 _STYLE = """
-text { font: 13px system-ui, "DejaVu Sans", sans-serif; fill: #1b1b1b; }
+.paper { fill: #ffffff; } text { font: 13px system-ui, "DejaVu Sans", sans-serif; fill: #1b1b1b; }
 .title { font-weight: 600; } .quiet { fill: #575757; }
 .ours { fill: #0072b2; stroke: #0072b2; } .peer { fill: #8a8a8a; stroke: #8a8a8a; }
 .line { stroke: #c8c8c8; } .one { stroke: #d55e00; stroke-dasharray: 5 3; }
 @media (prefers-color-scheme: dark) {
-  text { fill: #ececec; } .quiet { fill: #b4b4b4; } .line { stroke: #4a4d55; }
+  .paper { fill: #16181c; } text { fill: #ececec; } .quiet { fill: #b4b4b4; } .line { stroke: #4a4d55; }
   .ours { fill: #3a9bd9; stroke: #3a9bd9; }
 }
 """
@@ -48,6 +48,7 @@ def _file(height: int, parts: Iterable[str], title: str) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img"'
         f' aria-label="{html.escape(title)}">\n<style>{_STYLE}</style>\n'
+        f'<rect width="{WIDTH}" height="{height}" class="paper"/>\n'
         + "\n".join([_text(10, 20, title, "title"), *parts])
         + "\n</svg>\n"
     )
