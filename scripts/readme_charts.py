@@ -26,7 +26,8 @@ _STYLE = """
 .ours { fill: #0072b2; stroke: #0072b2; } .peer { fill: #8a8a8a; stroke: #8a8a8a; }
 .line { stroke: #c8c8c8; } .one { stroke: #d55e00; stroke-dasharray: 5 3; }
 @media (prefers-color-scheme: dark) {
-  .paper { fill: #16181c; } text { fill: #ececec; } .quiet { fill: #b4b4b4; } .line { stroke: #4a4d55; }
+  .paper { fill: #16181c; } text { fill: #ececec; }
+  .quiet { fill: #b4b4b4; } .line { stroke: #4a4d55; }
   .ours { fill: #3a9bd9; stroke: #3a9bd9; }
 }
 """
