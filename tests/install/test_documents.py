@@ -108,6 +108,14 @@ def test_the_tutorial_runs_in_order_and_prints_what_it_shows(tmp_path: Path) -> 
 sys.path.insert(0, str(ROOT / "scripts"))
 docs_reference = importlib.import_module("docs_reference")
 docs_site = importlib.import_module("docs_site")
+readme_charts = importlib.import_module("readme_charts")
+
+
+@pytest.mark.parametrize("name", readme_charts.PICTURES)
+def test_the_charts_of_the_readme_are_those_of_the_measurements(name: str) -> None:
+    """After a change of the tables: python3 scripts/readme_charts.py."""
+    picture = readme_charts.PICTURES[name]()
+    assert (ROOT / name).read_text(encoding="utf-8") == picture and picture.count("ours") > 2
 
 
 def test_the_tables_of_contents_are_whole() -> None:

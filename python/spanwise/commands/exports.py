@@ -170,12 +170,16 @@ def add_flame(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "flame",
-        "spanwise flame json.swt --of pinned -o json.svg",
+        "spanwise flame json.swt --of pinned -o json.html",
         run_flame,
     )
     _options.add_recording_options(parser)
     parser.add_argument(
-        "-o", "--output", required=True, metavar="FILE.svg", help="picture to write; it is replaced"
+        "-o",
+        "--output",
+        required=True,
+        metavar="FILE",
+        help="file to write; it is replaced. .svg: a picture; .html: a page with zoom and search",
     )
     _options.add_force_option(parser)
     parser.add_argument(
@@ -185,17 +189,25 @@ def add_flame(commands: SubParsers) -> None:
         help="waste (round-up and pinned spans, the default); round-up; pinned: free bytes of spans"
         " that live objects keep from being returned; resident; requested",
     )
+    parser.add_argument(
+        "--before",
+        metavar="A.swt",
+        help="an earlier recording: show what grew (red) and shrank (blue) since, as .html",
+    )
     _options.add_names_options(parser)
     _options.add_table_option(parser)
 
 
 def run_flame(options: argparse.Namespace) -> int:
     """Writes the picture and prints what it shows."""
-    check_flame(options.output, options.of)
+    check_flame(options.output, options.of, is_difference=options.before is not None)
     names = _options.names_of(options)
     table, recordings, heap = simulation_of(options)
     words = (options.output, options.of, table, options.at)
-    said = recordings.to_flame(*words, options=heap, **names)
+    earlier = None
+    if options.before is not None:
+        earlier = Recording.open(options.before, options.valid_prefix)
+    said = recordings.to_flame(*words, before=earlier, options=heap, **names)
     size = Path(options.output).stat().st_size
     if options.json:
         print_json({"file": options.output, "of": options.of, "bytes": size, "answer": said})

@@ -153,21 +153,24 @@ class ExportMixin(RecordingQueries):
         table: SizeClassTable | str = "c16",
         at: str | float = PEAK_RESIDENT,
         *,
+        before: ExportMixin | None = None,
         full_stacks: bool = False,
         hide_frames: Iterable[str] = (),
         options: HeapOptions | None = None,
         progress: Progress = None,
     ) -> str:
-        """Draws a flame graph of what live objects keep, as a self-contained SVG file.
+        """Draws a flame graph of what live objects keep, as a self-contained file.
 
         The width of the root is the ledger's bytes. Bytes of no live object have their own frame.
 
         Args:
-            path: of the file, which is written atomically and replaced.
+            path: of the file, which is written atomically and replaced: .svg for a picture, .html
+                for a page with zoom, search and all quantities.
             of: "waste" (round-up and pinned spans), "round-up", "pinned" (free bytes that live
                 objects keep), "resident" or "requested".
             table: size classes, or a table's name.
             at: the moment, as of `ledger`.
+            before: an earlier recording; the page shows what grew and shrank since, by stack.
             full_stacks: as of `LiveSites.named`.
             hide_frames: as of `LiveSites.named`.
             options: of the heap.
@@ -182,10 +185,14 @@ class ExportMixin(RecordingQueries):
         """
         from spanwise.report import export  # noqa: PLC0415  reports know models
 
-        export.check_flame(path, of)
-        found = self.live_sites(table, at, options=options, progress=progress)
-        named = found.named(full_stacks=full_stacks, hide_frames=hide_frames)
-        return export.write_flame(named, path, of)
+        export.check_flame(path, of, is_difference=before is not None)
+        named, *earlier = (
+            one.live_sites(table, at, options=options, progress=progress).named(
+                full_stacks=full_stacks, hide_frames=hide_frames
+            )
+            for one in (self, *([before] if before is not None else []))
+        )
+        return export.write_flame(named, path, of, *earlier)
 
     def plot_timeline(self, table: SizeClassTable | str = "c16", ax: Axes | None = None) -> Axes:
         """Draws requested and held bytes over time; returns the matplotlib Axes."""

@@ -203,13 +203,13 @@ def live_at(
     def read() -> tuple[Placed, Latest]:
         latest = Latest.until(source.blocks(1 << 20), simulation.done)
         ids = np.flatnonzero(latest.live).astype(np.uint32)
-        return _place(simulation, ids, simulation.ledger(moment.at, name)), latest
+        return place(simulation, ids, simulation.ledger(moment.at, name)), latest
 
     placed, latest = visit_moment(source, simulation, moment, read, progress)
     return replace(placed, ledger=replace(placed.ledger, stats=simulation.final_stats())), latest
 
 
-def _place(simulation: Simulation, ids: NDArray[np.uint32], ledger: Ledger) -> Placed:
+def place(simulation: Simulation, ids: NDArray[np.uint32], ledger: Ledger) -> Placed:
     """Find the addresses of objects, without those that the heap refused."""
     found = simulation.addresses(ids)
     live = np.flatnonzero(found)

@@ -182,13 +182,14 @@ class Latest:
             np.zeros(0, bool),
         )
         for block in blocks:
-            found._add(block[:ops])
+            found.add(block[:ops])
             ops -= len(block)
             if ops <= 0:
                 break
         return found
 
-    def _add(self, block: NDArray[np.void]) -> None:
+    def add(self, block: NDArray[np.void]) -> None:
+        """Add consecutive operations."""
         rows = block[block["kind"] != lib.SW_OP_THREAD_END]
         if not len(rows):
             return

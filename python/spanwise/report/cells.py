@@ -5,17 +5,13 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spanwise.heap.heap_map import HeapMap
 from spanwise.plots import raster
-from spanwise.report.stacks import chain_of
-
-if TYPE_CHECKING:
-    from spanwise.recordings.live_sites import LiveSite
 
 MOST_CELLS = 8192
 COUNT_MAX = 255
@@ -65,35 +61,30 @@ def _encoded(values: NDArray[np.uint8]) -> str:
 
 
 def holders_of(
-    maps: Sequence[HeapMap], peak: HeapMap, sites: Sequence[LiveSite], row_of: dict[int, int]
-) -> dict[str, Any]:
+    maps: Sequence[HeapMap], peak: HeapMap, row_of: dict[int, int], sites: int
+) -> list[str]:
     """Return which sites have live objects in the spans of each cell.
 
     Args:
         maps: those of `frames_of`, with the same cells.
         peak: the map of the peak with its objects.
-        sites: the sites of the page's table.
-        row_of: index in `sites` by the number of a site; the others are counted together.
+        row_of: row in the page's table by the number of a site; others are counted together.
+        sites: number of rows of the page's table.
 
     Returns:
-        For each site its name and its innermost frame in the flame graph, and for each site and
-        for all others together the objects in each cell's spans, at most COUNT_MAX.
+        For each site and for all others together the objects in each cell's spans, at most
+        COUNT_MAX.
     """
     end, cell_bytes = _grid(maps)
     assert peak.placed is not None
     tiles = peak.array
     tile = np.searchsorted(tiles["offset"], peak.placed["offset"], side="right") - 1
     known, place = np.unique(peak.placed["site"], return_inverse=True)
-    rows = np.array([row_of.get(one, len(sites)) for one in known.tolist()], np.int64)[place]
-    of_tile = np.zeros((len(tiles), len(sites) + 1), np.int64)
+    rows = np.array([row_of.get(one, sites) for one in known.tolist()], np.int64)[place]
+    of_tile = np.zeros((len(tiles), sites + 1), np.int64)
     np.add.at(of_tile, (tile, rows), 1)
-    of_cell = np.zeros((max(1, -(-end // cell_bytes)), len(sites) + 1), np.int64)
+    of_cell = np.zeros((max(1, -(-end // cell_bytes)), sites + 1), np.int64)
     cell, tile, _ = raster.pieces(peak, cell_bytes)
     np.add.at(of_cell, cell, of_tile[tile])
     counts = np.minimum(of_cell, COUNT_MAX).astype(np.uint8)
-    chains = [chain_of(site) for site in sites]
-    return {
-        "names": [" < ".join(chain[:2]) for chain in chains],
-        "frames": [chain[0] for chain in chains],
-        "counts": [_encoded(row) for row in counts.T],
-    }
+    return [_encoded(row) for row in counts.T]

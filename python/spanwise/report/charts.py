@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -46,10 +46,17 @@ def words(x: float, y: float, text: str, anchor: str = "start", class_: str = "l
     return element("text", html.escape(text), x=x, y=y, text_anchor=anchor, class_=class_)
 
 
-def figure(height: int, parts: Iterable[str], title: str, id_: str = "") -> str:
-    """Return an svg element; screen readers read its `title`."""
+def figure(
+    height: int,
+    parts: Iterable[str],
+    title: str,
+    id_: str = "",
+    data: Mapping[str, float] | None = None,
+) -> str:
+    """Return an svg element; screen readers read its `title`, and scripts its `data`."""
     name = html.escape(title, quote=True)
     mark = f' id="{id_}"' if id_ else ""
+    mark += "".join(f' data-{key}="{value}"' for key, value in (data or {}).items())
     return (
         f'<div class="wide"><svg{mark} viewBox="0 0 {WIDTH} {height}" role="img"'
         f' aria-label="{name}">{"".join(parts)}</svg></div>'
@@ -262,22 +269,33 @@ def _area(at: Sequence[float], below: NDArray[Any], top: NDArray[Any], y: Scale)
     return f"M{'L'.join(up)}L{'L'.join(reversed(down))}Z"
 
 
-def sizes(rows: Rows, table: SizeClassTable) -> str:
-    """Draw requests by size on logarithmic scales, with the table's classes as ticks below."""
+def sizes(
+    rows: Rows,
+    table: SizeClassTable,
+    live: Mapping[int, int] | None = None,
+    most_live: int = 0,
+) -> str:
+    """Draw requests by size on logarithmic scales, with the table's classes as ticks below.
+
+    With `live`, a number of objects by slot bytes (0: large), it has a box for each class;
+    `most_live` is the largest number that the page's script draws.
+    """
     if not len(rows):
         return ""
     requested, counts = _binned(rows)
     high = float(max(requested[-1], table.largest_bytes))
     x = Scale(1, 2 ** np.ceil(np.log2(high)), LEFT, WIDTH - RIGHT, log=True)
-    most = float(counts.max())
+    most = float(max(counts.max(), most_live))
     y = Scale(0.5, most * 1.3, 220, 24, log=True)
     decades = [10.0**i for i in range(int(np.log10(max(most, 1))) + 1)]
-    made = [y_axis(y, decades, _shown, "requests")]
+    made = [y_axis(y, decades, _shown, "requests, objects" if live else "requests")]
+    classes = table.classes["size_bytes"].tolist()
+    if live:
+        made += _boxes(live, [*classes, 0], x, y)
     made += [
         element("line", x1=x.at(size), x2=x.at(size), y1=220, y2=y.at(count), class_="bar")
         for size, count in zip(requested.tolist(), counts.tolist(), strict=True)
     ]
-    classes = table.classes["size_bytes"].tolist()
     made += [
         element("line", x1=x.at(size), x2=x.at(size), y1=224, y2=236, class_="boundary")
         for size in classes
@@ -286,7 +304,28 @@ def sizes(rows: Rows, table: SizeClassTable) -> str:
     powers = [2.0**i for i in range(int(np.log2(x.high)) + 1) if i % 2 == 0]
     text = f"requested size; the ticks above are the {len(classes)} classes of {table.name}"
     made.append(x_axis(x, powers, lambda value: _format.size(value).replace(".0", ""), 238, text))
-    return figure(276, made, f"requests by size, and the classes of {table.name}")
+    data = {"bottom": 220, "height": 196, "most": y.high}
+    title = f"requests by size, and the classes of {table.name}"
+    return figure(276, made, title, "size-chart", data)
+
+
+def _boxes(live: Mapping[int, int], slots: Sequence[int], x: Scale, y: Scale) -> Iterator[str]:
+    """Draw the live objects of each class; 0 is the class of large objects."""
+    for before, slot in zip([0, *slots], slots, strict=False):
+        left, right = x.at(before), x.at(slot or x.high)
+        count = live.get(slot, 0)
+        top = y.at(count) if count else 220
+        title = element("title", f"{count:,} live in slots of {slot:,} B" if slot else "large")
+        yield element(
+            "rect",
+            title,
+            x=left,
+            y=top,
+            width=right - left,
+            height=220 - top,
+            class_="live",
+            data_slot=slot,
+        )
 
 
 def _binned(rows: Rows) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

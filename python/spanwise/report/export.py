@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import html
 import importlib
 import io
 import json
@@ -21,6 +22,8 @@ from spanwise.errors import InvalidError, UnsupportedError
 from spanwise.recordings.names import name_frames
 from spanwise.recordings.sites import unknown_only, unknown_text
 from spanwise.report import flame, perfetto, stacks
+from spanwise.report.shell import document, json_script
+from spanwise.report.stack_data import StackData
 from spanwise.results.files import check_output, whole_file, write_whole
 from spanwise.results.jobs import Step, progress_bar
 from spanwise.tables.table import SizeClassTable
@@ -142,27 +145,48 @@ def content_of(
     return stacks.speedscope(found, name)
 
 
-def check_flame(path: str | os.PathLike[str], of: str) -> None:
+def check_flame(path: str | os.PathLike[str], of: str, *, is_difference: bool = False) -> None:
     """Check before the work that the graph exists and its file can be written.
 
     Raises:
         OSError: as `check_output`.
-        InvalidError: `of` is unknown, or the name does not end in .svg.
+        InvalidError: `of` is unknown, or the name has another ending.
     """
     flame.check_of(of)
     check_output(path)
-    if Path(path).suffix.lower() != ".svg":
-        raise InvalidError(f"{path}: a flame graph ends in .svg; give another name")
+    suffix = Path(path).suffix.lower()
+    if is_difference and suffix != ".html":
+        raise InvalidError(f"{path}: a difference of two recordings ends in .html")
+    if suffix not in (".svg", ".html"):
+        raise InvalidError(f"{path}: a flame graph ends in .svg or .html; give another name")
 
 
-def write_flame(live: LiveSites, path: str | os.PathLike[str], of: str) -> str:
+def write_flame(
+    live: LiveSites, path: str | os.PathLike[str], of: str, before: LiveSites | None = None
+) -> str:
     """Writes a flame graph atomically; as `Recording.to_flame`."""
     if unknown_only(live):
         raise InvalidError(f"{live.ledger.source}: {unknown_text(live.imported)}")
-    root = flame.tree_of(live, of)
-    said = flame.sentence(root, live, of)
-    write_whole(path, flame.file_of(root, said))
+    said = flame.sentence(live, of, before)
+    if Path(path).suffix.lower() == ".svg":
+        write_whole(path, flame.file_of(flame.tree_of(live, of), said))
+        return said
+    quantities = (*flame.OF, "objects")
+    data = StackData(live, before=before).to_dict()
+    keys = "" if before is None else _KEYS
+    body = (
+        f"<main class=graph><h1>{html.escape(said)}</h1>{keys}"
+        f"{flame.part_of_page(quantities, said, of)}</main>{json_script('stacks', data)}"
+    )
+    scripts = ("common.js", "flame.js")
+    write_whole(path, document(said, body, ("report.css", "flame.css"), scripts))
     return said
+
+
+_KEYS = (
+    '<p class="keys"><span><i class="key key-more"></i>▲ grew</span><span><i class="key key-less">'
+    "</i>▼ shrank</span><span>A stack is as wide as the larger of its two values.</span></p>"
+)
 
 
 def _npz(recording: Recording, step: Step) -> bytes:

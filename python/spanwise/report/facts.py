@@ -12,7 +12,7 @@ import numpy as np
 
 from spanwise import _format, _lib, errors
 from spanwise.heap.heap_map import HeapMap
-from spanwise.heap.options import HeapOptions
+from spanwise.heap.options import HeapOptions, as_options
 from spanwise.ledger.ledger import Ledger
 from spanwise.ledger.parts import PARTS
 from spanwise.optimizer.options import default_candidates
@@ -20,11 +20,12 @@ from spanwise.optimizer.profile import RESIDENT
 from spanwise.optimizer.result import OptimizeResult
 from spanwise.optimizer.search import optimize, simulated_operations
 from spanwise.recordings.after_peak import AfterPeak
-from spanwise.recordings.live_sites import LiveSites
+from spanwise.recordings.live_sites import LiveSite, LiveSites
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.recording_set import RecordingSet
 from spanwise.recordings.sites import AnySite, Site, merge_key, same_sites
 from spanwise.report.advice import ADVICE_PASSES, AdviceList, advise
+from spanwise.report.moments import Moment, all_sites, peak_of, through
 from spanwise.results.jobs import Progress, Step, progress_bar
 from spanwise.results.rows import Rows
 from spanwise.tables.table import SizeClassTable
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from spanwise.measure.peers import PeerComparison
 
 MOMENTS = 160
-FRAMES = 24
 SITES = 15
 """Call sites in the page's table."""
 FLAME_SITES = 200
@@ -47,9 +47,8 @@ SEARCH_OPERATIONS = 100_000_000
 tables and at most as many as `optimize` does by default: the page of a long recording should not
 wait for the last 1 % of a saving."""
 SEARCHED_MIN = 8
-_PASSES = 6
-"""Simulations of the recording before that search: peak, ledger, time line, maps, the peak's map,
-call sites."""
+_PASSES = 4
+"""Simulations of the recording before that search: peak, ledger, time line, moments."""
 
 
 @dataclass(frozen=True)
@@ -63,15 +62,14 @@ class Facts:
         after_peak: waste after that, and what is held at the end.
         timeline: rows of `Recording.timeline(detail="parts")`.
         histogram: requests by size.
-        maps: heap maps over time, including the peak.
+        moments: heap maps and live objects over time, including the peak; (): a set.
         sites: live objects at the peak, by call site.
         advice: the fitted table compared with stock tables; None: nothing to fit to.
         no_advice: why `advice` is None, or "".
         peers: other allocators, measured on this recording; None: not measured.
         changes: the verdict and ranked advice; None: a set of several recordings.
-        peak_map: the map of the peak with its live objects; None: a set.
         allocated: all call sites, with their allocations; (): a set.
-        row_of: index in `sites` of the first SITES, by each number of a site in `peak_map`.
+        row_of: index in `sites` of the first SITES, by each number of a site at the peak.
     """
 
     recording: Recording | RecordingSet
@@ -80,13 +78,12 @@ class Facts:
     after_peak: AfterPeak
     timeline: Rows
     histogram: Rows
-    maps: tuple[HeapMap, ...]
+    moments: tuple[Moment, ...]
     sites: LiveSites
     advice: OptimizeResult | None
     no_advice: str
     peers: PeerComparison | None = None
     changes: AdviceList | None = None
-    peak_map: HeapMap | None = None
     row_of: dict[int, int] = field(default_factory=dict)
     allocated: tuple[Site, ...] = ()
 
@@ -98,6 +95,11 @@ class Facts:
         names = list(dict.fromkeys(Path(one.program).name or one.name for one in self.recording))
         more = [f"{len(names) - 3} more"] if len(names) > 3 else []
         return f"{len(self.recording)} processes ({', '.join([*names[:3], *more])})"
+
+    @property
+    def maps(self) -> tuple[HeapMap, ...]:
+        """Heap maps over time, including the peak."""
+        return tuple(one.map for one in self.moments)
 
     @property
     def peak_op(self) -> int:
@@ -196,12 +198,15 @@ def gather(
         timeline = recording.timeline(
             table, samples=MOMENTS, detail="parts", options=options, progress=step
         )
-        maps = recording.maps(table, samples=FRAMES, options=options, progress=step)
-        peak_map = recording.map(table, options=options, progress=step)
-        live = recording.live_sites(table, options=options, progress=step)
-        named = live.named(hide_frames=hide_frames)
-        merged = named.merged()
-        sites = short_names(merged)
+        moments = through(recording, table, as_options(options), after.peak_op, step)
+        every = all_sites(recording, moments).named(hide_frames=hide_frames)
+        allocated = {site.id: short_name_of(site) for site in every}
+        peak = peak_of(moments)
+        live = peak.live if peak is not None else None
+        if live is None:
+            live = recording.live_sites(table, options=options)
+        live = replace(live, sites=named_as(live.sites, allocated), ledger=ledger)
+        sites = replace(live, imported=recording.imported).merged()
         histogram = recording.histogram()
         why = ""
         if advice is None:
@@ -209,11 +214,16 @@ def gather(
         changes = advise(
             recording, table, fitted=advice, peers=peers, options=options, progress=step
         )
-    seen = (recording, table, ledger, after, timeline, histogram, tuple(maps), sites)
-    row_of = _rows_of_sites(named, merged, recording.site_frames)
-    allocated = recording.sites.named(hide_frames=hide_frames)
-    short = tuple(short_name_of(site) for site in allocated)
-    return Facts(*seen, advice, why, peers, changes, peak_map, row_of, short)
+    shown = tuple(moments) if peak is not None else ()
+    seen = (recording, table, ledger, after, timeline, histogram, shown, sites)
+    row_of = _rows_of_sites(live, sites, recording.site_frames)
+    return Facts(*seen, advice, why, peers, changes, row_of, tuple(allocated.values()))
+
+
+def named_as(sites: Iterable[LiveSite], names: Mapping[int, Site]) -> tuple[LiveSite, ...]:
+    """Return the sites with names that are known by id."""
+    known = [(one, names[one.id]) for one in sites]
+    return tuple(replace(a, names=b.names, full_names=b.full_names) for a, b in known)
 
 
 def short_names(live: LiveSites) -> LiveSites:

@@ -1,54 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0
-// Redraws the flame graph from stacks: quantities, directions, zoom and search.
+// Draws the flame graph from stacks: quantities, directions, zoom, search, and the difference of
+// two recordings.
 "use strict";
 (() => {
-    const find = (name) => document.getElementById(name);
     const svg = find("flame");
     if (!svg) return;
-    const { of, at, names, hidden, stacks, values } = JSON.parse(find("stacks").textContent);
+    const names = data.names, earlier = data.before;
     const [quantity, view, hide, search] = ["of", "view", "hide", "search"].map(
         (name) => find(`flame-${name}`));
-    const ROW = 19, LETTER = 6.8, NARROWEST = 1, UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
-    const NO_OBJECT = "[of no live object]", runtime = new Set(hidden);
+    const ROW = 19, LETTER = 6.8, NARROWEST = 1;
+    const NO_OBJECT = "[of no live object]", runtime = new Set(data.hidden);
     const pattern = svg.querySelector("defs");
-    let root, zoomed, drawn;
+    let root, zoomed, drawn, shownAt, shownStack = -1;
 
-    const isCount = () => quantity.value === "allocations";
-    function size(bytes) {
-        if (isCount()) return bytes.toLocaleString("en");
-        let power = 0;
-        while (bytes / 1024 ** power >= 1024 && power < UNITS.length - 1) power++;
-        return `${(bytes / 1024 ** power).toFixed(power ? 1 : 0)} ${UNITS[power]}`;
-    }
-    const share = (part, whole) => `${((100 * part) / Math.max(whole, 1)).toFixed(1)} %`;
+    const isCount = () => ["objects", "allocations"].includes(quantity.value);
+    const amount = (value) => (isCount() ? number(value) : size(value));
 
     // --- the tree ---
 
-    function add(frames, bytes) {
-        root.bytes += bytes;
+    // A stack is as wide as the larger of its two values, so that one that is gone is shown too.
+    function add(frames, now, before) {
         let node = root;
-        for (const name of frames) {
-            if (!node.callees.has(name))
-                node.callees.set(name, { name, bytes: 0, callees: new Map(), caller: node });
-            node = node.callees.get(name);
-            node.bytes += bytes;
+        for (const name of [null, ...frames]) {
+            if (name !== null && !node.callees.has(name))
+                node.callees.set(name, nodeOf(name, node));
+            node = name === null ? root : node.callees.get(name);
+            node.value += Math.max(now, before);
+            node.now += now;
+            node.before += before;
         }
     }
+    const nodeOf = (name, caller) =>
+        ({ name, caller, value: 0, now: 0, before: 0, callees: new Map() });
     // The frames that are shown, from the root of the graph; at least one.
-    function framesOf(stack) {
+    function shownFrames(stack) {
         const kept = hide.checked ? stack.filter((frame) => !runtime.has(frame)) : stack;
         const frames = (kept.length ? kept : stack.slice(-1)).map((frame) => names[frame]);
         return view.value === "inverted" ? frames.reverse() : frames;
     }
     function build() {
-        const column = of.findIndex((one) => one.name === quantity.value);
-        root = { name: isCount() ? quantity.value : `${quantity.value} at ${at}`, bytes: 0, callees: new Map() };
-        stacks.forEach((stack, i) => {
-            if (values[i][column]) add(framesOf(stack), values[i][column]);
+        const column = data.of.indexOf(quantity.value), values = valuesAt(selection.moment);
+        const at = data.moments?.[selection.moment].at ?? data.at;
+        root = nodeOf(quantity.value === "allocations" ? quantity.value
+            : `${quantity.value} at ${at}`);
+        data.stacks.forEach((stack, i) => {
+            const now = values[i][column], before = earlier?.values[i][column] ?? 0;
+            if (now || before) add(shownFrames(stack), now, before);
         });
         // If the heap's limit refused a resize, the sites may add up to more than the ledger.
-        if (of[column].total > root.bytes) add([NO_OBJECT], of[column].total - root.bytes);
+        const now = Math.max(totalsAt(selection.moment)[column] - root.now, 0);
+        const before = Math.max((earlier?.totals[column] ?? 0) - root.before, 0);
+        if (now || before) add([NO_OBJECT], now, before);
         zoomed = root;
+        shownAt = selection.moment;
         draw();
     }
 
@@ -62,9 +66,9 @@
             return undefined; // not a regular expression yet
         }
     }
-    // The bytes of stacks with a matching frame; each stack counts once.
+    // The value of stacks with a matching frame; each stack counts once.
     function matching(node, wanted) {
-        if (node !== root && wanted.test(node.name)) return node.bytes;
+        if (node !== root && wanted.test(node.name)) return node.value;
         let sum = 0;
         for (const callee of node.callees.values()) sum += matching(callee, wanted);
         return sum;
@@ -74,8 +78,8 @@
         let text = "";
         if (wanted === undefined) text = "invalid regular expression";
         if (wanted) {
-            const bytes = matching(root, wanted);
-            text = `matched ${share(bytes, root.bytes)} (${size(bytes)})`;
+            const value = matching(root, wanted);
+            text = `matched ${share(value, root.value)} (${amount(value)})`;
         }
         find("flame-share").textContent = text;
         return wanted;
@@ -89,10 +93,22 @@
         if (text) made.textContent = text;
         return made;
     }
-    const described = (node) =>
-        `${node.name}\n${size(node.bytes)}`
-        + (isCount() ? ", " : ` (${node.bytes.toLocaleString("en")} bytes), `)
-        + `${share(node.bytes, root.bytes)} of all`;
+    function described(node) {
+        const exact = isCount() ? "" : ` (${number(node.now)} bytes)`;
+        if (!earlier)
+            return `${node.name}\n${amount(node.now)}${exact}, ${share(node.now, root.value)} of all`;
+        const change = node.now - node.before;
+        return `${node.name}\n${amount(node.before)} before, ${amount(node.now)}${exact} now:`
+            + ` ${change < 0 ? "-" : "+"}${amount(Math.abs(change))}`
+            + (node.before ? ` (${share(change, node.before)})` : "");
+    }
+    // Red grows, blue shrinks, in four steps of the share of its width that a box gained or lost.
+    function shadeOf(node, row) {
+        if (node.name.startsWith("[")) return "of-no-call";
+        if (!earlier) return `shade-${row % 2}`;
+        const change = (node.now - node.before) / Math.max(node.value, 1);
+        return `${change < 0 ? "less" : "more"}-${Math.ceil(4 * Math.abs(change) - 0.02)}`;
+    }
 
     // The boxes from the root to the zoomed frame at full width, and those above it in proportion.
     function place(width) {
@@ -101,16 +117,16 @@
         path.forEach((node, row) => boxes.push({ node, row, left: 0, width }));
         const below = (node, left, scale, row) => {
             const callees = [...node.callees.values()];
-            callees.sort((a, b) => b.bytes - a.bytes || (a.name < b.name ? -1 : 1));
+            callees.sort((a, b) => b.value - a.value || (a.name < b.name ? -1 : 1));
             for (const callee of callees) {
-                const wide = callee.bytes * scale;
+                const wide = callee.value * scale;
                 if (wide < NARROWEST) break;
                 boxes.push({ node: callee, row, left, width: wide });
                 below(callee, left, scale, row + 1);
                 left += wide;
             }
         };
-        below(zoomed, 0, width / Math.max(zoomed.bytes, 1), path.length);
+        below(zoomed, 0, width / Math.max(zoomed.value, 1), path.length);
         return boxes;
     }
     function draw() {
@@ -124,18 +140,19 @@
     function group(box, rows, wanted) {
         const { node, row, left, width } = box;
         const y = (view.value === "flame" ? rows - 1 - row : row) * ROW;
-        const shade = node.name.startsWith("[") ? "of-no-call" : `shade-${row % 2}`;
+        const shade = shadeOf(node, row);
         const found = wanted && node !== root && wanted.test(node.name) ? " match" : "";
         const letters = Math.floor((width - 6) / LETTER);
-        const text = node.name.length > letters
-            ? `${node.name.slice(0, letters - 1)}…` : node.name;
+        const mark = { l: "▼ ", m: "▲ " }[/^(less|more)-[1-4]/.exec(shade)?.[0][0]] ?? "";
+        const label = mark + node.name;
+        const text = label.length > letters ? `${label.slice(0, letters - 1)}…` : label;
         const g = element("g", { role: "button", tabindex: "-1", "aria-label": described(node) });
         g.append(
             element("title", {}, described(node)),
             element("rect", { x: left, y, width: Math.max(width - 0.5, 0.5), height: ROW - 1,
                 class: `frame ${shade}${found}` }));
-        const label = { x: left + 3, y: y + 13, class: "frame-text" };
-        if (letters > 2) g.append(element("text", label, text));
+        const at = { x: left + 3, y: y + 13, class: "frame-text" };
+        if (letters > 2) g.append(element("text", at, text));
         box.group = g;
         return g;
     }
@@ -178,13 +195,21 @@
     for (const kind of ["pointerover", "focusin"]) svg.addEventListener(kind, describe);
     for (const input of [quantity, view, hide]) input.addEventListener("change", build);
     search.addEventListener("input", draw);
-    document.addEventListener("search-frames", (event) => {
-        search.value = event.detail;
-        draw();
+    onSelection(() => {
+        if (shownStack !== selection.stack) {
+            shownStack = selection.stack;
+            const frame = shownStack < 0 ? "" : framesOf(shownStack)[0];
+            search.value = frame && `^${frame.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")}$`;
+            if (shownAt === selection.moment) draw();
+        }
+        if (shownAt !== selection.moment) build();
     });
     find("flame-reset").addEventListener("click", () => zoom(root));
     addEventListener("resize", draw);
-    of.forEach((one, i) => { quantity.options[i].disabled = one.total === 0; });
+    const totals = [data, ...(data.moments ?? []), ...(earlier ? [earlier] : [])];
+    [...quantity.options].forEach((option, i) => {
+        option.disabled = totals.every((one) => one.totals[i] === 0);
+    });
     find("flame-tools").hidden = false;
     svg.setAttribute("role", "group");
     build();

@@ -1,21 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flame graphs, as SVG."""
+"""Flame graphs: an SVG file, and the element of a page that the scripts draw."""
 
 from __future__ import annotations
 
 import html
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from spanwise import _format
 from spanwise.errors import InvalidError
 from spanwise.ledger.ledger import Ledger
 from spanwise.recordings.live_sites import LiveSite, LiveSites
-from spanwise.recordings.sites import Site
-from spanwise.recordings.wrappers import plain_function, split_place
 from spanwise.report.charts import element, words
 from spanwise.report.stacks import chain_of
 
@@ -47,8 +44,6 @@ _KINDS = {
 }
 OF = tuple(_KINDS)
 """The quantities that a graph can show."""
-ALLOCATIONS = "allocations"
-"""Of the whole recording: another quantity of the graph in a page."""
 
 NO_OBJECT = "[of no live object]"
 FILE_WIDTH = 1400
@@ -112,23 +107,12 @@ def check_of(of: str) -> None:
         raise InvalidError(f"flame graph of {of!r}: use one of {', '.join(OF)}")
 
 
-def tree_of(live: LiveSites, of: str, most_sites: int | None = None) -> Frame:
-    """Return the graph of live sites; its root has the bytes of the whole ledger.
-
-    Args:
-        live: the sites.
-        of: one of OF.
-        most_sites: number of sites with frames; the others become one frame; None: all.
-    """
+def tree_of(live: LiveSites, of: str) -> Frame:
+    """Return the graph of live sites; its root has the bytes of the whole ledger."""
     root = Frame(f"{of} at {live.ledger.at}")
-    for i, site in enumerate(live):
-        names: tuple[str, ...]
-        if most_sites is not None and i >= most_sites:
-            names = (f"[{len(live) - most_sites} more call sites]",)
-        else:
-            names = tuple(map(_printable, reversed(chain_of(site))))
+    for site in live:
         if value_of(site, of):
-            root.add(names, value_of(site, of))
+            root.add(tuple(map(printable, reversed(chain_of(site)))), value_of(site, of))
     # If the heap's limit refused a resize, the sites may add up to more than the ledger.
     rest = total_of(live.ledger, of) - root.value_bytes
     if rest > 0:
@@ -136,82 +120,29 @@ def tree_of(live: LiveSites, of: str, most_sites: int | None = None) -> Frame:
     return root
 
 
-def _printable(name: str) -> str:
+def printable(name: str) -> str:
     """Replace characters that XML forbids by "?"."""
     if name.isprintable():
         return name
     return "".join(letter if letter.isprintable() else "?" for letter in name)
 
 
-def sentence(root: Frame, live: LiveSites, of: str) -> str:
-    """Return a sentence with the graph's bytes and the call site with the most of them."""
-    ledger = live.ledger
+def sentence(live: LiveSites, of: str, before: LiveSites | None = None) -> str:
+    """Return a sentence with the graph's bytes and the call site with the most of them.
+
+    With `before`, it has the bytes before and after, and no call site.
+    """
+    ledger, total = live.ledger, tree_of(live, of).value_bytes
     where = f"at {ledger.at} of {ledger.source or 'the heap'} under {ledger.table}"
-    said = f"{_format.size(root.value_bytes)} {_KINDS[of].noun} {where}"
-    if not live or not root.value_bytes:
+    said = f"{_format.size(total)} {_KINDS[of].noun} {where}"
+    if before is not None:
+        earlier = tree_of(before, of).value_bytes
+        return f"{said}, {_format.size(earlier)} in {before.ledger.source}"
+    if not live or not total:
         return said
     most = max(live, key=lambda site: value_of(site, of))
-    share = _format.share(value_of(most, of), root.value_bytes)
+    share = _format.share(value_of(most, of), total)
     return f"{said}; {share} of it by {chain_of(most)[0]}"
-
-
-# --- data of the page's script --------------------------------------------------------------------
-
-_RUNTIME = re.compile(
-    r"_start|__libc_start\w*|start_thread|clone3?|_dl_\w+|dlopen\w*|call_init"
-    r"|_*Py(Eval|Run|Import|Marshal)_\w+|_?PyObject_(\w*Vectorcall|Call|MakeTpCall)\w*|_PyVectorcall\w+"
-    r"|Py_(RunMain|BytesMain)|pymain_\w+|run_(mod|eval_code_obj)|do_call_core|object_vacall"
-    r"|\w*vectorcall_\w+|method_vectorcall\w*|builtin_(exec|__import__)\w*|_?imp(ort)?_\w+"
-    r"|marshal_loads\w*|r_object|read_object"
-    r"|(std::(rt|sys|thread)|core::ops::function)::.*|runtime\.(main|goexit\d?)"
-)
-
-
-def is_runtime(name: str) -> bool:
-    """Return whether a frame is of a language's runtime or start, or imports a module."""
-    function, place = split_place(name)
-    return "importlib" in place or _RUNTIME.fullmatch(plain_function(function)) is not None
-
-
-def data_of(live: LiveSites, most_stacks: int, allocated: Iterable[Site] = ()) -> dict[str, Any]:
-    """Return stacks for the page's script, with the bytes of each of OF and with allocations.
-
-    The stacks with the largest shares of any quantity have frames; the others are summed.
-    Without `allocated`, all sites of the recording, there are no allocations.
-    """
-    found: dict[tuple[str, ...], list[int]] = {}
-    for one in live:
-        row = found.setdefault(chain_of(one), [0] * (len(OF) + 1))
-        for i, of in enumerate(OF):
-            row[i] += value_of(one, of)
-    for site in allocated:
-        found.setdefault(chain_of(site), [0] * (len(OF) + 1))[-1] += site.allocs
-    totals = [total_of(live.ledger, of) for of in OF]
-    totals.append(sum(row[-1] for row in found.values()))
-    shown = sorted(found, key=lambda chain: -_share(found[chain], totals))
-    names: dict[str, int] = {}
-    stacks = [
-        [names.setdefault(_printable(name), len(names)) for name in reversed(chain)]
-        for chain in shown[:most_stacks]
-    ]
-    values = [found[chain] for chain in shown[:most_stacks]]
-    if others := [found[chain] for chain in shown[most_stacks:]]:
-        stacks.append([names.setdefault(f"[{len(others)} more call sites]", len(names))])
-        values.append([sum(column) for column in zip(*others, strict=True)])
-    of_all = zip((*OF, ALLOCATIONS), totals, strict=True)
-    return {
-        "of": [{"name": of, "total": total} for of, total in of_all],
-        "at": live.ledger.at,
-        "names": list(names),
-        "hidden": [i for name, i in names.items() if is_runtime(name)],
-        "stacks": stacks,
-        "values": values,
-    }
-
-
-def _share(row: Sequence[int], totals: Sequence[int]) -> float:
-    """Return the largest share of a quantity."""
-    return max(value / max(total, 1) for value, total in zip(row, totals, strict=True))
 
 
 # --- drawing --------------------------------------------------------------------------------------
@@ -232,23 +163,22 @@ def file_of(root: Frame, said: str) -> str:
     )
 
 
-def part_of_page(root: Frame, said: str, width: int) -> str:
-    """Return the graph as an svg element of a page that has the style sheet and the script."""
-    height = ROW * root.depth() + 2
-    of = "".join(f"<option>{one}</option>" for one in (*OF, ALLOCATIONS))
+def part_of_page(quantities: Iterable[str], said: str, shown: str = "waste") -> str:
+    """Return the element of a page whose scripts draw the graph."""
+    of = "".join(f"<option{' selected' * (one == shown)}>{one}</option>" for one in quantities)
     views = "".join(f'<option value="{one}">{text}</option>' for one, text in _VIEWS)
     return (
-        '<div class="tools" id="flame-tools" hidden>'
+        '<div class="tools" id="flame-tools">'
         f'<label>show <select id="flame-of">{of}</select></label>'
         f'<label>from <select id="flame-view">{views}</select></label>'
         '<label><input id="flame-hide" type="checkbox"> hide runtime and import frames</label>'
         '<input id="flame-search" type="search" placeholder="search: regex"'
         ' aria-label="search frames by regular expression">'
         '<button id="flame-reset">reset zoom</button><output id="flame-share"></output></div>'
-        f'<svg id="flame" viewBox="0 0 {width} {height}" role="img"'
-        f' aria-label="{html.escape(said)}">'
-        f"{PATTERN}{''.join(boxes(root, width))}</svg>"
-        '<p class="quiet" id="flame-box"></p>'
+        f'<svg id="flame" viewBox="0 0 820 400" role="group" aria-label="{html.escape(said)}">'
+        f'{PATTERN}</svg><p class="quiet" id="flame-box"></p>'
+        "<noscript><p>The graph is drawn by the script of this page; spanwise flame -o FILE.svg"
+        " makes a picture.</p></noscript>"
     )
 
 

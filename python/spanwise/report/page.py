@@ -3,26 +3,23 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import html
-import json
 import os
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from spanwise import _format, _lib
 from spanwise.errors import InvalidError
-from spanwise.ledger.ledger import Ledger
-from spanwise.ledger.parts import PEAK_RESIDENT
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.recording_set import RecordingSet
-from spanwise.report import cells, charts, flame
+from spanwise.report import cells, charts, sections
 from spanwise.report.advice import NOTHING
-from spanwise.report.charts import WIDTH
-from spanwise.report.facts import FLAME_SITES, SITES, Facts, gather, gather_set, searched_tables
+from spanwise.report.facts import FLAME_SITES, SITES, Facts, gather, gather_set
+from spanwise.report.moments import peak_of
+from spanwise.report.sections import Section, section
+from spanwise.report.shell import document, json_script
+from spanwise.report.stack_data import StackData
 from spanwise.results.files import check_output, write_whole
 from spanwise.tables.table import SizeClassTable
 
@@ -30,63 +27,7 @@ if TYPE_CHECKING:
     from spanwise.heap.options import HeapOptions
     from spanwise.measure.peers import PeerComparison
     from spanwise.optimizer.result import OptimizeResult
-    from spanwise.recordings.live_sites import LiveSite
     from spanwise.results.jobs import Progress
-
-
-DEFINITIONS: dict[str, str] = {
-    "requested": "The sum of the requested sizes of live objects.",
-    "round-up": "The slot's size minus the requested size, over live objects in slots.",
-    "tail": "The end of each span that is too short for one more slot.",
-    "free slots": "Free slots of spans that no thread is allocating from; only the same size class"
-    " can use them.",
-    "cached": "Free slots of the spans that threads allocate from, and empty spans and freed large"
-    " objects that a thread's cache keeps.",
-    "metadata": "The heap's own records: spans, bits, page map, caches.",
-    "large rounding": "Whole pages minus the requested size, of live large objects.",
-    "arena slack": "Chunks of arenas that are not allocated.",
-    "quarantine": "Freed memory that is not reused yet.",
-    "free pages": "Pages of no span that were not returned to the system.",
-    "held": "The exact sum of all of the above: the memory that the heap has from the system by its"
-    " own account. Held minus requested is waste.",
-    "resident": "Held bytes in pages of the system (4 KiB on most machines) that were written to."
-    " The simulated program writes all of each object.",
-    "peak": "The moment after the first operation that brings the resident bytes to their maximum"
-    " under the table of this report.",
-    "waste": "Held minus requested, in bytes or as a share of held.",
-    "class": "A slot size of the table. A request gets the smallest class that is large enough.",
-    "span": "Contiguous pages that are divided into slots of one class.",
-    "occupancy": "The share of a span's slots that are in use.",
-    "free bytes kept": "The free slots and the tail of a span, divided evenly among its live"
-    " objects, since each of them alone keeps the span.",
-    "held out": "A recording that a table was evaluated on but not fitted to.",
-}
-
-
-class Section(NamedTuple):
-    """A section of the page: its title, and the HTML below it."""
-
-    title: str
-    content: str
-
-    @property
-    def name(self) -> str:
-        """Its id."""
-        return self.title.lower().replace(" ", "-")
-
-    def html(self) -> str:
-        """Return the section element."""
-        title = html.escape(self.title)
-        return f'<section id="{self.name}"><h2>{title}</h2>{self.content}</section>'
-
-
-_FOLDER = Path(__file__).parent
-_MAP_KEYS = (
-    ("key-scale", "slots in use, from few to all"),
-    ("key-large", "large object"),
-    ("key-free", "free pages"),
-    ("key-none", "not held"),
-)
 
 
 def write(
@@ -133,84 +74,68 @@ def check_place(path: str | os.PathLike[str]) -> None:
 
 def page_of(facts: Facts) -> str:
     """Return the page."""
-    style = "".join(
-        (_FOLDER / name).read_text(encoding="utf-8") for name in ("report.css", "flame.css")
+    stacks = StackData(
+        facts.sites,
+        SITES,
+        FLAME_SITES,
+        allocated=facts.allocated,
+        moments=facts.moments,
     )
-    script = "".join(
-        (_FOLDER / name).read_text(encoding="utf-8")
-        for name in ("tables.js", "flame.js", "report.js")
-    )
-    title = html.escape(f"memory of {facts.program}")
-    sections = list(_sections(facts))
-    contents = "".join(f'<a href="#{one.name}">{html.escape(one.title)}</a>' for one in sections)
+    made = list(_sections(facts))
+    contents = "".join(f'<a href="#{one.name}">{html.escape(one.title)}</a>' for one in made)
     nav = f'<nav aria-label="contents"><a href="#answer">Verdict</a>{contents}</nav>'
-    body = "\n".join([nav, _head(facts), *(one.html() for one in sections)])
-    shown = cells.frames_of(facts.maps, partial(charts.place_in_time, facts.timeline))
-    if facts.peak_map is not None and facts.has_sites:
-        sites = facts.sites.sites[:SITES]
-        shown["holders"] = cells.holders_of(facts.maps, facts.peak_map, sites, facts.row_of)
-    return (
-        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{_policy(style, script)}">\n'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n{_PATTERNS}\n<main>\n{body}\n"
-        f"</main>\n{_json('frames', shown)}\n{_json('facts', facts.to_dict())}\n"
-        f"<script>{script}</script>\n</body>\n</html>\n"
+    body = "\n".join([nav, _head(facts), *(one.html() for one in made)])
+    data = [json_script("stacks", stacks.to_dict()), json_script("facts", facts.to_dict())]
+    if facts.maps:
+        data.append(json_script("frames", _frames(facts)))
+    return document(
+        f"memory of {facts.program}",
+        "\n".join([_PATTERNS, f"<main>\n{body}\n</main>", *data]),
+        ("report.css", "flame.css"),
+        ("common.js", "tables.js", "flame.js", "map.js", "sites.js"),
     )
 
 
-def _policy(style: str, script: str) -> str:
-    """Return a Content-Security-Policy that allows this style and this script only."""
-
-    def source(text: str) -> str:
-        digest = hashlib.sha256(text.encode()).digest()
-        return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
-
-    return f"default-src 'none'; style-src {source(style)}; script-src {source(script)}"
-
-
-def _json(name: str, value: object) -> str:
-    """Return data as a JSON script; `<` is escaped, so that no text ends the element early."""
-    text = json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
-    return f'<script type="application/json" id="{name}">{text}</script>'
+def _frames(facts: Facts) -> dict[str, Any]:
+    """Return the heap maps, and the sites in each cell at the peak."""
+    made = cells.frames_of(facts.maps, partial(charts.place_in_time, facts.timeline))
+    peak = peak_of(facts.moments)
+    if peak is not None and facts.has_sites:
+        rows = len(facts.sites.sites[:SITES])
+        made["holders"] = cells.holders_of(facts.maps, peak.map, facts.row_of, rows)
+    return made
 
 
 def _sections(facts: Facts) -> Iterable[Section]:
     if facts.ledger.parts:
-        yield _processes(facts)
+        yield sections.processes(facts)
     if facts.recording.events:
         text = "Held bytes, stacked by part. The dashed line is the resident bytes."
+        picture = charts.timeline(facts.timeline, facts.peak_op)
         if facts.maps:
             text += (
-                " Drag over an interval: the heap map shows its moment with most resident bytes."
+                " Drag over an interval: sizes, heap map, call sites and flame graph show its"
+                " moment with most resident bytes."
             )
-        yield _section("Over time", text, charts.timeline(facts.timeline, facts.peak_op))
-        yield _section(
-            "Sizes",
-            "Requests of each size. A request gets the next class above it; the difference is"
-            " round-up.",
-            charts.sizes(facts.histogram, facts.table),
-        )
-        yield _section(
+            picture += '<p id="shown" aria-live="polite"></p>'
+        yield section("Over time", text, picture)
+        yield sections.sizes(facts)
+        yield section(
             "Waste by class",
             f"The classes with the most waste at the peak. The table has {len(facts.table)}"
             " classes.",
             charts.waste_by_class(facts.ledger) or "<p>No class has any waste.</p>",
         )
         if facts.maps:
-            yield _heap_map(facts)
-        yield _sites(facts)
+            yield sections.heap_map(facts)
+        yield sections.call_sites(facts)
         if facts.has_stacks:
-            yield _flame(facts)
-        yield _advice(facts)
+            yield sections.flame_graph(facts)
+        yield sections.advice(facts)
         if facts.peers is not None:
-            yield _peers(facts.peers)
-    yield _definitions()
-    yield _about(facts)
-
-
-def _section(title: str, text: str, content: str) -> Section:
-    return Section(title, (f"<p>{html.escape(text)}</p>" if text else "") + content)
+            yield sections.peers(facts.peers)
+    yield sections.definitions()
+    yield sections.about(facts)
 
 
 def _head(facts: Facts) -> str:
@@ -243,206 +168,6 @@ def _changes(facts: Facts) -> str:
     )
     made = f'<ol id="changes">{items}</ol>' if items else f"<p>{NOTHING}</p>"
     return f"{made}<p>{html.escape(facts.simulated())}</p>"
-
-
-def _processes(facts: Facts) -> Section:
-    """The ledger of each process, and the sum."""
-    assert isinstance(facts.recording, RecordingSet)
-    names = [f"{one.name}: {' '.join(one.arguments)}"[:100] for one in facts.recording]
-    both = [*zip(facts.ledger.parts, names, strict=True), (facts.ledger, "all")]
-    rows = [
-        (
-            _format.size(ledger.requested_bytes),
-            _format.size(ledger.held_bytes),
-            "-" if ledger.resident_bytes is None else _format.size(ledger.resident_bytes),
-            _format.size(ledger.waste_bytes),
-            _format.share(ledger.waste_bytes, ledger.held_bytes),
-            _format.number(ledger.events),
-            name,
-        )
-        for ledger, name in both
-    ]
-    text = (
-        "Each has a heap of its own and is taken at its own peak. So the sum is what they would"
-        " hold if all peaks fell together. A report of each: spanwise report FILE.swt."
-    )
-    head = ("requested", "held", "resident", "waste", "of held", "events", "process")
-    return _section("Processes", text, _table(rows, head, 6))
-
-
-def _heap_map(facts: Facts) -> Section:
-    last = max(len(facts.maps) - 1, 0)
-    peak = next((i for i, one in enumerate(facts.maps) if one.ledger.at == PEAK_RESIDENT), last)
-    keys = "".join(f'<span><i class="key {name}"></i>{text}</span>' for name, text in _MAP_KEYS)
-    content = (
-        f'<p id="moment" aria-live="polite"></p><div class="slider"><label for="when">time</label>'
-        f'<input id="when" type="range" min="0" max="{last}" value="{peak}" step="1"></div>'
-        '<canvas id="map" role="img" aria-label="heap map"></canvas>'
-        f'<div id="holders" aria-live="polite"></div>'
-        f'<p class="keys">{keys}</p><p class="quiet" id="grain"></p>'
-        "<noscript><p>The heap map is drawn by the script of this page.</p></noscript>"
-    )
-    text = (
-        "All pages of the heap in address order, row by row. Yellow pages are kept"
-        " by few objects; only the same class can use their free slots."
-    )
-    return _section("Heap map", text, content)
-
-
-def _sites(facts: Facts) -> Section:
-    if not facts.has_sites:
-        how = (
-            " spanwise convert found none in the file it read."
-            if facts.recording.imported
-            else " To see which calls waste memory, record the program with"
-            " spanwise record --stacks 16 -o FILE.swt -- PROGRAM ARGS."
-        )
-        return _section("Call sites", f"This recording has no call sites.{how}", "")
-    rows = [
-        (
-            _format.size(site.waste_bytes),
-            _format.size(site.kept_free_bytes),
-            _format.size(site.requested_bytes),
-            _format.number(site.live_objects),
-            "\n".join(_short(name) for name in (site.names or site.frames)[:4]) or "unknown",
-        )
-        for site in facts.sites.sites[:SITES]
-    ]
-    stacks = [_stack(site) for site in facts.sites.sites[:SITES]]
-    head = ("waste", "of it free bytes kept", "requested", "objects", "innermost callers")
-    text = (
-        "Live objects at the peak, by the call that last allocated or resized them. An object keeps"
-        " its round-up and its share of the free bytes of its span."
-    )
-    return _section("Call sites", text, _table(rows, head, 4, stacks))
-
-
-def _stack(site: LiveSite) -> str:
-    """Return all frames of a site, shown by a click; "" if none is hidden."""
-    if len(site.full_names) <= min(len(site.names), 4):
-        return ""
-    lines = html.escape("\n".join(map(_short, site.full_names)))
-    return f"<details><summary>full stack</summary>{lines}</details>"
-
-
-def _flame(facts: Facts) -> Section:
-    root = flame.tree_of(facts.sites, "waste", FLAME_SITES)
-    said = flame.sentence(root, facts.sites, "waste")
-    text = (
-        "What live objects keep at the peak, by call stack. The width of a box is the bytes of the"
-        " function and its callees. Hatched boxes belong to no call. A click zooms; so does Enter,"
-        " and arrow keys move. Pinned bytes are the free bytes kept; allocations are those of the"
-        " whole recording."
-    )
-    drawn = flame.part_of_page(root, said, WIDTH)
-    data = _json("stacks", flame.data_of(facts.sites, FLAME_SITES, facts.allocated))
-    return _section("Flame graph", text, drawn + data)
-
-
-def _short(name: str) -> str:
-    """Return the name of a frame without the directories of its file."""
-    function, mark, place = name.rpartition(" (")
-    return f"{function}{mark}{place.rpartition('/')[2]}"
-
-
-def _table(
-    rows: Sequence[Sequence[str]], head: Sequence[str], numbers: int, ends: Sequence[str] = ()
-) -> str:
-    """Return a table whose first `numbers` columns are numbers; `ends` is HTML to end each row."""
-    names = [html.escape(name) for name in head]
-    heads = "".join(
-        f"<th{' class=number' if i < numbers else ''}>{name}</th>" for i, name in enumerate(names)
-    )
-    body = ""
-    for row, end in zip(rows, ends or ("",) * len(rows), strict=True):
-        # A narrow screen shows the name of a column next to each number.
-        cells = [
-            f'<td class=number data-name="{name}">{html.escape(cell)}'
-            for name, cell in zip(names[:numbers], row[:numbers], strict=True)
-        ]
-        cells += [f"<td>{html.escape(cell)}" for cell in row[numbers:]]
-        body += f"<tr>{'</td>'.join(cells)}{end}</td></tr>"
-    inside = f"<thead><tr>{heads}</tr></thead><tbody>{body}</tbody>"
-    kind = " class=stacked" if numbers > 1 else ""
-    return f'<div class="wide"><table{kind}>{inside}</table></div>'
-
-
-def _advice(facts: Facts) -> Section:
-    if facts.advice is None:
-        return _section("Table advice", f"No table was fitted: {facts.no_advice}.", "")
-    assert isinstance(facts.recording, Recording)
-    evaluation = facts.advice.evaluation
-    rows = [_ledger_cells(one, facts) for one in evaluation.comparison.ledgers]
-    head = ("held", "resident", "waste", "peak resident, own moment", "classes", "table")
-    content = _table(rows, head, 5)
-    for other in facts.advice.held_out:
-        content += f"<p>Held out, {html.escape(other.name)}:</p>"
-        content += _table([_ledger_cells(one, facts) for one in other.comparison.ledgers], head, 5)
-    text = (
-        f"{facts.advised()} Held, resident and waste are {evaluation.comparison.when}, one moment"
-        f" for all tables; all is simulated. {facts.advice.proposal.name} was fitted to this"
-        " recording, with classes that are"
-        f" multiples of 16 bytes, by a search of at most {searched_tables(facts.recording)} tables."
-    )
-    return _section("Table advice", text, content)
-
-
-def _peers(peers: PeerComparison) -> Section:
-    text = (
-        "The recording's operations with real memory, each allocator in fresh processes on this"
-        " machine: peak RSS. The line is the peak of requested bytes."
-        " The model is spanwise's heap with the allocator's size classes; it shows the effect of a"
-        " table, not of an allocator."
-    )
-    content = charts.peers(peers)
-    rows = [
-        (
-            "-" if row.peak_rss_bytes is None else _format.size(row.peak_rss_bytes),
-            "-" if row.model_resident_bytes is None else _format.size(row.model_resident_bytes),
-            row.name,
-            row.table or "-",
-            row.missing,
-        )
-        for row in peers.peers
-    ]
-    head = ("peak RSS", "peak resident, model", "allocator", "table", "")
-    return _section("Other allocators", text, content + _table(rows, head, 2))
-
-
-def _ledger_cells(ledger: Ledger, facts: Facts) -> tuple[str, ...]:
-    resident, most = ledger.resident_bytes, ledger.peak_resident_bytes
-    current = " (this report's)" if ledger.table == facts.table.name else ""
-    return (
-        _format.size(ledger.held_bytes),
-        "-" if resident is None else _format.size(resident),
-        _format.share(ledger.waste_bytes, ledger.held_bytes),
-        "-" if most is None else _format.size(most),
-        str(len(ledger.classes) - 1),
-        f"{ledger.table}{current}",
-    )
-
-
-def _definitions() -> Section:
-    items = "".join(
-        f"<dt>{html.escape(term)}</dt><dd>{html.escape(text)}</dd>"
-        for term, text in DEFINITIONS.items()
-    )
-    return _section("How each number is defined", "", f"<dl>{items}</dl>")
-
-
-def _about(facts: Facts) -> Section:
-    rows = [(value, name) for name, value in facts.recording.summary.text_rows()]
-    memory = facts.recording.memory if isinstance(facts.recording, Recording) else None
-    rows += [(value, name) for name, value in (memory.text_rows() if memory else ())]
-    made = (
-        f"Made by spanwise {_lib.version()} from the recording alone: its operations were run"
-        f" through a simulated heap with the table {facts.table.name} ({len(facts.table)} classes,"
-        f" pages of {facts.table.page_bytes:,} bytes). The simulated program writes all of each"
-        " object."
-    )
-    if facts.peers is None:
-        made += " Other allocators were not measured; spanwise report --peers measures them."
-    return _section("The recording", made, _table(rows, ("value", "what"), 1))
 
 
 _PATTERNS = (

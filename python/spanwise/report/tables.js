@@ -38,8 +38,7 @@
         });
     }
     function filterable(table) {
-        const rows = [...table.tBodies[0].rows];
-        if (rows.length < FILTERED_MIN) return;
+        if (table.tBodies[0].rows.length < FILTERED_MIN) return;
         const tools = document.createElement("p"), input = document.createElement("input");
         const count = document.createElement("output");
         tools.className = "tools";
@@ -49,7 +48,7 @@
         tools.append(input, count);
         table.parentElement.before(tools);
         input.addEventListener("input", () => {
-            const wanted = input.value.toLowerCase();
+            const wanted = input.value.toLowerCase(), rows = [...table.tBodies[0].rows];
             for (const row of rows) row.hidden = !row.textContent.toLowerCase().includes(wanted);
             const shown = rows.filter((row) => !row.hidden).length;
             count.textContent = wanted ? `${shown} of ${rows.length} rows` : "";

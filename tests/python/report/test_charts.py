@@ -16,7 +16,7 @@ import spanwise as sw
 from spanwise.ledger.ledger import LEDGER_CLASS_DTYPE
 from spanwise.ledger.parts import PARTS
 from spanwise.recordings.timeline import PARTS_DTYPE
-from spanwise.report import charts, page, perfetto
+from spanwise.report import charts, perfetto, sections
 from spanwise.report.facts import Facts
 from spanwise.results.rows import as_rows
 
@@ -262,7 +262,7 @@ def test_the_answer_names_the_largest_part_of_the_waste() -> None:
 def test_the_table_of_call_sites() -> None:
     """Waste is 600 of round-up and what is free of the span of 8 KiB; then that, then requested."""
     kept = 8192 - 40 * 48
-    (row,) = cells(page._sites(facts()).content)
+    (row,) = cells(sections.call_sites(facts()).content)
     assert row[:4] == [f"{(600 + kept) / KIB:.1f} KiB", f"{kept / KIB:.1f} KiB", "1.3 KiB", "40"]
 
 
@@ -270,7 +270,7 @@ def test_the_table_of_tables() -> None:
     """Go's has 67 classes, and c16's as many as its table has; large objects are none."""
     one = facts()
     advice = sw.optimize(one.recording, 32, "peak")
-    output = {row[5]: row for row in cells(page._advice(facts(advice)).content)}
+    output = {row[5]: row for row in cells(sections.advice(facts(advice)).content)}
     assert output["go (this report&#x27;s)"][4] == "67"
     assert output["c16"][4] == str(len(sw.SizeClassTable.c16()))
     evaluated = {one.table: one for one in advice.evaluation.comparison.ledgers}

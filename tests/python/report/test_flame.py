@@ -14,6 +14,7 @@ import pytest
 import spanwise as sw
 from spanwise.__main__ import main
 from spanwise.report import flame
+from spanwise.report.stack_data import StackData, codes_of, is_runtime
 
 from tests.python.helpers import make_ops, needs_recorder, random_ops
 
@@ -64,7 +65,7 @@ def test_the_counts_are_the_ledgers(of: str, at: str) -> None:
     }[of]
     root = flame.tree_of(live, of)
     assert root.value_bytes == wanted
-    text = flame.file_of(root, flame.sentence(root, live, of))
+    text = flame.file_of(root, flame.sentence(live, of))
     drawn = boxes(text)
     assert drawn[0][1] == wanted
     below = [one for one in drawn if one[3] == flame.ROW]
@@ -91,7 +92,7 @@ def test_a_tree_by_hand() -> None:
         ("other in libz.so.1", 10, 10),
         ("leaf (a.c:1)", 6, 6),
     ]
-    assert flame.sentence(root, live, "round-up") == (
+    assert flame.sentence(live, "round-up") == (
         "20 B round-up at peak-resident of operations under go; 50.0 % of it by other in libz.so.1"
     )
 
@@ -125,28 +126,35 @@ def test_names_are_wrapped_cut_and_escaped() -> None:
     assert set(re.findall(r"[a-z]+://[^\s\"'<]*", text)) == {"http://www.w3.org/2000/svg"}
 
 
-def test_only_the_first_sites_of_a_page_have_frames() -> None:
-    live = found()
-    root = flame.tree_of(live, "waste", 1)
-    names = {one.name for one in root.sorted()}
-    assert "[2 more call sites]" in names and root.value_bytes == live.ledger.waste_bytes
-
-
-def test_the_data_of_the_page_adds_up_to_the_ledger() -> None:
-    """Sites beyond the limit are one; with the rest of the ledger all quantities are complete."""
+def test_the_data_of_a_page_adds_up_to_the_ledger() -> None:
+    """Stacks beyond the limit are one; with the rest of the ledger all quantities are complete."""
     live = found()
     allocated = [sw.Site(7, 5, 50, ("0x1",), names=("only",)), sw.Site(1, 2, 9, (), CHAINS[0])]
-    data = flame.data_of(live, 2)
+    data = StackData(live, 1, 2).to_dict()
     assert data["names"][data["stacks"][-1][0]] == "[1 more call sites]"
-    assert data["names"][data["stacks"][0][0]] in ("main (a.c:90)", "main (a.c:91)")
+    first = [data["names"][frame] for frame in data["stacks"][0]]
+    assert first == [*reversed(live[0].names)]
     for place, of in enumerate(flame.OF):
         assert sum(row[place] for row in data["values"]) == sum(flame.value_of(s, of) for s in live)
-        assert data["of"][place] == {"name": of, "total": flame.total_of(live.ledger, of)}
-    data = flame.data_of(live, 4, allocated)
-    assert data["of"][-1] == {"name": "allocations", "total": 7}
+        assert data["totals"][place] == flame.total_of(live.ledger, of)
+    assert data["totals"][5] == sum(row[5] for row in data["values"]) == live.ledger.live_objects
+    for site in live:  # the first has a stack, however small its share
+        others = (one for one in live.sites if one is not site)
+        index = StackData(replace(live, sites=(site, *others)), 1, 1).index
+        assert index[site.names] == 0
+    data = StackData(live, 3, 4, allocated=allocated).to_dict()
+    assert data["of"][-1] == "allocations" and data["totals"][-1] == 7
     names = [data["names"][stack[-1]] for stack in data["stacks"]]
     assert len(names) == 4 and sum(row[-1] for row in data["values"]) == 7
-    assert data["values"][names.index("only")] == [0, 0, 0, 0, 0, 5]
+    assert data["values"][names.index("only")] == [0, 0, 0, 0, 0, 0, 5]
+
+
+def test_codes_are_logarithms_to_within_a_thousandth() -> None:
+    values = np.array([0, 1, 2, 700, 10**6, 2**40 + 1, 2**62])
+    codes = codes_of(values)
+    assert codes[:3].tolist() == [0, 1024, 1623]  # 1024 * log2(3) is 1,623.0
+    assert 2 ** (codes / 1024) - 1 == pytest.approx(values, rel=5e-4)
+    assert np.round(2 ** (codes[:4] / 1024) - 1).tolist() == [0, 1, 2, 700]
 
 
 def test_frames_of_runtimes_and_imports() -> None:
@@ -156,9 +164,9 @@ def test_frames_of_runtimes_and_imports() -> None:
         *("_find_and_load (<frozen importlib._bootstrap>:1178)", "start_thread in libc.so.6"),
         "std::rt::lang_start (rt.rs:165)",
     ):
-        assert flame.is_runtime(name), name
+        assert is_runtime(name), name
     for name in ("PyUnicode_New (unicodeobject.c:1425)", "main (a.c:1)", "restart (a.c:2)", "0x1"):
-        assert not flame.is_runtime(name), name
+        assert not is_runtime(name), name
 
 
 def test_nothing_to_draw() -> None:
@@ -181,10 +189,13 @@ def test_the_command_and_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "resident at peak-resident of a.swt under go; " in said and f"wrote {svg}" in said
     assert main(["flame", str(swt), "-o", str(svg), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["of"] == "waste"
+    assert main(["flame", str(swt), "-o", str(tmp_path / "b.html"), "--before", str(swt)]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"^(.*?) waste at .*, \1 in a.swt$", said, re.MULTILINE)
     page = tmp_path / "a.html"
     one.to_html(page, "go")
     whole = page.read_text(encoding="utf-8")
-    assert 'id="flame-graph"' in whole and "of no live object" in whole
+    assert 'id="flame-graph"' in whole
 
 
 def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -192,7 +203,9 @@ def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     sw.Recording.from_ops(random_ops(3, 500), swt)
     for words, said in (
         (["-o", str(tmp_path / "a.svg")], "record the program with --stacks 16"),
-        (["-o", str(tmp_path / "a.png")], "a flame graph ends in .svg"),
+        (["-o", str(tmp_path / "a.png")], "a flame graph ends in .svg or .html"),
+        (["-o", str(tmp_path / "a.svg"), "--before", str(swt)], "ends in .html"),
+        (["-o", str(tmp_path / "a.html"), "--before", "none.swt"], "none.swt"),
         (["-o", str(tmp_path / "no/a.svg")], "cannot be written"),
         (["-o", str(tmp_path / "a.svg"), "--at", "99999s"], "after its end"),
     ):

@@ -26,8 +26,11 @@ import spanwise as sw
 from spanwise import _format
 from spanwise.__main__ import main
 from spanwise.ledger.parts import PARTS
+from spanwise.report import export
 from spanwise.report import facts as facts_of
-from spanwise.report.page import DEFINITIONS, page_of
+from spanwise.report.page import page_of
+from spanwise.report.sections import DEFINITIONS
+from spanwise.report.stack_data import StackData
 
 from tests.python.helpers import ROOT, has_open, make_ops, random_ops
 
@@ -88,7 +91,7 @@ def test_the_page_has_all_its_parts_and_no_more_than_it_may(text: str) -> None:
     page = Page(text)
     assert page.open == []
     wanted = ("answer", "over-time", "sizes", "waste-by-class", "heap-map", "call-sites")
-    for name in (*wanted, "table-advice", "how-each-number-is-defined", "map", "when", "timeline"):
+    for name in (*wanted, "table-advice", "definitions", "map", "when", "timeline"):
         assert name in page.ids, name
     assert len(text) < 1 << 20
     assert text.index('id="answer"') < text.index("<svg viewBox") < text.index('id="over-time"')
@@ -323,7 +326,7 @@ def test_long_recordings_are_searched_less(monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_bar_counts_simulated_operations(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nearly all the time goes into the search, so nearly all steps are there.
 
-    By hand, of n operations: six passes; the search's 160 tables, then two stock ones, the
+    By hand, of n operations: four passes; the search's 160 tables, then two stock ones, the
     report's and the found one twice each, six families and one of them again: 180 n.
     """
     totals: list[int] = []
@@ -346,8 +349,8 @@ def test_the_bar_counts_simulated_operations(monkeypatch: pytest.MonkeyPatch) ->
     recording = sw.Recording.from_ops(random_ops(1, 2000))
     n = len(recording)
     facts_of.gather(recording, sw.SizeClassTable.c16(), progress=True)
-    assert totals == [(6 + 8 + 160 + 2 * 4 + 6 + 1) * n]
-    assert search == [6 * n]
+    assert totals == [(4 + 8 + 160 + 2 * 4 + 6 + 1) * n]
+    assert search == [4 * n]
     assert 50 * n < sum(steps) <= totals[0] and max(steps) < totals[0] / 5
 
 
@@ -486,8 +489,13 @@ def named_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("<other> in libz.so.1", "middle (a.c:20)", "main (a.c:90)", "_start in a"),
     )
     facts = facts_of.gather(sw.Recording.from_ops(ops), sw.SizeClassTable.go(), progress=None)
-    named = [replace(one, names=names[one.id - 1], frames=("0x1", "0x2")) for one in facts.sites]
-    facts = replace(facts, sites=replace(facts.sites, sites=tuple(named)))
+
+    def named(live: sw.LiveSites) -> sw.LiveSites:
+        sites = (replace(s, names=names[s.id - 1], frames=("0x1", "0x2")) for s in live.sites)
+        return replace(live, sites=tuple(sites))
+
+    allocated = tuple(replace(one, names=names[one.id - 1]) for one in facts.allocated)
+    facts = replace(facts, sites=named(facts.sites), allocated=allocated)
     page = tmp_path_factory.mktemp("named") / "x.html"
     page.write_text(page_of(facts), encoding="utf-8")
     return page
@@ -574,6 +582,37 @@ def test_the_flame_graph_zooms_and_searches(named_page: Path, tmp_path: Path) ->
     ]
 
 
+@needs_browser
+def test_the_difference_of_two_recordings(tmp_path: Path) -> None:
+    """By hand: a grows from 10 to 30 bytes, b of 20 ends, c of 5 begins."""
+    both: list[sw.LiveSites] = []
+    for sizes in ({1: 10, 2: 20}, {1: 30, 3: 5}):
+        ops = make_ops(*((0, i, size) for i, size in enumerate(sizes.values())))
+        ops["site"] = list(sizes)
+        live = sw.Recording.from_ops(ops, name=f"{len(both)}.swt").live_sites("go")
+        sites = (replace(s, names=("?abc"[s.id], "main"), frames=("0x1",)) for s in live.sites)
+        both.append(replace(live, sites=tuple(sites)))
+    page = tmp_path / "x.html"
+    said = export.write_flame(both[1], page, "requested", both[0])
+    assert said == "35 B requested at peak-resident of 1.swt under go, 30 B in 0.swt"
+    script = """
+    output = [...document.querySelectorAll("#flame g")].map((g) => [
+        g.getAttribute("aria-label").split("\\n"), g.querySelector("rect").classList[1],
+        Number(g.querySelector("rect").getAttribute("width")), g.lastChild.textContent]);
+    """
+    output = probe(tmp_path, page, script)
+    assert [(*label, shade) for label, shade, _, _ in output[1:]] == [
+        ("main", "30 B before, 35 B (35 bytes) now: +5 B (16.7 %)", "more-1"),
+        ("a", "10 B before, 30 B (30 bytes) now: +20 B (200.0 %)", "more-3"),
+        ("b", "20 B before, 0 B (0 bytes) now: -20 B (-100.0 %)", "less-4"),
+        ("c", "0 B before, 5 B (5 bytes) now: +5 B", "more-4"),
+    ]
+    whole = output[0][2] + 0.5
+    assert [round(55 * (one[2] + 0.5) / whole) for one in output[1:]] == [55, 30, 20, 5]
+    assert [one[3][:1] for one in output[1:]] == ["▲", "▲", "▼", "▲"]
+    assert "more-3" in browse(tmp_path, page)  # the policy lets the page's script run
+
+
 def objects_by_cell(recording: sw.Recording) -> dict[int, dict[int, int]]:
     """Objects by cell and site at the peak, one by one: a cell is a page here."""
     peak = recording.map("go")
@@ -591,7 +630,7 @@ def objects_by_cell(recording: sw.Recording) -> dict[int, dict[int, int]]:
 def test_the_holders_of_each_cell(sites_page: Path) -> None:
     """The sites of a span's objects, in each of the span's cells."""
     holders = Page(sites_page.read_text(encoding="utf-8")).data("frames")["holders"]
-    counts = [np.frombuffer(base64.b64decode(one), np.uint8) for one in holders["counts"]]
+    counts = [np.frombuffer(base64.b64decode(one), np.uint8) for one in holders]
     sites = [one.id for one in with_sites().live_sites("go")]
     wanted = objects_by_cell(with_sites())
     assert len(counts) == len(sites) + 1 == 13 and not counts[-1].any()
@@ -671,6 +710,108 @@ def test_map_sites_and_time_line_are_linked(sites_page: Path, tmp_path: Path) ->
     inside = [i for i, one in enumerate(frames) if 200 <= one["x"] <= 400]
     assert output["brushed"] in inside
     assert frames[output["brushed"]]["resident"] == max(frames[i]["resident"] for i in inside)
+
+
+@needs_browser
+def test_all_sections_follow_the_time_line(named_page: Path, tmp_path: Path) -> None:
+    """By hand: after the second operation sites 1 and 2 live, in slots of 8 and 16 bytes."""
+    script = """
+    const find = (name) => document.getElementById(name);
+    const timeline = find("timeline");
+    timeline.setPointerCapture = () => {};
+    const press = (kind, x) => {
+        const { left, top, width } = timeline.getBoundingClientRect();
+        const place = { clientX: left + (width * x) / 820, clientY: top + 9 };
+        timeline.dispatchEvent(new PointerEvent(kind, place));
+    };
+    const table = () => [...document.querySelectorAll("#call-sites tbody tr")].map((row) =>
+        [...row.cells].map((cell, i) => (i < 4 ? cell.textContent : cell.firstChild.data)));
+    const boxes = () => [...document.querySelectorAll("#size-chart .live")]
+        .filter((box) => Number(box.getAttribute("height")) > 0).map((box) => box.textContent);
+    const root = () => document.querySelector("#flame g").getAttribute("aria-label");
+    const look = () => [table(), boxes(), root(), document.querySelector(".when").textContent];
+    document.getElementById("flame-of").value = "requested";
+    document.getElementById("flame-of").dispatchEvent(new Event("change"));
+    output = { before: look() };
+    press("pointerdown", 420);
+    press("pointermove", 425);
+    press("pointerup", 430);
+    output.brushed = look();
+    output.moment = find("shown").textContent;
+    find("shown").querySelector("button").click();
+    output.after = look();
+    """
+    output = probe(tmp_path, named_page, script)
+    (table, boxes, root, when), where = output["brushed"], " at 1.000 us"
+    assert when == "at 1.000 us" and output["moment"].startswith(
+        "The sections below show the heap at"
+    )
+    assert [row[2:4] for row in table] == [["2 B", "1"], ["12 B", "1"]]
+    assert [row[4].split("\n")[0] for row in table] == ["leaf (a.c:1)", "leaf (a.c:1)"]
+    assert boxes == [f"1 live in slots of {slot} B{where}" for slot in (8, 16)]
+    assert root == "requested at 1.000 us\n14 B (14 bytes), 100.0 % of all"
+    assert output["after"] == output["before"]
+    assert output["before"][1] == [f"1 live in slots of {n} B at the peak" for n in (8, 16, 64)]
+    assert output["before"][2].startswith("requested at peak-resident\n68 B (68 bytes)")
+
+
+@needs_browser
+def test_sizes_and_sites_are_linked(named_page: Path, tmp_path: Path) -> None:
+    """By hand: 54 bytes of <other> are in a slot of 64, 2 of a leaf in one of 8."""
+    script = """
+    const chart = document.getElementById("size-chart"), said = document.getElementById("sizes-of");
+    const boxes = () => [...chart.querySelectorAll(".live")]
+        .filter((box) => Number(box.getAttribute("height")) > 0).map((box) => box.textContent);
+    const selected = () => [...document.querySelectorAll("#call-sites tr.selected td:nth-child(3)")]
+        .map((cell) => cell.textContent);
+    const { left, top, width } = chart.querySelector("[data-slot='64']").getBoundingClientRect();
+    chart.dispatchEvent(new MouseEvent("click", { clientX: left + width / 2, clientY: top }));
+    output = { slot: [said.textContent, selected()] };
+    said.querySelector("button").click();
+    output.site = [said.textContent, selected(), boxes()];
+    said.querySelectorAll("button")[1].click();
+    output.all = [boxes().length, selected()];
+    chart.dispatchEvent(new MouseEvent("click", { clientX: left + width / 2, clientY: top }));
+    chart.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowLeft" }));
+    output.key = said.textContent;
+    """
+    output = probe(tmp_path, named_page, script)
+    other = "<other> in libz.so.1 < middle (a.c:20) < main (a.c:90)"
+    assert output["slot"][0].startswith("Live objects at the peak, slots of 64 B: 1 of <other>")
+    assert output["slot"][1] == output["site"][1] == ["54 B"]
+    assert output["site"][0] == f"Live objects at the peak, {other}: 1 in slots of 64 Bshow all"
+    assert output["site"][2] == ["1 live in slots of 64 B at the peak"]
+    assert output["all"] == [3, []] and "slots of 16 B: 1 of leaf" in output["key"]
+
+
+def test_the_moments_are_those_of_live_sites() -> None:
+    """Codes of each moment against a query of that moment; the peak's values are exact."""
+    recording, table = with_sites(), sw.SizeClassTable.go()
+    facts = facts_of.gather(recording, table, progress=None)
+    data = StackData(facts.sites, 15, 200, allocated=facts.allocated, moments=facts.moments)
+    made = data.to_dict()
+    assert 24 <= len(made["moments"]) <= 25 and made["moments"][0]["at"] != made["at"]
+    for one, shown in zip(facts.moments, made["moments"], strict=True):
+        assert one.map.ledger.stats is not None
+        at = f"#{one.map.ledger.stats.ops}"
+        live, objects = recording.live_sites(table, at), recording.live_objects(table, at)
+        assert shown["totals"][0] == live.ledger.waste_bytes
+        codes = np.frombuffer(base64.b64decode(shown["codes"]), "<u2").reshape(-1, 7)
+        wanted = np.zeros(codes.shape)
+        for site in live:
+            row = [site.waste_bytes, site.roundup_bytes, site.kept_free_bytes]
+            row += [site.resident_bytes, site.requested_bytes, site.live_objects, 0]
+            wanted[data.index[site.id]] = row
+        assert 2.0 ** (codes / 1024) - 1 == pytest.approx(wanted, rel=5e-4)
+        pairs = np.frombuffer(base64.b64decode(shown["pairs"]), "<u2").reshape(-1, 3).tolist()
+        sums = dict.fromkeys(made["slots"], 0)
+        for stack, slot, code in pairs:
+            count = round(2 ** (code / 1024) - 1)
+            ids = [site for site, row in data.index.items() if row == stack]
+            mine = (objects.site == ids[0]) & (objects.slot_bytes == made["slots"][slot])
+            assert count == mine.sum()
+            sums[made["slots"][slot]] += count
+        assert sum(sums.values()) == len(objects.site)
 
 
 @needs_browser

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the scripts of a page share: the data of the stacks, the selection, and formats.
+"use strict";
+const find = (name) => document.getElementById(name);
+const data = JSON.parse(find("stacks")?.textContent ?? "null");
+const PEAK = data?.moments?.findIndex((one) => one.at === data.at) ?? -1;
+// -1: nothing is selected, or the page has no moments.
+const selection = { moment: PEAK, stack: -1, slot: -1, cell: -1 };
+function select(changes) {
+    Object.assign(selection, changes);
+    document.dispatchEvent(new Event("selection"));
+}
+const onSelection = (act) => document.addEventListener("selection", act);
+
+// --- data -----------------------------------------------------------------------------------------
+
+const bytesOf = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+const codesOf = (text) => new Uint16Array(bytesOf(text).buffer);
+const decoded = (code) => Math.round(2 ** (code / 1024) - 1);
+// The quantities of each stack, in the order of data.of: at the peak exactly.
+function valuesAt(moment) {
+    if (moment === PEAK) return data.values;
+    const codes = codesOf(data.moments[moment].codes), width = data.of.length;
+    return data.values.map((row, i) => row.map((value, k) =>
+        (data.of[k] === "allocations" ? value : decoded(codes[i * width + k]))));
+}
+// The same of the whole heap; allocations are always those of the whole recording.
+const totalsAt = (moment) => (moment === PEAK ? data.totals
+    : [...data.moments[moment].totals.slice(0, -1), data.totals.at(-1)]);
+// Numbers of live objects by stack and size class.
+function pairsAt(moment) {
+    const codes = codesOf(data.moments[moment].pairs), pairs = [];
+    for (let i = 0; i < codes.length; i += 3)
+        pairs.push({ stack: codes[i], slot: codes[i + 1], objects: decoded(codes[i + 2]) });
+    return pairs.sort((a, b) => b.objects - a.objects);
+}
+// The frames of a stack, the innermost first, without the folders of their files.
+const framesOf = (stack) => data.stacks[stack].map((frame) => data.names[frame]).reverse();
+const shortName = (name) => name.replace(/ \([^()]*\/([^()/]*\))$/, " ($1");
+const isSite = (stack) =>
+    stack < data.stacks.length && !framesOf(stack)[0].endsWith(" more call sites]");
+// Its innermost functions, each once.
+function siteName(stack) {
+    if (!isSite(stack)) return "other call sites";
+    const seen = new Set();
+    const frames = framesOf(stack).filter((name) => {
+        const [plain] = name.split(" (");
+        return !seen.has(plain) && seen.add(plain);
+    });
+    return frames.slice(0, 3).map(shortName).join(" < ");
+}
+const momentName = () => (selection.moment === PEAK ? "at the peak"
+    : `at ${data.moments[selection.moment].at}`);
+
+// --- text -----------------------------------------------------------------------------------------
+
+const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
+function size(bytes) {
+    let power = 0;
+    while (bytes / 1024 ** power >= 1024 && power < UNITS.length - 1) power++;
+    return `${(bytes / 1024 ** power).toFixed(power ? 1 : 0)} ${UNITS[power]}`;
+}
+const number = (value) => value.toLocaleString("en");
+const share = (part, whole) => `${((100 * part) / Math.max(whole, 1)).toFixed(1)} %`;
+function button(text, press) {
+    const made = document.createElement("button");
+    made.className = "link";
+    made.textContent = text;
+    made.addEventListener("click", press);
+    return made;
+}
+const showStack = (stack) => select({ stack, slot: -1, cell: -1 });
+const showAll = () => button("show all", () => showStack(-1));
