@@ -52,15 +52,16 @@ void swt_retained_init(swt_retained *r, const swt_notes *notes) {
     const char *text = last_value(notes, "rss_series");
     uint64_t others = last_number(notes, "rss_mapped") + last_number(notes, "rss_data") +
                       last_number(notes, "rss_file") + last_number(notes, "rss_recorder");
-    swt_retained_point point = {0};
-    uint64_t ns, bytes, begun = 0;
-    bool has_point = false;
-    while (text != NULL && read_point(&text, &ns, &bytes) && ns >= begun) {
-        point.lasts_ns = ns - begun;
-        if (has_point) keep(r, &point);
-        point.ns = begun = ns;
-        point.malloc_bytes = bytes > others ? bytes - others : 0;
-        has_point = true;
+    uint64_t ns, bytes, begun = 0, before = 0;
+    for (bool first = true; text != NULL && read_point(&text, &ns, &bytes) && ns >= begun;
+         first = false) {
+        uint64_t least = sw_min_u64(before, bytes);
+        swt_retained_point point = {.ns = begun + (ns - begun) / 2,
+                                    .lasts_ns = ns - begun,
+                                    .malloc_bytes = least > others ? least - others : 0};
+        if (!first) keep(r, &point);
+        begun = ns;
+        before = bytes;
     }
     r->duration_ns = begun;
     sw_check2(swt_retained_check(r));
@@ -107,15 +108,14 @@ static uint64_t waste(const swt_retained_point *point) {
     return point->malloc_bytes > used ? point->malloc_bytes - used : 0;
 }
 
-/* The point of most waste that, with the points of more waste, lasts long enough. NULL: none. */
-static const swt_retained_point *best(const swt_retained *r) {
+const swt_retained_point *swt_retained_best(const swt_retained *r) {
     const swt_retained_point *found = NULL;
     for (uint32_t i = 0; i < r->count; i++) {
         uint64_t lasts = 0;
         for (uint32_t j = 0; j < r->count; j++)
             lasts += waste(&r->points[j]) >= waste(&r->points[i]) ? r->points[j].lasts_ns : 0;
         if (lasts >= r->duration_ns / LASTS_PART &&
-            (found == NULL || waste(&r->points[i]) > waste(found)))
+            waste(&r->points[i]) > (found == NULL ? 0 : waste(found)))
             found = &r->points[i];
     }
     return found;
@@ -128,8 +128,8 @@ static sw_status write_number(sw_trace_writer *writer, const char *key, uint64_t
 }
 
 sw_status swt_retained_write(const swt_retained *r, sw_trace_writer *writer) {
-    const swt_retained_point *point = best(r);
-    if (point == NULL || waste(point) == 0) return SW_OK;
+    const swt_retained_point *point = swt_retained_best(r);
+    if (point == NULL) return SW_OK;
     sw_status status = write_number(writer, "rss_kept_ns", point->ns);
     if (status == SW_OK) status = write_number(writer, "rss_kept_op", point->op);
     if (status == SW_OK) status = write_number(writer, "rss_kept_malloc", point->malloc_bytes);

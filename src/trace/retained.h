@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* When the recorded malloc keeps most memory that holds no object. The recorder's rss_series has the
- * resident bytes over time. At the 24 of its points that last longest, requested bytes and the pages
+ * resident bytes over time. In the middle of its 24 longest intervals, requested bytes and the pages
  * of live objects are counted while the recording is put in order. Of these the most waste that
  * lasts for a tenth of the run (alone or with moments of more waste) is written: what is freed just
  * before the end does not count.
@@ -46,6 +46,8 @@ bool swt_retained_add(swt_retained *retained, const sw_op *ops, size_t count,
                       const swt_addresses *addresses);
 /* Counts the points after the last operation. False: no memory. */
 bool swt_retained_end(swt_retained *retained, const swt_addresses *addresses);
+/* The point of most waste that, with the points of more waste, lasts long enough. NULL: none. */
+const swt_retained_point *swt_retained_best(const swt_retained *retained);
 /* Writes the result as META: rss_kept_ns, _op, _malloc, _requested and _pages. */
 sw_status swt_retained_write(const swt_retained *retained, sw_trace_writer *writer);
 
