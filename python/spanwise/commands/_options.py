@@ -209,7 +209,7 @@ def add_plot_option(parser: argparse.ArgumentParser, text: str = "also draw it")
 
 
 def add_force_option(
-    parser: argparse.ArgumentParser, text: str = "replace what is there (default)"
+    parser: argparse.ArgumentParser, text: str = "no effect: files are replaced anyway"
 ) -> None:
     """For every command that writes a file. Recordings are replaced by record and convert alone."""
     parser.add_argument("-f", "--force", action="store_true", help=text)

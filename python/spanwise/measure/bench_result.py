@@ -260,15 +260,17 @@ class BenchResult(Sequence[BenchRow], Result, Tabular):
                 shown. 0: no limit; None: those of the terminal.
         """
         limit = _format.screen_width() if width is None else width
-        table = _format.table(self._text_rows(_COLUMNS), (*_LABELS, *_COLUMNS), left=2, width=0)
+        known = [_cells(row, 1) for row in self.array.to_dicts()]
+        shown = [one for one in _COLUMNS if any(cells[one] != "-" for cells in known)]
+        table = _format.table(self._text_rows(shown), (*_LABELS, *shown), left=2, width=0)
         if limit and max(map(len, table.split("\n"))) > limit:
             few = ("peak RSS", "CPU")
             table = _format.table(self._text_rows(few, 1), (*_LABELS, *few), left=2, width=limit)
-            table += f"\n{', '.join(one for one in _COLUMNS if one not in few)}: --wide or --json"
+            table += f"\n{', '.join(one for one in shown if one not in few)}: --wide or --json"
         failures = Counter(row["error"] for row in self.failures)
         lines = [
             *self._plain_verdict(self.cases),
-            "medians and their intervals (90 % from five runs on)",
+            "medians, in parentheses intervals of 90 % (below five runs: least and most)",
             table,
             *self._case_lines(),
             self._fitted_verdict(),

@@ -54,7 +54,7 @@ def measured(peers: PeerComparison, own: str) -> Iterator[Advice]:
             "measured",
             f"Replayed with real memory, {own} has a peak RSS of {_format.size(rss[own])} and"
             f" {best} {_format.size(rss[best])}.",
-            f"Preload {best}, and compare real runs: spanwise bench -- PROGRAM.",
+            f"{_preload(best)} Compare real runs: spanwise bench -- PROGRAM.",
         )
 
 
@@ -83,8 +83,22 @@ def benched(runs: BenchResult) -> Iterator[Advice]:
             f"In real runs the peak RSS is {_format.size(peaks['plain'])} as the program is today,"
             f" and {_format.size(peaks[best])} under {best}: {known[best].median:.1f} % less"
             f" ({low:.1f} to {high:.1f}).",
-            f"Preload {best}.",
+            _preload(best),
         )
+
+
+def _preload(allocator: str) -> str:
+    """Say how to run a program under an installed allocator."""
+    if allocator == "spanwise":
+        return "Run it so: spanwise run -- PROGRAM."
+    return f"Run it so: LD_PRELOAD={_LIBRARIES.get(allocator, f'lib{allocator}.so')} PROGRAM."
+
+
+_LIBRARIES = {
+    "jemalloc": "libjemalloc.so.2",
+    "mimalloc": "libmimalloc.so.2",
+    "tcmalloc": "libtcmalloc_minimal.so.4",
+}
 
 
 # --- sizes ----------------------------------------------------------------------------------------

@@ -200,7 +200,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     forms = ["--csv", str(tmp_path / "f.csv"), "--plot", str(tmp_path / "f.png")]
     assert main([*words, *forms, "--", "true"]) == 0
     out, err = capsys.readouterr()
-    assert out.startswith("medians and their intervals") and "2 runs in " in err
+    assert out.startswith("medians, in parentheses") and "2 runs in " in err
     assert (tmp_path / "f.csv").read_text().startswith("program,input,")
     assert (tmp_path / "f.png").stat().st_size > 5000
     assert main([*words, "--json", "--", "true"]) == 0

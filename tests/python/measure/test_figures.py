@@ -306,7 +306,7 @@ def test_several_cases_are_compared_with_plain() -> None:
 def test_without_plain_nothing_is_compared_with_it() -> None:
     found = rows_of(glibc=[100], spanwise=[90])
     assert "plain" not in str(found) and found.verdict() == ""
-    assert str(found).startswith("medians and their intervals")
+    assert str(found).startswith("medians, in parentheses")
 
 
 @pytest.mark.parametrize(
