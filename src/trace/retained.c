@@ -8,8 +8,6 @@
 #include "base/assert.h"
 #include "base/bits.h"
 
-enum { LASTS_PART = 10 }; /* of the run */
-
 /* The last value of a key, because the recorder writes a new one with each reading. */
 static const char *last_value(const swt_notes *notes, const char *key) {
     const char *found = NULL;
@@ -34,36 +32,44 @@ static bool read_point(const char **text, uint64_t *ns, uint64_t *bytes) {
     return true;
 }
 
-/* Keeps a point, if there is room or it lasts longer than another, which goes. */
-static void keep(swt_retained *r, const swt_retained_point *point) {
-    if (r->count == SWT_RETAINED_POINTS) {
-        uint32_t least = 0;
-        for (uint32_t i = 1; i < r->count; i++)
-            if (r->points[i].lasts_ns < r->points[least].lasts_ns) least = i;
-        if (r->points[least].lasts_ns >= point->lasts_ns) return;
-        r->count--;
-        memmove(&r->points[least], &r->points[least + 1], (r->count - least) * sizeof r->points[0]);
+/* Where a search in the series is: the point at or after the last time asked for, and the bytes of
+ * the one before it. */
+typedef struct place {
+    const char *text;
+    uint64_t ns, bytes, before;
+} place;
+
+/* The lesser of the resident bytes at the points before and after a time. */
+static uint64_t bytes_at(place *at, uint64_t ns) {
+    uint64_t next_ns, next_bytes;
+    while (at->ns < ns && read_point(&at->text, &next_ns, &next_bytes)) {
+        at->before = at->bytes;
+        at->ns = next_ns;
+        at->bytes = next_bytes;
     }
-    r->points[r->count++] = *point;
+    return sw_min_u64(at->before, at->bytes);
+}
+
+static uint64_t duration_of(const char *series) {
+    uint64_t ns, bytes, last = 0;
+    while (read_point(&series, &ns, &bytes)) last = sw_max_u64(last, ns);
+    return last;
 }
 
 void swt_retained_init(swt_retained *r, const swt_notes *notes) {
     *r = (swt_retained){0};
-    const char *text = last_value(notes, "rss_series");
+    const char *series = last_value(notes, "rss_series");
+    uint64_t duration_ns = series == NULL ? 0 : duration_of(series);
+    if (duration_ns == 0) return;
     uint64_t others = last_number(notes, "rss_mapped") + last_number(notes, "rss_data") +
                       last_number(notes, "rss_file") + last_number(notes, "rss_recorder");
-    uint64_t ns, bytes, begun = 0, before = 0;
-    for (bool first = true; text != NULL && read_point(&text, &ns, &bytes) && ns >= begun;
-         first = false) {
-        uint64_t least = sw_min_u64(before, bytes);
-        swt_retained_point point = {.ns = begun + (ns - begun) / 2,
-                                    .lasts_ns = ns - begun,
-                                    .malloc_bytes = least > others ? least - others : 0};
-        if (!first) keep(r, &point);
-        begun = ns;
-        before = bytes;
+    place at = {.text = series};
+    for (; r->count < SWT_RETAINED_POINTS; r->count++) {
+        uint64_t ns = (2 * r->count + 1) * (duration_ns / (2 * SWT_RETAINED_POINTS));
+        uint64_t bytes = bytes_at(&at, ns);
+        r->points[r->count].ns = ns;
+        r->points[r->count].malloc_bytes = bytes > others ? bytes - others : 0;
     }
-    r->duration_ns = begun;
     sw_check2(swt_retained_check(r));
 }
 
@@ -109,16 +115,17 @@ static uint64_t waste(const swt_retained_point *point) {
 }
 
 const swt_retained_point *swt_retained_best(const swt_retained *r) {
-    const swt_retained_point *found = NULL;
+    const swt_retained_point *first = NULL, *second = NULL;
     for (uint32_t i = 0; i < r->count; i++) {
-        uint64_t lasts = 0;
-        for (uint32_t j = 0; j < r->count; j++)
-            lasts += waste(&r->points[j]) >= waste(&r->points[i]) ? r->points[j].lasts_ns : 0;
-        if (lasts >= r->duration_ns / LASTS_PART &&
-            waste(&r->points[i]) > (found == NULL ? 0 : waste(found)))
-            found = &r->points[i];
+        const swt_retained_point *point = &r->points[i];
+        if (first == NULL || waste(point) > waste(first)) {
+            second = first;
+            first = point;
+        } else if (second == NULL || waste(point) > waste(second)) {
+            second = point;
+        }
     }
-    return found;
+    return second != NULL && waste(second) != 0 ? second : NULL;
 }
 
 static sw_status write_number(sw_trace_writer *writer, const char *key, uint64_t value) {

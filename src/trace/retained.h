@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* When the recorded malloc keeps most memory that holds no object. The recorder's rss_series has the
- * resident bytes over time. In the middle of its 24 longest intervals, requested bytes and the pages
- * of live objects are counted while the recording is put in order. Of these the most waste that
- * lasts for a tenth of the run (alone or with moments of more waste) is written: what is freed just
- * before the end does not count.
+ * resident bytes over time. In the middle of 32 equal parts of the run, requested bytes and the pages
+ * of live objects are counted while the recording is put in order. The second most waste of these is
+ * written: it lasts for about a sixteenth of the run, so what is freed just before the end does not
+ * count.
  */
 #ifndef SW_TRACE_RETAINED_H
 #define SW_TRACE_RETAINED_H
@@ -12,10 +12,10 @@
 #include "trace/file.h"
 #include "trace/writer.h"
 
-enum { SWT_RETAINED_POINTS = 24 };
+enum { SWT_RETAINED_POINTS = 32 };
 
 typedef struct swt_retained_point {
-    uint64_t ns, lasts_ns;
+    uint64_t ns;
     uint64_t malloc_bytes; /* resident */
     uint64_t requested_bytes, page_bytes, op;
 } swt_retained_point;
@@ -25,7 +25,6 @@ typedef struct swt_retained_point {
 typedef struct swt_retained {
     swt_retained_point points[SWT_RETAINED_POINTS];
     uint32_t count, next; /* points before `next` are counted */
-    uint64_t duration_ns;
     uint64_t op, requested_bytes;
     uint64_t *sizes; /* of live objects, by id */
     size_t capacity;
@@ -33,7 +32,7 @@ typedef struct swt_retained {
 
 const char *swt_retained_check(const swt_retained *retained);
 
-/* Chooses the points. Without a series there are none. */
+/* Sets the points. Without a series there are none. */
 void swt_retained_init(swt_retained *retained, const swt_notes *notes);
 void swt_retained_free(swt_retained *retained);
 /* The time of the next point; UINT64_MAX: there is none, and nothing needs to be added. */
@@ -46,7 +45,7 @@ bool swt_retained_add(swt_retained *retained, const sw_op *ops, size_t count,
                       const swt_addresses *addresses);
 /* Counts the points after the last operation. False: no memory. */
 bool swt_retained_end(swt_retained *retained, const swt_addresses *addresses);
-/* The point of most waste that, with the points of more waste, lasts long enough. NULL: none. */
+/* The point of the second most waste. NULL: there is no waste. */
 const swt_retained_point *swt_retained_best(const swt_retained *retained);
 /* Writes the result as META: rss_kept_ns, _op, _malloc, _requested and _pages. */
 sw_status swt_retained_write(const swt_retained *retained, sw_trace_writer *writer);

@@ -316,7 +316,8 @@ def _parse_lines(rows: list[str]) -> dict[int, list[tuple[str, str]]]:
             continue
         file, _, line = next(lines, "").partition(" (")[0].rpartition(":")
         if row != "??" and file not in ("", "??") and line.isdigit() and line != "0":
-            if "/include/c++/" in file and "::" not in row and not row.startswith("_Z"):
+            bare = re.split("[<(]", row, maxsplit=1)[0]
+            if "/include/c++/" in file and "::" not in bare and not row.startswith("_Z"):
                 row = f"std::{row}"  # noqa: PLW2901
             calls.append((_VERSION.sub("", row), f"({Path(file).name}:{line})"))
     return {address: each for address, each in found.items() if each}

@@ -23,8 +23,8 @@ _RETAINED = ("kept_ns", "kept_op", "kept_malloc", "kept_requested", "kept_pages"
 class RetainedMemory(Result):
     """The most that the program's malloc kept resident without need.
 
-    It is the waste that, with moments of more, lasts for a tenth of the run: what is freed just
-    before the end does not count.
+    It is the second most waste at 32 evenly spaced moments, which lasts for about a sixteenth of
+    the run: what is freed just before the end does not count.
 
     Attributes:
         time_ns: the moment, since the start of the recording.
