@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# The benches (docs/design/bench.md). Configure with cmake --preset release -DSPANWISE_BENCH=ON and
-# build. Then `ctest -L bench` runs each briefly, and bench/run.py compares with other allocators.
+# The benches (docs/design/bench.md). With the preset `bench`, ctest runs every row and writes JSON;
+# elsewhere it runs each row briefly. bench/run.py compares with other allocators.
 #
 #   bench_malloc         malloc through the dynamic linker; does not link the library
 #   bench_spanwise       the library, linked statically;  bench_spanwise_bare: without checks
@@ -17,9 +17,17 @@
 enable_language(CXX)
 find_package(benchmark QUIET)
 if(NOT benchmark_FOUND)
-  message(FATAL_ERROR "SPANWISE_BENCH=ON needs google-benchmark, which was not found: install it "
-                      "(Debian: apt-get install libbenchmark-dev) or set benchmark_DIR")
+  message(STATUS "google-benchmark was not found: it is fetched (Debian: libbenchmark-dev)")
+  include(FetchContent)
+  set(BENCHMARK_ENABLE_TESTING OFF)
+  set(BENCHMARK_ENABLE_INSTALL OFF)
+  FetchContent_Declare(benchmark GIT_REPOSITORY https://github.com/google/benchmark.git
+                       GIT_TAG eddb0241389718a23a42db6af5f0164b6e0139af) # v1.9.4
+  FetchContent_MakeAvailable(benchmark)
 endif()
+set(SPANWISE_BENCH_SECONDS 0.001 CACHE STRING "least time of a google-benchmark row under ctest")
+set(bench_results "${PROJECT_BINARY_DIR}/bench")
+file(MAKE_DIRECTORY "${bench_results}")
 
 set(bench_dir "${PROJECT_SOURCE_DIR}/bench")
 set(bench_micro "${bench_dir}/micro")
@@ -54,12 +62,13 @@ function(bench_test name)
   set_tests_properties(bench.${name} PROPERTIES LABELS bench TIMEOUT 1200)
 endfunction()
 
-# bench_program(NAME SOURCE [LIBRARY...]): a program that bench/run.py compares, and its short test.
+# bench_program(NAME SOURCE [LIBRARY...]): a program that bench/run.py compares, and its test.
 function(bench_program name source)
   bench_executable(${name} ${source} ${ARGN})
   # Omit the rows that hold gigabytes.
-  bench_test(${name} ${name} --benchmark_min_time=0.001
-             --benchmark_filter=-/growth/.00M|/growth/.G)
+  bench_test(${name} ${name} --benchmark_min_time=${SPANWISE_BENCH_SECONDS}
+             --benchmark_filter=-/growth/.00M|/growth/.G
+             --benchmark_out=${bench_results}/${name}.json)
 endfunction()
 
 bench_executable(bench_threads_check "${bench_micro}/threads_check.cc")
