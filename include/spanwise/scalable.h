@@ -87,6 +87,17 @@ typedef struct sw_scalable_stats {
 
 /* Read the statistics. Errors: SW_OWNER. */
 SW_API sw_status sw_scalable_get_stats(sw_scalable *scalable, sw_scalable_stats *out);
+typedef struct sw_scalable_child {
+    uint64_t address;      /* of its first byte */
+    uint64_t size;         /* bytes */
+    uint64_t free_size;    /* of these, free */
+    uint64_t largest_hole; /* the largest request that fits */
+} sw_scalable_child;
+
+/* Write up to `capacity` children by ascending address; *count receives their number. Errors:
+ * SW_INVALID: count, or out with a capacity, is NULL; SW_OWNER. */
+SW_API sw_status sw_scalable_get_children(sw_scalable *scalable, sw_scalable_child *out,
+                                          size_t capacity, size_t *count);
 /* Make the calling thread the owner. No effect on a locked allocator. */
 SW_API sw_status sw_scalable_adopt(sw_scalable *scalable);
 /* Check the invariants. SW_FORMAT: one is broken; the last error names it. */

@@ -12,6 +12,8 @@ from . import workloads as workloads
 from ._lib import OPS_DTYPE as OPS_DTYPE
 from .arenas.arena import Arena as Arena
 from .arenas.arena import ArenaStats as ArenaStats
+from .arenas.chunks import ArenaPoolStats as ArenaPoolStats
+from .arenas.savepoint import Savepoint as Savepoint
 from .arenas.tracker import ArenaTracker as ArenaTracker
 from .arenas.tracker import TrackedArena as TrackedArena
 from .arenas.tracker import TrackerTotals as TrackerTotals
@@ -56,6 +58,7 @@ from .gc.trace import GcTrace as GcTrace
 from .gc.trace import parse_gctrace as parse_gctrace
 from .gc.trace import read_gctrace as read_gctrace
 from .heap.block import Block as Block
+from .heap.cache import ThreadCache as ThreadCache
 from .heap.heap import Heap as Heap
 from .heap.heap import HeapStats as HeapStats
 from .heap.heap_map import HeapMap as HeapMap

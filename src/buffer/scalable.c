@@ -298,6 +298,26 @@ sw_status sw_scalable_get_stats(sw_scalable *scalable, sw_scalable_stats *out) {
     return SW_OK;
 }
 
+sw_status sw_scalable_get_children(sw_scalable *scalable, sw_scalable_child *out, size_t capacity,
+                                   size_t *count) {
+    static const char op[] = "scalable_get_children";
+    if (count == NULL) return sw_fail_null(op, "count");
+    if (out == NULL && capacity != 0) return sw_fail_null(op, "out");
+    sw_status status = enter(scalable, op);
+    if (status != SW_OK) return status;
+    *count = scalable->count;
+    for (size_t i = 0; i < scalable->count && i < capacity; i++) {
+        sw_child *child = &scalable->list[i];
+        sw_range *range = range_of(child);
+        out[i] = (sw_scalable_child){.address = (uintptr_t)child->bytes,
+                                     .size = child->size,
+                                     .free_size = sw_range_free_size(range),
+                                     .largest_hole = sw_range_largest_hole(range)};
+    }
+    leave(scalable);
+    return SW_OK;
+}
+
 sw_status sw_scalable_verify(sw_scalable *scalable) {
     sw_status status = enter(scalable, "scalable_verify");
     if (status != SW_OK) return status;

@@ -76,6 +76,7 @@ static union {
     sw_gc_shadow *shadow;
     sw_range_hole hole;
     sw_scalable_stats scalable;
+    size_t count;
     sw_buffer buffer;
     sw_arena_stats arena;
     sw_pool_stats pool;
@@ -229,6 +230,8 @@ static void (*const volatile cache_free)(sw_cache *, void *) = sw_cache_free;
     X(sw_scalable_reset, SCALABLE, STATUS, true, SW_INVALID, sw_scalable_reset(h))                 \
     X(sw_scalable_get_stats, SCALABLE, STATUS, true, SW_INVALID,                                   \
       sw_scalable_get_stats(h, &out.scalable))                                                     \
+    X(sw_scalable_get_children, SCALABLE, STATUS, true, SW_INVALID,                                \
+      sw_scalable_get_children(h, NULL, 0, &out.count))                                            \
     X(sw_scalable_adopt, SCALABLE, STATUS, true, SW_INVALID, sw_scalable_adopt(h))                 \
     X(sw_scalable_verify, SCALABLE, STATUS, true, SW_INVALID, sw_scalable_verify(h))               \
     X(sw_stack_destroy, STACK, IGNORED, true, 0, (sw_stack_destroy(h), 0))                         \

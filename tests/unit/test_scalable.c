@@ -342,8 +342,33 @@ static void an_unlocked_one_has_an_owner(void) {
     end_scalable(scalable);
 }
 
+/* 64 of 1024 bytes are taken; the second child, for 2000 bytes, has 48 left. */
+static void children_are_listed(void) {
+    sw_scalable *scalable = make_scalable(KIB, 8 * KIB, 0);
+    uint8_t *small = sw_scalable_alloc(scalable, 64);
+    uint8_t *large = sw_scalable_alloc(scalable, 2000);
+    CHECK_EQ(sw_scalable_free(scalable, small + 16, 16), SW_OK);
+    sw_scalable_child found[2] = {0};
+    size_t count = 0;
+    CHECK_EQ(sw_scalable_get_children(scalable, NULL, 0, &count), SW_OK);
+    CHECK_EQ(count, 2);
+    CHECK_EQ(sw_scalable_get_children(scalable, found, 2, &count), SW_OK);
+    bool small_is_first = small < large;
+    sw_scalable_child *one = &found[small_is_first ? 0 : 1], *two = &found[small_is_first ? 1 : 0];
+    CHECK_EQ(one->address, (uintptr_t)small);
+    CHECK_EQ(one->size, KIB);
+    CHECK_EQ(one->free_size, KIB - 48);
+    CHECK_EQ(one->largest_hole, KIB - 64);
+    CHECK_EQ(two->address, (uintptr_t)large);
+    CHECK_EQ(two->free_size, 2 * KIB - 2000);
+    CHECK_EQ(sw_scalable_get_children(scalable, found, 1, NULL), SW_INVALID);
+    CHECK_EQ(sw_scalable_get_children(scalable, NULL, 1, &count), SW_INVALID);
+    end_scalable(scalable);
+}
+
 int main(int argc, char **argv) {
     children_double();
+    children_are_listed();
     growth_stops_at_the_cap();
     large_requests_are_served_and_freed();
     defect_9_no_thrashing();

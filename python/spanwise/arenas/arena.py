@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -15,7 +15,9 @@ from numpy.typing import DTypeLike, NDArray
 from spanwise import _lib
 from spanwise._lib import check, ffi, lib
 from spanwise._owner import Count, Life, Owner, array_at, refuse_views
-from spanwise.errors import HeapClosedError, InvalidError, StateError
+from spanwise.arenas.chunks import SharedChunks
+from spanwise.arenas.savepoint import Savepoint
+from spanwise.errors import BlockBusyError, HeapClosedError, InvalidError, StateError
 from spanwise.gc.heap import CollectedHeap
 from spanwise.results.rows import Result
 
@@ -66,23 +68,27 @@ def _free(c_arena: Any) -> None:
     check(lib.sw_arena_free(c_arena))
 
 
+def _free_clone(clone: Any) -> None:
+    lib.sw_free(clone)
+
+
 def _unhold(c_arena: Any, _: Life) -> None:
     """Release an arena; the second argument has kept it alive."""
     lib.sw_arena_unhold(c_arena)
 
 
-class Arena(Owner):
+class Arena(SharedChunks, Owner):
     """Memory for arrays that are freed together, in one step.
 
     An array keeps its arena alive. While an array, or one derived from it, is alive, `reset` and
     `close` raise BlockBusyError (a BufferError), so no array reads freed memory. After `close`,
-    every call raises StateError.
+    every call raises StateError. To free an arena with an object of a collected heap, close it in
+    the object's finalizer: `heap.set_finalizer(object, lambda _: arena.close())`.
 
-    Example:
-        with Arena() as arena:
-            totals = arena.zeros(1000)
-            totals[:] = 1
-            del totals
+    >>> with Arena() as arena:
+    ...     totals = arena.zeros(1000)
+    ...     totals[:] = 1
+    ...     del totals
     """
 
     def __init__(
@@ -120,11 +126,15 @@ class Arena(Owner):
             options.limit_bytes = max(_lib.as_index(limit_bytes, "limit_bytes"), 1)
         super().__init__(_lib.output_of(lib.sw_arena_create, options), _free)
         self._arrays = Count()
+        self._holds = Count()
+        self._levels: list[Count] = []  # of each savepoint: the arrays made since
         self._seen_by: CollectedHeap | None = None
 
     # --- the end ---
 
     def _refuse_close(self) -> None:
+        if self._holds.alive:
+            raise BlockBusyError("the arena is held; leave the `with` statement of hold()")
         refuse_views(self._arrays.alive, "arrays of the arena", "its memory goes")
 
     def reset(self) -> None:
@@ -137,6 +147,46 @@ class Arena(Owner):
             c_arena = self._open()
             self._refuse_close()
             check(lib.sw_arena_reset(c_arena))
+            self._levels.clear()
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Return a context manager in which `reset` and `close` raise BlockBusyError.
+
+        >>> arena = Arena()
+        >>> with arena.hold():
+        ...     arena.close()
+        Traceback (most recent call last):
+        spanwise.errors.BlockBusyError: the arena is held; leave the `with` statement of hold()
+        """
+        with self._lock:
+            arena = self._open()
+            check(lib.sw_arena_hold(arena))
+            life = self._holds.taken(Life(_unhold, arena, self._life))
+        try:
+            yield
+        finally:
+            life.end()
+
+    def savepoint(self) -> Savepoint:
+        """Return a savepoint, whose `rewind` frees all objects allocated after it.
+
+        >>> with Arena() as arena:
+        ...     kept = arena.make_slice(10)
+        ...     with arena.savepoint():  # rewinds at the end
+        ...         scratch = arena.make_slice(1000)
+        ...         del scratch
+        ...     print(arena.stats().used_bytes >= kept.nbytes)
+        ...     del kept
+        True
+
+        Raises:
+            OutOfMemoryError: there is no memory.
+        """
+        with self._lock, self._standing():
+            made = Savepoint._make(self, _lib.output_of(lib.sw_arena_mark, self._open()))
+            self._levels.append(made._arrays)
+            return made
 
     # --- a collector ---
 
@@ -180,6 +230,76 @@ class Arena(Owner):
 
     # --- objects ---
 
+    def alloc(
+        self,
+        size: SupportsIndex,
+        *,
+        align: SupportsIndex = 16,
+        zero: bool = False,
+        scan: bool = False,
+    ) -> NDArray[np.uint8]:
+        """Allocate `size` bytes and return them as an array of shape (size,), not a copy.
+
+        Args:
+            size: bytes.
+            align: alignment in bytes, a power of two.
+            zero: the memory reads as zero.
+            scan: the object may hold pointers, which an attached heap marks from; zeroed.
+
+        Raises:
+            InvalidError: size is negative, or align is not a power of two.
+            OutOfMemoryError, LimitError: as `zeros`.
+
+        >>> with Arena() as arena:
+        ...     arena.alloc(3, zero=True).tolist()
+        [0, 0, 0]
+        """
+        flags = (lib.SW_ZERO if zero else 0) | (lib.SW_SCAN if scan else 0)
+        wanted, alignment = _lib.as_index(size, "size"), _lib.as_index(align, "align")
+        return self._export(wanted, lambda c: lib.sw_arena_alloc(c, wanted, alignment, flags))
+
+    def make_slice(self, count: SupportsIndex, dtype: DTypeLike = np.float64) -> NDArray[Any]:
+        """Return an array of `count` elements, not zeroed.
+
+        Raises:
+            As `zeros`.
+
+        >>> with Arena() as arena:
+        ...     arena.make_slice(4, "i4").shape
+        (4,)
+        """
+        kind, number = _plain(dtype), _lib.as_index(count, "count")
+        size = _lib.as_index(number * kind.itemsize, "size")
+        memory = self._export(
+            size, lambda c: lib.sw_arena_make_slice(c, number, kind.itemsize, 64, 0)
+        )
+        array: NDArray[Any] = np.ndarray((number,), kind, buffer=memory)
+        return array
+
+    def clone(self, array: NDArray[Any]) -> NDArray[Any]:
+        """Return a copy of an array in the process's heap, which outlives the arena.
+
+        Raises:
+            InvalidError: the type holds Python objects.
+            OutOfMemoryError: there is no memory.
+
+        >>> with Arena() as arena:
+        ...     copy = arena.clone(arena.zeros(3))
+        >>> copy
+        array([0., 0., 0.])
+        """
+        _lib.check_type(array, np.ndarray, "array")
+        kind, source = _plain(array.dtype), np.ascontiguousarray(array)
+        with self._lock:
+            from_ = _lib.pointer(source, "void *")
+            memory = lib.sw_arena_clone(self._open(), from_, source.nbytes, 0)
+            if memory == ffi.NULL:
+                check(lib.sw_last_error().status)
+            address = int(ffi.cast("uintptr_t", memory))
+            raw = array_at(address, source.nbytes, Life(_free_clone, memory))
+        copy: NDArray[Any] = np.ndarray(array.shape, kind, buffer=raw)
+        return copy
+
     def zeros(self, shape: int | Sequence[int], dtype: DTypeLike = np.float64) -> NDArray[Any]:
         """Return an array of zeros in the arena, aligned to 64 bytes.
 
@@ -192,11 +312,7 @@ class Arena(Owner):
             OutOfMemoryError: there is no memory.
             LimitError: the limit is reached, in mode "force" or in a safe arena.
         """
-        try:
-            kind: np.dtype[Any] = np.dtype(dtype)
-        except TypeError as error:
-            raise TypeError(f"dtype: {error}") from None
-        return self._array(shape, kind, lib.SW_ZERO)
+        return self._array(shape, _plain(dtype), lib.SW_ZERO)
 
     def pointers(self, shape: int | Sequence[int]) -> NDArray[np.uint64]:
         """Return an array of addresses, initially 0, that an attached collected heap marks from.
@@ -215,21 +331,22 @@ class Arena(Owner):
         return self._array(shape, np.dtype(np.uint64), lib.SW_SCAN)
 
     def _array(self, shape: int | Sequence[int], kind: np.dtype[Any], flags: int) -> NDArray[Any]:
-        if kind.hasobject:
-            raise InvalidError(f"type {kind} holds Python objects, which an arena cannot contain")
         axes = shape if isinstance(shape, Sequence) else (shape,)
         lengths = tuple(_lib.as_index(length, "shape") for length in axes)
         size = _lib.as_index(math.prod(lengths) * kind.itemsize, "size")
-        array: NDArray[Any] = np.ndarray(lengths, kind, buffer=self._export(size, flags))
+        memory = self._export(size, lambda c: lib.sw_arena_alloc(c, size, 64, flags))
+        array: NDArray[Any] = np.ndarray(lengths, kind, buffer=memory)
         return array
 
-    def _export(self, size: int, flags: int) -> NDArray[np.uint8]:
+    def _export(self, size: int, alloc: Callable[[Any], Any]) -> NDArray[np.uint8]:
         """Return bytes that keep the arena allocated until the last array over them is gone."""
         with self._lock, self._standing():
             arena = self._open()
             check(lib.sw_arena_hold(arena))
             life = self._arrays.taken(Life(_unhold, arena, self._life))
-            memory = lib.sw_arena_alloc(arena, size, 64, flags)
+            if self._levels:
+                life = self._levels[-1].taken(life)
+            memory = alloc(arena)
             if memory == ffi.NULL:
                 life.end()
                 check(lib.sw_last_error().status)
@@ -248,3 +365,14 @@ class Arena(Owner):
             stats = self.stats()
         used = f"{stats.used_bytes:,} of {stats.chunk_bytes:,} B used"
         return f"<Arena of {stats.chunks} chunks, {used}>"
+
+
+def _plain(dtype: DTypeLike) -> np.dtype[Any]:
+    """Return a numpy type without Python objects."""
+    try:
+        kind: np.dtype[Any] = np.dtype(dtype)
+    except TypeError as error:
+        raise TypeError(f"dtype: {error}") from None
+    if kind.hasobject:
+        raise InvalidError(f"type {kind} holds Python objects, which an arena cannot contain")
+    return kind

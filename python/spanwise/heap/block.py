@@ -4,14 +4,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
 
+from spanwise import _lib
 from spanwise._lib import ffi, lib
 from spanwise._owner import Claim, Count, Life, Made, array_at, refuse_views
-from spanwise.errors import BlockFreedError, StateError, UnsupportedError
+from spanwise.errors import (
+    BlockFreedError,
+    InvalidError,
+    OutOfMemoryError,
+    SpanwiseError,
+    StateError,
+    UnsupportedError,
+)
 from spanwise.heap.handle import HeapHandle
 
 
@@ -94,18 +102,57 @@ class Block(Slot):
         self._scan = scan
         self._set_slot(address, size, usable_bytes)
 
-    def free(self) -> None:
+    def free(self, size: SupportsIndex | None = None) -> None:
         """Free the block.
+
+        Args:
+            size: its size in bytes, for a sized free (C's `free_sized`); None: a plain free.
 
         Raises:
             BlockFreedError: the block is already free.
             BlockBusyError: a view of the block is alive.
             HeapClosedError: the heap is closed.
+            InvalidError: `size` is of another class than the block.
             StateError: the block shares its slot (a tiny block of a heap with tiny=True).
+
+        >>> heap = Heap()
+        >>> heap.alloc(100).free()
+        >>> heap.alloc(100).free(100)
         """
+        wanted = None if size is None else _lib.as_index(size, "size")
         with self._handle as heap:
             self._claim_free()
-            lib.sw_heap_free(heap, ffi.cast("void *", self._address))
+            p = ffi.cast("void *", self._address)
+            if wanted is None:
+                lib.sw_heap_free(heap, p)
+                return
+            if self._handle.table.round_up(max(wanted, 1)) != self._usable:
+                self._claim.give_back()
+                raise InvalidError(f"{self!r}: {wanted} B are of another class", "SIZE_MISMATCH")
+            lib.sw_heap_free_sized(heap, p, wanted)
+
+    def realloc(self, size: SupportsIndex, *, zero: bool = False) -> None:
+        """Resize the block, which may move it; the bytes up to the smaller size keep their values.
+
+        An alignment that `Heap.alloc` was given is not kept.
+
+        Args:
+            size: bytes; 0 shrinks to the smallest slot.
+            zero: clear the new bytes.
+
+        Raises:
+            OutOfMemoryError: no memory, or the heap's limit is reached; the block is unchanged.
+            Others: as `free`.
+
+        >>> block = Heap().alloc(3)
+        >>> block.view()[:] = 7
+        >>> block.realloc(5, zero=True)
+        >>> block.view().tolist()
+        [7, 7, 7, 0, 0]
+        """
+        wanted = _lib.as_index(size, "size")
+        with self._handle as heap:
+            reallocate(lib.sw_heap_realloc, heap, self, wanted, zero)
 
     def _claim_free(self) -> None:
         with self._handle.lock:
@@ -149,3 +196,71 @@ class Block(Slot):
             f"<Block of heap {self._handle.id}: {self.size_bytes} B, {self._usable} usable,"
             f" at {self._address:#x}>"
         )
+
+
+class Request(NamedTuple):
+    """The arguments of an allocation, checked: before the heap is pinned, as they may close it."""
+
+    size: int
+    align: int | None
+    flags: int
+
+    @classmethod
+    def of(
+        cls, size: SupportsIndex, zero: bool, align: SupportsIndex | None, scan: bool
+    ) -> Request:
+        """Check the arguments of `Heap.alloc`."""
+        flags = (lib.SW_ZERO if zero else 0) | (lib.SW_SCAN if scan else 0)
+        alignment = None if align is None else _lib.as_index(align, "align")
+        return cls(_lib.as_index(size, "size"), alignment, flags)
+
+
+def new_block(
+    handle: HeapHandle,
+    c_heap: Any,
+    c_source: Any,
+    functions: tuple[Any, Any],
+    request: Request,
+) -> Block:
+    """Allocate a block from a heap or a cache by its functions; the caller pins the heap."""
+    wanted, align, flags = request
+    if align is None:
+        p = functions[0](c_source, wanted, flags)
+    else:
+        p = functions[1](c_source, wanted, align, flags)
+    if p == ffi.NULL:
+        raise _failure(handle, wanted)
+    scan = bool(flags & lib.SW_SCAN)
+    usable = _usable(handle, c_heap, p, wanted, scan)
+    return Block._make(handle, int(ffi.cast("uintptr_t", p)), wanted, usable, scan)
+
+
+def reallocate(function: Any, c_source: Any, block: Block, size: int, zero: bool) -> None:
+    """Resize a block by a function of its heap or cache; the caller pins the heap."""
+    handle = block._handle
+    flags = (lib.SW_ZERO if zero else 0) | (lib.SW_SCAN if block._scan else 0)
+    with handle.lock:
+        block._claim_free()  # no other call may free or view it meanwhile
+        try:
+            p = function(c_source, ffi.cast("void *", block._address), size, flags)
+            if p == ffi.NULL:
+                raise _failure(handle, size)
+            block._address, block._size = int(ffi.cast("uintptr_t", p)), size
+            block._usable = _usable(handle, handle._c, p, size, block._scan)
+        finally:
+            block._claim.give_back()
+
+
+def _usable(handle: HeapHandle, c_heap: Any, p: Any, size: int, scan: bool) -> int:
+    if handle.tiny and not scan and 0 < size < 16:
+        return 16  # the C library cannot look up p, which may be inside a shared slot
+    # The C library returns 0 for any slot of 16 B, because it might be shared.
+    return int(lib.sw_heap_usable_size(c_heap, p)) or 16
+
+
+def _failure(handle: HeapHandle, size: int) -> SpanwiseError:
+    last = lib.sw_last_error()
+    name = _lib.text(lib.sw_status_name(last.status))
+    if name in ("NOMEM", "LIMIT", "INVALID"):
+        return _lib.failure(last.status)
+    return OutOfMemoryError(f"heap {handle.id}: {size} bytes: out of memory")

@@ -7,11 +7,12 @@ import os
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, SupportsIndex
+from typing import SupportsIndex
 
 from spanwise import _format, _lib, errors
 from spanwise._lib import check, ffi, lib
-from spanwise.heap.block import Block
+from spanwise.heap.block import Block, Request, new_block
+from spanwise.heap.cache import ThreadCache
 from spanwise.heap.handle import HandleOwner, HeapHandle
 from spanwise.heap.heap_map import HeapMap, read_spans, read_tiles
 from spanwise.heap.options import HeapOptions, as_options, c_options
@@ -21,6 +22,9 @@ from spanwise.ledger.run_stats import RunStats
 from spanwise.results.rows import AnyRows, Result, Rows
 from spanwise.tables.explanation import Explanation
 from spanwise.tables.table import SizeClassTable, as_table
+
+PATHS = ("specialised", "tiny", "generic", "large")
+"""What serves a request, in the order of sw_path."""
 
 
 @dataclass(frozen=True)
@@ -144,26 +148,33 @@ class Heap(HandleOwner):
             OutOfMemoryError: no memory, or the heap's limit is reached.
             HeapClosedError: the heap is closed.
         """
-        wanted = _lib.as_index(size, "size")
-        alignment = None if align is None else _lib.as_index(align, "align")
-        flags = (lib.SW_ZERO if zero else 0) | (lib.SW_SCAN if scan else 0)
-        handle = self._handle
-        with handle as heap:
-            if alignment is None:
-                p = lib.sw_heap_alloc(heap, wanted, flags)
-            else:
-                p = lib.sw_heap_alloc_aligned(heap, wanted, alignment, flags)
-            if p == ffi.NULL:
-                raise _alloc_failure(handle, wanted)
-            usable = self._usable(heap, p, wanted, scan)
-            address = int(ffi.cast("uintptr_t", p))
-            return Block._make(handle, address, wanted, usable, scan)
+        request = Request.of(size, zero, align, scan)
+        with self._handle as heap:
+            functions = (lib.sw_heap_alloc, lib.sw_heap_alloc_aligned)
+            return new_block(self._handle, heap, heap, functions, request)
 
-    def _usable(self, heap: Any, p: Any, size: int, scan: bool) -> int:
-        if self._handle.tiny and not scan and 0 < size < 16:
-            return 16  # the C library cannot look up p, which may be inside a shared slot
-        # The C library returns 0 for any slot of 16 B, because it might be shared.
-        return int(lib.sw_heap_usable_size(heap, p)) or 16
+    def open_cache(self) -> ThreadCache:
+        """Open a thread cache of the heap, to be closed before it.
+
+        >>> with Heap() as heap, heap.open_cache() as cache:
+        ...     len(cache.alloc(100))
+        100
+        """
+        return ThreadCache(self)
+
+    def path(self, size: SupportsIndex, *, zero: bool = False, scan: bool = False) -> str:
+        """Return what serves a request of `size` bytes.
+
+        "specialised": a function generated for the class; "tiny": packing of small objects;
+        "generic": the path for any class; "large": whole pages.
+
+        >>> Heap(tracked=False).path(64), Heap().path(64), Heap().path(1 << 20)
+        ('specialised', 'generic', 'large')
+        """
+        wanted = _lib.as_index(size, "size")
+        flags = (lib.SW_ZERO if zero else 0) | (lib.SW_SCAN if scan else 0)
+        with self._handle as heap:
+            return PATHS[lib.sw_heap_path(heap, wanted, flags)]
 
     # --- accounts ---
 
@@ -315,14 +326,6 @@ class Heap(HandleOwner):
         except errors.HeapClosedError:
             state = "closed"
         return f"<Heap {self.id}: table {self.table.name}, {kind}, {state}>"
-
-
-def _alloc_failure(handle: HeapHandle, size: int) -> errors.SpanwiseError:
-    last = lib.sw_last_error()
-    name = _lib.text(lib.sw_status_name(last.status))
-    if name in ("NOMEM", "LIMIT", "INVALID"):
-        return _lib.failure(last.status)
-    return errors.OutOfMemoryError(f"heap {handle.id}: {size} bytes: out of memory")
 
 
 def rss_bytes(handle: HeapHandle) -> int | None:

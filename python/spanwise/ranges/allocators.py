@@ -36,6 +36,11 @@ PLACEMENTS = ("default", "first", "best", "next", "worst")
 _BUDDY = BACKENDS.index("buddy")
 
 
+def backend_number(name: str) -> int:
+    """Return the number of a back end; raise InvalidError if there is none of the name."""
+    return _lib.as_choice(_AVL.get(name, name), "backend", BACKENDS)
+
+
 @dataclass(frozen=True)
 class RangeStats(Result):
     """The counters of a range allocator.
@@ -227,10 +232,11 @@ class RangeAllocator(RangeBase):
 
     It owns no memory: the offsets are positions in a buffer, a file, or anything else.
 
-    Example:
-        with RangeAllocator(1 << 20) as ranges:
-            at = ranges.alloc(1000)
-            ranges.free(at + 100, 200)
+    >>> with RangeAllocator(1 << 20, backend="two-treaps") as ranges:  # best fit
+    ...     at = ranges.alloc(1000)
+    ...     ranges.free(at + 100, 200)
+    ...     ranges.find(200), ranges.find(201)
+    (100, 1000)
     """
 
     def __init__(

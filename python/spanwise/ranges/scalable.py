@@ -9,12 +9,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Protocol, SupportsIndex
 
+import numpy as np
+
 from spanwise import _lib
 from spanwise._lib import check, ffi, lib
 from spanwise._owner import Count, Life, Made, Owner, refuse_views, view_at
-from spanwise.errors import BlockBusyError, BlockFreedError
+from spanwise.errors import BlockBusyError, BlockFreedError, InvalidError, OverlapError
+from spanwise.ranges.allocators import backend_number
 from spanwise.ranges.memory import HasFileno, descriptor_of
-from spanwise.results.rows import Result
+from spanwise.results.rows import Result, Rows, as_rows
 
 BACKINGS = ("system", "libc", "pools", "buddy", "huge")
 """The source of blocks, in the order of sw_backing (include/spanwise/backing.h)."""
@@ -52,11 +55,12 @@ class ScalableAllocator(Owner):
     may use an allocator. `close` raises BlockBusyError while a memory owns blocks of it; recycle
     the memory first. After `close`, every call raises StateError.
 
-    Example:
-        with ScalableAllocator() as allocator:
-            block = allocator.read(socket, 1500)
-            print(bytes(block.view()))
-            block.free()
+    >>> with ScalableAllocator() as allocator:
+    ...     block = allocator.alloc(1024)
+    ...     block.free(0, 512)  # any part, in any order
+    ...     block.free(512, 1024)
+    ...     allocator.free_bytes
+    16384
     """
 
     def __init__(
@@ -67,6 +71,7 @@ class ScalableAllocator(Owner):
         limit_bytes: SupportsIndex | None = None,
         idle_children: SupportsIndex = 1,
         backing: str = "system",
+        backend: str = "btree",
     ) -> None:
         """Create an allocator without a block.
 
@@ -76,9 +81,12 @@ class ScalableAllocator(Owner):
             limit_bytes: limit of the bytes of all blocks; None: no limit.
             idle_children: blocks without an allocated byte to retain.
             backing: the source of the blocks, one of BACKINGS.
+            backend: the range allocator of each block, as in RangeAllocator: "btree" and "treap"
+                have first fit, "two-treaps" has best fit.
 
         Raises:
             InvalidError: an argument is negative or too large, or the sizes do not ascend.
+            UnsupportedError: the backend is "buddy".
         """
         memory = lib.sw_allocator_of(_lib.as_choice(backing, "backing", BACKINGS))
         options = _lib.options_of(
@@ -87,6 +95,7 @@ class ScalableAllocator(Owner):
             child_bytes_max=_lib.as_index(child_limit_bytes, "child_limit_bytes"),
             idle_max=_lib.as_index(idle_children, "idle_children", (1 << 32) - 1),
             memory=memory,
+            backend=backend_number(backend),
         )
         if limit_bytes is not None:
             options.limit_bytes = max(_lib.as_index(limit_bytes, "limit_bytes"), 1)
@@ -158,6 +167,48 @@ class ScalableAllocator(Owner):
             # A piece frees itself without a Python lock, because destructors do it.
             return Piece(int(ffi.cast("uintptr_t", address)), size, _free, c_allocator, self._life)
 
+    def find(self, size: SupportsIndex) -> int:
+        """Return the address that `alloc` would return now; the call may add a block.
+
+        Raises:
+            As `alloc`.
+
+        >>> with ScalableAllocator() as allocator:
+        ...     allocator.find(100) == allocator.alloc(100).address
+        True
+        """
+        number = _lib.as_index(size, "size")
+        with self._lock:
+            address = lib.sw_scalable_borrow(self._open(), number)
+            if address == ffi.NULL:
+                check(lib.sw_last_error().status)
+            return int(ffi.cast("uintptr_t", address))
+
+    def children(self) -> Rows:
+        """Return the large blocks by ascending address.
+
+        Columns: address, size, free_size, largest_hole (bytes of the largest request that fits).
+
+        >>> with ScalableAllocator(first_bytes=1024) as allocator:
+        ...     block = allocator.alloc(100)
+        ...     allocator.children()["free_size"].tolist()
+        [924]
+        """
+        count = ffi.new("size_t *")
+        with self._lock:
+            c_allocator = self._open()
+            check(lib.sw_scalable_get_children(c_allocator, ffi.NULL, 0, count))
+            rows = np.zeros(count[0], _lib.dtype_of("sw_scalable_child"))
+            out = _lib.pointer(rows, "sw_scalable_child *")
+            check(lib.sw_scalable_get_children(c_allocator, out, len(rows), count))
+            return as_rows(rows)
+
+    @property
+    def free_bytes(self) -> int:
+        """Bytes of the large blocks that are not allocated."""
+        stats = self.stats()
+        return stats.held_bytes - stats.taken_bytes
+
     def trim(self) -> None:
         """Return every unused block to the system."""
         self._checked(lib.sw_scalable_trim)
@@ -221,7 +272,8 @@ class Piece:
 
 
 def _give(give: Callable[..., object], address: int, size: list[int], *needs: Any) -> None:
-    give(address, size[0], *needs)
+    if size[0]:
+        give(address, size[0], *needs)
 
 
 class BlockSource(Protocol):
@@ -233,100 +285,162 @@ class BlockSource(Protocol):
 class ScalableBlock(Made):
     """A block of a scalable allocator, allocated until `free` or until the last reference goes.
 
-    While a view of the block is alive, it cannot be freed or shrunk (BlockBusyError).
+    Any part can be freed, in any order; offsets are from the first byte of the whole block. While a
+    view of the block is alive, no part can be freed (BlockBusyError).
     """
 
-    __slots__ = ("__weakref__", "_address", "_allocator", "_piece", "_views")
+    __slots__ = ("__weakref__", "_address", "_allocator", "_pieces", "_size", "_views")
     _maker = "ScalableAllocator.alloc"
 
     def _set(self, allocator: ScalableAllocator, piece: Piece) -> None:
         self._allocator = allocator
-        self._piece: Piece | None = piece
+        self._pieces = [piece]  # in address order
         self._address = piece.address
+        self._size = piece.size_bytes
         self._views = Count()
 
     @property
     def address(self) -> int:
-        """Address of the first byte."""
+        """Address of the first byte of the whole block."""
         return self._address
 
     @property
     def size_bytes(self) -> int:
-        """Size of the block; 0 if it was freed."""
-        piece = self._piece
-        return 0 if piece is None else piece.size_bytes
+        """Bytes that are not freed."""
+        return sum(piece.size_bytes for piece in self._pieces)
+
+    @property
+    def parts(self) -> tuple[tuple[int, int], ...]:
+        """The parts that are not freed, as pairs (start, stop) of offsets.
+
+        >>> block = ScalableAllocator().alloc(100)
+        >>> block.free(20, 50)
+        >>> block.parts
+        ((0, 20), (50, 100))
+        """
+        return tuple((self._start(one), self._start(one) + one.size_bytes) for one in self._pieces)
 
     @property
     def freed(self) -> bool:
-        """Whether it was freed."""
-        return self._piece is None
+        """Whether it was freed, or added to a memory."""
+        return not self._pieces
 
-    def view(self) -> memoryview:
-        """Return the bytes, without a copy.
+    def view(self, start: SupportsIndex = 0, stop: SupportsIndex | None = None) -> memoryview:
+        """Return the bytes from `start` to `stop`, by default all, without a copy.
 
         Raises:
-            BlockFreedError: it was freed.
+            BlockFreedError: it was freed, or a part of these bytes was.
+            InvalidError: the offsets are outside the block.
         """
+        first, last = self._range(start, stop)
         with self._allocator._lock:
-            view = self._open().export(self._views)
-            self._open()  # a __del__ that ran since may have freed it
-            return view
+            piece = self._piece(first, last, BlockFreedError)
+            view = piece.export(self._views)
+            if not any(one is piece for one in self._pieces):  # freed by a __del__ that ran since
+                raise BlockFreedError(f"{self!r}: it was freed", "DOUBLE_FREE")
+            return view[first - self._start(piece) : last - self._start(piece)]
 
     def __buffer__(self, flags: int, /) -> memoryview:
         return self.view()
 
-    def free(self) -> None:
-        """Free the block.
+    def free(self, start: SupportsIndex | None = None, stop: SupportsIndex | None = None) -> None:
+        """Free the bytes from `start` to `stop`; by default all that are not freed.
 
         Raises:
             BlockFreedError: it was already freed; the code is DOUBLE_FREE.
             BlockBusyError: a view of it is alive.
+            OverlapError: a part of these bytes was already freed; nothing changes.
+            InvalidError: the offsets are outside the block, or start >= stop.
         """
-        self._shorten(0)
+        with self._allocator._lock:
+            self._allocator._open()
+            self._check_live()
+            if start is None and stop is None:
+                refuse_views(self._views.alive, self, "freeing it")
+                pieces, self._pieces = self._pieces, []
+                for piece in pieces:
+                    piece.give_back()
+                return
+            first, last = self._range(0 if start is None else start, stop)
+            if first == last:
+                raise InvalidError(f"start {first} is not below stop {last}")
+            self._free(first, last)
 
     def shrink(self, keep: SupportsIndex) -> None:
-        """Free all but the first `keep` bytes; the whole block if `keep` is 0.
+        """Free all but the first `keep` bytes of the whole block; the block if `keep` is 0.
 
         Raises:
             InvalidError: keep is negative, or larger than the block.
             BlockFreedError, BlockBusyError: as in `free`.
         """
         with self._allocator._lock:
-            self._shorten(_lib.as_index(keep, "keep", self._open().size_bytes))
+            c_allocator = self._allocator._open()
+            self._check_live()
+            end = self.parts[-1][1]
+            first = _lib.as_index(keep, "keep", end)
+            if first == 0:
+                self.free()
+            elif self.parts == ((0, end),) and first < end:
+                refuse_views(self._views.alive, self, "shrinking it")
+                at = ffi.cast("void *", self._address)
+                check(lib.sw_scalable_shrink(c_allocator, at, end, first))
+                self._pieces[0].size_bytes = first
+            else:
+                for start, stop in self.parts:
+                    if stop > first:
+                        self._free(max(start, first), stop)
 
-    def _open(self) -> Piece:
-        piece = self._piece
-        if piece is None:
+    def _range(self, start: SupportsIndex, stop: SupportsIndex | None) -> tuple[int, int]:
+        """Return checked offsets; a missing stop is the end of the last part."""
+        end = self.parts[-1][1] if self._pieces else 0
+        last = end if stop is None else _lib.as_index(stop, "stop", self._size)
+        return _lib.as_index(start, "start", self._size if stop is None else last), last
+
+    def _start(self, piece: Piece) -> int:
+        return piece.address - self._address
+
+    def _piece(self, first: int, last: int, kind: type[Exception]) -> Piece:
+        """Return the piece that contains these bytes; raise `kind` if there is none."""
+        self._check_live()
+        for piece, (start, stop) in zip(self._pieces, self.parts, strict=True):
+            if start <= first and last <= stop:
+                return piece
+        raise kind(f"{self!r}: some of the bytes {first} to {last} were freed")
+
+    def _free(self, first: int, last: int) -> None:
+        """Free bytes of one piece, which becomes up to two."""
+        c_allocator = self._allocator._open()
+        refuse_views(self._views.alive, self, "freeing a part of it")
+        piece = self._piece(first, last, OverlapError)
+        index, start = self._pieces.index(piece), self._start(piece)
+        end = start + piece.size_bytes
+        at = ffi.cast("void *", self._address + first)
+        check(lib.sw_scalable_free(c_allocator, at, last - first))
+        piece.size_bytes = first - start
+        rest = [piece] if first > start else []
+        if end > last:
+            life = self._allocator._life
+            rest.append(Piece(self._address + last, end - last, _free, c_allocator, life))
+        self._pieces[index : index + 1] = rest
+
+    def _check_live(self) -> None:
+        if not self._pieces:
             gone = f"the block at {self._address:#x} was freed, or added to a memory"
             raise BlockFreedError(gone, "DOUBLE_FREE")
-        return piece
 
     def _hand_over(self) -> Piece:
         """Transfer the piece to a memory, which frees it.
 
         Raises:
             BlockFreedError, BlockBusyError: as in `free`.
+            InvalidError: it has several parts.
         """
         with self._allocator._lock:
-            piece = self._open()
+            self._check_live()
             refuse_views(self._views.alive, self, "adding it to a memory")
-            self._piece = None
-            return piece
-
-    def _shorten(self, keep: int) -> None:
-        with self._allocator._lock:
-            c_allocator = self._allocator._open()
-            piece = self._open()
-            if keep >= piece.size_bytes:
-                return
-            refuse_views(self._views.alive, self, "freeing or shrinking it")
-            if keep == 0:
-                self._piece = None
-                piece.give_back()
-                return
-            at = ffi.cast("void *", piece.address)
-            check(lib.sw_scalable_shrink(c_allocator, at, piece.size_bytes, keep))
-            piece.size_bytes = keep
+            if len(self._pieces) > 1:
+                raise InvalidError(f"{self!r} has several parts")
+            return self._pieces.pop()
 
     def __len__(self) -> int:
         return self.size_bytes

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from spanwise import _format, _lib, errors
 from spanwise._lib import check, ffi, lib
@@ -258,6 +258,33 @@ class SizeClassTable(Result, Tabular):
     def array(self) -> Rows:
         """The same as `classes`."""
         return self._classes
+
+    @property
+    def magic(self) -> NDArray[np.uint64]:
+        """ceil(2**64 / size) of each class, shape (classes,), as the library divides offsets.
+
+        For an offset within a span, the high word of the 128-bit product is the slot's index; the
+        low word is below the magic at the start of a slot (Lemire, Kaser, Kurz 2019).
+
+        >>> table = SizeClassTable.go()
+        >>> 100 * 48 * int(table.magic[table.class_of(48) - 1]) >> 64
+        100
+        """
+        sizes = self._sizes.astype(np.uint64)
+        magic: NDArray[np.uint64] = np.uint64(2**64 - 1) // sizes + np.uint64(1)
+        return magic
+
+    @property
+    def multiplier(self) -> NDArray[np.uint32]:
+        """floor((2**32 - 1) / size) + 1 of each class, shape (classes,), as Go divides offsets.
+
+        The index of a slot is the high word of the 64-bit product with an offset.
+
+        >>> table = SizeClassTable.go()
+        >>> 100 * 48 * int(table.multiplier[table.class_of(48) - 1]) >> 32
+        100
+        """
+        return (0xFFFFFFFF // self._sizes.astype(np.int64) + 1).astype(np.uint32)
 
     def __len__(self) -> int:
         return len(self._classes)

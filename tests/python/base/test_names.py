@@ -53,6 +53,8 @@ def test_every_result_becomes_json() -> None:
         "RecordedPart",
         "Arena",
         "ArenaTracker",
+        "Savepoint",
+        "ThreadCache",
         "BuddyAllocator",
         "CollectedHeap",
         "CollectedObject",
