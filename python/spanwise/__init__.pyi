@@ -48,12 +48,14 @@ from .gc.graphs import binary_tree as binary_tree
 from .gc.graphs import linked_list as linked_list
 from .gc.graphs import random_graph as random_graph
 from .gc.heap import CollectedHeap as CollectedHeap
+from .gc.layouts import ObjectType as ObjectType
 from .gc.objects import CollectedObject as CollectedObject
 from .gc.objects import Graph as Graph
-from .gc.objects import ObjectType as ObjectType
 from .gc.objects import WeakObject as WeakObject
 from .gc.pauses import mutator_utilisation as mutator_utilisation
 from .gc.pauses import pause_histogram as pause_histogram
+from .gc.roots import RootRange as RootRange
+from .gc.roots import ShadowFrame as ShadowFrame
 from .gc.trace import GcTrace as GcTrace
 from .gc.trace import parse_gctrace as parse_gctrace
 from .gc.trace import read_gctrace as read_gctrace

@@ -25,7 +25,7 @@ from spanwise.errors import HeapClosedError
 from spanwise.tables.table import SizeClassTable
 
 if TYPE_CHECKING:
-    from spanwise.gc.objects import ObjectType
+    from spanwise.gc.layouts import ObjectType
 
 ROOTS_A_CHUNK = 1024
 
@@ -70,14 +70,15 @@ class GcHandle:
         "_life",
         "_lock",
         "_open",
-        "_thread",
         "finalizers",
         "heap",
         "id",
         "kept",
+        "layouts",
         "note",
         "objects",
         "table",
+        "thread",
         "tiny",
         "types",
     )
@@ -88,10 +89,14 @@ class GcHandle:
         self._lock = CallLock()
         self._chunks: list[NDArray[np.uint64]] = []
         self._free: deque[Root] = deque()
-        self._thread = threading.local()  # .calls: depth of calls, in joined threads only
+        # .calls: depth of calls, in joined threads only; .shadow: the shadow stack (roots.py)
+        self.thread = threading.local()
         self.finalizers: dict[int, Any] = {}  # by address: (function, type, count)
         self.objects: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         self.kept: dict[int, Kept] = {}  # by address, while a root keeps the object alive
+        # By address, type and count of the newest object there that Python allocated and did not
+        # free. A pointer that the collector follows leads to that object.
+        self.layouts: dict[int, tuple[ObjectType, int]] = {}
         self.types: dict[int, ObjectType] = {}  # by number
         self.note: Any = ffi.new("void **")  # the object whose finalizer was called last
         self.heap = lib.sw_gc_heap(self._c)
@@ -116,17 +121,17 @@ class GcHandle:
         if self.closed:
             self._lock.__exit__(None, None, None)
             raise HeapClosedError(f"collected heap {self.id} is closed; make another")
-        calls = getattr(self._thread, "calls", None)
+        calls = getattr(self.thread, "calls", None)
         if calls is not None:
             if calls == 0:
                 lib.sw_gc_unblock(self._c)
-            self._thread.calls = calls + 1
+            self.thread.calls = calls + 1
         return self._c
 
     def __exit__(self, *error: Any) -> None:
-        calls = getattr(self._thread, "calls", None)
+        calls = getattr(self.thread, "calls", None)
         if calls is not None:
-            self._thread.calls = calls - 1
+            self.thread.calls = calls - 1
             if calls == 1 and not self.closed:
                 lib.sw_gc_block(self._c)
         self._lock.__exit__(*error)
@@ -138,12 +143,12 @@ class GcHandle:
         with self as c_gc:
             check(lib.sw_gc_join(c_gc, name.encode()))
             check(lib.sw_gc_block(c_gc))
-        self._thread.calls = 0
+        self.thread.calls = 0
 
     def leave(self) -> None:
         """Undo `join`; do nothing if the heap is closed."""
         with self._lock:
-            del self._thread.calls
+            del self.thread.calls
             if not self.closed:
                 check(lib.sw_gc_unblock(self._c))
                 check(lib.sw_gc_leave(self._c))

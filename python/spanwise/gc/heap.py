@@ -16,20 +16,22 @@ from spanwise.gc.cycle import Cycles, read_cycle
 from spanwise.gc.events import CollectorEvents, as_events, take_events
 from spanwise.gc.graphs import as_edges
 from spanwise.gc.handle import GcHandle
+from spanwise.gc.layouts import Layout, ObjectType, size_of
 from spanwise.gc.objects import (
     CollectedObject,
     Finalizer,
     Graph,
-    ObjectType,
     WeakObject,
     call_due,
+    new_object,
     set_finalizer,
 )
+from spanwise.gc.roots import RootRange, ShadowFrame
+from spanwise.heap.heap_map import HeapMap, read_spans, read_tiles
 from spanwise.heap.options import HeapOptions, as_options, c_options
 from spanwise.ledger.ledger import Ledger, read_ledger
+from spanwise.results.rows import Rows
 from spanwise.tables.table import SizeClassTable, as_table
-
-TYPE_BYTES_MAX = 1 << 31
 
 
 class CollectedHeap(Cycles):
@@ -82,22 +84,36 @@ class CollectedHeap(Cycles):
     # --- objects ---
 
     def add_type(
-        self, name: str, size: SupportsIndex, pointers: Iterable[SupportsIndex] = ()
+        self, name: str, layout: Layout, pointers: Iterable[SupportsIndex] = ()
     ) -> ObjectType:
         """Register a type, which describes the layout of objects.
 
         Args:
             name: for messages.
-            size: bytes per object, 1 to 2**31; a multiple of 8 if it has pointers.
-            pointers: indices of the 8-byte words that hold pointers.
+            layout: bytes per object, 1 to 2**31, a multiple of 8 if it has pointers; or its fields:
+                a structured numpy type, whose fields of type object are pointers, or a format of
+                the module struct, "P" for pointers, whose fields are f0, f1, ...
+            pointers: indices of the 8-byte words that hold pointers, if it has no fields.
 
         Raises:
-            InvalidError: the size is not allowed, or a word is outside it.
+            InvalidError: the layout is not allowed, or a word is outside it.
+            TypeError: the layout is none of these.
+
+        >>> heap = CollectedHeap()
+        >>> heap.add_type("pair", 16, pointers=[0])
+        <ObjectType pair, 16 B, pointers at words (0)>
+        >>> heap.add_type("tree", [("children", object, 2), ("weight", "f8")])
+        <ObjectType tree, 24 B, pointers at words (0, 1)>
+        >>> heap.new(heap.add_type("named", "P16s"))["f1"]
+        b''
         """
         _lib.check_type(name, str, "name")
-        wanted = _lib.as_index(size, "size", TYPE_BYTES_MAX)
+        wanted, own, fields = size_of(layout)
         numbers = _lib.as_iterable(pointers, "pointers")
-        words = tuple(sorted({_lib.as_index(word, "pointers") for word in numbers}))
+        given = tuple(sorted({_lib.as_index(word, "pointers") for word in numbers}))
+        words = given if fields is None else own
+        if fields is not None and given:
+            raise InvalidError(f"type {name!r}: give its fields or its pointers, not both")
         if words and words[-1] >= wanted // 8:
             raise InvalidError(
                 f"type {name!r} of {wanted} B has {wanted // 8} words: there is no word {words[-1]}"
@@ -107,11 +123,11 @@ class CollectedHeap(Cycles):
             bits[word // 64] |= np.uint64(1) << np.uint64(word % 64)
         c_name = ffi.new("char[]", name.encode())
         pattern = ffi.from_buffer("uint64_t[]", bits)
-        given = pattern if words else ffi.NULL
-        made = ffi.new("sw_gc_type *", {"name": c_name, "bytes": wanted, "pointers": given})
+        bitmap = pattern if words else ffi.NULL
+        made = ffi.new("sw_gc_type *", {"name": c_name, "bytes": wanted, "pointers": bitmap})
         with self._handle as c_gc:
             number = int(_lib.output_of(lib.sw_gc_add_type, c_gc, made))
-            kind = ObjectType(name, wanted, words, self.id, number)
+            kind = ObjectType(name, wanted, words, self.id, number, fields)
             self._handle.types[kind.id] = kind
         return kind
 
@@ -153,10 +169,74 @@ class CollectedHeap(Cycles):
             p = self._new(c_gc, type.id, number)
             if p == ffi.NULL:
                 raise _lib.failure(lib.sw_last_error().status)
-            made = CollectedObject._make(self._handle, type, number, int(ffi.cast("uintptr_t", p)))
+            made = new_object(self._handle, type, number, int(ffi.cast("uintptr_t", p)))
             if finalizer is not None:
                 set_finalizer(self._handle, made, finalizer)
             return made
+
+    def new_untyped(self, size: SupportsIndex) -> CollectedObject:
+        """Allocate an object that is scanned conservatively: each word may be a pointer.
+
+        Args:
+            size: bytes; read and write its words by `obj[word]`.
+
+        Raises:
+            As `new`.
+
+        >>> heap = CollectedHeap()
+        >>> box = heap.new_untyped(16)
+        >>> box[0] = heap.new(heap.add_type("leaf", 8))
+        >>> heap.collect().freed_objects
+        0
+        >>> box[0] = 12  # a number
+        >>> heap.collect().freed_objects
+        1
+        """
+        wanted = _lib.as_index(size, "size")
+        kind = ObjectType("untyped", max(wanted, 1), range(wanted // 8), self.id, 0)
+        with self._handle:
+            p = lib.sw_heap_alloc(self._handle.heap, wanted, lib.SW_SCAN | lib.SW_ZERO)
+            if p == ffi.NULL:
+                raise _lib.failure(lib.sw_last_error().status)
+            return new_object(self._handle, kind, 1, int(ffi.cast("uintptr_t", p)))
+
+    # --- roots ---
+
+    def roots(self, count: SupportsIndex) -> RootRange:
+        """Return words that are roots: they hold objects of the heap, and keep them alive.
+
+        >>> heap = CollectedHeap()
+        >>> with heap.roots(2) as roots:
+        ...     roots[0] = heap.new(heap.add_type("leaf", 8))
+        ...     heap.collect().freed_objects
+        0
+        >>> heap.collect().freed_objects
+        1
+
+        Raises:
+            InvalidError: count is 0 or negative.
+        """
+        return RootRange._make(self._handle, self._positive(count))
+
+    def frame(self, count: SupportsIndex) -> ShadowFrame:
+        """Return a frame of this thread's shadow stack: words that are roots inside a `with`.
+
+        >>> heap = CollectedHeap()
+        >>> with heap.frame(1) as local:
+        ...     local[0] = heap.new(heap.add_type("leaf", 8))
+        ...     heap.collect().freed_objects
+        0
+
+        Raises:
+            InvalidError: count is 0 or negative.
+        """
+        return ShadowFrame._make(self._handle, self._positive(count))
+
+    def _positive(self, count: SupportsIndex) -> int:
+        number = _lib.as_index(count, "count", 1 << 40)
+        if number == 0:
+            raise InvalidError("count 0: give 1 or more")
+        return number
 
     def _check_object(self, target: CollectedObject) -> None:
         _lib.check_type(target, CollectedObject, "target")
@@ -371,6 +451,36 @@ class CollectedHeap(Cycles):
         """
         with self._handle:
             return read_ledger(self._handle.heap, self._handle.table, at="now")
+
+    def spans(self) -> Rows:
+        """Return a snapshot of the spans, as `Heap.spans`."""
+        with self._handle:
+            return read_spans(self._handle.heap)
+
+    def map(self, *, resident: bool = False) -> HeapMap:
+        """Return a snapshot of the whole heap as tiles, as `Heap.map`.
+
+        >>> heap = CollectedHeap()
+        >>> kept = heap.new(heap.add_type("leaf", 64), 10)
+        >>> heap.map().array["live"].sum() - heap.spans()["live"].sum()
+        np.uint64(0)
+        """
+        with self._handle:
+            heap = self._handle.heap
+            tiles, requested = read_tiles(heap, touched=resident, slots=True)
+            ledger = read_ledger(heap, self._handle.table, at="now", resident=resident)
+            return HeapMap(tiles, ledger, self.table.page_bytes, requested)
+
+    def trim(self) -> int:
+        """Return all free pages to the system now, and return their bytes."""
+        with self._handle:
+            return int(lib.sw_heap_trim(self._handle.heap))
+
+    @property
+    def held_bytes(self) -> int:
+        """Committed pages and metadata, bytes."""
+        with self._handle:
+            return int(lib.sw_heap_held_bytes(self._handle.heap))
 
     def verify(self) -> None:
         """Check all invariants of the heap and the collector.

@@ -8,7 +8,6 @@ The C finalizer of an object only stores the object's address, so C never calls 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, SupportsIndex, TypeAlias
 
 import numpy as np
@@ -19,36 +18,11 @@ from spanwise._lib import check, ffi, lib, output_of
 from spanwise._owner import Life, Made
 from spanwise.errors import BlockFreedError, InvalidError, StateError
 from spanwise.gc.handle import GcHandle
+from spanwise.gc.layouts import WORD, ObjectType
 
-WORD = 8
 TINY_BLOCK_BYTES = 16
 
 NOTE = ffi.addressof(lib, "sw_note_finalized")
-
-
-@dataclass(frozen=True)
-class ObjectType:
-    """The layout of objects, from `CollectedHeap.add_type`.
-
-    Attributes:
-        name: for messages.
-        size_bytes: of one object.
-        pointers: indices of the 8-byte words that hold pointers.
-        heap_id: the heap that the type belongs to.
-        id: number of the type in that heap.
-    """
-
-    name: str
-    size_bytes: int
-    pointers: tuple[int, ...]
-    heap_id: int
-    id: int
-
-    def __repr__(self) -> str:
-        words = _format.clipped(", ".join(map(str, self.pointers[:8])))
-        more = ", ..." if len(self.pointers) > 8 else ""
-        what = f"{_format.clipped(self.name)}, {self.size_bytes} B"
-        return f"<ObjectType {what}, pointers at words ({words}{more})>"
 
 
 class _Row(Made):
@@ -69,10 +43,31 @@ class _Row(Made):
         return self._count
 
 
+Key: TypeAlias = SupportsIndex | str | tuple[SupportsIndex, str]
+"""A word, a field, or the index of an object and a field."""
+
+
 class CollectedObject(_Row):
     """One object, or contiguous objects of one type, kept alive by this Python object.
 
-    `obj[word] = other` writes a pointer; `obj[word]` reads an address, None for NULL.
+    `obj["field"]` reads and writes a field of a type with fields, `obj[i, "field"]` that of object
+    i of several; `obj[word]` reads and writes a pointer by the index of its word. Pointers are
+    read as objects, None for NULL.
+
+    >>> heap = CollectedHeap()
+    >>> node = heap.add_type("node", [("next", object), ("value", "i8")])
+    >>> first, second = heap.new(node), heap.new(node)
+    >>> first["next"], second["value"] = second, 7
+    >>> del second
+    >>> first["next"]["value"]
+    7
+
+    An object of `CollectedHeap.new_untyped` holds words that may be pointers: `obj[word]` reads a
+    number, and writes a number or an object.
+
+    Raises:
+        BlockFreedError: the object, or the one that is read, was freed, or the object released.
+        InvalidError: there is no such field or pointer, or an object belongs to another heap.
     """
 
     __slots__ = ("_address", "_kept", "_life")
@@ -114,24 +109,67 @@ class CollectedObject(_Row):
             raise InvalidError(f"word {number} of {self!r} is not a pointer of its type")
         return ffi.cast("void **", self._address) + number
 
-    def __setitem__(self, word: SupportsIndex, value: CollectedObject | None) -> None:
+    def __setitem__(self, key: Key, value: Any) -> None:
+        if isinstance(key, tuple | str):
+            self._write(*self._place(key), value)
+            return
         with self._handle as c_gc:
-            at = self._at(word)
-            _lib.check_type(value, (CollectedObject, type(None)), "value")
-            if value is not None:
-                if value._handle is not self._handle:
-                    raise InvalidError(f"{value!r} belongs to another heap")
-                value._check_kept()
-            address = ffi.NULL if value is None else ffi.cast("void *", value._address)
+            at = self._at(key)
+            if self._type.id == 0 and not isinstance(value, CollectedObject | None):
+                address = _lib.as_index(value, "value", 2**64 - 1)
+            else:
+                address = address_for(self._handle, value)
             self._check_kept()  # a __del__ that ran since may have freed it
-            lib.sw_gc_write(c_gc, at, address)
+            lib.sw_gc_write(c_gc, at, ffi.cast("void *", address))
 
-    def __getitem__(self, word: SupportsIndex) -> int | None:
+    def __getitem__(self, key: Key) -> Any:
+        if isinstance(key, tuple | str):
+            return self._read(*self._place(key))
         with self._handle:
-            at = ffi.cast("uintptr_t *", self._at(word))
+            at = ffi.cast("uintptr_t *", self._at(key))
             self._check_kept()  # a __del__ that ran since may have freed it
             held = int(at[0])
-        return held or None
+            return held if self._type.id == 0 else object_from(self._handle, held)
+
+    def _place(self, key: tuple[SupportsIndex, str] | str) -> tuple[int, str]:
+        index, name = (0, key) if isinstance(key, str) else key
+        return _lib.as_index(index, "index", self._count - 1), name
+
+    def _rows(self) -> NDArray[np.void]:
+        """Return the bytes as structures, to be used at once, inside `with`."""
+        self._check_kept()
+        size = self._count * self._type.size_bytes
+        memory = ffi.buffer(ffi.cast("char *", self._address), size)
+        return np.frombuffer(memory, self._type._stored())
+
+    def _read(self, index: int, name: str) -> Any:
+        kind = self._type._field(name)
+        with self._handle:
+            value = self._rows()[name][index].copy()
+            if not kind.base.hasobject:
+                plain = isinstance(value, np.generic) and value.dtype.names is None
+                return value.item() if plain else value
+            if kind.shape == ():
+                return object_from(self._handle, int(value))
+            return tuple(object_from(self._handle, one) for one in value.ravel().tolist())
+
+    def _write(self, index: int, name: str, value: Any) -> None:
+        kind = self._type._field(name)
+        if not kind.base.hasobject:
+            converted = np.empty(kind.shape, kind.base)
+            converted[...] = value  # numpy raises TypeError, ValueError or OverflowError
+            with self._handle:
+                self._rows()[name][index] = converted
+            return
+        values = [value] if kind.shape == () else list(_lib.as_iterable(value, "value"))
+        if len(values) != int(np.prod(kind.shape)):
+            raise InvalidError(f"field {name!r}: {len(values)} values for shape {kind.shape}")
+        with self._handle as c_gc:
+            addresses = [ffi.cast("void *", address_for(self._handle, one)) for one in values]
+            self._check_kept()
+            at = self._address + index * self._type.size_bytes + self._type._offset(name)
+            targets = ffi.new("void *[]", addresses)
+            lib.sw_gc_write_all(c_gc, ffi.cast("void *", at), targets, len(values))
 
     @property
     def released(self) -> bool:
@@ -165,6 +203,7 @@ class CollectedObject(_Row):
             kept.root[0][kept.root[1]] = 0
             self.release()
             self._handle.finalizers.pop(self._address, None)
+            self._handle.layouts.pop(self._address, None)
             lib.sw_heap_free(self._handle.heap, ffi.cast("void *", self._address))
 
 
@@ -316,3 +355,32 @@ def object_at(handle: GcHandle, address: int, kind: ObjectType, count: int) -> C
         found = CollectedObject._make(handle, kind, count, address)
         handle.objects[address] = found
     return found
+
+
+def new_object(handle: GcHandle, kind: ObjectType, count: int, address: int) -> CollectedObject:
+    """Return the Python object of a new object; inside `with handle`."""
+    made = CollectedObject._make(handle, kind, count, address)
+    handle.layouts[address] = (kind, count)
+    handle.objects[address] = made
+    return made
+
+
+def object_from(handle: GcHandle, address: int) -> CollectedObject | None:
+    """Return the object that a pointer which the collector follows leads to; inside `with`."""
+    if address == 0:
+        return None
+    layout = handle.layouts.get(address)
+    if layout is None:
+        raise BlockFreedError(f"the pointer {address:#x} leads to an object that was freed")
+    return object_at(handle, address, *layout)
+
+
+def address_for(handle: GcHandle, value: CollectedObject | None) -> int:
+    """Return the address to write for a pointer; inside `with handle`."""
+    _lib.check_type(value, (CollectedObject, type(None)), "value")
+    if value is None:
+        return 0
+    if value._handle is not handle:
+        raise InvalidError(f"{value!r} belongs to another heap")
+    value._check_kept()
+    return value._address

@@ -9,7 +9,7 @@ from spanwise import _lib
 from spanwise._lib import ffi, lib, output_of
 from spanwise.errors import InvalidError
 from spanwise.heap.block import Block, Request, new_block, reallocate
-from spanwise.heap.handle import HeapUser
+from spanwise.heap.handle import HeapHandle, HeapUser
 
 if TYPE_CHECKING:
     from spanwise.heap.heap import Heap
@@ -34,9 +34,10 @@ class ThreadCache(HeapUser):
             HeapClosedError: the heap is closed.
             OutOfMemoryError: there is no memory for a cache.
         """
-        self._own(
-            heap._handle, lambda c_heap: output_of(lib.sw_cache_open, c_heap), lib.sw_cache_close
-        )
+        handle = getattr(heap, "_handle", None)
+        if not isinstance(handle, HeapHandle):
+            raise TypeError(f"heap must be Heap, not {type(heap).__name__}")
+        self._own(handle, lambda c_heap: output_of(lib.sw_cache_open, c_heap), lib.sw_cache_close)
 
     def alloc(
         self,

@@ -192,6 +192,7 @@ class ScalableAllocator(Owner):
         >>> with ScalableAllocator(first_bytes=1024) as allocator:
         ...     block = allocator.alloc(100)
         ...     allocator.children()["free_size"].tolist()
+        ...     block.free()
         [924]
         """
         count = ffi.new("size_t *")
@@ -212,6 +213,24 @@ class ScalableAllocator(Owner):
     def trim(self) -> None:
         """Return every unused block to the system."""
         self._checked(lib.sw_scalable_trim)
+
+    @staticmethod
+    def backing_stats() -> dict[str, int]:
+        """Return what the backings "pools" and "buddy" of the process keep, as sw_backing_stats."""
+        made = ffi.new("sw_backing_stats *")
+        lib.sw_backing_get_stats(made)
+        return _lib.struct_dict(made)
+
+    @staticmethod
+    def trim_backings() -> int:
+        """Free what the backings of the process keep; return its bytes.
+
+        >>> with MemoryAllocator(4096, backing="pools") as memory:
+        ...     memory.alloc(1).free()
+        >>> ScalableAllocator.trim_backings()
+        4096
+        """
+        return int(lib.sw_backing_trim())
 
     def stats(self) -> ScalableStats:
         """Return a snapshot of the counters."""

@@ -284,7 +284,8 @@ class SizeClassTable(Result, Tabular):
         >>> 100 * 48 * int(table.multiplier[table.class_of(48) - 1]) >> 32
         100
         """
-        return (0xFFFFFFFF // self._sizes.astype(np.int64) + 1).astype(np.uint32)
+        multiplier: NDArray[np.uint32] = (0xFFFFFFFF // self._sizes + 1).astype(np.uint32)
+        return multiplier
 
     def __len__(self) -> int:
         return len(self._classes)

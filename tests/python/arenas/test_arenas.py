@@ -263,3 +263,97 @@ def test_a_dangling_pointer_is_reported() -> None:
     assert "FREED_ARENA op=gc" in done.stderr
     assert "offset 8 of an object, 40 bytes" in done.stderr
     assert "tag requests" in done.stderr
+
+
+# --- views, savepoints, holds ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["off", "auto", "force"])
+def test_views_and_clones(mode: str) -> None:
+    with sw.Arena(mode=mode) as arena:
+        view = arena.alloc(100, align=4096, zero=True)
+        assert (len(view), view.ctypes.data % 4096, bool(view.any())) == (100, 0, False)
+        rows = arena.make_slice(10, "i2")
+        rows[:] = np.arange(10)
+        copy = arena.clone(rows[::2].reshape(5, 1))
+        with pytest.raises(sw.InvalidError, match="Python objects"):
+            arena.clone(np.array([None]))
+        with pytest.raises(sw.InvalidError, match="power of two"):
+            arena.alloc(1, align=3)
+        with pytest.raises(sw.OutOfMemoryError):
+            arena.make_slice(1 << 60, "u1")
+        del view, rows
+    assert copy.tolist() == [[0], [2], [4], [6], [8]]
+    assert arena.closed
+
+
+def test_a_savepoint_frees_what_came_after_it() -> None:
+    with sw.Arena(chunk_bytes=4096, mode="force") as arena:
+        kept = arena.zeros(10, "u1")
+        with arena.savepoint():
+            first = arena.make_slice(100, "u1").ctypes.data
+            with arena.savepoint() as inner:
+                arena.make_slice(1000, "u1")
+        assert arena.make_slice(100, "u1").ctypes.data == first  # the same place again
+        with pytest.raises(sw.StateError, match="freed before"):
+            inner.rewind()
+        outer, array = arena.savepoint(), arena.zeros(3)
+        later = arena.savepoint()
+        with pytest.raises(sw.BlockBusyError, match="after the savepoint"):
+            outer.rewind()
+        later.rewind()
+        del array
+        outer.rewind()
+        with pytest.raises(sw.StateError):
+            later.rewind()
+        last = arena.savepoint()
+        del kept
+        arena.reset()
+        with pytest.raises(sw.StateError):
+            last.rewind()
+
+
+def test_a_held_arena_stays() -> None:
+    arena = sw.Arena()
+    with arena.hold():
+        for end in (arena.close, arena.reset):
+            with pytest.raises(sw.BlockBusyError, match="held"):
+                end()
+    arena.close()
+    with pytest.raises(sw.StateError), arena.hold():
+        pass
+
+
+def test_idle_chunks_of_the_process() -> None:
+    """A freed arena's chunk stays with its thread, is shared and decays, or is returned at once."""
+    sw.Arena.trim()
+    with sw.Arena(chunk_bytes=1 << 16, mode="force") as arena:
+        arena.zeros(10)
+        assert sw.Arena.pool_stats().used_chunk_bytes >= 1 << 16
+    assert sw.Arena.trim() >= 1 << 16
+    assert sw.Arena.pool_stats().idle_chunk_bytes == 0
+    try:
+        sw.Arena.set_keep(0, 0)
+        with sw.Arena(mode="force") as arena:
+            arena.zeros(10)
+        assert sw.Arena.pool_stats().idle_chunk_bytes == 0
+        sw.Arena.set_keep(0)
+        sw.Arena.set_decay(1e-9)
+        with sw.Arena(mode="force") as arena:
+            arena.zeros(10)
+        sw.Arena.decay()
+        assert sw.Arena.pool_stats().idle_chunk_bytes == 0
+    finally:
+        sw.Arena.set_keep()
+        sw.Arena.set_decay(0)
+
+
+def test_the_bound_of_the_quarantine() -> None:
+    try:
+        sw.Arena.set_quarantine(1 << 16)
+        for _ in range(4):
+            with sw.Arena(safe=True, chunk_bytes=1 << 16) as arena:
+                arena.zeros(10)
+        assert sw.Arena.pool_stats().quarantine_bytes <= 1 << 16
+    finally:
+        sw.Arena.set_quarantine()

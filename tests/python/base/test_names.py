@@ -55,6 +55,8 @@ def test_every_result_becomes_json() -> None:
         "ArenaTracker",
         "Savepoint",
         "ThreadCache",
+        "RootRange",
+        "ShadowFrame",
         "BuddyAllocator",
         "CollectedHeap",
         "CollectedObject",

@@ -29,7 +29,9 @@ def pair_type(heap: sw.CollectedHeap) -> sw.ObjectType:
 
 def test_a_finalizer_gets_its_object_once(heap: sw.CollectedHeap) -> None:
     kind, seen = pair_type(heap), []
-    made = heap.new(kind, 3, finalizer=lambda it: seen.append((it.address, it.count, it[5])))
+    made = heap.new(
+        kind, 3, finalizer=lambda it: seen.append((it.address, it.count, it[5].address))
+    )
     inner = heap.new(kind)
     made[5], address = inner, made.address
     expected = (address, 3, inner.address)

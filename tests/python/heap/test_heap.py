@@ -12,7 +12,15 @@ import numpy as np
 import pytest
 import spanwise as sw
 
-from tests.python.helpers import ALLOC, FREE, assert_identity, make_ops, python, random_ops
+from tests.python.helpers import (
+    ALLOC,
+    FREE,
+    assert_identity,
+    in_threads,
+    make_ops,
+    python,
+    random_ops,
+)
 
 HUGE = 2**63
 
@@ -163,6 +171,115 @@ def test_index_that_closes_the_heap() -> None:
     heap = sw.Heap()
     with pytest.raises(sw.HeapClosedError):
         heap.alloc(Sly(8, heap.close))
+
+
+# --- resizing, sized free, caches -----------------------------------------------------------------
+
+
+def test_realloc_keeps_the_bytes(heap: sw.Heap) -> None:
+    """100 B take a slot of 112, 113 B one of 128; shrinking to 0 B leaves a slot of 16."""
+    block = heap.alloc(100)
+    block.view()[:] = np.arange(100)
+    first = block.address
+    block.realloc(112)
+    assert (block.address, block.size_bytes, block.usable_bytes) == (first, 112, 112)
+    block.realloc(113, zero=True)
+    assert (block.address != first, block.usable_bytes) == (True, 128)
+    assert block.view()[:100].tolist() == list(range(100))
+    assert not block.view()[112:].any()
+    block.realloc(0)
+    assert (block.size_bytes, block.freed) == (0, False)
+    assert heap.stats().live_objects == 1
+    block.free()
+    with pytest.raises(sw.BlockFreedError):
+        block.realloc(1)
+    heap.verify()
+
+
+def test_realloc_that_fails_changes_nothing(heap: sw.Heap) -> None:
+    block = heap.alloc(100)
+    view = block.view()
+    with pytest.raises(sw.BlockBusyError):
+        block.realloc(200)
+    del view
+    with pytest.raises(sw.OutOfMemoryError):
+        block.realloc(1 << 60)
+    assert (block.size_bytes, block.freed) == (100, False)
+    block.free()
+
+
+@pytest.mark.parametrize("size", [0, 1, 100, 112, 5000, 32768, 32769, 100_000])
+def test_sized_free(heap: sw.Heap, size: int) -> None:
+    heap.alloc(size).free(size)
+    block = heap.alloc(size)
+    with pytest.raises(sw.InvalidError, match="of another class") as caught:
+        block.free(size + 8192)
+    assert caught.value.code == "SIZE_MISMATCH"
+    block.free()
+    assert heap.stats().live_objects == 0
+    heap.verify()
+
+
+def test_sized_free_of_an_aligned_block(heap: sw.Heap) -> None:
+    """It may be of a larger class, so that its own size does not match; never an abort."""
+    for align in (16, 64, 4096, 8192, 1 << 16):
+        for size in (1, 100, 5000):
+            block = heap.alloc(size, align=align)
+            try:
+                block.free(size)
+            except sw.InvalidError:
+                block.free()
+    heap.verify()
+
+
+def test_explicit_caches(heap: sw.Heap) -> None:
+    other_heap = sw.Heap()
+    with heap.open_cache() as one, heap.open_cache() as two:
+        blocks = [one.alloc(64) for _ in range(1000)]
+        assert one.alloc(100, align=4096).address % 4096 == 0
+        assert not one.alloc(500, zero=True).view().any()
+        caches = set(heap.spans()["cache"].tolist())
+        for block in blocks:
+            two.free(block)
+        with pytest.raises(sw.BlockFreedError):
+            one.free(blocks[0])
+        kept = two.alloc(10)
+        assert len(caches | set(heap.spans()["cache"].tolist()) - {0}) >= 2
+        two.realloc(kept, 1000)
+        assert kept.size_bytes == 1000
+        one.trim()
+        with pytest.raises(sw.InvalidError, match="another heap"):
+            one.free(other_heap.alloc(1))
+        with pytest.raises(sw.BlockBusyError):
+            heap.close()
+    for closed in (lambda: one.alloc(1), lambda: one.free(kept), one.trim):
+        with pytest.raises(sw.StateError):
+            closed()
+    kept.free()
+    heap.verify()
+
+
+def test_a_cache_in_many_threads(heap: sw.Heap) -> None:
+    cache = heap.open_cache()
+
+    def work(seed: int) -> None:
+        for i in range(300):
+            block = cache.alloc(8 * (i % 50 + seed))
+            block.view()[:] = seed
+            cache.free(block) if i % 2 else block.free()
+
+    in_threads(work)
+    cache.close()
+    assert heap.stats().live_objects == 0
+    heap.verify()
+
+
+def test_paths() -> None:
+    with sw.Heap("go", tracked=False, tiny=True) as heap:
+        assert [heap.path(n) for n in (8, 64, 32768, 32769)][::3] == ["tiny", "large"]
+        assert heap.path(8, scan=True) != "tiny"
+    with sw.Heap(sw.SizeClassTable.pow2(), tracked=False) as heap:
+        assert heap.path(64) == "generic"
 
 
 # --- misuse ---------------------------------------------------------------------------------------

@@ -25,7 +25,10 @@ FACTORIES = {
     "Block": "Heap.alloc",
     "CollectedObject": "CollectedHeap.new",
     "Graph": "CollectedHeap.build",
+    "RootRange": "CollectedHeap.roots",
+    "Savepoint": "Arena.savepoint",
     "ScalableBlock": "ScalableAllocator.alloc",
+    "ShadowFrame": "CollectedHeap.frame",
     "SizeClassTable": "SizeClassTable.named",
     "SlabBlock": "TieredSlabs.alloc",
     "StackBlock": "Stack.push",
@@ -130,7 +133,7 @@ ELSEWHERE = {"Recording", "RecordingSet"}
 
 WITHOUT_ARGUMENTS = {
     *("Block", "CollectedObject", "Graph", "SlabBlock", "StackBlock", "StackPointer"),
-    "WeakObject",
+    *("RootRange", "Savepoint", "ShadowFrame", "WeakObject"),
 }
 """No public method of theirs has a parameter."""
 

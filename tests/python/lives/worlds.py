@@ -46,7 +46,7 @@ def _heap() -> World:
 
 def _block() -> World:
     heap = sw.Heap()
-    return World(it=heap.alloc(1 << 20), heap=heap)
+    return World(it=heap.alloc(1 << 20), heap=heap, size=100)
 
 
 def _collected() -> World:
@@ -58,7 +58,7 @@ def _collected() -> World:
     weak, graph = heap.weak(a), heap.build(kind, edges)
     return World(
         it=heap, type=kind, target=b, a=a, weak=weak, graph=graph, edges=edges, work=10, name="x",
-        ns=1000, ms=10, size=16, finalizer=_ignore, value=b, word=0,
+        ns=1000, ms=10, size=16, finalizer=_ignore, value=b, word=0, layout=16, count=3,
     )  # fmt: skip
 
 
@@ -75,9 +75,38 @@ def _of_collected(name: str) -> Callable[[], World]:
     return make
 
 
+def _roots() -> World:
+    world = _collected()
+    world.heap, world.it = world.it, world.it.roots(3)
+    world.it[0] = world.a
+    return world
+
+
+def _frame() -> World:
+    world = _collected()
+    world.heap, world.it = world.it, world.it.frame(3)
+    world.it.__enter__()
+    world.it[0] = world.a
+    return world
+
+
+def _cache() -> World:
+    heap = sw.Heap()
+    cache = heap.open_cache()
+    return World(it=cache, heap=heap, block=cache.alloc(100), size=100)
+
+
 def _arena() -> World:
     arena, heap = sw.Arena(), sw.CollectedHeap()
-    return World(it=arena, array=arena.zeros(10), pointers=arena.pointers(3), heap=heap, shape=7)
+    array, pointers = arena.zeros(10), arena.pointers(3)
+    return World(
+        it=arena, array=array, pointers=pointers, heap=heap, shape=7, size=9, count=5, seconds=0
+    )
+
+
+def _savepoint() -> World:
+    arena = sw.Arena()
+    return World(it=arena.savepoint(), arena=arena, array=arena.zeros(3))
 
 
 def _tracker() -> World:
@@ -216,11 +245,15 @@ WORLDS: dict[str, Callable[[], World]] = {
     "RecyclableMemory": _recyclable,
     "ScalableAllocator": _scalable,
     "ScalableBlock": _scalable_block,
+    "RootRange": _roots,
+    "Savepoint": _savepoint,
+    "ShadowFrame": _frame,
     "SizeClassTable": _table,
     "SlabBlock": _slab_block,
     "Stack": _stack,
     "StackBlock": _of_stack("target"),
     "StackPointer": _of_stack("inner"),
+    "ThreadCache": _cache,
     "TieredSlabs": _slabs,
     "WeakObject": _of_collected("weak"),
 }
@@ -284,6 +317,7 @@ _again: dict[str, Callable[[World], list[Any]]] = {
     "RangeAllocator": lambda _: [1 << 20],
     "MemoryAllocator": lambda _: [1 << 20],
     "Pool": lambda world: [world.heap, 88],
+    "ThreadCache": lambda world: [world.heap],
     "TieredSlabs": lambda world: [world.heap],
     "Reader": lambda world: [world.memory],
     "RecyclableMemory": lambda world: [world.allocator],

@@ -472,3 +472,127 @@ def test_it_is_full_and_empty_to_the_byte() -> None:
 def test_wrong_arguments(size: int, backing: str) -> None:
     with pytest.raises(sw.InvalidError):
         sw.MemoryAllocator(size, backing=backing)
+
+
+# --- parts of a block -----------------------------------------------------------------------------
+
+
+def test_parts_are_freed_in_any_order() -> None:
+    with sw.ScalableAllocator(first_bytes=1024) as allocator:
+        block = allocator.alloc(1000)
+        block.view()[:] = bytes(i % 251 for i in range(1000))
+        block.free(200, 300)
+        block.free(500, 1000)
+        assert list(block.parts) == [(0, 200), (300, 500)]
+        assert (block.size_bytes, allocator.free_bytes) == (400, 624)
+        assert bytes(block.view(300, 310)) == bytes(i % 251 for i in range(300, 310))
+        for start, stop in ((250, 260), (100, 250), (100, 400), (450, 510)):
+            with pytest.raises(sw.OverlapError, match="were freed"):
+                block.free(start, stop)
+            with pytest.raises(sw.BlockFreedError):
+                block.view(start, stop)
+        with pytest.raises(sw.BlockFreedError):
+            block.view()
+        view = block.view(0, 10)
+        with pytest.raises(sw.BlockBusyError):
+            block.free(300, 310)
+        del view
+        block.free(0, 200)
+        assert list(block.parts) == [(300, 500)]
+        assert allocator.alloc(200).address == block.address  # the hole at the front
+        block.shrink(400)
+        assert list(block.parts) == [(300, 400)]
+        block.free()
+        assert (list(block.parts), block.freed) == ([], True)
+        with pytest.raises(sw.BlockFreedError):
+            block.free(0, 1)
+        allocator.verify()
+        gc.collect()
+        assert allocator.stats().taken_bytes == 0
+
+
+def test_offsets_that_a_block_does_not_have() -> None:
+    block = sw.ScalableAllocator().alloc(100)
+    for start, stop in ((-1, 5), (5, 101), (7, 6), (5, 5), (100, None)):
+        with pytest.raises(sw.InvalidError):
+            block.free(start, stop)
+    assert list(block.parts) == [(0, 100)]
+
+
+def test_random_parts_against_a_model() -> None:
+    """The free bytes are those of a model that marks each byte; nothing is freed twice."""
+    rng = random.Random(5)
+    with sw.ScalableAllocator(first_bytes=4096) as allocator:
+        block, live = allocator.alloc(500), bytearray(b"\1" * 500)
+        while any(live):
+            start, stop = sorted(rng.sample(range(501), 2))
+            if all(live[start:stop]):
+                block.free(start, stop)
+                live[start:stop] = bytes(stop - start)
+            else:
+                with pytest.raises(sw.OverlapError):
+                    block.free(start, stop)
+            if block.freed or rng.random() < 0.05:
+                break
+            assert allocator.stats().taken_bytes == sum(live) == block.size_bytes
+        del block
+        assert allocator.stats().taken_bytes == 0
+
+
+def test_a_block_in_parts_is_not_added_to_a_memory() -> None:
+    allocator = sw.ScalableAllocator()
+    memory, block = sw.RecyclableMemory(allocator), allocator.alloc(100)
+    block.free(10, 20)
+    with pytest.raises(sw.InvalidError, match="several parts"):
+        memory.add(block)
+    block.free(0, 10)
+    memory.add(block)
+    assert memory.size_bytes == 80
+
+
+def test_best_fit_of_the_children() -> None:
+    """Holes of 100 at 0 and of 50 at 200: 50 bytes go to the second one under best fit."""
+    for backend, at in (("btree", 0), ("treap", 0), ("two-treaps", 200), ("avl", 200)):
+        with sw.ScalableAllocator(first_bytes=1000, backend=backend) as allocator:
+            block = allocator.alloc(1000)
+            block.free(0, 100)
+            block.free(200, 250)
+            assert allocator.find(50) == block.address + at
+            assert allocator.children().tolist() == [(block.address, 1000, 150, 100)]
+            block.free()
+    with pytest.raises(sw.UnsupportedError):
+        sw.ScalableAllocator(backend="buddy")
+
+
+# --- the examples of GoMem's README, line for line ------------------------------------------------
+
+
+def test_gomem_basic_allocation() -> None:
+    allocator = sw.ScalableAllocator(first_bytes=1024)
+    buf = allocator.alloc(256)
+    buf.view()[:13] = b"Hello, World!"
+    buf.free()
+
+
+def test_gomem_partial_deallocation() -> None:
+    allocator = sw.ScalableAllocator(first_bytes=1024)
+    buf = allocator.alloc(1024)
+    part1, part2, part3 = (0, 256), (256, 512), (512, 1024)
+    buf.view(*part1)[:11] = b"Part 1 data"
+    buf.view(*part2)[:11] = b"Part 2 data"
+    buf.view(*part3)[:11] = b"Part 3 data"
+    buf.free(*part1)
+    buf.free(*part2)
+    buf.view(*part3)[:14] = b"Updated part 3"
+    assert bytes(buf.view(*part3)[:14]) == b"Updated part 3"
+    buf.free(*part3)
+    assert buf.freed
+
+
+def test_gomem_recyclable_memory() -> None:
+    allocator = sw.ScalableAllocator(first_bytes=1024)
+    rm = sw.RecyclableMemory(allocator)
+    rm.next_n(128)[:8] = b"Buffer 1"
+    rm.next_n(256)[:8] = b"Buffer 2"
+    rm.recycle()
+    assert allocator.stats().taken_bytes == 0
