@@ -227,8 +227,8 @@ class ScalableAllocator(Owner):
 
         >>> with MemoryAllocator(4096, backing="pools") as memory:
         ...     memory.alloc(1).free()
-        >>> ScalableAllocator.trim_backings()
-        4096
+        >>> ScalableAllocator.trim_backings() >= 4096
+        True
         """
         return int(lib.sw_backing_trim())
 
