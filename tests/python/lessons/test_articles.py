@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -21,9 +22,11 @@ from spanwise.lessons.articles import (
     open_keys,
     verdicts,
 )
+from spanwise.lessons.cases import CASES
 
 GO = sw.SizeClassTable.go()
-NOTEBOOKS = Path(__file__).parents[3] / "notebooks"
+ROOT = Path(__file__).parents[3]
+NOTEBOOKS = ROOT / "notebooks"
 OPEN_AT_MOST = 0
 """Claims without a verdict: each has one. Never raise it."""
 
@@ -56,6 +59,43 @@ def test_a_reproduced_figure_is_the_figure() -> None:
             assert claim.ours == claim.value
         if claim.verdict == "different":
             assert claim.ours is not None and claim.ours != claim.value
+
+
+UNMEASURED = {
+    *("heap_scan, without arena", "heap_scan, with arena", "cross-NUMA allocations"),
+    *("pool of connections: GC pause, without arena", "pool of connections: GC pause, with arena"),
+    *("offered load", "peak of the real service"),
+}
+"""Times, rates, ratios and sizes without a figure of ours; each reason says why. Never add one."""
+
+
+def test_what_was_measured_has_our_figure() -> None:
+    without = {claim.case for claim in claims() if claim.verdict == "not reproducible"}
+    figures = {
+        c.case for c in claims() if c.case in without and c.unit not in ("count", "statement")
+    }
+    assert figures == UNMEASURED
+    assert len(without) == 13
+
+
+def test_go_times_are_those_of_the_cases() -> None:
+    times = {case.claim: case.go_ns for case in CASES if case.claim}
+    timed = [claim for claim in claims() if claim.unit == "ns/op" and claim.case in times]
+    assert len(timed) == 13
+    assert all((one.verdict, one.ours) == ("different", times[one.case]) for one in timed)
+
+
+def test_a_figure_is_on_the_page_that_its_reason_names() -> None:
+    checked = 0
+    for claim in claims():
+        pages = re.findall(r"docs/measurements/[\w-]+\.md", claim.reason)
+        if pages and claim.verdict == "different" and isinstance(claim.ours, int | float):
+            text = "".join((ROOT / page).read_text(encoding="utf-8") for page in pages)
+            found = {float(word.replace(",", "")) for word in re.findall(r"\d[\d,]*\.?\d*", text)}
+            scaled = {claim.ours, round(claim.ours * 1000, 6)}  # latencies are printed in us
+            assert scaled & found, claim
+            checked += 1
+    assert checked > 80
 
 
 def test_verdicts_are_for_claims_that_there_are() -> None:
