@@ -106,11 +106,10 @@ class ArenaTracker(Owner):
     A heap's live bytes do not include arenas, except for objects that are too big for a chunk.
     After `close`, every call raises StateError.
 
-    Example:
-        with ArenaTracker() as tracker:
-            arena = Arena(tag="request")
-            for old in tracker.leaks(300):  # five minutes
-                print(old.tag, old.age_ns, old.frames)
+    >>> with ArenaTracker() as tracker:
+    ...     arena = Arena(tag="request")
+    ...     [old.tag for old in tracker.leaks(0)]
+    ['request']
     """
 
     def __init__(

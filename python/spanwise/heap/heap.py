@@ -70,6 +70,11 @@ class Heap(HandleOwner):
     Use it in a `with` statement, or `close()` it. Any thread may use it. Leaving the `with` while
     views of blocks are alive warns (ResourceWarning) and defers the release to the last view.
 
+    >>> with Heap("go") as heap:
+    ...     block = heap.alloc(33)
+    ...     heap.ledger().roundup_bytes
+    15
+
     Args:
         table: size classes, or a table's name.
         tracked: keep requested sizes, so that the ledger can separate round-up.

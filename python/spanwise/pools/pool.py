@@ -70,11 +70,10 @@ class Pool(HeapUser):
     its pools; until then its `close` raises BlockBusyError. After the pool's `close`, every call
     raises StateError.
 
-    Example:
-        with Heap() as heap, Pool(heap, 88, capacity=100) as pool:
-            block = pool.get()
-            block.view()[:] = 1
-            pool.put(block)
+    >>> with Heap() as heap, Pool(heap, 88, capacity=100) as pool:
+    ...     block = pool.get()
+    ...     block.view()[:] = 1
+    ...     pool.put(block)
     """
 
     def __init__(

@@ -100,11 +100,10 @@ class TieredSlabs(HeapUser):
     tier is full, it gets a block of the heap, which is counted and reported to `alert`. After
     `close`, every call raises StateError.
 
-    Example:
-        with Heap() as heap, TieredSlabs(heap) as slabs:
-            buffer = slabs.alloc(900)
-            buffer.view()[:5] = list(b"hello")
-            buffer.free()
+    >>> with Heap() as heap, TieredSlabs(heap) as slabs:
+    ...     buffer = slabs.alloc(900)
+    ...     buffer.view()[:5] = list(b"hello")
+    ...     buffer.free()
     """
 
     def __init__(

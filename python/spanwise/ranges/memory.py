@@ -56,9 +56,9 @@ class Memory(Uncopied):
     on. It stays alive, and a bytearray keeps its length, while the memory refers to it. `views`
     returns the buffers as memoryviews of the same bytes; a `Reader` reads them.
 
-    Example:
-        message = Memory(header, body)
-        length = Reader(message).read_be(4)
+    >>> message = Memory(bytes([0, 0, 0, 4]), b"body")
+    >>> Reader(message).read_be(4)
+    4
     """
 
     def __init__(self, *buffers: Any) -> None:

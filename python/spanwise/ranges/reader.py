@@ -31,9 +31,9 @@ class Reader(Uncopied, io.RawIOBase):
 
     Several threads may share one reader; each call is atomic.
 
-    Example:
-        reader = Reader(b"\x00\x05hello")
-        reader.read_bytes(reader.read_be(2))
+    >>> reader = Reader(bytes([0, 5]) + b"hello")
+    >>> reader.read_bytes(reader.read_be(2))
+    b'hello'
     """
 
     def __init__(self, source: Any) -> None:

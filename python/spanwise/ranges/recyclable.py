@@ -41,11 +41,10 @@ class RecyclableMemory(Memory):
     (from `next_n`, `views` or a Reader's `pieces`), it raises BlockBusyError and changes nothing.
     When the memory is dropped, the blocks are freed with the last view.
 
-    Example:
-        with ScalableAllocator() as allocator:
-            frame = RecyclableMemory(allocator)
-            frame.next_n(4)[:] = b"abcd"
-            frame.recycle()
+    >>> with ScalableAllocator() as allocator:
+    ...     frame = RecyclableMemory(allocator)
+    ...     frame.next_n(4)[:] = b"abcd"
+    ...     frame.recycle()
     """
 
     def __init__(self, allocator: ScalableAllocator | None) -> None:

@@ -474,11 +474,10 @@ class MemoryAllocator(ScalableAllocator):
 
     It is a scalable allocator with one child, which is allocated with the first block.
 
-    Example:
-        with MemoryAllocator(1 << 20, backing="huge") as memory:
-            block = memory.alloc(100)
-            block.view()[:5] = b"hello"
-            block.free()
+    >>> with MemoryAllocator(1 << 20, backing="huge") as memory:
+    ...     block = memory.alloc(100)
+    ...     block.view()[:5] = b"hello"
+    ...     block.free()
     """
 
     def __init__(self, size: SupportsIndex, *, backing: str = "system") -> None:

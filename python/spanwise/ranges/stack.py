@@ -207,10 +207,9 @@ class Stack(Owner):
     that would move or release the block raises BlockBusyError. After `close`, every call raises
     StateError.
 
-    Example:
-        with Stack() as stack, stack.frame():
-            row = stack.push(100)
-            row.view()[:5] = b"hello"
+    >>> with Stack() as stack, stack.frame():
+    ...     row = stack.push(100)
+    ...     row.view()[:5] = b"hello"
     """
 
     def __init__(

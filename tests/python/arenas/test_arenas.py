@@ -297,11 +297,10 @@ def test_a_savepoint_frees_what_came_after_it() -> None:
         assert arena.make_slice(100, "u1").ctypes.data == first  # the same place again
         with pytest.raises(sw.StateError, match="freed before"):
             inner.rewind()
-        outer, array = arena.savepoint(), arena.zeros(3)
-        later = arena.savepoint()
+        outer, later = arena.savepoint(), arena.savepoint()
+        array = arena.zeros(3)
         with pytest.raises(sw.BlockBusyError, match="after the savepoint"):
             outer.rewind()
-        later.rewind()
         del array
         outer.rewind()
         with pytest.raises(sw.StateError):

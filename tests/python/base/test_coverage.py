@@ -50,7 +50,7 @@ UNREACHED = {
     ),
     "for C structures": "sw_arena_allocator sw_arena_alloc_typed",
 }
-EXAMPLES = ("arenas.arena", "gc", "heap", "ranges", "tables.table")
+EXAMPLES = ("arenas", "gc", "heap", "pools", "ranges", "tables")
 
 
 def exported() -> set[str]:
