@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, SupportsIndex
+from typing import Any, SupportsIndex, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -198,41 +198,29 @@ class Block(Slot):
         )
 
 
-class Request(NamedTuple):
-    """The arguments of an allocation, checked: before the heap is pinned, as they may close it."""
+Request: TypeAlias = tuple[int, int | None, int]
+"""Size, alignment and flags of an allocation."""
 
-    size: int
-    align: int | None
-    flags: int
 
-    @classmethod
-    def of(
-        cls, size: SupportsIndex, zero: bool, align: SupportsIndex | None, scan: bool
-    ) -> Request:
-        """Check the arguments of `Heap.alloc`."""
-        flags = (lib.SW_ZERO if zero else 0) | (lib.SW_SCAN if scan else 0)
-        alignment = None if align is None else _lib.as_index(align, "align")
-        return cls(_lib.as_index(size, "size"), alignment, flags)
+def request_of(size: SupportsIndex, zero: bool, align: SupportsIndex | None, scan: bool) -> Request:
+    """Check the arguments of `Heap.alloc`; outside of the heap, because they may close it."""
+    wanted = _lib.as_index(size, "size")
+    flags = (lib.SW_ZERO if zero else 0) | (lib.SW_SCAN if scan else 0)
+    return wanted, None if align is None else _lib.as_index(align, "align"), flags
 
 
 def new_block(
-    handle: HeapHandle,
-    c_heap: Any,
-    c_source: Any,
-    functions: tuple[Any, Any],
-    request: Request,
+    handle: HeapHandle, c_heap: Any, c_source: Any, functions: tuple[Any, Any], request: Request
 ) -> Block:
     """Allocate a block from a heap or a cache by its functions; the caller pins the heap."""
-    wanted, align, flags = request
-    if align is None:
-        p = functions[0](c_source, wanted, flags)
-    else:
-        p = functions[1](c_source, wanted, align, flags)
+    size, align, flags = request
+    alloc, aligned = functions
+    p = alloc(c_source, size, flags) if align is None else aligned(c_source, size, align, flags)
     if p == ffi.NULL:
-        raise _failure(handle, wanted)
-    scan = bool(flags & lib.SW_SCAN)
-    usable = _usable(handle, c_heap, p, wanted, scan)
-    return Block._make(handle, int(ffi.cast("uintptr_t", p)), wanted, usable, scan)
+        raise _failure(handle, size)
+    scan = flags >= lib.SW_SCAN
+    usable = _usable(handle, c_heap, p, size, scan)
+    return Block._make(handle, int(ffi.cast("uintptr_t", p)), size, usable, scan)
 
 
 def reallocate(function: Any, c_source: Any, block: Block, size: int, zero: bool) -> None:

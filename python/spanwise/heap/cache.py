@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, SupportsIndex
 from spanwise import _lib
 from spanwise._lib import ffi, lib, output_of
 from spanwise.errors import InvalidError
-from spanwise.heap.block import Block, Request, new_block, reallocate
+from spanwise.heap.block import Block, new_block, reallocate, request_of
 from spanwise.heap.handle import HeapHandle, HeapUser
 
 if TYPE_CHECKING:
@@ -52,9 +52,9 @@ class ThreadCache(HeapUser):
         Raises:
             StateError: the cache is closed; and those of `Heap.alloc`.
         """
-        request = Request.of(size, zero, align, scan)
+        request = request_of(size, zero, align, scan)
         with self._handle as c_heap, self._lock:
-            functions = (lib.sw_cache_alloc, lib.sw_cache_alloc_aligned)
+            functions = lib.sw_cache_alloc, lib.sw_cache_alloc_aligned
             return new_block(self._handle, c_heap, self._open(), functions, request)
 
     def realloc(self, block: Block, size: SupportsIndex, *, zero: bool = False) -> None:

@@ -11,7 +11,7 @@ from typing import SupportsIndex
 
 from spanwise import _format, _lib, errors
 from spanwise._lib import check, ffi, lib
-from spanwise.heap.block import Block, Request, new_block
+from spanwise.heap.block import Block, new_block, request_of
 from spanwise.heap.cache import ThreadCache
 from spanwise.heap.handle import HandleOwner, HeapHandle
 from spanwise.heap.heap_map import HeapMap, read_spans, read_tiles
@@ -153,9 +153,9 @@ class Heap(HandleOwner):
             OutOfMemoryError: no memory, or the heap's limit is reached.
             HeapClosedError: the heap is closed.
         """
-        request = Request.of(size, zero, align, scan)
+        request = request_of(size, zero, align, scan)
         with self._handle as heap:
-            functions = (lib.sw_heap_alloc, lib.sw_heap_alloc_aligned)
+            functions = lib.sw_heap_alloc, lib.sw_heap_alloc_aligned
             return new_block(self._handle, heap, heap, functions, request)
 
     def open_cache(self) -> ThreadCache:
