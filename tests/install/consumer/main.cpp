@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Uses containers on an installed spanwise, in the default heap and in two other heaps; prints
-// "consumer ok".
+// Uses containers on an installed spanwise, in the default heap, two other heaps and an arena;
+// prints "consumer ok".
 #include <cstdio>
 #include <functional>
 #include <map>
 #include <spanwise/allocator.hpp>
+#include <spanwise/arena.hpp>
 #include <spanwise/spanwise.h>
 #include <vector>
 
@@ -32,6 +33,13 @@ int main() {
     if (two.get_allocator() != one.get_allocator()) return 3;
     if (live_objects(first) != 2 || live_objects(second) != 0) return 4;
     swap(one, two);
+
+    spanwise::arena arena;
+    using numbers = std::vector<int, spanwise::arena_allocator<int>>;
+    numbers three{spanwise::arena_allocator<int>(arena)};
+    three.assign(100, 7);
+    sw_arena_stats stats;
+    if (sw_arena_get_stats(arena.get(), &stats) != SW_OK || stats.used_bytes < 400) return 5;
     std::puts("consumer ok");
     return 0;
 }
