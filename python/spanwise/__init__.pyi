@@ -102,12 +102,12 @@ from .pools.slabs import TieredSlabs as TieredSlabs
 from .ranges.allocators import BuddyAllocator as BuddyAllocator
 from .ranges.allocators import RangeAllocator as RangeAllocator
 from .ranges.allocators import RangeStats as RangeStats
+from .ranges.blocks import ScalableBlock as ScalableBlock
 from .ranges.memory import Memory as Memory
 from .ranges.reader import Reader as Reader
 from .ranges.recyclable import RecyclableMemory as RecyclableMemory
 from .ranges.scalable import MemoryAllocator as MemoryAllocator
 from .ranges.scalable import ScalableAllocator as ScalableAllocator
-from .ranges.scalable import ScalableBlock as ScalableBlock
 from .ranges.scalable import ScalableStats as ScalableStats
 from .ranges.stack import Stack as Stack
 from .ranges.stack import StackBlock as StackBlock

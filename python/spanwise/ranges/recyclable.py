@@ -10,8 +10,9 @@ from spanwise import _lib
 from spanwise._lib import check_type, ffi
 from spanwise._owner import Count, refuse_views
 from spanwise.errors import InvalidError, OutOfMemoryError
+from spanwise.ranges.blocks import BlockSource, Piece, ScalableBlock
 from spanwise.ranges.memory import Memory
-from spanwise.ranges.scalable import BlockSource, Piece, ScalableAllocator, ScalableBlock
+from spanwise.ranges.scalable import ScalableAllocator
 
 
 class _PlainBlocks:

@@ -4,18 +4,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Protocol, SupportsIndex
+from typing import SupportsIndex
 
 import numpy as np
 
 from spanwise import _lib
 from spanwise._lib import check, ffi, lib
-from spanwise._owner import Count, Life, Made, Owner, refuse_views, view_at
-from spanwise.errors import BlockBusyError, BlockFreedError, InvalidError, OverlapError
+from spanwise._owner import Owner
+from spanwise.errors import BlockBusyError
 from spanwise.ranges.allocators import backend_number
+from spanwise.ranges.blocks import Piece, ScalableBlock, free_piece
 from spanwise.ranges.memory import HasFileno, descriptor_of
 from spanwise.results.rows import Result, Rows, as_rows
 
@@ -165,7 +166,9 @@ class ScalableAllocator(Owner):
             if address == ffi.NULL:
                 check(lib.sw_last_error().status)
             # A piece frees itself without a Python lock, because destructors do it.
-            return Piece(int(ffi.cast("uintptr_t", address)), size, _free, c_allocator, self._life)
+            return Piece(
+                int(ffi.cast("uintptr_t", address)), size, free_piece, c_allocator, self._life
+            )
 
     def find(self, size: SupportsIndex) -> int:
         """Return the address that `alloc` would return now; the call may add a block.
@@ -249,224 +252,6 @@ class ScalableAllocator(Owner):
             return f"<{type(self).__name__}, closed>"
         stats = self.stats()
         return f"<{type(self).__name__}: {stats.taken_bytes:,} of {stats.held_bytes:,} B taken>"
-
-
-def _free(address: int, size: int, c_allocator: Any, _: Life) -> None:
-    """Free a block of an allocator; the last argument has kept the allocator alive."""
-    check(lib.sw_scalable_free(c_allocator, ffi.cast("void *", address), size))
-
-
-class Piece:
-    """An allocated block, freed by `give_back` or when the last reference is dropped.
-
-    Attributes:
-        address: address of the first byte.
-        size_bytes: size of the block.
-    """
-
-    __slots__ = ("_life", "_size", "address")
-
-    def __init__(self, address: int, size: int, give: Callable[..., object], *needs: Any) -> None:
-        """Own a block that `give(address, size, *needs)` frees."""
-        self.address = address
-        self._size = [size]  # a list, because the Life outlives the piece
-        self._life = Life(_give, give, address, self._size, *needs)
-
-    @property
-    def size_bytes(self) -> int:
-        """Size of the block."""
-        return self._size[0]
-
-    @size_bytes.setter
-    def size_bytes(self, size: int) -> None:
-        self._size[0] = size
-
-    def give_back(self) -> None:
-        """Free the block now; a second call does nothing."""
-        self._life.end()
-
-    def export(self, views: Count) -> memoryview:
-        """Return the bytes as a counted view, which keeps the block alive."""
-        return view_at(self.address, self._size[0], views.taken(self._life))
-
-
-def _give(give: Callable[..., object], address: int, size: list[int], *needs: Any) -> None:
-    if size[0]:
-        give(address, size[0], *needs)
-
-
-class BlockSource(Protocol):
-    """Anything that allocates blocks."""
-
-    def _take(self, size: int) -> Piece: ...
-
-
-class ScalableBlock(Made):
-    """A block of a scalable allocator, allocated until `free` or until the last reference goes.
-
-    Any part can be freed, in any order; offsets are from the first byte of the whole block. While a
-    view of the block is alive, no part can be freed (BlockBusyError).
-    """
-
-    __slots__ = ("__weakref__", "_address", "_allocator", "_pieces", "_size", "_views")
-    _maker = "ScalableAllocator.alloc"
-
-    def _set(self, allocator: ScalableAllocator, piece: Piece) -> None:
-        self._allocator = allocator
-        self._pieces = [piece]  # in address order
-        self._address = piece.address
-        self._size = piece.size_bytes
-        self._views = Count()
-
-    @property
-    def address(self) -> int:
-        """Address of the first byte of the whole block."""
-        return self._address
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes that are not freed."""
-        return sum(piece.size_bytes for piece in self._pieces)
-
-    @property
-    def parts(self) -> tuple[tuple[int, int], ...]:
-        """The parts that are not freed, as pairs (start, stop) of offsets.
-
-        >>> block = ScalableAllocator().alloc(100)
-        >>> block.free(20, 50)
-        >>> block.parts
-        ((0, 20), (50, 100))
-        """
-        return tuple((self._start(one), self._start(one) + one.size_bytes) for one in self._pieces)
-
-    @property
-    def freed(self) -> bool:
-        """Whether it was freed, or added to a memory."""
-        return not self._pieces
-
-    def view(self, start: SupportsIndex = 0, stop: SupportsIndex | None = None) -> memoryview:
-        """Return the bytes from `start` to `stop`, by default all, without a copy.
-
-        Raises:
-            BlockFreedError: it was freed, or a part of these bytes was.
-            InvalidError: the offsets are outside the block.
-        """
-        first, last = self._range(start, stop)
-        with self._allocator._lock:
-            piece = self._piece(first, last, BlockFreedError)
-            view = piece.export(self._views)
-            if not any(one is piece for one in self._pieces):  # freed by a __del__ that ran since
-                raise BlockFreedError(f"{self!r}: it was freed", "DOUBLE_FREE")
-            return view[first - self._start(piece) : last - self._start(piece)]
-
-    def __buffer__(self, flags: int, /) -> memoryview:
-        return self.view()
-
-    def free(self, start: SupportsIndex | None = None, stop: SupportsIndex | None = None) -> None:
-        """Free the bytes from `start` to `stop`; by default all that are not freed.
-
-        Raises:
-            BlockFreedError: it was already freed; the code is DOUBLE_FREE.
-            BlockBusyError: a view of it is alive.
-            OverlapError: a part of these bytes was already freed; nothing changes.
-            InvalidError: the offsets are outside the block, or start >= stop.
-        """
-        with self._allocator._lock:
-            self._allocator._open()
-            self._check_live()
-            if start is None and stop is None:
-                refuse_views(self._views.alive, self, "freeing it")
-                pieces, self._pieces = self._pieces, []
-                for piece in pieces:
-                    piece.give_back()
-                return
-            first, last = self._range(0 if start is None else start, stop)
-            if first == last:
-                raise InvalidError(f"start {first} is not below stop {last}")
-            self._free(first, last)
-
-    def shrink(self, keep: SupportsIndex) -> None:
-        """Free all but the first `keep` bytes of the whole block; the block if `keep` is 0.
-
-        Raises:
-            InvalidError: keep is negative, or larger than the block.
-            BlockFreedError, BlockBusyError: as in `free`.
-        """
-        with self._allocator._lock:
-            c_allocator = self._allocator._open()
-            self._check_live()
-            end = self.parts[-1][1]
-            first = _lib.as_index(keep, "keep", end)
-            if first == 0:
-                self.free()
-            elif self.parts == ((0, end),) and first < end:
-                refuse_views(self._views.alive, self, "shrinking it")
-                at = ffi.cast("void *", self._address)
-                check(lib.sw_scalable_shrink(c_allocator, at, end, first))
-                self._pieces[0].size_bytes = first
-            else:
-                for start, stop in self.parts:
-                    if stop > first:
-                        self._free(max(start, first), stop)
-
-    def _range(self, start: SupportsIndex, stop: SupportsIndex | None) -> tuple[int, int]:
-        """Return checked offsets; a missing stop is the end of the last part."""
-        end = self.parts[-1][1] if self._pieces else 0
-        last = end if stop is None else _lib.as_index(stop, "stop", self._size)
-        return _lib.as_index(start, "start", self._size if stop is None else last), last
-
-    def _start(self, piece: Piece) -> int:
-        return piece.address - self._address
-
-    def _piece(self, first: int, last: int, kind: type[Exception]) -> Piece:
-        """Return the piece that contains these bytes; raise `kind` if there is none."""
-        self._check_live()
-        for piece, (start, stop) in zip(self._pieces, self.parts, strict=True):
-            if start <= first and last <= stop:
-                return piece
-        raise kind(f"{self!r}: some of the bytes {first} to {last} were freed")
-
-    def _free(self, first: int, last: int) -> None:
-        """Free bytes of one piece, which becomes up to two."""
-        c_allocator = self._allocator._open()
-        refuse_views(self._views.alive, self, "freeing a part of it")
-        piece = self._piece(first, last, OverlapError)
-        index, start = self._pieces.index(piece), self._start(piece)
-        end = start + piece.size_bytes
-        at = ffi.cast("void *", self._address + first)
-        check(lib.sw_scalable_free(c_allocator, at, last - first))
-        piece.size_bytes = first - start
-        rest = [piece] if first > start else []
-        if end > last:
-            life = self._allocator._life
-            rest.append(Piece(self._address + last, end - last, _free, c_allocator, life))
-        self._pieces[index : index + 1] = rest
-
-    def _check_live(self) -> None:
-        if not self._pieces:
-            gone = f"the block at {self._address:#x} was freed, or added to a memory"
-            raise BlockFreedError(gone, "DOUBLE_FREE")
-
-    def _hand_over(self) -> Piece:
-        """Transfer the piece to a memory, which frees it.
-
-        Raises:
-            BlockFreedError, BlockBusyError: as in `free`.
-            InvalidError: it has several parts.
-        """
-        with self._allocator._lock:
-            self._check_live()
-            refuse_views(self._views.alive, self, "adding it to a memory")
-            if len(self._pieces) > 1:
-                raise InvalidError(f"{self!r} has several parts")
-            return self._pieces.pop()
-
-    def __len__(self) -> int:
-        return self.size_bytes
-
-    def __repr__(self) -> str:
-        size = "freed" if self.freed else f"{self.size_bytes:,} B"
-        return f"<ScalableBlock at {self._address:#x}: {size}>"
 
 
 class MemoryAllocator(ScalableAllocator):
