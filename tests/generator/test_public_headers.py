@@ -11,7 +11,7 @@ import pytest
 
 INCLUDE = Path(__file__).resolve().parents[2] / "include"
 C_HEADERS = sorted(str(path.relative_to(INCLUDE)) for path in INCLUDE.glob("spanwise/*.h"))
-CXX_HEADERS = [*C_HEADERS, "spanwise/allocator.hpp", "spanwise/arena.hpp"]
+CXX_HEADERS = [*C_HEADERS, "spanwise/allocator.hpp", "spanwise/arena_allocator.hpp"]
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror"]
 
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "check.h"
-#include "spanwise/arena.hpp"
+#include "spanwise/arena_allocator.hpp"
 
 namespace {
 

@@ -5,7 +5,7 @@
 #include <functional>
 #include <map>
 #include <spanwise/allocator.hpp>
-#include <spanwise/arena.hpp>
+#include <spanwise/arena_allocator.hpp>
 #include <spanwise/spanwise.h>
 #include <vector>
 

@@ -11,8 +11,8 @@
  * arena. Allocations throw std::bad_alloc if memory or the arena's limit is exhausted. The thread
  * rule is that of arena.h.
  */
-#ifndef SPANWISE_ARENA_HPP
-#define SPANWISE_ARENA_HPP
+#ifndef SPANWISE_ARENA_ALLOCATOR_HPP
+#define SPANWISE_ARENA_ALLOCATOR_HPP
 
 #include <spanwise/allocator.hpp>
 #include <spanwise/arena.h>
