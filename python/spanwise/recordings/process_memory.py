@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -70,6 +71,8 @@ class ProcessMemory(Result):
         end_malloc_bytes: malloc_bytes at the last reading: at the end, unless it was killed.
         retained: the most that malloc kept without need; None: nothing, or not known, because the
             program was killed or the recording is not in order.
+        series: resident bytes of malloc over time, as pairs (time in ns, bytes): the RSS without
+            the other parts, which are taken to be as at the peak; at most 512, () if it was killed.
     """
 
     peak_rss_bytes: int
@@ -81,6 +84,7 @@ class ProcessMemory(Result):
     recorder_bytes: int
     end_malloc_bytes: int
     retained: RetainedMemory | None = None
+    series: tuple[tuple[int, int], ...] = ()
 
     @property
     def private_bytes(self) -> int:
@@ -131,9 +135,10 @@ class ProcessMemory(Result):
 
 def read_memory(meta: Iterable[tuple[str, str]]) -> ProcessMemory | None:
     """Return the memory from a recording's metadata; None if the recorder could not read it."""
+    pairs = tuple(meta)
     found = {
         key[4:]: int(value)
-        for key, value in meta
+        for key, value in pairs
         if key.startswith("rss_") and value.isdecimal() and len(value) <= 20
     }
     if any(name not in found for name in _PARTS):
@@ -145,7 +150,18 @@ def read_memory(meta: Iterable[tuple[str, str]]) -> ProcessMemory | None:
     if all(name in found for name in _RETAINED):
         kept = RetainedMemory(*(found[name] for name in _RETAINED))
     peak = max(peak - recorder, 0)
-    return ProcessMemory(peak, time_ns, malloc, mapped, data, file, recorder, end_malloc, kept)
+    series = _series(dict(pairs).get("rss_series", ""), mapped + data + file + recorder)
+    return ProcessMemory(
+        peak, time_ns, malloc, mapped, data, file, recorder, end_malloc, kept, series
+    )
+
+
+def _series(text: str, others: int) -> tuple[tuple[int, int], ...]:
+    """Read "ns:bytes", separated by spaces; bytes without those of others. (): damaged."""
+    if not re.fullmatch(r"(\d{1,19}:\d{1,19}( |$)){1,512}", text):
+        return ()
+    points = [tuple(map(int, one.split(":"))) for one in text.split()]
+    return tuple((ns, max(size - others, 0)) for ns, size in points)
 
 
 def missing_memory(memory: ProcessMemory, program: str, runtime: tuple[str, str]) -> str:

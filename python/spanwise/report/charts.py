@@ -203,12 +203,18 @@ def _bar(ledger: Ledger, names: Iterable[str], x: Scale, scale: int, y: int) -> 
             yield words((left + right) / 2, y + 21, share, "middle", "inside")
 
 
-def timeline(rows: Rows, peak_op: int) -> str:
-    """Draw held bytes over time, stacked by part, with resident bytes as a line and the peak."""
+def timeline(
+    rows: Rows, peak_op: int, own: tuple[str, Sequence[tuple[int, int]]] = ("", ())
+) -> str:
+    """Draw held bytes over time, stacked by part, with resident bytes as a line and the peak.
+
+    `own` is the program's allocator, and times (ns) with its resident bytes: a second line.
+    """
     if not len(rows):
         return ""
-    scale, unit = _unit(float(rows["held_bytes"].max()), _BYTES)
-    y = Scale(0, float(rows["held_bytes"].max()) / scale or 1.0, 250, 24)
+    most = max(float(rows["held_bytes"].max()), *(float(size) for _, size in own[1]), 0.0)
+    scale, unit = _unit(most, _BYTES)
+    y = Scale(0, most / scale or 1.0, 250, 24)
     x, places, marks, x_unit = _over_time(rows)
     at = [x.at(float(place)) for place in places]
     made = [y_axis(y, ticks(y.high), _shown, unit)]
@@ -223,6 +229,12 @@ def timeline(rows: Rows, peak_op: int) -> str:
         for a, value in zip(at, rows["resident_bytes"], strict=True)
     )
     made.append(element("polyline", points=line, class_="resident"))
+    line = " ".join(
+        f"{place_in_time(rows, 0, ns):.1f},{y.at(size / scale):.1f}"
+        for ns, size in own[1]
+        if ns <= rows["time_ns"][-1] and x_unit != "operations"
+    )
+    made.append(element("polyline", points=line, class_="own") if line else "")
     peak = at[min(int(np.searchsorted(rows["op"], peak_op)), len(at) - 1)]
     made.append(element("line", x1=peak, x2=peak, y1=24, y2=250, class_="peak"))
     anchor = "end" if peak > WIDTH / 2 else "start"
@@ -234,7 +246,9 @@ def timeline(rows: Rows, peak_op: int) -> str:
     )
     made.append(x_axis(x, marks, _shown, 250, x_unit))
     names = [(css_class(name), PARTS[name]) for name in used]
-    made.append(legend([*names, ("resident-patch", "resident (line)")], 304))
+    lines = [("resident-patch", "resident (line)")]
+    lines += [("own-patch", f"{own[0]}, as it ran (line)")] if line else []
+    made.append(legend([*names, *lines], 304))
     return figure(326, made, "bytes held over time, by part", "timeline")
 
 

@@ -106,12 +106,23 @@ def _frames(facts: Facts) -> dict[str, Any]:
     return made
 
 
+def _own_memory(facts: Facts) -> tuple[str, tuple[tuple[int, int], ...]]:
+    """The program's allocator and its resident bytes over time, if that is not ours."""
+    own = facts.recording
+    if not isinstance(own, Recording) or own.memory is None or own.allocator == "spanwise":
+        return "", ()
+    return own.allocator, own.memory.series
+
+
 def _sections(facts: Facts) -> Iterable[Section]:
     if facts.ledger.parts:
         yield sections.processes(facts)
     if facts.recording.events:
         text = "Held bytes, stacked by part. The dashed line is the resident bytes."
-        picture = charts.timeline(facts.timeline, facts.peak_op)
+        own = _own_memory(facts)
+        if own[1]:
+            text += f" The solid line is {own[0]}'s malloc, as the program ran."
+        picture = charts.timeline(facts.timeline, facts.peak_op, own)
         if facts.maps:
             text += (
                 " Drag over an interval: sizes, heap map, call sites and flame graph show its"

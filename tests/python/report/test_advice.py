@@ -15,6 +15,7 @@ from spanwise.measure.bench_result import BenchResult
 from spanwise.measure.bench_rounds import ROW_FIELDS, VALUE_FIELDS
 from spanwise.measure.peers import PeerComparison, PeerRow
 from spanwise.recordings import sources
+from spanwise.recordings.process_memory import read_memory
 from spanwise.report.advice import AdviceList
 
 from tests.python.helpers import spanwise
@@ -172,6 +173,23 @@ def test_the_page_has_the_memory_of_the_process(measured: sw.Recording, tmp_path
     row = r">27\.0 MiB</td><td[^>]*>peak RSS of the process<"
     assert re.search(row, text)
     assert re.search(r">20\.0 MiB</td><td[^>]*>private memory from malloc, recorded<", text)
+
+
+def test_the_page_draws_the_programs_own_allocator(tmp_path: Path) -> None:
+    """10 MiB are requested in 10.239 ms; 10 MiB of the RSS, 2, 1, 4 and 3, are others'."""
+    series = " ".join(f"{ms}000000:{size * MIB}" for ms, size in ((0, 10), (5, 20), (10, 30)))
+    parts = {**PARTS, "rss_series": series}
+    meta = [("program", "/opt/app"), *((name, str(value)) for name, value in parts.items())]
+    sources.write_ops(tmp_path / "a.swt", iter([allocations([1024] * 10_240)]), meta)
+    recording = sw.Recording.open(tmp_path / "a.swt")
+    assert recording.memory is not None
+    assert recording.memory.series == ((0, 0), (5_000_000, 10 * MIB), (10_000_000, 20 * MIB))
+    recording.to_html(tmp_path / "a.html")
+    text = (tmp_path / "a.html").read_text(encoding="utf-8")
+    (points,) = re.findall(r'<polyline[^>]*points="([^"]*)"[^>]*class="own"', text)
+    assert len(points.split()) == 3
+    assert "The solid line is glibc&#x27;s malloc, as the program ran." in text
+    assert read_memory([*meta, ("rss_series", "5:x")]).series == ()  # type: ignore[union-attr]
 
 
 def test_memory_that_was_not_recorded_is_said_first(tmp_path: Path) -> None:
