@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from install_tools import run
+from install_tools import quick_compiler, run
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("src/**/*.md")])
@@ -87,13 +87,16 @@ def test_numbers_may_differ_and_words_may_not() -> None:
 
 @pytest.mark.slow
 def test_the_tutorial_runs_in_order_and_prints_what_it_shows(tmp_path: Path) -> None:
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "CC": str(quick_compiler(tmp_path / "cc")),
+    }
     printed, compared = "", 0
     for language, text in FENCED.findall((ROOT / "docs/tutorial.md").read_text(encoding="utf-8")):
         if language == "perl":
             (tmp_path / "pages.pl").write_text(text, encoding="utf-8")
         elif language == "sh":
-            printed = run("/bin/sh", "-euc", f"exec 2>&1\n{text}", cwd=tmp_path, env={"PATH": path})
+            printed = run("/bin/sh", "-euc", f"exec 2>&1\n{text}", cwd=tmp_path, env=environment)
         elif language == "text":
             assert shown_in(text, printed), f"{text}\n--- printed:\n{printed}"
             compared += 1
