@@ -52,7 +52,7 @@ static void refusals(void) {
     CHECK(sw_os_place((size_t)1 << 62, sw_os_page_bytes()) == NULL);
 }
 
-enum { THREADS = 4, ROUNDS = 40000 };
+enum { THREADS = 4, ROUNDS = 10000 };
 static sw_os_lock lock;
 static uint64_t counter;
 
