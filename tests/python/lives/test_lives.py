@@ -11,7 +11,7 @@ import pytest
 import spanwise as sw
 
 from tests.python.helpers import ROOT, python
-from tests.python.lives import attacks, interruptions, worlds
+from tests.python.lives import attacks, worlds
 
 CLOSED_FIRST = {"Reader"}
 """Files: io.RawIOBase closes them in the same step in which a cycle's `__del__` methods run."""
@@ -47,7 +47,7 @@ def test_every_method_from_a_cycle_that_is_collected(cls: str) -> None:
         assert row["said"] in allowed, f"{where}: {row['said']}, but directly {direct}"
 
 
-@pytest.mark.parametrize("cls", sorted(set(worlds.WORLDS) - interruptions.NOT_HERE))
+@pytest.mark.parametrize("cls", sorted(worlds.WORLDS))
 def test_every_method_while_everything_is_ended_at_any_of_its_lines(cls: str) -> None:
     done = python(ROOT / "tests/python/lives/interruptions.py", cls)
     assert done.returncode == 0, done.stderr[-3000:]
