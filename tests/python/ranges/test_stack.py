@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import gc
-import random
 
 import pytest
 import spanwise as sw
@@ -122,30 +121,6 @@ def test_wrong_arguments() -> None:
     assert stack.depth == 48
     with pytest.raises(TypeError):
         stack.push(1.0)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("growth", ["copy", "chain"])
-def test_random_calls_against_a_list(growth: str) -> None:
-    generator = random.Random(5)
-    stack = sw.Stack(growth=growth, first_bytes=16, limit_bytes=1 << 16)
-    model: list[tuple[sw.StackBlock, bytes]] = []
-    for _ in range(1500):
-        if generator.random() < 0.7 or not model:
-            text = generator.randbytes(generator.randrange(1, 300))
-            try:
-                block = stack.push(len(text))
-            except StackOverflowError:
-                continue
-            block.view()[:] = text
-            model.append((block, text))
-        else:
-            count = generator.randrange(len(model))
-            stack.release(model[count][0].depth)
-            assert all(block.released for block, _ in model[count:])
-            del model[count:]
-        assert stack.depth == sum((len(text) + 15) // 16 * 16 for _, text in model)
-    assert all(bytes(block.view()) == text for block, text in model)
-    stack.verify()
 
 
 # --- registered pointers --------------------------------------------------------------------------
