@@ -58,6 +58,83 @@ def test_each_alone_and_in_reverse(compiler: str, standard: str, tmp_path: Path)
         compile_text(compiler, standard, included([name]), tmp_path)
 
 
+# --- what users write -----------------------------------------------------------------------------
+
+
+def compile_input(
+    compiler: str, source: str, options: list[str]
+) -> subprocess.CompletedProcess[str]:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
+    return subprocess.run(
+        [compiler, *options, *WARNINGS, f"-I{INCLUDE}", "-"],
+        input=source,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("compiler", "language"),
+    [("gcc", "c"), ("clang", "c"), ("g++", "c++"), ("clang++", "c++")],
+)
+def test_class_specs_are_initialised_without_a_warning(compiler: str, language: str) -> None:
+    """By the macro and by three values; by names as well in C (C++17 has none)."""
+    named = "{.size_bytes = 48, .pages = 1, .first_pages = 1}" if language == "c" else "{48, 1, 0}"
+    source = f"""
+        #include <spanwise/sizeclass.h>
+        const sw_class_spec specs[] = {{SW_CLASS_SPEC(16, 1), {{32, 4, 1}}, {named}}};
+        int main(void) {{ return (int)specs[0].first_pages; }}
+    """
+    standard = "c11" if language == "c" else "c++17"
+    options = ["-x", language, f"-std={standard}", "-fsyntax-only"]
+    assert compile_input(compiler, source.rstrip(" "), options).stderr == ""
+
+
+@pytest.mark.parametrize("compiler", ["g++", "clang++"])
+def test_the_cache_is_found_without_asking_for_a_constructor(compiler: str) -> None:
+    """No call of _ZTH or _ZTW, the Itanium ABI's names of what sets a variable of a thread up.
+
+    C++ asks at each use of an extern `thread_local` whether there is one: 2 instructions a free.
+    """
+    source = """
+        #include <spanwise/fast.h>
+        void *get() { return sw_fast_malloc(16); }
+        void drop(void *p) { sw_fast_free(p); }
+    """
+    done = compile_input(compiler, source, ["-x", "c++", "-O2", "-S", "-o", "-"])
+    assert done.stderr == ""
+    assert "sw_tls" in done.stdout
+    assert "_ZTH" not in done.stdout and "_ZTW" not in done.stdout
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang", "g++", "clang++"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        "sw_cache_alloc({cache}, 33, 0)",
+        "sw_cache_free({cache}, p)",
+        "sw_fast_cache_alloc({cache}, 33, 0)",
+        "sw_fast_cache_free({cache}, p)",
+    ],
+)
+def test_a_cache_that_is_null_is_warned_of(compiler: str, call: str) -> None:
+    """These do not look at run time (docs/decisions/0017-interface.md)."""
+
+    def compiled(cache: str) -> subprocess.CompletedProcess[str]:
+        body = "(void)p; (void)cache; (void)" + call.format(cache=cache)
+        source = f"void f(sw_cache *cache, void *p) {{ {body}; }}\n"
+        language = "c++" if compiler.endswith("++") else "c"
+        options = ["-x", language, "-fsyntax-only"]
+        return compile_input(compiler, f"#include <spanwise/fast.h>\n{source}", options)
+
+    warned = compiled("NULL")
+    assert warned.returncode != 0
+    assert "nonnull" in warned.stderr
+    assert compiled("cache").stderr == ""
+
+
 # --- specialised paths under sanitizers -----------------------------------------------------------
 
 SANITIZERS = [
