@@ -54,6 +54,7 @@ TESTS: dict[str, list[Command]] = {
         for backend in ("btree", "treap", "two_treaps", "buddy")
     },
     **COLLECTOR,
+    "python_arrays": [(sys.executable, "tests/python/heap/random_heaps.py", "0", "1")],
     "python_files": [(*PYTHON, "tests.fuzz.fuzz_files", "--files", "20000")],
 }
 

@@ -15,13 +15,11 @@ from tests.python.helpers import ALLOC, FREE, REALLOC, make_ops, python
 
 
 PROGRAM = Path(__file__).with_name("random_heaps.py")
-PARTS = 2
 
 
-@pytest.mark.parametrize("part", range(PARTS))
-def test_random_arrays_end_no_process(part: int) -> None:
-    """Random arrays in heaps with every combination of options do not crash."""
-    done = python(PROGRAM, str(part), str(PARTS), timeout=600)
+def test_random_arrays_end_no_process() -> None:
+    """In heaps with a fifth of the combinations of options; `./dev stress python_arrays`: all."""
+    done = python(PROGRAM, "0", "5")
     last = done.stdout.splitlines()[-1:]
     assert done.returncode == 0, f"{last}: {done.stderr[-2000:]}"
     assert last == ["done"]
