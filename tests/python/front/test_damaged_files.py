@@ -16,7 +16,7 @@ from tests.python.helpers import ROOT, python
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs forks and /proc")
 
-FILES = 340
+FILES = 510
 
 
 def test_no_damaged_file_ends_in_a_traceback(tmp_path: Path) -> None:
