@@ -43,7 +43,8 @@ foreach(source IN LISTS unit_sources)
   # These need x86-64: the recorder's CFI rules (cfi, recorder_walks), and single steps that count
   # instructions (range_steps) or stop at each (collector_inside). With a sanitizer or grade 3, code
   # takes ten times as many steps, and a step could stop ThreadSanitizer while it holds its locks.
-  if(module STREQUAL "collector_inside" AND (SPANWISE_SANITIZE OR SPANWISE_CHECK EQUAL 3))
+  if(module MATCHES "^(collector_inside|range_steps)$"
+     AND (SPANWISE_SANITIZE OR SPANWISE_CHECK EQUAL 3))
     continue()
   endif()
   if(module MATCHES "^(cfi|recorder_walks|range_steps|collector_inside)$" AND NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
