@@ -25,14 +25,7 @@ THREAD_KIB = 26
 lists; 20 span records of 128 bytes; 4 of the thread's record, rounded up."""
 
 
-@pytest.mark.parametrize(
-    "threads",
-    [
-        16,
-        208,
-        *(pytest.param(n, marks=pytest.mark.slow) for n in (800, 1600)),
-    ],
-)
+@pytest.mark.parametrize("threads", [16, 208])
 def test_held_is_as_predicted(preload: Preload, tmp_path: Path, threads: int) -> None:
     """Sixteen threads at a time: the caches of those that ended are closed in both."""
     words = [str(preload.program("births.c")), str(threads), "16"]
@@ -56,8 +49,7 @@ def bound_kib(threads: int) -> int:
     return PROGRAM_KIB + WHOLE_KIB + FREE_KIB + threads * THREAD_KIB
 
 
-@pytest.mark.parametrize("thp", ["", "advise"])
-@pytest.mark.parametrize("threads", [300, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("threads", "thp"), [(300, "advise"), (1000, "")])
 def test_ended_threads_leave_little(preload: Preload, threads: int, thp: str) -> None:
     """Neither a tick nor another call returns memory: the threads do as they end."""
     options: dict[str, Any] = {"THP": thp} if thp else {}
