@@ -129,7 +129,7 @@ def test_the_end_of_a_view_waits_for_no_lock() -> None:
             del view
             both.wait()
 
-    in_threads(work, 2, timeout=10)
+    in_threads(work, 2)
     for heap, block in zip(heaps, blocks, strict=True):
         block.free()  # refused while there is a view
         assert heap.ledger().live_objects == 0
@@ -149,7 +149,7 @@ def test_views_that_another_thread_drops() -> None:
             if mine:
                 mine.pop()
 
-    in_threads(work, timeout=10)
+    in_threads(work)
     baskets.clear()
     gc.collect()
     for heap, block in zip(heaps, blocks, strict=True):
