@@ -19,8 +19,8 @@ import numpy as np
 import spanwise as sw
 from spanwise.results.rows import Result
 
-VALUES = {"Constraint", "Measure", "ObjectType", "Recording", "RecordingSet", "Rows"}
-"""Classes that hold nothing of C between calls and are no results."""
+VALUES = {"Constraint", "Measure", "ObjectType", "Rows"}
+"""Classes that hold nothing of C and are no results."""
 
 OF_THE_RECORDER = {"RecordedPart"}
 """Made only in a program that is recorded."""
@@ -208,6 +208,24 @@ def _table() -> World:
     )
 
 
+def _recording() -> World:
+    folder = Path(tempfile.mkdtemp())
+    recording = sw.Recording.from_ops(_ops(), folder / "one.swt")
+    path = folder / "one.swt"
+    return World(
+        it=recording, path=path, paths=[path], to="perfetto", ops=_ops(), rows=2, size=40,
+        other=recording, name="x", at="end", table="c16",
+        flame=folder / "f.svg", report=folder / "r.html", tables=["go"], recordings=[recording],
+        sites=[0],
+    )  # fmt: skip
+
+
+def _recordings() -> World:
+    world = _recording()
+    world.it = sw.RecordingSet([world.it])
+    return world
+
+
 WORLDS: dict[str, Callable[[], World]] = {
     "Arena": _arena,
     "ArenaTracker": _tracker,
@@ -222,6 +240,8 @@ WORLDS: dict[str, Callable[[], World]] = {
     "Pool": _pool,
     "RangeAllocator": _range(sw.RangeAllocator),
     "Reader": _reader,
+    "Recording": _recording,
+    "RecordingSet": _recordings,
     "RecyclableMemory": _recyclable,
     "ScalableAllocator": _scalable,
     "ScalableBlock": _scalable_block,
@@ -301,11 +321,23 @@ _again: dict[str, Callable[[World], list[Any]]] = {
     "TieredSlabs": lambda world: [world.heap],
     "Reader": lambda world: [world.memory],
     "RecyclableMemory": lambda world: [world.allocator],
+    "RecordingSet": lambda world: [world.recordings],
+    "Recording": lambda world: [world.path],
 }
 
 
 def _none(_: World) -> list[Any]:
     return []
+
+
+OTHER_NAMES = {
+    ("Pool", "age_with", "heap"): "collected",
+    ("Recording", "to_flame", "path"): "flame",
+    ("Recording", "to_html", "path"): "report",
+    ("RecordingSet", "to_flame", "path"): "flame",
+    ("RecordingSet", "to_html", "path"): "report",
+}
+"""What the world calls a parameter of a method, where that is not its name."""
 
 
 def arguments(world: World, name: str, method: Any) -> list[Any]:
@@ -318,8 +350,8 @@ def arguments(world: World, name: str, method: Any) -> list[Any]:
     for parameter in inspect.signature(method).parameters.values():
         if parameter.kind not in kinds or parameter.default is not parameter.empty:
             continue
-        named = "collected" if (cls, name) == ("Pool", "age_with") else parameter.name
-        if not hasattr(world, named):
-            raise NoArgumentError(f"{cls}.{name}: give the world of {cls} an argument {named!r}")
-        wanted.append(getattr(world, named))
+        source = OTHER_NAMES.get((cls, name, parameter.name), parameter.name)
+        if not hasattr(world, source):
+            raise NoArgumentError(f"{cls}.{name}: give the world of {cls} an argument {source!r}")
+        wanted.append(getattr(world, source))
     return wanted
