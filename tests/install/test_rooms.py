@@ -178,38 +178,3 @@ for name in names:
 print(len(names) > 80)
 """
     assert run_python(code) == "True\n"
-
-
-FUNCTIONS = ("build", "compare", "optimize", "record", "replay", "run", "sweep")
-
-
-def test_functions_are_no_modules() -> None:
-    """`import spanwise.build` fails, and the name stays the function."""
-    code = f"""
-import importlib, spanwise
-for name in {FUNCTIONS}:
-    try:
-        importlib.import_module("spanwise." + name)
-    except ModuleNotFoundError:
-        print(name, callable(getattr(spanwise, name)))
-"""
-    assert run_python(code) == "".join(f"{name} True\n" for name in FUNCTIONS)
-
-
-def test_public_modules_are_reached_both_ways() -> None:
-    code = """
-import spanwise.plots, spanwise.workloads, spanwise as sw
-print(sw.plots.waste.__name__, sw.workloads.synthesize is sw.synthesize)
-"""
-    assert run_python(code) == "waste True\n"
-
-
-def test_import_loads_neither_matplotlib_nor_the_generator() -> None:
-    code = """
-import sys, spanwise
-for name in spanwise.__all__:
-    getattr(spanwise, name)
-for name in ("numpy", "matplotlib", "spanwise_sizeclasses"):
-    print(name in sys.modules)
-"""
-    assert run_python(code) == "True\nFalse\nFalse\n"
