@@ -157,7 +157,7 @@ static void waits(void) {
     word = 1;
     for (int i = 0; i < THREADS; i++)
         CHECK_EQ(pthread_create(&threads[i], NULL, wait_at_word, &late[i]), 0);
-    for (int i = 0; i < 1000; i++) sched_yield();
+    for (int i = 0; i < 50; i++) sched_yield();
     __atomic_store_n(&word, 2, __ATOMIC_RELEASE);
     sw_os_wake(&word);
     join_threads(threads, THREADS);
