@@ -426,21 +426,6 @@ def test_threads_share_an_allocator() -> None:
 # --- memory allocator -----------------------------------------------------------------------------
 
 
-def test_it_is_full_and_empty_to_the_byte() -> None:
-    memory = sw.MemoryAllocator(1000)
-    blocks = [memory.alloc(250) for _ in range(4)]
-    with pytest.raises(sw.LimitError):
-        memory.alloc(1)
-    blocks[1].shrink(200)
-    assert memory.alloc(50).address == blocks[1].address + 200
-    assert repr(memory) == "<MemoryAllocator: 950 of 1,000 B taken>"
-    for block in blocks:
-        block.free()
-    memory.trim()
-    assert memory.stats().held_bytes == 0
-    assert memory.alloc(1000).size_bytes == 1000
-
-
 @pytest.mark.parametrize(("size", "backing"), [(0, "system"), (1 << 41, "system"), (8, "tape")])
 def test_wrong_arguments(size: int, backing: str) -> None:
     with pytest.raises(sw.InvalidError):

@@ -155,29 +155,6 @@ def test_a_registered_pointer_follows_the_stack(inside: bool) -> None:
     stack.verify()
 
 
-def test_a_chain_moves_nothing() -> None:
-    stack = sw.Stack(growth="chain", first_bytes=16)
-    block = stack.push(16)
-    before = block.address
-    pointer = stack.register(block)
-    stack.push(1000)
-    assert pointer.address == block.address == before
-    assert stack.stats().relocated == 0
-
-
-def test_a_trim_moves_pointers_too() -> None:
-    stack = sw.Stack(first_bytes=16)
-    block = stack.push(3)
-    block.view()[:] = b"abc"
-    pointer = stack.register(block)
-    with stack.frame():
-        stack.push(10_000)
-    stack.trim()
-    assert stack.stats().held_bytes == 16
-    assert stack.stats().relocated == 2
-    assert bytes(pointer.view()) == b"abc" and pointer.address == block.address
-
-
 @pytest.mark.parametrize("growth", ["copy", "chain"])
 def test_a_pointer_that_outlives_its_mark_is_caught(growth: str) -> None:
     stack = sw.Stack(growth=growth, checked=True)
