@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 import os
+import random
 import threading
 import weakref
 from collections.abc import Callable
