@@ -43,16 +43,19 @@ foreach(source IN LISTS unit_sources)
   # These need x86-64: the recorder's CFI rules (cfi, recorder_walks), and single steps that count
   # instructions (range_steps) or stop at each (collector_inside). With a sanitizer or grade 3, code
   # takes ten times as many steps, and a step could stop ThreadSanitizer while it holds its locks.
-  if(module STREQUAL "collector_inside" AND (SPANWISE_SANITIZE OR SPANWISE_CHECK EQUAL 3))
+  if(module MATCHES "^(collector_inside|range_steps)$"
+     AND (SPANWISE_SANITIZE OR SPANWISE_CHECK EQUAL 3))
     continue()
   endif()
   if(module MATCHES "^(cfi|recorder_walks|range_steps|collector_inside)$" AND NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
     continue()
   endif()
-  # ThreadSanitizer cannot find anything in tests with one thread, and takes ten times as long.
+  # ThreadSanitizer cannot find anything in tests with one thread at a time (addresses), or that
+  # count system calls (thread_births), and takes ten times as long.
   # many_parts tests the library's own thread, which finishes a recording.
   file(STRINGS "${source}" starts_threads REGEX "pthread_create|start_threads|in_thread|many_parts")
-  if(SPANWISE_SANITIZE STREQUAL "thread" AND NOT starts_threads)
+  if(SPANWISE_SANITIZE STREQUAL "thread"
+     AND (NOT starts_threads OR module MATCHES "^(addresses|thread_births)$"))
     continue()
   endif()
   # A thread that has not joined a collector races with it by definition.
@@ -88,9 +91,6 @@ foreach(source IN LISTS unit_sources)
     target_compile_options(${name} PRIVATE -O0)
   elseif(SPANWISE_CHECK EQUAL 3)
     target_compile_options(${name} PRIVATE -O1)
-  endif()
-  if(module MATCHES "^(lesson|service)$")
-    target_link_libraries(${name} PRIVATE spanwise_examples)
   endif()
   target_link_libraries(${name} PRIVATE spanwise_internal m)
   target_link_options(${name} PRIVATE ${spanwise_test_linker})

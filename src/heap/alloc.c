@@ -2,8 +2,7 @@
 /* Allocation: the requests that the specialised paths do not serve, and the public functions. A
  * request that an inline path does not serve passes at most two functions: one of those here
  * chooses by the kind of request, and then sw_refill_alloc or sw_large_alloc finds the memory. For
- * this reason functions that are no fast path call sw_refill_alloc, not sw_alloc_slow
- * (tests/install/test_hops.py). */
+ * this reason functions that are no fast path call sw_refill_alloc, not sw_alloc_slow. */
 #include "heap/alloc.h"
 
 #include <errno.h>

@@ -10,7 +10,7 @@
  *   free_slow          no slot starts at the address     -> a large object, or sw_free_checked
  *
  * A step that two of them share is inlined into both, so that a free which the fast path does not
- * finish passes at most two functions (tests/install/test_hops.py). sw_free_checked looks the
+ * finish passes at most two functions. sw_free_checked looks the
  * pointer up from the beginning and decides everything else: the first free into a span of another
  * cache, objects of central spans, spans outside of the cache's view, the first free of a thread,
  * and every misuse. */

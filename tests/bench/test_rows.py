@@ -3,15 +3,13 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
-from driver.contenders import OWN
 from driver.rows import choose, load
 from driver.tools import BenchError
 
-from tests.bench.tools import BENCH, counted_paths
+from tests.bench.tools import BENCH
 
 TARGETS = load(BENCH / "targets.toml")
 GOOD = 'repetitions = 3\n[[row]]\nname = "a"\nours = "inline pair/16"\npeers = "linked pair/16"\n'
@@ -74,38 +72,3 @@ def test_rows_are_chosen_by_pattern_or_by_text() -> None:
     assert [row.name for row in choose(TARGETS.rows, ["buddy"])] == ["range buddy pair"]
     with pytest.raises(BenchError, match="--rows 'nothing' matches none of "):
         choose(TARGETS.rows, ["nothing"])
-
-
-def _google_rows(folder: str) -> str:
-    return "".join(path.read_text() for path in sorted((BENCH / folder).glob("*.[ch]*")))
-
-
-def test_targets_name_rows_that_the_programs_have() -> None:
-    """The first word after the way is registered in the sources of that program."""
-    sources = {way: _google_rows("micro") for way in (*OWN, "preload", "linked", "allocators")}
-    sources |= {way: _google_rows(way) for way in ("arenas", "ranges", "buffers", "collectors")}
-    sources |= {way: _google_rows("patterns") for way in ("pattern", "pattern-allocators")}
-    checked = 0
-    for row in TARGETS.rows:
-        for source in filter(None, (row.ours, *row.peers)):
-            way, _, words = source.partition(" ")
-            if way not in sources:
-                continue
-            word = words.split("/")[2 if way in ("arenas", "ranges", "buffers") else 0].split()[0]
-            assert re.search(rf"\b{re.escape(word)}\b", sources[way]), source
-            checked += 1
-    assert checked > 200
-
-
-def test_counted_paths_exist() -> None:
-    named = {s.split()[1] for row in TARGETS.rows for s in row.peers if s.startswith("counted")}
-    assert named and named <= counted_paths()
-
-
-def test_bases_and_means_name_rows() -> None:
-    names = {row.name for row in TARGETS.rows}
-    assert {row.base for row in TARGETS.rows if row.base} <= names
-    means = [row for row in TARGETS.rows if row.rows]
-    assert [len(choose([r for r in TARGETS.rows if r.ours], row.rows)) for row in means] == [
-        *(24, 24, 10),
-    ]

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 import pytest
@@ -19,9 +18,3 @@ def bench_build(program: str) -> Path:
     if not (build / program).is_file():
         pytest.skip(f"no {program} in {build}: ./dev test builds it")
     return build
-
-
-def counted_paths() -> set[str]:
-    """Return the names in the tables of bench/micro/paths_*.c."""
-    sources = [path.read_text() for path in (BENCH / "micro").glob("paths_*.c")]
-    return {name for text in sources for name in re.findall(r'^    \{"(\w+)", ', text, re.M)}

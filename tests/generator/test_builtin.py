@@ -93,14 +93,6 @@ def test_a_fixed_c16_has_the_hash_of_before() -> None:
     assert f"{fixed.hash:016x}" == "28c069f1ac02d6a8"  # c16's while its spans had one length
 
 
-@pytest.mark.parametrize(
-    ("size", "slot"),
-    [(0, 8), (1, 8), (8, 8), (33, 48), (40, 48), (66, 80), (1024, 1024), (1025, 1152)],
-)
-def test_go_examples(size: int, slot: int) -> None:
-    assert GO.classes[GO.class_of(size) - 1].size == slot
-
-
 def test_list_names_every_table() -> None:
     result = run_script("--list")
     assert [line.split()[0] for line in result.stdout.splitlines()] == list(families.NAMES)

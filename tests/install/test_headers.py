@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,83 @@ def test_each_alone_and_in_reverse(compiler: str, standard: str, tmp_path: Path)
         compile_text(compiler, standard, included([name]), tmp_path)
 
 
+# --- what users write -----------------------------------------------------------------------------
+
+
+def compile_input(
+    compiler: str, source: str, options: list[str]
+) -> subprocess.CompletedProcess[str]:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
+    return subprocess.run(
+        [compiler, *options, *WARNINGS, f"-I{INCLUDE}", "-"],
+        input=source,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("compiler", "language"),
+    [("gcc", "c"), ("clang", "c"), ("g++", "c++"), ("clang++", "c++")],
+)
+def test_class_specs_are_initialised_without_a_warning(compiler: str, language: str) -> None:
+    """By the macro and by three values; by names as well in C (C++17 has none)."""
+    named = "{.size_bytes = 48, .pages = 1, .first_pages = 1}" if language == "c" else "{48, 1, 0}"
+    source = f"""
+        #include <spanwise/sizeclass.h>
+        const sw_class_spec specs[] = {{SW_CLASS_SPEC(16, 1), {{32, 4, 1}}, {named}}};
+        int main(void) {{ return (int)specs[0].first_pages; }}
+    """
+    standard = "c11" if language == "c" else "c++17"
+    options = ["-x", language, f"-std={standard}", "-fsyntax-only"]
+    assert compile_input(compiler, source.rstrip(" "), options).stderr == ""
+
+
+@pytest.mark.parametrize("compiler", ["g++", "clang++"])
+def test_the_cache_is_found_without_asking_for_a_constructor(compiler: str) -> None:
+    """No call of _ZTH or _ZTW, the Itanium ABI's names of what sets a variable of a thread up.
+
+    C++ asks at each use of an extern `thread_local` whether there is one: 2 instructions a free.
+    """
+    source = """
+        #include <spanwise/fast.h>
+        void *get() { return sw_fast_malloc(16); }
+        void drop(void *p) { sw_fast_free(p); }
+    """
+    done = compile_input(compiler, source, ["-x", "c++", "-O2", "-S", "-o", "-"])
+    assert done.stderr == ""
+    assert "sw_tls" in done.stdout
+    assert "_ZTH" not in done.stdout and "_ZTW" not in done.stdout
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang", "g++", "clang++"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        "sw_cache_alloc({cache}, 33, 0)",
+        "sw_cache_free({cache}, p)",
+        "sw_fast_cache_alloc({cache}, 33, 0)",
+        "sw_fast_cache_free({cache}, p)",
+    ],
+)
+def test_a_cache_that_is_null_is_warned_of(compiler: str, call: str) -> None:
+    """These do not look at run time (docs/decisions/0017-interface.md)."""
+
+    def compiled(cache: str) -> subprocess.CompletedProcess[str]:
+        body = "(void)p; (void)cache; (void)" + call.format(cache=cache)
+        source = f"void f(sw_cache *cache, void *p) {{ {body}; }}\n"
+        language = "c++" if compiler.endswith("++") else "c"
+        options = ["-x", language, "-fsyntax-only"]
+        return compile_input(compiler, f"#include <spanwise/fast.h>\n{source}", options)
+
+    warned = compiled("NULL")
+    assert warned.returncode != 0
+    assert "nonnull" in warned.stderr
+    assert compiled("cache").stderr == ""
+
+
 # --- specialised paths under sanitizers -----------------------------------------------------------
 
 SANITIZERS = [
@@ -93,3 +171,87 @@ def test_specialised_paths_by_sanitizer(
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+# --- the binary interface -------------------------------------------------------------------------
+
+
+SCRIPT = ROOT / "scripts/check_interface.py"
+RECORD = "tests/data/interface.txt"
+HEAP, STATS = "include/spanwise/heap.h", "include/spanwise/stats.h"
+VERSION = "include/spanwise/spanwise.h"
+NOW = (ROOT / RECORD).read_text(encoding="utf-8").splitlines()[0]
+GONE, NEW = f"gone within version {NOW}: ", "not on record: "
+
+# file, old text, new text, findings
+CHANGES = {
+    "another function": (
+        HEAP,
+        "SW_API uint32_t sw_heap_id(",
+        "SW_API int sw_heap_new(int (*call)(void *context, char c), void *p);\n"
+        "SW_API uint32_t sw_heap_id(",
+        [NEW + "name sw_heap_new: int (int (void *, char) *, void *)"],
+    ),
+    "another type": (
+        STATS,
+        "SW_API uint64_t sw_heap_held_bytes(",
+        "SW_API uint32_t sw_heap_held_bytes(",
+        [
+            GONE + "name sw_heap_held_bytes: uint64_t (const sw_heap *)",
+            NEW + "name sw_heap_held_bytes: uint32_t (const sw_heap *)",
+        ],
+    ),
+}
+
+
+def check(root: Path, *words: str) -> tuple[int, list[str]]:
+    """Return the exit status and the findings."""
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), "--root", str(root), *words],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode in (0, 1), done.stderr
+    return done.returncode, done.stdout.splitlines()[:-1]
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    shutil.copytree(ROOT / "include", tmp_path / "include")
+    (tmp_path / RECORD).parent.mkdir(parents=True)
+    shutil.copy(ROOT / RECORD, tmp_path / RECORD)
+    return tmp_path
+
+
+def change(root: Path, name: str, old: str, new: str) -> None:
+    text = (root / name).read_text(encoding="utf-8")
+    assert text.count(old) == 1, (name, old)
+    (root / name).write_text(text.replace(old, new), encoding="utf-8")
+
+
+def test_the_record_is_right() -> None:
+    assert check(ROOT) == (0, [])
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_change_is_found(what: str, copy: Path) -> None:
+    name, old, new, expected = CHANGES[what]
+    change(copy, name, old, new)
+    status, found = check(copy)
+    assert (status, found[:-1]) == (1, expected)
+    breaks = any(line.startswith(GONE) for line in expected)
+    assert found[-1].startswith("raise the minor version in" if breaks else "run scripts/")
+    before = (copy / RECORD).read_text(encoding="utf-8")
+    assert check(copy, "--write")[0] == int(breaks)
+    assert ((copy / RECORD).read_text(encoding="utf-8") == before) == breaks
+
+
+def test_another_minor_version_may_break(copy: Path) -> None:
+    change(copy, *CHANGES["another type"][:3])
+    change(copy, VERSION, f'SPANWISE_VERSION "{NOW}.', 'SPANWISE_VERSION "9.9.')
+    status, found = check(copy)
+    assert (status, len(found)) == (1, 2)
+    assert found[0].endswith(f"is of version {NOW}, the headers of 9.9")
+    assert check(copy, "--write") == (0, [])
+    assert check(copy) == (0, [])

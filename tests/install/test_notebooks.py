@@ -66,8 +66,9 @@ def test_a_source_has_no_outputs(path: Path) -> None:
 
 @pytest.mark.parametrize("path", SOURCES, ids=[path.stem for path in SOURCES])
 def test_a_notebook_runs_from_a_fresh_kernel(path: Path, tmp_path: Path) -> None:
-    """It also runs again in the same folder, with the files of the first run."""
-    for _ in range(2):
+    """One that leaves files also runs again in the same folder, with the files of the first run."""
+    check_run(SCRIPT.execute(path, folder=tmp_path))
+    if list(tmp_path.iterdir()):
         check_run(SCRIPT.execute(path, folder=tmp_path))
 
 

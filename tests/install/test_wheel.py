@@ -143,14 +143,6 @@ def named(content: bytes, folders: list[Path]) -> list[str]:
     return [repr(part[-200:]) for part in parts if any(folder in part for folder in wanted)]
 
 
-def test_the_search_finds_what_it_is_for(tmp_path: Path) -> None:
-    """An object compiled without the flag names its folder."""
-    source = tmp_path / "named.c"
-    source.write_text("const char *file(void) { return __FILE__; }\n")
-    run("cc", "-c", source, "-o", tmp_path / "named.o")
-    assert named((tmp_path / "named.o").read_bytes(), [tmp_path])
-
-
 def test_installed_files_name_no_folder_of_the_build(
     prefix: Path, by_readme: ReadmeInstall
 ) -> None:

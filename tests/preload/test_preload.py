@@ -409,8 +409,10 @@ REFUSED = 77
 """Exit status: the system does not let the program lock memory."""
 
 
-@pytest.mark.parametrize("tracked", ["0", "1"], ids=["plain", "tracked"])
-@pytest.mark.parametrize("mode", ["addresses", "data", "repeat", "nothing_more"])
+@pytest.mark.parametrize(
+    ("mode", "tracked"),
+    [("addresses", "0"), ("data", "1"), ("repeat", "0"), ("nothing_more", "0")],
+)
 def test_limit_set_after_start(preload: Preload, mode: str, tracked: str) -> None:
     done = preload.run([preload.program("limits.c"), mode], TRACKED=tracked)
     assert (done.returncode, done.stderr) == (0, "")

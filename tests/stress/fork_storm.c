@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Forks while threads allocate: `fork_storm [NUMBER | --full]`, 1,000 or 100,000 forks.
+/* Forks while threads allocate: `fork_storm [NUMBER | --full]`, 300 or 100,000 forks.
  *
  * Two threads allocate, pass blocks on and free each other's; a third starts and ends threads; a
  * fourth asks for statistics and trims. The main thread forks; each child frees what it inherited,
@@ -187,7 +187,7 @@ static void fork_one(unsigned long n) {
 }
 
 int main(int argc, char **argv) {
-    unsigned long forks = length_asked(argc, argv, 1000, 100000);
+    unsigned long forks = length_asked(argc, argv, 300, 100000);
     pthread_t threads[ALLOCATORS + 2];
     watchdog_start(SECONDS);
     REQUIRE(pthread_atfork(late_prepare, late_parent, late_child) == 0);

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs long tests: minutes instead of the seconds that ./dev test gives them.
 
-The programs of tests/stress run under libspanwise-malloc.so. `collector` is those of its name,
-collector_threads runs under ThreadSanitizer, and python_models resumes from
-build/report/python_models.json.
+The programs of tests/stress run under libspanwise-malloc.so. `collector` is those of its name;
+collector_threads runs under ThreadSanitizer.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ TESTS: dict[str, list[Command]] = {
         for backend in ("btree", "treap", "two_treaps", "buddy")
     },
     **COLLECTOR,
-    "python_models": [(*PYTHON, "tests.python.ranges.long_models")],
+    "python_arrays": [(sys.executable, "tests/python/heap/random_heaps.py", "0", "1")],
     "python_files": [(*PYTHON, "tests.fuzz.fuzz_files", "--files", "20000")],
 }
 

@@ -16,6 +16,7 @@
 #include "gc/stop.h"
 #include "gc/type.h"
 #include "spawn.h"
+#include "status.h"
 
 enum { LATE = 2 };
 static const uint64_t SLEEP_NS = 30000000000; /* a wake-up that comes is not later than that */
@@ -28,20 +29,6 @@ static uint64_t late[LATE];       /* atomic: ids of the others; 0: not there */
 static int joined, done;          /* atomic: others that run; the cycle has ended */
 static bool sleeps;               /* the others sleep while the world is stopped */
 static void (*comes)(int thread); /* what the others do when the world is to stop */
-
-static void wait_until_asleep(uint64_t id) {
-    char name[64], text[256];
-    snprintf(name, sizeof name, "/proc/self/task/%llu/stat", (unsigned long long)id);
-    for (bool is_asleep = false; !is_asleep; (void)sched_yield()) {
-        FILE *file = fopen(name, "r");
-        CHECK(file != NULL);
-        if (file == NULL) return;
-        text[fread(text, 1, sizeof text - 1, file)] = '\0';
-        (void)fclose(file);
-        const char *end = strrchr(text, ')');
-        is_asleep = end != NULL && end[1] == ' ' && end[2] == 'S';
-    }
-}
 
 /* The collector calls it while the world is stopped. */
 static bool lend(sw_gc_source *from, sw_gc_array *ranges) {

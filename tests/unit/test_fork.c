@@ -14,7 +14,7 @@
 #include "spanwise/spanwise.h"
 #include "threads.h"
 
-enum { THREADS = 3, HELD = 400, FORKS = 300 };
+enum { THREADS = 3, HELD = 400, FORKS = 100 };
 static const size_t sizes[4] = {1000, 2000, 4000, 8000}; /* few: spans run full and empty */
 /* The runtime of ThreadSanitizer does not survive them. */
 enum { FORKS_WITH_THREADS = !UNDER_TSAN };

@@ -99,19 +99,18 @@ static void under_limit(int resource, uint64_t limit, int (*fn)(uint64_t), uint6
 
 /* Before anything else uses the library: the children make their space under the limit. */
 static void limited_processes(void) {
-    uint64_t most = 1024 / check_share();
-    for (uint64_t mib = 64; mib <= most; mib *= 2) {
+    for (uint64_t mib = 64; mib <= 256; mib *= 4) {
         under_limit(RLIMIT_AS, mib << 20, live_under_limit, mib << 20 >> 3);
         under_limit(RLIMIT_AS, mib << 20, heaps_under_limit, 0);
         under_limit(RLIMIT_DATA, mib << 20, live_under_limit,
                     0); /* pages may leave none to records */
         under_limit(RLIMIT_DATA, mib << 20, heaps_under_limit, 0);
     }
-    for (uint64_t mib = 4; mib < 64; mib += 3) {
+    for (uint64_t mib = 4; mib < 64; mib += 7) {
         under_limit(RLIMIT_AS, mib << 20, live_under_limit, 0);
         under_limit(RLIMIT_AS, mib << 20, heaps_under_limit, 0);
     }
-    under_limit(RLIMIT_AS, 3ull << 30, heaps_under_limit, 0);
+    under_limit(RLIMIT_AS, 2ull << 30, heaps_under_limit, 0);
 }
 
 /* The limit comes when the space is made already. */
@@ -122,7 +121,7 @@ static int limited_later(uint64_t least_bytes) {
 /* --- fill, free, fill again ------------------------------------------------------------------- */
 
 /* ulimit -d */
-enum { MIB = 1 << 20, DATA_BYTES = 200 * MIB, LEAST_PERCENT = 95, OBJECTS_MAX = DATA_BYTES / 48 };
+enum { MIB = 1 << 20, DATA_BYTES = 100 * MIB, LEAST_PERCENT = 95, OBJECTS_MAX = DATA_BYTES / 48 };
 
 static void *objects[OBJECTS_MAX];
 static size_t count;
@@ -159,9 +158,9 @@ typedef struct refill {
 static const refill refills[] = {
     {"5000, then 100", 5000, 100, 0, false, LEAST_PERCENT},
     {"100, then 5000", 100, 5000, 0, false, LEAST_PERCENT},
-    {"100, then large", 100, 9 * MIB, 0, false, LEAST_PERCENT - 5}, /* the last: in part beyond */
-    {"large, then 100", 3 * MIB, 100, 0, false, LEAST_PERCENT},
-    {"large, then larger", 3 * MIB, 150 * MIB, 0, false, 75}, /* one: two are beyond */
+    {"100, then large", 100, 4 * MIB, 0, false, LEAST_PERCENT - 5}, /* the last: in part beyond */
+    {"large, then 100", 2 * MIB, 100, 0, false, LEAST_PERCENT},
+    {"large, then larger", 2 * MIB, 75 * MIB, 0, false, 75}, /* one: two are beyond */
     {"5000, then 100 in another heap", 5000, 100, 0, true, LEAST_PERCENT},
     {"5000, then caches and a thread", 5000, 0, 0, false, 0},
     {"5000, one in 1000 kept, then 100", 5000, 100, 1000, false, LEAST_PERCENT - 5},

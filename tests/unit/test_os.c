@@ -14,6 +14,7 @@
 #include "base/bits.h"
 #include "check.h"
 #include "os/os.h"
+#include "status.h"
 #include "threads.h"
 
 static bool is_zero(const char *p, size_t n) {
@@ -52,7 +53,7 @@ static void refusals(void) {
     CHECK(sw_os_place((size_t)1 << 62, sw_os_page_bytes()) == NULL);
 }
 
-enum { THREADS = 4, ROUNDS = 40000 };
+enum { THREADS = 4, ROUNDS = 10000 };
 static sw_os_lock lock;
 static uint64_t counter;
 
@@ -99,7 +100,10 @@ static void *count_in_line(void *arg) {
     return arg;
 }
 
+static uint64_t once; /* atomic: the system's id of that thread */
+
 static void *enter_once(void *arg) {
+    __atomic_store_n(&once, sw_os_thread_id(), __ATOMIC_RELEASE);
     sw_os_lock_enter(&lock);
     counter = counter + 1;
     sw_os_lock_leave(&lock);
@@ -123,6 +127,7 @@ static void locks_in_line(void) {
     CHECK_EQ(pthread_create(&threads[0], NULL, enter_once, NULL), 0);
     while (sw_os_lock_has_barrier && __atomic_load_n(&lock.sleepers, __ATOMIC_ACQUIRE) == 0)
         sched_yield();
+    if (sw_os_lock_has_barrier) wait_until_asleep(__atomic_load_n(&once, __ATOMIC_ACQUIRE));
     (void)usleep(20000); /* a sleep with a timeout would end by it */
     sw_os_lock_leave(&lock);
     pthread_join(threads[0], NULL);
@@ -157,7 +162,7 @@ static void waits(void) {
     word = 1;
     for (int i = 0; i < THREADS; i++)
         CHECK_EQ(pthread_create(&threads[i], NULL, wait_at_word, &late[i]), 0);
-    for (int i = 0; i < 1000; i++) sched_yield();
+    for (int i = 0; i < 50 && sw_os_lock_has_barrier; i++) sched_yield(); /* else they spin */
     __atomic_store_n(&word, 2, __ATOMIC_RELEASE);
     sw_os_wake(&word);
     join_threads(threads, THREADS);

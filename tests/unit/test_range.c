@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Hand-written cases for range allocators: the contract of each call, buddies, owners and locks,
- * scopes. Named defects of an earlier library are in test_range_defects.c, random calls in
- * test_range_model.c. */
+ * scopes. Random calls: test_range_model.c, trees: test_range_trees.c. */
 #include <pthread.h>
 
 #include "range/range.h"

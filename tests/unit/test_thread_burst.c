@@ -17,7 +17,7 @@
 #include "threads.h"
 
 enum {
-    THREADS = 300,
+    THREADS = UNDER_TSAN ? 100 : 300,
     MOST_THREADS = 1000, /* the long form: test_thread_burst 1000 */
     SPAN = 8192,         /* first length of every class below */
     FREE_MOST = 8 << 20,

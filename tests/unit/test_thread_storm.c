@@ -192,16 +192,15 @@ static void exits_meet_destroy(void) {
 /* --- frees that race -------------------------------------------------------------------------- */
 
 #if !UNDER_TSAN
-enum { RACERS = 2, ROUNDS_MIN = 640, ROUNDS_MAX = 20000, SECONDS = 2 };
+enum { RACERS = 2, ROUNDS = 640 };
 static void *target;
 static atomic_int turn;
 
 /* Each thread waits for the round and frees the target. */
 static void *racer(void *arg) {
     (void)arg;
-    for (int round = 1; round <= ROUNDS_MAX; round++) {
+    for (int round = 1; round <= ROUNDS; round++) {
         wait_for(&turn, round);
-        if (atomic_load(&turn) > ROUNDS_MAX) break; /* no more rounds */
         sw_heap_free(heap, target);
         atomic_fetch_add(&done_threads, 1);
     }
@@ -210,17 +209,15 @@ static void *racer(void *arg) {
 
 /* Two threads free one object at once. Its span stays, because of a neighbour. `owner_too`: so does
  * the owner of the span, as one of them. Each round has exactly one good free, and the rest is
- * reported, at the call or when the owner looks. Returns how many rounds there was time for. */
-static int racing_frees(size_t size, bool owner_too, bool neighbour) {
+ * reported, at the call or when the owner looks. */
+static void racing_frees(size_t size, bool owner_too, bool neighbour) {
     pthread_t threads[RACERS];
     void *kept = NULL;
-    time_t end = time(NULL) + SECONDS / (int)check_share();
-    int rounds = ROUNDS_MAX / (int)check_share();
     atomic_store(&turn, 0);
     atomic_store(&done_threads, 0);
     int racers = owner_too ? 1 : RACERS;
     for (int i = 0; i < racers; i++) CHECK_EQ(pthread_create(&threads[i], NULL, racer, NULL), 0);
-    for (int round = 1; round <= rounds; round++) {
+    for (int round = 1; round <= ROUNDS; round++) {
         void *before = neighbour ? NULL : sw_heap_alloc(heap, size, 0);
         target = sw_heap_alloc(heap, size, 0);
         if (neighbour && round % 64 == 1) {
@@ -234,8 +231,7 @@ static int racing_frees(size_t size, bool owner_too, bool neighbour) {
         wait_for(&done_threads, racers * round);
         sw_heap_free(heap, before);
         sw_heap_free(heap, after);
-        if (round % 64 == 0 && round >= ROUNDS_MIN && time(NULL) > end) rounds = round;
-        if (round % 64 == 0 || round == rounds) {
+        if (round % 64 == 0) {
             /* the owner looks at what others freed */
             void *all[600];
             size_t count = size > 4000 ? 8 : 600;
@@ -246,10 +242,8 @@ static int racing_frees(size_t size, bool owner_too, bool neighbour) {
             for (size_t i = 0; i < count; i++) sw_heap_free(heap, all[i]);
         }
     }
-    atomic_store(&turn, ROUNDS_MAX + 1);
     join_threads(threads, racers);
     sw_heap_free(heap, kept);
-    return rounds;
 }
 
 static void races(void) {
@@ -259,11 +253,11 @@ static void races(void) {
             for (int neighbour = 0; neighbour < 2; neighbour++) {
                 make_heap(sw_table_c16(), i % 2 == 0);
                 atomic_store(&faults, 0);
-                int rounds = racing_frees(sizes[i], owner_too != 0, neighbour != 0);
+                racing_frees(sizes[i], owner_too != 0, neighbour != 0);
                 CHECK(verified());
                 int reported = atomic_load(&faults);
-                CHECK(reported <= rounds);
-                CHECK(reported >= rounds / 2); /* a slot may be handed out again in between */
+                CHECK(reported <= ROUNDS);
+                CHECK(reported >= ROUNDS / 2); /* a slot may be handed out again in between */
                 atomic_store(&faults, 0);
                 end_heap();
             }

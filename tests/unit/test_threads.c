@@ -1,26 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Threads: frees across threads, threads that exit with live objects, many heaps, double frees
- * across threads, fork with active threads. Also run under ThreadSanitizer. */
+ * across threads. Also run under ThreadSanitizer. Forks: test_fork.c. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "check.h"
-#include "child.h"
 #include "heaps.h"
 #include "sanitizer.h"
 #include "spanwise/spanwise.h"
 #include "threads.h"
 
-/* ThreadSanitizer remembers which accesses met, so that fewer rounds show it as much. */
-enum { THREADS = 6, MAILBOX = 1024, ROUNDS = UNDER_TSAN ? 15000 : 60000 };
+enum { THREADS = 6, MAILBOX = 1024, ROUNDS = 15000 };
 
 static sw_heap *heap;
 static _Atomic(void *) mailbox[MAILBOX];
 static atomic_int faults;
-static atomic_int stop;
 
 static sw_fault_action count_fault(const sw_fault *fault, void *arg) {
     (void)arg;
@@ -173,44 +168,6 @@ static void *many_heaps(void *arg) {
     return NULL;
 }
 
-/* Children of a process whose other threads allocate: each allocates, frees, verifies. */
-static void *churn(void *arg) {
-    uint64_t rng = (uint64_t)(uintptr_t)arg;
-    void *held[64] = {0};
-    while (!atomic_load(&stop)) {
-        uint64_t r = check_random(&rng);
-        sw_heap_free(heap, held[r % 64]);
-        held[r % 64] = sw_heap_alloc(heap, (r >> 8) % 2000, 0);
-    }
-    for (int i = 0; i < 64; i++) sw_heap_free(heap, held[i]);
-    return NULL;
-}
-
-static int child_work(void) {
-    void *p[100];
-    for (int i = 0; i < 100; i++) p[i] = sw_heap_alloc(heap, (size_t)i * 37, 0);
-    for (int i = 0; i < 100; i++) sw_heap_free(heap, p[i]);
-    if (sw_heap_verify(heap) == SW_OK) return 0;
-    fprintf(stderr, "child: %s\n", sw_last_error()->message);
-    return 1;
-}
-
-static void forks(int count) {
-    pthread_t threads[3];
-    atomic_store(&stop, 0);
-    start_threads(threads, 3, churn, 1);
-    for (int i = 0; i < count; i++) {
-        pid_t child = child_begin();
-        if (child == 0) {
-            _exit(child_work());
-        }
-        child_end(child);
-    }
-    atomic_store(&stop, 1);
-    join_threads(threads, 3);
-    CHECK_EQ(sw_heap_verify(heap), SW_OK);
-}
-
 /* --- one clock, many hands -------------------------------------------------------------------- */
 
 static _Atomic(uint64_t) common_time;
@@ -313,7 +270,6 @@ int main(void) {
     clocks();
     readers(false);
     readers(true);
-    if (!UNDER_TSAN) forks(200); /* its runtime does not survive fork with threads */
     CHECK_EQ(atomic_load(&faults), 0);
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
     return check_result();

@@ -63,13 +63,6 @@ def test_an_array_keeps_its_arena(safe: bool) -> None:
         assert tracker.totals().tracked_arenas == 0
 
 
-def test_memory_is_used_again() -> None:
-    with sw.Arena(chunk_bytes=4096) as arena:
-        first = arena.zeros(10).ctypes.data
-        arena.reset()
-        assert arena.zeros(10).ctypes.data == first
-
-
 def test_figures() -> None:
     with sw.Arena(chunk_bytes=4096, mode="auto") as arena:
         big = arena.zeros(5000, np.uint8)

@@ -42,48 +42,6 @@ def test_a_program_does_not_wait_for_numpy(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
 
 
-def test_help_loads_no_command(tmp_path: Path) -> None:
-    text = """
-import sys
-sys.argv = ["spanwise", "--help"]
-from spanwise.__main__ import command
-try:
-    command()
-except SystemExit:
-    print(sorted(name for name in sys.modules if name.startswith(("spanwise.", "numpy", "json"))))
-"""
-    done = run(text, tmp_path)
-    *_, loaded = done.stdout.splitlines()
-    assert loaded == str(
-        [
-            "spanwise.__main__",
-            "spanwise.commands",
-            "spanwise.commands._common",
-            "spanwise.commands._options",
-            "spanwise.commands._start",
-            "spanwise.errors",
-            "spanwise.tables",
-            "spanwise.tables.families",
-        ]
-    ), done.stderr
-
-
-def test_row_types_are_loaded_on_first_use(tmp_path: Path) -> None:
-    text = """
-from spanwise import _lib
-from spanwise._lib import OPS_DTYPE, RUN_SAMPLE_DTYPE
-assert _lib.OPS_DTYPE is OPS_DTYPE and _lib.RUN_SAMPLE_DTYPE is RUN_SAMPLE_DTYPE
-print(OPS_DTYPE.itemsize, [OPS_DTYPE.fields[n][1] for n in OPS_DTYPE.names])
-try:
-    _lib.no_such_name
-except AttributeError as error:
-    print(error)
-"""
-    done = run(text, tmp_path)
-    offsets = "32 [0, 8, 16, 20, 24, 28, 29, 30]"  # of sw_op, by include/spanwise/ops.h
-    assert done.stdout == f"{offsets}\nmodule 'spanwise._lib' has no attribute 'no_such_name'\n"
-
-
 @pytest.mark.parametrize("words", [["--help"], ["record", "--help"], ["fly"], []])
 def test_help_and_errors_are_those_of_all_commands(words: list[str], tmp_path: Path) -> None:
     """The parser of one command has the same help and errors as the parser of all commands."""

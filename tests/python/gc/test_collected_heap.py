@@ -329,25 +329,6 @@ def test_cycles_come_by_themselves() -> None:
         kept.release()
 
 
-def test_a_limit_and_steps() -> None:
-    """A limit of 10 MiB with 8 that live: a cycle begins after one MiB and is over after two."""
-    with sw.CollectedHeap() as heap:
-        kind = heap.add_type("node", 64 << 10, [0])
-        kept = [heap.new(kind) for _ in range(128)]
-        heap.collect()
-        heap.set_pace(0, limit_bytes=10 << 20, in_steps=True)
-        begun, ended = 0, 0
-        for number in range(1, 33):
-            heap.new(kind).release()
-            begun = begun or number * (heap.phase != "idle")
-            ended = ended or number * (len(heap.cycles) == 2)
-        assert begun == 16 and begun < ended <= 32
-        assert {"idle", "marking"} <= set(heap.pauses["phase"].tolist())
-        assert heap.cycles["freed_objects"].tolist()[1] >= 15
-        heap.verify()
-        del kept
-
-
 @pytest.mark.parametrize(
     ("pace", "message"),
     [

@@ -97,25 +97,6 @@ def test_a_collection_and_steps() -> None:
         kept.release()
 
 
-def test_the_oldest_give_way_and_are_counted() -> None:
-    with sw.CollectedHeap() as heap:
-        heap.record_events(3)
-        heap.collect()
-        events = heap.events()
-        assert sorted(kinds(events)) == ["cycle", "pause", "sweep"] and events.lost == 2
-        heap.collect()
-        assert heap.events().lost == 4
-        heap.record_events(0)
-        heap.collect()
-        assert heap.events().lost == 0 and len(heap.events().array) == 0
-        with pytest.raises(sw.InvalidError):
-            heap.record_events(2**26 + 1)
-        with pytest.raises(sw.InvalidError):
-            heap.record_events(-1)
-    with pytest.raises(sw.HeapClosedError):
-        heap.events()
-
-
 def test_more_than_one_block_is_taken_out() -> None:
     with sw.CollectedHeap() as heap:
         heap.record_events()

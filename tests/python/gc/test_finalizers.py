@@ -46,25 +46,6 @@ def test_a_finalizer_gets_its_object_once(heap: sw.CollectedHeap) -> None:
     assert heap.collect().due_finalizers == 0
 
 
-def test_what_a_finalizer_keeps_lives_and_may_get_one_again(heap: sw.CollectedHeap) -> None:
-    kept: list[sw.CollectedObject] = []
-    made = heap.new(pair_type(heap), finalizer=kept.append)
-    address = made.address
-    del made
-    heap.collect()
-    assert heap.run_finalizers() == 1
-    assert kept[0].address == address
-    assert heap.collect().freed_objects == 0
-    heap.set_finalizer(kept[0], kept.append)
-    kept.clear()
-    heap.collect()
-    assert heap.run_finalizers() == 1
-    heap.set_finalizer(kept[0], kept.append)
-    heap.set_finalizer(kept[0], None)
-    kept.clear()
-    assert (heap.collect().freed_objects, heap.run_finalizers()) == (1, 0)
-
-
 def test_a_finalizer_that_raises_goes_to_the_unraisable_hook(
     heap: sw.CollectedHeap, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,20 +167,6 @@ def test_long_references_see_what_comes_back(heap: sw.CollectedHeap) -> None:
     kept.clear()
     heap.collect()
     assert long() is None
-
-
-def test_a_weak_load_during_marking_keeps_the_object(heap: sw.CollectedHeap) -> None:
-    kind = pair_type(heap)
-    made = heap.new(kind)
-    weak, other = heap.weak(made), heap.weak(heap.new(kind))
-    made.release()
-    heap.start()
-    taken = weak()
-    heap.finish()
-    assert taken is not None
-    taken[0] = None
-    assert other() is None
-    assert heap.collect().freed_objects == 0
 
 
 def test_references_end_with_their_python_objects_and_with_the_heap() -> None:

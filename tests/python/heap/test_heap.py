@@ -173,6 +173,16 @@ def test_index_that_closes_the_heap() -> None:
         heap.alloc(Sly(8, heap.close))
 
 
+def test_tiny_objects_share_blocks() -> None:
+    """Two pointer-free objects of 8 B: one alloc each, 16 B in all."""
+    with sw.Heap("go", tiny=True) as heap:
+        first, second = heap.alloc(8), heap.alloc(8)
+        assert abs(first.address - second.address) == 8
+        assert first.usable_bytes == second.usable_bytes == 16
+        with pytest.raises(sw.StateError, match="shares its slot with others"):
+            first.free()
+
+
 # --- resizing, sized free, caches -----------------------------------------------------------------
 
 

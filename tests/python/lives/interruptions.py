@@ -26,9 +26,7 @@ import spanwise as sw
 from tests.python.lives import attacks, worlds
 
 PACKAGE = f"{Path(sw.__file__).parent}/"
-LINES_MAX = 400
-NOT_HERE = {"Recording", "RecordingSet"}
-"""Their C objects are local to one call; nothing else can end them."""
+LINES_MAX = 100
 
 
 class Interruption:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pools in Python: by hand, against a model, bad use, threads, ends in any order."""
+"""Pools in Python: by hand, bad use, threads, ends in any order."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import spanwise as sw
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.python.helpers import in_threads
 
@@ -29,39 +27,6 @@ def test_by_hand() -> None:
         assert [pool.get().address for _ in range(2)] == [places[1], places[0]]
         assert pool.item_bytes == 88
     assert repr(pool) == "<Pool of 88 B, closed>"
-
-
-def test_orders_zeroes_and_what_was_left() -> None:
-    with sw.Heap() as heap:
-        with sw.Pool(heap, 64, order="fifo") as pool:
-            first, second = pool.get(), pool.get()
-            first.view()[:] = 1
-            place = first.address
-            pool.put(first)
-            pool.put(second)
-            again = pool.get()
-            assert (again.address, set(again.view())) == (place, {1})
-        with sw.Pool(heap, 64, zero=True) as pool:
-            block = pool.get()
-            assert not block.view().any()
-            block.view()[:] = 1
-            pool.put(block)
-            assert not pool.get().view().any()
-
-
-def test_an_item_that_two_agings_find_idle_is_gone() -> None:
-    with sw.Heap() as heap, sw.Pool(heap, 64, aged=True) as pool:
-        one, two = pool.get(), pool.get()
-        pool.put(one)
-        pool.put(two)
-        pool.age()
-        pool.put(pool.get())  # one of them is used in between
-        pool.age()
-        assert (pool.stats().idle, pool.stats().aged) == (1, 1)
-        pool.age()
-        assert (pool.stats().idle, pool.stats().aged) == (0, 2)
-    with sw.Heap() as heap, sw.Pool(heap, 64) as pool, pytest.raises(sw.UnsupportedError):
-        pool.age()
 
 
 def test_collections_age_a_pool() -> None:
@@ -126,47 +91,6 @@ def test_a_thread_keeps_one_block_for_itself() -> None:
 
 
 # --- the model ------------------------------------------------------------------------------------
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    st.sampled_from(["lifo", "fifo", "aged"]),
-    st.integers(1, 4),
-    st.lists(st.sampled_from("gggpppfa"), max_size=60),
-)
-def test_a_list_does_the_same(kind: str, capacity: int, steps: list[str]) -> None:
-    """The model is a list of idle addresses, and the number of victims at its beginning."""
-    idle: list[int] = []
-    victims = fresh = dropped = 0
-    out: list[sw.Block] = []
-    order = "fifo" if kind == "fifo" else "lifo"
-    with sw.Heap() as heap:
-        with sw.Pool(heap, 40, capacity=capacity, order=order, aged=kind == "aged") as pool:
-            for step in steps:
-                if step == "g":
-                    block = pool.get()
-                    if idle:
-                        assert block.address == idle.pop(0 if kind == "fifo" else -1)
-                        victims = min(victims, len(idle))
-                    else:
-                        fresh += 1
-                    out.append(block)
-                elif step == "p" and out:
-                    block = out.pop()
-                    if len(idle) < capacity:
-                        idle.append(block.address)
-                    else:
-                        dropped += 1
-                    pool.put(block)
-                elif step == "f" and out:
-                    out.pop(0).free()
-                elif step == "a" and kind == "aged":
-                    idle, victims = idle[victims:], len(idle) - victims
-                    pool.age()
-                stats = pool.stats()
-                assert (stats.idle, stats.fresh, stats.dropped) == (len(idle), fresh, dropped)
-                assert heap.ledger().live_objects == len(idle) + len(out)
-        assert heap.ledger().live_objects == len(out)
 
 
 # --- bad use --------------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tiered slabs in Python: tiers, fall-backs, bad use, ends in any order, a model of sets."""
+"""Tiered slabs in Python: tiers, fall-backs, bad use, ends in any order."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import gc
 
 import pytest
 import spanwise as sw
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.python.helpers import in_threads
 
@@ -107,34 +105,6 @@ def test_ends_in_any_order() -> None:
     assert set(view) == {5}
     del view
     gc.collect()
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.lists(st.integers(0, 200), max_size=60))
-def test_sets_of_slots_do_the_same(draws: list[int]) -> None:
-    """Each draw takes so many bytes, or frees the block at that place; the lowest slot is next."""
-    free = {16: set(range(3)), 48: set(range(3))}
-    base: dict[int, int] = {}
-    live: list[tuple[sw.SlabBlock, int | None, int]] = []
-    with sw.Heap() as heap, sw.TieredSlabs(heap, (16, 48), capacity=3) as slabs:
-        for draw in draws:
-            if draw % 3 == 0 and live:
-                block, tier, slot = live.pop(draw % len(live))
-                block.free()
-                if tier is not None:
-                    free[tier].add(slot)
-                continue
-            tier = next((size for size in (16, 48) if draw <= size), None)
-            block = slabs.alloc(draw)
-            if tier is None or not free[tier]:
-                live.append((block, None, 0))
-                continue
-            slot = min(free[tier])
-            free[tier].remove(slot)
-            assert block.address - slot * tier == base.setdefault(tier, block.address)
-            live.append((block, tier, slot))
-        assert slabs.stats().own_objects == sum(tier is None for _, tier, _ in live)
-        assert slabs.stats().used_slots == sum(tier is not None for _, tier, _ in live)
 
 
 def test_threads_share_slabs() -> None:

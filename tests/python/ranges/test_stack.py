@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import gc
-import random
 
 import pytest
 import spanwise as sw
@@ -124,30 +123,6 @@ def test_wrong_arguments() -> None:
         stack.push(1.0)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("growth", ["copy", "chain"])
-def test_random_calls_against_a_list(growth: str) -> None:
-    generator = random.Random(5)
-    stack = sw.Stack(growth=growth, first_bytes=16, limit_bytes=1 << 16)
-    model: list[tuple[sw.StackBlock, bytes]] = []
-    for _ in range(1500):
-        if generator.random() < 0.7 or not model:
-            text = generator.randbytes(generator.randrange(1, 300))
-            try:
-                block = stack.push(len(text))
-            except StackOverflowError:
-                continue
-            block.view()[:] = text
-            model.append((block, text))
-        else:
-            count = generator.randrange(len(model))
-            stack.release(model[count][0].depth)
-            assert all(block.released for block, _ in model[count:])
-            del model[count:]
-        assert stack.depth == sum((len(text) + 15) // 16 * 16 for _, text in model)
-    assert all(bytes(block.view()) == text for block, text in model)
-    stack.verify()
-
-
 # --- registered pointers --------------------------------------------------------------------------
 
 
@@ -178,29 +153,6 @@ def test_a_registered_pointer_follows_the_stack(inside: bool) -> None:
     with pytest.raises(StateError, match="register another"):
         _ = pointer.address
     stack.verify()
-
-
-def test_a_chain_moves_nothing() -> None:
-    stack = sw.Stack(growth="chain", first_bytes=16)
-    block = stack.push(16)
-    before = block.address
-    pointer = stack.register(block)
-    stack.push(1000)
-    assert pointer.address == block.address == before
-    assert stack.stats().relocated == 0
-
-
-def test_a_trim_moves_pointers_too() -> None:
-    stack = sw.Stack(first_bytes=16)
-    block = stack.push(3)
-    block.view()[:] = b"abc"
-    pointer = stack.register(block)
-    with stack.frame():
-        stack.push(10_000)
-    stack.trim()
-    assert stack.stats().held_bytes == 16
-    assert stack.stats().relocated == 2
-    assert bytes(pointer.view()) == b"abc" and pointer.address == block.address
 
 
 @pytest.mark.parametrize("growth", ["copy", "chain"])

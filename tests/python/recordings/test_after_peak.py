@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 import spanwise as sw
-from spanwise.recordings import recording as recording_module
-from spanwise.recordings.simulate import Simulation
 
 from tests.python.helpers import ALLOC, FREE, make_ops, random_ops, spanwise
 
@@ -120,36 +118,6 @@ def test_the_commands_print_it(tmp_path: Path) -> None:
 
 
 # --- passes ---------------------------------------------------------------------------------------
-
-
-def test_the_peak_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One pass finds it; what follows stops at the moment. All operations count as done."""
-    runs: list[int] = []
-    close = Simulation.close
-
-    def noted(self: Simulation) -> None:
-        runs.append(self.done)
-        close(self)
-
-    monkeypatch.setattr(Simulation, "close", noted)
-    recording = emptied()
-    done: list[int] = []
-    stats = recording.ledger("go", progress=done.append).stats
-    recording.live_sites("go", progress=False)
-    recording.after_peak("go", progress=False)
-    assert runs == [128, 64, 64] and sum(done) == 2 * 128
-    assert stats == recording.ledger("go", "end").stats
-    recording.ledger("go", options=sw.HeapOptions(decay_ms=0), progress=False)
-    recording.ledger("c16", progress=False)
-    assert runs[4:] == [128, 64, 128, 64]
-
-
-def test_few_tables_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recording_module, "WHOLE_RUNS_MAX", 2)
-    recording = emptied()
-    for table in ("go", "c16", "pow2", "jemalloc"):
-        recording.after_peak(table)
-    assert [table.name for table, _ in recording._whole_runs] == ["pow2", "jemalloc"]
 
 
 # --- one moment -----------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ import pytest
 import spanwise as sw
 
 from tests.python.helpers import ROOT
-from tests.python.recordings import independent
 
 ALLOC, FREE, REALLOC = range(3)
 MTRACE = """= Start
@@ -213,9 +212,6 @@ def test_what_mtrace_writes(program: Path, tmp_path: Path) -> None:
     kinds = one.ops["kind"].tolist()
     assert kinds.count(REALLOC) == 1 and kinds.count(FREE) == 32
     assert one.summary.end_requested_bytes == sum(range(1003, 1064, 2)) + 70000 + 3300
-    allocated, live = independent.mtrace(path.read_text(encoding="utf-8"))
-    assert one.summary.allocated_bytes + one.summary.reallocated_bytes == allocated
-    assert one.summary.end_requested_bytes == live
 
 
 @pytest.mark.skipif(shutil.which("heaptrack") is None, reason="there is no heaptrack here")
@@ -230,7 +226,4 @@ def test_what_heaptrack_writes(program: Path, tmp_path: Path) -> None:
         one = sw.convert(written)
         assert large(one) == dict.fromkeys(range(1000, 1064), 1)
         found.append(one.summary.end_requested_bytes)
-        text = subprocess.run(["zstd", "-dc", written], capture_output=True, check=True).stdout
-        allocated, live = independent.heaptrack(text.decode())
-        assert (one.summary.allocated_bytes, found[-1]) == (allocated, live)
     assert found[0] == found[1] >= sum(range(1003, 1064, 2)) + 70000 + 3300

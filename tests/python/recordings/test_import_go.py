@@ -13,8 +13,6 @@ import pytest
 import spanwise as sw
 from spanwise.__main__ import main
 
-from tests.python.recordings import independent
-
 ALLOC, FREE = range(2)
 NO_THREAD = (1 << 64) - 1
 HEAP = 0xC000000000
@@ -434,11 +432,3 @@ def test_a_trace_of_go_without_its_heap(traces: dict[str, Path], tmp_path: Path)
     with pytest.raises(sw.InvalidError, match="ran without GODEBUG=traceallocfree=1"):
         sw.convert(traces["0"], tmp_path / "go.swt")
     assert not (tmp_path / "go.swt").exists()
-
-
-@pytest.mark.slow  # newer versions of Go build the tool at its first use
-def test_totals_are_those_of_go_tool_trace(traces: dict[str, Path], tmp_path: Path) -> None:
-    one = sw.convert(traces["1"], tmp_path / "go.swt")
-    slots = sw.SizeClassTable.go().classes["size_bytes"].tolist()
-    found = independent.go_tool_trace(str(shutil.which("go")), traces["1"], slots)
-    assert (one.summary.allocated_bytes, one.summary.end_requested_bytes) == found

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from pathlib import Path
 
@@ -71,6 +72,19 @@ def test_a_slice_is_a_possible_history(ops: NDArray[np.void], a: int, b: int) ->
     end = sorted(live_after(part.ops, len(part)).values())
     assert end == sorted(live_after(ops, last).values())
     assert part.ledger("go", "end").requested_bytes == sum(end)
+
+
+def test_a_set_answers_all_that_a_recording_answers() -> None:
+    """Except that it is opened from several files."""
+    own = {name for name in dir(sw.Recording) if not name.startswith("_")}
+    assert own - set(dir(sw.RecordingSet)) == {
+        "from_ops",
+        *("allocator", "memory", "missing", "runtimes", "switched_off"),
+        *("live_objects", "site_frames", "site_labels"),
+    }
+    for call in ("ledger", "compare", "timeline", "plot_timeline", "histogram", "blocks"):
+        of_one = inspect.signature(getattr(sw.Recording, call))
+        assert of_one == inspect.signature(getattr(sw.RecordingSet, call)), call
 
 
 def test_a_set_adds_up() -> None:

@@ -385,7 +385,7 @@ def test_flipped_bytes(stored: sw.Recording, tmp_path: Path) -> None:
     raw = bytearray(Path(str(stored.path)).read_bytes())
     path = tmp_path / "flip.swt"
     rng = np.random.default_rng(4)
-    for place in rng.integers(0, len(raw), 300).tolist():
+    for place in rng.integers(0, len(raw), 60).tolist():
         raw[place] ^= 0x10
         path.write_bytes(raw)
         raw[place] ^= 0x10
