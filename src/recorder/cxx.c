@@ -45,7 +45,7 @@ static record_new_aligned *search(void *caller) {
     Dl_info where;
     uint32_t before = record_own_call_begin();
     if (dladdr(caller, &where) != 0 && where.dli_fname != NULL) {
-        void *handle = dlopen(where.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+        void *handle = record_real.dlopen(where.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
         if (handle != NULL) {
             *(void **)&found = dlsym(handle, symbol);
             (void)record_real.dlclose(handle);
