@@ -131,7 +131,7 @@ class AdviceFacts:
         memory = self.memory
         if memory is None:
             return 0
-        return memory.malloc_bytes - self.recording.summary.peak_requested_bytes
+        return memory.peak_malloc_bytes - self.recording.summary.peak_requested_bytes
 
     @property
     def own_memory(self) -> ProcessMemory | None:
@@ -156,7 +156,7 @@ class AdviceFacts:
         memory = self.own_memory
         if memory is None:
             return saved
-        own = memory.malloc_bytes if at == PEAK else memory.end_malloc_bytes
+        own = memory.peak_malloc_bytes if at == PEAK else memory.end_malloc_bytes
         ours = self.resident_bytes if at == PEAK else self.end.resident_bytes or 0
         return saved - max(ours - own, 0)
 
@@ -176,8 +176,8 @@ class AdviceFacts:
         memory, resident = self.memory, _format.size(self.resident_bytes)
         requested = _format.size(self.recording.summary.peak_requested_bytes)
         model = (
-            f"By simulation, spanwise with the table {self.table.name} would have a peak of"
-            f" {resident} resident."
+            f"By simulation, spanwise's malloc with its size classes {self.table.name} would have a"
+            f" peak of {resident}."
         )
         runtime, switch = self.recording.switched_off
         if runtime:
@@ -187,11 +187,11 @@ class AdviceFacts:
             )
         if memory is None:
             return f"{self.program} requested up to {requested}. {model}"
-        own = memory.malloc_bytes
+        own = memory.peak_malloc_bytes
         said = (
             f"At its peak RSS of {_format.size(memory.peak_rss_bytes)}, {self.program} had"
             f" {_format.size(own)} resident in {self.recording.allocator}'s malloc"
-            f" ({_format.share(own, memory.private_bytes)} of its private memory)"
+            f" ({_format.share(memory.recorded_share, 1)} of its private memory)"
         )
         if self.own_wasted < 0:
             return (

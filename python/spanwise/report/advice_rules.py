@@ -33,11 +33,11 @@ def _allocator(facts: AdviceFacts) -> Iterator[Advice]:
         return
     yield Advice(
         "allocator",
-        memory.malloc_bytes - simulated,
+        memory.peak_malloc_bytes - simulated,
         PEAK,
         "simulated",
-        f"{own} has {_format.size(memory.malloc_bytes)} resident where spanwise with the table"
-        f" {facts.table.name} would have {_format.size(simulated)}.",
+        f"{own} has {_format.size(memory.peak_malloc_bytes)} resident where spanwise's malloc would"
+        f" have {_format.size(simulated)}.",
         f"Compare real runs: spanwise bench -- {facts.command()}",
     )
 
