@@ -15,7 +15,6 @@
 #include "recorder/file.h"
 #include "recorder/meta.h"
 #include "recorder/options.h"
-#include "recorder/rss.h"
 #include "recorder/thread.h"
 
 static bool in_exec;        /* the thread that holds the finish lock is calling exec */
@@ -64,7 +63,7 @@ static void write_end(void) {
     record_threads_read_memory(true);
     if ((record_gate & RECORD_STOPPED) == 0) {
         record_meta_put_memory();
-        record_rss_write();
+        record_meta_put_rss();
     }
     if (record_this.is_root) record_children_read();
     if (!record_write_tail() && record_file_is_open()) /* else the file was lost before */

@@ -18,6 +18,7 @@
 #include "recorder/file.h"
 #include "recorder/memory.h"
 #include "recorder/options.h"
+#include "recorder/rss.h"
 #include "recorder/state.h"
 
 enum {
@@ -106,6 +107,12 @@ void record_meta_put_memory(void) {
     uint8_t memory[512];
     swt_buffer buffer = {.data = memory, .capacity = sizeof memory};
     if (record_memory_put(&buffer)) (void)record_file_put(SWT_BLOCK_META, &buffer);
+}
+
+void record_meta_put_rss(void) {
+    static uint8_t memory[RECORD_RSS_TEXT_BYTES + 16];
+    swt_buffer buffer = {.data = memory, .capacity = sizeof memory};
+    if (record_rss_put(&buffer)) (void)record_file_put(SWT_BLOCK_META, &buffer);
 }
 
 /* --- MODULES ---------------------------------------------------------------------------------- */

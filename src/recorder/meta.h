@@ -28,6 +28,8 @@ bool record_meta_write(void);
 void record_modules_flush(void);
 /* Writes a META block of the resident memory, if it was read. */
 void record_meta_put_memory(void);
+/* Writes a META block of the resident bytes over time. */
+void record_meta_put_rss(void);
 void record_meta_after_fork(void);
 
 #endif

@@ -3,13 +3,12 @@
 #include "recorder/rss.h"
 
 #include "base/assert.h"
-#include "recorder/file.h"
+#include "trace/format.h"
 
-enum { STEP_FIRST_NS = 1000 * 1000, TEXT_BYTES = RECORD_RSS_POINTS * 42 }; /* 2 times 20 digits */
+enum { STEP_FIRST_NS = 1000 * 1000 };
 
 static record_rss rss = {.step_ns = STEP_FIRST_NS};
-static char text[TEXT_BYTES];
-static uint8_t block[TEXT_BYTES + 16];
+static char text[RECORD_RSS_TEXT_BYTES];
 
 /* Drops every second point; from now on they are twice as far apart. */
 static void thin(void) {
@@ -43,8 +42,8 @@ static char *put_decimal(char *p, uint64_t value) {
     return p;
 }
 
-void record_rss_write(void) {
-    if (__atomic_exchange_n(&rss.busy, 1, __ATOMIC_ACQUIRE) != 0) return;
+bool record_rss_put(swt_buffer *buffer) {
+    if (__atomic_exchange_n(&rss.busy, 1, __ATOMIC_ACQUIRE) != 0) return false;
     char *p = text;
     for (uint32_t i = 0; i < rss.count; i++) {
         if (i != 0) *p++ = ' ';
@@ -53,10 +52,9 @@ void record_rss_write(void) {
         p = put_decimal(p, rss.points[i].bytes);
     }
     *p = '\0';
-    swt_buffer buffer = {.data = block, .capacity = sizeof block};
-    if (rss.count != 0 && swt_put_meta(&buffer, "rss_series", text))
-        (void)record_file_put(SWT_BLOCK_META, &buffer);
+    bool done = rss.count != 0 && swt_put_meta(buffer, "rss_series", text);
     __atomic_store_n(&rss.busy, 0, __ATOMIC_RELEASE);
+    return done;
 }
 
 void record_rss_after_fork(void) {

@@ -8,7 +8,10 @@
 
 #include "trace/raw.h"
 
-enum { RECORD_RSS_POINTS = 512 };
+enum {
+    RECORD_RSS_POINTS = 512,
+    RECORD_RSS_TEXT_BYTES = RECORD_RSS_POINTS * 42, /* two numbers of at most 20 digits each */
+};
 
 typedef struct record_rss_point {
     uint64_t ns, bytes;
@@ -28,8 +31,9 @@ const char *record_rss_check(const record_rss *rss);
 /* Keeps the resident bytes at a time since the start of the recording, if they or the time differ
  * enough from the last point, or if it is the last one. */
 void record_rss_note(uint64_t ns, uint64_t bytes, bool last);
-/* Writes a META block with the key rss_series: "ns:bytes", separated by spaces. */
-void record_rss_write(void);
+/* Appends the key rss_series, "ns:bytes" separated by spaces, to a META block, which needs room for
+ * RECORD_RSS_TEXT_BYTES and 16 more. False: there are no points, or another thread adds one. */
+bool record_rss_put(swt_buffer *buffer);
 void record_rss_after_fork(void);
 
 #endif

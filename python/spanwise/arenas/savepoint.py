@@ -42,6 +42,10 @@ class Savepoint(Made):
             check(lib.sw_arena_release(c_arena, self._c))
             del levels[at:]
 
+    def __repr__(self) -> str:
+        level = next((i for i, one in enumerate(self._arena._levels) if one is self._arrays), None)
+        return "<Savepoint: freed>" if level is None else f"<Savepoint {level}>"
+
     def __enter__(self) -> Savepoint:
         return self
 

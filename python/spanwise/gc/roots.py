@@ -9,7 +9,7 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
-from spanwise import _lib
+from spanwise import _format, _lib
 from spanwise._lib import check, ffi, lib, output_of
 from spanwise._owner import CallLock, Life, Made
 from spanwise.errors import StateError
@@ -33,6 +33,9 @@ class _Words(Made):
 
     def _index(self, index: SupportsIndex) -> int:
         return _lib.as_index(index, "index", len(self._words) - 1)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {_format.plural(len(self._words), 'word')}>"
 
     def __len__(self) -> int:
         return len(self._words)
