@@ -60,9 +60,9 @@ static bool is_own_file(const char *path) {
            own.st_ino == other.st_ino && own.st_dev == other.st_dev;
 }
 
-/* Returns the path of the program's file, or "": if it is absolute the path that was given to
- * exec, because behind a link the file may have the name of another program. Another path is stored
- * in the buffer of arguments, because the thread's stack may be small. */
+/* Returns the path of the program's file, or "". An absolute path that was given to exec is kept
+ * as it is, because the target of a link may have the name of another program. Any other path is
+ * stored in the buffer of arguments, because the thread's stack may be small. */
 static const char *own_path(void) {
     const char *given = (const char *)(uintptr_t)getauxval(AT_EXECFN);
     if (given != NULL && given[0] == '/' && is_own_file(given)) return given;
