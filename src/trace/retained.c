@@ -87,7 +87,7 @@ static bool count_point(swt_retained *r, const swt_addresses *addresses) {
 
 bool swt_retained_add(swt_retained *r, const sw_op *ops, size_t count,
                       const swt_addresses *addresses) {
-    if (r->next == r->count || count == 0) return true;
+    if (r->count == 0 || count == 0) return true;
     for (size_t i = 0; i < count; i++) {
         size_t id = ops[i].object;
         if (ops[i].kind == SW_OP_THREAD_END) continue;
@@ -114,10 +114,18 @@ static uint64_t waste(const swt_retained_point *point) {
     return point->malloc_bytes > used ? point->malloc_bytes - used : 0;
 }
 
+/* Whether the program frees its objects from this point to the next, as at its end. */
+static bool is_teardown(const swt_retained *r, uint32_t i) {
+    uint64_t now = r->points[i].requested_bytes;
+    uint64_t next = i + 1 < r->count ? r->points[i + 1].requested_bytes : r->requested_bytes;
+    return next < now && now - next > now / SWT_RETAINED_POINTS;
+}
+
 const swt_retained_point *swt_retained_best(const swt_retained *r) {
     const swt_retained_point *first = NULL, *second = NULL;
     for (uint32_t i = 0; i < r->count; i++) {
         const swt_retained_point *point = &r->points[i];
+        if (is_teardown(r, i)) continue;
         if (first == NULL || waste(point) > waste(first)) {
             second = first;
             first = point;

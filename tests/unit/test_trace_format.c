@@ -219,7 +219,8 @@ static void retained(void) {
     static const sw_op op[] = {{.time_ns = 10, .size = 4000, .kind = SW_OP_ALLOC},
                                {.time_ns = 1650, .size = 100, .object = 1, .kind = SW_OP_ALLOC},
                                {.time_ns = 3000, .kind = SW_OP_FREE},
-                               {.time_ns = 8000, .kind = SW_OP_THREAD_END}};
+                               {.time_ns = 8000, .kind = SW_OP_THREAD_END},
+                               {.time_ns = 9000, .object = 1, .kind = SW_OP_FREE}};
     swt_addresses map = {0};
     uint32_t id;
     CHECK_EQ(swt_addresses_put(&map, 0x10000, 0, &id), 0);
@@ -238,6 +239,12 @@ static void retained(void) {
     CHECK_EQ(best->requested_bytes, 100);
     CHECK_EQ(best->page_bytes, 4096);
     CHECK_EQ(best->op, 4);
+    /* Once object 1 is freed too, the last moment is part of that, and waste of 404 bytes is next. */
+    CHECK(swt_retained_add(&r, &op[4], 1, &map));
+    best = swt_retained_best(&r);
+    CHECK(best != NULL && best->ns == 100);
+    CHECK_EQ(best->malloc_bytes, 4500);
+    CHECK_EQ(best->requested_bytes, 4000);
     swt_retained_free(&r);
     swt_addresses_free(&map);
     swt_notes_free(&notes);

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from spanwise import _format
@@ -25,7 +25,8 @@ class RetainedMemory(Result):
     """The most that the program's malloc kept resident without need.
 
     It is the second most waste at 32 evenly spaced moments, which lasts for about a sixteenth of
-    the run: what is freed just before the end does not count.
+    the run. A moment at which the program frees its objects, as at its end, does not count: more
+    than a 32nd of the requested bytes is freed until the next one.
 
     Attributes:
         time_ns: the moment, since the start of the recording.
@@ -57,7 +58,8 @@ class ProcessMemory(Result):
 
     The recorder reads /proc/self/smaps whenever the RSS has grown by a sixteenth, and divides the
     anonymous bytes of each mapping by the pages in which malloc returned objects
-    (docs/design/recorder.md). So the parts are of a moment within 6 % of the peak.
+    (docs/design/recorder.md). What the RSS grew from the last reading to the peak, at most 6 %, is
+    divided between malloc and mmap calls as they were at the reading.
 
     Attributes:
         peak_rss_bytes: peak RSS from the kernel (VmHWM), without the recorder's memory.
@@ -90,11 +92,6 @@ class ProcessMemory(Result):
     def private_bytes(self) -> int:
         """Anonymous bytes of the process: malloc_bytes, mapped_bytes and data_bytes."""
         return self.malloc_bytes + self.mapped_bytes + self.data_bytes
-
-    @property
-    def peak_malloc_bytes(self) -> int:
-        """The most that was resident in malloc: between two readings it may have grown by 6 %."""
-        return max(self.malloc_bytes, *(size for _, size in self.series), 0)
 
     @property
     def covers_peak(self) -> bool:
@@ -148,25 +145,39 @@ def read_memory(meta: Iterable[tuple[str, str]]) -> ProcessMemory | None:
     }
     if any(name not in found for name in _PARTS):
         return None
-    peak, time_ns, malloc, mapped, data, file, recorder, end_malloc = (
-        found[name] for name in _PARTS
-    )
-    kept = None
+    memory = ProcessMemory(*(found[name] for name in _PARTS))
+    memory = replace(memory, peak_rss_bytes=max(memory.peak_rss_bytes - memory.recorder_bytes, 0))
     if all(name in found for name in _RETAINED):
         kept = RetainedMemory(*(found[name] for name in _RETAINED))
-    peak = max(peak - recorder, 0)
-    series = _series(dict(pairs).get("rss_series", ""), mapped + data + file + recorder)
-    return ProcessMemory(
-        peak, time_ns, malloc, mapped, data, file, recorder, end_malloc, kept, series
-    )
+        memory = replace(memory, retained=kept)
+    return _at_the_peak(memory, _points(dict(pairs).get("rss_series", "")))
 
 
-def _series(text: str, others: int) -> tuple[tuple[int, int], ...]:
-    """Read "ns:bytes", separated by spaces; bytes without those of others. (): damaged."""
+def _at_the_peak(memory: ProcessMemory, points: Sequence[tuple[int, int]]) -> ProcessMemory:
+    """Divide the growth of the RSS since the last reading between malloc and mmap calls.
+
+    Args:
+        memory: as it was read last.
+        points: time and RSS, with the recorder's memory.
+    """
+    if not points:
+        return memory
+    fixed = memory.data_bytes + memory.file_bytes + memory.recorder_bytes
+    changing = memory.malloc_bytes + memory.mapped_bytes
+    most = max(size for _, size in points) - fixed
+    if memory.covers_peak and most > changing > 0:
+        malloc = memory.malloc_bytes * most // changing
+        memory = replace(memory, malloc_bytes=malloc, mapped_bytes=most - malloc)
+    others = fixed + memory.mapped_bytes
+    return replace(memory, series=tuple((ns, max(size - others, 0)) for ns, size in points))
+
+
+def _points(text: str) -> list[tuple[int, int]]:
+    """Read "ns:bytes", separated by spaces. []: damaged."""
     if not re.fullmatch(r"(\d{1,19}:\d{1,19}( |$)){1,512}", text):
-        return ()
-    points = [tuple(map(int, one.split(":"))) for one in text.split()]
-    return tuple((ns, max(size - others, 0)) for ns, size in points)
+        return []
+    pairs = (one.split(":") for one in text.split())
+    return [(int(ns), int(size)) for ns, size in pairs]
 
 
 def missing_memory(memory: ProcessMemory, program: str, runtime: tuple[str, str]) -> str:

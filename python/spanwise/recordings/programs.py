@@ -184,7 +184,7 @@ ADVICE = {
     "Ruby": "ObjectSpace.memsize_of_all shows the objects in its pages",
     "Erlang": "start it with +Mea min, and Erlang uses malloc",
     "Go": "convert its heap profile: spanwise convert heap.pb.gz",
-    "CPython": "record it without --keep-pymalloc (PYTHONMALLOC=malloc)",
+    "CPython": "record it with PYTHONMALLOC=malloc",
 }
 """Advice about the heap of a runtime."""
 _ALLOCATORS = (

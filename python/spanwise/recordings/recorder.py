@@ -59,6 +59,11 @@ def _remove_temporaries() -> None:
                 path.unlink()
 
 
+_LINES_MAX = 3
+_CHILDREN_MAX = 10
+_COMMAND_MAX = 50
+"""Lines on unrecorded memory, child processes, and characters of their commands to print."""
+
 # --- results --------------------------------------------------------------------------------------
 
 
@@ -122,7 +127,32 @@ class RecordResult:
             found.append(f"the program was ended by signal {-self.status}")
         elif self.status > 0:
             found.append(f"the program exited with {self.status}")
-        return [*found, *self.outside(), *self.findings(), self._counts()]
+        outside = self.outside()
+        more = [f"and of {len(outside) - _LINES_MAX:,} other processes"]
+        outside = outside if len(outside) <= _LINES_MAX else outside[:_LINES_MAX] + more
+        return [*found, *outside, *self.findings(), self._counts(), *self._children()]
+
+    def _children(self) -> list[str]:
+        """Return a table of the child processes with the highest peaks."""
+        first, *others = self.recordings()
+        children = [one for one in others if one.info["pid"] != first.info["pid"]]
+        largest = sorted(children, key=lambda one: -one.summary.peak_requested_bytes)
+        rows = [
+            (
+                Path(str(one.path)).name,
+                _format.size(one.summary.peak_requested_bytes),
+                _format.shortened(" ".join(" ".join(one.arguments).split()), _COMMAND_MAX),
+            )
+            for one in largest[:_CHILDREN_MAX]
+        ]
+        if not rows:
+            return []
+        head = ("child", "peak requested", "command")
+        more = len(children) - len(rows)
+        return [
+            _format.table(rows, head, indent="  ", names_last=True),
+            *([f"  and {more:,} with lower peaks"] if more else []),
+        ]
 
     def _counts(self) -> str:
         first, *others = self.recordings()

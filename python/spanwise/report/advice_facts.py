@@ -131,7 +131,7 @@ class AdviceFacts:
         memory = self.memory
         if memory is None:
             return 0
-        return memory.peak_malloc_bytes - self.recording.summary.peak_requested_bytes
+        return memory.malloc_bytes - self.recording.summary.peak_requested_bytes
 
     @property
     def own_memory(self) -> ProcessMemory | None:
@@ -156,7 +156,7 @@ class AdviceFacts:
         memory = self.own_memory
         if memory is None:
             return saved
-        own = memory.peak_malloc_bytes if at == PEAK else memory.end_malloc_bytes
+        own = memory.malloc_bytes if at == PEAK else memory.end_malloc_bytes
         ours = self.resident_bytes if at == PEAK else self.end.resident_bytes or 0
         return saved - max(ours - own, 0)
 
@@ -187,7 +187,7 @@ class AdviceFacts:
             )
         if memory is None:
             return f"{self.program} requested up to {requested}. {model}"
-        own = memory.peak_malloc_bytes
+        own = memory.malloc_bytes
         said = (
             f"At its peak RSS of {_format.size(memory.peak_rss_bytes)}, {self.program} had"
             f" {_format.size(own)} resident in {self.recording.allocator}'s malloc"

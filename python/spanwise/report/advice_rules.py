@@ -33,10 +33,10 @@ def _allocator(facts: AdviceFacts) -> Iterator[Advice]:
         return
     yield Advice(
         "allocator",
-        memory.peak_malloc_bytes - simulated,
+        memory.malloc_bytes - simulated,
         PEAK,
         "simulated",
-        f"{own} has {_format.size(memory.peak_malloc_bytes)} resident where spanwise's malloc would"
+        f"{own} has {_format.size(memory.malloc_bytes)} resident where spanwise's malloc would"
         f" have {_format.size(simulated)}.",
         f"Compare real runs: spanwise bench -- {facts.command()}",
     )

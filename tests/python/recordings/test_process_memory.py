@@ -40,11 +40,22 @@ def test_parts() -> None:
     )
 
 
-def test_a_peak_between_two_readings() -> None:
+def test_a_peak_that_no_reading_was_near() -> None:
     memory = read_memory([*META, ("rss_peak", str(210 << 20))])
     assert memory is not None and not memory.covers_peak
     assert str(memory).startswith("peak RSS 200.0 MiB, of which 90.0 MiB was seen")
     assert missing_memory(memory, "php", ("PHP", "set X")) == ""
+
+
+def test_growth_since_the_last_reading_is_divided() -> None:
+    """63 MiB of the 107 are neither data, file nor recorder; they were 6 and 50 of 56."""
+    memory = read_memory([*META, ("rss_series", f"0:{80 << 20} 9:{107 << 20}")])
+    assert memory is not None
+    assert (memory.malloc_bytes, memory.mapped_bytes) == (27 << 18, 225 << 18)
+    assert memory.private_bytes == 67 << 20
+    assert memory.series == ((0, 0), (9, 27 << 18))
+    far = read_memory([*META, ("rss_peak", str(210 << 20)), ("rss_series", f"9:{107 << 20}")])
+    assert far is not None and far.malloc_bytes == 6 << 20
 
 
 @pytest.mark.parametrize("name", PARTS)

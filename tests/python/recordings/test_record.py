@@ -136,7 +136,13 @@ def test_children(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert len(family) == 3
     assert family[0].path == str(tmp_path / "all.swt")
     assert {Path(child.program).name for child in family[1:]} == {"ls"}
-    assert "; 2 children recorded (" in capfd.readouterr().err
+    said = capfd.readouterr().err
+    assert "; 2 children recorded (" in said
+    for child in family[1:]:
+        name, _, rest = next(
+            line for line in said.splitlines() if Path(str(child.path)).name in line
+        ).split(maxsplit=2)
+        assert rest.endswith("/bin/ls /"), name
     reopened = sw.RecordingSet.open([tmp_path / "all*.swt"])
     assert reopened.ledger("go").held_bytes == family.ledger("go").held_bytes
 
