@@ -100,11 +100,6 @@ class AdviceFacts:
         return self.recording.ledger(self.table, PEAK, options=self.options, progress=self.step)
 
     @cached_property
-    def end(self) -> Ledger:
-        """The simulated ledger at the end."""
-        return self.recording.ledger(self.table, "end", options=self.options, progress=self.step)
-
-    @cached_property
     def objects(self) -> LiveObjects:
         """The live objects at the peak resident."""
         return self.recording.live_objects(
@@ -146,18 +141,40 @@ class AdviceFacts:
         """The allocator that the simulation is of, if the program runs another."""
         return "" if self.recording.allocator == "spanwise" else "spanwise"
 
+    @cached_property
+    def later(self) -> tuple[str, str]:
+        """A moment after the peak, as in `Advice.at`, and as a ledger takes it.
+
+        When malloc keeps most without need; the end if that is not known.
+        """
+        kept = self.memory.retained if self.memory is not None else None
+        if kept is None or not self.is_own_allocator:
+            return "end", "end"
+        return f"{kept.time_ns / 1e9:.3f}", f"#{min(kept.op, len(self.recording))}"
+
+    @cached_property
+    def later_ledger(self) -> Ledger:
+        """The simulated ledger at that moment."""
+        return self.recording.ledger(
+            self.table, self.later[1], options=self.options, progress=self.step
+        )
+
     def saving(self, at: str, saved: int) -> int:
         """What a change saves that needs our heap: without what our heap itself costs.
 
         Args:
-            at: "peak-resident" or "end".
+            at: "peak-resident", or that of `later`.
             saved: bytes that it saves in the simulated heap.
         """
         memory = self.own_memory
         if memory is None:
             return saved
-        own = memory.malloc_bytes if at == PEAK else memory.end_malloc_bytes
-        ours = self.resident_bytes if at == PEAK else self.end.resident_bytes or 0
+        if at == PEAK:
+            own, ours = memory.malloc_bytes, self.resident_bytes
+        else:
+            kept = memory.retained
+            own = memory.end_malloc_bytes if kept is None else kept.malloc_bytes
+            ours = self.later_ledger.resident_bytes or 0
         return saved - max(ours - own, 0)
 
     @property

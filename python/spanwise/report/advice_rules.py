@@ -164,10 +164,10 @@ def _size_advice(facts: AdviceFacts, saved: int, size: int, better: int, rows: A
 
 
 def _pinning(facts: AdviceFacts) -> Iterator[Advice]:
-    """Sites whose objects alone keep partial spans, at the peak and at the end."""
-    for at in (PEAK, "end"):
+    """Sites whose objects alone keep partial spans, at the peak and after it."""
+    for at, moment in ((PEAK, PEAK), facts.later):
         pinned = facts.recording.span_pinning(
-            "site", facts.table, at, options=facts.options, progress=facts.step
+            "site", facts.table, moment, options=facts.options, progress=facts.step
         )
         rows = [
             row
@@ -223,7 +223,7 @@ def _retained(facts: AdviceFacts) -> Iterator[Advice]:
     kept = None if memory is None else memory.retained
     if kept is None or not facts.is_own_allocator:
         return
-    at = f"{kept.time_ns / 1e9:.3f}"
+    at, _ = facts.later
     finding = (
         f"{own} keeps {_format.size(kept.malloc_bytes)} resident for"
         f" {_format.size(kept.requested_bytes)} requested"
@@ -233,16 +233,12 @@ def _retained(facts: AdviceFacts) -> Iterator[Advice]:
             "trim",
             kept.malloc_bytes - kept.pages_bytes,
             at,
-            "simulated",
+            "simulated" if facts.recording.summary.threads == 1 else "estimated",
             f"{finding}; its objects are in {_format.size(kept.pages_bytes)} of pages.",
             f"Call {_trim_call(facts)} when work pauses: it returns the pages without objects.",
         )
     if facts.own_wasted >= 0:
-        at_op = min(kept.op, len(facts.recording))
-        ledger = facts.recording.ledger(
-            facts.table, f"#{at_op}", options=facts.options, progress=facts.step
-        )
-        ours = ledger.resident_bytes or 0
+        ours = facts.later_ledger.resident_bytes or 0
         yield Advice(
             "retained",
             kept.malloc_bytes - ours,
