@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,10 +49,15 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert list(broken_links(ROOT, page)) == []
 
 
-# --- the tutorial --------------------------------------------------------------------------------
+# --- pages that are run ---------------------------------------------------------------------------
 
 FENCED = re.compile(r"^```(\w+)\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
+SAVED = re.compile(r"[Ss]ave (?:it|this|this program) as `([\w.]+)`|for instance in `([\w.]+)`")
 NUMBER = r"\\d[\\d.,]*"
+INPUTS = {"use-other-recordings.md": {"heap.pb.gz": ROOT / "tests/data/profiles/go.pb.gz"}}
+"""Files that a page takes from elsewhere."""
+ELSEWHERE = "go test -trace"
+"""Commands that are not run: they need Go 1.23. tests/python/recordings runs them where it is."""
 
 
 def shown_in(expected: str, printed: str) -> bool:
@@ -63,24 +69,51 @@ def shown_in(expected: str, printed: str) -> bool:
     return re.search(pattern, printed, re.DOTALL) is not None
 
 
-@pytest.mark.slow
-def test_the_tutorial_runs_in_order_and_prints_what_it_shows(tmp_path: Path) -> None:
+def run_page(page: Path, folder: Path) -> tuple[int, int]:
+    """Run a page's commands and scripts in order; return how many, and how many outputs.
+
+    A program is saved under the name that the text before it gives. A block `text` is part of what
+    the commands before it printed.
+    """
     environment = {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "CC": str(quick_compiler(tmp_path / "cc")),
+        "CC": str(quick_compiler(folder / "cc")),
+        "MPLBACKEND": "Agg",
     }
-    printed, compared = "", 0
-    for language, text in FENCED.findall((ROOT / "docs/tutorial.md").read_text(encoding="utf-8")):
-        if language == "perl":
-            (tmp_path / "pages.pl").write_text(text, encoding="utf-8")
-        elif language == "sh":
-            printed = run("/bin/sh", "-euc", f"exec 2>&1\n{text}", cwd=tmp_path, env=environment)
-        elif language == "text":
-            assert shown_in(text, printed), f"{text}\n--- printed:\n{printed}"
+    for name, source in INPUTS.get(page.name, {}).items():
+        shutil.copy(source, folder / name)
+    text, printed, at, ran, compared = page.read_text(encoding="utf-8"), "", 0, 0, 0
+    for block in FENCED.finditer(text):
+        language, code = block.groups()
+        saved = SAVED.findall(text[at : block.start()])
+        at = block.end()
+        if language == "text":
+            assert shown_in(code, printed), f"{code}\n--- printed:\n{printed}"
             compared += 1
-    assert compared == 5
-    assert "peak RSS compared with plain: " in printed
+        elif saved:
+            (folder / "".join(saved[-1])).write_text(code, encoding="utf-8")
+        elif language in ("sh", "python") and ELSEWHERE not in code:
+            if language == "python":
+                (folder / "script.py").write_text(code, encoding="utf-8")
+                code = "python3 script.py"
+            printed = run("/bin/sh", "-euc", f"exec 2>&1\n{code}", cwd=folder, env=environment)
+            ran += 1
+    return ran, compared
+
+
+@pytest.mark.slow
+def test_the_tutorial_runs_in_order_and_prints_what_it_shows(tmp_path: Path) -> None:
+    assert run_page(ROOT / "docs/tutorial.md", tmp_path) == (7, 5)
     assert (tmp_path / "pages.html").is_file() and (tmp_path / "fits").is_dir()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "ran"),
+    [("who-wastes", (5, 1)), ("keep-limits-in-ci", (2, 0)), ("use-other-recordings", (2, 0))],
+)
+def test_a_how_to_runs_in_order(name: str, ran: tuple[int, int], tmp_path: Path) -> None:
+    assert run_page(ROOT / f"docs/how-to/{name}.md", tmp_path) == ran
 
 
 # --- the site ------------------------------------------------------------------------------------
