@@ -20,15 +20,16 @@ SAMPLES = 1000
 _MOMENT = ("held_bytes", "requested_bytes", "op", "time_ns")
 
 LEAST_SHARE = 0.01
-"""Changes below this share of the peak resident bytes have no sentence."""
+"""Changes below this share of the peak resident bytes have no sentence. A program that requests a
+smaller share of its peak has freed everything, as before its end: such moments do not count."""
 
 
 @dataclass(frozen=True, repr=False)
 class AfterPeak(Result):
     """What a run holds after its peak of resident bytes, in bytes.
 
-    About 1,000 moments that are spread evenly over the operations, and the end, are searched. Of a
-    set of recordings each number is a sum, each process at its own moment.
+    About 1,000 moments that are spread evenly over the operations, and the end, are searched, but
+    for those at which less than 1 % of the peak is requested: the program is at its end. Of a set of recordings each number is a sum, each process at its own moment.
 
     Attributes:
         table: name of the size-class table.
@@ -85,7 +86,8 @@ class AfterPeak(Result):
         if self.worst_time_ns is not None:
             when = f"at {_format.seconds(self.worst_time_ns)}"
         return (
-            f"After the peak, waste is {_format.size(self.worst_waste_bytes)} at most ({when}):"
+            "After the peak, the simulated heap wastes up to"
+            f" {_format.size(self.worst_waste_bytes)} ({when}):"
             f" {_format.size(self.worst_held_bytes)} held for"
             f" {_format.size(self.worst_requested_bytes)} requested."
         )
@@ -95,13 +97,15 @@ class AfterPeak(Result):
         """A sentence on what is held at the end; "" if little is wasted, or no less is requested.
 
         Waste, and what is requested less than once before, count from 1 % of the peak resident
-        bytes on.
+        bytes on. Of a program that has freed everything nothing is said.
         """
         freed = self.peak_requested_bytes - self.end_requested_bytes
         if self._is_little(self.end_waste_bytes) or self._is_little(freed):
             return ""
+        if has_freed_all(self.end_requested_bytes, self.peak_requested_bytes):
+            return ""
         return (
-            f"At the end {_format.size(self.end_held_bytes)} is still held"
+            f"At the end the simulated heap still holds {_format.size(self.end_held_bytes)}"
             f" ({_format.size(self.end_resident_bytes)} resident) for"
             f" {_format.size(self.end_requested_bytes)} requested, of"
             f" {_format.size(self.peak_requested_bytes)} at most before."
@@ -126,6 +130,11 @@ class AfterPeak(Result):
 
     def __repr__(self) -> str:
         return _format.clipped(str(self))
+
+
+def has_freed_all(requested: int, peak_requested: int) -> bool:
+    """Whether so little is requested that the program is at its end."""
+    return requested < LEAST_SHARE * peak_requested
 
 
 class WholeRun(NamedTuple):
@@ -161,8 +170,9 @@ def run_whole(
     rows.append((ledger.held_bytes, ledger.requested_bytes, simulation.done, duration_ns))
     later = [row for row in rows if row[2] > peak_op] or rows[-1:]
     at_peak = rows[max(0, len(rows) - len(later) - 1)]
-    held, requested, op, time_ns = max(later, key=lambda row: row[0] - row[1])
     stats = simulation.stats()
+    running = [row for row in later if not has_freed_all(row[1], stats.peak_requested_bytes)]
+    held, requested, op, time_ns = max(running or [at_peak], key=lambda row: row[0] - row[1])
     found = AfterPeak(
         ledger.table,
         peak_bytes,
