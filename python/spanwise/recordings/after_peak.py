@@ -29,7 +29,8 @@ class AfterPeak(Result):
     """What a run holds after its peak of resident bytes, in bytes.
 
     About 1,000 moments that are spread evenly over the operations, and the end, are searched, but
-    for those at which less than 1 % of the peak is requested: the program is at its end. Of a set of recordings each number is a sum, each process at its own moment.
+    for those at which less than 1 % of the peak is requested: the program is at its end. Of a set
+    of recordings each number is a sum, each process at its own moment.
 
     Attributes:
         table: name of the size-class table.
