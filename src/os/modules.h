@@ -34,4 +34,9 @@ void sw_os_each_module(bool (*fn)(const sw_os_module *module, void *arg), void *
 /* Returns a number that changes when a module is loaded or unloaded. */
 uint64_t sw_os_modules_generation(void);
 
+/* Stores the path of the program's file, "" if it is unknown. An absolute path that was given to
+ * exec is kept as it is, because the target of a link may have the name of another program: Debian's
+ * redis-server is a link to redis-check-rdb. */
+void sw_os_program_path(char *path, size_t bytes);
+
 #endif

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/fail.h"
+#include "os/modules.h"
 #include "preload/account.h"
 #include "preload/json.h"
 #include "preload/malloc.h"
@@ -131,10 +132,9 @@ static uint64_t peak_resident_bytes(void) {
 
 static void put_process(void) {
     static char program[PRELOAD_PATH_MAX];
-    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
-    if (length > 0) program[length] = '\0';
+    sw_os_program_path(program, sizeof program);
     preload_json_number(&json, "pid", sw_os_process_id());
-    preload_json_text(&json, "program", length > 0 ? program : NULL);
+    preload_json_text(&json, "program", program[0] != '\0' ? program : NULL);
     preload_json_number(&json, "rss_bytes", sw_os_resident_bytes());
     preload_json_number(&json, "peak_rss_bytes", peak_resident_bytes());
 }

@@ -7,8 +7,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -53,31 +51,20 @@ static size_t read_file(const char *path, uint8_t *out, size_t capacity) {
     return used;
 }
 
-/* Whether a path names the file that this process runs. */
-static bool is_own_file(const char *path) {
-    struct stat own, other;
-    return stat("/proc/self/exe", &own) == 0 && stat(path, &other) == 0 &&
-           own.st_ino == other.st_ino && own.st_dev == other.st_dev;
-}
-
-/* Returns the path of the program's file, or "". An absolute path that was given to exec is kept
- * as it is, because the target of a link may have the name of another program. Any other path is
- * stored in the buffer of arguments, because the thread's stack may be small. */
-static const char *own_path(void) {
-    const char *given = (const char *)(uintptr_t)getauxval(AT_EXECFN);
-    if (given != NULL && given[0] == '/' && is_own_file(given)) return given;
-    char *path = (char *)meta.arguments;
-    long n = syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", path, RECORD_PATH_MAX - 1);
-    path[n > 0 ? n : 0] = '\0';
-    return path;
-}
-
 /* /proc/self/cmdline has the arguments, each followed by a zero byte. */
 static void put_arguments(swt_buffer *buffer) {
     size_t bytes = read_file("/proc/self/cmdline", meta.arguments, ARGUMENTS_BYTES - 1);
     meta.arguments[bytes] = 0;
     for (size_t at = 0; at < bytes; at += strlen((char *)meta.arguments + at) + 1)
         if (!swt_put_meta(buffer, "arg", (char *)meta.arguments + at)) return;
+}
+
+/* Returns the path of the program's file, or "", in the buffer of arguments: the thread's stack may
+ * be small. */
+static const char *own_path(void) {
+    char *path = (char *)meta.arguments;
+    sw_os_program_path(path, RECORD_PATH_MAX);
+    return path;
 }
 
 static void put_program(swt_buffer *buffer) {

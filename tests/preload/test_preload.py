@@ -284,6 +284,14 @@ def test_verbose(preload: Preload) -> None:
     assert " bytes at its end, " in last
 
 
+def test_a_program_has_the_name_that_it_was_started_by(preload: Preload, tmp_path: Path) -> None:
+    """Not that of the file that a link leads to: redis-server is a link to redis-check-rdb."""
+    (tmp_path / "server").symlink_to(preload.program("memory.c"))
+    ok(preload.run([tmp_path / "server"], LEDGER=str(tmp_path / "a.json")))
+    shown = json.loads((tmp_path / "a.json").read_text())
+    assert shown["program"] == str(tmp_path / "server")
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a set-user-ID program")
 def test_raised_privileges_have_no_options(preload: Preload, tmp_path: Path) -> None:
     """The loader takes no preloaded library there, so the program opens the library itself."""

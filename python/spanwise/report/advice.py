@@ -16,7 +16,7 @@ from spanwise.heap.options import HeapOptions, as_options
 from spanwise.optimizer.result import OptimizeResult
 from spanwise.recordings.recording import Recording
 from spanwise.report.advice_facts import Advice, AdviceFacts
-from spanwise.report.advice_rules import RULES, benched, fitted_table, measured
+from spanwise.report.advice_rules import RULES, benched, fitted_table, measured, real_runs
 from spanwise.results.jobs import Progress, progress_bar
 from spanwise.results.rows import Result, Rows, Tabular, Value, rows_of
 from spanwise.tables.table import SizeClassTable
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from spanwise.measure.peers import PeerComparison
 
 NOTHING = "No change that was tried saves more than 1 %."
+OVERLAP = "Savings at one moment overlap: carry one out, then record again."
 ADVICE_PASSES = 8
 """Simulations of the recording that the rules need, at most."""
 
@@ -45,6 +46,12 @@ class AdviceList(Value, Sequence[Advice], Result, Tabular):
     items: tuple[Advice, ...]
     source: str
     remark: str = ""
+
+    @property
+    def overlap(self) -> str:
+        """A sentence that savings do not add up, if several are of one moment; else ""."""
+        moments = [one.at for one in self.items]
+        return OVERLAP if len(set(moments)) < len(moments) else ""
 
     def __len__(self) -> int:
         return len(self.items)
@@ -76,6 +83,8 @@ class AdviceList(Value, Sequence[Advice], Result, Tabular):
             lines += [*_wrapped(one.finding, indent), *_wrapped(one.change, indent)]
         if not self.items:
             lines.append(NOTHING)
+        if self.overlap:
+            lines += ["", self.overlap]
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -146,4 +155,5 @@ def advise(
             (one for one in found if one.saves_bytes >= least),
             key=lambda one: (-one.saves_bytes, one.kind),
         )
-        return AdviceList(facts.verdict(), tuple(kept), recording.name, remark)
+        verdict = " ".join(filter(None, (facts.verdict(), real_runs(runs) if runs else "")))
+        return AdviceList(verdict, tuple(kept), recording.name, remark)

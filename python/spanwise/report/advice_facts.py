@@ -14,7 +14,7 @@ from spanwise import _format
 from spanwise.heap.options import HeapOptions
 from spanwise.ledger.ledger import Ledger
 from spanwise.recordings.live_sites import LiveObjects
-from spanwise.recordings.process_memory import ProcessMemory
+from spanwise.recordings.process_memory import ProcessMemory, RetainedMemory
 from spanwise.recordings.recording import Recording
 from spanwise.results.jobs import Progress
 from spanwise.results.rows import Result
@@ -141,14 +141,24 @@ class AdviceFacts:
         """The allocator that the simulation is of, if the program runs another."""
         return "" if self.recording.allocator == "spanwise" else "spanwise"
 
+    @property
+    def retained(self) -> RetainedMemory | None:
+        """What the program's malloc keeps without need, if that is known.
+
+        It is not where most private memory is not malloc's: the RSS then says little about malloc.
+        """
+        memory = self.memory
+        known = memory is not None and memory.recorded_share >= 0.5 and self.is_own_allocator
+        return memory.retained if memory is not None and known else None
+
     @cached_property
     def later(self) -> tuple[str, str]:
         """A moment after the peak, as in `Advice.at`, and as a ledger takes it.
 
         When malloc keeps most without need; the end if that is not known.
         """
-        kept = self.memory.retained if self.memory is not None else None
-        if kept is None or not self.is_own_allocator:
+        kept = self.retained
+        if kept is None:
             return "end", "end"
         return f"{kept.time_ns / 1e9:.3f}", f"#{min(kept.op, len(self.recording))}"
 
@@ -172,7 +182,7 @@ class AdviceFacts:
         if at == PEAK:
             own, ours = memory.malloc_bytes, self.resident_bytes
         else:
-            kept = memory.retained
+            kept = self.retained
             own = memory.end_malloc_bytes if kept is None else kept.malloc_bytes
             ours = self.later_ledger.resident_bytes or 0
         return saved - max(ours - own, 0)
@@ -199,8 +209,8 @@ class AdviceFacts:
         runtime, switch = self.recording.switched_off
         if runtime:
             model = (
-                f"It ran with {switch}; as its users run it, {runtime} has a heap of its own, which"
-                f" 'spanwise bench' compares. {model}"
+                f"It ran with {switch}; as its users run it, {runtime} has a heap of its own."
+                f" {model}"
             )
         if memory is None:
             return f"{self.program} requested up to {requested}. {model}"
@@ -216,7 +226,18 @@ class AdviceFacts:
                 f" not known. {model}"
             )
         wasted, share = _format.size(self.own_wasted), _format.share(self.own_wasted, own)
-        return f"{said} for up to {requested} requested: {wasted} ({share}) was waste. {model}"
+        said = f"{said} for up to {requested} requested: {wasted} ({share}) was waste."
+        return " ".join(filter(None, (said, self._kept(), model)))
+
+    def _kept(self) -> str:
+        """Say what the program's malloc keeps later, if that is more waste than at the peak."""
+        kept = self.retained
+        if kept is None or kept.malloc_bytes - kept.requested_bytes <= self.own_wasted:
+            return ""
+        return (
+            f"After {kept.time_ns / 1e9:.3f} s it kept {_format.size(kept.malloc_bytes)} resident"
+            f" for {_format.size(kept.requested_bytes)} requested."
+        )
 
     def names(self, sites: Iterable[int]) -> dict[int, str]:
         """Return a label for each call site: its innermost callers."""

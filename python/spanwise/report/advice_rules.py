@@ -58,31 +58,46 @@ def measured(peers: PeerComparison, own: str) -> Iterator[Advice]:
         )
 
 
+def _peaks(runs: BenchResult) -> dict[str, int]:
+    """The median peak RSS of the program's runs under each allocator that ended well."""
+    program, input_ = runs.cases[0]
+    names = dict.fromkeys(row["allocator"] for row in runs)
+    values = {name: runs.values(program, input_, name, "rss_bytes") for name in names}
+    return {name: int(median(each.values())) for name, each in values.items() if each}
+
+
+def real_runs(runs: BenchResult) -> str:
+    """Say the peak RSS under each allocator, lowest first; "" if the plain program failed."""
+    peaks = _peaks(runs)
+    plain = peaks.pop("plain", None)
+    if plain is None or not peaks:
+        return ""
+    others = ", ".join(
+        f"{_format.size(size)} under {name}"
+        for name, size in sorted(peaks.items(), key=lambda pair: pair[1])
+    )
+    return f"In real runs its peak RSS is {_format.size(plain)} as it is today, {others}."
+
+
 def benched(runs: BenchResult) -> Iterator[Advice]:
     """The allocator under which real runs need least, if the whole interval is a saving."""
-    (program, input_) = runs.cases[0]
-    names = dict.fromkeys(row["allocator"] for row in runs)
+    (program, input_), peaks = runs.cases[0], _peaks(runs)
     savings = {
         name: runs.saving(program, input_, allocator=name, stock="plain")
-        for name in names
+        for name in peaks
         if name != "plain"
     }
     known = {name: one for name, one in savings.items() if one is not None and one.low > 0}
     if known:
         best = max(known, key=lambda name: known[name].median)
-        peaks = {
-            name: median(runs.values(program, input_, name, "rss_bytes").values())
-            for name in ("plain", best)
-        }
         low, high = known[best].low, known[best].high
         yield Advice(
             "allocator",
-            int(peaks["plain"] - peaks[best]),
+            peaks["plain"] - peaks[best],
             PEAK,
             "measured",
-            f"In real runs the peak RSS is {_format.size(peaks['plain'])} as the program is today,"
-            f" and {_format.size(peaks[best])} under {best}: {known[best].median:.1f} % less"
-            f" ({low:.1f} to {high:.1f}).",
+            f"In real runs the peak RSS is {known[best].median:.1f} % less ({low:.1f} to"
+            f" {high:.1f}) under {best} than as the program is today.",
             _preload(best),
         )
 
@@ -219,9 +234,8 @@ def _pinning_advice(facts: AdviceFacts, row: Any, place: str, at: str, alone: bo
 
 def _retained(facts: AdviceFacts) -> Iterator[Advice]:
     """What the program's malloc keeps, and a trim or our heap would not."""
-    memory, own = facts.memory, facts.recording.allocator
-    kept = None if memory is None else memory.retained
-    if kept is None or not facts.is_own_allocator:
+    kept, own = facts.retained, facts.recording.allocator
+    if kept is None:
         return
     at, _ = facts.later
     finding = (

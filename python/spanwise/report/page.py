@@ -178,6 +178,7 @@ def _changes(facts: Facts) -> str:
         for one in facts.changes
     )
     made = f'<ol id="changes">{items}</ol>' if items else f"<p>{NOTHING}</p>"
+    made += f"<p>{facts.changes.overlap}</p>" if facts.changes.overlap else ""
     return f"{made}<p>{html.escape(facts.simulated())}</p>"
 
 

@@ -5,8 +5,13 @@
 
 #include <dlfcn.h>
 #include <elf.h>
+#include <fcntl.h>
 #include <link.h>
 #include <string.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 /* The result of glibc's _dl_find_object, in its documented layout. It is declared here because
  * headers of older C libraries lack it; the function is looked up at run time. */
@@ -135,4 +140,23 @@ uint64_t sw_os_modules_generation(void) {
     uint64_t generation = 0;
     (void)dl_iterate_phdr(read_generation, &generation);
     return generation;
+}
+
+/* --- the program ------------------------------------------------------------------------------ */
+
+/* Whether a path names the file that this process runs. */
+static bool is_own_file(const char *path) {
+    struct stat own, other;
+    return stat("/proc/self/exe", &own) == 0 && stat(path, &other) == 0 &&
+           own.st_ino == other.st_ino && own.st_dev == other.st_dev;
+}
+
+void sw_os_program_path(char *path, size_t bytes) {
+    const char *given = (const char *)(uintptr_t)getauxval(AT_EXECFN);
+    if (given != NULL && given[0] == '/' && strlen(given) < bytes && is_own_file(given)) {
+        strcpy(path, given);
+        return;
+    }
+    long n = syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", path, bytes - 1);
+    path[n > 0 ? n : 0] = '\0';
 }

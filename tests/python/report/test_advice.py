@@ -165,7 +165,7 @@ def test_the_verdict_names_the_programs_own_allocator(measured: sw.Recording) ->
     assert resident is not None
     assert found.verdict.startswith(
         "At its peak RSS of 27.0 MiB, app had 20.0 MiB resident in glibc's malloc (87.0 % of its"
-        " private memory) for up to 10.0 MiB requested: 10.0 MiB (50.0 %) was waste."
+        " private memory) for up to 10.0 MiB requested: 10.0 MiB (50.0 %) was waste. By simulation"
     )
     by_kind = {one.kind: one for one in found}
     assert by_kind["allocator"].saves_bytes == 20 * MIB - resident
@@ -175,6 +175,24 @@ def test_the_verdict_names_the_programs_own_allocator(measured: sw.Recording) ->
     assert by_kind["trim"].saves_bytes == 4 * MIB
     assert by_kind["trim"].title == "saves 4.0 MiB after 0.010 s (simulated)"
     assert "malloc_trim" in by_kind["trim"].change
+    assert "\n\nSavings at one moment overlap" in str(found)
+
+
+def test_the_verdict_says_what_is_kept_later(tmp_path: Path) -> None:
+    """3 MiB of objects and 13 of waste come after 10 of both."""
+    words = {"rss_kept_requested": 3 * MIB, "rss_kept_pages": 15 * MIB}
+    found = in_process(allocations([1024] * 10_240), tmp_path / "a.swt", **words).advice()
+    assert (
+        "(50.0 %) was waste. After 0.010 s it kept 16.0 MiB resident for 3.0 MiB requested. By"
+        in found.verdict
+    )
+    (trim,) = (one for one in found if one.kind == "trim")
+    assert trim.saves_bytes == MIB
+    mostly_mapped = in_process(
+        allocations([1024] * 10_240), tmp_path / "b.swt", rss_mapped=30 * MIB, **words
+    ).advice()
+    assert "it kept" not in mostly_mapped.verdict
+    assert not {one.kind for one in mostly_mapped} & {"trim", "retained"}
 
 
 def test_the_page_has_the_memory_of_the_process(measured: sw.Recording, tmp_path: Path) -> None:
@@ -246,11 +264,17 @@ def runs_of(**peaks: list[int]) -> BenchResult:
 def test_real_runs_replace_the_simulated_comparison(measured: sw.Recording) -> None:
     """Of 100 MiB in each round mimalloc saves 10 to 12 %; jemalloc saves in some rounds only."""
     runs = runs_of(plain=[100] * 5, mimalloc=[90, 89, 88, 89, 90], jemalloc=[80, 101, 80, 102, 80])
-    found = [one for one in measured.advice(runs=runs) if one.kind == "allocator"]
+    advice = measured.advice(runs=runs)
+    found = [one for one in advice if one.kind == "allocator"]
     assert [(one.certainty, one.saves_bytes) for one in found] == [("measured", 11 * MIB)]
-    assert "89.0 MiB under mimalloc: 11.0 % less (10.0 to 12.0)" in found[0].finding
+    assert "11.0 % less (10.0 to 12.0) under mimalloc than" in found[0].finding
+    assert advice.verdict.endswith(
+        " In real runs its peak RSS is 100.0 MiB as it is today, 80.0 MiB under jemalloc, 89.0 MiB"
+        " under mimalloc."
+    )
     lost = measured.advice(runs=runs_of(plain=[100] * 5, mimalloc=[101] * 5))
     assert [one for one in lost if one.kind == "allocator"] == []
+    assert lost.verdict.endswith("100.0 MiB as it is today, 101.0 MiB under mimalloc.")
 
 
 def test_a_fitted_table() -> None:
