@@ -61,9 +61,9 @@ class Advice(Result):
 
     @property
     def title(self) -> str:
-        """The saving in a few words: "saves 1.5 MiB at the end under spanwise (simulated)"."""
+        """The saving in a few words: "saves 1.5 MiB at the end in spanwise's heap (simulated)"."""
         when = {PEAK: "at the peak", "end": "at the end"}.get(self.at, f"after {self.at} s")
-        under = f" under {self.under}" if self.under else ""
+        under = f" in {self.under}'s heap" if self.under else ""
         return f"saves {_format.size(self.saves_bytes)} {when}{under} ({self.certainty})"
 
     def __str__(self) -> str:

@@ -57,7 +57,7 @@ def test_requests_just_above_a_class() -> None:
     assert advice.change.startswith(
         "A malloc aligns to 16 and has no slots of 40 bytes: shrink the"
     )
-    assert advice.title == "saves 781.2 KiB at the peak under spanwise (estimated)"
+    assert advice.title == "saves 781.2 KiB at the peak in spanwise's heap (estimated)"
 
 
 def test_a_size_that_malloc_can_serve() -> None:
