@@ -145,11 +145,14 @@ def read_memory(meta: Iterable[tuple[str, str]]) -> ProcessMemory | None:
     }
     if any(name not in found for name in _PARTS):
         return None
-    memory = ProcessMemory(*(found[name] for name in _PARTS))
-    memory = replace(memory, peak_rss_bytes=max(memory.peak_rss_bytes - memory.recorder_bytes, 0))
+    peak, *parts, recorder, end_malloc = (found[name] for name in _PARTS)
+    kept = None
     if all(name in found for name in _RETAINED):
         kept = RetainedMemory(*(found[name] for name in _RETAINED))
-        memory = replace(memory, retained=kept)
+    time_ns, malloc, mapped, data, file = parts
+    memory = ProcessMemory(
+        max(peak - recorder, 0), time_ns, malloc, mapped, data, file, recorder, end_malloc, kept
+    )
     return _at_the_peak(memory, _points(dict(pairs).get("rss_series", "")))
 
 
