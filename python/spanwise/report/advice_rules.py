@@ -166,10 +166,12 @@ def _size_advice(facts: AdviceFacts, saved: int, size: int, better: int, rows: A
         f"Add slots of {better:,} bytes to the table: spanwise optimize finds all such classes."
     )
     if better % _MALLOC_ALIGN:
+        smaller = better // _MALLOC_ALIGN * _MALLOC_ALIGN
+        more = facts.saving(PEAK, len(fits) * (size - smaller))
         change = (
-            f"A malloc aligns to {_MALLOC_ALIGN} and has no slots of {better:,} bytes: shrink the"
-            f" objects to {better // _MALLOC_ALIGN * _MALLOC_ALIGN:,}, or allocate them from a pool"
-            " or heap with such slots."
+            f"A malloc aligns to {_MALLOC_ALIGN} and has no slots of {better:,} bytes: allocate"
+            " them from a pool or heap that has"
+            + (f", or shrink them to {smaller:,}: {_format.size(more)}." if smaller else ".")
         )
     saving = facts.saving(PEAK, saved)
     return Advice("size", saving, PEAK, "estimated", finding, change, facts.under)
@@ -251,11 +253,15 @@ def _retained(facts: AdviceFacts) -> Iterator[Advice]:
             f"{finding}; its objects are in {_format.size(kept.pages_bytes)} of pages.",
             f"Call {_trim_call(facts)} when work pauses: it returns the pages without objects.",
         )
-    if facts.own_wasted >= 0:
-        ours = facts.later_ledger.resident_bytes or 0
+    memory = facts.own_memory
+    if memory is None:
+        return
+    ours = facts.later_ledger.resident_bytes or 0
+    saved = kept.malloc_bytes - ours
+    if own != "glibc" or saved > memory.malloc_bytes - facts.resident_bytes + facts.noise_bytes:
         yield Advice(
             "retained",
-            kept.malloc_bytes - ours,
+            saved,
             at,
             "simulated",
             f"{finding}; spanwise would keep {_format.size(ours)}.",
