@@ -1,0 +1,456 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report in a browser: print, tables, flame graph, and sections that follow each other."""
+
+from __future__ import annotations
+
+import base64
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import spanwise as sw
+from spanwise.report import export
+from spanwise.report import facts as facts_of
+from spanwise.report.page import page_of
+from spanwise.report.stack_data import StackData
+
+from tests.python.helpers import make_ops, random_ops
+from tests.python.report.pages import Page, browse, needs_browser, probe
+
+PROBE = """
+const slider = document.getElementById("when"), canvas = document.getElementById("map");
+const moment = document.getElementById("moment"), line = document.getElementById("now");
+const looks = [];
+const look = () => {
+    const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+    const colours = new Set();
+    for (let i = 0; i < data.length; i += 4)
+        colours.add(data[i] * 65536 + data[i + 1] * 256 + data[i + 2]);
+    let sum = 0;
+    data.forEach((value, i) => { sum = (sum * 31 + value * (i % 97 + 1)) % 2147483647; });
+    looks.push([slider.value, moment.textContent, line.getAttribute("x1"), colours.size, sum]);
+};
+const head = Math.round(document.querySelector("header").getBoundingClientRect().bottom);
+look();
+slider.value = "0";
+slider.dispatchEvent(new Event("input"));
+look();
+output = { looks, head };
+"""
+
+
+@needs_browser
+def test_the_page_in_a_browser(tmp_path: Path) -> None:
+    page = tmp_path / "x.html"
+    sw.Recording.from_ops(random_ops(9, 4000), name="mine").to_html(page, "go")
+    output = probe(tmp_path, page, PROBE)
+    first, second = output["looks"]
+    assert first[1].startswith("Peak: ") and not second[1].startswith("Peak: ")
+    assert second[0] == "0" != first[0]
+    assert first[1:3] != second[1:3] and first[4] != second[4]  # words, line and pixels moved
+    assert first[3] > 3  # it has colours
+    # The answer and its picture fit on the first printed page: A4 at 96 dots an inch, less margins.
+    assert output["head"] < 1123 - 2 * 38
+    assert 'data-drawn="' in browse(tmp_path, page)  # the policy lets the scripts of the page run
+    pdf = tmp_path / "x.pdf"
+    browse(tmp_path, page, "--no-pdf-header-footer", f"--print-to-pdf={pdf}")
+    assert pdf.read_bytes()[:5] == b"%PDF-"
+    assert 2 <= len(re.findall(rb"/Type\s*/Page\b", pdf.read_bytes())) <= 8
+
+
+def with_sites() -> sw.Recording:
+    """A recording with twelve call sites."""
+    ops = random_ops(9, 4000).copy()
+    ops["site"] = 1 + ops["object"] % 12
+    return sw.Recording.from_ops(ops, name="mine")
+
+
+@pytest.fixture(scope="module")
+def sites_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of that recording."""
+    page = tmp_path_factory.mktemp("sites") / "x.html"
+    with_sites().to_html(page, "go")
+    return page
+
+
+@needs_browser
+def test_tables_sort_and_filter(sites_page: Path, tmp_path: Path) -> None:
+    """A click on a number sorts from high to low, the next from low to high."""
+    script = """
+    const table = document.querySelector("#call-sites table");
+    const rows = () => [...table.tBodies[0].rows];
+    const values = (column) => rows().map((row) => row.cells[column].textContent);
+    const click = (column) => table.tHead.querySelectorAll("button")[column].click();
+    const filter = document.querySelector("#call-sites input");
+    click(3);
+    output = { descending: values(3), sort: table.tHead.rows[0].cells[3].ariaSort };
+    click(3);
+    output.ascending = values(3);
+    click(2);
+    output.requested = values(3);
+    filter.value = output.descending[0];
+    filter.dispatchEvent(new Event("input"));
+    output.shown = rows().filter((row) => row.getClientRects().length).map((row) => row.innerText);
+    output.count = document.querySelector("#call-sites output").textContent;
+    """
+    output = probe(tmp_path, sites_page, script)
+    sites = with_sites().live_sites("go").sites
+    counts = sorted((one.live_objects for one in sites), reverse=True)
+    assert [int(one) for one in output["descending"]] == counts
+    assert output["ascending"] == output["descending"][::-1] and output["sort"] == "descending"
+    largest = max(sites, key=lambda one: one.requested_bytes)
+    assert int(output["requested"][0]) == largest.live_objects
+    assert 1 <= len(output["shown"]) < 12 == len(counts)
+    assert all(str(counts[0]) in row for row in output["shown"])
+    assert output["count"] == f"{len(output['shown'])} of 12 rows"
+
+
+@pytest.fixture(scope="module")
+def named_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of three sites of 6, 4 and 10 bytes of round-up; two of them go through middle."""
+    ops = make_ops(*((0, i, size) for i, size in enumerate((2, 12, 54))))
+    ops["site"] = [1, 2, 3]  # in slots of 8, 16 and 64
+    names = (
+        ("leaf (a.c:1)", "middle (a.c:20)", "main (a.c:90)", "_start in a"),
+        ("leaf (a.c:1)", "main (a.c:91)", "_start in a"),
+        ("<other> in libz.so.1", "middle (a.c:20)", "main (a.c:90)", "_start in a"),
+    )
+    facts = facts_of.gather(sw.Recording.from_ops(ops), sw.SizeClassTable.go(), progress=None)
+
+    def named(live: sw.LiveSites) -> sw.LiveSites:
+        sites = (replace(s, names=names[s.id - 1], frames=("0x1", "0x2")) for s in live.sites)
+        return replace(live, sites=tuple(sites))
+
+    allocated = tuple(replace(one, names=names[one.id - 1]) for one in facts.allocated)
+    facts = replace(facts, sites=named(facts.sites), allocated=allocated)
+    page = tmp_path_factory.mktemp("named") / "x.html"
+    page.write_text(page_of(facts), encoding="utf-8")
+    return page
+
+
+@needs_browser
+def test_the_flame_graph_zooms_and_searches(named_page: Path, tmp_path: Path) -> None:
+    """By hand: 16 of 20 bytes go through line 90, and 10 were allocated by leaf."""
+    script = r"""
+    const find = (name) => document.getElementById("flame-" + name);
+    const set = (name, key, value, event) => {
+        find(name)[key] = value;
+        find(name).dispatchEvent(new Event(event));
+    };
+    const groups = () => [...document.querySelectorAll("#flame g")];
+    const width = (g) => Number(g.querySelector("rect").getAttribute("width"));
+    const look = () => groups().map((g) => {
+        const [name, bytes] = g.getAttribute("aria-label").split("\n");
+        return [name, Number(/\((\d+) bytes/.exec(bytes)[1]), Math.round(width(g) / unit)];
+    });
+    const unit = (width(groups()[0]) + 0.5) / 20;
+    const click = (name) => {
+        const g = groups().find((one) => one.getAttribute("aria-label").startsWith(name));
+        g.querySelector("rect").dispatchEvent(new MouseEvent("click", { bubbles: true }));
+    };
+    const search = (text) => {
+        set("search", "value", text, "input");
+        return [find("share").textContent, document.querySelectorAll("#flame .match").length];
+    };
+    set("of", "value", "round-up", "change");
+    output = { whole: look(), found: ["LEAF", "c:90", "^other", "("].map(search) };
+    click("middle");
+    output.zoomed = look();
+    find("reset").click();
+    output.reset = look();
+    set("view", "value", "inverted", "change");
+    output.inverted = look();
+    set("view", "value", "icicle", "change");
+    set("hide", "checked", true, "change");
+    output.hidden = look();
+    const focused = () => document.activeElement.getAttribute("aria-label").split("\n")[0];
+    const press = (key) => document.activeElement.dispatchEvent(
+        new KeyboardEvent("keydown", { key, bubbles: true }));
+    document.querySelector('#flame [tabindex="0"]').focus();
+    output.keys = ["ArrowDown", "ArrowRight", "ArrowLeft", "Enter", "Escape"].map((key) => {
+        press(key);
+        return focused();
+    });
+    set("of", "value", "allocations", "change");
+    output.allocations = groups().map((g) => g.getAttribute("aria-label"));
+    """
+    output = probe(tmp_path, named_page, script)
+    root, start = ["round-up at peak-resident", 20, 20], ["_start in a", 20, 20]
+    other = "<other> in libz.so.1"
+    below = [
+        ["main (a.c:90)", 16, 16],
+        ["middle (a.c:20)", 16, 16],
+        [other, 10, 10],
+        ["leaf (a.c:1)", 6, 6],
+        ["main (a.c:91)", 4, 4],
+        ["leaf (a.c:1)", 4, 4],
+    ]
+    assert output["whole"] == output["reset"] == [root, start, *below]
+    assert output["hidden"] == [root, *below]
+    assert output["keys"] == [below[0][0], below[4][0], below[0][0], below[0][0], root[0]]
+    assert output["allocations"][0] == "allocations\n3, 100.0 % of all"
+    assert output["found"] == [
+        ["matched 50.0 % (10 B)", 2],
+        ["matched 80.0 % (16 B)", 1],
+        ["matched 0.0 % (0 B)", 0],
+        ["invalid regular expression", 0],
+    ]
+    assert output["zoomed"] == [
+        root,
+        start,
+        ["main (a.c:90)", 16, 20],
+        ["middle (a.c:20)", 16, 20],
+        [other, 10, 12],  # 10 / 16 of the width is 12.5 of 20; half a pixel less
+        ["leaf (a.c:1)", 6, 7],
+    ]
+    assert [one[:2] for one in output["inverted"] if one[0] in (other, "leaf (a.c:1)")] == [
+        [other, 10],
+        ["leaf (a.c:1)", 10],
+    ]
+
+
+@needs_browser
+def test_the_difference_of_two_recordings(tmp_path: Path) -> None:
+    """By hand: a grows from 10 to 30 bytes, b of 20 ends, c of 5 begins."""
+    both: list[sw.LiveSites] = []
+    for sizes in ({1: 10, 2: 20}, {1: 30, 3: 5}):
+        ops = make_ops(*((0, i, size) for i, size in enumerate(sizes.values())))
+        ops["site"] = list(sizes)
+        live = sw.Recording.from_ops(ops, name=f"{len(both)}.swt").live_sites("go")
+        sites = (replace(s, names=("?abc"[s.id], "main"), frames=("0x1",)) for s in live.sites)
+        both.append(replace(live, sites=tuple(sites)))
+    page = tmp_path / "x.html"
+    said = export.write_flame(both[1], page, "requested", both[0])
+    assert said == "35 B requested at peak-resident of 1.swt under go, 30 B in 0.swt"
+    script = """
+    output = [...document.querySelectorAll("#flame g")].map((g) => [
+        g.getAttribute("aria-label").split("\\n"), g.querySelector("rect").classList[1],
+        Number(g.querySelector("rect").getAttribute("width")), g.lastChild.textContent]);
+    """
+    output = probe(tmp_path, page, script)
+    assert [(*label, shade) for label, shade, _, _ in output[1:]] == [
+        ("main", "30 B before, 35 B (35 bytes) now: +5 B (16.7 %)", "more-1"),
+        ("a", "10 B before, 30 B (30 bytes) now: +20 B (200.0 %)", "more-3"),
+        ("b", "20 B before, 0 B (0 bytes) now: -20 B (-100.0 %)", "less-4"),
+        ("c", "0 B before, 5 B (5 bytes) now: +5 B", "more-4"),
+    ]
+    whole = output[0][2] + 0.5
+    assert [round(55 * (one[2] + 0.5) / whole) for one in output[1:]] == [55, 30, 20, 5]
+    assert [one[3][:1] for one in output[1:]] == ["▲", "▲", "▼", "▲"]
+    assert "more-3" in browse(tmp_path, page)  # the policy lets the page's script run
+
+
+def objects_by_cell(recording: sw.Recording) -> dict[int, dict[int, int]]:
+    """Objects by cell and site at the peak, one by one: a cell is a page here."""
+    peak = recording.map("go")
+    found: dict[int, dict[int, int]] = {}
+    for tile in peak.array:
+        first, last = int(tile["offset"]), int(tile["offset"]) + int(tile["bytes"])
+        for one in peak.placed if peak.placed is not None else ():
+            if first <= int(one["offset"]) < last:
+                for cell in range(first // 8192, last // 8192):
+                    of_site = found.setdefault(cell, {})
+                    of_site[int(one["site"])] = of_site.get(int(one["site"]), 0) + 1
+    return found
+
+
+def test_the_holders_of_each_cell(sites_page: Path) -> None:
+    """The sites of a span's objects, in each of the span's cells."""
+    holders = Page(sites_page.read_text(encoding="utf-8")).data("frames")["holders"]
+    counts = [np.frombuffer(base64.b64decode(one), np.uint8) for one in holders]
+    sites = [one.id for one in with_sites().live_sites("go")]
+    wanted = objects_by_cell(with_sites())
+    assert len(counts) == len(sites) + 1 == 13 and not counts[-1].any()
+    for cell in range(len(counts[0])):
+        shown = {sites[i]: int(counts[i][cell]) for i in range(12) if counts[i][cell]}
+        assert shown == {site: min(n, 255) for site, n in wanted.get(cell, {}).items()}
+
+
+def test_sites_that_are_merged_hold_cells_together() -> None:
+    """Sites 1 and 2 have the same name, and site 4 the frames of site 1."""
+    live = with_sites().live_sites("go")
+    names = {1: ("a",), 2: ("a",), 3: ("b",)}
+    kept = [replace(one, names=names[one.id]) for one in live.sites if one.id in names]
+    named = replace(live, sites=tuple(kept))
+    merged = named.merged()
+    rows = facts_of._rows_of_sites(named, merged, {1: ("0x1",), 2: ("0x2",), 4: ("0x1",)})
+    a = [one.names for one in merged.sites].index(("a",))
+    assert rows == {1: a, 2: a, 4: a, 3: 1 - a}
+
+
+def test_long_names_are_cut_in_the_middle() -> None:
+    """By hand: 79 characters, an ellipsis and the last 40."""
+    name = "a" * 100 + "b" * 60 + " (file.cc:12)"
+    live = with_sites().live_sites("go")
+    live = replace(live, sites=(replace(live.sites[0], names=(name, "main (a.c:1)")),))
+    (site,) = facts_of.short_names(live).sites
+    assert site.names == ("a" * 79 + "…" + "b" * 27 + " (file.cc:12)", "main (a.c:1)")
+
+
+@needs_browser
+def test_map_sites_and_time_line_are_linked(sites_page: Path, tmp_path: Path) -> None:
+    script = """
+    const find = (name) => document.getElementById(name);
+    const canvas = find("map"), slider = find("when"), timeline = find("timeline");
+    const rows = [...document.querySelectorAll("#call-sites tbody tr")];
+    const pixels = () => canvas.getContext("2d").getImageData(0, 0, canvas.width, 4).data.join();
+    const selected = () => rows.map((row, i) => (row.classList.contains("selected") ? i : -1))
+        .filter((i) => i >= 0);
+    const at = (cell) => {
+        const box = canvas.getBoundingClientRect(), scale = box.width / canvas.width;
+        return { clientX: box.left + (4 * cell + 2) * scale, clientY: box.top + 2 * scale };
+    };
+    const press = (kind, x) => {
+        const { left, top, width } = timeline.getBoundingClientRect();
+        const place = { clientX: left + (width * x) / 820, clientY: top + 9 };
+        timeline.dispatchEvent(new PointerEvent(kind, place));
+    };
+    timeline.setPointerCapture = () => {};
+    const peak = slider.value, before = pixels();
+    slider.value = "0";
+    slider.dispatchEvent(new Event("input"));
+    rows[2].querySelector("button.link").click();
+    output = { site: [find("holders").textContent, selected(), slider.value === peak] };
+    output.paler = pixels() !== before;
+    find("holders").querySelector("button").click();
+    output.all = [pixels() === before, selected()];
+    canvas.dispatchEvent(new MouseEvent("click", at(1)));
+    output.cell = [[...find("holders").children].map((one) => one.textContent), selected()];
+    canvas.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight" }));
+    output.next = find("holders").firstChild.textContent;
+    press("pointerdown", 200);
+    press("pointermove", 300);
+    press("pointerup", 400);
+    output.brushed = Number(slider.value);
+    """
+    output = probe(tmp_path, sites_page, script)
+    frames = Page(sites_page.read_text(encoding="utf-8")).data("frames")["frames"]
+    sites = [one.id for one in with_sites().live_sites("go")]
+    wanted = objects_by_cell(with_sites())
+    held = sum(sites[2] in of_site for of_site in wanted.values())
+    assert output["site"][0].startswith(f"{held} of ") and output["site"][1:] == [[2], True]
+    assert output["paler"] and output["all"] == [True, []]
+    counts = sorted(wanted[1].values(), reverse=True)
+    assert [int(one.split(" of ")[0]) for one in output["cell"][0]] == counts
+    assert output["cell"][1] == [i for i, site in enumerate(sites) if site in wanted[1]]
+    assert "the cell at 16.0 KiB" in output["next"]
+    inside = [i for i, one in enumerate(frames) if 200 <= one["x"] <= 400]
+    assert output["brushed"] in inside
+    assert frames[output["brushed"]]["resident"] == max(frames[i]["resident"] for i in inside)
+
+
+@needs_browser
+def test_all_sections_follow_the_time_line(named_page: Path, tmp_path: Path) -> None:
+    """By hand: after the second operation sites 1 and 2 live, in slots of 8 and 16 bytes."""
+    script = """
+    const find = (name) => document.getElementById(name);
+    const timeline = find("timeline");
+    timeline.setPointerCapture = () => {};
+    const press = (kind, x) => {
+        const { left, top, width } = timeline.getBoundingClientRect();
+        const place = { clientX: left + (width * x) / 820, clientY: top + 9 };
+        timeline.dispatchEvent(new PointerEvent(kind, place));
+    };
+    const table = () => [...document.querySelectorAll("#call-sites tbody tr")].map((row) =>
+        [...row.cells].map((cell, i) => (i < 4 ? cell.textContent : cell.firstChild.data)));
+    const boxes = () => [...document.querySelectorAll("#size-chart .live")]
+        .filter((box) => Number(box.getAttribute("height")) > 0).map((box) => box.textContent);
+    const root = () => document.querySelector("#flame g").getAttribute("aria-label");
+    const look = () => [table(), boxes(), root(), document.querySelector(".when").textContent];
+    document.getElementById("flame-of").value = "requested";
+    document.getElementById("flame-of").dispatchEvent(new Event("change"));
+    output = { before: look() };
+    press("pointerdown", 420);
+    press("pointermove", 425);
+    press("pointerup", 430);
+    output.brushed = look();
+    output.moment = find("shown").textContent;
+    find("shown").querySelector("button").click();
+    output.after = look();
+    """
+    output = probe(tmp_path, named_page, script)
+    (table, boxes, root, when), where = output["brushed"], " at 1.000 us"
+    assert when == "at 1.000 us" and output["moment"].startswith(
+        "The sections below show the heap at"
+    )
+    assert [row[2:4] for row in table] == [["2 B", "1"], ["12 B", "1"]]
+    assert [row[4].split("\n")[0] for row in table] == ["leaf (a.c:1)", "leaf (a.c:1)"]
+    assert boxes == [f"1 live in slots of {slot} B{where}" for slot in (8, 16)]
+    assert root == "requested at 1.000 us\n14 B (14 bytes), 100.0 % of all"
+    assert output["after"] == output["before"]
+    assert output["before"][1] == [f"1 live in slots of {n} B at the peak" for n in (8, 16, 64)]
+    assert output["before"][2].startswith("requested at peak-resident\n68 B (68 bytes)")
+
+
+@needs_browser
+def test_sizes_and_sites_are_linked(named_page: Path, tmp_path: Path) -> None:
+    """By hand: 54 bytes of <other> are in a slot of 64, 2 of a leaf in one of 8."""
+    script = """
+    const chart = document.getElementById("size-chart"), said = document.getElementById("sizes-of");
+    const boxes = () => [...chart.querySelectorAll(".live")]
+        .filter((box) => Number(box.getAttribute("height")) > 0).map((box) => box.textContent);
+    const selected = () => [...document.querySelectorAll("#call-sites tr.selected td:nth-child(3)")]
+        .map((cell) => cell.textContent);
+    const { left, top, width } = chart.querySelector("[data-slot='64']").getBoundingClientRect();
+    chart.dispatchEvent(new MouseEvent("click", { clientX: left + width / 2, clientY: top }));
+    output = { slot: [said.textContent, selected()] };
+    said.querySelector("button").click();
+    output.site = [said.textContent, selected(), boxes()];
+    said.querySelectorAll("button")[1].click();
+    output.all = [boxes().length, selected()];
+    chart.dispatchEvent(new MouseEvent("click", { clientX: left + width / 2, clientY: top }));
+    chart.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowLeft" }));
+    output.key = said.textContent;
+    """
+    output = probe(tmp_path, named_page, script)
+    other = "<other> in libz.so.1 < middle (a.c:20) < main (a.c:90)"
+    assert output["slot"][0].startswith("Live objects at the peak, slots of 64 B: 1 of <other>")
+    assert output["slot"][1] == output["site"][1] == ["54 B"]
+    assert output["site"][0] == f"Live objects at the peak, {other}: 1 in slots of 64 Bshow all"
+    assert output["site"][2] == ["1 live in slots of 64 B at the peak"]
+    assert output["all"] == [3, []] and "slots of 16 B: 1 of leaf" in output["key"]
+
+
+def test_the_moments_are_those_of_live_sites() -> None:
+    """Codes of each moment against a query of that moment; the peak's values are exact."""
+    recording, table = with_sites(), sw.SizeClassTable.go()
+    facts = facts_of.gather(recording, table, progress=None)
+    data = StackData(facts.sites, 15, 200, allocated=facts.allocated, moments=facts.moments)
+    made = data.to_dict()
+    assert 24 <= len(made["moments"]) <= 25 and made["moments"][0]["at"] != made["at"]
+    for one, shown in zip(facts.moments, made["moments"], strict=True):
+        assert one.map.ledger.stats is not None
+        at = f"#{one.map.ledger.stats.ops}"
+        live, objects = recording.live_sites(table, at), recording.live_objects(table, at)
+        assert shown["totals"][0] == live.ledger.waste_bytes
+        codes = np.frombuffer(base64.b64decode(shown["codes"]), "<u2").reshape(-1, 7)
+        wanted = np.zeros(codes.shape)
+        for site in live:
+            row = [site.waste_bytes, site.roundup_bytes, site.kept_free_bytes]
+            row += [site.resident_bytes, site.requested_bytes, site.live_objects, 0]
+            wanted[data.index[site.id]] = row
+        assert 2.0 ** (codes / 1024) - 1 == pytest.approx(wanted, rel=5e-4)
+        pairs = np.frombuffer(base64.b64decode(shown["pairs"]), "<u2").reshape(-1, 3).tolist()
+        sums = dict.fromkeys(made["slots"], 0)
+        for stack, slot, code in pairs:
+            count = round(2 ** (code / 1024) - 1)
+            ids = [site for site, row in data.index.items() if row == stack]
+            mine = (objects.site == ids[0]) & (objects.slot_bytes == made["slots"][slot])
+            assert count == mine.sum()
+            sums[made["slots"][slot]] += count
+        assert sum(sums.values()) == len(objects.site)
+
+
+@needs_browser
+def test_a_site_is_found_in_the_flame_graph(named_page: Path, tmp_path: Path) -> None:
+    script = """
+    const rows = [...document.querySelectorAll("#call-sites tbody tr")];
+    const row = rows.find((one) => one.textContent.includes("other"));
+    row.querySelector("button.link").click();
+    output = [document.getElementById("flame-search").value,
+        document.querySelector("#flame .match").previousSibling.textContent.split("\\n")[0]];
+    """
+    found = probe(tmp_path, named_page, script)
+    assert found == ["^<other> in libz\\.so\\.1$", "<other> in libz.so.1"]
