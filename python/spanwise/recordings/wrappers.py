@@ -23,7 +23,8 @@ WRAPPERS = {
     r"|obstack_(begin(_1)?|newchunk)|pthread_\w+)|_dl_\w+|allocate_(dtv|stack)\w*",
     "malloc of C programs": r"(x|xx|s|sw|ck|e|safe|checked|must|mem|my|util|os|do)_?"
     r"(malloc|calloc|realloc|reallocarray|zalloc|memdup|strn?dup|memalign)(0|_array|_n|_or_die)?"
-    r"|x(2realloc|nmalloc|nrealloc|palloc|charalloc|v?asprintf)|[xi]c?alloc",
+    r"|x(2realloc|nmalloc|nrealloc|palloc|charalloc|v?asprintf)|[xi]c?alloc"
+    r"|\w+_mem_(m|c|re)?alloc",
     "GLib": r"g_((try_)?(malloc|realloc|new|renew)(0)?(_n)?(_internal)?|aligned_alloc0?"
     r"|slice_(alloc0?|copy)|memdup2?|str(n|v)?dup(_v?printf)?|v?asprintf|strconcat)",
     "redis and valkey": r"z(try)?(malloc|calloc|realloc)(_usable|_no_tcache)?(_internal)?"

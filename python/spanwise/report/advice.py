@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from spanwise.measure.peers import PeerComparison
 
 NOTHING = "No change that was tried saves more than 1 %."
-OVERLAP = "Savings at one moment overlap: carry one out, then record again."
+OVERLAP = "Savings at one moment may overlap: carry one out, then record again."
 ADVICE_PASSES = 8
 """Simulations of the recording that the rules need, at most."""
 
@@ -49,8 +49,12 @@ class AdviceList(Value, Sequence[Advice], Result, Tabular):
 
     @property
     def overlap(self) -> str:
-        """A sentence that savings do not add up, if several are of one moment; else ""."""
-        moments = [one.at for one in self.items]
+        """A sentence that savings do not add up, if several are of one moment; else "".
+
+        Those of several size classes do add up.
+        """
+        moments = [one.at for one in self.items if one.kind != "size"]
+        moments += {one.at for one in self.items if one.kind == "size"}
         return OVERLAP if len(set(moments)) < len(moments) else ""
 
     def __len__(self) -> int:

@@ -283,7 +283,15 @@ def test_plain_functions(function: str, plain: str) -> None:
     "function",
     [
         *("malloc", "__libc_calloc", "strdup", "__GI___strdup", "g_malloc0", "g_strdup_printf"),
-        *("xmalloc", "xstrdup", "x2realloc", "zmalloc", "ztrymalloc_usable_internal", "zstrdup"),
+        *(
+            "xmalloc",
+            "jv_mem_alloc",
+            "xstrdup",
+            "x2realloc",
+            "zmalloc",
+            "ztrymalloc_usable_internal",
+            "zstrdup",
+        ),
         *("PyMem_RawMalloc", "_PyMem_DebugRawAlloc", "PyObject_Malloc", "_PyObject_GC_NewVar"),
         *("je_malloc", "_rjem_malloc", "mi_malloc_aligned", "tc_new", "CRYPTO_zalloc", "_emalloc"),
         *("operator new(unsigned long)", "void std::vector<A>::_M_realloc_insert<A>(A&&)"),
