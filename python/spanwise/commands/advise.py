@@ -10,7 +10,7 @@ from spanwise.commands._common import SubParsers, new_command, print_json, warn_
 from spanwise.commands._show import show
 from spanwise.errors import InvalidError
 from spanwise.measure.bench import bench
-from spanwise.measure.bench_cases import case_of
+from spanwise.measure.bench_cases import EVERYBODY, ONE_ARENA, case_of
 from spanwise.measure.bench_result import BenchResult
 from spanwise.measure.peers import compare_peers, parse_peers
 from spanwise.optimizer.search import optimize
@@ -51,7 +51,10 @@ def _bench(recording: Recording) -> BenchResult:
     """Run the recorded command under each installed allocator, in five rounds."""
     if not recording.arguments:
         raise InvalidError(f"{recording.name}: --bench: the recording has no command; omit it")
-    return bench([case_of(recording.arguments)])
+    allocators = list(EVERYBODY)
+    if recording.allocator == "glibc" and recording.summary.threads > 1:
+        allocators.append(ONE_ARENA)
+    return bench([case_of(recording.arguments)], allocators)
 
 
 def run_advise(options: argparse.Namespace) -> int:

@@ -65,8 +65,8 @@ def add_bench(commands: SubParsers) -> None:
         "--allocator",
         action="append",
         metavar="A",
-        help=f"{', '.join(EVERYBODY)}, or the path of a library that defines malloc; repeatable"
-        " [all that are installed]",
+        help=f"{', '.join(EVERYBODY)}, one-arena (plain with MALLOC_ARENA_MAX=1), or the path of a"
+        " library that defines malloc; repeatable [all that are installed but one-arena]",
     )
     parser.add_argument(
         "--fit",

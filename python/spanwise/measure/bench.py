@@ -73,8 +73,9 @@ def bench(
     Args:
         cases: programs with their inputs.
         allocators: "plain" (the program without spanwise), "spanwise", "glibc", "jemalloc",
-            "mimalloc", "tcmalloc", or paths of libraries that define malloc; missing ones are
-            omitted with a note. All but "plain" run CPython with PYTHONMALLOC=malloc.
+            "mimalloc", "tcmalloc", "one-arena" (plain with MALLOC_ARENA_MAX=1), or paths of
+            libraries that define malloc; missing ones are omitted with a note. Where a library is
+            preloaded, CPython runs with PYTHONMALLOC=malloc.
         fits: result of `fit_cases`; built tables take part as "fitted".
         policies: further options of "spanwise", each an allocator named by its changes, such as
             "placement fullest, decay_ms 0".

@@ -24,9 +24,11 @@ from spanwise.sweeps.tasks import file_sha256
 
 PLAIN, SPANWISE, GLIBC, FITTED = "plain", "spanwise", "glibc", "fitted"
 """PLAIN is the program as its users run it: nothing is preloaded, and CPython keeps pymalloc."""
+ONE_ARENA = "one-arena"
+"""The program as its users run it, but with one arena of glibc for all threads."""
 PRELOADED = (SPANWISE, *PEERS)
 EVERYBODY = (PLAIN, *PRELOADED)
-"""The default allocators; FITTED is added if a table was built."""
+"""The default allocators; FITTED is added if a table was built, ONE_ARENA if it is named."""
 
 _KEYS = {"program", "input", "argv", "environment", "folder"}
 
@@ -73,8 +75,8 @@ class Server:
 
     Attributes:
         name: of the allocator.
-        library: its file, preloaded; "" for PLAIN.
-        sha256: hash of that; "" for PLAIN.
+        library: its file, preloaded; "": nothing is.
+        sha256: hash of that, or "".
         own: whether it is spanwise's malloc, which writes a ledger.
         predicted_bytes: the peak resident bytes of a simulated heap; None: unknown.
         options: of spanwise's malloc.
@@ -86,6 +88,11 @@ class Server:
     own: bool = False
     predicted_bytes: int | None = None
     options: HeapOptions = DEFAULT
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The environment of its runs, in addition to the case's."""
+        return {"MALLOC_ARENA_MAX": "1"} if self.name == ONE_ARENA else {}
 
 
 def read_cases(path: str | os.PathLike[str]) -> list[BenchCase]:
@@ -176,8 +183,8 @@ def find_servers(names: Iterable[str]) -> tuple[list[Server], dict[str, str]]:
     found: list[Server] = []
     missing: dict[str, str] = {}
     for name in dict.fromkeys(names):
-        if name == PLAIN:
-            found.append(Server(PLAIN, "", ""))
+        if name in (PLAIN, ONE_ARENA):
+            found.append(Server(name, "", ""))
             continue
         if name == SPANWISE:
             found.append(server_of(name, find_preload(None, None), own=True))

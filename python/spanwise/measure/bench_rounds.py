@@ -157,7 +157,7 @@ def _row(round_: Round, server: Server) -> dict[str, Any]:
 
 def _check_library(server: Server) -> None:
     """Raise InvalidError if this machine has another file at the library's path, or none."""
-    if server.name == PLAIN:
+    if not server.library:
         return
     if not Path(server.library).is_file():
         raise errors.InvalidError(
@@ -172,12 +172,13 @@ def _check_library(server: Server) -> None:
 def _run(round_: Round, server: Server) -> dict[str, Any]:
     case = round_.case
     base = {**os.environ, **SEEDS, **case.environment}
-    plain = server.name == PLAIN
+    plain = not server.library
     program = examine(seen_from(case.argv[0], case.folder), base.get("PATH"), _USE)
     with tempfile.TemporaryDirectory(prefix="spanwise-bench-") as folder:
         own = heap_variables(server.options, tracked=False)
         own["SPANWISE_LEDGER"] = str(Path(folder, "%p.json"))
         env = {**base, **python_variables(program, plain), **(own if server.own else {})}
+        env.update(server.variables)
         usage = launch(
             case.argv,
             base.get("LD_PRELOAD", "") if plain else server.library,

@@ -106,6 +106,8 @@ def _preload(allocator: str) -> str:
     """Say how to run a program under an installed allocator."""
     if allocator == "spanwise":
         return "Run it so: spanwise run -- PROGRAM."
+    if allocator == "one-arena":
+        return "Run it so: MALLOC_ARENA_MAX=1 PROGRAM."
     return f"Run it so: LD_PRELOAD={_LIBRARIES.get(allocator, f'lib{allocator}.so')} PROGRAM."
 
 
@@ -251,7 +253,8 @@ def _retained(facts: AdviceFacts) -> Iterator[Advice]:
             at,
             "simulated" if facts.recording.summary.threads == 1 else "estimated",
             f"{finding}; its objects are in {_format.size(kept.pages_bytes)} of pages.",
-            f"Call {_trim_call(facts)} when work pauses: it returns the pages without objects.",
+            f"Call {_trim_call(facts)} when work pauses: it returns the pages without objects"
+            + ("." if facts.recording.summary.threads == 1 else _ARENAS),
         )
     memory = facts.own_memory
     if memory is None:
@@ -268,6 +271,12 @@ def _retained(facts: AdviceFacts) -> Iterator[Advice]:
             f"Run it with spanwise's malloc: spanwise run -- {facts.command()}"
             f"{_RETURN.get(own, '')}",
         )
+
+
+_ARENAS = (
+    ", but not those at the end of a thread's arena. MALLOC_ARENA_MAX=1 makes one arena for all"
+    " threads: spanwise bench --allocator plain --allocator one-arena -- PROGRAM."
+)
 
 
 def _trim_call(facts: AdviceFacts) -> str:

@@ -188,6 +188,15 @@ def test_wrong_arguments(tmp_path: Path) -> None:
         sw.bench([TRUE], QUICK, executor="threads")  # type: ignore[arg-type]
 
 
+def test_one_arena_is_the_plain_program_with_a_variable(tmp_path: Path) -> None:
+    script = 'echo "$MALLOC_ARENA_MAX $PYTHONMALLOC $LD_PRELOAD" >> seen'
+    case = case_of(["sh", "-c", script], folder=tmp_path)
+    found = sw.bench([case], ["plain", "one-arena", "glibc"], rounds=1, progress=False)
+    assert found.allocators == ["plain", "one-arena", "glibc"] and not found.failures
+    seen = sorted((tmp_path / "seen").read_text().splitlines())
+    assert seen[0] == "  " and seen[2] == "1  " and "libc.so" in seen[1]
+
+
 def test_a_missing_allocator_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spanwise.measure.bench_cases.loaded_library", lambda _name: None)
     found = sw.bench([TRUE], ["spanwise", "jemalloc"], rounds=1, progress=False)
