@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* exec, _exit and abort end this image of the process without running its exit functions. So the
  * functions here write the open blocks first and then call the real function. dlopen ignores
- * RTLD_DEEPBIND; dlclose makes the unwinder discard the unwind rules of the unloaded library. munmap and madvise read the resident
- * memory before it shrinks. The recorder does not see an exec
+ * RTLD_DEEPBIND; dlclose makes the unwinder discard the unwind rules of the unloaded library.
+ * munmap and madvise read the resident memory before it shrinks. The recorder does not see an exec
  * inside posix_spawn or system (a child calls it), direct system calls of the program, and fatal
  * signals; these lose at most the last block of each thread. */
 #define _GNU_SOURCE
@@ -174,7 +174,8 @@ RECORD_EXPORT void *mmap64(void *at, size_t bytes, int prot, int flags, int fd, 
     return mmap(at, bytes, prot, flags, fd, offset);
 }
 
-/* munmap and madvise read the resident memory while the pages are still there. */
+/* munmap and madvise read the resident memory while the pages are still there. Pages that go back
+ * lose their marks. */
 RECORD_EXPORT int munmap(void *p, size_t bytes) {
     bool note = may_note();
     if (note && bytes >= RECORD_LARGE_BYTES) record_threads_read_memory(false);
@@ -184,7 +185,9 @@ RECORD_EXPORT int munmap(void *p, size_t bytes) {
 }
 
 RECORD_EXPORT int madvise(void *p, size_t bytes, int advice) {
-    if (bytes >= RECORD_LARGE_BYTES && may_note()) record_threads_read_memory(false);
+    bool note = may_note();
+    if (note && bytes >= RECORD_LARGE_BYTES) record_threads_read_memory(false);
+    if (note && advice == MADV_DONTNEED) record_memory_unmark((uintptr_t)p, bytes);
     if (record_real.madvise == NULL) return (int)syscall(SYS_madvise, p, bytes, advice);
     return record_real.madvise(p, bytes, advice);
 }

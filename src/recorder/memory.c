@@ -237,9 +237,9 @@ static uint64_t marked_and_present(uint64_t start, uint64_t end, uint64_t marked
 
 /* The kernel joins neighbouring mappings, so one may have pages of malloc that were never touched
  * next to pages that the program mapped. Only there single pages are looked up. */
-static uint64_t malloc_bytes(const mapping *m) {
+static uint64_t malloc_bytes(const mapping *m, uint64_t marked) {
     if (m->is_heap) return m->anonymous;
-    uint64_t marked = marked_bytes(m->start, m->end), unmarked = m->end - m->start - marked;
+    uint64_t unmarked = m->end - m->start - marked;
     if (marked == 0 || m->anonymous == 0) return 0;
     uint64_t least = m->anonymous > unmarked ? m->anonymous - unmarked : 0;
     uint64_t most = marked < m->anonymous ? marked : m->anonymous;
@@ -249,8 +249,9 @@ static uint64_t malloc_bytes(const mapping *m) {
 static void add_mapping(record_resident *sum, const mapping *m) {
     uint64_t left = m->anonymous;
     *(m->is_area ? &sum->own_bytes : &sum->file_bytes) += m->rss - left;
-    uint64_t of_malloc = malloc_bytes(m);
+    uint64_t marked = marked_bytes(m->start, m->end), of_malloc = malloc_bytes(m, marked);
     if (of_malloc > left) of_malloc = left;
+    if (marked > of_malloc) sum->untouched_bytes += marked - of_malloc;
     sum->malloc_bytes += of_malloc;
     left -= of_malloc;
     uint64_t own = own_bytes(m);
@@ -283,7 +284,7 @@ static mapping mapping_of(const char *line, const mapping *before) {
 /* Adds one line of smaps; a mapping is added to the sum when the next one begins. */
 static void add_line(record_resident *sum, mapping *m, const char *line) {
     if ((*line >= '0' && *line <= '9') || (*line >= 'a' && *line <= 'f')) {
-        if (m->rss != 0) add_mapping(sum, m);
+        if (m->end != 0) add_mapping(sum, m);
         *m = mapping_of(line, m);
     } else if (strncmp(line, "Rss:", 4) == 0) {
         m->rss = decimal(line + 4) * 1024;
@@ -320,7 +321,7 @@ static void read_mappings(uint64_t rss) {
     record_resident sum = {0};
     mapping m = {0};
     if (!each_line("/proc/self/smaps", add_line, &sum, &m)) return;
-    if (m.rss != 0) add_mapping(&sum, &m);
+    if (m.end != 0) add_mapping(&sum, &m);
     reading.latest_malloc_bytes = sum.malloc_bytes;
     if (rss <= reading.rss) return; /* the last reading may be below the highest */
     reading.most = sum;
@@ -385,6 +386,7 @@ bool record_memory_put(swt_buffer *buffer) {
                 swt_put_meta_u64(buffer, "rss_data", most->data_bytes) &&
                 swt_put_meta_u64(buffer, "rss_file", most->file_bytes) &&
                 swt_put_meta_u64(buffer, "rss_recorder", most->own_bytes) &&
+                swt_put_meta_u64(buffer, "rss_untouched", most->untouched_bytes) &&
                 swt_put_meta_u64(buffer, "rss_end_malloc", reading.latest_malloc_bytes);
     __atomic_store_n(&reading.is_new, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&reading.busy, 0, __ATOMIC_RELEASE);

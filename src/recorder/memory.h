@@ -29,6 +29,7 @@ typedef struct record_resident {
     uint64_t data_bytes;   /* private pages of files, and the first thread's stack */
     uint64_t file_bytes;   /* pages that are shared with files or other processes */
     uint64_t own_bytes;    /* the recorder's tables and buffers */
+    uint64_t untouched_bytes; /* not in rss: pages of malloc's objects that were never written */
 } record_resident;
 
 /* Without memory for the bitmap nothing is measured. */
@@ -40,7 +41,7 @@ void *record_map(size_t bytes);
 void record_memory_mark(const swt_raw *block);
 /* Marks the pages of one object. */
 void record_memory_mark_object(uint64_t address, uint64_t bytes);
-/* Clears the marks of pages that the program has mapped or unmapped. */
+/* Clears the marks of pages that the program has mapped or unmapped, or that have gone back. */
 void record_memory_unmark(uint64_t address, uint64_t bytes);
 /* Clears the marks of an object that glibc mapped, by the word before it. False, and nothing is
  * changed: the pages that the word describes are not marked, so another allocator made it. */

@@ -12,9 +12,9 @@
 #include "trace/writer.h"
 
 /* Keys of which the recorder writes a new value when it has read the resident memory again. */
-static const char *const replaced[] = {"rss_peak",     "rss_ns",         "rss_malloc",
-                                       "rss_mapped",   "rss_data",       "rss_file",
-                                       "rss_recorder", "rss_end_malloc", "rss_series"};
+static const char *const replaced[] = {
+    "rss_peak", "rss_ns",       "rss_malloc",     "rss_mapped", "rss_data",
+    "rss_file", "rss_recorder", "rss_end_malloc", "rss_series", "rss_untouched"};
 enum { REPLACED = sizeof replaced / sizeof replaced[0] };
 
 static size_t replaced_index(const char *key) {

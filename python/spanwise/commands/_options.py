@@ -116,7 +116,10 @@ def add_placement_options(group: Group) -> None:
         "--placement", default="lifo", choices=tuple(PLACEMENTS), help="order of partial spans"
     )
     group.add_argument(
-        "--decay-ms", type=float, metavar="MS", help="return idle pages after this (default 500)"
+        "--decay-ms",
+        type=float,
+        metavar="MS",
+        help="return pages that are free for so long, during later calls (default 500)",
     )
     group.add_argument(
         "--batch",

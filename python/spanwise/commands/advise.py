@@ -13,6 +13,7 @@ from spanwise.measure.bench import bench
 from spanwise.measure.bench_cases import EVERYBODY, ONE_ARENA, case_of
 from spanwise.measure.bench_result import BenchResult
 from spanwise.measure.peers import compare_peers, parse_peers
+from spanwise.measure.replayer import PEERS
 from spanwise.optimizer.search import optimize
 from spanwise.recordings.recording import Recording
 from spanwise.tables.table import SizeClassTable
@@ -63,6 +64,8 @@ def run_advise(options: argparse.Namespace) -> int:
     heap = _options.heap_options_of(options)
     recording = Recording.open(options.file, options.valid_prefix)
     names = parse_peers(options.peers)
+    if names and recording.allocator in PEERS:  # to compare with
+        names = list(dict.fromkeys((*names, recording.allocator)))
     fitted = optimize(recording) if options.fit and recording.events else None
     peers = compare_peers(recording, names) if names and recording.events else None
     runs = _bench(recording) if options.bench else None

@@ -71,6 +71,8 @@ class ProcessMemory(Result):
         file_bytes: pages shared with files or other processes: code, mapped files.
         recorder_bytes: the recorder's own memory; in none of the others.
         end_malloc_bytes: malloc_bytes at the last reading: at the end, unless it was killed.
+        untouched_bytes: of objects, in pages that were not resident at the reading, because they
+            were never written; 0 if not known.
         retained: the most that malloc kept without need; None: nothing, or not known, because the
             program was killed or the recording is not in order.
         series: resident bytes of malloc over time, as pairs (time in ns, bytes): the RSS without
@@ -85,6 +87,7 @@ class ProcessMemory(Result):
     file_bytes: int
     recorder_bytes: int
     end_malloc_bytes: int
+    untouched_bytes: int = 0
     retained: RetainedMemory | None = None
     series: tuple[tuple[int, int], ...] = ()
 
@@ -151,7 +154,16 @@ def read_memory(meta: Iterable[tuple[str, str]]) -> ProcessMemory | None:
         kept = RetainedMemory(*(found[name] for name in _RETAINED))
     time_ns, malloc, mapped, data, file = parts
     memory = ProcessMemory(
-        max(peak - recorder, 0), time_ns, malloc, mapped, data, file, recorder, end_malloc, kept
+        max(peak - recorder, 0),
+        time_ns,
+        malloc,
+        mapped,
+        data,
+        file,
+        recorder,
+        end_malloc,
+        found.get("untouched", 0),
+        kept,
     )
     return _at_the_peak(memory, _points(dict(pairs).get("rss_series", "")))
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -10,7 +11,7 @@ from itertools import pairwise
 from typing import Any, Protocol, TypeVar, cast
 
 from spanwise import _format
-from spanwise.recordings.names import name_frames
+from spanwise.recordings.names import name_frames, named_call
 from spanwise.recordings.wrappers import Folding, plain_function, split_place
 from spanwise.results.rows import Result, Rows, Tabular, rows_of
 
@@ -22,6 +23,8 @@ ROOM_MIN = 20
 UNKNOWN_ONLY = "no call sites are known: record the program with --stacks 16 (stacks=16 in Python)"
 """The message for a recording without call sites."""
 _IMPORTED_ONLY = "no call sites are known: spanwise convert found none in the file it read"
+_STANDARD = re.compile(r"/lib/python3\.\d+t?/(?!(site|dist)-packages/)|\(<frozen ")
+"""In a line of Python's own modules."""
 _STARTS = ("__libc_start_call_main", "__libc_start_main_impl", "__libc_start_main", "_start")
 _COUNTS = ("allocs", "allocated_bytes")
 _COLUMNS = ("id", *_COUNTS, "frames", "names", "full_names")
@@ -125,8 +128,9 @@ def same_sites(frames: Mapping[int, tuple[str, ...]]) -> dict[int, int]:
 def callers(sites: Sequence[Framed], most: int) -> list[str]:
     """Return the innermost caller of each site, followed by its callers while they fit.
 
-    Callers have no parameters, file and line, and a function that calls itself is named once.
-    Sites with equal texts show the first caller in which they differ.
+    Callers have no parameters, file and line, and a function that calls itself is named once. A
+    line of Python's standard library is followed by the first line outside of it. Sites with equal
+    texts show the first caller in which they differ.
 
     Args:
         sites: call sites.
@@ -155,6 +159,12 @@ def _alike(texts: Sequence[str], names: Sequence[tuple[str, ...]]) -> list[int]:
 def _callers(site: Framed, most: int) -> str:
     if not site.names:
         return _format.shortened(site.frames[0] if site.frames else "unknown", most)
+    program = _program_line(site)
+    if program:
+        link = " < " if program == 1 else " < … < "
+        room = most - len(link)
+        last = _own(site.names[program], max(room - len(site.names[0]), room // 2, 10))
+        return f"{_own(site.names[0], max(room - len(last), 10))}{link}{last}"
     text = _own(site.names[0], most)
     functions = [plain_function(split_place(name)[0]) for name in site.names]
     for before, function in pairwise(functions):
@@ -165,6 +175,17 @@ def _callers(site: Framed, most: int) -> str:
             break
         text = longer
     return text
+
+
+def _program_line(site: Framed) -> int:
+    """The first line of Python that is not in its standard library, if the innermost one is; or 0.
+
+    0, too, if there is none, or if names are not one per frame.
+    """
+    if len(site.frames) != len(site.names) or not _STANDARD.search(site.frames[0]):
+        return 0
+    lines = ((i, frame) for i, frame in enumerate(site.frames) if named_call(frame) is not None)
+    return next((i for i, frame in lines if not _STANDARD.search(frame)), 0)
 
 
 def _own(name: str, most: int) -> str:

@@ -150,9 +150,9 @@ def advise(
         facts = AdviceFacts(recording, table, as_options(options), step)
         found = [one for rule in RULES for one in rule(facts)]
         found += [] if fitted is None else fitted_table(facts, fitted)
-        found += [] if peers is None else measured(peers, recording.allocator)
+        found += [] if peers is None else measured(facts, peers)
         if runs is not None:
-            found = [one for one in found if one.kind != "allocator"] + list(benched(runs))
+            found = [one for one in found if one.kind != "allocator"] + list(benched(facts, runs))
         remark = "; ".join(filter(None, (recording.remark, _failed(runs))))
         least = facts.noise_bytes
         kept = sorted(

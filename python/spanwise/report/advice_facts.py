@@ -29,6 +29,8 @@ _NOISE_SHARE = 0.01
 _NOISE_BYTES = 1 << 18
 """nor advice that saves fewer bytes: program starts differ by as much."""
 _COMMAND_MAX = 60
+_ALL_BELOW = 0.9
+"""If malloc has a smaller share of the private memory, the verdict says who has the rest."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class Advice(Result):
     @property
     def title(self) -> str:
         """The saving in a few words: "saves 1.5 MiB at the end in spanwise's heap (simulated)"."""
-        when = {PEAK: "at the peak", "end": "at the end"}.get(self.at, f"after {self.at} s")
+        when = {PEAK: "at the peak", "end": "at the end"}.get(self.at, f"at {self.at} s")
         under = f" in {self.under}'s heap" if self.under else ""
         return f"saves {_format.size(self.saves_bytes)} {when}{under} ({self.certainty})"
 
@@ -107,9 +109,14 @@ class AdviceFacts:
         )
 
     @property
+    def untouched_bytes(self) -> int:
+        """Requested bytes that the program never wrote: neither heap has them resident."""
+        return self.memory.untouched_bytes if self.memory is not None else 0
+
+    @property
     def resident_bytes(self) -> int:
-        """The simulated peak of resident bytes."""
-        return self.peak.peak_resident_bytes or 0
+        """The simulated peak of resident bytes, less what the program never wrote."""
+        return max((self.peak.peak_resident_bytes or 0) - self.untouched_bytes, 0)
 
     @property
     def is_own_allocator(self) -> bool:
@@ -121,12 +128,13 @@ class AdviceFacts:
     def own_wasted(self) -> int:
         """Resident bytes of the program's malloc beyond the peak of requested bytes.
 
-        Negative if part of the requested bytes was never written; 0 if not measured.
+        Negative if more of the requested bytes was never written than is known; 0 if not measured.
         """
         memory = self.memory
         if memory is None:
             return 0
-        return memory.malloc_bytes - self.recording.summary.peak_requested_bytes
+        requested = self.recording.summary.peak_requested_bytes
+        return memory.malloc_bytes + self.untouched_bytes - requested
 
     @property
     def own_memory(self) -> ProcessMemory | None:
@@ -194,40 +202,49 @@ class AdviceFacts:
 
     def command(self) -> str:
         """The recorded command; only its first word if it is long."""
-        words = self.recording.arguments
+        words = self.recording.arguments or [self.program]
         whole = shlex.join(words)
         return whole if len(whole) <= _COMMAND_MAX else f"{shlex.quote(words[0])} ..."
 
     def verdict(self) -> str:
         """Say what was wasted: by the program's own allocator if that is known, and simulated."""
         memory, resident = self.memory, _format.size(self.resident_bytes)
-        requested = _format.size(self.recording.summary.peak_requested_bytes)
+        requested = f"{_format.size(self.recording.summary.peak_requested_bytes)} requested"
         model = (
             f"By simulation, spanwise's malloc with its size classes {self.table.name} would have a"
             f" peak of {resident}."
         )
-        runtime, switch = self.recording.switched_off
-        if runtime:
-            model = (
-                f"It ran with {switch}; as its users run it, {runtime} has a heap of its own."
-                f" {model}"
-            )
         if memory is None:
-            return f"{self.program} requested up to {requested}. {model}"
+            return f"{self.program} had {requested} at most. {model}"
+        runtime, switch = self.recording.switched_off
+        under = (
+            f"With {switch}, which its users do not set (see 'spanwise bench'): " if runtime else ""
+        )
         own = memory.malloc_bytes
         said = (
-            f"At its peak RSS of {_format.size(memory.peak_rss_bytes)}, {self.program} had"
+            f"{under}At its peak RSS of {_format.size(memory.peak_rss_bytes)}, {self.program} had"
             f" {_format.size(own)} resident in {self.recording.allocator}'s malloc"
-            f" ({_format.share(memory.recorded_share, 1)} of its private memory)"
+            f" ({self._share()})"
         )
         if self.own_wasted < 0:
             return (
-                f"{said}. Of up to {requested} requested some was never written, so its waste is"
-                f" not known. {model}"
+                f"{said}. Of {requested} some was never written, so its waste is not known. {model}"
             )
+        if self.untouched_bytes >= self.noise_bytes:
+            requested += f", {_format.size(self.untouched_bytes)} of it never written"
         wasted, share = _format.size(self.own_wasted), _format.share(self.own_wasted, own)
-        said = f"{said} for up to {requested} requested: {wasted} ({share}) was waste."
+        said = f"{said} for {requested}: {wasted} ({share}) was waste."
         return " ".join(filter(None, (said, self._kept(), model)))
+
+    def _share(self) -> str:
+        """Malloc's share of the private memory, and whose most of the rest is, if that is known."""
+        memory = self.memory
+        share = 1.0 if memory is None else memory.recorded_share
+        text = f"{_format.share(share, 1)} of its private memory"
+        runtimes = self.recording.runtimes
+        if share < _ALL_BELOW and runtimes and not self.recording.switched_off[0]:
+            text += f"; most of the rest is {runtimes[0]}'s own heap"
+        return text
 
     def _kept(self) -> str:
         """Say what the program's malloc keeps later, if that is more waste than at the peak."""
@@ -235,8 +252,8 @@ class AdviceFacts:
         if kept is None or kept.malloc_bytes - kept.requested_bytes <= self.own_wasted:
             return ""
         return (
-            f"After {kept.time_ns / 1e9:.3f} s it kept {_format.size(kept.malloc_bytes)} resident"
-            f" for {_format.size(kept.requested_bytes)} requested."
+            f"At {kept.time_ns / 1e9:.3f} s it kept {_format.size(kept.malloc_bytes)} resident for"
+            f" {_format.size(kept.requested_bytes)} requested."
         )
 
     def names(self, sites: Iterable[int]) -> dict[int, str]:

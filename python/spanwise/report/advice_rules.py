@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from spanwise.measure.bench_result import BenchResult
     from spanwise.measure.peers import PeerComparison
 
+_GROWS = re.compile(r"realloc|grow|reserve|append|push|extend|MakeRoom", re.IGNORECASE)
 _SITES_MAX = 3
 _CLASSES_MAX = 3
 _MALLOC_ALIGN = 16
@@ -42,9 +44,10 @@ def _allocator(facts: AdviceFacts) -> Iterator[Advice]:
     )
 
 
-def measured(peers: PeerComparison, own: str) -> Iterator[Advice]:
+def measured(facts: AdviceFacts, peers: PeerComparison) -> Iterator[Advice]:
     """The allocator with the lowest peak RSS, if the program's own was replayed too."""
     rss = {row.name: row.peak_rss_bytes for row in peers.peers if row.peak_rss_bytes is not None}
+    own = facts.recording.allocator
     if own in rss:
         best = min(rss, key=lambda name: rss[name])
         yield Advice(
@@ -54,7 +57,7 @@ def measured(peers: PeerComparison, own: str) -> Iterator[Advice]:
             "measured",
             f"Replayed with real memory, {own} has a peak RSS of {_format.size(rss[own])} and"
             f" {best} {_format.size(rss[best])}.",
-            f"{_preload(best)} Compare real runs: spanwise bench -- PROGRAM.",
+            f"{_preload(best, facts)}. Compare real runs: spanwise bench -- {facts.command()}",
         )
 
 
@@ -79,7 +82,7 @@ def real_runs(runs: BenchResult) -> str:
     return f"In real runs its peak RSS is {_format.size(plain)} as it is today, {others}."
 
 
-def benched(runs: BenchResult) -> Iterator[Advice]:
+def benched(facts: AdviceFacts, runs: BenchResult) -> Iterator[Advice]:
     """The allocator under which real runs need least, if the whole interval is a saving."""
     (program, input_), peaks = runs.cases[0], _peaks(runs)
     savings = {
@@ -98,17 +101,17 @@ def benched(runs: BenchResult) -> Iterator[Advice]:
             "measured",
             f"In real runs the peak RSS is {known[best].median:.1f} % less ({low:.1f} to"
             f" {high:.1f}) under {best} than as the program is today.",
-            _preload(best),
+            _preload(best, facts),
         )
 
 
-def _preload(allocator: str) -> str:
-    """Say how to run a program under an installed allocator."""
+def _preload(allocator: str, facts: AdviceFacts) -> str:
+    """Say how to run the program under an installed allocator."""
     if allocator == "spanwise":
-        return "Run it so: spanwise run -- PROGRAM."
-    if allocator == "one-arena":
-        return "Run it so: MALLOC_ARENA_MAX=1 PROGRAM."
-    return f"Run it so: LD_PRELOAD={_LIBRARIES.get(allocator, f'lib{allocator}.so')} PROGRAM."
+        return f"Run it so: spanwise run -- {facts.command()}"
+    library = _LIBRARIES.get(allocator, f"lib{allocator}.so")
+    variable = "MALLOC_ARENA_MAX=1" if allocator == "one-arena" else f"LD_PRELOAD={library}"
+    return f"Run it so: {variable} {facts.command()}"
 
 
 _LIBRARIES = {
@@ -214,20 +217,21 @@ def _pinning_advice(facts: AdviceFacts, row: Any, place: str, at: str, alone: bo
     """Advice for one group; `alone`: the freed neighbours came from the same site."""
     live, requested = int(row["live_objects"]), int(row["requested_bytes"])
     released = int(row["released_bytes"])
-    change = (
-        "Their freed neighbours came from the same place, so a pool does not help. If they are"
-        " buffers that grow, reserve their final size; else free them together, or group them by"
-        " lifetime."
-        if alone
-        else "Allocate them from a pool or an arena of their own, so that their spans are full."
-    )
+    change = "Allocate them from a pool or an arena of their own, so that their spans are full."
+    if alone:
+        change = (
+            "One pool for all of them does not help, because their freed neighbours came from the"
+            " same place: use a pool per lifetime, or free them together."
+        )
+        if _GROWS.search(place):
+            change += " If they are buffers that grow, reserve their final size."
     return Advice(
         "pinning",
         facts.saving(at, released - requested),
         at,
         "estimated" if alone else "simulated",
-        f"{_format.plural(live, 'object')} of {_format.size(requested)} from {place} are the only"
-        f" ones in {_format.plural(int(row['sole_spans']), 'span')} of {_format.size(released)}.",
+        f"{_format.plural(live, 'object')} ({_format.size(requested)}) from {place} alone keep"
+        f" {_format.plural(int(row['sole_spans']), 'span')} ({_format.size(released)}).",
         change,
         facts.under,
     )

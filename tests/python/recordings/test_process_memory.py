@@ -99,7 +99,7 @@ def test_a_program_that_maps_its_memory_itself(tmp_path: Path) -> None:
         "int main(void) {\n"
         "    char *p = mmap(0, 32 << 20, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);\n"
         "    memset(p, 1, 32 << 20);\n"
-        "    char *q = malloc(4 << 20);\n"
+        "    char *q = malloc(10 << 20);\n"
         "    memset(q, 1, 4 << 20);\n"
         "    return p[0] + q[0] == 2 ? 0 : 1;\n}\n"
     )
@@ -112,6 +112,7 @@ def test_a_program_that_maps_its_memory_itself(tmp_path: Path) -> None:
     assert memory is not None
     assert abs(memory.mapped_bytes - (32 << 20)) < 3 << 20
     assert abs(memory.malloc_bytes - (4 << 20)) < 1 << 20
+    assert abs(memory.untouched_bytes - (6 << 20)) < 1 << 20
     said = sw.Recording.open(out).missing
     assert "of pools came from malloc" in said
     assert said in spanwise("ledger", out).stdout

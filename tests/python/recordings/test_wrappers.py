@@ -350,6 +350,22 @@ def test_callers_are_shown_as_far_as_there_is_room() -> None:
     assert callers([site(1, ("operator new(unsigned) in a.so",))], 14) == ["operator new"]
 
 
+def test_a_line_of_the_standard_library_is_followed_by_one_of_the_program() -> None:
+    files = ("/usr/lib/python3.11/json/decoder.py", "/usr/lib/python3.11/json/__init__.py")
+    names = ("raw_decode (json/decoder.py:353)", "loads (json/__init__.py:346)")
+    frames = [f"python: f ({file}:1)" for file in files]
+    app = ("python: main (/srv/app.py:12)", "main (srv/app.py:12)")
+    one = Site(1, 1, 1, (*frames, app[0]), (*names, app[1]), ())
+    assert callers([one], 60) == ["raw_decode (json/decoder.py:353) < … < main (srv/app.py:12)"]
+    near = Site(1, 1, 1, (frames[1], app[0]), (names[1], app[1]), ())
+    assert callers([near], 60) == ["loads (json/__init__.py:346) < main (srv/app.py:12)"]
+    package = "python: f (/usr/lib/python3.11/site-packages/orm/model.py:7)"
+    own = Site(1, 1, 1, (package, app[0]), ("f (orm/model.py:7)", app[1]), ())
+    assert callers([own], 40) == ["f (orm/model.py:7) < main"]
+    alone = Site(1, 1, 1, tuple(frames), names, ())
+    assert callers([alone], 60) == ["raw_decode (json/decoder.py:353) < loads"]
+
+
 def test_equal_texts_say_in_what_the_sites_differ() -> None:
     """In a caller that had no room, in a line, or in what is folded."""
     first = ("make (a.c:3)", "deep" * 6, "one (b.c:1)")

@@ -205,7 +205,7 @@ def test_a_page_of_several_processes(tmp_path: Path, capsys: pytest.CaptureFixtu
     with pytest.raises(sw.InvalidError, match="for a report of one recording"):
         sw.RecordingSet(each).to_html(tmp_path / "x.html", holdout=each)
     of_one = sw.RecordingSet(each[:1]).to_html(tmp_path / "one.html")
-    assert of_one.startswith("operations requested up to ")
+    assert of_one.startswith("operations had ")
 
 
 def page_place(text: str, section: str) -> int:
