@@ -110,8 +110,8 @@ bool swt_retained_end(swt_retained *r, const swt_addresses *addresses) {
 }
 
 static uint64_t waste(const swt_retained_point *point) {
-    uint64_t used = sw_max_u64(point->requested_bytes, point->page_bytes);
-    return point->malloc_bytes > used ? point->malloc_bytes - used : 0;
+    uint64_t requested = point->requested_bytes;
+    return point->malloc_bytes > requested ? point->malloc_bytes - requested : 0;
 }
 
 /* Whether the program frees its objects from this point to the next, as at its end. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When the recorded malloc keeps most memory that holds no object. The recorder's rss_series has the
+/* When the recorded malloc keeps most memory that is not requested. The recorder's rss_series has the
  * resident bytes over time. In the middle of 32 equal parts of the run, requested bytes and the pages
  * of live objects are counted while the recording is put in order. The second most waste of these is
  * written: it lasts for about a sixteenth of the run. A moment does not count if more than a 32nd of
@@ -46,7 +46,8 @@ bool swt_retained_add(swt_retained *retained, const sw_op *ops, size_t count,
                       const swt_addresses *addresses);
 /* Counts the points after the last operation. False: no memory. */
 bool swt_retained_end(swt_retained *retained, const swt_addresses *addresses);
-/* The point of the second most waste, once all operations were added. NULL: there is no waste. */
+/* The point of the second most waste, which is malloc_bytes - requested_bytes, once all operations
+ * were added. NULL: there is no waste. */
 const swt_retained_point *swt_retained_best(const swt_retained *retained);
 /* Writes the result as META: rss_kept_ns, _op, _malloc, _requested and _pages. */
 sw_status swt_retained_write(const swt_retained *retained, sw_trace_writer *writer);

@@ -24,9 +24,9 @@ _RETAINED = ("kept_ns", "kept_op", "kept_malloc", "kept_requested", "kept_pages"
 class RetainedMemory(Result):
     """The most that the program's malloc kept resident without need.
 
-    It is the second most waste at 32 evenly spaced moments, which lasts for about a sixteenth of
-    the run. A moment at which the program frees its objects, as at its end, does not count: more
-    than a 32nd of the requested bytes is freed until the next one.
+    It is the second most of malloc_bytes - requested_bytes at 32 evenly spaced moments, so it lasts
+    for about a sixteenth of the run. A moment at which the program frees its objects, as at its
+    end, does not count: more than a 32nd of the requested bytes is freed until the next one.
 
     Attributes:
         time_ns: the moment, since the start of the recording.

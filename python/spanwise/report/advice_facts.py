@@ -29,6 +29,8 @@ _NOISE_SHARE = 0.01
 _NOISE_BYTES = 1 << 18
 """nor advice that saves fewer bytes: program starts differ by as much."""
 _COMMAND_MAX = 60
+_KEPT_SHARE = 0.8
+"""What malloc keeps is taken from the RSS if it has this share of the private memory."""
 _ALL_BELOW = 0.9
 """If malloc has a smaller share of the private memory, the verdict says who has the rest."""
 
@@ -153,10 +155,12 @@ class AdviceFacts:
     def retained(self) -> RetainedMemory | None:
         """What the program's malloc keeps without need, if that is known.
 
-        It is not where most private memory is not malloc's: the RSS then says little about malloc.
+        It is not where much private memory is not malloc's: the RSS then says little about malloc.
         """
         memory = self.memory
-        known = memory is not None and memory.recorded_share >= 0.5 and self.is_own_allocator
+        known = (
+            memory is not None and memory.recorded_share >= _KEPT_SHARE and self.is_own_allocator
+        )
         return memory.retained if memory is not None and known else None
 
     @cached_property
