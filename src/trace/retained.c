@@ -118,7 +118,7 @@ static uint64_t waste(const swt_retained_point *point) {
 static bool is_teardown(const swt_retained *r, uint32_t i) {
     uint64_t now = r->points[i].requested_bytes;
     uint64_t next = i + 1 < r->count ? r->points[i + 1].requested_bytes : r->requested_bytes;
-    return next < now && now - next > now / SWT_RETAINED_POINTS;
+    return next < now && now - next > now / (2 * SWT_RETAINED_POINTS);
 }
 
 const swt_retained_point *swt_retained_best(const swt_retained *r) {

@@ -2,7 +2,7 @@
 /* When the recorded malloc keeps most memory that is not requested. The recorder's rss_series has the
  * resident bytes over time. In the middle of 32 equal parts of the run, requested bytes and the pages
  * of live objects are counted while the recording is put in order. The second most waste of these is
- * written: it lasts for about a sixteenth of the run. A moment does not count if more than a 32nd of
+ * written: it lasts for about a sixteenth of the run. A moment does not count if more than a 64th of
  * the requested bytes is freed until the next one, because the program is then about to end, or uses
  * the memory again soon.
  */

@@ -26,7 +26,7 @@ class RetainedMemory(Result):
 
     It is the second most of malloc_bytes - requested_bytes at 32 evenly spaced moments, so it lasts
     for about a sixteenth of the run. A moment at which the program frees its objects, as at its
-    end, does not count: more than a 32nd of the requested bytes is freed until the next one.
+    end, does not count: more than a 64th of the requested bytes is freed until the next one.
 
     Attributes:
         time_ns: the moment, since the start of the recording.
