@@ -14,6 +14,7 @@ from spanwise.plots.maps import heap_map, save_frames, slots
 from spanwise.plots.memory import ledgers, occupancy, replays, timeline, waste_by_class
 from spanwise.plots.objects import arena_lifetimes, lifetimes, span_pinning
 from spanwise.plots.sizes import boundaries, histogram, pareto, waste
+from spanwise.plots.sliders import explore
 from spanwise.plots.style import PART_COLOURS, PICTURES, STYLE, new_axes
 from spanwise.plots.widget import map_widget
 
@@ -26,6 +27,7 @@ __all__ = [
     "boundaries",
     "check_place",
     "cycles",
+    "explore",
     "extents",
     "heap_map",
     "histogram",
