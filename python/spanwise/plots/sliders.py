@@ -48,7 +48,8 @@ class Exploration:
     def _repr_png_(self) -> bytes:
         key = tuple(self.chosen)
         if key not in self._pictures:
-            self._pictures[key] = png_of(self._draw(**self.values))
+            with styled():
+                self._pictures[key] = png_of(self._draw(**self.values))
         return self._pictures[key]
 
     def __repr__(self) -> str:
