@@ -8,7 +8,7 @@ methods of models. matplotlib is imported at the first picture, because that tak
 from __future__ import annotations
 
 from spanwise.plots.collectors import cycles, lanes, pause_histogram, pauses, utilisation
-from spanwise.plots.comparisons import bench, extents, latencies
+from spanwise.plots.comparisons import bench, latencies
 from spanwise.plots.figure_io import check_place, save
 from spanwise.plots.maps import heap_map, save_frames, slots
 from spanwise.plots.memory import ledgers, occupancy, replays, timeline, waste_by_class
@@ -28,7 +28,6 @@ __all__ = [
     "check_place",
     "cycles",
     "explore",
-    "extents",
     "heap_map",
     "histogram",
     "lanes",
