@@ -75,7 +75,7 @@ def explore(draw: Drawing, **choices: Sequence[Any]) -> Any:
         InvalidError: no parameter, or one without values.
 
     Example:
-        explore(lambda table: sw.SizeClassTable.load(table).plot_waste(), table=["go", "c16"])
+        explore(lambda table: SizeClassTable.named(table).plot_waste(), table=["go", "c16"])
     """
     if not choices or not all(map(len, choices.values())):
         raise InvalidError("explore: give at least one parameter, each with values")
