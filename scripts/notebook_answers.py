@@ -118,7 +118,7 @@ def _paths(n: SimpleNamespace) -> Fragments:
     yield ["Above 512 B both", f"up to {noise:.0f} %", verdict]
     text = next(Path("to-512").glob("paths_*.c")).read_text(encoding="utf-8").splitlines()
     functions = sum(line.startswith("void *sw_path_") for line in text)
-    served = sum(size <= 512 for size in n.asked.tolist()) / len(n.asked)
+    served = sum(size <= 512 for size in n.wanted.tolist()) / len(n.wanted)
     yield [
         "up to 512 B",
         f"{functions} functions in {len(text):,} lines",
@@ -238,10 +238,10 @@ def _peers(n: SimpleNamespace) -> Fragments:
         return float(np.median(rss)) / 2**20
 
     rows = sorted((above(replay), name) for name, replay in n.two.items())
-    asked = n.two["glibc"].peak_requested_bytes / 2**20
+    requested = n.two["glibc"].peak_requested_bytes / 2**20
     yield [
         f"Of {len(rows)} allocators {rows[0][1]} took the least",
-        f"{rows[0][0]:.1f} MiB where {asked:.1f} MiB were requested",
+        f"{rows[0][0]:.1f} MiB where {requested:.1f} MiB were requested",
         f"{rows[-1][1]} the most, {rows[-1][0]:.1f} MiB",
     ]
     ratios = sorted((above(n.two[name]) / above(n.one[name]), name) for name in n.two)
