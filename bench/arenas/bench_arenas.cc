@@ -137,6 +137,7 @@ template <sw_service_strategy STRATEGY, bool SAFE> void service(State &state) {
     load.percent = 100;
     load.safe = SAFE;
     load.seed = 1;
+    load.threads = 1;
     for (auto _ : state)
         if (sw_service_run(&load, nullptr, &result) != SW_OK) abort();
 }

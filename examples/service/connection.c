@@ -23,16 +23,27 @@ static bool open_one(sw_service_connections *all, uint32_t number) {
     one->receive = sw_slabs_alloc(all->slabs, SW_SERVICE_RECEIVE_BYTES, 0);
     one->send = sw_slabs_alloc(all->slabs, SW_SERVICE_SEND_BYTES, 0);
     all->open[number] = one;
-    all->opened++;
+    atomic_fetch_add(&all->opened, 1);
     if (one->receive != NULL && one->send != NULL) return true;
     close_one(all, number);
     return false;
 }
 
-bool sw_service_connections_begin(sw_service_connections *all, uint32_t count) {
+static bool add_locks(sw_service_connections *all) {
+    all->locks = calloc(all->count, sizeof *all->locks);
+    if (all->locks == NULL) return false;
+    for (uint32_t i = 0; i < all->count; i++) (void)pthread_mutex_init(&all->locks[i], NULL);
+    return true;
+}
+
+bool sw_service_connections_begin(sw_service_connections *all, uint32_t count, bool is_shared) {
     *all = (sw_service_connections){.count = count};
+    sw_slabs_options options;
+    sw_slabs_options_init(&options);
+    options.locked = is_shared;
     all->open = calloc(count, sizeof(void *));
-    if (all->open == NULL || sw_slabs_create(NULL, &all->slabs) != SW_OK) return false;
+    if (all->open == NULL || sw_slabs_create(&options, &all->slabs) != SW_OK) return false;
+    if (is_shared && !add_locks(all)) return false;
     for (uint32_t i = 0; i < count; i++)
         if (!open_one(all, i)) return false;
     return true;
@@ -40,12 +51,27 @@ bool sw_service_connections_begin(sw_service_connections *all, uint32_t count) {
 
 void sw_service_connections_end(sw_service_connections *all) {
     sw_slabs_destroy(all->slabs); /* also frees the slots of the connections */
+    for (uint32_t i = 0; all->locks != NULL && i < all->count; i++)
+        (void)pthread_mutex_destroy(&all->locks[i]);
+    free(all->locks);
     free(all->open);
 }
 
+sw_service_connection *sw_service_lock(sw_service_connections *all, uint32_t number) {
+    if (all->locks != NULL) (void)pthread_mutex_lock(&all->locks[number]);
+    return all->open[number];
+}
+
+void sw_service_unlock(sw_service_connections *all, uint32_t number) {
+    if (all->locks != NULL) (void)pthread_mutex_unlock(&all->locks[number]);
+}
+
 bool sw_service_reconnect(sw_service_connections *all, uint32_t number) {
+    (void)sw_service_lock(all, number);
     close_one(all, number);
-    return open_one(all, number);
+    bool is_open = open_one(all, number);
+    sw_service_unlock(all, number);
+    return is_open;
 }
 
 /* FNV-1a (Fowler, Noll, Vo) over words of 8 bytes, the last one padded with zeros. */

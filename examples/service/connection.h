@@ -3,6 +3,8 @@
 #ifndef SW_SERVICE_CONNECTION_H
 #define SW_SERVICE_CONNECTION_H
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "service/service.h"
@@ -20,19 +22,24 @@ typedef struct sw_service_connection {
     unsigned char state[216];
 } sw_service_connection;
 
-/* All connections of a server. */
+/* All connections of a server.
+ *   open[i] and its record: under locks[i], unless one thread serves */
 typedef struct sw_service_connections {
     sw_slabs *slabs;
     sw_service_connection **open;
+    pthread_mutex_t *locks; /* NULL: one thread serves */
     uint32_t count;
-    uint64_t opened;
+    _Atomic uint64_t opened;
 } sw_service_connections;
 
 /* Open `count` connections. False: no memory; call sw_service_connections_end nevertheless. */
-bool sw_service_connections_begin(sw_service_connections *all, uint32_t count);
+bool sw_service_connections_begin(sw_service_connections *all, uint32_t count, bool is_shared);
 void sw_service_connections_end(sw_service_connections *all);
 /* Close a connection, and open another one with its number. False: no memory. */
 bool sw_service_reconnect(sw_service_connections *all, uint32_t number);
+/* Lock a connection and return it. */
+sw_service_connection *sw_service_lock(sw_service_connections *all, uint32_t number);
+void sw_service_unlock(sw_service_connections *all, uint32_t number);
 /* Copy bytes into the send buffer; return their checksum. */
 uint64_t sw_service_send(sw_service_connection *to, const unsigned char *bytes, uint32_t size);
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The main loop: arrivals, the path of a message, bins of latencies (service.h). */
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -32,14 +34,38 @@ typedef struct message {
 
 _Static_assert(sizeof(packet_header) == 32 && sizeof(message) == 72, "types of the collector");
 
+/* A message that the network delivers. */
+typedef struct arrival {
+    uint64_t number;
+    uint64_t due_ns;    /* open loop: when */
+    uint32_t reconnect; /* connection to replace before; NOBODY: none */
+    wire head;
+} arrival;
+
+enum { NOBODY = -1 };
+
+/* The server. Fields below `lock` are under it if several threads serve. */
 typedef struct server {
     const sw_service_load *load;
     sw_service_connections connections;
     sw_service_memory memory;
     sw_service_result *result;
-    uint64_t seed;
     unsigned char text[2 * SW_SERVICE_PAYLOAD_MAX]; /* payloads are pieces of it */
+    pthread_mutex_t lock;
+    uint64_t seed, gaps;
+    uint64_t next; /* number of the next message */
+    double due_ns; /* open loop: arrival of the last message */
+    bool is_failed;
 } server;
+
+/* A thread that serves. */
+typedef struct worker {
+    server *server;
+    sw_service_share share;
+    sw_service_result result; /* its part of the counts */
+    uint64_t *bins;           /* NULL: latencies are not measured */
+    pthread_t thread;
+} worker;
 
 static uint64_t clock_ns(clockid_t clock) {
     struct timespec now;
@@ -65,77 +91,103 @@ static double draw_share(uint64_t *seed) {
     return (double)((draw(seed) >> 11) + 1) / (double)(UINT64_C(1) << 53);
 }
 
-/* --- a message -------------------------------------------------------------------------------- */
+/* --- arrivals --------------------------------------------------------------------------------- */
 
-/* Act as the network: put a message into the receive buffer of its sender. Three of four payloads
- * are uniform in 0 .. mean; the fourth is uniform in mean / 2 .. mean / 2 + 4 * mean. So the
- * average of all is the mean. */
-static sw_service_connection *arrive(server *one, uint64_t number) {
-    uint32_t mean = one->load->payload_bytes, count = one->connections.count;
-    wire head = {.sequence = (uint32_t)number};
-    head.from = draw_below(&one->seed, count);
-    head.to = draw_below(&one->seed, count);
+/* Draw a message. Three of four payloads are uniform in 0 .. mean; the fourth is uniform in
+ * mean / 2 .. mean / 2 + 4 * mean. So the average of all is the mean. */
+static void draw_message(server *one, arrival *next) {
+    const sw_service_load *load = one->load;
+    uint32_t mean = load->payload_bytes, count = load->connections;
+    bool is_replaced = load->churn != 0 && (next->number + 1) % load->churn == 0;
+    next->reconnect = is_replaced ? draw_below(&one->seed, count) : (uint32_t)NOBODY;
+    next->head = (wire){.sequence = (uint32_t)next->number};
+    next->head.from = draw_below(&one->seed, count);
+    next->head.to = draw_below(&one->seed, count);
     uint32_t size = draw_below(&one->seed, mean + 1);
     if (draw_below(&one->seed, 4) == 0) size = draw_below(&one->seed, 4 * mean + 1) + mean / 2;
-    head.length = size < SW_SERVICE_PAYLOAD_MAX ? size : SW_SERVICE_PAYLOAD_MAX;
-    sw_service_connection *from = one->connections.open[head.from];
-    memcpy(from->receive, &head, sizeof head);
-    memcpy(from->receive + sizeof head, one->text + number % SW_SERVICE_PAYLOAD_MAX, head.length);
-    return from;
+    next->head.length = size < SW_SERVICE_PAYLOAD_MAX ? size : SW_SERVICE_PAYLOAD_MAX;
 }
 
-static void *take(server *one, sw_service_part part, uint64_t size) {
-    one->result->allocs++;
-    one->result->requested_bytes += size;
-    return sw_service_take(&one->memory, part, size);
+/* The next message of the queue. False: there is none, or a thread has failed. */
+static bool next_arrival(server *one, arrival *next) {
+    bool is_shared = one->load->threads > 1;
+    if (is_shared) (void)pthread_mutex_lock(&one->lock);
+    bool is_there = one->next < one->load->messages && !one->is_failed;
+    if (is_there) {
+        next->number = one->next++;
+        draw_message(one, next);
+        /* Gaps have their own seed, so that messages are the same in both loops. */
+        if (one->load->rate > 0) one->due_ns -= log(draw_share(&one->gaps)) * 1e9 / one->load->rate;
+        next->due_ns = (uint64_t)one->due_ns;
+    }
+    if (is_shared) (void)pthread_mutex_unlock(&one->lock);
+    return is_there;
 }
 
-/* Allocate the header, the message and its bytes. NULL: no memory. */
-static message *decode(server *one, sw_service_connection *from, uint64_t number) {
+/* --- a message -------------------------------------------------------------------------------- */
+
+static void *take(worker *one, sw_service_part part, uint64_t size) {
+    one->result.allocs++;
+    one->result.requested_bytes += size;
+    return sw_service_take(&one->share, part, size);
+}
+
+/* Put a message into the receive buffer of its sender, as the network would. */
+static void arrive(const server *one, sw_service_connection *from, const arrival *next) {
+    memcpy(from->receive, &next->head, sizeof next->head);
+    memcpy(from->receive + sizeof next->head, one->text + next->number % SW_SERVICE_PAYLOAD_MAX,
+           next->head.length);
+}
+
+/* Allocate the header, the message and its bytes, and decode them. NULL: no memory. */
+static message *decode(worker *one, const arrival *next) {
+    uint32_t length = next->head.length;
     packet_header *header = take(one, SW_SERVICE_HEADER, sizeof *header);
     if (header == NULL) return NULL;
-    memcpy(&header->wire, from->receive, sizeof header->wire);
-    header->arrived_ns = number;
-    header->flags = header->wire.length > SW_SERVICE_PAYLOAD_MAX / 2;
     message *made = take(one, SW_SERVICE_MESSAGE, sizeof *made);
     if (made == NULL) return NULL;
-    uint32_t length = header->wire.length;
     unsigned char *bytes = take(one, SW_SERVICE_BYTES, length > 0 ? length : 1);
     if (bytes == NULL) return NULL;
+    sw_service_connections *all = &one->server->connections;
+    sw_service_connection *from = sw_service_lock(all, next->head.from);
+    arrive(one->server, from, next);
+    memcpy(&header->wire, from->receive, sizeof header->wire);
     memcpy(bytes, from->receive + sizeof header->wire, length);
-    *made = (message){.header = header, .bytes = bytes, .from = from, .length = length};
-    made->number = number;
     from->received_messages++;
+    sw_service_unlock(all, next->head.from);
+    header->arrived_ns = next->number;
+    header->flags = length > SW_SERVICE_PAYLOAD_MAX / 2;
+    *made = (message){.header = header, .bytes = bytes, .from = from, .length = length};
+    made->number = next->number;
     return made;
 }
 
-static void route(const server *one, message *routed) {
-    routed->to = one->connections.open[routed->header->wire.to];
-    routed->routed = routed->to->number;
-    routed->priority = routed->header->flags;
-}
-
-/* Send the reply to the receiver, and its header to the sender. False: no memory. */
-static bool encode_and_reply(server *one, const message *routed) {
-    uint32_t size = (uint32_t)(sizeof(wire) + routed->length);
+/* Route the message, send the reply to the receiver, and its header to the sender. False: no
+ * memory. */
+static bool encode_and_reply(worker *one, message *made) {
+    sw_service_connections *all = &one->server->connections;
+    uint32_t size = (uint32_t)(sizeof(wire) + made->length);
     unsigned char *reply = take(one, SW_SERVICE_REPLY, size);
     if (reply == NULL) return false;
-    memcpy(reply, &routed->header->wire, sizeof(wire));
-    memcpy(reply + sizeof(wire), routed->bytes, routed->length);
-    one->result->checksum += sw_service_send(routed->to, reply, size);
-    one->result->checksum ^= sw_service_send(routed->from, reply, sizeof(wire));
+    memcpy(reply, &made->header->wire, sizeof(wire));
+    memcpy(reply + sizeof(wire), made->bytes, made->length);
+    uint32_t from = made->header->wire.from, to = made->header->wire.to;
+    made->to = sw_service_lock(all, to);
+    made->routed = made->to->number;
+    made->priority = made->header->flags;
+    one->result.checksum += sw_service_send(made->to, reply, size);
+    sw_service_unlock(all, to);
+    one->result.checksum -= sw_service_send(sw_service_lock(all, from), reply, sizeof(wire));
+    sw_service_unlock(all, from);
     return true;
 }
 
-static bool serve(server *one, uint64_t number) {
-    uint32_t churn = one->load->churn;
-    if (churn != 0 && (number + 1) % churn == 0 &&
-        !sw_service_reconnect(&one->connections, draw_below(&one->seed, one->connections.count)))
+static bool serve(worker *one, const arrival *next) {
+    if (next->reconnect != (uint32_t)NOBODY &&
+        !sw_service_reconnect(&one->server->connections, next->reconnect))
         return false;
-    message *made = decode(one, arrive(one, number), number);
-    if (made == NULL) return false;
-    route(one, made);
-    return encode_and_reply(one, made) && sw_service_served(&one->memory, one->result);
+    message *made = decode(one, next);
+    return made != NULL && encode_and_reply(one, made) && sw_service_served(&one->share);
 }
 
 /* --- bins of latencies: as in HdrHistogram (Tene) --------------------------------------------- */
@@ -157,32 +209,43 @@ uint64_t sw_service_bin_floor(uint32_t bin) {
 
 /* --- loops ------------------------------------------------------------------------------------ */
 
-static bool run_closed(server *one, uint64_t *bins) {
-    uint64_t before = bins == NULL ? 0 : clock_ns(CLOCK_MONOTONIC);
-    for (uint64_t i = 0; i < one->load->messages; i++) {
-        if (!serve(one, i)) return false;
-        if (bins == NULL) continue;
+static bool run_closed(worker *one) {
+    uint64_t before = one->bins == NULL ? 0 : clock_ns(CLOCK_MONOTONIC);
+    for (arrival next; next_arrival(one->server, &next);) {
+        if (!serve(one, &next)) return false;
+        if (one->bins == NULL) continue;
         uint64_t now = clock_ns(CLOCK_MONOTONIC);
-        bins[sw_service_bin(now - before)]++;
+        one->bins[sw_service_bin(now - before)]++;
         before = now;
     }
     return true;
 }
 
 /* Spin until a message is due. A late one is served at once, and its latency includes the delay. */
-static bool run_open(server *one, uint64_t *bins) {
-    double gap_ns = 1e9 / one->load->rate, due_ns = (double)clock_ns(CLOCK_MONOTONIC);
-    /* Gaps have their own seed, so that messages are the same in both loops. */
-    uint64_t gaps = one->seed ^ UINT64_C(0xA5A5A5A5A5A5A5A5);
-    for (uint64_t i = 0; i < one->load->messages; i++) {
-        due_ns += -log(draw_share(&gaps)) * gap_ns;
-        uint64_t due = (uint64_t)due_ns, now = clock_ns(CLOCK_MONOTONIC);
-        while (now < due) now = clock_ns(CLOCK_MONOTONIC);
-        if (!serve(one, i)) return false;
+static bool run_open(worker *one) {
+    for (arrival next; next_arrival(one->server, &next);) {
+        uint64_t now = clock_ns(CLOCK_MONOTONIC);
+        for (; now < next.due_ns; now = clock_ns(CLOCK_MONOTONIC)) sw_service_wait(&one->share);
+        if (!serve(one, &next)) return false;
         now = clock_ns(CLOCK_MONOTONIC);
-        if (bins != NULL) bins[sw_service_bin(now - due)]++;
+        if (one->bins != NULL) one->bins[sw_service_bin(now - next.due_ns)]++;
     }
     return true;
+}
+
+static void *work(void *argument) {
+    worker *one = argument;
+    server *all = one->server;
+    uint64_t cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    bool is_done = sw_service_share_begin(&one->share, &all->memory) &&
+                   (all->load->rate > 0 ? run_open(one) : run_closed(one));
+    sw_service_share_end(&one->share);
+    one->result.cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
+    if (is_done) return NULL;
+    (void)pthread_mutex_lock(&all->lock);
+    all->is_failed = true;
+    (void)pthread_mutex_unlock(&all->lock);
+    return NULL;
 }
 
 /* Resident bytes of the process; 0: unknown. */
@@ -195,33 +258,69 @@ static uint64_t resident_bytes(void) {
     return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
+/* Add a thread's counts and latencies. */
+static void add_results(const worker *one, sw_service_result *result, uint64_t *bins) {
+    result->cpu_ns += one->result.cpu_ns;
+    result->allocs += one->result.allocs;
+    result->requested_bytes += one->result.requested_bytes;
+    result->checksum += one->result.checksum;
+    for (uint32_t i = 0; bins != NULL && i < SW_SERVICE_BINS; i++) bins[i] += one->bins[i];
+}
+
+/* Serve with all threads; the calling thread is the first. */
+static void run_workers(server *one, worker *workers, uint64_t *bins) {
+    uint32_t started = 1, threads = one->load->threads;
+    for (uint32_t i = 0; i < threads; i++) {
+        workers[i].server = one;
+        if (bins != NULL) workers[i].bins = calloc(SW_SERVICE_BINS, sizeof *bins);
+        if (bins != NULL && workers[i].bins == NULL) one->is_failed = true;
+    }
+    one->due_ns = (double)clock_ns(CLOCK_MONOTONIC);
+    for (; started < threads && !one->is_failed; started++)
+        if (pthread_create(&workers[started].thread, NULL, work, &workers[started]) != 0) break;
+    (void)work(&workers[0]);
+    for (uint32_t i = 1; i < started; i++) (void)pthread_join(workers[i].thread, NULL);
+    if (started < threads) one->is_failed = true;
+    for (uint32_t i = 0; i < threads; i++) {
+        if (!one->is_failed) add_results(&workers[i], one->result, bins);
+        free(workers[i].bins);
+    }
+}
+
 static bool run(server *one, uint64_t *bins) {
-    uint64_t elapsed = clock_ns(CLOCK_MONOTONIC), cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-    bool is_done = one->load->rate > 0 ? run_open(one, bins) : run_closed(one, bins);
-    one->result->cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
+    worker *workers = calloc(one->load->threads, sizeof *workers);
+    if (workers == NULL) return false;
+    uint64_t elapsed = clock_ns(CLOCK_MONOTONIC);
+    run_workers(one, workers, bins);
+    free(workers);
     one->result->elapsed_ns = clock_ns(CLOCK_MONOTONIC) - elapsed;
     one->result->rss_bytes = resident_bytes();
     one->result->opened = one->connections.opened;
-    return is_done;
+    return !one->is_failed;
 }
 
 static bool is_valid(const sw_service_load *load) {
     return load->strategy < SW_SERVICE_STRATEGY_COUNT && load->connections >= 1 &&
            load->messages >= 1 && load->batch >= 1 && load->payload_bytes >= 1 &&
-           load->payload_bytes <= SW_SERVICE_PAYLOAD_MAX / 4 && load->rate >= 0;
+           load->payload_bytes <= SW_SERVICE_PAYLOAD_MAX / 4 && load->rate >= 0 &&
+           load->threads >= 1 && load->threads <= SW_SERVICE_THREADS_MAX;
 }
 
 sw_status sw_service_run(const sw_service_load *load, uint64_t *bins, sw_service_result *out) {
     if (!is_valid(load)) return SW_INVALID;
     sw_service_result result = {0};
     server one = {.load = load, .result = &result, .seed = load->seed};
+    one.gaps = load->seed ^ UINT64_C(0xA5A5A5A5A5A5A5A5);
+    (void)pthread_mutex_init(&one.lock, NULL);
     for (size_t i = 0; i < sizeof one.text; i++) one.text[i] = (unsigned char)(i * 7 + i / 251);
     if (bins != NULL) memset(bins, 0, SW_SERVICE_BINS * sizeof *bins);
-    bool is_good = sw_service_connections_begin(&one.connections, load->connections) &&
-                   sw_service_memory_begin(&one.memory, load, one.connections.slabs) &&
-                   run(&one, bins);
+    bool is_good =
+        sw_service_connections_begin(&one.connections, load->connections, load->threads > 1) &&
+        sw_service_memory_begin(&one.memory, load, one.connections.slabs, &result) &&
+        run(&one, bins);
     sw_service_memory_end(&one.memory);
     sw_service_connections_end(&one.connections);
+    (void)pthread_mutex_destroy(&one.lock);
     if (!is_good) return SW_NOMEM;
     *out = result;
     return SW_OK;

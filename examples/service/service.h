@@ -9,7 +9,11 @@
  * *strategy* says where these four objects come from; they are freed when the message, or its
  * batch, is served.
  *
- * Closed loop: the next message arrives when the previous one is served. Open loop: arrival times
+ * Messages wait in one queue for the serving threads. With several threads a heap, the collected
+ * heap, pools and slabs are shared, each thread has arenas and static blocks of its own, and each
+ * connection has a lock, under which nothing is allocated.
+ *
+ * Closed loop: the next message arrives when a thread is free. Open loop: arrival times
  * do not depend on the server (exponential gaps), and a latency counts from the intended arrival,
  * which avoids coordinated omission (Tene, "How NOT to Measure Latency", 2013). Design:
  * docs/design/service.md.
@@ -48,6 +52,7 @@ typedef enum sw_service_strategy {
 
 enum {
     SW_SERVICE_PAYLOAD_MAX = 960, /* bytes */
+    SW_SERVICE_THREADS_MAX = 64,
     SW_SERVICE_BIN_BITS = 7,
     SW_SERVICE_BINS = (64 - SW_SERVICE_BIN_BITS + 1) << SW_SERVICE_BIN_BITS,
 };
@@ -65,12 +70,13 @@ typedef struct sw_service_load {
     double rate;         /* messages per second, open loop; 0: closed loop */
     uint32_t safe;       /* 1: arenas in safe mode */
     uint32_t seed;
+    uint32_t threads; /* that serve, 1 .. SW_SERVICE_THREADS_MAX */
 } sw_service_load;
 
 /* The result of a load. */
 typedef struct sw_service_result {
     uint64_t elapsed_ns;
-    uint64_t cpu_ns; /* processor time of the thread, including the waits of an open loop */
+    uint64_t cpu_ns; /* processor time of the threads, including the waits of an open loop */
     uint64_t allocs; /* objects of messages */
     uint64_t requested_bytes; /* their sizes */
     uint64_t opened;          /* connections, including the initial ones */
@@ -79,7 +85,7 @@ typedef struct sw_service_result {
     uint64_t longest_pause_ns; /* of one */
     uint64_t scanned_bytes;    /* live bytes that the collections marked */
     uint64_t rss_bytes;        /* of the process after the last message; 0: unknown */
-    uint64_t checksum;         /* of all replies: the same for every strategy */
+    uint64_t checksum; /* of all replies: the same for every strategy and number of threads */
 } sw_service_result;
 
 /* Serve a load. bins[0 .. SW_SERVICE_BINS), or NULL: receives the number of latencies in each bin;

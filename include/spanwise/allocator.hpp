@@ -33,6 +33,34 @@ template <typename T> std::size_t array_bytes(std::size_t count) {
     return count * sizeof(T);
 }
 
+/* Throw if a handle was not created. */
+inline void check_created(sw_status status) {
+    if (status == SW_INVALID || status == SW_UNSUPPORTED)
+        throw std::invalid_argument(sw_last_error()->message);
+    if (status != SW_OK) throw std::bad_alloc();
+}
+
+/* The base of allocators that hold a handle: two are equal if their handles are. */
+template <typename Handle> class of_handle {
+  public:
+    using is_always_equal = std::false_type;
+    using propagate_on_container_copy_assignment = std::true_type;
+    using propagate_on_container_move_assignment = std::true_type;
+    using propagate_on_container_swap = std::true_type;
+
+    explicit of_handle(Handle *from) noexcept : handle_(from) {}
+
+    Handle *get() const noexcept { return handle_; }
+
+    friend bool operator==(const of_handle &a, const of_handle &b) noexcept {
+        return a.handle_ == b.handle_;
+    }
+    friend bool operator!=(const of_handle &a, const of_handle &b) noexcept { return !(a == b); }
+
+  private:
+    Handle *handle_;
+};
+
 } // namespace detail
 
 template <typename T> class allocator {
@@ -89,10 +117,7 @@ class heap {
     /* Create a heap. options: nullptr for the defaults. Throws std::invalid_argument for invalid
      * options, and std::bad_alloc if there is no memory or the limit of heaps is reached. */
     explicit heap(const sw_heap_options *options = nullptr) : heap_(nullptr) {
-        sw_status status = sw_heap_create(options, &heap_);
-        if (status == SW_INVALID || status == SW_UNSUPPORTED)
-            throw std::invalid_argument(sw_last_error()->message);
-        if (status != SW_OK) throw std::bad_alloc();
+        detail::check_created(sw_heap_create(options, &heap_));
     }
     ~heap() { (void)sw_heap_destroy(heap_); }
     heap(const heap &) = delete;
@@ -104,52 +129,35 @@ class heap {
     sw_heap *heap_;
 };
 
-template <typename T> class heap_allocator {
+template <typename T> class heap_allocator : public detail::of_handle<sw_heap> {
   public:
     using value_type = T;
-    using is_always_equal = std::false_type;
-    using propagate_on_container_copy_assignment = std::true_type;
-    using propagate_on_container_move_assignment = std::true_type;
-    using propagate_on_container_swap = std::true_type;
 
-    explicit heap_allocator(const heap &from) noexcept : heap_(from.get()) {}
-    explicit heap_allocator(sw_heap *from) noexcept : heap_(from) {}
+    explicit heap_allocator(const heap &from) noexcept : of_handle(from.get()) {}
+    explicit heap_allocator(sw_heap *from) noexcept : of_handle(from) {}
     template <typename U>
-    heap_allocator(const heap_allocator<U> &other) noexcept : heap_(other.get()) {}
+    heap_allocator(const heap_allocator<U> &other) noexcept : of_handle(other.get()) {}
 
     T *allocate(std::size_t count) {
         std::size_t bytes = detail::array_bytes<T>(count);
-        void *p = over_aligned ? sw_heap_alloc_aligned(heap_, bytes, alignof(T), 0)
-                               : sw_heap_alloc(heap_, bytes, 0);
+        void *p = over_aligned ? sw_heap_alloc_aligned(get(), bytes, alignof(T), 0)
+                               : sw_heap_alloc(get(), bytes, 0);
         if (__builtin_expect(p == nullptr, 0)) throw std::bad_alloc();
         return static_cast<T *>(p);
     }
 
     void deallocate(T *p, std::size_t count) noexcept {
         if (over_aligned) {
-            sw_heap_free(heap_, p); /* the alignment may have decided its class */
+            sw_heap_free(get(), p); /* the alignment may have decided its class */
         } else {
-            sw_heap_free_sized(heap_, p, count * sizeof(T));
+            sw_heap_free_sized(get(), p, count * sizeof(T));
         }
     }
-
-    sw_heap *get() const noexcept { return heap_; }
 
   private:
     /* Slots of every table are 8-aligned. */
     static constexpr bool over_aligned = alignof(T) > 8;
-
-    sw_heap *heap_;
 };
-
-template <typename T, typename U>
-bool operator==(const heap_allocator<T> &a, const heap_allocator<U> &b) noexcept {
-    return a.get() == b.get();
-}
-template <typename T, typename U>
-bool operator!=(const heap_allocator<T> &a, const heap_allocator<U> &b) noexcept {
-    return a.get() != b.get();
-}
 
 } // namespace spanwise
 

@@ -31,10 +31,7 @@ class arena {
   public:
     /* Create an arena. options: nullptr for the defaults. Throws as heap does. */
     explicit arena(const sw_arena_options *options = nullptr) : arena_(nullptr) {
-        sw_status status = sw_arena_create(options, &arena_);
-        if (status == SW_INVALID || status == SW_UNSUPPORTED)
-            throw std::invalid_argument(sw_last_error()->message);
-        if (status != SW_OK) throw std::bad_alloc();
+        detail::check_created(sw_arena_create(options, &arena_));
     }
     ~arena() { (void)sw_arena_free(arena_); }
     arena(const arena &) = delete;
@@ -56,39 +53,21 @@ inline void *arena_bytes(sw_arena *arena, std::size_t bytes, std::size_t align) 
 
 } // namespace detail
 
-template <typename T> class arena_allocator {
+template <typename T> class arena_allocator : public detail::of_handle<sw_arena> {
   public:
     using value_type = T;
-    using is_always_equal = std::false_type;
-    using propagate_on_container_copy_assignment = std::true_type;
-    using propagate_on_container_move_assignment = std::true_type;
-    using propagate_on_container_swap = std::true_type;
 
-    explicit arena_allocator(const arena &from) noexcept : arena_(from.get()) {}
-    explicit arena_allocator(sw_arena *from) noexcept : arena_(from) {}
+    explicit arena_allocator(const arena &from) noexcept : of_handle(from.get()) {}
+    explicit arena_allocator(sw_arena *from) noexcept : of_handle(from) {}
     template <typename U>
-    arena_allocator(const arena_allocator<U> &other) noexcept : arena_(other.get()) {}
+    arena_allocator(const arena_allocator<U> &other) noexcept : of_handle(other.get()) {}
 
     T *allocate(std::size_t count) {
         return static_cast<T *>(
-            detail::arena_bytes(arena_, detail::array_bytes<T>(count), alignof(T)));
+            detail::arena_bytes(get(), detail::array_bytes<T>(count), alignof(T)));
     }
     void deallocate(T *, std::size_t) noexcept {}
-
-    sw_arena *get() const noexcept { return arena_; }
-
-  private:
-    sw_arena *arena_;
 };
-
-template <typename T, typename U>
-bool operator==(const arena_allocator<T> &a, const arena_allocator<U> &b) noexcept {
-    return a.get() == b.get();
-}
-template <typename T, typename U>
-bool operator!=(const arena_allocator<T> &a, const arena_allocator<U> &b) noexcept {
-    return a.get() != b.get();
-}
 
 #ifdef SPANWISE_HAS_ARENA_RESOURCE
 

@@ -20,6 +20,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("src/
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 NAMED = re.compile(r"`((?:docs|tests|scripts|include|python|cmake)/[\w./-]+)`")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+FENCED = re.compile(r"^```(\w+)\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 
 
 def anchors(page: Path) -> set[str]:
@@ -31,7 +32,7 @@ def anchors(page: Path) -> set[str]:
 def broken_links(root: Path, page: Path) -> Iterator[str]:
     """Yield relative links, and names of this project's files, that do not exist."""
     text = page.read_text(encoding="utf-8")
-    for target in LINK.findall(text):
+    for target in LINK.findall(FENCED.sub("", text)):
         if re.match(r"[a-z]+:", target):
             continue
         name, _, anchor = target.partition("#")
@@ -51,7 +52,6 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 # --- pages that are run ---------------------------------------------------------------------------
 
-FENCED = re.compile(r"^```(\w+)\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 SAVED = re.compile(r"[Ss]ave (?:it|this|this program) as `([\w.]+)`|for instance in `([\w.]+)`")
 NUMBER = r"\\d[\\d.,]*"
 INPUTS = {"use-other-recordings.md": {"heap.pb.gz": ROOT / "tests/data/profiles/go.pb.gz"}}

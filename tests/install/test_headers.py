@@ -17,7 +17,9 @@ from install_tools import ROOT, run
 INCLUDE = ROOT / "include"
 CONSUMER = ROOT / "tests/install/consumer"
 HEADERS = sorted(path.relative_to(INCLUDE).as_posix() for path in INCLUDE.glob("spanwise/*.h"))
-CPLUSPLUS = [*HEADERS, "spanwise/allocator.hpp", "spanwise/arena_allocator.hpp"]
+CPLUSPLUS = sorted(
+    path.relative_to(INCLUDE).as_posix() for path in INCLUDE.glob("spanwise/*.h*") if path.is_file()
+)
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Wundef", "-Werror"]
 # C23 and C++23 are c2x and c++2b to the compilers of Debian 12.
 STANDARDS = {

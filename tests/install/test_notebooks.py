@@ -23,17 +23,19 @@ nbformat = pytest.importorskip("nbformat")
 nbclient = pytest.importorskip("nbclient")
 
 ROOT = Path(__file__).parents[2]
+WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
-def _script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("notebooks", ROOT / "scripts/notebooks.py")
+def _script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"scripts/{name}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-SCRIPT: Any = _script()
+SCRIPT: Any = _script("notebooks")
+ANSWERS: Any = _script("notebook_answers")
 SOURCES: list[Path] = SCRIPT.sources()
 
 
@@ -65,6 +67,19 @@ def test_a_source_has_no_outputs(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=[path.stem for path in SOURCES])
+def test_a_source_has_one_question_and_an_answer(path: Path) -> None:
+    """The question is in the first cell; after the answer there are only the articles' figures."""
+    cells = SCRIPT.read(path).cells
+    assert cells[0].source.count("**Question.**") == 1
+    titles = re.findall(r"^## (.*)", "\n".join(cell.source for cell in cells), re.MULTILINE)
+    assert titles[0] == "The answer"
+    assert [title.startswith("Appendix: the article") for title in titles[1:]] == [True] * (
+        "verdicts(" in cells[-1].source
+    )
+    assert len(cells[0].source.split()) < 130
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=[path.stem for path in SOURCES])
 def test_a_notebook_runs_from_a_fresh_kernel(path: Path, tmp_path: Path) -> None:
     """One that leaves files also runs again in the same folder, with the files of the first run."""
     check_run(SCRIPT.execute(path, folder=tmp_path))
@@ -72,10 +87,50 @@ def test_a_notebook_runs_from_a_fresh_kernel(path: Path, tmp_path: Path) -> None
         check_run(SCRIPT.execute(path, folder=tmp_path))
 
 
+@pytest.mark.skipif("SPANWISE_FULL_TESTS" not in os.environ, reason="takes minutes")
+@pytest.mark.parametrize("path", SOURCES, ids=[path.stem for path in SOURCES])
+def test_a_notebook_runs_in_full_twice(path: Path, tmp_path: Path) -> None:
+    for _ in range(2):
+        check_run(SCRIPT.execute(path, full=True, folder=tmp_path))
+
+
 def check_run(book: Any) -> None:
+    """All cells ran without a message; there are at most two pictures and one widget."""
     code = [cell for cell in book.cells if cell.cell_type == "code"]
     assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
-    assert not any(output.get("name") == "stderr" for cell in code for output in cell.outputs)
+    outputs = [output for cell in code for output in cell.outputs]
+    assert not any(output.get("name") == "stderr" for output in outputs)
+    shown = [output.data for output in outputs if "data" in output and "image/png" in output.data]
+    widgets = importlib.util.find_spec("anywidget") is not None
+    assert sum(WIDGET in data for data in shown) == widgets
+    assert len(shown) <= 3
+
+
+def test_an_answer_that_the_data_refutes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another number, a number or a comparison that nothing supports, and a sentence too many."""
+    monkeypatch.setitem(ANSWERS.ANSWERS, "00", lambda n: iter([[f"{max(n.data)} is the most"]]))
+    names: dict[str, Any] = {"data": [3, 7], "answer": "Of these 7 is the most."}
+    ANSWERS.check("00", names)
+    for answer in (
+        "Of these 3 is the most.",
+        "Of 2 values 7 is the most.",
+        "Of these 7 is the most, 3 is less.",
+        "Of these 7 is the most. That is a fact.",
+    ):
+        with pytest.raises(AssertionError):
+            ANSWERS.check("00", {**names, "answer": answer})
+
+
+def test_a_notebook_with_a_wrong_answer_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = SOURCES[0].read_text(encoding="utf-8")
+    assert text.count("wasted.") == 1
+    path = tmp_path / SOURCES[0].name
+    path.write_text(text.replace("wasted.", "wasted, 3 more."), encoding="utf-8")
+    monkeypatch.setattr(SCRIPT, "FOLDER", tmp_path)
+    with pytest.raises(nbclient.exceptions.CellExecutionError, match="nothing supports"):
+        SCRIPT.execute(path)
 
 
 def _book(tmp_path: Path, source: str, limit: int = 60) -> Path:
@@ -105,7 +160,7 @@ def test_kernels_share_nothing(kernel_server: int, tmp_path: Path) -> None:
 
 
 def test_what_is_kept_of_a_run_has_pictures_for_widgets() -> None:
-    view, png = "application/vnd.jupyter.widget-view+json", "image/png"
+    view, png = WIDGET, "image/png"
     cell = nbformat.v4.new_code_cell("x")
     shown: list[dict[str, Any]] = [{view: {}, png: "iVBORw0="}, {view: {}}]
     for data in shown:

@@ -19,7 +19,9 @@
 #include <vector>
 
 #include "check.h"
-#include "spanwise/spanwise.h"
+#include <spanwise/flatbuffers.hpp>
+#include <spanwise/protobuf_c.h>
+#include <spanwise/spanwise.h>
 
 namespace {
 
@@ -235,6 +237,53 @@ void tells_of_full_arenas() {
     CHECK_EQ(sw_arena_free(arena), SW_OK);
 }
 
+// The adapters of the public headers: a message is built, packed and decoded in an arena, and a
+// full arena is reported.
+void adapters_of_an_arena() {
+    Counts counts;
+    for (uint32_t number = 0; number < 50; number++) {
+        Text text = text_of(number);
+        spanwise::arena arena;
+        spanwise::flatbuffers_allocator<flatbuffers::Allocator> memory(arena);
+        flatbuffers::FlatBufferBuilder builder(64, &memory, false, 16); // grows
+        fb::Header header(text.from, text.to);
+        builder.Finish(fb::CreateMessage(builder, &header, text.sequence,
+                                         builder.CreateString(text.room),
+                                         builder.CreateVector(text.body)));
+        CHECK(lies_in(arena.get(), builder.GetBufferPointer()));
+        const fb::Message *built = fb::GetMessage(builder.GetBufferPointer());
+        CHECK(built->room()->str() == text.room && built->body()->size() == text.body.size());
+
+        ProtobufCAllocator allocator = SW_PROTOBUF_C_ALLOCATOR(arena.get());
+        std::vector<uint8_t> bytes = through_protobuf(text, *sw_allocator_libc(), nullptr, &counts);
+        Message *found = message__unpack(&allocator, bytes.size(), bytes.data());
+        CHECK(found != nullptr && is_aligned(found) && found->room == text.room);
+        CHECK(lies_in(arena.get(), found) && lies_in(arena.get(), found->room));
+        message__free_unpacked(found, &allocator); // does nothing
+        CHECK(found->room == text.room);
+    }
+}
+
+void adapters_of_a_full_arena() {
+    sw_arena_options options;
+    sw_arena_options_init(&options);
+    options.mode = SW_ARENA_FORCE;
+    options.limit_bytes = SW_ARENA_CHUNK_DEFAULT;
+    spanwise::arena arena(&options);
+    spanwise::flatbuffers_allocator<flatbuffers::Allocator> memory(arena);
+    int blocks = 0;
+    try {
+        for (; blocks < 100; blocks++) (void)memory.allocate(1024);
+    } catch (const std::bad_alloc &) {
+    }
+    CHECK(blocks >= 60 && blocks <= 64); // of 65,536 bytes
+    Counts counts;
+    std::vector<uint8_t> bytes =
+        through_protobuf(text_of(40), *sw_allocator_libc(), nullptr, &counts); // of 1480 bytes
+    ProtobufCAllocator allocator = SW_PROTOBUF_C_ALLOCATOR(arena.get());
+    CHECK(message__unpack(&allocator, bytes.size(), bytes.data()) == nullptr);
+}
+
 // --- what a message costs, on request ------------------------------------------------------------
 
 template <typename Work> double ns_each(uint32_t rounds, Work work) {
@@ -289,6 +338,8 @@ int main(int argc, char **argv) {
     same_bytes_on_both();
     builds_in_place();
     tells_of_full_arenas();
+    adapters_of_an_arena();
+    adapters_of_a_full_arena();
     if (argc > 1) print_costs(static_cast<uint32_t>(strtoul(argv[1], nullptr, 10)));
     return check_result();
 }

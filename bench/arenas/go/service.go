@@ -187,7 +187,7 @@ func (s *server) serve(number uint64) {
 	binary.LittleEndian.PutUint32(reply[12:], header.sequence)
 	copy(reply[16:], bytes[:header.length])
 	s.checksum += made.to.send(reply)
-	s.checksum ^= made.from.send(reply[:16])
+	s.checksum -= made.from.send(reply[:16])
 }
 
 // latest keeps the current message reachable, as a table of the server would.

@@ -104,7 +104,8 @@ class ArenaTracker(Owner):
     """Tracks the arenas that are created while it is open. A process has at most one tracker.
 
     A heap's live bytes do not include arenas, except for objects that are too big for a chunk.
-    After `close`, every call raises StateError.
+    `leaks(seconds)` lists the live arenas of at least that age, so `leaks(0)` lists all. After
+    `close`, every call raises StateError.
 
     >>> with ArenaTracker() as tracker:
     ...     arena = Arena(tag="request")

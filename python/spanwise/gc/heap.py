@@ -268,7 +268,17 @@ class CollectedHeap(Inspection):
         return call_due(self._handle, limit)
 
     def weak(self, target: CollectedObject, *, long: bool = False) -> WeakObject:
-        """Return a weak reference, which does not keep the object alive.
+        """Return a weak reference, which does not keep the object alive; call it to get the object.
+
+        >>> heap = CollectedHeap()
+        >>> node = heap.new(heap.add_type("node", 16, []))
+        >>> reference = heap.weak(node)
+        >>> reference() is None
+        False
+        >>> del node
+        >>> cycle = heap.collect()
+        >>> reference() is None
+        True
 
         Args:
             target: an object of this heap.

@@ -132,9 +132,10 @@ class Block(Slot):
             lib.sw_heap_free_sized(heap, p, wanted)
 
     def realloc(self, size: SupportsIndex, *, zero: bool = False) -> None:
-        """Resize the block, which may move it; the bytes up to the smaller size keep their values.
+        """Resize this block; it may move, and the bytes up to the smaller size keep their values.
 
-        An alignment that `Heap.alloc` was given is not kept.
+        Nothing is returned: the object stays the block. An alignment that `Heap.alloc` was given is
+        not kept.
 
         Args:
             size: bytes; 0 shrinks to the smallest slot.

@@ -203,7 +203,13 @@ class Heap(HandleOwner):
             )
 
     def stats(self) -> HeapStats:
-        """Return the heap's counters."""
+        """Return the counters: live objects, spans, locks, system calls; not calls of `alloc`.
+
+        >>> with Heap() as heap:
+        ...     block = heap.alloc(33)
+        ...     heap.stats().live_objects, heap.stats().requested_bytes
+        (1, 33)
+        """
         ledger = ffi.new("sw_ledger *")
         counts = _lib.options_of("sw_heap_stats")
         with self._handle as heap:

@@ -40,9 +40,10 @@ class ServiceRun(Result):
     Attributes:
         strategy: one of STRATEGIES.
         messages: messages served.
+        threads: threads that served them.
         rate: intended arrivals per second; None: a closed loop.
         elapsed_ns: time for all messages.
-        cpu_ns: CPU time; in an open loop it includes waiting.
+        cpu_ns: CPU time of the threads; in an open loop it includes waiting.
         allocs: objects allocated for messages.
         requested_bytes: requested bytes of these objects.
         opened: connections opened, including the initial ones.
@@ -51,7 +52,7 @@ class ServiceRun(Result):
         longest_pause_ns: the longest pause.
         scanned_bytes: live bytes that the collections marked.
         rss_bytes: RSS of the process after the last message; None: unknown.
-        checksum: checksum of all replies, the same for every strategy.
+        checksum: checksum of all replies, the same for every strategy and number of threads.
         latency_bins: number of latencies in each bin of BIN_FLOORS; empty if not measured. A
             latency counts from the intended arrival in an open loop, and from the previous reply
             in a closed one.
@@ -59,6 +60,7 @@ class ServiceRun(Result):
 
     strategy: str
     messages: int
+    threads: int
     rate: float | None
     elapsed_ns: int
     cpu_ns: int
@@ -106,17 +108,19 @@ class ServiceRun(Result):
         return draw("latencies", [self], ax)
 
     def __str__(self) -> str:
+        text = self.strategy if self.threads == 1 else f"{self.strategy}, {self.threads} threads"
         if self.rate is None:
-            text = f"{self.strategy}, closed loop: {self.cpu_ns_per_message:.0f} ns CPU per message"
+            text += f", closed loop: {self.cpu_ns_per_message:.0f} ns CPU per message"
         else:
-            text = f"{self.strategy}, {self.rate:,.0f} messages/s requested"
+            text += f", {self.rate:,.0f} messages/s requested"
         text += f", {self.messages_per_second:,.0f} messages/s"
         if len(self.latency_bins):
             shown = [f"P{p:g} {_format.seconds(round(self.latency_ns(p)))}" for p in (50, 99, 99.9)]
             text += ", " + ", ".join(shown)
         if self.collections:
             text += f", {_format.plural(self.collections, 'collection')} of"
-            text += f" {_format.seconds(self.pause_ns)} together"
+            text += f" {_format.seconds(self.pause_ns)} together, the longest"
+            text += f" {_format.seconds(self.longest_pause_ns)}"
         return text
 
     def to_dict(self) -> dict[str, Any]:
@@ -136,6 +140,7 @@ def serve(
     batch: SupportsIndex = 32,
     payload_bytes: SupportsIndex = 128,
     churn: SupportsIndex = 100,
+    threads: SupportsIndex = 1,
     rate: float | None = None,
     latencies: bool = True,
     safe: bool = False,
@@ -143,7 +148,7 @@ def serve(
     live_bytes: SupportsIndex = 0,
     seed: SupportsIndex = 1,
 ) -> ServiceRun:
-    """Serve messages and measure throughput, CPU time and latencies.
+    """Serve messages with threads and measure throughput, CPU time and latencies.
 
     Args:
         strategy: one of STRATEGIES.
@@ -152,8 +157,10 @@ def serve(
         batch: messages per arena of the strategies "batch" and "arena_pool".
         payload_bytes: mean of the random payload sizes, 1 to 240.
         churn: messages between two replacements of a connection; 0: none is replaced.
+        threads: threads that serve one queue, 1 to 64. They share the heap, the collector, pools
+            and slabs; arenas are their own. Use at most one per processor: a waiting thread spins.
         rate: arrivals per second, with exponential gaps (an open loop); None: a message arrives
-            when the previous one has been served (a closed loop).
+            when a thread has served the previous one (a closed loop).
         latencies: measure the latency of each message; an open loop always does.
         safe: use safe arenas.
         percent: growth of the collected heap between collections, as GOGC; 0: no collections.
@@ -177,6 +184,7 @@ def serve(
     load.churn = _lib.as_index(churn, "churn", most)
     load.percent = _lib.as_index(percent, "percent", most)
     load.live_bytes = _lib.as_index(live_bytes, "live_bytes")
+    load.threads = _lib.as_index(threads, "threads", most)
     load.rate = 0.0 if rate is None else rate
     load.safe = int(safe)
     load.seed = _lib.as_index(seed, "seed", most)
@@ -186,10 +194,14 @@ def serve(
     c_bins = _lib.pointer(bins, "uint64_t *") if taken else ffi.NULL
     status = lib.sw_service_run(load, c_bins, result)
     if _lib.text(lib.sw_status_name(status)) == "INVALID":
-        raise InvalidError("messages, connections and batch: 1 or more; payload_bytes: 1 to 240")
+        raise InvalidError(
+            "messages, connections and batch: 1 or more; payload_bytes: 1 to 240; threads: 1 to 64"
+        )
     if status != 0:
         raise OutOfMemoryError("no memory for the server, its connections or a message")
     fields = _lib.struct_dict(result)
     fields["rss_bytes"] = fields["rss_bytes"] or None
     bins.flags.writeable = False
-    return ServiceRun(strategy, int(load.messages), rate, latency_bins=bins, **fields)
+    return ServiceRun(
+        strategy, int(load.messages), int(load.threads), rate, latency_bins=bins, **fields
+    )

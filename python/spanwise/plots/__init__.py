@@ -8,12 +8,13 @@ methods of models. matplotlib is imported at the first picture, because that tak
 from __future__ import annotations
 
 from spanwise.plots.collectors import cycles, lanes, pause_histogram, pauses, utilisation
-from spanwise.plots.comparisons import bench, extents, latencies
+from spanwise.plots.comparisons import bench, latencies
 from spanwise.plots.figure_io import check_place, save
 from spanwise.plots.maps import heap_map, save_frames, slots
 from spanwise.plots.memory import ledgers, occupancy, replays, timeline, waste_by_class
 from spanwise.plots.objects import arena_lifetimes, lifetimes, span_pinning
 from spanwise.plots.sizes import boundaries, histogram, pareto, waste
+from spanwise.plots.sliders import explore
 from spanwise.plots.style import PART_COLOURS, PICTURES, STYLE, new_axes
 from spanwise.plots.widget import map_widget
 
@@ -26,7 +27,7 @@ __all__ = [
     "boundaries",
     "check_place",
     "cycles",
-    "extents",
+    "explore",
     "heap_map",
     "histogram",
     "lanes",

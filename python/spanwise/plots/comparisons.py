@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from spanwise.errors import InvalidError
 from spanwise.plots.style import (
     COLOURS,
     LINES,
@@ -19,7 +18,6 @@ from spanwise.plots.style import (
     scale_of,
     time_scale_of,
 )
-from spanwise.results.rows import AnyRows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -135,57 +133,3 @@ def latencies(runs: Sequence[_Run], ax: Axes | None = None) -> Axes:
     if lines:
         ax.legend()
     return ax
-
-
-# --- extents --------------------------------------------------------------------------------------
-
-_HATCHES = ("", "//", "..", "xx", "--", "\\\\")
-
-
-@picture
-def extents(rows: AnyRows, sizes: str, ax: Axes | None = None) -> Axes:
-    """Draw needed space over peak live bytes as bars, by lifetimes and policy.
-
-    The line is Robson's bound: the space that every non-moving allocator needs for the worst
-    program of these sizes and live bytes.
-
-    Args:
-        rows: of `lessons.placement.study`.
-        sizes: the distribution of sizes to draw.
-        ax: where to draw; None makes a new figure.
-
-    Raises:
-        InvalidError: no row has these sizes.
-    """
-    mine = rows[np.asarray(rows["sizes"]) == sizes]
-    if not len(mine):
-        raise InvalidError(f"no row has the sizes {sizes!r}")
-    ax = ax or new_axes()
-    policies = list(dict.fromkeys(mine["policy"].tolist()))
-    lifetimes = list(dict.fromkeys(mine["lifetimes"].tolist()))
-    at, width = np.arange(len(lifetimes)), 0.8 / len(policies)
-    for i, policy in enumerate(policies):
-        needed = [_extent(mine, policy, life)["needed"] for life in lifetimes]
-        ax.bar(
-            at + width * (i - (len(policies) - 1) / 2),
-            needed,
-            0.9 * width,
-            label=policy,
-            color=COLOURS[1 + i % (len(COLOURS) - 1)],
-            hatch=_HATCHES[i % len(_HATCHES)],
-            edgecolor="white",
-            lw=0,
-        )
-    bound = [_extent(mine, policies[0], life)["bound"] for life in lifetimes]
-    ax.hlines(bound, at - 0.45, at + 0.45, colors="black", lw=1.5, label="Robson's bound")
-    ax.axhline(1, color="#444444", lw=0.8, ls=":")
-    ax.set_xticks(at, lifetimes)
-    ax.set_ylim(0)
-    ax.set_xlabel("lifetimes")
-    ax.set_ylabel("needed space / peak live bytes")
-    ax.set_title(f"sizes: {sizes}")
-    return ax
-
-
-def _extent(rows: AnyRows, policy: str, lifetimes: str) -> Any:
-    return rows[(rows["policy"] == policy) & (rows["lifetimes"] == lifetimes)][0]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import functools
 import importlib
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +31,8 @@ from spanwise.plots.maps import (
     most_of,
     values_of,
 )
-from spanwise.plots.style import pyplot, styled
+from spanwise.plots.sliders import png_of
+from spanwise.plots.style import pyplot
 
 if TYPE_CHECKING:
     from spanwise.heap.heap_map import HeapMap
@@ -179,11 +179,4 @@ def _palette() -> bytes:
 
 def _picture(one: HeapMap, by: str) -> bytes:
     """Return the picture of a map as PNG, leaving no figure open."""
-    figure: Any = heap_map(one, by=by).figure
-    room = io.BytesIO()
-    try:
-        with styled():
-            figure.savefig(room, format="png")
-    finally:
-        pyplot().close(figure)
-    return room.getvalue()
+    return png_of(heap_map(one, by=by))

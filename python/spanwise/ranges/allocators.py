@@ -163,7 +163,13 @@ class RangeBase(Owner):
         return self._output(lib.sw_range_get_stats)
 
     def stats(self) -> RangeStats:
-        """Return a snapshot of the counters."""
+        """Return the counters: holes, requests that were served and refused, rounding.
+
+        >>> with RangeAllocator(100) as ranges:
+        ...     offset = ranges.alloc(30)
+        ...     ranges.stats().allocs, ranges.stats().refused, ranges.stats().free_size
+        (1, 0, 70)
+        """
         return RangeStats(**_lib.struct_dict(self._stats()))
 
     @property

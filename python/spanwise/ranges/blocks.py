@@ -70,6 +70,12 @@ class ScalableBlock(Made):
 
     Any part can be freed, in any order; offsets are from the first byte of the whole block. While a
     view of the block is alive, no part can be freed (BlockBusyError).
+
+    >>> block = ScalableAllocator().alloc(100)
+    >>> block.view()[:5] = b"hello"
+    >>> bytes(block.view(0, 5))
+    b'hello'
+    >>> block.free()
     """
 
     __slots__ = ("__weakref__", "_address", "_allocator", "_pieces", "_size", "_views")

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Uses containers on an installed spanwise, in the default heap, two other heaps and an arena;
-// prints "consumer ok".
+// Uses containers on an installed spanwise, in the default heap, two other heaps and an arena, and
+// the adapters of serializers without their headers; prints "consumer ok".
 #include <cstdio>
 #include <functional>
 #include <map>
 #include <spanwise/allocator.hpp>
 #include <spanwise/arena_allocator.hpp>
+#include <spanwise/flatbuffers.hpp>
+#include <spanwise/protobuf_c.h>
 #include <spanwise/spanwise.h>
 #include <vector>
 
@@ -15,6 +17,18 @@ std::uint64_t live_objects(const spanwise::heap &heap) {
     sw_ledger ledger;
     return sw_heap_ledger(heap.get(), &ledger, nullptr, 0) == SW_OK ? ledger.live_objects : 0;
 }
+
+// What the adapters need of flatbuffers::Allocator and ProtobufCAllocator.
+struct buffers {
+    virtual ~buffers() = default;
+    virtual std::uint8_t *allocate(std::size_t bytes) = 0;
+    virtual void deallocate(std::uint8_t *block, std::size_t bytes) = 0;
+};
+struct messages {
+    void *(*alloc)(void *, std::size_t);
+    void (*free)(void *, void *);
+    void *data;
+};
 
 } // namespace
 
@@ -40,6 +54,12 @@ int main() {
     three.assign(100, 7);
     sw_arena_stats stats;
     if (sw_arena_get_stats(arena.get(), &stats) != SW_OK || stats.used_bytes < 400) return 5;
+
+    spanwise::flatbuffers_allocator<buffers> flat(arena);
+    messages proto = SW_PROTOBUF_C_ALLOCATOR(arena.get());
+    flat.deallocate(flat.allocate(1000), 1000);
+    proto.free(proto.data, proto.alloc(proto.data, 1000));
+    if (sw_arena_get_stats(arena.get(), &stats) != SW_OK || stats.used_bytes < 2400) return 6;
     std::puts("consumer ok");
     return 0;
 }

@@ -89,15 +89,6 @@ def test_back_ends_with_a_placement_need_the_same() -> None:
         assert (study(100, policies=shared, backend=backend)["extent"] == two).all()
 
 
-def test_pictures_have_a_bar_for_each_row() -> None:
-    rows = study(50)
-    ax: Any = sw.plots.extents(rows, "uniform")
-    heights = sorted(patch.get_height() for patch in ax.patches)
-    assert heights == sorted(rows[rows["sizes"] == "uniform"]["needed"].tolist())
-    with pytest.raises(sw.InvalidError):
-        sw.plots.extents(rows, "none")
-
-
 def test_bad_arguments() -> None:
     for sizes, lives, policy in (
         ([1], [1], "random"),

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -51,7 +52,7 @@ def replies_of(messages: int, connections: int, mean: int, churn: int) -> tuple[
         head = b"".join(n.to_bytes(4, "little") for n in (size, sender, receiver, number))
         start = number % MOST
         checksum = (checksum + fnv(head + text[start : start + size])) & MASK
-        checksum ^= fnv(head)
+        checksum = (checksum - fnv(head)) & MASK
         requested += 32 + 72 + max(size, 1) + 16 + size
     return checksum, requested
 
@@ -64,6 +65,24 @@ def test_replies_are_those_of_the_model(mean: int, churn: int) -> None:
         assert (run.checksum, run.requested_bytes) == model
         assert (run.allocs, run.opened) == (2400, 9 + (600 // churn if churn else 0))
         assert run.latency_bins.sum() == 600
+
+
+@pytest.mark.parametrize("rate", [None, 50_000.0])
+def test_threads_serve_the_same_messages(rate: float | None) -> None:
+    """Each message once, whichever thread serves it; connections are replaced meanwhile."""
+    load: dict[str, Any] = {"messages": 3000, "connections": 3, "churn": 5, "rate": rate}
+    for strategy in STRATEGIES:
+        alone, shared = (serve(strategy, threads=threads, **load) for threads in (1, 4))
+        for field in ("checksum", "allocs", "requested_bytes", "opened"):
+            assert getattr(shared, field) == getattr(alone, field)
+        assert alone.latency_bins.sum() == shared.latency_bins.sum() == 3000
+        assert "4 threads" in str(shared) and "threads" not in str(alone)
+
+
+def test_threads_stop_for_the_collector() -> None:
+    run = serve("collected", messages=60_000, connections=5, threads=3, live_bytes=1 << 20)
+    assert run.collections > 0 and run.scanned_bytes > run.collections << 20
+    assert "the longest" in str(run)
 
 
 def test_percentiles_are_those_of_the_bins() -> None:
@@ -104,6 +123,9 @@ def test_bad_arguments() -> None:
                 batch=batch,
                 payload_bytes=mean,
             )
+    for threads in (0, 65):
+        with pytest.raises(sw.InvalidError, match="threads: 1 to 64"):
+            serve("heap", threads=threads)
     with pytest.raises(sw.InvalidError, match="must be one of static"):
         serve("stack")
     for rate in (0, -1, float("inf"), float("nan")):

@@ -192,24 +192,6 @@ def test_sizes_of_pinned_spans_stand_in_their_order() -> None:
     assert [width for _, _, width, _ in next(iter(bars(ax).values()))] == [4, 8]
 
 
-def test_room_over_what_is_live() -> None:
-    """Two policies under two lifetimes: four bars, and a line at the bound of each lifetime."""
-    given = [
-        ("u", "queue", "first", 1.5, 3.0),
-        ("u", "stack", "first", 1.25, 4.0),
-        ("u", "queue", "best", 1.0, 3.0),
-        ("u", "stack", "best", 2.0, 4.0),
-        ("other", "stack", "best", 9.0, 9.0),
-    ]
-    ax: Any = plots.extents(rows("sizes lifetimes policy needed bound", *given), "u")
-    assert bars(ax) == {
-        "first": [(-0.38, 0, 0.36, 1.5), (0.62, 0, 0.36, 1.25)],
-        "best": [(0.02, 0, 0.36, 1.0), (1.02, 0, 0.36, 2.0)],
-    }
-    assert segments(ax.collections[0]) == [[[-0.45, 3], [0.45, 3]], [[0.55, 4], [1.45, 4]]]
-    assert [label.get_text() for label in ax.get_xticklabels()] == ["queue", "stack"]
-
-
 def run_of(allocator: str, number: int, **values: int) -> dict[str, Any]:
     row: dict[str, Any] = dict.fromkeys(BENCH_ROW)
     return row | {"program": "p", "input": "", "allocator": allocator, "round": number, **values}

@@ -4,14 +4,9 @@
 from __future__ import annotations
 
 import base64
-import importlib.util
 import json
-import re
-import shutil
-import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -20,28 +15,10 @@ import spanwise as sw
 from spanwise import plots
 
 from tests.python.helpers import random_ops
+from tests.python.plots.browser import needs_anywidget, needs_browser, page_of, seen_in
 
 RECORDING = sw.Recording.from_ops(random_ops(9, 4000), name="mine")
 SCRIPT = Path(plots.__file__).with_name("widget.js")
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
-needs_anywidget = pytest.mark.skipif(
-    importlib.util.find_spec("anywidget") is None, reason="anywidget is not installed"
-)
-MODEL = """
-const state = %s, heard = {};
-for (const name of ["cells", "palette"]) {
-    const read = Uint8Array.from(atob(state[name]), (letter) => letter.charCodeAt(0));
-    state[name] = new DataView(read.buffer);
-}
-const model = {
-    saved: 0,
-    get: (name) => state[name],
-    set: (name, value) => { state[name] = value; heard["change:" + name]?.(); },
-    save_changes: () => { model.saved++; },
-    on: (name, call) => { heard[name] = call; },
-    off: (name) => { delete heard[name]; },
-};
-"""
 PROBE = """
 const el = document.getElementById("here"), seen = [];
 const end = widget.render({ model, el });
@@ -134,30 +111,13 @@ def test_an_empty_heap_has_one_cell() -> None:
 
 
 @needs_anywidget
-@pytest.mark.skipif(BROWSER is None, reason="there is no chromium on this machine")
+@needs_browser
 def test_the_script_in_a_browser(tmp_path: Path) -> None:
     widget = plots.map_widget(RECORDING.maps("go", samples=5))
-    state: dict[str, Any] = {"map": widget.map, "frame": widget.frame}
-    for name in ("cells", "palette"):
-        state[name] = base64.b64encode(getattr(widget, name)).decode()
-    script = SCRIPT.read_text(encoding="utf-8").replace("export default", "const widget =")
-    model = MODEL % json.dumps(state)
-    page = tmp_path / "x.html"
-    page.write_text(
-        '<!doctype html><meta charset="utf-8"><body><div id="here"></div>'
-        f'<script type="module">{script}\n{model}\n{PROBE}</script></body>',
-        encoding="utf-8",
-    )
-    words = [
-        *(str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"),
-        *(f"--user-data-dir={tmp_path / 'profile'}", "--enable-logging=stderr"),
-        *("--dump-dom", f"file://{page}"),
-    ]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=True)
-    trouble = [one for one in done.stderr.splitlines() if "CONSOLE" in one]
-    assert [one for one in trouble if "willReadFrequently" not in one] == []
-    (text,) = re.findall(r'data-seen="([^"]*)"', done.stdout)
-    first, scrubbed, zoomed, moved, whole, ended = json.loads(text.replace("&quot;", '"'))
+    state = json.dumps({"map": widget.map, "frame": widget.frame})
+    binary = {"cells": widget.cells, "palette": widget.palette}
+    page = page_of(SCRIPT, state, binary, PROBE)
+    first, scrubbed, zoomed, moved, whole, ended = seen_in(page, tmp_path)
     moments = widget.map["moments"]
     # The slider changes the moment, its text and the picture, and notifies the notebook.
     assert first["frame"] == widget.frame and first["texts"][1] == moments[widget.frame]
