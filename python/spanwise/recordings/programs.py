@@ -244,7 +244,8 @@ def own_allocator(program: str, search_path: str | None = None) -> str:
     if runtime == "PHP" and os.environ.get("USE_ZEND_ALLOC") == "0":
         return ""
     if runtime:
-        return f"{runtime}'s own heap, which a preloaded malloc does not replace"
+        crash = "; some other preloaded mallocs crash in it" if runtime == "PHP" else ""
+        return f"{runtime}'s own heap, which a preloaded malloc does not replace{crash}"
     if is_python_file(binary):
         return "CPython's pymalloc; the other runs get PYTHONMALLOC=malloc"
     elf = read_elf(binary)

@@ -158,10 +158,9 @@ class AdviceFacts:
         It is not where much private memory is not malloc's: the RSS then says little about malloc.
         """
         memory = self.memory
-        known = (
-            memory is not None and memory.recorded_share >= _KEPT_SHARE and self.is_own_allocator
-        )
-        return memory.retained if memory is not None and known else None
+        if memory is None or self.recording.allocator == "spanwise":
+            return None
+        return memory.retained if memory.recorded_share >= _KEPT_SHARE else None
 
     @cached_property
     def later(self) -> tuple[str, str]:
@@ -181,23 +180,33 @@ class AdviceFacts:
             self.table, self.later[1], options=self.options, progress=self.step
         )
 
-    def saving(self, at: str, saved: int) -> int:
-        """What a change saves that needs our heap: without what our heap itself costs.
+    def cost(self, at: str) -> int:
+        """What our heap costs, compared with the program's own; 0 if it saves, or is not known.
 
         Args:
             at: "peak-resident", or that of `later`.
-            saved: bytes that it saves in the simulated heap.
         """
         memory = self.own_memory
         if memory is None:
-            return saved
+            return 0
         if at == PEAK:
             own, ours = memory.malloc_bytes, self.resident_bytes
         else:
             kept = self.retained
             own = memory.end_malloc_bytes if kept is None else kept.malloc_bytes
             ours = self.later_ledger.resident_bytes or 0
-        return saved - max(ours - own, 0)
+        return max(ours - own, 0)
+
+    def saving(self, at: str, saved: int) -> tuple[int, str]:
+        """What a change saves that needs our heap, without what our heap costs; and what that is.
+
+        Args:
+            at: "peak-resident", or that of `later`.
+            saved: bytes that it saves in the simulated heap.
+        """
+        cost = self.cost(at)
+        less = f" Of that, spanwise itself costs {_format.size(cost)}." if cost else ""
+        return saved - cost, less
 
     @property
     def noise_bytes(self) -> int:
@@ -221,9 +230,7 @@ class AdviceFacts:
         if memory is None:
             return f"{self.program} had {requested} at most. {model}"
         runtime, switch = self.recording.switched_off
-        under = (
-            f"With {switch}, which its users do not set (see 'spanwise bench'): " if runtime else ""
-        )
+        under = f"It ran with {switch}, which its users do not set. " if runtime else ""
         own = memory.malloc_bytes
         said = (
             f"{under}At its peak RSS of {_format.size(memory.peak_rss_bytes)}, {self.program} had"

@@ -172,14 +172,14 @@ def _size_advice(facts: AdviceFacts, saved: int, size: int, better: int, rows: A
     )
     if better % _MALLOC_ALIGN:
         smaller = better // _MALLOC_ALIGN * _MALLOC_ALIGN
-        more = facts.saving(PEAK, len(fits) * (size - smaller))
+        more, _ = facts.saving(PEAK, len(fits) * (size - smaller))
         change = (
             f"A malloc aligns to {_MALLOC_ALIGN} and has no slots of {better:,} bytes: allocate"
             " them from a pool or heap that has"
             + (f", or shrink them to {smaller:,}: {_format.size(more)}." if smaller else ".")
         )
-    saving = facts.saving(PEAK, saved)
-    return Advice("size", saving, PEAK, "estimated", finding, change, facts.under)
+    saving, less = facts.saving(PEAK, saved)
+    return Advice("size", saving, PEAK, "estimated", finding + less, change, facts.under)
 
 
 # --- spans that few objects keep ------------------------------------------------------------------
@@ -225,13 +225,14 @@ def _pinning_advice(facts: AdviceFacts, row: Any, place: str, at: str, alone: bo
         )
         if _GROWS.search(place):
             change += " If they are buffers that grow, reserve their final size."
+    saving, less = facts.saving(at, released - requested)
     return Advice(
         "pinning",
-        facts.saving(at, released - requested),
+        saving,
         at,
         "estimated" if alone else "simulated",
         f"{_format.plural(live, 'object')} ({_format.size(requested)}) from {place} alone keep"
-        f" {_format.plural(int(row['sole_spans']), 'span')} ({_format.size(released)}).",
+        f" {_format.plural(int(row['sole_spans']), 'span')} ({_format.size(released)}).{less}",
         change,
         facts.under,
     )
@@ -243,7 +244,7 @@ def _pinning_advice(facts: AdviceFacts, row: Any, place: str, at: str, alone: bo
 def _retained(facts: AdviceFacts) -> Iterator[Advice]:
     """What the program's malloc keeps, and a trim or our heap would not."""
     kept, own = facts.retained, facts.recording.allocator
-    if kept is None:
+    if kept is None or not facts.is_own_allocator:
         return
     at, _ = facts.later
     finding = (
@@ -320,13 +321,15 @@ def fitted_table(facts: AdviceFacts, fitted: OptimizeResult) -> Iterator[Advice]
     """A fitted table, if it holds on the recordings that judge it."""
     if fitted.holds:
         judged = "held-out recordings" if fitted.held_out else "this recording"
+        saving, less = facts.saving(PEAK, fitted.saved_bytes)
         yield Advice(
             "table",
-            facts.saving(PEAK, fitted.saved_bytes),
+            saving,
             PEAK,
             "simulated",
-            f"The table {fitted.table.name} saves {_format.share(fitted.saved_share, 1)} of the"
-            f" resident bytes under {fitted.stock}, on {judged}.",
+            f"The table {fitted.table.name} saves {_format.size(fitted.saved_bytes)}"
+            f" ({_format.share(fitted.saved_share, 1)}) of the resident bytes under {fitted.stock},"
+            f" on {judged}.{less}",
             "Build it: spanwise optimize FILE.swt -o TABLE.json, then spanwise build --table"
             " TABLE.json -o DIR.",
             facts.under,
