@@ -78,10 +78,11 @@ void swt_retained_free(swt_retained *r) {
     *r = (swt_retained){0};
 }
 
-static bool count_point(swt_retained *r, const swt_addresses *addresses) {
+/* Counts the next point; `later` operations of those that were added come after it. */
+static bool count_point(swt_retained *r, const swt_addresses *addresses, uint64_t later) {
     swt_retained_point *point = &r->points[r->next];
     point->requested_bytes = r->requested_bytes;
-    point->op = r->op;
+    point->op = r->op - later;
     return swt_addresses_page_bytes(addresses, r->sizes, &point->page_bytes);
 }
 
@@ -98,14 +99,15 @@ bool swt_retained_add(swt_retained *r, const sw_op *ops, size_t count,
         r->requested_bytes += r->sizes[id];
     }
     r->op += count;
-    for (; swt_retained_next_ns(r) <= ops[count - 1].time_ns; r->next++)
-        if (!count_point(r, addresses)) return false;
+    uint64_t last_ns = ops[count - 1].time_ns;
+    for (; swt_retained_next_ns(r) <= last_ns; r->next++)
+        if (!count_point(r, addresses, swt_retained_next_ns(r) < last_ns)) return false;
     return true;
 }
 
 bool swt_retained_end(swt_retained *r, const swt_addresses *addresses) {
     for (; r->next < r->count; r->next++)
-        if (!count_point(r, addresses)) return false;
+        if (!count_point(r, addresses, 0)) return false;
     return true;
 }
 

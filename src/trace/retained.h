@@ -17,8 +17,8 @@ enum { SWT_RETAINED_POINTS = 32 };
 
 typedef struct swt_retained_point {
     uint64_t ns;
-    uint64_t malloc_bytes; /* resident */
-    uint64_t requested_bytes, page_bytes, op;
+    uint64_t malloc_bytes;                    /* resident */
+    uint64_t requested_bytes, page_bytes, op; /* op: operations until then */
 } swt_retained_point;
 
 /* Used by one thread at a time.
@@ -40,8 +40,8 @@ void swt_retained_free(swt_retained *retained);
 static inline uint64_t swt_retained_next_ns(const swt_retained *retained) {
     return retained->next < retained->count ? retained->points[retained->next].ns : UINT64_MAX;
 }
-/* Adds operations; `addresses` are those of the objects that are live after them. False: no
- * memory. */
+/* Adds operations, of which only the last may come after the next point; `addresses` are those of
+ * the objects that are live after them. False: no memory. */
 bool swt_retained_add(swt_retained *retained, const sw_op *ops, size_t count,
                       const swt_addresses *addresses);
 /* Counts the points after the last operation. False: no memory. */

@@ -238,7 +238,7 @@ static void retained(void) {
     CHECK_EQ(best->malloc_bytes, 79500);
     CHECK_EQ(best->requested_bytes, 100);
     CHECK_EQ(best->page_bytes, 4096);
-    CHECK_EQ(best->op, 4);
+    CHECK_EQ(best->op, 3); /* the last one comes after it */
     /* Once object 1 is freed too, the last moment is part of that, and 4,400 bytes are next. */
     CHECK(swt_retained_add(&r, &op[4], 1, &map));
     best = swt_retained_best(&r);
