@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import platform
+import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
@@ -30,7 +31,14 @@ from spanwise.measure.bench_fits import BenchFit
 from spanwise.measure.bench_result import BenchResult, BenchRow, latest, measured_on
 from spanwise.measure.bench_rounds import BENCH, Round, run_round
 from spanwise.recordings.programs import own_allocator
-from spanwise.results.jobs import Progress, Step, ctrl_c_heard, first_ended, progress_bar
+from spanwise.results.jobs import (
+    Progress,
+    Signals,
+    Step,
+    ctrl_c_heard,
+    first_ended,
+    progress_bar,
+)
 from spanwise.sweeps.plans import session_header
 from spanwise.sweeps.row_file import RowStore
 from spanwise.sweeps.tasks import describe
@@ -180,8 +188,9 @@ class _Session:
             with ctrl_c_heard():
                 _run_on(executor, self._plan, deliver)
             return
-        for round_ in self._plan:
-            deliver(run_round(round_.to_json()))
+        with Signals([signal.SIGTERM, signal.SIGHUP]) as signals, signals.heard():
+            for round_ in self._plan:
+                deliver(run_round(round_.to_json()))
 
     def result(self) -> BenchResult:
         """Return the rows by case, allocator and round, with the current names of cases."""

@@ -25,6 +25,7 @@ from pathlib import Path
 
 from spanwise import _lib
 from spanwise.recordings.launch import PIPE_CLOSED, with_pipefail
+from spanwise.results.jobs import raise_what_came
 
 RUSAGE_WRAPPER = "spanwise-rusage"
 CHUNK_BYTES = 1 << 20
@@ -144,6 +145,7 @@ def _hash_output(child: subprocess.Popen[bytes], timeout_s: float) -> str:
     readable = select.poll()
     readable.register(pipe, select.POLLIN)
     while child.poll() is None:
+        raise_what_came()
         left_s = deadline - time.monotonic()
         if left_s <= 0:
             raise subprocess.TimeoutExpired(child.args, timeout_s)

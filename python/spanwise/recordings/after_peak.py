@@ -138,6 +138,20 @@ def has_freed_all(requested: int, peak_requested: int) -> bool:
     return requested < LEAST_SHARE * peak_requested
 
 
+def _before_exit(rows: list[Any], duration_ns: int) -> list[Any]:
+    """Return the moments of _MOMENT up to a last pause, after which the program only frees.
+
+    A pause is a 32nd of the run; without one, all are returned.
+    """
+    for i in range(len(rows) - 1, 0, -1):
+        (_, before, _, before_ns), (_, requested, _, time_ns) = rows[i - 1], rows[i]
+        if requested > before:
+            break
+        if time_ns - before_ns >= max(duration_ns // 32, 1):
+            return rows[:i]
+    return rows
+
+
 class WholeRun(NamedTuple):
     """What one pass over all operations says of a table.
 
@@ -172,7 +186,11 @@ def run_whole(
     later = [row for row in rows if row[2] > peak_op] or rows[-1:]
     at_peak = rows[max(0, len(rows) - len(later) - 1)]
     stats = simulation.stats()
-    running = [row for row in later if not has_freed_all(row[1], stats.peak_requested_bytes)]
+    running = [
+        row
+        for row in _before_exit(later, duration_ns)
+        if not has_freed_all(row[1], stats.peak_requested_bytes)
+    ]
     held, requested, op, time_ns = max(running or [at_peak], key=lambda row: row[0] - row[1])
     found = AfterPeak(
         ledger.table,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from spanwise.measure.bench_result import BenchResult
     from spanwise.measure.peers import PeerComparison
 
-NOTHING = "No change that was tried saves more than 1 %."
+NOTHING = "No change that was simulated saves more than 1 %; 'spanwise bench' compares real runs."
 OVERLAP = "Savings at one moment may overlap: carry one out, then record again."
 ADVICE_PASSES = 8
 """Simulations of the recording that the rules need, at most."""

@@ -225,7 +225,8 @@ class AdviceFacts:
         requested = f"{_format.size(self.recording.summary.peak_requested_bytes)} requested"
         model = (
             f"By simulation, spanwise's malloc with its size classes {self.table.name} would have a"
-            f" peak of {resident}."
+            f" peak of {resident}"
+            + (" without what is never written." if self._has_untouched else ".")
         )
         if memory is None:
             return f"{self.program} had {requested} at most. {model}"
@@ -241,11 +242,15 @@ class AdviceFacts:
             return (
                 f"{said}. Of {requested} some was never written, so its waste is not known. {model}"
             )
-        if self.untouched_bytes >= self.noise_bytes:
+        if self._has_untouched:
             requested += f", {_format.size(self.untouched_bytes)} of it never written"
         wasted, share = _format.size(self.own_wasted), _format.share(self.own_wasted, own)
         said = f"{said} for {requested}: {wasted} ({share}) was waste."
         return " ".join(filter(None, (said, self._kept(), model)))
+
+    @property
+    def _has_untouched(self) -> bool:
+        return self.untouched_bytes >= self.noise_bytes
 
     def _share(self) -> str:
         """Malloc's share of the private memory, and whose most of the rest is, if that is known."""
@@ -263,8 +268,8 @@ class AdviceFacts:
         if kept is None or kept.malloc_bytes - kept.requested_bytes <= self.own_wasted:
             return ""
         return (
-            f"At {kept.time_ns / 1e9:.3f} s it kept {_format.size(kept.malloc_bytes)} resident for"
-            f" {_format.size(kept.requested_bytes)} requested."
+            f"At {kept.time_ns / 1e9:.3f} s it kept most, {_format.size(kept.malloc_bytes)}"
+            f" resident for {_format.size(kept.requested_bytes)} requested."
         )
 
     def names(self, sites: Iterable[int]) -> dict[int, str]:

@@ -176,7 +176,7 @@ def _size_advice(facts: AdviceFacts, saved: int, size: int, better: int, rows: A
         change = (
             f"A malloc aligns to {_MALLOC_ALIGN} and has no slots of {better:,} bytes: allocate"
             " them from a pool or heap that has"
-            + (f", or shrink them to {smaller:,}: {_format.size(more)}." if smaller else ".")
+            + (f", or shrink them to {smaller:,}, for {_format.size(more)}." if smaller else ".")
         )
     saving, less = facts.saving(PEAK, saved)
     return Advice("size", saving, PEAK, "estimated", finding + less, change, facts.under)
@@ -221,7 +221,7 @@ def _pinning_advice(facts: AdviceFacts, row: Any, place: str, at: str, alone: bo
     if alone:
         change = (
             "One pool for all of them does not help, because their freed neighbours came from the"
-            " same place: use a pool per lifetime, or free them together."
+            " same place: keep short- and long-lived ones apart, or free them together."
         )
         if _GROWS.search(place):
             change += " If they are buffers that grow, reserve their final size."
@@ -273,14 +273,13 @@ def _retained(facts: AdviceFacts) -> Iterator[Advice]:
             at,
             "simulated",
             f"{finding}; spanwise would keep {_format.size(ours)}.",
-            f"Run it with spanwise's malloc: spanwise run -- {facts.command()}"
-            f"{_RETURN.get(own, '')}",
+            f"{_RETURN.get(own, 'Run')} it with spanwise's malloc: spanwise run --"
+            f" {facts.command()}",
         )
 
 
 _ARENAS = (
-    ", but not those at the end of a thread's arena. MALLOC_ARENA_MAX=1 makes one arena for all"
-    " threads: spanwise bench --allocator plain --allocator one-arena -- PROGRAM."
+    ", but not those at the end of a thread's arena; with MALLOC_ARENA_MAX=1 all threads share one."
 )
 
 
@@ -291,8 +290,8 @@ def _trim_call(facts: AdviceFacts) -> str:
 
 
 _RETURN = {
-    "jemalloc": " (or set MALLOC_CONF=dirty_decay_ms:0,background_thread:true)",
-    "tcmalloc": " (or call MallocExtension::ReleaseFreeMemory when work pauses)",
+    "jemalloc": "Set MALLOC_CONF=dirty_decay_ms:0,background_thread:true, or run",
+    "tcmalloc": "Call MallocExtension::ReleaseFreeMemory when work pauses, or run",
 }
 
 

@@ -137,11 +137,12 @@ class Facts:
         worst = self.worst_part()
         share = _format.share(ledger.waste_bytes, ledger.held_bytes)
         most = _format.size(getattr(ledger, worst))
-        when = "At its peak" if isinstance(self.recording, Recording) else "Each at its peak,"
+        when = "at its peak" if isinstance(self.recording, Recording) else "each at its peak,"
         said = (
-            f"{when} {self.program} had requested {_format.size(ledger.requested_bytes)}, and"
-            f" a heap with the table {ledger.table} held {_format.size(ledger.held_bytes)} for it:"
-            f" {share} was waste, most of it {PARTS[worst]} ({most})"
+            f"In the simulated heap: {when} {self.program} had requested"
+            f" {_format.size(ledger.requested_bytes)}, and the table {ledger.table} held"
+            f" {_format.size(ledger.held_bytes)} for it: {share} was waste, most of it"
+            f" {PARTS[worst]} ({most})"
         )
         if ledger.resident_bytes is not None:
             said += f"; {_format.size(ledger.resident_bytes)} was resident"

@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
+import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +29,24 @@ from tests.python.measure.bench_tools import ALLOCATORS, QUICK, TRUE, errors_of
 
 DIFFERS = "sh: stdout differs from that of the plain run; find out why, or ignore it"
 PRELOADED = case_of(["sh", "-c", 'echo "preloaded: ${LD_PRELOAD:+yes}"'], "preloaded", "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_program_too(number: signal.Signals, tmp_path: Path) -> None:
+    words = ["-m", "spanwise", "bench", "--", "sh", "-c", "echo $$ >pid; mv pid started; sleep 600"]
+    with subprocess.Popen([sys.executable, *words], cwd=tmp_path, stderr=subprocess.DEVNULL) as own:
+        while not (tmp_path / "started").exists():
+            assert own.poll() is None
+            time.sleep(0.01)
+        own.send_signal(number)
+        assert own.wait() in (-number, 130)
+    state = Path("/proc", (tmp_path / "started").read_text().strip(), "stat")
+    deadline = time.monotonic() + 60
+    while (
+        state.exists() and state.read_text().split()[2] not in "ZX"
+    ):  # a zombie until it is reaped
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_a_different_output_is_a_failed_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,6 +70,17 @@ def test_a_program_that_frees_everything_has_no_sentence() -> None:
     assert alive.end != ""
 
 
+def test_what_is_freed_after_a_last_pause_does_not_count() -> None:
+    """Half of 64 MiB is kept for a second, and then freed until 2 MiB are left."""
+    rows = [(ALLOC, i, MIB) for i in range(64)] + [(FREE, i, 0) for i in range(62)]
+    ops = make_ops(*rows)
+    ops["time_ns"][64 + 32 :] += 1_000_000_000
+    found = sw.Recording.from_ops(ops).after_peak("go")
+    assert found.worst_requested_bytes == 32 * MIB and found.worst_op == 64 + 32
+    ops["time_ns"][64 + 32 :] -= 1_000_000_000
+    assert sw.Recording.from_ops(ops).after_peak("go").worst_requested_bytes == 2 * MIB
+
+
 def test_where_nothing_comes_after_the_peak() -> None:
     grown = sw.Recording.from_ops(make_ops(*((ALLOC, i, MIB) for i in range(64))))
     found = grown.after_peak("go")

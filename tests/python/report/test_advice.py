@@ -16,7 +16,7 @@ from spanwise.measure.bench_rounds import ROW_FIELDS, VALUE_FIELDS
 from spanwise.measure.peers import PeerComparison, PeerRow
 from spanwise.recordings import sources
 from spanwise.recordings.process_memory import read_memory
-from spanwise.report.advice import OVERLAP, AdviceList
+from spanwise.report.advice import NOTHING, OVERLAP, AdviceList
 
 from tests.python.helpers import spanwise
 
@@ -56,7 +56,7 @@ def test_requests_just_above_a_class() -> None:
     assert "100,000 objects, mostly of 40 bytes" in advice.finding
     assert advice.change == (
         "A malloc aligns to 16 and has no slots of 40 bytes: allocate them from a pool or heap that"
-        " has, or shrink them to 32: 1.5 MiB."
+        " has, or shrink them to 32, for 1.5 MiB."
     )
     assert advice.title == "saves 781.2 KiB at the peak in spanwise's heap (estimated)"
 
@@ -112,7 +112,7 @@ def test_objects_whose_neighbours_came_from_the_same_site() -> None:
 def test_nothing_to_change() -> None:
     found = sw.Recording.from_ops(allocations([64] * 1000)).advice()
     assert len(found) == 0
-    assert str(found).endswith("No change that was tried saves more than 1 %.")
+    assert str(found).endswith(f"\n{NOTHING}")
     empty = sw.Recording.from_ops(np.zeros(0, OPS_DTYPE)).advice()
     assert "allocated nothing" in empty.verdict
 
@@ -185,7 +185,7 @@ def test_the_verdict_says_what_is_kept_later(tmp_path: Path) -> None:
     words = {"rss_kept_requested": 3 * MIB, "rss_kept_pages": 15 * MIB}
     found = in_process(allocations([1024] * 10_240), tmp_path / "a.swt", **words).advice()
     assert (
-        "(50.0 %) was waste. At 0.010 s it kept 16.0 MiB resident for 3.0 MiB requested. By"
+        "(50.0 %) was waste. At 0.010 s it kept most, 16.0 MiB resident for 3.0 MiB requested. By"
         in found.verdict
     )
     (trim,) = (one for one in found if one.kind == "trim")
