@@ -6,7 +6,7 @@ file(GLOB unit_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/unit/test_
 # Tests that need features that src/os/none lacks: thread exit, fork, the recorder and its stack
 # walk, large reservations of addresses and limits on them, madvise, locks that report waiters.
 set(spanwise_needs_linux
-    "^(addresses|arena_heap_misuse|arena_safe|cfi|collector_events|collector_finalizers|collector_inside|collector_type_allocator|collector_shadow|collector_stop|collector_tiny|collector_unjoined|collector_wakes|thread|preload_grades|fork|hints_interleaved|record|space|unwind|limits|purge|refused|remote_late|touched_pages|verify_points)")
+    "^(addresses|arena_heap_misuse|arena_safe|cfi|collector_conservative|collector_events|collector_finalizers|collector_inside|collector_type_allocator|collector_shadow|collector_stop|collector_tiny|collector_unjoined|collector_wakes|thread|preload_grades|fork|hints_interleaved|record|space|unwind|limits|purge|refused|remote_late|touched_pages|verify_points)")
 
 # Start the longest tests first, so that no processor waits for one long test at the end.
 set(spanwise_long caches collector collector_steps fork heap hints misuse large_storm limits
@@ -107,11 +107,23 @@ foreach(source IN LISTS unit_sources)
   if(module STREQUAL "python_layout")
     target_sources(${name} PRIVATE "${PROJECT_SOURCE_DIR}/src/recorder/python_layout.c")
   endif()
+  if(module STREQUAL "collector_conservative") # the test loads a library
+    add_library(test_holder MODULE "${PROJECT_SOURCE_DIR}/tests/unit/plugin/holder.c")
+    spanwise_compile(test_holder)
+    target_compile_definitions(${name} PRIVATE "TESTS_HOLDER=\"$<TARGET_FILE:test_holder>\"")
+    add_dependencies(${name} test_holder)
+    target_link_libraries(${name} PRIVATE ${CMAKE_DL_LIBS})
+  endif()
   if(module STREQUAL "handles") # the test reads the headers for the list of functions
     target_compile_definitions(${name} PRIVATE
       TESTS_PUBLIC_HEADERS="${PROJECT_SOURCE_DIR}/include/spanwise")
   endif()
   add_test(NAME unit.${module} COMMAND ${name})
+  if(module STREQUAL "collector_conservative" AND SPANWISE_SANITIZE MATCHES "address")
+    add_test(NAME unit.${module}_fake_stack COMMAND ${name})
+    set_tests_properties(unit.${module}_fake_stack PROPERTIES LABELS unit TIMEOUT 1200
+      ENVIRONMENT "ASAN_OPTIONS=detect_stack_use_after_return=1")
+  endif()
   set(labels unit)
   if(module IN_LIST spanwise_needs_native)
     list(APPEND labels native)

@@ -16,7 +16,8 @@
  *
  * Marking is precise inside typed objects: only the pointer words of the type are followed.
  * Interior pointers keep an object alive. Words that do not point into the heap are ignored, so a
- * root range may contain arbitrary words.
+ * root range may contain arbitrary words. With SW_GC_CONSERVATIVE (sw_gc_set_roots) C's own
+ * variables are roots: stacks, registers, static and thread-local data.
  *
  * The objects belong to an ordinary heap (sw_gc_heap): sw_heap_free frees one explicitly, with
  * validation, and sw_heap_alloc makes untyped objects. Without SW_SCAN they hold no pointers; with
@@ -78,6 +79,39 @@ SW_API void *sw_gc_new(sw_gc *gc, uint32_t type, size_t count);
 SW_API sw_status sw_gc_add_roots(sw_gc *gc, const void *start, size_t bytes, uint32_t *id);
 /* Remove a range of roots. Errors: SW_INVALID: no such range. */
 SW_API sw_status sw_gc_remove_roots(sw_gc *gc, uint32_t id);
+
+/* --- conservative roots ----------------------------------------------------------------------- */
+
+/* Local variables of plain C as roots, without registration:
+ *
+ *   sw_gc_set_roots(gc, SW_GC_CONSERVATIVE);       before other calls on the heap
+ *   node *list = NULL;
+ *   for (int i = 0; i < 1000; i++) {
+ *       node *made = sw_gc_new(gc, node_type, 1);
+ *       sw_gc_write(gc, &made->next, list);
+ *       list = made;
+ *   }
+ *   sw_gc_collect(gc, NULL);                       keeps the list
+ */
+enum {
+    /* Each aligned word of these is a root: stacks and registers of joined threads, their
+     * thread-local variables and values of the first 32 keys of pthread_setspecific, and variables
+     * of the program and of loaded libraries. A number that looks like a pointer retains an object.
+     * A pointer past the end of an object does not. */
+    SW_GC_CONSERVATIVE = 1,
+};
+/* Set which memory is a root without registration, before another thread uses the heap; default 0.
+ * Registered roots and shadow stacks count as before, and objects are followed by their types.
+ *
+ * With SW_GC_CONSERVATIVE every thread joins at its first call on the heap (sw_gc_join), the
+ * calling one now. The function that calls sw_gc_block must not return before sw_gc_unblock. No
+ * roots are: memory of malloc; stacks of coroutines, on which a cycle is abandoned that begins
+ * there; the argument of a thread before its first call on the heap, and its result after its end.
+ *
+ * Errors: SW_UNSUPPORTED: the system is not Linux with glibc on x86-64 or arm64; SW_STATE: threads
+ * have joined, another thread has used the heap, or a cycle is running; SW_INVALID: unknown bits;
+ * SW_NOMEM. */
+SW_API sw_status sw_gc_set_roots(sw_gc *gc, unsigned options);
 
 /* --- shadow stacks ---------------------------------------------------------------------------- */
 
