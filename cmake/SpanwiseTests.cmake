@@ -6,7 +6,7 @@ file(GLOB unit_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/unit/test_
 # Tests that need features that src/os/none lacks: thread exit, fork, the recorder and its stack
 # walk, large reservations of addresses and limits on them, madvise, locks that report waiters.
 set(spanwise_needs_linux
-    "^(addresses|arena_heap_misuse|arena_safe|cfi|collector_conservative|collector_events|collector_finalizers|collector_inside|collector_type_allocator|collector_shadow|collector_stop|collector_tiny|collector_unjoined|collector_wakes|thread|preload_grades|fork|hints_interleaved|record|space|unwind|limits|purge|refused|remote_late|touched_pages|verify_points)")
+    "^(addresses|arena_heap_misuse|arena_safe|cfi|collector_attach|collector_conservative|collector_events|collector_finalizers|collector_inside|collector_type_allocator|collector_shadow|collector_stop|collector_tiny|collector_unjoined|collector_wakes|thread|preload_grades|fork|hints_interleaved|record|space|unwind|limits|purge|refused|remote_late|touched_pages|verify_points)")
 
 # Start the longest tests first, so that no processor waits for one long test at the end.
 set(spanwise_long caches collector collector_steps fork heap hints misuse large_storm limits
@@ -107,9 +107,11 @@ foreach(source IN LISTS unit_sources)
   if(module STREQUAL "python_layout")
     target_sources(${name} PRIVATE "${PROJECT_SOURCE_DIR}/src/recorder/python_layout.c")
   endif()
-  if(module STREQUAL "collector_conservative") # the test loads a library
-    add_library(test_holder MODULE "${PROJECT_SOURCE_DIR}/tests/unit/plugin/holder.c")
-    spanwise_compile(test_holder)
+  if(module MATCHES "^collector_(conservative|attach)$") # these tests load a library
+    if(NOT TARGET test_holder)
+      add_library(test_holder MODULE "${PROJECT_SOURCE_DIR}/tests/unit/plugin/holder.c")
+      spanwise_compile(test_holder)
+    endif()
     target_compile_definitions(${name} PRIVATE "TESTS_HOLDER=\"$<TARGET_FILE:test_holder>\"")
     add_dependencies(${name} test_holder)
     target_link_libraries(${name} PRIVATE ${CMAKE_DL_LIBS})

@@ -32,8 +32,8 @@
  *
  * Calls that start, step or finish a cycle need a stopped world: no other thread may be inside a
  * call on the heap or change its objects. The exit of a thread that used the heap is such a call,
- * because it releases its spans. Either the program ensures this, or its threads join (sw_gc_join)
- * and stop at safepoints.
+ * because it releases its spans. Either the program ensures this, or its threads join and stop at
+ * safepoints: when one has joined (sw_gc_join), the others join at their first sw_gc_new.
  */
 #ifndef SPANWISE_GC_H
 #define SPANWISE_GC_H
@@ -258,12 +258,20 @@ SW_API sw_status sw_gc_set_pace(sw_gc *gc, const sw_gc_pace *pace);
  * sw_gc_unblock, sw_gc_join and calls that work on cycles. Objects needed after a safepoint must be
  * reachable from a root before it. A call that works on a cycle waits until all joined threads have
  * stopped. If one does not stop in time (sw_gc_set_stop_ns), the call abandons a marking cycle and
- * returns SW_BUSY; the error names the thread. A pacing sw_gc_new allocates nevertheless. Threads
- * that have not joined are not waited for; an allocation or free by one during the call is misuse
- * NOT_JOINED. A joined thread leaves when it exits. name: up to 31 bytes are copied. Errors:
- * SW_STATE: it has joined before; SW_INVALID: name is NULL; SW_NOMEM. */
+ * returns SW_BUSY; the error names the thread. A pacing sw_gc_new allocates nevertheless. So a
+ * joined thread calls sw_gc_block before it waits for anything else, such as pthread_join.
+ *
+ * A thread joins by itself, under its name in the system, at its first sw_gc_new while others have
+ * joined; with SW_GC_CONSERVATIVE at its first call on the heap. This call is for threads that only
+ * read objects or have allocated before, and gives a name, once, to a thread that has joined by
+ * itself. A joined thread leaves when it ends, also when it is cancelled.
+ *
+ * Threads that have not joined are not waited for; during a cycle a free by one, or an allocation
+ * other than sw_gc_new, is misuse NOT_JOINED. name: up to 31 bytes are copied. Errors: SW_STATE: it
+ * has joined before; SW_INVALID: name is NULL; SW_NOMEM. */
 SW_API sw_status sw_gc_join(sw_gc *gc, const char *name);
-/* End the calling thread's join. Errors: SW_STATE: it has not joined, or is in a blocking
+/* End the calling thread's join. It may free objects, but not allocate, until it joins again; if it
+ * does, sw_gc_new joins at the next stop. Errors: SW_STATE: it has not joined, or is in a blocking
  * region. */
 SW_API sw_status sw_gc_leave(sw_gc *gc);
 /* Wait while another thread works on a cycle. Does nothing in a thread that has not joined. */
