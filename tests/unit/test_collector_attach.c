@@ -128,6 +128,21 @@ static void test_name(char *given, const char *expected) {
     end();
 }
 
+/* A thread has a cache of the heap, and has not joined: its stack could not be scanned. */
+static void test_late_option(void) {
+    pthread_t late;
+    begin(0);
+    is_here = may_go = 0;
+    CHECK_EQ(pthread_create(&late, NULL, be_late, NULL), 0);
+    wait_for(&is_here);
+    CHECK_EQ(joined(), 0);
+    CHECK_EQ(sw_gc_set_roots(gc, SW_GC_CONSERVATIVE), SW_STATE);
+    set_word(&may_go);
+    CHECK_EQ(pthread_join(late, NULL), 0);
+    CHECK_EQ(sw_gc_set_roots(gc, SW_GC_CONSERVATIVE), SW_OK);
+    end();
+}
+
 /* --- leaving ---------------------------------------------------------------------------------- */
 
 static pthread_key_t key;
@@ -285,6 +300,7 @@ int main(void) {
     test_calls();
     test_name(NULL, "'late one'");
     test_name((char[]){"given"}, "'given'");
+    test_late_option();
     for (int how = 0; how < WAYS; how++) {
         test_end((way)how, 0);
         test_end((way)how, SW_GC_CONSERVATIVE);
