@@ -15,6 +15,7 @@
 #include "collector.h"
 #include "gc/conservative.h"
 #include "gc/gc.h"
+#include "sanitizer.h"
 #include "spawn.h"
 
 #define NOINLINE __attribute__((noinline))
@@ -426,7 +427,7 @@ static void test_false_retention(void) {
 
 /* --- several threads -------------------------------------------------------------------------- */
 
-enum { THREADS = 4, ROUNDS = 300, LONGEST = 300 };
+enum { THREADS = 4, ROUNDS = UNDER_TSAN ? 15 : 300, LONGEST = 300 };
 static int rounds;
 
 static void check_list(const node *list, uint64_t length) {
