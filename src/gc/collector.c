@@ -43,7 +43,7 @@ static void release(sw_gc *gc) {
     sw_gc_array_end(&gc->lent, sizeof(sw_gc_roots));
     sw_gc_drop_sources(gc);
     sw_gc_shadows_end(gc);
-    sw_gc_array_end(&gc->threads, sizeof(sw_gc_thread));
+    sw_gc_threads_end(gc);
     sw_gc_conservative_end(gc);
     sw_gc_refs_end(&gc->refs);
     sw_gc_events_end(gc);

@@ -137,11 +137,11 @@ typedef struct sw_gc_ring {
  *   at == 0: the record is unused, and is_away is false */
 typedef struct sw_gc_thread {
     uintptr_t at;
-    uint64_t id;           /* of the system, when it joined */
-    char name[32];         /* truncated to 31 bytes */
-    bool is_away;          /* stopped at a safepoint, or in a blocking region */
-    bool by_itself;        /* it did not call sw_gc_join */
-    sw_os_context context; /* where it went away; only with conservative roots */
+    uint64_t id;            /* of the system, when it joined */
+    char name[32];          /* truncated to 31 bytes */
+    bool is_away;           /* stopped at a safepoint, or in a blocking region */
+    bool by_itself;         /* it did not call sw_gc_join */
+    sw_os_context *context; /* where it went away; NULL without conservative roots */
 } sw_gc_thread;
 
 /* The queue of spans to scan, by id; the links are in their grey bits (grey.h).

@@ -112,7 +112,7 @@ void sw_gc_stop_forked(sw_gc *gc) {
     sw_gc_thread *threads = gc->threads.items;
     gc->joined = gc->running = gc->stopper = gc->changing = gc->waiting = 0;
     for (uint32_t i = 0; i < gc->threads.count; i++) {
-        if (threads[i].at != sw_gc_here()) threads[i] = (sw_gc_thread){0};
+        if (threads[i].at != sw_gc_here()) sw_gc_thread_clear(&threads[i]);
         gc->joined += threads[i].at != 0;
         gc->running += threads[i].at != 0 && !threads[i].is_away;
     }

@@ -28,7 +28,7 @@ sw_gc_thread *sw_gc_thread_find(const sw_gc *gc, uintptr_t at) {
 }
 
 void sw_gc_save_context(const sw_gc *gc, sw_gc_thread *own) {
-    if (sw_gc_is_conservative(gc)) sw_os_context_save(&own->context);
+    if (sw_gc_is_conservative(gc)) sw_os_context_save(own->context);
 }
 
 void sw_gc_go_away(sw_gc *gc, sw_gc_thread *thread) {
@@ -61,6 +61,18 @@ static void set_joined(sw_gc *gc, uint32_t joined) {
     sw_gc_set_due(gc);
 }
 
+void sw_gc_thread_clear(sw_gc_thread *thread) {
+    *thread = (sw_gc_thread){.context = thread->context};
+}
+
+void sw_gc_threads_end(sw_gc *gc) {
+    const sw_gc_thread *threads = gc->threads.items;
+    for (uint32_t i = 0; i < gc->threads.count; i++)
+        if (threads[i].context != NULL)
+            (void)sw_os_release(threads[i].context, sizeof *threads[i].context);
+    sw_gc_array_end(&gc->threads, sizeof *threads);
+}
+
 /* --- joining ---------------------------------------------------------------------------------- */
 
 /* Adds a record, unused or new, for the calling thread, which has none. NULL: no memory. */
@@ -68,8 +80,14 @@ static sw_gc_thread *add_thread(sw_gc *gc, const sw_os_context *context) {
     sw_gc_thread *own = sw_gc_thread_find(gc, 0);
     if (own == NULL) own = sw_gc_array_add(&gc->threads, sizeof *own);
     if (own == NULL) return NULL;
-    *own = (sw_gc_thread){
-        .at = sw_gc_here(), .id = sw_os_thread_id(), .by_itself = true, .context = *context};
+    if (sw_gc_is_conservative(gc)) {
+        if (own->context == NULL) own->context = sw_os_map(sizeof *own->context);
+        if (own->context == NULL) return NULL;
+        *own->context = *context;
+    }
+    own->at = sw_gc_here();
+    own->id = sw_os_thread_id();
+    own->by_itself = true;
     set_joined(gc, gc->joined + 1);
     sw_gc_come_back(gc, own);
     return own;
@@ -119,6 +137,8 @@ bool sw_gc_open_heap(sw_heap *heap) {
     return join(gc, NULL) != SW_NOMEM || fail_to_join("heap");
 }
 
+void sw_gc_unopen_heap(sw_heap *heap) { sw_gc_thread_ended(heap->collector); }
+
 /* --- calls ------------------------------------------------------------------------------------ */
 
 sw_status sw_gc_join(sw_gc *gc, const char *name) {
@@ -149,7 +169,7 @@ static sw_gc_thread *enter(sw_gc *gc, const char *op, bool is_away, sw_status *s
 /* Removes a thread's record, under the lock. */
 static void drop_thread(sw_gc *gc, sw_gc_thread *own) {
     if (!own->is_away) sw_gc_go_away(gc, own);
-    *own = (sw_gc_thread){0};
+    sw_gc_thread_clear(own);
     set_joined(gc, gc->joined - 1);
 }
 

@@ -26,13 +26,18 @@ bool sw_gc_attach(sw_gc *gc);
 /* The same, if threads join by themselves, for a thread that has a cache. True: it has joined now,
  * and has waited for the world to resume. */
 bool sw_gc_attach_late(sw_gc *gc);
-/* heap/collected.h: opens. */
+/* heap/collected.h: opens and unopens. */
 bool sw_gc_open_heap(sw_heap *heap);
+void sw_gc_unopen_heap(sw_heap *heap);
 /* Makes the calling thread leave at its end, if it has joined. */
 void sw_gc_thread_ended(sw_gc *gc);
 
 /* --- under the collector's lock --------------------------------------------------------------- */
 
+/* Makes a record unused. It keeps its context for the next thread. */
+void sw_gc_thread_clear(sw_gc_thread *thread);
+/* Frees the records when the collector ends. */
+void sw_gc_threads_end(sw_gc *gc);
 /* Returns the record with that `at`; NULL: none. */
 sw_gc_thread *sw_gc_thread_find(const sw_gc *gc, uintptr_t at);
 /* The calling thread stops: conservative roots are what it has now. */

@@ -86,7 +86,7 @@ static sw_noinline sw_cache *open_for_thread(sw_heap *heap) {
         sw_registry_use_entry(thread, heap->index);
         __atomic_store_n(&thread->caches[heap->index], cache, __ATOMIC_RELEASE);
     } else if (cache == NULL && sw_heap_is_collected(heap)) {
-        heap->hooks->ended(heap);
+        heap->hooks->unopens(heap);
     }
     if (cache != NULL && heap->mode == 0 && heap->id == SW_DEFAULT_HEAP_ID)
         sw_tls.cache = cache;

@@ -3,9 +3,11 @@
  * end. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "collector.h"
@@ -258,6 +260,37 @@ static void test_fork(void) {
     end();
 }
 
+/* --- no memory -------------------------------------------------------------------------------- */
+
+/* The system refuses all memory at the thread's first call, then gives it. */
+static void *join_without_memory(void *arg) {
+    struct rlimit limit, none;
+    CHECK_EQ(getrlimit(RLIMIT_AS, &limit), 0);
+    none = (struct rlimit){.rlim_cur = 0, .rlim_max = limit.rlim_max};
+    CHECK_EQ(setrlimit(RLIMIT_AS, &none), 0);
+    errno = 0;
+    void *refused = sw_gc_new(gc, type, 1);
+    int error = errno;
+    CHECK_EQ(setrlimit(RLIMIT_AS, &limit), 0);
+    CHECK(refused == NULL);
+    CHECK_EQ(error, ENOMEM);
+    CHECK_EQ(joined(), 1);
+    new_object();
+    CHECK_EQ(joined(), 2);
+    return arg;
+}
+
+static void test_no_memory(unsigned roots) {
+    if (SANITIZED) return; /* a sanitizer needs memory of its own */
+    begin(roots);
+    if (roots == 0) CHECK_EQ(sw_gc_join(gc, "main"), SW_OK);
+    CHECK_EQ(sw_gc_block(gc), SW_OK);
+    (void)in_thread(join_without_memory, NULL);
+    CHECK_EQ(sw_gc_unblock(gc), SW_OK);
+    CHECK_EQ(joined(), 1);
+    end();
+}
+
 /* --- the loader ------------------------------------------------------------------------------- */
 
 /* A library's constructor calls this, with the loader's lock held. */
@@ -308,6 +341,8 @@ int main(void) {
         test_end((way)how, SW_GC_CONSERVATIVE);
     }
     test_churn();
+    test_no_memory(0);
+    test_no_memory(SW_GC_CONSERVATIVE);
     test_fork();
     test_constructor();
     return check_result();
