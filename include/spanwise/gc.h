@@ -99,8 +99,14 @@ enum {
      * of the program and of loaded libraries. A number that looks like a pointer retains an object.
      * A pointer past the end of an object does not. */
     SW_GC_CONSERVATIVE = 1,
+    /* Also: sw_gc_collect, and a pace without steps, stop threads that come to no safepoint within
+     * 0.1 ms by SIGURG. Its handler has SA_RESTART and SA_ONSTACK, and calls the program's earlier
+     * one. sw_gc_block is not needed then, unless a thread blocks the signal, or waits within a
+     * call of the library, such as in a finalizer. */
+    SW_GC_SIGNALS = 2,
 };
-/* Set which memory is a root without registration, before another thread uses the heap; default 0.
+/* Set which memory is a root without registration, and how threads stop, before another thread uses
+ * the heap. options: a sum; default 0. SW_GC_SIGNALS needs SW_GC_CONSERVATIVE.
  * Registered roots and shadow stacks count as before, and objects are followed by their types.
  *
  * With SW_GC_CONSERVATIVE every thread joins at its first call on the heap (sw_gc_join), the
@@ -108,7 +114,8 @@ enum {
  * roots are: memory of malloc; stacks of coroutines, on which a cycle is abandoned that begins
  * there; the argument of a thread before its first call on the heap, and its result after its end.
  *
- * Errors: SW_UNSUPPORTED: the system is not Linux with glibc on x86-64 or arm64; SW_STATE: threads
+ * Errors: SW_UNSUPPORTED: the system is not Linux with glibc on x86-64 or arm64, or for
+ * SW_GC_SIGNALS, not x86-64 or the library is linked statically; SW_STATE: threads
  * have joined, another thread has used the heap, or a cycle is running; SW_INVALID: unknown bits;
  * SW_NOMEM. */
 SW_API sw_status sw_gc_set_roots(sw_gc *gc, unsigned options);

@@ -7,6 +7,7 @@
 #include "base/fail.h"
 #include "gc/conservative.h"
 #include "gc/events.h"
+#include "gc/halt.h"
 #include "gc/hooks.h"
 #include "gc/pace.h"
 #include "gc/refs.h"
@@ -83,6 +84,7 @@ sw_status sw_gc_destroy(sw_gc *gc) {
     if (!sw_handle_try_end(&gc->mark, SW_HANDLE_GC))
         return sw_handle_refuse(gc, offsetof(sw_gc, mark), SW_HANDLE_GC, "gc_destroy");
     __atomic_store_n(&gc->phase, SW_GC_IDLE, __ATOMIC_RELAXED);
+    if (sw_gc_has_signals(gc)) sw_gc_halt_settle();
     status = sw_heap_destroy_collected(gc->heap);
     release(gc);
     sw_handle_retire(gc, sizeof *gc, sizeof *gc, SW_HANDLE_GC);

@@ -5,6 +5,7 @@
 #include "gc/conservative.h"
 
 #include "base/fail.h"
+#include "gc/halt.h"
 #include "heap/cache.h"
 #include "os/os.h"
 
@@ -32,6 +33,7 @@ static bool add_data(void *arg, const sw_os_data *data) {
 bool sw_gc_data_list_begin(sw_gc_data_list *list) {
     list->data.count = 0;
     list->version = sw_os_data_version(); /* before the list, so that it is never too new */
+    sw_os_halt_modules(list->version);
     return sw_os_each_data(add_data, list);
 }
 
@@ -106,11 +108,14 @@ sw_status sw_gc_set_roots(sw_gc *gc, unsigned options) {
     const char *op = "gc_set_roots";
     sw_status status = SW_GC_STATUS(gc, op);
     if (status != SW_OK) return status;
-    if ((options & ~(unsigned)SW_GC_CONSERVATIVE) != 0)
-        return sw_fail(SW_INVALID, op, "no option of roots has the bits %#x", options);
+    if (options > (SW_GC_CONSERVATIVE | SW_GC_SIGNALS) || options == SW_GC_SIGNALS)
+        return sw_fail(SW_INVALID, op, "no options of roots are %#x", options);
     if (options == __atomic_load_n(&gc->root_options, __ATOMIC_RELAXED)) return SW_OK;
     if (options != 0 && !sw_os_can_scan())
         return sw_fail(SW_UNSUPPORTED, op, "this system does not report stacks and modules");
+    if ((options & SW_GC_SIGNALS) != 0 && !sw_gc_halt_begin())
+        return sw_fail(SW_UNSUPPORTED, op,
+                       "the library is not a shared one, or signals are refused");
     void *buffer = sw_os_map(SW_OS_SCAN_BYTES);
     if (buffer == NULL) return sw_fail(SW_NOMEM, op, "no memory for copies of stacks");
     sw_os_lock_acquire(&gc->lock);

@@ -19,10 +19,10 @@
  * Files, the lowest first: type (layouts), span_meta, grey (the span queue), span_cursor (a walk
  * over span metadata), stack, mark_scan, mark_objects and mark_spans (the two orders), mark, refs
  * (references and finalizers), shadow (shadow stacks), dangling (pointers to freed memory),
- * checkmark (the second marking), sweep, pace (the pacer), events, threads (joining), stop
- * (stopping the world), conservative (conservative roots), finalizer, hooks (called by the heap),
- * cycle (the driver), roots, graph, verify, barrier (the write barrier), collector (creation, end,
- * typed new), type_allocator (inline allocation).
+ * checkmark (the second marking), sweep, pace (the pacer), events, threads (joining), halt (a
+ * signal), stop (stopping the world), conservative (conservative roots), finalizer, hooks (called
+ * by the heap), cycle (the driver), roots, graph, verify, barrier (the write barrier), collector
+ * (creation, end, typed new), type_allocator (inline allocation).
  */
 #ifndef SW_GC_GC_H
 #define SW_GC_GC_H
@@ -140,6 +140,7 @@ typedef struct sw_gc_thread {
     uint64_t id;            /* of the system, when it joined */
     char name[32];          /* truncated to 31 bytes */
     bool is_away;           /* stopped at a safepoint, or in a blocking region */
+    bool is_halted;         /* atomic: stopped by a signal (halt.c) */
     bool by_itself;         /* it did not call sw_gc_join */
     sw_os_context *context; /* where it went away; NULL without conservative roots */
 } sw_gc_thread;
@@ -183,6 +184,7 @@ struct sw_gc {
     uint32_t joined;     /* atomic: threads that have joined */
     uint32_t running;    /* atomic: of these, not away */
     uint32_t stopping;   /* atomic: 1: the world is stopping or stopped */
+    uint32_t halted;     /* atomic: of the running threads, those that a signal has stopped */
     uint32_t changing;   /* atomic: threads that change the heap's spans or lists */
     uint32_t waiting;    /* threads that wait for the world to resume */
     /* Index + 1 of the thread that stops the world, if it has joined and was not away; else 0. */
@@ -193,7 +195,7 @@ struct sw_gc {
     uint64_t pace_due;     /* atomic: the value of due while the world runs */
     sw_gc_array roots;     /* sw_gc_roots; id: index + 1 */
     sw_gc_array lent;      /* sw_gc_roots of sources, as of the beginning of the cycle */
-    uint32_t root_options; /* atomic: SW_GC_CONSERVATIVE, or 0 */
+    uint32_t root_options; /* atomic: 0, or a sum of SW_GC_CONSERVATIVE and SW_GC_SIGNALS */
     bool data_is_stale;    /* modules were loaded or unloaded since `data` was listed */
     sw_gc_array data;      /* sw_os_data, as of the beginning of the cycle */
     void *scan_buffer;     /* SW_OS_SCAN_BYTES bytes, if there are conservative roots */

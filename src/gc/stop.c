@@ -6,8 +6,10 @@
 #include "gc/stop.h"
 
 #include "base/assert.h"
+#include "base/bits.h"
 #include "base/fail.h"
 #include "gc/events.h"
+#include "gc/halt.h"
 #include "gc/pace.h"
 
 /* --- the world -------------------------------------------------------------------------------- */
@@ -15,7 +17,7 @@
 static void set_stopping(sw_gc *gc, uint32_t stopping) {
     __atomic_store_n(&gc->stopping, stopping, __ATOMIC_SEQ_CST); /* before reads of `changing` */
     sw_gc_set_due(gc);
-    if (stopping == 0 && gc->waiting != 0) sw_os_wake(&gc->stopping);
+    if (stopping == 0 && (gc->waiting != 0 || sw_gc_halted(gc) != 0)) sw_os_wake(&gc->stopping);
 }
 
 static void go_on(sw_gc *gc) {
@@ -24,14 +26,18 @@ static void go_on(sw_gc *gc) {
     gc->stopper = 0;
 }
 
+static bool is_halted(const sw_gc_thread *thread) {
+    return __atomic_load_n(&thread->is_halted, __ATOMIC_RELAXED);
+}
+
 /* Resumes the world, and fails with the name of the first thread that has reached no safepoint. */
 static sw_status name_late(sw_gc *gc, const char *op) {
     const sw_gc_thread *late = gc->threads.items;
-    if (gc->running == 0) {
+    if (gc->running == sw_gc_halted(gc)) {
         go_on(gc);
         return sw_fail(SW_BUSY, op, "a thread that has not joined is inside a call on the heap");
     }
-    while (late->at == 0 || late->is_away) late++;
+    while (late->at == 0 || late->is_away || is_halted(late)) late++;
     go_on(gc);
     return sw_fail(SW_BUSY, op, "thread '%s' (%llu) has reached no safepoint for %llu ms",
                    late->name, (unsigned long long)late->id,
@@ -40,12 +46,33 @@ static sw_status name_late(sw_gc *gc, const char *op) {
 
 /* Returns the count of threads to wait for; NULL: none. */
 static const uint32_t *late_word(const sw_gc *gc) {
-    if (gc->running != 0) return &gc->running;
+    if (gc->running != sw_gc_halted(gc)) return &gc->running;
     if (gc->inside) return NULL;
     return __atomic_load_n(&gc->changing, __ATOMIC_SEQ_CST) != 0 ? &gc->changing : NULL;
 }
 
-sw_status sw_gc_stop_world(sw_gc *gc, const char *op) {
+/* Waits until all others have stopped. Threads that come to no safepoint soon get a signal, again
+ * and again, because those inside of the library go on. */
+static sw_status wait_for_others(sw_gc *gc, const char *op, bool by_signal) {
+    enum { FIRST_NS = 100000, AGAIN_NS = 500000 };
+    uint64_t end = 0, again = UINT64_MAX;
+    const uint32_t *late;
+    while ((late = late_word(gc)) != NULL) {
+        uint64_t now = gc->clock();
+        if (end == 0 && by_signal) again = now + FIRST_NS;
+        if (end == 0) end = now + gc->stop_ns;
+        if (now >= end) return name_late(gc, op);
+        if (now >= again) {
+            sw_gc_halt_threads(gc);
+            again = now + AGAIN_NS;
+        }
+        uint32_t seen = __atomic_load_n(late, __ATOMIC_SEQ_CST);
+        if (seen != 0) sw_gc_wait_at(gc, late, seen, sw_min_u64(end, again) - now);
+    }
+    return SW_OK;
+}
+
+sw_status sw_gc_stop_world(sw_gc *gc, const char *op, bool by_signal) {
     sw_os_lock_acquire(&gc->lock);
     sw_gc_thread *own = sw_gc_thread_find(gc, sw_gc_here());
     bool stops = own != NULL && !own->is_away;
@@ -57,17 +84,11 @@ sw_status sw_gc_stop_world(sw_gc *gc, const char *op) {
     if (stops) own = sw_gc_thread_find(gc, sw_gc_here()); /* the records may have moved */
     gc->stopper = stops ? (uint32_t)(own - (sw_gc_thread *)gc->threads.items) + 1 : 0;
     set_stopping(gc, 1);
-    uint64_t asked = gc->joined != 0 ? gc->clock() : 0, end = 0;
-    const uint32_t *late;
-    while ((late = late_word(gc)) != NULL) {
-        uint64_t now = gc->clock();
-        if (end == 0) end = now + gc->stop_ns;
-        if (now >= end) return name_late(gc, op);
-        uint32_t seen = __atomic_load_n(late, __ATOMIC_SEQ_CST);
-        if (seen != 0) sw_gc_wait_at(gc, late, seen, end - now);
-    }
-    if (asked != 0) sw_gc_events_note(gc, SW_GC_EVENT_WAIT, asked);
-    return SW_OK;
+    uint64_t asked = gc->joined != 0 ? gc->clock() : 0;
+    sw_status status = wait_for_others(gc, op, by_signal);
+    if (by_signal) sw_gc_halt_end(gc);
+    if (asked != 0 && status == SW_OK) sw_gc_events_note(gc, SW_GC_EVENT_WAIT, asked);
+    return status;
 }
 
 void sw_gc_resume_world(sw_gc *gc) {
@@ -110,9 +131,13 @@ void sw_gc_stop_in_call(sw_gc *gc) {
 
 void sw_gc_stop_forked(sw_gc *gc) {
     sw_gc_thread *threads = gc->threads.items;
-    gc->joined = gc->running = gc->stopper = gc->changing = gc->waiting = 0;
+    gc->joined = gc->running = gc->stopper = gc->changing = gc->waiting = gc->halted = 0;
+    sw_gc_halt_forked();
     for (uint32_t i = 0; i < gc->threads.count; i++) {
-        if (threads[i].at != sw_gc_here()) sw_gc_thread_clear(&threads[i]);
+        if (threads[i].at != sw_gc_here())
+            sw_gc_thread_clear(&threads[i]);
+        else
+            threads[i].id = sw_os_thread_id();
         gc->joined += threads[i].at != 0;
         gc->running += threads[i].at != 0 && !threads[i].is_away;
     }

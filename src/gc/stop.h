@@ -6,9 +6,10 @@
 
 #include "gc/threads.h"
 
-/* Takes the collector's lock, and waits until every joined thread is away. SW_BUSY: timeout; the
- * lock is held, and the world resumes. */
-sw_status sw_gc_stop_world(sw_gc *gc, const char *op);
+/* Takes the collector's lock, and waits until every joined thread is away. by_signal: threads may
+ * also be halted by a signal, at any instruction outside of the library. SW_BUSY: timeout; the lock
+ * is held, and the world resumes. */
+sw_status sw_gc_stop_world(sw_gc *gc, const char *op, bool by_signal);
 /* Resumes the world, and releases the lock. */
 void sw_gc_resume_world(sw_gc *gc);
 /* A joined thread waits here while the world is stopping or stopped. Called without the lock. */

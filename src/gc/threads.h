@@ -15,6 +15,9 @@ static inline uintptr_t sw_gc_here(void) { return (uintptr_t)&sw_tls; }
 static inline bool sw_gc_is_conservative(const sw_gc *gc) {
     return __atomic_load_n(&gc->root_options, __ATOMIC_RELAXED) != 0;
 }
+static inline bool sw_gc_has_signals(const sw_gc *gc) {
+    return (__atomic_load_n(&gc->root_options, __ATOMIC_RELAXED) & SW_GC_SIGNALS) != 0;
+}
 /* Returns whether threads join by themselves. */
 static inline bool sw_gc_attaches(const sw_gc *gc) {
     return sw_gc_is_conservative(gc) || __atomic_load_n(&gc->joined, __ATOMIC_RELAXED) != 0;

@@ -23,6 +23,7 @@ typedef struct sw_os_context {
     uintptr_t pointer;   /* thread pointer, near its thread-local storage */
     uintptr_t sp;
     uintptr_t end;    /* of the stack in use; 0: sp is on no stack that the system knows */
+    uintptr_t base;   /* return address into the thread's first function; 0: unknown */
     bool is_aside;    /* that is an alternate signal stack; the thread's own one is in use, too */
     void *fake_stack; /* of AddressSanitizer (detect_stack_use_after_return); NULL: none */
     size_t count;
@@ -44,6 +45,22 @@ enum { SW_OS_SCAN_BYTES = 64 << 10 };
 /* Copies the name of the calling thread, with its terminator; "" if it is unknown. */
 void sw_os_thread_name(char *name, size_t bytes);
 
+/* --- a signal that stops threads -------------------------------------------------------------- */
+
+/* Runs in a signal handler of the thread that is to stop. at: where it was interrupted. */
+typedef void sw_os_halt_fn(const void *at);
+/* Calls fn in threads that get the signal, SIGURG, from sw_os_halt. False: refused; or it is not
+ * known whether a thread is inside of this library, because the library is not a module of its own,
+ * or the processor is not x86-64. */
+bool sw_os_at_halt(sw_os_halt_fn *fn);
+/* Call it before, with sw_os_data_version: other modules may have other code at an address. */
+void sw_os_halt_modules(uint64_t version);
+/* Sends the signal to a thread of this process, by the system's id. */
+void sw_os_halt(uint64_t thread);
+/* Returns whether the calling thread was interrupted outside of this library, so that it holds none
+ * of its locks. False: it may be inside, or on another stack. */
+bool sw_os_halts_outside(const sw_os_context *thread, const void *at);
+
 /* --- modules ---------------------------------------------------------------------------------- */
 
 /* Writable data of a module, or its thread-local storage, of which each thread has a copy. */
@@ -55,8 +72,8 @@ typedef struct sw_os_data {
 
 /* Returns whether this system reports all that is needed. May call malloc. */
 bool sw_os_can_scan(void);
-/* Calls fn for the data of all modules, except for pages that are read-only after relocation, until
- * it returns false; returns that. Holds the loader's lock, which a thread inside dlopen has, too. */
+/* Calls fn for the data of all modules, except for pages that are read-only after relocation.
+ * False: fn has returned false. Holds the loader's lock, as a thread inside dlopen does. */
 bool sw_os_each_data(bool (*fn)(void *arg, const sw_os_data *data), void *arg);
 /* Returns a number that changes when a module is loaded or unloaded. Takes no lock. */
 uint64_t sw_os_data_version(void);

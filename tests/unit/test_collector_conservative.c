@@ -505,7 +505,10 @@ static void *allocate(void *arg) {
 static void test_option(void) {
     gc = gc_begin(0);
     type = gc_type(gc, sizeof(node), 1);
-    CHECK_EQ(sw_gc_set_roots(gc, 2), SW_INVALID);
+    CHECK_EQ(sw_gc_set_roots(gc, SW_GC_SIGNALS), SW_INVALID);
+    CHECK_EQ(sw_gc_set_roots(gc, 4), SW_INVALID);
+    /* The library is part of this program. */
+    CHECK_EQ(sw_gc_set_roots(gc, SW_GC_CONSERVATIVE | SW_GC_SIGNALS), SW_UNSUPPORTED);
     CHECK_EQ(sw_gc_set_roots(gc, 0), SW_OK);
     CHECK_EQ(sw_gc_set_roots(gc, SW_GC_CONSERVATIVE), SW_OK);
     CHECK_EQ(sw_gc_set_roots(gc, SW_GC_CONSERVATIVE), SW_OK);

@@ -53,6 +53,12 @@ static uintptr_t thread_pointer(void) {
     return pointer;
 }
 
+static uintptr_t base_of(void) {
+    uint64_t callers[256];
+    size_t most = sizeof callers / sizeof *callers, count = sw_os_call_stack(callers, most);
+    return count < most && count > 1 ? (uintptr_t)callers[count - 1] : 0;
+}
+
 bool sw_os_context_begin(sw_os_context *context) {
     pthread_attr_t attributes;
     void *low = NULL;
@@ -63,6 +69,7 @@ bool sw_os_context_begin(sw_os_context *context) {
     context->low = (uintptr_t)low;
     context->high = context->low + bytes;
     context->pointer = thread_pointer();
+    context->base = base_of();
     return known;
 }
 

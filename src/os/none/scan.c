@@ -19,6 +19,20 @@ void sw_os_thread_name(char *name, size_t bytes) {
     if (bytes != 0) name[0] = '\0';
 }
 
+bool sw_os_at_halt(sw_os_halt_fn *fn) {
+    (void)fn;
+    return false;
+}
+
+void sw_os_halt_modules(uint64_t version) { (void)version; }
+
+void sw_os_halt(uint64_t thread) { (void)thread; }
+
+bool sw_os_halts_outside(const sw_os_context *thread, const void *at) {
+    (void)thread, (void)at;
+    return false;
+}
+
 bool sw_os_can_scan(void) { return false; }
 
 bool sw_os_each_data(bool (*fn)(void *arg, const sw_os_data *data), void *arg) {
