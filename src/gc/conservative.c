@@ -75,7 +75,7 @@ bool sw_gc_visit_conservative(const sw_gc *gc, sw_gc_root_visit visit, void *arg
             sw_os_data_visit(&data[d], NULL, gc->scan_buffer, visit_words, &v);
     for (uint32_t t = 0; t < gc->threads.count; t++) {
         if (threads[t].at == 0) continue;
-        const sw_os_context *context = threads[t].context;
+        const sw_os_context *context = &threads[t].context->saved;
         known = sw_os_context_visit(context, gc->scan_buffer, visit_words, &v) && known;
         for (uint32_t d = 0; d < gc->data.count; d++)
             if (data[d].tls_module != 0)
@@ -87,7 +87,8 @@ bool sw_gc_visit_conservative(const sw_gc *gc, sw_gc_root_visit visit, void *arg
 bool sw_gc_conservative_is_exact(const sw_gc *gc) {
     const sw_gc_thread *threads = gc->threads.items;
     for (uint32_t t = 0; t < gc->threads.count; t++)
-        if (threads[t].context != NULL && threads[t].context->fake_stack != NULL) return false;
+        if (threads[t].context != NULL && threads[t].context->saved.fake_stack != NULL)
+            return false;
     return true;
 }
 

@@ -132,6 +132,16 @@ typedef struct sw_gc_ring {
     uint64_t lost;     /* since the last removal */
 } sw_gc_ring;
 
+/* Of a joined thread, if there are conservative roots. It does not move, and lives as long as the
+ * collector, because the handler of a signal finds it without the lock (halt.c).
+ *   running_at == sw_gc_thread.at while the thread is not away, else 0 */
+typedef struct sw_gc_context {
+    sw_os_context saved;        /* where it went away */
+    struct sw_gc_context *next; /* in sw_gc.contexts */
+    uintptr_t running_at;       /* atomic */
+    bool is_halted;             /* atomic: a signal has stopped it */
+} sw_gc_context;
+
 /* A joined thread (threads.c). `at` is the address of a thread-local variable, which is the same in
  * the child of a fork.
  *   at == 0: the record is unused, and is_away is false */
@@ -140,9 +150,8 @@ typedef struct sw_gc_thread {
     uint64_t id;            /* of the system, when it joined */
     char name[32];          /* truncated to 31 bytes */
     bool is_away;           /* stopped at a safepoint, or in a blocking region */
-    bool is_halted;         /* atomic: stopped by a signal (halt.c) */
     bool by_itself;         /* it did not call sw_gc_join */
-    sw_os_context *context; /* where it went away; NULL without conservative roots */
+    sw_gc_context *context; /* NULL without conservative roots */
 } sw_gc_thread;
 
 /* The queue of spans to scan, by id; the links are in their grey bits (grey.h).
@@ -189,16 +198,17 @@ struct sw_gc {
     uint32_t waiting;    /* threads that wait for the world to resume */
     /* Index + 1 of the thread that stops the world, if it has joined and was not away; else 0. */
     uint32_t stopper;
-    uint64_t stop_ns;      /* timeout of a stop for late threads */
-    uint64_t sleep_ns;     /* longest sleep of a waiter; only tests change it */
-    uint64_t timeouts;     /* atomic: sleeps that ended without a wake-up; only tests read it */
-    uint64_t pace_due;     /* atomic: the value of due while the world runs */
-    sw_gc_array roots;     /* sw_gc_roots; id: index + 1 */
-    sw_gc_array lent;      /* sw_gc_roots of sources, as of the beginning of the cycle */
-    uint32_t root_options; /* atomic: 0, or a sum of SW_GC_CONSERVATIVE and SW_GC_SIGNALS */
-    bool data_is_stale;    /* modules were loaded or unloaded since `data` was listed */
-    sw_gc_array data;      /* sw_os_data, as of the beginning of the cycle */
-    void *scan_buffer;     /* SW_OS_SCAN_BYTES bytes, if there are conservative roots */
+    uint64_t stop_ns;        /* timeout of a stop for late threads */
+    uint64_t sleep_ns;       /* longest sleep of a waiter; only tests change it */
+    uint64_t timeouts;       /* atomic: sleeps that ended without a wake-up; only tests read it */
+    uint64_t pace_due;       /* atomic: the value of due while the world runs */
+    sw_gc_array roots;       /* sw_gc_roots; id: index + 1 */
+    sw_gc_array lent;        /* sw_gc_roots of sources, as of the beginning of the cycle */
+    uint32_t root_options;   /* atomic: 0, or a sum of SW_GC_CONSERVATIVE and SW_GC_SIGNALS */
+    bool data_is_stale;      /* modules were loaded or unloaded since `data` was listed */
+    sw_gc_array data;        /* sw_os_data, as of the beginning of the cycle */
+    sw_gc_context *contexts; /* atomic: linked by next */
+    void *scan_buffer;       /* SW_OS_SCAN_BYTES bytes, if there are conservative roots */
     sw_gc_source *sources;
     sw_gc_shadow *shadows; /* linked by next */
     sw_gc_refs refs;

@@ -28,13 +28,21 @@ static bool is_locked(const sw_gc *gc) {
            __atomic_load_n(&gc->heap->lock.state, __ATOMIC_RELAXED) != 0;
 }
 
-/* The records do not move, and nobody joins, while the world is to stop. */
+/* Returns the calling thread's context while it is not away; NULL: it has none. The records of
+ * threads may move now, if the stop has timed out and a thread joins, but contexts do not. */
+static sw_gc_context *find_running(const sw_gc *gc) {
+    sw_gc_context *at = __atomic_load_n(&gc->contexts, __ATOMIC_ACQUIRE);
+    while (at != NULL && __atomic_load_n(&at->running_at, __ATOMIC_ACQUIRE) != sw_gc_here())
+        at = at->next;
+    return at;
+}
+
 static void halt(sw_gc *gc, const void *at) {
-    sw_gc_thread *own = sw_gc_thread_find(gc, sw_gc_here());
-    if (own == NULL || own->is_away || own->is_halted || is_locked(gc)) return;
-    if (!sw_os_halts_outside(own->context, at)) return;
+    sw_gc_context *own = find_running(gc);
+    if (own == NULL || own->is_halted || is_locked(gc)) return;
+    if (!sw_os_halts_outside(&own->saved, at)) return;
+    sw_os_context_save(&own->saved);
     __atomic_store_n(&own->is_halted, true, __ATOMIC_RELAXED);
-    sw_os_context_save(own->context);
     wait_halted(gc);
     __atomic_store_n(&own->is_halted, false, __ATOMIC_RELAXED);
 }
@@ -57,7 +65,7 @@ void sw_gc_halt_threads(sw_gc *gc) {
         return; /* the threads of another collector stop now */
     for (uint32_t i = 0; i < gc->threads.count; i++)
         if (threads[i].at != 0 && !threads[i].is_away &&
-            !__atomic_load_n(&threads[i].is_halted, __ATOMIC_RELAXED))
+            !__atomic_load_n(&threads[i].context->is_halted, __ATOMIC_RELAXED))
             sw_os_halt(threads[i].id);
 }
 

@@ -27,7 +27,8 @@ static void go_on(sw_gc *gc) {
 }
 
 static bool is_halted(const sw_gc_thread *thread) {
-    return __atomic_load_n(&thread->is_halted, __ATOMIC_RELAXED);
+    return thread->context != NULL &&
+           __atomic_load_n(&thread->context->is_halted, __ATOMIC_RELAXED);
 }
 
 /* Resumes the world, and fails with the name of the first thread that has reached no safepoint. */

@@ -27,19 +27,26 @@ sw_gc_thread *sw_gc_thread_find(const sw_gc *gc, uintptr_t at) {
     return NULL;
 }
 
+static void set_running(sw_gc_thread *thread, uintptr_t at) {
+    if (thread->context != NULL)
+        __atomic_store_n(&thread->context->running_at, at, __ATOMIC_RELEASE);
+}
+
 void sw_gc_save_context(const sw_gc *gc, sw_gc_thread *own) {
-    if (sw_gc_is_conservative(gc)) sw_os_context_save(own->context);
+    if (sw_gc_is_conservative(gc)) sw_os_context_save(&own->context->saved);
 }
 
 void sw_gc_go_away(sw_gc *gc, sw_gc_thread *thread) {
     sw_gc_save_context(gc, thread);
     thread->is_away = true;
+    set_running(thread, 0);
     __atomic_store_n(&gc->running, gc->running - 1, __ATOMIC_RELAXED);
     if (gc->stopping != 0) sw_os_wake(&gc->running);
 }
 
 void sw_gc_come_back(sw_gc *gc, sw_gc_thread *thread) {
     thread->is_away = false;
+    set_running(thread, thread->at);
     __atomic_store_n(&gc->running, gc->running + 1, __ATOMIC_RELAXED);
 }
 
@@ -62,18 +69,29 @@ static void set_joined(sw_gc *gc, uint32_t joined) {
 }
 
 void sw_gc_thread_clear(sw_gc_thread *thread) {
+    set_running(thread, 0);
+    if (thread->context != NULL)
+        __atomic_store_n(&thread->context->is_halted, false, __ATOMIC_RELAXED);
     *thread = (sw_gc_thread){.context = thread->context};
 }
 
 void sw_gc_threads_end(sw_gc *gc) {
-    const sw_gc_thread *threads = gc->threads.items;
-    for (uint32_t i = 0; i < gc->threads.count; i++)
-        if (threads[i].context != NULL)
-            (void)sw_os_release(threads[i].context, sizeof *threads[i].context);
-    sw_gc_array_end(&gc->threads, sizeof *threads);
+    for (sw_gc_context *context = gc->contexts, *next; context != NULL; context = next) {
+        next = context->next;
+        (void)sw_os_release(context, sizeof *context);
+    }
+    sw_gc_array_end(&gc->threads, sizeof(sw_gc_thread));
 }
 
 /* --- joining ---------------------------------------------------------------------------------- */
+
+static bool add_context(sw_gc *gc, sw_gc_thread *thread) {
+    thread->context = sw_os_map(sizeof *thread->context);
+    if (thread->context == NULL) return false;
+    thread->context->next = gc->contexts;
+    __atomic_store_n(&gc->contexts, thread->context, __ATOMIC_RELEASE);
+    return true;
+}
 
 /* Adds a record, unused or new, for the calling thread, which has none. NULL: no memory. */
 static sw_gc_thread *add_thread(sw_gc *gc, const sw_os_context *context) {
@@ -81,9 +99,8 @@ static sw_gc_thread *add_thread(sw_gc *gc, const sw_os_context *context) {
     if (own == NULL) own = sw_gc_array_add(&gc->threads, sizeof *own);
     if (own == NULL) return NULL;
     if (sw_gc_is_conservative(gc)) {
-        if (own->context == NULL) own->context = sw_os_map(sizeof *own->context);
-        if (own->context == NULL) return NULL;
-        *own->context = *context;
+        if (own->context == NULL && !add_context(gc, own)) return NULL;
+        own->context->saved = *context;
     }
     own->at = sw_gc_here();
     own->id = sw_os_thread_id();
