@@ -6,7 +6,7 @@ file(GLOB unit_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/unit/test_
 # Tests that need features that src/os/none lacks: thread exit, fork, the recorder and its stack
 # walk, large reservations of addresses and limits on them, madvise, locks that report waiters.
 set(spanwise_needs_linux
-    "^(addresses|arena_heap_misuse|arena_safe|cfi|collector_events|collector_finalizers|collector_inside|collector_type_allocator|collector_shadow|collector_stop|collector_tiny|collector_unjoined|collector_wakes|thread|preload_grades|fork|hints_interleaved|record|space|unwind|limits|purge|refused|remote_late|touched_pages|verify_points)")
+    "^(addresses|arena_heap_misuse|arena_safe|cfi|collector_attach|collector_conservative|collector_events|collector_finalizers|collector_inside|collector_type_allocator|collector_shadow|collector_signals|collector_stop|collector_tiny|collector_unjoined|collector_wakes|thread|preload_grades|fork|hints_interleaved|record|space|unwind|limits|purge|refused|remote_late|touched_pages|verify_points)")
 
 # Start the longest tests first, so that no processor waits for one long test at the end.
 set(spanwise_long caches collector collector_steps fork heap hints misuse large_storm limits
@@ -48,6 +48,11 @@ foreach(source IN LISTS unit_sources)
     continue()
   endif()
   if(module MATCHES "^(cfi|recorder_walks|range_steps|collector_inside)$" AND NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+    continue()
+  endif()
+  # The stack walk knows x86-64. ThreadSanitizer and MemorySanitizer delay signals.
+  if(module STREQUAL "collector_signals" AND (SPANWISE_SANITIZE MATCHES "thread|memory"
+     OR NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$"))
     continue()
   endif()
   # ThreadSanitizer cannot find anything in tests with one thread at a time (addresses), or that
@@ -92,7 +97,11 @@ foreach(source IN LISTS unit_sources)
   elseif(SPANWISE_CHECK EQUAL 3)
     target_compile_options(${name} PRIVATE -O1)
   endif()
-  target_link_libraries(${name} PRIVATE spanwise_internal m)
+  if(module STREQUAL "collector_signals")
+    target_link_libraries(${name} PRIVATE spanwise_shared)
+  else()
+    target_link_libraries(${name} PRIVATE spanwise_internal m)
+  endif()
   target_link_options(${name} PRIVATE ${spanwise_test_linker})
   if(module STREQUAL "preload_grades") # tests only the checks of the preloads and the replayer
     foreach(room IN ITEMS recorder preload replay)
@@ -107,11 +116,25 @@ foreach(source IN LISTS unit_sources)
   if(module STREQUAL "python_layout")
     target_sources(${name} PRIVATE "${PROJECT_SOURCE_DIR}/src/recorder/python_layout.c")
   endif()
+  if(module MATCHES "^collector_(conservative|attach)$") # these tests load a library
+    if(NOT TARGET test_holder)
+      add_library(test_holder MODULE "${PROJECT_SOURCE_DIR}/tests/unit/plugin/holder.c")
+      spanwise_compile(test_holder)
+    endif()
+    target_compile_definitions(${name} PRIVATE "TESTS_HOLDER=\"$<TARGET_FILE:test_holder>\"")
+    add_dependencies(${name} test_holder)
+    target_link_libraries(${name} PRIVATE ${CMAKE_DL_LIBS})
+  endif()
   if(module STREQUAL "handles") # the test reads the headers for the list of functions
     target_compile_definitions(${name} PRIVATE
       TESTS_PUBLIC_HEADERS="${PROJECT_SOURCE_DIR}/include/spanwise")
   endif()
   add_test(NAME unit.${module} COMMAND ${name})
+  if(module STREQUAL "collector_conservative" AND SPANWISE_SANITIZE MATCHES "address")
+    add_test(NAME unit.${module}_fake_stack COMMAND ${name})
+    set_tests_properties(unit.${module}_fake_stack PROPERTIES LABELS unit TIMEOUT 1200
+      ENVIRONMENT "ASAN_OPTIONS=detect_stack_use_after_return=1")
+  endif()
   set(labels unit)
   if(module IN_LIST spanwise_needs_native)
     list(APPEND labels native)

@@ -16,7 +16,8 @@
  *
  * Marking is precise inside typed objects: only the pointer words of the type are followed.
  * Interior pointers keep an object alive. Words that do not point into the heap are ignored, so a
- * root range may contain arbitrary words.
+ * root range may contain arbitrary words. With SW_GC_CONSERVATIVE (sw_gc_set_roots) C's own
+ * variables are roots: stacks, registers, static and thread-local data.
  *
  * The objects belong to an ordinary heap (sw_gc_heap): sw_heap_free frees one explicitly, with
  * validation, and sw_heap_alloc makes untyped objects. Without SW_SCAN they hold no pointers; with
@@ -31,8 +32,8 @@
  *
  * Calls that start, step or finish a cycle need a stopped world: no other thread may be inside a
  * call on the heap or change its objects. The exit of a thread that used the heap is such a call,
- * because it releases its spans. Either the program ensures this, or its threads join (sw_gc_join)
- * and stop at safepoints.
+ * because it releases its spans. Either the program ensures this, or its threads join and stop at
+ * safepoints: when one has joined (sw_gc_join), the others join at their first sw_gc_new.
  */
 #ifndef SPANWISE_GC_H
 #define SPANWISE_GC_H
@@ -78,6 +79,46 @@ SW_API void *sw_gc_new(sw_gc *gc, uint32_t type, size_t count);
 SW_API sw_status sw_gc_add_roots(sw_gc *gc, const void *start, size_t bytes, uint32_t *id);
 /* Remove a range of roots. Errors: SW_INVALID: no such range. */
 SW_API sw_status sw_gc_remove_roots(sw_gc *gc, uint32_t id);
+
+/* --- conservative roots ----------------------------------------------------------------------- */
+
+/* Local variables of plain C as roots, without registration:
+ *
+ *   sw_gc_set_roots(gc, SW_GC_CONSERVATIVE);       before other calls on the heap
+ *   node *list = NULL;
+ *   for (int i = 0; i < 1000; i++) {
+ *       node *made = sw_gc_new(gc, node_type, 1);
+ *       sw_gc_write(gc, &made->next, list);
+ *       list = made;
+ *   }
+ *   sw_gc_collect(gc, NULL);                       keeps the list
+ */
+enum {
+    /* Each aligned word of these is a root: stacks and registers of joined threads, their
+     * thread-local variables and values of the first 32 keys of pthread_setspecific, and variables
+     * of the program and of loaded libraries. A number that looks like a pointer retains an object.
+     * A pointer past the end of an object does not. */
+    SW_GC_CONSERVATIVE = 1,
+    /* Also: sw_gc_collect, and a pace without steps, stop threads that come to no safepoint within
+     * 0.1 ms by SIGURG. Its handler has SA_RESTART and SA_ONSTACK, and calls the program's earlier
+     * one. sw_gc_block is not needed then, unless a thread blocks the signal, or waits within a
+     * call of the library, such as in a finalizer. */
+    SW_GC_SIGNALS = 2,
+};
+/* Set which memory is a root without registration, and how threads stop, before another thread uses
+ * the heap. options: a sum; default 0. SW_GC_SIGNALS needs SW_GC_CONSERVATIVE.
+ * Registered roots and shadow stacks count as before, and objects are followed by their types.
+ *
+ * With SW_GC_CONSERVATIVE every thread joins at its first call on the heap (sw_gc_join), the
+ * calling one now. The function that calls sw_gc_block must not return before sw_gc_unblock. No
+ * roots are: memory of malloc; stacks of coroutines, on which a cycle is abandoned that begins
+ * there; the argument of a thread before its first call on the heap, and its result after its end.
+ *
+ * Errors: SW_UNSUPPORTED: the system is not Linux with glibc on x86-64 or arm64, or for
+ * SW_GC_SIGNALS, not x86-64 or the library is linked statically; SW_STATE: threads
+ * have joined, another thread has used the heap, or a cycle is running; SW_INVALID: unknown bits;
+ * SW_NOMEM. */
+SW_API sw_status sw_gc_set_roots(sw_gc *gc, unsigned options);
 
 /* --- shadow stacks ---------------------------------------------------------------------------- */
 
@@ -224,12 +265,20 @@ SW_API sw_status sw_gc_set_pace(sw_gc *gc, const sw_gc_pace *pace);
  * sw_gc_unblock, sw_gc_join and calls that work on cycles. Objects needed after a safepoint must be
  * reachable from a root before it. A call that works on a cycle waits until all joined threads have
  * stopped. If one does not stop in time (sw_gc_set_stop_ns), the call abandons a marking cycle and
- * returns SW_BUSY; the error names the thread. A pacing sw_gc_new allocates nevertheless. Threads
- * that have not joined are not waited for; an allocation or free by one during the call is misuse
- * NOT_JOINED. A joined thread leaves when it exits. name: up to 31 bytes are copied. Errors:
- * SW_STATE: it has joined before; SW_INVALID: name is NULL; SW_NOMEM. */
+ * returns SW_BUSY; the error names the thread. A pacing sw_gc_new allocates nevertheless. So a
+ * joined thread calls sw_gc_block before it waits for anything else, such as pthread_join.
+ *
+ * A thread joins by itself, under its name in the system, at its first sw_gc_new while others have
+ * joined; with SW_GC_CONSERVATIVE at its first call on the heap. This call is for threads that only
+ * read objects or have allocated before, and gives a name, once, to a thread that has joined by
+ * itself. A joined thread leaves when it ends, also when it is cancelled.
+ *
+ * Threads that have not joined are not waited for; during a cycle a free by one, or an allocation
+ * other than sw_gc_new, is misuse NOT_JOINED. name: up to 31 bytes are copied. Errors: SW_STATE: it
+ * has joined before; SW_INVALID: name is NULL; SW_NOMEM. */
 SW_API sw_status sw_gc_join(sw_gc *gc, const char *name);
-/* End the calling thread's join. Errors: SW_STATE: it has not joined, or is in a blocking
+/* End the calling thread's join. It may free objects, but not allocate, until it joins again; if it
+ * does, sw_gc_new joins at the next stop. Errors: SW_STATE: it has not joined, or is in a blocking
  * region. */
 SW_API sw_status sw_gc_leave(sw_gc *gc);
 /* Wait while another thread works on a cycle. Does nothing in a thread that has not joined. */

@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "base/fail.h"
+#include "gc/conservative.h"
 #include "gc/dangling.h"
 #include "gc/refs.h"
 #include "gc/shadow.h"
@@ -108,18 +109,28 @@ static void reach_words(void *search, const void *start, size_t bytes) {
         reach(search, (const uintptr_t *)start + i);
 }
 
+/* Copies of words of stacks and modules, most of which are no pointers: none is dangling. */
+static void reach_copies(void *search, const void *start, size_t bytes) {
+    second_search *s = search;
+    const uintptr_t *words = start;
+    for (size_t i = 0; i < bytes / sizeof *words; i++)
+        if (find(s->gc, words[i]).at != 0) reach(s, &words[i]);
+}
+
 static void reach_ranges(second_search *s, const sw_gc_array *ranges) {
     const sw_gc_roots *roots = ranges->items;
     for (uint32_t r = 0; r < ranges->count; r++) reach_words(s, roots[r].start, roots[r].bytes);
 }
 
 /* Finds everything reachable from the roots. exact: nothing was allocated since the cycle began;
- * else the caches' current words may have changed, and their slots are no roots. */
+ * else the caches' current words may have changed, and their slots are no roots, nor are words of
+ * stacks, where numbers may look like pointers by now. */
 static void search_all(second_search *s, bool exact) {
     reach_ranges(s, &s->gc->roots);
     reach_ranges(s, &s->gc->lent);
     sw_gc_visit_tiny(s->gc, reach_words, s);
     if (exact) sw_gc_visit_inside(s->gc, reach_words, s);
+    if (exact) (void)sw_gc_visit_conservative(s->gc, reach_copies, s);
     s->has_frames = sw_gc_shadows_visit(s->gc, reach_words, s);
     for (uint32_t i = 0; i < s->gc->refs.entries.count; i++) {
         const sw_gc_ref_entry *entry = sw_gc_refs_entry(&s->gc->refs, i);
@@ -172,6 +183,7 @@ static sw_status compare(const second_search *s, bool exact) {
 
 sw_status sw_gc_checkmark(sw_gc *gc, bool exact) {
     second_search s = {.gc = gc};
+    exact = exact && sw_gc_conservative_is_exact(gc);
     sw_gc_dangling_begin(gc); /* a cycle may be checked twice, then with more roots */
     search_all(&s, exact);
     if (!s.no_memory && s.has_frames) sw_gc_dangling_end(gc);

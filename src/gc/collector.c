@@ -5,7 +5,9 @@
 
 #include "base/assert.h"
 #include "base/fail.h"
+#include "gc/conservative.h"
 #include "gc/events.h"
+#include "gc/halt.h"
 #include "gc/hooks.h"
 #include "gc/pace.h"
 #include "gc/refs.h"
@@ -42,7 +44,8 @@ static void release(sw_gc *gc) {
     sw_gc_array_end(&gc->lent, sizeof(sw_gc_roots));
     sw_gc_drop_sources(gc);
     sw_gc_shadows_end(gc);
-    sw_gc_array_end(&gc->threads, sizeof(sw_gc_thread));
+    sw_gc_threads_end(gc);
+    sw_gc_conservative_end(gc);
     sw_gc_refs_end(&gc->refs);
     sw_gc_events_end(gc);
     sw_gc_stack_end(&gc->stack);
@@ -81,6 +84,7 @@ sw_status sw_gc_destroy(sw_gc *gc) {
     if (!sw_handle_try_end(&gc->mark, SW_HANDLE_GC))
         return sw_handle_refuse(gc, offsetof(sw_gc, mark), SW_HANDLE_GC, "gc_destroy");
     __atomic_store_n(&gc->phase, SW_GC_IDLE, __ATOMIC_RELAXED);
+    if (sw_gc_has_signals(gc)) sw_gc_halt_settle();
     status = sw_heap_destroy_collected(gc->heap);
     release(gc);
     sw_handle_retire(gc, sizeof *gc, sizeof *gc, SW_HANDLE_GC);
@@ -196,6 +200,9 @@ static void *alloc_typed(sw_gc *gc, uint32_t type, size_t bytes) {
     return alloc_finalized(gc, layout, bytes, flags);
 }
 
+/* For a thread without a cache: it joins by itself, if threads do so. False: no memory. */
+static sw_noinline bool attach(sw_gc *gc) { return !sw_gc_attaches(gc) || sw_gc_attach(gc); }
+
 /* Allocates one object of a type if the fast path (take) cannot. */
 static sw_noinline void *new_one(sw_gc *gc, uint32_t type) {
     if (!sw_gc_has_type(gc, type)) return refuse(EINVAL);
@@ -211,13 +218,17 @@ static sw_always_inline void *clear(const sw_cache_bin *bin, char *p, uint32_t b
     return bin->span->needzero ? memset(p, 0, bytes) : p;
 }
 
+static sw_noinline void *new_first(sw_gc *gc, uint32_t type) {
+    return attach(gc) ? new_one(gc, type) : refuse(ENOMEM);
+}
+
 /* Takes a slot of the current word of the class if every object of that span has the type; else the
  * generic path allocates the object. A running cycle has prepared or swept the span before the bin
  * got it. */
 static sw_always_inline void *take(sw_gc *gc, uint32_t type, const sw_gc_layout *layout) {
     uint32_t bin_type = layout->bin_type;
     sw_cache *cache = sw_registry_cache_at(gc->heap_index);
-    if (sw_unlikely(cache == NULL)) return new_one(gc, type);
+    if (sw_unlikely(cache == NULL)) return new_first(gc, type);
     sw_cache_bin *bin = &cache->bins[layout->span_class];
     __asm__("" : "+r"(bin)); /* kept in one register */
     uint64_t bits = sw_word_free(bin->word);
@@ -239,6 +250,7 @@ static sw_noinline void *new_array(sw_gc *gc, uint32_t type, size_t count) {
     if (!sw_handle_check(gc, offsetof(sw_gc, mark), SW_HANDLE_GC, "gc_new")) return refuse(EINVAL);
     if (!sw_gc_has_type(gc, type) || count == 0) return refuse(EINVAL);
     if (sw_mul_overflow(sw_gc_layout_of(gc, type)->bytes, count, &bytes)) return refuse(EINVAL);
+    if (sw_registry_cache_at(gc->heap_index) == NULL && !attach(gc)) return refuse(ENOMEM);
     int error = count_early(gc, bytes) ? 0 : work_before(gc, bytes);
     return error == 0 ? alloc_typed(gc, type, bytes) : refuse(error);
 }

@@ -6,6 +6,7 @@
 #include "base/bits.h"
 #include "base/sized.h"
 #include "gc/checkmark.h"
+#include "gc/conservative.h"
 #include "gc/dangling.h"
 #include "gc/events.h"
 #include "gc/finalizer.h"
@@ -58,8 +59,9 @@ static void mark_words(void *arg, const void *start, size_t bytes) {
     sw_gc_mark_range(arg, start, bytes);
 }
 
-/* Marks what the roots point to. If roots of a source or of a shadow stack are unknown, the cycle
- * is abandoned later (gc->lost): an unmarked object is then not known to be dead. */
+/* Marks what the roots point to. If roots of a source, of a shadow stack or of a thread are
+ * unknown, the cycle is abandoned later (gc->lost): an unmarked object is then not known to be
+ * dead. */
 static void mark_roots(sw_gc *gc) {
     sw_gc_marker marker;
     if (!sw_gc_ask_sources(gc)) gc->lost = true;
@@ -69,6 +71,7 @@ static void mark_roots(sw_gc *gc) {
     if (!sw_gc_shadows_visit(gc, mark_words, &marker)) gc->lost = true;
     sw_gc_visit_tiny(gc, mark_words, &marker);
     sw_gc_visit_inside(gc, mark_words, &marker);
+    if (!sw_gc_visit_conservative(gc, mark_words, &marker)) gc->lost = true;
     for (uint32_t i = 0; i < gc->refs.entries.count; i++) {
         const sw_gc_ref_entry *entry = sw_gc_refs_entry(&gc->refs, i);
         if (sw_gc_refs_is_root(entry))
@@ -233,17 +236,49 @@ static void give_up(sw_gc *gc) {
 /* Enters a call on a live collector: gets the calling thread's cache of the heap, stops the world
  * and takes the collector's lock. After an error the lock is free; if the world did not stop in
  * time, a marking cycle was abandoned. */
-static sw_status enter(sw_gc *gc, const char *op, const sw_gc_cycle *cycle, sw_cache **cache) {
+static sw_status enter_how(sw_gc *gc, const char *op, const sw_gc_cycle *cycle, sw_cache **cache,
+                           bool by_signal) {
     sw_status status = SW_GC_STATUS(gc, op);
     if (status == SW_OK) status = check_bytes(cycle, op);
     if (status != SW_OK) return status;
     *cache = sw_thread_cache(gc->heap);
     if (*cache == NULL) return SW_NOMEM; /* sw_thread_cache has set the last error */
-    status = sw_gc_stop_world(gc, op);
+    if (sw_gc_is_conservative(gc) && !sw_gc_attach(gc)) return SW_NOMEM;
+    status = sw_gc_stop_world(gc, op, by_signal);
     gc->stood_ns = sw_gc_events_now(gc);
     if (status == SW_OK) return SW_OK;
     if (gc->phase == SW_GC_MARKING) give_up(gc);
     sw_os_lock_release(&gc->lock);
+    return status;
+}
+
+static sw_status enter(sw_gc *gc, const char *op, const sw_gc_cycle *cycle, sw_cache **cache) {
+    return enter_how(gc, op, cycle, cache, false);
+}
+
+/* As enter, for a call that begins a cycle: with conservative roots, the modules are listed before
+ * the world stops. If other threads load modules meanwhile, time after time, the cycle is abandoned
+ * later. whole: the call also ends the cycle. Only then signals may stop threads, because one that
+ * is between the test and the store of sw_gc_fast_write would miss the barrier. */
+static sw_status enter_first(sw_gc *gc, const char *op, const sw_gc_cycle *cycle, sw_cache **cache,
+                             bool whole) {
+    enum { TRIES = 4 };
+    sw_gc_data_list list = {0};
+    sw_status status = SW_GC_STATUS(gc, op);
+    if (status != SW_OK) return status;
+    if (!sw_gc_is_conservative(gc)) return enter(gc, op, cycle, cache);
+    for (int i = 1; status == SW_OK; i++) {
+        if (!sw_gc_data_list_begin(&list)) status = SW_NOMEM;
+        if (status == SW_OK)
+            status = enter_how(gc, op, cycle, cache, whole && sw_gc_has_signals(gc));
+        bool holds = status == SW_OK && sw_gc_data_list_holds(&list);
+        if (holds || i == TRIES) {
+            if (status == SW_OK) sw_gc_data_list_adopt(gc, &list, !holds);
+            break;
+        }
+        if (status == SW_OK) sw_gc_resume_world(gc);
+    }
+    sw_gc_data_list_end(&list);
     return status;
 }
 
@@ -262,7 +297,7 @@ static sw_status refuse(sw_gc *gc, const char *op, const char *why) {
 
 sw_status sw_gc_collect(sw_gc *gc, sw_gc_cycle *cycle) {
     sw_cache *cache;
-    sw_status status = enter(gc, "gc_collect", cycle, &cache);
+    sw_status status = enter_first(gc, "gc_collect", cycle, &cache, true);
     if (status != SW_OK) return status;
     uint64_t before = spent_ns(gc);
     if (gc->phase != SW_GC_IDLE) {
@@ -290,7 +325,7 @@ sw_status sw_gc_set_order(sw_gc *gc, sw_gc_order order) {
 sw_status sw_gc_start(sw_gc *gc) {
     const char *op = "gc_start";
     sw_cache *cache;
-    sw_status status = enter(gc, op, NULL, &cache);
+    sw_status status = enter_first(gc, op, NULL, &cache, false);
     if (status != SW_OK) return status;
     if (gc->phase != SW_GC_IDLE) return refuse(gc, op, "a cycle is under way");
     start(gc);

@@ -19,15 +19,17 @@
  * Files, the lowest first: type (layouts), span_meta, grey (the span queue), span_cursor (a walk
  * over span metadata), stack, mark_scan, mark_objects and mark_spans (the two orders), mark, refs
  * (references and finalizers), shadow (shadow stacks), dangling (pointers to freed memory),
- * checkmark (the second marking), sweep, pace (the pacer), events, stop (stopping the world),
- * finalizer, hooks (called by the heap), cycle (the driver), roots, graph, verify, barrier (the
- * write barrier), collector (creation, end, typed new), type_allocator (inline allocation).
+ * checkmark (the second marking), sweep, pace (the pacer), events, threads (joining), halt (a
+ * signal), stop (stopping the world), conservative (conservative roots), finalizer, hooks (called
+ * by the heap), cycle (the driver), roots, graph, verify, barrier (the write barrier), collector
+ * (creation, end, typed new), type_allocator (inline allocation).
  */
 #ifndef SW_GC_GC_H
 #define SW_GC_GC_H
 
 #include "gc/stack.h"
 #include "heap/heap.h"
+#include "os/scan.h"
 #include "spanwise/gc.h"
 
 /* A registered type. Number 0 is for untyped objects, in which each word may be a pointer.
@@ -130,14 +132,26 @@ typedef struct sw_gc_ring {
     uint64_t lost;     /* since the last removal */
 } sw_gc_ring;
 
-/* A joined thread (stop.c). `at` is the address of a thread-local variable, which is the same in
+/* Of a joined thread, if there are conservative roots. It does not move, and lives as long as the
+ * collector, because the handler of a signal finds it without the lock (halt.c).
+ *   running_at == sw_gc_thread.at while the thread is not away, else 0 */
+typedef struct sw_gc_context {
+    sw_os_context saved;        /* where it went away */
+    struct sw_gc_context *next; /* in sw_gc.contexts */
+    uintptr_t running_at;       /* atomic */
+    bool is_halted;             /* atomic: a signal has stopped it */
+} sw_gc_context;
+
+/* A joined thread (threads.c). `at` is the address of a thread-local variable, which is the same in
  * the child of a fork.
  *   at == 0: the record is unused, and is_away is false */
 typedef struct sw_gc_thread {
     uintptr_t at;
-    uint64_t id;   /* of the system, when it joined */
-    char name[32]; /* truncated to 31 bytes */
-    bool is_away;  /* stopped at a safepoint, or in a blocking region */
+    uint64_t id;            /* of the system, when it joined */
+    char name[32];          /* truncated to 31 bytes */
+    bool is_away;           /* stopped at a safepoint, or in a blocking region */
+    bool by_itself;         /* it did not call sw_gc_join */
+    sw_gc_context *context; /* NULL without conservative roots */
 } sw_gc_thread;
 
 /* The queue of spans to scan, by id; the links are in their grey bits (grey.h).
@@ -157,7 +171,8 @@ typedef struct sw_gc_span_cursor {
  * written without it. sw_gc_new reads the first cache line; the fields of its fast path are at
  * addresses congruent to 8 mod 16; see struct sw_cache.
  *   type_count >= 1, because untyped objects have a type;  heap->collector == the record
- *   due == 0 while the world is stopping, and while threads have joined and there is a pace;
+ *   due == 0 while the world is stopping, and while several threads have joined and there is a
+ *     pace;
  *     else due == pace_due
  *   phase == SW_GC_MARKING iff epoch is even
  *   the stack and the queue are empty unless phase == SW_GC_MARKING */
@@ -178,16 +193,22 @@ struct sw_gc {
     uint32_t joined;     /* atomic: threads that have joined */
     uint32_t running;    /* atomic: of these, not away */
     uint32_t stopping;   /* atomic: 1: the world is stopping or stopped */
+    uint32_t halted;     /* atomic: of the running threads, those that a signal has stopped */
     uint32_t changing;   /* atomic: threads that change the heap's spans or lists */
     uint32_t waiting;    /* threads that wait for the world to resume */
     /* Index + 1 of the thread that stops the world, if it has joined and was not away; else 0. */
     uint32_t stopper;
-    uint64_t stop_ns;  /* timeout of a stop for late threads */
-    uint64_t sleep_ns; /* longest sleep of a waiter; only tests change it */
-    uint64_t timeouts; /* atomic: sleeps that ended without a wake-up; only tests read it */
-    uint64_t pace_due; /* atomic: the value of due while the world runs */
-    sw_gc_array roots; /* sw_gc_roots; id: index + 1 */
-    sw_gc_array lent;  /* sw_gc_roots of sources, as of the beginning of the cycle */
+    uint64_t stop_ns;        /* timeout of a stop for late threads */
+    uint64_t sleep_ns;       /* longest sleep of a waiter; only tests change it */
+    uint64_t timeouts;       /* atomic: sleeps that ended without a wake-up; only tests read it */
+    uint64_t pace_due;       /* atomic: the value of due while the world runs */
+    sw_gc_array roots;       /* sw_gc_roots; id: index + 1 */
+    sw_gc_array lent;        /* sw_gc_roots of sources, as of the beginning of the cycle */
+    uint32_t root_options;   /* atomic: 0, or a sum of SW_GC_CONSERVATIVE and SW_GC_SIGNALS */
+    bool data_is_stale;      /* modules were loaded or unloaded since `data` was listed */
+    sw_gc_array data;        /* sw_os_data, as of the beginning of the cycle */
+    sw_gc_context *contexts; /* atomic: linked by next */
+    void *scan_buffer;       /* SW_OS_SCAN_BYTES bytes, if there are conservative roots */
     sw_gc_source *sources;
     sw_gc_shadow *shadows; /* linked by next */
     sw_gc_refs refs;

@@ -13,12 +13,12 @@ enum { SW_GC_PACE_LEAST = 64 << 10, SW_GC_PACE_PIECE = 16 << 10 };
  * goal and the work of a step, and resets the count. */
 void sw_gc_pace_reset(sw_gc *gc);
 
-/* Recomputes `due`. Under the lock, when a field that it depends on was written. Joined threads add
- * to one count by atomic instructions; with a pace, due == 0 sends each of their objects to the
- * path that does so. */
+/* Recomputes `due`. Under the lock, when a field that it depends on was written. Several
+ * joined threads add to one count by atomic instructions; with a pace, due == 0 sends each of their
+ * objects to the path that does so. */
 static inline void sw_gc_set_due(sw_gc *gc) {
     uint64_t due = __atomic_load_n(&gc->pace_due, __ATOMIC_RELAXED);
-    if (gc->stopping != 0 || (gc->joined != 0 && due != UINT64_MAX)) due = 0;
+    if (gc->stopping != 0 || (gc->joined > 1 && due != UINT64_MAX)) due = 0;
     __atomic_store_n(&gc->due, due, __ATOMIC_RELAXED);
 }
 

@@ -3,6 +3,7 @@
  * count for the next one. */
 #include "base/assert.h"
 #include "base/fail.h"
+#include "gc/halt.h"
 #include "gc/type.h"
 #include "heap/cache.h"
 
@@ -47,7 +48,7 @@ static void visit_word(const sw_cache_bin *bin, sw_gc_root_visit visit, void *ar
 
 void sw_gc_visit_inside(const sw_gc *gc, sw_gc_root_visit visit, void *arg) {
     sw_heap *heap = gc->heap;
-    if (sw_likely(!gc->inside)) return;
+    if (sw_likely(!gc->inside && sw_gc_halted(gc) == 0)) return;
     sw_os_lock_acquire(&heap->lock);
     for (const sw_cache *cache = heap->open_caches; cache != NULL; cache = cache->cold->list_next) {
         for (uint32_t i = 0; i < heap->span_classes; i++) visit_word(&cache->bins[i], visit, arg);

@@ -5,83 +5,40 @@
  * meanwhile. */
 #include "gc/stop.h"
 
-#include <string.h>
-
 #include "base/assert.h"
+#include "base/bits.h"
 #include "base/fail.h"
 #include "gc/events.h"
+#include "gc/halt.h"
 #include "gc/pace.h"
-#include "gc/type.h"
-#include "heap/thread.h"
 
-const char *sw_gc_thread_check(const sw_gc_thread *thread) {
-    return SW_RULE(thread->at != 0 || !thread->is_away);
-}
-
-/* --- under the lock --------------------------------------------------------------------------- */
-
-/* Returns the record with that `at`; NULL: none. */
-static sw_gc_thread *find(const sw_gc *gc, uintptr_t at) {
-    sw_gc_thread *threads = gc->threads.items;
-    for (uint32_t i = 0; i < gc->threads.count; i++) {
-        sw_check2(sw_gc_thread_check(&threads[i]));
-        if (threads[i].at == at) return &threads[i];
-    }
-    return NULL;
-}
-
-static void go_away(sw_gc *gc, sw_gc_thread *thread) {
-    thread->is_away = true;
-    __atomic_store_n(&gc->running, gc->running - 1, __ATOMIC_RELAXED);
-    if (gc->stopping != 0) sw_os_wake(&gc->running);
-}
-
-static void come_back(sw_gc *gc, sw_gc_thread *thread) {
-    thread->is_away = false;
-    __atomic_store_n(&gc->running, gc->running + 1, __ATOMIC_RELAXED);
-}
-
-/* Waits, without the lock, until the word is not `value` any more, or until the timeout. */
-static void wait_at(sw_gc *gc, const uint32_t *word, uint32_t value, uint64_t ns) {
-    sw_os_lock_release(&gc->lock);
-    bool in_time = sw_os_wait(word, value, ns);
-    sw_os_lock_acquire(&gc->lock);
-    if (!in_time) __atomic_store_n(&gc->timeouts, gc->timeouts + 1, __ATOMIC_RELAXED);
-}
-
-static void wait_for_world(sw_gc *gc) {
-    gc->waiting++;
-    while (gc->stopping != 0) wait_at(gc, &gc->stopping, 1, gc->sleep_ns);
-    gc->waiting--;
-}
+/* --- the world -------------------------------------------------------------------------------- */
 
 static void set_stopping(sw_gc *gc, uint32_t stopping) {
     __atomic_store_n(&gc->stopping, stopping, __ATOMIC_SEQ_CST); /* before reads of `changing` */
     sw_gc_set_due(gc);
-    if (stopping == 0 && gc->waiting != 0) sw_os_wake(&gc->stopping);
+    if (stopping == 0 && (gc->waiting != 0 || sw_gc_halted(gc) != 0)) sw_os_wake(&gc->stopping);
 }
-
-static void set_joined(sw_gc *gc, uint32_t joined) {
-    __atomic_store_n(&gc->joined, joined, __ATOMIC_RELAXED);
-    sw_gc_set_due(gc);
-}
-
-/* --- the world -------------------------------------------------------------------------------- */
 
 static void go_on(sw_gc *gc) {
     set_stopping(gc, 0);
-    if (gc->stopper != 0) come_back(gc, (sw_gc_thread *)gc->threads.items + gc->stopper - 1);
+    if (gc->stopper != 0) sw_gc_come_back(gc, (sw_gc_thread *)gc->threads.items + gc->stopper - 1);
     gc->stopper = 0;
+}
+
+static bool is_halted(const sw_gc_thread *thread) {
+    return thread->context != NULL &&
+           __atomic_load_n(&thread->context->is_halted, __ATOMIC_RELAXED);
 }
 
 /* Resumes the world, and fails with the name of the first thread that has reached no safepoint. */
 static sw_status name_late(sw_gc *gc, const char *op) {
     const sw_gc_thread *late = gc->threads.items;
-    if (gc->running == 0) {
+    if (gc->running == sw_gc_halted(gc)) {
         go_on(gc);
         return sw_fail(SW_BUSY, op, "a thread that has not joined is inside a call on the heap");
     }
-    while (late->at == 0 || late->is_away) late++;
+    while (late->at == 0 || late->is_away || is_halted(late)) late++;
     go_on(gc);
     return sw_fail(SW_BUSY, op, "thread '%s' (%llu) has reached no safepoint for %llu ms",
                    late->name, (unsigned long long)late->id,
@@ -90,31 +47,49 @@ static sw_status name_late(sw_gc *gc, const char *op) {
 
 /* Returns the count of threads to wait for; NULL: none. */
 static const uint32_t *late_word(const sw_gc *gc) {
-    if (gc->running != 0) return &gc->running;
+    if (gc->running != sw_gc_halted(gc)) return &gc->running;
     if (gc->inside) return NULL;
     return __atomic_load_n(&gc->changing, __ATOMIC_SEQ_CST) != 0 ? &gc->changing : NULL;
 }
 
-sw_status sw_gc_stop_world(sw_gc *gc, const char *op) {
-    sw_os_lock_acquire(&gc->lock);
-    sw_gc_thread *own = find(gc, sw_gc_here());
-    bool stops = own != NULL && !own->is_away;
-    if (stops) go_away(gc, own); /* another thread may be waiting for this one */
-    wait_for_world(gc);
-    if (stops) own = find(gc, sw_gc_here()); /* the records may have moved */
-    gc->stopper = stops ? (uint32_t)(own - (sw_gc_thread *)gc->threads.items) + 1 : 0;
-    set_stopping(gc, 1);
-    uint64_t asked = gc->joined != 0 ? gc->clock() : 0, end = 0;
+/* Waits until all others have stopped. Threads that come to no safepoint soon get a signal, again
+ * and again, because those inside of the library go on. */
+static sw_status wait_for_others(sw_gc *gc, const char *op, bool by_signal) {
+    enum { FIRST_NS = 100000, AGAIN_NS = 500000 };
+    uint64_t end = 0, again = UINT64_MAX;
     const uint32_t *late;
     while ((late = late_word(gc)) != NULL) {
         uint64_t now = gc->clock();
+        if (end == 0 && by_signal) again = now + FIRST_NS;
         if (end == 0) end = now + gc->stop_ns;
         if (now >= end) return name_late(gc, op);
+        if (now >= again) {
+            sw_gc_halt_threads(gc);
+            again = now + AGAIN_NS;
+        }
         uint32_t seen = __atomic_load_n(late, __ATOMIC_SEQ_CST);
-        if (seen != 0) wait_at(gc, late, seen, end - now);
+        if (seen != 0) sw_gc_wait_at(gc, late, seen, sw_min_u64(end, again) - now);
     }
-    if (asked != 0) sw_gc_events_note(gc, SW_GC_EVENT_WAIT, asked);
     return SW_OK;
+}
+
+sw_status sw_gc_stop_world(sw_gc *gc, const char *op, bool by_signal) {
+    sw_os_lock_acquire(&gc->lock);
+    sw_gc_thread *own = sw_gc_thread_find(gc, sw_gc_here());
+    bool stops = own != NULL && !own->is_away;
+    if (stops)
+        sw_gc_go_away(gc, own); /* another thread may be waiting for this one */
+    else if (own != NULL)
+        sw_gc_save_context(gc, own); /* in a blocking region */
+    sw_gc_wait_for_world(gc);
+    if (stops) own = sw_gc_thread_find(gc, sw_gc_here()); /* the records may have moved */
+    gc->stopper = stops ? (uint32_t)(own - (sw_gc_thread *)gc->threads.items) + 1 : 0;
+    set_stopping(gc, 1);
+    uint64_t asked = gc->joined != 0 ? gc->clock() : 0;
+    sw_status status = wait_for_others(gc, op, by_signal);
+    if (by_signal) sw_gc_halt_end(gc);
+    if (asked != 0 && status == SW_OK) sw_gc_events_note(gc, SW_GC_EVENT_WAIT, asked);
+    return status;
 }
 
 void sw_gc_resume_world(sw_gc *gc) {
@@ -125,12 +100,12 @@ void sw_gc_resume_world(sw_gc *gc) {
 /* Returns false if the calling thread has not joined, or is away. */
 static bool stop_here(sw_gc *gc) {
     sw_os_lock_acquire(&gc->lock);
-    sw_gc_thread *own = find(gc, sw_gc_here());
+    sw_gc_thread *own = sw_gc_thread_find(gc, sw_gc_here());
     bool runs = own != NULL && !own->is_away;
     if (runs && gc->stopping != 0) {
-        go_away(gc, own);
-        wait_for_world(gc);
-        come_back(gc, find(gc, sw_gc_here()));
+        sw_gc_go_away(gc, own);
+        sw_gc_wait_for_world(gc);
+        sw_gc_come_back(gc, sw_gc_thread_find(gc, sw_gc_here()));
     }
     sw_os_lock_release(&gc->lock);
     return runs;
@@ -148,17 +123,22 @@ void sw_gc_stop_here(sw_gc *gc) { (void)stop_here(gc); }
 
 void sw_gc_stop_in_call(sw_gc *gc) {
     if (stop_here(gc)) return;
+    if (sw_gc_attach_late(gc)) return; /* it has waited */
     sw_os_lock_acquire(&gc->lock);
-    wait_for_world(gc);
+    sw_gc_wait_for_world(gc);
     sw_os_lock_release(&gc->lock);
     report_not_joined(gc, "gc_new");
 }
 
 void sw_gc_stop_forked(sw_gc *gc) {
     sw_gc_thread *threads = gc->threads.items;
-    gc->joined = gc->running = gc->stopper = gc->changing = gc->waiting = 0;
+    gc->joined = gc->running = gc->stopper = gc->changing = gc->waiting = gc->halted = 0;
+    sw_gc_halt_forked();
     for (uint32_t i = 0; i < gc->threads.count; i++) {
-        if (threads[i].at != sw_gc_here()) threads[i] = (sw_gc_thread){0};
+        if (threads[i].at != sw_gc_here())
+            sw_gc_thread_clear(&threads[i]);
+        else
+            threads[i].id = sw_os_thread_id();
         gc->joined += threads[i].at != 0;
         gc->running += threads[i].at != 0 && !threads[i].is_away;
     }
@@ -177,12 +157,12 @@ static void leave_heap(sw_gc *gc) {
  * stopped yet, and the thread may continue. */
 static bool wait_outside(sw_gc *gc) {
     sw_os_lock_acquire(&gc->lock);
-    const sw_gc_thread *own = find(gc, sw_gc_here());
+    const sw_gc_thread *own = sw_gc_thread_find(gc, sw_gc_here());
     bool runs = own != NULL && !own->is_away;
     if (runs)
         __atomic_add_fetch(&gc->changing, 1, __ATOMIC_SEQ_CST);
     else
-        wait_for_world(gc);
+        sw_gc_wait_for_world(gc);
     sw_os_lock_release(&gc->lock);
     return runs;
 }
@@ -201,87 +181,6 @@ void sw_gc_enter_heap(sw_heap *heap, bool reports) {
 void sw_gc_leave_heap(sw_heap *heap) { leave_heap(heap->collector); }
 
 /* --- calls ------------------------------------------------------------------------------------ */
-
-/* Adds a record, unused or new, for the calling thread, which has none. False: no memory. */
-static bool add_thread(sw_gc *gc, const char *name) {
-    sw_gc_thread *own = find(gc, 0);
-    if (own == NULL) own = sw_gc_array_add(&gc->threads, sizeof *own);
-    if (own == NULL) return false;
-    *own = (sw_gc_thread){.at = sw_gc_here(), .id = sw_os_thread_id()};
-    strncpy(own->name, name, sizeof own->name - 1);
-    set_joined(gc, gc->joined + 1);
-    come_back(gc, own);
-    return true;
-}
-
-sw_status sw_gc_join(sw_gc *gc, const char *name) {
-    const char *op = "gc_join";
-    sw_status status = SW_GC_STATUS(gc, op);
-    if (status != SW_OK) return status;
-    if (name == NULL) return sw_fail(SW_INVALID, op, "the name is NULL");
-    if (sw_thread_cache(gc->heap) == NULL) return SW_NOMEM; /* its end makes the thread leave */
-    sw_os_lock_acquire(&gc->lock);
-    wait_for_world(gc);
-    bool joined = find(gc, sw_gc_here()) != NULL, added = !joined && add_thread(gc, name);
-    sw_os_lock_release(&gc->lock);
-    if (joined) return sw_fail(SW_STATE, op, "the thread has joined before");
-    return added ? SW_OK : sw_fail(SW_NOMEM, op, "no memory for a thread's record");
-}
-
-/* Returns the record of the calling thread, with the lock held. NULL: the thread has not joined, or
- * is not in the state `is_away`; then *status is set, and the lock is free. */
-static sw_gc_thread *enter(sw_gc *gc, const char *op, bool is_away, sw_status *status) {
-    *status = SW_GC_STATUS(gc, op);
-    if (*status != SW_OK) return NULL;
-    sw_os_lock_acquire(&gc->lock);
-    sw_gc_thread *own = find(gc, sw_gc_here());
-    if (own != NULL && own->is_away == is_away) return own;
-    sw_os_lock_release(&gc->lock);
-    *status = sw_fail(SW_STATE, op, "the thread has not joined, or is in %s blocking region",
-                      is_away ? "no" : "a");
-    return NULL;
-}
-
-/* Removes a thread's record, under the lock. */
-static void drop_thread(sw_gc *gc, sw_gc_thread *own) {
-    if (!own->is_away) go_away(gc, own);
-    *own = (sw_gc_thread){0};
-    set_joined(gc, gc->joined - 1);
-}
-
-sw_status sw_gc_leave(sw_gc *gc) {
-    sw_status status;
-    sw_gc_thread *own = enter(gc, "gc_leave", false, &status);
-    if (own == NULL) return status;
-    drop_thread(gc, own);
-    sw_os_lock_release(&gc->lock);
-    return SW_OK;
-}
-
-void sw_gc_thread_ended(sw_gc *gc) {
-    sw_os_lock_acquire(&gc->lock);
-    sw_gc_thread *own = find(gc, sw_gc_here());
-    if (own != NULL) drop_thread(gc, own);
-    sw_os_lock_release(&gc->lock);
-}
-
-sw_status sw_gc_block(sw_gc *gc) {
-    sw_status status;
-    sw_gc_thread *own = enter(gc, "gc_block", false, &status);
-    if (own == NULL) return status;
-    go_away(gc, own);
-    sw_os_lock_release(&gc->lock);
-    return SW_OK;
-}
-
-sw_status sw_gc_unblock(sw_gc *gc) {
-    sw_status status;
-    if (enter(gc, "gc_unblock", true, &status) == NULL) return status;
-    wait_for_world(gc);
-    come_back(gc, find(gc, sw_gc_here()));
-    sw_os_lock_release(&gc->lock);
-    return SW_OK;
-}
 
 void sw_gc_safepoint(sw_gc *gc) {
     if (!sw_handle_check(gc, offsetof(sw_gc, mark), SW_HANDLE_GC, "gc_safepoint")) return;

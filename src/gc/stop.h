@@ -4,28 +4,22 @@
 #ifndef SW_GC_STOP_H
 #define SW_GC_STOP_H
 
-#include "gc/gc.h"
-#include "heap/registry.h"
+#include "gc/threads.h"
 
-const char *sw_gc_thread_check(const sw_gc_thread *thread);
-
-/* Takes the collector's lock, and waits until every joined thread is away. SW_BUSY: timeout; the
- * lock is held, and the world resumes. */
-sw_status sw_gc_stop_world(sw_gc *gc, const char *op);
+/* Takes the collector's lock, and waits until every joined thread is away. by_signal: threads may
+ * also be halted by a signal, at any instruction outside of the library. SW_BUSY: timeout; the lock
+ * is held, and the world resumes. */
+sw_status sw_gc_stop_world(sw_gc *gc, const char *op, bool by_signal);
 /* Resumes the world, and releases the lock. */
 void sw_gc_resume_world(sw_gc *gc);
 /* A joined thread waits here while the world is stopping or stopped. Called without the lock. */
 void sw_gc_stop_here(sw_gc *gc);
-/* As sw_gc_stop_here, within a call on the heap: misuse by a thread that has not joined. */
+/* As sw_gc_stop_here, within sw_gc_new. A thread that has not joined does so, if threads join by
+ * themselves; else it is misuse. */
 void sw_gc_stop_in_call(sw_gc *gc);
 /* heap/collected.h: enter and leave. */
 void sw_gc_enter_heap(sw_heap *heap, bool reports);
 void sw_gc_leave_heap(sw_heap *heap);
-/* Makes the calling thread leave at its end, if it has joined. */
-void sw_gc_thread_ended(sw_gc *gc);
-/* Identifies the calling thread, also in the child of a fork: sw_gc_thread.at. */
-static inline uintptr_t sw_gc_here(void) { return (uintptr_t)&sw_tls; }
-
 /* In the child of a fork: drops the records of all threads but the calling one. */
 void sw_gc_stop_forked(sw_gc *gc);
 

@@ -4,6 +4,7 @@
 #include "spanwise/gc_fast.h"
 
 #include "base/fail.h"
+#include "gc/threads.h"
 #include "gc/type.h"
 #include "heap/thread.h"
 
@@ -15,8 +16,9 @@ sw_status sw_gc_type_allocator_begin(sw_gc *gc, uint32_t type, sw_gc_type_alloca
     if (status != SW_OK) return status;
     if (allocator == NULL) return sw_fail(SW_INVALID, op, "the allocator is NULL");
     if (!sw_gc_has_type(gc, type)) return sw_fail(SW_INVALID, op, "no type has number %u", type);
+    if (sw_gc_attaches(gc) && !sw_gc_attach(gc)) return SW_NOMEM; /* the last error is set */
     sw_cache *cache = sw_thread_cache(gc->heap);
-    if (cache == NULL) return SW_NOMEM; /* the last error is set */
+    if (cache == NULL) return SW_NOMEM;
     sw_os_lock_acquire(&gc->lock);
     sw_gc_layout *layout = &gc->layouts[type];
     layout->has_type_allocators = true;

@@ -51,6 +51,11 @@ struct sw_heap_hooks {
     void (*enter)(sw_heap *heap, bool reports);
     /* The change is done. */
     void (*leave)(sw_heap *heap);
+    /* No lock is held: the calling thread is about to get a cache. False: no memory; the last error
+     * is set. */
+    bool (*opens)(sw_heap *heap);
+    /* There was no memory for that cache. */
+    void (*unopens)(sw_heap *heap);
     /* The calling thread ends: it leaves the collector. */
     void (*ended)(sw_heap *heap);
     /* In the child of a fork, which has no other thread. */

@@ -80,10 +80,13 @@ static sw_noinline sw_cache *open_for_thread(sw_heap *heap) {
         return NULL;
     }
     sw_cache *cache = thread->caches[heap->index]; /* that call may have opened it */
+    if (cache == NULL && sw_heap_is_collected(heap) && !heap->hooks->opens(heap)) return NULL;
     if (cache == NULL && sw_cache_make(heap, SW_CACHE_OF_THREAD, &cache) == SW_OK) {
         cache->thread = thread;
         sw_registry_use_entry(thread, heap->index);
         __atomic_store_n(&thread->caches[heap->index], cache, __ATOMIC_RELEASE);
+    } else if (cache == NULL && sw_heap_is_collected(heap)) {
+        heap->hooks->unopens(heap);
     }
     if (cache != NULL && heap->mode == 0 && heap->id == SW_DEFAULT_HEAP_ID)
         sw_tls.cache = cache;

@@ -333,6 +333,7 @@ static void (*const volatile cache_free)(sw_cache *, void *) = sw_cache_free;
     X(sw_gc_unblock, GC, STATUS, true, SW_INVALID, sw_gc_unblock(h))                               \
     X(sw_gc_set_stop_ns, GC, STATUS, true, SW_INVALID, sw_gc_set_stop_ns(h, 1))                    \
     X(sw_gc_set_pace, GC, STATUS, true, SW_INVALID, sw_gc_set_pace(h, NULL))                       \
+    X(sw_gc_set_roots, GC, STATUS, true, SW_INVALID, sw_gc_set_roots(h, 0))                        \
     X(sw_gc_ref_new, GC, STATUS, true, SW_INVALID, sw_gc_ref_new(h, SW_GC_WEAK, NULL, &ref))       \
     X(sw_gc_ref_get, GC, STATUS, true, SW_INVALID, sw_gc_ref_get(h, 1, &referred))                 \
     X(sw_gc_ref_set, GC, STATUS, true, SW_INVALID, sw_gc_ref_set(h, 1, NULL))                      \

@@ -3,6 +3,8 @@
  * numbers of objects are computed by hand: 4 MiB are 65536 objects of 64 bytes. */
 #include <errno.h>
 
+#include <pthread.h>
+
 #include "collector.h"
 #include "gc/gc.h"
 
@@ -71,18 +73,35 @@ static void percent_of_what_lives(void) {
     CHECK(sw_gc_destroy(f.gc) == SW_OK);
 }
 
+static pthread_barrier_t other_joins, other_ends;
+
+static void *join_and_block(void *gc) {
+    CHECK(sw_gc_join(gc, "other") == SW_OK);
+    CHECK(sw_gc_block(gc) == SW_OK);
+    (void)pthread_barrier_wait(&other_joins);
+    (void)pthread_barrier_wait(&other_ends);
+    return NULL;
+}
+
 /* A thread that joins or leaves between two objects: the bytes of all of them count, in two ways.
- */
-static void threads_that_join_meanwhile(void) {
+ * With another one there is no short path, which would lose what two threads count at once. */
+static void threads_that_join_meanwhile(bool with_other) {
     fixture f;
+    pthread_t other;
     start(&f);
+    CHECK(pthread_barrier_init(&other_joins, NULL, 2) == 0);
+    CHECK(pthread_barrier_init(&other_ends, NULL, 2) == 0);
+    if (with_other) {
+        CHECK(pthread_create(&other, NULL, join_and_block, f.gc) == 0);
+        (void)pthread_barrier_wait(&other_joins);
+    }
     CHECK(sw_gc_join(f.gc, "main") == SW_OK);
     make_garbage(&f, 5 * A_MIB); /* no pace: nothing counts */
     CHECK(last(&f).number == 0);
     set_pace(&f, 100, 0, 0);
-    CHECK(f.gc->due == 0); /* no short path, which would lose what two threads count at once */
+    CHECK((f.gc->due == 0) == with_other);
     expect_after(&f, 4 * A_MIB);
-    CHECK(f.gc->due == 0);
+    CHECK((f.gc->due == 0) == with_other);
     make_garbage(&f, A_MIB);
     CHECK(sw_gc_leave(f.gc) == SW_OK);
     make_garbage(&f, A_MIB);
@@ -94,6 +113,10 @@ static void threads_that_join_meanwhile(void) {
     set_pace(&f, 0, 0, 0);
     make_garbage(&f, 5 * A_MIB);
     CHECK(last(&f).number == 2);
+    if (with_other) {
+        (void)pthread_barrier_wait(&other_ends);
+        CHECK(pthread_join(other, NULL) == 0);
+    }
     CHECK(sw_gc_destroy(f.gc) == SW_OK);
 }
 
@@ -221,7 +244,8 @@ static void bad_input(void) {
 
 int main(void) {
     percent_of_what_lives();
-    threads_that_join_meanwhile();
+    threads_that_join_meanwhile(false);
+    threads_that_join_meanwhile(true);
     in_steps();
     plan_too_small();
     missed_write();

@@ -185,7 +185,7 @@ static void slow_sleeper(void) {
     if (check_failed()) return;
     start();
     gone = 0;
-    CHECK_EQ(sw_gc_stop_world(gc, "test"), SW_OK);
+    CHECK_EQ(sw_gc_stop_world(gc, "test", false), SW_OK);
     sw_os_lock_release(&gc->lock);
     for (int i = 0; i < LATE; i++) {
         CHECK_EQ(pthread_create(&threads[i], NULL, join_and_leave, &late[i]), 0);

@@ -2,7 +2,7 @@
 """Ownership of the C collector of a `CollectedHeap`: one call at a time, and root words.
 
 A thread that has joined the collector is in a blocking region whenever it is outside a call, so no
-other thread waits for it there.
+other thread waits for it there. With conservative roots each thread joins at its first call.
 
 A root word is an element of an array that the collector reads when a cycle begins. The arrays are
 neither moved nor freed before the collector is destroyed.
@@ -70,6 +70,7 @@ class GcHandle:
         "_life",
         "_lock",
         "_open",
+        "conservative",
         "finalizers",
         "heap",
         "id",
@@ -83,13 +84,15 @@ class GcHandle:
         "types",
     )
 
-    def __init__(self, options: Any, table: SizeClassTable) -> None:
+    def __init__(self, options: Any, table: SizeClassTable, *, conservative: bool) -> None:
         self._c: Any = output_of(lib.sw_gc_create, options)
+        self.conservative = conservative
         self._open = [True]  # a list, because references outlive the handle
         self._lock = CallLock()
         self._chunks: list[NDArray[np.uint64]] = []
         self._free: deque[Root] = deque()
-        # .calls: depth of calls, in joined threads only; .shadow: the shadow stack (roots.py)
+        # .calls: depth of calls, in joined threads only; .named: in those that called join();
+        # .shadow: the shadow stack (roots.py)
         self.thread = threading.local()
         self.finalizers: dict[int, Any] = {}  # by address: (function, type, count)
         self.objects: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
@@ -104,6 +107,10 @@ class GcHandle:
         self.table = table
         self.tiny = bool(options.tiny)
         self._life = Life(_destroy, self._c, self._chunks, table, self.note)
+        if conservative:
+            check(lib.sw_gc_set_roots(self._c, lib.SW_GC_CONSERVATIVE))
+            check(lib.sw_gc_block(self._c))
+            self.thread.calls = 0
 
     @property
     def closed(self) -> bool:
@@ -126,6 +133,8 @@ class GcHandle:
             if calls == 0:
                 lib.sw_gc_unblock(self._c)
             self.thread.calls = calls + 1
+        elif self.conservative:
+            self._join_now()
         return self._c
 
     def __exit__(self, *error: Any) -> None:
@@ -141,17 +150,47 @@ class GcHandle:
     def join(self, name: str) -> None:
         """Make the calling thread stop at its calls while another thread works on a cycle."""
         with self as c_gc:
+            by_itself = hasattr(self.thread, "calls")
+            if by_itself and not getattr(self.thread, "named", False):
+                check(lib.sw_gc_leave(c_gc))
             check(lib.sw_gc_join(c_gc, name.encode()))
-            check(lib.sw_gc_block(c_gc))
-        self.thread.calls = 0
+            if not by_itself:
+                check(lib.sw_gc_block(c_gc))
+                self.thread.calls = 0
+        self.thread.named = True
 
     def leave(self) -> None:
         """Undo `join`; do nothing if the heap is closed."""
         with self._lock:
+            self.thread.named = False
+            if self.conservative:
+                return
             del self.thread.calls
             if not self.closed:
                 check(lib.sw_gc_unblock(self._c))
                 check(lib.sw_gc_leave(self._c))
+
+    def _join_now(self) -> None:
+        """Join the calling thread under its Python name; called inside `__enter__`."""
+        try:
+            check(lib.sw_gc_join(self._c, threading.current_thread().name.encode()))
+        except BaseException:
+            self._lock.__exit__(None, None, None)
+            raise
+        self.thread.calls = 1
+
+    def block_new(self) -> None:
+        """After the current call, note that a call has made the thread join by itself, if so.
+
+        `sw_gc_new` does that while threads of another language have joined.
+        """
+        if not hasattr(self.thread, "seen") and not hasattr(self.thread, "calls"):
+            self.thread.seen = True
+            self._lock.at_exit(self._try_block)
+
+    def _try_block(self) -> None:
+        if not self.closed and lib.sw_gc_block(self._c) == lib.SW_OK:
+            self.thread.calls = 0
 
     # --- roots ---
 

@@ -41,6 +41,9 @@ class CollectedHeap(Inspection):
     Args:
         table: size classes, or a table's name.
         options: limit, placement, decay of idle pages, retained spans; None: `HeapOptions()`.
+        conservative: every word of the process's stacks, registers, static and thread-local data
+            is a root, for objects that C code holds (`sw_gc_set_roots`). Threads join at their
+            first call.
         tiny: objects below 16 B without pointers share blocks of 16 B; a block lives until all
             its objects are unreachable. Pointer-free objects of up to 16 B cannot be freed
             individually, and have neither weak references nor finalizers.
@@ -48,6 +51,7 @@ class CollectedHeap(Inspection):
     Raises:
         TypeError, InvalidError: an argument is not allowed.
         OutOfMemoryError: there is no memory for a heap.
+        UnsupportedError: this system does not report stacks and static data.
     """
 
     __slots__ = ("__weakref__", "_handle", "_paced")
@@ -57,11 +61,13 @@ class CollectedHeap(Inspection):
         table: SizeClassTable | str = "c16",
         *,
         options: HeapOptions | None = None,
+        conservative: bool = False,
         tiny: bool = False,
     ) -> None:
         made = as_table(table)
         given = c_options(made, as_options(options), tracked=False, tiny=tiny)
-        self._handle: GcHandle = GcHandle(given, made)
+        _lib.check_type(conservative, bool, "conservative")
+        self._handle: GcHandle = GcHandle(given, made, conservative=conservative)
         super().__init__()
         self._paced = False
 
@@ -328,6 +334,7 @@ class CollectedHeap(Inspection):
 
     def _new(self, c_gc: Any, type_id: int, count: int) -> Any:
         """Return the address of a new object; with a pace, the call may first work on a cycle."""
+        self._handle.block_new()
         if not self._paced:
             return lib.sw_gc_new(c_gc, type_id, count)
         before, phase = read_cycle(c_gc), self.phase
@@ -377,6 +384,7 @@ class CollectedHeap(Inspection):
 
         A Python thread needs it when threads of another language use the heap at the same time
         (`sw_gc_join`). The thread stops at its calls; outside a call, no other thread waits for it.
+        With `conservative`, it only names the thread, which joins at its first call.
 
         Raises:
             StateError: the thread has already joined.
