@@ -109,26 +109,6 @@ def test_ctrl_c_leaves_nothing(
     assert said.endswith("spanwise: interrupted\n") and "Traceback" not in said
 
 
-def test_more_ctrl_c_while_it_ends(start: StartBuild, tmp_path: Path) -> None:
-    """The build waits two seconds for compilers that ignore SIGTERM; Ctrl-C comes in that time."""
-    child = start(IGNORES_SIGTERM)
-    begin = time.monotonic()
-    for _ in range(15):
-        child.send_signal(signal.SIGINT)
-        time.sleep(0.05)
-    said = assert_nothing_is_left(child, tmp_path, 130)
-    assert time.monotonic() - begin >= 2
-    assert said.endswith("spanwise: interrupted\n") and "Traceback" not in said
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_ended_by_a_supervisor(start: StartBuild, tmp_path: Path, number: signal.Signals) -> None:
-    child = start(SLEEPS)
-    child.send_signal(number)
-    said = assert_nothing_is_left(child, tmp_path, -number)
-    assert "Traceback" not in said
-
-
 @pytest.mark.parametrize(
     "how",
     ["exec sleep 600", "sleep 600 & echo >$0.pids/$!; wait"],

@@ -4,11 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import os
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +13,7 @@ from spanwise import workloads
 from spanwise.__main__ import main, make_parser
 from spanwise.commands import _options, demo
 
-from tests.python.helpers import needs_recorder, random_ops, script
+from tests.python.helpers import needs_recorder, random_ops
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -217,18 +212,6 @@ def test_a_moment_after_the_end(command: str, capsys: pytest.CaptureFixture[str]
     capsys.readouterr()
 
 
-def test_a_moment_after_the_end_of_a_set(capsys: pytest.CaptureFixture[str]) -> None:
-    """A set has a moment as long as one of its recordings goes on."""
-    assert main(["ledger", "a.swt", "b.swt", "--at", "1s"]) == 0
-    capsys.readouterr()
-    assert error_line(capsys, "ledger", "a.swt", "b.swt", "--at", "9999s").startswith(
-        "a.swt: moment '9999s' is after its end; it lasts "
-    )
-    ops = sw.Recording.open("b.swt")
-    with pytest.raises(sw.InvalidError, match=r"moment 1\.5 is after its end"):
-        ops.ledger("go", 1.5)
-
-
 def test_a_sweep_at_a_moment_after_the_end() -> None:
     found = sw.sweep(["a.swt", "b.swt"], ["go"], at="1s")
     assert len(found) == 2
@@ -344,14 +327,6 @@ def test_a_program_that_is_no_compiler(name: str, capsys: pytest.CaptureFixture[
     )
 
 
-def test_a_compiler_that_does_not_start(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    crashing = script(tmp_path / "cc-crashing", "kill -SEGV $$")
-    message = error_line(capsys, "build", "--table", "c16", "-o", "out", "--cc", crashing)
-    assert message == (
-        f"{crashing}: is not a C compiler; install gcc or clang, or name one with --cc"
-    )
-
-
 # --- files that are cut ---------------------------------------------------------------------------
 
 
@@ -396,19 +371,3 @@ def test_a_demo_that_fails_at_once_leaves_no_folder(
     assert main(["demo", "-o", "new/out"]) == 130
     assert Path("new/out/python.swt").exists()
     capsys.readouterr()
-
-
-@needs_recorder()
-def test_ctrl_c_in_a_demo_leaves_no_empty_folder() -> None:
-    words = [sys.executable, "-m", "spanwise", "demo", "-o", "out"]
-    child = subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-    assert child.stderr is not None
-    child.stderr.readline()  # "demo: recording ...": the work has begun
-    os.killpg(child.pid, signal.SIGINT)
-    child.communicate(timeout=300)
-    deadline = time.monotonic() + 300
-    while Path("out").exists() and not any(Path("out").iterdir()) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not Path("out").exists() or any(Path("out").iterdir())

@@ -34,11 +34,6 @@ TWO = by_hand(
 )
 
 
-def test_rows_are_in_the_order_in_which_they_began() -> None:
-    assert kinds(TWO) == ["assist", "pause", "cycle", "mark", "sweep", "sweep", "pause"]
-    assert TWO.array["start_ns"].tolist() == [90, 100, 100, 110, 130, 300, 400]
-
-
 def test_sums_and_what_is_left_to_the_program() -> None:
     assert [tuple(row) for row in np.asarray(TWO.sums()).tolist()] == [
         ("cycle", 1, 70),
@@ -95,29 +90,6 @@ def test_a_collection_and_steps() -> None:
         heap.record_events()
         assert len(heap.events().array) == 0
         kept.release()
-
-
-def test_more_than_one_block_is_taken_out() -> None:
-    with sw.CollectedHeap() as heap:
-        heap.record_events()
-        for _ in range(1000):
-            heap.collect()
-        events = heap.events()
-        assert len(events.array) == 5000 and events.lost == 0
-        assert sorted(set(events.array["cycle"].tolist())) == list(range(1, 1001))
-
-
-def test_finalizers_and_assists() -> None:
-    with sw.CollectedHeap() as heap:
-        kind = heap.add_type("text", 64)
-        heap.record_events()
-        heap.new(kind, finalizer=lambda _: None).release()
-        heap.collect()
-        heap.run_finalizers()
-        assert kinds(heap.events())[-1] == "finalize"
-        heap.set_debug(always=True)
-        heap.new(kind)
-        assert "assist" in kinds(heap.events())
 
 
 def test_lanes_of_perfetto(tmp_path: Path) -> None:

@@ -79,22 +79,6 @@ def test_a_map_knows_every_live_object() -> None:
     assert (np.isnan(ages) == (one.array["live"] == 0)).all()
 
 
-def test_a_live_heap_has_the_same_map_as_the_recording() -> None:
-    with sw.Heap("go", manual_clock=True) as heap:
-        heap.run(OPS)
-        live, simulated = heap.map(), RECORDING.map("go", "end")
-        check(live)
-        same = [name for name in live.array.dtype.names if name not in ("address", "touched_bytes")]
-        assert (live.array[same] == simulated.array[same]).all()
-        of_slots = live.slot_requested_bytes, simulated.slot_requested_bytes
-        assert of_slots[0] is not None and of_slots[1] is not None
-        assert np.array_equal(of_slots[0], of_slots[1])
-        assert live.age_ns is None and (live.array["touched_bytes"] == 2**64 - 1).all()
-        resident = heap.map(resident=True)
-        assert resident.ledger.resident_bytes is not None
-        assert (resident.array["touched_bytes"] <= resident.array["bytes"]).all()
-
-
 def test_maps_through_time_are_those_of_single_moments() -> None:
     maps = RECORDING.maps("go", samples=5)
     peak = RECORDING.after_peak("go").peak_op

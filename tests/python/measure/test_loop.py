@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import spanwise as sw
@@ -18,7 +17,6 @@ from install_tools import quick_compiler
 from spanwise import _format, _lib
 from spanwise.builds.folder import Build
 from spanwise.commands import demo
-from spanwise.ledger.parts import PARTS
 from spanwise.measure import closed_loop
 from spanwise.measure.closed_loop import (
     ALIGN,
@@ -27,12 +25,10 @@ from spanwise.measure.closed_loop import (
     Loop,
     Measured,
     measure,
-    same_environment,
 )
 from spanwise.measure.running import MALLOC_LIBRARY, ProcessLedger, read_process_ledger
 from spanwise.optimizer import search
 from spanwise.recordings.finish import finish
-from spanwise.recordings.recorder import RecordOptions, run_recorded
 
 from tests.python.helpers import (
     ALLOC,
@@ -116,23 +112,6 @@ def test_demo(tmp_path: Path) -> None:
         assert "fitted" in done.stdout and "glibc" in done.stdout
         assert (tmp_path / "out/python-bench.png").is_file()
         assert Build.open(tmp_path / "out/best").table.hash == best.hash
-
-
-@pytest.mark.slow
-@needs_recorder()
-def test_demo_json_without_a_compiler(tmp_path: Path) -> None:
-    done = run_demo("--json", "-o", tmp_path, env={"PATH": str(tmp_path), "CC": ""})
-    value: dict[str, Any] = json.loads(done.stdout)
-    loop = value.pop("loop")
-    assert value.pop("bench") is None
-    assert Path(value.pop("report")).is_file()
-    for comparison in value.values():
-        for ledger in comparison["ledgers"]:
-            assert sum(ledger[part] for part in PARTS) == ledger["held_bytes"]
-    assert loop["built"] is False and "no C compiler was found" in loop["why_not"]
-    for preload in (loop["stock"], loop["best"]):
-        assert preload["measured"] is preload["error"] is None
-        assert preload["predicted_peak_held_bytes"] >= preload["predicted"]["held_bytes"]
 
 
 def test_the_loop_in_one_sentence() -> None:
@@ -259,18 +238,3 @@ def test_a_recorded_run_holds_what_its_recording_predicts(tmp_path: Path) -> Non
     assert predicted is not None and process.stats is not None
     assert process.peak_held_bytes == predicted.peak_held_bytes
     assert process.stats.peak_requested_bytes == predicted.peak_requested_bytes
-
-
-@needs_recorder()
-def test_runs_of_the_loop_have_the_same_environment(tmp_path: Path) -> None:
-    """The same names, under the recorder and under the preloaded malloc: python copies it all."""
-    env = same_environment()
-    show = [sys.executable, "-c", "import os; print(*os.environ)"]
-    with (tmp_path / "names").open("w") as file:
-        run_recorded(show, tmp_path / "a.swt", RecordOptions(env=env, stdout=file))
-    reported = (
-        "import spanwise as sw; from spanwise.measure.closed_loop import same_environment as env; "
-    )
-    done = python("-c", f"{reported}sw.run({show!r}, env=env())")
-    names = (tmp_path / "names").read_text().split()
-    assert sorted(done.stdout.split()) == sorted(names) and "SPANWISE_RECORD_PID" in names

@@ -16,7 +16,6 @@ from spanwise.optimizer.result import OptimizeResult
 from spanwise.optimizer.solver import Fit, Rules
 from spanwise.results.rows import as_rows
 
-from tests.python.helpers import ALLOC, make_ops
 from tests.python.optimizer.optimizer_tools import by_peak, wanting
 
 Bytes = tuple[int, ...]
@@ -115,13 +114,6 @@ def test_families_rise_and_are_those_without_a_ledger() -> None:
     assert list(one.families().items()) == [("jemalloc", 60), ("pow2", 70)]
 
 
-def test_tables_are_listed_by_what_decides() -> None:
-    """c16 has less resident on the fit, and the found table on the held-out recording."""
-    rows, head = optimum((1000, 2000), (4000, 3000))._resident_rows()
-    assert head == ("", "fit", "a, held out")
-    assert rows[:3] == [("go", "1", "1"), ("mine", "2,000", "3,000"), ("c16", "1,000", "4,000")]
-
-
 @pytest.mark.parametrize(
     ("parts", "folds", "holds"),
     [
@@ -204,24 +196,6 @@ def test_a_table_that_loses_on_one_recording_is_not_chosen() -> None:
 
 
 @pytest.mark.usefixtures("alone")
-@pytest.mark.parametrize("judge", ["optimize", "cross_validate"])
-def test_where_the_choice_loses_the_stock_table_is_used(judge: str) -> None:
-    """A single class of 32 KiB loses wherever it is tried; the saving of c16 over itself is 0."""
-    two = [wanting(*[520] * 300), wanting(*[520] * 200)]
-    if judge == "optimize":
-        rows = by_peak(two, classes=1, folds=2).folds
-    else:
-        rows = sw.cross_validate(two, 1, "peak", waste_percent=100, prior=0)
-    assert rows is not None
-    assert rows["stock_chosen"].tolist() == [True, True]
-    assert rows["saved_bytes"].tolist() == rows["saved_percent"].tolist() == [0, 0]
-    assert rows["stock_bytes"].tolist() == rows["chosen_bytes"].tolist()
-    assert rows["stock_bytes"].tolist() == [
-        one.ledger("c16", "peak-resident").peak_resident_bytes for one in two
-    ]
-
-
-@pytest.mark.usefixtures("alone")
 def test_parts_are_judged_next_to_the_better_stock_table() -> None:
     """With align 8 that may be either: c16 for many objects of 1,040 bytes, go for few of 24."""
     for name, other, sizes in (("c16", "go", [1040] * 3000), ("go", "c16", [24] * 300)):
@@ -251,15 +225,3 @@ def test_a_part_is_judged_by_the_choice_on_the_others() -> None:
         assert row["saved_percent"] == pytest.approx(100 * (stock - chosen) / stock)
     assert rows["saved_percent"][0] == pytest.approx(100 * 20 / 580, abs=0.5)
     assert abs(rows["saved_percent"][1]) < 0.5
-
-
-@pytest.mark.usefixtures("alone")
-def test_a_saving_below_the_least_percent_is_no_choice_of_cross_validation() -> None:
-    """By hand: 51.5 bytes of 10,000 objects, next to 64 MiB that no table changes: 0.7 %."""
-    rows = [(ALLOC, i, 520) for i in range(10_000)]
-    two = [sw.Recording.from_ops(make_ops(*rows, (ALLOC, 10_000, 64 << 20))) for _ in range(2)]
-    for least, kept in ((1.0, True), (0.5, False)):
-        found = sw.cross_validate(
-            two, 1, "peak", tables=[NEAR], waste_percent=100, prior=0, least_percent=least
-        )
-        assert found["stock_chosen"].tolist() == [kept, kept]

@@ -52,13 +52,6 @@ def test_by_hand(stored: bool, tmp_path: Path) -> None:
     assert json.loads(found.to_json())["sentences"] == [worst, end] == str(found).splitlines()
 
 
-def test_what_goes_back_has_no_sentence() -> None:
-    """Pages go back with the second free after theirs, so at most two objects are kept."""
-    found = emptied().after_peak("go", options=sw.HeapOptions(decay_ms=0))
-    assert 2 * MIB < found.worst_waste_bytes < 3 * MIB
-    assert found.end_held_bytes < 33 * MIB and found.end == ""
-
-
 def test_a_program_that_frees_everything_has_no_sentence() -> None:
     """Its last 16 objects are freed within a decay, so 64 MiB is held for nothing."""
     rows = [(ALLOC, i, MIB) for i in range(64)] + [(FREE, i, 0) for i in range(48)]
@@ -68,33 +61,6 @@ def test_a_program_that_frees_everything_has_no_sentence() -> None:
     assert found.end_held_bytes > 64 * MIB and found.end_requested_bytes == 0
     assert found.end == "" and found.worst_requested_bytes == MIB and found.worst_op == 127
     assert alive.end != ""
-
-
-def test_where_nothing_comes_after_the_peak() -> None:
-    grown = sw.Recording.from_ops(make_ops(*((ALLOC, i, MIB) for i in range(64))))
-    found = grown.after_peak("go")
-    assert found.peak_op == found.worst_op == 64 and found.sentences == ()
-    assert str(found) == "Waste does not grow after the peak."
-    assert sw.Recording.from_ops(make_ops()).after_peak().sentences == ()
-
-
-def test_the_end_is_not_said_twice() -> None:
-    """Without the 16 new objects the most waste is at the end."""
-    found = emptied()[:112].after_peak("go")
-    assert found.worst_op == 112 and found.worst == ""
-    assert found.end.endswith(" resident) for 16.0 MiB requested, of 64.0 MiB at most before.")
-
-
-def test_a_peak_that_comes_late() -> None:
-    """A last object makes the end the peak; the sentence on what was freed before is not lost."""
-    rows = [(ALLOC, i, 1000) for i in range(8000)]
-    rows += [(FREE, i, 0) for i in range(8000) if i % 8]
-    recording = sw.Recording.from_ops(make_ops(*rows, (ALLOC, 8000, MIB)))
-    found = recording.after_peak("go")
-    assert found.peak_op == found.worst_op == 15_001 and found.worst == ""
-    assert found.peak_requested_bytes == 8_000_000
-    assert found.end_requested_bytes == 1_000_000 + MIB
-    assert found.end.endswith(" resident) for 2.0 MiB requested, of 7.6 MiB at most before.")
 
 
 def test_no_moment_has_more_waste() -> None:
@@ -126,9 +92,6 @@ def test_the_commands_print_it(tmp_path: Path) -> None:
     at_end = ("ledger", "a.swt", "--at", "end")
     assert "After the peak" not in spanwise(*at_end, cwd=tmp_path).stdout
     assert json.loads(spanwise(*at_end, "--json", cwd=tmp_path).stdout)["after_peak"] is None
-
-
-# --- passes ---------------------------------------------------------------------------------------
 
 
 # --- one moment -----------------------------------------------------------------------------------

@@ -83,25 +83,9 @@ def test_units(unit: str, factor: int, tmp_path: Path) -> None:
     assert sizes(one) == {500 * factor: 2}
 
 
-def test_a_unit_that_is_no_number_of_bytes(tmp_path: Path) -> None:
-    said = refused(tmp_path / "x.pb", profile(sample(10, 1000), unit="pages"))
-    assert "the unit of inuse_space is 'pages'" in said
-
-
-def test_an_object_that_is_too_large(tmp_path: Path) -> None:
-    said = refused(tmp_path / "x.pb", profile(sample(1, 1 << 60), unit="kB"))
-    assert "size 1180591620717411303424 is too large" in said
-
-
 def test_names_of_types_are_one_line(tmp_path: Path) -> None:
     said = refused(tmp_path / "x.pb", profile(sample(1, 1), types=("a\nb", "c")))
     assert said.endswith("it has 'a\\nb', c")
-
-
-def test_the_unit_of_a_label(tmp_path: Path) -> None:
-    body = inside(2, b"\x01\x64") + inside(3, plain(1, 3) + plain(3, 2) + plain(4, first_text()))
-    content = profile(body, unit="kilobytes", texts=["kilobytes"])
-    assert sizes(made(tmp_path / "x.pb", content)) == {2048: 50}
 
 
 def test_bytes_without_a_count(tmp_path: Path) -> None:

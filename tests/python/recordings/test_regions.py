@@ -108,12 +108,6 @@ def test_the_block_and_what_was_live(output: Told) -> None:
 
 @needs_recorder()
 @needs_python_malloc()
-def test_blocks_nest_and_follow(output: Told) -> None:
-    assert output.said["nested"] == [40, 23, 40]
-
-
-@needs_recorder()
-@needs_python_malloc()
 def test_other_threads_are_in_it(output: Told) -> None:
     count, threads = output.said["threads"]
     assert count == 80
@@ -133,15 +127,6 @@ print(int(((ops["size"] == {SIZE} + 1) & (ops["kind"] == 0)).sum()))
     parent = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
     words = ("--children", "-o", tmp_path / "whole.swt", "--", sys.executable, "-c", parent, child)
     assert spanwise("record", *words).stdout == "9\n"
-
-
-@needs_recorder()
-@needs_python_malloc()
-def test_a_block_that_raises_has_no_recording(output: Told) -> None:
-    assert output.said["raised"] == [
-        "KeyError('mine')",
-        "recording(): the block ended with an exception, so it has no recording",
-    ]
 
 
 # A block that is kept in a file, and a child that is not recorded.

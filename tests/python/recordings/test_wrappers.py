@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 import spanwise as sw
-from spanwise import _format
 from spanwise.recordings.live_sites import LiveSite
 from spanwise.recordings.sites import Site, Sites, callers
 from spanwise.recordings.wrappers import Folding, is_wrapper, plain_function
@@ -392,34 +391,3 @@ def test_merged_sites_add_up() -> None:
     assert len(sites) == 3 and "2 call sites" in repr(sites)
     bare = Sites([Site(1, 1, 10, ()), Site(2, 1, 10, ())])  # no frames: nothing says they are one
     assert len(bare.merged()) == 2
-
-
-@pytest.mark.parametrize(
-    ("most", "shown"),
-    [
-        (24, "std::copy_all (a.cc:445)"),
-        (23, "std::copy_all…a.cc:445)"),
-        (14, "std::….cc:445)"),
-        (2, "…)"),
-    ],
-)
-def test_names_are_cut_in_their_middle(most: int, shown: str) -> None:
-    assert _format.shortened("std::copy_all (a.cc:445)", most) == shown
-    assert len(shown) <= most
-
-
-def test_a_function_that_calls_itself_is_named_once() -> None:
-    names = ("fill (a.c:3)", "fill", "walk<int>", "walk<long>", "fill", "main")
-    assert callers([site(1, names)], 80) == ["fill (a.c:3) < walk < fill < main"]
-
-
-def test_widths_follow_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = [
-        site(i, (f"caller_{i} (a.c:{i})", *(f"caller_of_it_{n}" for n in range(20))))
-        for i in (1, 2)
-    ]
-    for columns in (80, 200):
-        monkeypatch.setenv("COLUMNS", str(columns))
-        lines = repr(Sites(names)).splitlines()
-        assert columns - 20 < max(map(len, lines)) <= columns
-        assert not any(line.endswith("anoth") for line in lines)
