@@ -58,14 +58,6 @@ static void refuses_bad_options(void) {
     CHECK(sw_range_backend_name(SW_RANGE_BACKEND_COUNT) == NULL);
 }
 
-static void holds_the_largest_range(uint32_t backend) {
-    sw_range *range = make(backend, SW_RANGE_SIZE_MAX, 0);
-    CHECK_EQ(sw_range_alloc(range, SW_RANGE_SIZE_MAX - 1), 0);
-    CHECK_EQ(sw_range_alloc(range, 1), SW_RANGE_SIZE_MAX - 1);
-    CHECK_EQ(sw_range_free(range, 0, SW_RANGE_SIZE_MAX), SW_OK);
-    end(range);
-}
-
 /* A request that takes the one hole whole, and what is freed next: of all that is taken, whatever
  * part. */
 static void a_range_is_drained_and_refilled(uint32_t backend) {
@@ -242,7 +234,6 @@ int main(void) {
         another_thread_is_refused(backend);
         a_lock_lets_all_threads_in(backend);
         if (backend == SW_RANGE_BUDDY) continue;
-        holds_the_largest_range(backend);
         a_range_is_drained_and_refilled(backend);
     }
     refuses_bad_options();
