@@ -213,27 +213,3 @@ def test_a_held_arena_stays() -> None:
     arena.close()
     with pytest.raises(sw.StateError), arena.hold():
         pass
-
-
-def test_idle_chunks_of_the_process() -> None:
-    """A freed arena's chunk stays with its thread, is shared and decays, or is returned at once."""
-    sw.Arena.trim()
-    with sw.Arena(chunk_bytes=1 << 16, mode="force") as arena:
-        arena.zeros(10)
-        assert sw.Arena.pool_stats().used_chunk_bytes >= 1 << 16
-    assert sw.Arena.trim() >= 1 << 16
-    assert sw.Arena.pool_stats().idle_chunk_bytes == 0
-    try:
-        sw.Arena.set_keep(0, 0)
-        with sw.Arena(mode="force") as arena:
-            arena.zeros(10)
-        assert sw.Arena.pool_stats().idle_chunk_bytes == 0
-        sw.Arena.set_keep(0)
-        sw.Arena.set_decay(1e-9)
-        with sw.Arena(mode="force") as arena:
-            arena.zeros(10)
-        sw.Arena.decay()
-        assert sw.Arena.pool_stats().idle_chunk_bytes == 0
-    finally:
-        sw.Arena.set_keep()
-        sw.Arena.set_decay(0)

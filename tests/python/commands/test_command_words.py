@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import spanwise as sw
 from spanwise import workloads
-from spanwise.__main__ import main, make_parser
+from spanwise.__main__ import main
 from spanwise.commands import _options, demo
 
 from tests.python.helpers import needs_recorder, random_ops
@@ -112,16 +111,6 @@ def test_a_table_replaces_tables_only(capsys: pytest.CaptureFixture[str]) -> Non
     )
 
 
-def test_every_command_that_writes_takes_force() -> None:
-    """What replaces files by itself takes it too, for hands that are used to it."""
-    parser = make_parser()
-    (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
-    for name, command in commands.choices.items():
-        writes = any(action.dest in ("output", "plot") for action in command._actions)
-        forces = {"-f", "--force"} <= set(command._option_string_actions)
-        assert forces == writes, name
-
-
 def test_force_replaces_all_but_recordings(capsys: pytest.CaptureFixture[str]) -> None:
     Path("mine.json").write_text("no table")
     assert main(["optimize", "b.swt", "--candidates=2", "--anyway", "-fo", "mine.json"]) in (0, 1)
@@ -148,16 +137,6 @@ def test_what_is_fitted_to_is_not_held_out(capsys: pytest.CaptureFixture[str]) -
     assert error_line(capsys, "optimize", "a.swt", "--holdout", "./a.swt") == (
         "a.swt: cannot be held out, because the table is fitted to it"
     )
-
-
-def test_a_folder_that_cannot_be_made(capsys: pytest.CaptureFixture[str]) -> None:
-    parent = Path("a.swt").absolute()
-    assert error_line(capsys, "build", "--table", "c16", "-o", "a.swt/b") == (
-        f"{parent}: no such folder; make it first"
-    )
-    message = error_line(capsys, "build", "--table", "c16", "-o", "/proc/b")
-    assert message.startswith("/proc/b: cannot be made: ")
-    assert error_line(capsys, "demo", "-o", "a.swt/b") == "a.swt/b: Not a directory"
 
 
 def test_saving_names_the_picture_and_not_its_hidden_file() -> None:

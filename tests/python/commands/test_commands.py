@@ -133,21 +133,6 @@ def test_unknown_table(capsys: pytest.CaptureFixture[str], stored: Path) -> None
     )
 
 
-def test_bad_table_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    path = tmp_path / "t.json"
-    assert error_line(capsys, "classes", "--table", path) == (
-        f"spanwise: {path}: No such file or directory"
-    )
-    path.write_text('{"name": "t", "page_bytes": 8192, "classes": [{"size": 20, "pages": 1}]}')
-    assert error_line(capsys, "explain", "8", "--table", path) == (
-        f"spanwise: {path}: class 1 (20 bytes): size must be a multiple of 8; use 24"
-    )
-    path.write_text("{,}")
-    assert error_line(capsys, "classes", "--table", path).startswith(
-        f"spanwise: {path}: line 1, column 2: not valid JSON ("
-    )
-
-
 # --- explain --------------------------------------------------------------------------------------
 
 
@@ -159,19 +144,6 @@ def test_explain(capsys: pytest.CaptureFixture[str], size: int, rounded: int) ->
     text = said(capsys, "explain", str(size), "--table", "go")
     assert f"rounded up to     {rounded} B\n" in text
     assert ("but malloc(0) takes a slot of 8 B" in text) == (size == 0)
-
-
-@pytest.mark.parametrize(
-    ("size", "message"),
-    [
-        ("x", f"size 'x' is not a number of bytes: {SIZES}"),
-        ("1.5", f"size '1.5' is not a number of bytes: {SIZES}"),
-        (str(2**63), f"size {2**63} is too large; give at most {2**63 - 1}"),
-        (str(2**63 - 1), f"size {2**63 - 1} is too large to round up to whole pages"),
-    ],
-)
-def test_explain_bad_sizes(capsys: pytest.CaptureFixture[str], size: str, message: str) -> None:
-    assert error_line(capsys, "explain", size) == f"spanwise: {message}"
 
 
 def test_explain_negative_size(capsys: pytest.CaptureFixture[str]) -> None:

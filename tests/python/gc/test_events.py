@@ -67,31 +67,6 @@ def test_lost_events_move_the_start_of_the_program() -> None:
     assert "9 lost" in str(events)
 
 
-def test_a_collection_and_steps() -> None:
-    with sw.CollectedHeap() as heap:
-        node = heap.add_type("node", 64, range(4))
-        kept = heap.build(node, sw.random_graph(500, 4, seed=1))
-        heap.collect()
-        assert len(heap.events().array) == 0
-        heap.record_events()
-        heap.collect()
-        events = heap.events()
-        assert sorted(kinds(events)) == ["cycle", "mark", "mark", "pause", "sweep"]
-        assert kinds(events)[:2] in (["cycle", "pause"], ["pause", "cycle"])
-        assert set(events.array["cycle"].tolist()) == {2}
-        heap.start()
-        while heap.phase != "idle":
-            heap.step(100)
-        counts = {str(row["kind"]): int(row["events"]) for row in heap.events().sums()}
-        steps = heap.cycles[-1]["steps"]
-        assert counts["pause"] == 1 + steps and counts["cycle"] == 2
-        assert counts["mark"] + counts["sweep"] == 3 + steps
-        assert len(heap.events().array) == 5 + 2 * steps + 1  # they stay, and are read once
-        heap.record_events()
-        assert len(heap.events().array) == 0
-        kept.release()
-
-
 def test_lanes_of_perfetto(tmp_path: Path) -> None:
     path = tmp_path / "lanes.json"
     TWO.to_perfetto(path)

@@ -116,22 +116,6 @@ def test_weak_references(heap: sw.CollectedHeap) -> None:
     assert weak() is None
 
 
-def test_long_references_see_what_comes_back(heap: sw.CollectedHeap) -> None:
-    kept: list[sw.CollectedObject] = []
-    made = heap.new(pair_type(heap), finalizer=kept.append)
-    weak, long = heap.weak(made), heap.weak(made, long=True)
-    del made
-    heap.collect()
-    assert weak() is None
-    heap.run_finalizers()
-    assert long() is kept[0]
-    heap.collect()
-    assert long() is kept[0]
-    kept.clear()
-    heap.collect()
-    assert long() is None
-
-
 def test_wrong_arguments(heap: sw.CollectedHeap) -> None:
     made = heap.new(pair_type(heap))
     with sw.CollectedHeap() as other:

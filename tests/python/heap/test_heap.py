@@ -156,6 +156,18 @@ def test_sized_free(heap: sw.Heap, size: int) -> None:
     heap.verify()
 
 
+def test_sized_free_of_an_aligned_block(heap: sw.Heap) -> None:
+    """It may be of a larger class, so that its own size does not match; never an abort."""
+    for align in (16, 64, 4096, 8192, 1 << 16):
+        for size in (1, 100, 5000):
+            block = heap.alloc(size, align=align)
+            try:
+                block.free(size)
+            except sw.InvalidError:
+                block.free()
+    heap.verify()
+
+
 def test_explicit_caches(heap: sw.Heap) -> None:
     other_heap = sw.Heap()
     with heap.open_cache() as one, heap.open_cache() as two:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import gc
 import os
-import subprocess
 import sys
 import warnings
 from collections.abc import Callable
@@ -86,23 +85,6 @@ def test_interpreter_shutdown(flags: list[str]) -> None:
         assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_table_whose_heap_is_open_at_the_end_is_no_misuse() -> None:
-    """The library refuses to destroy a table that a heap uses, so nothing does so at exit."""
-    for order in ("table, heap, keep", "keep, heap, table"):
-        program = f"""
-import spanwise as sw
-table = sw.SizeClassTable.geometric(1.2)
-heap = sw.Heap(table=table)
-keep = [heap.alloc(33), heap, table]
-keep.append(keep)
-del {order.split(",")[0]}
-globals()["last"] = sw.SizeClassTable.geometric(1.3)
-sw.Heap(table=last).alloc(3)
-"""
-        done = python("-c", program)
-        assert (done.returncode, done.stderr) == (0, "")
-
-
 # --- heap views -----------------------------------------------------------------------------------
 
 
@@ -119,29 +101,6 @@ VIEWS: dict[str, Callable[[sw.Block], Any]] = {
 if sys.version_info >= (3, 12):
     VIEWS["memoryview"] = memoryview  # type: ignore[assignment]
     VIEWS["slice of memoryview"] = lambda block: memoryview(block)[5:]
-
-
-@pytest.mark.parametrize("name", VIEWS)
-def test_a_view_keeps_its_block(heap: sw.Heap, name: str) -> None:
-    block = heap.alloc(100)
-    shown = repr(block)
-    view = VIEWS[name](block)
-    with pytest.raises(BufferError) as caught:
-        block.free()
-    assert str(caught.value) == (
-        f"1 view of {shown} is alive; release what view(), np.asarray() or memoryview() gave before"
-        " freeing it"
-    )
-    with pytest.raises(BufferError) as caught:
-        heap.close()
-    assert str(caught.value) == (
-        f"1 view of blocks of heap {heap.id} is alive; release what view(), np.asarray() or"
-        " memoryview() gave before closing it"
-    )
-    assert not heap.closed
-    del view
-    gc.collect()
-    block.free()
 
 
 def test_array_protocol(heap: sw.Heap) -> None:
@@ -227,19 +186,3 @@ early.free()
 heap.verify()
 print("ok")
 """
-
-
-@pytest.mark.parametrize(
-    "kinds",
-    ["None, None, None", "sw.CollectedHeap(), sw.Heap(dry=True), sw.TieredSlabs(heap)"],
-    ids=["one heap", "every kind"],
-)
-def test_limit_after_heap(kinds: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM.replace("{kinds}", kinds)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")

@@ -43,35 +43,6 @@ def test_blocks_are_freed_by_other_threads() -> None:
             heap.verify()
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_close_while_others_allocate(seed: int) -> None:
-    heap = sw.Heap("go")
-    counts = [0] * THREADS
-
-    def work(number: int) -> None:
-        rng = random.Random(seed * 100 + number)
-        if number == 0:
-            time.sleep(0.003 * rng.random())
-            while True:
-                try:
-                    heap.close()
-                    return
-                except sw.BlockBusyError:
-                    continue
-        try:
-            while True:
-                block = heap.alloc(rng.randrange(100_000))
-                block.view()[:1] = 1
-                if rng.random() < 0.7:
-                    block.free()
-                counts[number] += 1
-        except sw.HeapClosedError:
-            return
-
-    in_threads(work, THREADS)
-    assert heap.closed
-
-
 def test_one_run_at_a_time() -> None:
     heap = sw.Heap("go", manual_clock=True)
     ops = random_ops(1, 2000)

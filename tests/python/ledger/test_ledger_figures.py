@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import spanwise as sw
 from numpy.typing import NDArray
-from spanwise.ledger.ledger import LEDGER_CLASS_DTYPE, add_ledgers
+from spanwise.ledger.ledger import LEDGER_CLASS_DTYPE, add_ledgers, class_waste
 from spanwise.ledger.run_stats import RunStats
 
 TERMS = {
@@ -108,6 +108,10 @@ MEASURES: dict[str, Any] = {
 @pytest.mark.parametrize("name", MEASURES)
 def test_measure(name: str) -> None:
     assert made_up().measures[name].value == MEASURES[name]
+
+
+def test_waste_of_classes() -> None:
+    assert class_waste(class_rows()).tolist() == [50, 182, 48, 0]
 
 
 def test_class_rows_show_shares_and_leave_out_what_is_not_used() -> None:

@@ -228,17 +228,3 @@ def test_the_command(tmp_path: Path) -> None:
     lines = done.stdout.splitlines()
     assert "at peak-resident" in lines[0]
     assert lines[1].split() == ["resident", "held", "bytes", "held", "of", "held"]
-
-
-def test_resident_bytes_come_before_held_ones(tmp_path: Path) -> None:
-    for name, size in (("a.swt", 5000), ("b.swt", 9000)):
-        sw.Recording.from_ops(make_ops((ALLOC, 0, size)), tmp_path / name)
-    lines = spanwise("diff", "a.swt", "b.swt", cwd=tmp_path).stdout.splitlines()
-    terms = [line.split()[0] for line in lines if line]
-    assert terms.index("resident") + 1 == terms.index("held") < terms.index("waste")
-    said = spanwise("ledger", "a.swt", "b.swt", cwd=tmp_path).stdout
-    head = next(line for line in said.splitlines() if line.startswith("process "))
-    assert head.split() == ["process", "resident", "held", "requested", "waste", "events"]
-    first = sw.Recording.open(tmp_path / "a.swt").ledger().resident_bytes or 0
-    row = next(line for line in said.splitlines() if line.startswith("a.swt ") and "KiB" in line)
-    assert row.split()[1] == f"{first / 1024:.1f}"

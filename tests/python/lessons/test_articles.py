@@ -13,7 +13,6 @@ import spanwise as sw
 from spanwise.lessons.articles import (
     VERDICTS,
     Blocks,
-    Claim,
     blocks,
     books,
     claims,
@@ -92,21 +91,6 @@ def test_a_count_that_is_not_the_verdicts_is_refused() -> None:
         verdicts("04", {("[6]int64", "B/op"): 48})
     with pytest.raises(sw.InvalidError, match="has no claim"):
         verdicts("99", {})
-
-
-def test_a_claim_by_hand() -> None:
-    (one,) = (c for c in claims() if c.case == "make 32769")
-    assert one == Claim(
-        "go-101-memory-blocks",
-        "4-core laptop, Go 1.20",
-        "make 32769",
-        40960,
-        "B/op",
-        "reproduced",
-        40960,
-        "Counted under Go's size classes, to the byte.",
-        "04",
-    )
 
 
 # --- blocks ---------------------------------------------------------------------------------------

@@ -100,19 +100,6 @@ def test_cells_are_where_pages_are() -> None:
     assert len(grid.kind) == 1 + 5 + 37
 
 
-def test_cells_of_several_pages_have_the_mean_and_the_kind_of_most() -> None:
-    one = RECORDING.map("go")
-    end = raster.end_of(one)
-    fine = raster.grid_of(one, one.occupancy, end, 8192)
-    coarse = raster.grid_of(one, one.occupancy, end, 4 * 8192)
-    assert len(coarse.kind) == -(-len(fine.kind) // 4)
-    for i in range(len(fine.kind) // 4):
-        kinds, values = fine.kind[4 * i : 4 * i + 4], fine.value[4 * i : 4 * i + 4]
-        assert (kinds == coarse.kind[i]).sum() == np.bincount(kinds).max()
-        if not np.isnan(values).all():
-            assert coarse.value[i] == pytest.approx(np.nanmean(values), abs=1e-5)
-
-
 @pytest.mark.parametrize("by", ["occupancy", "age", "touched", "class"])
 def test_a_map_is_drawn_with_title_and_units(by: str) -> None:
     ax = RECORDING.map("go").plot(by=by)

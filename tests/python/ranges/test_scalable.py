@@ -136,24 +136,6 @@ def test_a_clone_that_does_not_fit_adds_nothing() -> None:
 # --- blocks ---------------------------------------------------------------------------------------
 
 
-def test_views_can_be_released() -> None:
-    """BlockBusyError asks to release views, which was impossible for the memory's own views."""
-    memory = sw.RecyclableMemory(None)
-    with memory.next_n(4) as view:
-        view[:] = b"abcd"
-    memory.push(b"e")
-    for view in [*memory, *memory.views()]:
-        view.release()
-    assert memory.to_bytes() == b"abcde"
-    last = memory.views()[0]
-    with pytest.raises(sw.BlockBusyError, match="before recycling"):
-        memory.recycle()
-    assert memory.to_bytes() == b"abcde"
-    last.release()
-    memory.recycle()
-    assert memory.size_bytes == 0
-
-
 def test_memories_that_clone_each_other_wait_for_neither() -> None:
     """Each reads the other before acquiring its own lock; two threads once deadlocked."""
     looked = threading.Event()

@@ -139,28 +139,6 @@ def test_a_registered_pointer_follows_the_stack(inside: bool) -> None:
     stack.verify()
 
 
-@pytest.mark.parametrize("growth", ["copy", "chain"])
-def test_a_pointer_that_outlives_its_mark_is_caught(growth: str) -> None:
-    stack = sw.Stack(growth=growth, checked=True)
-    low = stack.push(16)
-    mark = stack.depth
-    high = stack.push(16)
-    outside = stack.register(high, 3)
-    with pytest.raises(EscapeError, match="above mark 16 and would outlive it"):
-        stack.release(mark)
-    outside.unregister()
-    inside = stack.register(high, kept_in=low)
-    with pytest.raises(EscapeError):
-        stack.release(mark)
-    assert not high.released and inside.registered
-    inside.unregister()
-    inside = stack.register(low, kept_in=high)  # goes with what it is kept in
-    stack.release(mark)
-    assert not inside.registered and stack.stats().registered == 0
-    stack.verify()
-    stack.close()
-
-
 def test_unchecked_a_stale_pointer_raises_when_it_is_used() -> None:
     stack = sw.Stack()
     with stack.frame():

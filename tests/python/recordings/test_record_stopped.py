@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import pty
 import signal
 import subprocess
 import sys
@@ -141,46 +140,6 @@ def test_the_second_ctrl_c_kills(tmp_path: Path, start: Start) -> None:
     assert lines[:2] == [f"ended after SIGINT; {KEPT}", "the program was ended by signal 9"]
     assert not (tmp_path / "clean").exists()
     assert sw.Recording.open(tmp_path / "a.swt").summary.allocs > 15_000
-
-
-@needs_recorder()
-@needs_python_malloc()
-def test_a_key_on_a_terminal(tmp_path: Path) -> None:
-    """Control and C as typed: the terminal sends SIGINT to all of its foreground group."""
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.chdir(tmp_path)
-        words = recorded(SERVER)
-        os.execv(words[0], words)
-    wait_until((tmp_path / "ready").exists)
-    os.write(terminal, b"\x03")
-    said = b""
-    with suppress(OSError):  # what reading gives once the other side is closed
-        while chunk := os.read(terminal, 4096):
-            said += chunk
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 130
-    assert KEPT.encode() in said and b"Traceback" not in said
-    assert (tmp_path / "clean").exists()
-    assert allocations(tmp_path / "a.swt") > 40_000
-    os.close(terminal)
-
-
-# --- start-up -------------------------------------------------------------------------------------
-
-WAITS = """
-import pathlib, time
-pathlib.Path("ready").touch()
-while True: time.sleep(0.01)
-"""
-
-
-def test_importing_the_package_leaves_ctrl_c_alone(tmp_path: Path, start: Start) -> None:
-    (tmp_path / "numpy.py").write_text(WAITS)
-    code = "import spanwise; spanwise.Recording"  # whose module loads numpy
-    process = start(sys.executable, "-c", code, env={**os.environ, "PYTHONPATH": str(tmp_path)})
-    wait_until((tmp_path / "ready").exists)
-    os.killpg(process.pid, signal.SIGINT)
-    assert process.communicate()[1].splitlines()[-1] == "KeyboardInterrupt"
 
 
 # --- ordering the events --------------------------------------------------------------------------

@@ -63,49 +63,6 @@ def test_bad_rows(stored: sw.Recording) -> None:
         stored.blocks(1.5)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("rows", "change", "message"),
-    [
-        (
-            [(ALLOC, 0, 8), (ALLOC, 0, 8)],
-            {},
-            "operation 1: ALLOC of object 0, which is live already",
-        ),
-        ([(FREE, 0, 0)], {}, "operation 0: FREE of object 0, which is not live"),
-        (
-            [(ALLOC, 0, 8), (FREE, 0, 0), (REALLOC, 0, 9)],
-            {},
-            "operation 2: REALLOC of object 0, which is not live",
-        ),
-        (
-            [(7, 0, 8)],
-            {},
-            "operation 0: kind 7 is unknown;"
-            " use 0 (alloc), 1 (free), 2 (realloc) or 3 (end of a thread)",
-        ),
-        ([(ALLOC, 0, 8), (FREE, 0, 3)], {}, "operation 1: a free has size 3; it must be 0"),
-        ([(ALLOC, 5, 8)], {}, "operation 0: object 5 is not dense: fewer operations exist"),
-        ([(ALLOC, 0, 2**63)], {}, f"operation 0: size {2**63} is too large"),
-        ([(ALLOC, 0, 8)], {"flags": 8}, "operation 0: flags 0x8 are unknown"),
-        ([(ALLOC, 0, 8)], {"align_log2": 48}, "operation 0: alignment 2^48 is impossible"),
-        (
-            [(ALLOC, 0, 8)],
-            {"thread": 3},
-            "operation 0: thread 3 is not dense: fewer operations exist",
-        ),
-    ],
-)
-def test_impossible_operations(
-    rows: list[tuple[int, int, int]], change: dict[str, int], message: str
-) -> None:
-    ops = make_ops(*rows)
-    for name, value in change.items():
-        ops[name] = value
-    with pytest.raises(sw.InvalidError) as caught:
-        sw.Recording.from_ops(ops)
-    assert str(caught.value) == message
-
-
 def test_time_must_not_fall() -> None:
     ops = make_ops((ALLOC, 0, 8), (FREE, 0, 0))
     ops["time_ns"] = [5, 4]

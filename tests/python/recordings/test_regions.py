@@ -129,40 +129,6 @@ print(int(((ops["size"] == {SIZE} + 1) & (ops["kind"] == 0)).sum()))
     assert spanwise("record", *words).stdout == "9\n"
 
 
-# A block that is kept in a file, and a child that is not recorded.
-KEPT = f"""
-import json, subprocess, sys
-import spanwise as sw
-path = sys.argv[1]
-with sw.recording(path) as part:
-    inside = [bytearray({SIZE}) for _ in range(50)]
-try:
-    with sw.recording(path):
-        raise KeyError
-except sw.InvalidError as error:
-    said = [part.recording.path, str(error)]
-child = "import spanwise as sw\\nwith sw.recording(): pass"
-done = subprocess.run([sys.executable, "-c", child], capture_output=True, text=True)
-print(json.dumps([*said, done.stderr.splitlines()[-1]]))
-"""
-
-
-@needs_recorder()
-@needs_python_malloc()
-def test_a_block_that_is_kept_and_a_child_that_is_not_recorded(tmp_path: Path) -> None:
-    """A file that is there already is refused before the block runs; the whole stays small."""
-    kept, whole = tmp_path / "block.swt", tmp_path / "whole.swt"
-    done = spanwise("record", "-o", whole, "--", sys.executable, "-c", KEPT, kept)
-    path, refusal, child = json.loads(done.stdout)
-    assert (path, refusal) == (str(kept), f"{kept}: exists already; give another name")
-    peak = sw.Recording.open(kept).summary.peak_requested_bytes
-    assert peak >= 50 * SIZE
-    # What the cutting takes is not the program's.
-    assert sw.Recording.open(whole).summary.peak_requested_bytes < peak + (1 << 20)
-    assert "is a child that is not recorded" in child
-    assert "`spanwise record --children -o FILE.swt -- python3 SCRIPT`" in child
-
-
 def test_a_process_that_is_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SPANWISE_RECORD_FILE", "SPANWISE_RECORD_PID"):
         monkeypatch.delenv(name, raising=False)

@@ -336,19 +336,6 @@ def site(number: int, names: Sequence[str], full_names: Sequence[str] = ()) -> S
     return Site(number, 1, 10, (f"a+{number:#x}",), tuple(names), tuple(full_names or names))
 
 
-def test_callers_are_shown_as_far_as_there_is_room() -> None:
-    names = ("inner (a.c:3)", "f" * 40 + " (b.c:1)", "g (c.c:2)", "__libc_start_call_main in l.so")
-    assert callers([site(1, names)], 60) == ["inner (a.c:3) < " + "f" * 40 + " < g"]
-    assert callers([site(1, names)], 58) == ["inner (a.c:3) < " + "f" * 40]
-    assert callers([site(1, names)], 40) == ["inner (a.c:3)"]
-    assert callers([Site(0, 1, 1, ())], 60) == ["unknown"]
-    long = "void shop::Cache<shop::Item>::put<int>(int) (shop.cc:12)"
-    assert callers([site(1, (long,))], 40) == ["shop::Cache::put (shop.cc:12)"]
-    assert callers([site(1, (long,))], 26) == ["shop::…::put (shop.cc:12)"]
-    assert callers([site(1, (long,))], 22) == ["shop::Cache::put"]
-    assert callers([site(1, ("operator new(unsigned) in a.so",))], 14) == ["operator new"]
-
-
 def test_a_line_of_the_standard_library_is_followed_by_one_of_the_program() -> None:
     files = ("/usr/lib/python3.11/json/decoder.py", "/usr/lib/python3.11/json/__init__.py")
     names = ("raw_decode (json/decoder.py:353)", "loads (json/__init__.py:346)")

@@ -10,7 +10,6 @@ import select
 import shutil
 import stat
 import struct
-import sys
 import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -21,8 +20,6 @@ import pytest
 import spanwise as sw
 from spanwise.measure.bench_cases import read_cases
 from spanwise.measure.running import read_process_ledger
-from spanwise.recordings.elf import ElfError, ElfFile
-from spanwise.recordings.programs import read_elf, runtime_of
 from spanwise.results.files import reading, write_whole
 
 from tests.python.helpers import ROOT, needs_recorder, python, spanwise
@@ -154,28 +151,6 @@ def test_builds(stamp: str, tmp_path: Path) -> None:
     (tmp_path / "build.json").write_text(stamp, encoding="latin-1")
     with pytest.raises(sw.InvalidError, match="was not created by `spanwise build`"):
         sw.Build.open(tmp_path)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="ELF files of Linux")
-def test_elf_files_with_impossible_addresses(tmp_path: Path) -> None:
-    """Offsets of 2^64 - 1, and as many heads as a file can say it has."""
-    path = tmp_path / "a.so"
-    head = b"\x7fELF\x02\x01\x01" + bytes(9)
-    for start in (64, (1 << 63) - 1, (1 << 64) - 1):
-        path.write_bytes(
-            head
-            + struct.pack(
-                "<HHIQQQIHHHHHH", 3, 62, 1, 0, start, start, 0, 64, 65535, 65535, 64, 9, 1
-            )
-            + b"\xff" * 4096
-        )
-        assert read_elf(str(path)) is None
-        assert runtime_of(str(path)) == ""
-        with pytest.raises(ElfError, match="damaged"):
-            ElfFile(path).functions()
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ElfError, match="no regular file"):
-        ElfFile(tmp_path / "pipe")
 
 
 # --- pipes and links ------------------------------------------------------------------------------

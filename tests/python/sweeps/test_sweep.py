@@ -166,6 +166,15 @@ def test_who_refuses_is_not_best(files: list[str]) -> None:
     assert sw.Sweep([found[0], worse], specs).best().name == "go"
 
 
+def test_progress_bar(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    sw.sweep(files, "go")
+    assert capsys.readouterr().err == ""  # no terminal
+    sw.sweep(files, "go", progress=True)
+    assert "2/2" in capsys.readouterr().err
+    sw.sweep([files[0], "absent.swt"], ["go", "c16"], progress=True)
+    assert "4/4" in capsys.readouterr().err  # failed rows are rows
+
+
 def test_tables_share_the_time_that_reading_takes(
     files: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

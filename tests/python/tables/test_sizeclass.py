@@ -11,34 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import spanwise as sw
-from hypothesis import given
-from hypothesis import strategies as st
-
-# The exact counts of the specification: request -> bytes under go.
-GO_ROUNDED = {
-    0: 0,
-    1: 8,
-    8: 8,
-    33: 48,
-    40: 48,
-    66: 80,
-    1024: 1024,
-    1025: 1152,
-    32768: 32768,
-    32769: 40960,
-}
-
-
-@pytest.mark.parametrize(("size", "rounded"), GO_ROUNDED.items())
-def test_exact_counts(size: int, rounded: int) -> None:
-    table = sw.SizeClassTable.go()
-    explanation = table.explain(size)
-    assert explanation.rounded_bytes == table.round_up(size) == rounded
-    assert explanation.waste_bytes == table.waste(size) == rounded - size
-    with sw.Heap(table) as heap:
-        assert heap.explain(size) == explanation
-        assert heap.alloc(size).usable_bytes == (rounded if size else 8)
-        assert heap.alloc(size).address != heap.alloc(size).address
 
 
 def test_explain_zero_says_what_c_returns() -> None:
@@ -78,19 +50,6 @@ def test_default_is_c16() -> None:
     assert default.name == "c16" and default.to_dict() == sw.SizeClassTable.c16().to_dict()
     with sw.Heap() as heap:
         assert heap.table == default
-
-
-@given(
-    st.lists(st.integers(1, 4096), min_size=1, max_size=60, unique=True),
-    st.sampled_from([4096, 8192, 65536]),
-)
-def test_custom_sizes_get_spans_with_short_tails(eighths: list[int], page_bytes: int) -> None:
-    sizes = [8 * n for n in sorted(eighths)]
-    table = sw.SizeClassTable.custom(sizes, page_bytes=page_bytes)
-    assert table.classes["size_bytes"].tolist() == sizes
-    assert (table.classes["tail_bytes"] * 8 <= table.classes["span_bytes"]).all()
-    for size in (1, sizes[0], sizes[-1] - 7, sizes[-1], sizes[-1] + 1):
-        assert table.round_up(size) >= size
 
 
 @pytest.mark.parametrize(

@@ -121,22 +121,6 @@ def given(*numbers: int) -> Any:
 # --- lifetimes ------------------------------------------------------------------------------------
 
 
-def test_lifetimes_by_hand() -> None:
-    """Object 0 lives through no further allocation, object 1 through two, object 2 through one."""
-    recording = sw.synthesize(given(10, 20, 30, 40, 50), given(0, 2, 1, 7, 0), count=5)
-    assert rows_of(recording) == [
-        (ALLOC, 0, 10),
-        (FREE, 0, 0),
-        (ALLOC, 0, 20),
-        (ALLOC, 1, 30),
-        (ALLOC, 2, 40),
-        (FREE, 0, 0),  # both are due before the last allocation: the older one goes first
-        (FREE, 1, 0),
-        (ALLOC, 1, 50),  # the id that was freed last
-    ]
-    assert recording.ops["time_ns"].tolist() == [1000 * i for i in range(8)]
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_every_object_lives_as_long_as_was_drawn(seed: int) -> None:
     """Births are counted at each free: one more than those that the object was to live through."""
