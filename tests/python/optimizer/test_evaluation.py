@@ -6,10 +6,13 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import spanwise as sw
 from spanwise.optimizer.evaluation import (
+    _partial_span_bytes,
     evaluate,
     ineligible,
     keeps_bound,
@@ -136,6 +139,15 @@ def test_partial_spans_by_lifetime() -> None:
         assert sum(split.values()) == one.saved_bytes
         assert one.to_dict()["left"] == one.left()
         assert one.limit_bytes == (19 * 512 + (1 << 20)) * count
+
+
+def test_free_slots_that_are_not_resident_are_no_partial_span() -> None:
+    """By hand: of 15 free slots of 512 bytes, which one object needs, 100 bytes are resident."""
+    row = {"spans": 1, "slots": 16, "live_objects": 1, "size_bytes": 512, "cached_bytes": 0}
+    for free, partial in ((100, 0), (15 * 512 + 100, 100)):
+        resident = SimpleNamespace(classes=[{"free_slot_bytes": free}])
+        one: Any = SimpleNamespace(classes=[row], resident=resident)
+        assert _partial_span_bytes(one) == partial
 
 
 def test_tables_that_are_given_take_part(program: sw.Recording) -> None:

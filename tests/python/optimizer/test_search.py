@@ -5,17 +5,18 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import spanwise as sw
-from spanwise.optimizer import local_search, options, search
+from spanwise.optimizer import local_search, options, pareto, search
 from spanwise.optimizer.cross_validation import parts_of
 from spanwise.optimizer.local_search import Neighbourhood, Specs
 from spanwise.optimizer.profile import profile_of
 from spanwise.optimizer.scores import MixedScores, Scores
-from spanwise.optimizer.solver import Fit, Rules
+from spanwise.optimizer.solver import Fit, Rules, held_counts
 
 from tests.python.helpers import ALLOC, FREE, REALLOC, make_ops
 from tests.python.optimizer.optimizer_tools import by_peak, wanting
@@ -248,6 +249,25 @@ def test_a_span_is_charged_for_each_recording_or_second() -> None:
     assert both.of([SMALL]).profile.requested == 50_000
 
 
+def test_points_of_the_pareto_front_have_the_wanted_classes(program: sw.Recording) -> None:
+    """Neither the charge for spans nor the bound on waste keeps them from it."""
+    rules = Rules(32, 16, 32768, 8192, 10, 0.5, 0.0, waste_percent=25)
+    tables = fit_of(program, rules=rules).tables((4, 64), (1, 2))
+    assert {key: len(table) for key, table in tables.items()} == {
+        **{(4, 1): 4, (64, 1): 64},
+        **{(4, 2): 4, (64, 2): 64},
+    }
+
+
+def test_held_takes_the_proposal_that_holds_least(program: sw.Recording) -> None:
+    rules = Rules(24, 16, 32768, 8192, 10, 0.5, 0.0)
+    fit = Fit([program], "held", rules)
+    held = [program.ledger(table).held_bytes for table in fit.proposals(None)]
+    best = by_peak(program, 24, "held").proposal
+    assert len(held) > 3 and max(held) > program.ledger(best).held_bytes == min(held)
+    assert (best.name, held_counts(24)) == ("best-24-held", [4, 8, 12, 16, 20, 24])
+
+
 def test_parts_of_a_recording() -> None:
     """Three operations are cut into three parts, but not into four.
 
@@ -259,6 +279,23 @@ def test_parts_of_a_recording() -> None:
     assert len(parts_of(three, 3)) == 3
     with pytest.raises(sw.InvalidError, match="3 operations cannot be cut into 4 parts"):
         parts_of(three, 4)
+
+
+def test_progress_is_the_operations_up_to_the_peak(
+    program: sw.Recording, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts: list[int] = []
+    stored = sw.Recording.from_ops(program.ops, tmp_path / "a.swt")
+    monkeypatch.setattr(pareto, "FILE_STEP", 500)
+    pareto.peak_ledger([stored, stored], TABLE, progress=counts.append)
+    assert sum(counts) == 2 * program.summary.peak_op and max(counts) <= 500
+    counts.clear()
+    best = by_peak(program, classes=8)
+    best.make_pareto(counts=(4,), caches=(0,), scales=(1,), progress=counts.append)
+    assert sum(counts) == 2 * program.summary.peak_op
+    counts.clear()
+    sw.optimize(program, 8, "held", waste_percent=100, progress=counts.append)
+    assert 0 < sum(counts) <= search.simulated_operations(program, 8, "held")
 
 
 # --- profiles -------------------------------------------------------------------------------------

@@ -114,6 +114,13 @@ def test_families_rise_and_are_those_without_a_ledger() -> None:
     assert list(one.families().items()) == [("jemalloc", 60), ("pow2", 70)]
 
 
+def test_tables_are_listed_by_what_decides() -> None:
+    """c16 has less resident on the fit, and the found table on the held-out recording."""
+    rows, head = optimum((1000, 2000), (4000, 3000))._resident_rows()
+    assert head == ("", "fit", "a, held out")
+    assert rows[:3] == [("go", "1", "1"), ("mine", "2,000", "3,000"), ("c16", "1,000", "4,000")]
+
+
 @pytest.mark.parametrize(
     ("parts", "folds", "holds"),
     [
@@ -190,6 +197,24 @@ def test_a_table_that_loses_on_one_recording_is_not_chosen() -> None:
         name: sum(t.resident_bytes[name] for t in best.held_out) for name in ("odd", "near")
     }
     assert resident["odd"] < resident["near"] and best.table.name == "near"
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("judge", ["optimize", "cross_validate"])
+def test_where_the_choice_loses_the_stock_table_is_used(judge: str) -> None:
+    """A single class of 32 KiB loses wherever it is tried; the saving of c16 over itself is 0."""
+    two = [wanting(*[520] * 300), wanting(*[520] * 200)]
+    if judge == "optimize":
+        rows = by_peak(two, classes=1, folds=2).folds
+    else:
+        rows = sw.cross_validate(two, 1, "peak", waste_percent=100, prior=0)
+    assert rows is not None
+    assert rows["stock_chosen"].tolist() == [True, True]
+    assert rows["saved_bytes"].tolist() == rows["saved_percent"].tolist() == [0, 0]
+    assert rows["stock_bytes"].tolist() == rows["chosen_bytes"].tolist()
+    assert rows["stock_bytes"].tolist() == [
+        one.ledger("c16", "peak-resident").peak_resident_bytes for one in two
+    ]
 
 
 # --- choices on parts -----------------------------------------------------------------------------
