@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Hand-written cases for range allocators: the contract of each call, buddies, owners and locks,
- * scopes. Random calls: test_range_model.c, trees: test_range_trees.c. */
+ * scopes. Random calls: test_range_model.c, costs: test_range_steps.c. */
 #include <pthread.h>
 
 #include "range/range.h"
@@ -139,6 +139,18 @@ static void buddy_has_a_small_table(void) {
     end(range);
 }
 
+/* An earlier library rounded sizes of a buddy up in 32 bits. */
+static void buddy_of_sizes_above_32_bits(void) {
+    sw_range *range = make(SW_RANGE_BUDDY, UINT64_C(64) << 32, UINT64_C(1) << 30);
+    CHECK_EQ(sw_range_alloc(range, (UINT64_C(5) << 32) + 1), 0); /* 8 << 32 of 64 */
+    CHECK_EQ(sw_range_free_size(range), UINT64_C(56) << 32);
+    CHECK_EQ(sw_range_alloc(range, UINT64_C(33) << 32), SW_RANGE_NONE); /* rounded up to 64 << 32 */
+    CHECK_EQ(sw_range_alloc(range, UINT64_C(32) << 32), UINT64_C(32) << 32);
+    CHECK_EQ(sw_range_free(range, 0, (UINT64_C(5) << 32) + 1), SW_OK);
+    CHECK_EQ(sw_range_free_size(range), UINT64_C(32) << 32);
+    end(range);
+}
+
 /* --- threads and scopes ----------------------------------------------------------------------- */
 
 static void *takes_a_foreign_range(void *arg) {
@@ -241,6 +253,7 @@ int main(void) {
     buddy_of_an_odd_size();
     buddy_without_a_buddy();
     buddy_has_a_small_table();
+    buddy_of_sizes_above_32_bits();
     a_scope_gives_back();
     return check_result();
 }
