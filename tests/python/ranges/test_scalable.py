@@ -331,6 +331,20 @@ def test_a_block_in_parts_is_not_added_to_a_memory() -> None:
     assert memory.size_bytes == 80
 
 
+def test_best_fit_of_the_children() -> None:
+    """Holes of 100 at 0 and of 50 at 200: 50 bytes go to the second one under best fit."""
+    for backend, at in (("btree", 0), ("treap", 0), ("two-treaps", 200), ("avl", 200)):
+        with sw.ScalableAllocator(first_bytes=1000, backend=backend) as allocator:
+            block = allocator.alloc(1000)
+            block.free(0, 100)
+            block.free(200, 250)
+            assert allocator.find(50) == block.address + at
+            assert allocator.children().tolist() == [(block.address, 1000, 150, 100)]
+            block.free()
+    with pytest.raises(sw.UnsupportedError):
+        sw.ScalableAllocator(backend="buddy")
+
+
 # --- the examples of GoMem's README, line for line ------------------------------------------------
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import spanwise as sw
+from spanwise import _format
 from spanwise.recordings.live_sites import LiveSite
 from spanwise.recordings.sites import Site, Sites, callers
 from spanwise.recordings.wrappers import Folding, is_wrapper, plain_function
@@ -378,3 +379,17 @@ def test_merged_sites_add_up() -> None:
     assert len(sites) == 3 and "2 call sites" in repr(sites)
     bare = Sites([Site(1, 1, 10, ()), Site(2, 1, 10, ())])  # no frames: nothing says they are one
     assert len(bare.merged()) == 2
+
+
+@pytest.mark.parametrize(
+    ("most", "shown"),
+    [
+        (24, "std::copy_all (a.cc:445)"),
+        (23, "std::copy_all…a.cc:445)"),
+        (14, "std::….cc:445)"),
+        (2, "…)"),
+    ],
+)
+def test_names_are_cut_in_their_middle(most: int, shown: str) -> None:
+    assert _format.shortened("std::copy_all (a.cc:445)", most) == shown
+    assert len(shown) <= most
