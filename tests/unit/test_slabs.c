@@ -280,6 +280,23 @@ static void finds_the_lowest_of_many(uint64_t seed) {
     sw_slabs_destroy(slabs);
 }
 
+/* The multiplication equals the division that it replaces. */
+static void divides_as_the_processor(uint64_t seed) {
+    for (uint64_t bytes = SW_SLABS_SLOT_MIN; bytes <= SW_SLABS_SLOT_MAX;
+         bytes += bytes < 4096 ? 16 : 16 * (1 + check_random(&seed) % 64)) {
+        sw_slab_tier tier;
+        CHECK(sw_slab_tier_begin(&tier, bytes, 1));
+        for (int i = 0; i < 64; i++) {
+            uint64_t offset = check_random(&seed) >> (15 + (i & 31)), index;
+            if (i % 2 == 0) offset -= offset % bytes;
+            if (i % 8 == 4 && offset > 0) offset--;
+            bool is_slot = sw_slab_tier_index(&tier, offset, &index);
+            CHECK(index == offset / bytes && is_slot == (offset % bytes == 0));
+        }
+        sw_slab_tier_end(&tier);
+    }
+}
+
 /* --- threads ---------------------------------------------------------------------------------- */
 
 enum { THREADS = 4, TURNS = 3000 };
@@ -334,6 +351,7 @@ int main(void) {
     reports_what_gets_no_slot();
     walks_as_the_model(11);
     finds_the_lowest_of_many(12);
+    divides_as_the_processor(13);
     serves_threads_at_once();
     refuses_bad_options();
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);

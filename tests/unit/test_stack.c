@@ -301,6 +301,13 @@ static uint64_t sum_to(sw_stack *stack, uint64_t n) {
     return *number + below;
 }
 
+static void scopes_recurse(uint32_t growth) {
+    sw_stack *stack = make(growth, 16, 1 << 20, 0);
+    CHECK_EQ(sum_to(stack, 1000), 500500);
+    CHECK_EQ(stats_of(stack).depth, 0);
+    end(stack);
+}
+
 /* --- random calls ----------------------------------------------------------------------------- */
 
 enum { MODEL_BYTES = 64 * KIB, MARKS = 64 };
@@ -359,6 +366,7 @@ int main(int argc, char **argv) {
         a_list_on_the_stack_moves(growth);
         a_returned_stack_pointer_is_caught(growth);
         a_registered_pointer_that_outlives_is_caught(growth);
+        scopes_recurse(growth);
         for (uint32_t checked = 0; checked < 2; checked++)
             random_calls(growth, checked, growth + 1, steps);
     }

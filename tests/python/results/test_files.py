@@ -61,6 +61,12 @@ def test_what_goes_wrong_is_one_line(deed: Callable[[], Any], said: str) -> None
         deed()
 
 
+def test_long_messages_are_cut_and_have_no_lines() -> None:
+    with pytest.raises(sw.TraceFormatError) as caught, reading("a.dat"):
+        raise ValueError("two\nlines " + "x" * 1000)
+    assert str(caught.value).startswith("a.dat: two lines xxx") and len(str(caught.value)) == 167
+
+
 def test_errors_that_are_not_the_files_pass() -> None:
     for one in (
         sw.LimitError("a.dat: mine"),

@@ -91,6 +91,9 @@ def test_arrays_of_rows() -> None:
 def test_of_rows_about_the_same_the_last_counts() -> None:
     rows = latest([row("x", "a", 1), row("x", "b", 2), row("x", "a", 3)])
     assert [(one["table"], one["held_bytes"]) for one in rows] == [("a", 3), ("b", 2)]
+    renamed = row("x", "c", 4, table_hash=row("x", "a", 0)["table_hash"])
+    missing = [row("x", name, 0, table_hash=None, error="no such table") for name in "ded"]
+    assert [one["table"] for one in latest([*rows, renamed, *missing])] == ["c", "b", "d", "e"]
 
 
 GO = table_spec(sw.SizeClassTable.go())
