@@ -52,6 +52,13 @@ def test_by_hand(stored: bool, tmp_path: Path) -> None:
     assert json.loads(found.to_json())["sentences"] == [worst, end] == str(found).splitlines()
 
 
+def test_what_goes_back_has_no_sentence() -> None:
+    """Pages go back with the second free after theirs, so at most two objects are kept."""
+    found = emptied().after_peak("go", options=sw.HeapOptions(decay_ms=0))
+    assert 2 * MIB < found.worst_waste_bytes < 3 * MIB
+    assert found.end_held_bytes < 33 * MIB and found.end == ""
+
+
 def test_a_program_that_frees_everything_has_no_sentence() -> None:
     """Its last 16 objects are freed within a decay, so 64 MiB is held for nothing."""
     rows = [(ALLOC, i, MIB) for i in range(64)] + [(FREE, i, 0) for i in range(48)]
