@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The package at first use: lazy names, type marker, a researcher's session."""
+"""The package at first use: lazy names, type marker, limits of tests."""
 
 from __future__ import annotations
 
