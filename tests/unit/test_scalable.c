@@ -13,6 +13,51 @@
 
 /* --- growth ----------------------------------------------------------------------------------- */
 
+static void children_double(void) {
+    sw_scalable *scalable = make_scalable(KIB, 4 * MIB, 1);
+    CHECK_EQ(stats_of(scalable).children, 0);
+    for (uint64_t i = 1; i <= 16; i++) {
+        CHECK(sw_scalable_alloc(scalable, KIB) != NULL);
+        uint64_t children = i <= 1 ? 1 : i <= 3 ? 2 : i <= 7 ? 3 : i <= 15 ? 4 : 5;
+        CHECK_EQ(stats_of(scalable).children, children);
+        CHECK_EQ(stats_of(scalable).held_bytes, ((1 << children) - 1) * KIB);
+        CHECK_EQ(stats_of(scalable).taken_bytes, i * KIB);
+    }
+    end_scalable(scalable);
+}
+
+static void growth_stops_at_the_cap(void) {
+    sw_scalable *scalable = make_scalable(3 * KIB, 8 * KIB, 1);
+    for (int i = 0; i < 6; i++) CHECK(sw_scalable_alloc(scalable, 3 * KIB) != NULL);
+    /* 3, then 6 (two), then 8 (two), 8 again */
+    CHECK_EQ(stats_of(scalable).held_bytes, (3 + 6 + 8 + 8) * KIB);
+    end_scalable(scalable);
+    scalable = make_scalable(KIB, 4 * MIB, 1);
+    CHECK(sw_scalable_alloc(scalable, 100000) != NULL);
+    CHECK_EQ(stats_of(scalable).held_bytes, 131072);
+    CHECK_EQ(sw_scalable_reset(scalable), SW_OK);
+    CHECK(sw_scalable_alloc(scalable, 1) != NULL); /* growth begins anew */
+    CHECK_EQ(stats_of(scalable).held_bytes, KIB);
+    end_scalable(scalable);
+}
+
+static void large_requests_are_served_and_freed(void) {
+    sw_scalable *scalable = make_scalable(KIB, 4 * KIB, 1);
+    uint8_t *large = sw_scalable_alloc(scalable, 100 * KIB);
+    CHECK_EQ(stats_of(scalable).held_bytes, 100 * KIB);
+    memset(large, 1, 100 * KIB);
+    uint8_t *small = sw_scalable_alloc(scalable, KIB);
+    CHECK_EQ(sw_scalable_free(scalable, large + 10, 100), SW_OK);
+    CHECK_EQ(sw_scalable_free(scalable, large + 50, 100), SW_OVERLAP);
+    CHECK(sw_scalable_alloc(scalable, 100) != large + 10); /* it is of one request */
+    CHECK_EQ(sw_scalable_free(scalable, large, 10), SW_OK);
+    CHECK_EQ(sw_scalable_free(scalable, large + 110, 100 * KIB - 110), SW_OK);
+    CHECK_EQ(stats_of(scalable).held_bytes, KIB + 2 * KIB); /* at once */
+    CHECK_EQ(sw_scalable_free(scalable, large, 10), SW_INVALID);
+    CHECK_EQ(sw_scalable_free(scalable, small, KIB), SW_OK);
+    end_scalable(scalable);
+}
+
 /* Defect 9: a child that came and went at each pair. */
 static void defect_9_no_thrashing(void) {
     sw_scalable *scalable = make_scalable(KIB, MIB, 1);
@@ -25,6 +70,16 @@ static void defect_9_no_thrashing(void) {
     CHECK_EQ(stats_of(scalable).idle_children, 1);
     CHECK_EQ(sw_scalable_trim(scalable), SW_OK);
     CHECK_EQ(stats_of(scalable).children, 1);
+    end_scalable(scalable);
+}
+
+static void the_largest_idle_child_is_kept(void) {
+    sw_scalable *scalable = make_scalable(KIB, MIB, 1);
+    void *blocks[4];
+    for (int i = 0; i < 3; i++) blocks[i] = sw_scalable_alloc(scalable, (size_t)KIB << i);
+    for (int i = 2; i >= 0; i--)
+        CHECK_EQ(sw_scalable_free(scalable, blocks[i], (size_t)KIB << i), SW_OK);
+    CHECK_EQ(stats_of(scalable).held_bytes, 4 * KIB);
     end_scalable(scalable);
 }
 
@@ -312,8 +367,12 @@ static void children_are_listed(void) {
 }
 
 int main(int argc, char **argv) {
+    children_double();
     children_are_listed();
+    growth_stops_at_the_cap();
+    large_requests_are_served_and_freed();
     defect_9_no_thrashing();
+    the_largest_idle_child_is_kept();
     a_limit();
     defect_8_borrow_counts_nothing();
     defect_5_double_free();
