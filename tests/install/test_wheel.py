@@ -98,13 +98,6 @@ def test_builds_and_replays_from_the_wheel(
     _never_meets_the_stock_library(tmp_path, mine, prefix, libdir)
 
 
-def test_closes_the_loop_from_the_wheel(environment: Path, tools: Path, tmp_path: Path) -> None:
-    """Record, optimise, build, run: what is measured is what was predicted."""
-    script = ROOT / "tests/install/loop_check.py"
-    said = run(environment / "python", script, cwd=tmp_path, env={"CC": str(tools / "cc")})
-    assert "the loop holds: equal to the byte, within 2%" in said
-
-
 def _never_meets_the_stock_library(folder: Path, mine: Path, prefix: Path, libdir: Path) -> None:
     """Inline code of either table links with its own library only."""
     source = folder / "user.c"

@@ -97,20 +97,6 @@ static void returns_what_is_old(void) {
     end();
 }
 
-/* Addresses are not lost: a returned chunk serves again. */
-static void takes_returned_chunks_again(void) {
-    begin(SECOND);
-    sw_arena *arena = make(CHUNK);
-    char *object = fill(arena);
-    CHECK_EQ(sw_arena_free(arena), SW_OK);
-    now_ns += SECOND;
-    CHECK_EQ(sw_arena_decay(), CHUNK);
-    arena = make(CHUNK);
-    CHECK_EQ((uintptr_t)fill(arena) / CHUNK, (uintptr_t)object / CHUNK);
-    CHECK_EQ(sw_arena_free(arena), SW_OK);
-    end();
-}
-
 /* What is used in between is not old: the newest serves first, so of two in turn one stays. */
 static void keeps_what_is_used(void) {
     begin(10 * (uint64_t)SECOND);
@@ -178,17 +164,6 @@ static void begins_when_it_is_set(void) {
     now_ns = UINT64_MAX - 1;
     CHECK_EQ(sw_arena_decay(), 0);
     now_ns = 0;
-    end();
-}
-
-/* By the system's clock what is idle is returned some time. */
-static void reads_the_system_clock(void) {
-    begin(0);
-    sw_arena_set_decay(1, NULL, NULL);
-    sw_arena *arena = make(CHUNK);
-    (void)fill(arena);
-    CHECK_EQ(sw_arena_free(arena), SW_OK);
-    while (idle_bytes() != 0) (void)sw_arena_decay();
     end();
 }
 
@@ -362,11 +337,9 @@ static void survives_threads(void) {
 int main(void) {
     keeps_and_returns_chunks();
     returns_what_is_old();
-    takes_returned_chunks_again();
     keeps_what_is_used();
     returns_few_at_a_time();
     begins_when_it_is_set();
-    reads_the_system_clock();
     keeps_nodes_apart();
     returns_chunks_to_their_node();
     leaves_kept_chunks_behind();

@@ -92,25 +92,6 @@ static void keeps_own_objects_of_the_heap(void) {
     CHECK_EQ(live_nodes(), 0);
 }
 
-/* Into the arena and back: the heap's word is no object of the heap, so nobody follows it. */
-static void goes_both_ways(void) {
-    sw_arena *arena = make(SW_ARENA_AUTO, 0, NULL);
-    node *root = new_node(0);
-    uint32_t id;
-    CHECK_EQ(sw_gc_add_roots(gc, &root, sizeof root, &id), SW_OK);
-    CHECK_EQ(sw_arena_attach(arena, gc), SW_OK);
-    node *inside = sw_arena_alloc(arena, sizeof(node), 8, SW_SCAN);
-    root->next = inside;
-    inside->next = new_node(2);
-    CHECK_EQ(live_nodes(), 2);
-    CHECK_EQ(root->next->next->number, 2);
-    CHECK_EQ(sw_arena_attach(arena, NULL), SW_OK);
-    CHECK_EQ(live_nodes(), 1); /* not seen any more */
-    CHECK_EQ(sw_gc_remove_roots(gc, id), SW_OK);
-    CHECK_EQ(sw_arena_free(arena), SW_OK);
-    CHECK_EQ(live_nodes(), 0);
-}
-
 static void savepoints_end_what_they_end(void) {
     sw_arena *arena = make(SW_ARENA_AUTO, 0, NULL);
     sw_arena_savepoint point;
@@ -229,7 +210,6 @@ int main(void) {
         keeps_what_objects_point_to(mode, 0);
     keeps_what_objects_point_to(SW_ARENA_AUTO, 1);
     keeps_own_objects_of_the_heap();
-    goes_both_ways();
     savepoints_end_what_they_end();
     works_in_steps();
     refuses_another_collector();

@@ -258,48 +258,6 @@ static void small_objects(bool tracked, bool dry) {
     end();
 }
 
-/* A cache that closes has no current span and keeps none: what was cached is free slots, and the
- * wholly free span is free pages. */
-static void after_closing(void) {
-    sw_ledger l;
-    sw_ledger_class rows[2];
-    make(true, true);
-    fill_spans();
-    sw_cache_close(cache);
-    CHECK_EQ(sw_heap_ledger(heap, &l, rows, 2), SW_OK);
-    CHECK_EQ(l.cached_bytes, 0);
-    CHECK_EQ(l.free_slot_bytes, FREE + 7 * SLOT);
-    CHECK_EQ(l.free_page_bytes, PAGE);
-    CHECK_EQ(l.tail_bytes, 11 * TAIL);
-    CHECK_EQ(l.spans, 11);
-    CHECK_EQ(l.caches, 0);
-    CHECK_EQ(rows[1].occupancy[0], 0);
-    CHECK_EQ(rows[1].cached_bytes, 0);
-    cache = cache_of(heap);
-    end();
-}
-
-/* Shares that are no tenths are rounded down: of eight slots 1 .. 7 are used, then all. */
-static void bins_by_eighths(void) {
-    enum { EIGHT = 8, BYTES = 1000 };
-    static const sw_class_spec specs[] = {{BYTES, 1, 0}};
-    static const uint64_t expected[SW_OCCUPANCY_BINS] = {0, 1, 1, 1, 0, 1, 1, 1, 1, 0, 1};
-    void *p[EIGHT][EIGHT];
-    sw_ledger l;
-    sw_ledger_class rows[2];
-    table = table_of("eight", PAGE, specs, 1);
-    heap = heap_with((heap_setting){.table = table, .dry = 1, .manual_clock = 1});
-    cache = cache_of(heap);
-    for (int s = 0; s < EIGHT; s++)
-        for (int i = 0; i < EIGHT; i++) p[s][i] = sw_cache_alloc(cache, BYTES, 0);
-    for (int s = 0; s < EIGHT; s++)
-        for (int i = s + 1; i < EIGHT; i++) sw_cache_free(cache, p[s][i]);
-    CHECK_EQ(sw_heap_ledger(heap, &l, rows, 2), SW_OK);
-    CHECK_EQ(rows[1].spans, EIGHT);
-    for (int k = 0; k < SW_OCCUPANCY_BINS; k++) CHECK_EQ(rows[1].occupancy[k], expected[k]);
-    end();
-}
-
 /* --- large objects and free pages ------------------------------------------------------------- */
 
 enum { BIG = (1 << 20) + 1, BIG_PAGES = 129, BIGGER = 200 * PAGE };
@@ -364,36 +322,13 @@ static void large_objects(bool tracked) {
 
 /* --- walks ------------------------------------------------------------------------------------ */
 
-/* The heap's map of the same history: spans in the order of pages, shelved ones with no object. */
-static void spans_of_slots(void) {
-    sw_span_info spans[12];
-    make(true, true);
-    fill_spans();
-    CHECK_EQ(sw_heap_spans(heap, spans, 12), 12);
-    for (unsigned s = 0; s < 12; s++) {
-        CHECK_EQ(spans[s].live, s == 11 ? 3 : s);
-        CHECK_EQ(spans[s].slots, SLOTS);
-        CHECK_EQ(spans[s].bytes, PAGE);
-        CHECK_EQ(spans[s].address, spans[0].address + (uint64_t)s * PAGE);
-        CHECK_EQ(spans[s].cls, 1);
-        CHECK_EQ(spans[s].scan, 0);
-        CHECK_EQ(spans[s].current, s == 11);
-        CHECK_EQ(spans[s].needzero, s < 11); /* nothing was ever freed in the last one */
-        CHECK_EQ(spans[s].cache, 1);
-    }
-    end();
-}
-
 int main(void) {
     const sw_table *tables[] = {sw_table_go(), sw_table_c16()};
     for (int mode = 0; mode < 8; mode++)
         ledger_counts(tables[mode & 1], (mode & 2) != 0, (mode & 4) != 0);
     holes();
     for (int mode = 0; mode < 4; mode++) small_objects((mode & 1) != 0, (mode & 2) != 0);
-    after_closing();
-    bins_by_eighths();
     large_objects(true);
     large_objects(false);
-    spans_of_slots();
     return check_result();
 }

@@ -28,45 +28,6 @@ static void check_bytes(const sw_memory *memory, const char *text, size_t size) 
     CHECK(sw_memory_check(memory) == NULL);
 }
 
-static void buffers_are_shared(void) {
-    sw_memory memory;
-    sw_memory_init(&memory, NULL);
-    push(&memory, 1, 3);
-    push(&memory, 9, 0);
-    push(&memory, 20, 2);
-    CHECK_EQ(sw_memory_count(&memory), 3);
-    check_bytes(&memory, "\1\2\3\x14\x15", 5);
-    bytes[2] = 200;
-    check_bytes(&memory, "\1\xc8\3\x14\x15", 5);
-    bytes[2] = 2;
-    sw_memory_reset(&memory);
-    check_bytes(&memory, "", 0);
-    sw_memory_end(&memory);
-    sw_memory_end(&memory);
-}
-
-static void the_list_grows(void) {
-    sw_allocator allocator = counted_allocator(&counted);
-    sw_memory memory;
-    sw_memory_init(&memory, &allocator);
-    for (size_t i = 0; i < 1000; i++) {
-        push(&memory, i % 32, i % 3);
-        CHECK_EQ(counted.held_bytes == 0, i < SW_MEMORY_FEW);
-    }
-    CHECK_EQ(counted.calls, 3); /* 64, 256, 1024 buffers */
-    CHECK_EQ(counted.held_bytes, 1024 * sizeof(sw_buffer));
-    CHECK_EQ(sw_memory_size(&memory), 333 * 3); /* 0 + 1 + 2, 333 times, and a 0 */
-    for (size_t i = 0; i < 1000; i++) {
-        CHECK(sw_memory_buffers(&memory)[i].bytes == bytes + i % 32);
-        CHECK_EQ(sw_memory_buffers(&memory)[i].size, i % 3);
-    }
-    sw_memory_end(&memory);
-    CHECK_EQ(counted.held_bytes, 0);
-    push(&memory, 0, 1); /* it may be used again */
-    check_bytes(&memory, "\0", 1);
-    sw_memory_end(&memory);
-}
-
 /* What the counted allocator holds after each append of 100 buffers: four times a list of less than
  * 512, then twice. */
 static void appended_lists_grow(void) {
@@ -89,39 +50,6 @@ static void appended_lists_grow(void) {
     sw_memory_end(&memory);
     sw_memory_end(&other);
     CHECK_EQ(counted.held_bytes, 0);
-}
-
-static void a_memory_is_appended_to_itself(void) {
-    sw_memory memory;
-    sw_memory_init(&memory, NULL);
-    push(&memory, 1, 1);
-    push(&memory, 2, 1);
-    for (int i = 0; i < 6; i++) CHECK_EQ(sw_memory_append(&memory, &memory), SW_OK);
-    CHECK_EQ(sw_memory_count(&memory), 128); /* beyond two lists */
-    CHECK_EQ(sw_memory_size(&memory), 128);
-    for (size_t i = 0; i < 128; i++) CHECK_EQ(sw_memory_buffers(&memory)[i].bytes[0], 1 + i % 2);
-    sw_memory_end(&memory);
-}
-
-/* Lengths on both sides of a line of the cache and of what is fetched ahead, with empty buffers
- * between them and at NULL. */
-static void copies_of_all_lengths(void) {
-    static const size_t lengths[] = {0, 1, 63, 64, 65, 0, 1023, 1024, 1025, 0, 2100, 0};
-    static uint8_t from[6000], got[6000];
-    sw_memory memory;
-    sw_memory_init(&memory, NULL);
-    for (size_t i = 0; i < sizeof from; i++) from[i] = (uint8_t)(i * 7 + i / 256);
-    size_t at = 0;
-    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
-        CHECK_EQ(sw_memory_push(&memory, lengths[i] != 0 ? from + at : NULL, lengths[i]), SW_OK);
-        at += lengths[i];
-    }
-    CHECK_EQ(at, 5365);
-    CHECK_EQ(sw_memory_copy_to(&memory, got, at), SW_OK);
-    CHECK(memcmp(got, from, at) == 0);
-    CHECK_EQ(got[at], 0); /* nothing past it is written */
-    CHECK_EQ(sw_memory_copy_to(&memory, got, at - 1), SW_LIMIT);
-    sw_memory_end(&memory);
 }
 
 static void a_copy_is_one_buffer(void) {
@@ -356,27 +284,6 @@ static void defect_9_what_is_owned_does_not_go_stale(sw_scalable *scalable) {
     CHECK_EQ(sw_recyclable_end(&recyclable), SW_OK);
 }
 
-/* Defect 7: memory that is recycled and memory that is not were two builds, and the second did not
- * compile. */
-static void defect_7_both_kinds_in_one_build(sw_scalable *scalable) {
-    sw_recyclable both[2];
-    sw_recyclable_init(&both[0], scalable);
-    sw_recyclable_init(&both[1], NULL);
-    for (int round = 0; round < 2; round++) {
-        for (int i = 0; i < 2; i++) {
-            put(&both[i], "abc");
-            CHECK_EQ(sw_recyclable_clone(&both[i], &both[i].memory), SW_OK);
-            check_text(&both[i], "abcabc");
-            CHECK_EQ(both[i].owned.count, 2);
-        }
-        CHECK(sw_memory_equal(&both[0].memory, &both[1].memory));
-        CHECK_EQ(stats_of(scalable).taken_bytes, 6);
-        for (int i = 0; i < 2; i++) CHECK_EQ(sw_recyclable_recycle(&both[i]), SW_OK);
-        CHECK_EQ(stats_of(scalable).taken_bytes, 0);
-    }
-    for (int i = 0; i < 2; i++) CHECK_EQ(sw_recyclable_end(&both[i]), SW_OK);
-}
-
 static void what_was_freed_elsewhere(sw_scalable *scalable) {
     sw_recyclable recyclable;
     sw_recyclable_init(&recyclable, scalable);
@@ -419,11 +326,7 @@ static void a_buffer_that_cannot_be_listed(sw_scalable *scalable) {
 
 int main(void) {
     begin();
-    buffers_are_shared();
-    the_list_grows();
     appended_lists_grow();
-    copies_of_all_lengths();
-    a_memory_is_appended_to_itself();
     a_copy_is_one_buffer();
     defect_3_update_keeps_the_size();
     the_front_is_dropped();
@@ -436,7 +339,6 @@ int main(void) {
     recycled_at_once(NULL);
     defect_9_what_is_owned_does_not_go_stale(scalable);
     defect_9_what_is_owned_does_not_go_stale(NULL);
-    defect_7_both_kinds_in_one_build(scalable);
     what_was_freed_elsewhere(scalable);
     a_clone_that_fails_adds_nothing(scalable);
     a_buffer_that_cannot_be_listed(scalable);

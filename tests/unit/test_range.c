@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Hand-written cases for range allocators: the contract of each call, buddies, owners and locks,
- * scopes. Random calls: test_range_model.c, trees: test_range_trees.c. */
+ * scopes. Random calls: test_range_model.c, costs: test_range_steps.c. */
 #include <pthread.h>
 
 #include "range/range.h"
@@ -56,14 +56,6 @@ static void refuses_bad_options(void) {
     CHECK_EQ(sw_range_create(100, &options, &range), SW_INVALID);
     CHECK(range == NULL);
     CHECK(sw_range_backend_name(SW_RANGE_BACKEND_COUNT) == NULL);
-}
-
-static void holds_the_largest_range(uint32_t backend) {
-    sw_range *range = make(backend, SW_RANGE_SIZE_MAX, 0);
-    CHECK_EQ(sw_range_alloc(range, SW_RANGE_SIZE_MAX - 1), 0);
-    CHECK_EQ(sw_range_alloc(range, 1), SW_RANGE_SIZE_MAX - 1);
-    CHECK_EQ(sw_range_free(range, 0, SW_RANGE_SIZE_MAX), SW_OK);
-    end(range);
 }
 
 /* A request that takes the one hole whole, and what is freed next: of all that is taken, whatever
@@ -144,6 +136,18 @@ static void buddy_without_a_buddy(void) {
 static void buddy_has_a_small_table(void) {
     sw_range *range = make(SW_RANGE_BUDDY, 64 * 1024, 1024);
     CHECK(stats_of(range).held_bytes < 1024);
+    end(range);
+}
+
+/* An earlier library rounded sizes of a buddy up in 32 bits. */
+static void buddy_of_sizes_above_32_bits(void) {
+    sw_range *range = make(SW_RANGE_BUDDY, UINT64_C(64) << 32, UINT64_C(1) << 30);
+    CHECK_EQ(sw_range_alloc(range, (UINT64_C(5) << 32) + 1), 0); /* 8 << 32 of 64 */
+    CHECK_EQ(sw_range_free_size(range), UINT64_C(56) << 32);
+    CHECK_EQ(sw_range_alloc(range, UINT64_C(33) << 32), SW_RANGE_NONE); /* rounded up to 64 << 32 */
+    CHECK_EQ(sw_range_alloc(range, UINT64_C(32) << 32), UINT64_C(32) << 32);
+    CHECK_EQ(sw_range_free(range, 0, (UINT64_C(5) << 32) + 1), SW_OK);
+    CHECK_EQ(sw_range_free_size(range), UINT64_C(32) << 32);
     end(range);
 }
 
@@ -242,7 +246,6 @@ int main(void) {
         another_thread_is_refused(backend);
         a_lock_lets_all_threads_in(backend);
         if (backend == SW_RANGE_BUDDY) continue;
-        holds_the_largest_range(backend);
         a_range_is_drained_and_refilled(backend);
     }
     refuses_bad_options();
@@ -250,6 +253,7 @@ int main(void) {
     buddy_of_an_odd_size();
     buddy_without_a_buddy();
     buddy_has_a_small_table();
+    buddy_of_sizes_above_32_bits();
     a_scope_gives_back();
     return check_result();
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Readers (spanwise/reader.h): hand-written cases of numbers across buffers, every operation
- * against a plain array with an offset, and the defects of an earlier library as named cases. */
+ * against a plain array with an offset, memories that change, and descriptors. */
 #include "spanwise/reader.h"
 
 #include <fcntl.h>
@@ -45,70 +45,6 @@ static void big_endian_of_constant_sizes(void) {
     CHECK(sw_reader_read_be(&reader, 4, &got) == SW_OK && got == 0x12345678);
     CHECK_EQ(sw_reader_unread(&reader, 4), SW_OK);
     CHECK(sw_reader_read_be(&reader, 8, &got) == SW_OK && got == 0x123456789abcdef0);
-}
-
-/* A number of the original that came out as 2^56 - 1 after 8 bytes. */
-static void defect_8_leb128_of_64_bits(void) {
-    struct {
-        const char *bytes;
-        int size;
-        uint64_t value;
-    } cases[] = {
-        {"\x00", 1, 0},
-        {"\x7f", 1, 127},
-        {"\x80\x01", 2, 128},
-        {"\xe5\x8e\x26", 3, 624485}, /* the example of DWARF's and WebAssembly's texts */
-        {"\x80\x80\x00", 3, 0},      /* padded */
-        {"\xff\xff\xff\xff\xff\xff\xff\x7f", 8, (UINT64_C(1) << 56) - 1},
-        {"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 10, UINT64_MAX},
-        {"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x00", 10, 0},
-        {"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01", 10, UINT64_C(1) << 63},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        for (int first = 0; first <= cases[i].size + 1; first++) {
-            memcpy(data, cases[i].bytes, (size_t)cases[i].size);
-            data[cases[i].size] = 0xff; /* what follows does not matter */
-            sw_reader reader = CUT(0, first, 0, cases[i].size + 1 - first);
-            uint64_t got = 77;
-            uint32_t used = 77;
-            CHECK_EQ(sw_reader_read_leb128(&reader, &got, &used), SW_OK);
-            CHECK_EQ(got, cases[i].value);
-            CHECK_EQ(used, cases[i].size);
-            check_at(&reader, (uint64_t)cases[i].size);
-            reader = CUT(first, cases[i].size + 1 - first);
-            CHECK_EQ(sw_reader_read_leb128(&reader, &got, NULL), SW_OK);
-        }
-    }
-}
-
-static void leb128_that_is_none(void) {
-    struct {
-        const char *bytes;
-        int size;
-        sw_status status;
-    } cases[] = {
-        {"", 0, SW_SHORT},
-        {"\x80", 1, SW_SHORT},
-        {"\xff\xff\xff", 3, SW_SHORT},
-        {"\xff\xff\xff\xff\xff\xff\xff\xff\xff", 9, SW_SHORT},
-        {"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02", 10, SW_LIMIT},
-        {"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f", 10, SW_LIMIT},
-        {"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80", 10, SW_FORMAT},
-        {"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x00", 11, SW_FORMAT},
-        {"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x81\x00", 11, SW_FORMAT},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        for (int first = 0; first <= cases[i].size; first++) {
-            memcpy(data, cases[i].bytes, (size_t)cases[i].size);
-            sw_reader reader = CUT(first, cases[i].size - first);
-            uint64_t got = 77;
-            uint32_t used = 78;
-            CHECK_EQ(sw_reader_read_leb128(&reader, &got, &used), cases[i].status);
-            CHECK_EQ(got, 77);
-            CHECK_EQ(used, 78);
-            check_at(&reader, 0);
-        }
-    }
 }
 
 /* --- against a plain array -------------------------------------------------------------------- */
@@ -255,54 +191,7 @@ static void against_an_array(unsigned rounds) {
     }
 }
 
-/* --- defects of the original, and what is around them ----------------------------------------- */
-
-static void defect_2_skip_over_buffers(void) {
-    sw_reader reader = CUT(2, 6);
-    CHECK_EQ(sw_reader_skip(&reader, 4), SW_OK);
-    check_at(&reader, 4); /* not 8 */
-}
-
-static void defect_4_empty_buffers(void) {
-    data[0] = 42;
-    sw_reader reader = CUT(0, 0, 1, 0);
-    uint8_t got = 0;
-    CHECK_EQ(sw_reader_read_byte(&reader, &got), SW_OK);
-    CHECK_EQ(got, 42);
-    CHECK_EQ(sw_reader_read_byte(&reader, &got), SW_SHORT);
-    reader = CUT(0);
-    CHECK_EQ(sw_reader_read_byte(&reader, &got), SW_SHORT);
-    CHECK_EQ(sw_reader_current(&reader).size, 0);
-}
-
-static void defect_8_unread_past_the_start(void) {
-    sw_reader reader = CUT(2, 3);
-    CHECK_EQ(sw_reader_skip(&reader, 3), SW_OK);
-    CHECK_EQ(sw_reader_unread(&reader, 4), SW_INVALID);
-    check_at(&reader, 3);
-    CHECK_EQ(sw_reader_unread(&reader, 3), SW_OK);
-    check_at(&reader, 0);
-    uint8_t alone[2] = {0};
-    reader = sw_reader_of_bytes(alone, 2);
-    CHECK_EQ(sw_reader_move_to_end(&reader), SW_OK);
-    CHECK_EQ(sw_reader_unread(&reader, 3), SW_INVALID);
-    CHECK_EQ(sw_reader_unread(&reader, 2), SW_OK);
-    check_at(&reader, 0);
-}
-
-/* The original's numbers and LEB128 had consumed what was there when they failed. */
-static void a_short_read_consumes_nothing(void) {
-    memset(data, 0xff, 8);
-    uint8_t out[8];
-    uint64_t number;
-    sw_reader reader = CUT(2, 1);
-    CHECK_EQ(sw_reader_read_be(&reader, 4, &number), SW_SHORT);
-    CHECK_EQ(sw_reader_read_leb128(&reader, &number, NULL), SW_SHORT);
-    CHECK_EQ(sw_reader_read_bytes(&reader, out, 4), SW_SHORT);
-    CHECK_EQ(sw_reader_skip(&reader, 4), SW_SHORT);
-    CHECK(strstr(sw_last_error()->message, "4 bytes wanted, 3 are left of 3") != NULL);
-    check_at(&reader, 0);
-}
+/* --- memories that change --------------------------------------------------------------------- */
 
 /* The length is that of the moment at which the reader was made. */
 static void additions_are_not_read(void) {
@@ -357,24 +246,6 @@ static void a_changed_memory_is_noticed(void) {
     CHECK_EQ(sw_reader_clip_front(&reader, NULL, NULL, NULL), SW_INVALID);
 }
 
-static void nothing_to_read(void) {
-    sw_reader reader = sw_reader_of_bytes(NULL, 0);
-    uint8_t byte;
-    uint64_t number, written;
-    sw_buffer piece;
-    check_at(&reader, 0);
-    CHECK_EQ(sw_reader_read_byte(&reader, &byte), SW_SHORT);
-    CHECK_EQ(sw_reader_read_be(&reader, 0, &number), SW_OK);
-    CHECK_EQ(sw_reader_read_leb128(&reader, &number, NULL), SW_SHORT);
-    CHECK_EQ(sw_reader_read(&reader, &byte, 1), 0);
-    CHECK_EQ(sw_reader_read_bytes(&reader, NULL, 0), SW_OK);
-    CHECK_EQ(sw_reader_skip(&reader, 0), SW_OK);
-    CHECK_EQ(sw_reader_unread(&reader, 0), SW_OK);
-    CHECK(!sw_reader_next(&reader, 1, &piece));
-    CHECK_EQ(sw_reader_move_to_end(&reader), SW_OK);
-    CHECK_EQ(sw_reader_write_to(&reader, -1, 9, &written), SW_OK);
-}
-
 static void a_descriptor_is_written_to(void) {
     int sizes[102], ends[2];
     uint8_t got[BYTES_MAX];
@@ -425,19 +296,12 @@ static void a_full_descriptor(void) {
 int main(int argc, char **argv) {
     sw_memory_init(&memory, NULL);
     big_endian_of_constant_sizes();
-    defect_8_leb128_of_64_bits();
-    leb128_that_is_none();
     unsigned rounds = 40000 / check_share();
     if (argc > 1) rounds = (unsigned)strtoul(argv[1], NULL, 10);
     against_an_array(rounds);
-    defect_2_skip_over_buffers();
-    defect_4_empty_buffers();
-    defect_8_unread_past_the_start();
-    a_short_read_consumes_nothing();
     additions_are_not_read();
     every_change_is_noticed();
     a_changed_memory_is_noticed();
-    nothing_to_read();
     a_descriptor_is_written_to();
     a_full_descriptor();
     sw_memory_end(&memory);

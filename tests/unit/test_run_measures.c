@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The runner's measurements: of short histories by hand (which of two equal peaks counts, the mean
- * of held over requested, a row of the time line), and of a long random one against the program's
- * own counts. */
+/* The runner's measurements: of short histories by hand (the mean of held over requested, a row of
+ * the time line), and of a long random one against the program's own counts. */
 #include "check.h"
 #include "heaps.h"
 #include "runner_ops.h"
@@ -33,41 +32,6 @@ static sw_replay_stats run_steps(const sw_op *ops, size_t count) {
 static void end_run(void) {
     sw_runner_destroy(runner);
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
-}
-
-/* 150 bytes are live after operations 2, 4 and 6. By then more is held: a second thread has opened
- * a cache, a third one another. */
-static void first_of_equal_peaks(void) {
-    const sw_op ops[] = {
-        {.kind = ALLOC, .object = 0, .size = 100},
-        {.kind = ALLOC, .object = 1, .size = 50},
-        {.kind = FREE, .object = 1},
-        {.kind = ALLOC, .object = 2, .thread = 1, .size = 50},
-        {.kind = REALLOC, .object = 0, .size = 90},
-        {.kind = ALLOC, .object = 3, .thread = 2, .size = 10},
-    };
-    sw_replay_stats s = run_steps(ops, 6);
-    CHECK(held[1] < held[3] && held[3] <= held[5]);
-    CHECK_EQ(s.peak_requested_bytes, 150);
-    CHECK_EQ(s.peak_op, 2);
-    CHECK_EQ(s.held_at_peak, held[1]);
-    CHECK_EQ(s.requested_bytes, 150);
-    CHECK_EQ(s.live_objects, 3);
-    CHECK_EQ(s.peak_live_objects, 3);
-    CHECK_EQ(s.allocated_bytes, 100 + 50 + 50 + 10); /* a realloc that shrinks adds nothing */
-    end_run();
-}
-
-/* The most is held from operation 1 on, while what is requested changes. */
-static void first_of_equal_held_peaks(void) {
-    const sw_op ops[] = {{.kind = ALLOC, .object = 0, .size = 40},
-                         {.kind = ALLOC, .object = 1, .size = 48},
-                         {.kind = FREE, .object = 0}};
-    sw_replay_stats s = run_steps(ops, 3);
-    CHECK(held[0] == held[1] && held[1] == held[2]);
-    CHECK_EQ(s.peak_held_bytes, held[0]);
-    CHECK_EQ(s.requested_at_peak_held, 40);
-    end_run();
 }
 
 /* An operation after which nothing is live has no part in the mean. */
@@ -240,8 +204,6 @@ static void samples(void) {
 }
 
 int main(void) {
-    first_of_equal_peaks();
-    first_of_equal_held_peaks();
     mean_of_held_over_requested();
     mean_without_the_start();
     rows_of_the_time_line();

@@ -44,49 +44,6 @@ static void end(sw_stack *stack) {
 
 /* --- growth ----------------------------------------------------------------------------------- */
 
-/* Nine pushes of 1 KiB. By copies: 2 KiB, then 4, 8 and 16, which copy 2, 4 and 8. In a chain:
- * blocks of 2, 4 and 8 KiB, and nothing moves. */
-static void growth_doubles(uint32_t growth) {
-    static const uint64_t held[][9] = {{2, 2, 4, 4, 8, 8, 8, 8, 16},
-                                       {2, 2, 6, 6, 6, 6, 14, 14, 14}};
-    static const uint64_t growths[][9] = {{0, 0, 1, 1, 2, 2, 2, 2, 3}, {0, 0, 1, 1, 1, 1, 2, 2, 2}};
-    static const uint64_t copied[] = {0, 2, 6, 14}; /* after so many growths */
-    bool copies = growth == SW_STACK_COPY;
-    sw_stack *stack = make(growth, 2 * KIB, 1 << 20, 0);
-    uint8_t *places[9];
-    CHECK_EQ(stats_of(stack).held_bytes, 0);
-    for (uint64_t i = 0; i < 9; i++) {
-        places[i] = sw_stack_fast_push(stack, KIB);
-        CHECK(places[i] != NULL && (uintptr_t)places[i] % SW_STACK_ALIGN == 0);
-        memset(places[i], (int)i, KIB);
-        sw_stack_stats stats = stats_of(stack);
-        CHECK_EQ(stats.depth, (i + 1) * KIB);
-        CHECK_EQ(stats.held_bytes, held[!copies][i] * KIB);
-        CHECK_EQ(stats.growths, growths[!copies][i]);
-        CHECK_EQ(stats.copied_bytes, copies ? copied[stats.growths] * KIB : 0);
-        CHECK_EQ(stats.blocks, copies ? 1 : 1 + stats.growths);
-        CHECK_EQ(stats.slack_bytes, 0);
-    }
-    for (uint64_t i = 0; i < 9; i++) {
-        const uint8_t *bytes = sw_stack_at(stack, i * KIB);
-        CHECK(copies || bytes == places[i]);
-        CHECK(bytes[0] == i && bytes[KIB - 1] == i);
-    }
-    end(stack);
-}
-
-static void a_large_push_doubles_until_it_fits(uint32_t growth) {
-    sw_stack *stack = make(growth, 2 * KIB, 1 << 20, 0);
-    CHECK(sw_stack_fast_push(stack, KIB) != NULL);
-    CHECK(sw_stack_fast_push(stack, 100 * KIB) != NULL);
-    sw_stack_stats stats = stats_of(stack);
-    CHECK_EQ(stats.growths, 1);
-    CHECK_EQ(stats.held_bytes, growth == SW_STACK_COPY ? 128 * KIB : 130 * KIB);
-    CHECK_EQ(stats.slack_bytes, growth == SW_STACK_COPY ? 0 : KIB);
-    CHECK_EQ(stats.depth, 101 * KIB);
-    end(stack);
-}
-
 /* A chain's hot split: a push and a release at the edge of a block take no memory each time. */
 static void no_thrashing_at_the_edge(void) {
     sw_stack *stack = make(SW_STACK_CHAIN, 2 * KIB, 1 << 20, 0);
@@ -100,16 +57,6 @@ static void no_thrashing_at_the_edge(void) {
     CHECK_EQ(stats_of(stack).blocks, 2); /* the spare one */
     CHECK_EQ(counted.calls, 2);
     CHECK_EQ(sw_stack_trim(stack), SW_OK);
-    CHECK_EQ(stats_of(stack).blocks, 1);
-    end(stack);
-}
-
-static void an_empty_block_gives_way(uint32_t growth) {
-    sw_stack *stack = make(growth, 2 * KIB, 8 * KIB, 0);
-    CHECK(sw_stack_push(stack, 16) != NULL);
-    CHECK_EQ(sw_stack_release(stack, 0), SW_OK);
-    CHECK(sw_stack_push(stack, 8 * KIB) != NULL); /* all that the limit allows */
-    CHECK_EQ(stats_of(stack).held_bytes, 8 * KIB);
     CHECK_EQ(stats_of(stack).blocks, 1);
     end(stack);
 }
@@ -413,9 +360,6 @@ int main(int argc, char **argv) {
     what_was_released_is_overwritten();
     int steps = argc > 1 ? atoi(argv[1]) : 8000 / (int)check_share();
     for (uint32_t growth = 0; growth < SW_STACK_GROWTH_COUNT; growth++) {
-        growth_doubles(growth);
-        a_large_push_doubles_until_it_fits(growth);
-        an_empty_block_gives_way(growth);
         trim_gives_memory_back(growth);
         the_limit_is_named(growth);
         refused_memory(growth);

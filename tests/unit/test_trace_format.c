@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The format's checksum, numbers, file header and block header; the merge's address table against
- * an array, its ids against a stack, and the totals of a recording by hand. */
+/* The format's checksum, file header and block header; the merge's address table against an array,
+ * its ids against a stack, and the totals of a recording by hand. */
 #include "check.h"
 #include "trace/addresses.h"
 #include "trace/ids.h"
@@ -25,29 +25,6 @@ static void sum_sees_every_bit(void) {
     }
     static const uint8_t zeros[64];
     CHECK(swt_checksum(zeros, 8) != swt_checksum(zeros, 16));
-}
-
-static void varints(void) {
-    const uint64_t values[] = {
-        0,          1,         127, 128, 16383, 16384, UINT32_MAX, 1ull << 56, (1ull << 63) - 1,
-        1ull << 63, UINT64_MAX};
-    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
-        uint8_t room[SWT_VARINT_BYTES_MAX];
-        const uint8_t *at = room, *end = swt_varint_put(room, values[i]);
-        bool bad = false;
-        CHECK(swt_varints_whole(room, (size_t)(end - room), 1));
-        CHECK_EQ(swt_varint_get(&at, &bad), values[i]);
-        CHECK(at == end && !bad);
-        CHECK_EQ(swt_unzigzag(swt_zigzag(values[i])), values[i]);
-    }
-    uint8_t endless[16];
-    memset(endless, 0x80, sizeof endless);
-    endless[15] = 0;
-    const uint8_t *at = endless;
-    bool bad = false;
-    swt_varint_get(&at, &bad);
-    CHECK(bad && at <= endless + 10);
-    CHECK(!swt_varints_whole(endless, 15, 0) && !swt_varints_whole(endless, 15, 1));
 }
 
 static void file_header(void) {
@@ -316,7 +293,6 @@ static void totals_by_hand(void) {
 
 int main(void) {
     sum_sees_every_bit();
-    varints();
     file_header();
     block_header();
     encoder_memory();

@@ -170,34 +170,6 @@ static void extremes(void) {
     remove(path);
 }
 
-/* Numbers of all lengths in each column, in an order of kinds that cannot be foreseen: whichever
- * kind an operation is of, the decoder looks at what the other ones would have. */
-static void lengths(void) {
-    enum { LIVE = 20000 };
-    const char *path = fixture_path("lengths.swt");
-    static bool live[LIVE];
-    uint64_t seed = 12, time = 0;
-    sw_op *got;
-    size_t n;
-    for (size_t i = 0; i < COUNT; i++) {
-        uint64_t r = check_random(&seed), s = check_random(&seed);
-        uint32_t id = i < LIVE ? (uint32_t)i : (uint32_t)(r >> 40) % LIVE;
-        time += s >> (30 + r % 34); /* up to 2^34 a step */
-        ops[i] =
-            (sw_op){.object = id, .time_ns = time, .site = (uint32_t)(s >> (32 + (r >> 6) % 32))};
-        ops[i].kind = !live[id] ? SW_OP_ALLOC : (r >> 12) % 3 == 0 ? SW_OP_REALLOC : SW_OP_FREE;
-        live[id] = ops[i].kind != SW_OP_FREE;
-        if (live[id]) ops[i].size = s >> (1 + (r >> 14) % 63);
-        if (ops[i].kind == SW_OP_ALLOC && (r >> 20) % 16 == 0) ops[i].align_log2 = 47;
-    }
-    write_ops(path, ops, COUNT, NULL);
-    CHECK_EQ(read_all(path, 0, &got, &n), SW_OK);
-    CHECK_EQ(n, COUNT);
-    CHECK(same_history(ops, got, COUNT, LIVE));
-    free(got);
-    remove(path);
-}
-
 static void metadata(void) {
     const char *path = fixture_path("meta.swt"), *key, *value;
     static char longest[200000];
@@ -349,7 +321,6 @@ int main(void) {
     read_and_rewind();
     validation();
     extremes();
-    lengths();
     metadata();
     sites_and_modules();
     CHECK_EQ(sw_trace_open(NULL, 0, NULL), SW_INVALID);

@@ -1,21 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The folder of a build, and the temporary folder in which it is made.
 
-The temporary folder is next to the final one. If a build is killed, the next build in the same
-place removes its temporary folder:
+The temporary folder is next to the final one:
 
-    .spanwise-build-PID-RANDOM/    locked by the build while it runs
-        place                      name of the final folder
+    .spanwise-build-PID-RANDOM/
         out/                       the build
         old/                       the previous build, while out/ is renamed
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import re
 import shutil
 import subprocess
 import tempfile
@@ -31,9 +27,6 @@ from spanwise.results.rows import Result
 from spanwise.tables.table import SizeClassTable
 
 STAMP = "build.json"
-_PREFIX = ".spanwise-build-"
-_NAME = re.compile(re.escape(_PREFIX) + r"([1-9][0-9]*)-[a-z0-9_]{8}")
-_PLACE = "place"
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,26 +130,20 @@ class Build(Result):
 
 @contextmanager
 def work_folder(place: Path) -> Iterator[Path]:
-    """Yield a temporary folder next to `place`, after removing those of killed builds.
+    """Yield a temporary folder next to `place`, which only a killed build leaves behind.
 
     Raises:
         OSError: the system refused to make it.
     """
     parent = place.absolute().parent
-    remove_stale(parent)
     try:
-        work = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=parent))
+        work = Path(tempfile.mkdtemp(prefix=f".spanwise-build-{os.getpid()}-", dir=parent))
     except OSError as error:
         raise OSError(error.errno, f"cannot be made: {error.strerror}", str(place)) from None
-    lock = None
     try:
-        lock = _lock(work)
-        (work / _PLACE).write_bytes(os.fsencode(place.absolute().name))
         yield work
     finally:
         shutil.rmtree(work, ignore_errors=True)
-        if lock is not None:
-            os.close(lock)
 
 
 def put_in_place(made: Path, place: Path) -> None:
@@ -171,68 +158,3 @@ def put_in_place(made: Path, place: Path) -> None:
             with suppress(OSError):
                 old.rename(place)
         raise
-
-
-def remove_stale(parent: Path) -> None:
-    """Remove the temporary folders of killed builds.
-
-    Such a folder has a name of `work_folder` and belongs to this user, its process has ended, and
-    its lock is free. The lock protects builds in other containers, whose processes are invisible.
-    If the killed build had moved the old build away, the old build is restored.
-    """
-    for folder in parent.glob(f"{_PREFIX}*"):
-        if _is_stale(folder):
-            with suppress(OSError):
-                _remove(folder)
-
-
-def _is_stale(folder: Path) -> bool:
-    name = _NAME.fullmatch(folder.name)
-    if name is None or folder.is_symlink() or not folder.is_dir():
-        return False
-    with suppress(OSError):
-        return folder.stat().st_uid == os.geteuid() and not _is_alive(int(name[1]))
-    return False
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
-def _remove(folder: Path) -> None:
-    lock = _lock(folder)
-    try:
-        if (folder / "old").is_dir() and (folder / "out").is_dir():
-            _restore(folder)
-        shutil.rmtree(folder, ignore_errors=True)
-    finally:
-        os.close(lock)
-
-
-def _restore(folder: Path) -> None:
-    """Restore old/ if the build was killed between its two renames."""
-    name = os.fsdecode((folder / _PLACE).read_bytes())
-    place = folder.with_name(name)
-    if not place.exists():
-        (folder / "old").rename(place)
-
-
-def _lock(folder: Path) -> int:
-    """Lock the folder; return the descriptor that holds the lock until it is closed.
-
-    Raises:
-        OSError: another process holds it, or the folder cannot be opened.
-    """
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor

@@ -18,12 +18,12 @@ import signal
 import subprocess
 import threading
 from collections.abc import Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
 
 from spanwise.errors import SpanwiseError
-from spanwise.results.jobs import LOOK_SECONDS, Workers, raise_what_came
+from spanwise.results.jobs import LOOK_SECONDS, raise_what_came
 
 _STEP_SECONDS = 600
 _GRACE_SECONDS = 2
@@ -77,7 +77,7 @@ def run_steps(steps: Sequence[Step], jobs: int) -> list[str]:
         KeyboardInterrupt: a signal that `Signals.heard` handles; all programs have ended.
     """
     running = Running()
-    with Workers(jobs) as pool:
+    with ThreadPoolExecutor(jobs) as pool:
         try:
             tasks = [pool.submit(running.run, step) for step in steps]
             done = _wait_for(tasks)

@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Executors and result files of long commands."""
+"""Result files of long commands, and the executors of sweeps."""
 
 from __future__ import annotations
 
 import argparse
 import importlib
-import multiprocessing
 import sys
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,26 +20,23 @@ from spanwise.results.files import check_output
 from spanwise.sweeps.result import Sweep
 
 
-def add_executor_option(parser: argparse.ArgumentParser, default: str) -> None:
+def add_executor_option(parser: argparse.ArgumentParser) -> None:
     """Adds `--executor` and `--workers`."""
     parser.add_argument(
         "--executor",
-        default=default,
+        default="threads",
         metavar="E",
-        help=f"{default}, processes, dask (a cluster on this machine) or dask:tcp://HOST:PORT (its"
-        f" scheduler) [{default}]",
+        help="threads, processes, dask (a cluster on this machine) or dask:tcp://HOST:PORT (its"
+        " scheduler) [threads]",
     )
     parser.add_argument(
-        "--workers",
-        type=int,
-        metavar="N",
-        help=f"{'threads or ' if default == 'threads' else ''}processes [one per processor]",
+        "--workers", type=int, metavar="N", help="threads or processes [one per processor]"
     )
 
 
-def check_executor(name: str, default: str) -> None:
+def check_executor(name: str) -> None:
     """Raise InvalidError if the name of the executor is unknown."""
-    known = (default, "processes", "dask")
+    known = ("threads", "processes", "dask")
     kind, _, address = name.partition(":")
     if kind in known and (kind == "dask" or not address):
         return
@@ -78,30 +73,12 @@ def dask_executor(name: str, workers: int | None) -> Iterator[Any]:
         yield client.get_executor()
 
 
-@contextmanager
-def executor_of(name: str, workers: int | None) -> Iterator[Any]:
-    """Yield the named executor, or None if the work runs in this process."""
-    if name.startswith("dask"):
-        with dask_executor(name, workers) as executor:
-            yield executor
-    elif name == "processes":
-        if workers is not None and workers < 1:
-            raise InvalidError(f"workers {workers}: give at least 1")
-        with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as executor:
-            yield executor
-    else:
-        yield None
-
-
-def add_session_options(
-    parser: argparse.ArgumentParser, noun: str, executor: str, picture: str
-) -> None:
-    """Adds `--output`, `--force`, `--plot`, `--executor` and `--workers`.
+def add_session_options(parser: argparse.ArgumentParser, noun: str, picture: str) -> None:
+    """Adds `--output`, `--force` and `--plot`.
 
     Args:
         parser: of the command.
         noun: for a row.
-        executor: the default of `--executor`.
         picture: the help text of `--plot`.
     """
     parser.add_argument(
@@ -112,17 +89,13 @@ def add_session_options(
     )
     _options.add_force_option(parser, "begin FILE.jsonl anew: do all again")
     _options.add_plot_option(parser, picture)
-    add_executor_option(parser, executor)
 
 
-def check_session(
-    options: argparse.Namespace, executor: str, more: Sequence[str | None] = ()
-) -> None:
-    """Check the executor and that all output files can be written, before the work begins.
+def check_session(options: argparse.Namespace, more: Sequence[str | None] = ()) -> None:
+    """Check that all output files can be written, before the work begins.
 
     With --force, the rows of earlier runs are removed.
     """
-    check_executor(options.executor, executor)
     for place in filter(None, (options.output, *more)):
         check_output(place)
     if options.plot:

@@ -7,13 +7,11 @@ It writes its results to ./out.
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import sys
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from spanwise import _format, plots
 from spanwise.builds.build import BuildOptions, build_with
@@ -24,11 +22,11 @@ from spanwise.commands._common import SubParsers, add_description, new_command, 
 from spanwise.commands._show import show
 from spanwise.ledger.comparison import Comparison
 from spanwise.ledger.parts import PARTS
-from spanwise.measure import closed_loop
 from spanwise.measure.bench import bench
-from spanwise.measure.bench_cases import FITTED, PLAIN, SPANWISE, case_of
+from spanwise.measure.bench_cases import case_of
 from spanwise.measure.bench_fits import BenchFit
 from spanwise.measure.bench_result import BenchResult
+from spanwise.measure.bench_rounds import SEEDS, variables_of
 from spanwise.measure.running import PRELOAD_TABLE
 from spanwise.optimizer.result import OptimizeResult
 from spanwise.optimizer.search import optimize
@@ -39,8 +37,8 @@ from spanwise.results.files import made_folder
 from spanwise.tables.table import SizeClassTable
 
 TABLES = ("go", "c16")
-RUNS, ROUNDS = 3, 5
-"""Runs under each malloc, tracked and at full speed; the median of each counts."""
+ROUNDS = 5
+"""Runs under each allocator; the median counts."""
 PYTHON = ("python3", "JSON and sqlite")
 """The names of program and input in the benchmark."""
 REPORT = "python.html"
@@ -98,15 +96,15 @@ def add_demo(commands: SubParsers) -> None:
         parser,
         "Tables are compared by the peak resident bytes of a simulated run. The row 'limit' is"
         " what perfect packing would need: the highest requested bytes. python3 is"
-        " recorded and run with PYTHONMALLOC=malloc, so that its objects reach malloc; the last"
-        " sentence compares with plain python3, as its users run it.",
+        " recorded with PYTHONMALLOC=malloc, so that its objects reach malloc; the last line"
+        " compares with plain python3, as its users run it.",
     )
     parser.add_argument("-o", "--output", default="out", metavar="DIR", help="default: out")
     _options.add_force_option(parser)
 
 
 def run_demo(options: argparse.Namespace) -> int:
-    """Records, accounts, plots, and closes the loop; the last lines give the result and files."""
+    """Records, accounts, plots, fits, builds and measures; the last lines are result and files."""
     folder = Path(options.output)
     with made_folder(folder):
         return _run_in(folder, options)
@@ -119,7 +117,7 @@ def _run_in(folder: Path, options: argparse.Namespace) -> int:
     compiled = _record_compiler(folder)
     if compiled is not None:
         shown.append(_show(compiled, "the C compiler", "compiler", folder, quiet))
-    loop, found, runs = _close_loop(python.recording, folder)
+    found, runs = _fit_and_run(python.recording, folder)
     _draw_tables(folder)
     stock_and_found = [SizeClassTable.named(TABLES[-1]), found.table]
     picture = plots.boundaries(python.recording.histogram(), stock_and_found)
@@ -133,72 +131,50 @@ def _run_in(folder: Path, options: argparse.Namespace) -> int:
     if options.json:
         ledgers = {one.label: one.comparison.to_dict() for one in shown}
         measured = None if runs is None else runs.to_dict()
-        print_json({**ledgers, "loop": loop.to_dict(), "bench": measured, "report": str(report)})
+        fitted = found.to_dict()
+        print_json({**ledgers, "optimum": fitted, "bench": measured, "report": str(report)})
         return 0
-    show(loop, "")
+    show(found, "")
     if runs is not None:
         show(runs, "")
     kept = (".swt", ".png", ".json", ".html")
     files = sorted(path.name for path in folder.iterdir() if path.suffix in kept)
-    files += [f"{BUILD}/"] if not loop.why_not else []
+    files += [f"{BUILD}/"] if runs is not None else []
     print(f"in {folder}/: {', '.join(files)}\n")
     for one in shown[1:]:
         show(one.sentence() + ".")
     print(f"All of python3 on one page, for any browser: {report.absolute()}")
-    show(loop.sentence())
+    show(f"python3: {found.verdict()}")
+    if runs is not None:
+        show(runs.verdict())
     return 0
 
 
-# --- the loop -------------------------------------------------------------------------------------
+# --- a table for python3 --------------------------------------------------------------------------
 
 
-def _close_loop(
-    recording: Recording, folder: Path
-) -> tuple[closed_loop.Loop, OptimizeResult, BenchResult | None]:
-    """Fits and builds a table for python3 and runs python3 on it, as far as this machine can.
+def _fit_and_run(recording: Recording, folder: Path) -> tuple[OptimizeResult, BenchResult | None]:
+    """Fits a table to python3, builds it and runs python3 under it and under all allocators.
 
-    The table is built even if the stock table is better, so that the measured runs can show it.
-    The BenchResult has interleaved runs under all allocators; None: the table was not built.
+    The table is built even if the stock table is better, so that the runs can show it. Without a C
+    compiler there is no BenchResult.
     """
-    _say(f"a table of at most {closed_loop.CLASSES} classes")
-    rules: dict[str, Any] = {"align": closed_loop.ALIGN, "waste_percent": closed_loop.WASTE_PERCENT}
-    found = optimize(recording, closed_loop.CLASSES, closed_loop.OBJECTIVE, **rules)
+    _say("a table for python3")
+    found = optimize(recording)
     _say(found.verdict())
-    best = found.table
-    best.to_json(folder / "best.json")
-    stock, better = (
-        closed_loop.Measured(recording.ledger(table, "peak")) for table in (PRELOAD_TABLE, best)
-    )
+    found.table.to_json(folder / "best.json")
     try:
         Compiler.find(None)
     except BuildError as error:
         _say(f"not built: {error}")
-        said = ("python3", stock, better, len(best), found.holds, found.verdict())
-        return closed_loop.Loop(*said, str(error)), found, None
-    made = build_with(best, folder / BUILD, BuildOptions(anyway=True), _say)
-    _say(f"the same program, {RUNS} times under each malloc")
-    stock = closed_loop.measure(_python_argv(), stock.predicted, RUNS)
-    better = closed_loop.measure(_python_argv(), better.predicted, RUNS, lib=made.folder)
-    _say(f"and {ROUNDS} times at full speed under each allocator of this machine")
-    runs = _run_bench(found, made.folder)
-    stock, better = (
-        replace(one, peak_rss=_rising(runs, name, "rss"), outside=_rising(runs, name, "outside"))
-        for one, name in ((stock, SPANWISE), (better, FITTED))
-    )
-    said = ("python3", stock, better, len(best), found.holds, found.verdict())
-    return closed_loop.Loop(*said, plain_rss=_rising(runs, PLAIN, "rss")), found, runs
-
-
-def _rising(runs: BenchResult, allocator: str, what: str) -> tuple[int, ...]:
-    """Return a field in bytes of all runs of python3 under an allocator, in ascending order."""
-    values = runs.values(*PYTHON, allocator, f"{what}_bytes")
-    return tuple(sorted(map(int, values.values())))
+        return found, None
+    made = build_with(found.table, folder / BUILD, BuildOptions(anyway=True), _say)
+    _say(f"python3, {ROUNDS} times under each allocator of this machine")
+    return found, _run_bench(found, made.folder)
 
 
 def _run_bench(found: OptimizeResult, build: Path) -> BenchResult:
-    same = closed_loop.same_environment()
-    added = {name: value for name, value in same.items() if os.environ.get(name) != value}
-    case = case_of(_python_argv(), *PYTHON, added)
+    case = case_of(_python_argv(), *PYTHON, SEEDS)
     resident = found.evaluation.resident_bytes
     pair = resident[PRELOAD_TABLE], resident[found.table.name]
     fit = BenchFit(
@@ -221,8 +197,8 @@ def _python_argv() -> list[str]:
 def _record_python(folder: Path) -> Recording:
     _say("recording python3 (JSON and sqlite, PYTHONMALLOC=malloc)")
     output = folder / "python.swt"
-    env = closed_loop.same_environment()
-    outcome = run_recorded(_python_argv(), output, RecordOptions(env=env, stdout=sys.stderr))
+    options = RecordOptions(env=variables_of({}), stdout=sys.stderr)
+    outcome = run_recorded(_python_argv(), output, options)
     _say(outcome.lines()[-1])
     return Recording.open(output)
 

@@ -19,7 +19,6 @@ from spanwise.commands._common import (
 from spanwise.commands._sessions import (
     add_session_options,
     check_session,
-    executor_of,
     print_session,
 )
 from spanwise.commands._show import show
@@ -89,7 +88,7 @@ def add_bench(commands: SubParsers) -> None:
         action="store_true",
         help="no comparison of stdout, for programs that print times or addresses",
     )
-    add_session_options(parser, "run", "here", "picture of the peak RSS")
+    add_session_options(parser, "run", "picture of the peak RSS")
     parser.add_argument("--csv", metavar="FILE.csv", help="table of all runs")
     parser.add_argument(
         "--wide", action="store_true", help="print all columns even if the terminal is narrower"
@@ -104,7 +103,7 @@ def add_bench(commands: SubParsers) -> None:
 
 def run_bench(options: argparse.Namespace) -> int:
     """Prints the table; returns 1 if a run failed."""
-    check_session(options, "here", [options.csv])
+    check_session(options, [options.csv])
     cases = _cases(options)
     fits: dict[str, BenchFit] = {}
     if options.fit:
@@ -112,17 +111,15 @@ def run_bench(options: argparse.Namespace) -> int:
         for one in fits.values():
             print(f"spanwise: {one.program}: {one.verdict}", file=sys.stderr)
     try:
-        with executor_of(options.executor, options.workers) as executor:
-            found = bench(
-                cases,
-                options.allocator or EVERYBODY,
-                fits=fits,
-                rounds=options.rounds,
-                timeout_s=options.timeout,
-                ignore_output=options.ignore_output,
-                executor=executor,
-                output=options.output,
-            )
+        found = bench(
+            cases,
+            options.allocator or EVERYBODY,
+            fits=fits,
+            rounds=options.rounds,
+            timeout_s=options.timeout,
+            ignore_output=options.ignore_output,
+            output=options.output,
+        )
     except BenchInterrupted as stop:
         print_session(stop.result, "run")
         _write(stop.result, options)

@@ -19,7 +19,9 @@ from spanwise.commands._common import (
 )
 from spanwise.commands._options import add_plot_option, add_tables_option
 from spanwise.commands._sessions import (
+    add_executor_option,
     add_session_options,
+    check_executor,
     check_session,
     dask_executor,
     print_session,
@@ -268,7 +270,8 @@ def add_sweep(commands: SubParsers) -> None:
     moments = "peak (most is requested: the default, the same for all tables), peak-resident"
     _options.add_recording_options(parser, "peak", moments)
     _options.add_tables_option(parser, "{}, or a glob pattern; repeatable (default: go and c16)")
-    add_session_options(parser, "row", "threads", "also draw the best tables")
+    add_session_options(parser, "row", "also draw the best tables")
+    add_executor_option(parser)
     parser.add_argument(
         "--by",
         metavar="FIELD",
@@ -278,7 +281,8 @@ def add_sweep(commands: SubParsers) -> None:
 
 def run_sweep(options: argparse.Namespace) -> int:
     """Prints the ranking; returns 1 if a row failed."""
-    check_session(options, "threads")
+    check_executor(options.executor)
+    check_session(options)
     tables = expand(options.table or ("go", "c16"))
     at = parse_moment(options.at)
     Sweep((), ()).ranking(options.by)  # reject an unknown field before the work

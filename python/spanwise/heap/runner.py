@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from spanwise import errors
 from spanwise._lib import OPS_DTYPE, failure, ffi, lib, pointer
 from spanwise.ledger.run_stats import RunStats
-from spanwise.results.jobs import LOOK_SECONDS, ctrl_c_heard, raise_what_came, starts
+from spanwise.results.jobs import LOOK_SECONDS, ctrl_c_heard, raise_what_came
 from spanwise.results.rows import Rows
 
 _DIRECT_OPS = 1 << 18
@@ -113,8 +113,7 @@ def interruptible(
     thread = threading.Thread(target=work, name="spanwise-run", daemon=True)
     with ctrl_c_heard():
         try:
-            if not starts(thread):
-                work()
+            thread.start()
             while not done.wait(LOOK_SECONDS):
                 raise_what_came()
                 look()

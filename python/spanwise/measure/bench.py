@@ -1,19 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run programs under several allocators, on any executor (docs/design/programs.md)."""
+"""Run programs under several allocators, interleaved (docs/design/programs.md)."""
 
 from __future__ import annotations
 
 import os
 import platform
 import signal
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Executor, Future
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from spanwise import _format, _lib, errors
+from spanwise import _format, errors
 from spanwise.heap.options import HeapOptions
 from spanwise.measure.bench_cases import (
     EVERYBODY,
@@ -31,20 +29,9 @@ from spanwise.measure.bench_fits import BenchFit
 from spanwise.measure.bench_result import BenchResult, BenchRow, latest, measured_on
 from spanwise.measure.bench_rounds import BENCH, Round, run_round
 from spanwise.recordings.programs import own_allocator
-from spanwise.results.jobs import (
-    Progress,
-    Signals,
-    Step,
-    ctrl_c_heard,
-    first_ended,
-    progress_bar,
-)
+from spanwise.results.jobs import Progress, Signals, Step, progress_bar
 from spanwise.sweeps.plans import session_header
 from spanwise.sweeps.row_file import RowStore
-from spanwise.sweeps.tasks import describe
-
-WINDOW = 64
-"""The most rounds submitted to an executor at once."""
 
 
 class BenchInterrupted(KeyboardInterrupt):
@@ -68,15 +55,13 @@ def bench(
     rounds: int = 5,
     timeout_s: float = 120.0,
     ignore_output: bool = False,
-    executor: Executor | None = None,
     output: str | os.PathLike[str] | None = None,
     progress: Progress = None,
 ) -> BenchResult:
     """Run programs under several allocators, interleaved; measure CPU time and peak RSS.
 
     In a round each case runs once under each allocator, one after the other, the preloaded malloc
-    at full speed (not tracked). All runs share the case's folder as working directory. Several
-    workers on one machine disturb each other's times.
+    at full speed (not tracked). All runs share the case's folder as working directory.
 
     Args:
         cases: programs with their inputs.
@@ -91,8 +76,6 @@ def bench(
         timeout_s: a longer run is ended and becomes a failed row; seconds.
         ignore_output: accept a stdout that differs from that of the plain run of the same round,
             for programs that print times or addresses. By default such a run is a failed row.
-        executor: any `concurrent.futures.Executor`, e.g. of a Dask cluster, whose workers have the
-            same files under the same names. None: here, one run after the other.
         output: JSON lines file for the rows. Runs of an existing file are not repeated, except
             those that failed or have no plain run to compare with.
         progress: as of `Recording.ledger`; the steps are runs.
@@ -112,8 +95,6 @@ def bench(
         raise errors.InvalidError(f"rounds {rounds}: must be at least 1")
     if not timeout_s > 0:
         raise errors.InvalidError(f"timeout_s {timeout_s:g}: must be more than 0")
-    if executor is not None and not isinstance(executor, Executor):
-        raise TypeError(f"executor must be an Executor, not {type(executor).__name__}")
     servers, missing = find_servers(allocators)
     servers += policy_servers(policies)
     notes = [f"{name} is not installed: {advice}" for name, advice in missing.items()]
@@ -121,14 +102,14 @@ def bench(
     served = [_servers_of(case, servers, (fits or {}).get(case.program)) for case in wanted]
     # Rounds are the outermost loop, so an interrupted benchmark has run all cases equally often.
     plan = [
-        Round(_lib.version(), case, number, own, timeout_s, ignore_output)
+        Round(case, number, own, timeout_s, ignore_output)
         for number in range(rounds)
         for case, own in zip(wanted, served, strict=True)
     ]
     session = _Session(plan, notes, output)
     try:
         with progress_bar(progress, session.total, "bench", "runs") as step:
-            session.run(executor, step)
+            session.run(step)
     except KeyboardInterrupt:
         raise BenchInterrupted(session.result()) from None
     finally:
@@ -178,19 +159,11 @@ class _Session:
         if kept:
             self._notes.append(f"{_format.plural(len(kept), 'run')} reused")
 
-    def run(self, executor: Executor | None, progress: Step) -> None:
+    def run(self, progress: Step) -> None:
         """Do the remaining rounds."""
-
-        def deliver(rows: Sequence[BenchRow]) -> None:
-            self._store.add(rows, progress)
-
-        if executor is not None:
-            with ctrl_c_heard():
-                _run_on(executor, self._plan, deliver)
-            return
         with Signals([signal.SIGTERM, signal.SIGHUP]) as signals, signals.heard():
             for round_ in self._plan:
-                deliver(run_round(round_.to_json()))
+                self._store.add(run_round(round_), progress)
 
     def result(self) -> BenchResult:
         """Return the rows by case, allocator and round, with the current names of cases."""
@@ -267,36 +240,3 @@ def processor() -> str:
     except OSError:
         return platform.processor() or "unknown"
     return next((value.strip() for name, _, value in lines if name.strip() == "model name"), "")
-
-
-def _run_on(
-    executor: Executor, plan: Sequence[Round], deliver: Callable[[Sequence[BenchRow]], None]
-) -> None:
-    """Do rounds on an executor. An interrupt (Ctrl-C) keeps the finished rows."""
-    queue = deque(plan)
-    flying: dict[Future[list[BenchRow]], Round] = {}
-    try:
-        while queue or flying:
-            while queue and len(flying) < WINDOW:
-                round_ = queue.popleft()
-                try:
-                    flying[executor.submit(run_round, round_.to_json())] = round_
-                except Exception as error:  # the executor is broken or shut down
-                    deliver(round_.failures(describe(error)))
-            for future in first_ended(flying) if flying else ():
-                deliver(_rows_of(future, flying.pop(future)))
-    except BaseException:
-        for future in flying:
-            future.cancel()
-        for future, round_ in flying.items():
-            if future.done() and not future.cancelled():
-                deliver(_rows_of(future, round_))
-        raise
-
-
-def _rows_of(future: Future[list[BenchRow]], round_: Round) -> list[BenchRow]:
-    """Return the rows of a round. Rounds raise nothing, so an exception is the executor's."""
-    try:
-        return future.result()
-    except Exception as error:
-        return round_.failures(describe(error))

@@ -1,30 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """One round of a benchmark: a case runs once under each of its allocators.
 
-One worker does a whole round, so other load on its machine affects all runs alike. The order of the
-runs changes from round to round. A run fails if its stdout differs from that of the plain run.
+Runs of a round follow each other, so other load on the machine affects all alike. Their order
+changes from round to round. A run fails if its stdout differs from that of the plain run.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from spanwise import _lib, errors
-from spanwise.heap.options import HeapOptions
+from spanwise import errors
 from spanwise.measure.bench_cases import PLAIN, BenchCase, Server
 from spanwise.measure.launching import Usage, launch
 from spanwise.measure.running import ProcessLedger, heap_variables, read_process_ledger
 from spanwise.recordings.launch import python_variables, seen_from
 from spanwise.recordings.programs import Use, examine
 from spanwise.sweeps.row_file import COUNT, OBJECT, TEXT, RowKind, optional
-from spanwise.sweeps.tasks import describe, file_sha256, worker_name
+from spanwise.sweeps.tasks import describe, worker_name
 
 SEEDS = {"PYTHONHASHSEED": "0", "PERL_HASH_SEED": "0"}
 """Variables that make programs allocate the same way each time."""
@@ -57,7 +55,6 @@ class Round:
     """A case and the allocators that run it once each.
 
     Attributes:
-        library: version of spanwise.
         case: what runs.
         number: of the round, from 0.
         servers: the allocators.
@@ -66,29 +63,12 @@ class Round:
         plain_sha256: hash of the plain run's stdout, if an earlier session did it.
     """
 
-    library: str
     case: BenchCase
     number: int
     servers: tuple[Server, ...]
     timeout_s: float
     ignore_output: bool = False
     plain_sha256: str | None = None
-
-    def to_json(self) -> str:
-        """Return the round as JSON."""
-        servers = [asdict(one) for one in self.servers]
-        return json.dumps({**vars(self), "case": self.case.to_dict(), "servers": servers})
-
-    @classmethod
-    def from_json(cls, text: str) -> Round:
-        """Return the round of `to_json`."""
-        value = json.loads(text)
-        value["servers"] = tuple(
-            Server(**{**one, "options": HeapOptions(**one["options"])}) for one in value["servers"]
-        )
-        case = value["case"]
-        value["case"] = BenchCase(**{**case, "argv": tuple(case["argv"])})
-        return cls(**value)
 
     def row(self, server: Server, error: str | None, **values: int | str | None) -> dict[str, Any]:
         """Return the row of a run; without values, of a failed run."""
@@ -105,10 +85,6 @@ class Round:
             "error": error,
         }
 
-    def failures(self, error: str) -> list[dict[str, Any]]:
-        """Return failed rows for a round that no worker ran."""
-        return [{**self.row(one, error), "worker": ""} for one in self.servers]
-
     def without(self, done: set[tuple[str, str, str, int]]) -> Round:
         """Return the round without the runs that are done."""
         return replace(self, servers=tuple(s for s in self.servers if self.key(s) not in done))
@@ -118,13 +94,8 @@ class Round:
         return (self.case.hash, server.name, server.sha256, self.number)
 
 
-def run_round(text: str) -> list[dict[str, Any]]:
-    """Do the round of a text of `Round.to_json`; return a row per run, failed ones with `error`."""
-    round_ = Round.from_json(text)
-    if round_.library != _lib.version():
-        return round_.failures(
-            f"the worker has spanwise {_lib.version()}, not {round_.library}; install the same"
-        )
+def run_round(round_: Round) -> list[dict[str, Any]]:
+    """Do a round; return a row per run, failed ones with `error`."""
     order = list(round_.servers)
     random.Random(f"{round_.case.hash} {round_.number}").shuffle(order)
     rows = {server: _row(round_, server) for server in order}
@@ -149,24 +120,9 @@ def _compared(round_: Round, rows: list[dict[str, Any]]) -> list[dict[str, Any]]
 
 def _row(round_: Round, server: Server) -> dict[str, Any]:
     try:
-        _check_library(server)
         return _run(round_, server)
     except (errors.SpanwiseError, OSError) as error:
         return round_.row(server, describe(error))
-
-
-def _check_library(server: Server) -> None:
-    """Raise InvalidError if this machine has another file at the library's path, or none."""
-    if not server.library:
-        return
-    if not Path(server.library).is_file():
-        raise errors.InvalidError(
-            f"{server.library}: is not on this worker; put the same file there, under the same name"
-        )
-    if file_sha256(server.library) != server.sha256:
-        raise errors.InvalidError(
-            f"{server.library}: is another file on this worker; put the same one there"
-        )
 
 
 def _run(round_: Round, server: Server) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import math
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
@@ -19,7 +19,7 @@ from spanwise.optimizer.pareto import run_to
 from spanwise.optimizer.profile import SizeProfile
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.simulate import Simulation, visit
-from spanwise.results.jobs import Step, Workers, ctrl_c_heard, no_step, raise_what_came
+from spanwise.results.jobs import Step, ctrl_c_heard, no_step, raise_what_came
 from spanwise.tables.table import SizeClassTable
 
 Made = TypeVar("Made")
@@ -131,12 +131,11 @@ class Scores:
         return add_ledgers(parts, "recordings")
 
     def _run(self, jobs: Sequence[Callable[[], Made]]) -> list[Made]:
-        with ctrl_c_heard(), Workers(self.workers) as pool:
+        with ctrl_c_heard(), ThreadPoolExecutor(self.workers) as pool:
             futures: list[Future[Made]] = []
             waiting: set[Future[Made]] = set()
             try:
                 for job in jobs:
-                    raise_what_came()  # without threads, submit runs the job
                     futures.append(pool.submit(job))
                     waiting.add(futures[-1])
                 while waiting:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Progress bars, signals while threads work, and thread pools without a guaranteed thread."""
+"""Progress bars, and signals while threads work."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import FrameType
-from typing import Any, ClassVar, ParamSpec, TypeAlias, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 # --- progress bars --------------------------------------------------------------------------------
 
@@ -176,60 +176,6 @@ def first_ended(futures: Collection[Future[Made]]) -> set[Future[Made]]:
     return ended
 
 
-# --- threads --------------------------------------------------------------------------------------
-#
-# A process at its thread limit (RLIMIT_NPROC, a cgroup's pids.max) cannot start another one.
-
-Args = ParamSpec("Args")
-Returned = TypeVar("Returned")
-
-
 def is_refused(error: BaseException) -> bool:
-    """Return whether `Thread.start` failed because the system refused a thread."""
+    """Return whether the system refused a thread: a limit (RLIMIT_NPROC, pids.max) is reached."""
     return isinstance(error, RuntimeError) and "can't start new thread" in str(error)
-
-
-def starts(thread: threading.Thread) -> bool:
-    """Start a thread; return False if the system refused.
-
-    The caller already has the thread object, so that it can join it whatever happens here: Ctrl-C
-    may come after the thread has begun and before this returns.
-    """
-    try:
-        thread.start()
-    except RuntimeError as error:
-        if not is_refused(error):
-            raise
-        return False
-    return True
-
-
-class Workers(ThreadPoolExecutor):
-    """A thread pool. If the system refuses a thread, `submit` itself does the work.
-
-    Ctrl-C then waits for the end of that piece of work.
-    """
-
-    def submit(
-        self, fn: Callable[Args, Returned], /, *args: Args.args, **kwargs: Args.kwargs
-    ) -> Future[Returned]:
-        """Submit work, as `Executor.submit`."""
-        future: Future[Returned] = Future()
-        untaken = threading.Lock()
-
-        def work() -> None:
-            # The pool queues the work even if it could not start a thread for it, so a thread that
-            # it started earlier may take it, too.
-            if untaken.acquire(blocking=False) and future.set_running_or_notify_cancel():
-                try:
-                    future.set_result(fn(*args, **kwargs))
-                except BaseException as error:
-                    future.set_exception(error)
-
-        try:
-            super().submit(work)
-        except RuntimeError as error:
-            if not is_refused(error):
-                raise
-            work()
-        return future

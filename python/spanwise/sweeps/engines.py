@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run the tasks of a sweep in threads, in processes or on any executor.
 
-Few tasks are submitted at once, just enough to keep the workers busy, so a broken pool loses few.
-Lost tasks become suspects: they run again, alone and one table at a time. A suspect that kills its
-worker becomes a failed row. All other work goes on.
+A task that is lost with its worker becomes failed rows, and all other work goes on; the next sweep
+with the same output file does the failed rows again.
 """
 
 from __future__ import annotations
@@ -22,28 +21,17 @@ from concurrent.futures import (
     ProcessPoolExecutor,
     ThreadPoolExecutor,
 )
-from dataclasses import replace
 from typing import Any, Protocol
 
 from spanwise import errors
 from spanwise.recordings.recording import Recording
-from spanwise.results.jobs import Workers, first_ended, starts
+from spanwise.results.jobs import first_ended
 from spanwise.sweeps.row_file import Row
-from spanwise.sweeps.tasks import (
-    AbsentRecordingError,
-    Task,
-    content_of,
-    describe,
-    wanted_sha256,
-)
+from spanwise.sweeps.tasks import Task, describe
 from spanwise.sweeps.worker import CancelledTaskError, run_task
 
 DEATHS_IN_A_ROW = 8
 """The sweep fails after this many broken pools without a row: no task is the cause."""
-
-LACKED_MAX, LACKED_SEND = 16, 4
-"""A task fails after LACKED_MAX workers without its recording. Each worker gets the file once, and
-every LACKED_SEND times again, because the executor decides which worker runs a task."""
 
 
 def processor_count() -> int:
@@ -66,8 +54,8 @@ class Engine(Protocol):
     window: int
     remote: bool
 
-    def submit(self, task: Task, content: bytes | None = None) -> Future[list[Row]]:
-        """Submit a task; `content` is the recording's file, for a worker without it."""
+    def submit(self, task: Task) -> Future[list[Row]]:
+        """Submit a task."""
         ...
 
     def renew(self) -> bool:
@@ -96,13 +84,13 @@ class ThreadEngine:
         self._own = given is None
         self.width = int(getattr(given, "_max_workers", width))
         self.window = 2 * self.width
-        self._pool = given or Workers(width, "spanwise-sweep")
+        self._pool = given or ThreadPoolExecutor(width, "spanwise-sweep")
         self.name = f"threads, {self.width}"
 
-    def submit(self, task: Task, content: bytes | None = None) -> Future[list[Row]]:
+    def submit(self, task: Task) -> Future[list[Row]]:
         """Submit a task; a recording in memory is passed by reference."""
         known = None if task.recording["path"] else self._recordings[task.recording["sha256"]]
-        return self._pool.submit(run_task, task.to_json(), known, self._stop.is_set, content)
+        return self._pool.submit(run_task, task.to_json(), known, self._stop.is_set)
 
     def renew(self) -> bool:
         """Return False, since threads do not die."""
@@ -132,7 +120,7 @@ def start_worker(stop: Any) -> None:
     global _stop_flag  # noqa: PLW0603  a process pool's initializer has no other place
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _stop_flag = stop
-    starts(threading.Thread(target=_end_with_parent, name="spanwise-parent", daemon=True))
+    threading.Thread(target=_end_with_parent, name="spanwise-parent", daemon=True).start()
 
 
 def _end_with_parent() -> None:
@@ -142,9 +130,9 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def run_in_worker(text: str, content: bytes | None) -> list[Row]:
+def run_in_worker(text: str) -> list[Row]:
     """Run a task in a worker process of ours."""
-    return run_task(text, None, lambda: bool(_stop_flag.value), content)
+    return run_task(text, None, lambda: bool(_stop_flag.value))
 
 
 class ProcessEngine:
@@ -153,11 +141,6 @@ class ProcessEngine:
     remote = True
 
     def __init__(self, width: int) -> None:
-        if not starts(threading.Thread(target=int, name="spanwise-probe", daemon=True)):
-            raise errors.UnsupportedError(
-                "executor processes: the system refused to start a thread, which a pool of"
-                " processes needs; raise its limit (ulimit -u), or use threads"
-            )
         self.width, self.window = width, 2 * width
         self.name = f"processes, {width}"
         self._context = multiprocessing.get_context("spawn")
@@ -169,9 +152,9 @@ class ProcessEngine:
             self.width, self._context, initializer=start_worker, initargs=(self._stop,)
         )
 
-    def submit(self, task: Task, content: bytes | None = None) -> Future[list[Row]]:
+    def submit(self, task: Task) -> Future[list[Row]]:
         """Submit a task."""
-        return self._pool.submit(run_in_worker, task.to_json(), content)
+        return self._pool.submit(run_in_worker, task.to_json())
 
     def renew(self) -> bool:
         """Replace the processes, because some died."""
@@ -192,42 +175,31 @@ class ProcessEngine:
 
 
 class GivenEngine:
-    """An executor of the caller. A process pool that breaks is replaced by one of our own."""
+    """An executor of the caller."""
 
     remote = True
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
-        self._own: ProcessEngine | None = None
         self.width = _width(executor)
         # A broken pool loses all running tasks, a cluster only those of one worker.
         breaks = isinstance(executor, ProcessPoolExecutor)
         self.window = 2 * self.width if breaks else max(2 * self.width, 256)
         self.name = f"{type(executor).__name__}, {self.width}"
 
-    def submit(self, task: Task, content: bytes | None = None) -> Future[list[Row]]:
+    def submit(self, task: Task) -> Future[list[Row]]:
         """Submit a task."""
-        if self._own is not None:
-            return self._own.submit(task, content)
-        return self._executor.submit(run_task, task.to_json(), None, None, content)
+        return self._executor.submit(run_task, task.to_json())
 
     def renew(self) -> bool:
-        """Replaces a broken process pool."""
-        if self._own is not None:
-            return self._own.renew()
-        if isinstance(self._executor, ProcessPoolExecutor):
-            self._own = ProcessEngine(self.width)
-        return self._own is not None
+        """Return False: the executor is the caller's."""
+        return False
 
     def cancel(self) -> None:
-        """Cancel tasks of a pool of ours; futures can cancel only tasks that have not started."""
-        if self._own is not None:
-            self._own.cancel()
+        """Do nothing: the sweep cancels futures, which stops tasks that have not started."""
 
     def close(self) -> None:
-        """Close a pool of ours; the caller's executor stays open."""
-        if self._own is not None:
-            self._own.close()
+        """Leave the executor open."""
 
 
 def _width(executor: Executor) -> int:
@@ -278,29 +250,22 @@ def make_engine(
 
 
 class Dispatcher:
-    """Runs tasks on an engine and delivers their rows.
-
-    Attributes:
-        lost: number of tasks that were lost with their worker.
-    """
+    """Runs tasks on an engine and delivers their rows."""
 
     def __init__(
         self, engine: Engine, tasks: Iterable[Task], deliver: Callable[[Sequence[Row]], None]
     ) -> None:
         self._engine = engine
         self._queue = deque(tasks)
-        self._suspects: deque[Task] = deque()
         self._flying: dict[Future[list[Row]], Task] = {}
         self._deliver = deliver
         self._broken: BaseException | None = None
         self._deaths = 0  # of pools, since the last row
-        self._sent: set[tuple[str, str]] = set()  # worker, hash of a file
-        self.lost = 0
 
     def run(self) -> None:
         """Run all tasks. An interrupt (Ctrl-C) stops them; finished rows are delivered."""
         try:
-            while self._queue or self._suspects or self._flying:
+            while self._queue or self._flying:
                 self._submit()
                 if self._flying:
                     for future in first_ended(self._flying):
@@ -320,23 +285,14 @@ class Dispatcher:
     def _submit(self) -> None:
         if self._broken is not None and not self._flying:
             self._recover(self._broken)
-        while self._broken is None and self._may_submit():
-            source = self._suspects or self._queue
-            task = source.popleft()
+        while self._broken is None and self._queue and len(self._flying) < self._engine.window:
+            task = self._queue[0]
             try:
                 self._flying[self._engine.submit(task)] = task
             except Exception as error:  # the executor is broken or shut down
-                source.appendleft(task)
                 self._broken = error
-                if not self._flying:
-                    self._recover(error)
-
-    def _may_submit(self) -> bool:
-        """Return whether a task may be submitted; a suspect runs alone."""
-        if self._suspects:
-            return not self._flying
-        alone = any(task.attempt for task in self._flying.values())
-        return bool(self._queue) and not alone and len(self._flying) < self._engine.window
+                return
+            self._queue.popleft()
 
     def _recover(self, error: BaseException) -> None:
         """Continue with new workers, or fail the remaining tasks."""
@@ -347,65 +303,27 @@ class Dispatcher:
         text = f"no workers left: {describe(error)}"
         if self._deaths > DEATHS_IN_A_ROW:
             text += '; a script that sweeps with processes needs `if __name__ == "__main__":`'
-        for task in (*self._suspects, *self._queue):
+        for task in self._queue:
             self._deliver(task.failures(text))
-        self._suspects.clear()
         self._queue.clear()
 
     def _settle(self, future: Future[list[Row]], task: Task) -> None:
+        """Deliver rows. Tasks raise nothing of their own, so an exception is the executor's."""
         try:
             rows = future.result()
         except CancelledTaskError:
             return
-        except AbsentRecordingError as error:
-            self._send(task, error)
-            return
         except Exception as error:
-            self._settle_failure(task, error)
+            if isinstance(error, BrokenExecutor):
+                self._broken = error
+            why = "its worker died: " if _worker_died(error) else ""
+            self._deliver(task.failures(why + describe(error)))
             return
         self._deaths = 0
         self._deliver(rows)
 
-    def _send(self, task: Task, error: AbsentRecordingError) -> None:
-        """Resubmit a task whose worker lacks the recording, with the file if not sent yet."""
-        sent = (error.worker, wanted_sha256(task.recording))
-        again = replace(task, lacked=task.lacked + 1)
-        content = None
-        try:
-            if again.lacked > LACKED_MAX:
-                raise errors.InvalidError(f"it was sent {again.lacked} times in vain")
-            if sent not in self._sent or again.lacked % LACKED_SEND == 0:
-                content = content_of(task.recording)
-        except (errors.SpanwiseError, OSError) as refused:
-            self._deliver(task.failures(f"{error}; {describe(refused)}"))
-            return
-        self._sent.add(sent)
-        try:
-            self._flying[self._engine.submit(again, content)] = again
-        except Exception as broken:
-            self._queue.appendleft(again)
-            self._broken = broken
-
-    def _settle_failure(self, task: Task, error: Exception) -> None:
-        """Turn a task whose future has an exception into suspects or failed rows.
-
-        Tasks return their own failures as rows. An exception comes from the executor: a dead
-        worker, or a lost result, each with the executor's own error.
-        """
-        died = _worker_died(error)
-        self.lost += died
-        if isinstance(error, BrokenExecutor):
-            self._broken = error
-        # A cluster may lose a worker for its own reasons: there a task fails after two runs alone.
-        of_cluster = died and not isinstance(error, BrokenExecutor)
-        if task.attempt < (2 if of_cluster else 1):
-            self._suspects.extend(task.singles())
-            return
-        why = "its worker died: " if died else ""  # it was alone
-        self._deliver(task.failures(why + describe(error)))
-
 
 def _worker_died(error: BaseException) -> bool:
-    """Return whether an error means that the worker died, not that its task failed."""
+    """Return whether an error means that the worker died, not that its result was lost."""
     lost = isinstance(error, BrokenExecutor | CancelledError)
     return lost or type(error).__module__.partition(".")[0] == "distributed"

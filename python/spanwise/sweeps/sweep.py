@@ -117,7 +117,6 @@ class _Session:
         self._store.keep(map(self._named, kept))
         self._done = {content(row) for row in kept}
         self._failed = plan.failed_rows()
-        self._lost = 0
         self.total = len(wanted) - len(self._done) + len(self._failed)
 
     def _named(self, row: Row) -> Row:
@@ -136,11 +135,7 @@ class _Session:
         if self._failed:
             deliver(self._failed)
         tasks = self._plan.tasks(self._done, self._engine.width)
-        dispatcher = Dispatcher(self._engine, tasks, deliver)
-        try:
-            dispatcher.run()
-        finally:
-            self._lost = dispatcher.lost
+        Dispatcher(self._engine, tasks, deliver).run()
 
     def result(self) -> Sweep:
         """Return the rows in the order of the plan."""
@@ -148,11 +143,6 @@ class _Session:
         if self._done:
             count = _format.plural(len(self._done), "row")
             notes.append(f"{count} reused")
-        if self._lost:
-            notes.append(
-                f"{_format.plural(self._lost, 'task')} lost with their worker; done again, one"
-                " table at a time"
-            )
         names = [one["name"] for one in self._plan.recordings]
         tables = [one["name"] for one in self._plan.tables]
         order = {name: i for i, name in enumerate([*names, *self._plan.bad["recordings"]])}

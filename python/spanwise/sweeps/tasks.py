@@ -2,8 +2,7 @@
 """The tasks of a sweep: one recording and a few tables each, and their rows.
 
 A task is sent as JSON: the recording by path and hash, the tables by their classes. Rows are plain
-values, even those of failures. A worker that shares no disk with the sweep requests the file of a
-recording once and keeps it in a directory of its own.
+values, even those of failures.
 """
 
 from __future__ import annotations
@@ -13,8 +12,7 @@ import hashlib
 import json
 import os
 import socket
-import tempfile
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +22,6 @@ from numpy.typing import NDArray
 from spanwise import errors
 from spanwise.ledger.parts import PARTS
 from spanwise.recordings.recording import Recording
-from spanwise.results.files import write_whole
 from spanwise.sweeps.row_file import (
     COUNT,
     HASH,
@@ -94,9 +91,6 @@ SWEEP = RowKind(
     ),
 )
 
-SENT_BYTES_MAX = 256 << 20
-"""The largest file that is sent to a worker."""
-
 
 @dataclass(frozen=True)
 class Task:
@@ -109,8 +103,6 @@ class Task:
         options: fields of `HeapOptions`.
         tables: name, hash (hexadecimal), page_bytes and classes [[size, pages, first pages]] of
             each table.
-        attempt: number of workers that died on it.
-        lacked: number of workers that did not have its recording.
     """
 
     library: str
@@ -118,8 +110,6 @@ class Task:
     at: str | float
     options: dict[str, Any]
     tables: tuple[dict[str, Any], ...]
-    attempt: int = 0
-    lacked: int = 0
 
     def to_json(self) -> str:
         """Return the task as JSON."""
@@ -130,10 +120,6 @@ class Task:
         """Return the task of `to_json`."""
         value = json.loads(text)
         return cls(**{**value, "tables": tuple(value["tables"])})
-
-    def singles(self) -> list[Task]:
-        """Split the task into tasks of one table each."""
-        return [replace(self, tables=(one,), attempt=self.attempt + 1) for one in self.tables]
 
     def failures(self, error: str) -> list[Row]:
         """Return a failed row for each table."""
@@ -197,18 +183,6 @@ def describe(error: BaseException) -> str:
 # --- recordings -----------------------------------------------------------------------------------
 
 
-class AbsentRecordingError(Exception):
-    """A worker does not have the file of a recording."""
-
-    def __init__(self, path: str, worker: str) -> None:
-        super().__init__(path, worker)
-        self.path, self.worker = path, worker
-
-    def __str__(self) -> str:
-        host = self.worker.rpartition(":")[0]
-        return f"{self.path}: is not on {host}; put the same file there, under the same name"
-
-
 def worker_name() -> str:
     """Return host and process id, for rows."""
     return f"{socket.gethostname()}:{os.getpid()}"
@@ -239,68 +213,26 @@ def _file_sha256(path: str, _identity: tuple[int, ...]) -> str:
 
 
 def open_checked(recording: dict[str, Any]) -> Recording:
-    """Open a recording by its path if the hash matches, or the file that was sent.
+    """Open a recording by its path if the hash matches.
 
     Raises:
-        InvalidError: the file there has another hash.
-        AbsentRecordingError: there is no such file here.
+        InvalidError: there is no file, or one with another hash.
         OSError: it cannot be read. Others as of `Recording.open`.
     """
-    path = recording["path"]
-    wanted = wanted_sha256(recording)
+    path, host = recording["path"], socket.gethostname()
+    wanted = recording.get("file_sha256", recording["sha256"])  # set if it was in memory
     try:
         found = file_sha256(path)
     except FileNotFoundError:
-        path = _kept(wanted)
-        if not path.is_file():
-            raise AbsentRecordingError(recording["path"], worker_name()) from None
-        return _open(str(path), wanted, recording["valid_prefix"])
+        raise errors.InvalidError(
+            f"{path}: is not on {host}; put the same file there, under the same name"
+        ) from None
     if found != wanted:
         raise errors.InvalidError(
-            f"{path}: sha256 {found[:16]}... on {socket.gethostname()}, {wanted[:16]}... in the"
-            " sweep; put the same file there"
+            f"{path}: sha256 {found[:16]}... on {host}, {wanted[:16]}... in the sweep; put the same"
+            " file there"
         )
     return _open(path, wanted, recording["valid_prefix"])
-
-
-def wanted_sha256(recording: dict[str, Any]) -> str:
-    """Return the hash of the file of a recording."""
-    found: str = recording.get("file_sha256", recording["sha256"])  # set if it was in memory
-    return found
-
-
-def content_of(recording: dict[str, Any]) -> bytes:
-    """Read the file of a recording, for a worker without it.
-
-    Raises:
-        InvalidError: it is too large, or changed.
-        OSError: it cannot be read.
-    """
-    path = Path(recording["path"])
-    size = path.stat().st_size
-    if size > SENT_BYTES_MAX:
-        raise errors.InvalidError(
-            f"{size >> 20} MiB are not sent to workers ({SENT_BYTES_MAX >> 20} MiB are)"
-        )
-    content = path.read_bytes()
-    if hashlib.sha256(content).hexdigest() != wanted_sha256(recording):
-        raise errors.InvalidError(f"{path} changed since the sweep began")
-    return content
-
-
-def keep_content(recording: dict[str, Any], content: bytes) -> None:
-    """Store a file that was sent to this worker."""
-    write_whole(_kept(wanted_sha256(recording)), content)
-
-
-def _kept(sha256: str) -> Path:
-    return Path(_folder(os.getpid()).name) / f"{sha256}.swt"
-
-
-@functools.lru_cache(maxsize=1)
-def _folder(_process: int) -> tempfile.TemporaryDirectory[str]:
-    """Return the folder of sent files, removed when the process ends."""
-    return tempfile.TemporaryDirectory(prefix="spanwise-sweep-")
 
 
 @functools.lru_cache(maxsize=16)

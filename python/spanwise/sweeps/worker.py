@@ -26,10 +26,8 @@ from spanwise.sweeps.row_file import Row
 from spanwise.sweeps.tasks import (
     LEDGER_FIELDS,
     STATS_FIELDS,
-    AbsentRecordingError,
     Task,
     describe,
-    keep_content,
     open_checked,
     spec_table,
     worker_name,
@@ -140,7 +138,6 @@ def run_task(
     text: str,
     recording: Recording | None = None,
     cancelled: Callable[[], bool] | None = None,
-    content: bytes | None = None,
 ) -> list[Row]:
     """Run a task.
 
@@ -148,25 +145,21 @@ def run_task(
         text: the task, of `Task.to_json`.
         recording: the recording itself, if the worker shares memory with the sweep.
         cancelled: called every few milliseconds; returns True to stop the task.
-        content: the file of the recording, for a worker without it.
 
     Returns:
         A row for each table, in the task's order; failed ones have `error`.
 
     Raises:
         CancelledTaskError: `cancelled` returned true.
-        AbsentRecordingError: the file of the recording is not here.
     """
     task = Task.from_json(text)
     lanes = [_Lane(spec) for spec in task.tables]
     try:
         _check_library(task)
-        if content is not None:
-            keep_content(task.recording, content)
         opened = recording if recording is not None else open_checked(task.recording)
         _run_lanes(task, opened, lanes, cancelled or _never)
         return [_row_of(task, lane, worker_name()) for lane in lanes]
-    except (CancelledTaskError, AbsentRecordingError):
+    except CancelledTaskError:
         raise
     except Exception as error:
         return task.failures(describe(error))

@@ -3,30 +3,13 @@
 
 from __future__ import annotations
 
-import gc
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 import spanwise as sw
-
-from tests.python.helpers import in_threads
-
-
-def test_arrays_are_zeroed_and_apart() -> None:
-    with sw.Arena(chunk_bytes=4096) as arena:
-        arrays = [arena.zeros((3, i), np.int32) for i in range(1, 60)]
-        for number, array in enumerate(arrays):
-            assert array.shape == (3, number + 1)
-            assert not array.any()
-            assert array.ctypes.data % 64 == 0
-            array[:] = number
-        assert all((array == number).all() for number, array in enumerate(arrays))
-        assert arena.stats().chunks > 1
-        del array, arrays
 
 
 def test_an_arena_with_arrays_is_not_freed() -> None:
@@ -46,21 +29,6 @@ def test_an_arena_with_arrays_is_not_freed() -> None:
     assert repr(arena) == "<Arena, closed>"
     with pytest.raises(sw.StateError, match="the Arena is closed"):
         arena.zeros(1)
-
-
-@pytest.mark.parametrize("safe", [False, True])
-def test_an_array_keeps_its_arena(safe: bool) -> None:
-    with sw.ArenaTracker() as tracker:
-        arena = sw.Arena(safe=safe)
-        array = arena.zeros(1000, np.uint8)
-        array[:] = 7
-        del arena
-        gc.collect()
-        assert tracker.totals().tracked_arenas == 1
-        assert array.sum() == 7000
-        del array
-        gc.collect()
-        assert tracker.totals().tracked_arenas == 0
 
 
 def test_figures() -> None:
@@ -105,20 +73,6 @@ def test_bad_arguments(error: type[Exception], words: str, call: Callable[[], ob
         call()
 
 
-def test_threads_share_an_arena() -> None:
-    with sw.Arena(chunk_bytes=4096) as arena:
-
-        def work(number: int) -> None:
-            for turn in range(10):
-                arrays = [arena.zeros(50, np.int64) for _ in range(50)]
-                for array in arrays:
-                    array[:] = 10 * number + turn
-                assert all((array == 10 * number + turn).all() for array in arrays)
-
-        in_threads(work)
-        gc.collect()
-
-
 # --- collected arenas -----------------------------------------------------------------------------
 
 
@@ -156,34 +110,6 @@ def test_objects_live_as_long_as_the_arena_points_to_them() -> None:
         assert live(heap) == 0
 
 
-def test_a_dropped_arena_lets_its_objects_go() -> None:
-    with sw.CollectedHeap() as heap:
-        node = heap.add_type("node", 16, pointers=[0])
-        arena = sw.Arena(safe=True)
-        arena.attach(heap)
-        kept = arena.pointers(1)
-        kept[0] = heap.new(node).address
-        del arena
-        gc.collect()
-        assert live(heap) == 1  # its array keeps the arena
-        del kept
-        gc.collect()
-        assert live(heap) == 0
-
-
-def test_a_finalizer_may_close_an_arena() -> None:
-    with sw.CollectedHeap() as heap:
-        arena = sw.Arena()
-        request = heap.new(heap.add_type("request", 16), finalizer=lambda _: arena.close())
-        heap.collect()
-        assert heap.run_finalizers() == 0
-        del request
-        heap.collect()
-        assert not arena.closed
-        assert heap.run_finalizers() == 1
-        assert arena.closed
-
-
 def test_what_is_refused() -> None:
     first, second, arena = sw.CollectedHeap(), sw.CollectedHeap(), sw.Arena()
     arena.attach(first)
@@ -202,33 +128,6 @@ def test_what_is_refused() -> None:
     arena.close()
     with pytest.raises(sw.StateError, match="the Arena is closed"):
         arena.attach(None)
-
-
-def test_cycles_while_threads_allocate() -> None:
-    with sw.CollectedHeap() as heap, sw.Arena(chunk_bytes=4096) as arena:
-        node = heap.add_type("node", 16, pointers=[0])
-        arena.attach(heap)
-        ends = threading.Barrier(4)
-
-        def allocate() -> None:
-            for _ in range(200):
-                array = arena.pointers(50)
-                made = heap.new(node)
-                array[7] = made.address
-                del made
-                assert array.sum() != 0
-            ends.wait(600)
-
-        threads = [threading.Thread(target=allocate, daemon=True) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        while ends.n_waiting < 3:
-            heap.collect()
-        ends.wait(600)
-        for thread in threads:
-            thread.join(600)
-        assert live(heap) == 600
-        heap.verify()
 
 
 DANGLES = """
@@ -314,38 +213,3 @@ def test_a_held_arena_stays() -> None:
     arena.close()
     with pytest.raises(sw.StateError), arena.hold():
         pass
-
-
-def test_idle_chunks_of_the_process() -> None:
-    """A freed arena's chunk stays with its thread, is shared and decays, or is returned at once."""
-    sw.Arena.trim()
-    with sw.Arena(chunk_bytes=1 << 16, mode="force") as arena:
-        arena.zeros(10)
-        assert sw.Arena.pool_stats().used_chunk_bytes >= 1 << 16
-    assert sw.Arena.trim() >= 1 << 16
-    assert sw.Arena.pool_stats().idle_chunk_bytes == 0
-    try:
-        sw.Arena.set_keep(0, 0)
-        with sw.Arena(mode="force") as arena:
-            arena.zeros(10)
-        assert sw.Arena.pool_stats().idle_chunk_bytes == 0
-        sw.Arena.set_keep(0)
-        sw.Arena.set_decay(1e-9)
-        with sw.Arena(mode="force") as arena:
-            arena.zeros(10)
-        sw.Arena.decay()
-        assert sw.Arena.pool_stats().idle_chunk_bytes == 0
-    finally:
-        sw.Arena.set_keep()
-        sw.Arena.set_decay(0)
-
-
-def test_the_bound_of_the_quarantine() -> None:
-    try:
-        sw.Arena.set_quarantine(1 << 16)
-        for _ in range(4):
-            with sw.Arena(safe=True, chunk_bytes=1 << 16) as arena:
-                arena.zeros(10)
-        assert sw.Arena.pool_stats().quarantine_bytes <= 1 << 16
-    finally:
-        sw.Arena.set_quarantine()

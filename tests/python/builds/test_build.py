@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import spanwise as sw
-from install_tools import in_full, quick_compiler
+from install_tools import quick_compiler
 from spanwise.builds.build import BuildOptions, build_with, check_malloc_table
 from spanwise.builds.steps import (
     COMMON_FLAGS,
@@ -24,7 +24,6 @@ from spanwise.builds.steps import (
     SHORT_FLAG,
     SHORT_SOURCES,
     core_rooms,
-    source_root,
 )
 
 from tests.python.elf import is_never_unloaded
@@ -114,19 +113,6 @@ def test_another_table_compiles_what_sees_it_alone(built: sw.Build, tmp_path: Pa
     assert sum(built.stamp["objects"].values()) > sum(counts.values())
 
 
-@in_full
-def test_kept_objects_make_the_same_build(built: sw.Build, tmp_path: Path) -> None:
-    """As one that uses none; test_objects.py has the daily form."""
-    compiler = str(quick_compiler(tmp_path / "cc"))
-    plain = sw.build(built.table, tmp_path / "plain", cc=compiler, cache=False)
-    again = sw.build(built.table, tmp_path / "again", cc=compiler)
-    assert plain.stamp["objects"]["reused"] == again.stamp["objects"]["compiled"] == 0
-    for name in ("libspanwise.so", "libspanwise.a", "libspanwise-malloc.so"):
-        assert (plain.folder / "lib" / name).read_bytes() == (
-            again.folder / "lib" / name
-        ).read_bytes()
-
-
 def test_programs_link_with_it(built: sw.Build, tmp_path: Path) -> None:
     for words in (
         (built.archive, *built.stamp["link"]),
@@ -155,14 +141,6 @@ def test_replay_on_a_build(built: sw.Build) -> None:
 # --- code of another table ------------------------------------------------------------------------
 
 
-def test_stock_inline_code_does_not_link_with_the_build(built: sw.Build, tmp_path: Path) -> None:
-    stock = source_root() / "include"
-    for library in (built.archive, built.library):
-        done = compile_user(tmp_path, stock, library, *built.stamp["link"])
-        assert done.returncode != 0
-        assert "sw_table_is_c16_" in done.stderr
-
-
 def stub(folder: Path, built: sw.Build, symbol: str) -> Path:
     """A library with the same soname that defines only the symbol of its table."""
     soname = next((built.folder / "lib").glob("libspanwise.so.*")).name
@@ -172,42 +150,6 @@ def stub(folder: Path, built: sw.Build, symbol: str) -> Path:
     words = (f"-Wl,-soname,{soname}", source, "-o", folder / soname)
     subprocess.run(["cc", "-shared", "-fPIC", *map(str, words)], check=True)
     return folder / soname
-
-
-def stock_symbol() -> str:
-    text = (source_root() / "include/spanwise/gen/fast.h").read_text()
-    return next(
-        line.split()[2] for line in text.splitlines() if "define SW_FAST_TABLE_SYMBOL" in line
-    )
-
-
-def test_stock_inline_code_does_not_load_with_the_build(built: sw.Build, tmp_path: Path) -> None:
-    """Linked with a library of the stock table, started with the build's.
-
-    The stub replaces the stock library's table; another one has the functions, as the linker
-    takes no two libraries of one soname.
-    """
-    stock = stub(tmp_path / "stock", built, stock_symbol())
-    rest = tmp_path / "librest.so"
-    whole = ["-Wl,--whole-archive", built.archive, "-Wl,--no-whole-archive"]
-    words = ["-shared", "-o", rest, *whole, *built.stamp["link"]]
-    subprocess.run(["cc", *map(str, words)], check=True)
-    done = compile_user(tmp_path, source_root() / "include", stock, rest, f"-Wl,-rpath,{tmp_path}")
-    assert done.returncode == 0, done.stderr
-    said = run_user(tmp_path, built.folder / "lib")
-    assert said.returncode != 0 and f"undefined symbol: {stock_symbol()}" in said.stderr
-
-
-def test_the_builds_inline_code_does_not_meet_another_library(
-    built: sw.Build, tmp_path: Path
-) -> None:
-    """The other way round: neither links nor loads with a library of another table."""
-    other = stub(tmp_path / "other", built, stock_symbol())
-    assert compile_user(tmp_path, built.include, built.library).returncode == 0
-    said = run_user(tmp_path, other.parent)
-    assert said.returncode != 0 and "undefined symbol" in said.stderr
-    done = compile_user(tmp_path, built.include, other)
-    assert done.returncode != 0 and "sw_table_is_few_16_x_" in done.stderr
 
 
 # --- whole or not at all --------------------------------------------------------------------------

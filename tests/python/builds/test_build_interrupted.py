@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import signal
@@ -18,7 +17,7 @@ from pathlib import Path
 import pytest
 import spanwise as sw
 from spanwise.builds import programs
-from spanwise.builds.folder import put_in_place, remove_stale
+from spanwise.builds.folder import put_in_place
 from spanwise.builds.programs import BuildError, run_step
 from spanwise.results.jobs import Signals
 
@@ -109,26 +108,6 @@ def test_ctrl_c_leaves_nothing(
     assert said.endswith("spanwise: interrupted\n") and "Traceback" not in said
 
 
-def test_more_ctrl_c_while_it_ends(start: StartBuild, tmp_path: Path) -> None:
-    """The build waits two seconds for compilers that ignore SIGTERM; Ctrl-C comes in that time."""
-    child = start(IGNORES_SIGTERM)
-    begin = time.monotonic()
-    for _ in range(15):
-        child.send_signal(signal.SIGINT)
-        time.sleep(0.05)
-    said = assert_nothing_is_left(child, tmp_path, 130)
-    assert time.monotonic() - begin >= 2
-    assert said.endswith("spanwise: interrupted\n") and "Traceback" not in said
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_ended_by_a_supervisor(start: StartBuild, tmp_path: Path, number: signal.Signals) -> None:
-    child = start(SLEEPS)
-    child.send_signal(number)
-    said = assert_nothing_is_left(child, tmp_path, -number)
-    assert "Traceback" not in said
-
-
 @pytest.mark.parametrize(
     "how",
     ["exec sleep 600", "sleep 600 & echo >$0.pids/$!; wait"],
@@ -156,23 +135,6 @@ def test_a_signal_that_another_thread_takes(tmp_path: Path) -> None:
         run_step(["sh", "-c", f"echo > {mark}; exec sleep 600"], "sleeping")
     taker.join()
     assert time.monotonic() - began < 300
-
-
-def test_the_next_build_clears_what_a_killed_one_left(start: StartBuild, tmp_path: Path) -> None:
-    """The next build fails after the cleanup; the folder of a running build is not touched."""
-    child = start(SLEEPS)
-    compiler = script(tmp_path / "cc-broken", 'case "$*" in *" -c "*) exit 1;; esac\nexec cc "$@"')
-    left = list(tmp_path.glob(".spanwise-build-*"))
-    assert [path.name.split("-")[2] for path in left] == [str(child.pid)]
-    with pytest.raises(sw.BuildError):
-        sw.build("c16", tmp_path / "other", cc=compiler)
-    assert list(tmp_path.glob(".spanwise-build-*")) == left
-    child.kill()
-    child.communicate(timeout=300)
-    assert list(tmp_path.glob(".spanwise-build-*")) == left
-    with pytest.raises(sw.BuildError):
-        sw.build("c16", tmp_path / "other", cc=compiler)
-    assert left_in(tmp_path) == ["cc-broken", "cc-slow", "cc-slow.pids"]
 
 
 # --- failures -------------------------------------------------------------------------------------
@@ -204,14 +166,6 @@ def test_a_step_that_does_not_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
             break
     pid = note.read_text().strip()
     wait_for(lambda: not lives(pid))
-
-
-def test_the_status_of_a_program() -> None:
-    assert run_step(["sh", "-c", "read line || echo $#", "", "a b", "c"], "asking") == "2\n"
-    with pytest.raises(BuildError, match=r"^failing: exit 7$"):
-        run_step(["sh", "-c", "exit 7"], "failing")
-    with pytest.raises(BuildError, match=r"^dying: .*\S"):
-        run_step(["sh", "-c", "kill -SEGV $$"], "dying")
 
 
 def test_a_program_that_does_not_start() -> None:
@@ -258,63 +212,3 @@ def test_where_nothing_was_nothing_is_left(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         put_in_place(tmp_path / "work/out", place)
     assert not place.exists()
-
-
-# --- killed builds --------------------------------------------------------------------------------
-
-
-def gone() -> int:
-    """Return the id of a process that has ended."""
-    child = subprocess.Popen(["true"])
-    child.wait()
-    return child.pid
-
-
-def test_only_folders_of_dead_builds_are_stale(tmp_path: Path) -> None:
-    pid, real = gone(), tmp_path / "real"
-    kept = [
-        f".spanwise-build-{os.getpid()}-abcdefgh",
-        f".spanwise-build-{pid}-short",
-        f".spanwise-build-{pid}-abcdefgh.txt",
-        ".spanwise-build-abcdefgh",
-        "real",
-    ]
-    for name in [*kept, f".spanwise-build-{pid}-abcdefgh"]:
-        (tmp_path / name / "lib").mkdir(parents=True)
-    (tmp_path / f".spanwise-build-{pid}-bcdefghi").symlink_to(real)
-    (tmp_path / f".spanwise-build-{pid}-cdefghij").touch()
-    if os.geteuid() == 0:
-        foreign = tmp_path / f".spanwise-build-{pid}-defghijk"
-        foreign.mkdir()
-        os.chown(foreign, 12345, 12345)
-    before = {path.name for path in tmp_path.iterdir()}
-    remove_stale(tmp_path)
-    assert before - {path.name for path in tmp_path.iterdir()} == {
-        f".spanwise-build-{pid}-abcdefgh"
-    }
-    assert (real / "lib").is_dir()
-
-
-def test_a_locked_folder_is_in_use(tmp_path: Path) -> None:
-    """The process is invisible here, as in another container."""
-    folder = tmp_path / f".spanwise-build-{gone()}-abcdefgh"
-    folder.mkdir()
-    lock = os.open(folder, os.O_RDONLY)
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    remove_stale(tmp_path)
-    assert folder.is_dir()
-    os.close(lock)
-    remove_stale(tmp_path)
-    assert not folder.exists()
-
-
-def test_killed_between_the_renames(tmp_path: Path) -> None:
-    """The previous build had been moved away: it is restored, not removed."""
-    folder = tmp_path / f".spanwise-build-{gone()}-abcdefgh"
-    for name in ("old", "out"):
-        (folder / name).mkdir(parents=True)
-        (folder / name / "build.json").write_text(name)
-    (folder / "place").write_text("mine")
-    remove_stale(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
-    assert (tmp_path / "mine/build.json").read_text() == "old"

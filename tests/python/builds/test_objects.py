@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import threading
 from pathlib import Path
 
 import pytest
@@ -108,19 +106,6 @@ def test_a_generated_header_that_is_new_may_hide_another(tree: Tree) -> None:
     assert key != cache.key(tree.source / "plain.c", ["-O3"], headers)
 
 
-def test_folders_in_each_other_have_their_own_names(tree: Tree) -> None:
-    """A build that grows within the sources, and a folder whose name begins as another's."""
-    keys = set()
-    for name in ("source/a", "source/b", "source-c"):
-        compiler = Compiler.find(tree.cc)
-        out = tree.folder / name
-        places = {"source": tree.source, "build": out}
-        cache = ObjectCache(tree.kept, compiler.words, compiler.version, places)
-        words = [f"-I{out}", f"-I{tree.source}", f"-ffile-prefix-map={out}=."]
-        keys.add(cache.key(out / "gen/table.c", words, []))
-    assert len(keys) == 1
-
-
 @pytest.mark.parametrize(
     "damage", [b"", b"{", b"[]", b"[1, 2]", b'[{"files": 3}]', b'[{"files": {"": 1}}]', b"\xff\0"]
 )
@@ -145,42 +130,6 @@ def test_damaged_objects_are_not_used(tree: Tree) -> None:
     assert tree.objects("a") == tree.objects("b") == tree.objects("c")
 
 
-def test_builds_at_the_same_time(tree: Tree) -> None:
-    """Four threads keep and fetch the same keys; each gets whole objects, of its own table."""
-    assert tree.build("one", 1) + tree.build("two", 2) == 3
-    wanted = tree.objects("one"), tree.objects("two")
-    shutil.rmtree(tree.kept)
-    compiler = Compiler.find(tree.cc)
-    wrong: list[str] = []
-
-    def work(number: int) -> None:
-        for turn in range(20):
-            which = (number + turn) % 2
-            out = tree.folder / ("one", "two")[which]
-            places = {"source": tree.source, "build": out}
-            cache = ObjectCache(tree.kept, compiler.words, compiler.version, places)
-            for place, name in enumerate(("plain", "table")):
-                key = cache.key(tree.source / f"{name}.c", [f"-I{out}"], [])
-                to = tree.folder / f"fetched-{number}.o"
-                if not cache.fetch(key, to):
-                    made = out / f"objects/source-{name}.o"
-                    rule = tree.folder / f"{number}.d"
-                    read = [tree.source / f"{name}.c", tree.source / "shared.h"]
-                    read += [out / "gen/table.h"] if name == "table" else []
-                    rule.write_text(f"object: {' '.join(map(str, read))}\n")
-                    cache.keep(key, made, rule)
-                elif to.read_bytes() != wanted[which][place]:
-                    wrong.append(f"{number}, {turn}: {name}")
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == [] and tree.entries(".o")
-    assert not list(tree.kept.glob("*/.*"))
-
-
 def test_beyond_the_limit_the_longest_unused_go(tmp_path: Path) -> None:
     folder = tmp_path / "kept"
     cache = ObjectCache(folder, [str(shutil.which("cc"))], "", {}, limit_bytes=10_000)
@@ -193,15 +142,6 @@ def test_beyond_the_limit_the_longest_unused_go(tmp_path: Path) -> None:
     assert sorted(path.parent.name for path in folder.glob("*/*")) == ["05", "06", "07", "08", "09"]
     cache.shrink()
     assert len(list(folder.glob("*/*"))) == 5
-
-
-def test_a_source_has_at_most_eight_variants(tree: Tree) -> None:
-    for table in range(9):
-        assert tree.build(f"t{table}", table) == (2 if table == 0 else 1)
-    assert tree.build("last", 8) == 0
-    assert tree.build("first", 0) == 1
-    counts = [len(json.loads(path.read_bytes())) for path in tree.entries(".json")]
-    assert sorted(counts) == [1, objects.VARIANTS_MAX]
 
 
 # --- where nothing is kept ------------------------------------------------------------------------

@@ -3,22 +3,16 @@
 
 from __future__ import annotations
 
-import argparse
-import os
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import spanwise as sw
 from spanwise import workloads
-from spanwise.__main__ import main, make_parser
+from spanwise.__main__ import main
 from spanwise.commands import _options, demo
 
-from tests.python.helpers import needs_recorder, random_ops, script
+from tests.python.helpers import needs_recorder, random_ops
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -117,16 +111,6 @@ def test_a_table_replaces_tables_only(capsys: pytest.CaptureFixture[str]) -> Non
     )
 
 
-def test_every_command_that_writes_takes_force() -> None:
-    """What replaces files by itself takes it too, for hands that are used to it."""
-    parser = make_parser()
-    (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
-    for name, command in commands.choices.items():
-        writes = any(action.dest in ("output", "plot") for action in command._actions)
-        forces = {"-f", "--force"} <= set(command._option_string_actions)
-        assert forces == writes, name
-
-
 def test_force_replaces_all_but_recordings(capsys: pytest.CaptureFixture[str]) -> None:
     Path("mine.json").write_text("no table")
     assert main(["optimize", "b.swt", "--candidates=2", "--anyway", "-fo", "mine.json"]) in (0, 1)
@@ -153,16 +137,6 @@ def test_what_is_fitted_to_is_not_held_out(capsys: pytest.CaptureFixture[str]) -
     assert error_line(capsys, "optimize", "a.swt", "--holdout", "./a.swt") == (
         "a.swt: cannot be held out, because the table is fitted to it"
     )
-
-
-def test_a_folder_that_cannot_be_made(capsys: pytest.CaptureFixture[str]) -> None:
-    parent = Path("a.swt").absolute()
-    assert error_line(capsys, "build", "--table", "c16", "-o", "a.swt/b") == (
-        f"{parent}: no such folder; make it first"
-    )
-    message = error_line(capsys, "build", "--table", "c16", "-o", "/proc/b")
-    assert message.startswith("/proc/b: cannot be made: ")
-    assert error_line(capsys, "demo", "-o", "a.swt/b") == "a.swt/b: Not a directory"
 
 
 def test_saving_names_the_picture_and_not_its_hidden_file() -> None:
@@ -215,18 +189,6 @@ def test_a_moment_after_the_end(command: str, capsys: pytest.CaptureFixture[str]
     assert main([command, "b.swt", "--at", f"{last / 1e9}s"]) == 0
     assert main([command, "b.swt", "--at", "0s"]) == 0
     capsys.readouterr()
-
-
-def test_a_moment_after_the_end_of_a_set(capsys: pytest.CaptureFixture[str]) -> None:
-    """A set has a moment as long as one of its recordings goes on."""
-    assert main(["ledger", "a.swt", "b.swt", "--at", "1s"]) == 0
-    capsys.readouterr()
-    assert error_line(capsys, "ledger", "a.swt", "b.swt", "--at", "9999s").startswith(
-        "a.swt: moment '9999s' is after its end; it lasts "
-    )
-    ops = sw.Recording.open("b.swt")
-    with pytest.raises(sw.InvalidError, match=r"moment 1\.5 is after its end"):
-        ops.ledger("go", 1.5)
 
 
 def test_a_sweep_at_a_moment_after_the_end() -> None:
@@ -344,14 +306,6 @@ def test_a_program_that_is_no_compiler(name: str, capsys: pytest.CaptureFixture[
     )
 
 
-def test_a_compiler_that_does_not_start(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    crashing = script(tmp_path / "cc-crashing", "kill -SEGV $$")
-    message = error_line(capsys, "build", "--table", "c16", "-o", "out", "--cc", crashing)
-    assert message == (
-        f"{crashing}: is not a C compiler; install gcc or clang, or name one with --cc"
-    )
-
-
 # --- files that are cut ---------------------------------------------------------------------------
 
 
@@ -396,19 +350,3 @@ def test_a_demo_that_fails_at_once_leaves_no_folder(
     assert main(["demo", "-o", "new/out"]) == 130
     assert Path("new/out/python.swt").exists()
     capsys.readouterr()
-
-
-@needs_recorder()
-def test_ctrl_c_in_a_demo_leaves_no_empty_folder() -> None:
-    words = [sys.executable, "-m", "spanwise", "demo", "-o", "out"]
-    child = subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-    assert child.stderr is not None
-    child.stderr.readline()  # "demo: recording ...": the work has begun
-    os.killpg(child.pid, signal.SIGINT)
-    child.communicate(timeout=300)
-    deadline = time.monotonic() + 300
-    while Path("out").exists() and not any(Path("out").iterdir()) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not Path("out").exists() or any(Path("out").iterdir())

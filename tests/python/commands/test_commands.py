@@ -14,9 +14,8 @@ from pathlib import Path
 
 import pytest
 import spanwise as sw
-from spanwise import commands, workloads
+from spanwise import workloads
 from spanwise.__main__ import main
-from spanwise.commands import COMMANDS
 from spanwise.ledger.parts import PARTS
 
 from tests.python.helpers import GO_TABLE, has_open, needs_recorder, random_ops, spanwise
@@ -79,14 +78,6 @@ def test_help_has_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> N
     assert "--json" in text
 
 
-def test_every_command_has_a_module_and_every_module_commands() -> None:
-    assert list(COMMANDS) == list(NAMES)
-    folder = Path(commands.__file__).parent
-    assert {path.stem for path in folder.glob("[!_]*.py")} == {
-        one.module for one in COMMANDS.values()
-    }
-
-
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--version"])
@@ -142,21 +133,6 @@ def test_unknown_table(capsys: pytest.CaptureFixture[str], stored: Path) -> None
     )
 
 
-def test_bad_table_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    path = tmp_path / "t.json"
-    assert error_line(capsys, "classes", "--table", path) == (
-        f"spanwise: {path}: No such file or directory"
-    )
-    path.write_text('{"name": "t", "page_bytes": 8192, "classes": [{"size": 20, "pages": 1}]}')
-    assert error_line(capsys, "explain", "8", "--table", path) == (
-        f"spanwise: {path}: class 1 (20 bytes): size must be a multiple of 8; use 24"
-    )
-    path.write_text("{,}")
-    assert error_line(capsys, "classes", "--table", path).startswith(
-        f"spanwise: {path}: line 1, column 2: not valid JSON ("
-    )
-
-
 # --- explain --------------------------------------------------------------------------------------
 
 
@@ -168,19 +144,6 @@ def test_explain(capsys: pytest.CaptureFixture[str], size: int, rounded: int) ->
     text = said(capsys, "explain", str(size), "--table", "go")
     assert f"rounded up to     {rounded} B\n" in text
     assert ("but malloc(0) takes a slot of 8 B" in text) == (size == 0)
-
-
-@pytest.mark.parametrize(
-    ("size", "message"),
-    [
-        ("x", f"size 'x' is not a number of bytes: {SIZES}"),
-        ("1.5", f"size '1.5' is not a number of bytes: {SIZES}"),
-        (str(2**63), f"size {2**63} is too large; give at most {2**63 - 1}"),
-        (str(2**63 - 1), f"size {2**63 - 1} is too large to round up to whole pages"),
-    ],
-)
-def test_explain_bad_sizes(capsys: pytest.CaptureFixture[str], size: str, message: str) -> None:
-    assert error_line(capsys, "explain", size) == f"spanwise: {message}"
 
 
 def test_explain_negative_size(capsys: pytest.CaptureFixture[str]) -> None:
@@ -209,23 +172,6 @@ def test_ledger(capsys: pytest.CaptureFixture[str], stored: Path) -> None:
 def test_ledger_at(capsys: pytest.CaptureFixture[str], stored: Path, at: str) -> None:
     value = json.loads(said(capsys, "ledger", stored, "--at", at, "--json"))
     assert 0 < value["events"] <= 20_000
-
-
-def test_ledger_knobs(capsys: pytest.CaptureFixture[str], stored: Path) -> None:
-    knobs = ("--placement", "lasting", "--decay-ms", "0", "--batch", "3", "--batch-by-use")
-    value = json.loads(said(capsys, "ledger", stored, "--at", "end", *knobs, "--json"))
-    options = sw.HeapOptions(None, "lasting", 0, 3, batch_by_use=True)
-    same = sw.Recording.open(stored).ledger("c16", "end", options=options)
-    assert value["held_bytes"] == same.held_bytes
-
-
-def test_ledger_of_several(capsys: pytest.CaptureFixture[str], stored: Path) -> None:
-    value = json.loads(said(capsys, "ledger", stored, stored, "--json"))
-    assert len(value["parts"]) == 2
-    assert value["held_bytes"] == sum(part["held_bytes"] for part in value["parts"])
-    text = said(capsys, "ledger", stored, stored)
-    assert text.splitlines()[0].startswith("ledger of 2 recordings under c16 at peak-resident: ")
-    assert "process" in text
 
 
 def test_compare(capsys: pytest.CaptureFixture[str], stored: Path) -> None:
@@ -298,28 +244,6 @@ def test_record(tmp_path: Path) -> None:
     assert (tmp_path / "ls.swt").exists()
 
 
-@needs_recorder()
-def test_record_json_is_alone_on_stdout(tmp_path: Path) -> None:
-    done = spanwise("record", "--json", "-o", tmp_path / "a.swt", "--", "/bin/ls", "/bin/ls")
-    value = json.loads(done.stdout)
-    assert done.stderr == "/bin/ls\n"
-    assert value["file"] == str(tmp_path / "a.swt")
-    assert value["status"] == 0
-    assert value["summary"]["allocs"] > 0
-
-
-@needs_recorder()
-def test_record_prints_how_the_program_ended(tmp_path: Path) -> None:
-    done = spanwise("record", "-o", tmp_path / "a.swt", "--", "/bin/sh", "-c", "exit 7")
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-2] == "the program exited with 7"
-    words = ("-f", "-o", tmp_path / "a.swt", "--", "/bin/sh", "-c", "kill -9 $$")
-    done = spanwise("record", *words)
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-2] == "the program was ended by signal 9"
-    assert (tmp_path / "a.swt").exists()
-
-
 def test_record_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert error_line(capsys, "record", "-o", tmp_path / "a.swt") == (
         "spanwise: no program to record; give it after --"
@@ -365,24 +289,6 @@ def test_ctrl_c_in_a_ledger(tmp_path: Path) -> None:
     words = ["ledger", *["a.swt"] * 200]
     said = interrupted(words, lambda pid: has_open(pid, "a.swt"), tmp_path)
     assert said == (130, "spanwise: interrupted")
-
-
-def test_ctrl_c_in_a_destructor() -> None:
-    """Python drops exceptions of destructors; a Ctrl-C there ends the command nevertheless."""
-    script = (
-        "import signal, sys, time, spanwise.__main__ as m\n"
-        "class Dies:\n"
-        "    def __del__(self): signal.raise_signal(signal.SIGINT)\n"
-        "def main():\n"
-        "    one = Dies()\n"
-        "    del one\n"
-        "    time.sleep(30)\n"
-        "m.main = main\n"
-        "try: m.command()\n"
-        "except KeyboardInterrupt: sys.exit(130)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
-    assert (done.returncode, done.stderr) == (130, b"")
 
 
 def test_a_closed_pipe_is_no_error() -> None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import os
 import shutil
@@ -13,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from spanwise.__main__ import main, make_parser
+from spanwise.__main__ import main
 from spanwise.commands import COMMANDS
 
 from tests.python.helpers import ROOT
@@ -129,30 +128,6 @@ def test_without_shtab_the_error_says_what_to_install(
     assert "--print-completion needs shtab: pip install 'spanwise[completion]'" in said
 
 
-def test_one_default_table() -> None:
-    """Wherever a table is optional, the default is that of the library."""
-    defaults = {}
-    (commands,) = (a for a in make_parser()._actions if isinstance(a, argparse._SubParsersAction))
-    for name, parser in commands.choices.items():
-        for action in parser._actions:
-            if "--table" in action.option_strings and not action.required:
-                defaults[name] = action.default
-    one = {name: table for name, table in defaults.items() if table is not None}
-    takers = (
-        "classes",
-        "explain",
-        "advise",
-        "ledger",
-        "report",
-        "flame",
-        "export",
-        "check",
-        "diff",
-    )
-    assert one == dict.fromkeys(takers, "c16")
-    assert set(defaults) - set(one) == {"run", "compare", "optimize", "replay", "sweep"}
-
-
 # --- manual pages ---------------------------------------------------------------------------------
 
 
@@ -173,10 +148,3 @@ def test_each_command_has_one(man: list[Path]) -> None:
             assert f".SH {part}\n" in text, page.name
         assert page.name == "spanwise.1" or ".SH EXAMPLE\n.nf\n  spanwise " in text, page.name
         assert "SUPPRESS" not in text and "%(" not in text
-
-
-@pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
-def test_groff_has_no_complaint(man: list[Path]) -> None:
-    words = ["groff", "-man", "-Tutf8", "-ww", "-z", *map(str, man)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")

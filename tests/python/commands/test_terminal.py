@@ -40,32 +40,6 @@ def test_a_table_that_fits_stays_as_it_is() -> None:
         assert _format.table(ROWS, HEAD, width=width) == wanted
 
 
-def test_a_label_is_cut_first() -> None:
-    assert _format.table(ROWS, HEAD, width=33) == (
-        "                    first  second\n"
-        "---------------------------------\n"
-        "requested… program      1      22\n"
-        "---------------------------------\n"
-        "all                 1,000      22"
-    )
-
-
-def test_then_the_columns_are_spread_over_several_tables() -> None:
-    assert _format.table(ROWS, HEAD, indent=" ", width=30) == (
-        "                      first\n"
-        " --------------------------\n"
-        " requested … program      1\n"
-        " --------------------------\n"
-        " all                  1,000\n"
-        "\n"
-        "                      second\n"
-        " ---------------------------\n"
-        " requested … program      22\n"
-        " ---------------------------\n"
-        " all                      22"
-    )
-
-
 @pytest.mark.parametrize("names_last", [False, True])
 @pytest.mark.parametrize("left", [0, 1, 2])
 def test_every_number_is_there_in_any_width(left: int, names_last: bool) -> None:
@@ -78,11 +52,6 @@ def test_every_number_is_there_in_any_width(left: int, names_last: bool) -> None
             text = _format.table([row], head, left=left, names_last=names_last, width=width)
             assert max(map(len, text.splitlines())) <= width
             assert set(numbers[left : len(row) - names_last]) <= set(text.split())
-
-
-def test_a_single_column() -> None:
-    assert _format.table([("long " * 10,)], width=41) == "long long long long …long long long long"
-    assert _format.table([("12345" * 10,)], left=0, width=40) == "12345" * 10
 
 
 def test_the_width_is_that_of_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

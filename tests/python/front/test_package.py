@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The package at first use: lazy names, type marker, a researcher's session."""
+"""The package at first use: lazy names, type marker, limits of tests."""
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 import spanwise as sw
 
-from tests.python.helpers import ROOT, needs_python_malloc, needs_recorder, python
+from tests.python.helpers import needs_python_malloc, needs_recorder, python
 
 
 def answer(code: str) -> str:
@@ -38,22 +37,10 @@ def test_a_name_loads_what_it_needs() -> None:
     assert answer(code) == "True False False"
 
 
-def test_dir_lists_every_name_before_its_first_use() -> None:
-    code = "import spanwise; print(set(spanwise.__all__) - set(dir(spanwise)), spanwise.plots)"
-    unknown, plots = answer(code).split(" ", 1)
-    assert unknown == "set()"
-    assert plots.startswith("<module 'spanwise.plots'")
-
-
 def test_completion_offers_public_names_only() -> None:
     offered = answer("import spanwise as sw; print(*dir(sw), *dir(sw.plots), *dir(sw.workloads))")
     public = ([*sw.__all__, "__version__"], sw.plots.__all__, sw.workloads.__all__)
     assert offered.split() == [name for names in public for name in sorted(names)]
-
-
-def test_all_names_at_once() -> None:
-    code = "from spanwise import *; print(optimize.__module__, Heap.__name__, plots.__name__)"
-    assert answer(code) == "spanwise.optimizer.search Heap spanwise.plots"
 
 
 @pytest.mark.parametrize("name", ["optimise", "_nothing", "heap_map", ""])
@@ -62,32 +49,6 @@ def test_a_name_that_is_none(name: str) -> None:
         getattr(sw, name)
     with pytest.raises(ImportError):
         exec(f"from spanwise import {name or 'none'}")
-
-
-def test_threads_that_use_a_name_first_at_once() -> None:
-    code = (
-        "import threading, spanwise as sw\n"
-        "gate, seen = threading.Barrier(8), []\n"
-        "def use():\n"
-        "    gate.wait()\n"
-        "    seen.append((sw.Heap, sw.optimize, sw.plots, sw.OPS_DTYPE))\n"
-        "threads = [threading.Thread(target=use) for _ in range(8)]\n"
-        "[thread.start() for thread in threads]\n"
-        "[thread.join() for thread in threads]\n"
-        "print(len(seen), len({tuple(map(id, one)) for one in seen}))"
-    )
-    assert answer(code) == "8 1"
-
-
-def test_a_command_loads_no_other_command() -> None:
-    code = (
-        "import sys; from spanwise.__main__ import main\n"
-        "try: main(['classes', '--help'])\n"
-        "except SystemExit: pass\n"
-        "print(sorted(n.split('.')[2] for n in sys.modules"
-        " if n.startswith('spanwise.commands.') and n.split('.')[2][0] != '_'))"
-    )
-    assert answer(code).endswith("\n['tables']")
 
 
 # --- the marker -----------------------------------------------------------------------------------
@@ -150,36 +111,3 @@ def test_without_the_marker_nothing_is_loaded() -> None:
     )
     done = python("-c", text)
     assert done.stdout == "[]\n", done.stderr
-
-
-# --- a researcher's session -----------------------------------------------------------------------
-
-SCRIPT = ROOT / "tests/python/front/researcher.py"
-
-
-def test_the_researchers_script_runs(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, SCRIPT, "3000"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    for name in ("tables.png", "timeline.png", "replays.png"):
-        assert (tmp_path / name).read_bytes()[:4] == b"\x89PNG"
-    ledgers = json.loads((tmp_path / "comparison.json").read_text())["ledgers"]
-    assert [one["table"] for one in ledgers] == ["go", "c16", "jemalloc", "geometric-1.25"]
-    least = min(ledgers, key=lambda one: one["peak_resident_bytes"])
-    assert (
-        f"{least['table']} has a peak resident of {least['peak_resident_bytes']} bytes"
-        in done.stdout
-    )
-    assert "15 15\n" in done.stdout  # 48 - 33, by both
-
-
-def test_it_is_forty_lines_of_code() -> None:
-    lines = [line.strip() for line in SCRIPT.read_text().splitlines()]
-    code = [line for line in lines if line and not line.startswith(("#", '"""'))]
-    assert len(code) <= 40

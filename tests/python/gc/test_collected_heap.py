@@ -30,22 +30,6 @@ def node_type(heap: sw.CollectedHeap, degree: int = 4) -> sw.ObjectType:
     return heap.add_type("node", 64, range(degree))
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_a_random_graph_keeps_what_a_search_finds(seed: int) -> None:
-    nodes, degree = 3000, 1 + seed % 3
-    edges = sw.random_graph(nodes, degree, seed=seed)
-    keep = [0, 7]
-    with sw.CollectedHeap() as heap:
-        graph = heap.build(node_type(heap, degree), edges, keep=keep)
-        cycle = heap.collect()
-        expected = reachable(edges, keep)
-        assert (cycle.marked_objects, cycle.freed_objects) == (expected, nodes - expected)
-        heap.verify()
-        graph.release()
-        assert heap.collect().freed_objects == expected
-        assert heap.ledger().live_objects == 0
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_both_orders_keep_what_a_search_finds(seed: int) -> None:
     nodes = 4000
@@ -97,60 +81,6 @@ def test_objects_are_roots_while_they_live() -> None:
         assert heap.collect().freed_objects == 1
         with pytest.raises(sw.BlockFreedError, match="released"):
             parent[1] = None
-
-
-def test_a_cycle_in_steps_keeps_the_snapshot() -> None:
-    with sw.CollectedHeap() as heap:
-        kind = heap.add_type("pair", 16, [0, 1])
-        root = heap.new(kind)
-        chain = heap.build(kind, np.c_[sw.linked_list(1000), np.full(1000, NONE)].astype(np.uint32))
-        heap.set_debug(checkmark=True, clobber=True)
-        assert heap.start().number == 1
-        chain.release()  # it was a root when the cycle began
-        root[0] = heap.new(kind)
-        phases = set()
-        while heap.phase != "idle":
-            phases.add(heap.phase)
-            cycle = heap.step(50)
-        assert phases == {"marking", "sweeping"}
-        assert (cycle.marked_objects, cycle.freed_objects) == (1002, 0)
-        assert cycle.steps == len(heap.pauses) > 20
-        heap.verify()
-        assert heap.collect().freed_objects == 1000
-        assert [row["number"] for row in heap.cycles] == [1, 2]
-        assert heap.cycles["freed_objects"].tolist() == [0, 1000]
-        assert heap.pauses["phase"][0] == "idle"
-        assert heap.pauses["ns"].sum() == (heap.cycles["mark_ns"] + heap.cycles["sweep_ns"]).sum()
-
-
-def test_free_at_once_and_during_a_cycle() -> None:
-    with sw.CollectedHeap() as heap:
-        kind = node_type(heap)
-        one, two = heap.new(kind), heap.new(kind)
-        one.free()
-        assert heap.ledger().live_objects == 1
-        heap.start()
-        two.free()
-        waiting = heap.ledger()
-        assert (waiting.live_objects, waiting.pending_bytes, waiting.unswept_bytes) == (1, 64, 0)
-        cycle = heap.finish()
-        assert (cycle.pending_objects, cycle.pending_bytes) == (1, 64)
-        assert (heap.ledger().live_objects, heap.ledger().pending_bytes) == (0, 0)
-        assert repr(two) == "<CollectedObject node, freed>"
-        with pytest.raises(sw.BlockFreedError, match="already freed"):
-            two.free()
-
-
-def test_what_a_write_replaces_is_part_of_the_snapshot() -> None:
-    with sw.CollectedHeap() as heap:
-        kind = node_type(heap)
-        parent, child = heap.new(kind), heap.new(kind)
-        parent[0] = child
-        child.release()
-        heap.start()
-        parent[0] = None
-        assert heap.finish().marked_objects == 2
-        assert heap.collect().freed_objects == 1
 
 
 def test_a_rate_is_objects_by_the_time_of_marking() -> None:
@@ -274,18 +204,6 @@ def test_threads_share_a_heap() -> None:
         assert heap.collect().marked_objects == 8
 
 
-def test_text_is_short_and_says_what_it_is() -> None:
-    with sw.CollectedHeap() as heap:
-        kind = heap.add_type("pair", 16, [0, 1])
-        obj, graph = heap.new(kind, 3), heap.build(kind, sw.binary_tree(3))
-        assert repr(kind) == "<ObjectType pair, 16 B, pointers at words (0, 1)>"
-        assert repr(obj) == f"<CollectedObject 3 x pair, {obj.address:#x}>"
-        assert repr(graph) == "<Graph of 15 objects, pair, 1 root>"
-        graph.release()
-        assert "released" in repr(graph)
-        assert "0 cycles, idle" in repr(heap)
-
-
 def test_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MPLBACKEND", "agg")
     with sw.CollectedHeap() as heap:
@@ -327,36 +245,6 @@ def test_cycles_come_by_themselves() -> None:
             heap.new(kind).release()
         assert len(heap.cycles) == 4
         kept.release()
-
-
-@pytest.mark.parametrize(
-    ("pace", "message"),
-    [
-        ({"percent": -1}, "percent -1"),
-        ({"percent": 2**32}, "percent 4294967296"),
-        ({"limit_bytes": -5}, "limit_bytes -5"),
-    ],
-)
-def test_a_pace_that_cannot_be(pace: dict[str, Any], message: str) -> None:
-    with sw.CollectedHeap() as heap, pytest.raises(sw.InvalidError, match=message):
-        heap.set_pace(**pace)
-
-
-def test_steps_by_time() -> None:
-    with sw.CollectedHeap() as heap:
-        graph = heap.build(node_type(heap, 1), sw.linked_list(2000))
-        heap.start()
-        steps = 0
-        while heap.phase == "marking":
-            heap.step_ns(0)
-            steps += 1
-        assert steps == 8  # 256 objects each
-        heap.finish()
-        heap.start()
-        heap.step_ns(10**12)
-        assert heap.phase == "sweeping"
-        heap.step_ns(10**12)
-        assert (heap.phase, graph.nodes) == ("idle", 2000)
 
 
 def test_tiny_objects_share_a_block_that_lives_with_the_last_of_them() -> None:
@@ -553,23 +441,6 @@ def test_frames_of_a_shadow_stack() -> None:
             assert low[0] is None
         with pytest.raises(sw.StateError):
             left.__exit__(None, None, None)
-
-
-def test_frames_of_a_thread_end_with_it() -> None:
-    with sw.CollectedHeap() as heap:
-        leaf = heap.add_type("leaf", 32)
-        frames: list[sw.ShadowFrame] = []
-
-        def work(_: int) -> None:
-            frame = heap.frame(1).__enter__()
-            frame[0] = heap.new(leaf)
-            frames.append(frame)
-
-        in_threads(work)
-        assert heap.collect().freed_objects == 4
-        for frame in frames:
-            with pytest.raises(sw.StateError):
-                frame[0]
 
 
 def test_the_map_of_a_collected_heap() -> None:

@@ -34,11 +34,6 @@ TWO = by_hand(
 )
 
 
-def test_rows_are_in_the_order_in_which_they_began() -> None:
-    assert kinds(TWO) == ["assist", "pause", "cycle", "mark", "sweep", "sweep", "pause"]
-    assert TWO.array["start_ns"].tolist() == [90, 100, 100, 110, 130, 300, 400]
-
-
 def test_sums_and_what_is_left_to_the_program() -> None:
     assert [tuple(row) for row in np.asarray(TWO.sums()).tolist()] == [
         ("cycle", 1, 70),
@@ -70,54 +65,6 @@ def test_lost_events_move_the_start_of_the_program() -> None:
     events = as_events("by hand", [part], 9, 500)
     assert [tuple(row) for row in np.asarray(events.mutator()).tolist()] == [(450, 50)]
     assert "9 lost" in str(events)
-
-
-def test_a_collection_and_steps() -> None:
-    with sw.CollectedHeap() as heap:
-        node = heap.add_type("node", 64, range(4))
-        kept = heap.build(node, sw.random_graph(500, 4, seed=1))
-        heap.collect()
-        assert len(heap.events().array) == 0
-        heap.record_events()
-        heap.collect()
-        events = heap.events()
-        assert sorted(kinds(events)) == ["cycle", "mark", "mark", "pause", "sweep"]
-        assert kinds(events)[:2] in (["cycle", "pause"], ["pause", "cycle"])
-        assert set(events.array["cycle"].tolist()) == {2}
-        heap.start()
-        while heap.phase != "idle":
-            heap.step(100)
-        counts = {str(row["kind"]): int(row["events"]) for row in heap.events().sums()}
-        steps = heap.cycles[-1]["steps"]
-        assert counts["pause"] == 1 + steps and counts["cycle"] == 2
-        assert counts["mark"] + counts["sweep"] == 3 + steps
-        assert len(heap.events().array) == 5 + 2 * steps + 1  # they stay, and are read once
-        heap.record_events()
-        assert len(heap.events().array) == 0
-        kept.release()
-
-
-def test_more_than_one_block_is_taken_out() -> None:
-    with sw.CollectedHeap() as heap:
-        heap.record_events()
-        for _ in range(1000):
-            heap.collect()
-        events = heap.events()
-        assert len(events.array) == 5000 and events.lost == 0
-        assert sorted(set(events.array["cycle"].tolist())) == list(range(1, 1001))
-
-
-def test_finalizers_and_assists() -> None:
-    with sw.CollectedHeap() as heap:
-        kind = heap.add_type("text", 64)
-        heap.record_events()
-        heap.new(kind, finalizer=lambda _: None).release()
-        heap.collect()
-        heap.run_finalizers()
-        assert kinds(heap.events())[-1] == "finalize"
-        heap.set_debug(always=True)
-        heap.new(kind)
-        assert "assist" in kinds(heap.events())
 
 
 def test_lanes_of_perfetto(tmp_path: Path) -> None:

@@ -5,15 +5,10 @@ from __future__ import annotations
 
 import gc
 import sys
-import threading
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import spanwise as sw
-from spanwise._lib import ffi, lib
-
-from tests.python.helpers import in_threads
 
 
 @pytest.fixture
@@ -85,38 +80,6 @@ def test_what_finalizers_may_do(heap: sw.CollectedHeap) -> None:
     heap.verify()
 
 
-def test_a_finalizer_that_closes_the_heap() -> None:
-    heap, called = sw.CollectedHeap(), []
-
-    def closes(it: sw.CollectedObject) -> None:
-        called.append(it)
-        heap.close()
-
-    for _ in range(3):
-        heap.new(pair_type(heap), finalizer=closes)
-    heap.collect()
-    assert heap.run_finalizers() == 1
-    assert len(called) == 1
-    assert heap.closed
-    with pytest.raises(sw.HeapClosedError):
-        called[0][0] = None
-
-
-def test_no_lock_is_held_while_a_finalizer_runs(heap: sw.CollectedHeap) -> None:
-    made: list[Any] = []
-
-    def waits(it: sw.CollectedObject) -> None:
-        other = threading.Thread(target=lambda: made.append(heap.new(it.type)))
-        other.start()
-        other.join(30)
-        assert made
-
-    heap.new(pair_type(heap), finalizer=waits)
-    heap.collect()
-    assert heap.run_finalizers() == 1
-    assert len(made) == 1
-
-
 def test_an_explicit_free_takes_finalizer_and_references_away(heap: sw.CollectedHeap) -> None:
     made = heap.new(pair_type(heap), finalizer=lambda _: pytest.fail("it was freed"))
     weak, long = heap.weak(made), heap.weak(made, long=True)
@@ -153,36 +116,6 @@ def test_weak_references(heap: sw.CollectedHeap) -> None:
     assert weak() is None
 
 
-def test_long_references_see_what_comes_back(heap: sw.CollectedHeap) -> None:
-    kept: list[sw.CollectedObject] = []
-    made = heap.new(pair_type(heap), finalizer=kept.append)
-    weak, long = heap.weak(made), heap.weak(made, long=True)
-    del made
-    heap.collect()
-    assert weak() is None
-    heap.run_finalizers()
-    assert long() is kept[0]
-    heap.collect()
-    assert long() is kept[0]
-    kept.clear()
-    heap.collect()
-    assert long() is None
-
-
-def test_references_end_with_their_python_objects_and_with_the_heap() -> None:
-    heap = sw.CollectedHeap()
-    made = heap.new(pair_type(heap))
-    for _ in range(10_000):
-        heap.weak(made)
-    weak = heap.weak(made)
-    heap.verify()
-    heap.close()
-    with pytest.raises(sw.HeapClosedError):
-        weak()
-    assert heap.run_finalizers() == 0
-    del weak
-
-
 def test_wrong_arguments(heap: sw.CollectedHeap) -> None:
     made = heap.new(pair_type(heap))
     with sw.CollectedHeap() as other:
@@ -199,77 +132,6 @@ def test_wrong_arguments(heap: sw.CollectedHeap) -> None:
 
 
 # --- joined ---------------------------------------------------------------------------------------
-
-
-def test_joined_threads_collect_by_turns() -> None:
-    with sw.CollectedHeap() as heap:
-        heap.set_debug(checkmark=True, clobber=True)
-        heap.set_stop_ms(20_000)
-        kind = heap.add_type("pair", 16, [0, 1])
-
-        def works(_: int) -> None:
-            with heap.joined("worker"):
-                top = heap.new(kind)
-                for i in range(60):
-                    made = heap.new(kind)
-                    made[0] = top
-                    top = made
-                    if i % 5 == 0:
-                        heap.collect()
-                seen, at = 0, top.address
-                while at:
-                    seen, at = seen + 1, int(ffi.cast("uintptr_t *", at)[0])
-                assert seen == 61
-
-        in_threads(works, 3)
-        assert heap.collect().marked_objects == 0
-        heap.verify()
-
-
-def test_nobody_waits_for_a_thread_outside_of_its_calls() -> None:
-    inside, go_on = threading.Event(), threading.Event()
-    with sw.CollectedHeap() as heap:
-        heap.set_stop_ms(1)
-        kind = heap.add_type("pair", 16, [0, 1])
-
-        def sleeps() -> None:
-            with heap.joined("sleeper"):
-                kept = heap.new(kind)
-                inside.set()
-                go_on.wait(60)
-                kept[0] = None
-
-        thread = threading.Thread(target=sleeps)
-        thread.start()
-        assert inside.wait(60)
-        assert heap.collect().marked_objects == 1
-        go_on.set()
-        thread.join(60)
-        assert heap.collect().marked_objects == 0
-
-
-def test_a_late_thread_is_named() -> None:
-    """A thread of another language, as the collector sees it."""
-    inside, go_on = threading.Event(), threading.Event()
-    with sw.CollectedHeap() as heap:
-        heap.set_stop_ms(5)
-
-        def is_late() -> None:
-            with heap._handle as c_gc:
-                lib.sw_gc_join(c_gc, b"a late one")
-            inside.set()
-            go_on.wait(60)
-            with heap._handle as c_gc:
-                lib.sw_gc_leave(c_gc)
-
-        thread = threading.Thread(target=is_late)
-        thread.start()
-        assert inside.wait(60)
-        with pytest.raises(sw.BlockBusyError, match="'a late one'"):
-            heap.collect()
-        go_on.set()
-        thread.join(60)
-        heap.collect()
 
 
 def test_states_of_joining() -> None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any
@@ -14,15 +13,10 @@ import spanwise as sw
 
 from tests.python.helpers import (
     ALLOC,
-    FREE,
     assert_identity,
-    in_threads,
     make_ops,
     python,
-    random_ops,
 )
-
-HUGE = 2**63
 
 # --- allocation -----------------------------------------------------------------------------------
 
@@ -64,66 +58,9 @@ def test_scanned_blocks_live_in_spans_of_their_own(heap: sw.Heap) -> None:
     assert spans["live"].tolist() == [1, 1]
 
 
-BAD_SIZES: list[tuple[Any, type[Exception], str]] = [
-    (-1, ValueError, "size -1 is negative; give 0 or more"),
-    (-(2**100), ValueError, f"size {-(2**100)} is negative; give 0 or more"),
-    (HUGE, ValueError, f"size {HUGE} is too large; give at most {HUGE - 1}"),
-    (2**64, ValueError, f"size {2**64} is too large; give at most {HUGE - 1}"),
-    (2**100, ValueError, f"size {2**100} is too large; give at most {HUGE - 1}"),
-    (10**5000, ValueError, f"size of 16610 bits is too large; give at most {HUGE - 1}"),
-    (True, TypeError, "size must be an integer, not bool"),
-    (1.0, TypeError, "size must be an integer, not float"),
-    (None, TypeError, "size must be an integer, not NoneType"),
-    ("8", TypeError, "size must be an integer, not str"),
-    (b"8", TypeError, "size must be an integer, not bytes"),
-    ([8], TypeError, "size must be an integer, not list"),
-]
-
-
-@pytest.mark.parametrize(("size", "kind", "message"), BAD_SIZES, ids=range(len(BAD_SIZES)))
-def test_bad_size(heap: sw.Heap, size: Any, kind: type[Exception], message: str) -> None:
-    with pytest.raises(kind) as caught:
-        heap.alloc(size)
-    assert str(caught.value) == message
-    with pytest.raises(kind):
-        heap.explain(size)
-    assert heap.stats().live_objects == 0
-
-
-def test_counts_of_the_lock(heap: sw.Heap) -> None:
-    """Blocks of a size that the cache has do not acquire the lock; a new size acquires it once."""
-    heap.alloc(64)
-    before = heap.stats()
-    for _ in range(10):
-        heap.alloc(64)
-    assert heap.stats().lock_acquisitions - before.lock_acquisitions == 1  # the ledger's own
-    heap.alloc(3000)
-    after = heap.stats()
-    assert after.lock_acquisitions - before.lock_acquisitions > 2
-    assert after.lock_waits == 0
-    assert after.to_dict()["commit_calls"] == after.commit_calls >= before.commit_calls
-    with pytest.raises(AttributeError):
-        after.lock_waits = 1  # type: ignore[misc]
-
-
-@pytest.mark.parametrize("align", [0, 3, 12, -8, HUGE, True, 8.0, "8"])
-def test_bad_alignment(heap: sw.Heap, align: Any) -> None:
-    with pytest.raises((ValueError, TypeError)):
-        heap.alloc(8, align=align)
-    assert heap.stats().live_objects == 0
-
-
 def test_alignment_that_is_no_power_of_two(heap: sw.Heap) -> None:
     with pytest.raises(sw.InvalidError, match=r"^alignment 24 is not a power of two$"):
         heap.alloc(8, align=24)
-
-
-@pytest.mark.parametrize("size", [HUGE - 1, HUGE - 4096, 1 << 62, 1 << 50])
-def test_more_than_there_is(heap: sw.Heap, size: int) -> None:
-    with pytest.raises(MemoryError) as caught:
-        heap.alloc(size)
-    assert str(caught.value) == f"heap {heap.id}: {size} bytes: out of memory"
-    heap.verify()
 
 
 def test_limit() -> None:
@@ -160,17 +97,6 @@ def test_index_that_raises(heap: sw.Heap) -> None:
     with pytest.raises(KeyError, match="from __index__"):
         heap.alloc(Sly(8, fail))
     assert heap.stats().live_objects == 0
-
-
-def test_index_that_changes_the_heap(heap: sw.Heap) -> None:
-    assert heap.alloc(Sly(8, lambda: heap.alloc(8))).size_bytes == 8
-    assert heap.stats().live_objects == 2
-
-
-def test_index_that_closes_the_heap() -> None:
-    heap = sw.Heap()
-    with pytest.raises(sw.HeapClosedError):
-        heap.alloc(Sly(8, heap.close))
 
 
 def test_tiny_objects_share_blocks() -> None:
@@ -269,29 +195,6 @@ def test_explicit_caches(heap: sw.Heap) -> None:
     heap.verify()
 
 
-def test_a_cache_in_many_threads(heap: sw.Heap) -> None:
-    cache = heap.open_cache()
-
-    def work(seed: int) -> None:
-        for i in range(300):
-            block = cache.alloc(8 * (i % 50 + seed))
-            block.view()[:] = seed
-            cache.free(block) if i % 2 else block.free()
-
-    in_threads(work)
-    cache.close()
-    assert heap.stats().live_objects == 0
-    heap.verify()
-
-
-def test_paths() -> None:
-    with sw.Heap("go", tracked=False, tiny=True) as heap:
-        assert [heap.path(n) for n in (8, 64, 32768, 32769)][::3] == ["tiny", "large"]
-        assert heap.path(8, scan=True) != "tiny"
-    with sw.Heap(sw.SizeClassTable.pow2(), tracked=False) as heap:
-        assert heap.path(64) == "generic"
-
-
 # --- misuse ---------------------------------------------------------------------------------------
 
 
@@ -371,22 +274,6 @@ def test_bad_options(arguments: dict[str, Any], kind: type[Exception], message: 
     assert str(caught.value) == message
 
 
-def test_options_are_frozen_and_equal_by_value() -> None:
-    options = sw.HeapOptions(limit_bytes=1 << 20, decay_ms=5)
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        options.limit_bytes = 3  # type: ignore[misc]
-    assert options == sw.HeapOptions(1 << 20, "lifo", 5, 0) and len({options, options}) == 1
-    with sw.Heap(options=options) as heap:
-        assert heap.options is options
-
-
-def test_bad_tables_and_options_of_a_heap() -> None:
-    with pytest.raises(TypeError, match="table must be a SizeClassTable or a name, not NoneType"):
-        sw.Heap(None)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="options must be HeapOptions or None, not dict"):
-        sw.Heap(options={"limit_bytes": 1})  # type: ignore[arg-type]
-
-
 # --- accounts -------------------------------------------------------------------------------------
 
 
@@ -408,14 +295,6 @@ def test_ledger_of_a_live_heap(heap: sw.Heap) -> None:
     assert int(spans["live"].sum()) == len(live)
     assert int(spans["bytes"].sum()) == int(ledger.classes["span_bytes"].sum())
     heap.verify()
-
-
-def test_untracked_heap_knows_no_requests() -> None:
-    with sw.Heap("go", tracked=False) as heap:
-        heap.alloc(33)
-        ledger = heap.ledger()
-        assert (ledger.requested_bytes, ledger.roundup_bytes) == (48, 0)
-        assert not ledger.tracked
 
 
 def test_trim_gives_pages_back() -> None:
@@ -444,22 +323,6 @@ def test_manual_clock_gives_pages_back() -> None:
 # --- workloads ------------------------------------------------------------------------------------
 
 
-def test_run_keeps_objects_between_runs(heap: sw.Heap) -> None:
-    stats = heap.run(make_ops((ALLOC, 0, 100), (ALLOC, 1, 200)))
-    assert (stats.allocs, stats.live_objects, stats.requested_bytes) == (2, 2, 300)
-    stats = heap.run(make_ops((FREE, 0, 0), (ALLOC, 0, 50)), touch="ends")
-    assert (stats.ops, stats.requested_bytes, stats.peak_requested_bytes) == (4, 250, 300)
-    assert heap.ledger().requested_bytes == 250
-    heap.drain()
-    assert heap.stats().live_objects == 0
-    heap.verify()
-
-
-def test_run_counts_what_cannot_be(heap: sw.Heap) -> None:
-    stats = heap.run(make_ops((FREE, 7, 0), (ALLOC, 0, 8), (ALLOC, 0, 8)))
-    assert (stats.ops, stats.skipped, stats.failed, stats.live_objects) == (3, 2, 0, 1)
-
-
 def test_run_refuses_what_is_no_workload(heap: sw.Heap) -> None:
     with pytest.raises(TypeError, match=r"spanwise\.OPS_DTYPE, not list"):
         heap.run([1, 2])  # type: ignore[arg-type]
@@ -469,21 +332,6 @@ def test_run_refuses_what_is_no_workload(heap: sw.Heap) -> None:
         heap.run(np.zeros((2, 2), sw.OPS_DTYPE))
     with pytest.raises(ValueError, match="op 1: kind 9 is unknown"):
         heap.run(make_ops((ALLOC, 0, 8), (9, 0, 8)))
-
-
-def test_run_takes_strided_arrays(heap: sw.Heap) -> None:
-    ops = make_ops((ALLOC, 0, 8), (9, 0, 0), (ALLOC, 1, 8), (9, 0, 0))
-    assert heap.run(ops[::2]).allocs == 2
-
-
-def test_long_run_equals_many_short_ones() -> None:
-    ops = random_ops(5, 60_000)
-    with sw.Heap("go", manual_clock=True) as whole, sw.Heap("go", manual_clock=True) as parts:
-        stats = whole.run(ops)
-        for part in np.array_split(ops, 7):
-            last = parts.run(part)
-        assert stats == last
-        whole.verify()
 
 
 INTERRUPTED = """

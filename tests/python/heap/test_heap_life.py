@@ -5,10 +5,8 @@ from __future__ import annotations
 
 import gc
 import os
-import subprocess
 import sys
 import warnings
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +14,7 @@ import numpy as np
 import pytest
 import spanwise as sw
 
-from tests.python.helpers import needs_python_malloc, python
+from tests.python.helpers import python
 
 
 def test_blocks_keep_their_heap() -> None:
@@ -25,37 +23,6 @@ def test_blocks_keep_their_heap() -> None:
     block.view()[:] = 1
     assert block.view().sum() == 100
     block.free()
-
-
-def test_a_dropped_heap_is_released() -> None:
-    heap = sw.Heap()
-    heap.alloc(1000)
-    handle = weakref.ref(heap._handle)
-    del heap
-    gc.collect()
-    assert handle() is None
-
-
-def test_a_heap_in_a_cycle_is_released() -> None:
-    heap = sw.Heap()
-    cycle: list[Any] = [heap, heap.alloc(10), heap.alloc(10).view()]
-    cycle.append(cycle)
-    handle = weakref.ref(heap._handle)
-    del heap, cycle
-    gc.collect()
-    assert handle() is None
-
-
-def test_thousands_of_heaps() -> None:
-    """More than may live at once: each goes when it is dropped."""
-    handles = []
-    for _ in range(5000):
-        heap = sw.Heap()
-        heap.alloc(8)
-        handles.append(weakref.ref(heap._handle))
-    del heap
-    gc.collect()
-    assert [handle() for handle in handles] == [None] * 5000
 
 
 def test_too_many_heaps() -> None:
@@ -118,34 +85,6 @@ def test_interpreter_shutdown(flags: list[str]) -> None:
         assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize(
-    "allocator", [pytest.param("malloc", marks=needs_python_malloc()), "debug"]
-)
-def test_under_other_python_allocators(allocator: str) -> None:
-    code = (
-        "import spanwise as sw\nwith sw.Heap() as h:\n  b = h.alloc(9); b.view()[:] = 1; b.free()"
-    )
-    done = python("-c", code, env={"PYTHONMALLOC": allocator})
-    assert done.returncode == 0, done.stderr
-
-
-def test_a_table_whose_heap_is_open_at_the_end_is_no_misuse() -> None:
-    """The library refuses to destroy a table that a heap uses, so nothing does so at exit."""
-    for order in ("table, heap, keep", "keep, heap, table"):
-        program = f"""
-import spanwise as sw
-table = sw.SizeClassTable.geometric(1.2)
-heap = sw.Heap(table=table)
-keep = [heap.alloc(33), heap, table]
-keep.append(keep)
-del {order.split(",")[0]}
-globals()["last"] = sw.SizeClassTable.geometric(1.3)
-sw.Heap(table=last).alloc(3)
-"""
-        done = python("-c", program)
-        assert (done.returncode, done.stderr) == (0, "")
-
-
 # --- heap views -----------------------------------------------------------------------------------
 
 
@@ -164,41 +103,6 @@ if sys.version_info >= (3, 12):
     VIEWS["slice of memoryview"] = lambda block: memoryview(block)[5:]
 
 
-@pytest.mark.parametrize("name", VIEWS)
-def test_a_view_keeps_its_block(heap: sw.Heap, name: str) -> None:
-    block = heap.alloc(100)
-    shown = repr(block)
-    view = VIEWS[name](block)
-    with pytest.raises(BufferError) as caught:
-        block.free()
-    assert str(caught.value) == (
-        f"1 view of {shown} is alive; release what view(), np.asarray() or memoryview() gave before"
-        " freeing it"
-    )
-    with pytest.raises(BufferError) as caught:
-        heap.close()
-    assert str(caught.value) == (
-        f"1 view of blocks of heap {heap.id} is alive; release what view(), np.asarray() or"
-        " memoryview() gave before closing it"
-    )
-    assert not heap.closed
-    del view
-    gc.collect()
-    block.free()
-
-
-def test_views_see_the_same_bytes(heap: sw.Heap) -> None:
-    block = heap.alloc(16, zero=True)
-    first, second = block.view(), np.asarray(block)
-    first[3] = 7
-    assert second[3] == 7
-    assert first.ctypes.data == second.ctypes.data == block.address
-    assert first.dtype == np.uint8
-    assert first.flags.writeable
-    with pytest.raises(BufferError, match="2 views of <Block"):
-        block.free()
-
-
 def test_array_protocol(heap: sw.Heap) -> None:
     block = heap.alloc(4, zero=True)
     wide = np.asarray(block, dtype=np.float64)
@@ -207,35 +111,6 @@ def test_array_protocol(heap: sw.Heap) -> None:
     copied[:] = 1
     assert not block.view().any()
     block.free()  # copies do not hold it
-
-
-def test_empty_view(heap: sw.Heap) -> None:
-    block = heap.alloc(0)
-    view = block.view()
-    assert view.shape == (0,)
-    del view
-    block.free()
-
-
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="blocks are buffers from Python 3.12 on")
-def test_no_memoryview_before_312(heap: sw.Heap) -> None:
-    with pytest.raises(TypeError):
-        memoryview(heap.alloc(8))
-
-
-def test_leaving_with_a_view_warns_and_puts_release_off() -> None:
-    with pytest.warns(ResourceWarning) as caught, sw.Heap() as heap:
-        view = heap.alloc(100).view()
-        view[:] = 5
-    assert len(caught) == 1
-    assert str(caught[0].message) == (
-        f"heap {heap.id} is closed with 1 live view; its memory goes with the last"
-    )
-    assert heap.closed
-    assert (view == 5).all()
-    view[:] = 6  # still ours
-    del view
-    gc.collect()
 
 
 def test_leaving_never_masks_the_bodys_exception() -> None:
@@ -311,19 +186,3 @@ early.free()
 heap.verify()
 print("ok")
 """
-
-
-@pytest.mark.parametrize(
-    "kinds",
-    ["None, None, None", "sw.CollectedHeap(), sw.Heap(dry=True), sw.TieredSlabs(heap)"],
-    ids=["one heap", "every kind"],
-)
-def test_limit_after_heap(kinds: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM.replace("{kinds}", kinds)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")

@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import spanwise as sw
-from spanwise import _lib
 
 from tests.python.helpers import random_ops
 
@@ -41,17 +40,6 @@ def check(one: sw.HeapMap) -> None:
     assert (np.diff(one.array["offset"].astype(np.int64)) > 0).all()
 
 
-def live_after(count: int) -> dict[int, tuple[int, int]]:
-    """Return size and time of each live object after some operations, by an independent model."""
-    live: dict[int, tuple[int, int]] = {}
-    for op in OPS[:count]:
-        if op["kind"] == _lib.lib.SW_OP_FREE:
-            live.pop(int(op["object"]))
-        elif op["kind"] != _lib.lib.SW_OP_THREAD_END:
-            live[int(op["object"])] = int(op["size"]), int(op["time_ns"])
-    return live
-
-
 @pytest.mark.parametrize("table", ["go", "c16", "pow2"])
 @pytest.mark.parametrize("at", ["peak", "peak-resident", "end"])
 def test_a_recording_has_a_map_at_each_moment(table: str, at: str) -> None:
@@ -62,52 +50,6 @@ def test_a_recording_has_a_map_at_each_moment(table: str, at: str) -> None:
     touched = int(one.array["touched_bytes"].sum())
     assert expected.resident is not None
     assert touched + expected.resident.metadata_bytes == expected.resident_bytes
-
-
-def test_a_map_knows_every_live_object() -> None:
-    one = RECORDING.map("go", "peak")
-    model = live_after(RECORDING.summary.peak_op)
-    assert one.placed is not None
-    got = sorted(zip(one.placed["requested_bytes"], one.placed["born_ns"], strict=True))
-    assert got == sorted(model.values())
-    of_slots = [one.slots(i) for i in range(len(one))]
-    live = [row for rows in of_slots for row in rows if row["live"]]
-    assert sorted((row["requested_bytes"], row["born_ns"]) for row in live) == got
-    ages = one.age_ns
-    assert ages is not None
-    assert np.nanmax(ages) == one.ledger.time_ns - min(born for _, born in model.values())
-    assert (np.isnan(ages) == (one.array["live"] == 0)).all()
-
-
-def test_a_live_heap_has_the_same_map_as_the_recording() -> None:
-    with sw.Heap("go", manual_clock=True) as heap:
-        heap.run(OPS)
-        live, simulated = heap.map(), RECORDING.map("go", "end")
-        check(live)
-        same = [name for name in live.array.dtype.names if name not in ("address", "touched_bytes")]
-        assert (live.array[same] == simulated.array[same]).all()
-        of_slots = live.slot_requested_bytes, simulated.slot_requested_bytes
-        assert of_slots[0] is not None and of_slots[1] is not None
-        assert np.array_equal(of_slots[0], of_slots[1])
-        assert live.age_ns is None and (live.array["touched_bytes"] == 2**64 - 1).all()
-        resident = heap.map(resident=True)
-        assert resident.ledger.resident_bytes is not None
-        assert (resident.array["touched_bytes"] <= resident.array["bytes"]).all()
-
-
-def test_maps_through_time_are_those_of_single_moments() -> None:
-    maps = RECORDING.maps("go", samples=5)
-    peak = RECORDING.after_peak("go").peak_op
-    assert peak is not None
-    evenly = [len(RECORDING) * i // 5 for i in range(1, 6)]
-    assert [one.ledger.stats.ops for one in maps if one.ledger.stats] == sorted({*evenly, peak})
-    most = [one.ledger.stats for one in maps if one.ledger.at == "peak-resident"]
-    assert [stats.ops for stats in most if stats] == [peak]
-    for one in maps:
-        check(one)
-        assert one.slot_requested_bytes is None and one.placed is None
-    last = RECORDING.map("go", "end")
-    assert np.array_equal(np.asarray(maps[-1].array), np.asarray(last.array))
 
 
 def test_slots_by_hand() -> None:

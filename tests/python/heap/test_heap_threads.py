@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import gc
 import random
 import threading
 import time
@@ -42,121 +41,6 @@ def test_blocks_are_freed_by_other_threads() -> None:
                 basket.clear()
             assert heap.ledger().requested_bytes == 0
             heap.verify()
-
-
-def test_of_many_frees_one_succeeds() -> None:
-    with sw.Heap() as heap:
-        for _ in range(200):
-            block = heap.alloc(64)
-            freed: list[bool] = []
-
-            def free(_: int, block: sw.Block = block, freed: list[bool] = freed) -> None:
-                try:
-                    block.free()
-                    freed.append(True)
-                except sw.BlockFreedError:
-                    freed.append(False)
-
-            in_threads(free)
-            assert sorted(freed) == [False, False, False, True]
-        heap.verify()
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_close_while_others_allocate(seed: int) -> None:
-    heap = sw.Heap("go")
-    counts = [0] * THREADS
-
-    def work(number: int) -> None:
-        rng = random.Random(seed * 100 + number)
-        if number == 0:
-            time.sleep(0.003 * rng.random())
-            while True:
-                try:
-                    heap.close()
-                    return
-                except sw.BlockBusyError:
-                    continue
-        try:
-            while True:
-                block = heap.alloc(rng.randrange(100_000))
-                block.view()[:1] = 1
-                if rng.random() < 0.7:
-                    block.free()
-                counts[number] += 1
-        except sw.HeapClosedError:
-            return
-
-    in_threads(work, THREADS)
-    assert heap.closed
-
-
-def test_views_and_frees_from_many_threads() -> None:
-    """A free either precedes a view or is refused, so no view shows foreign bytes."""
-    with sw.Heap() as heap:
-        blocks = [heap.alloc(128) for _ in range(50)]
-        for block in blocks:
-            block.view()[:] = 9
-
-        def work(number: int) -> None:
-            rng = random.Random(number)
-            for _ in range(500):
-                block = rng.choice(blocks)
-                try:
-                    if number % 2:
-                        assert (block.view() == 9).all()
-                    elif rng.random() < 0.05:
-                        block.free()
-                except (sw.BlockFreedError, sw.BlockBusyError):
-                    pass
-
-        in_threads(work, THREADS)
-        assert heap.stats().live_objects == sum(not block.freed for block in blocks)
-        heap.verify()
-
-
-def test_the_end_of_a_view_waits_for_no_lock() -> None:
-    """Two threads, each inside the lock of one heap, end a view of the other heap."""
-    heaps = [sw.Heap(), sw.Heap()]
-    blocks = [heap.alloc(8) for heap in heaps]
-    both = threading.Barrier(2)
-
-    def work(number: int) -> None:
-        view = blocks[1 - number].view()
-        both.wait()
-        with heaps[number]._handle.lock:
-            both.wait()
-            del view
-            both.wait()
-
-    in_threads(work, 2)
-    for heap, block in zip(heaps, blocks, strict=True):
-        block.free()  # refused while there is a view
-        assert heap.ledger().live_objects == 0
-        heap.close()
-
-
-def test_views_that_another_thread_drops() -> None:
-    """Without the GIL a view then ends in the thread that made it, perhaps inside a lock."""
-    heaps = [sw.Heap(), sw.Heap()]
-    blocks = [heap.alloc(8) for heap in heaps]
-    baskets: list[list[object]] = [[] for _ in range(4)]
-
-    def work(number: int) -> None:
-        mine, theirs = baskets[number], baskets[(number + 1) % 4]
-        for i in range(5000):
-            theirs.append(blocks[i % 2].view())
-            if mine:
-                mine.pop()
-
-    in_threads(work)
-    baskets.clear()
-    gc.collect()
-    for heap, block in zip(heaps, blocks, strict=True):
-        block.free()  # refused while there is a view
-        heap.verify()
-        assert heap.ledger().live_objects == 0
-        heap.close()
 
 
 def test_one_run_at_a_time() -> None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -29,19 +28,6 @@ from tests.python.helpers import (
 )
 
 TABLES = ("go", "c16", "pow2", "geometric-1.2")
-KEYS = (
-    *("requested_bytes", "roundup_bytes", "tail_bytes", "free_slot_bytes", "cached_bytes"),
-    *("metadata_bytes", "large_rounding_bytes", "arena_slack_bytes", "quarantine_bytes"),
-    *(
-        "free_page_bytes",
-        "held_bytes",
-        "rss_bytes",
-        "classes",
-        "events",
-        "live_objects",
-        "measures",
-    ),
-)
 
 
 def live_ledger(
@@ -99,27 +85,6 @@ def test_simulated_ledger_equals_live_one_on_a_long_history(table: str) -> None:
     assert parts_of(assert_same_parts) == parts_of(live)
 
 
-@given(histories(), st.sampled_from(TABLES))
-def test_at_any_time(ops: NDArray[np.void], table: str) -> None:
-    recording = sw.Recording.from_ops(ops)
-    middle = int(ops["time_ns"][len(ops) // 2])
-    ledger = recording.ledger(table, middle / 1e9)
-    count = int(np.searchsorted(ops["time_ns"], round(middle / 1e9 * 1e9), side="right"))
-    assert parts_of(ledger) == parts_of(live_ledger(ops[:count], table))
-    assert ledger.events == count
-
-
-def test_limit_in_the_model_is_the_heaps() -> None:
-    ops = random_ops(3, 3000)
-    options = sw.HeapOptions(limit_bytes=4 << 20)
-    model = sw.Recording.from_ops(ops).ledger("go", "end", options=options)
-    live = live_ledger(ops, "go", options)
-    assert_same(model, live)
-    assert model.stats is not None
-    assert model.stats.failed > 0
-    assert model.held_bytes <= 4 << 20
-
-
 # --- moments --------------------------------------------------------------------------------------
 
 
@@ -133,32 +98,6 @@ def test_peak_is_the_first_maximum_of_requested_bytes() -> None:
     assert ledger.at == "peak"
     end = recording.ledger("go", "end")
     assert (end.requested_bytes, end.live_objects, end.events, end.time_ns) == (0, 0, 5, 4000)
-
-
-@pytest.mark.parametrize("stored", [False, True])
-def test_the_source_makes_no_difference(stored: bool, tmp_path: Any) -> None:
-    ops = random_ops(8, 30_000)
-    path = tmp_path / "a.swt" if stored else None
-    recording = sw.Recording.from_ops(ops, path)
-    plain = sw.Recording.from_ops(ops)
-    for at in ("peak", "end", 0.0, 1.5, 231.0):
-        ours, theirs = recording.ledger("go", at), plain.ledger("go", at)
-        assert parts_of(ours) == parts_of(theirs)
-        assert (ours.events, ours.time_ns, ours.stats) == (
-            *(theirs.events, theirs.time_ns, theirs.stats),
-        )
-
-
-def test_nothing_recorded() -> None:
-    recording = sw.Recording.from_ops(np.zeros(0, sw.OPS_DTYPE))
-    for at in ("peak", "end", 0.0):
-        ledger = recording.ledger("go", at)
-        assert ledger.requested_bytes == ledger.events == 0
-        assert_identity(ledger)
-        assert ledger.measures["held_over_requested"].value is None
-        assert "0 objects live" in str(ledger)
-    assert len(recording.timeline("go")) == 0
-    assert len(recording.histogram()) == 0
 
 
 @pytest.mark.parametrize(
@@ -234,18 +173,6 @@ def test_johnstone_wilson_ratios() -> None:
 
 
 # --- forms ----------------------------------------------------------------------------------------
-
-
-def test_json() -> None:
-    ledger = sw.Recording.from_ops(random_ops(2, 3000)).ledger("go")
-    value = json.loads(ledger.to_json())
-    assert set(KEYS) <= set(value)
-    assert sum(value[name] for name in PARTS) == value["held_bytes"]
-    assert value["rss_bytes"] is None
-    assert value["events"] == ledger.events > 0
-    for name in ("roundup_bytes", "tail_bytes", "free_slot_bytes", "cached_bytes"):
-        rows = sum(row[name] for row in value["classes"] if row["cls"] > 0)
-        assert rows == value[name], name
 
 
 def test_text() -> None:
@@ -325,35 +252,3 @@ def test_the_steady_mean(stored: bool, tmp_path: Path) -> None:
     assert measures["jw_mean_steady"].value == pytest.approx(expected)
     assert expected < measures["jw_mean"].value
     assert "half of the peak" in measures["jw_mean_steady"].definition
-
-
-def test_where_there_is_no_steady_mean() -> None:
-    assert sw.Recording.from_ops(make_ops()).ledger().measures["jw_mean_steady"].value is None
-    with sw.Heap("go") as heap:
-        heap.run(make_ops((ALLOC, 0, 100)))
-        assert heap.ledger().measures["jw_mean_steady"].value is None
-
-
-def churned_by(threads: int) -> sw.Recording:
-    """100 objects of 1,000 bytes at a time; each thread in turn allocates and frees its own."""
-    rows = []
-    for thread in range(threads):
-        rows += [(ALLOC, 100 * thread + i, 1000) for i in range(100)]
-        rows += [(FREE, 100 * thread + i, 0) for i in range(100)]
-    ops = make_ops(*rows)
-    ops["thread"] = np.repeat(np.arange(threads), 200)
-    return sw.Recording.from_ops(ops)
-
-
-def test_blowup() -> None:
-    """One thread has none; each of many keeps a span that one thread would have reused."""
-    assert churned_by(1).blowup("go") == 1.0
-    recording = churned_by(20)
-    alone = sw.Recording.from_ops(np.asarray(recording.ops).copy())
-    ops = np.asarray(alone.ops).copy()
-    ops["thread"] = 0
-    most = sw.Recording.from_ops(ops).ledger("go").stats
-    many = recording.ledger("go").stats
-    assert most is not None and many is not None
-    assert recording.blowup("go") == many.peak_held_bytes / most.peak_held_bytes > 1.05
-    assert sw.Recording.from_ops(make_ops()).blowup() is None

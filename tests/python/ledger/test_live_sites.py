@@ -59,13 +59,6 @@ def test_a_recording_without_sites_says_how_to_record_them(tmp_path: Path) -> No
     assert said not in repr(known.live_sites()) and said not in repr(known.sites)
 
 
-def test_large_objects_by_hand() -> None:
-    found = of_sites((ALLOC, 0, 100_000, 7), (ALLOC, 1, 100_000, 7), (FREE, 1, 0, 0))
-    (site,) = found.live_sites("go", at="end")
-    assert (site.live_objects, site.requested_bytes) == (1, 100_000)
-    assert site.roundup_bytes == 13 * 8192 - 100_000 and site.kept_free_bytes == 0
-
-
 @pytest.mark.parametrize("at", ["peak", "peak-resident", "end", 15.0])
 @pytest.mark.parametrize("stored", [False, True])
 def test_sites_and_what_is_of_none_add_up(stored: bool, at: str | float, tmp_path: Path) -> None:
@@ -87,25 +80,6 @@ def test_sites_and_what_is_of_none_add_up(stored: bool, at: str | float, tmp_pat
     empty = (ledger.resident_bytes or 0) - resident  # metadata, and what of no span was written to
     assert 0 <= empty <= sum(found.no_site.values())
     assert found.to_dict()["no_site"] == found.no_site
-
-
-def test_several_recordings() -> None:
-    one = of_sites((ALLOC, 0, 5000, 1), (ALLOC, 1, 5000, 2))
-    both = sw.RecordingSet([one, one]).live_sites("go")
-    single = one.live_sites("go")
-    assert len(both) == 1  # neither has frames, so all are the unknown site
-    assert both[0].live_objects == 4
-    assert both[0].waste_bytes == 2 * sum(site.waste_bytes for site in single)
-    assert both.ledger.held_bytes == 2 * single.ledger.held_bytes
-    assert both.no_site == {name: 2 * count for name, count in single.no_site.items()}
-
-
-def test_nothing_lives() -> None:
-    found = of_sites((ALLOC, 0, 50, 1), (FREE, 0, 0, 0)).live_sites(at="end")
-    assert len(found) == 0 and len(found.array) == 0
-    assert sum(found.no_site.values()) == found.ledger.held_bytes
-    empty = sw.Recording.from_ops(np.zeros(0, sw.OPS_DTYPE)).live_sites()
-    assert len(empty) == 0
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -6,9 +6,6 @@ from __future__ import annotations
 import json
 import math
 import mmap
-import re
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -139,24 +136,6 @@ def test_steps_of_time_that_are_none() -> None:
         sw.Recording.from_ops(ops).timeline(step_s=3.99 / 2048, detail="parts")
 
 
-def test_a_time_line_of_classes() -> None:
-    """Classes add up to the parts of each moment."""
-    recording = sw.Recording.from_ops(random_ops(6, 4000))
-    heap = recording.timeline(samples=5, detail="parts")
-    rows = recording.timeline(samples=5, detail="classes")
-    assert set(rows["op"].tolist()) == set(heap["op"].tolist())
-    for moment in heap:
-        here = rows[rows["op"] == moment["op"]]
-        small = here[here["cls"] != 0]
-        assert here["live_objects"].sum() == moment["live_objects"]
-        for name in ("requested_bytes", "tail_bytes", "free_slot_bytes", "cached_bytes"):
-            assert here[name].sum() == moment[name]
-            assert here[f"resident_{name}"].sum() == moment[f"resident_{name}"]
-        assert small["roundup_bytes"].sum() == moment["roundup_bytes"]
-        spans = np.asarray(here["resident_bytes"]).sum() + moment["resident_free_page_bytes"]
-        assert spans + moment["resident_metadata_bytes"] == moment["resident_bytes"]
-
-
 def test_what_no_time_line_shows() -> None:
     recording = sw.Recording.from_ops(random_ops(6, 400))
     both = sw.RecordingSet([recording, recording])
@@ -190,12 +169,6 @@ def test_the_verdict_is_about_resident_bytes() -> None:
     assert said.endswith(" less than go; it holds 4.0 KiB more at peak.")
     assert verdict(4096, 0).endswith(", and go as much.")
     assert sw.Comparison([ledger]).verdict().startswith("go has a peak resident of ")
-
-
-def test_ledgers_that_are_added_up() -> None:
-    one = sw.Recording.from_ops(random_ops(6, 400))
-    ledger, both = one.ledger(), sw.RecordingSet([one, one]).ledger()
-    assert ledger.resident_bytes is not None and both.resident_bytes == 2 * ledger.resident_bytes
 
 
 def test_a_share_of_large_objects(tmp_path: Path) -> None:
@@ -255,62 +228,3 @@ def test_the_command(tmp_path: Path) -> None:
     lines = done.stdout.splitlines()
     assert "at peak-resident" in lines[0]
     assert lines[1].split() == ["resident", "held", "bytes", "held", "of", "held"]
-
-
-REFUSED = """
-import ctypes, platform, struct, subprocess, sys
-import spanwise as sw
-if platform.machine() != "x86_64":
-    sys.exit(77)
-heap = sw.Heap()
-block = heap.alloc(1000)
-assert heap.ledger(resident=True).resident_bytes > 0
-refuse, allow, mincore = 0x50001, 0x7FFF0000, 27
-code = [(0x20, 0, 0, 0), (0x15, 0, 1, mincore), (6, 0, 0, refuse), (6, 0, 0, allow)]
-rules = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *one) for one in code))
-program = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(code), ctypes.addressof(rules)))
-libc = ctypes.CDLL(None)
-if libc.prctl(38, 1, 0, 0, 0) != 0 or libc.prctl(22, 2, program, 0, 0) != 0:
-    sys.exit(77)
-try:
-    heap.ledger(resident=True)
-except sw.UnsupportedError as error:
-    print(error)
-print(heap.ledger().resident, heap.ledger().held_bytes > 0, flush=True)
-words = [sys.executable, "-m", "spanwise", "run", "cat", "/dev/null"]
-sys.exit(subprocess.run(words).returncode)
-"""
-
-
-def test_a_kernel_that_refuses_mincore() -> None:
-    """A filter makes mincore fail, as in a locked container: held bytes remain, with a message."""
-    done = subprocess.run(
-        [sys.executable, "-c", REFUSED], capture_output=True, text=True, check=False
-    )
-    if done.returncode == 77:
-        pytest.skip("no seccomp filter here")
-    said, rest, *run = (done.stdout + done.stderr).splitlines()
-    assert "which pages are resident: let the process call mincore, or ask for held bytes" in said
-    assert rest == "None True"
-    assert any("the system refuses the call mincore" in line for line in run)
-    assert any("; peak held " in line for line in run) and done.returncode == 0
-
-
-def test_resident_bytes_come_before_held_ones(tmp_path: Path) -> None:
-    for name, size in (("a.swt", 5000), ("b.swt", 9000)):
-        sw.Recording.from_ops(make_ops((ALLOC, 0, size)), tmp_path / name)
-    lines = spanwise("diff", "a.swt", "b.swt", cwd=tmp_path).stdout.splitlines()
-    terms = [line.split()[0] for line in lines if line]
-    assert terms.index("resident") + 1 == terms.index("held") < terms.index("waste")
-    said = spanwise("ledger", "a.swt", "b.swt", cwd=tmp_path).stdout
-    head = next(line for line in said.splitlines() if line.startswith("process "))
-    assert head.split() == ["process", "resident", "held", "requested", "waste", "events"]
-    first = sw.Recording.open(tmp_path / "a.swt").ledger().resident_bytes or 0
-    row = next(line for line in said.splitlines() if line.startswith("a.swt ") and "KiB" in line)
-    assert row.split()[1] == f"{first / 1024:.1f}"
-
-
-def test_a_run_prints_resident_bytes_first() -> None:
-    run = sw.run(["true"], tracked=False)
-    for printed in (repr(run), repr(run.main)):
-        assert re.search(r"peak RSS [\d.]+ MiB, [\d.]+ KiB held>$", printed), printed

@@ -4,18 +4,15 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import spanwise as sw
-from spanwise.lessons import articles
 from spanwise.lessons.articles import (
     VERDICTS,
     Blocks,
-    Claim,
     blocks,
     books,
     claims,
@@ -85,28 +82,6 @@ def test_go_times_are_those_of_the_cases() -> None:
     assert all((one.verdict, one.ours) == ("different", times[one.case]) for one in timed)
 
 
-def test_a_figure_is_on_the_page_that_its_reason_names() -> None:
-    checked = 0
-    for claim in claims():
-        pages = re.findall(r"docs/measurements/[\w-]+\.md", claim.reason)
-        if pages and claim.verdict == "different" and isinstance(claim.ours, int | float):
-            text = "".join((ROOT / page).read_text(encoding="utf-8") for page in pages)
-            found = {float(word.replace(",", "")) for word in re.findall(r"\d[\d,]*\.?\d*", text)}
-            scaled = {claim.ours, round(claim.ours * 1000, 6)}  # latencies are printed in us
-            assert scaled & found, claim
-            checked += 1
-    assert checked > 80
-
-
-def test_verdicts_are_for_claims_that_there_are() -> None:
-    """No group names a claim twice, or one that no article makes."""
-    groups = articles._read("verdicts.json")["groups"]
-    given = [(r["source"], r["case"], r["unit"]) for group in groups for r in group["rows"]]
-    assert len(set(given)) == len(given)
-    assert set(given) <= {claim.key for claim in claims()}
-    assert not set(given) & open_keys()
-
-
 def test_a_count_that_is_not_the_verdicts_is_refused() -> None:
     said = verdicts("04", {("[5]int64", "B/op"): 48})
     assert "[5]int64: 48 B/op; here 48" in said
@@ -116,21 +91,6 @@ def test_a_count_that_is_not_the_verdicts_is_refused() -> None:
         verdicts("04", {("[6]int64", "B/op"): 48})
     with pytest.raises(sw.InvalidError, match="has no claim"):
         verdicts("99", {})
-
-
-def test_a_claim_by_hand() -> None:
-    (one,) = (c for c in claims() if c.case == "make 32769")
-    assert one == Claim(
-        "go-101-memory-blocks",
-        "4-core laptop, Go 1.20",
-        "make 32769",
-        40960,
-        "B/op",
-        "reproduced",
-        40960,
-        "Counted under Go's size classes, to the byte.",
-        "04",
-    )
 
 
 # --- blocks ---------------------------------------------------------------------------------------
@@ -205,20 +165,6 @@ def test_twelve_elements_without_a_table(policy: str, capacities: tuple[int, ...
     assert found.copied_bytes == 10 * sum(n for n in capacities[:-1])
 
 
-def test_rounding_leaves_a_part_of_an_element() -> None:
-    found = sw.simulate_growth([1, 1], element_bytes=40, table=GO)
-    assert (found.capacities, found.blocks) == ((1, 2), (48, 80))
-    large = sw.simulate_growth([5000], table=GO)
-    assert (large.blocks, large.waste_bytes) == ((40960,), 960)
-
-
-def test_nothing_is_appended() -> None:
-    for lengths in ([], [0, 0]):
-        found = sw.simulate_growth(lengths)
-        assert (found.length, found.blocks, found.waste_bytes, found.held_bytes) == (0, (), 0, 0)
-    assert sw.simulate_growth([3, 0, 0]).blocks == (24,)
-
-
 def test_growth_bad_input() -> None:
     calls: tuple[Callable[[], object], ...] = (
         lambda: sw.simulate_growth([1], policy="3x"),
@@ -232,10 +178,3 @@ def test_growth_bad_input() -> None:
             call()
     with pytest.raises(TypeError):
         sw.simulate_growth([1.5])  # type: ignore[list-item]
-
-
-def test_growth_repr_and_json() -> None:
-    found = sw.simulate_growth([2, 3, 4, 5, 3], table=GO)
-    text = "<Growth 'go' in go to 17 elements: 4 blocks, 352 B, 128 copied, 56 waste>"
-    assert repr(found) == text
-    assert found.to_dict()["allocated_bytes"] == 352

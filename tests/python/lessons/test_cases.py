@@ -50,11 +50,6 @@ EXACT = {
 """Bytes, allocations and waste of one operation."""
 
 
-@pytest.mark.parametrize(("name", "number"), EXACT)
-def test_exact_counts(name: str, number: int) -> None:
-    assert COSTS[name, number][2:] == EXACT[name, number]
-
-
 def test_every_case_is_counted_and_in_the_order_of_c() -> None:
     assert set(COSTS) == set(EXACT)
     assert list(dict.fromkeys(case.name for case in CASES)) == list(cases.C_NAMES)
@@ -79,18 +74,6 @@ def test_books_are_those_of_the_table(together: bool) -> None:
     for count in (1, 204, 819, 820, 852, 853, 854, 2000):
         cost = run_case(Case(name, "", Verdict("heap", "shared up"), None, count), counted_ops=1)
         assert cost[2:] == books(count, GO, together=together)
-
-
-def test_one_large_block_loses_for_820_to_853() -> None:
-    def saved(count: int) -> int:
-        one, many = (books(count, GO, together=together) for together in (True, False))
-        return many.allocated_bytes - one.allocated_bytes
-
-    loses = [count for count in range(820, 2001) if saved(count) < 0]
-    assert loses[:34] == list(range(820, 854))
-    assert not [count for count in range(700, 820) if saved(count) < 0]
-    assert saved(853) == 47856 - 47872
-    assert saved(854) > 0
 
 
 def test_append_capacities() -> None:
@@ -248,10 +231,6 @@ def test_collections_follow_from_the_bytes(made: str, size: int, pointers: tuple
     }
     assert 0 < reported.collector_share < 1
     assert reported.event_ns["cycle"] >= reported.event_ns["pause"] >= reported.event_ns["mark"]
-
-
-def test_the_articles_twenty_million_by_reckoning() -> None:
-    assert collections_of(20_000_000, 80) == 381
 
 
 def test_creation_in_steps_and_without_pace() -> None:

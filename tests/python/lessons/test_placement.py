@@ -32,24 +32,6 @@ def test_by_hand() -> None:
     assert measure_extent([], [], "first") == (0, 0)
 
 
-def test_the_last_hole_is_made_longer() -> None:
-    """10, then 20 that goes: 30 needs the room of the 20 and 10 more."""
-    assert measure_extent([10, 20, 30], [9, 1, 9], "worst") == (40, 40)
-
-
-def test_placements_differ() -> None:
-    """Holes of 30 and 10: 10 goes into the first or the smallest; then 30 fits, or does not."""
-    sizes, lives = [30, 1, 10, 1, 10, 30], [4, 99, 2, 99, 99, 99]
-    assert measure_extent(sizes, lives, "first").extent == 42 + 30
-    assert measure_extent(sizes, lives, "best").extent == 42
-    assert measure_extent(sizes, lives, "worst").extent == 42 + 30
-
-
-def test_a_buddy_rounds() -> None:
-    assert measure_extent([16, 17, 16], [9, 9, 9], "buddy") == (49, 64)
-    assert measure_extent([16, 33, 16], [9, 9, 9], "buddy") == (65, 128)
-
-
 def naive_first_fit(sizes: list[int], lives: list[int]) -> int:
     """The end of the last taken place, in a list of places that grows."""
     taken: list[int] = []  # when the place is free again
@@ -80,13 +62,6 @@ def test_a_study_has_all_combinations() -> None:
         drawn = draw(np.random.default_rng(1), 20_000)
         assert (drawn.min(), drawn.max()) == (32 if name == "two sizes" else UNIT, LARGEST[name])
     assert (study(150)["extent"] == rows["extent"]).all()
-
-
-def test_back_ends_with_a_placement_need_the_same() -> None:
-    shared = ("first", "next", "worst")
-    two = study(100, policies=shared)["extent"]
-    for backend in ("btree", "treap"):
-        assert (study(100, policies=shared, backend=backend)["extent"] == two).all()
 
 
 def test_bad_arguments() -> None:

@@ -12,112 +12,6 @@ from tests.python.helpers import python
 BEGIN = "import gc, os, sys, threading\nimport numpy as np\nimport spanwise as sw\n"
 
 ATTACKS = {
-    "a generator frees a block of its own cycle": """
-        class Reader:  # holds its own generator: a cycle, as in many iterators
-            def __init__(self):
-                self.heap = sw.Heap()
-                self.rows = self.read()
-
-            def read(self):
-                block = self.heap.alloc(64)
-                try:
-                    yield block
-                finally:
-                    block.free()
-
-        reader = Reader()
-        next(reader.rows)
-        del reader
-        gc.collect()
-    """,
-    "a frame of a stack is left to the collector": """
-        def enter():
-            stack = sw.Stack()
-            frame = stack.frame()
-            frame.__enter__()
-            stack.push(16)
-            kept = [stack, frame]
-            kept.append(kept)
-
-        enter()
-        gc.collect()
-    """,
-    "an object and a view are used in __del__": """
-        class Node:
-            def __del__(self):
-                assert self.object[0] is None
-                self.view = self.block.view()
-                self.view[:] = 65
-                assert self.view.sum() == 65 << 20
-
-        heap = sw.CollectedHeap()
-        node = Node()
-        node.object = heap.new(heap.add_type("node", 16, [0]))
-        node.block = sw.Heap().alloc(1 << 20)
-        node.me = node
-        del node, heap
-        gc.collect()
-    """,
-    "a view of the cycle outlives close in __del__": """
-        class Node:
-            def __del__(self):
-                try:
-                    self.heap.close()
-                except BufferError:
-                    self.refused = True
-                self.view[:] = 1
-                said.append(self.refused)
-
-        said = []
-        ways = [lambda b: b.view(), lambda b: b.view().base, lambda b: memoryview(b.view())]
-        for view_of in ways:
-            node = Node()
-            node.refused = False
-            node.heap = sw.Heap()
-            node.base = view_of(node.heap.alloc(1 << 20))
-            node.view = np.asarray(node.base)
-            node.me = node
-            del node
-            gc.collect()
-        assert said == [True] * 3
-    """,
-    "a second Python object of an object that was freed": """
-        class Node:
-            def __del__(self):
-                again = self.weak()  # Python's weak references are cleared
-                self.object.free()
-                for call in (again.free, lambda: again[0], self.object.free):
-                    try:
-                        call()
-                    except sw.BlockFreedError:
-                        said.append("freed")
-
-        said = []
-        heap = sw.CollectedHeap()
-        kind = heap.add_type("node", 16, [0, 1])
-        node = Node()
-        node.object = heap.new(kind)
-        node.weak = heap.weak(node.object)
-        node.me = node
-        del node
-        gc.collect()
-        assert said == ["freed"] * 3
-        heap.collect()
-        heap.verify()
-    """,
-    "a freed object that another one points to": """
-        heap = sw.CollectedHeap()
-        heap.set_debug(checkmark=True, clobber=True)
-        kind = heap.add_type("node", 16, [0, 1])
-        first, second, third = heap.new(kind), heap.new(kind), heap.new(kind)
-        second[0] = third
-        first[0] = second
-        second.free()
-        heap.collect()
-        kept = [heap.new(kind) for _ in range(1000)]
-        heap.collect()
-        heap.verify()
-    """,
     "words that are no addresses in an array of pointers": """
         heap, arena = sw.CollectedHeap(), sw.Arena()
         words = arena.pointers(8)
@@ -173,22 +67,6 @@ ATTACKS = {
         begun.wait()
         for _ in range(20):
             heap.alloc(10).free()
-    """,
-    "all is used when the interpreter ends": """
-        heap, collected = sw.Heap(), sw.CollectedHeap()
-        block = heap.alloc(100)
-        made = collected.new(collected.add_type("node", 16, [0]))
-
-        class Last:
-            def __del__(self):
-                calls = [block.view, made.__repr__, collected.collect, heap.ledger, heap.close]
-                for call in calls:
-                    try:
-                        call()
-                    except Exception:  # Python imports nothing any more, and closes its files
-                        pass
-
-        sys.modules["last"] = Last()
     """,
     "a fork while another thread is inside of calls": """
         heap, stack, collected = sw.Heap(), sw.Stack(), sw.CollectedHeap()
@@ -268,20 +146,6 @@ ATTACKS = {
                 heap.verify()
         done.set()
         thread.join()
-    """,
-    "sizes whose __index__ closes": """
-        class Closing:
-            def __index__(self):
-                it.close()
-                return 64
-
-        calls = (sw.Heap(), "alloc"), (sw.Stack(), "push"), (sw.ScalableAllocator(), "alloc")
-        for it, call in calls:
-            try:
-                getattr(it, call)(Closing())
-            except sw.StateError:
-                continue
-            raise SystemExit(f"{it!r} took a block after close")
     """,
     "the bytes of a registered pointer are overwritten": r"""
         stack = sw.Stack()

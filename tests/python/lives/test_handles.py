@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 import spanwise as sw
 from spanwise._owner import Made, Uncopied
-from spanwise.gc.graphs import as_edges
 from spanwise.results.rows import Result
 
 from tests.python.lives import worlds
@@ -117,12 +116,6 @@ def test_a_forged_type_is_refused() -> None:
         with pytest.raises(sw.InvalidError, match="belongs to heap"):
             other.new(kind)
         assert heap.new(pickle.loads(pickle.dumps(kind))).type == kind
-
-
-def test_a_graph_is_built_from_a_copy_of_its_edges() -> None:
-    """Another thread may write the caller's array after C has looked at it."""
-    edges = sw.linked_list(5)
-    assert not np.shares_memory(as_edges(edges), edges)
 
 
 # --- wrong types ----------------------------------------------------------------------------------
@@ -234,6 +227,7 @@ def _results(world: World, cls: str) -> dict[str, Any]:
 @pytest.mark.parametrize("cls", sorted(worlds.WORLDS))
 def test_results_of_an_untouched_object_are_equal(cls: str) -> None:
     world = worlds.WORLDS[cls]()
+    sw.Arena.trim()  # as `_results` does, of what other tests left
     first = _results(world, cls)
     ballast = np.ones(64 << 20, np.uint8)  # moves the RSS of the process
     until = time.perf_counter_ns() + 1000
@@ -246,28 +240,3 @@ def test_results_of_an_untouched_object_are_equal(cls: str) -> None:
         if type(result).__hash__ is not None:
             assert hash(result) == hash(again[name]), f"{cls}.{name}"
     assert ballast.sum() == 64 << 20
-
-
-def test_the_rss_of_ledgers_takes_no_part() -> None:
-    with sw.Heap() as heap:
-        heap.alloc(100)
-        one = heap.ledger()
-        ballast = np.ones(64 << 20, np.uint8)
-        other = heap.ledger()
-        assert one.rss_bytes != other.rss_bytes
-        assert one == other and hash(one) == hash(other)
-        heap.alloc(100)
-        assert heap.ledger() != one
-        assert heap.map() == heap.map()
-        assert ballast.sum() == 64 << 20
-
-
-def test_the_clock_of_trackers_takes_no_part() -> None:
-    with sw.ArenaTracker() as tracker, sw.Arena(tag="old"):
-        one, old = tracker.totals(), tracker.leaks()
-        until = time.perf_counter_ns() + 100_000
-        while time.perf_counter_ns() < until:
-            pass
-        other, older = tracker.totals(), tracker.leaks()
-        assert one.now_ns < other.now_ns and old[0].age_ns < older[0].age_ns
-        assert one == other and old == older

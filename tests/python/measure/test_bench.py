@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Benchmarks: rounds, resumed files, executors, policies, bad input, the command."""
+"""Benchmarks: rounds, resumed files, policies, bad input, the command."""
 
 from __future__ import annotations
 
@@ -7,20 +7,16 @@ import csv
 import io
 import json
 import sys
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import spanwise as sw
-from spanwise import _lib
 from spanwise.__main__ import main
-from spanwise.measure import bench_rounds
 from spanwise.measure.bench import processor
-from spanwise.measure.bench_cases import case_of, find_servers, read_cases
+from spanwise.measure.bench_cases import case_of, read_cases
 from spanwise.measure.bench_result import BenchResult
-from spanwise.measure.bench_rounds import ROW_FIELDS, VALUE_FIELDS, Round, run_round
+from spanwise.measure.bench_rounds import ROW_FIELDS
 
 from tests.python.measure.bench_tools import BYTES, MIB, QUICK, TRUE
 
@@ -100,16 +96,6 @@ def test_ctrl_c_keeps_finished_runs(tmp_path: Path) -> None:
     assert sum(steps) == 4
 
 
-def test_on_an_executor_and_when_it_breaks() -> None:
-    with ThreadPoolExecutor(2) as executor:
-        found = sw.bench([TRUE], QUICK, rounds=2, executor=executor, progress=False)
-        assert len(found) == 4 and not found.failures
-    broken = sw.bench([TRUE], QUICK, rounds=2, executor=executor, progress=False)
-    assert [row["error"] for row in broken] == [
-        "RuntimeError: cannot schedule new futures after shutdown"
-    ] * 4
-
-
 def test_a_policy_is_an_allocator_of_its_own() -> None:
     """Its name is its changes, and the program's malloc gets them."""
     asks = 'test "$SPANWISE_PLACEMENT $SPANWISE_BATCH" = "lasting use:2"'
@@ -129,26 +115,6 @@ def test_a_policy_is_an_allocator_of_its_own() -> None:
             sw.bench([case], ["spanwise"], policies=[bad], progress=False)
     with pytest.raises(TypeError, match="policies must be HeapOptions, not dict"):
         sw.bench([case], ["spanwise"], policies=[{}], progress=False)  # type: ignore[list-item]
-
-
-def test_a_worker_without_the_file() -> None:
-    """No library, another library, another spanwise: each error has advice."""
-    (server,), _ = find_servers(["spanwise"])
-    round_ = Round(_lib.version(), TRUE, 0, (server,), 10)
-    assert Round.from_json(round_.to_json()) == round_
-    for changed, error in (
-        (
-            replace(server, library="/nowhere/x.so"),
-            "is not on this worker; put the same file there",
-        ),
-        (replace(server, sha256="0" * 64), "is another file on this worker; put the same one"),
-    ):
-        (row,) = run_round(replace(round_, servers=(changed,)).to_json())
-        assert error in row["error"] and all(row[name] is None for name in VALUE_FIELDS)
-    (row,) = run_round(replace(round_, library="0.0.1").to_json())
-    assert row["error"].endswith("not 0.0.1; install the same")
-    missing = replace(round_, case=case_of(["no-such-program"]))
-    assert "no-such-program" in run_round(missing.to_json())[0]["error"]
 
 
 @pytest.mark.parametrize(
@@ -184,8 +150,6 @@ def test_wrong_arguments(tmp_path: Path) -> None:
             sw.bench(cases, QUICK, **options)
     with pytest.raises(sw.InvalidError, match="allocator 'nomalloc': unknown; use spanwise, gl"):
         sw.bench([TRUE], ["nomalloc"])
-    with pytest.raises(TypeError, match="executor must be an Executor, not str"):
-        sw.bench([TRUE], QUICK, executor="threads")  # type: ignore[arg-type]
 
 
 def test_one_arena_is_the_plain_program_with_a_variable(tmp_path: Path) -> None:
@@ -225,7 +189,6 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     [
         ([], "give --cases FILE.json, or one program after --"),
         (["--cases", "a.json", "--", "true"], "give --cases FILE.json, or one program after --"),
-        (["--executor", "dusk", "--", "true"], "--executor dusk: give here, processes, dask"),
         (["--plot", "x.nothing", "--", "true"], "unsupported picture format"),
         (["--rounds", "0", "--", "true"], "rounds 0: must be at least 1"),
     ],
@@ -233,7 +196,3 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_wrong_commands(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", *words]) == 2
     assert message in capsys.readouterr().err
-
-
-def test_seeds_are_fixed() -> None:
-    assert bench_rounds.SEEDS == {"PYTHONHASHSEED": "0", "PERL_HASH_SEED": "0"}

@@ -85,12 +85,6 @@ def test_figures_by_hand(name: str, changes: dict[str, Any], value: Any) -> None
     assert getattr(replay(*THREE, **changes), name) == value
 
 
-def test_what_is_left_is_the_median_at_each_time() -> None:
-    lefts = ((10, 5), (30, 1), (20, 3))
-    seen = replay(*(run(left_bytes={0.5: a, 5.0: b}) for a, b in lefts))
-    assert seen.left_bytes == {0.5: 20, 5.0: 3}
-
-
 def test_notes() -> None:
     assert replay(*THREE).notes == ("7 allocations refused: the numbers are of a smaller history",)
     above = replay(run(), above_table=2).notes
@@ -199,12 +193,6 @@ def test_ordered_pairs() -> None:
     assert one.verdict() == "fewer than two allocators have both numbers: nothing to rank"
 
 
-def test_rows_are_ranked_by_real_peaks() -> None:
-    rows = str(PEERS).splitlines()[3:8]
-    assert [row.split()[0] for row in rows] == ["a", "c", "d", "b", "e"]
-    assert " 2.000 " in rows[0]  # over live
-
-
 def test_requests_above_the_table() -> None:
     ops = np.zeros(3, sw.OPS_DTYPE)
     ops["object"], ops["size"] = range(3), [32768, 32769, 40000]
@@ -301,12 +289,6 @@ def test_several_cases_are_compared_with_plain() -> None:
     )
     one = "a, i: CPU time compared with plain: spanwise costs 50.0 % more (one round, no interval)"
     assert one in lines
-
-
-def test_without_plain_nothing_is_compared_with_it() -> None:
-    found = rows_of(glibc=[100], spanwise=[90])
-    assert "plain" not in str(found) and found.verdict() == ""
-    assert str(found).startswith("medians, in parentheses")
 
 
 @pytest.mark.parametrize(

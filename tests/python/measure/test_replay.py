@@ -4,10 +4,6 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +12,7 @@ import pytest
 import spanwise as sw
 from numpy.typing import NDArray
 from spanwise import _lib
-from spanwise.measure.replayer import PEERS, PROGRAM, allocator_named
-from spanwise.measure.replays import replay_many
+from spanwise.measure.replayer import PROGRAM
 
 from tests.python.helpers import ALLOC, FREE, REALLOC, make_ops, random_ops, spanwise
 
@@ -112,13 +107,6 @@ def test_resident_memory_is_what_is_touched() -> None:
         assert low <= seen.peak_rss_bytes / size <= high, touch
 
 
-def test_drained_memory_is_read_again() -> None:
-    ops = make_ops(*((ALLOC, i, 1 << 20) for i in range(16)))
-    seen = short_replay(ops, "glibc", drain=(0.0, 0.05))
-    assert list(seen.left_bytes) == [0.0, 0.05]
-    assert seen.peak_rss_bytes > 16 << 20 > seen.left_bytes[0.05]
-
-
 def test_one_thread_places_equally_twice() -> None:
     ops = random_ops(5, 8000, threads=1)
     for allocator in ("spanwise", "glibc"):
@@ -149,48 +137,7 @@ def test_threads_keep_their_number_and_objects_their_order() -> None:
         assert "left out" in str(seen)
 
 
-def test_producer_and_consumer() -> None:
-    """Every object is freed by the other thread: each free waits for its object."""
-    pairs = 5000
-    ops = np.zeros(2 * pairs, sw.OPS_DTYPE)
-    ops["kind"] = np.tile([ALLOC, FREE], pairs)
-    ops["thread"] = np.tile([0, 1], pairs)
-    ops["size"] = np.tile([100, 0], pairs)
-    ops["time_ns"] = np.arange(2 * pairs)
-    seen = short_replay(ops)
-    assert seen.crossings >= pairs
-    assert seen.samples["live_objects"][-1] == 0
-
-
-def test_threads_that_come_and_go() -> None:
-    threads, each = 60, 40
-    rows = [(ALLOC, t * each + i, 64 + i) for t in range(threads) for i in range(each)]
-    ops = make_ops(*rows)
-    ops["thread"] = np.repeat(np.arange(threads), each)
-    seen = short_replay(ops, table="c16", samples=200)
-    assert seen.threads == threads and seen.samples["live_objects"][-1] == threads * each
-
-
 # --- allocators -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", sorted(PEERS))
-def test_peers_serve_malloc(name: str) -> None:
-    ops = random_ops(7, 3000, threads=2)
-    try:
-        seen = short_replay(ops, name)
-    except sw.ProgramError as error:
-        pytest.skip(str(error))
-    assert PEERS[name].expects in seen.runs[0].malloc
-    assert seen.peak_rss_bytes > 0 and seen.failed == 0
-
-
-def test_several_allocators_take_turns() -> None:
-    recording = sw.Recording.from_ops(random_ops(8, 2000, threads=1))
-    chosen = [allocator_named("spanwise"), allocator_named("glibc")]
-    first, second = replay_many(recording, chosen, repeat=2, drain=(), samples=8)
-    assert (len(first.runs), len(second.runs)) == (2, 2)
-    assert (first.allocator, second.allocator) == ("spanwise", "glibc")
 
 
 def test_requests_above_the_table_are_counted() -> None:
@@ -244,28 +191,6 @@ def test_command(tmp_path: Path) -> None:
     assert done.returncode == 0 and done.stdout.count("equal to the byte") == 2
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--allocator", "nonesuch"], "unknown; use spanwise, glibc"),
-        (["--allocator", "/bin/true"], "does not serve malloc"),
-        (["--table", "nonesuch"], "unknown table"),
-        (["--lib", "/tmp"], "spanwise build"),
-        (["--repeat", "0"], "repeat 0"),
-        (["--samples", "9999"], "samples 9999"),
-        (["--drain", "5,1"], "rising"),
-        (["--drain", "soon"], "give seconds"),
-        (["--ledger", "--allocator", "glibc"], "--table only"),
-    ],
-)
-def test_bad_words(tmp_path: Path, words: list[str], said: str) -> None:
-    path = tmp_path / "r.swt"
-    sw.Recording.from_ops(make_ops((ALLOC, 0, 10)), path)
-    done = spanwise("replay", path, *words)
-    assert done.returncode == 2
-    assert said in done.stderr and done.stderr.count("\n") == 1, done.stderr
-
-
 def test_damaged_and_empty_recordings(tmp_path: Path) -> None:
     whole = tmp_path / "whole.swt"
     sw.Recording.from_ops(random_ops(10, 3000), whole)
@@ -290,36 +215,3 @@ def test_arguments_are_checked() -> None:
             sw.replay(recording, **options)
     with pytest.raises(sw.InvalidError, match="peak or end"):
         sw.check_ledger(recording, at="later")
-
-
-def test_ctrl_c_ends_the_replayer(tmp_path: Path) -> None:
-    path = tmp_path / "r.swt"
-    sw.Recording.from_ops(make_ops((ALLOC, 0, 10)), path)
-    command = [sys.executable, "-m", "spanwise", "replay", str(path), "--drain", "60"]
-    child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    replayer = _wait_for_child(child.pid)
-    child.send_signal(signal.SIGINT)
-    _, said = child.communicate(timeout=120)
-    assert child.returncode == 130 and said == "spanwise: interrupted\n"
-    _wait_for_end(replayer)
-
-
-def _wait_for_end(pid: int) -> None:
-    """Wait for its end, which the command has requested; a busy system may take a while."""
-    until = time.monotonic() + 120
-    while time.monotonic() < until:
-        if not Path(f"/proc/{pid}").exists():
-            return
-        time.sleep(0.05)
-    raise AssertionError("the replayer goes on")
-
-
-def _wait_for_child(pid: int) -> int:
-    until = time.monotonic() + 120
-    while time.monotonic() < until:
-        for found in Path(f"/proc/{pid}/task").glob("*/children"):
-            words = found.read_text().split()
-            if words and Path(f"/proc/{words[0]}/comm").read_text().startswith("spanwise-repl"):
-                return int(words[0])
-        time.sleep(0.05)
-    raise AssertionError("the replayer was not started")

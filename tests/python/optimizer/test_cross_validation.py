@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import itertools
-import json
-import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -190,21 +188,6 @@ def test_ctrl_c_ends_the_cross_validation(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 # --- the command ----------------------------------------------------------------------------------
-
-
-def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "a.swt"
-    sw.Recording.from_ops(stages(1040, 1040, 1040).ops, path)
-    words = ["optimize", str(path), "--classes", "8", "--waste-percent", "100", "--candidates", "8"]
-    words += ["--prior", "0"]
-    status = main([*words, "--folds", "2"])
-    said = capsys.readouterr().out.splitlines()[-1]
-    assert status == 0
-    assert re.search(r"; cross-validation over 2 parts: the chosen table saves \d+\.\d % of", said)
-    assert main([*words, "--folds", "2", "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)["folds"]
-    assert [row["fold"] for row in rows] == [0, 1]
-    assert rows[0]["stock_bytes"] - rows[0]["chosen_bytes"] == rows[0]["saved_bytes"]
 
 
 @pytest.mark.parametrize(

@@ -18,40 +18,12 @@ from spanwise.optimizer.evaluation import (
     keeps_bound,
 )
 from spanwise.optimizer.scores import Scores
-from spanwise.optimizer.search import FAMILIES, simulated_operations
+from spanwise.optimizer.search import FAMILIES
 from spanwise.optimizer.solver import Rules
 from spanwise.tables.table import STOCK
 
 from tests.python.helpers import ALLOC, FREE, make_ops
-from tests.python.optimizer.optimizer_tools import by_peak, churned, wanting
-
-CHURNED = churned(1024, 2048, 4096, 8192)
-
-
-def test_the_table_of_an_objective_may_lose() -> None:
-    """By hand: c16 has 512-byte slots, 16 a page, in spans of 1, 2, 4, and then 8 pages.
-
-    The proposal gives the 4,000 objects 1,024 bytes each, and every object of 512 bytes writes to
-    half of its slot: all 500 spans of 8 KiB are touched, where 4,000 * 512 bytes are 250.
-    """
-    best = by_peak(CHURNED, classes=5, objective="allocs")
-    sizes = best.proposal.classes["size_bytes"].tolist()
-    assert sizes == [1024, 2048, 4096, 8192, 32768]
-    proposed = best.resident_bytes[best.proposal.name]
-    assert 500 * 8192 <= proposed < 520 * 8192
-    assert 250 * 8192 <= best.resident_bytes["c16"] < 280 * 8192
-    assert best.table.name != best.proposal.name
-
-
-def test_one_class_more_and_it_wins() -> None:
-    """By hand: now 512 has its class, 16 a span of 8 KiB, and no span is partly empty."""
-    best = by_peak(CHURNED, classes=6, objective="allocs")
-    resident = best.resident_bytes[best.proposal.name]
-    assert 250 * 8192 <= resident < best.resident_bytes["c16"]
-    assert best.beats_stock and best.holds
-    assert best.verdict().startswith(f"{best.table.name} saves ")
-    said = " under c16; no held-out data: measured on the recording it"
-    assert f"{said} was fitted to." in best.verdict()
+from tests.python.optimizer.optimizer_tools import by_peak, wanting
 
 
 def test_a_loss_on_held_out_data_rejects_a_table(alone: None) -> None:
@@ -123,17 +95,6 @@ def test_the_split_is_by_parts_of_the_ledgers(alone: None) -> None:
     assert "by cause at peak-resident under c16" in str(best)
 
 
-def test_the_ledgers_are_of_the_moment_asked_for(program: sw.Recording) -> None:
-    best = by_peak(program, classes=2, moment="go")
-    assert best.evaluation.comparison.when == "at peak-resident under go"
-    alone = program.ledger("go")
-    for ledger in best.evaluation.comparison.ledgers:
-        assert ledger.requested_bytes == alone.requested_bytes
-        most = best.evaluation.resident_bytes[ledger.table]
-        assert ledger.peak_resident_bytes == most
-    assert sum(best.evaluation.split().values()) == best.evaluation.saved_bytes
-
-
 def test_a_small_saving_does_not_win(alone: None) -> None:
     """By hand: 48 bytes of 10,000 objects each, next to 64 MiB that no table changes: 0.7 %."""
     rows = [(ALLOC, i, 520) for i in range(10_000)]
@@ -189,26 +150,6 @@ def test_free_slots_that_are_not_resident_are_no_partial_span() -> None:
         assert _partial_span_bytes(one) == partial
 
 
-def test_nothing_is_better_than_the_stock_table(alone: None) -> None:
-    """One class of 32 KiB for objects of 576 bytes, which are a class of c16."""
-    best = by_peak(wanting(*[576] * 500), classes=1)
-    assert not best.beats_stock and not best.holds and best.stock == "c16"
-    assert best.verdict().startswith("no table beats c16: best-1-peak lo")
-
-
-def test_the_families_take_part(program: sw.Recording) -> None:
-    """Where one of them has least resident it is the result, whatever was proposed."""
-    best = by_peak(program, classes=1)
-    free = {
-        name: best.resident_bytes[name]
-        for name in FAMILIES
-        if name not in best.evaluation.ineligible
-    }
-    assert best.proposal.name == "best-1-peak"
-    assert best.table.name == min(free, key=lambda name: free[name])
-    assert best.resident_bytes[best.table.name] < best.resident_bytes["best-1-peak"]
-
-
 def test_tables_that_are_given_take_part(program: sw.Recording) -> None:
     """The best of all wins; one that malloc could not serve from is shown and cannot win."""
     proposed = by_peak(program, classes=40, objective="held").proposal
@@ -244,16 +185,6 @@ def test_a_table_that_may_waste_half_a_slot_cannot_win(alone: None) -> None:
     assert set(loose.evaluation.ineligible) == {"go"} and loose.table.name == "pow2"
 
 
-def test_the_verdict_says_why_a_table_cannot_win(alone: None) -> None:
-    recording = wanting(*[512] * 1000)
-    best = sw.optimize(recording, objective="peak", tables=["pow2"])
-    assert best.resident_bytes["pow2"] < best.resident_bytes[best.table.name]
-    assert (
-        "; pow2, which may waste more than 25 % of a slot on an unseen size, would have "
-        in best.verdict()
-    )
-
-
 def test_the_bound_of_a_table_by_hand() -> None:
     """After 64 bytes a class of 128 wastes 63 on a request of 65: 49.2 %. 16 and 32 are steps."""
     table = sw.SizeClassTable.custom([(size, 1) for size in (16, 32, 64, 128)], name="steps")
@@ -268,22 +199,6 @@ def test_a_stock_table_is_to_be_beaten_whatever_the_bound() -> None:
     assert not keeps_bound(c16, replace(RULES, waste_percent=8))
 
 
-def test_with_align_8_both_stock_tables_are_to_be_beaten() -> None:
-    """By hand: go's 24-byte class takes 24 KiB for 1,024 objects, c16's of 32 bytes 32 KiB."""
-    recording = wanting(*[24] * 20_000)
-    best = by_peak(recording, classes=1, align=8)
-    assert best.evaluation.ineligible == {} and best.stock == "go"
-    assert best.resident_bytes["go"] < best.resident_bytes["c16"]
-
-
-def test_equally_good_is_not_better() -> None:
-    copy = sw.SizeClassTable.named("c16")
-    ledger = wanting(*[100] * 300).ledger(copy, "peak-resident")
-    best = by_peak(wanting(*[100] * 300), classes=1)
-    assert best.resident_bytes["c16"] == ledger.resident_bytes
-    assert not best.holds or best.resident_bytes[best.table.name] < best.resident_bytes["c16"]
-
-
 def test_names_that_two_tables_would_have(program: sw.Recording) -> None:
     mine = sw.SizeClassTable.custom([(64, 1), (32768, 4)], name="mine")
     other = sw.SizeClassTable.custom([(96, 1), (32768, 4)], name="mine")
@@ -294,19 +209,6 @@ def test_names_that_two_tables_would_have(program: sw.Recording) -> None:
     first = by_peak(program)
     again = by_peak(program, tables=[first.proposal])
     assert again.resident_bytes == first.resident_bytes
-
-
-@pytest.mark.parametrize("objective", ["peak", "held", "resident"])
-def test_progress_counts_what_is_simulated(
-    program: sw.Recording, other: sw.Recording, objective: str, tmp_path: Path
-) -> None:
-    stored = sw.Recording.from_ops(program.ops, tmp_path / "a.swt")
-    counts: list[int] = []
-    options = {"holdout": other, "candidates": 30}
-    best = by_peak(stored, 24, objective, tables=["pow2"], progress=counts.append, **options)
-    most = simulated_operations(stored, 24, objective, tables=1, **options)  # type: ignore[arg-type]
-    assert 10 * len(program) < sum(counts) <= most
-    assert len(best.resident_bytes) == 3 + len(FAMILIES)
 
 
 def test_recordings_of_different_programs_are_refused_by_default(

@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 import spanwise as sw
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from spanwise.optimizer.pareto import peak_ledger
 from spanwise.optimizer.profile import profile_of
 
@@ -23,16 +21,6 @@ from tests.python.helpers import (
 from tests.python.optimizer.optimizer_tools import by_peak, wanting
 
 # --- the table ------------------------------------------------------------------------------------
-
-
-def test_fits_what_is_asked_for() -> None:
-    recording = wanting(*[24] * 50, *[100] * 40, *[1000] * 30)
-    best = by_peak(recording, classes=4, align=8, pages=4, partial=0)
-    sizes = best.proposal.classes["size_bytes"].tolist()
-    # 1000 B grows as far as its span holds it equally often; the largest class is always there.
-    assert sizes[0] == 24 and sizes[1] == 104 and 1000 <= sizes[2] < 1100 and sizes[3] == 32768
-    assert best.proposal.name == "best-4-peak"
-    assert best.held_out == () and "no held-out data" in best.verdict()
 
 
 @pytest.mark.parametrize("align", [8, 16])
@@ -51,56 +39,6 @@ def test_rules_are_kept(program: sw.Recording, objective: str, align: int) -> No
     assert best.unit == ("byte-seconds" if objective == "time" else "bytes")
 
 
-def test_of_equal_slot_costs_the_shorter_span_is_chosen() -> None:
-    """Where spans are free: a span of 4096 or 32768 B wastes no tail at any whole number of slots.
-
-    Slots of 4096 B cost 4096 B each in spans of 1, 2, 3, ... pages of 8 KiB, and those of 32768 B
-    cost 32768 B in spans of 4 and 8 pages. The fewest pages are 1 and 4.
-    """
-    best = by_peak(wanting(4096, 32768), classes=2, objective="allocs")
-    found = best.proposal.classes[["size_bytes", "span_bytes"]].tolist()
-    assert found == [(4096, 8192), (32768, 32768)]
-
-
-@pytest.mark.parametrize(("objects", "pages"), [(3, 1), (4, 1), (5, 3)])
-def test_of_equal_costs_the_shorter_span_is_chosen(objects: int, pages: int) -> None:
-    """Where half a span is charged: the costs of both spans meet at 4 objects.
-
-    A page of 8192 B holds one slot of 6144 B, and 3 pages hold 4; 2 pages hold 2, at the slot cost
-    of one page. n objects cost 8192 n + 8192 / 2 in spans of one page, and 6144 n + 24576 / 2 in
-    spans of three: 36864 each for n = 4. Fewer objects prefer the short span, more the long one.
-    """
-    recording = wanting(*[6144] * objects)
-    best = by_peak(recording, classes=1, largest_bytes=6144, pages=3, partial=0.5)
-    assert best.proposal.classes["span_bytes"].tolist() == [pages * 8192]
-
-
-def test_more_classes_never_waste_more(program: sw.Recording) -> None:
-    wastes = [
-        by_peak(program, classes=n, partial=0).arithmetic.total for n in (1, 2, 5, 12, 40, 120)
-    ]
-    assert wastes == sorted(wastes, reverse=True)
-    assert wastes[0] > 3 * wastes[-1]
-
-
-@settings(max_examples=20)
-@given(
-    st.lists(st.integers(1, 4096), min_size=1, max_size=40),
-    st.integers(1, 6),
-    st.lists(st.integers(1, 256), min_size=5, max_size=5, unique=True),
-)
-def test_no_other_table_of_as_many_classes_is_better(
-    requests: list[int], classes: int, rivals: list[int]
-) -> None:
-    recording = wanting(*requests)
-    best = by_peak(recording, classes=classes, largest_bytes=4096, pages=3, partial=0)
-    sizes = [*sorted({16 * n for n in rivals} - {4096})[: classes - 1], 4096]
-    for pages in (1, 2, 3):
-        rival = sw.SizeClassTable.custom([(size, pages) for size in sizes])
-        mine = profile_of(recording, "peak").waste(rival)
-        assert best.arithmetic.total <= mine.total + 1e-6
-
-
 def test_held_holds_least(program: sw.Recording) -> None:
     held = peak_ledger([program], by_peak(program, 32, "held").proposal).held_bytes
     assert held <= peak_ledger([program], by_peak(program, 32, "peak").proposal).held_bytes
@@ -117,15 +55,6 @@ def test_several_recordings(program: sw.Recording, other: sw.Recording) -> None:
     assert only.proposal == alone or only.arithmetic.share == pytest.approx(waste.share)
     half = by_peak([program, other], classes=16, weights=[1, 1])
     assert half.arithmetic.requested == pytest.approx(both.arithmetic.requested)
-
-
-def test_a_prior_serves_unseen_sizes() -> None:
-    recording = wanting(*[100] * 1000)
-    blind = by_peak(recording, classes=16, partial=0)
-    wide = by_peak(recording, classes=16, prior=0.1, partial=0)
-    assert len(blind.proposal) == 2
-    assert len(wide.proposal) == 16
-    assert wide.proposal.round_up(2000) < 3000 < blind.proposal.round_up(2000)
 
 
 def test_constraints_say_what_a_rule_costs(program: sw.Recording) -> None:

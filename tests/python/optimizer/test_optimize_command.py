@@ -4,22 +4,17 @@
 from __future__ import annotations
 
 import json
-import pickle
-import sys
 from pathlib import Path
 
 import pytest
 import spanwise as sw
 from spanwise.__main__ import main
 from spanwise.optimizer import search
-from spanwise.recordings.recorder import RecordOptions, run_recorded
 
 from tests.python.helpers import (
     ALLOC,
     make_ops,
-    needs_recorder,
 )
-from tests.python.optimizer.optimizer_tools import by_peak
 
 
 @pytest.fixture
@@ -94,21 +89,6 @@ def _build_asks_for_anyway(place: Path, verdict: str, capsys: pytest.CaptureFixt
     assert not folder.exists()
 
 
-def test_a_rejected_table_keeps_its_verdict(
-    program: sw.Recording, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(search, "FAMILIES", ())
-    best = by_peak(program, 1)
-    again = pickle.loads(pickle.dumps(best.table))
-    for table in (best.table, again):
-        with pytest.raises(sw.InvalidError) as caught:
-            sw.build(table, tmp_path / "built", cc="/nowhere/cc")
-        assert str(caught.value).startswith(
-            "table best-1-peak: rejected by its evaluation (no table beats"
-        )
-    assert best.table == best.proposal
-
-
 def test_command_of_a_table_that_loses_on_held_out_data(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,25 +111,6 @@ def test_command_of_a_table_that_loses_on_held_out_data(
     (tmp_path / "t.json").unlink()
     assert main(fit) == 0
     assert (tmp_path / "t.json").exists()
-
-
-@needs_recorder()
-def test_command_on_a_real_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Whatever the verdict, the status, the file and the text agree with the ledgers."""
-    place, table = tmp_path / "json.swt", tmp_path / "t.json"
-    with (tmp_path / "said").open("w") as said:
-        run_recorded([sys.executable, "-c", "import json"], place, RecordOptions(stdout=said))
-    words = ["optimize", str(place), "-o", str(table), "--candidates", "24"]
-    status = main(words)
-    text = capsys.readouterr().out
-    assert table.exists() == (status == 0)
-    assert main([*words, "--anyway"]) == status
-    recording = sw.Recording.open(place)
-    ours, stock = (
-        recording.ledger(one, "peak-resident").peak_resident_bytes or 0
-        for one in (str(table), "c16")
-    )
-    assert (ours < stock) == (status == 0) == ("no table beats c16" not in text)
 
 
 def test_command_draws_the_pareto_front(stored: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ import pytest
 import spanwise as sw
 from numpy.typing import NDArray
 from spanwise import _lib
-from spanwise.optimizer.pareto import AS_RECORDED, PARETO_DTYPE, _row, _SpreadSource, peak_ledger
+from spanwise.optimizer.pareto import AS_RECORDED, PARETO_DTYPE, _row, _SpreadSource
 from spanwise.recordings.sources import Batch
 from spanwise.results.rows import as_rows
 
@@ -111,27 +111,6 @@ def test_objects_are_spread_over_caches(caches: int, threads: list[int]) -> None
     assert source.ops["thread"].tolist() == [9] * 5  # which stays as it was
     for name in ("time_ns", "kind", "object", "size"):
         assert (spread[name] == source.ops[name]).all(), name
-
-
-def test_each_cache_has_a_span_of_its_own() -> None:
-    """Four objects of one class: one span of 170 slots for each cache."""
-    recording = sw.Recording.from_ops(make_ops(*((ALLOC, i, 48) for i in range(4))))
-    table = sw.SizeClassTable.go()
-    for caches in (1, 2, 4):
-        ledger = peak_ledger([recording], table, caches)
-        assert ledger.spans == caches
-        assert ledger.cached_bytes == (caches * 170 - 4) * 48
-    both = peak_ledger([recording, recording], table)
-    assert (both.requested_bytes, both.spans) == (2 * 4 * 48, 2)
-
-
-def test_the_ledger_of_the_front_is_that_of_the_peak() -> None:
-    """Operations after the peak do not matter."""
-    ops = make_ops((ALLOC, 0, 48), (ALLOC, 1, 100), (FREE, 1, 0), (ALLOC, 2, 99), (FREE, 0, 0))
-    recording = sw.Recording.from_ops(ops)
-    for caches in (0, 1, 2):
-        ledger = peak_ledger([recording], sw.SizeClassTable.go(), caches)
-        assert (ledger.requested_bytes, ledger.live_objects) == (148, 2), caches
 
 
 # --- of a search ----------------------------------------------------------------------------------

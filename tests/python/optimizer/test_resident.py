@@ -7,8 +7,6 @@ import itertools
 import os
 import signal
 import statistics
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -23,7 +21,6 @@ from spanwise.optimizer.profile import profile_of
 from spanwise.optimizer.scores import MixedScores, Scores
 from spanwise.optimizer.solver import Fit, Rules
 from spanwise.recordings import simulate
-from spanwise.recordings.sources import write_ops
 
 from tests.python.optimizer.optimizer_tools import by_peak, wanting
 
@@ -84,15 +81,6 @@ def test_search_against_exhaustive_search() -> None:
     print(f"{CASES} cases: median gap {statistics.median(gaps):.4f}, worst {max(gaps):.4f}")
     assert statistics.median(gaps) <= 0
     assert max(gaps) <= 0.02
-
-
-def test_the_search_is_no_worse_than_what_it_starts_with(program: sw.Recording) -> None:
-    found = by_peak(program, 16, "resident", candidates=60)
-    by = {name: by_peak(program, 16, name).proposal for name in ("peak", "held")}
-    mine = program.ledger(found.proposal, "peak-resident").peak_resident_bytes
-    for table in by.values():
-        assert mine is not None
-        assert mine <= (program.ledger(table, "peak-resident").peak_resident_bytes or 0)
 
 
 def test_the_number_of_processors_changes_nothing(
@@ -170,30 +158,6 @@ def at_most(recording: sw.Recording, table: sw.SizeClassTable) -> sw.Ledger:
     return recording.ledger(table, "peak-resident")
 
 
-def test_memory_follows_live_objects(tmp_path: Path) -> None:
-    """Four times as many operations on as many live objects: at most 6 MiB more at the highest.
-
-    The operations alone would be 10 MB more in memory, and twice that for two tables at a time.
-    """
-    script = """
-import sys
-from spanwise import optimize, Recording
-for path in sys.argv[1:]:
-    optimize(Recording.open(path), 16, waste_percent=100, candidates=4, progress=False)
-    with open("/proc/self/status") as file:
-        print(*(line.split()[1] for line in file if line.startswith("VmHWM")))
-"""
-    files = []
-    for number, pairs in enumerate((50_000, 200_000)):
-        files.append(str(tmp_path / f"{number}.swt"))
-        write_ops(files[-1], replaced(1000, pairs))
-    done = subprocess.run(
-        [sys.executable, "-c", script, *files], capture_output=True, text=True, check=True
-    )
-    short, long = map(int, done.stdout.split())
-    assert long - short <= 6 << 10, (short, long)  # KiB
-
-
 def replaced(live: int, pairs: int) -> Iterator[NDArray[np.void]]:
     """Objects of 16 to 500 bytes, replaced one at a time, in blocks of 10,000."""
     rng = np.random.default_rng(1)
@@ -228,37 +192,6 @@ def test_no_candidates_are_refused(program: sw.Recording, candidates: int) -> No
 # --- the bound on what an unseen size wastes ------------------------------------------------------
 
 
-@pytest.mark.parametrize("percent", [25, 40])
-@pytest.mark.parametrize("objective", ["resident", "held", "peak"])
-def test_no_unseen_size_wastes_more_than_the_bound(objective: str, percent: int) -> None:
-    """Each size from 1 to 32 KiB, one by one, whatever the program asked for.
-
-    A slot that lies one step of the alignment above the next smaller class is forced.
-    """
-    seen = wanting(*[100] * 300, *[5000] * 20)
-    best = sw.optimize(seen, 40, objective, waste_percent=percent, candidates=24)
-    slots = best.proposal.round_up(np.arange(1, 32769))
-    wasted = 100 * (slots - np.arange(1, 32769)) > percent * slots
-    sizes = [0, *best.proposal.classes["size_bytes"].tolist()]
-    for low, size in itertools.pairwise(sizes):
-        forced = size - low <= (8 if size <= 16 else 16)
-        assert forced or not wasted[low:size].any(), (low, size)
-    rule = "no bound on the waste of an unseen size"
-    cost = next(one for one in best.constraints if one.rule == rule)
-    assert cost.saved >= 0 and rule in str(best) and f"at most {percent} % waste" in str(best)
-
-
-def test_a_size_that_was_never_seen_takes_no_largest_slot() -> None:
-    """By hand, the case of the issue: 513 bytes above a class of 512 took 32 KiB."""
-    seen, unseen = wanting(*[512] * 2000), wanting(*[513] * 2000)
-    loose, bounded = (sw.optimize(seen, waste_percent=one, objective="peak") for one in (100, 25))
-    assert loose.proposal.round_up(513) == 32768
-    assert bounded.proposal.round_up(513) <= 513 / 0.75 + 16
-    for one, low, high in ((loose, 2000 * 4096, 1 << 40), (bounded, 0, 2000 * 700 + 200_000)):
-        resident = unseen.ledger(one.proposal, "peak-resident").peak_resident_bytes
-        assert resident is not None and low < resident < high
-
-
 def test_a_bound_that_no_table_keeps_is_refused() -> None:
     with pytest.raises(sw.InvalidError) as caught:
         sw.optimize(wanting(100), 27)
@@ -290,27 +223,3 @@ def test_the_prior_of_the_search_by_hand(program: sw.Recording) -> None:
     for part in (0.0, prior):
         score = MixedScores(Scores([program]), unseen, part)(table)
         assert score == pytest.approx((1 - part) * resident + part * cost)
-
-
-def test_the_default_prior_serves_other_sizes() -> None:
-    """One size alone: the prior lowers the mean waste of the others; its cost is a constraint."""
-    seen = wanting(*[112] * 3000)
-    rules: dict[str, Any] = {"candidates": 60, "waste_percent": 100}
-    plain, default, much = (
-        sw.optimize(seen, 16, **rules, **prior) for prior in ({"prior": 0}, {}, {"prior": 0.3})
-    )
-    sizes = np.unique(np.geomspace(16, 32768, 400).astype(int))
-    wasted = [
-        float(np.mean(1 - sizes / one.proposal.round_up(sizes))) for one in (plain, default, much)
-    ]
-    assert wasted[0] > wasted[1] + 0.05 and wasted[0] > wasted[2] + 0.05
-    rule = "no prior over unseen sizes"
-    assert rule in str(default) and rule not in str(plain)
-    assert default.rules.prior == 0.02 and sw.optimize(seen, 40, "peak").rules.prior == 0
-
-
-def test_a_prior_of_nothing_is_none() -> None:
-    """0 is defined: the weights are the recording's alone. A prior of all is refused elsewhere."""
-    seen = wanting(*[100] * 300, *[3000] * 30)
-    assert by_peak(seen, prior=0).proposal == by_peak(seen).proposal
-    assert by_peak(seen, prior=0.5).proposal != by_peak(seen).proposal

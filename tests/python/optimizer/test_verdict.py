@@ -16,7 +16,6 @@ from spanwise.optimizer.result import OptimizeResult
 from spanwise.optimizer.solver import Fit, Rules
 from spanwise.results.rows import as_rows
 
-from tests.python.helpers import ALLOC, make_ops
 from tests.python.optimizer.optimizer_tools import by_peak, wanting
 
 Bytes = tuple[int, ...]
@@ -200,9 +199,6 @@ def test_a_table_that_loses_on_one_recording_is_not_chosen() -> None:
     assert resident["odd"] < resident["near"] and best.table.name == "near"
 
 
-# --- choices on parts -----------------------------------------------------------------------------
-
-
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("judge", ["optimize", "cross_validate"])
 def test_where_the_choice_loses_the_stock_table_is_used(judge: str) -> None:
@@ -219,6 +215,9 @@ def test_where_the_choice_loses_the_stock_table_is_used(judge: str) -> None:
     assert rows["stock_bytes"].tolist() == [
         one.ledger("c16", "peak-resident").peak_resident_bytes for one in two
     ]
+
+
+# --- choices on parts -----------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("alone")
@@ -251,15 +250,3 @@ def test_a_part_is_judged_by_the_choice_on_the_others() -> None:
         assert row["saved_percent"] == pytest.approx(100 * (stock - chosen) / stock)
     assert rows["saved_percent"][0] == pytest.approx(100 * 20 / 580, abs=0.5)
     assert abs(rows["saved_percent"][1]) < 0.5
-
-
-@pytest.mark.usefixtures("alone")
-def test_a_saving_below_the_least_percent_is_no_choice_of_cross_validation() -> None:
-    """By hand: 51.5 bytes of 10,000 objects, next to 64 MiB that no table changes: 0.7 %."""
-    rows = [(ALLOC, i, 520) for i in range(10_000)]
-    two = [sw.Recording.from_ops(make_ops(*rows, (ALLOC, 10_000, 64 << 20))) for _ in range(2)]
-    for least, kept in ((1.0, True), (0.5, False)):
-        found = sw.cross_validate(
-            two, 1, "peak", tables=[NEAR], waste_percent=100, prior=0, least_percent=least
-        )
-        assert found["stock_chosen"].tolist() == [kept, kept]

@@ -334,36 +334,6 @@ def test_rows_of_one_cell_add_up() -> None:
     assert grid.sum() == 120 and np.count_nonzero(grid) == 1
 
 
-def test_all_bytes_of_a_recording_are_drawn() -> None:
-    recording = sw.synthesize({8: 1, 100: 1, 0: 1}, [1, 50, 5000], seed=2, count=3000)
-    found = recording.lifetimes(by="size")
-    ax = sw.plots.lifetimes(found, title="mine")
-    assert cells(ax).sum() == found["total_bytes"].sum()
-    assert ax.get_title(loc="left") == "mine" or ax.get_title() == "mine"
-    assert ax.get_xticklabels()[-1].get_text() == "not freed"
-    assert ax.get_ylabel() and ax.get_xlabel()
-
-
-def test_an_age_of_what_lives_on_makes_no_column() -> None:
-    grid = cells(sw.plots.lifetimes(lives((16, 1024, True, 16), (16, 1, False, 32))))
-    assert grid.tolist() == [[16, 0, 32]]
-
-
-def test_nothing_is_ever_freed() -> None:
-    grid = cells(sw.plots.lifetimes(lives((32, 64, False, 320))))
-    assert grid[0, -1] == grid.sum() == 320
-
-
-def test_times_and_sizes_are_round_in_their_units() -> None:
-    """Ten columns of 2**10 to 2**19 ns, an empty one, and "not freed": a label at each second."""
-    ax = sw.plots.lifetimes(lives((8192, 1 << 10, True, 1), (8192, 1 << 19, True, 1)))
-    names = [mark.get_text() for mark in ax.get_xticklabels()]
-    assert names == ["1 µs", "4 µs", "16 µs", "66 µs", "262 µs", "not freed"]
-    ax = sw.plots.lifetimes(lives((8192, 1 << 20, True, 1)))
-    assert ax.get_xticklabels()[0].get_text() == "1 ms"
-    assert [mark.get_text() for mark in ax.get_yticklabels()] == ["8 KiB"]
-
-
 def test_no_object() -> None:
     with pytest.raises(sw.InvalidError, match="no object"):
         sw.plots.lifetimes(lives())

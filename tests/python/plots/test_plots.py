@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from spanwise import plots
 from spanwise.plots import maps, raster
 
-from tests.python.helpers import python, random_ops
+from tests.python.helpers import random_ops
 
 RECORDING = sw.Recording.from_ops(random_ops(9, 4000), name="mine")
 GO = sw.SizeClassTable.go()
@@ -43,35 +43,11 @@ def test_draws_on_a_figure_of_its_own(name: str, tmp_path: Path) -> None:
     assert not plt.get_fignums()
 
 
-def test_settings_that_a_backend_turns_on_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the inline backend does, which matplotlib loads at the first figure."""
-    subplots = plt.subplots
-
-    def first(**settings: object) -> object:
-        mpl.rcParams["interactive"] = True
-        return subplots(**settings)  # type: ignore[call-overload]
-
-    monkeypatch.setitem(mpl.rcParams, "interactive", False)
-    monkeypatch.setattr(plt, "subplots", first)
-    before = mpl.rcParams["axes.grid"]
-    GO.plot_waste()
-    assert mpl.rcParams["interactive"] is True
-    assert mpl.rcParams["axes.grid"] == before
-
-
 @pytest.mark.parametrize("name", PICTURES)
 def test_draws_on_given_axes(name: str) -> None:
     _, ax = plt.subplots()
     assert PICTURES[name](ax) is ax
     assert len(plt.get_fignums()) == 1
-
-
-def test_bars_add_up_to_held_bytes() -> None:
-    ledger = RECORDING.ledger(GO)
-    ax = ledger.plot()
-    total = sum(patch.get_width() for patch in ax.patches)  # type: ignore[attr-defined]
-    units = {"held, KiB": 1 << 10, "held, MiB": 1 << 20}
-    assert total * units[ax.get_xlabel()] == pytest.approx(ledger.held_bytes)
 
 
 def test_nothing_recorded_can_be_drawn() -> None:
@@ -81,15 +57,6 @@ def test_nothing_recorded_can_be_drawn() -> None:
     assert not histogram.collections[0].get_paths()
     assert line.get_xlabel() == "operations" and len(line.collections) == 4
     assert sum(patch.get_width() for patch in bar.patches) > 0  # metadata
-
-
-def test_matplotlib_is_imported_late() -> None:
-    code = (
-        "import sys, spanwise as sw\n"
-        "sw.SizeClassTable.go().explain(3)\n"
-        "print('matplotlib' in sys.modules, 'IPython' in sys.modules)"
-    )
-    assert python("-c", code).stdout == "False False\n"
 
 
 @pytest.mark.parametrize(
@@ -110,34 +77,9 @@ def test_a_wrong_model_is_named(draw: Callable[[Any], Axes], named: str) -> None
 # --- in a real kernel -----------------------------------------------------------------------------
 
 
-def run_cells(*sources: str) -> list[Any]:
-    """Run a notebook; return its cells, with the outputs in `.outputs`."""
-    nbformat, nbclient = map(pytest.importorskip, ("nbformat", "nbclient"))
-    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in sources])
-    client = nbclient.NotebookClient(book, kernel_name="python3", timeout=600, startup_timeout=600)
-    # pytest's own choice of a backend is not for the kernel.
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("MPLBACKEND", raising=False)
-        client.execute()
-    cells: list[Any] = book.cells
-    return cells
-
-
 def images(cell: Any) -> int:
     """Return the pictures that a cell shows."""
     return sum("image/png" in output.get("data", {}) for output in cell.outputs)
-
-
-def test_every_cell_shows_its_figure() -> None:
-    cells = run_cells(
-        "import spanwise as sw; go = sw.SizeClassTable.go()",
-        "go.plot_waste();",
-        "sw.SizeClassTable.c16().plot_waste();",
-        "import matplotlib; print(matplotlib.is_interactive(), matplotlib.get_backend())",
-        "import matplotlib.pyplot as plt; plt.plot([1, 2]);",
-    )
-    assert [images(cell) for cell in cells] == [0, 1, 1, 0, 1]
-    assert cells[3].outputs[0]["text"].startswith("True ")
 
 
 # --- pictures of maps -----------------------------------------------------------------------------
@@ -156,19 +98,6 @@ def test_cells_are_where_pages_are() -> None:
     assert grid.value[0] == 0.5 and np.isnan(grid.value[1])
     assert np.flatnonzero(grid.first).tolist() == [0, 1, 6]
     assert len(grid.kind) == 1 + 5 + 37
-
-
-def test_cells_of_several_pages_have_the_mean_and_the_kind_of_most() -> None:
-    one = RECORDING.map("go")
-    end = raster.end_of(one)
-    fine = raster.grid_of(one, one.occupancy, end, 8192)
-    coarse = raster.grid_of(one, one.occupancy, end, 4 * 8192)
-    assert len(coarse.kind) == -(-len(fine.kind) // 4)
-    for i in range(len(fine.kind) // 4):
-        kinds, values = fine.kind[4 * i : 4 * i + 4], fine.value[4 * i : 4 * i + 4]
-        assert (kinds == coarse.kind[i]).sum() == np.bincount(kinds).max()
-        if not np.isnan(values).all():
-            assert coarse.value[i] == pytest.approx(np.nanmean(values), abs=1e-5)
 
 
 @pytest.mark.parametrize("by", ["occupancy", "age", "touched", "class"])
@@ -224,12 +153,6 @@ def test_cells_of_a_small_heap_are_many_pixels_wide() -> None:
     # A row of 8 cells: an edge, which is a pixel, is a small part of the cell.
     cells = int(ax.get_xlim()[1])
     assert np.asarray(image.get_array()).shape[1] / cells >= 12
-
-
-def test_an_empty_map_is_drawn() -> None:
-    ax = sw.Recording.from_ops(np.zeros(0, sw.OPS_DTYPE)).map("go").plot()
-    assert ax.get_title(loc="left").endswith("\n0 live objects in 0 spans")
-    assert (np.asarray(ax.images[0].get_array()) == 255).all()  # nothing is held
 
 
 def test_measures_that_are_not_known_are_refused() -> None:

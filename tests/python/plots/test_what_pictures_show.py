@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,9 +13,6 @@ import spanwise as sw
 from spanwise import plots
 from spanwise.measure.replay_result import SAMPLES_DTYPE
 from spanwise.optimizer.pareto import PARETO_DTYPE
-from spanwise.plots.collectors import pauses
-from spanwise.plots.comparisons import latencies
-from spanwise.plots.style import PART_HATCHES, time_scale_of
 from spanwise.results.rows import as_rows
 
 from tests.python.helpers import random_ops
@@ -34,36 +30,10 @@ def pareto(curves: dict[tuple[int, int], list[int]]) -> sw.ParetoFront:
     return sw.ParetoFront(as_rows(np.array(rows, PARETO_DTYPE)))
 
 
-@dataclass
-class _Latencies:
-    """A run of 1000 messages, whose n-th slowest took 1000 / n microseconds."""
-
-    strategy: str
-    messages: int = 1000
-
-    def latency_ns(self, percent: float) -> float:
-        return 1e6 / max(1000 * (1 - percent / 100), 1)
-
-
 def test_equal_curves_of_a_pareto_front_are_one_line_with_both_names() -> None:
     ax = pareto({(1, 0): [300, 200], (1, 1): [300, 200], (2, 0): [300, 250]}).plot()
     labels = [line.get_label() for line in ax.lines if not str(line.get_label()).startswith("_")]
     assert labels == ["caches as recorded = 1 cache", "caches as recorded, spans x2"]
-
-
-def test_ten_parts_differ_with_seven_colours() -> None:
-    looks = {(colour, PART_HATCHES.get(name)) for name, colour in plots.PART_COLOURS.items()}
-    assert len(looks) == len(plots.PART_COLOURS) == 10
-    assert len(set(plots.PART_COLOURS.values())) <= 7
-
-
-def test_eight_curves_have_eight_marks_and_seven_colours() -> None:
-    pairs = [(1, caches) for caches in range(6)] + [(2, 0), (4, 0)]
-    points = pareto({pair: [300 + i, 200 + i] for i, pair in enumerate(pairs)})
-    named = [line for line in points.plot().lines if not str(line.get_label()).startswith("_")]
-    assert len(named) == 8
-    assert len({line.get_color() for line in named}) == 7
-    assert len({line.get_marker() for line in named}) == 8  # also in grey
 
 
 def test_bars_show_what_is_resident() -> None:
@@ -94,13 +64,6 @@ def test_a_time_line_splits_what_is_held() -> None:
     assert ax.get_xlabel() == "time of the recording, ms" and ax.get_xlim() == (0, 9)
 
 
-@pytest.mark.parametrize(
-    ("most_ns", "unit"), [(1, "ns"), (1999, "ns"), (2000, "µs"), (2_000_000, "ms"), (2e9, "s")]
-)
-def test_times_have_a_fitting_unit(most_ns: float, unit: str) -> None:
-    assert time_scale_of(most_ns)[1] == unit
-
-
 def test_replays_are_drawn_over_the_recordings_time() -> None:
     samples = np.zeros(2, SAMPLES_DTYPE)
     samples["time_ns"], samples["rss_bytes"], samples["op"] = [0, 4_000_000], [1, 9], [1, 100]
@@ -114,24 +77,6 @@ def test_replays_are_drawn_over_the_recordings_time() -> None:
     assert len(set(styles)) == 2
     samples["time_ns"] = 0
     assert plots.replays([one]).get_xlabel() == "operations"
-
-
-def test_lines_of_pauses_and_latencies_differ_in_grey() -> None:
-    rows = np.array(
-        [(b"idle", 5), (b"marking", 3), (b"sweeping", 9000)], [("phase", "S8"), ("ns", "u8")]
-    )
-    ax = pauses(as_rows(rows))
-    assert [line.get_linestyle() for line in ax.lines] == ["-", "--", "-."]
-    assert ax.get_xlabel() == "time of a call, µs"
-    runs = [_Latencies(name) for name in "abc"]
-    ax = latencies(runs)
-    assert [line.get_linestyle() for line in ax.lines] == ["-", "--", "-."]
-    # Of 1000 messages one is above 99.9 %: the axis has no percentage beyond.
-    assert [mark.get_text() for mark in ax.get_xticklabels()] == ["0", "90", "99", "99.9"]
-
-
-def test_a_picture_of_waste_names_its_table() -> None:
-    assert "under go" in sw.SizeClassTable.go().plot_waste().get_title(loc="left")
 
 
 def test_waste_alone_is_the_waste() -> None:
@@ -255,15 +200,6 @@ def test_bars_are_the_ledgers_parts() -> None:
         "cached": one.cached_bytes,
     }
     assert ax.get_title(loc="left").startswith("mine at peak-resident, table go:\n")
-
-
-def test_parts_differ_in_grey(tmp_path: Path) -> None:
-    ax: Any = plots.waste_by_class(three_classes())
-    looks = {(one[0].get_facecolor(), one[0].get_hatch()) for one in ax.containers}
-    assert len(looks) == 5 and len({colour for colour, _ in looks}) == 3
-    known = {None, *PART_HATCHES.values()}
-    assert all(hatch in known for _, hatch in looks)
-    plots.save(ax, tmp_path / "a.png")
 
 
 def test_given_axes_and_wrong_arguments() -> None:

@@ -4,13 +4,9 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
 
-import numpy as np
 import pytest
 import spanwise as sw
-
-from tests.python.helpers import in_threads
 
 
 def test_by_hand() -> None:
@@ -80,19 +76,6 @@ def test_constructors_see_new_blocks_only() -> None:
         assert heap.ledger().live_objects == live  # it is freed again
 
 
-def test_a_thread_keeps_one_block_for_itself() -> None:
-    with sw.Heap() as heap, sw.Pool(heap, 64, capacity=1, thread_slots=True) as pool:
-        blocks = [pool.get() for _ in range(3)]
-        place = blocks[0].address
-        for block in blocks:
-            pool.put(block)
-        assert (pool.stats().idle, pool.stats().dropped) == (2, 1)
-        assert pool.get().address == place
-
-
-# --- the model ------------------------------------------------------------------------------------
-
-
 # --- bad use --------------------------------------------------------------------------------------
 
 
@@ -114,21 +97,6 @@ def test_a_block_is_put_once() -> None:
         with pytest.raises(sw.BlockFreedError):
             pool.put(other)
         assert (pool.stats().puts, pool.stats().idle) == (1, 0)
-
-
-@pytest.mark.parametrize(
-    "take",
-    [lambda block: block.view(), np.asarray, lambda block: block.view()[3:].view(np.uint8)],
-)
-def test_a_block_with_a_view_is_not_put(take: Callable[[sw.Block], object]) -> None:
-    with sw.Heap() as heap, sw.Pool(heap, 64) as pool:
-        block = pool.get()
-        view = take(block)
-        with pytest.raises(sw.BlockBusyError, match="1 view of"):
-            pool.put(block)
-        del view
-        gc.collect()
-        pool.put(block)
 
 
 def test_what_a_pool_refuses() -> None:
@@ -179,22 +147,6 @@ def test_no_memory() -> None:
 # --- ends -----------------------------------------------------------------------------------------
 
 
-def test_a_heap_outlives_its_pools() -> None:
-    heap = sw.Heap()
-    pool = sw.Pool(heap, 64)
-    pool.put(pool.get())
-    with pytest.raises(sw.BlockBusyError):
-        heap.close()
-    pool.close()
-    pool.close()
-    heap.close()
-    for call in (pool.get, pool.stats, pool.age):
-        with pytest.raises(sw.StateError):
-            call()
-    with pytest.raises(sw.HeapClosedError):
-        sw.Pool(heap, 64)
-
-
 def test_a_dropped_pool_frees_its_idle_blocks() -> None:
     with sw.Heap() as heap:
         pool = sw.Pool(heap, 64)
@@ -205,21 +157,3 @@ def test_a_dropped_pool_frees_its_idle_blocks() -> None:
         gc.collect()
         assert heap.ledger().live_objects == 1
         kept.free()
-
-
-def test_threads_share_a_pool() -> None:
-    with sw.Heap() as heap, sw.Pool(heap, 64, capacity=3, thread_slots=True) as pool:
-
-        def work(mark: int) -> None:
-            for _ in range(200):
-                blocks = [pool.get() for _ in range(3)]
-                for block in blocks:
-                    block.view()[:] = mark
-                for block in blocks:
-                    assert set(block.view().tolist()) == {mark}
-                    pool.put(block)
-
-        in_threads(work)
-        stats = pool.stats()
-        assert stats.gets == stats.puts == 4 * 200 * 3
-        assert stats.fresh == stats.idle + stats.dropped

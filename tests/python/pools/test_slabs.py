@@ -3,12 +3,8 @@
 
 from __future__ import annotations
 
-import gc
-
 import pytest
 import spanwise as sw
-
-from tests.python.helpers import in_threads
 
 
 def test_by_hand() -> None:
@@ -93,28 +89,3 @@ def test_bad_use() -> None:
             sw.TieredSlabs(heap, alert_every=0)
     with sw.Heap(dry=True) as dry, pytest.raises(sw.UnsupportedError):
         sw.TieredSlabs(dry)
-
-
-def test_ends_in_any_order() -> None:
-    heap = sw.Heap()
-    slabs = sw.TieredSlabs(heap)
-    view = slabs.alloc(5000).view()
-    del slabs, heap
-    gc.collect()
-    view[:] = 5
-    assert set(view) == {5}
-    del view
-    gc.collect()
-
-
-def test_threads_share_slabs() -> None:
-    def turn(mine: int) -> None:
-        for _ in range(200):
-            block = slabs.alloc(64)
-            block.view()[:] = mine
-            assert (block.view() == mine).all()
-            block.free()
-
-    with sw.Heap() as heap, sw.TieredSlabs(heap, (64,), capacity=3) as slabs:
-        in_threads(turn)
-        assert slabs.stats().used_slots == 0

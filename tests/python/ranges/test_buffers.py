@@ -6,10 +6,7 @@ from __future__ import annotations
 import gc
 import io
 import os
-import weakref
 from collections.abc import Callable
-from contextlib import suppress
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,18 +14,7 @@ import spanwise as sw
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.python.helpers import in_threads
-
 PARTS = st.lists(st.binary(max_size=9), max_size=8)
-STEPS = st.lists(st.tuples(st.sampled_from("rbBnlsukpc"), st.integers(0, 12)), max_size=20)
-
-
-def outcome(call: Callable[[], object]) -> object:
-    """Return the result of a call, or the type of its exception."""
-    try:
-        return call()
-    except sw.SpanwiseError as error:
-        return error.code
 
 
 @settings(max_examples=100, deadline=None)
@@ -63,29 +49,6 @@ def test_buffers_are_shared_both_ways() -> None:
     memory.reset()
     gc.collect()
     mine.append(1)
-
-
-def test_views_outlive_the_memory() -> None:
-    memory = sw.Memory(bytearray(b"abcdef"), b"gh")
-    reader = sw.Reader(memory)
-    view = next(reader.pieces(4))
-    memory.reset()
-    del memory, reader
-    gc.collect()
-    assert bytes(view) == b"abcd"
-
-
-def test_a_memory_keeps_its_buffers_alive_and_lets_them_go() -> None:
-    array = np.zeros(10, np.uint8)
-    gone = weakref.ref(array)
-    memory = sw.Memory(array)
-    del array
-    gc.collect()
-    assert gone() is not None
-    memory.update(0, b"ab")
-    gc.collect()
-    assert gone() is None
-    assert memory.to_bytes() == b"ab"
 
 
 def test_memories_are_copied_compared_and_changed() -> None:
@@ -128,15 +91,6 @@ def test_what_is_no_buffer_is_refused_whole() -> None:
     assert memory.to_bytes() == b"a"
 
 
-@pytest.mark.parametrize("name", ["read_be", "read_bytes", "skip", "unread", "pieces"])
-def test_negative_sizes_and_what_is_no_number(name: str) -> None:
-    reader = sw.Reader(b"abc")
-    for wrong, kind in ((-1, sw.InvalidError), (1 << 64, sw.InvalidError), (1.0, TypeError)):
-        with pytest.raises(kind):
-            getattr(reader, name)(wrong)
-    assert reader.tell() == 0
-
-
 def test_short_data_is_an_end_of_file_that_consumes_nothing() -> None:
     reader = sw.Reader(sw.Memory(b"\xff", b"\xff\xff"))
     for call in (
@@ -155,14 +109,6 @@ def test_short_data_is_an_end_of_file_that_consumes_nothing() -> None:
             reader.seek(place)
     with pytest.raises(sw.InvalidError):
         reader.seek(0, 9)
-
-
-@pytest.mark.parametrize("mask", ["x", 1.5, None])
-def test_a_mask_that_is_no_number_consumes_nothing(mask: Any) -> None:
-    reader = sw.Reader(b"abc")
-    with pytest.raises(TypeError):
-        reader.read_byte(mask)
-    assert reader.tell() == 0
 
 
 def test_numbers_that_are_none() -> None:
@@ -237,23 +183,6 @@ def test_descriptors() -> None:
         assert reader.tell() == 7 + taken  # nothing was taken
     finally:
         os.close(back)
-
-
-def test_threads_share_a_reader_and_a_memory() -> None:
-    memory = sw.Memory(*[bytes([n]) * 7 for n in range(200)])
-    reader, got = sw.Reader(memory), [0] * 256
-
-    def work(_: int) -> None:
-        with suppress(sw.ShortError):
-            while True:
-                byte = reader.read_byte()
-                with memory._lock:
-                    got[byte] += 1
-                memory.push(b"x")
-
-    in_threads(work)
-    assert got == [7] * 200 + [0] * 56
-    assert memory.size_bytes == 2 * 1400
 
 
 @given(

@@ -3,9 +3,6 @@
 
 from __future__ import annotations
 
-import gc
-import threading
-import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -194,77 +191,3 @@ def test_another_thread_is_refused() -> None:
     with sw.RangeAllocator(100, locked=True) as shared:
         assert in_a_thread(lambda: shared.alloc(1)) is None
         assert shared.free_size == 99
-
-
-def test_threads_that_share_a_scope_free_what_they_took() -> None:
-    with sw.RangeAllocator(100, locked=True) as ranges:
-        scope = ranges.scope(10)
-        inside, end = threading.Event(), threading.Event()
-
-        def second() -> None:
-            with scope as offset:
-                assert offset == 10
-                inside.set()
-                end.wait()
-
-        with ThreadPoolExecutor(1) as pool:
-            with scope as offset:
-                assert offset == 0
-                other = pool.submit(second)
-                inside.wait()
-            free = pairs(ranges)
-            end.set()
-            other.result()
-        assert free == [(0, 10), (20, 80)]
-        assert ranges.free_size == 100
-
-
-def test_a_dropped_range_of_another_thread_goes_away() -> None:
-    kept = [sw.RangeAllocator(100)]
-    gone = weakref.ref(kept[0])
-
-    def drop() -> None:
-        kept.clear()
-        gc.collect()
-
-    assert in_a_thread(drop) is None
-    assert gone() is None
-
-
-# --- models ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("locked", [False, True])
-@pytest.mark.parametrize("name", BACKENDS)
-def test_no_argument_outside_changes_anything(name: str, locked: bool) -> None:
-    """0, negative, past the end, overflow, and what is no number, in every call that takes one."""
-    ranges: sw.RangeAllocator | sw.BuddyAllocator
-    if name == "buddy":
-        ranges = sw.BuddyAllocator(128, unit=16, locked=locked)
-    else:
-        ranges = sw.RangeAllocator(128, backend=name, locked=locked)
-    with ranges:
-        assert ranges.alloc(32) == 0
-        before = pairs(ranges)
-        for wrong in (0, -1, -(1 << 70), 1 << 63, 1 << 64, 1 << 200):
-            for call in (ranges.alloc, ranges.find):
-                with pytest.raises(sw.InvalidError):
-                    call(wrong)
-            with pytest.raises(sw.InvalidError), ranges.scope(wrong):
-                pass
-            with pytest.raises((sw.InvalidError, sw.OverlapError)):
-                ranges.free(0, wrong)
-        for start, size in ((-1, 8), (128, 1), (120, 9), (1 << 62, 1), (1 << 64, 1), (64, 64)):
-            with pytest.raises((sw.InvalidError, sw.OverlapError)):
-                ranges.free(start, size)
-        for odd in (1.0, "1", None, True):
-            for one in (ranges.alloc, ranges.find, ranges.scope):
-                with pytest.raises(TypeError):
-                    one(odd)  # type: ignore[arg-type]
-            with pytest.raises(TypeError):
-                ranges.free(odd, 1)  # type: ignore[arg-type]
-        with pytest.raises(sw.OutOfMemoryError):
-            ranges.alloc(1 << 62)
-        assert ranges.find(129) is None
-        assert pairs(ranges) == before
-        ranges.verify()

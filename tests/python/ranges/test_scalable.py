@@ -5,17 +5,12 @@ from __future__ import annotations
 
 import gc
 import os
-import random
 import threading
-import weakref
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 import spanwise as sw
-
-from tests.python.helpers import in_threads
 
 
 def test_children_double_and_one_idle_one_is_kept() -> None:
@@ -34,22 +29,6 @@ def test_children_double_and_one_idle_one_is_kept() -> None:
     assert repr(allocator) == "<ScalableAllocator, closed>"
     with pytest.raises(sw.StateError):
         memory.next_n(1)
-
-
-def test_blocks_are_read_and_written_where_they_are() -> None:
-    allocator = sw.ScalableAllocator()
-    memory = sw.RecyclableMemory(allocator)
-    memory.next_n(4)[:] = b"\x00\x00\x00\x05"
-    memory.push(b"he")
-    memory.next_n(3)[:] = b"llo"
-    reader = sw.Reader(memory)
-    assert reader.read_bytes(reader.read_be(4)) == b"hello"
-    memory.views()[2][0] = ord("L")
-    assert memory.to_bytes() == b"\0\0\0\5heLlo"
-    assert repr(memory) == "<RecyclableMemory: 9 B, 2 blocks owned>"
-    del reader
-    memory.recycle()
-    assert (memory.size_bytes, len(memory), allocator.stats().taken_bytes) == (0, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -102,54 +81,6 @@ def test_clips_and_updates_do_not_lose_blocks() -> None:
     assert allocator.stats().taken_bytes == 0
 
 
-def test_a_dropped_memory_gives_its_blocks_back_with_the_last_view() -> None:
-    allocator = sw.ScalableAllocator()
-    memory = sw.RecyclableMemory(allocator)
-    view = memory.next_n(100)
-    view[:] = b"x" * 100
-    del memory
-    gc.collect()
-    assert allocator.stats().taken_bytes == 100
-    assert bytes(view) == b"x" * 100
-    del view
-    gc.collect()
-    assert allocator.stats().taken_bytes == 0
-
-
-def test_garbage_of_one_cycle_ends_in_whatever_order() -> None:
-    for _ in range(20):
-        allocator = sw.ScalableAllocator()
-        ring: list[object] = [allocator]
-        memory = sw.RecyclableMemory(allocator)
-        ring += [memory, memory.next_n(100), ring]
-        vars(allocator)["ring"] = ring
-        ended = [weakref.ref(one) for one in (allocator, memory)]
-        del allocator, memory, ring
-        gc.collect()
-        assert [one() for one in ended] == [None, None]
-
-
-def test_what_is_refused_changes_nothing() -> None:
-    allocator = sw.ScalableAllocator(first_bytes=100, limit_bytes=250)
-    memory = sw.RecyclableMemory(allocator)
-    memory.next_n(100)
-    for size, kind in ((0, sw.InvalidError), (-1, sw.InvalidError), (1 << 62, sw.OutOfMemoryError)):
-        with pytest.raises(kind):
-            memory.next_n(size)
-    with pytest.raises(sw.LimitError):
-        memory.next_n(200)
-    assert (len(memory), allocator.stats().taken_bytes) == (1, 100)
-    wrong: tuple[dict[str, Any], ...] = (
-        {"first_bytes": 0},
-        {"first_bytes": 2, "child_limit_bytes": 1},
-        {"idle_children": -1},
-        {"limit_bytes": -1},
-    )
-    for options in wrong:
-        with pytest.raises(sw.InvalidError):
-            sw.ScalableAllocator(**options)
-
-
 # --- plain, and clones ----------------------------------------------------------------------------
 
 
@@ -173,15 +104,6 @@ def test_a_plain_memory_does_the_same_without_an_allocator() -> None:
         with pytest.raises(kind):
             memory.next_n(size)
     assert len(memory) == 0
-
-
-def test_views_of_a_plain_memory_outlive_it() -> None:
-    memory = sw.RecyclableMemory(None)
-    view = memory.next_n(100_000)
-    view[:] = b"x" * 100_000
-    del memory
-    gc.collect()
-    assert bytes(view) == b"x" * 100_000
 
 
 @pytest.mark.parametrize("plain", [False, True])
@@ -212,24 +134,6 @@ def test_a_clone_that_does_not_fit_adds_nothing() -> None:
 
 
 # --- blocks ---------------------------------------------------------------------------------------
-
-
-def test_views_can_be_released() -> None:
-    """BlockBusyError asks to release views, which was impossible for the memory's own views."""
-    memory = sw.RecyclableMemory(None)
-    with memory.next_n(4) as view:
-        view[:] = b"abcd"
-    memory.push(b"e")
-    for view in [*memory, *memory.views()]:
-        view.release()
-    assert memory.to_bytes() == b"abcde"
-    last = memory.views()[0]
-    with pytest.raises(sw.BlockBusyError, match="before recycling"):
-        memory.recycle()
-    assert memory.to_bytes() == b"abcde"
-    last.release()
-    memory.recycle()
-    assert memory.size_bytes == 0
 
 
 def test_memories_that_clone_each_other_wait_for_neither() -> None:
@@ -307,19 +211,6 @@ def test_a_block_is_added_to_a_memory() -> None:
         foreign.free()
 
 
-def test_a_block_that_was_freed() -> None:
-    allocator = sw.ScalableAllocator()
-    block = allocator.alloc(100)
-    block.free()
-    for call in (block.free, block.view, lambda: block.shrink(0)):
-        with pytest.raises(sw.BlockFreedError) as caught:
-            call()
-        assert caught.value.code == "DOUBLE_FREE"
-    allocator.close()
-    with pytest.raises(sw.StateError):
-        allocator.alloc(1)
-
-
 @pytest.mark.parametrize(
     "take",
     [lambda block: block.view(), lambda block: np.frombuffer(block.view(), np.uint8)[5:]],
@@ -384,55 +275,6 @@ def test_a_block_is_read_from_a_file() -> None:
         assert allocator.stats().taken_bytes == 0
 
 
-@pytest.mark.parametrize("wrong", [0, -1, 1 << 62, 1 << 64, 1.5, "8"])
-def test_no_such_size(wrong: Any) -> None:
-    kinds = (sw.InvalidError, sw.OutOfMemoryError, TypeError)
-    with sw.ScalableAllocator() as allocator:
-        calls: list[Callable[[], object]] = [
-            lambda: allocator.alloc(wrong),
-            lambda: allocator.read(0, wrong),
-            lambda: allocator.borrow(wrong).__enter__(),
-        ]
-        for call in calls:
-            with pytest.raises(kinds):
-                call()
-        block = allocator.alloc(10)
-        if wrong != 0:
-            with pytest.raises(kinds):
-                block.shrink(wrong)
-        with pytest.raises(sw.InvalidError):
-            block.shrink(11)
-        assert len(block) == 10
-        block.free()
-
-
-def test_threads_share_an_allocator() -> None:
-    allocator = sw.ScalableAllocator(first_bytes=256)
-
-    def work(mark: int) -> None:
-        memory = sw.RecyclableMemory(allocator)
-        for turn in range(60):
-            for size in range(1, 12):
-                memory.next_n(size * 20)[:] = bytes([mark]) * size * 20
-            assert set(memory.to_bytes()) == {mark}
-            if turn % 3 == 0:
-                memory.recycle()
-        memory.recycle()
-
-    in_threads(work)
-    assert allocator.stats().taken_bytes == 0
-    allocator.verify()
-
-
-# --- memory allocator -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("size", "backing"), [(0, "system"), (1 << 41, "system"), (8, "tape")])
-def test_wrong_arguments(size: int, backing: str) -> None:
-    with pytest.raises(sw.InvalidError):
-        sw.MemoryAllocator(size, backing=backing)
-
-
 # --- parts of a block -----------------------------------------------------------------------------
 
 
@@ -476,26 +318,6 @@ def test_offsets_that_a_block_does_not_have() -> None:
         with pytest.raises(sw.InvalidError):
             block.free(start, stop)
     assert list(block.parts) == [(0, 100)]
-
-
-def test_random_parts_against_a_model() -> None:
-    """The free bytes are those of a model that marks each byte; nothing is freed twice."""
-    rng = random.Random(5)
-    with sw.ScalableAllocator(first_bytes=4096) as allocator:
-        block, live = allocator.alloc(500), bytearray(b"\1" * 500)
-        while any(live):
-            start, stop = sorted(rng.sample(range(501), 2))
-            if all(live[start:stop]):
-                block.free(start, stop)
-                live[start:stop] = bytes(stop - start)
-            else:
-                with pytest.raises(sw.OverlapError):
-                    block.free(start, stop)
-            if block.freed or rng.random() < 0.05:
-                break
-            assert allocator.stats().taken_bytes == sum(live) == block.size_bytes
-        del block
-        assert allocator.stats().taken_bytes == 0
 
 
 def test_a_block_in_parts_is_not_added_to_a_memory() -> None:

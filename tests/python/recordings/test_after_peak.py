@@ -81,33 +81,6 @@ def test_what_is_freed_after_a_last_pause_does_not_count() -> None:
     assert sw.Recording.from_ops(ops).after_peak("go").worst_requested_bytes == 2 * MIB
 
 
-def test_where_nothing_comes_after_the_peak() -> None:
-    grown = sw.Recording.from_ops(make_ops(*((ALLOC, i, MIB) for i in range(64))))
-    found = grown.after_peak("go")
-    assert found.peak_op == found.worst_op == 64 and found.sentences == ()
-    assert str(found) == "Waste does not grow after the peak."
-    assert sw.Recording.from_ops(make_ops()).after_peak().sentences == ()
-
-
-def test_the_end_is_not_said_twice() -> None:
-    """Without the 16 new objects the most waste is at the end."""
-    found = emptied()[:112].after_peak("go")
-    assert found.worst_op == 112 and found.worst == ""
-    assert found.end.endswith(" resident) for 16.0 MiB requested, of 64.0 MiB at most before.")
-
-
-def test_a_peak_that_comes_late() -> None:
-    """A last object makes the end the peak; the sentence on what was freed before is not lost."""
-    rows = [(ALLOC, i, 1000) for i in range(8000)]
-    rows += [(FREE, i, 0) for i in range(8000) if i % 8]
-    recording = sw.Recording.from_ops(make_ops(*rows, (ALLOC, 8000, MIB)))
-    found = recording.after_peak("go")
-    assert found.peak_op == found.worst_op == 15_001 and found.worst == ""
-    assert found.peak_requested_bytes == 8_000_000
-    assert found.end_requested_bytes == 1_000_000 + MIB
-    assert found.end.endswith(" resident) for 2.0 MiB requested, of 7.6 MiB at most before.")
-
-
 def test_no_moment_has_more_waste() -> None:
     """The ledgers of all moments after the peak, one by one."""
     recording = sw.Recording.from_ops(random_ops(7, 300))
@@ -137,9 +110,6 @@ def test_the_commands_print_it(tmp_path: Path) -> None:
     at_end = ("ledger", "a.swt", "--at", "end")
     assert "After the peak" not in spanwise(*at_end, cwd=tmp_path).stdout
     assert json.loads(spanwise(*at_end, "--json", cwd=tmp_path).stdout)["after_peak"] is None
-
-
-# --- passes ---------------------------------------------------------------------------------------
 
 
 # --- one moment -----------------------------------------------------------------------------------

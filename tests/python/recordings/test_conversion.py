@@ -10,7 +10,6 @@ import random
 import subprocess
 import sys
 import zipfile
-from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,7 +17,6 @@ import numpy as np
 import pytest
 import spanwise as sw
 from spanwise.__main__ import main
-from spanwise.recordings.profiles import scaled
 
 from tests.python.recordings.profile_writer import profile, sample
 
@@ -107,12 +105,6 @@ def test_profiles_that_are_cut_damaged_or_of_something_else(tmp_path: Path) -> N
         path.write_bytes(damaged)
         with suppress(sw.TraceFormatError, sw.InvalidError):
             sw.convert(path, form="pprof", most_objects=1000)
-
-
-def test_counts_are_scaled_alike() -> None:
-    """Hamilton's method by hand: 10 of 1000, 700 and 300 are 5.0, 3.5 and 1.5; the tie goes low."""
-    assert scaled({16: 1000, 32: 700, 48: 300}, 10) == {16: 5, 32: 4, 48: 1}
-    assert scaled({8: 10**12, 16: 1}, 100) == {8: 100}
 
 
 def test_more_objects_than_are_wanted(tmp_path: Path) -> None:
@@ -270,12 +262,6 @@ def test_a_trace_of_memory_replay_by_hand(tmp_path: Path) -> None:
     assert rows(sw.convert(tmp_path / "app.zip")) == rows(one)
 
 
-def test_times_of_a_trace(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    path.write_text("1: malloc 0x10 8 500 510\n1: free 0x10 490 495\n1: thread_done 0x0 900\n")
-    assert [row[0] for row in rows(sw.convert(path))] == [0, 0, 400]
-
-
 def test_traces_that_are_cut_or_wrong(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     for text, said in (
@@ -299,29 +285,6 @@ def test_traces_that_are_cut_or_wrong(tmp_path: Path) -> None:
     assert "has 2 files" in refused(archive)
     archive.write_bytes(archive.read_bytes()[:200])
     assert "truncated or damaged" in refused(archive)
-
-
-def test_a_long_trace_is_the_same_history(tmp_path: Path) -> None:
-    """A trace longer than a batch, compared with a model of addresses."""
-    rng = random.Random(4)
-    lines: list[str] = []
-    live: list[int] = []
-    wanted = Counter[int]()
-    for i in range(80_000):
-        if live and rng.random() < 0.5:
-            lines.append(f"7: free {live.pop(rng.randrange(len(live))):#x}")
-        else:
-            live.append(0x10000 + 16 * i)
-            size = rng.randrange(1, 200)
-            wanted[size] += 1
-            lines.append(f"7: malloc {live[-1]:#x} {size}")
-    path = tmp_path / "long.txt"
-    path.write_text("\n".join(lines) + "\n")
-    steps: list[int] = []
-    one = sw.convert(path, tmp_path / "long.swt", progress=steps.append)
-    assert sum(steps) == 80_000 and len(steps) > 1
-    assert sizes(one) == dict(wanted)
-    assert one.summary.end_live_objects == len(live) and len(one) == 80_000
 
 
 def test_a_conversion_that_is_cut_short_leaves_no_file(

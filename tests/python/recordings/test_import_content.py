@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from spanwise.__main__ import main
 from spanwise.recordings import import_content
 from spanwise.recordings.import_content import Content
-from spanwise.recordings.profiles import Call, Sample, objects_of, scaled, shared_out
+from spanwise.recordings.profiles import Call, Sample, objects_of, scaled
 
 from tests.python.recordings.profile_writer import profile, sample
 from tests.python.recordings.test_conversion import TRACE
@@ -280,18 +280,6 @@ def test_a_size_that_is_not_known_by_hand() -> None:
     assert found.counts == {(2, 0): 2, (3, 0): 1, (1 << 29, 0): 1, (0, 0): 7}
     assert found.file_bytes == found.total_bytes == 7 + (1 << 29)
     assert found.uncounted_bytes == 1 << 29
-
-
-def test_sizes_and_no_count() -> None:
-    """The label of a size gives a count even where the file has none."""
-    assert objects_of([Sample(0, 960, 96)]).counts == {(96, 0): 10}
-    assert objects_of([Sample(1, 40, 96)]).counts == {}  # less than half an object
-
-
-def test_half_an_object_is_one() -> None:
-    assert shared_out({4: 50}, 100) == {4: 1}
-    assert shared_out({4: 49}, 100) == {}
-    assert shared_out({7: 150, 8: 150, 9: 150}, 100) == {7: 2, 8: 2, 9: 1}  # 4.5, which is 5
 
 
 samples = st.builds(

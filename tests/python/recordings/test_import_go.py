@@ -217,35 +217,6 @@ def test_a_span_waits_for_the_end_of_another(tmp_path: Path) -> None:
     ]
 
 
-def test_pages_that_a_span_gave_away_serve_again(tmp_path: Path) -> None:
-    """At once: what another thread allocates later comes later."""
-    content = one_generation(
-        batch(
-            1,
-            70,
-            1000,
-            span(1, 0, 3, 41),
-            alloc(1, 3072),
-            free(1, 3072),
-            span_free(1, 0),
-            event(129, 1, 0, 1, 1),  # stacks
-            span_free(1, 0),
-            span_alloc(1, 1, 1, 1),
-            alloc(1, PAGE + 16),
-            alloc(1, PAGE + 8),
-        ),
-        batch(1, 71, 1000, span(1, 9, 1, 5), alloc(20, 9 * PAGE)),
-    )
-    one = made(tmp_path / "t", content)
-    assert [row[1:] for row in rows(one)] == [
-        (ALLOC, 0, 3072, 0),
-        (FREE, 0, 0, 0),
-        (ALLOC, 0, 8, 0),
-        (ALLOC, 1, 8, 0),
-        (ALLOC, 2, 48, 1),
-    ]
-
-
 # --- cut and wrong ----------------------------------------------------------------------------
 
 

@@ -83,25 +83,9 @@ def test_units(unit: str, factor: int, tmp_path: Path) -> None:
     assert sizes(one) == {500 * factor: 2}
 
 
-def test_a_unit_that_is_no_number_of_bytes(tmp_path: Path) -> None:
-    said = refused(tmp_path / "x.pb", profile(sample(10, 1000), unit="pages"))
-    assert "the unit of inuse_space is 'pages'" in said
-
-
-def test_an_object_that_is_too_large(tmp_path: Path) -> None:
-    said = refused(tmp_path / "x.pb", profile(sample(1, 1 << 60), unit="kB"))
-    assert "size 1180591620717411303424 is too large" in said
-
-
 def test_names_of_types_are_one_line(tmp_path: Path) -> None:
     said = refused(tmp_path / "x.pb", profile(sample(1, 1), types=("a\nb", "c")))
     assert said.endswith("it has 'a\\nb', c")
-
-
-def test_the_unit_of_a_label(tmp_path: Path) -> None:
-    body = inside(2, b"\x01\x64") + inside(3, plain(1, 3) + plain(3, 2) + plain(4, first_text()))
-    content = profile(body, unit="kilobytes", texts=["kilobytes"])
-    assert sizes(made(tmp_path / "x.pb", content)) == {2048: 50}
 
 
 def test_bytes_without_a_count(tmp_path: Path) -> None:
@@ -116,19 +100,6 @@ def test_bytes_without_a_count(tmp_path: Path) -> None:
 
 
 # --- differences --------------------------------------------------------------------------------
-
-
-def test_a_difference_of_two_profiles_is_named(tmp_path: Path) -> None:
-    content = profile(sample(5, 500, 2, 200), sample(3, 300, -4, -400), types=FOUR)
-    said = refused(tmp_path / "x.pb", content)
-    assert "is the difference of two profiles (a sample has -400), not a heap" in said
-    assert "convert one of the two, or give --value alloc" in said
-    one = made(tmp_path / "x.pb", content, value="alloc")
-    assert sizes(one) == {100: 8}
-    assert "it is the difference of two profiles, so it has only what changed" in one.remark
-    for values in ((-1, -100), (0, -100), (2, -100), (-1, 0)):
-        said = refused(tmp_path / "x.pb", profile(sample(*values)))
-        assert said.endswith("convert one of the two")
 
 
 def test_a_difference_that_go_writes(tmp_path: Path) -> None:
@@ -220,35 +191,6 @@ def test_an_allocation_that_dies_keeps_its_stack(tmp_path: Path) -> None:
     one = made(tmp_path / "x.pb", content + call + function, value="alloc")
     assert [site.frames for site in one.sites] == [("profile: alloc_objects",)]
     assert one.ops["site"].tolist() == [1, 0] * 5
-
-
-def test_what_a_stack_may_have(tmp_path: Path) -> None:
-    """Long names, line feeds, lines beyond 2^20, addresses of the kernel, 200 frames."""
-    texts = ["f" * 9000, "ü" * 5000, "a\nb", "c++ f(int (*)(int)) const"]
-    begin = first_text()
-    functions = b"".join(
-        inside(5, plain(1, i) + plain(2, begin + i - 1) + plain(4, begin + 1)) for i in range(1, 5)
-    )
-    lines = ((1, 5), (2, 1 << 20), (3, -1), (4, 7))
-    locations = b"".join(
-        inside(4, plain(1, i) + inside(4, plain(1, i) + plain(2, line))) for i, line in lines
-    )
-    locations += inside(4, plain(1, 5) + plain(3, 0xFFFFFFFFFF600000))
-    content = profile(
-        sample(1, 10, stack=(1, 2, 3, 4, 5)),
-        sample(1, 20, stack=[4, *[3] * 200]),
-        texts=texts,
-        parts=functions + locations,
-    )
-    one = made(tmp_path / "x.pb", content)
-    deep, wide = one.sites
-    assert len(deep.frames) == 128 and deep.frames[0].startswith("profile: c++ f")
-    assert all(frame.startswith("profile: a b (") for frame in deep.frames[1:])
-    assert wide.frames[1].startswith("profile: üü") and "a b" not in wide.frames[1]
-    assert [frame.rpartition(":")[2] for frame in wide.frames[:4]] == ["5)", "0)", "0)", "7)"]
-    assert wide.frames[3].startswith("profile: c++ f(int (*)(int)) const (")
-    assert wide.frames[4] == "profile: 0xffffffffff600001"
-    assert one.sites.named()[1].names[3].startswith("c++ f(int (*)(int)) const (")
 
 
 def test_mappings_that_are_no_files(tmp_path: Path) -> None:

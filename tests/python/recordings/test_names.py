@@ -88,15 +88,6 @@ def test_function_and_line(program: Path) -> None:
     assert name_at(program, start_of(program, "shown")) == "shown (named.c:7)"
 
 
-def test_function_without_lines(program: Path, bare: Path) -> None:
-    """Functions are found by address and size: an address after the last byte has no name."""
-    assert name_at(bare, start_of(program, "hidden")) == "hidden in bare"
-    row = next(x for x in tool("nm", "-S", program).splitlines() if x.endswith(" hidden")).split()
-    end = int(row[0], 16) + int(row[1], 16)
-    assert name_at(bare, end - 1) == "hidden in bare"
-    assert name_at(bare, 16) == "bare+0x11 (no symbol)"
-
-
 def test_without_programs_that_know_lines(
     program: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -163,14 +154,6 @@ def test_damaged_files(bare: Path, tmp_path: Path) -> None:
     broken.write_bytes(raw[:-1])
     with pytest.raises(ElfError, match="damaged"):
         ElfFile(broken)
-
-
-def test_names_of_cplusplus(tmp_path: Path) -> None:
-    source = tmp_path / "a.c"
-    source.write_text("int _ZN3one3twoEi(int i) { return i; }\nint main(void) { return 0; }\n")
-    tool(str(CC), "-o", tmp_path / "a", source)
-    start = start_of(tmp_path / "a", "_ZN3one3twoEi")
-    assert name_at(tmp_path / "a", start) == "one::two(int) in a"
 
 
 def test_sites_of_a_recording(program: Path, tmp_path: Path) -> None:

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import inspect
-import json
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +11,6 @@ import spanwise as sw
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from spanwise.optimizer.pareto import peak_ledger
 from spanwise.recordings.ops import own_ops
 
 from tests.python.helpers import (
@@ -24,7 +21,6 @@ from tests.python.helpers import (
     histories,
     make_ops,
     random_ops,
-    spanwise,
 )
 
 # --- slices ---------------------------------------------------------------------------------------
@@ -72,19 +68,6 @@ def test_a_slice_is_a_possible_history(ops: NDArray[np.void], a: int, b: int) ->
     end = sorted(live_after(part.ops, len(part)).values())
     assert end == sorted(live_after(ops, last).values())
     assert part.ledger("go", "end").requested_bytes == sum(end)
-
-
-def test_a_set_answers_all_that_a_recording_answers() -> None:
-    """Except that it is opened from several files."""
-    own = {name for name in dir(sw.Recording) if not name.startswith("_")}
-    assert own - set(dir(sw.RecordingSet)) == {
-        "from_ops",
-        *("allocator", "memory", "missing", "runtimes", "switched_off"),
-        *("live_objects", "site_frames", "site_labels"),
-    }
-    for call in ("ledger", "compare", "timeline", "plot_timeline", "histogram", "blocks"):
-        of_one = inspect.signature(getattr(sw.Recording, call))
-        assert of_one == inspect.signature(getattr(sw.RecordingSet, call)), call
 
 
 def test_a_set_adds_up() -> None:
@@ -209,21 +192,6 @@ def test_real_memory_equals_the_simulator_to_the_byte() -> None:
         assert sw.check_ledger(recording, "c16", at).different == {}
 
 
-@pytest.mark.parametrize("allocator", ["spanwise", "glibc"])
-def test_a_replay(allocator: str) -> None:
-    """A thread's number may come back; an end is no operation that is timed."""
-    ops = np.concatenate([births(12, 4), births(12, 4)])
-    second = (np.arange(len(ops)) >= len(ops) // 2) & (ops["kind"] != END)
-    ops["object"][second] += 12 * 300
-    ops["time_ns"] = np.arange(len(ops))
-    table = "c16" if allocator == "spanwise" else None
-    recording = sw.Recording.from_ops(ops)
-    seen = sw.replay(recording, allocator, table=table, drain=[0.0])
-    assert seen.failed == 0 and seen.threads == 12
-    assert seen.ops == len(ops) - 24 == recording.events
-    assert seen.samples["live_objects"][-1] == 2 * 12 * 30
-
-
 # --- what they leave ------------------------------------------------------------------------------
 
 
@@ -243,29 +211,6 @@ def test_counts_are_of_events() -> None:
     assert output.summary.to_dict() == same
     peak = output.ops[: output.summary.peak_op]
     assert unrecorded.summary.peak_op == int((peak["kind"] != END).sum())
-
-
-def test_as_a_file(tmp_path: Path) -> None:
-    ops = births(20, 4)
-    stored = sw.Recording.from_ops(ops, tmp_path / "a.swt")
-    assert stored.info["version"] == 2
-    assert stored.summary.to_dict() == sw.Recording.from_ops(ops).summary.to_dict()
-    for name in ("kind", "thread", "size", "time_ns"):
-        assert (stored.ops[name] == ops[name]).all()
-    assert stored.remark == "" and "remark" not in stored.ledger().to_dict()
-    assert stored.ledger().held_bytes == sw.Recording.from_ops(ops).ledger().held_bytes
-
-
-def test_the_optimiser_does_not_see_them() -> None:
-    output = sw.Recording.from_ops(births(20, 4))
-    unrecorded = sw.Recording.from_ops(births(20, 4, ends=False))
-    first, second = (
-        sw.optimize(one, classes=8, objective="peak", waste_percent=100).table
-        for one in (output, unrecorded)
-    )
-    assert first.hash == second.hash
-    held = [peak_ledger([one], first, 3).held_bytes for one in (output, unrecorded)]
-    assert held[0] == held[1]
 
 
 # --- bad input ------------------------------------------------------------------------------------
@@ -319,10 +264,3 @@ def test_an_old_file_is_read_and_says_so(path: Path) -> None:
         one.ledger(at="end").held_bytes for one in (recording, sw.Recording.from_ops(unrecorded))
     )
     assert end < unrecorded_end
-
-
-def test_an_old_file_on_the_command_line() -> None:
-    done = spanwise("ledger", OLD[0])
-    assert done.returncode == 0 and REMARK in done.stdout
-    output = json.loads(spanwise("ledger", "--json", OLD[0], OLD[1]).stdout)
-    assert output["remark"] == REMARK

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -15,7 +14,6 @@ import spanwise as sw
 from spanwise.recordings import programs, recorder
 
 from tests.python.helpers import make_ops, needs_python_malloc, needs_recorder, spanwise
-from tests.recorder.test_surroundings import small_disk
 
 CC = shutil.which("gcc") or shutil.which("cc") or shutil.which("clang")
 needs_compiler = pytest.mark.skipif(CC is None, reason="no C compiler on this machine")
@@ -44,31 +42,12 @@ int main(int argc, char **argv) {
     syscall(SYS_exit_group, 0);
 }
 """
-CGO = """
-package main
-
-// #include <stdlib.h>
-import "C"
-
-func main() {
-	for i := 0; i < 3000; i++ {
-		C.free(C.malloc(100))
-	}
-}
-"""
 
 
 SHUT = """
 import resource
 kept = [bytes(600) for _ in range(9000)]
 resource.setrlimit(resource.RLIMIT_FSIZE, (1, 1))
-"""
-FILLED = """
-import contextlib, sys
-kept = [bytes(600) for _ in range(9000)]
-with contextlib.suppress(OSError), open(sys.argv[1], "wb", buffering=0) as file:
-    while file.write(b"x" * 4096): pass
-kept += [bytes(600) for _ in range(9000)]
 """
 
 
@@ -86,20 +65,6 @@ def test_a_disk_that_was_full_at_the_end_is_named(tmp_path: Path) -> None:
     summary = sw.Recording.open(place).summary
     assert not summary.incomplete and summary.dropped_calls > 0 < summary.allocs
     assert "the disk was full" in spanwise("ledger", place).stderr
-
-
-@needs_recorder()
-@needs_python_malloc()
-@pytest.mark.parametrize("kib", [400, 700])
-def test_a_disk_that_is_full_for_the_reader_too(tmp_path: Path, kib: int) -> None:
-    """Of what could be written something is kept, and the disk is named as what is to blame."""
-    with small_disk(tmp_path, kib):
-        place = tmp_path / "a.swt"
-        words: list[str | Path] = ["--stacks", "0", "-o", place, "--"]
-        words += [sys.executable, "-S", "-c", FILLED]
-        done = spanwise("record", *words, tmp_path / "filler")
-        assert done.returncode in (1, 2) and "Traceback" not in done.stderr
-        assert "the disk was full" in done.stderr or "No space left on device" in done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -169,35 +134,6 @@ def test_areas_go_where_memory_is(
     assert recording.summary.allocs == 3000
 
 
-@needs_recorder()
-def test_a_cgo_program(tmp_path: Path) -> None:
-    """Go ends by a bare system call, and has a heap of its own."""
-    go = shutil.which("go")
-    if go is None or CC is None:
-        pytest.skip("no go, or no C compiler for cgo, on this machine")
-    (tmp_path / "main.go").write_text(CGO)
-    made = subprocess.run(
-        [go, "build", "-o", tmp_path / "program", tmp_path / "main.go"],
-        # Go's standard library stays in the user's cache: else it would be compiled for this test.
-        env={**os.environ, "CGO_ENABLED": "1", "GOFLAGS": "-mod=mod", "GOTOOLCHAIN": "local"},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )  # fmt: skip
-    if made.returncode != 0:
-        pytest.skip(f"go cannot build it: {made.stderr.splitlines()[-1]}")
-    done = spanwise("record", "-o", tmp_path / "a.swt", "--", tmp_path / "program")
-    assert done.returncode == 0, done.stderr
-    first = done.stderr.splitlines()[0]  # Go's exit may come before the memory was read
-    assert "program" in first
-    assert "a heap of its own, Go's" in first or "came from Go's own heap" in first
-    recording = sw.Recording.open(tmp_path / "a.swt")
-    sizes = {int(row["size_bytes"]): int(row["count"]) for row in recording.histogram()}
-    assert sizes[100] >= 3000
-    assert recording.summary.gaps() == []
-
-
 def test_runtimes(tmp_path: Path) -> None:
     assert programs.runtime_of("/usr/lib/jvm/lib/server/libjvm.so") == "the Java virtual machine"
     assert programs.runtime_of("/bin/ls") == ""
@@ -209,16 +145,6 @@ def test_runtimes(tmp_path: Path) -> None:
     for place in range(32, 64):
         (tmp_path / "bad").write_bytes(whole[:place] + b"\xff" + whole[place + 1 :])
         assert programs.runtime_of(str(tmp_path / "bad")) == ""
-
-
-def test_a_free_threaded_python_keeps_its_allocator(tmp_path: Path) -> None:
-    """It does not start with PYTHONMALLOC=malloc; what it is stands in its version."""
-    program = tmp_path / "python3.14"
-    for words, runtime in ((b"", ""), (b"%.80s free-threading build (", "free-threaded CPython")):
-        program.write_bytes(Path("/bin/ls").read_bytes() + words)
-        program.chmod(0o755)
-        assert programs.examine(str(program)).may_be_python == (runtime == "")
-        assert programs.runtime_of(str(program)) == runtime
 
 
 # --- what commands say of gaps --------------------------------------------------------------------
@@ -259,16 +185,6 @@ def test_a_result_of_a_cut_recording_is_a_finding(cut: Path, words: list[str]) -
 
 @pytest.mark.parametrize(
     "words",
-    [["ledger"], ["compare"], ["replay", "--drain", "0.01"], ["sweep"], ["optimize"]],
-)
-def test_a_whole_recording_is_none(tmp_path: Path, words: list[str]) -> None:
-    sw.Recording.from_ops(make_ops(*[(0, i, 100) for i in range(500)]), tmp_path / "a.swt")
-    done = spanwise(*words, tmp_path / "a.swt")
-    assert "missing" not in done.stderr and "no events" not in done.stderr
-
-
-@pytest.mark.parametrize(
-    "words",
     [
         ["ledger"],
         ["compare"],
@@ -284,13 +200,3 @@ def test_an_empty_recording_is_a_finding(tmp_path: Path, words: list[str]) -> No
     assert done.returncode == 1, done.stderr
     assert "spanwise: none.swt: it holds no events" in done.stderr.splitlines()
     assert "Traceback" not in done.stderr
-
-
-@needs_recorder()
-@needs_compiler
-def test_a_program_without_events_is_a_finding(tmp_path: Path) -> None:
-    (tmp_path / "a.c").write_text("int main(void) { return 0; }")
-    subprocess.run([str(CC), "-o", tmp_path / "a", tmp_path / "a.c"], check=True)
-    done = spanwise("record", "-o", tmp_path / "a.swt", "--", tmp_path / "a")
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[0] == "a.swt: it holds no events"

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import pty
 import signal
 import subprocess
 import sys
@@ -143,135 +142,7 @@ def test_the_second_ctrl_c_kills(tmp_path: Path, start: Start) -> None:
     assert sw.Recording.open(tmp_path / "a.swt").summary.allocs > 15_000
 
 
-@needs_recorder()
-@needs_python_malloc()
-def test_the_program_goes_on_after_ctrl_c(tmp_path: Path, start: Start) -> None:
-    command = start(*recorded(SERVER, stubborn=True))
-    wait_until((tmp_path / "ready").exists)
-    os.killpg(command.pid, signal.SIGINT)
-    wait_until((tmp_path / "stop-1").exists)
-    (tmp_path / "enough").touch()
-    command.communicate()
-    assert command.returncode == 130
-    assert (tmp_path / "clean").exists()
-    assert allocations(tmp_path / "a.swt") > 40_000
-
-
-@needs_recorder()
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-@needs_python_malloc()
-def test_a_signal_to_the_command_alone(
-    tmp_path: Path, start: Start, number: signal.Signals
-) -> None:
-    code = SERVER.replace("SIGTERM", number.name)
-    command = start(*recorded(code))
-    wait_until((tmp_path / "ready").exists)
-    command.send_signal(number)
-    lines = command.communicate()[1].splitlines()
-    assert command.returncode == 128 + number
-    assert lines[0] == f"ended after {number.name}; {KEPT}"
-    assert (tmp_path / "clean").exists()
-    assert allocations(tmp_path / "a.swt") > 40_000
-
-
-@needs_recorder()
-@needs_python_malloc()
-def test_a_key_on_a_terminal(tmp_path: Path) -> None:
-    """Control and C as typed: the terminal sends SIGINT to all of its foreground group."""
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.chdir(tmp_path)
-        words = recorded(SERVER)
-        os.execv(words[0], words)
-    wait_until((tmp_path / "ready").exists)
-    os.write(terminal, b"\x03")
-    said = b""
-    with suppress(OSError):  # what reading gives once the other side is closed
-        while chunk := os.read(terminal, 4096):
-            said += chunk
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 130
-    assert KEPT.encode() in said and b"Traceback" not in said
-    assert (tmp_path / "clean").exists()
-    assert allocations(tmp_path / "a.swt") > 40_000
-    os.close(terminal)
-
-
-@needs_recorder()
-def test_interrupts_that_are_ignored_stay_so(tmp_path: Path, start: Start) -> None:
-    """As under nohup, or behind & in a script."""
-    code = "import pathlib, time\npathlib.Path('ready').touch()\n"
-    code += "while not pathlib.Path('enough').exists(): time.sleep(0.01)"
-    command = start("/bin/sh", "-c", "trap '' INT; exec \"$@\"", "sh", *recorded(code))
-    wait_until((tmp_path / "ready").exists)
-    os.killpg(command.pid, signal.SIGINT)
-    (tmp_path / "enough").touch()
-    assert "SIGINT" not in command.communicate()[1]
-    assert command.returncode == 0
-
-
-# --- spanwise.record ------------------------------------------------------------------------------
-
-
-@needs_recorder()
-@needs_python_malloc()
-def test_keyboard_interrupt_in_a_script(tmp_path: Path, start: Start) -> None:
-    code = SERVER.replace("STUBBORN", "False")
-    script = f"import sys, spanwise as sw\nsw.record([sys.executable, '-c', {code!r}], 'a.swt')\n"
-    process = start(sys.executable, "-c", script)
-    wait_until((tmp_path / "ready").exists)
-    os.killpg(process.pid, signal.SIGINT)
-    said = process.communicate()[1]
-    assert said.startswith(f"ended after SIGINT; {KEPT}\na.swt: ")
-    assert said.splitlines()[-1] == "KeyboardInterrupt"
-    assert allocations(tmp_path / "a.swt") > 20_000
-
-
-# --- start-up -------------------------------------------------------------------------------------
-
-WAITS = """
-import pathlib, time
-pathlib.Path("ready").touch()
-while True: time.sleep(0.01)
-"""
-
-
-@pytest.mark.parametrize("module", ["numpy", "argparse"])
-@pytest.mark.parametrize("by", ["module", "script"])
-def test_ctrl_c_during_imports(tmp_path: Path, start: Start, module: str, by: str) -> None:
-    """A module that is imported early, and one that only the commands need."""
-    script = Path(sys.executable).with_name("spanwise")
-    if by == "script" and not script.exists():
-        pytest.skip(f"{script} is not installed")
-    (tmp_path / f"{module}.py").write_text(WAITS)
-    words = [sys.executable, script] if by == "script" else [sys.executable, "-m", "spanwise"]
-    process = start(*words, "classes", env={**os.environ, "PYTHONPATH": str(tmp_path)})
-    wait_until((tmp_path / "ready").exists)
-    os.killpg(process.pid, signal.SIGINT)
-    assert process.communicate()[1] == "spanwise: interrupted\n"
-    assert process.returncode == 130
-
-
-def test_importing_the_package_leaves_ctrl_c_alone(tmp_path: Path, start: Start) -> None:
-    (tmp_path / "numpy.py").write_text(WAITS)
-    code = "import spanwise; spanwise.Recording"  # whose module loads numpy
-    process = start(sys.executable, "-c", code, env={**os.environ, "PYTHONPATH": str(tmp_path)})
-    wait_until((tmp_path / "ready").exists)
-    os.killpg(process.pid, signal.SIGINT)
-    assert process.communicate()[1].splitlines()[-1] == "KeyboardInterrupt"
-
-
 # --- ordering the events --------------------------------------------------------------------------
-
-
-def test_a_long_call_is_looked_at() -> None:
-    seen: list[int] = []
-
-    def call() -> None:
-        while len(seen) < 3:
-            pass
-
-    assert runner.interruptible(call, [0], lambda: seen.append(1)) is None
-    assert len(seen) >= 3
 
 
 @needs_recorder()

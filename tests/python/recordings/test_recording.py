@@ -56,73 +56,11 @@ def test_ops_are_the_array_itself() -> None:
     assert not recording.ops.flags.writeable
 
 
-def test_ops_of_a_file_are_kept(stored: sw.Recording) -> None:
-    assert stored.ops is stored.ops
-    assert stored.ops.dtype == sw.OPS_DTYPE
-    assert not stored.ops.flags.writeable
-    assert len(stored) == len(stored.ops) == 50_000
-
-
-@pytest.mark.parametrize("rows", [1000, 8192, 50_000, 1 << 20])
-def test_blocks_are_the_ops(stored: sw.Recording, rows: int) -> None:
-    blocks = list(stored.blocks(rows))
-    assert [len(block) for block in blocks[:-1]] == [rows] * (len(blocks) - 1)
-    assert (np.concatenate(blocks) == stored.ops).all()
-
-
-def test_passes_run_side_by_side(stored: sw.Recording) -> None:
-    for one, two in zip(stored.blocks(7000), stored.blocks(7000), strict=True):
-        assert (one == two).all()
-
-
 def test_bad_rows(stored: sw.Recording) -> None:
     with pytest.raises(ValueError, match="rows 0: give at least 1"):
         stored.blocks(0)
     with pytest.raises(TypeError):
         stored.blocks(1.5)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("rows", "change", "message"),
-    [
-        (
-            [(ALLOC, 0, 8), (ALLOC, 0, 8)],
-            {},
-            "operation 1: ALLOC of object 0, which is live already",
-        ),
-        ([(FREE, 0, 0)], {}, "operation 0: FREE of object 0, which is not live"),
-        (
-            [(ALLOC, 0, 8), (FREE, 0, 0), (REALLOC, 0, 9)],
-            {},
-            "operation 2: REALLOC of object 0, which is not live",
-        ),
-        (
-            [(7, 0, 8)],
-            {},
-            "operation 0: kind 7 is unknown;"
-            " use 0 (alloc), 1 (free), 2 (realloc) or 3 (end of a thread)",
-        ),
-        ([(ALLOC, 0, 8), (FREE, 0, 3)], {}, "operation 1: a free has size 3; it must be 0"),
-        ([(ALLOC, 5, 8)], {}, "operation 0: object 5 is not dense: fewer operations exist"),
-        ([(ALLOC, 0, 2**63)], {}, f"operation 0: size {2**63} is too large"),
-        ([(ALLOC, 0, 8)], {"flags": 8}, "operation 0: flags 0x8 are unknown"),
-        ([(ALLOC, 0, 8)], {"align_log2": 48}, "operation 0: alignment 2^48 is impossible"),
-        (
-            [(ALLOC, 0, 8)],
-            {"thread": 3},
-            "operation 0: thread 3 is not dense: fewer operations exist",
-        ),
-    ],
-)
-def test_impossible_operations(
-    rows: list[tuple[int, int, int]], change: dict[str, int], message: str
-) -> None:
-    ops = make_ops(*rows)
-    for name, value in change.items():
-        ops[name] = value
-    with pytest.raises(sw.InvalidError) as caught:
-        sw.Recording.from_ops(ops)
-    assert str(caught.value) == message
 
 
 def test_time_must_not_fall() -> None:
@@ -212,18 +150,6 @@ def test_histogram_of_what_lives() -> None:
         recording.live_histogram(1e6)
 
 
-def test_histogram_at_an_operation_of_many(stored: sw.Recording) -> None:
-    last: dict[int, int] = {}
-    for row in stored.ops[: stored.summary.peak_op].tolist():
-        _, size, object_id, _, _, kind, _, _ = row
-        last.pop(object_id, 0)
-        if kind in (ALLOC, REALLOC):
-            last[object_id] = size
-    found = stored.live_histogram()
-    assert int(found["count"].sum()) == len(last)
-    assert int(found["total_bytes"].sum()) == sum(last.values())
-
-
 def test_timeline(stored: sw.Recording) -> None:
     rows = stored.timeline("go", samples=200)
     assert 200 <= len(rows) <= 2048
@@ -236,14 +162,6 @@ def test_timeline(stored: sw.Recording) -> None:
     assert (rows["requested_bytes"][100], rows["held_bytes"][100]) == (
         *(model.requested_bytes, model.held_bytes),
     )
-
-
-def test_progress_adds_up(stored: sw.Recording) -> None:
-    for recording in (stored, sw.Recording.from_ops(np.array(stored.ops))):
-        for at in ("peak", "end", 0.5):
-            seen: list[int] = []
-            recording.ledger("go", at, progress=seen.append)
-            assert sum(seen) == len(recording)
 
 
 def test_an_exception_in_progress_ends_the_ledger(stored: sw.Recording) -> None:
@@ -261,18 +179,6 @@ def test_texts(stored: sw.Recording) -> None:
     assert stored._repr_html_().startswith("<table>")
     assert stored.program == "operations"
     assert stored.sites[0].frames == ()
-
-
-def test_site_ids_decide_no_memory(tmp_path: Path) -> None:
-    """Ids of 32 bits: tables by id would take 64 GiB."""
-    ops = make_ops((ALLOC, 0, 10), (ALLOC, 1, 20), (ALLOC, 2, 30), (FREE, 1, 0))
-    ops["site"] = [2**32 - 1, 7, 2**32 - 1, 7]
-    for recording in (
-        sw.Recording.from_ops(ops),
-        sw.Recording.from_ops(ops, tmp_path / "sites.swt"),
-    ):
-        found = [(site.id, site.allocs, site.allocated_bytes) for site in recording.sites]
-        assert found == [(2**32 - 1, 2, 40), (7, 1, 20)]
 
 
 # --- files that are no good -----------------------------------------------------------------------
@@ -310,64 +216,6 @@ def test_not_a_recording(tmp_path: Path) -> None:
         assert not folder.is_dir() or "Is a directory" in refused(folder, sw.RecordingIOError)
 
 
-_FACTORS = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B, 0x3C6EF372FE94F82B, 0xA54FF53A5F1D36F1)
-
-
-def sum64(raw: bytes | bytearray) -> int:
-    """The checksum of docs/design/trace.md."""
-
-    def mix(value: int, factor: int) -> int:
-        value = value * factor % 2**64
-        return value ^ value >> 32
-
-    words = [int.from_bytes(raw[i : i + 8], "little") for i in range(0, len(raw) // 8 * 8, 8)]
-    lanes = [1, 2, 3, 4]
-    whole = len(raw) // 32 * 4
-    for i, word in enumerate(words[:whole]):
-        lanes[i % 4] = mix(lanes[i % 4] ^ word, _FACTORS[i % 4])
-    total = mix(len(raw) ^ 0x5357543153756D36, _FACTORS[0])
-    for lane, factor in zip(lanes, _FACTORS, strict=True):
-        total = mix(total ^ lane, factor)
-    for word in words[whole:]:
-        total = mix(total ^ word, _FACTORS[1])
-    total = mix(total ^ int.from_bytes(raw[len(words) * 8 :], "little"), _FACTORS[2])
-    return mix(total, _FACTORS[3])
-
-
-def test_version_from_the_future(stored: sw.Recording, tmp_path: Path) -> None:
-    raw = bytearray(Path(str(stored.path)).read_bytes())
-    assert raw[56:64] == sum64(raw[:56]).to_bytes(8, "little")
-    raw[8:12] = (7).to_bytes(4, "little")
-    raw[56:64] = sum64(raw[:56]).to_bytes(8, "little")
-    path = tmp_path / "new.swt"
-    path.write_bytes(raw)
-    assert refused(path) == (
-        f"{path}: byte 8: written by a newer spanwise (format 7, this reads up to 2): upgrade"
-        " spanwise"
-    )
-
-
-def test_cut_at_every_byte_of_its_first_4_kib(stored: sw.Recording, tmp_path: Path) -> None:
-    raw = Path(str(stored.path)).read_bytes()
-    path = tmp_path / "cut.swt"
-    prefixes = 0
-    for length in range(1, 4096):
-        path.write_bytes(raw[:length])
-        message = refused(path)
-        assert message.startswith(f"{path}: byte ")
-        offset = int(message.split("byte ")[1].split(":")[0])
-        assert 0 <= offset <= length
-        if message.endswith("there is nothing to read, record again"):
-            continue
-        assert message.endswith("; nothing before it can be used, record again")
-        prefix = sw.Recording.open(path, valid_prefix=True)
-        assert len(prefix) == 0
-        assert prefix.info["damaged"] == 1
-        assert prefix.summary.incomplete == 1
-        prefixes += 1
-    assert prefixes == 4096 - 64
-
-
 def test_valid_prefix_is_a_prefix(stored: sw.Recording, tmp_path: Path) -> None:
     raw = Path(str(stored.path)).read_bytes()
     path = tmp_path / "cut.swt"
@@ -379,18 +227,6 @@ def test_valid_prefix_is_a_prefix(stored: sw.Recording, tmp_path: Path) -> None:
         assert (prefix.ops == stored.ops[: len(prefix)]).all()
         assert prefix.ledger("go").events <= len(prefix)
     assert len(prefix) > 40_000
-
-
-def test_flipped_bytes(stored: sw.Recording, tmp_path: Path) -> None:
-    raw = bytearray(Path(str(stored.path)).read_bytes())
-    path = tmp_path / "flip.swt"
-    rng = np.random.default_rng(4)
-    for place in rng.integers(0, len(raw), 60).tolist():
-        raw[place] ^= 0x10
-        path.write_bytes(raw)
-        raw[place] ^= 0x10
-        with pytest.raises((sw.TraceFormatError, sw.RecordingIOError)):
-            sw.Recording.open(path).ledger("go")
 
 
 def test_path_forms(stored: sw.Recording) -> None:

@@ -108,12 +108,6 @@ def test_the_block_and_what_was_live(output: Told) -> None:
 
 @needs_recorder()
 @needs_python_malloc()
-def test_blocks_nest_and_follow(output: Told) -> None:
-    assert output.said["nested"] == [40, 23, 40]
-
-
-@needs_recorder()
-@needs_python_malloc()
 def test_other_threads_are_in_it(output: Told) -> None:
     count, threads = output.said["threads"]
     assert count == 80
@@ -133,49 +127,6 @@ print(int(((ops["size"] == {SIZE} + 1) & (ops["kind"] == 0)).sum()))
     parent = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
     words = ("--children", "-o", tmp_path / "whole.swt", "--", sys.executable, "-c", parent, child)
     assert spanwise("record", *words).stdout == "9\n"
-
-
-@needs_recorder()
-@needs_python_malloc()
-def test_a_block_that_raises_has_no_recording(output: Told) -> None:
-    assert output.said["raised"] == [
-        "KeyError('mine')",
-        "recording(): the block ended with an exception, so it has no recording",
-    ]
-
-
-# A block that is kept in a file, and a child that is not recorded.
-KEPT = f"""
-import json, subprocess, sys
-import spanwise as sw
-path = sys.argv[1]
-with sw.recording(path) as part:
-    inside = [bytearray({SIZE}) for _ in range(50)]
-try:
-    with sw.recording(path):
-        raise KeyError
-except sw.InvalidError as error:
-    said = [part.recording.path, str(error)]
-child = "import spanwise as sw\\nwith sw.recording(): pass"
-done = subprocess.run([sys.executable, "-c", child], capture_output=True, text=True)
-print(json.dumps([*said, done.stderr.splitlines()[-1]]))
-"""
-
-
-@needs_recorder()
-@needs_python_malloc()
-def test_a_block_that_is_kept_and_a_child_that_is_not_recorded(tmp_path: Path) -> None:
-    """A file that is there already is refused before the block runs; the whole stays small."""
-    kept, whole = tmp_path / "block.swt", tmp_path / "whole.swt"
-    done = spanwise("record", "-o", whole, "--", sys.executable, "-c", KEPT, kept)
-    path, refusal, child = json.loads(done.stdout)
-    assert (path, refusal) == (str(kept), f"{kept}: exists already; give another name")
-    peak = sw.Recording.open(kept).summary.peak_requested_bytes
-    assert peak >= 50 * SIZE
-    # What the cutting takes is not the program's.
-    assert sw.Recording.open(whole).summary.peak_requested_bytes < peak + (1 << 20)
-    assert "is a child that is not recorded" in child
-    assert "`spanwise record --children -o FILE.swt -- python3 SCRIPT`" in child
 
 
 def test_a_process_that_is_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import json
-import re
-import shlex
 import shutil
 import subprocess
 from collections import defaultdict
@@ -18,7 +16,7 @@ from spanwise import plots
 from spanwise.__main__ import main
 from spanwise.recordings.span_pinning import GROUPS, NOT_FREED
 
-from tests.python.helpers import ALLOC, FREE, ROOT, make_ops, needs_recorder, random_ops
+from tests.python.helpers import ALLOC, FREE, make_ops, needs_recorder, random_ops
 
 CC = shutil.which("cc") or shutil.which("gcc")
 
@@ -59,30 +57,6 @@ def two_spans() -> sw.Recording:
 
 def rows_of(found: sw.SpanPinning) -> list[tuple[int, ...]]:
     return [tuple(row) for row in np.asarray(found.array).tolist()]
-
-
-def test_two_spans_by_hand() -> None:
-    """Without site 2 its span comes free; without 1 or 3 nothing does, though both keep as much."""
-    one = two_spans()
-    at = f"#{len(one) - 1}"
-    found = one.span_pinning("site", "go", at)
-    assert rows_of(found) == [
-        (2, 1, 33, 8192 - 48, 1, 1, 8192),
-        (1, 1, 33, 4048, 1, 0, 0),
-        (3, 1, 33, 4048, 1, 0, 0),
-    ]
-    assert (found.spans, found.free_bytes) == (2, 8144 + 8096)
-    assert rows_of(one.span_pinning("size", "go", at)) == [(48, 3, 99, 16240, 2, 2, 16384)]
-    # Object 10 lives from microsecond 10 to 2,000; the others are never freed.
-    lives = one.span_pinning("lifetime", "go", at)
-    assert rows_of(lives) == [
-        (NOT_FREED, 2, 66, 8144 + 4048, 2, 1, 8192),
-        (1 << 20, 1, 33, 4048, 1, 0, 0),
-    ]
-    assert lives.labels() == ["not freed", "1.05 ms"]
-    # At microsecond 676 the ages are 676, 666 and 506: from 2^19 ns on, and from 2^18 on.
-    ages = one.span_pinning("age", "go", at)
-    assert rows_of(ages) == [(1 << 18, 1, 33, 8144, 1, 1, 8192), (1 << 19, 2, 66, 8096, 1, 1, 8192)]
 
 
 @pytest.mark.parametrize("at", ["peak", "end", "#2500"])
@@ -199,20 +173,6 @@ def test_text_picture_and_command(tmp_path: Path, capsys: pytest.CaptureFixture[
     output = json.loads(capsys.readouterr().out)
     assert output["span_pinning"]["by"] == "lifetime" and output["span_pinning"]["spans"] == 2
     assert output["span_pinning"]["groups"][0]["released_bytes"] == 16384
-
-
-def test_the_example_of_the_page_is_true(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """docs/how-to/read-a-ledger.md has a program, a command and the end of what it prints."""
-    page = (ROOT / "docs/how-to/read-a-ledger.md").read_text(encoding="utf-8")
-    section = page.partition("## Who holds the free slots\n")[2].partition("\n## ")[0]
-    program, output = re.findall(r"```(?:python|text)\n(.*?)```", section, re.DOTALL)
-    (words,) = re.findall(r"`spanwise (ledger [^`]*)`", section)
-    monkeypatch.chdir(tmp_path)
-    exec(program, {})
-    assert main(shlex.split(words)) == 0
-    assert capsys.readouterr().out.endswith("\n" + output)
 
 
 def test_nothing_and_what_is_refused() -> None:

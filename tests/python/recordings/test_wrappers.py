@@ -337,19 +337,6 @@ def site(number: int, names: Sequence[str], full_names: Sequence[str] = ()) -> S
     return Site(number, 1, 10, (f"a+{number:#x}",), tuple(names), tuple(full_names or names))
 
 
-def test_callers_are_shown_as_far_as_there_is_room() -> None:
-    names = ("inner (a.c:3)", "f" * 40 + " (b.c:1)", "g (c.c:2)", "__libc_start_call_main in l.so")
-    assert callers([site(1, names)], 60) == ["inner (a.c:3) < " + "f" * 40 + " < g"]
-    assert callers([site(1, names)], 58) == ["inner (a.c:3) < " + "f" * 40]
-    assert callers([site(1, names)], 40) == ["inner (a.c:3)"]
-    assert callers([Site(0, 1, 1, ())], 60) == ["unknown"]
-    long = "void shop::Cache<shop::Item>::put<int>(int) (shop.cc:12)"
-    assert callers([site(1, (long,))], 40) == ["shop::Cache::put (shop.cc:12)"]
-    assert callers([site(1, (long,))], 26) == ["shop::…::put (shop.cc:12)"]
-    assert callers([site(1, (long,))], 22) == ["shop::Cache::put"]
-    assert callers([site(1, ("operator new(unsigned) in a.so",))], 14) == ["operator new"]
-
-
 def test_a_line_of_the_standard_library_is_followed_by_one_of_the_program() -> None:
     files = ("/usr/lib/python3.11/json/decoder.py", "/usr/lib/python3.11/json/__init__.py")
     names = ("raw_decode (json/decoder.py:353)", "loads (json/__init__.py:346)")
@@ -406,20 +393,3 @@ def test_merged_sites_add_up() -> None:
 def test_names_are_cut_in_their_middle(most: int, shown: str) -> None:
     assert _format.shortened("std::copy_all (a.cc:445)", most) == shown
     assert len(shown) <= most
-
-
-def test_a_function_that_calls_itself_is_named_once() -> None:
-    names = ("fill (a.c:3)", "fill", "walk<int>", "walk<long>", "fill", "main")
-    assert callers([site(1, names)], 80) == ["fill (a.c:3) < walk < fill < main"]
-
-
-def test_widths_follow_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = [
-        site(i, (f"caller_{i} (a.c:{i})", *(f"caller_of_it_{n}" for n in range(20))))
-        for i in (1, 2)
-    ]
-    for columns in (80, 200):
-        monkeypatch.setenv("COLUMNS", str(columns))
-        lines = repr(Sites(names)).splitlines()
-        assert columns - 20 < max(map(len, lines)) <= columns
-        assert not any(line.endswith("anoth") for line in lines)

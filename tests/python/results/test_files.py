@@ -10,7 +10,6 @@ import select
 import shutil
 import stat
 import struct
-import sys
 import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -21,9 +20,7 @@ import pytest
 import spanwise as sw
 from spanwise.measure.bench_cases import read_cases
 from spanwise.measure.running import read_process_ledger
-from spanwise.recordings.elf import ElfError, ElfFile
-from spanwise.recordings.programs import read_elf, runtime_of
-from spanwise.results.files import is_text, reading, write_whole
+from spanwise.results.files import reading, write_whole
 
 from tests.python.helpers import ROOT, needs_recorder, python, spanwise
 
@@ -84,11 +81,6 @@ def test_errors_that_are_not_the_files_pass() -> None:
         raise MemoryError
 
 
-def test_texts_that_can_be_written() -> None:
-    assert is_text("a") and is_text(os.fsdecode(b"\xff")) and is_text("\0")
-    assert not is_text("\ud800") and not is_text(b"a") and not is_text(None)
-
-
 def test_names_that_are_not_utf8_are_printed_and_written(tmp_path: Path) -> None:
     """A locale of UTF-8 has strict output; a name of a file is any bytes."""
     odd = tmp_path / os.fsdecode(b"x\xff.swt")
@@ -126,10 +118,6 @@ def refused(reads: Callable[[Path], Any], path: Path, content: str) -> str:
 )
 def test_cases(value: Any, said: str, tmp_path: Path) -> None:
     assert refused(read_cases, tmp_path / "c.json", json.dumps(value)).startswith(said)
-
-
-def test_cases_that_are_nested_too_deeply(tmp_path: Path) -> None:
-    assert refused(read_cases, tmp_path / "c.json", DEEP) == ": not JSON: is nested too deeply"
 
 
 @pytest.mark.parametrize(
@@ -171,28 +159,6 @@ def test_builds(stamp: str, tmp_path: Path) -> None:
         sw.Build.open(tmp_path)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="ELF files of Linux")
-def test_elf_files_with_impossible_addresses(tmp_path: Path) -> None:
-    """Offsets of 2^64 - 1, and as many heads as a file can say it has."""
-    path = tmp_path / "a.so"
-    head = b"\x7fELF\x02\x01\x01" + bytes(9)
-    for start in (64, (1 << 63) - 1, (1 << 64) - 1):
-        path.write_bytes(
-            head
-            + struct.pack(
-                "<HHIQQQIHHHHHH", 3, 62, 1, 0, start, start, 0, 64, 65535, 65535, 64, 9, 1
-            )
-            + b"\xff" * 4096
-        )
-        assert read_elf(str(path)) is None
-        assert runtime_of(str(path)) == ""
-        with pytest.raises(ElfError, match="damaged"):
-            ElfFile(path).functions()
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ElfError, match="no regular file"):
-        ElfFile(tmp_path / "pipe")
-
-
 # --- pipes and links ------------------------------------------------------------------------------
 
 DATA = Path(__file__).parents[2] / "data"
@@ -230,12 +196,6 @@ def test_a_pipe_gets_an_export(tmp_path: Path) -> None:
     assert through_pipe(pipe, lambda: recording.export(pipe, "openmetrics")) == whole != b""
 
 
-def test_a_pipe_gets_a_picture(tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe.svg"
-    command = ("compare", DATA / "births-v1.swt", "--plot", pipe)
-    assert b"<svg" in through_pipe(pipe, lambda: spanwise(*command))
-
-
 def test_a_link_stays_and_its_file_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     target, link = tmp_path / "there/target.txt", tmp_path / "link.txt"
@@ -263,13 +223,3 @@ def test_a_recording_refuses_what_is_no_file(tmp_path: Path) -> None:
     with pytest.raises(sw.InvalidError, match="not a regular file"):
         sw.record(["true"], tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
-
-
-def test_a_conversion_refuses_what_is_no_file(tmp_path: Path) -> None:
-    trace, pipe = tmp_path / "a.txt", tmp_path / "pipe"
-    trace.write_text("1: malloc 0x10 8\n")
-    os.mkfifo(pipe)
-    done = spanwise("convert", "-f", trace, "-o", pipe)
-    assert done.returncode == 2
-    assert done.stderr == f"spanwise: {pipe}: not a regular file; give another name\n"
-    assert stat.S_ISFIFO(pipe.lstat().st_mode)

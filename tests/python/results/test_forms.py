@@ -21,7 +21,7 @@ from spanwise.measure.bench_rounds import ROW_FIELDS
 from spanwise.measure.peers import PeerComparison, PeerRow
 from spanwise.measure.running import ProcessLedger
 from spanwise.recordings.sites import Site, Sites
-from spanwise.results.rows import as_rows, rows_of
+from spanwise.results.rows import as_rows
 from spanwise.tables.table import STOCK
 
 from tests.python.helpers import random_ops
@@ -119,14 +119,6 @@ def test_rows_are_read_as_numpy_arrays() -> None:
     assert rows[0]["byte"] == 9
     assert json.loads(rows[:1].to_json())[0]["three"] == [1, 2, 3]
     assert pickle.loads(pickle.dumps(rows)).tobytes() == rows.tobytes()
-
-
-def test_rows_of_dictionaries() -> None:
-    rows = rows_of([{"n": 1, "x": None, "t": None}, {"n": 2, "x": 3, "t": "a"}])
-    assert rows["n"].dtype == np.int64 and rows["n"].tolist() == [1, 2]
-    assert np.isnan(rows["x"][0]) and rows["x"][1] == 3.0
-    assert rows["t"].tolist() == ["", "a"] and not rows.flags.writeable
-    assert rows_of([], ("a", "b")).dtype.names == ("a", "b")
 
 
 # --- results --------------------------------------------------------------------------------------
@@ -368,34 +360,3 @@ def test_progress_steps_add_up() -> None:
     both: list[int] = []
     sw.compare(RECORDING, ["go", "c16"], progress=both.append)
     assert sum(both) == 2 * len(RECORDING)
-
-
-def test_a_bar_is_drawn_on_request(capsys: pytest.CaptureFixture[str]) -> None:
-    RECORDING.ledger("go")
-    assert capsys.readouterr().err == ""  # no terminal
-    RECORDING.compare(["go", "c16"], progress=True)
-    assert "compare" in capsys.readouterr().err
-
-
-def test_a_notebook_draws_bars_of_long_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ipykernel", sys)
-    given: dict[str, Any] = {}
-
-    class Bar:
-        update = print
-
-        def __init__(self, **arguments: Any) -> None:
-            given.update(arguments)
-
-        def __enter__(self) -> Bar:
-            return self
-
-        def __exit__(self, *_: object) -> None:
-            pass
-
-    monkeypatch.setattr(importlib.import_module("tqdm.auto"), "tqdm", Bar)
-    RECORDING.ledger("go")
-    assert (given["total"], given["delay"]) == (len(RECORDING), 1)
-    given.clear()
-    RECORDING.ledger("go", progress=False)
-    assert not given

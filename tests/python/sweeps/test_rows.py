@@ -79,13 +79,6 @@ def test_ranking_of_resident_bytes() -> None:
     assert most.ranking() == [("a", 80), ("b", 90)] and most.to_dict()["best"] == "a"
 
 
-def test_text_of_a_sweep() -> None:
-    swept = sweep_of(*ROWS)
-    assert swept.title == "sweep of 2 recordings under 3 tables at peak, 1 row failed"
-    assert [line[:4:3] for line in swept._text_rows()] == [("b", "295"), ("a", "300")]
-    assert swept._text_rows()[1][-2:] == ("280", "93.3 %")
-
-
 def test_arrays_of_rows() -> None:
     rows = sweep_of(row("x", "a", 100), row("y", "a", 0, error="no", held_bytes=None, seconds=None))
     columns = rows.array
@@ -98,6 +91,9 @@ def test_arrays_of_rows() -> None:
 def test_of_rows_about_the_same_the_last_counts() -> None:
     rows = latest([row("x", "a", 1), row("x", "b", 2), row("x", "a", 3)])
     assert [(one["table"], one["held_bytes"]) for one in rows] == [("a", 3), ("b", 2)]
+    renamed = row("x", "c", 4, table_hash=row("x", "a", 0)["table_hash"])
+    missing = [row("x", name, 0, table_hash=None, error="no such table") for name in "ded"]
+    assert [one["table"] for one in latest([*rows, renamed, *missing])] == ["c", "b", "d", "e"]
 
 
 GO = table_spec(sw.SizeClassTable.go())

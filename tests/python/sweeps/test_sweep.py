@@ -15,7 +15,7 @@ import pytest
 import spanwise as sw
 from spanwise.__main__ import main
 from spanwise.sweeps import plans, tasks, worker
-from spanwise.sweeps.tasks import LEDGER_FIELDS, ROW_FIELDS, STATS_FIELDS
+from spanwise.sweeps.tasks import LEDGER_FIELDS, STATS_FIELDS
 
 from tests.python.helpers import random_ops, spanwise
 from tests.python.sweeps.sweep_tools import TABLES, settled
@@ -47,12 +47,6 @@ def test_rows_are_the_ledgers(
             n: getattr(ledger.stats, n) for n in STATS_FIELDS
         }
         assert row["events"] == len(recording)
-
-
-def test_one_of_each_is_enough(files: list[str]) -> None:
-    found = sw.sweep(Path(files[0]), sw.SizeClassTable.go())
-    assert len(found) == 1 and found[0]["table"] == "go"
-    assert tuple(found[0]) == ROW_FIELDS
 
 
 def test_the_same_twice_is_done_once(files: list[str], tmp_path: Path) -> None:

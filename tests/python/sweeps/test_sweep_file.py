@@ -10,15 +10,12 @@ import signal
 import subprocess
 import sys
 import textwrap
-import threading
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 import spanwise as sw
-from spanwise import _lib
-from spanwise.recordings.simulate import Simulation
 from spanwise.sweeps import tasks
 
 from tests.python.sweeps.sweep_tools import TABLES, expected, lines_of, settled
@@ -189,15 +186,6 @@ def test_a_full_disk_keeps_written_rows(
     assert len(sw.sweep(files[0], TABLES, output=path)) == len(TABLES)
 
 
-def test_without_rows_there_is_no_file(files: list[str], tmp_path: Path) -> None:
-    path = tmp_path / "s.jsonl"
-    with pytest.raises(sw.TraceFormatError):
-        sw.sweep(__file__, "go", output=path)
-    with pytest.raises(sw.InvalidError):
-        sw.sweep(files, "go", output=path, executor="abacus")
-    assert not path.exists()
-
-
 # --- stops ----------------------------------------------------------------------------------------
 
 
@@ -284,35 +272,3 @@ def test_a_stopped_sweep_goes_on(tmp_path: Path, executor: str, number: signal.S
     # Tables that differ by a thousandth may be equal: those are done once.
     assert not found.failures
     assert len(found) - sum(counts) == kept
-
-
-def test_the_simulation_leaves_the_gil() -> None:
-    """This thread runs while another simulates in a single C call.
-
-    A busy system may prevent that in many calls, but not in all.
-    """
-    ops = np.zeros(4_000_000, sw.OPS_DTYPE)
-    ops["kind"][1::2] = 1
-    ops["size"][0::2] = 100
-    simulation = Simulation(sw.SizeClassTable.go())
-
-    def work(begun: threading.Event, ended: threading.Event) -> None:
-        start = _lib.pointer(ops, "const sw_op *")
-        begun.set()
-        _lib.lib.sw_runner_run(simulation._runner, start, len(ops), 0, _lib.ffi.NULL, _lib.ffi.NULL)
-        ended.set()
-
-    ticks, until = 0, time.monotonic() + 120
-    while ticks <= 10 and time.monotonic() < until:
-        begun, ended = threading.Event(), threading.Event()
-        thread = threading.Thread(target=work, args=(begun, ended))
-        thread.start()
-        begun.wait()
-        ticks = 0
-        while not ended.is_set():
-            ticks += 1
-            # gives the GIL up: with it held in C this loop turns a few times at most
-            time.sleep(0.0005)
-        thread.join()
-    simulation.close()
-    assert ticks > 10

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import pickle
 from pathlib import Path
 from typing import Any
@@ -12,43 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import spanwise as sw
-from hypothesis import given
-from hypothesis import strategies as st
-from spanwise.tables import families
-from spanwise_sizeclasses import families as generated
-
-from tests.python.helpers import GO_TABLE
-
-# The exact counts of the specification: request -> bytes under go.
-GO_ROUNDED = {
-    0: 0,
-    1: 8,
-    8: 8,
-    33: 48,
-    40: 48,
-    66: 80,
-    1024: 1024,
-    1025: 1152,
-    32768: 32768,
-    32769: 40960,
-}
-
-
-def go_numbers() -> dict[str, Any]:
-    value: dict[str, Any] = json.loads(GO_TABLE.read_text(encoding="utf-8"))
-    return value
-
-
-@pytest.mark.parametrize(("size", "rounded"), GO_ROUNDED.items())
-def test_exact_counts(size: int, rounded: int) -> None:
-    table = sw.SizeClassTable.go()
-    explanation = table.explain(size)
-    assert explanation.rounded_bytes == table.round_up(size) == rounded
-    assert explanation.waste_bytes == table.waste(size) == rounded - size
-    with sw.Heap(table) as heap:
-        assert heap.explain(size) == explanation
-        assert heap.alloc(size).usable_bytes == (rounded if size else 8)
-        assert heap.alloc(size).address != heap.alloc(size).address
 
 
 def test_explain_zero_says_what_c_returns() -> None:
@@ -79,42 +41,7 @@ def test_array_look_up_equals_the_c_one(name: str) -> None:
     assert table.round_up(sizes.reshape(7, -1)).shape == (7, 10000)
 
 
-def test_columns() -> None:
-    classes = sw.SizeClassTable.go().classes
-    assert classes.dtype.names == (
-        *("cls", "size_bytes", "span_bytes", "slots", "tail_bytes", "max_waste_percent"),
-        "min_align",
-        "first_span_bytes",
-    )
-    assert classes["first_span_bytes"].tolist() == classes["span_bytes"].tolist()
-    assert len(classes) == 67
-    assert not classes.flags.writeable
-    assert classes["max_waste_percent"][0] == 87.5
-
-
-def test_spans_that_grow(tmp_path: Path) -> None:
-    grows = sw.SizeClassTable.custom([(16, 4, 1), (64, 8, 2), (128, 2)], name="grows")
-    assert grows.classes["span_bytes"].tolist() == [4 * 8192, 8 * 8192, 2 * 8192]
-    assert grows.classes["first_span_bytes"].tolist() == [8192, 2 * 8192, 2 * 8192]
-    # 64 B serve 17 to 64 B: 47 of 64 bytes at worst, whatever the length.
-    assert grows.classes["max_waste_percent"][1] == pytest.approx(100 * 47 / 64)
-    fixed = sw.SizeClassTable.custom([(16, 4), (64, 8), (128, 2)], name="grows")
-    assert grows != fixed
-    grows.to_json(tmp_path / "t.json")
-    assert sw.SizeClassTable.from_json(tmp_path / "t.json") == grows
-    assert pickle.loads(pickle.dumps(grows)) == grows
-    assert str(grows).splitlines()[0].endswith("min align  first span")
-    assert str(fixed).splitlines()[0].endswith("min align")
-    assert "first_span_bytes" in grows.generator_dict()["classes"][0]
-    assert "first_span_bytes" not in fixed.generator_dict()["classes"][0]
-
-
 # --- families -------------------------------------------------------------------------------------
-
-
-def test_help_lists_every_family() -> None:
-    listed = families.NAMES_HELP.removesuffix(", geometric-R or FILE.json").split(", ")
-    assert listed == list(generated.NAMES)
 
 
 def test_default_is_c16() -> None:
@@ -123,43 +50,6 @@ def test_default_is_c16() -> None:
     assert default.name == "c16" and default.to_dict() == sw.SizeClassTable.c16().to_dict()
     with sw.Heap() as heap:
         assert heap.table == default
-
-
-def test_pow2() -> None:
-    table = sw.SizeClassTable.pow2()
-    assert table.classes["size_bytes"].tolist() == [8 << i for i in range(13)]
-    assert table.classes["tail_bytes"].max() == 0
-
-
-@pytest.mark.parametrize("ratio", [1.05, 1.25, 1.5, 2.0, 4.0])
-def test_geometric_keeps_its_ratio(ratio: float) -> None:
-    table = sw.SizeClassTable.geometric(ratio)
-    sizes = table.classes["size_bytes"].astype(float)
-    assert sizes[0] == 16
-    assert sizes[-1] == 32768
-    steps_of_16 = np.diff(sizes) == 16
-    assert ((sizes[1:] / sizes[:-1] <= ratio) | steps_of_16).all()
-    assert (sizes % 16 == 0).all()
-
-
-@given(
-    st.lists(st.integers(1, 4096), min_size=1, max_size=60, unique=True),
-    st.sampled_from([4096, 8192, 65536]),
-)
-def test_custom_sizes_get_spans_with_short_tails(eighths: list[int], page_bytes: int) -> None:
-    sizes = [8 * n for n in sorted(eighths)]
-    table = sw.SizeClassTable.custom(sizes, page_bytes=page_bytes)
-    assert table.classes["size_bytes"].tolist() == sizes
-    assert (table.classes["tail_bytes"] * 8 <= table.classes["span_bytes"]).all()
-    for size in (1, sizes[0], sizes[-1] - 7, sizes[-1], sizes[-1] + 1):
-        assert table.round_up(size) >= size
-
-
-def test_custom_takes_pages() -> None:
-    table = sw.SizeClassTable.custom([(8, 1), (48, 3)], name="mine")
-    assert table.classes["span_bytes"].tolist() == [8192, 24576]
-    assert table.name == "mine"
-    assert repr(table) == "<SizeClassTable mine: 2 classes, 8 to 48 B, pages of 8192 B>"
 
 
 @pytest.mark.parametrize(
@@ -177,25 +67,6 @@ def test_bad_classes(classes: list[Any], message: str) -> None:
     with pytest.raises(sw.InvalidError) as caught:
         sw.SizeClassTable.custom(classes)
     assert str(caught.value) == message
-
-
-@pytest.mark.parametrize("ratio", [1.0, 0.5, -1, float("nan"), float("inf")])
-def test_bad_ratio(ratio: float) -> None:
-    with pytest.raises(ValueError, match="must be above 1"):
-        sw.SizeClassTable.geometric(ratio)
-
-
-def test_unknown_table() -> None:
-    with pytest.raises(ValueError, match="unknown table 'gogo'") as caught:
-        sw.SizeClassTable.named("gogo")
-    assert str(caught.value) == (
-        "unknown table 'gogo'; use go, c16, jemalloc, tcmalloc, mimalloc, pow2, fibonacci,"
-        " geometric-R or FILE.json (R: a ratio such as 1.25)"
-    )
-    with pytest.raises(TypeError, match=r"spanwise\.SizeClassTable\.named\('go'\)"):
-        sw.SizeClassTable("go")
-    with pytest.raises(TypeError, match="table must be a SizeClassTable or a name, not int"):
-        sw.Heap(table=7)  # type: ignore[arg-type]
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -233,24 +104,6 @@ def test_bad_file(text: str, tmp_path: Path) -> None:
 # --- as objects -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", FAMILIES)
-def test_families_are_the_generator_s(name: str, tmp_path: Path) -> None:
-    table = sw.SizeClassTable.named(name)
-    assert table.name == name
-    made = families.named(name)
-    assert made is not None
-    assert (table.hash, table.page_bytes) == (made.hash, made.page_bytes)
-    again = sw.SizeClassTable.from_json(_written(table, tmp_path / "t.json"))
-    assert again == table
-    maker = getattr(sw.SizeClassTable, name, None)
-    assert maker is None or maker() == table
-
-
-def _written(table: sw.SizeClassTable, path: Path) -> Path:
-    table.to_json(path)
-    return path
-
-
 @pytest.mark.parametrize("name", ["go", "pow2", "geometric-1.4", "jemalloc"])
 def test_copies_are_equal(name: str) -> None:
     table = sw.SizeClassTable.named(name)
@@ -278,14 +131,6 @@ def test_texts() -> None:
     assert lines[2].split() == ["1", "8", "8192", "1024", "0", "87.50%", "8"]
     assert len(table.to_markdown().splitlines()) == 69
     assert table._repr_html_().count("<tr>") == 68
-
-
-@pytest.mark.parametrize("bad", [True, 1.0, None, "8", 8 + 0j])
-def test_sizes_must_be_integers(bad: Any) -> None:
-    table = sw.SizeClassTable.go()
-    for ask in (table.explain, table.class_of, table.round_up):
-        with pytest.raises(TypeError, match="size must be an integer"):
-            ask(bad)
 
 
 def test_arrays_of_sizes_must_be_integers_too() -> None:

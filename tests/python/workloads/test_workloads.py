@@ -74,12 +74,6 @@ def test_bad_draws(sizes: Any, kind: type[Exception], message: str) -> None:
     assert str(caught.value) == message
 
 
-def test_steady_replacement_is_steady() -> None:
-    live = live_after(workloads.steady_replacement(100, 1000))
-    assert (live[:100] == np.arange(1, 101)).all()
-    assert set(live[100:].tolist()) == {99, 100}
-
-
 def test_phase_shift_shifts() -> None:
     recording = workloads.phase_shift(1000, freed=0.9, first=16, second=200)
     live = live_after(recording)
@@ -127,28 +121,6 @@ def given(*numbers: int) -> Any:
 # --- lifetimes ------------------------------------------------------------------------------------
 
 
-def test_lifetimes_by_hand() -> None:
-    """Object 0 lives through no further allocation, object 1 through two, object 2 through one."""
-    recording = sw.synthesize(given(10, 20, 30, 40, 50), given(0, 2, 1, 7, 0), count=5)
-    assert rows_of(recording) == [
-        (ALLOC, 0, 10),
-        (FREE, 0, 0),
-        (ALLOC, 0, 20),
-        (ALLOC, 1, 30),
-        (ALLOC, 2, 40),
-        (FREE, 0, 0),  # both are due before the last allocation: the older one goes first
-        (FREE, 1, 0),
-        (ALLOC, 1, 50),  # the id that was freed last
-    ]
-    assert recording.ops["time_ns"].tolist() == [1000 * i for i in range(8)]
-
-
-def test_equal_lifetimes_end_in_the_order_of_birth() -> None:
-    recording = sw.synthesize(8, given(3, 2, 1, 9, 9), count=5)
-    freed = [object_id for kind, object_id, _ in rows_of(recording) if kind == FREE]
-    assert freed == [0, 1, 2]
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_every_object_lives_as_long_as_was_drawn(seed: int) -> None:
     """Births are counted at each free: one more than those that the object was to live through."""
@@ -173,12 +145,6 @@ def test_every_object_lives_as_long_as_was_drawn(seed: int) -> None:
 # --- mixes ----------------------------------------------------------------------------------------
 
 
-def test_weights_are_shares() -> None:
-    drawn = workloads.draw({8: 1, 16: 3, 24: 0}, np.random.default_rng(1), 40_000)
-    assert set(drawn.tolist()) == {8, 16}
-    assert (drawn == 16).mean() == pytest.approx(0.75, abs=0.02)
-
-
 def test_replacement_takes_the_place_of_what_it_frees() -> None:
     rows = rows_of(workloads.steady_replacement(5, 60, given(*range(1, 66)), seed=3))
     assert rows[:5] == [(ALLOC, i, i + 1) for i in range(5)]
@@ -187,17 +153,3 @@ def test_replacement_takes_the_place_of_what_it_frees() -> None:
         assert freed == (FREE, made[1], 0) and 0 <= made[1] < 5
         assert made == (ALLOC, made[1], 6 + step)
     assert {object_id for _, object_id, _ in rows[5:]} == set(range(5))
-
-
-def test_phases_by_count() -> None:
-    """Half of three is rounded to even, as Python rounds: two of them go."""
-    rows = rows_of(workloads.phase_shift(3, freed=0.5, first=given(1, 2, 3), second=given(7, 8, 9)))
-    assert rows[:3] == [(ALLOC, 0, 1), (ALLOC, 1, 2), (ALLOC, 2, 3)]
-    assert [kind for kind, _, _ in rows[3:]] == [FREE, FREE, ALLOC, ALLOC, ALLOC]
-    assert len({object_id for _, object_id, _ in rows[3:5]}) == 2
-    assert [size for _, _, size in rows[5:]] == [7, 8, 9]
-    assert rows[5][1] == rows[4][1] and rows[6][1] == rows[3][1]  # ids: the last freed first
-    assert rows[7][1] == 3
-
-
-# --- Robson's adversary ---------------------------------------------------------------------------

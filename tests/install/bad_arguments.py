@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls every function of the C library with NULL for each of its pointers in turn.
+"""Calls every function of the C library with a bad pointer for each of its pointers in turn.
 
 The functions come from tests/data/interface.txt, so a new one is covered from its first day. Each
-call runs in a child process, with valid arguments but for the NULL. It may return or report misuse,
-but not crash, and a function that creates something returns SW_INVALID if it has nowhere to put it.
+call runs in a child process, with valid arguments but one:
+
+- NULL: the call may return or report misuse, but not crash; a function that returns a status
+  returns SW_INVALID if its handle, or the place for what it creates, is NULL;
+- a handle that has ended: reported as STALE_HANDLE;
+- memory that is no handle, and a handle of another kind: reported as FOREIGN_HANDLE.
 
 Example:
-    python3 tests/install/null_arguments.py cc build/release/libspanwise.so
+    python3 tests/install/bad_arguments.py cc build/release/libspanwise.so
 """
 
 from __future__ import annotations
@@ -33,6 +37,16 @@ MAY_CRASH = {
 }
 """Function -> why a NULL is not looked for."""
 
+KEEPS_HANDLES = {"sw_cache_emptied", "sw_recyclable_init"}
+"""The first continues inline code, which has looked; the second uses its handle later."""
+
+HAS_NO_LOOK = {
+    *("sw_heap_alloc", "sw_heap_alloc_aligned", "sw_heap_realloc", "sw_heap_free"),
+    *("sw_heap_free_sized", "sw_cache_alloc", "sw_cache_alloc_aligned", "sw_cache_realloc"),
+    *("sw_cache_free", "sw_arena_alloc", "sw_arena_make_slice", "sw_arena_alloc_typed"),
+}
+"""Fast functions, which do not look whether a handle is one before they use it."""
+
 HANDLES = {
     "sw_heap": "sw_heap_create(NULL, &out)",
     "sw_cache": "sw_cache_open(heap(), &out)",
@@ -53,6 +67,15 @@ HANDLES = {
     "sw_trace_writer": 'sw_trace_create("new.swt", &out)',
 }
 """Kind -> the call that makes one."""
+
+ENDS = {
+    kind: f"{kind}_destroy"
+    for kind in HANDLES
+    if kind not in ("sw_cache", "sw_arena", "sw_trace", "sw_trace_writer")
+}
+ENDS |= {"sw_cache": "sw_cache_close", "sw_arena": "sw_arena_free"}
+ENDS |= {"sw_trace": "sw_trace_close", "sw_trace_writer": "sw_trace_abort"}
+"""Kind -> the function that ends one."""
 
 SPECIAL = {
     ("sw_trace_create", "const char *"): '"other.swt"',
@@ -158,26 +181,34 @@ static const char *recording(void) {
     give(sw_trace_commit(writer, NULL), "commit");
     return "some.swt";
 }
+static void *garbage(void) {
+    static _Alignas(4096) unsigned char page[16384];
+    for (size_t i = 0; i < sizeof page; i++) page[i] = 0x55;
+    return page;
+}
+static int wanted; /* -1: any misuse may be reported, or none */
 static sw_fault_action named(const sw_fault *fault, void *arg) {
-    (void)fault, (void)arg;
-    _exit(0);
+    (void)arg;
+    _exit(wanted < 0 || (int)fault->code == wanted ? 0 : 5);
 }
 """
 
 RUN = r"""
-static int run(const char *what, int (*call)(void), int wants_invalid) {
+static int run(const char *what, int (*call)(void), int misuse, int wants_invalid) {
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
+        wanted = misuse;
         sw_set_fault_handler(named, NULL);
         int status = call();
-        _exit(wants_invalid && status != SW_INVALID ? 4 : 0);
+        _exit(wants_invalid && status != SW_INVALID ? 4 : misuse >= 0 ? 5 : 0);
     }
     int ended = 0;
     if (child < 0 || waitpid(child, &ended, 0) != child) return 1;
     if (WIFSIGNALED(ended)) printf("%s: signal %d\n", what, WTERMSIG(ended));
     if (WIFEXITED(ended) && WEXITSTATUS(ended) == 3) printf("%s: no arguments\n", what);
     if (WIFEXITED(ended) && WEXITSTATUS(ended) == 4) printf("%s: not SW_INVALID\n", what);
+    if (WIFEXITED(ended) && WEXITSTATUS(ended) == 5) printf("%s: is not reported\n", what);
     return ended != 0;
 }
 """
@@ -231,11 +262,35 @@ def value(name: str, kind: str) -> str:
     return f"sized(sizeof({base}))" if base.startswith("sw_") and "*" not in base else "scratch()"
 
 
-def case(number: int, name: str, result: str, kinds: list[str], null: int) -> str:
+def needs(name: str, result: str, kind: str, at: int) -> bool:
+    """Return whether a NULL there is SW_INVALID: no place for what is made, or no handle."""
+    if kind.endswith("* *"):
+        return re.search(r"_create(_bounded)?$|_open$", name) is not None
+    handle = result == "sw_status" and at == 0 and plain(kind) in HANDLES
+    return handle and name not in ENDS.values()
+
+
+def bad_values(name: str, kind: str) -> list[tuple[str, str, str]]:
+    """Return how a pointer is bad, its value in C, and the misuse that is reported."""
+    found = [] if name in MAY_CRASH else [("NULL", "NULL", "-1")]
+    base = plain(kind)
+    skipped = name in KEEPS_HANDLES or name.endswith("_slow")
+    if skipped or base not in HANDLES or kind.endswith("* *"):
+        return found
+    found.append(("ended", f"ended_{base}()", "SW_MISUSE_STALE_HANDLE"))
+    if name not in HAS_NO_LOOK:
+        names = list(HANDLES)
+        other = names[(names.index(base) + 1) % len(names)]
+        foreign = "SW_MISUSE_FOREIGN_HANDLE"
+        found += [("garbage", "garbage()", foreign), (other, f"make_{other}()", foreign)]
+    return found
+
+
+def case(number: int, name: str, result: str, kinds: list[str], *, at: int, bad: str) -> str:
     """Return a C function that makes the call."""
     lines = [f"static int case_{number}(void) {{"]
     for i, kind in enumerate(kinds):
-        argument = "NULL" if i == null else POSITIONS.get((name, i)) or value(name, kind)
+        argument = bad if i == at else POSITIONS.get((name, i)) or value(name, kind)
         declared = "void *" if is_pointer(kind) else f"{kind} "
         lines.append(f"    {declared}given{i} = {argument};")
     call = f"{name}({', '.join(f'given{i}' for i in range(len(kinds)))})"
@@ -250,18 +305,19 @@ def program() -> tuple[str, int]:
     for kind, call in HANDLES.items():
         parts.append(
             f"static {kind} *make_{kind}(void) {{\n    {kind} *out = NULL;\n"
-            f'    give({call}, "{kind}");\n    return out;\n}}'
+            f'    give({call}, "{kind}");\n    return out;\n}}\n'
+            f"static void *ended_{kind}(void) {{\n    {kind} *out = make_{kind}();\n"
+            f"    {ENDS[kind]}(out);\n    return out;\n}}"
         )
     parts.append(RUN)
     rows: list[str] = []
     for name, result, kinds in functions():
         for i, kind in enumerate(kinds):
-            if not is_pointer(kind) or name in MAY_CRASH:
-                continue
-            parts.append(case(len(rows), name, result, kinds, i))
-            creates = kind.endswith("* *") and re.search(r"_create(_bounded)?$|_open$", name)
-            what = f"{name}, argument {i + 1}"
-            rows.append(f'    failed += run("{what}", case_{len(rows)}, {int(bool(creates))});')
+            for how, bad, misuse in bad_values(name, kind) if is_pointer(kind) else ():
+                parts.append(case(len(rows), name, result, kinds, at=i, bad=bad))
+                invalid = how == "NULL" and needs(name, result, kind, i)
+                call = f'"{name}, argument {i + 1}: {how}", case_{len(rows)}'
+                rows.append(f"    failed += run({call}, {misuse}, {int(invalid)});")
     body = "\n".join(rows)
     parts.append(f"int main(void) {{\n    int failed = 0;\n{body}\n    return failed != 0;\n}}\n")
     return "\n".join(parts), len(rows)
@@ -276,7 +332,7 @@ def main(compiler: str, library: str) -> int:
         flags = ["-std=gnu11", "-w", "-O0", f"-I{ROOT / 'include'}", f"-Wl,-rpath,{where}"]
         subprocess.run([compiler, *flags, str(source), library, "-o", str(out)], check=True)
         ended = subprocess.run([str(out)], cwd=folder, check=False)
-    print(f"{calls} calls with a NULL")
+    print(f"{calls} calls with a bad pointer")
     return ended.returncode
 
 

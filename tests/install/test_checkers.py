@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""check_layers.py and check_rooms.py find one planted violation of each kind.
+
+`./dev test` runs both on the project itself.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from install_tools import ROOT
+
+LAYERS = {
+    "src/LAYERS.md": "# Layers\n\n1. `base`: `src/base/`\n2. `heap`: `src/heap/`\n",
+    "src/base/base.h": "int base_low(void);\n",
+    "src/base/base.c": '#include "base/base.h"\n#include <stdio.h>\n',
+    "src/heap/heap.c": '#include "base/base.h"\nint heap_high(void) { return base_low(); }\n',
+    "include/spanwise/a.h": "int sw_low(void);\n",
+}
+ROOMS = {
+    "python/ROOMS.md": "# Rooms\n\n1. `base`: `spanwise/_lib.py`\n2. `tables`: `spanwise/tables/`\n"
+    "3. `front`: `spanwise/__init__.py`\n",
+    "python/spanwise/__init__.py": "from spanwise.tables.table import total\n",
+    "python/spanwise/_lib.py": "from spanwise._spanwise import ffi\n",
+    "python/spanwise/tables/__init__.py": "",
+    "python/spanwise/tables/other.py": "",
+    "python/spanwise/tables/table.py": "from spanwise import _lib\n"
+    "from spanwise.tables import other\ntotal = 0\n",
+}
+
+
+def check(name: str, root: Path, files: dict[str, str], *options: str) -> tuple[int, str]:
+    """The exit status and the output of a checker on a tree of these files."""
+    for path, text in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+    words = [sys.executable, str(ROOT / f"scripts/{name}.py"), "--root", str(root), *options]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def objects(root: Path) -> Path:
+    """Compile every source to the path of its object under CMake."""
+    for source in root.glob("src/**/*.c"):
+        inside = source.relative_to(root)
+        out = root / "build/CMakeFiles/lib.dir" / f"{inside}.o"
+        out.parent.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["cc", f"-I{root}/src", "-c", source, "-o", out], check=True)
+    return root / "build"
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        ("src/base/base.c", "\n", "2 layers, 2 objects, 0 violations"),
+        ("src/base/base.c", '#include "heap/heap.h"\n', "layer base may not include heap"),
+        ("src/heap/heap.c", '#include "base.h"\n', '"base.h" is no file of a layer'),
+        ("src/odd/odd.c", "int odd;\n", "in no layer of src/LAYERS.md"),
+        ("include/spanwise/a.h", '#include "base/base.h"\n', "which is not public"),
+        (
+            "src/base/base.c",
+            "int heap_high(void);\nint base_low(void);\nint base_low(void) { return heap_high(); }",
+            "layer base may not use heap_high of layer heap (src/heap/heap.c)",
+        ),
+        (
+            "src/heap/b.c",
+            "int b(void);\nint heap_high(void);\nint b(void) { return heap_high(); }\n",
+            "call cycle: ",
+        ),
+    ],
+)
+def test_layers(file: str, text: str, said: str, tmp_path: Path) -> None:
+    files = {**LAYERS, "src/heap/heap.h": "int heap_high(void);\n", file: text}
+    if "cycle" in said:
+        files["src/heap/heap.c"] = "int b(void);\nint heap_high(void) { return b(); }\n"
+    status, found = check("check_layers", tmp_path, files)
+    if status == 0:
+        status, found = check("check_layers", tmp_path, {}, "--objects", str(objects(tmp_path)))
+    assert said in found and status == (not said.endswith(" 0 violations"))
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        ("tables/other.py", "", "3 rooms, 5 modules, 0 violations"),
+        ("_lib.py", "def f(): from spanwise.tables import table", "base may not import tables"),
+        ("tables/other.py", "from spanwise import total", "tables may not import front"),
+        ("tables/other.py", "import matplotlib.pyplot", "only plots and report may"),
+        ("tables/other.py", "from spanwise._spanwise import lib", "only spanwise._lib may"),
+        ("tables/other.py", "from spanwise.tables import table", "cycle of imports: "),
+        ("loose.py", "", "in no room of python/ROOMS.md"),
+    ],
+)
+def test_rooms(file: str, text: str, said: str, tmp_path: Path) -> None:
+    status, found = check("check_rooms", tmp_path, {**ROOMS, f"python/spanwise/{file}": text})
+    assert said in found and status == (not said.endswith(" 0 violations"))
