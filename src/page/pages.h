@@ -26,8 +26,9 @@ enum {
     SW_WINDOWS_MAX = 64,
     SW_WINDOW_FIRST_BYTES = 64 << 20,
     SW_PAGE_GAP = 64,
-    SW_TAKE_OUT_BYTES = 1 << 20, /* see sw_pages_take_out_highest */
+    SW_TAKE_OUT_BYTES = 1 << 20, /* see sw_pages_bound_free */
     SW_TAKE_OUT_RUN_PAGES = 16,
+    SW_FREE_SHARE = 4,
     SW_HELD_LOOK = 4096,  /* see sw_pages_find_held */
     SW_HELD_RUN_MAX = 16, /* see sw_pages_alloc */
     SW_PURGE_RUNS = 32,   /* maximum of runs taken out at once */
@@ -189,11 +190,12 @@ void sw_pages_purge_finish(sw_pages *pages);
 /* As sw_pages_purge_finish, before a fork. No runs are taken out until the next tick. */
 void sw_pages_purge_stop(sw_pages *pages);
 
-/* Called when a request takes n pages that are not held yet, SW_TAKE_OUT_BYTES or more, while the
- * heap's free held pages are in runs too short for it. Takes out n of those pages, the highest
- * first, from runs of at least SW_TAKE_OUT_RUN_PAGES pages. Without this, large objects of many
- * sizes would each leave a hole of resident memory. */
-void sw_pages_take_out_highest(sw_pages *pages, uint32_t n);
+/* Called when a request takes `fresh` pages that are not held yet, SW_TAKE_OUT_BYTES or more, while
+ * the heap's free held pages are in runs too short for it. Takes out free held pages, at most
+ * `fresh`, the highest first, from runs of at least SW_TAKE_OUT_RUN_PAGES pages, while they are more
+ * than 1 / SW_FREE_SHARE of the pages in use, `fresh` included. Without this, large objects of many
+ * sizes would each leave a hole of resident memory until the next tick. */
+void sw_pages_bound_free(sw_pages *pages, uint32_t fresh);
 
 /* Called after the system has refused memory. It purges the free pages at the end of each window's
  * accessible part and makes them inaccessible, because limits may count every writable page of a
