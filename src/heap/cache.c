@@ -5,7 +5,7 @@
 #include "base/bits.h"
 #include "base/fail.h"
 #include "heap/hint.h"
-#include "heap/idle.h"
+#include "heap/owned.h"
 #include "heap/reclaim.h"
 #include "heap/variety.h"
 
@@ -161,7 +161,7 @@ static void set_view(sw_cache *cache) {
     cache->small_map = heap->table->small_map;
     cache->plain_end = sw_heap_plain_end(heap);
     sw_variety_reset(cache);
-    sw_idle_reset(cache);
+    cache->cold->idle_credit = SW_IDLE_CREDIT_MAX;
     cache->mode = heap->mode;
     cache->thread = NULL;
     sw_hint_reset(cache);
@@ -217,7 +217,7 @@ static sw_cache *fresh_cache(sw_heap *heap) {
     cache->hints = (sw_hint *)&cache->bins[heap->span_classes];
     cache->cold = cold;
     sw_cache_reset_bins(cache);
-    __atomic_store_n(&heap->caches, cache, __ATOMIC_RELEASE); /* see sw_hazard_is_on_idle */
+    heap->caches = cache;
     return cache;
 }
 

@@ -3,7 +3,7 @@
 
 #include "heap/central.h"
 #include "heap/hint.h"
-#include "heap/idle.h"
+#include "heap/owned.h"
 #include "heap/registry.h"
 #include "heap/variety.h"
 

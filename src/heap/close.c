@@ -76,12 +76,11 @@ static void disown_all(sw_cache *cache) {
     }
 }
 
-/* Clears the shelves. Without a turn that the two fields count, the cache has never used a
- * shelf. */
+/* Clears the shelves. Without a turn the cache has never used a shelf. */
 static void clear_shelves(sw_cache *cache) {
     struct sw_cache_cold *cold = cache->cold;
-    if ((cold->span_turns | cold->large_turns) != 0) sw_shelf_clear(cache);
-    cold->span_turns = cold->large_turns = 0;
+    if (cold->large_turns != 0) sw_shelf_clear(cache);
+    cold->large_turns = 0;
 }
 
 /* Strips the cache if enough closed ones are whole. The heap's lock is released for the system

@@ -30,7 +30,7 @@ static void note_cost(sw_cache *cache, uint32_t cost, uint32_t allocations) {
 
 void sw_hint_note_word(sw_cache *cache, const sw_cache_bin *bin, uint64_t bits) {
     cache->cold->dropped = 0;
-    if (cache->unhinted_owner == cache && bin->hinted_max != 0)
+    if (cache->unhinted_owner == cache && bin->hinted_max != 0 && !sw_bin_is_medium(bin))
         note_cost(cache, CHANGE_COST, sw_popcount(bits));
 }
 
@@ -45,9 +45,11 @@ static void note_dropped(sw_cache *cache, uint32_t hints) {
 }
 
 void sw_hint_note_unhinted(sw_cache *cache, const sw_span *span) {
+    const sw_cache_bin *bin = &cache->bins[span->span_class];
+    if (sw_bin_is_medium(bin)) return;
     if (cache->unhinted_owner != cache)
         note_dropped(cache, 1);
-    else if (cache->bins[span->span_class].hinted_max != 0)
+    else if (bin->hinted_max != 0)
         note_cost(cache, CHANGE_COST, 1);
 }
 
@@ -61,7 +63,7 @@ void sw_hint_forget(sw_cache *cache, const sw_span *span) {
     for (const sw_hint *hint = bin->hints; hint < hints_end; hint++)
         if (hint->word < span->words || hint->word >= end) *kept++ = *hint;
     bin->hinted = (uint32_t)((uintptr_t)kept - (uintptr_t)bin->hints);
-    note_dropped(cache, (uint32_t)(hints_end - kept));
+    if (!sw_bin_is_medium(bin)) note_dropped(cache, (uint32_t)(hints_end - kept));
 }
 
 bool sw_hint_names(const sw_cache *cache, const sw_span *span, uint32_t slot) {

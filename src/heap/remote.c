@@ -6,7 +6,6 @@
 #include "heap/central.h"
 #include "heap/misuse.h"
 #include "heap/owned.h"
-#include "heap/span_shelf.h"
 #include "heap/verify_point.h"
 
 enum { WAITING_MAX = 4 }; /* halves that may wait for more frees before they are drained */
@@ -25,12 +24,11 @@ static void push_remote(sw_cache *owner, sw_space *space, sw_span *span, uint32_
 }
 
 /* Under the heap's lock: whether a span that was seen without owner is in a central list, where it
- * may be drained. If two threads freed an object of it at once, the span may lie on a shelf or be
- * kept; then it is moved to the list of full ones. False: a cache is just taking the span, or has
+ * may be drained. If two threads freed an object of it at once, the span may be kept;
+ * then it is moved to the list of full ones. False: a cache is just taking the span, or has
  * taken it since the owner was read. */
 static bool is_listed(sw_heap *heap, sw_span *span) {
     switch (sw_span_state_seen(span)) {
-    case SW_SPAN_SHELVED: return sw_span_shelf_remove(heap, span);
     case SW_SPAN_KEPT: return sw_central_remove_kept(heap, span);
     case SW_SPAN_CURRENT:
     case SW_SPAN_PARTIAL:

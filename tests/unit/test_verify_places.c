@@ -160,7 +160,7 @@ static void idle_spans(void) {
     for (int i = 0; i < 4 * SLOTS; i++) sw_cache_free(cache, p[i]);
     CHECK_EQ(cache->cold->idle_spans[3], 2);
     sw_ledger ledger = ledger_of(heap);
-    CHECK_EQ(ledger.cached_bytes, (2 + 2) * PAGE); /* the others are on shelves */
+    CHECK_EQ(ledger.cached_bytes, 2 * PAGE);
     heap->options.batch_spans = 1;
     check_told("keeps 2 wholly free spans, above 1");
     heap->options.batch_spans = 2;
@@ -171,7 +171,7 @@ static void idle_spans(void) {
  * spans that are not current, and asks for as many again. The first one keeps nothing and needs
  * four fresh spans, so two are kept from then on. */
 static void idle_spans_by_use(void) {
-    make_kept(SLOT, SW_PLACE_ADDRESS, 2, true); /* no shelves, no hints */
+    make_kept(SLOT, SW_PLACE_ADDRESS, 2, true); /* no hints */
     void *p[5][SLOTS];
     sw_batch_use *use = sw_cache_batch_use(cache, 3);
     for (int s = 0; s < 5; s++)
