@@ -7,7 +7,6 @@
 #include "heap/hint.h"
 #include "heap/owned.h"
 #include "heap/reclaim.h"
-#include "heap/variety.h"
 
 /* --- layout ----------------------------------------------------------------------------------- */
 
@@ -19,7 +18,7 @@ BESIDE_OBJECTS(sw_cache, base);
 BESIDE_OBJECTS(sw_cache, frames);
 BESIDE_OBJECTS(sw_cache, page_map);
 BESIDE_OBJECTS(sw_cache, spans);
-BESIDE_OBJECTS(sw_cache, paths);
+BESIDE_OBJECTS(sw_cache, hazard);
 BESIDE_OBJECTS(sw_cache, small_map);
 BESIDE_OBJECTS(sw_cache, plain_end);
 BESIDE_OBJECTS(sw_cache, unhinted_owner);
@@ -160,7 +159,6 @@ static void set_view(sw_cache *cache) {
     cache->table = heap->table;
     cache->small_map = heap->table->small_map;
     cache->plain_end = sw_heap_plain_end(heap);
-    sw_variety_reset(cache);
     cache->cold->idle_credit = SW_IDLE_CREDIT_MAX;
     cache->mode = heap->mode;
     cache->thread = NULL;
@@ -177,7 +175,6 @@ static void clear_view(sw_cache *cache) {
     cache->table = &no_table;
     cache->small_map = no_map;
     cache->plain_end = 0;
-    cache->paths = NULL;
     cache->mode = 0;
 }
 
@@ -233,7 +230,6 @@ sw_status sw_cache_make(sw_heap *heap, sw_cache_holder holder, sw_cache **out) {
         heap->cache_count++;
         set_view(cache);
         cache->cold->holder = (uint16_t)holder;
-        cache->cold->exhausted = 0;
         cache->cold->been_central = 0;
         __atomic_store_n(&cache->cold->closed, 0, __ATOMIC_SEQ_CST);
         sw_handle_begin(&cache->mark, SW_HANDLE_CACHE);

@@ -30,13 +30,10 @@ struct sw_cache_cold {
     uint32_t tiny_used;    /* bytes used of the tiny block */
     uint32_t hazard_id;    /* atomic: id of sw_cache.hazard, for other threads; 0: none */
     uint16_t holder;       /* sw_cache_holder */
-    uint8_t exhausted;     /* 1: the last search under the heap's lock found no span */
     uint8_t been_central;  /* 1: there was such a search since the cache was opened */
     uint8_t stripped;      /* 1: only the first page of its record has memory */
     uint32_t scarcity;     /* what words cost the cache (heap/hint.h); 0 while hints are on */
     uint32_t dropped;      /* useless hints since a word served; 0 while hints are off */
-    uint32_t slow_class;   /* span class of the last slow end (heap/variety.h) */
-    uint32_t variety;      /* account of changes of slow_class */
     uint32_t idle_credit;  /* for giving idle spans up (heap/owned.h) */
     uint32_t newest_large; /* in collected heaps: id of the newest large object; 0: none */
     uint32_t end_steps;    /* steps of its closing so far (close.c) */
@@ -46,7 +43,6 @@ struct sw_cache_cold {
     sw_span_list *full;
     uint16_t *idle_spans; /* by span class: spans in `partial` that are idle */
     uint32_t large_frees; /* large objects that were put on shelves */
-    uint32_t large_turns; /* shelves that were reserved: the two of a band take turns */
     uint64_t
         classes[SW_SPAN_CLASS_WORDS];   /* a bit for each span class of which it has had a span */
     uint64_t shelves[SW_LARGE_SHELVES]; /* atomic; see heap/shelf.h */

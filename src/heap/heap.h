@@ -46,7 +46,6 @@
  *   object                                          a slot becomes an object: size, zeroes, type
  *   reclaim, fresh                                  giving memory back, and taking it
  *   owned, remote, refill                     what a cache does with its spans
- *   variety                                         whether a cache's requests vary in class
  *   cache, close, registry, heap, default_heap, fork, thread, trim
  *                                                   lives of caches, heaps, threads
  *   large, alloc, free, realloc                     what callers ask for
@@ -103,7 +102,6 @@ struct sw_heap {
     uint64_t mode;                 /* SW_MODE_... */
     sw_path_fn *const *tiny_paths; /* NULL: the generic code packs tiny objects */
     const sw_paths *paths;         /* the table's, in plain heaps; NULL: none */
-    sw_paths varied;               /* the same paths with cut-off 0 (heap/variety.h) */
     uint32_t large_shelved;        /* atomic; 0: most likely every shelf is empty */
     uint32_t span_classes;         /* 2 * table->class_count */
     sw_span_list *central_partial; /* by span class: no owner, some slot free */

@@ -28,7 +28,7 @@ static sw_always_inline bool take_last_word(sw_cache *cache, sw_cache_bin *bin) 
     if (bits == 0 || sw_word_remote(word) != 0) return false;
     sw_word_set_local(word, padding);
     sw_word_set_free(word, bits);
-    sw_hint_note_word(cache, bin, bits);
+    sw_hint_note_word(cache, bits);
     return true;
 }
 
@@ -126,7 +126,6 @@ static sw_span *take_unowned(sw_cache *cache, uint32_t span_class) {
     }
     if (span == NULL) span = adopt(cache, span_class, &why);
     cache->cold->tick_ns = heap->pages.tick_ns;
-    cache->cold->exhausted = span == NULL;
     cache->cold->been_central = 1;
     sw_reclaim_unlock(heap);
     if (span != NULL && !span->needzero) populate(cache, span);
@@ -146,28 +145,20 @@ static sw_span *take_kept(sw_cache *cache, uint32_t span_class) {
     sw_span *span = sw_central_take_kept(heap, span_class);
     if (span == NULL) return NULL;
     sw_hazard_clear(cache);
-    cache->cold->exhausted = 0;
     make_own(cache, span, span_class);
     return span;
 }
 
 /* Takes a span with a free slot; it is in no list. The frees of other threads are drained only when
- * the cache's own partial spans are used up. A drain looks at every span that was freed into, most of
- * them of other classes. And most likely these threads are still freeing into the spans that they announced last: if one
- * thread allocates from a word while another frees into it, each operation of both costs a cache
- * miss. If the last search under the heap's lock found nothing, all frees are drained, because
- * another search would most likely fail as well. */
+ * the cache's own partial spans are used up, because a drain looks at every span that was freed into,
+ * most of them of other classes. */
 static sw_span *take_span(sw_cache *cache, uint32_t span_class) {
     const uint32_t *remote = &cache->cold->remote_head;
     sw_span *span;
     for (int look = 0; look < 2; look++) {
         span = sw_owned_take_partial(cache, span_class);
         if (span == NULL && __atomic_load_n(remote, __ATOMIC_RELAXED) != 0) {
-            if (cache->cold->exhausted) {
-                sw_remote_drain(cache);
-            } else {
-                sw_remote_drain_settled(cache);
-            }
+            sw_remote_drain(cache);
             span = sw_owned_take_partial(cache, span_class);
         }
         if (span == NULL && sw_heap_is_collected(cache->heap) &&
@@ -189,7 +180,7 @@ static bool point_at_word(sw_cache *cache, sw_cache_bin *bin, uintptr_t *doubled
     if (word == NULL) return false;
     bin->word = word;
     bin->base = sw_span_word_base(bin->span, word, bin->bytes);
-    if (sw_word_free(word) != ~0ull) sw_hint_note_word(cache, bin, sw_word_free(word));
+    sw_hint_note_word(cache, sw_word_free(word));
     return true;
 }
 
