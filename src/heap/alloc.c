@@ -92,10 +92,10 @@ static sw_noinline void *alloc_zeroed(sw_cache *cache, size_t size) {
 }
 
 /* Allocates a small object with pointers in a plain heap. */
-static sw_noinline void *alloc_scanned(sw_cache *cache, size_t size, unsigned flags) {
+static sw_always_inline void *alloc_scanned(sw_cache *cache, size_t size, unsigned flags) {
     const sw_paths *paths = cache->heap->paths;
     if (paths != NULL && size <= paths->cutoff) return paths->scan[size](cache, size, flags);
-    return alloc_by_table(cache, size, flags);
+    return sw_alloc_by_table(cache, size, flags);
 }
 
 /* Serves any request to an open cache. */
