@@ -59,9 +59,6 @@ typedef struct sw_heap_options {
     /* With touch_map: the program writes the first N percent of a large object; 1 to 100; 0:
      * 100. */
     uint8_t large_touched_percent;
-    /* 1: a cache keeps as many empty spans per class as it would have reused recently, at most
-     * batch_spans, which must not be 0. */
-    uint8_t batch_by_use;
     /* large_touched_percent in millionths: 1 to 1000000; 0: unused. One of the two must be 0. */
     uint64_t large_touched_ppm;
 } sw_heap_options;

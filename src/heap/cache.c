@@ -60,9 +60,8 @@ sw_cold uint64_t sw_cache_written_pages(const sw_cache *cache, uint32_t grain_sh
 }
 
 static size_t cold_bytes(const sw_heap *heap) {
-    size_t use = heap->options.batch_by_use ? sizeof(sw_batch_use) : 0;
     return sizeof(struct sw_cache_cold) +
-           heap->span_classes * (2 * sizeof(sw_span_list) + sizeof(uint16_t) + use);
+           heap->span_classes * (2 * sizeof(sw_span_list) + sizeof(uint16_t));
 }
 
 static void link_cache(sw_cache **list, sw_cache *cache) {

@@ -48,23 +48,10 @@ struct sw_cache_cold {
     uint64_t shelves[SW_LARGE_SHELVES]; /* atomic; see heap/shelf.h */
 };
 
-/* For each class of a heap with batch_by_use, where the number of idle spans that a cache keeps
- * follows their use: how many it may keep, and how many it gave up since the last tick. Only the
- * cache's thread writes it.
- *   allowed <= batch_spans of the heap's options */
-typedef struct sw_batch_use {
-    uint16_t allowed, given_up;
-} sw_batch_use;
-
 /* Notes that the cache gets a span of the class. All its spans and hints are of classes noted
  * so. */
 static inline void sw_cache_note_class(struct sw_cache_cold *cold, uint32_t span_class) {
     cold->classes[span_class / 64] |= 1ull << span_class % 64;
-}
-
-/* The counts of a class; the array follows idle_spans in the record. */
-static inline sw_batch_use *sw_cache_batch_use(const sw_cache *cache, uint32_t span_class) {
-    return (sw_batch_use *)(cache->cold->idle_spans + cache->heap->span_classes) + span_class;
 }
 
 /* --- bins and hints --------------------------------------------------------------------------- */

@@ -24,43 +24,12 @@ static void release(sw_cache *cache, sw_span *span) {
     errno = saved_errno;
 }
 
-/* Whether the cache keeps one more idle span of the class. With batch_by_use, spans that it gives
- * up are counted: for each of them a later fresh span of the class could have been saved
- * (sw_owned_note_fresh). */
-static bool may_keep(sw_cache *cache, uint32_t span_class) {
-    const sw_heap_options *options = &cache->heap->options;
-    if (options->batch_spans == 0) return false;
-    uint32_t kept = cache->cold->idle_spans[span_class];
-    if (!options->batch_by_use) return kept < options->batch_spans;
-    sw_batch_use *use = sw_cache_batch_use(cache, span_class);
-    if (kept < use->allowed) return true;
-    if (use->given_up < UINT16_MAX) use->given_up++;
-    return false;
-}
-
-void sw_owned_note_fresh(sw_cache *cache, uint32_t span_class) {
-    const sw_heap_options *options = &cache->heap->options;
-    if (sw_likely(!options->batch_by_use)) return;
-    sw_batch_use *use = sw_cache_batch_use(cache, span_class);
-    if (use->given_up == 0) return;
-    use->given_up--;
-    if (use->allowed < options->batch_spans) use->allowed++;
-}
-
-/* At a tick: halves the number of idle spans that the class may keep, and forgets those it gave
- * up. */
-static void forget_use(sw_cache *cache, uint32_t span_class) {
-    sw_batch_use *use = sw_cache_batch_use(cache, span_class);
-    use->allowed /= 2;
-    use->given_up = 0;
-}
-
 /* Keeps a partial span that has become idle for its class, or gives it up. */
 static void release_or_count_idle(sw_cache *cache, sw_span *span) {
     struct sw_cache_cold *cold = cache->cold;
     uint32_t span_class = span->span_class;
     if (span->idle) return; /* it is counted already: a racing second free had made it look used */
-    if (may_keep(cache, span_class)) {
+    if (cold->idle_spans[span_class] < cache->heap->options.batch_spans) {
         sw_hint_forget(cache, span); /* an idle span hands out no slot until it is current */
         cold->idle_spans[span_class]++;
         span->idle = 1;
@@ -130,7 +99,6 @@ void sw_owned_release_idle(sw_cache *cache) {
     sw_shelf_clear(cache);
     for (uint32_t i = 0; i < cache->heap->span_classes; i++) {
         release_idle(cache, i);
-        if (cache->heap->options.batch_by_use) forget_use(cache, i);
         while ((span = find_idle(cache, i, 0)) != NULL) give_up(cache, span);
     }
 }

@@ -16,9 +16,6 @@ void sw_owned_set_full(sw_cache *cache, sw_cache_bin *bin);
 /* Removes the partial span that the placement policy chooses from its list and returns it; NULL:
  * there is none. */
 sw_span *sw_owned_take_partial(sw_cache *cache, uint32_t span_class);
-/* Called before the class takes a fresh span. With batch_by_use the class may keep one idle span
- * more from now on, if it has given one up since the last tick. */
-void sw_owned_note_fresh(sw_cache *cache, uint32_t span_class);
 /* Under the heap's lock: gives up every idle span of the cache, and clears its shelves. */
 void sw_owned_release_idle(sw_cache *cache);
 

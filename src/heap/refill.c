@@ -102,7 +102,6 @@ static sw_always_inline sw_span *adopt(sw_cache *cache, uint32_t span_class, sw_
     sw_span *span = sw_central_take_partial(heap, span_class);
     if (span == NULL) span = sw_central_take_kept(heap, span_class);
     if (span == NULL) {
-        sw_owned_note_fresh(cache, span_class);
         uint32_t pages = next_pages(cache, span_class);
         sw_owned_give_up_idle(cache, pages);
         span = sw_fresh_span(heap, span_class, pages, why);

@@ -152,10 +152,6 @@ static void check_cache(sw_audit *a, const sw_cache *cache, uint64_t seen[SW_SPA
         if (a->status == SW_OK && idle > heap->options.batch_spans)
             SW_BROKEN(a, "cache %u: span class %u keeps %u wholly free spans, above %u", number, i,
                       idle, heap->options.batch_spans);
-        if (a->status == SW_OK && heap->options.batch_by_use &&
-            sw_cache_batch_use(cache, i)->allowed > heap->options.batch_spans)
-            SW_BROKEN(a, "cache %u: span class %u may keep %u wholly free spans, above %u", number,
-                      i, sw_cache_batch_use(cache, i)->allowed, heap->options.batch_spans);
         if (a->status == SW_OK && cold->idle_spans[i] != idle)
             SW_BROKEN(a, "cache %u: span class %u keeps %u wholly free spans, counted as %u",
                       number, i, idle, cold->idle_spans[i]);
