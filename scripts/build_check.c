@@ -94,7 +94,7 @@ static void check_rest(void) {
     REQUIRE(sw_table_hash(table) == SW_FAST_TABLE_HASH, 0);
     REQUIRE(strcmp(sw_table_name(table), SW_FAST_TABLE_NAME) == 0, 0);
     /* A request of 0 bytes has a path of the default table, even if the cut-off is 0. */
-    REQUIRE(sw_heap_path(sw_heap_default(), 0, 0) == SW_PATH_SPECIALISED, 0);
+    REQUIRE(sw_heap_path(sw_heap_default(), 0, SW_SCAN) == SW_PATH_SPECIALISED, 0);
     CHECK_INLINE(1);
     CHECK_INLINE(8);
     CHECK_INLINE(9);

@@ -131,13 +131,13 @@ struct sw_cache {
     const uint32_t *page_map;
     struct sw_cache_cold *cold; /* fields that only slow paths read */
     sw_span *spans;
-    uint64_t mode;                /* the heap's */
-    const struct sw_paths *paths; /* specialised paths of the table; NULL: generic path only */
-    sw_span *hazard;              /* another cache's span that this one frees into; NULL: none */
-    const uint8_t *small_map;     /* the table's */
-    uint64_t mark;                /* atomic: whether it is open */
-    size_t plain_end;             /* smaller sizes need no more than their class */
-    struct sw_thread *thread;     /* the library's record of the cache's thread; NULL: none */
+    uint64_t mode;            /* the heap's */
+    sw_span *hazard;          /* another cache's span that this one frees into; NULL: none */
+    uint64_t unused;          /* keeps the bins at a cache line */
+    const uint8_t *small_map; /* the table's */
+    uint64_t mark;            /* atomic: whether it is open */
+    size_t plain_end;         /* smaller sizes need no more than their class */
+    struct sw_thread *thread; /* the library's record of the cache's thread; NULL: none */
     /* sw_span.owner of spans whose frees leave no hint: the cache itself (full spans have an extra
      * bit set), or SW_NO_CACHE while every free leaves a hint. Written by the cache's thread. */
     struct sw_cache *unhinted_owner;

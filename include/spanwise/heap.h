@@ -59,9 +59,6 @@ typedef struct sw_heap_options {
     /* With touch_map: the program writes the first N percent of a large object; 1 to 100; 0:
      * 100. */
     uint8_t large_touched_percent;
-    /* 1: a cache keeps as many empty spans per class as it would have reused recently, at most
-     * batch_spans, which must not be 0. */
-    uint8_t batch_by_use;
     /* large_touched_percent in millionths: 1 to 1000000; 0: unused. One of the two must be 0. */
     uint64_t large_touched_ppm;
 } sw_heap_options;
@@ -116,10 +113,9 @@ SW_API void sw_heap_set_limit_hook(sw_heap *heap, sw_limit_fn *hook, void *arg);
 /* Allocate `size` bytes; size 0 allocates a slot of the smallest class. NULL with errno ENOMEM if
  * memory or the limit is exhausted, or size > PTRDIFF_MAX. */
 SW_API void *sw_heap_alloc(sw_heap *heap, size_t size, unsigned flags);
-/* The path that serves a request of this heap: a function generated for the class (plain heaps of a
- * built-in table, sizes up to the cut-off, no sanitizer), packing of tiny objects, the generic
- * path, or whole pages. While the classes requested of a cache vary, pointer-free requests use a
- * class look-up instead of the generated function, with the same result. */
+/* The path that serves a request of this heap: a function generated for the class (SW_SCAN, plain
+ * heaps of a built-in table, sizes up to the cut-off, no sanitizer), packing of tiny objects, the
+ * generic path, or whole pages. */
 typedef enum sw_path { SW_PATH_SPECIALISED, SW_PATH_TINY, SW_PATH_GENERIC, SW_PATH_LARGE } sw_path;
 SW_API sw_path sw_heap_path(const sw_heap *heap, size_t size, unsigned flags);
 /* As sw_heap_alloc, aligned to `align`, a power of two (else NULL, EINVAL). */

@@ -16,7 +16,6 @@
 #include "heap/refill.h"
 #include "heap/template.h"
 #include "heap/thread.h"
-#include "heap/variety.h"
 
 /* Serves the first allocation of a thread: its path has met the cache without a heap. The thread
  * gets a cache, and the allocation begins again. */
@@ -29,21 +28,9 @@ static sw_noinline void *alloc_first(size_t size, unsigned flags) {
  * one in 64 gets here, and most often the next word of the span has free slots. So sw_refill_quick,
  * in line here, looks at that word, and at the newest hint for paths that look at the word first;
  * everything else takes one further call. */
-static sw_always_inline void *alloc_slow(sw_cache *cache, size_t size, unsigned flags,
-                                         uint32_t span_class) {
+void *sw_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class) {
     return sw_likely(cache->heap != NULL) ? sw_refill_quick(cache, size, flags, span_class)
                                           : alloc_first(size, flags);
-}
-
-void *sw_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class) {
-    return alloc_slow(cache, size, flags, span_class);
-}
-
-/* The same, for the specialised paths without pointers, and for the look-up of the class that
- * serves instead of them while requests are varied (variety.h). */
-void *sw_alloc_slow_path(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class) {
-    sw_variety_note(cache, size, span_class);
-    return alloc_slow(cache, size, flags, span_class);
 }
 
 /* --- generic path ----------------------------------------------------------------------------- */
@@ -104,23 +91,17 @@ static sw_noinline void *alloc_zeroed(sw_cache *cache, size_t size) {
     return alloc_plain_size(cache, size, SW_ZERO, sw_refill_alloc);
 }
 
-/* Allocates a small object with pointers in a plain heap, if cache->paths does not serve its
- * size. */
-static sw_noinline void *alloc_scanned(sw_cache *cache, size_t size, unsigned flags) {
+/* Allocates a small object with pointers in a plain heap. */
+static sw_always_inline void *alloc_scanned(sw_cache *cache, size_t size, unsigned flags) {
     const sw_paths *paths = cache->heap->paths;
     if (paths != NULL && size <= paths->cutoff) return paths->scan[size](cache, size, flags);
-    return alloc_by_table(cache, size, flags);
+    return sw_alloc_by_table(cache, size, flags);
 }
 
 /* Serves any request to an open cache. */
 static sw_always_inline void *alloc_from_cache(sw_cache *cache, size_t size, unsigned flags) {
-    const sw_paths *paths = cache->paths;
-    if (paths != NULL && size <= paths->cutoff) {
-        sw_path_fn *const *by_size = (flags & SW_SCAN) != 0 ? paths->scan : paths->noscan;
-        return by_size[size](cache, size, flags);
-    }
     if (sw_unlikely(size >= cache->plain_end)) return sw_alloc_by_table(cache, size, flags);
-    if (flags == 0) return alloc_plain_size(cache, size, 0, sw_alloc_slow_path);
+    if (flags == 0) return alloc_plain_size(cache, size, 0, sw_alloc_slow);
     return (flags & SW_SCAN) != 0 ? alloc_scanned(cache, size, flags) : alloc_zeroed(cache, size);
 }
 
@@ -205,9 +186,9 @@ void *sw_malloc(size_t size) {
 void *sw_calloc(size_t count, size_t size) {
     size_t bytes;
     if (sw_mul_overflow(count, size, &bytes)) return sw_object_no_memory();
-    if (SW_SPECIALISED && bytes <= SW_DEFAULT_CUTOFF && sw_tls.cache->heap != NULL)
-        return SW_DEFAULT_NOSCAN[bytes](sw_tls.cache, bytes, SW_ZERO);
-    return alloc_default(bytes, SW_ZERO);
+    bool straight = SW_SPECIALISED && sw_likely(bytes <= SW_FAST_SIZE_MAX);
+    return straight ? sw_default_alloc(bytes, SW_ZERO, sw_alloc_slow)
+                    : alloc_default(bytes, SW_ZERO);
 }
 
 void *sw_aligned_alloc(size_t align, size_t size) {

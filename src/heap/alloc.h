@@ -7,9 +7,6 @@
 
 /* Allocates a tiny object that does not fit into the cache's tiny block. */
 void *sw_alloc_tiny(sw_cache *cache, size_t size, unsigned flags);
-/* Does what sw_alloc_slow does, for a specialised path without pointers that found nothing in its
- * word. It also notes whether the classes of the cache's requests vary (variety.h). */
-void *sw_alloc_slow_path(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class);
 /* Allocates an object of any size, such as a large one or one that no specialised path serves, by
  * the table of the cache's heap. The cache has a heap. */
 void *sw_alloc_by_table(sw_cache *cache, size_t size, unsigned flags);

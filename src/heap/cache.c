@@ -5,9 +5,8 @@
 #include "base/bits.h"
 #include "base/fail.h"
 #include "heap/hint.h"
-#include "heap/idle.h"
+#include "heap/owned.h"
 #include "heap/reclaim.h"
-#include "heap/variety.h"
 
 /* --- layout ----------------------------------------------------------------------------------- */
 
@@ -19,7 +18,7 @@ BESIDE_OBJECTS(sw_cache, base);
 BESIDE_OBJECTS(sw_cache, frames);
 BESIDE_OBJECTS(sw_cache, page_map);
 BESIDE_OBJECTS(sw_cache, spans);
-BESIDE_OBJECTS(sw_cache, paths);
+BESIDE_OBJECTS(sw_cache, hazard);
 BESIDE_OBJECTS(sw_cache, small_map);
 BESIDE_OBJECTS(sw_cache, plain_end);
 BESIDE_OBJECTS(sw_cache, unhinted_owner);
@@ -61,9 +60,8 @@ sw_cold uint64_t sw_cache_written_pages(const sw_cache *cache, uint32_t grain_sh
 }
 
 static size_t cold_bytes(const sw_heap *heap) {
-    size_t use = heap->options.batch_by_use ? sizeof(sw_batch_use) : 0;
     return sizeof(struct sw_cache_cold) +
-           heap->span_classes * (2 * sizeof(sw_span_list) + sizeof(uint16_t) + use);
+           heap->span_classes * (2 * sizeof(sw_span_list) + sizeof(uint16_t));
 }
 
 static void link_cache(sw_cache **list, sw_cache *cache) {
@@ -160,8 +158,7 @@ static void set_view(sw_cache *cache) {
     cache->table = heap->table;
     cache->small_map = heap->table->small_map;
     cache->plain_end = sw_heap_plain_end(heap);
-    sw_variety_reset(cache);
-    sw_idle_reset(cache);
+    cache->cold->idle_credit = SW_IDLE_CREDIT_MAX;
     cache->mode = heap->mode;
     cache->thread = NULL;
     sw_hint_reset(cache);
@@ -177,7 +174,6 @@ static void clear_view(sw_cache *cache) {
     cache->table = &no_table;
     cache->small_map = no_map;
     cache->plain_end = 0;
-    cache->paths = NULL;
     cache->mode = 0;
 }
 
@@ -217,7 +213,7 @@ static sw_cache *fresh_cache(sw_heap *heap) {
     cache->hints = (sw_hint *)&cache->bins[heap->span_classes];
     cache->cold = cold;
     sw_cache_reset_bins(cache);
-    __atomic_store_n(&heap->caches, cache, __ATOMIC_RELEASE); /* see sw_hazard_is_on_idle */
+    heap->caches = cache;
     return cache;
 }
 
@@ -233,7 +229,6 @@ sw_status sw_cache_make(sw_heap *heap, sw_cache_holder holder, sw_cache **out) {
         heap->cache_count++;
         set_view(cache);
         cache->cold->holder = (uint16_t)holder;
-        cache->cold->exhausted = 0;
         cache->cold->been_central = 0;
         __atomic_store_n(&cache->cold->closed, 0, __ATOMIC_SEQ_CST);
         sw_handle_begin(&cache->mark, SW_HANDLE_CACHE);

@@ -16,8 +16,6 @@ typedef enum sw_cache_holder {
 enum {
     SW_LARGE_WAYS = 2,                    /* shelves of one band */
     SW_LARGE_SHELVES = 9 * SW_LARGE_WAYS, /* bands of 1, 2, 3..4, ... 129..256 pages of 4 KiB */
-    SW_SPAN_SHELF_PAGES = 12,             /* the longest span that is shelved */
-    SW_SPAN_SHELVES = 40, /* a length of 1 or 2 pages has 8, one of 3 or 4 has 4, a longer one 2 */
 };
 
 /* The fields of a cache that only slow paths read. A record is never freed while its heap lives,
@@ -32,14 +30,11 @@ struct sw_cache_cold {
     uint32_t tiny_used;    /* bytes used of the tiny block */
     uint32_t hazard_id;    /* atomic: id of sw_cache.hazard, for other threads; 0: none */
     uint16_t holder;       /* sw_cache_holder */
-    uint8_t exhausted;     /* 1: the last search under the heap's lock found no span */
     uint8_t been_central;  /* 1: there was such a search since the cache was opened */
     uint8_t stripped;      /* 1: only the first page of its record has memory */
     uint32_t scarcity;     /* what words cost the cache (heap/hint.h); 0 while hints are on */
     uint32_t dropped;      /* useless hints since a word served; 0 while hints are off */
-    uint32_t slow_class;   /* span class of the last slow end (heap/variety.h) */
-    uint32_t variety;      /* account of changes of slow_class */
-    uint32_t idle_credit;  /* for giving idle current spans up (heap/idle.h) */
+    uint32_t idle_credit;  /* for giving idle spans up (heap/owned.h) */
     uint32_t newest_large; /* in collected heaps: id of the newest large object; 0: none */
     uint32_t end_steps;    /* steps of its closing so far (close.c) */
     uint64_t tick_ns;      /* the decay tick at which idle spans were last given up */
@@ -48,32 +43,15 @@ struct sw_cache_cold {
     sw_span_list *full;
     uint16_t *idle_spans; /* by span class: spans in `partial` that are idle */
     uint32_t large_frees; /* large objects that were put on shelves */
-    uint32_t large_turns; /* shelves that were reserved: the two of a band take turns */
     uint64_t
         classes[SW_SPAN_CLASS_WORDS];   /* a bit for each span class of which it has had a span */
     uint64_t shelves[SW_LARGE_SHELVES]; /* atomic; see heap/shelf.h */
-    uint32_t span_turns;                /* idle spans that the cache has given up, or shelved */
-    uint32_t turning_id; /* id of a span that is changing its class and not in the page map; or 0 */
-    uint32_t span_shelves[SW_SPAN_SHELVES]; /* atomic: ids; 0: empty; see heap/span_shelf.h */
 };
-
-/* For each class of a heap with batch_by_use, where the number of idle spans that a cache keeps
- * follows their use: how many it may keep, and how many it gave up since the last tick. Only the
- * cache's thread writes it.
- *   allowed <= batch_spans of the heap's options */
-typedef struct sw_batch_use {
-    uint16_t allowed, given_up;
-} sw_batch_use;
 
 /* Notes that the cache gets a span of the class. All its spans and hints are of classes noted
  * so. */
 static inline void sw_cache_note_class(struct sw_cache_cold *cold, uint32_t span_class) {
     cold->classes[span_class / 64] |= 1ull << span_class % 64;
-}
-
-/* The counts of a class; the array follows idle_spans in the record. */
-static inline sw_batch_use *sw_cache_batch_use(const sw_cache *cache, uint32_t span_class) {
-    return (sw_batch_use *)(cache->cold->idle_spans + cache->heap->span_classes) + span_class;
 }
 
 /* --- bins and hints --------------------------------------------------------------------------- */
@@ -105,11 +83,23 @@ static sw_always_inline sw_hint *sw_bin_hints_end(const sw_cache_bin *bin) {
 }
 
 /* Bytes of hints that a bin may have. 0 if the placement policy is not LIFO, because such a policy
- * chooses the next slot, and in collected heaps. */
+ * chooses the next slot, and in collected heaps. All slots that hints name are of SW_HINTED_BYTES at
+ * most. */
+enum { SW_HINTED_BYTES = 512 << 10 };
 static inline uint32_t sw_heap_hints_max(const sw_heap *heap, uint32_t span_class) {
     bool hinted = span_class % 2 != 0 && heap->options.placement == SW_PLACE_LIFO &&
                   (heap->mode & SW_MODE_COLLECTED) == 0;
-    return hinted ? SW_HINTS_MAX * (uint32_t)sizeof(sw_hint) : 0;
+    uint32_t size = heap->table->classes[span_class / 2].size; /* 0 in class 0 */
+    if (!hinted) return 0;
+    return (uint32_t)sw_min_u64(SW_HINTED_BYTES / (size + 1), SW_HINTS_MAX) * sizeof(sw_hint);
+}
+
+/* Whether the class is a medium one: its spans have few slots, and making a span costs more than the
+ * objects that it serves. Every free into a full span of such a class leaves a hint, if there is room,
+ * and a full span that becomes idle stays as it is. At most SW_HINTED_BYTES of a class stay so: each
+ * slot has a hint. */
+static sw_always_inline bool sw_bin_is_medium(const sw_cache_bin *bin) {
+    return bin->bytes > SW_SMALL_LIMIT;
 }
 
 /* Bytes of a cache's record. It is a mapping of its own, of whole pages of the system. */

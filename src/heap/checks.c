@@ -3,9 +3,8 @@
 
 #include "heap/central.h"
 #include "heap/hint.h"
-#include "heap/idle.h"
+#include "heap/owned.h"
 #include "heap/registry.h"
-#include "heap/variety.h"
 
 const char *sw_heap_record_check(const sw_heap *heap) {
     return SW_RULE(heap->span_classes == 2 * heap->table->class_count)
@@ -27,22 +26,18 @@ const char *sw_cache_record_check(const sw_cache *cache) {
                ?: SW_RULE((cache->hazard == NULL) == (cache->cold->hazard_id == 0))
                ?: SW_RULE(cache->unhinted_owner == cache || cache->unhinted_owner == SW_NO_CACHE)
                ?: SW_RULE(cache->unhinted_owner == cache || cache->cold->scarcity == 0)
-               ?: SW_RULE(cache->unhinted_owner != cache || cache->cold->dropped == 0)
-               ?: SW_RULE(cache->paths == heap->paths || cache->paths == &heap->varied)
-               ?: SW_RULE(cache->paths == heap->paths || cache->cold->variety != 0);
+               ?: SW_RULE(cache->unhinted_owner != cache || cache->cold->dropped == 0);
 }
 
 const char *sw_cache_cold_check(const struct sw_cache_cold *cold, uint32_t span_classes) {
     return SW_RULE(cold->closed <= 1)
                ?: SW_RULE(cold->stripped <= cold->closed)
                ?: SW_RULE(cold->stripped == 0 || cold->holder != SW_CACHE_OF_USER)
-               ?: SW_RULE(cold->exhausted <= 1)
                ?: SW_RULE(cold->been_central <= 1)
                ?: SW_RULE(cold->holder <= SW_CACHE_OF_USER)
                ?: SW_RULE(cold->tiny_used <= 16)
                ?: SW_RULE(cold->scarcity < SW_SCARCITY_MAX)
                ?: SW_RULE(cold->dropped < SW_DROPPED_MAX)
-               ?: SW_RULE(cold->variety <= SW_VARIETY_MAX)
                ?: SW_RULE(cold->idle_credit <= SW_IDLE_CREDIT_MAX)
                ?: SW_RULE(cold->tiny_used == 0 || cold->tiny_block != 0)
                ?: SW_RULE(cold->full == cold->partial + span_classes)

@@ -15,11 +15,10 @@ const char *sw_heap_record_check(const sw_heap *heap);
 /* Of an open cache:  table == heap->table;  mode == heap->mode
  * hints follow the last bin;  (hazard == NULL) == (cold->hazard_id == 0)
  * hints are off: unhinted_owner == cache, cold->dropped == 0
- * hints are on:  unhinted_owner == SW_NO_CACHE, cold->scarcity == 0
- * paths == heap->paths, or requests are varied: paths == &heap->varied, cold->variety != 0 */
+ * hints are on:  unhinted_owner == SW_NO_CACHE, cold->scarcity == 0 */
 const char *sw_cache_record_check(const sw_cache *cache);
-/* closed <= 1;  exhausted <= 1;  been_central <= 1;  holder <= SW_CACHE_OF_USER;  tiny_used <= 16
- * scarcity < SW_SCARCITY_MAX;  dropped < SW_DROPPED_MAX;  variety <= SW_VARIETY_MAX
+/* closed <= 1;  been_central <= 1;  holder <= SW_CACHE_OF_USER;  tiny_used <= 16
+ * scarcity < SW_SCARCITY_MAX;  dropped < SW_DROPPED_MAX
  * idle_credit <= SW_IDLE_CREDIT_MAX;  tiny_used == 0 where tiny_block == 0
  * partial, full and idle_spans follow each other in the record */
 const char *sw_cache_cold_check(const struct sw_cache_cold *cold, uint32_t span_classes);

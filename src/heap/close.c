@@ -76,14 +76,6 @@ static void disown_all(sw_cache *cache) {
     }
 }
 
-/* Clears the shelves. Without a turn that the two fields count, the cache has never used a
- * shelf. */
-static void clear_shelves(sw_cache *cache) {
-    struct sw_cache_cold *cold = cache->cold;
-    if ((cold->span_turns | cold->large_turns) != 0) sw_shelf_clear(cache);
-    cold->span_turns = cold->large_turns = 0;
-}
-
 /* Strips the cache if enough closed ones are whole. The heap's lock is released for the system
  * call. */
 static void strip_if_many(sw_cache *cache) {
@@ -113,7 +105,7 @@ void sw_cache_shut(sw_cache *cache) {
     disown_all(cache);
     cold->tiny_block = 0;
     cold->tiny_used = 0;
-    clear_shelves(cache);
+    sw_shelf_clear(cache);
     sw_central_release_idle(heap);
     strip_if_many(cache);
     sw_cache_set_closed(cache);

@@ -20,7 +20,6 @@
 #include "heap/owned.h"
 #include "heap/registry.h"
 #include "heap/shelf.h"
-#include "heap/span_shelf.h"
 #include "heap/verify_point.h"
 
 /* Takes the locks of a heap. Pages that were taken out become free again, so that in the child none
@@ -76,8 +75,8 @@ static void drain_all(sw_heap *heap, sw_span *span) {
         sw_span_set_owner(span, NULL, SW_MARK_NONE);
         span->idle = 0;
         sw_central_list_full(heap, span); /* recover_cache empties the lists of the torn cache */
-    } else if (span->state == SW_SPAN_SHELVED || span->state == SW_SPAN_KEPT) {
-        sw_central_list_full(heap, span); /* shelves and kept spans were forgotten before */
+    } else if (span->state == SW_SPAN_KEPT) {
+        sw_central_list_full(heap, span); /* kept spans were forgotten before */
     }
     for (uint32_t half = 0; half < 2 && span->state != SW_SPAN_UNUSED; half++) {
         uintptr_t doubled; /* a drain may give the span up, which makes its record unused */
@@ -154,7 +153,6 @@ static void recover_heap(sw_heap *heap) {
     for (sw_cache *cache = heap->caches; cache != NULL; cache = cache->cold->next) {
         memset(cache->cold->shelves, 0,
                sizeof cache->cold->shelves); /* recover_large frees what lay there */
-        sw_span_shelf_recover(cache);
     }
     each_span(heap, recover_span);
     if (heap->class_pages != NULL) {

@@ -77,12 +77,15 @@ static sw_noinline void free_full(sw_cache *cache, sw_span *span, uint64_t slot,
     sw_word *word = &span->words[slot / 64];
     uint64_t local = sw_word_local(word), bits = local;
     const sw_hint *end = sw_bin_hints_end(bin);
-    if (bin->hinted == bin->hinted_max || (end[-1].word == word && end[-2].word == word)) {
+    bool medium = sw_bin_is_medium(bin);
+    if (bin->hinted == bin->hinted_max ||
+        (!medium && end[-1].word == word && end[-2].word == word)) {
         free_unhinted(cache, span, slot, ptr);
     } else if (sw_unlikely(sw_fast_set_bit(&bits, slot))) {
         sw_free_checked(cache, ptr, "free"); /* the slot is free already */
     } else {
         leave_hint(bin, word, slot, ptr, local);
+        if (medium) return;
         sw_hint_note_full(cache);
         if (sw_unlikely(bits == ~0ull)) sw_cache_emptied(cache, span);
     }

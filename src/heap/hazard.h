@@ -40,16 +40,4 @@ static inline bool sw_hazard_is_on(const sw_heap *heap, const sw_span *span) {
     return false;
 }
 
-/* The same without the lock, if no other thread may take the span. It looks at every cache that was
- * ever opened, because caches never leave that list. A cache that it does not see yet sets its
- * first hazard later, and finds then that the span is not in the page map. */
-static inline bool sw_hazard_is_on_idle(const sw_heap *heap, const sw_span *span) {
-    uint32_t id = sw_space_span_id(heap->space, span);
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    const sw_cache *cache = __atomic_load_n(&heap->caches, __ATOMIC_ACQUIRE);
-    for (; cache != NULL; cache = cache->cold->next)
-        if (__atomic_load_n(&cache->cold->hazard_id, __ATOMIC_ACQUIRE) == id) return true;
-    return false;
-}
-
 #endif

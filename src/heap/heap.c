@@ -111,8 +111,6 @@ static void begin(sw_heap *heap, const sw_heap_options *options) {
     if (options->limit_bytes != 0) heap->pages.limit_bytes = options->limit_bytes;
     if (!options->manual_clock) heap->pages.tick_ns = sw_os_coarse_now_ns();
     heap->paths = sw_paths_for(heap->table, heap->mode);
-    if (heap->paths != NULL) heap->varied = *heap->paths;
-    heap->varied.cutoff = 0;
     sw_handle_begin(&heap->mark, SW_HANDLE_HEAP);
 }
 

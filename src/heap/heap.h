@@ -5,8 +5,7 @@
  * part of a heap that one thread works with, and owns spans: for each span class (class * 2 +
  * noscan) it has a *bin* with the current span, a list of partial spans and a list of full ones. A
  * *hint* names a slot that was freed recently, most often of a full span. A *shelf* of a cache keeps
- * a freed large object for the next request of its kind, or an idle span for the next request of
- * its length. A *hazard* is the span of another cache that a cache is freeing into. *Central* lists
+ * a freed large object for the next request of its kind. A *hazard* is the span of another cache that a cache is freeing into. *Central* lists
  * hold the spans that no cache owns. An *idle* span has no slot in use.
  *
  * Allocation of a small object
@@ -15,8 +14,7 @@
  *      Paths for which the class is a constant look at the word first.
  *   3. If the word is empty, the next word of the current span that has a free bit is taken.
  *      (refill.h)
- *   4. If the span has none, it goes to the full list, and a partial span of this cache, or one that
- *      it has on a shelf, becomes the current one. If there is none, the frees of other threads are
+ *   4. If the span has none, it goes to the full list, and a partial span of this cache becomes the current one. If there is none, the frees of other threads are
  *      drained. (refill.c)
  *   5. If there is still none, a span that the heap keeps is taken; else, under the heap's lock, a
  *      partial span of the central lists is taken (central.c), or a fresh one is made of pages of
@@ -43,12 +41,11 @@
  * 2, 4 and 5 of a free take none.
  *
  * The files in order: each calls only files that stand before it in this list.
- *   misuse, record, hint, placement, central, span_shelf, shelf, target
+ *   misuse, record, hint, placement, central, shelf, target
  *                                                   records; spans and large objects of no cache
  *   object                                          a slot becomes an object: size, zeroes, type
  *   reclaim, fresh                                  giving memory back, and taking it
- *   owned, remote, idle, refill                     what a cache does with its spans
- *   variety                                         whether a cache's requests vary in class
+ *   owned, remote, refill                     what a cache does with its spans
  *   cache, close, registry, heap, default_heap, fork, thread, trim
  *                                                   lives of caches, heaps, threads
  *   large, alloc, free, realloc                     what callers ask for
@@ -105,7 +102,6 @@ struct sw_heap {
     uint64_t mode;                 /* SW_MODE_... */
     sw_path_fn *const *tiny_paths; /* NULL: the generic code packs tiny objects */
     const sw_paths *paths;         /* the table's, in plain heaps; NULL: none */
-    sw_paths varied;               /* the same paths with cut-off 0 (heap/variety.h) */
     uint32_t large_shelved;        /* atomic; 0: most likely every shelf is empty */
     uint32_t span_classes;         /* 2 * table->class_count */
     sw_span_list *central_partial; /* by span class: no owner, some slot free */

@@ -5,11 +5,10 @@
 
 /* --- on and off ------------------------------------------------------------------------------- */
 
-/* Costs in the account, in units of what an allocation costs more by a hint than by a word. A
- * change of words costs 3 units. A free into a full span costs 8, because where hints and words
- * take turns the processor mispredicts two branches: the free tests whether the span is full, and
- * the allocation whether there is a hint. */
-enum { CHANGE_COST = 3, FULL_COST = 8 };
+/* What a free into a full span adds to the account: more if it leaves a hint, because where hints and
+ * words take turns the processor mispredicts two branches: the free tests whether the span is full,
+ * and the allocation whether there is a hint. */
+enum { HINTED_COST = 7, UNHINTED_COST = 2 };
 
 void sw_hint_reset(sw_cache *cache) {
     cache->unhinted_owner = cache;
@@ -17,27 +16,17 @@ void sw_hint_reset(sw_cache *cache) {
     cache->cold->dropped = 0;
 }
 
-/* Adds `cost` to the account of what words cost (cold->scarcity), and subtracts one unit for each
- * of the allocations that the event serves. */
-static void note_cost(sw_cache *cache, uint32_t cost, uint32_t allocations) {
+static void note_cost(sw_cache *cache, uint32_t cost) {
     struct sw_cache_cold *cold = cache->cold;
-    uint32_t sum = cold->scarcity + cost;
-    cold->scarcity = sum > allocations ? sum - allocations : 0;
+    cold->scarcity += cost;
     if (cold->scarcity < SW_SCARCITY_MAX) return;
     cache->unhinted_owner = SW_NO_CACHE;
     cold->scarcity = 0;
 }
 
-void sw_hint_note_word(sw_cache *cache, const sw_cache_bin *bin, uint64_t bits) {
-    cache->cold->dropped = 0;
-    if (cache->unhinted_owner == cache && bin->hinted_max != 0)
-        note_cost(cache, CHANGE_COST, sw_popcount(bits));
-}
+void sw_hint_note_full(sw_cache *cache) { note_cost(cache, HINTED_COST); }
 
-void sw_hint_note_full(sw_cache *cache) { note_cost(cache, FULL_COST, 1); }
-
-/* Notes that so many hints were of no use. While hints are on, SW_DROPPED_MAX in a row turn them
- * off. */
+/* Notes that so many hints were of no use. While hints are on, SW_DROPPED_MAX in a row turn them off. */
 static void note_dropped(sw_cache *cache, uint32_t hints) {
     if (cache->unhinted_owner == cache) return;
     cache->cold->dropped += hints;
@@ -45,10 +34,12 @@ static void note_dropped(sw_cache *cache, uint32_t hints) {
 }
 
 void sw_hint_note_unhinted(sw_cache *cache, const sw_span *span) {
+    const sw_cache_bin *bin = &cache->bins[span->span_class];
+    if (sw_bin_is_medium(bin)) return;
     if (cache->unhinted_owner != cache)
         note_dropped(cache, 1);
-    else if (cache->bins[span->span_class].hinted_max != 0)
-        note_cost(cache, CHANGE_COST, 1);
+    else if (bin->hinted_max != 0)
+        note_cost(cache, UNHINTED_COST);
 }
 
 /* --- hints of a span -------------------------------------------------------------------------- */
@@ -61,7 +52,7 @@ void sw_hint_forget(sw_cache *cache, const sw_span *span) {
     for (const sw_hint *hint = bin->hints; hint < hints_end; hint++)
         if (hint->word < span->words || hint->word >= end) *kept++ = *hint;
     bin->hinted = (uint32_t)((uintptr_t)kept - (uintptr_t)bin->hints);
-    note_dropped(cache, (uint32_t)(hints_end - kept));
+    if (!sw_bin_is_medium(bin)) note_dropped(cache, (uint32_t)(hints_end - kept));
 }
 
 bool sw_hint_names(const sw_cache *cache, const sw_span *span, uint32_t slot) {

@@ -30,8 +30,10 @@ enum {
 
 /* Turns hints off and begins the account anew. */
 void sw_hint_reset(sw_cache *cache);
-/* Notes that a word of the bin, with these free bits, serves the next allocations. */
-void sw_hint_note_word(sw_cache *cache, const sw_cache_bin *bin, uint64_t bits);
+/* Notes that a word with these free bits serves the next allocations, so hints were used up. */
+static sw_always_inline void sw_hint_note_word(sw_cache *cache, uint64_t bits) {
+    if (bits != ~0ull) cache->cold->dropped = 0;
+}
 /* Notes, while hints are off, that a free into a full span has left a hint. */
 void sw_hint_note_full(sw_cache *cache);
 /* Notes that a free into the span leaves no hint, because its class has no room for one, or, while

@@ -63,9 +63,6 @@ static sw_status check_options(const sw_heap_options *options, const char *op) {
     if (options->batch_spans > UINT16_MAX)
         return sw_fail(SW_INVALID, op, "batch_spans %u is above %u", options->batch_spans,
                        (unsigned)UINT16_MAX);
-    if (options->batch_by_use && options->batch_spans == 0)
-        return sw_fail(SW_INVALID, op,
-                       "batch_by_use needs batch_spans, the most that a cache keeps of a class");
     if (!sw_table_check(options->table, op)) return SW_INVALID;
     if (options->touch_map && !options->dry)
         return sw_fail(SW_INVALID, op, "touch_map: a real heap asks the system; leave it 0");

@@ -9,7 +9,6 @@
 #include "heap/placement.h"
 #include "heap/reclaim.h"
 #include "heap/shelf.h"
-#include "heap/span_shelf.h"
 #include "heap/verify_point.h"
 
 /* --- giving up -------------------------------------------------------------------------------- */
@@ -18,45 +17,11 @@ static void release(sw_cache *cache, sw_span *span) {
     sw_heap *heap = cache->heap;
     int saved_errno = errno; /* a free keeps errno, whatever system calls do */
     sw_hint_forget(cache, span);
-    if (sw_span_shelf_put(cache, span)) return;
-    uint32_t pages = sw_space_cold(heap->space, span)->pages;
     sw_os_lock_acquire(&heap->lock);
     sw_reclaim_decay(heap);
     sw_central_release(heap, span);
-    sw_span_shelf_shrink(cache, pages);
     sw_reclaim_unlock(heap);
     errno = saved_errno;
-}
-
-/* Whether the cache keeps one more idle span of the class. With batch_by_use, spans that it gives
- * up are counted: for each of them a later fresh span of the class could have been saved
- * (sw_owned_note_fresh). */
-static bool may_keep(sw_cache *cache, uint32_t span_class) {
-    const sw_heap_options *options = &cache->heap->options;
-    if (options->batch_spans == 0) return false;
-    uint32_t kept = cache->cold->idle_spans[span_class];
-    if (!options->batch_by_use) return kept < options->batch_spans;
-    sw_batch_use *use = sw_cache_batch_use(cache, span_class);
-    if (kept < use->allowed) return true;
-    if (use->given_up < UINT16_MAX) use->given_up++;
-    return false;
-}
-
-void sw_owned_note_fresh(sw_cache *cache, uint32_t span_class) {
-    const sw_heap_options *options = &cache->heap->options;
-    if (sw_likely(!options->batch_by_use)) return;
-    sw_batch_use *use = sw_cache_batch_use(cache, span_class);
-    if (use->given_up == 0) return;
-    use->given_up--;
-    if (use->allowed < options->batch_spans) use->allowed++;
-}
-
-/* At a tick: halves the number of idle spans that the class may keep, and forgets those it gave
- * up. */
-static void forget_use(sw_cache *cache, uint32_t span_class) {
-    sw_batch_use *use = sw_cache_batch_use(cache, span_class);
-    use->allowed /= 2;
-    use->given_up = 0;
 }
 
 /* Keeps a partial span that has become idle for its class, or gives it up. */
@@ -64,7 +29,7 @@ static void release_or_count_idle(sw_cache *cache, sw_span *span) {
     struct sw_cache_cold *cold = cache->cold;
     uint32_t span_class = span->span_class;
     if (span->idle) return; /* it is counted already: a racing second free had made it look used */
-    if (may_keep(cache, span_class)) {
+    if (cold->idle_spans[span_class] < cache->heap->options.batch_spans) {
         sw_hint_forget(cache, span); /* an idle span hands out no slot until it is current */
         cold->idle_spans[span_class]++;
         span->idle = 1;
@@ -77,6 +42,7 @@ static void release_or_count_idle(sw_cache *cache, sw_span *span) {
 void sw_cache_emptied(sw_cache *cache, sw_span *span) {
     if (span->state != SW_SPAN_PARTIAL && span->state != SW_SPAN_FULL) return;
     if (!sw_span_is_empty(span)) return;
+    if (span->state == SW_SPAN_FULL && sw_bin_is_medium(&cache->bins[span->span_class])) return;
     if (span->state == SW_SPAN_FULL) sw_owned_unmark(cache, span);
     release_or_count_idle(cache, span);
     sw_verify_point(cache->heap, cache);
@@ -98,17 +64,56 @@ static void release_idle(sw_cache *cache, uint32_t span_class) {
     }
 }
 
+static bool is_spare(sw_space *space, const sw_span *span, uint32_t pages) {
+    return sw_space_cold(space, span)->pages >= pages && sw_span_is_empty(span);
+}
+
+/* An idle span of the class with at least `pages` pages: the current one, or a full one, whose slots
+ * then all have hints (sw_bin_is_medium). NULL: none. */
+static sw_span *find_idle(const sw_cache *cache, uint32_t span_class, uint32_t pages) {
+    const sw_cache_bin *bin = &cache->bins[span_class];
+    sw_space *space = cache->heap->space;
+    if (bin->span != NULL && is_spare(space, bin->span, pages)) return bin->span;
+    const sw_hint *end = sw_bin_is_medium(bin) ? sw_bin_hints_end(bin) : bin->hints;
+    for (const sw_hint *hint = bin->hints; hint < end; hint++) {
+        sw_span *span = sw_space_span(space, *sw_space_entry(space, hint->at));
+        if (span->state == SW_SPAN_FULL && is_spare(space, span, pages)) return span;
+    }
+    return NULL;
+}
+
+/* Gives up an idle span that find_idle has found. */
+static void give_up(sw_cache *cache, sw_span *span) {
+    if (span->state == SW_SPAN_FULL) {
+        sw_owned_unmark(cache, span);
+        sw_span_list_remove(&cache->cold->partial[span->span_class], cache->heap->space, span);
+    } else {
+        sw_bin_empty(&cache->bins[span->span_class]);
+    }
+    sw_hint_forget(cache, span);
+    sw_central_release(cache->heap, span);
+}
+
 void sw_owned_release_idle(sw_cache *cache) {
+    sw_span *span;
     sw_shelf_clear(cache);
     for (uint32_t i = 0; i < cache->heap->span_classes; i++) {
-        sw_span *current = cache->bins[i].span;
         release_idle(cache, i);
-        if (cache->heap->options.batch_by_use) forget_use(cache, i);
-        if (current == NULL || !sw_span_is_empty(current)) continue;
-        sw_bin_empty(&cache->bins[i]);
-        sw_hint_forget(cache, current);
-        sw_central_release(cache->heap, current);
+        while ((span = find_idle(cache, i, 0)) != NULL) give_up(cache, span);
     }
+}
+
+void sw_owned_give_up_idle(sw_cache *cache, uint32_t pages) {
+    struct sw_cache_cold *cold = cache->cold;
+    sw_span *span = NULL;
+    if (cold->idle_credit < SW_IDLE_PRICE) return;
+    if (sw_pages_find_held(&cache->heap->pages, pages) != SW_PAGE_NONE) return;
+    for (uint32_t w = 0; w * 64 < cache->heap->span_classes && span == NULL; w++)
+        for (uint64_t bits = cold->classes[w]; bits != 0 && span == NULL; bits &= bits - 1)
+            span = find_idle(cache, w * 64 + sw_ctz(bits), pages);
+    if (span == NULL) return;
+    cold->idle_credit -= SW_IDLE_PRICE;
+    give_up(cache, span);
 }
 
 /* --- current, partial, full ------------------------------------------------------------------- */

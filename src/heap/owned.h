@@ -16,10 +16,24 @@ void sw_owned_set_full(sw_cache *cache, sw_cache_bin *bin);
 /* Removes the partial span that the placement policy chooses from its list and returns it; NULL:
  * there is none. */
 sw_span *sw_owned_take_partial(sw_cache *cache, uint32_t span_class);
-/* Called before the class takes a fresh span. With batch_by_use the class may keep one idle span
- * more from now on, if it has given one up since the last tick. */
-void sw_owned_note_fresh(sw_cache *cache, uint32_t span_class);
 /* Under the heap's lock: gives up every idle span of the cache, and clears its shelves. */
 void sw_owned_release_idle(sw_cache *cache);
+
+/* A cache keeps idle spans: the current span of a class, so that malloc and free in turn take no
+ * lock, and full spans of medium classes (sw_bin_is_medium). It gives one up if the heap would
+ * otherwise have to ask the system for memory. But the cache may need it again at once: for a
+ * program that has no live objects and asks for one class after another, the cache would make a span
+ * for each object. So giving a span up takes SW_IDLE_PRICE of the cache's credit, and each span that
+ * it adopts adds 1. It can give 64 up at once, and then one for 64 adopted ones. */
+enum { SW_IDLE_PRICE = 64, SW_IDLE_CREDIT_MAX = 64 * SW_IDLE_PRICE };
+
+/* Notes that the cache has adopted a span of the class. */
+static inline void sw_owned_note_adopted(sw_cache *cache, uint32_t span_class) {
+    sw_cache_note_class(cache->cold, span_class);
+    if (cache->cold->idle_credit < SW_IDLE_CREDIT_MAX) cache->cold->idle_credit++;
+}
+/* Under the heap's lock, before a span of `pages` pages is made: if the heap holds no free pages for
+ * it and there is credit, gives up an idle span of the cache that is at least as long. */
+void sw_owned_give_up_idle(sw_cache *cache, uint32_t pages);
 
 #endif

@@ -25,7 +25,8 @@ sw_path sw_heap_path(const sw_heap *heap, size_t size, unsigned flags) {
     if (!sw_heap_check(heap, "heap_path")) return SW_PATH_SPECIALISED;
     const sw_paths *paths = sw_paths_for(heap->table, heap->mode);
     if (size > heap->table->max_size) return SW_PATH_LARGE;
-    if (paths != NULL && size <= paths->cutoff) return SW_PATH_SPECIALISED;
+    if (paths != NULL && size <= paths->cutoff && (flags & SW_SCAN) != 0)
+        return SW_PATH_SPECIALISED;
     bool tiny = (heap->mode & SW_MODE_TINY) != 0 && (flags & SW_SCAN) == 0 && size > 0 && size < 16;
     return tiny ? SW_PATH_TINY : SW_PATH_GENERIC;
 }

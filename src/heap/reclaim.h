@@ -6,8 +6,8 @@
 
 #include "heap/heap.h"
 
-/* Under the heap's lock: reads the clock (manual or system). At a tick the objects and spans on
- * shelves become free pages, and pages that have been free since the last tick are taken out to be
+/* Under the heap's lock: reads the clock (manual or system). At a tick the objects on shelves and kept
+ * spans become free pages, and pages that have been free since the last tick are taken out to be
  * given back. */
 void sw_reclaim_decay(sw_heap *heap);
 /* Every caller that may have taken pages out releases the heap's lock by sw_reclaim_unlock. It
@@ -18,8 +18,8 @@ static inline void sw_reclaim_unlock(sw_heap *heap) {
     if (sw_pages_has_taken_out(&heap->pages)) sw_reclaim_give_back(heap);
     sw_os_lock_release(&heap->lock);
 }
-/* Under the heap's lock, after the system has refused memory for metadata: objects and spans on
- * shelves become free pages, and free pages at the ends of the windows go back to the system.
+/* Under the heap's lock, after the system has refused memory for metadata: objects on shelves and kept
+ * spans become free pages, and free pages at the ends of the windows go back to the system.
  * False: there were none, so another request to the system would fail as well. */
 bool sw_reclaim_for_metadata(sw_heap *heap);
 /* Asks the limit hook, if there is one, after the heap's limit has refused `bytes` more. True: the

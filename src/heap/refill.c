@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The order in which a cache looks for free slots: hints, words, partial spans, shelved spans,
- * frees of other threads, kept spans, central spans, fresh spans. */
+/* The order in which a cache looks for free slots: hints, words, partial spans, frees of
+ * other threads, kept spans, central spans, fresh spans. */
 #include "heap/refill.h"
 
 #include "base/fail.h"
@@ -9,13 +9,11 @@
 #include "heap/collected.h"
 #include "heap/fresh.h"
 #include "heap/hazard.h"
-#include "heap/idle.h"
 #include "heap/misuse.h"
 #include "heap/object.h"
 #include "heap/owned.h"
 #include "heap/reclaim.h"
 #include "heap/remote.h"
-#include "heap/span_shelf.h"
 #include "heap/template.h"
 #include "heap/verify_point.h"
 
@@ -30,7 +28,7 @@ static sw_always_inline bool take_last_word(sw_cache *cache, sw_cache_bin *bin) 
     if (bits == 0 || sw_word_remote(word) != 0) return false;
     sw_word_set_local(word, padding);
     sw_word_set_free(word, bits);
-    sw_hint_note_word(cache, bin, bits);
+    sw_hint_note_word(cache, bits);
     return true;
 }
 
@@ -89,7 +87,7 @@ static sw_always_inline uint32_t next_pages(const sw_cache *cache, uint32_t span
 
 /* Makes the cache the owner of a span that no cache owned. */
 static sw_always_inline void make_own(sw_cache *cache, sw_span *span, uint32_t span_class) {
-    sw_idle_note(cache, span_class);
+    sw_owned_note_adopted(cache, span_class);
     sw_cache_renew_frames(cache);
     sw_span_set_owner(span, cache, span->needzero ? SW_MARK_NONE : SW_MARK_FRESH);
     __atomic_thread_fence(__ATOMIC_RELEASE); /* a free that sees a live slot sees the owner */
@@ -104,9 +102,8 @@ static sw_always_inline sw_span *adopt(sw_cache *cache, uint32_t span_class, sw_
     sw_span *span = sw_central_take_partial(heap, span_class);
     if (span == NULL) span = sw_central_take_kept(heap, span_class);
     if (span == NULL) {
-        sw_owned_note_fresh(cache, span_class);
         uint32_t pages = next_pages(cache, span_class);
-        sw_idle_give_up(cache, pages);
+        sw_owned_give_up_idle(cache, pages);
         span = sw_fresh_span(heap, span_class, pages, why);
     }
     if (span != NULL) make_own(cache, span, span_class);
@@ -128,25 +125,12 @@ static sw_span *take_unowned(sw_cache *cache, uint32_t span_class) {
     }
     if (span == NULL) span = adopt(cache, span_class, &why);
     cache->cold->tick_ns = heap->pages.tick_ns;
-    cache->cold->exhausted = span == NULL;
     cache->cold->been_central = 1;
     sw_reclaim_unlock(heap);
     if (span != NULL && !span->needzero) populate(cache, span);
     if (span == NULL)
         sw_fail(why, "alloc", "heap %u: no span of %u bytes: %s", heap->id,
                 next_pages(cache, span_class) << heap->table->page_shift, sw_status_text(why));
-    return span;
-}
-
-/* Takes an idle span from a shelf of the cache; NULL: none of a fitting length lies there. */
-static sw_always_inline sw_span *take_shelved(sw_cache *cache, uint32_t span_class) {
-    if (cache->cold->span_turns == 0) return NULL;
-    sw_span *span = sw_span_shelf_take(cache, span_class, next_pages(cache, span_class));
-    if (span == NULL) return NULL;
-    sw_cache_note_class(cache->cold, span_class);
-    sw_span_set_owner(span, cache, SW_MARK_NONE);
-    __atomic_thread_fence(__ATOMIC_RELEASE); /* a free that sees a live slot sees the owner */
-    sw_span_enter(span, SW_SPAN_CURRENT);
     return span;
 }
 
@@ -160,38 +144,21 @@ static sw_span *take_kept(sw_cache *cache, uint32_t span_class) {
     sw_span *span = sw_central_take_kept(heap, span_class);
     if (span == NULL) return NULL;
     sw_hazard_clear(cache);
-    cache->cold->exhausted = 0;
     make_own(cache, span, span_class);
     return span;
 }
 
-/* Takes a partial or a shelved span of the cache. */
-static sw_always_inline sw_span *take_own(sw_cache *cache, uint32_t span_class) {
-    sw_span *span = cache->cold->partial[span_class].head != 0
-                        ? sw_owned_take_partial(cache, span_class)
-                        : NULL;
-    return span != NULL ? span : take_shelved(cache, span_class);
-}
-
 /* Takes a span with a free slot; it is in no list. The frees of other threads are drained only when
- * the cache's own partial and shelved spans are used up. A drain looks at every span that was freed
- * into, most of them of other classes: it takes twenty times as long as a span from a shelf. And
- * most likely these threads are still freeing into the spans that they announced last: if one
- * thread allocates from a word while another frees into it, each operation of both costs a cache
- * miss. If the last search under the heap's lock found nothing, all frees are drained, because
- * another search would most likely fail as well. */
+ * the cache's own partial spans are used up, because a drain looks at every span that was freed into,
+ * most of them of other classes. */
 static sw_span *take_span(sw_cache *cache, uint32_t span_class) {
     const uint32_t *remote = &cache->cold->remote_head;
     sw_span *span;
     for (int look = 0; look < 2; look++) {
-        span = take_own(cache, span_class);
+        span = sw_owned_take_partial(cache, span_class);
         if (span == NULL && __atomic_load_n(remote, __ATOMIC_RELAXED) != 0) {
-            if (cache->cold->exhausted) {
-                sw_remote_drain(cache);
-            } else {
-                sw_remote_drain_settled(cache);
-            }
-            span = take_own(cache, span_class);
+            sw_remote_drain(cache);
+            span = sw_owned_take_partial(cache, span_class);
         }
         if (span == NULL && sw_heap_is_collected(cache->heap) &&
             cache->heap->hooks->sought(cache, span_class))
@@ -212,7 +179,7 @@ static bool point_at_word(sw_cache *cache, sw_cache_bin *bin, uintptr_t *doubled
     if (word == NULL) return false;
     bin->word = word;
     bin->base = sw_span_word_base(bin->span, word, bin->bytes);
-    if (sw_word_free(word) != ~0ull) sw_hint_note_word(cache, bin, sw_word_free(word));
+    sw_hint_note_word(cache, sw_word_free(word));
     return true;
 }
 

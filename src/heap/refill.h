@@ -38,7 +38,7 @@ static sw_always_inline bool sw_refill_next_word(sw_cache *cache, sw_cache_bin *
     span->cursor = (uint8_t)k;
     bin->word = word;
     bin->base = base;
-    if (bits != ~0ull) sw_hint_note_word(cache, bin, bits);
+    sw_hint_note_word(cache, bits);
     return true;
 }
 

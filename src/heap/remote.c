@@ -6,10 +6,7 @@
 #include "heap/central.h"
 #include "heap/misuse.h"
 #include "heap/owned.h"
-#include "heap/span_shelf.h"
 #include "heap/verify_point.h"
-
-enum { WAITING_MAX = 4 }; /* halves that may wait for more frees before they are drained */
 
 /* --- the stack -------------------------------------------------------------------------------- */
 
@@ -25,12 +22,11 @@ static void push_remote(sw_cache *owner, sw_space *space, sw_span *span, uint32_
 }
 
 /* Under the heap's lock: whether a span that was seen without owner is in a central list, where it
- * may be drained. If two threads freed an object of it at once, the span may lie on a shelf or be
- * kept; then it is moved to the list of full ones. False: a cache is just taking the span, or has
+ * may be drained. If two threads freed an object of it at once, the span may be kept;
+ * then it is moved to the list of full ones. False: a cache is just taking the span, or has
  * taken it since the owner was read. */
 static bool is_listed(sw_heap *heap, sw_span *span) {
     switch (sw_span_state_seen(span)) {
-    case SW_SPAN_SHELVED: return sw_span_shelf_remove(heap, span);
     case SW_SPAN_KEPT: return sw_central_remove_kept(heap, span);
     case SW_SPAN_CURRENT:
     case SW_SPAN_PARTIAL:
@@ -85,64 +81,34 @@ static void put_back(sw_cache *cache, uint32_t node) {
     }
 }
 
-/* Whether at least half of the words of the half span are announced. Until then some thread is most
- * likely still freeing into it. */
-static bool is_settled(sw_space *space, const sw_span *span, uint32_t half) {
-    if (sw_span_has_single_word(span)) return true;
-    uint32_t words = sw_span_word_count(span) - half * 64;
-    uint64_t announced =
-        __atomic_load_n(&sw_space_cold(space, span)->remote_words[half], __ATOMIC_RELAXED);
-    return 2 * sw_popcount(announced) >= (words < 64 ? words : 64);
-}
-
-/* Whether the half may wait on the stack for more frees. If the cache does not own the span any
- * more, it may not: it must be announced to its owner. */
-static bool may_wait(const sw_cache *cache, const sw_span *span, uint32_t half) {
-    return sw_span_owner(span) == cache && !is_settled(cache->heap->space, span, half);
-}
-
 /* Pops all halves and drains them. as_owner: the calling thread is the one that the cache belongs
- * to; other threads may only empty the stack of a closed cache. waiting: how many halves that are
- * not settled may stay on the stack. */
-static void drain_stack(sw_cache *cache, bool as_owner, uint32_t waiting) {
+ * to; other threads may only empty the stack of a closed cache. */
+static void drain_stack(sw_cache *cache, bool as_owner) {
     sw_space *space = cache->heap->space;
     uint32_t node = __atomic_exchange_n(&cache->cold->remote_head, 0, __ATOMIC_SEQ_CST);
-    uint32_t left = 0; /* the chain of halves that wait. In the end they are back in their order, so
-                        * that the oldest are drained when too many wait */
     if (node != 0) sw_verify_note(cache->heap, SW_VERIFY_DRAIN);
     sw_verify_hold(); /* the popped chain is in no stack, so verification would fail */
     while (node != 0) {
         sw_span *span = sw_space_span(space, node / 2);
         uint32_t half = node % 2;
         uintptr_t doubled;
-        uint32_t *link = &sw_space_cold(space, span)->remote_next[half], popped = node;
-        node = *link; /* is read before the half is announced again, which changes the link */
-        if (waiting > 0 && may_wait(cache, span, half)) {
-            *link = left;
-            left = popped;
-            waiting--;
-            continue;
-        }
+        /* The link is read before the half is announced again, which changes it. */
+        node = sw_space_cold(space, span)->remote_next[half];
         drain_one(cache, span, half, as_owner, &doubled);
         if (doubled == 0) continue;
         put_back(cache, node); /* because the program's fault handler may leave by longjmp */
-        put_back(cache, left);
-        left = 0;
         sw_verify_unhold();
         sw_report_double_free(cache->heap, doubled);
         sw_verify_hold();
         node = __atomic_exchange_n(&cache->cold->remote_head, 0, __ATOMIC_SEQ_CST);
     }
-    put_back(cache, left);
     sw_verify_unhold();
     if (as_owner) sw_verify_point(cache->heap, cache);
 }
 
-void sw_remote_drain(sw_cache *cache) { drain_stack(cache, true, 0); }
+void sw_remote_drain(sw_cache *cache) { drain_stack(cache, true); }
 
-void sw_remote_drain_settled(sw_cache *cache) { drain_stack(cache, true, WAITING_MAX); }
-
-void sw_remote_drain_closed(sw_cache *cache) { drain_stack(cache, false, 0); }
+void sw_remote_drain_closed(sw_cache *cache) { drain_stack(cache, false); }
 
 /* A cache that closes looks at its stack after it has set `closed`, and an announcer looks at
  * `closed` after its push. So at least one of them sees what the other has done, and drains the
@@ -150,5 +116,5 @@ void sw_remote_drain_closed(sw_cache *cache) { drain_stack(cache, false, 0); }
 void sw_remote_announce(sw_cache *owner, sw_span *span, uint32_t half) {
     push_remote(owner, owner->heap->space, span, half);
     if (sw_unlikely(__atomic_load_n(&owner->cold->closed, __ATOMIC_SEQ_CST) != 0))
-        drain_stack(owner, false, 0);
+        drain_stack(owner, false);
 }

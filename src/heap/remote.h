@@ -10,9 +10,6 @@
 void sw_remote_announce(sw_cache *owner, sw_span *span, uint32_t half);
 /* Drains all frees that other threads announced to the cache, which is the caller's. */
 void sw_remote_drain(sw_cache *cache);
-/* The same, but leaves a few spans into which other threads seem to be freeing still: if one thread
- * allocates from a word while another frees into it, each operation of both costs a cache miss. */
-void sw_remote_drain_settled(sw_cache *cache);
 /* Drains the frees that were announced to a cache that has closed. Any thread may call it. */
 void sw_remote_drain_closed(sw_cache *cache);
 

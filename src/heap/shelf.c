@@ -4,7 +4,6 @@
 #include "heap/shelf.h"
 
 #include "heap/central.h"
-#include "heap/span_shelf.h"
 
 void sw_shelf_clear(sw_cache *cache) {
     for (uint32_t i = 0; i < SW_LARGE_SHELVES; i++) {
@@ -14,7 +13,6 @@ void sw_shelf_clear(sw_cache *cache) {
             sw_shelf_object(cache->heap, __atomic_exchange_n(shelf, 0, __ATOMIC_ACQUIRE));
         if (span != NULL) sw_shelf_release(cache->heap, span);
     }
-    sw_span_shelf_clear(cache);
 }
 
 void sw_shelf_clear_all(sw_heap *heap) {

@@ -60,21 +60,15 @@ static inline sw_span *sw_shelf_object(const sw_heap *heap, uint64_t entry) {
 }
 
 /* Reserves a shelf for a kind of which a request found no object, so that the next free of such an
- * object finds the shelf. Returns the object that lay there; NULL: none. If one of the two shelves
- * is reserved for the kind and empty, because its object is in use, the other one is taken; else a
- * shelf that was never reserved, or each of the two in turn. */
+ * object finds the shelf. Returns the object that lay there; NULL: none. The second shelf is taken if
+ * the first is reserved for the kind and empty, because its object is in use, or if only the second
+ * was never reserved; else the first. */
 static inline sw_span *sw_shelf_reserve(sw_cache *cache, uint32_t pages, bool noscan) {
-    struct sw_cache_cold *cold = cache->cold;
-    uint64_t *shelves = &cold->shelves[sw_shelf_index(pages)];
+    uint64_t *shelves = &cache->cold->shelves[sw_shelf_index(pages)];
     uint64_t kind = sw_shelf_kind(pages, noscan);
     uint64_t first = __atomic_load_n(&shelves[0], __ATOMIC_RELAXED);
     uint64_t second = __atomic_load_n(&shelves[1], __ATOMIC_RELAXED);
-    uint32_t way = ++cold->large_turns % SW_LARGE_WAYS;
-    if (first == kind || (first != 0 && second == 0)) {
-        way = 1;
-    } else if (first == 0 || second == kind) {
-        way = 0;
-    }
+    uint32_t way = first == kind || (first != 0 && second == 0);
     return sw_shelf_object(cache->heap, __atomic_exchange_n(&shelves[way], kind, __ATOMIC_ACQUIRE));
 }
 

@@ -40,9 +40,7 @@ sw_target sw_target_find(sw_heap *heap, const void *ptr) {
         return bad(SW_MISUSE_ARENA, span);
     if (owner != heap) /* NULL: a racing free has just made the record unused */
         return owner == NULL ? bad(SW_MISUSE_DOUBLE_FREE, NULL) : bad(SW_MISUSE_WRONG_HEAP, span);
-    if (!sw_span_is_large(span) && sw_span_state_seen(span) != SW_SPAN_SHELVED)
-        return found(heap, find_in_slots(span, p));
-    if (!sw_span_is_large(span)) return bad(SW_MISUSE_DOUBLE_FREE, NULL); /* as if released */
+    if (!sw_span_is_large(span)) return found(heap, find_in_slots(span, p));
     if (!sw_span_large_lives(span)) return bad(SW_MISUSE_DOUBLE_FREE, NULL);
     sw_target target = bad(p == span->base ? SW_MISUSE_NONE : SW_MISUSE_INTERIOR, span);
     target.large = true;

@@ -147,9 +147,7 @@ static sw_always_inline void *sw_template_small(sw_cache *cache, size_t size, un
     uint32_t span_class = sw_span_class_of(cls, kind == SW_TEMPLATE_NOSCAN);
     sw_cache_bin *bin = &cache->bins[span_class];
     uint64_t bits = sw_word_free(bin->word);
-    if (sw_unlikely(bits == 0))
-        return kind == SW_TEMPLATE_SCAN ? sw_alloc_slow(cache, size, flags, span_class)
-                                        : sw_alloc_slow_path(cache, size, flags, span_class);
+    if (sw_unlikely(bits == 0)) return sw_alloc_slow(cache, size, flags, span_class);
     void *p = sw_template_pop(bin, bits, bytes);
     if (sw_template_must_zero(bin->span, flags, kind)) sw_fast_clear(p, bytes);
     return p;

@@ -4,7 +4,6 @@
 #include "heap/checks.h"
 #include "heap/hint.h"
 #include "heap/shelf.h"
-#include "heap/span_shelf.h"
 #include "inspect/audit.h"
 
 #include "heap/collected.h"
@@ -153,10 +152,6 @@ static void check_cache(sw_audit *a, const sw_cache *cache, uint64_t seen[SW_SPA
         if (a->status == SW_OK && idle > heap->options.batch_spans)
             SW_BROKEN(a, "cache %u: span class %u keeps %u wholly free spans, above %u", number, i,
                       idle, heap->options.batch_spans);
-        if (a->status == SW_OK && heap->options.batch_by_use &&
-            sw_cache_batch_use(cache, i)->allowed > heap->options.batch_spans)
-            SW_BROKEN(a, "cache %u: span class %u may keep %u wholly free spans, above %u", number,
-                      i, sw_cache_batch_use(cache, i)->allowed, heap->options.batch_spans);
         if (a->status == SW_OK && cold->idle_spans[i] != idle)
             SW_BROKEN(a, "cache %u: span class %u keeps %u wholly free spans, counted as %u",
                       number, i, idle, cold->idle_spans[i]);
@@ -251,27 +246,6 @@ static uint64_t check_large_places(sw_audit *a, const sw_cache *cache) {
     return count;
 }
 
-/* Checks that each shelf of spans is empty or has an idle span of its length. Returns their
- * number. */
-static uint64_t check_span_shelves(sw_audit *a, const sw_cache *cache) {
-    const sw_space *space = a->heap->space;
-    uint64_t spans = 0;
-    for (uint32_t i = 0; i < SW_SPAN_SHELVES; i++) {
-        uint32_t id = cache->cold->span_shelves[i], count = 0, first;
-        if (id == 0) continue;
-        spans++;
-        bool good = sw_audit_is_span(a, id) && space->cold[id].heap == a->heap &&
-                    sw_space_span(space, id)->state == SW_SPAN_SHELVED &&
-                    space->cold[id].pages <= SW_SPAN_SHELF_PAGES && !cache->cold->closed;
-        first = good ? sw_span_shelf_first(space->cold[id].pages, &count) : 0;
-        if (!good || i - first >= count || !sw_span_is_empty(sw_space_span(space, id)))
-            SW_BROKEN(a, "cache %u: shelf %u of spans holds no idle span", cache->cold->number, i);
-    }
-    if (a->status == SW_OK && cache->cold->turning_id != 0)
-        SW_BROKEN(a, "cache %u: a span is changing its class", cache->cold->number);
-    return spans;
-}
-
 /* Checks that every cache of a list is open or closed, as `closed` says, and links back to the
  * previous cache. Returns the number of caches. */
 static uint64_t check_cache_list(sw_audit *a, const sw_cache *list, uint32_t closed) {
@@ -295,7 +269,6 @@ static void check_caches(sw_audit *a, uint64_t seen[SW_SPAN_STATE_COUNT]) {
         check_cache(a, cache, seen);
         if (a->status == SW_OK) halves += check_remote_stack(a, cache, a->halves);
         if (a->status == SW_OK) shelved += check_large_places(a, cache);
-        if (a->status == SW_OK) seen[SW_SPAN_SHELVED] += check_span_shelves(a, cache);
         if (++count > a->heap->cache_numbers) SW_BROKEN(a, "caches: their list has no end");
     }
     uint64_t open = check_cache_list(a, a->heap->open_caches, 0);

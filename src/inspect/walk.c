@@ -16,7 +16,8 @@ bool sw_walk_spans(sw_heap *heap, sw_span_visit *fn, void *arg) {
 
 bool sw_walk_is_cached(const sw_span *span) {
     return sw_span_state_seen(span) == SW_SPAN_CURRENT ||
-           sw_span_state_seen(span) == SW_SPAN_SHELVED ||
            sw_span_state_seen(span) == SW_SPAN_KEPT ||
-           (sw_span_state_seen(span) == SW_SPAN_PARTIAL && sw_span_free_slots(span) == span->slots);
+           ((sw_span_state_seen(span) == SW_SPAN_PARTIAL ||
+             sw_span_state_seen(span) == SW_SPAN_FULL) &&
+            sw_span_free_slots(span) == span->slots);
 }

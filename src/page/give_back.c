@@ -106,7 +106,13 @@ static uint32_t run_end_before(const sw_pages *pages, uint32_t end) {
     return 0;
 }
 
-void sw_pages_take_out_highest(sw_pages *pages, uint32_t n) {
+void sw_pages_bound_free(sw_pages *pages, uint32_t fresh) {
+    uint64_t in_use = pages->held_pages - pages->free_held_pages + fresh;
+    bool grows = in_use > pages->large_peak_pages;
+    uint64_t allowed = grows ? 0 : in_use / SW_FREE_SHARE;
+    if (grows) pages->large_peak_pages = in_use;
+    if (pages->free_held_pages <= allowed) return;
+    uint32_t n = (uint32_t)sw_min_u64(fresh, pages->free_held_pages - allowed);
     uint32_t end = pages->capacity;
     while (n > 0 && (end = run_end_before(pages, end)) != 0) {
         uint32_t run = run_before(pages, end), part = run < n ? run : n;

@@ -43,8 +43,7 @@ static void take(sw_pages *pages, uint32_t page, uint32_t n, uint32_t held, bool
     sw_runs_set_used(&pages->runs, page, n);
     if (held != 0) sw_pages_forget_held(pages, page, n);
     pages->free_held_pages -= held;
-    if (sw_unlikely(n - held >= pages->take_out_pages) && pages->free_held_pages != 0)
-        sw_pages_take_out_highest(pages, n - held);
+    if (sw_unlikely(n - held >= pages->take_out_pages)) sw_pages_bound_free(pages, n - held);
     sw_bits_set(pages->held, page, n);
     sw_bits_clear(pages->idle, page, n);
     sw_set_counter(&pages->held_pages, pages->held_pages + n - held);

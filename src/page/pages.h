@@ -26,8 +26,9 @@ enum {
     SW_WINDOWS_MAX = 64,
     SW_WINDOW_FIRST_BYTES = 64 << 20,
     SW_PAGE_GAP = 64,
-    SW_TAKE_OUT_BYTES = 1 << 20, /* see sw_pages_take_out_highest */
+    SW_TAKE_OUT_BYTES = 1 << 20, /* see sw_pages_bound_free */
     SW_TAKE_OUT_RUN_PAGES = 16,
+    SW_FREE_SHARE = 4,
     SW_HELD_LOOK = 4096,  /* see sw_pages_find_held */
     SW_HELD_RUN_MAX = 16, /* see sw_pages_alloc */
     SW_PURGE_RUNS = 32,   /* maximum of runs taken out at once */
@@ -84,11 +85,12 @@ typedef struct sw_pages {
     sw_window windows[SW_WINDOWS_MAX];
     uint64_t held_pages; /* atomic: see sw_pages_held_bytes */
     uint64_t free_held_pages;
-    uint64_t frontier_pages; /* atomic: sum of the windows' frontiers */
-    uint64_t fixed_bytes;    /* atomic: metadata that is in neither meta nor the page map */
-    uint64_t limit_bytes;    /* UINT64_MAX: no limit */
-    uint64_t returned_bytes; /* purged over the heap's life */
-    uint64_t retry_bytes;    /* that the system refused to take back, summed over attempts */
+    uint64_t frontier_pages;   /* atomic: sum of the windows' frontiers */
+    uint64_t fixed_bytes;      /* atomic: metadata that is in neither meta nor the page map */
+    uint64_t large_peak_pages; /* most pages in use at a request of sw_pages_bound_free */
+    uint64_t limit_bytes;      /* UINT64_MAX: no limit */
+    uint64_t returned_bytes;   /* purged over the heap's life */
+    uint64_t retry_bytes;      /* that the system refused to take back, summed over attempts */
     uint64_t decay_ns;
     uint64_t tick_ns;         /* atomic: time of the last decay tick */
     uint64_t peak_held_bytes; /* atomic, as of the last page operation: sw_pages_peak_held_bytes */
@@ -189,11 +191,13 @@ void sw_pages_purge_finish(sw_pages *pages);
 /* As sw_pages_purge_finish, before a fork. No runs are taken out until the next tick. */
 void sw_pages_purge_stop(sw_pages *pages);
 
-/* Called when a request takes n pages that are not held yet, SW_TAKE_OUT_BYTES or more, while the
- * heap's free held pages are in runs too short for it. Takes out n of those pages, the highest
- * first, from runs of at least SW_TAKE_OUT_RUN_PAGES pages. Without this, large objects of many
- * sizes would each leave a hole of resident memory. */
-void sw_pages_take_out_highest(sw_pages *pages, uint32_t n);
+/* Called when a request takes `fresh` pages that are not held yet, SW_TAKE_OUT_BYTES or more, while
+ * the heap's free held pages are in runs too short for it. Takes out free held pages, at most
+ * `fresh`, the highest first, from runs of at least SW_TAKE_OUT_RUN_PAGES pages. Without this, large
+ * objects of many sizes would each leave a hole of resident memory until the next tick. If more
+ * pages are in use than at any such request before, `fresh` included, the heap grows, and none need
+ * stay; else blocks come and go, and 1 / SW_FREE_SHARE of the pages in use stay. */
+void sw_pages_bound_free(sw_pages *pages, uint32_t fresh);
 
 /* Called after the system has refused memory. It purges the free pages at the end of each window's
  * accessible part and makes them inaccessible, because limits may count every writable page of a

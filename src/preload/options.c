@@ -76,14 +76,9 @@ static bool set_placement(const char *text) {
 }
 
 static bool set_batch(const char *text) {
-    static const char use[] = "use:";
-    bool by_use = strncmp(text, use, sizeof use - 1) == 0;
-    if (by_use) text += sizeof use - 1;
     uint64_t value;
     if (!parse_number(&text, &value) || *text != '\0' || value > UINT16_MAX) return false;
-    if (by_use && value == 0) return false;
     preload_option.heap.batch_spans = (uint32_t)value;
-    preload_option.heap.batch_by_use = by_use;
     return true;
 }
 
@@ -144,7 +139,7 @@ static const option options[] = {
     {"LIMIT", set_limit, "bytes, such as 512M, 512MiB or 512MB", "no limit"},
     {"DECAY_MS", set_decay, "milliseconds, or never", "500"},
     {"PLACEMENT", set_placement, "lifo, address, fullest or lasting", "lifo"},
-    {"BATCH", set_batch, "a number from 0 to 65535, or use: and one from 1 on", "0"},
+    {"BATCH", set_batch, "a number from 0 to 65535", "0"},
     {"THP", set_huge, "off or advise", "off"},
     {"TRACKED", set_tracked, "0 or 1", "0"},
     {"LEDGER", set_ledger, "a path (%p in it: the process id) or a descriptor", "none"},

@@ -28,7 +28,6 @@ typedef enum sw_span_state {
     SW_SPAN_FULL,            /* owned, in its cache's full list */
     SW_SPAN_CENTRAL_PARTIAL, /* no owner, in the heap's partial list */
     SW_SPAN_CENTRAL_FULL,    /* no owner, in the heap's full list */
-    SW_SPAN_SHELVED,         /* idle, without owner, in a cache's shelf; in no list */
     SW_SPAN_KEPT,            /* idle, without owner, kept by the heap for its class; in no list */
     SW_SPAN_LARGE,           /* one large object; not in any list */
     SW_SPAN_STATE_COUNT

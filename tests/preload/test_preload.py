@@ -222,7 +222,7 @@ def test_options_take_effect(preload: Preload, tmp_path: Path) -> None:
         PLACEMENT="lasting",
         THP="advise",
         TRACKED="1",
-        BATCH="use:2",
+        BATCH="2",
         VERBOSE="0",
     )
     assert (shown["limit_bytes"], shown["decay_ns"]) == (1 << 30, 20_000_000)
@@ -233,7 +233,7 @@ BAD = {
     "LIMIT": ["x", "-1", "12Q", "1.5G", "K", "99999999999999999999", "18446744073709551615K", " 1"],
     "DECAY_MS": ["soon", "-5", "1.5", "99999999999999999999"],
     "PLACEMENT": ["first", "LIFO", "lifo "],
-    "BATCH": ["65536", "-1", "many", "use:", "use:0"],
+    "BATCH": ["65536", "-1", "many", "use:2"],
     "THP": ["on", "1", "never"],
     "TRACKED": ["yes", "2", "01"],
     "VERBOSE": ["true"],

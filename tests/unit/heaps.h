@@ -14,7 +14,7 @@ typedef struct heap_setting {
     uint64_t limit_bytes, decay_ns;
     sw_placement placement;
     uint32_t batch_spans;
-    bool batch_by_use, manual_clock, tracked, dry, tiny, huge_pages, touch_map;
+    bool manual_clock, tracked, dry, tiny, huge_pages, touch_map;
 } heap_setting;
 
 static inline sw_heap *heap_with(heap_setting setting) {
@@ -26,7 +26,6 @@ static inline sw_heap *heap_with(heap_setting setting) {
     options.limit_bytes = setting.limit_bytes;
     options.placement = setting.placement;
     options.batch_spans = setting.batch_spans;
-    options.batch_by_use = setting.batch_by_use;
     options.manual_clock = setting.manual_clock;
     options.tracked = setting.tracked;
     options.dry = setting.dry;

@@ -6,7 +6,6 @@
 #include "check.h"
 #include "heap/cache.h"
 #include "heap/hint.h"
-#include "heap/variety.h"
 #include "heaps.h"
 #include "os/os.h"
 #include "sanitizer.h"
@@ -182,7 +181,7 @@ static void hints_are_resident_by_use(void) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
-/* --- paths by the variety of classes ---------------------------------------------------------- */
+/* --- slots of varied sizes --------------------------------------------------------------------- */
 
 static sw_heap *heap;
 static void make(const sw_table *table, bool tracked) {
@@ -196,71 +195,6 @@ static void end(void) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
-static bool is_varied(void) { return cache->paths == &heap->varied; }
-
-/* A short model of the account: 3 for a change, 1 back for a repetition, varied from 33 to 0. */
-typedef struct model {
-    uint32_t last, account;
-    bool varied;
-} model;
-
-static void step(model *m, uint32_t span_class, bool hints_on) {
-    bool changed = m->last != span_class || hints_on;
-    m->last = span_class;
-    if (changed) {
-        m->account += 3;
-        if (m->account >= 33) m->account = 32, m->varied = true;
-    } else if (m->account > 0) {
-        m->account--;
-        if (m->account == 0) m->varied = false;
-    }
-}
-
-static void like_the_model(void) {
-    uint64_t rng = 5;
-    model m = {0, 0, false};
-    uint32_t turns = 0;
-    make(sw_table_c16(), false);
-    if (cache->paths != NULL) {
-        for (uint32_t i = 0; i < 100000; i++) {
-            /* Series of one class, and stretches in which one of four follows another. */
-            bool mixed = i / 100 % 2 != 0;
-            uint32_t random = (uint32_t)(check_random(&rng) >> 32);
-            uint32_t span_class = mixed ? 3 + 2 * (random % 4) : 5;
-            bool was = m.varied, hints_on = i / 1000 % 5 == 4;
-            cache->unhinted_owner = hints_on ? SW_NO_CACHE : cache;
-            sw_variety_note(cache, 0, span_class);
-            step(&m, span_class, hints_on);
-            turns += m.varied != was;
-            CHECK_EQ(is_varied(), m.varied);
-            CHECK_EQ(cache->cold->variety, m.account);
-        }
-        CHECK(turns > 100);
-        cache->unhinted_owner = cache;
-    }
-    end();
-}
-
-/* By hand: of the first object of each class the slow end finds another class than the one before,
- * so the account is 33, beyond its most, after eleven. Then 64 objects of 8 B share a word: the
- * second word is the first repetition, and the 32nd one comes with object 1 + 32 * 64. */
-static void by_requests(void) {
-    make(sw_table_c16(), false);
-    bool specialised = heap->paths != NULL;
-    CHECK_EQ(specialised, !SANITIZED);
-    CHECK_EQ(heap->varied.cutoff, 0);
-    for (size_t i = 0; i < 10; i++) CHECK(sw_cache_alloc(cache, 16 + 16 * i, 0) != NULL);
-    CHECK(!is_varied());
-    CHECK(sw_cache_alloc(cache, 8, SW_ZERO) != NULL);
-    CHECK_EQ(is_varied(), specialised);
-    if (specialised) CHECK_EQ(sw_heap_path(heap, 8, SW_SCAN), SW_PATH_SPECIALISED);
-    for (uint32_t i = 0; i < 32 * 64 - 1; i++) CHECK(sw_cache_alloc(cache, 8, 0) != NULL);
-    CHECK_EQ(is_varied(), specialised);
-    CHECK(sw_cache_alloc(cache, 8, 0) != NULL);
-    CHECK(!is_varied());
-    end();
-}
-
 /* Sizes that vary, and series of one size, all kinds of requests: each slot is of the class of its
  * size, and of no other object; cleared ones are clear. Filled with a byte that shows a neighbour's
  * write. */
@@ -269,9 +203,7 @@ static void slots_of(const sw_table *table, bool tracked) {
     static unsigned char *objects[LIVE];
     static size_t sizes[LIVE];
     uint64_t rng = 11;
-    uint32_t turns = 0;
     make(table, tracked);
-    bool was = is_varied();
     for (uint32_t i = 0; i < 60000; i++) {
         uint64_t random = check_random(&rng) >> 20;
         uint32_t k = (uint32_t)(random % LIVE);
@@ -288,31 +220,10 @@ static void slots_of(const sw_table *table, bool tracked) {
         CHECK_EQ(sw_heap_usable_size(heap, objects[k]),
                  tracked ? sw_heap_usable_size(heap, objects[k])
                          : table->classes[sw_size_class(table, size)].size);
-        turns += is_varied() != was;
-        was = is_varied();
     }
-    CHECK_EQ(turns > 0, heap->paths != NULL);
     for (uint32_t k = 0; k < LIVE; k++) {
         sw_cache_free(cache, objects[k]);
         objects[k] = NULL;
-    }
-    end();
-}
-
-/* A cache that opens again begins anew, and one that has closed keeps no account. */
-static void lives(void) {
-    make(sw_table_c16(), false);
-    if (heap->paths != NULL) {
-        for (uint32_t i = 0; i < 100; i++) sw_variety_note(cache, 0, 3 + 2 * (i % 2));
-        CHECK(is_varied());
-        for (uint32_t i = 0; i < 20; i++) {
-            sw_cache_close(cache);
-            CHECK_EQ(cache->paths, NULL);
-            sw_variety_note(cache, 0, 5);
-            cache = cache_of(heap);
-            CHECK_EQ(cache->paths, heap->paths);
-            CHECK_EQ(cache->cold->variety, 0);
-        }
     }
     end();
 }
@@ -323,11 +234,8 @@ int main(void) {
     spans_given_up(true, 0);
     warm_ones_are_adopted_first();
     hints_are_resident_by_use();
-    like_the_model();
-    by_requests();
     slots_of(sw_table_c16(), false);
     slots_of(sw_table_go(), false);
     slots_of(sw_table_c16(), true);
-    lives();
     return check_result();
 }

@@ -191,7 +191,6 @@ static void test_placements(void) {
             sw_heap_options_init(&options);
             options.placement = (sw_placement)p;
             options.batch_spans = 2 * batch;
-            options.batch_by_use = batch == 2;
             options.manual_clock = batch == 1;
             options.huge_pages = batch == 1;
             CHECK_EQ(sw_gc_create(&options, &gc), SW_OK);

@@ -54,8 +54,7 @@ static void damage_span(sw_heap *heap, sw_span *span) {
     DAMAGE(span, slots);
     /* A block of metadata is a multiple of 64 bytes: the words of a twin span look the same. */
     damage(heap, "words", &span->words, sizeof span->words, (const int[]){0, 1, 3, 4}, 4);
-    /* A shelved span serves any class of its length. */
-    if (!sw_span_is_large(span) && span->state != SW_SPAN_SHELVED) DAMAGE_BIT(span, span_class, 0);
+    if (!sw_span_is_large(span)) DAMAGE_BIT(span, span_class, 0);
     DAMAGE_BIT(span, span_class, 1);
     DAMAGE_BIT(span, span_class, 5);
     DAMAGE_BIT(span, state, 0);
@@ -254,8 +253,7 @@ static void damaged_heap(bool tracked, bool dry) {
     }
     fill(heap, caches, 3);
     sw_cache_close(lost);
-    void *first =
-        sw_cache_alloc(caches[0], 8192, 0); /* its span is shelved, the second's is current */
+    void *first = sw_cache_alloc(caches[0], 8192, 0); /* its span is idle, the second's current */
     CHECK(sw_cache_alloc(caches[0], 8192, 0) != NULL);
     sw_cache_free(caches[0], first);
     keep_one(heap);
@@ -268,8 +266,7 @@ static void damaged_heap(bool tracked, bool dry) {
         live_bits(heap, span);
         damage_map(heap, span);
     }
-    for (int state = SW_SPAN_CURRENT; state < SW_SPAN_STATE_COUNT; state++)
-        CHECK(seen[state] > 0 || (tracked && state == SW_SPAN_SHELVED));
+    for (int state = SW_SPAN_CURRENT; state < SW_SPAN_STATE_COUNT; state++) CHECK(seen[state] > 0);
     damage_pages(heap);
     damage_cache(heap, caches[0]);
     damage_cache(heap, caches[1]);

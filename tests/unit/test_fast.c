@@ -310,12 +310,13 @@ static void which_path(void) {
     sw_path small = SANITIZED ? SW_PATH_GENERIC : SW_PATH_SPECIALISED;
     sw_heap *plain = heap_with((heap_setting){.table = sw_table_c16()});
     sw_heap *tracked = heap_with((heap_setting){.table = sw_table_c16(), .tracked = true});
-    CHECK_EQ(sw_heap_path(plain, 0, 0), small);
+    CHECK_EQ(sw_heap_path(plain, 0, SW_SCAN), small);
+    CHECK_EQ(sw_heap_path(plain, 512, 0), SW_PATH_GENERIC);
     CHECK_EQ(sw_heap_path(plain, 512, SW_SCAN), small);
-    CHECK_EQ(sw_heap_path(plain, 513, 0), SW_PATH_GENERIC);
+    CHECK_EQ(sw_heap_path(plain, 513, SW_SCAN), SW_PATH_GENERIC);
     CHECK_EQ(sw_heap_path(plain, 32769, 0), SW_PATH_LARGE);
-    CHECK_EQ(sw_heap_path(tracked, 8, 0), SW_PATH_GENERIC);
-    CHECK_EQ(sw_heap_path(sw_heap_default(), 8, 0), small);
+    CHECK_EQ(sw_heap_path(tracked, 8, SW_SCAN), SW_PATH_GENERIC);
+    CHECK_EQ(sw_heap_path(sw_heap_default(), 8, SW_SCAN), small);
     CHECK_EQ(sw_heap_destroy(plain), SW_OK);
     CHECK_EQ(sw_heap_destroy(tracked), SW_OK);
 }

@@ -124,26 +124,9 @@ static void damage_scarcity(void) {
     take_spans();
 }
 
-static void damage_variety(void) {
-    cache->cold->variety = 33;
-    (void)sw_refill_alloc(cache, 64, 0, class_of(64));
-}
-
 static void damage_idle_credit(void) {
     cache->cold->idle_credit = 64 * 64 + 1;
     take_spans();
-}
-
-static void damage_paths(void) {
-    static const sw_paths other;
-    cache->paths = &other;
-    take_spans();
-}
-
-static void damage_varied(void) {
-    cache->cold->variety = 0;
-    cache->paths = &cache->heap->varied;
-    (void)sw_refill_alloc(cache, 64, 0, class_of(64));
 }
 
 static void damage_cache_cold(void) {
@@ -308,10 +291,7 @@ static const struct {
     {2, "cold->tiny_used <= 16", damage_cache_cold},
     {2, "cache->unhinted_owner == cache || cache->unhinted_owner == ", damage_hints},
     {2, "cold->scarcity < SW_SCARCITY_MAX", damage_scarcity},
-    {2, "cold->variety <= SW_VARIETY_MAX", damage_variety},
     {2, "cold->idle_credit <= SW_IDLE_CREDIT_MAX", damage_idle_credit},
-    {2, "cache->paths == heap->paths || cache->paths == ", damage_paths},
-    {2, "cache->paths == heap->paths || cache->cold->variety != 0", damage_varied},
     {2, "heap->cache_count <= heap->cache_numbers", damage_heap},
     {2, "thread->used <= SW_HEAPS_MAX", damage_thread},
     {2, "__atomic_load_n(&lock->state, __ATOMIC_RELAXED) <= ", damage_lock},

@@ -131,29 +131,6 @@ static void first_ones_are_short(bool dry) {
     close_heap();
 }
 
-/* So is one that comes from a shelf: a cache with an empty span of a page on a shelf makes no
- * other. */
-static void shelved_ones_are_first(void) {
-    static void *objects[SLOTS];
-    sw_cache *other;
-    open_heap(false, 0);
-    other = cache_of(heap);
-    CHECK(sw_cache_alloc(other, SIZE, 0) != NULL);
-    fill(objects, SIZE, 1, SW_SCAN);
-    CHECK(sw_heap_alloc(heap, SIZE, SW_SCAN) != NULL); /* the first span is full now */
-    CHECK_STR(lengths(1), "112");
-    for (uint32_t i = 0; i < SLOTS; i++) sw_heap_free(heap, objects[i]);
-    sw_heap_stats before = {.struct_bytes = sizeof before}, after = before;
-    CHECK_EQ(sw_heap_stats_read(heap, &before), SW_OK);
-    CHECK(sw_heap_alloc(heap, SIZE, 0) == objects[0]);
-    CHECK_EQ(sw_heap_stats_read(heap, &after), SW_OK);
-    if (SW_CHECK < 3) /* a whole-heap check takes the lock; shelves do not */
-        CHECK_EQ(after.lock_acquisitions, before.lock_acquisitions);
-    CHECK_STR(lengths(1), "112");
-    sw_cache_close(other);
-    close_heap();
-}
-
 /* Where a longer span is above the limit, the first length may do. */
 static void short_at_the_limit(void) {
     static void *objects[3 * SLOTS];
@@ -302,14 +279,14 @@ static void free_pages_come_first(void) {
     close_idle();
 }
 
-/* Pages 0 to 19 have two objects each, 20 to 27 two idle spans. Every second page becomes idle:
- * more than are on shelves are free and held, but a span of two pages fits into none of them, so
- * the idle ones are given up for them. */
+/* Pages 0 to 19 have two objects each, with pointers, so that they get no hints; 20 to 27 two idle
+ * spans. Every second page becomes free and stays held, but a span of two pages fits into none of
+ * them, so the idle ones are given up for them. */
 static void pages_apart_do_not_count(void) {
     enum { SMALL = 2048, COUNT = 40 };
     void *small[COUNT];
     open_idle();
-    for (int i = 0; i < COUNT; i++) small[i] = sw_cache_alloc(cache, SMALL, 0);
+    for (int i = 0; i < COUNT; i++) small[i] = sw_cache_alloc(cache, SMALL, SW_SCAN);
     void *p = sw_cache_alloc(cache, 8192, 0), *scanned = sw_cache_alloc(cache, 8192, SW_SCAN);
     sw_cache_free(cache, p);
     sw_cache_free(cache, scanned);
@@ -378,7 +355,6 @@ int main(void) {
     counted_by_span_class();
     first_ones_are_short(false);
     first_ones_are_short(true);
-    shelved_ones_are_first();
     short_at_the_limit();
     counts_are_verified();
     fixed_tables_are_as_before();

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Two frees of one object race: the second is stopped between reading the page map and the slot's
- * bit while the first releases the span, or changes its class. It must not free an object allocated
- * there later. The two sources are included, so that the threads can be stopped at exactly those
+ * bit while the first releases the span. It must not free an object allocated there later. The two sources are included, so that the threads can be stopped at exactly those
  * points. */
 #include <pthread.h>
 #include <semaphore.h>
@@ -94,29 +93,6 @@ static void make_heap(sw_placement placement) {
     faults = 0;
 }
 
-/* The other thread has looked the object up before it is freed, and its span goes to a shelf. */
-static void turn_a_span(void) {
-    pthread_t thread;
-    void *innocent[REUSED], *objects[SLOTS + 1];
-    make_heap(SW_PLACE_LIFO);
-    for (int i = 0; i <= SLOTS; i++) objects[i] = sw_heap_alloc(heap, SIZE, 0);
-    twice = objects[5];
-    CHECK_EQ(pthread_create(&thread, NULL, second_free, NULL), 0);
-    sem_wait(&ready);
-    sem_post(&releasing);
-    sem_wait(&looked);
-    const sw_span *span = sw_space_span(heap->space, sw_space_id_of(heap->space, (uintptr_t)twice));
-    for (int i = 0; i < SLOTS; i++) sw_heap_free(heap, objects[i]);
-    CHECK_EQ(span->state, SW_SPAN_SHELVED);
-    for (int i = 0; i < REUSED; i++) innocent[i] = sw_heap_alloc(heap, 1000, 0);
-    CHECK(span->state != SW_SPAN_SHELVED); /* one of them asked for it */
-    sem_post(&go_on);
-    CHECK_EQ(pthread_join(thread, NULL), 0);
-    check_innocent(innocent);
-    sw_heap_destroy(heap);
-}
-
-/* Where the policy chooses places no span is shelved. */
 static void release_a_span(void) {
     pthread_t thread;
     void *innocent[REUSED];
@@ -138,7 +114,6 @@ int main(void) {
     sem_init(&looked, 0, 0);
     sem_init(&go_on, 0, 0);
     sw_set_fault_handler(count, NULL);
-    turn_a_span();
     release_a_span();
     return check_result();
 }

@@ -23,7 +23,6 @@ typedef struct setting {
     const sw_table *table;
     sw_placement placement;
     uint32_t batch_spans;
-    uint8_t batch_by_use;
     bool two_caches; /* that free each other's objects; else the thread's own */
     size_t size_max; /* of requests that have a class; 0: typical sizes */
 } setting;
@@ -52,7 +51,6 @@ static sw_heap *make_heap(setting s, bool tracked, bool dry, bool manual_clock) 
     return heap_with((heap_setting){.table = s.table,
                                     .placement = s.placement,
                                     .batch_spans = s.batch_spans,
-                                    .batch_by_use = s.batch_by_use,
                                     .tracked = tracked,
                                     .dry = dry,
                                     .manual_clock = manual_clock});
@@ -235,7 +233,6 @@ static void exercise(sw_table *table, uint64_t seed) {
     setting s = {.table = table, .two_caches = true, .size_max = sw_table_max_bytes(table)};
     dry_equals_live(s, seed, 20000 / check_share());
     s.batch_spans = (uint32_t)seed % 3;
-    s.batch_by_use = s.batch_spans != 0 && seed % 2 == 0;
     for (uint64_t tracked = 0; tracked < 2; tracked++) {
         s.placement = (sw_placement)((seed + tracked) % 4);
         model_run(s, tracked != 0, seed, 25000 / (int)check_share());
@@ -332,10 +329,10 @@ int main(void) {
         {.placement = SW_PLACE_ADDRESS, .batch_spans = 4},
         {.placement = SW_PLACE_FULLEST},
         {.placement = SW_PLACE_LASTING},
-        {.placement = SW_PLACE_LIFO, .batch_spans = 8, .batch_by_use = 1},
+        {.placement = SW_PLACE_LIFO, .batch_spans = 8},
         {.placement = SW_PLACE_ADDRESS},
-        {.placement = SW_PLACE_FULLEST, .batch_spans = 2, .batch_by_use = 1},
-        {.placement = SW_PLACE_LASTING, .batch_spans = 4, .batch_by_use = 1},
+        {.placement = SW_PLACE_FULLEST, .batch_spans = 2},
+        {.placement = SW_PLACE_LASTING, .batch_spans = 4},
     };
     realloc_to_scan();
     usable_moves(25, 1000);

@@ -26,10 +26,6 @@ static void options_are_checked(void) {
     CHECK_EQ(sw_heap_create(&options, &heap), SW_INVALID);
     CHECK(strstr(sw_last_error()->message, "65536") != NULL);
     sw_heap_options_init(&options);
-    options.batch_by_use = 1;
-    CHECK_EQ(sw_heap_create(&options, &heap), SW_INVALID);
-    CHECK_STR(sw_last_error()->message,
-              "batch_by_use needs batch_spans, the most that a cache keeps of a class");
     /* Tiny packing needs a 16-byte class: a block of another size would be freed object by
      * object. */
     const sw_class_spec only8[] = {{8, 1, 0}}, no16[] = {{8, 1, 0}, {24, 1, 0}, {64, 1, 0}};

@@ -15,6 +15,7 @@ typedef struct model {
     uint32_t frontier[SW_WINDOWS_MAX];
     uint32_t end;
     uint64_t tick;
+    uint32_t peak; /* most pages in use at a large request */
 } model;
 
 typedef struct run {
@@ -59,12 +60,21 @@ static uint32_t model_fit(uint32_t n) {
     return lowest;
 }
 
-/* A megabyte or more of fresh pages: as many free ones go back, from the highest run down. */
+/* A megabyte or more of fresh pages: free ones go back, at most as many, from the highest run down;
+ * but a quarter of the pages in use stays, if these are not more than ever before. */
 static void model_make_up(uint32_t fresh) {
-    for (uint32_t end = m.end; end > 0 && fresh > 0;) {
+    uint32_t in_use = fresh, held = 0, n = 0;
+    for (uint32_t i = 0; i < m.end; i++) {
+        in_use += m.held[i] && !m.free[i];
+        held += m.held[i] && m.free[i];
+    }
+    uint32_t stay = in_use > m.peak ? 0 : in_use / 4;
+    if (in_use > m.peak) m.peak = in_use;
+    if (held > stay) n = held - stay < fresh ? held - stay : fresh;
+    for (uint32_t end = m.end; end > 0 && n > 0;) {
         uint32_t run = 0;
         while (run < end && m.free[end - 1 - run] && m.held[end - 1 - run]) run++;
-        for (uint32_t i = 0; run >= 16 && i < run && fresh > 0; i++, fresh--)
+        for (uint32_t i = 0; run >= 16 && i < run && n > 0; i++, n--)
             m.held[end - 1 - i] = m.dirty[end - 1 - i] = false;
         end -= run == 0 ? 1 : run;
     }

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The span that serves the next request: a partial one by the placement policy, or an empty one
- * from the cache's shelves. Empty spans serve any class of their length without the lock, count as
- * cached, are detected by a double free, and are released when pages are needed. */
+/* The span that serves the next request: a partial one by the placement policy, or an idle one of a
+ * medium class. Idle spans serve their class without the lock, count as cached, and are released when
+ * pages are needed. */
 #include <stdbool.h>
 
 #include "check.h"
 #include "faults.h"
 #include "heap/heap.h"
 #include "heap/remote.h"
-#include "heap/span_shelf.h"
 #include "heaps.h"
 #include "spanwise/spanwise.h"
 
@@ -113,9 +112,9 @@ static void lasting(deaths young, int next) {
     end_placement();
 }
 
-/* --- empty spans on shelves ------------------------------------------------------------------- */
+/* --- idle spans of medium classes -------------------------------------------------------------- */
 
-enum { SECOND_NS = 1000000000, MOST = 8 }; /* spans of one page on shelves */
+enum { SECOND_NS = 1000000000, MOST = SW_HINTS_MAX }; /* idle spans of one slot of 8 KiB */
 
 static void make(uint64_t limit_bytes, bool dry, bool tracked) {
     /* every span of a class has one length */
@@ -143,46 +142,39 @@ static void *take(size_t size) {
     return p;
 }
 
-/* Every object is a span of its own. The first n are freed, and their spans shelved; the last one
- * stays the current span of its class, and its object lives. */
+/* Every object is a span of its own. The first n are freed; the last one stays the current span of
+ * its class, and its object lives. */
 static void *objects[64];
-static void shelve(int n) {
+static void free_full(int n) {
     for (int i = 0; i <= n; i++) objects[i] = take(PAGE);
     for (int i = 0; i < n; i++) sw_cache_free(cache, objects[i]);
 }
 
-/* --- without the lock ------------------------------------------------------------------------- */
-
-/* Spans of one slot of 8 KiB become, the last one first, one of two slots, one of eight, and one of
- * one. */
-static void serves_every_class(bool dry) {
+/* The span that was freed last serves first. */
+static void serves_its_class(bool dry) {
     make(0, dry, false);
-    shelve(3);
+    free_full(3);
     uint64_t before = turns();
-    char *p = objects[2];
-    CHECK(take(4096) == p && take(4096) == p + 4096);
-    p = objects[1];
-    for (int i = 0; i < 8; i++) CHECK(take(1024) == p + (ptrdiff_t)i * 1024);
-    CHECK(take(PAGE) == objects[0]);
+    for (int i = 3; i-- > 0;) CHECK(take(PAGE) == objects[i]);
     CHECK_EQ(turns(), before);
     sw_ledger l = ledger_of(heap);
     CHECK_EQ(l.spans, 4);
-    CHECK_EQ(l.live_objects, 1 + 2 + 8 + 1);
+    CHECK_EQ(l.live_objects, 4);
     CHECK_EQ(l.cached_bytes, 0);
     end();
 }
 
-/* What another cache freed waits on the stack while there is a span on a shelf, and is drained
- * before a fresh span is made. */
+/* What another cache freed waits on the stack while there is an idle span, and is drained before a
+ * fresh span is made. */
 static void serves_before_a_drain(void) {
     sw_cache *other;
     make(0, false, false);
     other = cache_of(heap);
     char *small = take(1024);
-    shelve(1);
+    free_full(1);
     sw_cache_free(other, small);
     CHECK(cache->cold->remote_head != 0);
-    CHECK(take(4096) == objects[0]);
+    CHECK(take(PAGE) == objects[0]);
     CHECK(cache->cold->remote_head != 0);
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
     CHECK(take(PAGE) != NULL);
@@ -196,33 +188,37 @@ static void is_cleared(void) {
     make(0, false, false);
     for (int i = 0; i < 2; i++) objects[i] = memset(take(PAGE), 0xAA, PAGE);
     sw_cache_free(cache, objects[0]);
-    unsigned char *q = sw_cache_alloc(cache, 2048, SW_ZERO);
+    unsigned char *q = sw_cache_alloc(cache, PAGE, SW_ZERO);
     CHECK(q == objects[0]);
-    for (int i = 0; i < 2048; i++) CHECK_EQ(q[i], 0);
+    for (int i = 0; i < PAGE; i++) CHECK_EQ(q[i], 0);
     end();
 }
 
 /* --- what is kept ----------------------------------------------------------------------------- */
 
+/* Idle spans are released at the cache's first request for a span after a tick, by a trim, and when
+ * the cache closes. */
 static void is_cached(bool dry) {
     make(0, dry, false);
-    shelve(5);
+    free_full(5);
     sw_ledger l = ledger_of(heap);
     CHECK_EQ(l.spans, 6);
     CHECK_EQ(l.cached_bytes, 5 * PAGE);
     CHECK_EQ(l.free_page_bytes, 0);
     CHECK_EQ(l.live_objects, 1);
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    sw_heap_set_time(heap, SECOND_NS); /* free pages from here on, which the next tick gives back */
+    sw_heap_set_time(heap, SECOND_NS);
+    CHECK_EQ(ledger_of(heap).cached_bytes, 5 * PAGE);
+    sw_cache_free(cache, take(16));
+    CHECK_EQ(ledger_of(heap).cached_bytes,
+             PAGE); /* the span of 16 B: it became idle after the tick */
+    sw_cache_trim(cache);
     CHECK_EQ(ledger_of(heap).cached_bytes, 0);
-    CHECK_EQ(ledger_of(heap).free_page_bytes, 5 * PAGE);
-    sw_heap_set_time(heap, 2 * (uint64_t)SECOND_NS);
-    CHECK_EQ(ledger_of(heap).free_page_bytes, 0);
-    shelve(3);
+    free_full(3);
     CHECK_EQ(ledger_of(heap).cached_bytes, 3 * PAGE);
     sw_cache_trim(cache);
     CHECK_EQ(ledger_of(heap).cached_bytes, 0);
-    shelve(3);
+    free_full(3);
     sw_cache_close(cache);
     CHECK_EQ(ledger_of(heap).cached_bytes, 0);
     CHECK_EQ(ledger_of(heap).spans, 3); /* those of the objects that live */
@@ -230,104 +226,59 @@ static void is_cached(bool dry) {
     end();
 }
 
-/* The ninth span of a page finds the eight shelves full: it is given up, and four others in the
- * same turn of the lock. */
+/* A span that becomes idle where the class has no room for a hint is given up. */
 static void is_bounded(void) {
     make(0, false, false);
-    for (int i = 0; i <= MOST + 1; i++) objects[i] = take(PAGE);
-    uint64_t before = turns();
-    for (int i = 0; i < MOST; i++) sw_cache_free(cache, objects[i]);
-    CHECK_EQ(turns(), before);
-    sw_cache_free(cache, objects[MOST]);
-    CHECK_EQ(turns(), SW_CHECK >= 3 ? 0 : before + 1);
-    CHECK_EQ(ledger_of(heap).cached_bytes, MOST / 2 * PAGE);
-    CHECK_EQ(ledger_of(heap).free_page_bytes, (MOST / 2 + 1) * PAGE);
-    end();
-}
-
-/* At the heap's limit what one cache keeps serves another one. */
-static void serves_others(void) {
-    enum { LIMIT = 2 << 20, OBJECTS = LIMIT / PAGE };
-    static void *p[OBJECTS];
-    sw_cache *other;
-    make(LIMIT, false, false);
-    other = cache_of(heap);
-    int n = 0;
-    while (n < OBJECTS && (p[n] = sw_cache_alloc(cache, PAGE, 0)) != NULL) n++;
-    CHECK(n > MOST && n < OBJECTS);
-    for (int i = 0; i < MOST; i++) sw_cache_free(cache, p[i]);
+    free_full(MOST + 3);
     CHECK_EQ(ledger_of(heap).cached_bytes, MOST * PAGE);
-    for (int i = 0; i < MOST; i++) CHECK(sw_cache_alloc(other, PAGE, 0) != NULL);
-    CHECK(sw_cache_alloc(other, PAGE, 0) == NULL);
-    sw_cache_close(other);
+    CHECK_EQ(ledger_of(heap).free_page_bytes, 3 * PAGE);
     end();
 }
 
-/* --- misuse ----------------------------------------------------------------------------------- */
+/* A span of another class takes the pages of an idle one, so that the heap does not grow. */
+static void pages_are_used(bool dry) {
+    make(0, dry, false);
+    free_full(3);
+    uint64_t held = ledger_of(heap).held_bytes;
+    char *p = take(4096);
+    CHECK(p == objects[0]);
+    CHECK_EQ(ledger_of(heap).held_bytes, held);
+    CHECK_EQ(ledger_of(heap).cached_bytes, 2 * PAGE + 4096);
+    end();
+}
 
-/* Objects of a shelved span are gone, wherever one points into them; by any cache. */
+/* A second free of an object of an idle span is found, and the object serves once. */
 static void second_frees(void) {
     sw_cache *other;
     make(0, false, false);
     other = cache_of(heap);
-    shelve(1);
-    char *p = objects[0];
-    void *stale[] = {p, p + 4096, p + 8};
-    for (int i = 0; i < 3; i++) {
-        sw_cache *by[] = {cache, other};
-        for (int k = 0; k < 2; k++) {
-            EXPECT_FAULT(DOUBLE_FREE, stale[i], sw_cache_free(by[k], stale[i]));
-        }
-    }
+    free_full(1);
+    sw_cache *by[] = {cache, other};
+    for (int k = 0; k < 2; k++)
+        EXPECT_FAULT(DOUBLE_FREE, objects[0], sw_cache_free(by[k], objects[0]));
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    CHECK(take(PAGE) == p);
+    CHECK(take(PAGE) == objects[0]);
     sw_cache_close(other);
     end();
 }
 
-/* Two frees at once: the second one set its bit when the first had been decided already, and
- * reported a cache that had owned the span before. That one finds it on a shelf. */
-static void late_second_free(void) {
-    sw_cache *former;
-    make(0, false, false);
-    former = cache_of(heap);
-    shelve(2);
-    sw_span *span = sw_space_span(heap->space, sw_space_id_of(heap->space, (uintptr_t)objects[0]));
-    CHECK_EQ(span->state, SW_SPAN_SHELVED);
-    __atomic_store_n(&span->own.remote, 1, __ATOMIC_RELAXED);
-    CHECK(sw_span_announce(heap->space, span, 0));
-    EXPECT_FAULT(DOUBLE_FREE, objects[0], sw_remote_announce(former, span, 0);
-                 sw_cache_trim(former));
-    CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    CHECK_EQ(ledger_of(heap).cached_bytes, PAGE);
-    CHECK_EQ(ledger_of(heap).free_page_bytes, PAGE);
-    CHECK(take(PAGE) == objects[1]);
-    sw_cache_close(former);
-    end();
-}
-
-/* The same while the span's cache asks for one of another class: it gets another span. */
+/* The same while a racing free by another thread is announced: the span stays until the drain. */
 static void second_free_pending(void) {
-    sw_cache *former;
     make(0, false, false);
-    former = cache_of(heap);
-    shelve(2);
+    free_full(2);
     sw_span *span = sw_space_span(heap->space, sw_space_id_of(heap->space, (uintptr_t)objects[1]));
     __atomic_store_n(&span->own.remote, 1, __ATOMIC_RELAXED);
-    CHECK(sw_span_announce(heap->space, span, 0));
-    sw_remote_announce(former, span, 0);
-    char *p = objects[1], *q = take(4096);
-    CHECK(q != p && q != p + 4096);
-    CHECK_EQ(span->state, SW_SPAN_CENTRAL_PARTIAL);
-    EXPECT_FAULT(DOUBLE_FREE, p, sw_cache_trim(former));
-    sw_cache_close(former);
+    sw_remote_announce(cache, span, 0);
+    char *p = objects[1];
+    CHECK(take(PAGE) == objects[0]); /* the newer one is not handed out */
+    EXPECT_FAULT(DOUBLE_FREE, p, sw_cache_trim(cache));
     end();
 }
 
 /* --- frees by other threads ------------------------------------------------------------------- */
 
 /* A span of one word that another cache has freed into does not wait for more: it is drained,
- * shelved and taken by the next allocation. */
+ * and its slot taken by the next allocation. */
 static void drained_at_once(void) {
     sw_cache *other;
     make(0, false, false);
@@ -350,7 +301,7 @@ static void drained_at_once(void) {
 static void upper_half_is_none(void) {
     enum { RECORDS = 64 * sizeof(sw_word) / sizeof(sw_span) };
     make(0, false, false);
-    shelve(1);
+    free_full(1);
     CHECK(take(PAGE) == objects[0]); /* a drain leaves no span fresh, and this one is not */
     sw_span *span = sw_space_span(heap->space, sw_space_id_of(heap->space, (uintptr_t)objects[0]));
     uint64_t before = span[RECORDS].own.remote;
@@ -360,30 +311,6 @@ static void upper_half_is_none(void) {
     CHECK_EQ(span[RECORDS].own.remote, 2);
     CHECK_EQ(doubled, 0);
     span[RECORDS].own.remote = before;
-    end();
-}
-
-/* A tracked heap has a slack array for each span, which changes its length with the class: of one
- * slot, then of
- * 64. The requested bytes are those of the new objects. */
-static void tracked(bool dry) {
-    enum { MANY = 128, FEW = 5 };
-    void *many[MANY];
-    make(0, dry, true);
-    for (int turn = 0; turn < 3; turn++) {
-        for (int i = 0; i < FEW; i++) objects[i] = take(PAGE - 7);
-        CHECK_EQ(ledger_of(heap).requested_bytes, FEW * (PAGE - 7));
-        CHECK_EQ(ledger_of(heap).roundup_bytes, FEW * 7);
-        for (int i = 0; i < FEW; i++) sw_cache_free(cache, objects[i]);
-        CHECK_EQ(sw_heap_verify(heap), SW_OK);
-        CHECK_EQ(ledger_of(heap).cached_bytes,
-                 (uint64_t)FEW * PAGE); /* an idle span of 128 B served, too */
-        for (int i = 0; i < MANY; i++) many[i] = take(i < 64 ? 120 : 125); /* a span of each */
-        CHECK_EQ(ledger_of(heap).requested_bytes, 64 * (120 + 125));
-        CHECK_EQ(sw_heap_verify(heap), SW_OK);
-        for (int i = 0; i < MANY; i++) sw_cache_free(cache, many[i]);
-        CHECK_EQ(ledger_of(heap).requested_bytes + ledger_of(heap).roundup_bytes, 0);
-    }
     end();
 }
 
@@ -408,16 +335,14 @@ int main(void) {
     lasting(GIVEN_UP, OLD);
     remember_faults();
     for (int dry = 0; dry < 2; dry++) {
-        serves_every_class(dry);
+        serves_its_class(dry);
         is_cached(dry);
-        tracked(dry);
+        pages_are_used(dry);
     }
     serves_before_a_drain();
     is_cleared();
     is_bounded();
-    serves_others();
     second_frees();
-    late_second_free();
     second_free_pending();
     drained_at_once();
     upper_half_is_none();

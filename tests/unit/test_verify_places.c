@@ -19,21 +19,17 @@ static sw_heap *heap;
 static sw_cache *cache;
 static sw_table *table;
 
-static void make_kept(uint32_t slot_bytes, sw_placement placement, uint32_t batch_spans,
-                      bool by_use) {
+static void make_kept(uint32_t slot_bytes, sw_placement placement, uint32_t batch_spans) {
     const sw_class_spec specs[] = {{slot_bytes, 1, 0}};
     table = table_of("one", PAGE, specs, 1);
-    heap = heap_with((heap_setting){.table = table,
-                                    .manual_clock = 1,
-                                    .placement = placement,
-                                    .batch_spans = batch_spans,
-                                    .batch_by_use = by_use});
+    heap = heap_with((heap_setting){
+        .table = table, .manual_clock = 1, .placement = placement, .batch_spans = batch_spans});
     cache = sw_thread_cache(heap);
     CHECK(cache != NULL);
 }
 
 static void make_of(uint32_t slot_bytes, uint32_t batch_spans) {
-    make_kept(slot_bytes, SW_PLACE_LIFO, batch_spans, false);
+    make_kept(slot_bytes, SW_PLACE_LIFO, batch_spans);
 }
 
 static void make(uint32_t batch_spans) { make_of(SLOT, batch_spans); }
@@ -160,39 +156,10 @@ static void idle_spans(void) {
     for (int i = 0; i < 4 * SLOTS; i++) sw_cache_free(cache, p[i]);
     CHECK_EQ(cache->cold->idle_spans[3], 2);
     sw_ledger ledger = ledger_of(heap);
-    CHECK_EQ(ledger.cached_bytes, (2 + 2) * PAGE); /* the others are on shelves */
+    CHECK_EQ(ledger.cached_bytes, 2 * PAGE);
     heap->options.batch_spans = 1;
     check_told("keeps 2 wholly free spans, above 1");
     heap->options.batch_spans = 2;
-    end();
-}
-
-/* Where kept spans follow use, by hand: at most 2 are kept. A round frees the objects of the four
- * spans that are not current, and asks for as many again. The first one keeps nothing and needs
- * four fresh spans, so two are kept from then on. */
-static void idle_spans_by_use(void) {
-    make_kept(SLOT, SW_PLACE_ADDRESS, 2, true); /* no shelves, no hints */
-    void *p[5][SLOTS];
-    sw_batch_use *use = sw_cache_batch_use(cache, 3);
-    for (int s = 0; s < 5; s++)
-        for (int i = 0; i < SLOTS; i++) p[s][i] = sw_cache_alloc(cache, SLOT, 0);
-    for (int round = 0; round < 4; round++) {
-        int current = round % 2 == 0 ? 4 : 3, kept = round == 0 ? 0 : 2;
-        for (int s = 0; s < 5; s++)
-            for (int i = 0; i < SLOTS && s != current; i++) sw_cache_free(cache, p[s][i]);
-        CHECK_EQ(cache->cold->idle_spans[3], kept);
-        CHECK_EQ(use->given_up, 4 - kept);
-        if (round == 3) sw_heap_set_time(heap, 2000000000); /* a tick: half of it is forgotten */
-        for (int s = 0; s < 5; s++)
-            for (int i = 0; i < SLOTS && s != current; i++)
-                p[s][i] = sw_cache_alloc(cache, SLOT, 0);
-        CHECK_EQ(cache->cold->idle_spans[3], 0);
-        CHECK_EQ(use->allowed, round == 3 ? 1 : 2);
-        CHECK_EQ(use->given_up, 0);
-    }
-    use->allowed = 3;
-    check_told("may keep 3 wholly free spans, above 2");
-    use->allowed = 2;
     end();
 }
 
@@ -256,7 +223,6 @@ int main(void) {
     hint_of_a_neighbour(true);
     hint_of_a_neighbour(false);
     idle_spans();
-    idle_spans_by_use();
     identity();
     far_words();
     return check_result();

@@ -128,11 +128,6 @@ def add_placement_options(group: Group) -> None:
         metavar="N",
         help="empty spans that a thread keeps per class",
     )
-    group.add_argument(
-        "--batch-by-use",
-        action="store_true",
-        help="keep as many as recent demand would have reused, at most --batch",
-    )
 
 
 def heap_options_of(options: argparse.Namespace, limit_bytes: int | None = None) -> HeapOptions:
@@ -146,7 +141,6 @@ def heap_options_of(options: argparse.Namespace, limit_bytes: int | None = None)
         options.decay_ms,
         options.batch,
         percent,
-        options.batch_by_use,
     )
 
 

@@ -37,8 +37,6 @@ class HeapOptions(Result):
         batch_spans: empty spans that a thread keeps per class.
         large_touched_percent: for simulations: the share of each large object that the program
             writes, from its start; 0.0001 to 100, rounded to four decimals.
-        batch_by_use: a thread keeps only as many empty spans as it would recently have reused, at
-            most batch_spans.
 
     Raises:
         TypeError, InvalidError: a value is not allowed.
@@ -49,7 +47,6 @@ class HeapOptions(Result):
     decay_ms: float | None = None
     batch_spans: int = 0
     large_touched_percent: float = 100
-    batch_by_use: bool = False
 
     def __post_init__(self) -> None:
         if self.limit_bytes is not None:
@@ -64,11 +61,6 @@ class HeapOptions(Result):
             object.__setattr__(self, "decay_ms", _decay(self.decay_ms))
         batch = _lib.as_index(self.batch_spans, "batch_spans", 65535)
         object.__setattr__(self, "batch_spans", batch)
-        _lib.check_type(self.batch_by_use, bool, "batch_by_use")
-        if self.batch_by_use and batch == 0:
-            raise errors.InvalidError(
-                "batch_by_use needs batch_spans, the most that a thread keeps per class; give both"
-            )
         object.__setattr__(self, "large_touched_percent", _share(self.large_touched_percent))
 
     @property
@@ -153,7 +145,6 @@ def c_options(
         placement=PLACEMENTS[options.placement],
         decay_ns=options.decay_ns,
         batch_spans=options.batch_spans,
-        batch_by_use=options.batch_by_use,
         tracked=bool(tracked),
         dry=bool(dry),
         tiny=bool(tiny),

@@ -317,8 +317,7 @@ def heap_variables(
     if options.limit_bytes is not None:
         variables["SPANWISE_LIMIT"] = str(options.limit_bytes)
     if options.batch_spans:
-        use = "use:" if options.batch_by_use else ""
-        variables["SPANWISE_BATCH"] = f"{use}{options.batch_spans}"
+        variables["SPANWISE_BATCH"] = str(options.batch_spans)
     if options.decay_ms is not None:
         variables["SPANWISE_DECAY_MS"] = _decay_text(options.decay_ms)
     return variables

@@ -45,7 +45,7 @@ int main(void) {
     if (sw_table_hash(sw_table_c16()) != C16_HASH || sw_table_hash(table) != SW_FAST_TABLE_HASH)
         return 2;
     if (sw_heap_table(sw_heap_default()) != table) return 3;
-    if (sw_heap_path(sw_heap_default(), 40, 0) != SW_PATH_SPECIALISED) return 4;
+    if (sw_heap_path(sw_heap_default(), 40, SW_SCAN) != SW_PATH_SPECIALISED) return 4;
     void *p = sw_fast_malloc(40);
     printf("%s %zu\\n", sw_table_name(sw_heap_table(sw_heap_default())), sw_usable_size(p));
     sw_fast_free(p);

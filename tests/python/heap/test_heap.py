@@ -260,12 +260,6 @@ def test_closed_heap() -> None:
         ({"decay_ms": math.nan}, ValueError, "decay_ms nan is not a time; give 0 or more"),
         ({"decay_ms": "1"}, TypeError, "decay_ms must be a number, not str"),
         ({"batch_spans": 65536}, ValueError, "batch_spans 65536 is too large; give at most 65535"),
-        ({"batch_by_use": 4}, TypeError, "batch_by_use must be bool, not int"),
-        (
-            {"batch_by_use": True},
-            ValueError,
-            "batch_by_use needs batch_spans, the most that a thread keeps per class; give both",
-        ),
     ],
 )
 def test_bad_options(arguments: dict[str, Any], kind: type[Exception], message: str) -> None:

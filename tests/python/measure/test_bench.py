@@ -98,11 +98,11 @@ def test_ctrl_c_keeps_finished_runs(tmp_path: Path) -> None:
 
 def test_a_policy_is_an_allocator_of_its_own() -> None:
     """Its name is its changes, and the program's malloc gets them."""
-    asks = 'test "$SPANWISE_PLACEMENT $SPANWISE_BATCH" = "lasting use:2"'
-    policy = sw.HeapOptions(placement="lasting", batch_spans=2, batch_by_use=True)
+    asks = 'test "$SPANWISE_PLACEMENT $SPANWISE_BATCH" = "lasting 2"'
+    policy = sw.HeapOptions(placement="lasting", batch_spans=2)
     case = case_of(["sh", "-c", asks], "asks", "")
     found = sw.bench([case], ["spanwise"], policies=[policy, policy], rounds=1, progress=False)
-    asked = "placement lasting, batch_spans 2, batch_by_use True"
+    asked = "placement lasting, batch_spans 2"
     assert {row["allocator"]: row["error"] is None for row in found} == {
         "spanwise": False,
         asked: True,

@@ -22,7 +22,7 @@ from tests.python.sweeps.sweep_tools import TABLES, settled
 
 # --- what a row says ------------------------------------------------------------------------------
 
-KNOBS = sw.HeapOptions(placement="lasting", batch_spans=2, batch_by_use=True)
+KNOBS = sw.HeapOptions(placement="lasting", batch_spans=2)
 
 
 @pytest.mark.parametrize("at", ["peak", "peak-resident", "end", 0.5, "250ms"])
