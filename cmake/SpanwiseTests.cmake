@@ -14,12 +14,12 @@ set(spanwise_long caches collector collector_steps fork heap hints misuse large_
 
 # Tests that an emulator cannot run (label `native`): it prints its own line when a program aborts
 # (fail, grades); limits of memory and addresses also apply to it (addresses, limits_process,
-# runner); forks while threads run break it (collector_events, collector_shadow, threads,
-# thread_births, thread_burst, fork, purge); some tests take minutes (runner, threads,
+# runner); forks while threads run break it (collector_attach, collector_events, collector_shadow,
+# threads, thread_births, thread_burst, fork, purge); some tests take minutes (runner, threads,
 # trace_damage); its madvise and RSS differ from the kernel's (refused_calls, refused_memory,
-# touched_pages).
+# touched_pages); it reads no memory by process_vm_readv (collector_conservative).
 set(spanwise_needs_native
-    addresses arena_quarantine arena_safe collector_events collector_finalizers collector_shadow collector_stop collector_wakes preload_grades fail fork fork_memory grades library_grades limits limits_process memory_grades purge refused_calls refused_memory runner thread_births thread_burst threads
+    addresses arena_quarantine arena_safe collector_attach collector_conservative collector_events collector_finalizers collector_shadow collector_stop collector_wakes preload_grades fail fork fork_memory grades library_grades limits limits_process memory_grades purge refused_calls refused_memory runner thread_births thread_burst threads
     touched_pages trace_damage)
 
 # gold takes half the time to link the 130 programs of a preset, each with the whole library.

@@ -248,5 +248,6 @@ def test_a_part_is_judged_by_the_choice_on_the_others() -> None:
         assert stock is not None and chosen is not None
         assert (row["stock_bytes"], row["chosen_bytes"]) == (stock, chosen)
         assert row["saved_percent"] == pytest.approx(100 * (stock - chosen) / stock)
-    assert rows["saved_percent"][0] == pytest.approx(100 * 20 / 580, abs=0.5)
+    # Metadata, in whole pages, is up to 1 % of so small a heap.
+    assert rows["saved_percent"][0] == pytest.approx(100 * 20 / 580, abs=1)
     assert abs(rows["saved_percent"][1]) < 0.5
