@@ -153,8 +153,9 @@ static bool is_own_file(const char *path) {
 
 void sw_os_program_path(char *path, size_t bytes) {
     const char *given = (const char *)(uintptr_t)getauxval(AT_EXECFN);
-    if (given != NULL && given[0] == '/' && strlen(given) < bytes && is_own_file(given)) {
-        strcpy(path, given);
+    size_t length = given == NULL ? SIZE_MAX : strlen(given) + 1;
+    if (length <= bytes && given[0] == '/' && is_own_file(given)) {
+        memcpy(path, given, length);
         return;
     }
     long n = syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", path, bytes - 1);
