@@ -153,9 +153,9 @@ static bool is_own_file(const char *path) {
 
 void sw_os_program_path(char *path, size_t bytes) {
     const char *given = (const char *)(uintptr_t)getauxval(AT_EXECFN);
-    size_t length = given == NULL ? SIZE_MAX : strlen(given) + 1;
-    if (length <= bytes && given[0] == '/' && is_own_file(given)) {
-        memcpy(path, given, length);
+    size_t length = given == NULL ? 0 : strlen(given);
+    if (length > 0 && length < bytes && given[0] == '/' && is_own_file(given)) {
+        memcpy(path, given, length + 1);
         return;
     }
     long n = syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", path, bytes - 1);
