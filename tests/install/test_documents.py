@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import re
 import shutil
@@ -15,7 +16,8 @@ import pytest
 from install_tools import quick_compiler, run
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("src/**/*.md")])
+PLACES = ("*.md", "docs/**/*.md", "src/**/*.md", "notebooks/*.ipynb")
+PAGES = sorted(page for place in PLACES for page in ROOT.glob(place))
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 NAMED = re.compile(r"`((?:docs|tests|scripts|include|python|cmake)/[\w./-]+)`")
@@ -29,9 +31,18 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", each.lower()).strip().replace(" ", "-") for each in headings}
 
 
+def text_of(page: Path) -> str:
+    """Return the text of a page, or of a notebook's cells of Markdown."""
+    text = page.read_text(encoding="utf-8")
+    if page.suffix != ".ipynb":
+        return text
+    cells = (cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "markdown")
+    return "\n".join("".join(cell["source"]) for cell in cells)
+
+
 def broken_links(root: Path, page: Path) -> Iterator[str]:
     """Yield relative links, and names of this project's files, that do not exist."""
-    text = page.read_text(encoding="utf-8")
+    text = text_of(page)
     for target in LINK.findall(FENCED.sub("", text)):
         if re.match(r"[a-z]+:", target):
             continue
