@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Heap maps over time in a notebook, one byte per cell; see docs/design/inspect.md.
 const SIDE = 4, LARGE = 101, FREE = 102, NO_VALUE = 103, NOT_HELD = 255;
-const WIDE = 768, MOST_ZOOM = 64;
+const WIDE = 768, MOST_ZOOM = 64, PLAY_MS = 300;
 
 function bytes(view) {
     return new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
@@ -46,25 +46,71 @@ function words(map, code, cell) {
     return `${place}: ${code} %`;
 }
 
+// The colour of a code as CSS.
+function css(palette, code) {
+    return `rgb(${palette[3 * code]}, ${palette[3 * code + 1]}, ${palette[3 * code + 2]})`;
+}
+
+// A row that says what the colours mean.
+function addKey(el, palette) {
+    const row = add(el, "p", { font: "13px sans-serif", margin: "4px 0" });
+    const swatch = (background, width, text) => {
+        add(row, "span", { display: "inline-block", width, height: "12px", margin: "0 4px 0 12px", background, border: "1px solid #888" });
+        row.append(text);
+    };
+    const scale = [0, 25, 50, 75, 100].map((code) => css(palette, code)).join(", ");
+    swatch(`linear-gradient(to right, ${scale})`, "96px", "0 to 100 %");
+    swatch(`repeating-linear-gradient(135deg, ${css(palette, LARGE)} 0 3px, #5a2846 3px 4px)`, "20px", "large object");
+    swatch(`radial-gradient(#6e6e6e 1px, ${css(palette, FREE)} 1px) 0 0 / 4px 4px`, "20px", "free pages, held");
+    swatch(css(palette, NOT_HELD), "20px", "not held");
+}
+
 function render({ model, el }) {
-    const map = model.get("map"), palette = bytes(model.get("palette")), all = bytes(model.get("cells"));
+    const maps = model.get("maps"), palette = bytes(model.get("palette")), all = bytes(model.get("cells"));
     const picture = document.createElement("canvas");
-    [picture.width, picture.height] = [map.width * SIDE, map.height * SIDE];
     const head = add(el, "div", { font: "600 14px sans-serif" });
-    head.textContent = `${map.title}: ${map.measure}`;
     const canvas = add(el, "canvas", { display: "block", maxWidth: "100%", border: "1px solid #888" });
-    [canvas.width, canvas.height] = [WIDE, Math.max(96, Math.min(WIDE, Math.round((WIDE * map.height) / map.width)))];
     canvas.tabIndex = 0;
-    const slider = add(el, "input", { width: "100%", maxWidth: WIDE + "px" });
-    Object.assign(slider, { type: "range", min: 0, max: map.moments.length - 1, step: 1 });
+    addKey(el, palette);
+    const play = add(el, "button", { marginRight: "8px" });
+    const slider = add(el, "input", { width: "70%", maxWidth: WIDE - 120 + "px", verticalAlign: "middle" });
+    const choice = maps.length > 1 ? add(el, "select", { marginLeft: "8px" }) : null;
+    for (const one of choice ? maps : []) add(choice, "option", {}).textContent = one.name;
+    choice?.setAttribute("aria-label", "table");
+    slider.setAttribute("aria-label", "moment");
     const moment = add(el, "div", { font: "13px sans-serif" });
     const under = add(el, "div", { font: "13px sans-serif", minHeight: "1.3em" });
-    under.textContent = `${map.grain}; the wheel zooms, dragging moves, a double click shows all`;
     const view = { zoom: 1, x: 0, y: 0 }; // x and y: the corner, as fractions of the picture
+    let map, timer = 0;
 
+    function useTable() {
+        map = maps[model.get("table")];
+        [picture.width, picture.height] = [map.width * SIDE, map.height * SIDE];
+        [canvas.width, canvas.height] = [WIDE, Math.max(96, Math.min(WIDE, Math.round((WIDE * map.height) / map.width)))];
+        head.textContent = `${map.title}: ${map.measure}`;
+        Object.assign(slider, { type: "range", min: 0, max: map.moments.length - 1, step: 1 });
+        under.textContent = `${map.grain}; the wheel zooms, dragging moves, a double click shows all`;
+        if (choice) choice.selectedIndex = model.get("table");
+    }
+    function go(frame) {
+        model.set("frame", frame);
+        model.save_changes();
+    }
+    // Start from the first moment after the last one; stop at the last one.
+    function setPlaying(on) {
+        clearInterval(timer);
+        const last = map.moments.length - 1;
+        play.textContent = on ? "❚❚ pause" : "▶ play";
+        if (!on) return;
+        if (model.get("frame") >= last) go(0);
+        timer = setInterval(() => {
+            go(model.get("frame") + 1);
+            if (model.get("frame") >= last) setPlaying(false);
+        }, PLAY_MS);
+    }
     function cells() {
-        const number = model.get("frame");
-        return all.subarray(number * map.count, (number + 1) * map.count);
+        const at = map.start + model.get("frame") * map.count;
+        return all.subarray(at, at + map.count);
     }
     function draw() {
         const part = 1 / view.zoom, context = canvas.getContext("2d");
@@ -125,12 +171,30 @@ function render({ model, el }) {
         draw();
     });
     slider.addEventListener("input", () => {
-        model.set("frame", Number(slider.value));
+        setPlaying(false);
+        go(Number(slider.value));
+    });
+    play.addEventListener("click", () => setPlaying(play.textContent.endsWith("play")));
+    choice?.addEventListener("change", () => {
+        model.set("table", choice.selectedIndex);
         model.save_changes();
     });
+    function changeTable() {
+        useTable();
+        setPlaying(false);
+        if (model.get("frame") >= map.moments.length) go(map.moments.length - 1);
+        show();
+    }
     model.on("change:frame", show);
+    model.on("change:table", changeTable);
+    useTable();
+    setPlaying(false);
     show();
-    return () => model.off("change:frame", show);
+    return () => {
+        clearInterval(timer);
+        model.off("change:frame", show);
+        model.off("change:table", changeTable);
+    };
 }
 
 export default { render };

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import functools
 import importlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,28 +63,33 @@ class StillMap:
         return _picture(self.shown, self.by)
 
 
-def map_widget(maps: Sequence[HeapMap], *, by: str = "occupancy") -> Any:
+def map_widget(
+    maps: Sequence[HeapMap] | Mapping[str, Sequence[HeapMap]], *, by: str = "occupancy"
+) -> Any:
     """Return a Jupyter widget for the maps of a recording, with a time slider and a zoomable map.
 
-    The wheel or the keys + and - zoom, dragging or the arrow keys move, and a double click resets
-    the view. A line describes the cell under the pointer. A heap of more than 65,536 pages has
-    several pages per cell.
+    A button plays the moments. The wheel or the keys + and - zoom, dragging or the arrow keys
+    move, and a double click resets the view. A line describes the cell under the pointer. A heap
+    of more than 65,536 pages has several pages per cell.
 
     Args:
-        maps: of `Recording.maps`.
+        maps: of `Recording.maps`; or several, by the names of tables, of which one is chosen:
+            `{table: recording.maps(table) for table in ("go", "c16")}`.
         by: as in `heap_map`.
 
     Returns:
-        An `anywidget.AnyWidget` with the trait `frame`, the index of the shown map; without
-        anywidget a `StillMap`. Both show a picture in front ends without widgets.
+        An `anywidget.AnyWidget` with the traits `table` and `frame`, the indices of the shown table
+        and map; without anywidget a `StillMap` of the first table. Both show a picture in front
+        ends without widgets.
 
     Raises:
         InvalidError: there is no map, or the maps do not have the measure.
     """
-    if not maps:
+    named = maps if isinstance(maps, Mapping) else {"": maps}
+    if not named or not all(named.values()):
         raise InvalidError("no map to draw: the recording has no operation")
-    state = _state_of(maps, by)
-    still = StillMap(maps[state["frame"]], by)
+    state, first = _state_of(named, by), next(iter(named.values()))
+    still = StillMap(first[state["frame"]], by)
     try:
         made = _widget_type()
     except ImportError:
@@ -101,7 +106,8 @@ def _widget_type() -> Any:
         """Heap maps over time."""
 
         _esm = _SCRIPT
-        map = traits.Dict().tag(sync=True)
+        maps = traits.List().tag(sync=True)
+        table = traits.Int().tag(sync=True)
         cells = traits.Bytes().tag(sync=True)
         palette = traits.Bytes().tag(sync=True)
         frame = traits.Int().tag(sync=True)
@@ -122,8 +128,24 @@ def _widget_type() -> Any:
     return MapWidget
 
 
-def _state_of(maps: Sequence[HeapMap], by: str) -> dict[str, Any]:
+def _state_of(named: Mapping[str, Sequence[HeapMap]], by: str) -> dict[str, Any]:
     """Return the traits of a widget."""
+    found, cells = [], b""
+    for name, maps in named.items():
+        about, drawn = _map_of(maps, by)
+        found.append({**about, "name": name, "start": len(cells)})
+        cells += drawn
+    return {
+        "maps": found,
+        "table": 0,
+        "cells": cells,
+        "palette": _palette(),
+        "frame": found[0]["first"],
+    }
+
+
+def _map_of(maps: Sequence[HeapMap], by: str) -> tuple[dict[str, Any], bytes]:
+    """Return what the script knows of the maps of a table, and their cells."""
     end, most = max(map(raster.end_of, maps)), most_of(by, maps)
     cell = raster.cell_bytes_of(end, maps[0].page_bytes, MOST_CELLS)
     count = max(1, -(-end // cell))
@@ -131,24 +153,21 @@ def _state_of(maps: Sequence[HeapMap], by: str) -> dict[str, Any]:
     drawn = [raster.codes(one, values_of(one, by), most, end, cell) for one in maps]
     peaks = [i for i, one in enumerate(maps) if one.ledger.at == PEAK_RESIDENT]
     what = maps[0].ledger
-    return {
-        "map": {
-            "width": width,
-            "height": -(-count // width),
-            "count": count,
-            "cell_bytes": cell,
-            "measure": _measure(by, most),
-            "title": f"{what.source or 'heap'}, table {what.table}",
-            "grain": f"one cell: {_format.size(cell)}; one row: {_format.size(width * cell)}",
-            "moments": [
-                ("peak: " if one.ledger.at == PEAK_RESIDENT else "") + raster.moment(one)
-                for one in maps
-            ],
-        },
-        "cells": b"".join(one.tobytes() for one in drawn),
-        "palette": _palette(),
-        "frame": peaks[0] if peaks else len(maps) - 1,
+    about = {
+        "width": width,
+        "height": -(-count // width),
+        "count": count,
+        "cell_bytes": cell,
+        "measure": _measure(by, most),
+        "title": f"{what.source or 'heap'}, table {what.table}",
+        "grain": f"one cell: {_format.size(cell)}; one row: {_format.size(width * cell)}",
+        "moments": [
+            ("peak: " if one.ledger.at == PEAK_RESIDENT else "") + raster.moment(one)
+            for one in maps
+        ],
+        "first": peaks[0] if peaks else len(maps) - 1,
     }
+    return about, b"".join(one.tobytes() for one in drawn)
 
 
 def _measure(by: str, most: float) -> str:

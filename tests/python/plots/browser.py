@@ -61,7 +61,7 @@ def seen_in(page: str, folder: Path) -> Any:
     words = [
         *(str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"),
         *(f"--user-data-dir={folder / 'profile'}", "--enable-logging=stderr"),
-        *("--dump-dom", f"file://{path}"),
+        *("--virtual-time-budget=20000", "--dump-dom", f"file://{path}"),
     ]
     done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=True)
     trouble = [one for one in done.stderr.splitlines() if "CONSOLE" in one]

@@ -31,7 +31,9 @@ function look() {
     for (let i = 0; i < data.length; i += 4)
         colours.add(data[i] * 65536 + data[i + 1] * 256 + data[i + 2]);
     const texts = [...el.querySelectorAll("div")].map((one) => one.textContent);
-    seen.push({ frame: state.frame, view: canvas.dataset.view, sum, texts, colours: [...colours] });
+    const button = el.querySelector("button").textContent;
+    const view = canvas.dataset.view, frame = state.frame;
+    seen.push({ frame, view, sum, texts, colours: [...colours], button });
 }
 const box = canvas.getBoundingClientRect();
 const at = (x, y) => ({ clientX: box.left + x * box.width, clientY: box.top + y * box.height });
@@ -48,9 +50,20 @@ look();
 canvas.dispatchEvent(new Event("dblclick"));
 canvas.dispatchEvent(new PointerEvent("pointermove", at(0.001, 0.001)));
 look();
-end();
-seen.push({ saved: model.saved, left: Object.keys(heard).length });
-document.body.dataset.seen = JSON.stringify(seen);
+const choice = el.querySelector("select");
+choice.selectedIndex = 1;
+choice.dispatchEvent(new Event("change"));
+look();
+el.querySelector("button").click();
+look();
+setTimeout(() => {
+    look();
+    end();
+    const key = [...el.querySelectorAll("p span")].map((one) => one.style.background);
+    const options = [...choice.options].map((one) => one.textContent);
+    seen.push({ saved: model.saved, left: Object.keys(heard).length, key, options });
+    document.body.dataset.seen = JSON.stringify(seen);
+}, 5000);
 """
 
 
@@ -59,7 +72,8 @@ def test_cells_are_the_maps() -> None:
     """A page of the table is a cell: its byte is taken from the tiles one by one."""
     maps = RECORDING.maps("go", samples=5)
     widget = plots.map_widget(maps)
-    about, cells = widget.map, np.frombuffer(widget.cells, np.uint8).reshape(len(maps), -1)
+    (about,) = widget.maps
+    cells = np.frombuffer(widget.cells, np.uint8).reshape(len(maps), -1)
     assert about["cell_bytes"] == 8192 and about["count"] == cells.shape[1]
     assert about["count"] <= about["width"] * about["height"]
     assert [m.ledger.at for m in maps].index("peak-resident") == widget.frame
@@ -97,6 +111,8 @@ def test_without_anywidget_there_is_a_picture(monkeypatch: pytest.MonkeyPatch) -
 def test_what_cannot_be_shown() -> None:
     with pytest.raises(sw.InvalidError, match="no map to draw"):
         plots.map_widget([])
+    with pytest.raises(sw.InvalidError, match="no map to draw"):
+        plots.map_widget({"go": []})
     with pytest.raises(sw.InvalidError, match="this map has no objects"):
         plots.map_widget(RECORDING.maps("go", samples=2), by="age")
     with pytest.raises(sw.InvalidError, match="use one of occupancy, age, touched"):
@@ -107,18 +123,19 @@ def test_what_cannot_be_shown() -> None:
 def test_an_empty_heap_has_one_cell() -> None:
     with sw.Heap("go", dry=True) as heap:
         widget = plots.map_widget([heap.map()])
-    assert widget.map["count"] == 1 and widget.cells == b"\xff"
+    assert widget.maps[0]["count"] == 1 and widget.cells == b"\xff"
 
 
 @needs_anywidget
 @needs_browser
 def test_the_script_in_a_browser(tmp_path: Path) -> None:
-    widget = plots.map_widget(RECORDING.maps("go", samples=5))
-    state = json.dumps({"map": widget.map, "frame": widget.frame})
+    tables = {table: RECORDING.maps(table, samples=5) for table in ("go", "pow2")}
+    widget = plots.map_widget(tables)
+    state = json.dumps({"maps": widget.maps, "table": 0, "frame": widget.frame})
     binary = {"cells": widget.cells, "palette": widget.palette}
     page = page_of(SCRIPT, state, binary, PROBE)
-    first, scrubbed, zoomed, moved, whole, ended = seen_in(page, tmp_path)
-    moments = widget.map["moments"]
+    first, scrubbed, zoomed, moved, whole, other, playing, played, ended = seen_in(page, tmp_path)
+    moments = widget.maps[0]["moments"]
     # The slider changes the moment, its text and the picture, and notifies the notebook.
     assert first["frame"] == widget.frame and first["texts"][1] == moments[widget.frame]
     assert scrubbed["frame"] == 0 and scrubbed["texts"][1] == moments[0]
@@ -135,4 +152,15 @@ def test_the_script_in_a_browser(tmp_path: Path) -> None:
     kinds = {101: "a large object", 102: "free pages, held", 255: "not held"}
     assert whole["texts"][2] == f"0 B: {kinds.get(code, f'{code} %')}"
     assert moved["texts"][2] != whole["texts"][2]
-    assert ended == {"saved": 1, "left": 0}
+    # The other table's map is another one; playing ends at its last moment.
+    assert other["frame"] == 0 and "table pow2" in other["texts"][0] != first["texts"][0]
+    assert other["sum"] != whole["sum"] and other["button"] == "▶ play"
+    last = len(widget.maps[1]["moments"]) - 1
+    assert playing["button"] == "❚❚ pause" and playing["frame"] == 0
+    assert played["frame"] == last and played["button"] == "▶ play"
+    assert played["texts"][1] == widget.maps[1]["moments"][last]
+    assert ended["left"] == 0 and ended["saved"] == 2 + last
+    # The key has the colours of the palette.
+    red, green, blue = widget.palette[3 * 101 : 3 * 102]
+    assert len(ended["key"]) == 4 and f"rgb({red}, {green}, {blue})" in ended["key"][1]
+    assert ended["options"] == ["go", "pow2"]
