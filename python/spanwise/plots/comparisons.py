@@ -65,7 +65,7 @@ def bench(found: BenchResult, ax: Axes | None = None) -> Axes:
     ax.set_ylim(len(cases) - 0.5, -0.5)
     for place in range(1, len(cases)):
         ax.axhline(place - 0.5, color="#CCCCCC", linewidth=0.6)
-    ax.set_xlim(left=0)
+    ax.set_xlim(0, 1.05 * ax.dataLim.x1)  # markers at the edge are whole
     ax.set_xlabel(f"peak RSS, {unit} (median and its interval; ring: predicted)")
     ax.set_title("\n".join(filter(None, ("programs under allocators, in turns", found.measured))))
     add_legend(ax, own, columns=6)
