@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Threads that come to no safepoint, stopped by a signal. This program uses the shared library,
- * because a thread that is inside of it must be told from one that is not. */
+ * because only there can a signal handler see whether a thread is inside the library. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>

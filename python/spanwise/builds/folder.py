@@ -130,7 +130,7 @@ class Build(Result):
 
 @contextmanager
 def work_folder(place: Path) -> Iterator[Path]:
-    """Yield a temporary folder next to `place`, which only a killed build leaves behind.
+    """Yield a temporary folder next to `place`. Only a killed build does not remove it.
 
     Raises:
         OSError: the system refused to make it.
