@@ -29,6 +29,7 @@ from spanwise.recordings.sites import (
     number_sites,
     rows_with_callers,
     same_sites,
+    shown_of,
     unknown_only,
     unknown_text,
 )
@@ -38,8 +39,6 @@ from spanwise.results.jobs import Step
 from spanwise.results.rows import Result, Rows, Tabular, Value, as_rows, rows_of
 from spanwise.tables.table import SizeClassTable
 
-SHOWN_SITES = 10
-"""Number of sites in text output."""
 _HEAD = ("live", "requested", "round-up", "free slots kept", "innermost callers")
 _COUNTS = ("live_objects", "requested_bytes", "roundup_bytes", "kept_free_bytes", "resident_bytes")
 _SHOWN_COUNTS = _COUNTS[:4]
@@ -152,19 +151,25 @@ class LiveSites(Result, Value, Tabular):
 
     def __repr__(self) -> str:
         merged = self.merged()
-        rows = rows_with_callers(merged.sites[:SHOWN_SITES], _SHOWN_COUNTS, _HEAD)
+        shown, more = shown_of(merged.sites, _bytes_of)
+        rows = rows_with_callers(shown, _SHOWN_COUNTS, _HEAD)
         table = _format.table(rows, _HEAD, left=0, indent="  ", names_last=True)
         lines = [merged._title(), table]
-        if len(merged) > SHOWN_SITES:
-            lines.append(f"  ... {_format.plural(len(merged) - SHOWN_SITES, 'site')} more")
+        if more:
+            lines.append(f"{more} requested or wasted")
         if unknown_only(self.sites):
             lines.append(f"  {unknown_text(self.imported)}")
         return _format.clipped("\n".join(lines))
 
     def _repr_html_(self) -> str:
         merged = self.merged()
-        rows = rows_with_callers(merged.sites[:SHOWN_SITES], _SHOWN_COUNTS, _HEAD)
+        shown, _ = shown_of(merged.sites, _bytes_of)
+        rows = rows_with_callers(shown, _SHOWN_COUNTS, _HEAD)
         return _format.html_table(rows, _HEAD, merged._title(), left=0)
+
+
+def _bytes_of(site: LiveSite) -> int:
+    return site.requested_bytes + site.waste_bytes
 
 
 # --- making ---------------------------------------------------------------------------------------

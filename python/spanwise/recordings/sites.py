@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -16,6 +16,8 @@ from spanwise.recordings.wrappers import Folding, plain_function, split_place
 from spanwise.results.rows import Result, Rows, Tabular, rows_of
 
 _SHOWN = 10
+_SMALL = 1000
+"""A site with less than this part of all bytes has no row in text output."""
 LABEL = 60
 """Characters of a call site in a sentence or a picture."""
 ROOM_MIN = 20
@@ -265,6 +267,19 @@ def label_sites(
     return dict(zip(frames, callers(named, LABEL), strict=True))
 
 
+def shown_of(
+    sites: Sequence[AnySite], bytes_of: Callable[[AnySite], int]
+) -> tuple[tuple[AnySite, ...], str]:
+    """Return the sites of text output, and the start of a line about the others, or ""."""
+    total = sum(map(bytes_of, sites))
+    shown = tuple(site for site in sites if bytes_of(site) * _SMALL >= total)[:_SHOWN]
+    if len(shown) == len(sites):
+        return shown, ""
+    more = _format.plural(len(sites) - len(shown), "site")
+    rest = _format.size(total - sum(map(bytes_of, shown)))
+    return shown, f"  ... {more} more, with {rest}"
+
+
 class Sites(Sequence[Site], Result, Tabular):
     """Call sites, most bytes first.
 
@@ -338,22 +353,28 @@ class Sites(Sequence[Site], Result, Tabular):
 
     def __repr__(self) -> str:
         merged = self.merged()
-        rows = rows_with_callers(merged._sites[:_SHOWN], _COUNTS, _HEAD)
+        shown, more = shown_of(merged._sites, _allocated)
+        rows = rows_with_callers(shown, _COUNTS, _HEAD)
         lines = [
             f"{_format.plural(len(merged), 'call site')}, most bytes first",
             _format.table(rows, _HEAD, left=0, indent="  ", names_last=True),
         ]
-        if len(merged) > _SHOWN:
-            lines.append(f"  ... {_format.plural(len(merged) - _SHOWN, 'site')} more")
+        if more:
+            lines.append(f"{more} allocated")
         if unknown_only(self):
             lines.append(f"  {unknown_text(self._imported)}")
         return _format.clipped("\n".join(lines))
 
     def _repr_html_(self) -> str:
         merged = self.merged()
-        rows = rows_with_callers(merged._sites[:_SHOWN], _COUNTS, _HEAD)
+        shown, _ = shown_of(merged._sites, _allocated)
+        rows = rows_with_callers(shown, _COUNTS, _HEAD)
         title = f"{_format.plural(len(merged), 'call site')}, the first {len(rows)}"
         return _format.html_table(rows, _HEAD, title, left=0)
+
+
+def _allocated(site: Site) -> int:
+    return site.allocated_bytes
 
 
 _HEAD = ("allocations", "bytes", "innermost callers")

@@ -3,7 +3,7 @@
 "use strict";
 (() => {
     if (!data?.moments) return;
-    const SHOWN = 15;
+    const SHOWN = 15, SMALL = 1000; // a site with less than that part of all bytes has no row
 
     // --- call sites ---
 
@@ -38,10 +38,12 @@
         return rows.get(stack);
     }
     function fillTable() {
-        const values = valuesAt(selection.moment), [waste, , , objects] = COLUMNS;
-        const found = values.map((row, stack) => ({ row, stack }));
-        const sites = found.filter(({ row, stack }) =>
-            row[objects] > 0 && isSite(stack));
+        const values = valuesAt(selection.moment), [waste, , requested, objects] = COLUMNS;
+        const found = values.map((row, stack) =>
+            ({ row, stack, bytes: row[waste] + row[requested] }));
+        const least = found.reduce((sum, { bytes }) => sum + bytes, 0) / SMALL;
+        const sites = found.filter(({ row, stack, bytes }) =>
+            row[objects] > 0 && bytes >= least && isSite(stack));
         sites.sort((a, b) => b.row[waste] - a.row[waste] || a.stack - b.stack);
         body.replaceChildren(...sites.slice(0, SHOWN).map(({ row: counts, stack }) => {
             const row = rowOf(stack);

@@ -29,8 +29,9 @@ class Rows:
     (`rows.dtype`, `rows.nbytes`, `rows.tolist()`, ...).
 
     Other tools read columns: `pandas.DataFrame(rows)`, and where pyarrow is installed
-    `polars.DataFrame(rows)`, `polars.from_arrow(rows)` (a series of structs) and
-    `pyarrow.table(rows)`. duckdb, and pandas if a column has fixed arrays, take `to_pandas()`.
+    `polars.DataFrame(rows)`, `polars.from_arrow(rows)` (from polars 2 on a series of structs, as of
+    every other object; its `.struct.unnest()` has the columns) and `pyarrow.table(rows)`. duckdb,
+    and pandas if a column has fixed arrays, take `to_pandas()`.
     """
 
     __slots__ = ("_array",)

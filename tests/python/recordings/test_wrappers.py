@@ -381,6 +381,17 @@ def test_merged_sites_add_up() -> None:
     assert len(bare.merged()) == 2
 
 
+def test_sites_under_a_thousandth_of_the_bytes_share_a_line() -> None:
+    """Of 10,000 bytes, 10 have a row, and twice 9 have not; ten rows at most."""
+    sizes = (9_972, 10, 9, 9)
+    text = repr(Sites(Site(i, 1, size, (), (f"f{i}",)) for i, size in enumerate(sizes)))
+    assert "f1" in text and "f2" not in text
+    assert text.splitlines()[-1] == "  ... 2 sites more, with 18 B allocated"
+    equal = repr(Sites(Site(i, 1, 10, (), (f"f{i}",)) for i in range(12)))
+    assert "f9" in equal and "f10" not in equal
+    assert equal.splitlines()[-1] == "  ... 2 sites more, with 20 B allocated"
+
+
 @pytest.mark.parametrize(
     ("most", "shown"),
     [
