@@ -20,20 +20,61 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from pathlib import Path
 
-from checking import InputError, Room, command_line, read_rooms, run
+from checking import InputError, command_line, run
 
 INCLUDE_LINE = re.compile(r'^\s*#\s*include\s+(?:"(?P<quoted>[^"]+)"|<(?P<angled>[^>]+)>)')
+LAYER_LINE = re.compile(r"^\d+\. `(?P<name>[a-z_-]+)`: (?P<patterns>`[^(]+`)(?P<note>.*)$")
 PUBLIC = "include"
 
 
-def layer_of(layers: Iterable[Room], path: str) -> Room | None:
+@dataclass
+class Layer:
+    """A line of src/LAYERS.md: its name, its paths (a folder ends with /), and what it may use."""
+
+    name: str
+    patterns: list[str]
+    allowed: set[str]
+
+    def owns(self, path: str) -> bool:
+        """Return whether the path, with slashes, is in the layer."""
+        return any(
+            path.startswith(pattern) if pattern.endswith("/") else fnmatch(path, pattern)
+            for pattern in self.patterns
+        )
+
+
+def read_layers(text: str) -> list[Layer]:
+    """Parse the numbered list of src/LAYERS.md: a layer may use itself and those above it.
+
+    Raises:
+        InputError: nothing is listed, a name is listed twice, or "uses only" names no layer above.
+    """
+    layers: list[Layer] = []
+    for match in filter(None, map(LAYER_LINE.match, text.splitlines())):
+        name = match["name"]
+        known = {layer.name for layer in layers}
+        if name in known:
+            raise InputError(f"LAYERS.md: layer '{name}' is listed twice")
+        allowed = known
+        if "uses only" in match["note"]:
+            allowed = set(re.findall(r"`([a-z_-]+)`", match["note"]))
+            if unknown := ", ".join(sorted(allowed - known)):
+                raise InputError(f"LAYERS.md: '{name}' uses '{unknown}', not a layer above it")
+        layers.append(Layer(name, re.findall(r"`([^`]+)`", match["patterns"]), allowed | {name}))
+    if not layers:
+        raise InputError("LAYERS.md: no line of the form '1. `name`: `folder/`'")
+    return layers
+
+
+def layer_of(layers: Iterable[Layer], path: str) -> Layer | None:
     """Return the layer that owns a path, or None."""
     return next((layer for layer in layers if layer.owns(path)), None)
 
 
-def check_includes(root: Path, layers: list[Room]) -> Iterator[str]:
+def check_includes(root: Path, layers: list[Layer]) -> Iterator[str]:
     """Yield one line for each include that breaks the order."""
     sources = sorted([*root.glob("src/**/*.[ch]"), *root.glob("include/**/*.h")])
     if not sources:
@@ -69,12 +110,12 @@ class Object:
 
     target: str
     source: str
-    layer: Room
+    layer: Layer
     defined: set[str] = field(default_factory=set)
     undefined: set[str] = field(default_factory=set)
 
 
-def read_objects(root: Path, build: Path, layers: list[Room], nm: str) -> list[Object]:
+def read_objects(root: Path, build: Path, layers: list[Layer], nm: str) -> list[Object]:
     """Read every object of CMake's object folders below `build` with nm.
 
     Objects of sources that were moved or removed, which CMake does not delete, are ignored.
@@ -193,7 +234,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     def work() -> tuple[list[str], str]:
         page = (options.root / "src/LAYERS.md").read_text(encoding="utf-8")
-        layers = read_rooms(page, "LAYERS.md", "layer")
+        layers = read_layers(page)
         violations = list(check_includes(options.root, layers))
         count = 0
         for build in options.objects:

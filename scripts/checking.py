@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared code of scripts/check_*.py: command line, exit status and lists of rooms."""
+"""Shared code of scripts/check_*.py: command line and exit status."""
 
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from fnmatch import fnmatch
 from pathlib import Path
 
 
@@ -45,55 +42,3 @@ def run(name: str, work: Callable[[], tuple[list[str], str]], noun: str) -> int:
         print(finding)
     print(f"{name}: {seen}, {len(findings)} {noun}")
     return 1 if findings else 0
-
-
-@dataclass
-class Room:
-    """A line of an ordered list of rooms: each may use itself and those above it.
-
-    Attributes:
-        name: name in the list.
-        patterns: of paths; a trailing slash means everything below.
-        allowed: names of the rooms that it may use, including itself.
-    """
-
-    name: str
-    patterns: list[str]
-    allowed: set[str] = field(default_factory=set)
-
-    def owns(self, path: str) -> bool:
-        """Return whether the path, with slashes, is in the room."""
-        return any(
-            path.startswith(pattern) if pattern.endswith("/") else fnmatch(path, pattern)
-            for pattern in self.patterns
-        )
-
-
-ROOM_LINE = re.compile(r"^\d+\. `(?P<name>[a-z_-]+)`: (?P<patterns>`[^(]+`)(?P<note>.*)$")
-
-
-def read_rooms(text: str, page: str, noun: str) -> list[Room]:
-    """Parse the numbered list of a page; `noun` is the page's word for a room.
-
-    Raises:
-        InputError: nothing is listed, a name is listed twice, or "uses only" names an unknown room.
-    """
-    rooms: list[Room] = []
-    for line in text.splitlines():
-        match = ROOM_LINE.match(line)
-        if match is None:
-            continue
-        name = match["name"]
-        known = {room.name for room in rooms}
-        if name in known:
-            raise InputError(f"{page}: {noun} '{name}' is listed twice")
-        allowed = known
-        if "uses only" in match["note"]:
-            allowed = set(re.findall(r"`([a-z_-]+)`", match["note"]))
-            if not allowed <= known:
-                unknown = ", ".join(sorted(allowed - known))
-                raise InputError(f"{page}: '{name}' uses '{unknown}', not a {noun} above it")
-        rooms.append(Room(name, re.findall(r"`([^`]+)`", match["patterns"]), allowed | {name}))
-    if not rooms:
-        raise InputError(f"{page}: no line of the form '1. `name`: `folder/`'")
-    return rooms

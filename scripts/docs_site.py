@@ -33,7 +33,7 @@ BUILD = ROOT / "build/docs"
 RAN = ROOT / "build/notebooks"
 CONTENTS = ("docs/index.md", "docs/background.md")
 """Pages with tables of contents."""
-OUTSIDE = ("README", "CHANGELOG", "CONTRIBUTING", "SECURITY", "src/LAYERS", "python/ROOMS")
+OUTSIDE = ("README", "CHANGELOG", "CONTRIBUTING", "SECURITY", "src/LAYERS")
 """Pages outside docs/."""
 GENERATED = ("docs/gallery", "docs/reference/python/index", "docs/reference/c/index")
 """Pages that the build writes; the pages of classes and headers are entries of the last two."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""check_layers.py and check_rooms.py find one planted violation of each kind.
+"""check_layers.py finds one planted violation of each kind.
 
-`./dev test` runs both on the project itself.
+`./dev test` runs it on the project itself.
 """
 
 from __future__ import annotations
@@ -19,16 +19,6 @@ LAYERS = {
     "src/base/base.c": '#include "base/base.h"\n#include <stdio.h>\n',
     "src/heap/heap.c": '#include "base/base.h"\nint heap_high(void) { return base_low(); }\n',
     "include/spanwise/a.h": "int sw_low(void);\n",
-}
-ROOMS = {
-    "python/ROOMS.md": "# Rooms\n\n1. `base`: `spanwise/_lib.py`\n2. `tables`: `spanwise/tables/`\n"
-    "3. `front`: `spanwise/__init__.py`\n",
-    "python/spanwise/__init__.py": "from spanwise.tables.table import total\n",
-    "python/spanwise/_lib.py": "from spanwise._spanwise import ffi\n",
-    "python/spanwise/tables/__init__.py": "",
-    "python/spanwise/tables/other.py": "",
-    "python/spanwise/tables/table.py": "from spanwise import _lib\n"
-    "from spanwise.tables import other\ntotal = 0\n",
 }
 
 
@@ -79,21 +69,4 @@ def test_layers(file: str, text: str, said: str, tmp_path: Path) -> None:
     status, found = check("check_layers", tmp_path, files)
     if status == 0:
         status, found = check("check_layers", tmp_path, {}, "--objects", str(objects(tmp_path)))
-    assert said in found and status == (not said.endswith(" 0 violations"))
-
-
-@pytest.mark.parametrize(
-    ("file", "text", "said"),
-    [
-        ("tables/other.py", "", "3 rooms, 5 modules, 0 violations"),
-        ("_lib.py", "def f(): from spanwise.tables import table", "base may not import tables"),
-        ("tables/other.py", "from spanwise import total", "tables may not import front"),
-        ("tables/other.py", "import matplotlib.pyplot", "only plots and report may"),
-        ("tables/other.py", "from spanwise._spanwise import lib", "only spanwise._lib may"),
-        ("tables/other.py", "from spanwise.tables import table", "cycle of imports: "),
-        ("loose.py", "", "in no room of python/ROOMS.md"),
-    ],
-)
-def test_rooms(file: str, text: str, said: str, tmp_path: Path) -> None:
-    status, found = check("check_rooms", tmp_path, {**ROOMS, f"python/spanwise/{file}": text})
     assert said in found and status == (not said.endswith(" 0 violations"))
