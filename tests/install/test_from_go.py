@@ -43,8 +43,8 @@ def test_python(title: str, go: str, python: str, text: str, tmp_path: Path) -> 
 
 @pytest.mark.parametrize(("title", "go", "python", "text"), PAIRS, ids=IDS)
 def test_go(title: str, go: str, python: str, text: str, tmp_path: Path) -> None:
-    if "SPANWISE_FULL_TESTS" not in os.environ or shutil.which("go") is None:
-        pytest.skip("compiles for seconds: needs SPANWISE_FULL_TESTS=1 and Go")
+    if shutil.which("go") is None:
+        pytest.skip("there is no go on this machine")
     if "gomem." in go and not GOMEM:
         pytest.skip("SPANWISE_GOMEM does not name GoMem's sources")
     module = "module example\n\ngo 1.23\n"
