@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 # --- SVG ------------------------------------------------------------------------------------------
 
 WIDTH = 820
+NARROW = 376
 LEFT, RIGHT = 64, 26
 
 
@@ -47,18 +48,21 @@ def words(x: float, y: float, text: str, anchor: str = "start", class_: str = "l
 
 
 def figure(
-    height: int,
+    height: float,
     parts: Iterable[str],
     title: str,
     id_: str = "",
     data: Mapping[str, float] | None = None,
+    *,
+    width: int = WIDTH,
+    class_: str = "wide",
 ) -> str:
     """Return an svg element; screen readers read its `title`, and scripts its `data`."""
     name = html.escape(title, quote=True)
     mark = f' id="{id_}"' if id_ else ""
     mark += "".join(f' data-{key}="{value}"' for key, value in (data or {}).items())
     return (
-        f'<div class="wide"><svg{mark} viewBox="0 0 {WIDTH} {height}" role="img"'
+        f'<div class="{class_}"><svg{mark} viewBox="0 0 {width} {height:g}" role="img"'
         f' aria-label="{name}">{"".join(parts)}</svg></div>'
     )
 
@@ -117,21 +121,23 @@ def x_axis(
         x = scale.at(mark)
         made.append(element("line", x1=x, x2=x, y1=y, y2=y + 4, class_="axis"))
         made.append(words(x, y + 16, text(mark), "middle"))
-    made.append(words(WIDTH - RIGHT, y + 31, unit, "end", class_="unit"))
+    made.append(words(scale.end, y + 31, unit, "end", class_="unit"))
     return "".join(made)
 
 
-def legend(entries: Sequence[tuple[str, str]], y: float) -> str:
-    """Draw a patch and a name for each entry (class, name)."""
-    made, x = [], float(LEFT)
+def legend(
+    entries: Sequence[tuple[str, str]], y: float, left: float = LEFT, end: float = WIDTH
+) -> tuple[str, float]:
+    """Draw a patch and a name for each entry (class, name); return it and the y of its end."""
+    made, x = [], float(left)
     for class_, name in entries:
         wide = 34 + 7.0 * len(name)
-        if x + wide > WIDTH:
-            x, y = float(LEFT), y + 18
+        if x + wide > end and x > left:
+            x, y = float(left), y + 18
         made.append(element("rect", x=x, y=y - 9, width=14, height=11, class_=f"{class_} patch"))
         made.append(words(x + 19, y, name))
         x += wide
-    return "".join(made)
+    return "".join(made), y + 14
 
 
 # --- charts ---------------------------------------------------------------------------------------
@@ -161,28 +167,40 @@ def _used(ledgers: Sequence[Any]) -> list[str]:
     return [name for name in PARTS if any(np.any(np.asarray(one[name]) > 0) for one in ledgers)]
 
 
-def ledger_bar(ledger: Ledger) -> str:
-    """Draw two bars: the ledger with a line where its resident bytes end, and its waste alone."""
+def ledger_bar(ledger: Ledger, width: int = WIDTH) -> str:
+    """Draw two bars: the ledger with a line where its resident bytes end, and its waste alone.
+
+    A page has one of WIDTH, and one of NARROW for screens of which that is the width.
+    """
+    broad = width == WIDTH
+    left, right, count = (LEFT, width - RIGHT, 8) if broad else (10, width - 20, 4)
     scale, unit = _unit(ledger.held_bytes, _BYTES)
-    x = Scale(0, max(ledger.held_bytes, 1) / scale, LEFT, WIDTH - RIGHT)
+    x = Scale(0, max(ledger.held_bytes, 1) / scale, left, right)
     parts = [*_bar(ledger, PARTS, x, scale, 22)]
     if ledger.resident_bytes is not None:
         end = x.at(ledger.resident_bytes / scale)
         text = f"resident {_format.size(ledger.resident_bytes)}"
+        anchor = "end" if end > width / 2 else "start"
         parts.append(element("line", x1=end, x2=end, y1=14, y2=64, class_="resident"))
-        parts.append(words(end - 4, 12, text, "end"))
-    parts.append(x_axis(x, ticks(x.high, 8), _shown, 64, f"held at the peak, {unit}"))
+        parts.append(words(end + (-4 if anchor == "end" else 4), 12, text, anchor))
+    parts.append(
+        x_axis(x, ticks(x.high, count), _shown, 64, f"held at the peak, {unit}; % of held")
+    )
     names = [name for name in PARTS if getattr(ledger, name) > 0]
     bottom = 128
     if ledger.waste_bytes > 0:
         scale, unit = _unit(ledger.waste_bytes, _BYTES)
-        x = Scale(0, ledger.waste_bytes / scale, LEFT, WIDTH - RIGHT)
+        x = Scale(0, ledger.waste_bytes / scale, left, right)
         parts += _bar(ledger, [name for name in PARTS if name != "requested_bytes"], x, scale, 106)
-        parts.append(x_axis(x, ticks(x.high, 8), _shown, 138, f"its waste alone, {unit}"))
+        parts.append(
+            x_axis(x, ticks(x.high, count), _shown, 138, f"its waste alone, {unit}; % of waste")
+        )
         bottom = 194
     named = [(css_class(n), f"{PARTS[n]} {_format.size(getattr(ledger, n))}") for n in names]
-    parts.append(legend(named, bottom))
-    return figure(bottom + 44, parts, f"ledger of the peak: {_format.size(ledger.held_bytes)} held")
+    key, height = legend(named, bottom, left, width)
+    title = f"ledger of the peak: {_format.size(ledger.held_bytes)} held"
+    class_ = "wide broad" if broad else "narrow"
+    return figure(height, [*parts, key], title, width=width, class_=class_)
 
 
 def _bar(ledger: Ledger, names: Iterable[str], x: Scale, scale: int, y: int) -> Iterator[str]:
@@ -208,7 +226,8 @@ def timeline(
 ) -> str:
     """Draw held bytes over time, stacked by part, with resident bytes as a line and the peak.
 
-    `own` is the program's allocator, and times (ns) with its resident bytes: a second line.
+    Each moment's values are drawn until the next moment. `own` is the program's allocator, and
+    times (ns) with its resident bytes: a second line.
     """
     if not len(rows):
         return ""
@@ -216,7 +235,7 @@ def timeline(
     scale, unit = _unit(most, _BYTES)
     y = Scale(0, most / scale or 1.0, 250, 24)
     x, places, marks, x_unit = _over_time(rows)
-    at = [x.at(float(place)) for place in places]
+    at = np.array([x.at(float(place)) for place in places])
     made = [y_axis(y, ticks(y.high), _shown, unit)]
     below = np.zeros(len(rows))
     used = _used([rows])
@@ -224,10 +243,8 @@ def timeline(
         top = below + rows[name] / scale
         made.append(element("path", d=_area(at, below, top, y), class_=css_class(name)))
         below = top
-    line = " ".join(
-        f"{a:.1f},{y.at(value / scale):.1f}"
-        for a, value in zip(at, rows["resident_bytes"], strict=True)
-    )
+    corners = _steps(at, rows["resident_bytes"] / scale)
+    line = " ".join(f"{a:.1f},{y.at(value):.1f}" for a, value in corners)
     made.append(element("polyline", points=line, class_="resident"))
     line = " ".join(
         f"{place_in_time(rows, 0, ns):.1f},{y.at(size / scale):.1f}"
@@ -235,7 +252,7 @@ def timeline(
         if ns <= rows["time_ns"][-1] and x_unit != "operations"
     )
     made.append(element("polyline", points=line, class_="own") if line else "")
-    peak = at[min(int(np.searchsorted(rows["op"], peak_op)), len(at) - 1)]
+    peak = at.tolist()[min(int(np.searchsorted(rows["op"], peak_op)), len(at) - 1)]
     made.append(element("line", x1=peak, x2=peak, y1=24, y2=250, class_="peak"))
     anchor = "end" if peak > WIDTH / 2 else "start"
     made.append(words(peak + (-4 if anchor == "end" else 4), 20, "peak", anchor))
@@ -248,8 +265,8 @@ def timeline(
     names = [(css_class(name), PARTS[name]) for name in used]
     lines = [("resident-patch", "resident (line)")]
     lines += [("own-patch", f"{own[0]}, as it ran (line)")] if line else []
-    made.append(legend([*names, *lines], 304))
-    return figure(326, made, "bytes held over time, by part", "timeline")
+    key, height = legend([*names, *lines], 304)
+    return figure(height, [*made, key], "bytes held over time, by part", "timeline")
 
 
 def _over_time(rows: Rows) -> tuple[Scale, NDArray[Any], list[float], str]:
@@ -276,11 +293,19 @@ def place_in_time(rows: Rows, op: int, time_ns: int) -> float:
     return x.at(time_ns / _unit(float(times[-1]), _TIMES)[0])
 
 
-def _area(at: Sequence[float], below: NDArray[Any], top: NDArray[Any], y: Scale) -> str:
-    """Return the path of the area between two lines."""
-    up = [f"{a:.1f} {y.at(value):.1f}" for a, value in zip(at, top, strict=True)]
-    down = [f"{a:.1f} {y.at(value):.1f}" for a, value in zip(at, below, strict=True)]
-    return f"M{'L'.join(up)}L{'L'.join(reversed(down))}Z"
+def _steps(at: NDArray[Any], values: NDArray[Any]) -> list[tuple[float, float]]:
+    """Return the corners of a line that changes at each place and is level between them."""
+    return list(zip(np.repeat(at, 2)[1:], np.repeat(values, 2)[:-1], strict=True))
+
+
+def _area(at: NDArray[Any], below: NDArray[Any], top: NDArray[Any], y: Scale) -> str:
+    """Return the path of the area between two lines of steps."""
+    (x, first), *there = _steps(at, top)[:-1]
+    back = _steps(at, below)[-2::-1]
+    made = [f"M{x:.1f} {y.at(first):.1f}"]
+    made += [f"{'HV'[i % 2]}{(a, y.at(b))[i % 2]:.1f}" for i, (a, b) in enumerate(there)]
+    made += [f"{'VH'[i % 2]}{(y.at(b), a)[i % 2]:.1f}" for i, (a, b) in enumerate(back)]
+    return f"{''.join(made)}Z"
 
 
 def sizes(
@@ -390,10 +415,12 @@ def waste_by_class(ledger: Ledger) -> str:
         share = _format.share(int(wasted[i]), ledger.waste_bytes)
         made.append(words(x.at(begin) + 5, y + 12, f"{_format.size(int(wasted[i]))}, {share}"))
     bottom = 12 + 20 * len(shown)
-    made.append(x_axis(x, ticks(x.high, 6), _shown, bottom, f"waste at the peak, {unit}"))
+    made.append(
+        x_axis(x, ticks(x.high, 6), _shown, bottom, f"waste at the peak, {unit}; % of all waste")
+    )
     used = [part for part in _WASTE if classes[part].any()]
-    made.append(legend([(css_class(part), PARTS[part]) for part in used], bottom + 52))
-    return figure(bottom + 66, made, "waste by size class")
+    key, height = legend([(css_class(part), PARTS[part]) for part in used], bottom + 52)
+    return figure(height, [*made, key], "waste by size class")
 
 
 def peers(comparison: PeerComparison) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -27,13 +28,14 @@ from spanwise.recordings.sites import AnySite, Site, merge_key, same_sites
 from spanwise.report.advice import ADVICE_PASSES, AdviceList, advise
 from spanwise.report.moments import Moment, all_sites, peak_of, through
 from spanwise.results.jobs import Progress, Step, progress_bar
-from spanwise.results.rows import Rows
+from spanwise.results.rows import Rows, as_rows
 from spanwise.tables.table import SizeClassTable
 
 if TYPE_CHECKING:
     from spanwise.measure.peers import PeerComparison
 
 MOMENTS = 160
+"""Moments of the time line, half of them in steps of time."""
 SITES = 15
 """Call sites in the page's table."""
 FLAME_SITES = 200
@@ -196,9 +198,7 @@ def gather(
     with progress_bar(progress, total, "report", "operations") as step:
         after = recording.after_peak(table, options=options, progress=step)
         ledger = recording.ledger(table, options=options, progress=step)
-        timeline = recording.timeline(
-            table, samples=MOMENTS, detail="parts", options=options, progress=step
-        )
+        timeline = _timeline(recording, table, options, step)
         moments = through(recording, table, as_options(options), after.peak_op, step)
         every = all_sites(recording, moments).named(hide_frames=hide_frames)
         allocated = {site.id: short_name_of(site) for site in every}
@@ -219,6 +219,22 @@ def gather(
     seen = (recording, table, ledger, after, timeline, histogram, shown, sites)
     row_of = _rows_of_sites(live, sites, recording.site_frames)
     return Facts(*seen, advice, why, peers, changes, row_of, tuple(allocated.values()))
+
+
+def _timeline(
+    found: Recording | RecordingSet, table: SizeClassTable, options: HeapOptions | None, step: Step
+) -> Rows:
+    """Return moments in equal steps of operations, and in equal steps of time.
+
+    A short burst has some of the first, and the second include the last operation before a pause.
+    """
+    made = partial(found.timeline, table, detail="parts", options=options, progress=step)
+    rows = made(samples=MOMENTS // 2)
+    if rows["time_ns"].max(initial=0) < MOMENTS:
+        return rows
+    timed = made(step_s=int(rows["time_ns"][-1]) / (MOMENTS // 2) / 1e9)
+    both = np.concatenate([np.asarray(rows), np.asarray(timed)])
+    return as_rows(both[np.unique(both[["op", "time_ns"]], return_index=True)[1]])
 
 
 def named_as(sites: Iterable[LiveSite], names: Mapping[int, Site]) -> tuple[LiveSite, ...]:
@@ -269,9 +285,7 @@ def gather_set(
     with progress_bar(progress, total, "report", "operations") as step:
         after = recordings.after_peak(table, options=options, progress=step)
         ledger = recordings.ledger(table, options=options, progress=step)
-        timeline = recordings.timeline(
-            table, samples=MOMENTS, detail="parts", options=options, progress=step
-        )
+        timeline = _timeline(recordings, table, options, step)
         live = recordings.live_sites(table, options=options, progress=step)
         sites = short_names(live.named(hide_frames=hide_frames).merged())
     seen = (recordings, table, ledger, after, timeline, recordings.histogram(), (), sites)

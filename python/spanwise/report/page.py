@@ -155,7 +155,8 @@ def _head(facts: Facts) -> str:
         f'<p class="remark">{html.escape(text)}</p>'
         for text in dict.fromkeys(filter(None, remarks))
     )
-    picture = charts.ledger_bar(facts.ledger) if facts.ledger.held_bytes else ""
+    widths = (charts.WIDTH, charts.NARROW) if facts.ledger.held_bytes else ()
+    picture = "".join(charts.ledger_bar(facts.ledger, width) for width in widths)
     after = "".join(
         f'<p class="after-peak">{html.escape(text)}</p>' for text in facts.after_peak.sentences
     )
