@@ -20,6 +20,7 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False
+html_show_copyright = False
 suppress_warnings = ["misc.highlighting_failure", "mystnb.unknown_mime_type", "myst.header"]
 suppress_warnings += ["ref.python"]  # `table` is an attribute of many classes
 

@@ -69,7 +69,7 @@ function render({ model, el }) {
     const maps = model.get("maps"), palette = bytes(model.get("palette")), all = bytes(model.get("cells"));
     const picture = document.createElement("canvas");
     const head = add(el, "div", { font: "600 14px sans-serif" });
-    const canvas = add(el, "canvas", { display: "block", maxWidth: "100%", border: "1px solid #888" });
+    const canvas = add(el, "canvas", { display: "block", maxWidth: "100%", boxSizing: "border-box", border: "1px solid #888" });
     canvas.tabIndex = 0;
     addKey(el, palette);
     const play = add(el, "button", { marginRight: "8px" });

@@ -246,11 +246,10 @@ def timeline(
     corners = _steps(at, rows["resident_bytes"] / scale)
     line = " ".join(f"{a:.1f},{y.at(value):.1f}" for a, value in corners)
     made.append(element("polyline", points=line, class_="resident"))
-    line = " ".join(
-        f"{place_in_time(rows, 0, ns):.1f},{y.at(size / scale):.1f}"
-        for ns, size in own[1]
-        if ns <= rows["time_ns"][-1] and x_unit != "operations"
-    )
+    shown = [one for one in own[1] if one[0] <= rows["time_ns"][-1] and x_unit != "operations"]
+    own_at = np.array([place_in_time(rows, 0, ns) for ns, _ in shown])
+    corners = _steps(own_at, np.array([size / scale for _, size in shown]))
+    line = " ".join(f"{a:.1f},{y.at(value):.1f}" for a, value in corners)
     made.append(element("polyline", points=line, class_="own") if line else "")
     peak = at.tolist()[min(int(np.searchsorted(rows["op"], peak_op)), len(at) - 1)]
     made.append(element("line", x1=peak, x2=peak, y1=24, y2=250, class_="peak"))

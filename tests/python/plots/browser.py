@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import base64
+import html
 import importlib.util
 import json
 import re
@@ -54,6 +55,37 @@ def page_of(script: Path, state: str, binary: dict[str, bytes], probe: str) -> s
     )
 
 
+def in_frame(
+    script: Path, state: str, binary: dict[str, bytes], probe: str, *, width: int, style: str
+) -> str:
+    """Return a page that imports the widget as VS Code and Colab do: from a blob, in a sandbox.
+
+    The frame has an origin of its own, so neither the page nor storage is within reach.
+
+    Args:
+        script: the widget's ES module.
+        state: the traits as JSON.
+        binary: the traits of bytes.
+        probe: JavaScript that calls `done(seen)`.
+        width: of the frame, pixels.
+        style: CSS of the host.
+    """
+    encoded = {name: base64.b64encode(value).decode() for name, value in binary.items()}
+    text = json.dumps(script.read_text(encoding="utf-8")).replace("</", "<\\/")
+    inside = f"""<!doctype html><meta charset="utf-8"><style>{style}</style><body>
+<div id="here"></div><script type="module">
+{MODEL % (state, json.dumps(encoded))}
+const url = URL.createObjectURL(new Blob([{text}], {{ type: "text/javascript" }}));
+const widget = (await import(url)).default;
+const done = (seen) => parent.postMessage(JSON.stringify(seen), "*");
+{probe}
+</script></body>"""
+    return f"""<!doctype html><meta charset="utf-8"><body><script>
+addEventListener("message", ({{ data }}) => {{ document.body.dataset.seen = data; }});
+</script><iframe sandbox="allow-scripts" style="width: {width}px; height: 900px; border: 0"
+ srcdoc="{html.escape(inside)}"></iframe></body>"""
+
+
 def seen_in(page: str, folder: Path) -> Any:
     """Open the page and return what its probe saw; an error on the console fails the test."""
     path = folder / "x.html"
@@ -61,10 +93,11 @@ def seen_in(page: str, folder: Path) -> Any:
     words = [
         *(str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"),
         *(f"--user-data-dir={folder / 'profile'}", "--enable-logging=stderr"),
+        "--disable-features=IsolateSandboxedIframes",  # else a frame has a clock of its own
         *("--virtual-time-budget=20000", "--dump-dom", f"file://{path}"),
     ]
     done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=True)
     trouble = [one for one in done.stderr.splitlines() if "CONSOLE" in one]
     assert [one for one in trouble if "willReadFrequently" not in one] == []
     (text,) = re.findall(r'data-seen="([^"]*)"', done.stdout)
-    return json.loads(text.replace("&quot;", '"'))
+    return json.loads(html.unescape(text))

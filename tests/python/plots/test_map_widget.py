@@ -15,7 +15,7 @@ import spanwise as sw
 from spanwise import plots
 
 from tests.python.helpers import random_ops
-from tests.python.plots.browser import needs_anywidget, needs_browser, page_of, seen_in
+from tests.python.plots.browser import in_frame, needs_anywidget, needs_browser, page_of, seen_in
 
 RECORDING = sw.Recording.from_ops(random_ops(9, 4000), name="mine")
 SCRIPT = Path(plots.__file__).with_name("widget.js")
@@ -164,3 +164,49 @@ def test_the_script_in_a_browser(tmp_path: Path) -> None:
     red, green, blue = widget.palette[3 * 101 : 3 * 102]
     assert len(ended["key"]) == 4 and f"rgb({red}, {green}, {blue})" in ended["key"][1]
     assert ended["options"] == ["go", "pow2"]
+
+
+FRAMED = """
+const el = document.getElementById("here");
+const end = widget.render({ model, el });
+const canvas = el.querySelector("canvas"), choice = el.querySelector("select");
+const background = getComputedStyle(document.body).backgroundColor;
+const texts = () => [...el.querySelectorAll("div")].map((one) => one.textContent);
+const colours = [...el.querySelectorAll("div, p")].map((one) => getComputedStyle(one).color);
+const right = [...el.querySelectorAll("*")].map((one) => one.getBoundingClientRect().right);
+const seen = { origin, background, colours, right: Math.max(...right), first: texts() };
+seen.wide = document.documentElement.scrollWidth;
+seen.canvas = canvas.getBoundingClientRect().width;
+choice.selectedIndex = 1;
+choice.dispatchEvent(new Event("change"));
+el.querySelector("button").click();
+setTimeout(() => {
+    end();
+    done({ ...seen, frame: state.frame, last: texts(), saved: model.saved });
+}, 5000);
+"""
+DARK = """
+:root { color-scheme: dark; }
+body { background: #1e1e1e; color: #cccccc; margin: 0; }
+"""
+"""As VS Code's dark theme."""
+
+
+@needs_anywidget
+@needs_browser
+def test_the_widget_in_a_dark_sandbox_of_400_pixels(tmp_path: Path) -> None:
+    tables = {table: RECORDING.maps(table, samples=5) for table in ("go", "pow2")}
+    widget = plots.map_widget(tables)
+    state = json.dumps({"maps": widget.maps, "table": 0, "frame": widget.frame})
+    binary = {"cells": widget.cells, "palette": widget.palette}
+    page = in_frame(SCRIPT, state, binary, FRAMED, width=400, style=DARK)
+    seen = seen_in(page, tmp_path)
+    assert seen["origin"] == "null"  # the frame has no access to the page
+    assert seen["background"] == "rgb(30, 30, 30)"
+    assert set(seen["colours"]) == {"rgb(204, 204, 204)"}  # the host's
+    assert seen["wide"] <= 400 and seen["right"] <= 400 and 300 < seen["canvas"] <= 400
+    assert seen["first"][1] == widget.maps[0]["moments"][widget.frame]
+    # It plays the other table to its last moment.
+    moments = widget.maps[1]["moments"]
+    assert seen["frame"] == len(moments) - 1 and seen["last"][1] == moments[-1]
+    assert "table pow2" in seen["last"][0] and seen["saved"] > 1
