@@ -92,30 +92,45 @@ def boundaries(
     *,
     title: str = "",
 ) -> Axes:
-    """Draw the requests by size, and below them the classes of each table as a row of ticks.
+    """Draw bytes of round-up by requested size under each table, and the classes below them.
+
+    A step sums the round-up of all requests of a quarter of a doubling.
 
     Args:
         rows: from `Recording.histogram`.
-        tables: the tables.
+        tables: the tables; the first one is drawn as an area.
         ax: where to draw; None makes a new figure.
         title: the picture's title.
     """
-    ax = histogram(rows, ax or new_axes(height=3.4 + 0.3 * len(tables)), title=title)
-    low, high = ax.get_ylim()
-    step = (high / low) ** (0.09 if len(tables) < 4 else 0.3 / len(tables))
+    own = ax is None
+    ax = ax or new_axes(height=3.8 + 0.3 * len(tables))
+    sizes = np.maximum(rows["size_bytes"], 1).astype(np.int64)
+    edges = 2 ** np.arange(0, np.log2(sizes.max(initial=2)) + 0.5, 0.25)
+    lost = [(table.round_up(sizes) - sizes) * rows["count"].astype(np.float64) for table in tables]
+    steps = [np.histogram(sizes, edges, weights=each)[0] for each in lost]
+    high = max(float(each.max()) for each in steps)
+    scale, unit = scale_of(high)
+    high = high / scale or 1.0
+    row = high * (0.09 if len(tables) < 4 else 0.3 / len(tables))
     names = []
     for i, table in enumerate(tables):
-        bottom, top = low / step ** (i + 1), low / step ** (i + 0.3)
-        sizes = table.classes["size_bytes"]
-        ax.vlines(sizes, bottom, top, color=COLOURS[i % len(COLOURS)], linewidth=1.1)
-        names.append((float(np.sqrt(bottom * top)), f"{table.name} ({len(table)})"))
-    ax.set_ylim(low / step ** (len(tables) + 0.2), high)
-    ax.axhline(low, color="#444444", linewidth=0.8)
-    decades = [mark for mark in ax.get_yticks() if low <= mark <= high]
-    ax.set_yticks([*decades, *(place for place, _ in names)])
-    ax.set_yticklabels([*(f"{mark:,.0f}" for mark in decades), *(name for _, name in names)])
-    ax.minorticks_off()
-    ax.set_ylabel("requests; below them the classes of each table")
+        colour = COLOURS[(i + 1) % len(COLOURS)]
+        label = f"{table.name}: {_format.size(lost[i].sum())} of round-up"
+        drawn = ax.stairs(steps[i] / scale, edges, color=colour, label=label, fill=i == 0)
+        drawn.set(alpha=0.4 if i == 0 else None, linewidth=1.6 * i)
+        ax.vlines(table.classes["size_bytes"], -row * (i + 1), -row * (i + 0.3), color=colour)
+        names.append((-row * (i + 0.65), f"{table.name} ({len(table)})"))
+    ax.set_xscale("log", base=2)
+    ax.xaxis.set_major_formatter(lambda value, _: _format.size(value).replace(".0", ""))
+    ax.set_ylim(-row * (len(tables) + 0.2), high * 1.05)
+    ax.axhline(0, color="#444444", linewidth=0.8)
+    marks = [mark for mark in ax.get_yticks() if 0 <= mark <= high * 1.05]
+    ax.set_yticks([*marks, *(place for place, _ in names)])
+    ax.set_yticklabels([*(f"{mark:g}" for mark in marks), *(name for _, name in names)])
+    ax.set_xlabel("requested size")
+    ax.set_ylabel(f"round-up of all requests, {unit}")
+    ax.set_title(title or "round-up by size; below, the classes of each table")
+    add_legend(ax, own)
     return ax
 
 

@@ -55,8 +55,9 @@ function css(palette, code) {
 function addKey(el, palette) {
     const row = add(el, "p", { font: "13px sans-serif", margin: "4px 0" });
     const swatch = (background, width, text) => {
-        add(row, "span", { display: "inline-block", width, height: "12px", margin: "0 4px 0 12px", background, border: "1px solid #888" });
-        row.append(text);
+        const entry = add(row, "span", { display: "inline-block", marginRight: "12px" });
+        add(entry, "span", { display: "inline-block", width, height: "12px", marginRight: "4px", background, border: "1px solid #888" });
+        entry.append(text);
     };
     const scale = [0, 25, 50, 75, 100].map((code) => css(palette, code)).join(", ");
     swatch(`linear-gradient(to right, ${scale})`, "96px", "0 to 100 %");

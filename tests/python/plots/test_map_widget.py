@@ -59,7 +59,7 @@ look();
 setTimeout(() => {
     look();
     end();
-    const key = [...el.querySelectorAll("p span")].map((one) => one.style.background);
+    const key = [...el.querySelectorAll("p span span")].map((one) => one.style.background);
     const options = [...choice.options].map((one) => one.textContent);
     seen.push({ saved: model.saved, left: Object.keys(heard).length, key, options });
     document.body.dataset.seen = JSON.stringify(seen);
