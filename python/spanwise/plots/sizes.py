@@ -117,7 +117,7 @@ def boundaries(
         colour = COLOURS[(i + 1) % len(COLOURS)]
         label = f"{table.name}: {_format.size(lost[i].sum())} of round-up"
         drawn = ax.stairs(steps[i] / scale, edges, color=colour, label=label, fill=i == 0)
-        drawn.set(alpha=0.4 if i == 0 else None, linewidth=1.6 * i)
+        drawn.set(alpha=0.4 if i == 0 else None, linewidth=1.6 if i else 0)
         ax.vlines(table.classes["size_bytes"], -row * (i + 1), -row * (i + 0.3), color=colour)
         names.append((-row * (i + 0.65), f"{table.name} ({len(table)})"))
     ax.set_xscale("log", base=2)

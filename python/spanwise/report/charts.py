@@ -299,7 +299,7 @@ def _steps(at: NDArray[Any], values: NDArray[Any]) -> list[tuple[float, float]]:
 
 def _area(at: NDArray[Any], below: NDArray[Any], top: NDArray[Any], y: Scale) -> str:
     """Return the path of the area between two lines of steps."""
-    (x, first), *there = _steps(at, top)[:-1]
+    (x, first), *there = _steps(at, top)[:-1] or [(at[0], top[0])]
     back = _steps(at, below)[-2::-1]
     made = [f"M{x:.1f} {y.at(first):.1f}"]
     made += [f"{'HV'[i % 2]}{(a, y.at(b))[i % 2]:.1f}" for i, (a, b) in enumerate(there)]

@@ -49,8 +49,8 @@ SEARCH_OPERATIONS = 100_000_000
 tables and at most as many as `optimize` does by default: the page of a long recording should not
 wait for the last 1 % of a saving."""
 SEARCHED_MIN = 8
-_PASSES = 4
-"""Simulations of the recording before that search: peak, ledger, time line, moments."""
+_PASSES = 5
+"""Simulations of the recording before that search: peak, ledger, time line (2), moments."""
 
 
 @dataclass(frozen=True)
@@ -281,7 +281,7 @@ def gather_set(
     progress: Progress = None,
 ) -> Facts:
     """Gather sums of several processes; `ledger.parts` has the ledger of each."""
-    total = 4 * sum(map(len, recordings))
+    total = _PASSES * sum(map(len, recordings))
     with progress_bar(progress, total, "report", "operations") as step:
         after = recordings.after_peak(table, options=options, progress=step)
         ledger = recordings.ledger(table, options=options, progress=step)

@@ -279,7 +279,7 @@ def test_long_recordings_are_searched_less(monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_bar_counts_simulated_operations(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nearly all the time goes into the search, so nearly all steps are there.
 
-    By hand, of n operations: four passes; the search's 160 tables, then two stock ones, the
+    By hand, of n operations: five passes; the search's 160 tables, then two stock ones, the
     report's and the found one twice each, six families and one of them again: 180 n.
     """
     totals: list[int] = []
@@ -302,6 +302,6 @@ def test_the_bar_counts_simulated_operations(monkeypatch: pytest.MonkeyPatch) ->
     recording = sw.Recording.from_ops(random_ops(1, 2000))
     n = len(recording)
     facts_of.gather(recording, sw.SizeClassTable.c16(), progress=True)
-    assert totals == [(4 + 8 + 160 + 2 * 4 + 6 + 1) * n]
-    assert search == [4 * n]
+    assert totals == [(5 + 8 + 160 + 2 * 4 + 6 + 1) * n]
+    assert search == [5 * n]
     assert 50 * n < sum(steps) <= totals[0] and max(steps) < totals[0] / 5
