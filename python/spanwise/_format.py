@@ -94,8 +94,8 @@ def shortened(text: str, most: int) -> str:
 
 
 def terminal_width() -> int:
-    """Return the columns of the terminal, at least 60; 120 without one."""
-    return max(shutil.get_terminal_size((120, 24)).columns, 60)
+    """Return the columns of the terminal, at least 60; 200 without one."""
+    return max(shutil.get_terminal_size((200, 24)).columns, 60)
 
 
 def screen_width() -> int:

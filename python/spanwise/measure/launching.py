@@ -33,6 +33,8 @@ CHUNK_BYTES = 1 << 20
 POLL_S = 0.05
 """Interval of checks for the end of a command, since a remaining child may hold its stdout open."""
 
+_SERVER = " (to compare a server, run a script that starts, loads and stops it)"
+
 
 @dataclass(frozen=True)
 class Usage:
@@ -100,7 +102,14 @@ def launch(
         try:
             output_sha256 = _hash_output(child, timeout_s)
         except subprocess.TimeoutExpired:
-            return Usage(0, 0, 0, 0, 0, f"did not end within {timeout_s:g} s")
+            return Usage(
+                0,
+                0,
+                0,
+                0,
+                0,
+                f"did not end within {timeout_s:g} s{_SERVER}",
+            )
         finally:
             _end(child)
         complaint.seek(0)

@@ -229,9 +229,10 @@ class OptimizeResult(Result, Tabular):
         if self.held_out:
             parts = [f"{one.verdict()} on {one.name}, held out" for one in self.held_out]
         else:
-            fitted = _format.plural(len(self._fit.recordings), "recording").removeprefix("1 ")
+            count = _format.plural(len(self._fit.recordings), "recording").removeprefix("1 ")
+            fitted = " it was fitted to" if self.evaluation.found == self.proposal.name else ""
             parts = [self.evaluation.verdict()]
-            parts.append(f"no held-out data: measured on the {fitted} it was fitted to")
+            parts.append(f"no held-out data: measured on the {count}{fitted}")
         if self.folds is not None:
             parts.append(describe_folds(self.folds))
         return f"{self._rejection()}{'; '.join([*parts, *self._remarks()])}."

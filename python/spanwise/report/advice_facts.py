@@ -65,9 +65,9 @@ class Advice(Result):
 
     @property
     def title(self) -> str:
-        """The saving in a few words: "saves 1.5 MiB at the end in spanwise's heap (simulated)"."""
+        """The saving: "saves 1.5 MiB at the end, under spanwise only (simulated)"."""
         when = {PEAK: "at the peak", "end": "at the end"}.get(self.at, f"at {self.at} s")
-        under = f" in {self.under}'s heap" if self.under else ""
+        under = f", under {self.under} only" if self.under else ""
         return f"saves {_format.size(self.saves_bytes)} {when}{under} ({self.certainty})"
 
     def __str__(self) -> str:
@@ -112,8 +112,17 @@ class AdviceFacts:
 
     @property
     def untouched_bytes(self) -> int:
-        """Requested bytes that the program never wrote: neither heap has them resident."""
-        return self.memory.untouched_bytes if self.memory is not None else 0
+        """Requested bytes that the program never wrote: neither heap has them resident.
+
+        0 if they are less than the noise, unless malloc has less resident than was requested.
+        """
+        memory = self.memory
+        if memory is None:
+            return 0
+        requested = self.recording.summary.peak_requested_bytes
+        least = max(int(_NOISE_SHARE * memory.malloc_bytes), _NOISE_BYTES)
+        is_noise = memory.untouched_bytes < least and memory.malloc_bytes >= requested
+        return 0 if is_noise else memory.untouched_bytes
 
     @property
     def resident_bytes(self) -> int:
@@ -162,6 +171,11 @@ class AdviceFacts:
             return None
         return memory.retained if memory.recorded_share >= _KEPT_SHARE else None
 
+    @property
+    def keeps(self) -> RetainedMemory | None:
+        """The same, if users run that malloc."""
+        return self.retained if self.is_own_allocator else None
+
     @cached_property
     def later(self) -> tuple[str, str]:
         """A moment after the peak, as in `Advice.at`, and as a ledger takes it.
@@ -180,6 +194,18 @@ class AdviceFacts:
             self.table, self.later[1], options=self.options, progress=self.step
         )
 
+    @property
+    def later_resident_bytes(self) -> int:
+        """The simulated resident bytes at that moment, less what the program never wrote."""
+        return max((self.later_ledger.resident_bytes or 0) - self.untouched_bytes, 0)
+
+    @cached_property
+    def later_objects(self) -> LiveObjects:
+        """The live objects at that moment."""
+        return self.recording.live_objects(
+            self.table, self.later[1], options=self.options, progress=self.step
+        )
+
     def cost(self, at: str) -> int:
         """What our heap costs, compared with the program's own; 0 if it saves, or is not known.
 
@@ -194,7 +220,7 @@ class AdviceFacts:
         else:
             kept = self.retained
             own = memory.end_malloc_bytes if kept is None else kept.malloc_bytes
-            ours = self.later_ledger.resident_bytes or 0
+            ours = self.later_resident_bytes
         return max(ours - own, 0)
 
     def saving(self, at: str, saved: int) -> tuple[int, str]:
@@ -205,7 +231,9 @@ class AdviceFacts:
             saved: bytes that it saves in the simulated heap.
         """
         cost = self.cost(at)
-        less = f" Of that, spanwise itself costs {_format.size(cost)}." if cost else ""
+        own = self.recording.allocator
+        less = f" {_format.size(cost)} that spanwise needs more than {own} is subtracted."
+        less = less if cost else ""
         return saved - cost, less
 
     @property
@@ -219,6 +247,13 @@ class AdviceFacts:
         whole = shlex.join(words)
         return whole if len(whole) <= _COMMAND_MAX else f"{shlex.quote(words[0])} ..."
 
+    def compare(self) -> str:
+        """The command that compares real runs."""
+        command = self.command()
+        if command.endswith(" ..."):
+            return f"spanwise advise --bench {shlex.quote(self.recording.name)}"
+        return f"spanwise bench -- {command}"
+
     def verdict(self) -> str:
         """Say what was wasted: by the program's own allocator if that is known, and simulated."""
         memory, resident = self.memory, _format.size(self.resident_bytes)
@@ -226,12 +261,12 @@ class AdviceFacts:
         model = (
             f"By simulation, spanwise's malloc with its size classes {self.table.name} would have a"
             f" peak of {resident}"
-            + (" without what is never written." if self._has_untouched else ".")
+            + (", without pages that are never written." if self.untouched_bytes else ".")
         )
         if memory is None:
             return f"{self.program} had {requested} at most. {model}"
         runtime, switch = self.recording.switched_off
-        under = f"It ran with {switch}, which its users do not set. " if runtime else ""
+        under = f"It was recorded with {switch}, unlike its normal runs. " if runtime else ""
         own = memory.malloc_bytes
         said = (
             f"{under}At its peak RSS of {_format.size(memory.peak_rss_bytes)}, {self.program} had"
@@ -242,15 +277,11 @@ class AdviceFacts:
             return (
                 f"{said}. Of {requested} some was never written, so its waste is not known. {model}"
             )
-        if self._has_untouched:
+        if self.untouched_bytes:
             requested += f", {_format.size(self.untouched_bytes)} of it never written"
         wasted, share = _format.size(self.own_wasted), _format.share(self.own_wasted, own)
         said = f"{said} for {requested}: {wasted} ({share}) was waste."
         return " ".join(filter(None, (said, self._kept(), model)))
-
-    @property
-    def _has_untouched(self) -> bool:
-        return self.untouched_bytes >= self.noise_bytes
 
     def _share(self) -> str:
         """Malloc's share of the private memory, and whose most of the rest is, if that is known."""
@@ -264,12 +295,13 @@ class AdviceFacts:
 
     def _kept(self) -> str:
         """Say what the program's malloc keeps later, if that is more waste than at the peak."""
-        kept = self.retained
+        kept = self.keeps
         if kept is None or kept.malloc_bytes - kept.requested_bytes <= self.own_wasted:
             return ""
         return (
-            f"At {kept.time_ns / 1e9:.3f} s it kept most, {_format.size(kept.malloc_bytes)}"
-            f" resident for {_format.size(kept.requested_bytes)} requested."
+            f"Its waste was largest at {kept.time_ns / 1e9:.3f} s:"
+            f" {_format.size(kept.malloc_bytes)} resident for"
+            f" {_format.size(kept.requested_bytes)} requested."
         )
 
     def names(self, sites: Iterable[int]) -> dict[int, str]:

@@ -24,6 +24,10 @@ _GROWS = re.compile(r"realloc|grow|reserve|append|push|extend|MakeRoom", re.IGNO
 _SITES_MAX = 3
 _CLASSES_MAX = 3
 _MALLOC_ALIGN = 16
+_SPREAD_LEAST = 1.5
+"""Objects are spread if their pages are so many times their bytes."""
+_SPREAD_SITES, _SPREAD_SHARE = 3, 0.1
+"""The call sites that are named then: so many, with at least this share of the objects."""
 
 # --- another allocator ----------------------------------------------------------------------------
 
@@ -40,7 +44,7 @@ def _allocator(facts: AdviceFacts) -> Iterator[Advice]:
         "simulated",
         f"{own} has {_format.size(memory.malloc_bytes)} resident where spanwise's malloc would"
         f" have {_format.size(simulated)}.",
-        f"Compare real runs: spanwise bench -- {facts.command()}",
+        f"Compare real runs: {facts.compare()}",
     )
 
 
@@ -57,7 +61,7 @@ def measured(facts: AdviceFacts, peers: PeerComparison) -> Iterator[Advice]:
             "measured",
             f"Replayed with real memory, {own} has a peak RSS of {_format.size(rss[own])} and"
             f" {best} {_format.size(rss[best])}.",
-            f"{_preload(best, facts)}. Compare real runs: spanwise bench -- {facts.command()}",
+            f"{_preload(best, facts)}. Compare real runs: {facts.compare()}",
         )
 
 
@@ -174,9 +178,13 @@ def _size_advice(facts: AdviceFacts, saved: int, size: int, better: int, rows: A
         smaller = better // _MALLOC_ALIGN * _MALLOC_ALIGN
         more, _ = facts.saving(PEAK, len(fits) * (size - smaller))
         change = (
-            f"A malloc aligns to {_MALLOC_ALIGN} and has no slots of {better:,} bytes: allocate"
-            " them from a pool or heap that has"
-            + (f", or shrink them to {smaller:,}, for {_format.size(more)}." if smaller else ".")
+            f"malloc has no slots of {better:,} bytes, because it aligns to {_MALLOC_ALIGN}:"
+            " allocate them from a pool or a heap that has"
+            + (
+                f". If they can shrink to {smaller:,} bytes, that saves {_format.size(more)}."
+                if smaller
+                else "."
+            )
         )
     saving, less = facts.saving(PEAK, saved)
     return Advice("size", saving, PEAK, "estimated", finding + less, change, facts.under)
@@ -186,8 +194,12 @@ def _size_advice(facts: AdviceFacts, saved: int, size: int, better: int, rows: A
 
 
 def _pinning(facts: AdviceFacts) -> Iterator[Advice]:
-    """Sites whose objects alone keep partial spans, at the peak and after it."""
-    for at, moment in ((PEAK, PEAK), facts.later):
+    """Sites whose objects alone keep partial spans, at the peak and after it.
+
+    After it, `_spread` reads the pages of another allocator.
+    """
+    moments = [(PEAK, PEAK)] if facts.keeps is not None else [(PEAK, PEAK), facts.later]
+    for at, moment in moments:
         pinned = facts.recording.span_pinning(
             "site", facts.table, moment, options=facts.options, progress=facts.step
         )
@@ -221,7 +233,7 @@ def _pinning_advice(facts: AdviceFacts, row: Any, place: str, at: str, alone: bo
     if alone:
         change = (
             "One pool for all of them does not help, because their freed neighbours came from the"
-            " same place: keep short- and long-lived ones apart, or free them together."
+            " same place: allocate those that live long by a call and from a pool of their own."
         )
         if _GROWS.search(place):
             change += " If they are buffers that grow, reserve their final size."
@@ -231,10 +243,52 @@ def _pinning_advice(facts: AdviceFacts, row: Any, place: str, at: str, alone: bo
         saving,
         at,
         "estimated" if alone else "simulated",
-        f"{_format.plural(live, 'object')} ({_format.size(requested)}) from {place} alone keep"
-        f" {_format.plural(int(row['sole_spans']), 'span')} ({_format.size(released)}).{less}",
+        f"{_format.plural(live, 'object')} ({_format.size(requested)}) from {place} are all that"
+        f" is left in {_format.plural(int(row['sole_spans']), 'span')} of"
+        f" {_format.size(released)}.{less}",
         change,
         facts.under,
+    )
+
+
+# --- pages that few objects keep ------------------------------------------------------------------
+
+
+def _spread(facts: AdviceFacts) -> Iterator[Advice]:
+    """Objects that live on, spread over pages that are otherwise free in the program's malloc."""
+    kept = facts.keeps
+    if kept is None:
+        return
+    pages = min(kept.pages_bytes, kept.malloc_bytes)  # some pages may never have been written
+    if pages < _SPREAD_LEAST * kept.requested_bytes:
+        return
+    objects = facts.later_objects
+    sites, counts = np.unique(objects.site, return_counts=True)
+    order = np.argsort(-counts, kind="stable")[:_SPREAD_SITES]
+    labels = facts.names(sites[order].tolist())
+    shares = [
+        f"{_format.share(int(counts[i]), len(objects.site))} from {labels[int(sites[i])]}"
+        for i in order
+        if counts[i] >= _SPREAD_SHARE * len(objects.site)
+    ]
+    finding = (
+        f"{_format.plural(len(objects.site), 'object')}"
+        f" ({_format.size(kept.requested_bytes)} requested) are spread over"
+        f" {_format.size(pages)} of pages"
+    )
+    change = (
+        "Allocate those that live long from a pool or an arena of their own"
+        if _fills_its_class(facts.objects, int(sites[order[0]]))
+        else "Allocate them from a pool or an arena of their own"
+    )
+    trim = facts.recording.allocator == "glibc"
+    yield Advice(
+        "pinning",
+        pages - kept.requested_bytes,
+        facts.later[0],
+        "estimated",
+        f"{finding}: {', '.join(shares)}." if shares else f"{finding}.",
+        f"{change}, and call {_trim_call(facts)} when work pauses." if trim else f"{change}.",
     )
 
 
@@ -243,8 +297,8 @@ def _pinning_advice(facts: AdviceFacts, row: Any, place: str, at: str, alone: bo
 
 def _retained(facts: AdviceFacts) -> Iterator[Advice]:
     """What the program's malloc keeps, and a trim or our heap would not."""
-    kept, own = facts.retained, facts.recording.allocator
-    if kept is None or not facts.is_own_allocator:
+    kept, own = facts.keeps, facts.recording.allocator
+    if kept is None:
         return
     at, _ = facts.later
     finding = (
@@ -264,7 +318,7 @@ def _retained(facts: AdviceFacts) -> Iterator[Advice]:
     memory = facts.own_memory
     if memory is None:
         return
-    ours = facts.later_ledger.resident_bytes or 0
+    ours = facts.later_resident_bytes
     saved = kept.malloc_bytes - ours
     if own != "glibc" or saved > memory.malloc_bytes - facts.resident_bytes + facts.noise_bytes:
         yield Advice(
@@ -339,6 +393,7 @@ RULES: tuple[Callable[[AdviceFacts], Iterable[Advice]], ...] = (
     _allocator,
     _sizes,
     _pinning,
+    _spread,
     _retained,
     _caches,
 )

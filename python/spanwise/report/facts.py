@@ -148,7 +148,7 @@ class Facts:
         )
         if ledger.resident_bytes is not None:
             said += f"; {_format.size(ledger.resident_bytes)} was resident"
-        return f"{said}. {self.advised()}".strip()
+        return f"{said}."
 
     def advised(self) -> str:
         """Return the verdict about the fitted table, or "" if none was fitted."""
