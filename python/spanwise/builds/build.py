@@ -222,14 +222,7 @@ class _Parts:
     def objects(
         self, rooms: Sequence[str], extra: Sequence[str], name: str, *, paths: bool = True
     ) -> list[Path]:
-        """Compile folders of src/ and the generated files into work/name.
-
-        Args:
-            rooms: folders of src/.
-            extra: additional flags.
-            name: name of the output folder.
-            paths: include the specialised paths, which the preloaded malloc does not use.
-        """
+        """Compile folders of src/ and the generated files into work/name."""
         files = [*sources(self.root, rooms, self.identifier), *sorted(self.gen.glob("*.c"))]
         files = [file for file in files if paths or not file.name.startswith("paths_")]
         generated = sorted([*self.gen.glob("*.h"), *(self.out / "include").rglob("*.h")])

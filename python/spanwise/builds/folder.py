@@ -130,11 +130,7 @@ class Build(Result):
 
 @contextmanager
 def work_folder(place: Path) -> Iterator[Path]:
-    """Yield a temporary folder next to `place`. Only a killed build does not remove it.
-
-    Raises:
-        OSError: the system refused to make it.
-    """
+    """Yield a temporary folder next to `place`. Only a killed build does not remove it."""
     parent = place.absolute().parent
     try:
         work = Path(tempfile.mkdtemp(prefix=f".spanwise-build-{os.getpid()}-", dir=parent))

@@ -89,15 +89,7 @@ class ObjectCache:
         places: Mapping[str, Path],
         limit_bytes: int = LIMIT_BYTES,
     ) -> None:
-        """Open the cache in `folder`, creating the folder; on failure the cache stays empty.
-
-        Args:
-            folder: from `cache_folder`.
-            words: the compiler's program and leading options.
-            version: of the compiler.
-            places: placeholder in keys -> folder of this build.
-            limit_bytes: limit of the bytes of all objects.
-        """
+        """Open the cache in `folder`, creating the folder; on failure the cache stays empty."""
         self.reused = self.compiled = 0
         self._limit_bytes = limit_bytes
         self._places = {f"<{name}>": str(path.resolve()) for name, path in places.items()}
@@ -112,14 +104,7 @@ class ObjectCache:
         self._folder = folder if usable else None
 
     def key(self, source: Path, flags: Sequence[str], generated: Sequence[Path]) -> str:
-        """Return the key of a source compiled with these flags.
-
-        Args:
-            source: the C file.
-            flags: all flags except the compiler's leading ones.
-            generated: headers of the build; the key has their names, because such a header may
-                hide one of the library's.
-        """
+        """Return the key of a source compiled with these flags."""
         named = [[self._named(str(word)) for word in words] for words in (flags, generated)]
         parts = [_FORMAT, self._compiler, *named, self._named(str(source))]
         return _digest(json.dumps(parts).encode())
@@ -143,13 +128,7 @@ class ObjectCache:
         return False
 
     def keep(self, key: str, made: Path, dependencies: Path) -> None:
-        """Store an object.
-
-        Args:
-            key: of `key`.
-            made: the object.
-            dependencies: the compiler's make rule (-MD) of the files that it read.
-        """
+        """Store an object."""
         if self._folder is None:
             return
         with suppress(OSError, ValueError):
@@ -254,11 +233,7 @@ def _is_ours(folder: Path) -> bool:
 
 
 def _files_of_rule(dependencies: Path) -> list[str]:
-    """Return the paths after the colon of a make rule, `object: file file`.
-
-    Raises:
-        ValueError: the file is not such a rule.
-    """
+    """Return the paths after the colon of a make rule, `object: file file`."""
     text = dependencies.read_text(encoding="utf-8").replace("\\\n", " ")
     _, colon, rest = text.partition(": ")
     if not colon:

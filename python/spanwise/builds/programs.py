@@ -58,24 +58,12 @@ class Step:
 
 
 def run_step(words: Sequence[object], what: str, env: dict[str, str] | None = None) -> str:
-    """Run a program of a build; return its standard output.
-
-    Raises:
-        BuildError: it could not start, failed, or took longer than ten minutes.
-    """
+    """Run a program of a build; return its standard output."""
     return run_steps([Step(words, what, env)], 1)[0]
 
 
 def run_steps(steps: Sequence[Step], jobs: int) -> list[str]:
-    """Run programs, up to `jobs` in parallel; the first failure, or Ctrl-C, ends all.
-
-    Returns:
-        Their standard outputs, in the order of the steps.
-
-    Raises:
-        BuildError: a step failed (the message names it); all programs have ended.
-        KeyboardInterrupt: a signal that `Signals.heard` handles; all programs have ended.
-    """
+    """Run programs, up to `jobs` in parallel; the first failure, or Ctrl-C, ends all."""
     running = Running()
     with ThreadPoolExecutor(jobs) as pool:
         try:
@@ -111,11 +99,7 @@ class Running:
         self._changed = threading.Condition()  # guards the two fields above
 
     def run(self, step: Step) -> str:
-        """Run a program to its end; return its standard output. Called by worker threads.
-
-        Raises:
-            BuildError: it could not start, failed, or took longer than ten minutes.
-        """
+        """Run a program to its end; return its standard output. Called by worker threads."""
         child, lifeline = self._start(step)
         try:
             out, complaint = _outputs(child)

@@ -76,11 +76,7 @@ class Compiler:
 
     @classmethod
     def find(cls, name: str | None) -> Compiler:
-        """Return the named compiler, or else $CC, cc, gcc or clang.
-
-        Raises:
-            BuildError: there is none, or it does not run.
-        """
+        """Return the named compiler, or else $CC, cc, gcc or clang."""
         wanted = [name] if name else [os.environ.get("CC") or "cc", "gcc", "clang"]
         for one in wanted:
             words = shlex.split(one)
@@ -114,11 +110,7 @@ def _output(words: Sequence[str]) -> str:
 
 
 def source_root() -> Path:
-    """Return the root of the C sources: in the installed package, or the checkout.
-
-    Raises:
-        BuildError: they are in neither place.
-    """
+    """Return the root of the C sources: in the installed package, or the checkout."""
     package = Path(__file__).resolve().parents[1]
     for root in (package / "_source", package.parents[1]):
         if (root / "src/heap/heap.h").is_file() and (root / "scripts/sizeclasses.py").is_file():
@@ -200,20 +192,7 @@ def compile_all(
     cache: ObjectCache,
     generated: Sequence[Path],
 ) -> list[Path]:
-    """Copy an object of every file from the cache, or compile it, into `out`.
-
-    Args:
-        compiler: the compiler.
-        files: the sources.
-        flags: flags in addition to COMMON_FLAGS.
-        out: the output folder, which is created.
-        jobs: parallel compilations.
-        cache: objects of earlier builds.
-        generated: headers of this build.
-
-    Raises:
-        BuildError: a file does not compile; the message names it.
-    """
+    """Copy an object of every file from the cache, or compile it, into `out`."""
     out.mkdir()
     made = [out / f"{path.parent.name}-{path.stem}.o" for path in files]
     steps, missed = [], []

@@ -74,13 +74,7 @@ def dask_executor(name: str, workers: int | None) -> Iterator[Any]:
 
 
 def add_session_options(parser: argparse.ArgumentParser, noun: str, picture: str) -> None:
-    """Adds `--output`, `--force` and `--plot`.
-
-    Args:
-        parser: of the command.
-        noun: for a row.
-        picture: the help text of `--plot`.
-    """
+    """Adds `--output`, `--force` and `--plot`."""
     parser.add_argument(
         "-o",
         "--output",

@@ -199,9 +199,6 @@ def _kept(
     """Return the rows of earlier sessions that need not be repeated.
 
     If stdout is compared, a row is kept only if it agrees with the plain run of its round.
-
-    Returns:
-        The rows, and the hash of the plain run's stdout by case and round.
     """
     rounds = {round_.key(server): round_ for round_ in plan for server in round_.servers}
     good = [row for row in old if row["error"] is None and _key(row) in rounds]

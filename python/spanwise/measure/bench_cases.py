@@ -99,10 +99,6 @@ def read_cases(path: str | os.PathLike[str]) -> list[BenchCase]:
     """Read a JSON list of cases: objects with program, input, argv, environment, folder.
 
     Only argv is required. A relative folder is relative to the current directory.
-
-    Raises:
-        InvalidError: naming the case and the error.
-        OSError: it cannot be read.
     """
     with reading(f"{os.fspath(path)}: not JSON", error=errors.InvalidError):
         value = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -175,11 +171,7 @@ def check_cases(cases: Sequence[BenchCase]) -> None:
 
 
 def find_servers(names: Iterable[str]) -> tuple[list[Server], dict[str, str]]:
-    """Find allocators by name; for each missing one, say how to install it.
-
-    Raises:
-        InvalidError: a name is not an allocator.
-    """
+    """Find allocators by name; for each missing one, say how to install it."""
     found: list[Server] = []
     missing: dict[str, str] = {}
     for name in dict.fromkeys(names):
@@ -205,11 +197,7 @@ def built_server(name: str, folder: Path, predicted_bytes: int | None = None) ->
 
 
 def policy_servers(policies: Iterable[HeapOptions]) -> list[Server]:
-    """Return the installed preloaded malloc with other options, named by the changes.
-
-    Raises:
-        TypeError, InvalidError: options are not for real heaps, or change nothing.
-    """
+    """Return the installed preloaded malloc with other options, named by the changes."""
     found: dict[str, Server] = {}
     for options in policies:
         name = policy_name(options)

@@ -193,15 +193,7 @@ def _highest(recording: Recording, table: SizeClassTable) -> int:
 
 
 def record_case(case: BenchCase, path: Path) -> Recording:
-    """Record a case; of several processes keep the largest.
-
-    Args:
-        case: a program with its input.
-        path: of the recording, which is replaced.
-
-    Raises:
-        ProgramError: it cannot be recorded, or it failed.
-    """
+    """Record a case; of several processes keep the largest."""
     path.unlink(missing_ok=True)  # a failed case leaves no recording
     with (
         tempfile.TemporaryDirectory(prefix="spanwise-bench-", dir=path.parent) as scratch,

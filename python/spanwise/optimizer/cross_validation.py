@@ -52,11 +52,6 @@ def leave_out(
 ) -> Rows | None:
     """Evaluate on each part the choice that was made on the others.
 
-    Args:
-        parts: at least two, each of at least one recording.
-        choose: takes the recordings of all other parts; returns None if it was stopped.
-        progress: called with the operations that the evaluation simulated.
-
     Returns:
         Rows of FOLD_DTYPE, one per part; None if a choice was stopped.
     """
@@ -88,11 +83,7 @@ def grouped(recordings: Sequence[Recording]) -> list[list[Recording]]:
 
 
 def parts_of(recordings: list[Recording], folds: int) -> list[Recording]:
-    """Return the recordings themselves, or `folds` parts of a single one.
-
-    Raises:
-        InvalidError: there are fewer than two parts, or one has no operation.
-    """
+    """Return the recordings themselves, or `folds` parts of a single one."""
     if len(recordings) > 1:
         return recordings
     if folds < 2:

@@ -164,16 +164,7 @@ def evaluate(
     *,
     moment: SizeClassTable | None = None,
 ) -> Evaluation:
-    """Simulate tables on recordings.
-
-    Args:
-        scores: of the recordings.
-        shown: tables with a ledger in the result.
-        families: tables with their resident bytes only.
-        found: name of the table that competes with the stock tables.
-        rules: the constraints that a winning table must meet.
-        moment: the ledgers are taken when most is resident under it; None: the stock table.
-    """
+    """Simulate tables on recordings."""
     tables = [*shown, *families]
     excluded = ineligible(tables, rules)
     resident = dict(zip((one.name for one in tables), scores.of(tables), strict=True))

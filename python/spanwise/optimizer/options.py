@@ -148,11 +148,7 @@ def _same_file(one: Recording, other: Recording) -> bool:
 
 
 def given_tables(tables: Iterable[SizeClassTable | str]) -> list[SizeClassTable]:
-    """Return the stock tables and the given ones, without duplicates.
-
-    Raises:
-        InvalidError: two different tables have one name.
-    """
+    """Return the stock tables and the given ones, without duplicates."""
     found = [SizeClassTable.named(name) for name in STOCK]
     for table in map(as_table, tables):
         if table in found:

@@ -162,12 +162,7 @@ _known: weakref.WeakKeyDictionary[Recording, dict[str, SizeProfile]] = weakref.W
 
 
 def profile_of(recording: Recording, objective: str) -> SizeProfile:
-    """Return the profile of a recording under an objective; one pass reads and caches all three.
-
-    Raises:
-        InvalidError: there is no such objective, or the recording has no allocation.
-        TraceFormatError: the file is damaged.
-    """
+    """Return the profile of a recording under an objective; one pass reads and caches all three."""
     if objective not in OBJECTIVES:
         raise errors.InvalidError(f"objective {objective!r}: must be {', '.join(OBJECTIVES)}")
     if recording not in _known:
@@ -218,16 +213,7 @@ def _one_profile(profile: object, kind: int, seconds: float) -> SizeProfile:
 def joint_profile(
     recordings: Sequence[Recording], objective: str, shares: Sequence[float] | None
 ) -> SizeProfile:
-    """Return a joint profile of several recordings.
-
-    Args:
-        recordings: at least one.
-        objective: one of OBJECTIVES.
-        shares: weight of each recording regardless of its length; None: profiles are summed.
-
-    Raises:
-        InvalidError: as `profile_of`; or shares that do not fit.
-    """
+    """Return a joint profile of several recordings."""
     profiles = [profile_of(one, objective) for one in recordings]
     if shares is not None:
         profiles = _weighted(profiles, shares)

@@ -333,13 +333,7 @@ class _Search:
 def choose(
     tables: Sequence[SizeClassTable], rules: Rules, judged: Sequence[Scores]
 ) -> SizeClassTable:
-    """Return the best non-stock table: first no loss on any recording, then fewest resident bytes.
-
-    Args:
-        tables: all tables; the last of equal ones wins.
-        rules: the constraints on a winner.
-        judged: the recordings that decide, one by one.
-    """
+    """Return the best non-stock table: no loss on any recording, then fewest resident bytes."""
     excluded = ineligible(tables, rules)
     stock = [one for one in tables if one.name in STOCK and one.name not in excluded]
     others = [one for one in tables if one.name not in {*excluded, *STOCK}]

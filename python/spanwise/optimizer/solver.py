@@ -80,11 +80,7 @@ class Rules:
 
 
 class Solver:
-    """The best tables of 1, 2, ... classes for a profile under rules.
-
-    Raises:
-        InvalidError: no table meets the rules, or the profile is empty.
-    """
+    """The best tables of 1, 2, ... classes for a profile under rules."""
 
     def __init__(self, profile: SizeProfile, rules: Rules, span_weight: float) -> None:
         self.rules = rules
@@ -112,14 +108,7 @@ class Solver:
         self._owned = Owned(out[0], lib.sw_optimizer_destroy)
 
     def table(self, classes: int, name: str, source: str, span_scale: int = 1) -> SizeClassTable:
-        """Return the best table of at most `classes` classes.
-
-        Args:
-            classes: at most those of the rules.
-            name: of the table.
-            source: provenance, for the table file.
-            span_scale: factor on the length of every span, as far as tables allow.
-        """
+        """Return the best table of at most `classes` classes."""
         specs = ffi.new("sw_class_spec[]", classes)
         count, result = ffi.new("uint32_t *"), ffi.new("sw_optimize_result *")
         check(lib.sw_optimizer_table(self._owned.c, classes, specs, count, result))

@@ -32,11 +32,7 @@ LIFETIMES_DTYPE = np.dtype(
 
 
 def check_group(by: str) -> None:
-    """Check the argument `by` of `lifetimes`.
-
-    Raises:
-        InvalidError: it is not one of `GROUPS`.
-    """
+    """Check the argument `by` of `lifetimes`."""
     if by not in GROUPS:
         raise errors.InvalidError(f"by {by!r}: use one of {', '.join(GROUPS)}")
 

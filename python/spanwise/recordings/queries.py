@@ -68,11 +68,7 @@ class RecordingQueries:
         raise NotImplementedError
 
     def _only(self, what: str) -> Recording:
-        """Return the only recording, for queries that a set of several cannot answer.
-
-        Raises:
-            InvalidError: this is a set of several.
-        """
+        """Return the only recording, for queries that a set of several cannot answer."""
         if len(self._each()) != 1:
             raise errors.InvalidError(f"{what} is that of one recording; ask one of the set")
         return self._each()[0]

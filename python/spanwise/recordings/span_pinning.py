@@ -197,11 +197,7 @@ def _time(ns: int) -> str:
 
 
 def check_by(by: str) -> None:
-    """Check the argument `by` of `span_pinning`.
-
-    Raises:
-        InvalidError: it is not one of `GROUPS`.
-    """
+    """Check the argument `by` of `span_pinning`."""
     if by not in GROUPS:
         raise errors.InvalidError(f"by {by!r}: use one of {', '.join(GROUPS)}")
 

@@ -24,12 +24,7 @@ class Interval(NamedTuple):
 
 
 def interval_of(values: Iterable[float], least_sure: float = 0.9) -> Interval:
-    """Return the shortest interval of order statistics with at least this confidence.
-
-    Args:
-        values: at least one.
-        least_sure: confidence, 0 to 1. With too few values, return their range and a lower `sure`.
-    """
+    """Return the shortest interval of order statistics with at least this confidence."""
     ordered = sorted(values)
     count, rank = len(ordered), 1
     while 2 * (rank + 1) <= count + 1 and _sure(count, rank + 1) >= least_sure:

@@ -175,10 +175,6 @@ def rows_of(dicts: list[dict[str, Any]], empty: tuple[str, ...] = ()) -> Rows:
 
     None becomes "" in a column of texts. A column of numbers with a None becomes float64, and None
     becomes NaN.
-
-    Args:
-        dicts: one per row.
-        empty: names of the columns if there is no row.
     """
     names = tuple(dicts[0]) if dicts else empty
     columns = {name: _column([row[name] for row in dicts]) for name in names}

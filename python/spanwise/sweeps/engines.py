@@ -213,17 +213,7 @@ def _width(executor: Executor) -> int:
 def make_engine(
     executor: Executor | str | None, workers: int | None, recordings: dict[str, Recording]
 ) -> Engine:
-    """Return the engine of an executor, or of "threads" or "processes".
-
-    Args:
-        executor: "threads" (also None), "processes", or an executor.
-        workers: number of our own workers; None: one per processor.
-        recordings: by sha256, for threads.
-
-    Raises:
-        InvalidError: an unknown name, or no workers.
-        TypeError: `executor` has another type.
-    """
+    """Return the engine of an executor, or of "threads" or "processes"."""
     if workers is not None and workers < 1:
         raise errors.InvalidError(f"workers {workers}: give at least 1")
     count = workers or processor_count()

@@ -110,13 +110,7 @@ def make_plan(
     valid_prefix: bool,
     options: HeapOptions | None,
 ) -> Plan:
-    """Open and hash all recordings and tables.
-
-    Raises:
-        TypeError: an argument has another type.
-        InvalidError: a moment is not allowed, a table is unknown, or there is nothing to sweep.
-        SpanwiseError, OSError: no recording, or no table, could be opened.
-    """
+    """Open and hash all recordings and tables."""
     plan = Plan(_moment(at), as_options(options).to_dict())
     first_error: Exception | None = None
     for one in _each(tables, (str, SizeClassTable)):
@@ -215,11 +209,7 @@ def _describe_recording(given: Any, valid_prefix: bool) -> tuple[Recording, dict
 
 
 def expand(words: Iterable[str]) -> list[str]:
-    """Expand glob patterns such as `tables/*.json` in a list of names.
-
-    Raises:
-        InvalidError: nothing matches.
-    """
+    """Expand glob patterns such as `tables/*.json` in a list of names."""
     names: list[str] = []
     for word in words:
         if glob.has_magic(word) and not Path(word).exists():

@@ -106,12 +106,7 @@ _SESSION = {
 
 
 def check_fields(line: Mapping[str, Any], types: Mapping[str, FieldType]) -> None:
-    """Check that a line has fields of these types.
-
-    Raises:
-        ValueError: naming the missing field.
-        InvalidError: naming the field and what it must be.
-    """
+    """Check that a line has fields of these types."""
     for name in types:
         if name not in line:
             raise ValueError(f"without {name}")
@@ -181,12 +176,7 @@ class Contents:
 
 
 def read(path: str | os.PathLike[str], kind: RowKind) -> Contents:
-    """Read a file of a kind.
-
-    Raises:
-        InvalidError: naming the wrong line; a truncated last line is only noted.
-        OSError: the system refused to read it.
-    """
+    """Read a file of a kind."""
     return _parse(os.fspath(path), Path(path).read_bytes(), kind)
 
 
@@ -246,17 +236,6 @@ class RowFile:
 
     Attributes:
         before: its contents when it was opened.
-
-    Args:
-        path: the file; it is created if it does not exist.
-        header: of this session. It is written with the first row, so a session without work leaves
-            the file unchanged.
-        kind: of the file.
-
-    Raises:
-        InvalidError: the file is of another kind, has other fixed fields, or another version.
-        StateError: another session writes to it.
-        OSError: the system refused.
     """
 
     def __init__(self, path: str | os.PathLike[str], header: Row, kind: RowKind) -> None:
@@ -311,11 +290,7 @@ class RowFile:
                 )
 
     def append(self, rows: Sequence[Row]) -> None:
-        """Add rows and sync them to the disk.
-
-        Raises:
-            OSError: the system refused; the file is unchanged.
-        """
+        """Add rows and sync them to the disk."""
         lines: list[Row] = []
         if self._header is not None:
             lines.append({"kind": self._kind.kind, "format": FORMAT, **self._header})
@@ -367,15 +342,6 @@ class RowStore:
         before: the rows that the file had, oldest first.
         notes: about the file, for the user.
         path: of the file; None: there is none.
-
-    Args:
-        output: the file; None: there is none.
-        header: of this session.
-        kind: of the file.
-        key: returns the key of a row.
-
-    Raises:
-        As `RowFile`.
     """
 
     def __init__(

@@ -154,11 +154,7 @@ def table_spec(table: SizeClassTable) -> dict[str, Any]:
 
 
 def spec_table(spec: dict[str, Any]) -> SizeClassTable:
-    """Return the table of `table_spec`.
-
-    Raises:
-        InvalidError: it is not a table, or has another hash.
-    """
+    """Return the table of `table_spec`."""
     classes = [(size, pages, first) for size, pages, first in spec["classes"]]
     table = SizeClassTable.custom(classes, name=spec["name"], page_bytes=spec["page_bytes"])
     if f"{table.hash:016x}" != spec["hash"]:
@@ -194,11 +190,7 @@ def ops_sha256(ops: NDArray[np.void]) -> str:
 
 
 def file_sha256(path: str) -> str:
-    """Return the hash of a file, cached by the file's identity, size and time.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """Return the hash of a file, cached by the file's identity, size and time."""
     status = Path(path).stat()
     return _file_sha256(path, (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns))
 
@@ -213,12 +205,7 @@ def _file_sha256(path: str, _identity: tuple[int, ...]) -> str:
 
 
 def open_checked(recording: dict[str, Any]) -> Recording:
-    """Open a recording by its path if the hash matches.
-
-    Raises:
-        InvalidError: there is no file, or one with another hash.
-        OSError: it cannot be read. Others as of `Recording.open`.
-    """
+    """Open a recording by its path if the hash matches."""
     path, host = recording["path"], socket.gethostname()
     wanted = recording.get("file_sha256", recording["sha256"])  # set if it was in memory
     try:

@@ -139,19 +139,7 @@ def run_task(
     recording: Recording | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> list[Row]:
-    """Run a task.
-
-    Args:
-        text: the task, of `Task.to_json`.
-        recording: the recording itself, if the worker shares memory with the sweep.
-        cancelled: called every few milliseconds; returns True to stop the task.
-
-    Returns:
-        A row for each table, in the task's order; failed ones have `error`.
-
-    Raises:
-        CancelledTaskError: `cancelled` returned true.
-    """
+    """Run a task."""
     task = Task.from_json(text)
     lanes = [_Lane(spec) for spec in task.tables]
     try:

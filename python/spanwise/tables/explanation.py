@@ -61,11 +61,7 @@ class Explanation(Result):
 
 
 def explain_request(table: SizeClassTable, size: int) -> Explanation:
-    """Explain how `table` serves a request of `size` bytes.
-
-    Raises:
-        InvalidError: the size is too large to be rounded up to whole pages.
-    """
+    """Explain how `table` serves a request of `size` bytes."""
     rounded = int(table.round_up(size))
     cls = table.class_of(size)
     note = ""
