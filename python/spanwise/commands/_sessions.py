@@ -79,18 +79,17 @@ def add_session_options(parser: argparse.ArgumentParser, noun: str, picture: str
         "-o",
         "--output",
         metavar="FILE.jsonl",
-        help=f"file for the {noun}s, written as they finish; the same command resumes it",
+        help=f"file for the {noun}s, written as they finish",
     )
-    _options.add_force_option(parser, "begin FILE.jsonl anew: do all again")
+    _options.add_force_option(parser, "replace FILE.jsonl even if it is not JSON")
     _options.add_plot_option(parser, picture)
 
 
 def check_session(options: argparse.Namespace, more: Sequence[str | None] = ()) -> None:
-    """Check that all output files can be written, before the work begins.
-
-    With --force, the rows of earlier runs are removed.
-    """
-    for place in filter(None, (options.output, *more)):
+    """Check that all output files can be written, before the work begins."""
+    if options.output:
+        check_output(options.output, json=not options.force)
+    for place in filter(None, more):
         check_output(place)
     if options.plot:
         plots.check_place(options.plot)
@@ -103,8 +102,5 @@ def print_session(found: Sweep | BenchResult, noun: str) -> None:
     for note in found.notes:
         print(f"spanwise: {note}", file=sys.stderr)
     if found.path is not None:
-        print(
-            f"spanwise: {_format.plural(len(found), noun)} in {found.path}; the same command does"
-            " only what is missing",
-            file=sys.stderr,
-        )
+        count = _format.plural(len(found), noun)
+        print(f"spanwise: {count} in {found.path}", file=sys.stderr)

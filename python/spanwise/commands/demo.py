@@ -23,10 +23,9 @@ from spanwise.commands._show import show
 from spanwise.ledger.comparison import Comparison
 from spanwise.ledger.parts import PARTS
 from spanwise.measure.bench import bench
-from spanwise.measure.bench_cases import case_of
+from spanwise.measure.bench_cases import SEEDS, case_of, variables_of
 from spanwise.measure.bench_fits import BenchFit
 from spanwise.measure.bench_result import BenchResult
-from spanwise.measure.bench_rounds import SEEDS, variables_of
 from spanwise.measure.running import PRELOAD_TABLE
 from spanwise.optimizer.result import OptimizeResult
 from spanwise.optimizer.search import optimize

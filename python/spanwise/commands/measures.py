@@ -71,7 +71,7 @@ def add_bench(commands: SubParsers) -> None:
         "--fit",
         metavar="DIR",
         help="directory for a table fitted to the first input of each program: its recordings,"
-        " and a build, which also runs; reused if it is there",
+        " and a build, which also runs",
     )
     parser.add_argument(
         "--rounds", type=int, default=5, metavar="N", help="runs under each allocator [5]"

@@ -37,9 +37,8 @@ from spanwise.recordings.recording import Recording
 from spanwise.recordings.recording_set import RecordingSet
 from spanwise.recordings.timeline import parse_moment
 from spanwise.results.files import check_output
-from spanwise.sweeps.plans import expand
 from spanwise.sweeps.result import Sweep
-from spanwise.sweeps.sweep import SweepInterrupted, sweep
+from spanwise.sweeps.sweep import SweepInterrupted, expand, sweep
 from spanwise.tables.table import SizeClassTable
 
 # --- optimize -------------------------------------------------------------------------------------

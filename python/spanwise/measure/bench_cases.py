@@ -30,6 +30,9 @@ PRELOADED = (SPANWISE, *PEERS)
 EVERYBODY = (PLAIN, *PRELOADED)
 """The default allocators; FITTED is added if a table was built, ONE_ARENA if it is named."""
 
+SEEDS = {"PYTHONHASHSEED": "0", "PERL_HASH_SEED": "0"}
+"""Variables that make programs allocate the same way each time."""
+
 _KEYS = {"program", "input", "argv", "environment", "folder"}
 
 
@@ -165,6 +168,11 @@ def check_cases(cases: Sequence[BenchCase]) -> None:
             raise errors.InvalidError(
                 f"two different cases are called {', '.join(filter(None, key))}; rename one"
             )
+
+
+def variables_of(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the whole environment in which a case is recorded, as in its runs."""
+    return {**os.environ, **SEEDS, **environment}
 
 
 # --- allocators -----------------------------------------------------------------------------------

@@ -13,21 +13,40 @@ from typing import TYPE_CHECKING, Any
 
 from spanwise import _format, errors
 from spanwise.measure.bench_cases import FITTED, PLAIN, SPANWISE
-from spanwise.measure.bench_rounds import BENCH, ROW_FIELDS, VALUE_FIELDS
 from spanwise.results.drawing import draw
 from spanwise.results.files import write_whole
 from spanwise.results.intervals import Interval, interval_of
 from spanwise.results.rows import Result, Rows, Tabular, rows_of
 from spanwise.sweeps import row_file
+from spanwise.sweeps.row_file import COUNT, OBJECT, TEXT, RowKind, optional
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 BenchRow = dict[str, Any]
 
+VALUE_FIELDS = (
+    *("rss_bytes", "anonymous_bytes", "held_bytes", "outside_bytes", "predicted_bytes"),
+    *("cpu_ns", "elapsed_ns", "page_faults"),
+)
+"""Figures of a run. None in a failed run, or under another malloc if only spanwise's knows it."""
+
+ROW_FIELDS = (
+    *("program", "input", "case_hash", "allocator", "library_sha256", "round"),
+    *VALUE_FIELDS,
+    *("output_sha256", "worker", "error"),
+)
+
+_TYPES = {
+    **dict.fromkeys(ROW_FIELDS, TEXT),
+    **{"round": COUNT, "output_sha256": optional(TEXT), "error": optional(TEXT)},
+    **dict.fromkeys(VALUE_FIELDS, optional(COUNT)),
+}
+BENCH = RowKind("bench", {"machine": TEXT, "allocators": OBJECT}, _TYPES)
+
 
 def measured_on(header: BenchRow) -> str:
-    """Return date, commit (or version) and machine of a session from its header."""
+    """Return date, commit (or version) and machine from a header."""
     build = header.get("commit")
     made = f"commit {build}" if build else f"spanwise {header['versions']['spanwise']}"
     return ", ".join(filter(None, (header.get("started", "")[:10], made, header["machine"])))
@@ -48,7 +67,7 @@ class BenchResult(Sequence[BenchRow], Result, Tabular):
     Attributes:
         path: the file with the rows; None: there is none.
         notes: for the user, such as a missing allocator or a truncated line.
-        measured: date, commit and machine of the last session; "": unknown.
+        measured: date, commit and machine; "": unknown.
     """
 
     def __init__(
@@ -74,10 +93,10 @@ class BenchResult(Sequence[BenchRow], Result, Tabular):
         """
         found = row_file.read(path, BENCH)
         return cls(
-            latest(found.rows).values(),
+            found.rows,
             path=os.fspath(path),
             notes=found.notes,
-            measured=measured_on(found.headers[-1]) if found.headers else "",
+            measured=measured_on(found.header) if found.header else "",
         )
 
     # --- rows ---
@@ -381,14 +400,3 @@ def _plain(rows: list[BenchRow]) -> list[BenchRow]:
         }
         for row in rows
     ]
-
-
-def latest(rows: Iterable[BenchRow]) -> dict[tuple[str, str, str, str, str, int], BenchRow]:
-    """Return the last row of each run."""
-    return {
-        (
-            *(row["program"], row["input"], row["case_hash"]),
-            *(row["allocator"], row["library_sha256"], row["round"]),
-        ): row
-        for row in rows
-    }

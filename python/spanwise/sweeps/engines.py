@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run the tasks of a sweep in threads, in processes or on any executor.
 
-A task that is lost with its worker becomes failed rows, and all other work goes on; the next sweep
-with the same output file does the failed rows again.
+A task that is lost with its worker becomes failed rows, and all other work goes on.
 """
 
 from __future__ import annotations

@@ -82,7 +82,6 @@ _TYPES = {
 }
 SWEEP = RowKind(
     "sweep",
-    ("at", "options"),
     {"at": MOMENT, "options": OBJECT, "recordings": OBJECTS, "tables": TABLES},
     _TYPES,
     (

@@ -25,7 +25,7 @@ from spanwise.recordings import recorder
 from spanwise.recordings.launch import with_pipefail
 
 from tests.python.helpers import needs_recorder, script
-from tests.python.measure.bench_tools import ALLOCATORS, QUICK, TRUE, errors_of
+from tests.python.measure.bench_tools import QUICK, errors_of
 
 DIFFERS = "sh: stdout differs from that of the plain run; find out why, or ignore it"
 PRELOADED = case_of(["sh", "-c", 'echo "preloaded: ${LD_PRELOAD:+yes}"'], "preloaded", "")
@@ -81,32 +81,6 @@ def test_a_run_that_failed_has_no_output_to_compare(
 ) -> None:
     monkeypatch.delenv("LD_PRELOAD", raising=False)
     assert errors_of(case_of(["sh", "-c", f'echo "a$LD_PRELOAD"; {status}'])) == errors
-
-
-def test_a_resumed_file_compares_with_its_plain_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Rows that were kept without a comparison, or without a plain run, are run again."""
-    monkeypatch.delenv("LD_PRELOAD", raising=False)
-    path = tmp_path / "f.jsonl"
-    steps: list[int] = []
-    assert errors_of(PRELOADED, ignore_output=True, output=path) == [None] * 3
-    found = sw.bench([PRELOADED], ALLOCATORS, rounds=1, output=path, progress=steps.append)
-    assert [row["error"] is None for row in found] == [True, False, False]
-    assert sum(steps) == 2  # the plain run is kept
-    assert errors_of(PRELOADED, ignore_output=True, output=path) == [None] * 3
-    for case, allocators, runs, failures in (
-        (PRELOADED, ("glibc",), 1, 0),  # no plain run to compare with
-        (PRELOADED, ("plain", "glibc"), 2, 1),
-        (PRELOADED, ALLOCATORS, 2, 2),
-        (TRUE, ("plain", "glibc"), 2, 0),
-        (TRUE, ALLOCATORS, 1, 0),
-    ):
-        steps.clear()
-        found = sw.bench(
-            [case], allocators, rounds=1, output=tmp_path / "g.jsonl", progress=steps.append
-        )
-        assert (sum(steps), len(found.failures)) == (runs, failures)
 
 
 def test_a_case_runs_in_the_folder_of_its_user(
@@ -208,7 +182,7 @@ def test_plain_is_the_program_as_it_is(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_table_is_fitted_to_the_first_input(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A copy of the installed malloc stands in for the build; results are reused."""
+    """A copy of the installed malloc stands in for the build."""
 
     def build(table: sw.SizeClassTable, folder: Path, **_: Any) -> Any:
         (folder / "lib").mkdir(parents=True, exist_ok=True)
@@ -235,9 +209,6 @@ def test_a_table_is_fitted_to_the_first_input(
             recording.ledger(table, "peak-resident").peak_resident_bytes
             for table in ("c16", fit.table)
         )
-    again = sw.fit_cases(cases, tmp_path, candidates=6, progress=False)
-    assert len(recorded) == 2 and replace(again["awk"], table=fit.table) == fit
-    assert again["awk"].table.hash == fit.table.hash
     if fit.folder is None:
         fits = {"awk": replace(fit, folder=build(fit.table, tmp_path / "copy").folder)}
     found = sw.bench(cases, QUICK, fits=fits, rounds=2, progress=False)
@@ -248,11 +219,6 @@ def test_a_table_is_fitted_to_the_first_input(
         stock, fitted = fit.predicted[row["case_hash"]]
         predicted = {"spanwise": stock, "glibc": None, "fitted": fitted}
         assert row["predicted_bytes"] == predicted[row["allocator"]]
-    sw.fit_cases(cases[::-1], tmp_path, candidates=6, progress=False)
-    assert len(recorded) == 4
-    monkeypatch.setattr(bench_fits, "made_by", lambda: {"spanwise": "of other files"})
-    sw.fit_cases(cases[::-1], tmp_path, candidates=6, progress=False)
-    assert len(recorded) == 6
 
 
 @needs_recorder()
@@ -269,9 +235,13 @@ def test_nothing_is_fitted_to_a_run_that_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A failed first input: no table. A failed other input: no prediction of it."""
-    monkeypatch.setattr(
-        bench_fits, "build", lambda *_words, **_options: pytest.fail("a table was built")
-    )
+    built: list[Path] = []
+
+    def build(table: sw.SizeClassTable, folder: Path, **_: Any) -> sw.Build:
+        built.append(folder)
+        return sw.Build(folder, {})
+
+    monkeypatch.setattr(bench_fits, "build", build)
     monkeypatch.chdir(tmp_path)
     work = "awk 'BEGIN { for (i = 0; i < 9000; i++) a[i] = i }'"
     bad = case_of(["sh", "-c", f"{work}; exit 3"], "job", "bad")
@@ -283,12 +253,10 @@ def test_nothing_is_fitted_to_a_run_that_fails(
         assert fit.verdict == fit.why_not == reason.format(status)
         assert (fit.holds, fit.folder, dict(fit.predicted)) == (False, None, {})
         assert not (tmp_path / f"fits/{name}/0.swt").exists()
+    assert not built
     good = case_of(["sh", "-c", work], "job", "good")
-    fit = sw.fit_cases([good, bad], "fits", built=False, candidates=2, progress=False)["job"]
+    fit = sw.fit_cases([good, bad], "fits", candidates=2, progress=False)["job"]
     assert set(fit.predicted) == {good.hash}
-    assert not (tmp_path / "fits/job/fit.json").exists()  # so that the next call tries it again
-    sw.fit_cases([good], "fits", built=False, candidates=2, progress=False)
-    assert (tmp_path / "fits/job/fit.json").exists()
     assert main(["bench", "--fit", "fits", "--rounds", "1", "--", "sh", "-c", "exit 3"]) == 1
     out, err = capsys.readouterr()
     assert "sh: not fitted: sh: ended with 3 while it was recorded" in err
