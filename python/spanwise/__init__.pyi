@@ -19,7 +19,7 @@ from .arenas.tracker import TrackedArena as TrackedArena
 from .arenas.tracker import TrackerTotals as TrackerTotals
 from .builds.build import build as build
 from .builds.folder import Build as Build
-from .builds.programs import BuildError as BuildError
+from .builds.steps import BuildError as BuildError
 from .errors import BlockBusyError as BlockBusyError
 from .errors import BlockFreedError as BlockFreedError
 from .errors import CorruptionError as CorruptionError

@@ -15,8 +15,6 @@ from typing import Any
 
 from spanwise import _lib, errors
 from spanwise.builds.folder import STAMP, Build, put_in_place, work_folder
-from spanwise.builds.objects import ObjectCache, cache_folder
-from spanwise.builds.programs import run_step
 from spanwise.builds.steps import (
     COMMON_FLAGS,
     PRELOAD_FLAGS,
@@ -29,6 +27,7 @@ from spanwise.builds.steps import (
     core_rooms,
     generate,
     place_headers,
+    run_step,
     source_root,
     sources,
     zstd_words,
@@ -51,14 +50,13 @@ def build(
     cutoff_bytes: int | None = None,
     jobs: int | None = None,
     anyway: bool = False,
-    cache: bool = True,
     progress: Progress = None,
 ) -> Build:
     """Generate the C code of a table, and build the library and the preloaded malloc with it.
 
     The build is made and checked in a temporary folder next to `folder`, and renamed at the end. A
     build that fails or is interrupted (Ctrl-C, SIGTERM, SIGHUP) changes nothing and leaves no
-    compiler running. A build that is killed leaves a folder that the next build removes.
+    compiler running.
 
     Args:
         table: size classes, a table's name, or a table file.
@@ -68,8 +66,6 @@ def build(
         cutoff_bytes: largest size with a specialised path, 0 to 1024 bytes; None: 512.
         jobs: parallel compilations; None: one per processor, at most 8.
         anyway: build even a table of `optimize` that its evaluation rejected.
-        cache: reuse and store objects in $SPANWISE_CACHE, or in spanwise/ of the user's cache
-            folder.
         progress: as in `Recording.ledger`; each step takes a few seconds.
 
     Raises:
@@ -78,7 +74,7 @@ def build(
         BuildError: no compiler, or a step failed.
         OSError: the system refused to write.
     """
-    options = BuildOptions(cc, malloc, cutoff_bytes, jobs, anyway, cache)
+    options = BuildOptions(cc, malloc, cutoff_bytes, jobs, anyway)
     with progress_bar(progress, _STEPS + malloc * _MALLOC_STEPS, "build", "steps") as step:
         return build_with(table, folder, options, lambda _line: step(1))
 
@@ -92,7 +88,6 @@ class BuildOptions:
     cutoff_bytes: int | None = None
     jobs: int | None = None
     anyway: bool = False
-    cache: bool = True
 
 
 def build_with(
@@ -119,9 +114,8 @@ def build_with(
         raise errors.InvalidError(f"{parent}: no such folder; make it first")
     with Signals() as signals, work_folder(place) as work:
         with signals.heard():
-            cache = _object_cache(compiler, root, work, options.cache)
             jobs = _jobs(options.jobs)
-            parts = _Parts(root, work, made, compiler, options.malloc, limit, jobs, cache)
+            parts = _Parts(root, work, made, compiler, options.malloc, limit, jobs)
             stamp = _build_in(parts, report)
         put_in_place(work / "out", place)
     return Build(place.absolute(), stamp)
@@ -163,12 +157,6 @@ def _jobs(jobs: int | None) -> int:
     return max(1, _lib.as_index(jobs, "jobs", 256))
 
 
-def _object_cache(compiler: Compiler, root: Path, work: Path, wanted: bool) -> ObjectCache:
-    places = {"source": root, "build": work / "out"}
-    folder = cache_folder() if wanted else None
-    return ObjectCache(folder, compiler.words, compiler.version, places)
-
-
 def _check_place(place: Path) -> None:
     if place.is_symlink() or (place.exists() and not place.is_dir()):
         raise errors.InvalidError(f"{place}: is not a folder; choose another")
@@ -187,7 +175,6 @@ class _Parts:
     malloc: bool
     cutoff: int | None
     jobs: int
-    cache: ObjectCache
 
     @property
     def out(self) -> Path:
@@ -225,12 +212,7 @@ class _Parts:
         """Compile folders of src/ and the generated files into work/name."""
         files = [*sources(self.root, rooms, self.identifier), *sorted(self.gen.glob("*.c"))]
         files = [file for file in files if paths or not file.name.startswith("paths_")]
-        generated = sorted([*self.gen.glob("*.h"), *(self.out / "include").rglob("*.h")])
-        own = f"paths_{self.identifier}.h"  # only one source includes it
-        generated = [path for path in generated if path.name != own]
-        made = self.work / name
-        kept: dict[str, Any] = {"cache": self.cache, "generated": generated}
-        return compile_all(self.compiler, files, self.flags(extra), made, jobs=self.jobs, **kept)
+        return compile_all(self.compiler, files, self.flags(extra), self.work / name, self.jobs)
 
 
 def _build_in(parts: _Parts, report: Report) -> dict[str, Any]:
@@ -331,7 +313,6 @@ def _stamp(parts: _Parts, link: Sequence[str], proofs: Sequence[str]) -> dict[st
         "flags": list(COMMON_FLAGS),
         "malloc_flags": list(PRELOAD_FLAGS) if parts.malloc else None,
         "malloc": parts.malloc,
-        "objects": {"compiled": parts.cache.compiled, "reused": parts.cache.reused},
         "recordings": "-lzstd" in link,
         "link": list(link),
         "proofs": list(proofs),

@@ -15,8 +15,7 @@ from pathlib import Path
 
 from spanwise import _format, plots
 from spanwise.builds.build import BuildOptions, build_with
-from spanwise.builds.programs import BuildError
-from spanwise.builds.steps import Compiler
+from spanwise.builds.steps import BuildError, Compiler
 from spanwise.commands import _options
 from spanwise.commands._common import SubParsers, add_description, new_command, print_json
 from spanwise.commands._show import show

@@ -126,11 +126,6 @@ def add_build(commands: SubParsers) -> None:
         action="store_true",
         help="build a table of `spanwise optimize` that its evaluation rejected",
     )
-    parser.add_argument(
-        "--no-cache",
-        action="store_true",
-        help="compile every source; neither use nor keep objects of other builds",
-    )
     parser.add_argument("--jobs", type=int, metavar="N", help="number of parallel compilers")
 
 
@@ -146,7 +141,6 @@ def run_build(options: argparse.Namespace) -> int:
         options.cutoff,
         options.jobs,
         options.anyway,
-        not options.no_cache,
     )
     made = build_with(options.table, options.output, given, say)
     if options.json:

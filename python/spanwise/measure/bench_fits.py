@@ -13,7 +13,7 @@ from typing import Any
 
 from spanwise import errors
 from spanwise.builds.build import build
-from spanwise.builds.programs import BuildError
+from spanwise.builds.steps import BuildError
 from spanwise.measure.bench_cases import BenchCase, check_cases, variables_of
 from spanwise.measure.launching import dropped_output
 from spanwise.measure.running import PRELOAD_TABLE
