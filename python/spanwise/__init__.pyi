@@ -92,7 +92,6 @@ from .optimizer.evaluation import Evaluation as Evaluation
 from .optimizer.pareto import ParetoFront as ParetoFront
 from .optimizer.result import Constraint as Constraint
 from .optimizer.result import OptimizeResult as OptimizeResult
-from .optimizer.search import cross_validate as cross_validate
 from .optimizer.search import optimize as optimize
 from .pools.pool import Pool as Pool
 from .pools.pool import PoolStats as PoolStats

@@ -30,7 +30,7 @@ from spanwise.commands._show import show
 from spanwise.errors import InvalidError, SpanwiseError
 from spanwise.optimizer.options import WASTE_PERCENT
 from spanwise.optimizer.pareto import ParetoFront
-from spanwise.optimizer.profile import OBJECTIVES, RESIDENT, SIMULATED
+from spanwise.optimizer.profile import OBJECTIVES, RESIDENT
 from spanwise.optimizer.result import LEAST_PERCENT, OptimizeResult
 from spanwise.optimizer.search import optimize
 from spanwise.recordings.recording import Recording
@@ -86,10 +86,10 @@ def add_optimize(commands: SubParsers) -> None:
     )
     parser.add_argument(
         "--objective",
-        choices=(*SIMULATED, *OBJECTIVES),
+        choices=OBJECTIVES,
         default=RESIDENT,
         help="resident (default): least peak resident bytes, by simulation; held: least bytes held"
-        " at the peak, among a few tables; or a formula over allocs, time, the peak",
+        " at the peak, among a few tables; peak: by a formula alone",
     )
     parser.add_argument(
         "--candidates",
@@ -145,7 +145,8 @@ def add_optimize(commands: SubParsers) -> None:
         "--partial",
         type=float,
         metavar="F",
-        help="partial spans charged per class (default 0.5; allocs: 0)",
+        default=0.5,
+        help="partial spans charged per class (0.5)",
     )
     rules.add_argument(
         "--waste-percent",

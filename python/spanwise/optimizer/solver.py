@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from spanwise import _lib, errors
 from spanwise._lib import check, ffi, lib
 from spanwise._owner import Owned
-from spanwise.optimizer.profile import SIMULATED, SizeProfile, joint_profile, weight_of
+from spanwise.optimizer.profile import PEAK, SizeProfile, joint_profile
 from spanwise.recordings.recording import Recording
 from spanwise.tables.table import SizeClassTable, rebuild
 
@@ -166,16 +166,13 @@ class Fit:
     ) -> None:
         self.recordings = recordings
         self.objective = objective
-        self.kind = weight_of(objective)
         self.rules = rules
-        self.profile = joint_profile(recordings, self.kind, weights)
-        by_time = self.kind == "time"
-        self._span_weight = self.profile.seconds if by_time else float(len(recordings))
+        self.profile = joint_profile(recordings, weights)
 
     def solver(self, **changed: Any) -> Solver:
         """Return the solver under the rules with some of them changed."""
         rules = dataclasses.replace(self.rules, **changed)
-        return Solver(self.profile, rules, self._span_weight)
+        return Solver(self.profile, rules, float(len(self.recordings)))
 
     def of(self, recordings: list[Recording]) -> Fit:
         """Return the same fit of other recordings, unweighted."""
@@ -221,7 +218,7 @@ class Fit:
         most = self.rules.classes
         solver = self.solver()
         name = name or f"best-{most}-{self.objective}"
-        if self.objective not in SIMULATED:
+        if self.objective == PEAK:
             return [solver.table(most, name, self.source())]
         fewest = self.rules.fewest_classes()
         found: dict[int, SizeClassTable] = {}
