@@ -17,8 +17,7 @@ from spanwise import _format, plots
 from spanwise.builds.build import BuildOptions, build_with
 from spanwise.builds.steps import BuildError, Compiler
 from spanwise.commands import _options
-from spanwise.commands._common import SubParsers, add_description, new_command, print_json
-from spanwise.commands._show import show
+from spanwise.commands._common import SubParsers, add_description, new_command, print_json, show
 from spanwise.ledger.comparison import Comparison
 from spanwise.ledger.parts import PARTS
 from spanwise.measure.bench import bench

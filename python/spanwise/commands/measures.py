@@ -14,6 +14,7 @@ from spanwise.commands._common import (
     add_description,
     new_command,
     print_json,
+    show,
     warn_gaps,
 )
 from spanwise.commands._sessions import (
@@ -21,7 +22,6 @@ from spanwise.commands._sessions import (
     check_session,
     print_session,
 )
-from spanwise.commands._show import show
 from spanwise.errors import InvalidError
 from spanwise.measure.bench import BenchInterrupted, bench
 from spanwise.measure.bench_cases import EVERYBODY, BenchCase, case_of, read_cases

@@ -15,6 +15,7 @@ from spanwise.commands._common import (
     add_description,
     new_command,
     print_json,
+    show,
     warn_gaps,
 )
 from spanwise.commands._options import add_plot_option, add_tables_option
@@ -26,7 +27,6 @@ from spanwise.commands._sessions import (
     dask_executor,
     print_session,
 )
-from spanwise.commands._show import show
 from spanwise.errors import InvalidError, SpanwiseError
 from spanwise.optimizer.options import WASTE_PERCENT
 from spanwise.optimizer.pareto import ParetoFront

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from spanwise import _format, _lib, errors
 from spanwise._lib import check, ffi, lib
 from spanwise.ledger.ledger import Ledger
-from spanwise.results.drawing import draw
-from spanwise.results.rows import Result, Rows, Tabular, Value, as_rows
+from spanwise.results.rows import Result, Rows, Tabular, Value, as_rows, draw
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,11 +12,9 @@ from numpy.typing import NDArray
 
 from spanwise import _format, _lib, errors
 from spanwise._lib import check, ffi, lib
-from spanwise.ledger.measures import Measure, measures_of
 from spanwise.ledger.parts import OUTSIDE, PARTS, SUMS, at_moment
-from spanwise.ledger.run_stats import RunStats
-from spanwise.results.drawing import draw
-from spanwise.results.rows import Result, Rows, Tabular, Value, as_rows, rows_of
+from spanwise.ledger.run_stats import Measure, RunStats, measures_of
+from spanwise.results.rows import Result, Rows, Tabular, Value, as_rows, draw, rows_of
 from spanwise.tables.table import SizeClassTable
 
 if TYPE_CHECKING:

@@ -7,21 +7,21 @@ import csv
 import io
 import math
 import os
+import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spanwise import _format, errors
 from spanwise.measure.bench_cases import FITTED, PLAIN, SPANWISE
-from spanwise.results.drawing import draw
 from spanwise.results.files import write_whole
-from spanwise.results.intervals import Interval, interval_of
-from spanwise.results.rows import Result, Rows, Tabular, rows_of
+from spanwise.results.rows import Result, Rows, Tabular, draw, rows_of
 from spanwise.sweeps import row_file
 from spanwise.sweeps.row_file import COUNT, OBJECT, TEXT, RowKind, optional
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
 
 BenchRow = dict[str, Any]
 
@@ -400,3 +400,33 @@ def _plain(rows: list[BenchRow]) -> list[BenchRow]:
         }
         for row in rows
     ]
+
+
+# --- intervals ------------------------------------------------------------------------------------
+
+
+class Interval(NamedTuple):
+    """A median and its interval, in the unit of the values; `sure` is the probability, 0 to 1."""
+
+    median: float
+    low: float
+    high: float
+    sure: float
+
+
+def interval_of(values: Iterable[float], least_sure: float = 0.9) -> Interval:
+    """Return the shortest interval of order statistics with at least this confidence."""
+    ordered = sorted(values)
+    count, rank = len(ordered), 1
+    while 2 * (rank + 1) <= count + 1 and _sure(count, rank + 1) >= least_sure:
+        rank += 1
+    middle = statistics.median(ordered)
+    return Interval(middle, ordered[rank - 1], ordered[-rank], max(0.0, _sure(count, rank)))
+
+
+def _sure(count: int, rank: int) -> float:
+    below = sum(math.comb(count, i) for i in range(rank))
+    return float(1 - 2 * below / 2**count)
+
+
+__all__ = ["Interval", "interval_of"]

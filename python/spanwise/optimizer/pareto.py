@@ -20,9 +20,8 @@ from spanwise.ledger.ledger import Ledger, add_ledgers
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.simulate import FILE_STEP, Simulation
 from spanwise.recordings.sources import Batch, FileSource, Source
-from spanwise.results.drawing import draw
 from spanwise.results.jobs import Step, no_step
-from spanwise.results.rows import Result, Rows, Tabular, Value, as_rows
+from spanwise.results.rows import Result, Rows, Tabular, Value, as_rows, draw
 from spanwise.tables.table import SizeClassTable
 
 if TYPE_CHECKING:

@@ -13,9 +13,8 @@ from spanwise.ledger.parts import PARTS
 from spanwise.optimizer.evaluation import Evaluation, describe_folds, median_percent
 from spanwise.optimizer.pareto import AS_RECORDED, ParetoFront, simulate_pareto
 from spanwise.optimizer.solver import NO_BOUND, PARETO_COUNTS, SPAN_SCALES, Fit
-from spanwise.results.drawing import draw
 from spanwise.results.jobs import Progress, progress_bar
-from spanwise.results.rows import Result, Rows, Tabular
+from spanwise.results.rows import Result, Rows, Tabular, draw
 from spanwise.tables.classes import file_specs
 from spanwise.tables.table import CONDEMNED, SizeClassTable, rebuild
 

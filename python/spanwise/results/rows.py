@@ -16,6 +16,10 @@ from numpy.typing import NDArray
 from spanwise import _format, errors
 from spanwise.results.files import write_whole
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
 _SHOWN = 20
 _WIDEST = 60
 
@@ -286,3 +290,13 @@ def _json_value(value: Any) -> Any:
     if isinstance(value, np.generic | np.ndarray | Rows):
         return value.tolist()
     raise TypeError(f"{type(value).__name__} has no form in JSON")
+
+
+# --- pictures -------------------------------------------------------------------------------------
+
+
+def draw(picture: str, *args: Any, **options: Any) -> Axes:
+    """Call the function of that name in `spanwise.plots`."""
+    plots = importlib.import_module("spanwise.plots")
+    made: Axes = plots.PICTURES[picture](*args, **options)
+    return made

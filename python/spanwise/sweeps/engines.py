@@ -26,8 +26,7 @@ from spanwise import errors
 from spanwise.recordings.recording import Recording
 from spanwise.results.jobs import first_ended
 from spanwise.sweeps.row_file import Row
-from spanwise.sweeps.tasks import Task, describe
-from spanwise.sweeps.worker import CancelledTaskError, run_task
+from spanwise.sweeps.tasks import CancelledTaskError, Task, describe, run_task
 
 DEATHS_IN_A_ROW = 8
 """The sweep fails after this many broken pools without a row: no task is the cause."""

@@ -13,8 +13,7 @@ import numpy as np
 
 from spanwise import _format, errors
 from spanwise.ledger.parts import PARTS
-from spanwise.results.drawing import draw
-from spanwise.results.rows import Result, Rows, Tabular, as_rows
+from spanwise.results.rows import Result, Rows, Tabular, as_rows, draw
 from spanwise.sweeps import row_file
 from spanwise.sweeps.row_file import Row
 from spanwise.sweeps.tasks import ROW_FIELDS, SWEEP, VALUE_FIELDS, spec_table

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import spanwise as sw
 from spanwise.builds import steps
-from spanwise.builds.folder import put_in_place
+from spanwise.builds.build import put_in_place
 from spanwise.builds.steps import BuildError, run_step
 from spanwise.results.jobs import Signals
 

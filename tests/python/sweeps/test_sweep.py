@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import spanwise as sw
 from spanwise.__main__ import main
-from spanwise.sweeps import tasks, worker
+from spanwise.sweeps import tasks
 from spanwise.sweeps.sweep import make_plan
 from spanwise.sweeps.tasks import LEDGER_FIELDS, STATS_FIELDS
 
@@ -32,7 +32,7 @@ def test_rows_are_the_ledgers(
     files: list[str], at: str | float, together: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spanwise.sweeps.sweep.TABLES_A_TASK", together)
-    monkeypatch.setattr(worker, "BLOCK_OPS", 700)  # the moment falls inside a block
+    monkeypatch.setattr(tasks, "BLOCK_OPS", 700)  # the moment falls inside a block
     inside = sw.Recording.from_ops(random_ops(3, 2500))
     recordings = [*(sw.Recording.open(path) for path in files), inside]
     found = sw.sweep(recordings, TABLES, at=at, options=KNOBS, workers=1)
@@ -95,7 +95,7 @@ def test_failures_stay_as_rows(files: list[str], tmp_path: Path) -> None:
 def test_another_file_at_the_path_is_refused(files: list[str]) -> None:
     plan = make_plan(files[0], ["go", "c16"], "peak", False, None)
     plan.recordings[0]["sha256"] = "0" * 64
-    rows = [r for task in plan.tasks(1) for r in worker.run_task(task.to_json())]
+    rows = [r for task in plan.tasks(1) for r in tasks.run_task(task.to_json())]
     assert len(rows) == 2
     assert all("put the same file there" in row["error"] for row in rows)
 
@@ -104,7 +104,7 @@ def test_a_worker_with_another_spanwise_is_refused(files: list[str]) -> None:
     plan = make_plan(files[0], "go", "peak", False, None)
     (task,) = plan.tasks(1)
     text = task.to_json().replace(f'"library": "{sw.__version__}"', '"library": "0.0.1"')
-    (row,) = worker.run_task(text)
+    (row,) = tasks.run_task(text)
     assert "the sweep 0.0.1" in row["error"]
 
 
@@ -180,7 +180,7 @@ def test_tables_share_the_time_that_reading_takes(
     files: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A clock that only reading moves on, by 100 s a block: four tables have 25 s of each."""
-    now, blocks, read = 0.0, 0, worker._blocks
+    now, blocks, read = 0.0, 0, tasks._blocks
 
     def slow(recording: sw.Recording) -> Iterator[Any]:
         nonlocal now, blocks
@@ -188,9 +188,9 @@ def test_tables_share_the_time_that_reading_takes(
             now, blocks = now + 100, blocks + 1
             yield batch
 
-    monkeypatch.setattr(worker, "_blocks", slow)
-    monkeypatch.setattr(worker, "BLOCK_OPS", 700)
-    monkeypatch.setattr(worker, "time", SimpleNamespace(perf_counter=lambda: now))
+    monkeypatch.setattr(tasks, "_blocks", slow)
+    monkeypatch.setattr(tasks, "BLOCK_OPS", 700)
+    monkeypatch.setattr(tasks, "time", SimpleNamespace(perf_counter=lambda: now))
     monkeypatch.setattr("spanwise.sweeps.sweep.TABLES_A_TASK", 4)
     found = sw.sweep(files[0], TABLES[:4], workers=1)
     assert blocks > 3 and sum(row["seconds"] for row in found) == 100 * blocks
