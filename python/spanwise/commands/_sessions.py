@@ -26,23 +26,22 @@ def add_executor_option(parser: argparse.ArgumentParser) -> None:
         "--executor",
         default="threads",
         metavar="E",
-        help="threads, processes, dask (a cluster on this machine) or dask:tcp://HOST:PORT (its"
+        help="threads, dask (a cluster on this machine) or dask:tcp://HOST:PORT (its"
         " scheduler) [threads]",
     )
     parser.add_argument(
-        "--workers", type=int, metavar="N", help="threads or processes [one per processor]"
+        "--workers", type=int, metavar="N", help="threads or Dask's processes [one per processor]"
     )
 
 
 def check_executor(name: str) -> None:
     """Raise InvalidError if the name of the executor is unknown."""
-    known = ("threads", "processes", "dask")
+    known = ("threads", "dask")
     kind, _, address = name.partition(":")
     if kind in known and (kind == "dask" or not address):
         return
     raise InvalidError(
-        f"--executor {name}: give {known[0]}, {known[1]}, dask or dask:tcp://HOST:PORT"
-        f"{suggestion(kind, known)}"
+        f"--executor {name}: give threads, dask or dask:tcp://HOST:PORT{suggestion(kind, known)}"
     )
 
 

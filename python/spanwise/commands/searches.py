@@ -334,7 +334,7 @@ def _shown(field: str, value: float) -> str:
 def _executor(name: str, workers: int | None) -> Iterator[Any]:
     """Yield the executor in the form that `sweep` takes."""
     if not name.startswith("dask"):
-        yield name
+        yield None
         return
     with dask_executor(name, workers) as executor:
         yield executor

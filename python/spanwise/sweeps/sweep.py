@@ -55,7 +55,7 @@ def sweep(
     recordings: Any,
     tables: Any,
     *,
-    executor: Executor | str | None = None,
+    executor: Executor | None = None,
     workers: int | None = None,
     output: str | os.PathLike[str] | None = None,
     at: str | float = "peak",
@@ -71,10 +71,10 @@ def sweep(
     Args:
         recordings: a `Recording`, a path, or an iterable of them.
         tables: a `SizeClassTable`, a name, or an iterable of them.
-        executor: "threads" (also None; the work releases the GIL), "processes", or any
-            `concurrent.futures.Executor`, e.g. `client.get_executor()` of a Dask cluster. Other
-            processes get recordings by path and check the hash of the file.
-        workers: number of threads or processes; None: one per processor.
+        executor: any `concurrent.futures.Executor`, e.g. `client.get_executor()` of a Dask cluster;
+            None: threads, since the work releases the GIL. Other processes get recordings by path
+            and check the hash of the file.
+        workers: number of threads; None: one per processor.
         output: JSON lines file for the rows, written as they finish; an earlier one is replaced.
         at: moment of the ledgers, as of `Recording.ledger`.
         valid_prefix: for recordings given by path, as of `Recording.open`.

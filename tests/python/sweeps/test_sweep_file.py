@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import numpy as np
@@ -139,32 +138,14 @@ LONG_SWEEP = """
             print(count, flush=True)
             if count >= 150:  # however late the signal is, there is something left to do
                 time.sleep(600)
-        sw.sweep(sys.argv[1], tables, executor=sys.argv[2], output=sys.argv[3], workers=2,
-                 progress=progress)
+        sw.sweep(sys.argv[1], tables, output=sys.argv[2], workers=2, progress=progress)
     if __name__ == "__main__":
         main()
 """
 
 
-def assert_ends(pid: int) -> None:
-    """Check that a worker ends after its parent."""
-    deadline = time.monotonic() + 300
-    while time.monotonic() < deadline:
-        try:
-            text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
-        except (FileNotFoundError, ProcessLookupError):
-            return
-        if text.rpartition(")")[2].split()[0] == "Z":  # in a container without an init
-            return
-        time.sleep(0.05)
-    pytest.fail(f"process {pid} is still there")
-
-
-@pytest.mark.parametrize("executor", ["threads", "processes"])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_a_stopped_sweep_leaves_its_rows(
-    tmp_path: Path, executor: str, number: signal.Signals
-) -> None:
+def test_a_stopped_sweep_leaves_its_rows(tmp_path: Path, number: signal.Signals) -> None:
     long = tmp_path / "long.swt"
     ops = np.zeros(100_000, sw.OPS_DTYPE)
     ops["kind"][1::2] = 1
@@ -172,7 +153,7 @@ def test_a_stopped_sweep_leaves_its_rows(
     sw.Recording.from_ops(ops, long)
     script, path = tmp_path / "long.py", tmp_path / "s.jsonl"
     script.write_text(textwrap.dedent(LONG_SWEEP), encoding="utf-8")
-    words = [sys.executable, str(script), str(long), executor, str(path)]
+    words = [sys.executable, str(script), str(long), str(path)]
     with subprocess.Popen(
         words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
     ) as process:
@@ -187,5 +168,3 @@ def test_a_stopped_sweep_leaves_its_rows(
     before = sw.Sweep.open(path)
     kept = len(before)
     assert 0 < kept < 200
-    for pid in {int(row["worker"].rpartition(":")[2]) for row in before}:
-        assert_ends(pid)
