@@ -194,7 +194,7 @@ def bench(path: Path, rng: random.Random) -> bool:
 
     def reads() -> None:
         found = sw.BenchResult.open(path)
-        _shown(found, found.array, found.to_csv(), *found.notes, found.measured)
+        _shown(found, found.array, *found.notes, found.measured)
         for case in found.cases:
             found.saving(*case, "cpu_ns", allocator="glibc")
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -84,12 +84,10 @@ def add_session_options(parser: argparse.ArgumentParser, noun: str, picture: str
     _options.add_plot_option(parser, picture)
 
 
-def check_session(options: argparse.Namespace, more: Sequence[str | None] = ()) -> None:
+def check_session(options: argparse.Namespace) -> None:
     """Check that all output files can be written, before the work begins."""
     if options.output:
         check_output(options.output, json=not options.force)
-    for place in filter(None, more):
-        check_output(place)
     if options.plot:
         plots.check_place(options.plot)
     if options.force and options.output and Path(options.output).is_file():

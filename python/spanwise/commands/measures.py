@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
 from spanwise import errors, plots
 from spanwise.commands import _options
@@ -89,7 +88,6 @@ def add_bench(commands: SubParsers) -> None:
         help="no comparison of stdout, for programs that print times or addresses",
     )
     add_session_options(parser, "run", "picture of the peak RSS")
-    parser.add_argument("--csv", metavar="FILE.csv", help="table of all runs")
     parser.add_argument(
         "--wide", action="store_true", help="print all columns even if the terminal is narrower"
     )
@@ -103,7 +101,7 @@ def add_bench(commands: SubParsers) -> None:
 
 def run_bench(options: argparse.Namespace) -> int:
     """Prints the table; returns 1 if a run failed."""
-    check_session(options, [options.csv])
+    check_session(options)
     cases = _cases(options)
     fits: dict[str, BenchFit] = {}
     if options.fit:
@@ -138,8 +136,6 @@ def _cases(options: argparse.Namespace) -> list[BenchCase]:
 
 def _write(found: BenchResult, options: argparse.Namespace) -> None:
     """Writes all requested forms of a benchmark, even of an interrupted one."""
-    if options.csv:
-        found.to_csv(Path(options.csv))
     if options.plot and len(found) > len(found.failures):
         plots.save(found.plot(), options.plot)
     if options.json:

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from spanwise import _format, errors
-from spanwise.heap.options import HeapOptions
 from spanwise.measure.bench_cases import (
     EVERYBODY,
     FITTED,
@@ -30,12 +29,11 @@ from spanwise.measure.bench_cases import (
     built_server,
     check_cases,
     find_servers,
-    policy_servers,
 )
 from spanwise.measure.bench_fits import BenchFit
 from spanwise.measure.bench_result import BENCH, VALUE_FIELDS, BenchResult, measured_on
 from spanwise.measure.launching import Usage, launch
-from spanwise.measure.running import ProcessLedger, heap_variables, read_process_ledger
+from spanwise.measure.running import ProcessLedger, read_process_ledger
 from spanwise.recordings.launch import python_variables, seen_from
 from spanwise.recordings.programs import Use, examine, own_allocator
 from spanwise.results.jobs import Progress, Signals, progress_bar
@@ -62,7 +60,6 @@ def bench(
     allocators: Iterable[str] = EVERYBODY,
     *,
     fits: Mapping[str, BenchFit] | None = None,
-    policies: Iterable[HeapOptions] = (),
     rounds: int = 5,
     timeout_s: float = 120.0,
     ignore_output: bool = False,
@@ -81,8 +78,6 @@ def bench(
             libraries that define malloc; missing ones are omitted with a note. Where a library is
             preloaded, CPython runs with PYTHONMALLOC=malloc.
         fits: result of `fit_cases`; built tables take part as "fitted".
-        policies: further options of "spanwise", each an allocator named by its changes, such as
-            "placement fullest, decay_ms 0".
         rounds: runs of each case under each allocator.
         timeout_s: a longer run is ended and becomes a failed row; seconds.
         ignore_output: accept a stdout that differs from that of the plain run of the same round,
@@ -105,7 +100,6 @@ def bench(
     if not timeout_s > 0:
         raise errors.InvalidError(f"timeout_s {timeout_s:g}: must be more than 0")
     servers, missing = find_servers(allocators)
-    servers += policy_servers(policies)
     notes = [f"{name} is not installed: {advice}" for name, advice in missing.items()]
     notes += _own_allocators(wanted)
     served = [_servers_of(case, servers, (fits or {}).get(case.program)) for case in wanted]
@@ -256,8 +250,7 @@ def _run(round_: Round, server: Server) -> dict[str, Any]:
     plain = not server.library
     program = examine(seen_from(case.argv[0], case.folder), base.get("PATH"), _USE)
     with tempfile.TemporaryDirectory(prefix="spanwise-bench-") as folder:
-        own = heap_variables(server.options, tracked=False)
-        own["SPANWISE_LEDGER"] = str(Path(folder, "%p.json"))
+        own = {"SPANWISE_TRACKED": "0", "SPANWISE_LEDGER": str(Path(folder, "%p.json"))}
         env = {**base, **python_variables(program, plain), **(own if server.own else {})}
         env.update(server.variables)
         usage = launch(

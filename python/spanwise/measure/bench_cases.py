@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from spanwise import errors
-from spanwise.heap.options import DEFAULT, HeapOptions, check_real
 from spanwise.measure.replayer import PEERS, allocator_named
 from spanwise.measure.running import find_preload
 from spanwise.recordings.launch import words_of
@@ -82,7 +81,6 @@ class Server:
         sha256: hash of that, or "".
         own: whether it is spanwise's malloc, which writes a ledger.
         predicted_bytes: the peak resident bytes of a simulated heap; None: unknown.
-        options: of spanwise's malloc.
     """
 
     name: str
@@ -90,7 +88,6 @@ class Server:
     sha256: str
     own: bool = False
     predicted_bytes: int | None = None
-    options: HeapOptions = DEFAULT
 
     @property
     def variables(self) -> dict[str, str]:
@@ -202,27 +199,6 @@ def find_servers(names: Iterable[str]) -> tuple[list[Server], dict[str, str]]:
 def built_server(name: str, folder: Path, predicted_bytes: int | None = None) -> Server:
     """Return the `Server` of a build's preloaded malloc."""
     return server_of(name, find_preload(folder, None), own=True, predicted_bytes=predicted_bytes)
-
-
-def policy_servers(policies: Iterable[HeapOptions]) -> list[Server]:
-    """Return the installed preloaded malloc with other options, named by the changes."""
-    found: dict[str, Server] = {}
-    for options in policies:
-        name = policy_name(options)
-        check_real(options)
-        found[name] = server_of(name, find_preload(None, None), own=True, options=options)
-    return list(found.values())
-
-
-def policy_name(options: HeapOptions) -> str:
-    """Return the name of an allocator with these options: "placement fullest, decay_ms 0"."""
-    if not isinstance(options, HeapOptions):
-        raise TypeError(f"policies must be HeapOptions, not {type(options).__name__}")
-    usual = DEFAULT.to_dict()
-    changed = [f"{k} {value}" for k, value in options.to_dict().items() if value != usual[k]]
-    if not changed:
-        raise errors.InvalidError(f"policies: the default is {SPANWISE!r}; name it as an allocator")
-    return ", ".join(changed)
 
 
 def server_of(name: str, library: Path, **known: Any) -> Server:

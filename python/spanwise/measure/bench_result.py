@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import os
 import statistics
@@ -14,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spanwise import _format, errors
 from spanwise.measure.bench_cases import FITTED, PLAIN, SPANWISE
-from spanwise.results.files import write_whole
 from spanwise.results.rows import Result, Rows, Tabular, draw, rows_of
 from spanwise.sweeps import row_file
 from spanwise.sweeps.row_file import COUNT, OBJECT, TEXT, RowKind, optional
@@ -252,20 +249,6 @@ class BenchResult(Sequence[BenchRow], Result, Tabular):
             "notes": list(self.notes),
             "measured": self.measured,
         }
-
-    def to_csv(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Return the runs as CSV, one per line; also write them to `path` unless that is None.
-
-        Raises:
-            OSError: the system refused to write.
-        """
-        text = io.StringIO()
-        writer = csv.DictWriter(text, ROW_FIELDS, extrasaction="ignore", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(self._rows)
-        if path is not None:
-            write_whole(path, text.getvalue())
-        return text.getvalue()
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the peak RSS of each case and allocator; return the Axes."""
