@@ -62,7 +62,7 @@ def sweep(recording: Path) -> float:
     made = (sw.SizeClassTable.geometric(1.04 + 0.004 * i, align=8) for i in range(200))
     tables = list(dict.fromkeys(made))[:SWEPT_TABLES]
     start = time.perf_counter()
-    found = sw.sweep(recording, tables, executor="threads", workers=2, progress=False)
+    found = sw.sweep(recording, tables, workers=2, progress=False)
     seconds = time.perf_counter() - start
     if found.failures or len(found) != SWEPT_TABLES:
         raise SystemExit(f"{len(found)} rows, failed: {found.failures[:1]}")

@@ -83,7 +83,7 @@ def still(book: Any) -> Any:
 def dated(book: Any, *, full: bool) -> Any:
     """Insert a cell with date, commit and machine of the run."""
     from spanwise.measure.bench import processor  # noqa: PLC0415  stripping needs no package
-    from spanwise.sweeps.plans import commit  # noqa: PLC0415
+    from spanwise.sweeps.row_file import commit  # noqa: PLC0415
 
     form = "in full" if full else "in the short form of the tests"
     line = (

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For all tests: children can be ended by signals; who shares a fixture shares a worker.
-
-Builds of the tests share the objects that they compile, and leave the user's own cache alone.
-"""
+"""For all tests: children can be ended by signals; who shares a fixture shares a worker."""
 
 from __future__ import annotations
 
@@ -34,15 +31,6 @@ def group_of(node_id: str) -> str:
         if file.startswith(places):
             return group
     return file
-
-
-@pytest.fixture(scope="session", autouse=True)
-def shared_objects(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Where `spanwise build` keeps objects: a folder of this run, which all workers use."""
-    folder = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:  # it has a folder of its own below the run's
-        folder = folder.parent
-    os.environ["SPANWISE_CACHE"] = str(folder / "spanwise-cache")
 
 
 def pytest_configure() -> None:

@@ -12,14 +12,14 @@ from . import workloads as workloads
 from ._lib import OPS_DTYPE as OPS_DTYPE
 from .arenas.arena import Arena as Arena
 from .arenas.arena import ArenaStats as ArenaStats
+from .arenas.arena import Savepoint as Savepoint
 from .arenas.chunks import ArenaPoolStats as ArenaPoolStats
-from .arenas.savepoint import Savepoint as Savepoint
 from .arenas.tracker import ArenaTracker as ArenaTracker
 from .arenas.tracker import TrackedArena as TrackedArena
 from .arenas.tracker import TrackerTotals as TrackerTotals
+from .builds.build import Build as Build
 from .builds.build import build as build
-from .builds.folder import Build as Build
-from .builds.programs import BuildError as BuildError
+from .builds.steps import BuildError as BuildError
 from .errors import BlockBusyError as BlockBusyError
 from .errors import BlockFreedError as BlockFreedError
 from .errors import CorruptionError as CorruptionError
@@ -60,14 +60,14 @@ from .gc.trace import GcTrace as GcTrace
 from .gc.trace import parse_gctrace as parse_gctrace
 from .gc.trace import read_gctrace as read_gctrace
 from .heap.block import Block as Block
-from .heap.cache import ThreadCache as ThreadCache
+from .heap.block import ThreadCache as ThreadCache
 from .heap.heap import Heap as Heap
 from .heap.heap import HeapStats as HeapStats
 from .heap.heap_map import HeapMap as HeapMap
 from .heap.options import HeapOptions as HeapOptions
 from .ledger.comparison import Comparison as Comparison
 from .ledger.ledger import Ledger as Ledger
-from .ledger.measures import Measure as Measure
+from .ledger.run_stats import Measure as Measure
 from .ledger.run_stats import RunStats as RunStats
 from .lessons.articles import Growth as Growth
 from .lessons.articles import simulate_growth as simulate_growth
@@ -92,7 +92,6 @@ from .optimizer.evaluation import Evaluation as Evaluation
 from .optimizer.pareto import ParetoFront as ParetoFront
 from .optimizer.result import Constraint as Constraint
 from .optimizer.result import OptimizeResult as OptimizeResult
-from .optimizer.search import cross_validate as cross_validate
 from .optimizer.search import optimize as optimize
 from .pools.pool import Pool as Pool
 from .pools.pool import PoolStats as PoolStats
@@ -131,7 +130,7 @@ from .results.rows import Rows as Rows
 from .sweeps.result import Sweep as Sweep
 from .sweeps.sweep import SweepInterrupted as SweepInterrupted
 from .sweeps.sweep import sweep as sweep
-from .tables.explanation import Explanation as Explanation
+from .tables.classes import Explanation as Explanation
 from .tables.table import SizeClassTable as SizeClassTable
 from .workloads import synthesize as synthesize
 

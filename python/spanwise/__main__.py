@@ -32,12 +32,7 @@ class _PrintVersion(argparse.Action):
 
 
 def make_parser(names: Iterable[str] = COMMANDS, *, load: bool = True) -> Parser:
-    """Return the parser of commands.
-
-    Args:
-        names: commands to declare.
-        load: import their modules and declare their options; False: only names and help.
-    """
+    """Return the parser of commands."""
     parser = Parser(
         prog="spanwise",
         description="Record what a program allocates; account for it under any size-class table.",
@@ -59,14 +54,7 @@ def make_parser(names: Iterable[str] = COMMANDS, *, load: bool = True) -> Parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command.
-
-    Args:
-        argv: words after the program's name; None: those of this process.
-
-    Returns:
-        0 for success, 1 for a finding, 2 for wrong usage or bad input, 130 if interrupted.
-    """
+    """Runs one command."""
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")  # names need not be UTF-8
     try:

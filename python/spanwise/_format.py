@@ -126,14 +126,6 @@ def table(
 
     In a table that is too wide, the widest label is cut in its middle. If that is not enough, the
     other columns are spread over several tables, one below the other, each with all labels.
-
-    Args:
-        rows: cells; a row may be shorter than the head. An empty row draws a rule.
-        head: titles; if empty, there is no head.
-        left: number of left-aligned columns, which are labels; 0: the first column is kept as one.
-        indent: put before each line.
-        names_last: the last column is left-aligned and the label.
-        width: maximum columns of a line; 0: no limit; None: `screen_width`.
     """
     cells = [list(row) for row in ([head, *rows] if head else rows)]
     count = max(map(len, cells), default=0)

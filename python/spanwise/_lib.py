@@ -78,12 +78,7 @@ _ADVICE = {
 
 
 def failure(status: int, path: str | os.PathLike[str] | None = None) -> errors.SpanwiseError:
-    """Return the exception of a status, with the C library's message of this thread's last failure.
-
-    Args:
-        status: not SW_OK.
-        path: the file that the call was about.
-    """
+    """Return the exception of a status, with the C library's message for this thread."""
     name = text(lib.sw_status_name(status))
     last = lib.sw_last_error()
     is_last = last.message != ffi.NULL and last.status == status
@@ -114,12 +109,7 @@ def check(status: int, path: str | os.PathLike[str] | None = None) -> None:
 
 
 def as_index(value: SupportsIndex, what: str, largest: int = SIZE_MAX) -> int:
-    """Convert an integer argument, 0 to `largest`.
-
-    Raises:
-        TypeError: not an integer, or a bool.
-        InvalidError: negative or too large. Exceptions of `__index__` are passed on.
-    """
+    """Convert an integer argument, 0 to `largest`."""
     if isinstance(value, bool) or not hasattr(type(value), "__index__"):
         raise TypeError(f"{what} must be an integer, not {type(value).__name__}")
     number = operator.index(value)
@@ -131,11 +121,7 @@ def as_index(value: SupportsIndex, what: str, largest: int = SIZE_MAX) -> int:
 
 
 def as_choice(value: str, what: str, known: Iterable[str]) -> int:
-    """Return the index of a word among the known ones.
-
-    Raises:
-        InvalidError: it is not one of them.
-    """
+    """Return the index of a word among the known ones."""
     words = tuple(known)
     if value not in words:
         raise errors.InvalidError(f"{what} {value!r}: must be one of {', '.join(words)}")
@@ -143,11 +129,7 @@ def as_choice(value: str, what: str, known: Iterable[str]) -> int:
 
 
 def as_nanoseconds(seconds: float, what: str = "seconds") -> int:
-    """Convert a time in seconds, 0 or more, to whole nanoseconds.
-
-    Raises:
-        InvalidError: it is not such a time.
-    """
+    """Convert a time in seconds, 0 or more, to whole nanoseconds."""
     if not (isinstance(seconds, int | float) and 0 <= seconds < 2**63 / 1e9):
         raise errors.InvalidError(f"{what} {seconds!r}: give seconds, 0 or more")
     return round(seconds * 10**9)
@@ -179,12 +161,7 @@ def _shown(number: int) -> str:
 
 
 def c_path(path: str | os.PathLike[str]) -> bytes:
-    """Convert a path for C.
-
-    Raises:
-        TypeError: not a path.
-        InvalidError: it contains a NUL character.
-    """
+    """Convert a path for C."""
     raw = os.fsencode(os.fspath(path))
     if b"\0" in raw:
         raise errors.InvalidError(f"path {str(path)!r} holds a NUL character")
@@ -192,14 +169,7 @@ def c_path(path: str | os.PathLike[str]) -> bytes:
 
 
 def native_library(name: str) -> Path:
-    """Return the path of a native library in the wheel's _native folder or $SPANWISE_NATIVE_DIR.
-
-    Args:
-        name: file name, e.g. "libspanwise-record.so".
-
-    Raises:
-        UnsupportedError: it is not there.
-    """
+    """Return the path of a native library in the wheel's _native folder or $SPANWISE_NATIVE_DIR."""
     override = os.environ.get("SPANWISE_NATIVE_DIR")
     folder = Path(override) if override else Path(__file__).parent / "_native"
     path = (folder / name).absolute()
@@ -259,11 +229,7 @@ def options_of(name: str, **fields: Any) -> Any:
 
 
 def output_of(function: Any, *arguments: Any) -> Any:
-    """Calls a C function that returns a status; returns the value of its last (output) parameter.
-
-    Raises:
-        SpanwiseError: the exception of a status that is not SW_OK.
-    """
+    """Call a C function that returns a status; return the value of its last parameter."""
     out = ffi.new(ffi.typeof(function).args[-1])
     check(function(*arguments, out))
     return out[0]

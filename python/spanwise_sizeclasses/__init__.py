@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The size-class generator: constants -> classes -> proofs -> outputs.
 
-`model` has tables and their rules, `families` the named tables, `proofs` checks the arithmetic,
+`model` has tables, their rules and the proofs of the arithmetic, `families` the named tables,
 `tablefile` reads a user's table, `emit` writes C and text, and `cli` is the command line of
 `scripts/sizeclasses.py`.
 

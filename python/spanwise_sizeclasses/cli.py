@@ -26,8 +26,8 @@ from .model import (
     ProofError,
     SizeClassError,
     Table,
+    prove,
 )
-from .proofs import prove
 from .tablefile import dump_table, load_table
 
 _SCRIPT = "scripts/sizeclasses.py"

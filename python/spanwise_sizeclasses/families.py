@@ -103,9 +103,6 @@ def make_table(p: Parameters) -> Table:
     Last, spans of small sizes with fewer slots than `span_slots` are doubled up to 64 KiB, which
     changes neither sizes nor the share of tails. In a growing table, a class begins with its
     original span, and spans of larger sizes are also doubled, up to 32 KiB.
-
-    Raises:
-        SizeClassError: the parameters are out of range, or the table violates a rule.
     """
     check_parameters(p)
     merged: list[SizeClass] = []
@@ -165,11 +162,7 @@ def span_pages(size: int, page_bytes: int) -> int:
 def series(
     name: str, sizes: Iterable[int], source: str, page_bytes: int = DEFAULT_PAGE_BYTES
 ) -> Table:
-    """Return a table of the given sizes, each with the span of `span_pages`.
-
-    Raises:
-        SizeClassError: a class violates a rule; the message names both.
-    """
+    """Return a table of the given sizes, each with the span of `span_pages`."""
     check_page_bytes(page_bytes)
     return _checked(name, page_bytes, [(n, span_pages(n, page_bytes)) for n in sizes], source)
 
@@ -298,9 +291,6 @@ def geometric(
     """Return sizes from `smallest` to `largest` bytes, each at most `ratio` times the previous one.
 
     All are multiples of `align`, which is also the smallest step.
-
-    Raises:
-        SizeClassError: an argument is out of range, or there are more than 255 classes.
     """
     if not (math.isfinite(ratio) and ratio > 1):
         raise SizeClassError(f"ratio {ratio}: must be above 1")
@@ -353,11 +343,7 @@ NAMES = (*BUILTINS, *_MAKERS)
 
 
 def named(name: str) -> Table | None:
-    """Return the table of a family's name or of geometric-R; None if there is no such family.
-
-    Raises:
-        SizeClassError: geometric-R without a ratio above 1.
-    """
+    """Return the table of a family's name or of geometric-R; None if there is no such family."""
     if name in BUILTINS:
         return make_table(BUILTINS[name])
     if name in _MAKERS:

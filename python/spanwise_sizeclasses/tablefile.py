@@ -32,11 +32,7 @@ _CLASS_OPTIONAL = ("first_pages",)
 
 
 def load_table(path: str) -> Table:
-    """Read and check a table file.
-
-    Raises:
-        SizeClassError: one line "FILE: place: rule; fix".
-    """
+    """Read and check a table file."""
     try:
         return parse_table(_read(path))
     except SizeClassError as error:
@@ -44,11 +40,7 @@ def load_table(path: str) -> Table:
 
 
 def parse_table(data: bytes) -> Table:
-    """Parse and check the bytes of a table file.
-
-    Raises:
-        SizeClassError: one line "place: rule; fix".
-    """
+    """Parse and check the bytes of a table file."""
     if len(data) > FILE_BYTES_MAX:
         raise SizeClassError(f"longer than {FILE_BYTES_MAX} bytes; a table file is not")
     try:

@@ -20,15 +20,11 @@ from typing import Any
 
 import spanwise as sw
 from spanwise.__main__ import main
-from spanwise.measure import bench_fits
 from spanwise.measure.bench_cases import read_cases
-from spanwise.measure.bench_rounds import BENCH
 from spanwise.measure.running import read_process_ledger
 from spanwise.recordings import conversion
 from spanwise.recordings.elf import ElfError, ElfFile
 from spanwise.recordings.programs import read_elf, runtime_of
-from spanwise.sweeps.row_file import RowFile, RowKind
-from spanwise.sweeps.tasks import SWEEP
 
 Reads = Callable[[Path, random.Random], bool]
 
@@ -181,7 +177,7 @@ def table(path: Path, rng: random.Random) -> bool:
 
 
 def sweep(path: Path, rng: random.Random) -> bool:
-    """Rows of a sweep, as they are shown and as a sweep that goes on takes them."""
+    """Rows of a sweep, as they are shown."""
 
     def reads() -> None:
         found = sw.Sweep.open(path)
@@ -189,7 +185,6 @@ def sweep(path: Path, rng: random.Random) -> bool:
         found._repr_html_()
         with suppress(sw.StateError):
             _shown(found.best(), found.ranking("seconds"))
-        _continued(path, SWEEP)
 
     return called(path, reads)
 
@@ -199,20 +194,11 @@ def bench(path: Path, rng: random.Random) -> bool:
 
     def reads() -> None:
         found = sw.BenchResult.open(path)
-        _shown(found, found.array, found.to_csv(), *found.notes, found.measured)
+        _shown(found, found.array, *found.notes, found.measured)
         for case in found.cases:
             found.saving(*case, "cpu_ns", allocator="glibc")
-        _continued(path, BENCH)
 
     return called(path, reads)
-
-
-def _continued(path: Path, kind: RowKind) -> None:
-    """A session that goes on with the file, if it may."""
-    header: dict[str, Any] = {"versions": {"spanwise": sw.__version__}, "commit": None}
-    header |= {"build": None, "at": "peak", "options": {}, "machine": "here"}
-    with suppress(sw.InvalidError):
-        RowFile(path, header, kind).close()
 
 
 def process_ledger(path: Path, rng: random.Random) -> bool:
@@ -236,16 +222,6 @@ def build(path: Path, rng: random.Random) -> bool:
     folder.mkdir(exist_ok=True)
     path.replace(folder / "build.json")
     return called(path, lambda: _shown(sw.Build.open(folder)))
-
-
-def fit(path: Path, rng: random.Random) -> bool:
-    """What an earlier benchmark has fitted; a damaged one is made anew."""
-    path.replace(path.with_name(bench_fits.FILE))
-    path.with_name(bench_fits.TABLE).write_text(json.dumps(sw.SizeClassTable.go().to_dict()))
-    found = bench_fits._stored(path.parent, "ls", {"spanwise": "0"})
-    if found is not None:
-        _shown(found)
-    return found is not None
 
 
 def program(path: Path, rng: random.Random) -> bool:
@@ -273,7 +249,6 @@ READERS: tuple[Reader, ...] = (
     Reader("process ledger", process_ledger, ".json"),
     Reader("cases", cases, ".json"),
     Reader("build", build, ".json"),
-    Reader("fit", fit, ".json"),
     Reader("program", program, ".so"),
 )
 """Importers come from their registry, so a new one is fuzzed from its first day on."""

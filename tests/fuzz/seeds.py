@@ -116,11 +116,6 @@ def _program() -> bytes:
     return head + segments + b"".join(parts) + sections
 
 
-def _fit() -> bytes:
-    found = sw.BenchFit("ls", sw.SizeClassTable.go(), True, "saves 3 %", None, "", {"0": (1, 2)})
-    return json.dumps({"made_of": {"spanwise": "0"}, **found.to_dict()}).encode()
-
-
 def seeds() -> dict[str, list[bytes]]:
     """The files by the names of `readers.READERS`. A form without one gets those of all forms."""
     forms: dict[str, list[bytes]] = {form: [] for form in conversion.FORMS}
@@ -141,11 +136,10 @@ def seeds() -> dict[str, list[bytes]]:
         "recording, called": recordings,
         "gctrace": gc,
         "table": [table.encode()],
-        "sweep": [_lines(HEAD, ROW, failed), _lines(HEAD, ROW, HEAD, ROW)],
-        "bench": [_lines(RUNS, RUN, {**RUN, "round": 1, "cpu_ns": None}), _lines(RUNS, RUN, RUNS)],
+        "sweep": [_lines(HEAD, ROW, failed), _lines(HEAD, ROW, ROW)],
+        "bench": [_lines(RUNS, RUN, {**RUN, "round": 1, "cpu_ns": None}), _lines(RUNS, RUN, RUN)],
         "process ledger": [(_HERE / "process-ledger.json").read_bytes()],
         "cases": [json.dumps([case, {"argv": ["true"]}]).encode()],
         "build": [json.dumps(stamp).encode()],
-        "fit": [_fit()],
         "program": [_program()],
     }

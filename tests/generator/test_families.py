@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spanwise_sizeclasses import families, proofs, tablefile
+from spanwise_sizeclasses import families, model, tablefile
 from spanwise_sizeclasses.model import SizeClassError, Table
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -185,7 +185,7 @@ def test_fibonacci_is_a_sum_of_the_two_below() -> None:
 @pytest.mark.parametrize("name", [*families.NAMES, "geometric-1.25", "geometric-2"])
 def test_every_family_is_proved_and_survives_a_file(name: str) -> None:
     table = made(name)
-    assert proofs.prove(table)
+    assert model.prove(table)
     again = tablefile.parse_table(tablefile.dump_table(table).encode())
     assert (again.name, again.hash) == (table.name, table.hash)
 

@@ -10,7 +10,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spanwise_sizeclasses import emit, model, proofs
+from spanwise_sizeclasses import emit, model
 from spanwise_sizeclasses.families import make_table
 from spanwise_sizeclasses.model import (
     SLOTS_MAX,
@@ -38,7 +38,7 @@ def test_one_wrong_look_up(monkeypatch: pytest.MonkeyPatch, size: int, off: int)
     wanted = next(cls for cls, c in enumerate(GO.classes, 1) if c.size >= size)
     message = f"table go: size {size} gives class {wanted + off}, not {wanted}"
     with pytest.raises(ProofError, match=f"^{re.escape(message)}$"):
-        proofs._prove_lookup(GO)
+        model._prove_lookup(GO)
 
 
 def test_every_size_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,7 +50,7 @@ def test_every_size_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
         return right(table, size)
 
     monkeypatch.setattr(Table, "class_of", noted)
-    assert proofs._prove_lookup(C16).endswith(f"for every size 0..{LARGEST}")
+    assert model._prove_lookup(C16).endswith(f"for every size 0..{LARGEST}")
     assert asked == set(range(LARGEST + 1))
 
 
@@ -64,26 +64,26 @@ def test_a_tail_may_be_as_long_as_the_limit(limit: tuple[int, int], holds: bool)
     parameters = replace(GO.parameters, tail_limit=Fraction(*limit), max_size=1008)
     table = replace(TAILED, parameters=parameters)
     if holds:
-        assert proofs._prove_tails(table) == [f"no tail above {Fraction(*limit)} of its span"]
+        assert model._prove_tails(table) == [f"no tail above {Fraction(*limit)} of its span"]
         return
     with pytest.raises(ProofError, match="class 1: tail above 1/65 of its span"):
-        proofs._prove_tails(table)
+        model._prove_tails(table)
 
 
 def test_classes_of_16_bytes_are_multiples_of_16() -> None:
     assert C16.parameters is not None
     classes = (SizeClass(8, 1), SizeClass(24, 1), SizeClass(LARGEST, 4))
     with pytest.raises(ProofError, match="a class above 8 is no multiple of 16"):
-        proofs._prove_tails(Table("c16", 8192, classes, C16.parameters))
+        model._prove_tails(Table("c16", 8192, classes, C16.parameters))
 
 
 @pytest.mark.parametrize("wrong", [{8: 87.5}, {8: 87.5, 16: 43.75, 24: 29.24, 48: 31.5}])
 def test_worst_waste_is_the_expected_one(
     monkeypatch: pytest.MonkeyPatch, wrong: dict[int, float]
 ) -> None:
-    monkeypatch.setitem(proofs.EXPECTED, "go", (67, wrong))
+    monkeypatch.setitem(model.EXPECTED, "go", (67, wrong))
     with pytest.raises(ProofError, match="worst waste above the bound is"):
-        proofs._prove_bounds(GO)
+        model._prove_bounds(GO)
 
 
 def test_rows_by_hand() -> None:
@@ -118,7 +118,7 @@ def test_procedure_properties(p: Parameters) -> None:
     except SizeClassError as error:
         assert re.fullmatch(r"(\d+ classes: .*|class \d+ .*|size \d+: no span .*)", str(error))
         return
-    assert proofs.prove(table)
+    assert model.prove(table)
     assert table.max_size == p.max_size
     assert table.classes[0].size == 8 or p.max_size == 8
     if p.align == "16":
@@ -153,7 +153,7 @@ def test_any_legal_list_is_proved(drawn: tuple[int, tuple[SizeClass, ...]]) -> N
     page, classes = drawn
     model.check_classes(page, classes)
     table = Table("random", page, classes)
-    assert proofs.prove(table)
+    assert model.prove(table)
     assert table.small_map[0] == 1
     for row, c in zip(table.rows, classes, strict=True):
         assert row.objects * row.size + row.tail_waste == row.span_bytes == c.pages * page
@@ -163,7 +163,7 @@ def test_any_legal_list_is_proved(drawn: tuple[int, tuple[SizeClass, ...]]) -> N
 def test_spans_that_32_bits_can_not_divide_are_legal() -> None:
     table = Table("wide", 8192, (SizeClass(8, 1), SizeClass(65528, 40), SizeClass(262136, 32)))
     model.check_classes(table.page_bytes, table.classes)
-    assert proofs.prove(table)
+    assert model.prove(table)
     source = emit.table_source(table, emit.Origin("x", "y", ()))
     assert "{65528, 5, 40, 40}" in source and "{262136, 1, 32, 32}" in source
 
@@ -171,10 +171,10 @@ def test_spans_that_32_bits_can_not_divide_are_legal() -> None:
 def test_proofs_notice_a_wrong_table(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = Table("go", 8192, (*GO.classes[:-1], SizeClass(32640, 4)), Parameters("go"))
     with pytest.raises(ProofError, match="largest class is 32640"):
-        proofs.prove(wrong)
+        model.prove(wrong)
     missing = Table("go", 8192, C16.classes, Parameters("go"))
     with pytest.raises(ProofError, match="66 classes, expected 67"):
-        proofs.prove(missing)
-    monkeypatch.setattr(proofs, "magic_of", lambda size: 0xFFFFFFFFFFFFFFFF // size)
+        model.prove(missing)
+    monkeypatch.setattr(model, "magic_of", lambda size: 0xFFFFFFFFFFFFFFFF // size)
     with pytest.raises(ProofError, match=r"class 1 \(8 bytes\): offset 8 gives slot 0, not 1"):
-        proofs.prove(GO)
+        model.prove(GO)

@@ -14,9 +14,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from spanwise import _lib
 from spanwise._lib import check, ffi, lib
-from spanwise._owner import Count, Life, Owner, array_at, refuse_views
+from spanwise._owner import Count, Life, Made, Owner, array_at, refuse_views
 from spanwise.arenas.chunks import SharedChunks
-from spanwise.arenas.savepoint import Savepoint
 from spanwise.errors import BlockBusyError, HeapClosedError, InvalidError, StateError
 from spanwise.gc.heap import CollectedHeap
 from spanwise.results.rows import Result
@@ -376,3 +375,46 @@ def _plain(dtype: DTypeLike) -> np.dtype[Any]:
     if kind.hasobject:
         raise InvalidError(f"type {kind} holds Python objects, which an arena cannot contain")
     return kind
+
+
+# --- savepoints -----------------------------------------------------------------------------------
+
+
+class Savepoint(Made):
+    """A position in the allocations of an arena; a `with` statement rewinds to it at its end."""
+
+    __slots__ = ("_arena", "_arrays", "_c")
+    _maker = "Arena.savepoint"
+
+    def _set(self, arena: Arena, c_savepoint: Any) -> None:
+        self._arena = arena
+        self._arrays = Count()
+        self._c = c_savepoint
+
+    def rewind(self) -> None:
+        """Free all objects and savepoints created after this one, and the savepoint.
+
+        Raises:
+            BlockBusyError: an array created after it is alive; nothing changes.
+            StateError: it was freed before: by itself, with an earlier one, or by a reset.
+        """
+        arena = self._arena
+        with arena._lock, arena._standing():
+            c_arena, levels = arena._open(), arena._levels
+            at = next((i for i, one in enumerate(levels) if one is self._arrays), None)
+            if at is None:
+                raise StateError("the savepoint was freed before; make another")
+            alive = sum(one.alive for one in levels[at:])
+            refuse_views(alive, "arrays created after the savepoint", "rewinding to it")
+            check(lib.sw_arena_release(c_arena, self._c))
+            del levels[at:]
+
+    def __repr__(self) -> str:
+        level = next((i for i, one in enumerate(self._arena._levels) if one is self._arrays), None)
+        return "<Savepoint: freed>" if level is None else f"<Savepoint {level}>"
+
+    def __enter__(self) -> Savepoint:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.rewind()

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from spanwise import _lib, errors
-from spanwise.builds.folder import STAMP, Build, put_in_place, work_folder
-from spanwise.builds.objects import ObjectCache, cache_folder
-from spanwise.builds.programs import run_step
 from spanwise.builds.steps import (
     COMMON_FLAGS,
     PRELOAD_FLAGS,
@@ -29,11 +30,14 @@ from spanwise.builds.steps import (
     core_rooms,
     generate,
     place_headers,
+    run_step,
     source_root,
     sources,
     zstd_words,
 )
+from spanwise.results.files import READING_ERRORS, is_text
 from spanwise.results.jobs import Progress, Signals, progress_bar
+from spanwise.results.rows import Result
 from spanwise.tables.table import CONDEMNED, SizeClassTable, as_table
 
 MALLOC_ALIGN = 16
@@ -51,14 +55,13 @@ def build(
     cutoff_bytes: int | None = None,
     jobs: int | None = None,
     anyway: bool = False,
-    cache: bool = True,
     progress: Progress = None,
 ) -> Build:
     """Generate the C code of a table, and build the library and the preloaded malloc with it.
 
     The build is made and checked in a temporary folder next to `folder`, and renamed at the end. A
     build that fails or is interrupted (Ctrl-C, SIGTERM, SIGHUP) changes nothing and leaves no
-    compiler running. A build that is killed leaves a folder that the next build removes.
+    compiler running.
 
     Args:
         table: size classes, a table's name, or a table file.
@@ -68,8 +71,6 @@ def build(
         cutoff_bytes: largest size with a specialised path, 0 to 1024 bytes; None: 512.
         jobs: parallel compilations; None: one per processor, at most 8.
         anyway: build even a table of `optimize` that its evaluation rejected.
-        cache: reuse and store objects in $SPANWISE_CACHE, or in spanwise/ of the user's cache
-            folder.
         progress: as in `Recording.ledger`; each step takes a few seconds.
 
     Raises:
@@ -78,7 +79,7 @@ def build(
         BuildError: no compiler, or a step failed.
         OSError: the system refused to write.
     """
-    options = BuildOptions(cc, malloc, cutoff_bytes, jobs, anyway, cache)
+    options = BuildOptions(cc, malloc, cutoff_bytes, jobs, anyway)
     with progress_bar(progress, _STEPS + malloc * _MALLOC_STEPS, "build", "steps") as step:
         return build_with(table, folder, options, lambda _line: step(1))
 
@@ -92,7 +93,6 @@ class BuildOptions:
     cutoff_bytes: int | None = None
     jobs: int | None = None
     anyway: bool = False
-    cache: bool = True
 
 
 def build_with(
@@ -119,9 +119,8 @@ def build_with(
         raise errors.InvalidError(f"{parent}: no such folder; make it first")
     with Signals() as signals, work_folder(place) as work:
         with signals.heard():
-            cache = _object_cache(compiler, root, work, options.cache)
             jobs = _jobs(options.jobs)
-            parts = _Parts(root, work, made, compiler, options.malloc, limit, jobs, cache)
+            parts = _Parts(root, work, made, compiler, options.malloc, limit, jobs)
             stamp = _build_in(parts, report)
         put_in_place(work / "out", place)
     return Build(place.absolute(), stamp)
@@ -163,12 +162,6 @@ def _jobs(jobs: int | None) -> int:
     return max(1, _lib.as_index(jobs, "jobs", 256))
 
 
-def _object_cache(compiler: Compiler, root: Path, work: Path, wanted: bool) -> ObjectCache:
-    places = {"source": root, "build": work / "out"}
-    folder = cache_folder() if wanted else None
-    return ObjectCache(folder, compiler.words, compiler.version, places)
-
-
 def _check_place(place: Path) -> None:
     if place.is_symlink() or (place.exists() and not place.is_dir()):
         raise errors.InvalidError(f"{place}: is not a folder; choose another")
@@ -187,7 +180,6 @@ class _Parts:
     malloc: bool
     cutoff: int | None
     jobs: int
-    cache: ObjectCache
 
     @property
     def out(self) -> Path:
@@ -222,22 +214,10 @@ class _Parts:
     def objects(
         self, rooms: Sequence[str], extra: Sequence[str], name: str, *, paths: bool = True
     ) -> list[Path]:
-        """Compile folders of src/ and the generated files into work/name.
-
-        Args:
-            rooms: folders of src/.
-            extra: additional flags.
-            name: name of the output folder.
-            paths: include the specialised paths, which the preloaded malloc does not use.
-        """
+        """Compile folders of src/ and the generated files into work/name."""
         files = [*sources(self.root, rooms, self.identifier), *sorted(self.gen.glob("*.c"))]
         files = [file for file in files if paths or not file.name.startswith("paths_")]
-        generated = sorted([*self.gen.glob("*.h"), *(self.out / "include").rglob("*.h")])
-        own = f"paths_{self.identifier}.h"  # only one source includes it
-        generated = [path for path in generated if path.name != own]
-        made = self.work / name
-        kept: dict[str, Any] = {"cache": self.cache, "generated": generated}
-        return compile_all(self.compiler, files, self.flags(extra), made, jobs=self.jobs, **kept)
+        return compile_all(self.compiler, files, self.flags(extra), self.work / name, self.jobs)
 
 
 def _build_in(parts: _Parts, report: Report) -> dict[str, Any]:
@@ -338,8 +318,140 @@ def _stamp(parts: _Parts, link: Sequence[str], proofs: Sequence[str]) -> dict[st
         "flags": list(COMMON_FLAGS),
         "malloc_flags": list(PRELOAD_FLAGS) if parts.malloc else None,
         "malloc": parts.malloc,
-        "objects": {"compiled": parts.cache.compiled, "reused": parts.cache.reused},
         "recordings": "-lzstd" in link,
         "link": list(link),
         "proofs": list(proofs),
     }
+
+
+# --- the folder of a build ------------------------------------------------------------------------
+
+
+STAMP = "build.json"
+
+
+@dataclass(frozen=True, eq=False)
+class Build(Result):
+    """A folder that `build` made.
+
+    Attributes:
+        folder: lib/ (libspanwise.a, libspanwise.so, libspanwise-malloc.so), include/, gen/ (the
+            generated C), table.json and build.json.
+        stamp: content of build.json: table, compiler, flags, versions, proofs.
+    """
+
+    folder: Path
+    stamp: dict[str, Any]
+
+    @classmethod
+    def open(cls, folder: str | os.PathLike[str]) -> Build:
+        """Open an existing build.
+
+        Raises:
+            InvalidError: the folder is not a build.
+        """
+        place = Path(folder)
+        try:
+            stamp = json.loads((place / STAMP).read_text(encoding="utf-8"))
+            named = [stamp["table"][key] for key in ("name", "hash")]
+        except (OSError, *READING_ERRORS):
+            named = [None]
+        if not all(map(is_text, named)):
+            raise errors.InvalidError(f"{place}: was not created by `spanwise build`")
+        return cls(place.absolute(), stamp)
+
+    @property
+    def table(self) -> SizeClassTable:
+        """The default table of the build."""
+        return SizeClassTable.from_json(self.folder / "table.json")
+
+    @property
+    def library(self) -> Path:
+        """libspanwise.so."""
+        return self.folder / "lib/libspanwise.so"
+
+    @property
+    def archive(self) -> Path:
+        """libspanwise.a; link with stamp["link"]."""
+        return self.folder / "lib/libspanwise.a"
+
+    @property
+    def include(self) -> Path:
+        """The folder for -I."""
+        return self.folder / "include"
+
+    @property
+    def malloc_library(self) -> Path:
+        """libspanwise-malloc.so, for LD_PRELOAD.
+
+        Raises:
+            UnsupportedError: the build has no preloaded malloc.
+        """
+        path = self.folder / "lib/libspanwise-malloc.so"
+        if not path.is_file():
+            raise errors.UnsupportedError(f"{self.folder}: was built without the preloaded malloc")
+        return path
+
+    def run(
+        self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, **options: Any
+    ) -> subprocess.CompletedProcess[Any]:
+        """Run a program with the preloaded malloc.
+
+        Args:
+            argv: program and arguments.
+            env: its environment; None: that of this process.
+            options: as in `subprocess.run`.
+
+        Raises:
+            UnsupportedError, OSError: there is no preloaded malloc; the program does not start.
+        """
+        base = dict(os.environ if env is None else env)
+        preload = ":".join(filter(None, (str(self.malloc_library), base.get("LD_PRELOAD"))))
+        return subprocess.run(
+            list(argv), env={**base, "LD_PRELOAD": preload}, check=False, **options
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the folder and the stamp, for JSON."""
+        return {"folder": str(self.folder), **self.stamp}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Build) and (self.folder, self.stamp) == (other.folder, other.stamp)
+
+    def __hash__(self) -> int:
+        return hash(self.folder)
+
+    def __repr__(self) -> str:
+        table = self.stamp["table"]
+        return f"<Build {self.folder}: table {table['name']}, hash {table['hash']}>"
+
+
+# --- the temporary folder -------------------------------------------------------------------------
+
+
+@contextmanager
+def work_folder(place: Path) -> Iterator[Path]:
+    """Yield a temporary folder next to `place`. Only a killed build does not remove it."""
+    parent = place.absolute().parent
+    try:
+        work = Path(tempfile.mkdtemp(prefix=f".spanwise-build-{os.getpid()}-", dir=parent))
+    except OSError as error:
+        raise OSError(error.errno, f"cannot be made: {error.strerror}", str(place)) from None
+    try:
+        yield work
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def put_in_place(made: Path, place: Path) -> None:
+    """Rename work/out; the previous folder is kept until that succeeds."""
+    old = made.with_name("old")
+    if place.is_dir():
+        place.rename(old)
+    try:
+        made.rename(place)
+    except OSError:
+        if old.is_dir():
+            with suppress(OSError):
+                old.rename(place)
+        raise

@@ -2,6 +2,10 @@
 """The steps of a build: sources, generator, compiler, linker. Needs `cc`, but no CMake.
 
 Flags and sources must equal those of cmake/SpanwiseLibrary.cmake and SpanwiseTargets.cmake.
+
+Each program has its own process group, so a compiler's children end with it. Ctrl-C and SIGTERM
+therefore reach only the build, which ends all programs. A handler notes the signal
+(results/jobs.py), and `run_steps` polls for it.
 """
 
 from __future__ import annotations
@@ -10,13 +14,18 @@ import os
 import re
 import shlex
 import shutil
+import signal
+import subprocess
 import sys
+import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from spanwise.builds.objects import ObjectCache
-from spanwise.builds.programs import BuildError, Step, run_step, run_steps
+from spanwise.errors import SpanwiseError
+from spanwise.results.jobs import LOOK_SECONDS, raise_what_came
 
 Report = Callable[[str], object]
 """A function that is called with a line of text before each step."""
@@ -62,6 +71,145 @@ _FLOOR = ("base", "os/linux", "ds", "sizeclass", "gen", "page", "span", "heap", 
 _NOT_CORE = ("os/none", "preload", "recorder", "replay", "rusage_wrapper")
 
 
+# --- programs -------------------------------------------------------------------------------------
+
+_STEP_SECONDS = 600
+_GRACE_SECONDS = 2
+
+
+class BuildError(SpanwiseError, RuntimeError):
+    """A build failed and left nothing behind. The message names the step and the fix."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A program to run.
+
+    Attributes:
+        words: program and arguments.
+        what: the step's name in messages.
+        env: its environment; None: that of this process.
+    """
+
+    words: Sequence[object]
+    what: str
+    env: dict[str, str] | None = None
+
+
+def run_step(words: Sequence[object], what: str, env: dict[str, str] | None = None) -> str:
+    """Run a program of a build; return its standard output."""
+    return run_steps([Step(words, what, env)], 1)[0]
+
+
+def run_steps(steps: Sequence[Step], jobs: int) -> list[str]:
+    """Run programs, up to `jobs` in parallel; the first failure, or Ctrl-C, ends all."""
+    running = Running()
+    with ThreadPoolExecutor(jobs) as pool:
+        try:
+            tasks = [pool.submit(running.run, step) for step in steps]
+            done = _wait_for(tasks)
+            # Report a failed program first: others may still run.
+            failed = [task for task in tasks if task in done and task.exception() is not None]
+            return [task.result() for task in failed or tasks]
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            running.stop()
+            raise
+
+
+def _wait_for(tasks: Sequence[Future[str]]) -> set[Future[str]]:
+    """Wait until all programs have ended or one has failed; return the ended ones.
+
+    Polls for signals, which do not wake the wait.
+    """
+    while True:
+        raise_what_came()
+        done, rest = wait(tasks, LOOK_SECONDS, FIRST_EXCEPTION)
+        if not rest or any(task.exception() is not None for task in done):
+            return done
+
+
+class Running:
+    """The running programs of some steps. After `stop`, none is running and none can start."""
+
+    def __init__(self) -> None:
+        self._children: set[subprocess.Popen[str]] = set()
+        self._stopped = False
+        self._changed = threading.Condition()  # guards the two fields above
+
+    def run(self, step: Step) -> str:
+        """Run a program to its end; return its standard output. Called by worker threads."""
+        child = self._start(step)
+        try:
+            out, complaint = _outputs(child)
+        except subprocess.TimeoutExpired:
+            raise BuildError(f"{step.what}: did not end within {_STEP_SECONDS} s") from None
+        finally:
+            with self._changed:
+                self._children.discard(child)
+                self._changed.notify_all()
+        if child.returncode != 0:
+            raise BuildError(f"{step.what}: {_error_line(complaint) or f'exit {child.returncode}'}")
+        return out
+
+    def stop(self) -> None:
+        """End every program with SIGTERM, or with SIGKILL after two seconds."""
+        with self._changed:
+            self._stopped = True
+            for number in (signal.SIGTERM, signal.SIGKILL):
+                for child in self._children:
+                    _send(child, number)
+                if self._changed.wait_for(lambda: not self._children, _GRACE_SECONDS):
+                    return
+
+    def _start(self, step: Step) -> subprocess.Popen[str]:
+        """Start a program in a process group of its own, so that its children end with it."""
+        words = [str(word) for word in step.words]
+        if shutil.which(words[0], path=(step.env or os.environ).get("PATH")) is None:
+            raise BuildError(f"{step.what}: {words[0]}: there is no such program")
+        with self._changed:
+            if self._stopped:
+                raise BuildError(f"{step.what}: not started, the build is ending")
+            child = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+                env=step.env,
+                start_new_session=True,
+            )
+            self._children.add(child)
+            return child
+
+
+def _outputs(child: subprocess.Popen[str]) -> tuple[str, str]:
+    """Return stdout and stderr of a program; an exception during the wait kills it."""
+    with child:
+        try:
+            return child.communicate(timeout=_STEP_SECONDS)
+        finally:
+            if child.returncode is None:
+                _send(child, signal.SIGKILL)
+
+
+def _send(child: subprocess.Popen[str], number: signal.Signals) -> None:
+    """Send a signal to a program's process group, which exists until its output has been read."""
+    with suppress(ProcessLookupError):
+        os.killpg(child.pid, number)
+
+
+def _error_line(complaint: str) -> str:
+    """Return the line of a compiler's output that has the error."""
+    lines = [line.strip() for line in complaint.splitlines() if line.strip()]
+    errors = (line for line in lines if re.search(r"\b(error|undefined|No space)\b", line))
+    return next(errors, lines[-1] if lines else "")
+
+
+# --- the compiler ---------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Compiler:
     """A C compiler.
@@ -76,11 +224,7 @@ class Compiler:
 
     @classmethod
     def find(cls, name: str | None) -> Compiler:
-        """Return the named compiler, or else $CC, cc, gcc or clang.
-
-        Raises:
-            BuildError: there is none, or it does not run.
-        """
+        """Return the named compiler, or else $CC, cc, gcc or clang."""
         wanted = [name] if name else [os.environ.get("CC") or "cc", "gcc", "clang"]
         for one in wanted:
             words = shlex.split(one)
@@ -114,11 +258,7 @@ def _output(words: Sequence[str]) -> str:
 
 
 def source_root() -> Path:
-    """Return the root of the C sources: in the installed package, or the checkout.
-
-    Raises:
-        BuildError: they are in neither place.
-    """
+    """Return the root of the C sources: in the installed package, or the checkout."""
     package = Path(__file__).resolve().parents[1]
     for root in (package / "_source", package.parents[1]):
         if (root / "src/heap/heap.h").is_file() and (root / "scripts/sizeclasses.py").is_file():
@@ -182,55 +322,17 @@ def zstd_words(compiler: Compiler, scratch: Path) -> list[str] | None:
 # --- compiling ------------------------------------------------------------------------------------
 
 
-def _named(path: Path) -> str:
-    return f"{path.parent.name}/{path.name}"
-
-
-def _own_flags(path: Path) -> list[str]:
-    return [SHORT_FLAG] if _named(path) in SHORT_SOURCES else []
-
-
 def compile_all(
-    compiler: Compiler,
-    files: Sequence[Path],
-    flags: Sequence[str],
-    out: Path,
-    *,
-    jobs: int,
-    cache: ObjectCache,
-    generated: Sequence[Path],
+    compiler: Compiler, files: Sequence[Path], flags: Sequence[str], out: Path, jobs: int
 ) -> list[Path]:
-    """Copy an object of every file from the cache, or compile it, into `out`.
-
-    Args:
-        compiler: the compiler.
-        files: the sources.
-        flags: flags in addition to COMMON_FLAGS.
-        out: the output folder, which is created.
-        jobs: parallel compilations.
-        cache: objects of earlier builds.
-        generated: headers of this build.
-
-    Raises:
-        BuildError: a file does not compile; the message names it.
-    """
+    """Compile files into the new folder `out`, up to `jobs` at once; return the objects."""
     out.mkdir()
     made = [out / f"{path.parent.name}-{path.stem}.o" for path in files]
-    steps, missed = [], []
+    steps = []
     for path, to in zip(files, made, strict=True):
-        words = [*COMMON_FLAGS, *flags, *_own_flags(path)]
-        key = cache.key(path, words, generated)
-        if cache.fetch(key, to):
-            continue
-        rule = to.with_suffix(".d")
-        # -MD also lists system headers, which the object depends on.
-        words += ["-MD", "-MT", "object", "-MF", str(rule)]
-        steps.append(
-            Step([*compiler.words, *words, "-c", path, "-o", to], f"compiling {_named(path)}")
-        )
-        missed.append((key, to, rule))
+        name = f"{path.parent.name}/{path.name}"
+        own = [SHORT_FLAG] if name in SHORT_SOURCES else []
+        words = [*compiler.words, *COMMON_FLAGS, *flags, *own, "-c", path, "-o", to]
+        steps.append(Step(words, f"compiling {name}"))
     run_steps(steps, jobs)
-    for key, to, rule in missed:
-        cache.keep(key, to, rule)
-    cache.shrink()
     return made

@@ -64,7 +64,7 @@ COMMANDS = {
         "ledgers", "show what grew between two recordings, by part, class and call site"
     ),
     "gctrace": Command(
-        "gctrace", "summarize gctrace lines of spanwise or Go: pauses, marking, heap"
+        "tables", "summarize gctrace lines of spanwise or Go: pauses, marking, heap"
     ),
     "demo": Command(
         "demo",

@@ -25,11 +25,7 @@ _SHOWN = 40
 
 
 def parse_size(word: str, what: str = "size") -> int:
-    """Parse a number of bytes, which may be negative; `what` is its name in the error.
-
-    Raises:
-        InvalidError: it is not a size.
-    """
+    """Parse a number of bytes, which may be negative; `what` is its name in the error."""
     match = _SIZE.fullmatch(word.strip())
     try:
         if match is None:
@@ -189,11 +185,7 @@ def add_hide_frames_option(parser: argparse.ArgumentParser) -> None:
 
 
 def names_of(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the options of `add_names_options` as arguments of `LiveSites.named`.
-
-    Raises:
-        InvalidError: invalid regular expression.
-    """
+    """Return the options of `add_names_options` as arguments of `LiveSites.named`."""
     from spanwise.recordings.wrappers import Folding  # noqa: PLC0415  loaded by few commands
 
     full_stacks = getattr(options, "full_stacks", False)
@@ -225,11 +217,7 @@ def add_program_options(parser: argparse.ArgumentParser) -> None:
 
 
 def program_of(options: argparse.Namespace, done: str) -> list[str]:
-    """Return the program and its arguments; `done` is the verb for the error, such as "run".
-
-    Raises:
-        InvalidError: no program was given.
-    """
+    """Return the program and its arguments; `done` is the verb for the error, such as "run"."""
     words: list[str] = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not words:
         raise InvalidError(f"no program to {done}; give it after --")

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,23 +26,22 @@ def add_executor_option(parser: argparse.ArgumentParser) -> None:
         "--executor",
         default="threads",
         metavar="E",
-        help="threads, processes, dask (a cluster on this machine) or dask:tcp://HOST:PORT (its"
+        help="threads, dask (a cluster on this machine) or dask:tcp://HOST:PORT (its"
         " scheduler) [threads]",
     )
     parser.add_argument(
-        "--workers", type=int, metavar="N", help="threads or processes [one per processor]"
+        "--workers", type=int, metavar="N", help="threads or Dask's processes [one per processor]"
     )
 
 
 def check_executor(name: str) -> None:
     """Raise InvalidError if the name of the executor is unknown."""
-    known = ("threads", "processes", "dask")
+    known = ("threads", "dask")
     kind, _, address = name.partition(":")
     if kind in known and (kind == "dask" or not address):
         return
     raise InvalidError(
-        f"--executor {name}: give {known[0]}, {known[1]}, dask or dask:tcp://HOST:PORT"
-        f"{suggestion(kind, known)}"
+        f"--executor {name}: give threads, dask or dask:tcp://HOST:PORT{suggestion(kind, known)}"
     )
 
 
@@ -74,30 +73,21 @@ def dask_executor(name: str, workers: int | None) -> Iterator[Any]:
 
 
 def add_session_options(parser: argparse.ArgumentParser, noun: str, picture: str) -> None:
-    """Adds `--output`, `--force` and `--plot`.
-
-    Args:
-        parser: of the command.
-        noun: for a row.
-        picture: the help text of `--plot`.
-    """
+    """Adds `--output`, `--force` and `--plot`."""
     parser.add_argument(
         "-o",
         "--output",
         metavar="FILE.jsonl",
-        help=f"file for the {noun}s, written as they finish; the same command resumes it",
+        help=f"file for the {noun}s, written as they finish",
     )
-    _options.add_force_option(parser, "begin FILE.jsonl anew: do all again")
+    _options.add_force_option(parser, "replace FILE.jsonl even if it is not JSON")
     _options.add_plot_option(parser, picture)
 
 
-def check_session(options: argparse.Namespace, more: Sequence[str | None] = ()) -> None:
-    """Check that all output files can be written, before the work begins.
-
-    With --force, the rows of earlier runs are removed.
-    """
-    for place in filter(None, (options.output, *more)):
-        check_output(place)
+def check_session(options: argparse.Namespace) -> None:
+    """Check that all output files can be written, before the work begins."""
+    if options.output:
+        check_output(options.output, json=not options.force)
     if options.plot:
         plots.check_place(options.plot)
     if options.force and options.output and Path(options.output).is_file():
@@ -109,8 +99,5 @@ def print_session(found: Sweep | BenchResult, noun: str) -> None:
     for note in found.notes:
         print(f"spanwise: {note}", file=sys.stderr)
     if found.path is not None:
-        print(
-            f"spanwise: {_format.plural(len(found), noun)} in {found.path}; the same command does"
-            " only what is missing",
-            file=sys.stderr,
-        )
+        count = _format.plural(len(found), noun)
+        print(f"spanwise: {count} in {found.path}", file=sys.stderr)

@@ -6,8 +6,7 @@ from __future__ import annotations
 import argparse
 
 from spanwise.commands import _options
-from spanwise.commands._common import SubParsers, new_command, print_json, warn_gaps
-from spanwise.commands._show import show
+from spanwise.commands._common import SubParsers, new_command, print_json, show, warn_gaps
 from spanwise.errors import InvalidError
 from spanwise.measure.bench import bench
 from spanwise.measure.bench_cases import EVERYBODY, ONE_ARENA, case_of

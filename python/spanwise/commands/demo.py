@@ -15,18 +15,15 @@ from pathlib import Path
 
 from spanwise import _format, plots
 from spanwise.builds.build import BuildOptions, build_with
-from spanwise.builds.programs import BuildError
-from spanwise.builds.steps import Compiler
+from spanwise.builds.steps import BuildError, Compiler
 from spanwise.commands import _options
-from spanwise.commands._common import SubParsers, add_description, new_command, print_json
-from spanwise.commands._show import show
+from spanwise.commands._common import SubParsers, add_description, new_command, print_json, show
 from spanwise.ledger.comparison import Comparison
 from spanwise.ledger.parts import PARTS
 from spanwise.measure.bench import bench
-from spanwise.measure.bench_cases import case_of
+from spanwise.measure.bench_cases import SEEDS, case_of, variables_of
 from spanwise.measure.bench_fits import BenchFit
 from spanwise.measure.bench_result import BenchResult
-from spanwise.measure.bench_rounds import SEEDS, variables_of
 from spanwise.measure.running import PRELOAD_TABLE
 from spanwise.optimizer.result import OptimizeResult
 from spanwise.optimizer.search import optimize

@@ -17,10 +17,10 @@ from spanwise.commands._common import (
     new_command,
     open_recordings,
     print_json,
+    show,
     simulation_of,
     warn_gaps,
 )
-from spanwise.commands._show import show
 from spanwise.errors import InvalidError
 from spanwise.ledger.ledger import Ledger
 from spanwise.ledger.parts import PARTS, PEAK_RESIDENT

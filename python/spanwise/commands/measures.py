@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
 from spanwise import errors, plots
 from spanwise.commands import _options
@@ -14,6 +13,7 @@ from spanwise.commands._common import (
     add_description,
     new_command,
     print_json,
+    show,
     warn_gaps,
 )
 from spanwise.commands._sessions import (
@@ -21,7 +21,6 @@ from spanwise.commands._sessions import (
     check_session,
     print_session,
 )
-from spanwise.commands._show import show
 from spanwise.errors import InvalidError
 from spanwise.measure.bench import BenchInterrupted, bench
 from spanwise.measure.bench_cases import EVERYBODY, BenchCase, case_of, read_cases
@@ -71,7 +70,7 @@ def add_bench(commands: SubParsers) -> None:
         "--fit",
         metavar="DIR",
         help="directory for a table fitted to the first input of each program: its recordings,"
-        " and a build, which also runs; reused if it is there",
+        " and a build, which also runs",
     )
     parser.add_argument(
         "--rounds", type=int, default=5, metavar="N", help="runs under each allocator [5]"
@@ -89,7 +88,6 @@ def add_bench(commands: SubParsers) -> None:
         help="no comparison of stdout, for programs that print times or addresses",
     )
     add_session_options(parser, "run", "picture of the peak RSS")
-    parser.add_argument("--csv", metavar="FILE.csv", help="table of all runs")
     parser.add_argument(
         "--wide", action="store_true", help="print all columns even if the terminal is narrower"
     )
@@ -103,7 +101,7 @@ def add_bench(commands: SubParsers) -> None:
 
 def run_bench(options: argparse.Namespace) -> int:
     """Prints the table; returns 1 if a run failed."""
-    check_session(options, [options.csv])
+    check_session(options)
     cases = _cases(options)
     fits: dict[str, BenchFit] = {}
     if options.fit:
@@ -138,8 +136,6 @@ def _cases(options: argparse.Namespace) -> list[BenchCase]:
 
 def _write(found: BenchResult, options: argparse.Namespace) -> None:
     """Writes all requested forms of a benchmark, even of an interrupted one."""
-    if options.csv:
-        found.to_csv(Path(options.csv))
     if options.plot and len(found) > len(found.failures):
         plots.save(found.plot(), options.plot)
     if options.json:

@@ -10,9 +10,8 @@ from typing import Any
 
 from spanwise import _format, errors
 from spanwise.commands import _options
-from spanwise.commands._common import SubParsers, new_command
+from spanwise.commands._common import SubParsers, new_command, show
 from spanwise.commands._options import parse_size
-from spanwise.commands._show import show
 from spanwise.commands.ledgers import describe
 from spanwise.ledger.ledger import add_ledgers
 from spanwise.measure.running import (

@@ -15,6 +15,7 @@ from spanwise.commands._common import (
     add_description,
     new_command,
     print_json,
+    show,
     warn_gaps,
 )
 from spanwise.commands._options import add_plot_option, add_tables_option
@@ -26,20 +27,18 @@ from spanwise.commands._sessions import (
     dask_executor,
     print_session,
 )
-from spanwise.commands._show import show
 from spanwise.errors import InvalidError, SpanwiseError
 from spanwise.optimizer.options import WASTE_PERCENT
 from spanwise.optimizer.pareto import ParetoFront
-from spanwise.optimizer.profile import OBJECTIVES, RESIDENT, SIMULATED
+from spanwise.optimizer.profile import OBJECTIVES, RESIDENT
 from spanwise.optimizer.result import LEAST_PERCENT, OptimizeResult
 from spanwise.optimizer.search import optimize
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.recording_set import RecordingSet
 from spanwise.recordings.timeline import parse_moment
 from spanwise.results.files import check_output
-from spanwise.sweeps.plans import expand
 from spanwise.sweeps.result import Sweep
-from spanwise.sweeps.sweep import SweepInterrupted, sweep
+from spanwise.sweeps.sweep import SweepInterrupted, expand, sweep
 from spanwise.tables.table import SizeClassTable
 
 # --- optimize -------------------------------------------------------------------------------------
@@ -87,10 +86,10 @@ def add_optimize(commands: SubParsers) -> None:
     )
     parser.add_argument(
         "--objective",
-        choices=(*SIMULATED, *OBJECTIVES),
+        choices=OBJECTIVES,
         default=RESIDENT,
         help="resident (default): least peak resident bytes, by simulation; held: least bytes held"
-        " at the peak, among a few tables; or a formula over allocs, time, the peak",
+        " at the peak, among a few tables; peak: by a formula alone",
     )
     parser.add_argument(
         "--candidates",
@@ -146,7 +145,8 @@ def add_optimize(commands: SubParsers) -> None:
         "--partial",
         type=float,
         metavar="F",
-        help="partial spans charged per class (default 0.5; allocs: 0)",
+        default=0.5,
+        help="partial spans charged per class (0.5)",
     )
     rules.add_argument(
         "--waste-percent",
@@ -334,7 +334,7 @@ def _shown(field: str, value: float) -> str:
 def _executor(name: str, workers: int | None) -> Iterator[Any]:
     """Yield the executor in the form that `sweep` takes."""
     if not name.startswith("dask"):
-        yield name
+        yield None
         return
     with dask_executor(name, workers) as executor:
         yield executor

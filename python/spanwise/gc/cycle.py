@@ -17,8 +17,7 @@ from spanwise.errors import StateError
 from spanwise.gc.handle import GcHandle
 from spanwise.gc.pauses import mutator_utilisation, pause_histogram
 from spanwise.heap.handle import HandleOwner
-from spanwise.results.drawing import draw
-from spanwise.results.rows import Result, Rows, as_rows, rows_of
+from spanwise.results.rows import Result, Rows, as_rows, draw, rows_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from spanwise import _format
 from spanwise._lib import ffi, lib
 from spanwise.gc.pauses import mutator_utilisation
-from spanwise.results.drawing import draw
-from spanwise.results.rows import Result, Rows, Tabular, Value, as_rows
+from spanwise.results.rows import Result, Rows, Tabular, Value, as_rows, draw
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -17,10 +17,9 @@ import numpy as np
 from spanwise import _format
 from spanwise.errors import InvalidError
 from spanwise.gc.pauses import mutator_utilisation, pause_histogram
-from spanwise.results.drawing import draw
 from spanwise.results.files import reading
 from spanwise.results.jobs import Progress, Step, progress_bar
-from spanwise.results.rows import Result, Rows, Tabular, Value, rows_of
+from spanwise.results.rows import Result, Rows, Tabular, Value, draw, rows_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

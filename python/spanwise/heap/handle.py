@@ -113,17 +113,7 @@ class HeapHandle:
     # --- the end ---
 
     def close(self, *, force: bool = False) -> int:
-        """Close the heap; closing it again is not an error.
-
-        Args:
-            force: close even if views are alive; the memory is released with the last one.
-
-        Returns:
-            The number of live views.
-
-        Raises:
-            BlockBusyError: views are alive, and force is False.
-        """
+        """Close the heap; closing it again is not an error."""
         with self.lock:
             alive = self.exports
             if self.closed:
@@ -142,12 +132,7 @@ class HeapHandle:
 
     @contextmanager
     def running(self) -> Iterator[Any]:
-        """Yield the heap's runner, exclusively for this thread.
-
-        Raises:
-            StateError: another thread is using the runner.
-            HeapClosedError: the heap is closed.
-        """
+        """Yield the heap's runner, exclusively for this thread."""
         if not self.run_lock.acquire(blocking=False):
             raise StateError(f"heap {self.id}: another thread is running a workload here")
         try:

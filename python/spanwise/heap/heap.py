@@ -11,8 +11,7 @@ from typing import SupportsIndex
 
 from spanwise import _format, _lib, errors
 from spanwise._lib import check, ffi, lib
-from spanwise.heap.block import Block, new_block, request_of
-from spanwise.heap.cache import ThreadCache
+from spanwise.heap.block import Block, ThreadCache, new_block, request_of
 from spanwise.heap.handle import HandleOwner, HeapHandle
 from spanwise.heap.heap_map import HeapMap, read_spans, read_tiles
 from spanwise.heap.options import HeapOptions, as_options, c_options
@@ -20,7 +19,7 @@ from spanwise.heap.runner import as_ops, check_ids, run_ops
 from spanwise.ledger.ledger import Ledger, read_ledger
 from spanwise.ledger.run_stats import RunStats
 from spanwise.results.rows import AnyRows, Result, Rows
-from spanwise.tables.explanation import Explanation
+from spanwise.tables.classes import Explanation
 from spanwise.tables.table import SizeClassTable, as_table
 
 PATHS = ("specialised", "tiny", "generic", "large")

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from spanwise import _format, _lib, errors
 from spanwise._lib import check, ffi, lib
 from spanwise.ledger.ledger import Ledger
-from spanwise.results.drawing import draw
-from spanwise.results.rows import Result, Rows, Tabular, Value, as_rows
+from spanwise.results.rows import Result, Rows, Tabular, Value, as_rows, draw
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -175,13 +174,7 @@ _HEAD = ("kind", "tiles", "live", "bytes", "free bytes")
 def read_tiles(
     c_heap: Any, *, touched: bool, slots: bool
 ) -> tuple[Rows, NDArray[np.uint32] | None]:
-    """Read the tiles of a C heap, and the requested bytes of each slot. The caller pins the heap.
-
-    Args:
-        c_heap: the heap.
-        touched: also find the resident bytes of each tile; the heap is real or has a touch map.
-        slots: also read the slots.
-    """
+    """Read the tiles of a C heap, and the requested bytes of each slot; the caller pins it."""
     out = ffi.new("sw_heap_map *")
     tiles, requested = np.zeros(0, TILES_DTYPE), np.zeros(0, np.uint32)
     while True:
@@ -201,13 +194,7 @@ def read_tiles(
 
 
 def place_objects(tiles: Rows, addresses: NDArray[np.uint64], rows: NDArray[np.void]) -> Rows:
-    """Fill in the offsets of live objects, and sort the objects by offset.
-
-    Args:
-        tiles: of the map.
-        addresses: of each object; objects with address 0 are omitted.
-        rows: of PLACED_DTYPE, one per object.
-    """
+    """Fill in the offsets of live objects, and sort the objects by offset."""
     # With sorted addresses, the searches visit the tiles in order and offsets are mostly sorted.
     by_address = np.argsort(addresses)[np.count_nonzero(addresses == 0) :]
     kept, at = rows[by_address], addresses[by_address]

@@ -102,21 +102,13 @@ DEFAULT = HeapOptions()
 
 
 def as_options(options: HeapOptions | None) -> HeapOptions:
-    """Return the options, or the default ones for None.
-
-    Raises:
-        TypeError: the argument is neither.
-    """
+    """Return the options, or the default ones for None."""
     _lib.check_type(options, (HeapOptions, type(None)), "options")
     return DEFAULT if options is None else options
 
 
 def check_real(options: HeapOptions, dry: bool = False) -> None:
-    """Reject options of simulations for a real heap.
-
-    Raises:
-        InvalidError: an option is for simulations only.
-    """
+    """Reject options of simulations for a real heap."""
     if options.large_touched_percent != 100 and not dry:
         raise errors.InvalidError(
             "large_touched_percent is for simulations; a program that runs writes what it writes"
@@ -133,11 +125,7 @@ def c_options(
     manual_clock: bool = False,
     touch_map: bool = False,
 ) -> Any:
-    """Return a filled sw_heap_options. With touch_map, a dry heap tracks writes.
-
-    Raises:
-        InvalidError: an option is for simulations, but the heap is real.
-    """
+    """Return a filled sw_heap_options. With touch_map, a dry heap tracks writes."""
     check_real(options, dry)
     made = _lib.options_of(
         "sw_heap_options",

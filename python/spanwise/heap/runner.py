@@ -26,12 +26,7 @@ _TOUCHES = ("none", "ends")
 
 
 def as_ops(ops: Any) -> NDArray[np.void]:
-    """Return operations (an array or `Rows`) as a contiguous array of OPS_DTYPE, copied if needed.
-
-    Raises:
-        TypeError: ops is not an array of that type.
-        InvalidError: ops has more than one dimension.
-    """
+    """Return operations (array or `Rows`) as a contiguous array of OPS_DTYPE, copied if needed."""
     if isinstance(ops, Rows):
         ops = np.asarray(ops)
     if not isinstance(ops, np.ndarray) or ops.dtype != OPS_DTYPE:
@@ -43,11 +38,7 @@ def as_ops(ops: Any) -> NDArray[np.void]:
 
 
 def check_ids(runner: Any, ops: NDArray[np.void]) -> None:
-    """Check that ids are dense, because the runner's memory grows with the largest id.
-
-    Raises:
-        InvalidError: an id is not below the number of operations run, including these.
-    """
+    """Check that ids are dense, because the runner's memory grows with the largest id."""
     run_before = int(RunStats.read(runner).ops)
     bound = max(run_before + len(ops), _IDS_AT_LEAST)
     too_large = (ops["kind"] == lib.SW_OP_ALLOC) & (ops["object"] >= bound)
@@ -60,16 +51,7 @@ def check_ids(runner: Any, ops: NDArray[np.void]) -> None:
 
 
 def run_ops(runner: Any, ops: NDArray[np.void], *, touch: str = "none") -> None:
-    """Run operations; KeyboardInterrupt stops the run between two of them.
-
-    Args:
-        runner: the heap's runner.
-        ops: from `as_ops`.
-        touch: bytes to write of each new object: "none" or "ends".
-
-    Raises:
-        InvalidError: an operation is impossible, or touch is unknown.
-    """
+    """Run operations; KeyboardInterrupt stops the run between two of them."""
     if touch not in _TOUCHES:
         raise errors.InvalidError(f"touch {touch!r}: use {' or '.join(_TOUCHES)}")
     cancel = ffi.new("int *")
@@ -92,11 +74,6 @@ def interruptible(
     """Run a long C call in a thread, while the main thread polls for Ctrl-C and sets `cancel`.
 
     If no thread can be created, the main thread makes the call, and Ctrl-C takes effect at its end.
-
-    Args:
-        call: the call; its result is returned.
-        cancel: an int that the call polls.
-        look: called periodically by the main thread.
     """
     if threading.current_thread() is not threading.main_thread():
         return call()

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from spanwise import _format, errors
 from spanwise.ledger.ledger import Ledger, ledger_rows
 from spanwise.ledger.parts import PARTS, PEAK_RESIDENT, at_moment
-from spanwise.results.drawing import draw
-from spanwise.results.rows import Result, Rows, Tabular, Value
+from spanwise.results.rows import Result, Rows, Tabular, Value, draw
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

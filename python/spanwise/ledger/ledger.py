@@ -12,11 +12,9 @@ from numpy.typing import NDArray
 
 from spanwise import _format, _lib, errors
 from spanwise._lib import check, ffi, lib
-from spanwise.ledger.measures import Measure, measures_of
 from spanwise.ledger.parts import OUTSIDE, PARTS, SUMS, at_moment
-from spanwise.ledger.run_stats import RunStats
-from spanwise.results.drawing import draw
-from spanwise.results.rows import Result, Rows, Tabular, Value, as_rows, rows_of
+from spanwise.ledger.run_stats import Measure, RunStats, measures_of
+from spanwise.results.rows import Result, Rows, Tabular, Value, as_rows, draw, rows_of
 from spanwise.tables.table import SizeClassTable
 
 if TYPE_CHECKING:
@@ -325,18 +323,7 @@ def read_ledger(
     source: str = "",
     resident: bool = False,
 ) -> Ledger:
-    """Return the current ledger of a C heap. The caller keeps the heap alive.
-
-    Args:
-        c_heap: the heap.
-        table: its size classes.
-        at: name of the moment.
-        stats: counts of a runner.
-        rss_bytes: resident bytes of the process.
-        time_ns: time of the recording.
-        source: name of the program or recording.
-        resident: also count resident bytes; the heap must be real or have a map of written pages.
-    """
+    """Return the current ledger of a C heap. The caller keeps the heap alive."""
     of_heap = Ledger(
         **_read_sums(lib.sw_heap_ledger, c_heap, table),
         rss_bytes=rss_bytes,
@@ -364,11 +351,7 @@ def _read_sums(read: Any, c_heap: Any, table: SizeClassTable) -> dict[str, Any]:
 
 
 def add_ledgers(ledgers: Sequence[Ledger], source: str) -> Ledger:
-    """Return the sum of ledgers of several processes under one table, each at its own moment.
-
-    Raises:
-        InvalidError: no ledger, or different tables.
-    """
+    """Return the sum of ledgers of several processes under one table, each at its own moment."""
     if not ledgers or len({one.table for one in ledgers}) > 1:
         raise errors.InvalidError("ledgers to add up must be at least one, all of one table")
     resident = [one.resident for one in ledgers if one.resident is not None]

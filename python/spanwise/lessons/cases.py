@@ -21,44 +21,18 @@ from spanwise.heap.heap import Heap
 from spanwise.lessons.articles import claims
 from spanwise.tables.table import SizeClassTable, as_table
 
-VARIABLE_BYTES_MAX = 128 << 10
-"""Go 1.26.8 moves larger variables to the heap (cmd/compile/internal/ir/cfg.go)."""
-UNNAMED_BYTES_MAX = 64 << 10
-"""The same limit for values from new, make and composite literals."""
-
-SHARING = ("copied", "shared down", "shared up")
-"""How a value leaves its function: as a copy, to a callee, or to the caller."""
-
 
 class Verdict(NamedTuple):
     """Where Go allocates a value, as `go build -gcflags=-m` reports it.
 
     Attributes:
         place: "stack" or "heap".
-        reason: one of SHARING, or "too large".
+        reason: how the value leaves its function, "copied", "shared down" (to a callee) or "shared
+            up" (to the caller); or "too large": above 128 KiB, as Go 1.26.8 moves variables.
     """
 
     place: str
     reason: str
-
-
-def place_of(size: SupportsIndex, sharing: str, *, named: bool = True) -> Verdict:
-    """Return where Go 1.26.8 allocates a value whose size is known at compile time.
-
-    Args:
-        size: in bytes.
-        sharing: one of SHARING.
-        named: it is a variable; False: it comes from new, make or a literal.
-
-    Raises:
-        InvalidError: the sharing is unknown, or the size is negative.
-    """
-    if sharing not in SHARING:
-        raise InvalidError(f"sharing {sharing!r}: must be one of {', '.join(SHARING)}")
-    limit = VARIABLE_BYTES_MAX if named else UNNAMED_BYTES_MAX
-    if _lib.as_index(size, "size") > limit:
-        return Verdict("heap", "too large")
-    return Verdict("heap" if sharing == "shared up" else "stack", sharing)
 
 
 class Case(NamedTuple):

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from spanwise import _format, _lib
 from spanwise._lib import ffi, lib
 from spanwise.errors import InvalidError, OutOfMemoryError
-from spanwise.results.drawing import draw
-from spanwise.results.rows import Result
+from spanwise.results.rows import Result, draw
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,37 +1,46 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run programs under several allocators, interleaved (docs/design/programs.md)."""
+"""Run programs under several allocators, interleaved (docs/design/programs.md).
+
+Runs of a round follow each other, so other load on the machine affects all alike. Their order
+changes from round to round. A run fails if its stdout differs from that of the plain run.
+"""
 
 from __future__ import annotations
 
 import os
 import platform
+import random
 import signal
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from spanwise import _format, errors
-from spanwise.heap.options import HeapOptions
 from spanwise.measure.bench_cases import (
     EVERYBODY,
     FITTED,
     PLAIN,
+    SEEDS,
     SPANWISE,
     BenchCase,
     Server,
     built_server,
     check_cases,
     find_servers,
-    policy_servers,
 )
 from spanwise.measure.bench_fits import BenchFit
-from spanwise.measure.bench_result import BenchResult, BenchRow, latest, measured_on
-from spanwise.measure.bench_rounds import BENCH, Round, run_round
-from spanwise.recordings.programs import own_allocator
-from spanwise.results.jobs import Progress, Signals, Step, progress_bar
-from spanwise.sweeps.plans import session_header
-from spanwise.sweeps.row_file import RowStore
+from spanwise.measure.bench_result import BENCH, VALUE_FIELDS, BenchResult, measured_on
+from spanwise.measure.launching import Usage, launch
+from spanwise.measure.running import ProcessLedger, read_process_ledger
+from spanwise.recordings.launch import python_variables, seen_from
+from spanwise.recordings.programs import Use, examine, own_allocator
+from spanwise.results.jobs import Progress, Signals, progress_bar
+from spanwise.sweeps.row_file import RowStore, header_of
+from spanwise.sweeps.tasks import describe, worker_name
+
+_USE = Use("benchmarked", "an allocator")
 
 
 class BenchInterrupted(KeyboardInterrupt):
@@ -51,7 +60,6 @@ def bench(
     allocators: Iterable[str] = EVERYBODY,
     *,
     fits: Mapping[str, BenchFit] | None = None,
-    policies: Iterable[HeapOptions] = (),
     rounds: int = 5,
     timeout_s: float = 120.0,
     ignore_output: bool = False,
@@ -70,14 +78,11 @@ def bench(
             libraries that define malloc; missing ones are omitted with a note. Where a library is
             preloaded, CPython runs with PYTHONMALLOC=malloc.
         fits: result of `fit_cases`; built tables take part as "fitted".
-        policies: further options of "spanwise", each an allocator named by its changes, such as
-            "placement fullest, decay_ms 0".
         rounds: runs of each case under each allocator.
         timeout_s: a longer run is ended and becomes a failed row; seconds.
         ignore_output: accept a stdout that differs from that of the plain run of the same round,
             for programs that print times or addresses. By default such a run is a failed row.
-        output: JSON lines file for the rows. Runs of an existing file are not repeated, except
-            those that failed or have no plain run to compare with.
+        output: JSON lines file for the rows, written as they finish; an earlier one is replaced.
         progress: as of `Recording.ledger`; the steps are runs.
 
     Returns:
@@ -85,7 +90,6 @@ def bench(
 
     Raises:
         InvalidError: an argument that is not allowed, or an output file of something else.
-        StateError: another benchmark writes to the output file.
         BenchInterrupted: Ctrl-C; it and the file have the finished rows.
         OSError: the system refused to write.
     """
@@ -96,7 +100,6 @@ def bench(
     if not timeout_s > 0:
         raise errors.InvalidError(f"timeout_s {timeout_s:g}: must be more than 0")
     servers, missing = find_servers(allocators)
-    servers += policy_servers(policies)
     notes = [f"{name} is not installed: {advice}" for name, advice in missing.items()]
     notes += _own_allocators(wanted)
     served = [_servers_of(case, servers, (fits or {}).get(case.program)) for case in wanted]
@@ -106,15 +109,21 @@ def bench(
         for number in range(rounds)
         for case, own in zip(wanted, served, strict=True)
     ]
-    session = _Session(plan, notes, output)
+    store = RowStore(output, BENCH, _header(plan))
+    total = sum(len(one.servers) for one in plan)
     try:
-        with progress_bar(progress, session.total, "bench", "runs") as step:
-            session.run(step)
+        with (
+            progress_bar(progress, total, "bench", "runs") as step,
+            Signals([signal.SIGTERM, signal.SIGHUP]) as signals,
+            signals.heard(),
+        ):
+            for round_ in plan:
+                store.add(run_round(round_), step)
     except KeyboardInterrupt:
-        raise BenchInterrupted(session.result()) from None
+        raise BenchInterrupted(_result(plan, store, notes)) from None
     finally:
-        session.close()
-    return session.result()
+        store.close()
+    return _result(plan, store, notes)
 
 
 def _own_allocators(cases: Sequence[BenchCase]) -> list[str]:
@@ -135,98 +144,24 @@ def _servers_of(
     return tuple(own)
 
 
-class _Session:
-    """A session: the rows of earlier sessions, and those that it adds."""
-
-    def __init__(
-        self, plan: Sequence[Round], notes: Sequence[str], output: str | os.PathLike[str] | None
-    ) -> None:
-        self._notes = list(notes)
-        header = _header(plan)
-        self._measured = measured_on(header)
-        self._store = RowStore(output, header, BENCH, _key)
-        kept, plain = _kept(plan, latest(self._store.before).values())
-        self._store.keep(kept)
-        done = set(map(_key, kept))
-        self._order = [round_.key(server) for round_ in plan for server in round_.servers]
-        self._cases = {round_.case.hash: round_.case for round_ in plan}
-        self._plan = [
-            replace(left, plain_sha256=plain.get((one.case.hash, one.number)))
-            for one in plan
-            if (left := one.without(done)).servers
-        ]
-        self.total = sum(len(one.servers) for one in self._plan)
-        if kept:
-            self._notes.append(f"{_format.plural(len(kept), 'run')} reused")
-
-    def run(self, progress: Step) -> None:
-        """Do the remaining rounds."""
-        with Signals([signal.SIGTERM, signal.SIGHUP]) as signals, signals.heard():
-            for round_ in self._plan:
-                self._store.add(run_round(round_), progress)
-
-    def result(self) -> BenchResult:
-        """Return the rows by case, allocator and round, with the current names of cases."""
-        names = {key: (case.program, case.input) for key, case in self._cases.items()}
-        cases = list(names)
-        servers = list(dict.fromkeys((name, library) for _, name, library, _ in self._order))
-        rows = []
-        for row in self._store.rows.values():
-            program, input_ = names[row["case_hash"]]
-            rows.append({**row, "program": program, "input": input_})
-        rows.sort(
-            key=lambda row: (
-                cases.index(row["case_hash"]),
-                servers.index((row["allocator"], row["library_sha256"])),
-                row["round"],
-            )
-        )
-        return BenchResult(
-            rows,
-            path=self._store.path,
-            notes=[*self._store.notes, *self._notes],
-            measured=self._measured,
-        )
-
-    def close(self) -> None:
-        """Close the file."""
-        self._store.close()
-
-
-def _kept(
-    plan: Sequence[Round], old: Iterable[BenchRow]
-) -> tuple[list[BenchRow], dict[tuple[str, int], str]]:
-    """Return the rows of earlier sessions that need not be repeated.
-
-    If stdout is compared, a row is kept only if it agrees with the plain run of its round.
-
-    Returns:
-        The rows, and the hash of the plain run's stdout by case and round.
-    """
-    rounds = {round_.key(server): round_ for round_ in plan for server in round_.servers}
-    good = [row for row in old if row["error"] is None and _key(row) in rounds]
-    plain = {
-        (row["case_hash"], row["round"]): row["output_sha256"]
-        for row in good
-        if row["allocator"] == PLAIN
-    }
-
-    def agrees(row: BenchRow) -> bool:
-        round_ = rounds[_key(row)]
-        if round_.ignore_output or all(one.name != PLAIN for one in round_.servers):
-            return True
-        return bool(plain.get((row["case_hash"], row["round"])) == row["output_sha256"])
-
-    return [row for row in good if agrees(row)], plain
-
-
-def _key(row: BenchRow) -> tuple[str, str, str, int]:
-    return (row["case_hash"], row["allocator"], row["library_sha256"], row["round"])
+def _result(plan: Sequence[Round], store: RowStore, notes: Sequence[str]) -> BenchResult:
+    """Return the rows by case, allocator and round."""
+    cases = list(dict.fromkeys(round_.case.hash for round_ in plan))
+    servers = list(dict.fromkeys(server.name for round_ in plan for server in round_.servers))
+    rows = sorted(
+        store.rows,
+        key=lambda row: (
+            cases.index(row["case_hash"]),
+            servers.index(row["allocator"]),
+            row["round"],
+        ),
+    )
+    return BenchResult(rows, path=store.path, notes=notes, measured=measured_on(_header(plan)))
 
 
 def _header(plan: Sequence[Round]) -> dict[str, Any]:
     servers = {server.name: server for round_ in plan for server in round_.servers}
-    return session_header(
+    return header_of(
         machine=f"{platform.system()} {platform.machine()}, {processor()}",
         allocators={name: [one.library, one.sha256] for name, one in servers.items()},
     )
@@ -240,3 +175,113 @@ def processor() -> str:
     except OSError:
         return platform.processor() or "unknown"
     return next((value.strip() for name, _, value in lines if name.strip() == "model name"), "")
+
+
+# --- one round ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Round:
+    """A case and the allocators that run it once each.
+
+    Attributes:
+        case: what runs.
+        number: of the round, from 0.
+        servers: the allocators.
+        timeout_s: time limit of a run.
+        ignore_output: allow stdout to differ from that of the plain run.
+    """
+
+    case: BenchCase
+    number: int
+    servers: tuple[Server, ...]
+    timeout_s: float
+    ignore_output: bool = False
+
+    def row(self, server: Server, error: str | None, **values: int | str | None) -> dict[str, Any]:
+        """Return the row of a run; without values, of a failed run."""
+        return {
+            "program": self.case.program,
+            "input": self.case.input,
+            "case_hash": self.case.hash,
+            "allocator": server.name,
+            "library_sha256": server.sha256,
+            "round": self.number,
+            **dict.fromkeys((*VALUE_FIELDS, "output_sha256")),
+            **values,
+            "worker": worker_name(),
+            "error": error,
+        }
+
+
+def run_round(round_: Round) -> list[dict[str, Any]]:
+    """Do a round; return a row per run, failed ones with `error`."""
+    order = list(round_.servers)
+    random.Random(f"{round_.case.hash} {round_.number}").shuffle(order)
+    rows = {server: _row(round_, server) for server in order}
+    return _compared(round_, [rows[server] for server in round_.servers])
+
+
+def _compared(round_: Round, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Turn rows whose stdout differs from that of the plain run into failed rows."""
+    wanted = next((row["output_sha256"] for row in rows if row["allocator"] == PLAIN), None)
+    if round_.ignore_output or wanted is None:
+        return rows
+    error = (
+        f"{round_.case.argv[0]}: stdout differs from that of the plain run; find out why, or ignore"
+        " it with --ignore-output (ignore_output=True) if it has times or addresses in it"
+    )
+    return [
+        row if row["output_sha256"] in (None, wanted) else round_.row(server, error)
+        for server, row in zip(round_.servers, rows, strict=True)
+    ]
+
+
+def _row(round_: Round, server: Server) -> dict[str, Any]:
+    try:
+        return _run(round_, server)
+    except (errors.SpanwiseError, OSError) as error:
+        return round_.row(server, describe(error))
+
+
+def _run(round_: Round, server: Server) -> dict[str, Any]:
+    case = round_.case
+    base = {**os.environ, **SEEDS, **case.environment}
+    plain = not server.library
+    program = examine(seen_from(case.argv[0], case.folder), base.get("PATH"), _USE)
+    with tempfile.TemporaryDirectory(prefix="spanwise-bench-") as folder:
+        own = {"SPANWISE_TRACKED": "0", "SPANWISE_LEDGER": str(Path(folder, "%p.json"))}
+        env = {**base, **python_variables(program, plain), **(own if server.own else {})}
+        env.update(server.variables)
+        usage = launch(
+            case.argv,
+            base.get("LD_PRELOAD", "") if plain else server.library,
+            env=env,
+            cwd=case.folder,
+            timeout_s=round_.timeout_s,
+        )
+        if usage.error:
+            return round_.row(server, f"{case.argv[0]}: {usage.error}")
+        ledgers = [read_process_ledger(path) for path in sorted(Path(folder).glob("*.json"))]
+    if server.own and not ledgers:
+        return round_.row(server, f"{case.argv[0]}: no process of it wrote a ledger")
+    values = _values(usage, server, ledgers)
+    return round_.row(server, None, **values, output_sha256=usage.output_sha256)
+
+
+def _values(usage: Usage, server: Server, ledgers: list[ProcessLedger]) -> dict[str, int | None]:
+    values: dict[str, int | None] = {
+        "rss_bytes": usage.rss_bytes,
+        "anonymous_bytes": usage.anonymous_bytes,
+        "predicted_bytes": server.predicted_bytes,
+        "cpu_ns": usage.cpu_ns,
+        "elapsed_ns": usage.elapsed_ns,
+        "page_faults": usage.page_faults,
+    }
+    if ledgers:
+        largest = max(ledgers, key=lambda one: one.peak_held_bytes)
+        values["held_bytes"] = largest.peak_held_bytes
+        now, heap = largest.ledger.rss_bytes, largest.ledger.resident_bytes
+        if now is not None and heap is not None:
+            values["outside_bytes"] = max(0, now - heap)
+    return values

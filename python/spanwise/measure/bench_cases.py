@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from spanwise import errors
-from spanwise.heap.options import DEFAULT, HeapOptions, check_real
 from spanwise.measure.replayer import PEERS, allocator_named
 from spanwise.measure.running import find_preload
 from spanwise.recordings.launch import words_of
@@ -29,6 +28,9 @@ ONE_ARENA = "one-arena"
 PRELOADED = (SPANWISE, *PEERS)
 EVERYBODY = (PLAIN, *PRELOADED)
 """The default allocators; FITTED is added if a table was built, ONE_ARENA if it is named."""
+
+SEEDS = {"PYTHONHASHSEED": "0", "PERL_HASH_SEED": "0"}
+"""Variables that make programs allocate the same way each time."""
 
 _KEYS = {"program", "input", "argv", "environment", "folder"}
 
@@ -79,7 +81,6 @@ class Server:
         sha256: hash of that, or "".
         own: whether it is spanwise's malloc, which writes a ledger.
         predicted_bytes: the peak resident bytes of a simulated heap; None: unknown.
-        options: of spanwise's malloc.
     """
 
     name: str
@@ -87,7 +88,6 @@ class Server:
     sha256: str
     own: bool = False
     predicted_bytes: int | None = None
-    options: HeapOptions = DEFAULT
 
     @property
     def variables(self) -> dict[str, str]:
@@ -99,10 +99,6 @@ def read_cases(path: str | os.PathLike[str]) -> list[BenchCase]:
     """Read a JSON list of cases: objects with program, input, argv, environment, folder.
 
     Only argv is required. A relative folder is relative to the current directory.
-
-    Raises:
-        InvalidError: naming the case and the error.
-        OSError: it cannot be read.
     """
     with reading(f"{os.fspath(path)}: not JSON", error=errors.InvalidError):
         value = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -171,15 +167,16 @@ def check_cases(cases: Sequence[BenchCase]) -> None:
             )
 
 
+def variables_of(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the whole environment in which a case is recorded, as in its runs."""
+    return {**os.environ, **SEEDS, **environment}
+
+
 # --- allocators -----------------------------------------------------------------------------------
 
 
 def find_servers(names: Iterable[str]) -> tuple[list[Server], dict[str, str]]:
-    """Find allocators by name; for each missing one, say how to install it.
-
-    Raises:
-        InvalidError: a name is not an allocator.
-    """
+    """Find allocators by name; for each missing one, say how to install it."""
     found: list[Server] = []
     missing: dict[str, str] = {}
     for name in dict.fromkeys(names):
@@ -202,31 +199,6 @@ def find_servers(names: Iterable[str]) -> tuple[list[Server], dict[str, str]]:
 def built_server(name: str, folder: Path, predicted_bytes: int | None = None) -> Server:
     """Return the `Server` of a build's preloaded malloc."""
     return server_of(name, find_preload(folder, None), own=True, predicted_bytes=predicted_bytes)
-
-
-def policy_servers(policies: Iterable[HeapOptions]) -> list[Server]:
-    """Return the installed preloaded malloc with other options, named by the changes.
-
-    Raises:
-        TypeError, InvalidError: options are not for real heaps, or change nothing.
-    """
-    found: dict[str, Server] = {}
-    for options in policies:
-        name = policy_name(options)
-        check_real(options)
-        found[name] = server_of(name, find_preload(None, None), own=True, options=options)
-    return list(found.values())
-
-
-def policy_name(options: HeapOptions) -> str:
-    """Return the name of an allocator with these options: "placement fullest, decay_ms 0"."""
-    if not isinstance(options, HeapOptions):
-        raise TypeError(f"policies must be HeapOptions, not {type(options).__name__}")
-    usual = DEFAULT.to_dict()
-    changed = [f"{k} {value}" for k, value in options.to_dict().items() if value != usual[k]]
-    if not changed:
-        raise errors.InvalidError(f"policies: the default is {SPANWISE!r}; name it as an allocator")
-    return ", ".join(changed)
 
 
 def server_of(name: str, library: Path, **known: Any) -> Server:

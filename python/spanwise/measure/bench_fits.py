@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,22 +13,17 @@ from typing import Any
 
 from spanwise import errors
 from spanwise.builds.build import build
-from spanwise.builds.programs import BuildError
-from spanwise.measure.bench_cases import BenchCase, check_cases
-from spanwise.measure.bench_rounds import variables_of
+from spanwise.builds.steps import BuildError
+from spanwise.measure.bench_cases import BenchCase, check_cases, variables_of
 from spanwise.measure.launching import dropped_output
 from spanwise.measure.running import PRELOAD_TABLE
 from spanwise.optimizer.search import optimize
 from spanwise.recordings.launch import PIPE_CLOSED, with_pipefail
 from spanwise.recordings.recorder import RecordOptions, run_recorded
 from spanwise.recordings.recording import Recording
-from spanwise.results.files import READING_ERRORS, write_whole
-from spanwise.results.jobs import Progress, Step, progress_bar
+from spanwise.results.jobs import Progress, progress_bar
 from spanwise.results.rows import Result
-from spanwise.sweeps.plans import made_by
 from spanwise.tables.table import SizeClassTable
-
-FILE, TABLE = "fit.json", "table.json"
 
 
 @dataclass(frozen=True)
@@ -72,21 +66,17 @@ def fit_cases(
     cases: Iterable[BenchCase],
     folder: str | os.PathLike[str],
     *,
-    built: bool = True,
     progress: Progress = None,
     **rules: Any,
 ) -> dict[str, BenchFit]:
     """Record each case, fit a table to the first input of each program, and build it.
 
     The other inputs do not influence the table. Nothing is fitted to a run that fails; the result
-    has the reason, and the next call tries again. Other results in the folder are reused for the
-    same cases and the same spanwise.
+    has the reason.
 
     Args:
         cases: programs with their inputs; the table is fitted to a program's first input.
-        folder: for recordings (`PROGRAM/N.swt`), results (`PROGRAM/fit.json`) and builds
-            (`PROGRAM/build`); it is created.
-        built: whether to build a table that holds.
+        folder: for recordings (`PROGRAM/N.swt`) and builds (`PROGRAM/build`); it is created.
         progress: as of `Recording.ledger`; the steps are programs.
         rules: arguments of `optimize`.
 
@@ -102,11 +92,12 @@ def fit_cases(
     programs: dict[str, list[BenchCase]] = {}
     for case in wanted:
         programs.setdefault(case.program, []).append(case)
+    found = {}
     with progress_bar(progress, len(programs), "fits", "programs") as step:
-        return {
-            name: _fit(name, own, Path(folder), {"built": built, "rules": rules}, step)
-            for name, own in programs.items()
-        }
+        for name, own in programs.items():
+            found[name] = _fit(name, own, Path(folder), rules)
+            step(1)
+    return found
 
 
 def recording_path(folder: Path, program: str, number: int) -> Path:
@@ -115,68 +106,28 @@ def recording_path(folder: Path, program: str, number: int) -> Path:
     return folder / name / f"{number}.swt"
 
 
-def _fit(
-    program: str, cases: Sequence[BenchCase], folder: Path, how: dict[str, Any], progress: Step
-) -> BenchFit:
+def _fit(program: str, cases: Sequence[BenchCase], folder: Path, rules: dict[str, Any]) -> BenchFit:
     place = recording_path(folder, program, 0).parent
     place.mkdir(parents=True, exist_ok=True)
-    made_of = {**made_by(), "cases": [one.hash for one in cases], **how}
-    found = _stored(place, program, made_of)
-    if found is None:
-        found = _make(program, cases, place, made_of)
-    progress(1)
-    return found
-
-
-def _stored(place: Path, program: str, made_of: dict[str, Any]) -> BenchFit | None:
-    """Return the result of an earlier call for the same cases, or None."""
-    try:
-        value = json.loads((place / FILE).read_text(encoding="utf-8"))
-        if value.pop("made_of") != json.loads(json.dumps(made_of)):
-            return None
-        folder = value["folder"]
-        if folder is not None and not Path(folder, "lib").is_dir():
-            return None
-        value["table"] = SizeClassTable.from_json(place / TABLE)
-        value["folder"] = None if folder is None else Path(folder)
-        value["predicted"] = {case: tuple(pair) for case, pair in value["predicted"].items()}
-        return BenchFit(**{**value, "program": program})
-    except (OSError, errors.SpanwiseError, *READING_ERRORS):
-        return None  # no file, or a truncated one
-
-
-def _make(
-    program: str, cases: Sequence[BenchCase], place: Path, made_of: dict[str, Any]
-) -> BenchFit:
-    (place / FILE).unlink(missing_ok=True)
+    stock = SizeClassTable.named(PRELOAD_TABLE)
     try:
         first = record_case(cases[0], place / "0.swt")
     except errors.ProgramError as error:
-        stock, why = SizeClassTable.named(PRELOAD_TABLE), f"not fitted: {error}"
+        why = f"not fitted: {error}"
         return BenchFit(program, stock, False, why, None, why)
     recordings = {cases[0].hash: first, **_others(cases[1:], place)}
-    found = optimize(first, progress=False, **made_of["rules"])
-    found.table.to_json(place / TABLE)
-    folder, why_not = None, ""
-    if found.holds and not made_of["built"]:
-        why_not = "no build was wanted"
-    elif found.holds:
+    found = optimize(first, progress=False, **rules)
+    built, why_not = None, "" if found.holds else "no table beats the stock table"
+    if found.holds:
         try:
-            folder = build(found.table, place / "build", progress=False).folder
+            built = build(found.table, place / "build", progress=False).folder
         except BuildError as error:
             why_not = str(error)
-    else:
-        why_not = "no table beats the stock table"
-    tables = (SizeClassTable.named(PRELOAD_TABLE), found.table)
     predicted = {
-        case: (_highest(recording, tables[0]), _highest(recording, tables[1]))
+        case: (_highest(recording, stock), _highest(recording, found.table))
         for case, recording in recordings.items()
     }
-    fit = BenchFit(program, found.table, found.holds, found.verdict(), folder, why_not, predicted)
-    if len(recordings) == len(cases):  # else the next call tries again
-        text = json.dumps({"made_of": made_of, **fit.to_dict()}, indent=1)
-        write_whole(place / FILE, f"{text}\n")
-    return fit
+    return BenchFit(program, found.table, found.holds, found.verdict(), built, why_not, predicted)
 
 
 def _others(cases: Sequence[BenchCase], place: Path) -> dict[str, Recording]:
@@ -193,15 +144,7 @@ def _highest(recording: Recording, table: SizeClassTable) -> int:
 
 
 def record_case(case: BenchCase, path: Path) -> Recording:
-    """Record a case; of several processes keep the largest.
-
-    Args:
-        case: a program with its input.
-        path: of the recording, which is replaced.
-
-    Raises:
-        ProgramError: it cannot be recorded, or it failed.
-    """
+    """Record a case; of several processes keep the largest."""
     path.unlink(missing_ok=True)  # a failed case leaves no recording
     with (
         tempfile.TemporaryDirectory(prefix="spanwise-bench-", dir=path.parent) as scratch,

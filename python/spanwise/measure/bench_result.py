@@ -3,31 +3,47 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import os
+import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spanwise import _format, errors
 from spanwise.measure.bench_cases import FITTED, PLAIN, SPANWISE
-from spanwise.measure.bench_rounds import BENCH, ROW_FIELDS, VALUE_FIELDS
-from spanwise.results.drawing import draw
-from spanwise.results.files import write_whole
-from spanwise.results.intervals import Interval, interval_of
-from spanwise.results.rows import Result, Rows, Tabular, rows_of
+from spanwise.results.rows import Result, Rows, Tabular, draw, rows_of
 from spanwise.sweeps import row_file
+from spanwise.sweeps.row_file import COUNT, OBJECT, TEXT, RowKind, optional
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+
 BenchRow = dict[str, Any]
+
+VALUE_FIELDS = (
+    *("rss_bytes", "anonymous_bytes", "held_bytes", "outside_bytes", "predicted_bytes"),
+    *("cpu_ns", "elapsed_ns", "page_faults"),
+)
+"""Figures of a run. None in a failed run, or under another malloc if only spanwise's knows it."""
+
+ROW_FIELDS = (
+    *("program", "input", "case_hash", "allocator", "library_sha256", "round"),
+    *VALUE_FIELDS,
+    *("output_sha256", "worker", "error"),
+)
+
+_TYPES = {
+    **dict.fromkeys(ROW_FIELDS, TEXT),
+    **{"round": COUNT, "output_sha256": optional(TEXT), "error": optional(TEXT)},
+    **dict.fromkeys(VALUE_FIELDS, optional(COUNT)),
+}
+BENCH = RowKind("bench", {"machine": TEXT, "allocators": OBJECT}, _TYPES)
 
 
 def measured_on(header: BenchRow) -> str:
-    """Return date, commit (or version) and machine of a session from its header."""
+    """Return date, commit (or version) and machine from a header."""
     build = header.get("commit")
     made = f"commit {build}" if build else f"spanwise {header['versions']['spanwise']}"
     return ", ".join(filter(None, (header.get("started", "")[:10], made, header["machine"])))
@@ -48,7 +64,7 @@ class BenchResult(Sequence[BenchRow], Result, Tabular):
     Attributes:
         path: the file with the rows; None: there is none.
         notes: for the user, such as a missing allocator or a truncated line.
-        measured: date, commit and machine of the last session; "": unknown.
+        measured: date, commit and machine; "": unknown.
     """
 
     def __init__(
@@ -74,10 +90,10 @@ class BenchResult(Sequence[BenchRow], Result, Tabular):
         """
         found = row_file.read(path, BENCH)
         return cls(
-            latest(found.rows).values(),
+            found.rows,
             path=os.fspath(path),
             notes=found.notes,
-            measured=measured_on(found.headers[-1]) if found.headers else "",
+            measured=measured_on(found.header) if found.header else "",
         )
 
     # --- rows ---
@@ -234,20 +250,6 @@ class BenchResult(Sequence[BenchRow], Result, Tabular):
             "measured": self.measured,
         }
 
-    def to_csv(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Return the runs as CSV, one per line; also write them to `path` unless that is None.
-
-        Raises:
-            OSError: the system refused to write.
-        """
-        text = io.StringIO()
-        writer = csv.DictWriter(text, ROW_FIELDS, extrasaction="ignore", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(self._rows)
-        if path is not None:
-            write_whole(path, text.getvalue())
-        return text.getvalue()
-
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the peak RSS of each case and allocator; return the Axes."""
         return draw("bench", self, ax)
@@ -383,12 +385,31 @@ def _plain(rows: list[BenchRow]) -> list[BenchRow]:
     ]
 
 
-def latest(rows: Iterable[BenchRow]) -> dict[tuple[str, str, str, str, str, int], BenchRow]:
-    """Return the last row of each run."""
-    return {
-        (
-            *(row["program"], row["input"], row["case_hash"]),
-            *(row["allocator"], row["library_sha256"], row["round"]),
-        ): row
-        for row in rows
-    }
+# --- intervals ------------------------------------------------------------------------------------
+
+
+class Interval(NamedTuple):
+    """A median and its interval, in the unit of the values; `sure` is the probability, 0 to 1."""
+
+    median: float
+    low: float
+    high: float
+    sure: float
+
+
+def interval_of(values: Iterable[float], least_sure: float = 0.9) -> Interval:
+    """Return the shortest interval of order statistics with at least this confidence."""
+    ordered = sorted(values)
+    count, rank = len(ordered), 1
+    while 2 * (rank + 1) <= count + 1 and _sure(count, rank + 1) >= least_sure:
+        rank += 1
+    middle = statistics.median(ordered)
+    return Interval(middle, ordered[rank - 1], ordered[-rank], max(0.0, _sure(count, rank)))
+
+
+def _sure(count: int, rank: int) -> float:
+    below = sum(math.comb(count, i) for i in range(rank))
+    return float(1 - 2 * below / 2**count)
+
+
+__all__ = ["Interval", "interval_of"]

@@ -71,16 +71,6 @@ def launch(
 
     The hash is of the output until the command ends, even if a remaining child holds the pipe.
     A shell pipeline fails if any of its commands does (`with_pipefail`).
-
-    Args:
-        argv: program and arguments.
-        preload: value of LD_PRELOAD for the command alone, "" for none.
-        env: its whole environment.
-        cwd: its working folder.
-        timeout_s: after this it is killed with all its processes.
-
-    Raises:
-        UnsupportedError: the wrapper is not installed.
     """
     program = _lib.native_library(RUSAGE_WRAPPER)
     words = with_pipefail(argv, env.get("PATH"), cwd)
@@ -140,11 +130,7 @@ def dropped_output() -> Iterator[int]:
 
 
 def _hash_output(child: subprocess.Popen[bytes], timeout_s: float) -> str:
-    """Read stdout until the child has ended; return its SHA-256.
-
-    Raises:
-        TimeoutExpired: the child did not end in time.
-    """
+    """Read stdout until the child has ended; return its SHA-256."""
     assert child.stdout is not None
     pipe = child.stdout.fileno()
     with suppress(OSError):  # the system may refuse a larger pipe

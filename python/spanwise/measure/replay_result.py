@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from spanwise import _format
-from spanwise.results.drawing import draw
-from spanwise.results.rows import Result, Rows, Tabular, Value
+from spanwise.results.rows import Result, Rows, Tabular, Value, draw
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -80,17 +80,7 @@ PEERS = {
 def allocator_named(
     name: str, table: SizeClassTable | None = None, lib: str | os.PathLike[str] | None = None
 ) -> Allocator:
-    """Return the allocator of a name, a table or a build.
-
-    Args:
-        name: spanwise, glibc, jemalloc, mimalloc, tcmalloc, or the path of a library that defines
-            malloc.
-        table: for spanwise: a run-time heap with this table.
-        lib: for spanwise: a folder of `spanwise build`.
-
-    Raises:
-        InvalidError: the allocator is unknown, or takes no table or lib.
-    """
+    """Return the allocator of a name, a table or a build."""
     if name != "spanwise" and (table is not None or lib is not None):
         option = "table" if table is not None else "lib"
         raise errors.InvalidError(f"{name}: has tables of its own; {option} is for spanwise only")
@@ -175,17 +165,8 @@ def run_program(
 ) -> tuple[dict[str, Any], NDArray[np.void]]:
     """Run the program on the operations of `fd`.
 
-    Args:
-        fd: of `operations_file`.
-        allocator: of the replay.
-        words: options in addition to those of the allocator.
-        progress: called with the number of operations done since its last call.
-
     Returns:
         Its output, and rows of (monotonic clock in ns, anonymous resident bytes).
-
-    Raises:
-        ProgramError: it could not run or failed; the message says why.
     """
     program = _lib.native_library(PROGRAM)
     rewind(fd)

@@ -102,12 +102,7 @@ class ProcessLedger(Result, Value):
 
 
 def read_process_ledger(path: str | os.PathLike[str]) -> ProcessLedger:
-    """Read a file that SPANWISE_LEDGER=PATH wrote.
-
-    Raises:
-        InvalidError: it is not such a file.
-        OSError: it cannot be read.
-    """
+    """Read a file that SPANWISE_LEDGER=PATH wrote."""
     name = f"{os.fspath(path)}: no ledger of the preloaded malloc"
     with reading(name, error=errors.InvalidError):
         value = json.loads(Path(path).read_text(encoding="ascii"))
@@ -117,11 +112,7 @@ def read_process_ledger(path: str | os.PathLike[str]) -> ProcessLedger:
 
 
 def _count(value: Any) -> int:
-    """Return a number of bytes or objects.
-
-    Raises:
-        TypeError, ValueError: it is not a number of 64 bits.
-    """
+    """Return a number of bytes or objects."""
     if not 0 <= operator.index(value) < 1 << 64:
         raise ValueError("a number is negative or has more than 64 bits")
     return int(value)

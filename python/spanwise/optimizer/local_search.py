@@ -42,12 +42,7 @@ def specs_of(table: SizeClassTable) -> Specs:
 
 
 class Neighbourhood:
-    """The tables that differ from a table in one boundary, one class or one span.
-
-    Args:
-        profile: weights of the requested sizes, which are the possible boundaries.
-        rules: the constraints on a table.
-    """
+    """The tables that differ from a table in one boundary, one class or one span."""
 
     def __init__(self, profile: SizeProfile, rules: Rules) -> None:
         self.rules = rules
@@ -175,15 +170,7 @@ def search(
     candidates: int,
     make: Callable[[Specs], SizeClassTable],
 ) -> Found:
-    """Improve each start, best first, until no neighbour is better or the budget is spent.
-
-    Args:
-        starts: at least one table.
-        near: generates the neighbours.
-        scores: the objective; the first of equal tables wins.
-        candidates: maximum number of tables to simulate, including the starts.
-        make: builds a table of classes.
-    """
+    """Improve each start, best first, until no neighbour is better or the budget is spent."""
     best, stopped = starts[0], False
     try:
         by_score = sorted(zip(scores.of(starts), range(len(starts)), strict=True))

@@ -11,9 +11,7 @@ from spanwise import errors
 from spanwise.optimizer.profile import (
     OBJECTIVES,
     RESIDENT,
-    SIMULATED,
     check_allocates,
-    weight_of,
 )
 from spanwise.optimizer.solver import Fit, Rules
 from spanwise.recordings.recording import Recording
@@ -46,7 +44,7 @@ class Options:
     largest_bytes: int
     page_bytes: int
     pages: int
-    partial: float | None
+    partial: float
     waste_percent: int
     prior: float | None
     least_percent: float
@@ -65,8 +63,8 @@ class Options:
             families.check_name(self.name)
         if not fitted:
             raise errors.InvalidError("no recording to fit a table to; give at least one")
-        if weight_of(self.objective) not in OBJECTIVES:
-            names = ", ".join((*SIMULATED, *OBJECTIVES))
+        if self.objective not in OBJECTIVES:
+            names = ", ".join(OBJECTIVES)
             raise errors.InvalidError(f"objective {self.objective!r}: must be one of {names}")
         if not 0 <= self.least_percent <= 100:
             raise errors.InvalidError(f"least_percent {self.least_percent}: must be 0 to 100")
@@ -84,10 +82,8 @@ class Options:
             )
 
     def fit(self, fitted: list[Recording]) -> Fit:
-        """Return the fit of recordings, with defaults that depend on the objective."""
-        partial, prior = self.partial, self.prior
-        if partial is None:
-            partial = 0.0 if self.objective == "allocs" else 0.5
+        """Return the fit of recordings."""
+        prior = self.prior
         if prior is None:
             prior = PRIOR if self.objective == RESIDENT else 0.0
         rules = Rules(
@@ -96,7 +92,7 @@ class Options:
             self.largest_bytes,
             self.page_bytes,
             self.pages,
-            float(partial),
+            float(self.partial),
             float(prior),
             self.waste_percent,
         )
@@ -148,11 +144,7 @@ def _same_file(one: Recording, other: Recording) -> bool:
 
 
 def given_tables(tables: Iterable[SizeClassTable | str]) -> list[SizeClassTable]:
-    """Return the stock tables and the given ones, without duplicates.
-
-    Raises:
-        InvalidError: two different tables have one name.
-    """
+    """Return the stock tables and the given ones, without duplicates."""
     found = [SizeClassTable.named(name) for name in STOCK]
     for table in map(as_table, tables):
         if table in found:

@@ -20,9 +20,8 @@ from spanwise.ledger.ledger import Ledger, add_ledgers
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.simulate import FILE_STEP, Simulation
 from spanwise.recordings.sources import Batch, FileSource, Source
-from spanwise.results.drawing import draw
 from spanwise.results.jobs import Step, no_step
-from spanwise.results.rows import Result, Rows, Tabular, Value, as_rows
+from spanwise.results.rows import Result, Rows, Tabular, Value, as_rows, draw
 from spanwise.tables.table import SizeClassTable
 
 if TYPE_CHECKING:
@@ -69,15 +68,7 @@ def peak_ledger(
     *,
     resident: bool = False,
 ) -> Ledger:
-    """Return the ledger at the peak of requested bytes, summed over the recordings' own peaks.
-
-    Args:
-        recordings: at least one.
-        table: size classes.
-        caches: AS_RECORDED, or the number of caches over which objects are spread.
-        progress: called with the number of operations done since its last call.
-        resident: whether the ledger has resident bytes.
-    """
+    """Return the ledger at the peak of requested bytes, summed over the recordings' own peaks."""
     ledgers = []
     for one in recordings:
         simulation = Simulation(table, resident=resident)
@@ -203,15 +194,7 @@ def simulate_pareto(
     caches: Sequence[int],
     progress: Step = no_step,
 ) -> ParetoFront:
-    """Simulate tables up to the peak.
-
-    Args:
-        recordings: their peaks are summed.
-        tables: by (number of classes, span scale). Tables with longer spans run as recorded only,
-            the others with every number of caches.
-        caches: numbers of caches; AS_RECORDED for one per recorded thread.
-        progress: called after each table with the recordings' operations up to the peak.
-    """
+    """Simulate tables up to the peak."""
     rows = []
     seen: set[tuple[int, int, int]] = set()
     work = sum(one.summary.peak_op for one in recordings)

@@ -19,23 +19,18 @@ from spanwise.recordings.recording import Recording
 from spanwise.recordings.sources import FileSource
 from spanwise.tables.table import SizeClassTable
 
-OBJECTIVES = ("allocs", "time", "peak")
-"""The weight of a size: allocations, object-seconds, or objects live at the peak."""
+RESIDENT, HELD, PEAK = "resident", "held", "peak"
+"""The objectives: by simulation the fewest resident bytes at their own peak, or the fewest held
+bytes at the peak of requested bytes; or the solver alone."""
 
-RESIDENT, HELD = "resident", "held"
-"""The objectives that are simulated. "resident": the fewest resident bytes at their own peak;
-"held": the fewest held bytes at the peak of requested bytes."""
-
-SIMULATED = (RESIDENT, HELD)
-
-UNITS = {"allocs": "bytes", "time": "byte-seconds", "peak": "bytes"}
+OBJECTIVES = (RESIDENT, HELD, PEAK)
 
 _PAGE_SIZES = (4096, 8192, 16384, 32768, 65536)
 
 
 @dataclass(frozen=True)
 class Waste:
-    """The waste of a table on a profile, in bytes or byte-seconds.
+    """The waste of a table on a profile, in bytes.
 
     Attributes:
         table: name of the table.
@@ -73,20 +68,18 @@ def _sum(weights: NDArray[np.float64], each: NDArray[Any]) -> float:
 
 @dataclass(frozen=True)
 class SizeProfile:
-    """Weights by requested size.
+    """Weights by requested size: objects live at the peak of requested bytes.
 
     Attributes:
         weights: float64 of shape (262145,): weight of requests of 0, 1, ... bytes.
         large_weight: weight of larger requests; large_bytes: their weight * bytes.
         large_pages: float64 of shape (5,): the same rounded to pages of 4, 8, 16, 32, 64 KiB.
-        seconds: duration of the recording.
     """
 
     weights: NDArray[np.float64]
     large_weight: float
     large_bytes: float
     large_pages: NDArray[np.float64]
-    seconds: float
 
     @cached_property
     def requested(self) -> float:
@@ -110,7 +103,6 @@ class SizeProfile:
             self.large_weight * factor,
             self.large_bytes * factor,
             self.large_pages * factor,
-            self.seconds * factor,
         )
 
     def plus(self, other: SizeProfile) -> SizeProfile:
@@ -120,13 +112,12 @@ class SizeProfile:
             self.large_weight + other.large_weight,
             self.large_bytes + other.large_bytes,
             self.large_pages + other.large_pages,
-            self.seconds + other.seconds,
         )
 
     def up_to(self, largest: int) -> SizeProfile:
         """Return the profile without requests above `largest` bytes."""
         kept = np.where(np.arange(len(self.weights)) <= largest, self.weights, 0.0)
-        return SizeProfile(kept, 0.0, 0.0, np.zeros(len(_PAGE_SIZES)), self.seconds)
+        return SizeProfile(kept, 0.0, 0.0, np.zeros(len(_PAGE_SIZES)))
 
     def waste(self, table: SizeClassTable) -> Waste:
         """Return the waste of a table if every span is full and nothing is cached."""
@@ -158,22 +149,15 @@ class SizeProfile:
         return known
 
 
-_known: weakref.WeakKeyDictionary[Recording, dict[str, SizeProfile]] = weakref.WeakKeyDictionary()
+_known: weakref.WeakKeyDictionary[Recording, SizeProfile] = weakref.WeakKeyDictionary()
 
 
-def profile_of(recording: Recording, objective: str) -> SizeProfile:
-    """Return the profile of a recording under an objective; one pass reads and caches all three.
-
-    Raises:
-        InvalidError: there is no such objective, or the recording has no allocation.
-        TraceFormatError: the file is damaged.
-    """
-    if objective not in OBJECTIVES:
-        raise errors.InvalidError(f"objective {objective!r}: must be {', '.join(OBJECTIVES)}")
+def profile_of(recording: Recording) -> SizeProfile:
+    """Return the profile of a recording, which one pass reads; it is cached."""
     if recording not in _known:
         check_allocates(recording)
-        _known[recording] = _read_profiles(recording)
-    return _known[recording][objective]
+        _known[recording] = _read_profile(recording)
+    return _known[recording]
 
 
 def check_allocates(recording: Recording) -> None:
@@ -184,12 +168,12 @@ def check_allocates(recording: Recording) -> None:
         )
 
 
-def _read_profiles(recording: Recording) -> dict[str, SizeProfile]:
+def _read_profile(recording: Recording) -> SizeProfile:
     summary = recording.summary
     out = ffi.new("sw_profile **")
     check(lib.sw_profile_create(summary.peak_op, out))
     owned = Owned(out[0], lib.sw_profile_destroy)
-    profile = owned.c
+    profile, kind = owned.c, lib.SW_WEIGH_PEAK
     source = recording._source
     if isinstance(source, FileSource):
         trace = source.open()
@@ -198,37 +182,17 @@ def _read_profiles(recording: Recording) -> dict[str, SizeProfile]:
         for batch in source.batches():
             check(lib.sw_profile_add(profile, batch.ops, batch.count))
     lib.sw_profile_end(profile, summary.duration_ns)
-    kinds = (lib.SW_WEIGH_ALLOCS, lib.SW_WEIGH_TIME, lib.SW_WEIGH_PEAK)
-    seconds = summary.duration_ns / 1e9
-    return {
-        name: _one_profile(profile, kind, seconds)
-        for name, kind in zip(OBJECTIVES, kinds, strict=True)
-    }
-
-
-def _one_profile(profile: object, kind: int, seconds: float) -> SizeProfile:
     raw = ffi.buffer(lib.sw_profile_weights(profile, kind), lib.SW_PROFILE_SIZES * 8)
     large = ffi.new("sw_profile_large *")
     check(lib.sw_profile_get_large(profile, kind, large))
     pages = np.array([large.page_bytes[i] for i in range(len(_PAGE_SIZES))], np.float64)
     weights = np.frombuffer(raw, np.float64).copy()
-    return SizeProfile(weights, float(large.weight), float(large.bytes), pages, seconds)
+    return SizeProfile(weights, float(large.weight), float(large.bytes), pages)
 
 
-def joint_profile(
-    recordings: Sequence[Recording], objective: str, shares: Sequence[float] | None
-) -> SizeProfile:
-    """Return a joint profile of several recordings.
-
-    Args:
-        recordings: at least one.
-        objective: one of OBJECTIVES.
-        shares: weight of each recording regardless of its length; None: profiles are summed.
-
-    Raises:
-        InvalidError: as `profile_of`; or shares that do not fit.
-    """
-    profiles = [profile_of(one, objective) for one in recordings]
+def joint_profile(recordings: Sequence[Recording], shares: Sequence[float] | None) -> SizeProfile:
+    """Return a joint profile of several recordings."""
+    profiles = [profile_of(one) for one in recordings]
     if shares is not None:
         profiles = _weighted(profiles, shares)
     total = profiles[0]
@@ -251,8 +215,3 @@ def _weighted(profiles: list[SizeProfile], shares: Sequence[float]) -> list[Size
         profile.times(share / sum(given) * total / profile.requested if profile.requested else 0.0)
         for profile, share in zip(profiles, given, strict=True)
     ]
-
-
-def weight_of(objective: str) -> str:
-    """Return the member of OBJECTIVES by which an objective weighs sizes in the solver."""
-    return "peak" if objective in SIMULATED else objective

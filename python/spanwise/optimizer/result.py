@@ -10,14 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from spanwise import _format, errors
 from spanwise.ledger.parts import PARTS
-from spanwise.optimizer.cross_validation import describe_folds, median_percent
-from spanwise.optimizer.evaluation import Evaluation
+from spanwise.optimizer.evaluation import Evaluation, describe_folds, median_percent
 from spanwise.optimizer.pareto import AS_RECORDED, ParetoFront, simulate_pareto
-from spanwise.optimizer.profile import UNITS
 from spanwise.optimizer.solver import NO_BOUND, PARETO_COUNTS, SPAN_SCALES, Fit
-from spanwise.results.drawing import draw
 from spanwise.results.jobs import Progress, progress_bar
-from spanwise.results.rows import Result, Rows, Tabular
+from spanwise.results.rows import Result, Rows, Tabular, draw
 from spanwise.tables.classes import file_specs
 from spanwise.tables.table import CONDEMNED, SizeClassTable, rebuild
 
@@ -61,9 +58,8 @@ class OptimizeResult(Result, Tabular):
             chosen_bytes, saved_bytes, saved_percent, stock_chosen. None: there was none.
         stopped: whether Ctrl-C ended the search or the cross-validation early.
         rules: the constraints on the proposal.
-        arithmetic: round-up, tail and large rounding of the proposal if every span is full,
-            weighted by the objective. It is not the ledger's waste.
-        unit: of `arithmetic` and `constraints`: "bytes" or "byte-seconds".
+        arithmetic: round-up, tail and large rounding of the proposal in bytes, if every span is
+            full. It is not the ledger's waste.
         least_percent: minimum saving of a table that holds, in percent of the peak resident under
             the stock table.
     """
@@ -91,7 +87,6 @@ class OptimizeResult(Result, Tabular):
         self.least_percent = least_percent
         self.rules = fit.rules
         self.arithmetic = fit.profile.waste(proposal)
-        self.unit = UNITS[fit.kind]
         if not self.holds:
             self.table = self._condemned(table)
 
@@ -280,7 +275,6 @@ class OptimizeResult(Result, Tabular):
             "loses_on": list(self.loses_on),
             "evaluation": self.evaluation.to_dict(),
             "held_out": [one.to_dict() for one in self.held_out],
-            "unit": self.unit,
             "arithmetic": self.arithmetic.to_dict(),
             "constraints": [dataclasses.asdict(one) for one in self.constraints],
         }
@@ -301,8 +295,8 @@ class OptimizeResult(Result, Tabular):
         )
         ledgers: list[Sequence[str]] = list(comparison.text_rows())
         ledgers.insert(len(PARTS), ())
-        costs = [(one.rule, _signed(one.saved, self.unit)) for one in self.constraints]
-        saves = f"saves, of {_amount(self.arithmetic.total, self.unit)}"
+        costs = [(one.rule, _signed(one.saved)) for one in self.constraints]
+        saves = f"saves, of {_format.size(self.arithmetic.total)}"
         sections = [
             f"bytes {comparison.when}, simulated",
             _format.table(ledgers, comparison.text_head, indent="  "),
@@ -371,9 +365,5 @@ def _number(count: int | None) -> str:
     return "unknown" if count is None else _format.number(count)
 
 
-def _amount(value: float, unit: str) -> str:
-    return _format.size(value) + ("" if unit == "bytes" else " s")
-
-
-def _signed(value: float, unit: str) -> str:
-    return ("-" if value < 0 else "") + _amount(abs(value), unit)
+def _signed(value: float) -> str:
+    return ("-" if value < 0 else "") + _format.size(abs(value))

@@ -49,11 +49,6 @@ class Scores:
     A table's score is the sum over the recordings of the resident bytes that
     `Recording.ledger(table, "peak-resident")` counts. Memory is proportional to the live objects,
     because operations of recording files are not kept.
-
-    Args:
-        recordings: at least one.
-        progress: called with numbers of operations, including skipped ones.
-        workers: number of tables to simulate at once; None: one per processor.
     """
 
     def __init__(
@@ -80,11 +75,7 @@ class Scores:
         return len(self._peaks.keys() | self._above.keys())
 
     def of(self, tables: Iterable[SizeClassTable]) -> list[int]:
-        """Return the scores of tables, bytes.
-
-        Raises:
-            KeyboardInterrupt: Ctrl-C; scores that are complete are kept.
-        """
+        """Return the scores of tables, bytes."""
         wanted = list(tables)
         return self.within(wanted, [math.inf] * len(wanted))
 
@@ -206,11 +197,6 @@ class MixedScores:
 
     The score is (1 - prior) * peak resident bytes + prior * cost, where the cost is the slots and
     shares of tails of the `unseen` requests.
-
-    Args:
-        scores: the peak resident bytes of recordings.
-        unseen: weights of requests of every size.
-        prior: at least 0 and below 1.
     """
 
     def __init__(self, scores: Scores, unseen: SizeProfile, prior: float) -> None:

@@ -9,12 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from spanwise import errors
 from spanwise.optimizer import local_search
-from spanwise.optimizer.cross_validation import Choice, grouped, leave_out, parts_of, split
-from spanwise.optimizer.evaluation import evaluate, ineligible
+from spanwise.optimizer.evaluation import (
+    Choice,
+    evaluate,
+    grouped,
+    ineligible,
+    leave_out,
+    parts_of,
+    split,
+)
 from spanwise.optimizer.options import (
     WASTE_PERCENT,
     Options,
@@ -29,7 +36,6 @@ from spanwise.optimizer.solver import SPAN_SCALES, Fit, Rules, held_counts
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.recording_set import Recordings, as_recordings
 from spanwise.results.jobs import Progress, Step, progress_bar
-from spanwise.results.rows import Rows
 from spanwise.tables.table import STOCK, SizeClassTable, as_table
 
 FAMILIES = ("jemalloc", "tcmalloc", "mimalloc", "pow2", "fibonacci", "geometric-1.25")
@@ -50,7 +56,7 @@ def optimize(
     largest_bytes: int = 32768,
     page_bytes: int = 8192,
     pages: int = 10,
-    partial: float | None = None,
+    partial: float = 0.5,
     waste_percent: int = WASTE_PERCENT,
     prior: float | None = None,
     least_percent: float = LEAST_PERCENT,
@@ -76,9 +82,7 @@ def optimize(
         classes: maximum number of classes, 1 to 255.
         objective: "resident": fewest resident bytes in simulation, classes and spans searched
             together; "held": among the tables that the solver proposes for the peak, the one with
-            the fewest held bytes there in simulation; or the solver alone, with sizes weighted by
-            "allocs" (every allocation), "time" (object-seconds), "peak" (objects live at the peak
-            of requested bytes).
+            the fewest held bytes there in simulation; "peak": the solver alone.
         align: 8, or 16: every class of 16 bytes and more is a multiple of 16, as C malloc requires.
             An unaligned table is shown and cannot win.
         holdout: held-out recordings; the table is evaluated on each, but not fitted to them.
@@ -86,8 +90,7 @@ def optimize(
         largest_bytes: the largest class, bytes; the proposed table always has it.
         page_bytes: of the proposed table, 4096 to 65536.
         pages: maximum pages of a span.
-        partial: charge per class for partly empty spans, in spans. None: half a span, for the
-            objective "allocs" nothing.
+        partial: charge per class for partly empty spans, in spans.
         waste_percent: the most that a class may waste on the smallest request that it serves, in
             percent of its slot, 1 to 100. Classes one step of the alignment apart are always
             allowed. 25 needs at least 28 classes up to 32 KiB; 100: no bound. A given table or
@@ -155,51 +158,6 @@ def optimize(
     total += validation.operations(options)
     with progress_bar(progress, total, "optimize", "operations") as step:
         return _run(fit, options, validation, step)
-
-
-def cross_validate(
-    recordings: Recordings,
-    classes: int = 32,
-    objective: str = RESIDENT,
-    *,
-    folds: int = 5,
-    progress: Progress = None,
-    **rules: Any,
-) -> Rows:
-    """Cross-validate `optimize`: return its saving on held-out parts, with a full search for each.
-
-    The parts are the recordings. A single recording is cut into parts with equal numbers of
-    operations. Each begins by allocating the objects that are live at that point.
-
-    Args:
-        recordings: of one program, as for `optimize`.
-        classes: as of `optimize`.
-        objective: as of `optimize`.
-        folds: number of parts of a single recording, at least 2.
-        progress: as of `optimize`; the steps are parts.
-        rules: more arguments of `optimize`, except `holdout`.
-
-    Returns:
-        Rows of FOLD_DTYPE (`cross_validation`), one per part.
-
-    Raises:
-        InvalidError: fewer than two parts, a part without operations, or as of `optimize`.
-        TypeError: an argument that `optimize` does not have, or `holdout`.
-    """
-    if "holdout" in rules:
-        raise TypeError("holdout: each part is held out in turn; omit it")
-    parts = parts_of(as_recordings(recordings), folds)
-    with progress_bar(progress, len(parts), "cross-validation", "parts") as step:
-
-        def choose(others: list[Recording]) -> Choice:
-            best = optimize(others, classes, objective, folds=0, progress=False, **rules)
-            step(1)
-            stock = SizeClassTable.named(best.stock)
-            return stock, best.table if best.holds else stock
-
-        rows = leave_out([[part] for part in parts], choose)
-    assert rows is not None
-    return rows
 
 
 def simulated_operations(
@@ -333,13 +291,7 @@ class _Search:
 def choose(
     tables: Sequence[SizeClassTable], rules: Rules, judged: Sequence[Scores]
 ) -> SizeClassTable:
-    """Return the best non-stock table: first no loss on any recording, then fewest resident bytes.
-
-    Args:
-        tables: all tables; the last of equal ones wins.
-        rules: the constraints on a winner.
-        judged: the recordings that decide, one by one.
-    """
+    """Return the best non-stock table: no loss on any recording, then fewest resident bytes."""
     excluded = ineligible(tables, rules)
     stock = [one for one in tables if one.name in STOCK and one.name not in excluded]
     others = [one for one in tables if one.name not in {*excluded, *STOCK}]

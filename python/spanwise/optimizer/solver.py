@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from spanwise import _lib, errors
 from spanwise._lib import check, ffi, lib
 from spanwise._owner import Owned
-from spanwise.optimizer.profile import SIMULATED, SizeProfile, joint_profile, weight_of
+from spanwise.optimizer.profile import PEAK, SizeProfile, joint_profile
 from spanwise.recordings.recording import Recording
 from spanwise.tables.table import SizeClassTable, rebuild
 
@@ -80,11 +80,7 @@ class Rules:
 
 
 class Solver:
-    """The best tables of 1, 2, ... classes for a profile under rules.
-
-    Raises:
-        InvalidError: no table meets the rules, or the profile is empty.
-    """
+    """The best tables of 1, 2, ... classes for a profile under rules."""
 
     def __init__(self, profile: SizeProfile, rules: Rules, span_weight: float) -> None:
         self.rules = rules
@@ -112,14 +108,7 @@ class Solver:
         self._owned = Owned(out[0], lib.sw_optimizer_destroy)
 
     def table(self, classes: int, name: str, source: str, span_scale: int = 1) -> SizeClassTable:
-        """Return the best table of at most `classes` classes.
-
-        Args:
-            classes: at most those of the rules.
-            name: of the table.
-            source: provenance, for the table file.
-            span_scale: factor on the length of every span, as far as tables allow.
-        """
+        """Return the best table of at most `classes` classes."""
         specs = ffi.new("sw_class_spec[]", classes)
         count, result = ffi.new("uint32_t *"), ffi.new("sw_optimize_result *")
         check(lib.sw_optimizer_table(self._owned.c, classes, specs, count, result))
@@ -177,16 +166,13 @@ class Fit:
     ) -> None:
         self.recordings = recordings
         self.objective = objective
-        self.kind = weight_of(objective)
         self.rules = rules
-        self.profile = joint_profile(recordings, self.kind, weights)
-        by_time = self.kind == "time"
-        self._span_weight = self.profile.seconds if by_time else float(len(recordings))
+        self.profile = joint_profile(recordings, weights)
 
     def solver(self, **changed: Any) -> Solver:
         """Return the solver under the rules with some of them changed."""
         rules = dataclasses.replace(self.rules, **changed)
-        return Solver(self.profile, rules, self._span_weight)
+        return Solver(self.profile, rules, float(len(self.recordings)))
 
     def of(self, recordings: list[Recording]) -> Fit:
         """Return the same fit of other recordings, unweighted."""
@@ -232,7 +218,7 @@ class Fit:
         most = self.rules.classes
         solver = self.solver()
         name = name or f"best-{most}-{self.objective}"
-        if self.objective not in SIMULATED:
+        if self.objective == PEAK:
             return [solver.table(most, name, self.source())]
         fewest = self.rules.fewest_classes()
         found: dict[int, SizeClassTable] = {}

@@ -1,21 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pictures: each function draws on the given Axes, or on a new figure, and returns the Axes.
 
-Modules register their functions in PICTURES, where `results.drawing.draw` finds them for the `plot`
+Modules register their functions in PICTURES, where `results.rows.draw` finds them for the `plot`
 methods of models. matplotlib is imported at the first picture, because that takes a while.
 """
 
 from __future__ import annotations
 
-from spanwise.plots.collectors import cycles, lanes, pause_histogram, pauses, utilisation
-from spanwise.plots.comparisons import bench, latencies
-from spanwise.plots.figure_io import check_place, save
+from spanwise.plots.comparisons import (
+    bench,
+    cycles,
+    lanes,
+    latencies,
+    pause_histogram,
+    pauses,
+    utilisation,
+)
 from spanwise.plots.maps import heap_map, save_frames, slots
 from spanwise.plots.memory import ledgers, occupancy, replays, timeline, waste_by_class
 from spanwise.plots.objects import arena_lifetimes, lifetimes, span_pinning
 from spanwise.plots.sizes import boundaries, histogram, pareto, waste
 from spanwise.plots.sliders import explore
-from spanwise.plots.style import PART_COLOURS, PICTURES, STYLE, new_axes
+from spanwise.plots.style import PART_COLOURS, PICTURES, STYLE, check_place, new_axes, save
 from spanwise.plots.widget import map_widget
 
 __all__ = [

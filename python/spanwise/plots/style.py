@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,10 +19,13 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 import numpy as np
 from numpy.typing import NDArray
 
+from spanwise.errors import InvalidError
 from spanwise.ledger.parts import PARTS
+from spanwise.results.files import check_output, whole_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
 
 _P = ParamSpec("_P")
 
@@ -178,3 +182,39 @@ def time_scale_of(most_ns: float) -> tuple[int, str]:
 def scale_of(most: float) -> tuple[int, str]:
     """Return the unit for values up to `most` bytes: its bytes and name."""
     return next((scale, name) for scale, name in _SIZES if most >= 2 * scale or scale == 1)
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def check_place(path: str | os.PathLike[str]) -> None:
+    """Check in advance that `save` can write to this path.
+
+    Raises:
+        OSError, InvalidError: as in `save`.
+    """
+    check_output(path)
+    _check_ending(Path(path))
+
+
+def _check_ending(place: Path) -> None:
+    bases = importlib.import_module("matplotlib.backend_bases")
+    known = sorted(bases.FigureCanvasBase.get_supported_filetypes())
+    if place.suffix[1:].lower() not in known:
+        raise InvalidError(f"{place}: unsupported picture format; use one of {', '.join(known)}")
+
+
+def save(ax: Axes, path: str | os.PathLike[str]) -> None:
+    """Write the figure of an Axes, and close it.
+
+    Raises:
+        OSError: the system refused to write.
+        InvalidError: matplotlib does not support the file extension.
+    """
+    figure: Any = ax.figure
+    try:
+        _check_ending(Path(path))
+        with whole_file(path) as growing, styled():
+            figure.savefig(growing)
+    finally:
+        pyplot().close(figure)

@@ -218,12 +218,7 @@ class ScalableBlock(Made):
             raise BlockFreedError(gone, "DOUBLE_FREE")
 
     def _hand_over(self) -> Piece:
-        """Transfer the piece to a memory, which frees it.
-
-        Raises:
-            BlockFreedError, BlockBusyError: as in `free`.
-            InvalidError: it has several parts.
-        """
+        """Transfer the piece to a memory, which frees it."""
         with self._allocator._lock:
             self._check_live()
             refuse_views(self._views.alive, self, "adding it to a memory")

@@ -33,12 +33,7 @@ def descriptor_of(file: int | HasFileno) -> int:
 
 
 def as_bytes_view(buffer: Any, what: str = "buffer") -> memoryview:
-    """Return the bytes of an object with the buffer protocol, without a copy.
-
-    Raises:
-        TypeError: the object has no buffer protocol.
-        InvalidError: its bytes are not contiguous.
-    """
+    """Return the bytes of an object with the buffer protocol, without a copy."""
     try:
         view = memoryview(buffer)
     except TypeError:
@@ -219,11 +214,7 @@ class Memory(Uncopied):
     # --- for readers ---
 
     def _drop_front(self, consumed: int) -> list[memoryview]:
-        """Remove the first bytes from this object's lists, as C has done with its list.
-
-        Returns:
-            The removed bytes, buffer by buffer.
-        """
+        """Remove the first bytes from this object's lists, as C has done with its list."""
         parts: list[memoryview] = []
         while self._views and self._views[0].nbytes <= consumed:
             view = self._views.pop(0)

@@ -54,11 +54,7 @@ class Reader(Uncopied, io.RawIOBase):
             self._c: Any = ffi.new("sw_reader *", lib.sw_reader_of(self._memory._c))
 
     def _open(self) -> Any:
-        """Return the C reader; the caller holds the memory's lock.
-
-        Raises:
-            ValueError: the reader is closed, as for every file.
-        """
+        """Return the C reader; the caller holds the memory's lock."""
         if self.closed:
             raise ValueError("I/O operation on closed file")
         if self._c.revision != self._memory._c.revision:

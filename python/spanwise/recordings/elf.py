@@ -76,16 +76,7 @@ class Functions:
 
 
 class ElfFile:
-    """A mapped ELF file.
-
-    Args:
-        path: the file.
-        sections: read the sections, which a program need not have.
-
-    Raises:
-        ElfError: it is not an ELF file, or damaged.
-        OSError: it cannot be read.
-    """
+    """A mapped ELF file."""
 
     def __init__(self, path: str | Path, *, sections: bool = True) -> None:
         try:
@@ -115,11 +106,7 @@ class ElfFile:
         ]
 
     def _segments(self) -> Iterator[tuple[int, ...]]:
-        """Yield type, flags, offset, address, physical address, file and memory bytes, alignment.
-
-        Raises:
-            ElfError: the file is damaged.
-        """
+        """Yield type, flags, offset, addresses, file and memory bytes, alignment."""
         try:
             (start,) = struct.unpack_from("<Q", self._raw, 32)
             size, count = struct.unpack_from("<HH", self._raw, 54)
@@ -129,11 +116,7 @@ class ElfFile:
             raise ElfError(f"damaged: {what_is_wrong(error)}") from None
 
     def address_of(self, offset: int) -> int | None:
-        """Return the unrelocated address of a byte of the file; None: it is not loaded.
-
-        Raises:
-            ElfError: the file is damaged.
-        """
+        """Return the unrelocated address of a byte of the file; None: it is not loaded."""
         for kind, _, begins, address, _, stored, _, _ in self._segments():
             if kind == _LOAD and begins & ~_PAGE <= offset < begins + stored:
                 return int(address - begins + offset)
@@ -148,11 +131,7 @@ class ElfFile:
         return ""
 
     def needed(self) -> Iterator[str]:
-        """Yield the names of the needed libraries.
-
-        Raises:
-            ElfError, ValueError: the file is damaged.
-        """
+        """Yield the names of the needed libraries."""
         segments = list(self._segments())
         dynamic = next((one for one in segments if one[0] == _DYNAMIC), None)
         if dynamic is None:
@@ -196,11 +175,7 @@ class ElfFile:
         return ""
 
     def functions(self) -> Functions:
-        """Return the functions of the full symbol table, or else of the dynamic one.
-
-        Raises:
-            ElfError: a table is damaged.
-        """
+        """Return the functions of the full symbol table, or else of the dynamic one."""
         import numpy as np  # noqa: PLC0415  slow to load
 
         for kind in (_SYMTAB, _DYNSYM):

@@ -11,8 +11,8 @@ from spanwise import _format
 from spanwise.heap.options import HeapOptions
 from spanwise.ledger.parts import PEAK_RESIDENT
 from spanwise.recordings.queries import RecordingQueries
-from spanwise.results.drawing import draw
 from spanwise.results.jobs import Progress
+from spanwise.results.rows import draw
 from spanwise.tables.table import SizeClassTable, as_table
 
 if TYPE_CHECKING:

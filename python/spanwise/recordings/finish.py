@@ -18,19 +18,7 @@ from spanwise.results.jobs import progress_bar
 def finish_all(
     folder: Path, areas: Path, raw: Path, output: Path, *, force: bool
 ) -> tuple[tuple[Path, ...], str]:
-    """Orders all raw recordings and moves them to their final paths.
-
-    Args:
-        folder: directory of the raw recordings.
-        areas: directory of open blocks.
-        raw: raw recording of the program itself.
-        output: its final path.
-        force: remove the other processes' recordings of an earlier run with the same output.
-
-    Returns:
-        The files of other processes; and why recordings were left unordered (a full disk),
-        or "".
-    """
+    """Orders all raw recordings and moves them to their final paths."""
     unordered = ""
     finished = {raw: output}
     stem = output.name.removesuffix(".swt")
@@ -79,9 +67,6 @@ def salvage(path: Path, areas: Path, unrecorded: int = 0, recorded: int = 0) -> 
     """Adds the unwritten blocks of its program to a raw recording.
 
     `areas` is the directory of open blocks; the counts are those of its children.
-
-    Raises:
-        RecordingIOError: it cannot be read or written.
     """
     blocks = areas / f"{path.name}.areas"
     check(lib.sw_trace_salvage(_lib.c_path(path), _lib.c_path(blocks), unrecorded, recorded))
@@ -106,11 +91,7 @@ def _children_of(raw: Path) -> tuple[int, int]:
 
 
 def finish(raw: Path, output: Path) -> None:
-    """Orders a raw recording; if it is damaged, the part before the damage.
-
-    Raises:
-        TraceFormatError, RecordingIOError: it cannot be read or written.
-    """
+    """Orders a raw recording; if it is damaged, the part before the damage."""
     error: errors.SpanwiseError | None = None
     for flags in (0, int(lib.SW_TRACE_VALID_PREFIX)):
         error = _finish_once(raw, output, flags)

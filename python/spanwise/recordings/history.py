@@ -17,7 +17,6 @@ from spanwise.heap.options import HeapOptions
 from spanwise.ledger.parts import MOMENTS
 from spanwise.recordings import sources
 from spanwise.recordings.after_peak import WholeRun
-from spanwise.recordings.lifetimes import take_lifetimes
 from spanwise.recordings.names import FrameNames, build_ids_of, is_function, is_python
 from spanwise.recordings.ops import Latest, summarize_ops
 from spanwise.recordings.process_memory import ProcessMemory, missing_memory, read_memory
@@ -31,6 +30,7 @@ from spanwise.recordings.summary import (
     count_sizes,
     count_threads,
     histogram_of,
+    take_lifetimes,
 )
 from spanwise.recordings.timeline import is_after, operation_of, parse_seconds
 from spanwise.results.jobs import progress_bar

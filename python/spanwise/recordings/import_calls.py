@@ -48,12 +48,7 @@ def is_mtrace(content: bytes) -> bool:
 
 
 def mtrace_operations(content: Content) -> Iterator[NDArray[np.void]]:
-    """Return the calls as blocks of operations, all of one thread and a microsecond apart.
-
-    Raises:
-        TraceFormatError: naming the line that is not a call, or truncated.
-        InvalidError: there is no call.
-    """
+    """Return the calls as blocks of operations, all of one thread and a microsecond apart."""
     calls = read_calls(
         content, _MTRACE_CALL, _MtraceHistory(), lambda line: _MTRACE_MARK.fullmatch(line) is None
     )
@@ -121,12 +116,7 @@ def is_memory_replay(content: bytes) -> bool:
 
 
 def memory_replay_operations(content: Content) -> Iterator[NDArray[np.void]]:
-    """Return the calls as blocks of operations.
-
-    Raises:
-        TraceFormatError: naming the line that is not a call, or truncated.
-        InvalidError: there is no call.
-    """
+    """Return the calls as blocks of operations."""
     return batches(read_calls(content, _REPLAY_LINE, _ReplayHistory()))
 
 
@@ -231,13 +221,7 @@ def is_heaptrack(content: bytes) -> bool:
 
 
 def heaptrack_operations(content: Content) -> tuple[Iterator[NDArray[np.void]], str]:
-    """Return the calls as blocks of operations, and the remark of the recording.
-
-    Raises:
-        TraceFormatError: it is truncated or damaged; the message has the line.
-        InvalidError: it is not a file of heaptrack, or has no call.
-        UnsupportedError: its format is newer than supported.
-    """
+    """Return the calls as blocks of operations, and the remark of the recording."""
     version = _HEAPTRACK_BEGIN.match(content.head)
     if version is None:
         raise InvalidError(f"{content.name}: not a heaptrack file: its first line is not a version")

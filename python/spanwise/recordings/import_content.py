@@ -55,14 +55,6 @@ class Content:
         packed: "gzip", "zstd" or "zip"; "": not compressed.
         line: number of the last line from `lines`; 0 before the first.
         cut: whether that line has no end.
-
-    Args:
-        path: the file; a pipe is copied to a temporary file first.
-        unpacked_max: size limit of the decompressed content; None: UNPACKED_MULTIPLE times the
-            file's size, at least UNPACKED_FLOOR.
-
-    Raises:
-        OSError: it cannot be read.
     """
 
     def __init__(self, path: str | os.PathLike[str], unpacked_max: int | None = None) -> None:
@@ -107,11 +99,7 @@ class Content:
         return b"".join(self._chunks())
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the non-empty lines without their line ends.
-
-        Raises:
-            TraceFormatError: a line is longer than any of a list of calls.
-        """
+        """Yield the non-empty lines without their line ends."""
         count, rest, self.cut = 0, b"", False
         for chunk in self._chunks():
             part = rest + chunk
@@ -132,14 +120,7 @@ class Content:
             yield rest
 
     def _chunks(self) -> Iterator[bytes]:
-        """Yield the content in chunks.
-
-        Raises:
-            TraceFormatError: the compressed stream is truncated or damaged.
-            LimitError: the decompressed content exceeds the limit.
-            UnsupportedError: there is no program `zstd`.
-            OSError: it cannot be read.
-        """
+        """Yield the content in chunks."""
         self._file.seek(0)
         if not self.packed:
             yield from iter(partial(self._read, _CHUNK), b"")
@@ -265,11 +246,7 @@ class Addresses:
         return address in self._live
 
     def advance(self, time_ns: int) -> None:
-        """Advance the time to `time_ns`, unless it is later already.
-
-        Raises:
-            ValueError: it is too large for a recording.
-        """
+        """Advance the time to `time_ns`, unless it is later already."""
         self.now_ns = max(self.now_ns, checked_size(time_ns, "time"))
 
     def row(self, kind: int, number: int, size: int, align_log2: int = 0, flags: int = 0) -> Row:
@@ -309,11 +286,7 @@ class Addresses:
 
 
 def checked_size(size: int, noun: str = "size") -> int:
-    """Check and return the size or another number.
-
-    Raises:
-        ValueError: it is too large for a recording.
-    """
+    """Check and return the size or another number."""
     if size > SIZE_MAX:
         shown = size if size < 1 << 128 else "of more than 128 bits"
         raise ValueError(f"{noun} {shown} is too large")
@@ -343,19 +316,7 @@ def read_calls(
     history: CallHistory,
     wanted: Callable[[bytes], bool] = bool,
 ) -> Iterator[list[Row]]:
-    """Yield the operations of each line of a list of calls.
-
-    Args:
-        content: the list.
-        pattern: of a call.
-        history: turns calls into operations, and counts them in `done`.
-        wanted: whether a line must be a call; blank ones need not.
-
-    Raises:
-        TraceFormatError: naming the line that is not a call, or truncated.
-        ValueError: as `history`; `content.place()` has the line.
-        InvalidError: there is no call.
-    """
+    """Yield the operations of each line of a list of calls."""
     for line in content.lines():
         text = line.rstrip(b"\r")
         if not text.strip() or not wanted(text):

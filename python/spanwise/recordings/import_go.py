@@ -121,12 +121,7 @@ def is_go_trace(content: bytes) -> bool:
 
 
 class TraceFile:
-    """A trace in memory.
-
-    Raises:
-        InvalidError: it is not a trace, or its version has no heap events.
-        UnsupportedError: its version is unknown.
-    """
+    """A trace in memory."""
 
     def __init__(self, content: bytes, name: str) -> None:
         self._content = content
@@ -149,11 +144,7 @@ class TraceFile:
         self._at = header.end()
 
     def generations(self) -> Iterator[Generation]:
-        """Yield the generations in order.
-
-        Raises:
-            TraceFormatError: it is truncated or damaged; the message has the byte.
-        """
+        """Yield the generations in order."""
         now: Generation | None = None
         while self._at < len(self._content):
             place = self._at
@@ -179,11 +170,7 @@ class TraceFile:
             yield self._whole(now)
 
     def events(self, generation: Generation, thread: int) -> Iterator[Event]:
-        """Yield the heap events of a thread; times ascend, but may run ahead of another thread's.
-
-        Raises:
-            TraceFormatError: a batch is damaged.
-        """
+        """Yield the heap events of a thread, with ascending times."""
         for batch in generation.threads[thread]:
             try:
                 found = _decoded(self._content[batch.start : batch.end], batch.ticks)
@@ -258,11 +245,7 @@ class TraceFile:
 
 
 def _decoded(part: bytes, ticks: int) -> list[Event]:
-    """Return the heap events of a batch.
-
-    Raises:
-        IndexError, KeyError: it is damaged.
-    """
+    """Return the heap events of a batch."""
     found, at = [], 0
     while at < len(part):
         mark = part[at]
@@ -312,13 +295,7 @@ _TIME_MAX = (1 << 63) - 1
 def go_operations(
     content: bytes, name: str
 ) -> tuple[Iterator[NDArray[np.void]], str, Callable[[], str]]:
-    """Return the events as blocks of operations, the remark, and its addition at the end.
-
-    Raises:
-        TraceFormatError: it is truncated or damaged; the message has the byte.
-        InvalidError: it is not a trace, its version is too old, or it has no allocation.
-        UnsupportedError: its version is unknown.
-    """
+    """Return the events as blocks of operations, the remark, and its addition at the end."""
     file, history = TraceFile(content, name), _GoHistory()
     return batches(_calls(file, name, history)), REMARK, history.left_out
 
@@ -354,11 +331,7 @@ class _Clock:
         self._begin_ns = 0 if before is None else before.ns(generation.first)
 
     def ns(self, ticks: int) -> int:
-        """Return the time of an event in nanoseconds, at least 0.
-
-        Raises:
-            ValueError: it is too large for a recording.
-        """
+        """Return the time of an event in nanoseconds, at least 0."""
         passed = max(0, ticks - self._first) * 1_000_000_000 // self._frequency
         if self._begin_ns + passed > _TIME_MAX:
             raise ValueError(f"a time of {ticks} ticks is too late")
@@ -441,11 +414,7 @@ class _GoHistory:
         return f"left out: {', '.join(parts)}" if parts else ""
 
     def apply(self, now_ns: int, thread: int, event: Event, *, forced: bool) -> list[Row] | None:
-        """Return the operations of an event; None if it is not possible yet and not `forced`.
-
-        Raises:
-            ValueError: it has impossible numbers.
-        """
+        """Return the operations of an event; None if it is not possible yet and not `forced`."""
         mark = event.mark
         self._addresses.now_ns = max(self._addresses.now_ns, now_ns)
         if mark in (SPAN, SPAN_ALLOC):

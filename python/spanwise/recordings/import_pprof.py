@@ -53,10 +53,6 @@ def pprof_snapshot(content: bytes, name: str, value: str) -> Snapshot:
     """Return the samples of a profile.
 
     `value` is "inuse" or "alloc".
-
-    Raises:
-        InvalidError: it is not a heap profile, or the difference of two.
-        TraceFormatError: it is truncated or damaged.
     """
     profile = _Profile(name)
     for number, _, inside in _fields(content, name):

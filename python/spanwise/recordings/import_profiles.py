@@ -74,11 +74,6 @@ def heap_text_snapshot(content: bytes, name: str, value: str) -> Snapshot:
     """Return the samples of a profile.
 
     `value` is "inuse" or "alloc".
-
-    Raises:
-        InvalidError: it is not a text profile, or its kind is unknown.
-        UnsupportedError: it is a profile of Java.
-        TraceFormatError: it is truncated or damaged; the message has the line.
     """
     lines = io.BytesIO(content)
     head = lines.readline()
@@ -238,14 +233,7 @@ class _TextProfile:
 
 
 def scale(count: int, total: int, rate: int, stack: tuple[Frame, ...]) -> Iterator[Sample]:
-    """Yield the scaled samples of a stack; their sizes are not scaled.
-
-    Args:
-        count: number of sampled objects.
-        total: bytes of these.
-        rate: mean bytes between samples; below 2: nothing to scale.
-        stack: of the samples.
-    """
+    """Yield the scaled samples of a stack; their sizes are not scaled."""
     if rate < 2 or not count or not total:
         if count or total:
             yield Sample(count, total, None, stack)
@@ -305,10 +293,6 @@ def jemalloc_snapshot(content: bytes, name: str, value: str) -> Snapshot:
 
     For large objects the JSON has live objects per class, but only the total of allocated ones.
     With the value "alloc" these are distributed over the classes in proportion to the live ones.
-
-    Raises:
-        InvalidError: it is other JSON, or has no statistics of arenas.
-        TraceFormatError: it is truncated or damaged.
     """
     stats, remarks = _parsed(content, name)
     try:

@@ -18,11 +18,7 @@ from spanwise.recordings.programs import Program
 
 
 def words_of(argv: Sequence[str | os.PathLike[str]]) -> list[str]:
-    """Return program and arguments as text.
-
-    Raises:
-        InvalidError: it is not a list, or empty.
-    """
+    """Return program and arguments as text."""
     if isinstance(argv, str | bytes) or not argv:
         raise errors.InvalidError("argv must be a list: the program, then its arguments")
     return [os.fspath(word) for word in argv]
@@ -70,13 +66,6 @@ def passing_on(
     nothing here, the second ends the program, the third kills it. SIGTERM and SIGHUP may come to us
     alone and are forwarded. A signal that was ignored before (nohup) stays ignored. Once all
     programs have ended, the second Ctrl-C raises KeyboardInterrupt, to cancel work on their output.
-
-    Args:
-        children: the programs; the caller adds them as they start.
-        second: signal that the second Ctrl-C sends them.
-
-    Yields:
-        The signals that came, in order.
     """
     heard: list[int] = []
     late = 0
@@ -138,11 +127,6 @@ def with_pipefail(
 
     A shell without that option (dash before 0.5.13) is replaced by bash in POSIX mode. Without
     bash the command is unchanged.
-
-    Args:
-        argv: program and arguments.
-        search_path: where to look up the program; None: $PATH.
-        folder: the working directory of the command.
     """
     words = _with_interpreter(list(argv), search_path, folder)
     if Path(words[0]).name not in SHELLS or not _has_pipeline(words, folder):

@@ -44,11 +44,7 @@ def is_python(module: Module) -> bool:
 
 
 class FrameNames:
-    """Names the addresses of call sites.
-
-    Args:
-        modules: of the recording, including Python functions.
-    """
+    """Names the addresses of call sites."""
 
     def __init__(self, modules: Iterable[Module]) -> None:
         each = list(modules)
@@ -112,17 +108,7 @@ _STRING = re.compile(
 
 
 def name_frames(frames: Iterable[str], build_ids: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Return the names of each frame, innermost first; several if calls were inlined.
-
-    Args:
-        frames: return addresses as "module+0xoffset", and lines of Python, as of `Site.frames`.
-        build_ids: the build id of each module at the time of recording, in hexadecimal.
-
-    Returns:
-        By frame "function (file:line)" of each call, "function in module" without debug
-        information, or the module's name and offset with the reason why there is no name. A line
-        of Python is "function (folder/file:line)".
-    """
+    """Return the names of each frame, innermost first; several if calls were inlined."""
     by_module: dict[str, dict[str, int]] = {}
     found: dict[str, tuple[str, ...]] = {}
     for frame in dict.fromkeys(frames):

@@ -23,11 +23,7 @@ _END = lib.SW_OP_THREAD_END
 
 
 def check_ops(ops: NDArray[np.void]) -> None:
-    """Checks that operations are a possible history.
-
-    Raises:
-        InvalidError: naming the index of the first impossible operation.
-    """
+    """Checks that operations are a possible history."""
     rules = (
         (
             ops["kind"] > _END,

@@ -169,12 +169,7 @@ def read_memory(meta: Iterable[tuple[str, str]]) -> ProcessMemory | None:
 
 
 def _at_the_peak(memory: ProcessMemory, points: Sequence[tuple[int, int]]) -> ProcessMemory:
-    """Divide the growth of the RSS since the last reading between malloc and mmap calls.
-
-    Args:
-        memory: as it was read last.
-        points: time and RSS, with the recorder's memory.
-    """
+    """Divide the growth of the RSS since the last reading between malloc and mmap calls."""
     if not points:
         return memory
     fixed = memory.data_bytes + memory.file_bytes + memory.recorder_bytes
@@ -196,13 +191,7 @@ def _points(text: str) -> list[tuple[int, int]]:
 
 
 def missing_memory(memory: ProcessMemory, program: str, runtime: tuple[str, str]) -> str:
-    """Say where unrecorded memory is and what to do, if it is the larger part; else return "".
-
-    Args:
-        memory: of the process.
-        program: its name.
-        runtime: the runtime's name and advice about its heap, or two empty texts.
-    """
+    """Say where unrecorded memory is and what to do, if it is the larger part; else return ""."""
     name, advice = runtime
     worth_it = bool(name) or memory.private_bytes - memory.malloc_bytes >= _WARN_BYTES
     if memory.recorded_share >= _WARN_BELOW or not (memory.covers_peak and worth_it):

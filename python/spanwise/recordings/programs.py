@@ -71,16 +71,7 @@ RECORDING = Use("recorded", "the recorder")
 
 
 def examine(name: str, search_path: str | None = None, use: Use = RECORDING) -> Program:
-    """Finds a program and checks that a library can be preloaded into it.
-
-    Args:
-        name: a path, or a name to look up.
-        search_path: where to look it up; None: $PATH.
-        use: words for the message.
-
-    Raises:
-        ProgramError: it cannot; the message says why.
-    """
+    """Finds a program and checks that a library can be preloaded into it."""
     path = _find(name, search_path)
     binary, words = path, [path]
     for _ in range(_SCRIPT_DEPTH):

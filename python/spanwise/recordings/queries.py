@@ -20,10 +20,15 @@ from spanwise.ledger.comparison import Comparison
 from spanwise.ledger.ledger import Ledger, add_ledgers
 from spanwise.ledger.parts import PEAK_RESIDENT
 from spanwise.recordings.after_peak import AfterPeak, add_after_peak
-from spanwise.recordings.lifetimes import add_lifetimes, check_group
 from spanwise.recordings.live_sites import LiveSites, add_live_sites
 from spanwise.recordings.span_pinning import SpanPinning, check_by
-from spanwise.recordings.summary import Summary, add_histograms, add_timelines
+from spanwise.recordings.summary import (
+    Summary,
+    add_histograms,
+    add_lifetimes,
+    add_timelines,
+    check_group,
+)
 from spanwise.recordings.timeline import MOMENTS_MAX, check_detail, operation_of, step_of
 from spanwise.results.jobs import Progress, Step, progress_bar
 from spanwise.results.rows import Rows
@@ -68,11 +73,7 @@ class RecordingQueries:
         raise NotImplementedError
 
     def _only(self, what: str) -> Recording:
-        """Return the only recording, for queries that a set of several cannot answer.
-
-        Raises:
-            InvalidError: this is a set of several.
-        """
+        """Return the only recording, for queries that a set of several cannot answer."""
         if len(self._each()) != 1:
             raise errors.InvalidError(f"{what} is that of one recording; ask one of the set")
         return self._each()[0]

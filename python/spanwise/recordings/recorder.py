@@ -316,11 +316,7 @@ def run_recorded(
     output: Path,
     options: RecordOptions = RecordOptions(),
 ) -> RecordResult:
-    """Record a program as `record` does, and print nothing. An existing output is replaced.
-
-    Raises:
-        KeyboardInterrupt: unless patient; the recording until then is written.
-    """
+    """Record a program as `record` does, and print nothing. An existing output is replaced."""
     result = _run(argv, output, options)
     if result.stopped_by and not options.patient:
         raise KeyboardInterrupt

@@ -235,21 +235,13 @@ def compare(
 
 
 def as_recordings(recordings: Recordings) -> list[Recording]:
-    """Return a list of one or more recordings; files are opened.
-
-    Raises:
-        TypeError: it is something else.
-    """
+    """Return a list of one or more recordings; files are opened."""
     given = [recordings] if isinstance(recordings, Recording | str | os.PathLike) else recordings
     return [as_recording(one) for one in given]
 
 
 def as_recording(recording: Recording | str | os.PathLike[str]) -> Recording:
-    """Return the recording, opened if it is a file.
-
-    Raises:
-        TypeError: it is something else.
-    """
+    """Return the recording, opened if it is a file."""
     if isinstance(recording, Recording):
         return recording
     if isinstance(recording, str | os.PathLike):

@@ -140,18 +140,7 @@ def _cut_elsewhere(
 
 
 def cut(copy: str, output: str, first: str, last: str, objects: str = "") -> int:
-    """Orders a copied raw recording and writes the part between two rows of marks.
-
-    Args:
-        copy: the raw recording; its open blocks are in the same directory.
-        output: the part's recording.
-        first: sizes of the marks before it, comma-separated.
-        last: those after it.
-        objects: "own" for only the objects that are allocated or resized there.
-
-    Returns:
-        The exit status: 0, or 1 with a line on stderr.
-    """
+    """Orders a copied raw recording and writes the part between two rows of marks."""
     raw = Path(copy)
     try:
         salvage(raw, raw.parent)
@@ -261,22 +250,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def record_cell(line: str, cell: str, namespace: dict[str, Any]) -> Recording:
-    """Records a cell's code and stores the recording in the namespace.
-
-    Args:
-        line: the words after %%record: [NAME] [-o FILE] [--stacks N] [--native]
-            [--keep-pymalloc].
-        cell: Python source.
-        namespace: the notebook's variables; the recording becomes its variable NAME.
-
-    Returns:
-        The recording.
-
-    Raises:
-        InvalidError: the cell uses names of the notebook that cannot be passed to another process;
-            the message has all of them.
-        SpanwiseError: options are invalid. Others as of `spanwise.record`.
-    """
+    """Records a cell's code and stores the recording in the namespace."""
     options = _parser().parse_args(shlex.split(line))
     with tempfile.TemporaryDirectory(prefix="spanwise-cell-") as folder:
         script = _script(Path(folder), cell, namespace)

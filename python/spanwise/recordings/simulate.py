@@ -57,12 +57,6 @@ _SAMPLES_MAX = 2048
 class Simulation:
     """A dry heap with a manual clock, and its runner.
 
-    Args:
-        table: size classes.
-        options: of the heap.
-        resident: record the pages that the program would write, for resident bytes in ledgers.
-        tracked: keep requested sizes, which ledgers need; addresses are the same without.
-
     Attributes:
         done: operations so far.
         time_ns: time of the last of them.
@@ -185,11 +179,7 @@ def account(
     name: str,
     progress: Step | None = None,
 ) -> Ledger:
-    """Run all operations and return the ledger at one moment of them.
-
-    Returns:
-        The ledger at that moment; its stats are of the whole run.
-    """
+    """Run all operations and return the ledger at one moment of them."""
     found = visit_moment(
         source, simulation, moment, lambda: simulation.ledger(moment.at, name), progress
     )

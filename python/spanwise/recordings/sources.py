@@ -196,19 +196,7 @@ def write_ops(
     sites: Sequence[tuple[int, ...]] = (),
     modules: Sequence[Module] = (),
 ) -> None:
-    """Writes an ordered recording atomically.
-
-    Args:
-        path: the recording.
-        blocks: its operations.
-        meta: pairs of strings.
-        sites: return addresses of the call sites 1, 2, ..., innermost caller first.
-        modules: that contain these addresses.
-
-    Raises:
-        InvalidError: naming the impossible operation.
-        RecordingIOError: the system refused to write; there is no file.
-    """
+    """Writes an ordered recording atomically."""
     out = ffi.new("sw_trace_writer **")
     check(lib.sw_trace_create(_lib.c_path(path), out), path)
     try:

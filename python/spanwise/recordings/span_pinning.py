@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from spanwise import _format, errors
 from spanwise._lib import lib
 from spanwise.ledger.ledger import Ledger
-from spanwise.recordings.lifetimes import floor_pow2
 from spanwise.recordings.live_sites import LiveObjects, Placed, span_of, sum_by
 from spanwise.recordings.sites import (
     LABEL,
@@ -30,9 +29,9 @@ from spanwise.recordings.sites import (
     name_sites,
     unknown_text,
 )
+from spanwise.recordings.summary import floor_pow2
 from spanwise.recordings.wrappers import Folding
-from spanwise.results.drawing import draw
-from spanwise.results.rows import Result, Rows, Tabular, Value, as_rows
+from spanwise.results.rows import Result, Rows, Tabular, Value, as_rows, draw
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -197,11 +196,7 @@ def _time(ns: int) -> str:
 
 
 def check_by(by: str) -> None:
-    """Check the argument `by` of `span_pinning`.
-
-    Raises:
-        InvalidError: it is not one of `GROUPS`.
-    """
+    """Check the argument `by` of `span_pinning`."""
     if by not in GROUPS:
         raise errors.InvalidError(f"by {by!r}: use one of {', '.join(GROUPS)}")
 

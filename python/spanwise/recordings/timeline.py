@@ -25,11 +25,7 @@ _GIVE = "give peak, peak-resident, end, an operation such as #1000, or a time su
 
 
 def operation_of(at: str | float) -> int | None:
-    """Return N of a moment "#N"; None: the moment has another form.
-
-    Raises:
-        InvalidError: "#" is not followed by such a number.
-    """
+    """Return N of a moment "#N"; None: the moment has another form."""
     if not isinstance(at, str) or not at.strip().startswith("#"):
         return None
     digits = at.strip()[1:]
@@ -39,11 +35,7 @@ def operation_of(at: str | float) -> int | None:
 
 
 def parse_seconds(value: str | float) -> float:
-    """Parse a moment in seconds, 0 or more; text may end in ms or s.
-
-    Raises:
-        InvalidError: it is not such a moment.
-    """
+    """Parse a moment in seconds, 0 or more; text may end in ms or s."""
     number, scale = value, 1.0
     if isinstance(value, str):
         word = value.strip()
@@ -59,11 +51,7 @@ def parse_seconds(value: str | float) -> float:
 
 
 def parse_moment(value: str | float) -> str | float:
-    """Normalize a moment to a name, "#N", or seconds.
-
-    Raises:
-        InvalidError: it is not a moment.
-    """
+    """Normalize a moment to a name, "#N", or seconds."""
     if value in MOMENTS:
         return value
     operation = operation_of(value)
@@ -141,12 +129,7 @@ class Spread:
 
 
 def step_of(step_s: float | None, detail: str) -> int | None:
-    """Convert a time step to nanoseconds.
-
-    Raises:
-        TypeError: it is not a number.
-        InvalidError: it is not above 0, or `detail` is "sums".
-    """
+    """Convert a time step to nanoseconds."""
     if step_s is None:
         return None
     if isinstance(step_s, bool) or not isinstance(step_s, int | float):
@@ -159,11 +142,7 @@ def step_of(step_s: float | None, detail: str) -> int | None:
 
 
 def check_detail(detail: str) -> None:
-    """Check the argument `detail` of a time line.
-
-    Raises:
-        InvalidError: it is not one of `DETAILS`.
-    """
+    """Check the argument `detail` of a time line."""
     if detail not in DETAILS:
         raise errors.InvalidError(f"detail {detail!r}: use one of {', '.join(DETAILS)}")
 

@@ -22,7 +22,7 @@ from spanwise.errors import InvalidError, UnsupportedError
 from spanwise.recordings.names import name_frames
 from spanwise.recordings.sites import unknown_only, unknown_text
 from spanwise.report import flame, perfetto, stacks
-from spanwise.report.shell import document, json_script
+from spanwise.report.page import document, json_script
 from spanwise.report.stack_data import StackData
 from spanwise.results.files import check_output, whole_file, write_whole
 from spanwise.results.jobs import Step, progress_bar

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
+import json
 import os
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -13,12 +16,11 @@ from typing import TYPE_CHECKING, Any
 from spanwise.errors import InvalidError
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.recording_set import RecordingSet
-from spanwise.report import cells, charts, sections
+from spanwise.report import charts, sections
 from spanwise.report.advice import NOTHING
 from spanwise.report.facts import FLAME_SITES, SITES, Facts, gather, gather_set
-from spanwise.report.moments import peak_of
+from spanwise.report.moments import frames_of, holders_of, peak_of
 from spanwise.report.sections import Section, section
-from spanwise.report.shell import document, json_script
 from spanwise.report.stack_data import StackData
 from spanwise.results.files import check_output, write_whole
 from spanwise.tables.table import SizeClassTable
@@ -98,11 +100,11 @@ def page_of(facts: Facts) -> str:
 
 def _frames(facts: Facts) -> dict[str, Any]:
     """Return the heap maps, and the sites in each cell at the peak."""
-    made = cells.frames_of(facts.maps, partial(charts.place_in_time, facts.timeline))
+    made = frames_of(facts.maps, partial(charts.place_in_time, facts.timeline))
     peak = peak_of(facts.moments)
     if peak is not None and facts.has_sites:
         rows = len(facts.sites.sites[:SITES])
-        made["holders"] = cells.holders_of(facts.maps, peak.map, facts.row_of, rows)
+        made["holders"] = holders_of(facts.maps, peak.map, facts.row_of, rows)
     return made
 
 
@@ -200,3 +202,40 @@ _PATTERNS = (
     )
     + "</defs></svg>"
 )
+
+
+# --- the shell ------------------------------------------------------------------------------------
+
+
+_FOLDER = Path(__file__).parent
+
+
+def document(title: str, body: str, styles: Sequence[str], scripts: Sequence[str]) -> str:
+    """Return a page; `styles` and `scripts` are names of files beside this one."""
+    style, script = (
+        "".join((_FOLDER / name).read_text(encoding="utf-8") for name in names)
+        for names in (styles, scripts)
+    )
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_policy(style, script)}">\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{html.escape(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n{body}\n"
+        f"<script>{script}</script>\n</body>\n</html>\n"
+    )
+
+
+def _policy(style: str, script: str) -> str:
+    """Return a Content-Security-Policy that allows this style and this script only."""
+
+    def source(text: str) -> str:
+        digest = hashlib.sha256(text.encode()).digest()
+        return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
+
+    return f"default-src 'none'; style-src {source(style)}; script-src {source(script)}"
+
+
+def json_script(name: str, value: object) -> str:
+    """Return data as a JSON script; `<` is escaped, so that no text ends the element early."""
+    text = json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
+    return f'<script type="application/json" id="{name}">{text}</script>'

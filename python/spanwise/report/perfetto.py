@@ -15,7 +15,7 @@ from spanwise import _lib
 from spanwise._lib import lib
 from spanwise.ledger.ledger import Ledger
 from spanwise.ledger.parts import PARTS
-from spanwise.plots.collectors import LANE_NAMES
+from spanwise.plots.comparisons import LANE_NAMES
 from spanwise.results.files import write_whole
 from spanwise.results.rows import AnyRows, Rows
 

@@ -40,15 +40,6 @@ def reading(
     """Turn the errors of a block that reads a file into one line with the file's name.
 
     Errors of this package and of the system pass unchanged.
-
-    Args:
-        name: of the file.
-        place: returns where the reader is, such as "line 7"; "": unknown.
-        error: the exception to raise.
-
-    Raises:
-        OutOfMemoryError: the file needs more memory than there is.
-        SpanwiseError: an `error`, for all other READING_ERRORS: "NAME: PLACE: what is wrong".
     """
     try:
         yield
@@ -98,9 +89,6 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
     r"""Write a file atomically; a str as UTF-8.
 
     Bytes of names that are not UTF-8 become \udcXX, as they are printed.
-
-    Raises:
-        OSError: naming `path`; an existing file stays unchanged.
     """
     check_type(path, (str, bytes, os.PathLike), "path")
     with whole_file(path) as growing:
@@ -119,12 +107,6 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Write a file atomically: it appears at the end of the block, unless the block raises.
 
     A device or a pipe gets the bytes. A symbolic link stays, and its target is replaced.
-
-    Yields:
-        The path to write to: a temporary name in the same directory, with the same suffix.
-
-    Raises:
-        OSError: naming `path`; an existing file stays unchanged.
     """
     place = Path(path)
     try:
@@ -155,17 +137,7 @@ _MAGIC = b"\x89SWT\r\n\x1a\n"
 def check_output(
     path: str | os.PathLike[str], *, replace: bool = False, json: bool = False
 ) -> None:
-    """Check that a file can be written and is not a recording.
-
-    Args:
-        path: of the file, which may exist.
-        replace: allow replacing a recording.
-        json: JSON will be written, so only JSON or an empty file may be replaced.
-
-    Raises:
-        OSError: its directory does not exist or is not writable, or it is a directory.
-        InvalidError: it is a recording, which would be lost, or not JSON; or `-`.
-    """
+    """Check that a file can be written and is not a recording."""
     place = Path(path)
     if str(path) == "-":
         raise InvalidError("-: standard output is not written to; give the name of a file")
@@ -185,11 +157,7 @@ def check_output(
 
 
 def check_regular(path: str | os.PathLike[str]) -> None:
-    """Check that a path is not a device, pipe or directory, which a recording would replace.
-
-    Raises:
-        InvalidError: it is one.
-    """
+    """Check that a path is not a device, pipe or directory, which a recording would replace."""
     place = Path(path)
     if place.exists() and not place.is_file():
         raise InvalidError(f"{place}: not a regular file; give another name")
@@ -214,11 +182,7 @@ def _may_be_json(path: Path) -> bool:
 
 @contextmanager
 def made_folder(folder: Path) -> Iterator[None]:
-    """Make a directory. If the block raises, remove the new directories that are empty.
-
-    Raises:
-        OSError: it cannot be made.
-    """
+    """Make a directory. If the block raises, remove the new directories that are empty."""
     made = [one for one in (folder, *folder.parents) if not one.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     try:

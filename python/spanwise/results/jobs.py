@@ -32,15 +32,7 @@ def no_step(_count: int) -> None:
 
 @contextmanager
 def progress_bar(progress: Progress, total: int | None, what: str, unit: str) -> Iterator[Step]:
-    """Yield the function to call with the number of steps done.
-
-    Args:
-        progress: as the user gave it.
-        total: number of steps; None: unknown, so they are counted and no bar is filled. The
-            estimated time left is right only if all steps take about equally long.
-        what: label of the bar.
-        unit: plural noun of the steps.
-    """
+    """Yield the function to call with the number of steps done."""
     if callable(progress):
         yield progress
         return
@@ -89,9 +81,6 @@ class Signals:
     raised yet.
 
     It does nothing outside of the main thread, or for a signal that the caller handles or ignores.
-
-    Args:
-        numbers: the signals; the default: all that end a process from outside and can be caught.
     """
 
     _DEFAULTS: ClassVar[dict[signal.Signals, Any]] = {
@@ -164,11 +153,7 @@ def ctrl_c_heard() -> Iterator[None]:
 
 
 def first_ended(futures: Collection[Future[Made]]) -> set[Future[Made]]:
-    """Wait until at least one future has ended; return those that have.
-
-    Raises:
-        KeyboardInterrupt: as `raise_what_came`.
-    """
+    """Wait until at least one future has ended; return those that have."""
     ended: set[Future[Made]] = set()
     while not ended:
         raise_what_came()

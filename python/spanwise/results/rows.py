@@ -16,6 +16,10 @@ from numpy.typing import NDArray
 from spanwise import _format, errors
 from spanwise.results.files import write_whole
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
 _SHOWN = 20
 _WIDEST = 60
 
@@ -175,10 +179,6 @@ def rows_of(dicts: list[dict[str, Any]], empty: tuple[str, ...] = ()) -> Rows:
 
     None becomes "" in a column of texts. A column of numbers with a None becomes float64, and None
     becomes NaN.
-
-    Args:
-        dicts: one per row.
-        empty: names of the columns if there is no row.
     """
     names = tuple(dicts[0]) if dicts else empty
     columns = {name: _column([row[name] for row in dicts]) for name in names}
@@ -290,3 +290,13 @@ def _json_value(value: Any) -> Any:
     if isinstance(value, np.generic | np.ndarray | Rows):
         return value.tolist()
     raise TypeError(f"{type(value).__name__} has no form in JSON")
+
+
+# --- pictures -------------------------------------------------------------------------------------
+
+
+def draw(picture: str, *args: Any, **options: Any) -> Axes:
+    """Call the function of that name in `spanwise.plots`."""
+    plots = importlib.import_module("spanwise.plots")
+    made: Axes = plots.PICTURES[picture](*args, **options)
+    return made

@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run the tasks of a sweep in threads, in processes or on any executor.
+"""Run the tasks of a sweep in threads or on any executor.
 
-A task that is lost with its worker becomes failed rows, and all other work goes on; the next sweep
-with the same output file does the failed rows again.
+A task that is lost with its worker becomes failed rows, and all other work goes on.
 """
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -21,17 +18,13 @@ from concurrent.futures import (
     ProcessPoolExecutor,
     ThreadPoolExecutor,
 )
-from typing import Any, Protocol
+from typing import Protocol
 
 from spanwise import errors
 from spanwise.recordings.recording import Recording
 from spanwise.results.jobs import first_ended
 from spanwise.sweeps.row_file import Row
-from spanwise.sweeps.tasks import Task, describe
-from spanwise.sweeps.worker import CancelledTaskError, run_task
-
-DEATHS_IN_A_ROW = 8
-"""The sweep fails after this many broken pools without a row: no task is the cause."""
+from spanwise.sweeps.tasks import CancelledTaskError, Task, describe, run_task
 
 
 def processor_count() -> int:
@@ -56,10 +49,6 @@ class Engine(Protocol):
 
     def submit(self, task: Task) -> Future[list[Row]]:
         """Submit a task."""
-        ...
-
-    def renew(self) -> bool:
-        """Replace broken workers; return False if that is not possible."""
         ...
 
     def cancel(self) -> None:
@@ -92,10 +81,6 @@ class ThreadEngine:
         known = None if task.recording["path"] else self._recordings[task.recording["sha256"]]
         return self._pool.submit(run_task, task.to_json(), known, self._stop.is_set)
 
-    def renew(self) -> bool:
-        """Return False, since threads do not die."""
-        return False
-
     def cancel(self) -> None:
         """Stop the tasks within milliseconds."""
         self._stop.set()
@@ -104,71 +89,6 @@ class ThreadEngine:
         """Wait for our own threads."""
         if self._own:
             self._pool.shutdown(wait=True, cancel_futures=True)
-
-
-# --- processes ------------------------------------------------------------------------------------
-
-_stop_flag: Any = None  # of a worker process
-
-
-def start_worker(stop: Any) -> None:
-    """Initialize a worker process.
-
-    Workers ignore Ctrl-C: the parent handles it and sets `stop`. A worker exits if the parent was
-    killed.
-    """
-    global _stop_flag  # noqa: PLW0603  a process pool's initializer has no other place
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _stop_flag = stop
-    threading.Thread(target=_end_with_parent, name="spanwise-parent", daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
-
-
-def run_in_worker(text: str) -> list[Row]:
-    """Run a task in a worker process of ours."""
-    return run_task(text, None, lambda: bool(_stop_flag.value))
-
-
-class ProcessEngine:
-    """Processes of our own, spawned because the parent may have threads."""
-
-    remote = True
-
-    def __init__(self, width: int) -> None:
-        self.width, self.window = width, 2 * width
-        self.name = f"processes, {width}"
-        self._context = multiprocessing.get_context("spawn")
-        self._stop = self._context.RawValue("b", 0)  # no lock, which a killed worker could hold
-        self._pool = self._make()
-
-    def _make(self) -> ProcessPoolExecutor:
-        return ProcessPoolExecutor(
-            self.width, self._context, initializer=start_worker, initargs=(self._stop,)
-        )
-
-    def submit(self, task: Task) -> Future[list[Row]]:
-        """Submit a task."""
-        return self._pool.submit(run_in_worker, task.to_json())
-
-    def renew(self) -> bool:
-        """Replace the processes, because some died."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
-        self._pool = self._make()
-        return True
-
-    def cancel(self) -> None:
-        """Stop the tasks within milliseconds."""
-        self._stop.value = 1
-
-    def close(self) -> None:
-        """Wait for the processes."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
 
 
 # --- any executor ---------------------------------------------------------------------------------
@@ -191,10 +111,6 @@ class GivenEngine:
         """Submit a task."""
         return self._executor.submit(run_task, task.to_json())
 
-    def renew(self) -> bool:
-        """Return False: the executor is the caller's."""
-        return False
-
     def cancel(self) -> None:
         """Do nothing: the sweep cancels futures, which stops tasks that have not started."""
 
@@ -211,34 +127,17 @@ def _width(executor: Executor) -> int:
 
 
 def make_engine(
-    executor: Executor | str | None, workers: int | None, recordings: dict[str, Recording]
+    executor: Executor | None, workers: int | None, recordings: dict[str, Recording]
 ) -> Engine:
-    """Return the engine of an executor, or of "threads" or "processes".
-
-    Args:
-        executor: "threads" (also None), "processes", or an executor.
-        workers: number of our own workers; None: one per processor.
-        recordings: by sha256, for threads.
-
-    Raises:
-        InvalidError: an unknown name, or no workers.
-        TypeError: `executor` has another type.
-    """
+    """Return the engine of an executor; None: threads of our own, for recordings by sha256."""
     if workers is not None and workers < 1:
         raise errors.InvalidError(f"workers {workers}: give at least 1")
     count = workers or processor_count()
-    if executor is None or executor == "threads":
+    if executor is None:
         return ThreadEngine(recordings, count)
-    if executor == "processes":
-        return ProcessEngine(count)
-    if isinstance(executor, str):
-        raise errors.InvalidError(
-            f"executor {executor!r}: give threads, processes or a concurrent.futures.Executor"
-        )
     if not isinstance(executor, Executor):
         raise TypeError(
-            "executor must be a concurrent.futures.Executor, threads or processes, not"
-            f" {type(executor).__name__}"
+            f"executor must be a concurrent.futures.Executor, not {type(executor).__name__}"
         )
     # An executor of subinterpreters is a ThreadPoolExecutor too, but its threads share nothing.
     if isinstance(executor, ThreadPoolExecutor) and "Interpreter" not in type(executor).__name__:
@@ -260,7 +159,6 @@ class Dispatcher:
         self._flying: dict[Future[list[Row]], Task] = {}
         self._deliver = deliver
         self._broken: BaseException | None = None
-        self._deaths = 0  # of pools, since the last row
 
     def run(self) -> None:
         """Run all tasks. An interrupt (Ctrl-C) stops them; finished rows are delivered."""
@@ -295,16 +193,10 @@ class Dispatcher:
             self._queue.popleft()
 
     def _recover(self, error: BaseException) -> None:
-        """Continue with new workers, or fail the remaining tasks."""
-        self._deaths += 1
+        """Fail the remaining tasks."""
         self._broken = None
-        if self._deaths <= DEATHS_IN_A_ROW and self._engine.renew():
-            return
-        text = f"no workers left: {describe(error)}"
-        if self._deaths > DEATHS_IN_A_ROW:
-            text += '; a script that sweeps with processes needs `if __name__ == "__main__":`'
         for task in self._queue:
-            self._deliver(task.failures(text))
+            self._deliver(task.failures(f"no workers left: {describe(error)}"))
         self._queue.clear()
 
     def _settle(self, future: Future[list[Row]], task: Task) -> None:
@@ -319,7 +211,6 @@ class Dispatcher:
             why = "its worker died: " if _worker_died(error) else ""
             self._deliver(task.failures(why + describe(error)))
             return
-        self._deaths = 0
         self._deliver(rows)
 
 

@@ -13,8 +13,7 @@ import numpy as np
 
 from spanwise import _format, errors
 from spanwise.ledger.parts import PARTS
-from spanwise.results.drawing import draw
-from spanwise.results.rows import Result, Rows, Tabular, as_rows
+from spanwise.results.rows import Result, Rows, Tabular, as_rows, draw
 from spanwise.sweeps import row_file
 from spanwise.sweeps.row_file import Row
 from spanwise.sweeps.tasks import ROW_FIELDS, SWEEP, VALUE_FIELDS, spec_table
@@ -68,15 +67,14 @@ class Sweep(Sequence[Row], Result, Tabular):
             OSError: it cannot be read.
         """
         found = row_file.read(path, SWEEP)
-        specs = [spec for header in found.headers for spec in header["tables"]]
+        specs = found.header.get("tables", [])
         known = {spec["hash"] for spec in specs}
         for row in found.rows:
             if row["error"] is None and row["table_hash"] not in known:
                 raise errors.InvalidError(
-                    f"{os.fspath(path)}: no header has the table {row['table_hash']} of a row; its"
-                    " session's header is lost"
+                    f"{os.fspath(path)}: its header lacks the table {row['table_hash']} of a row"
                 )
-        return cls(latest(found.rows), specs, path=os.fspath(path), notes=found.notes)
+        return cls(found.rows, specs, path=os.fspath(path), notes=found.notes)
 
     # --- rows ---
 
@@ -280,24 +278,3 @@ class Sweep(Sequence[Row], Result, Tabular):
         return _format.html_table(
             self._text_rows()[:_SHOWN], self._text_head, f"{self.title}, bytes"
         )
-
-
-def content(row: Row) -> tuple[Any, Any]:
-    """Return the hashes of recording and table, which do not change when files are renamed."""
-    return row["recording_sha256"], row["table_hash"]
-
-
-def key(row: Row) -> tuple[Any, ...]:
-    """Return the identity of a row; it has names if recording or table could not be opened."""
-    return (
-        row["recording_sha256"] or ("name", row["recording"]),
-        row["table_hash"] or ("name", row["table"]),
-    )
-
-
-def latest(rows: Iterable[Row]) -> list[Row]:
-    """Return the last row of each identity, in the position of the first."""
-    found: dict[Any, Row] = {}
-    for row in rows:
-        found[key(row)] = row
-    return list(found.values())

@@ -1,26 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resumable row files: JSON lines, a header per session and a row per result.
+"""Files of rows: JSON lines, a header and then a row per result, written as they finish.
 
-Whole lines are appended and synced, so a killed session leaves at most one truncated line, the
-last; the next session drops it. Only one session at a time writes to a file. Fields are checked
-when a file is read. Sweeps: docs/design/sweep.md; benchmarks: docs/design/programs.md.
+A killed program leaves whole rows and perhaps a truncated last line, which is dropped. Fields are
+checked when a file is read. Sweeps: docs/design/sweep.md; benchmarks: docs/design/programs.md.
 """
 
 from __future__ import annotations
 
-import fcntl
+import functools
+import hashlib
 import json
 import os
+import platform
 import re
-import stat
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from spanwise import _lib
-from spanwise.errors import InvalidError, StateError
-from spanwise.results.files import READING_ERRORS, is_text, what_is_wrong
+from spanwise.errors import InvalidError
+from spanwise.results.files import READING_ERRORS, check_output, is_text, what_is_wrong
 from spanwise.results.jobs import Step
 
 Row = dict[str, Any]
@@ -99,19 +104,14 @@ VERSIONS = FieldType("an object with the version of spanwise", _is_versions)
 OBJECTS = list_of("objects", _is_object)
 TABLES = list_of("tables", _is_table)
 
-_SESSION = {
+_HEADER = {
     **{"started": TEXT, "versions": VERSIONS},
     **{"commit": optional(TEXT), "build": optional(TEXT)},
 }
 
 
 def check_fields(line: Mapping[str, Any], types: Mapping[str, FieldType]) -> None:
-    """Check that a line has fields of these types.
-
-    Raises:
-        ValueError: naming the missing field.
-        InvalidError: naming the field and what it must be.
-    """
+    """Check that a line has fields of these types; ValueError: one is missing."""
     for name in types:
         if name not in line:
             raise ValueError(f"without {name}")
@@ -140,14 +140,12 @@ class RowKind:
 
     Attributes:
         noun: of the work, for messages; headers have the kind `spanwise NOUN`.
-        fixed: header fields that are the same in all sessions of a file.
-        header_fields: the types of those, and of further fields of every header.
+        header_fields: the types of the fields that its headers have besides those of `header_of`.
         row_fields: the types of the fields of every row.
         filled: fields that are not null in rows without an error.
     """
 
     noun: str
-    fixed: tuple[str, ...]
     header_fields: Mapping[str, FieldType]
     row_fields: Mapping[str, FieldType]
     filled: tuple[str, ...] = ()
@@ -157,42 +155,22 @@ class RowKind:
         """The kind in headers."""
         return f"spanwise {self.noun}"
 
-    @property
-    def start(self) -> bytes:
-        """The first bytes of a file."""
-        return f'{{"kind": "{self.kind}"'.encode()
-
 
 @dataclass
 class Contents:
-    """The contents of a file.
+    """The contents of a file: its header ({} if it is empty), rows, and notes for the user."""
 
-    Attributes:
-        headers: one per session, oldest first.
-        rows: in the order of the file.
-        notes: for the user, such as a truncated line.
-        whole_bytes: length of the file without a truncated last line.
-    """
-
-    headers: list[Row] = field(default_factory=list)
+    header: Row = field(default_factory=dict)
     rows: list[Row] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    whole_bytes: int = 0
 
 
 def read(path: str | os.PathLike[str], kind: RowKind) -> Contents:
-    """Read a file of a kind.
-
-    Raises:
-        InvalidError: naming the wrong line; a truncated last line is only noted.
-        OSError: the system refused to read it.
-    """
-    return _parse(os.fspath(path), Path(path).read_bytes(), kind)
-
-
-def _parse(path: str, raw: bytes, kind: RowKind) -> Contents:
-    if raw and raw[: len(kind.start)] != kind.start[: len(raw)]:
-        raise InvalidError(f"{path}: not the file of a {kind.noun}; give another name")
+    """Read a file of a kind; a truncated last line is noted, any other wrong line is an error."""
+    name, raw = os.fspath(path), Path(path).read_bytes()
+    start = f'{{"kind": "{kind.kind}"'.encode()
+    if raw and raw[: len(start)] != start[: len(raw)]:
+        raise InvalidError(f"{name}: not the file of a {kind.noun}; give another name")
     found = Contents()
     lines = raw.splitlines(keepends=True)
     for number, line in enumerate(lines, 1):
@@ -201,209 +179,122 @@ def _parse(path: str, raw: bytes, kind: RowKind) -> Contents:
                 raise ValueError("no end")
             _add_line(found, json.loads(line), kind)
         except InvalidError as error:
-            raise InvalidError(f"{path}: line {number}: {error}") from None
+            raise InvalidError(f"{name}: line {number}: {error}") from None
         except READING_ERRORS as error:
             if number == len(lines):
-                found.notes.append(f"{path}: line {number} was truncated; it is dropped")
+                found.notes.append(f"{name}: line {number} was truncated; it is dropped")
                 break
             raise InvalidError(
-                f"{path}: line {number}, byte {found.whole_bytes}: not a line of a {kind.noun}"
-                f" ({what_is_wrong(error)}); remove it"
+                f"{name}: line {number}: not a line of a {kind.noun} ({what_is_wrong(error)});"
+                " remove it"
             ) from None
-        found.whole_bytes += len(line)
     return found
 
 
 def _add_line(found: Contents, value: Any, kind: RowKind) -> None:
     name = value.get("kind") if isinstance(value, dict) else None
-    if name == kind.kind:
+    if name == kind.kind and not found.header:
         if value.get("format") != FORMAT:
             raise InvalidError(
                 f"format {value.get('format')} is unknown; this spanwise reads {FORMAT}"
             )
-        check_fields(value, {**_SESSION, **kind.header_fields})
-        found.headers.append(value)
+        check_fields(value, {**_HEADER, **kind.header_fields})
+        found.header = value
     elif name == "row":
         check_fields(value, kind.row_fields)
-        if value["error"] is None:
-            _check_filled(value, kind.filled)
+        empty = [one for one in kind.filled if value[one] is None]
+        if value["error"] is None and empty:
+            raise InvalidError(f"{empty[0]} is null in a row without an error")
         found.rows.append({key: item for key, item in value.items() if key != "kind"})
     else:
         raise ValueError("neither header nor row")
 
 
-def _check_filled(row: Row, names: Iterable[str]) -> None:
-    empty = next((name for name in names if row[name] is None), None)
-    if empty is not None:
-        raise InvalidError(f"{empty} is null in a row without an error")
-
-
 # --- writing --------------------------------------------------------------------------------------
 
 
-class RowFile:
-    """A file of a kind, open for appending and locked.
-
-    Attributes:
-        before: its contents when it was opened.
-
-    Args:
-        path: the file; it is created if it does not exist.
-        header: of this session. It is written with the first row, so a session without work leaves
-            the file unchanged.
-        kind: of the file.
-
-    Raises:
-        InvalidError: the file is of another kind, has other fixed fields, or another version.
-        StateError: another session writes to it.
-        OSError: the system refused.
-    """
-
-    def __init__(self, path: str | os.PathLike[str], header: Row, kind: RowKind) -> None:
-        self.path = os.fspath(path)
-        self._kind = kind
-        _lib.c_path(path)
-        self._header: Row | None = header
-        self._made = not Path(path).exists()
-        self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
-        try:
-            self._lock()
-            self.before = read(self.path, kind)
-            self._check(header)
-            self._end = self.before.whole_bytes
-            os.ftruncate(self._fd, self._end)
-            _sync_folder(self.path)
-        except BaseException:
-            os.close(self._fd)
-            raise
-
-    def _lock(self) -> None:
-        if not stat.S_ISREG(os.fstat(self._fd).st_mode):
-            raise InvalidError(f"{self.path}: not a regular file; give another name")
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StateError(
-                f"{self.path}: another {self._kind.noun} writes to it; wait for it or give another"
-                " name"
-            ) from None
-        except OSError:
-            return  # a file system without locks
-
-    def _check(self, header: Row) -> None:
-        """Check that the rows of both sessions are comparable."""
-        for old in self.before.headers[-1:]:
-            for name in self._kind.fixed:
-                if old[name] != header[name]:
-                    raise InvalidError(
-                        f"{self.path}: holds a {self._kind.noun} with {name} {_shown(old[name])},"
-                        f" not {_shown(header[name])}; give another file"
-                    )
-            theirs, ours = old["versions"].get("spanwise"), header["versions"]["spanwise"]
-            if theirs != ours:
-                raise InvalidError(
-                    f"{self.path}: made by spanwise {theirs}, this is {ours}; give another file"
-                )
-            if (old["commit"], old["build"]) != (header["commit"], header["build"]):
-                self.before.notes.append(
-                    f"{self.path}: its rows were made by another build of spanwise {ours}"
-                    f" (commit {old['commit'] or 'unknown'})"
-                )
-
-    def append(self, rows: Sequence[Row]) -> None:
-        """Add rows and sync them to the disk.
-
-        Raises:
-            OSError: the system refused; the file is unchanged.
-        """
-        lines: list[Row] = []
-        if self._header is not None:
-            lines.append({"kind": self._kind.kind, "format": FORMAT, **self._header})
-        lines += [{"kind": "row", **row} for row in rows]
-        raw = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
-        try:
-            done = 0
-            while done < len(raw):
-                done += os.pwrite(self._fd, raw[done:], self._end + done)
-            os.fsync(self._fd)
-        except BaseException as error:  # also Ctrl-C between the two calls
-            os.ftruncate(self._fd, self._end)
-            if isinstance(error, OSError):
-                raise OSError(error.errno, error.strerror, self.path) from None
-            raise
-        self._header = None
-        self._end += len(raw)
-
-    def close(self) -> None:
-        """Close the file. A new file without rows is removed."""
-        if self._made and self._end == 0:
-            Path(self.path).unlink(missing_ok=True)
-        os.close(self._fd)
-
-
-def _shown(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-def _sync_folder(path: str) -> None:
-    """Sync the directory, so that the file's name survives a crash."""
-    try:
-        folder = os.open(Path(path).parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError:
-        return
-    try:
-        os.fsync(folder)
-    except OSError:
-        pass
-    finally:
-        os.close(folder)
-
-
 class RowStore:
-    """The rows of a session by key, and in a file if there is one.
+    """The rows of a sweep or a benchmark, which are also written to a file if there is a path.
 
     Attributes:
-        rows: by key; a later row of a key replaces an earlier one.
-        before: the rows that the file had, oldest first.
-        notes: about the file, for the user.
-        path: of the file; None: there is none.
-
-    Args:
-        output: the file; None: there is none.
-        header: of this session.
-        kind: of the file.
-        key: returns the key of a row.
-
-    Raises:
-        As `RowFile`.
+        rows: in the order in which they finished.
+        path: of the file, which is replaced if it exists; None: there is none.
     """
 
-    def __init__(
-        self,
-        output: str | os.PathLike[str] | None,
-        header: Row,
-        kind: RowKind,
-        key: Callable[[Row], Hashable],
-    ) -> None:
-        self._file = RowFile(output, header, kind) if output is not None else None
-        self._key = key
-        self.rows: dict[Hashable, Row] = {}
-        self.before: list[Row] = self._file.before.rows if self._file else []
-        self.notes: list[str] = self._file.before.notes if self._file else []
-        self.path = self._file.path if self._file else None
-
-    def keep(self, rows: Iterable[Row]) -> None:
-        """Keep rows that the file already has."""
-        self.rows.update((self._key(row), row) for row in rows)
+    def __init__(self, path: str | os.PathLike[str] | None, kind: RowKind, header: Row) -> None:
+        self.rows: list[Row] = []
+        self.path = None if path is None else os.fspath(path)
+        if path is not None:
+            _lib.c_path(path)
+            check_output(path, json=True)
+            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+            self._write([{"kind": kind.kind, "format": FORMAT, **header}])
 
     def add(self, rows: Sequence[Row], progress: Step) -> None:
-        """Write new rows to the file, then report them as done."""
-        if self._file is not None:
-            self._file.append(rows)
-        self.keep(rows)
+        """Write rows to the file, then report them as done."""
+        if self.path is not None:
+            self._write([{"kind": "row", **row} for row in rows])
+        self.rows += rows
         progress(len(rows))
+
+    def _write(self, lines: Sequence[Row]) -> None:
+        raw = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+        try:
+            while raw:
+                raw = raw[os.write(self._fd, raw) :]
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self.path) from None
 
     def close(self) -> None:
         """Close the file."""
-        if self._file is not None:
-            self._file.close()
+        if self.path is not None:
+            os.close(self._fd)
+
+
+def header_of(**fields: Any) -> Row:
+    """Return a header: when, by which versions, commit and build, on which machine, and more."""
+    return {
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "versions": {
+            "spanwise": _lib.version(),
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+        },
+        "commit": commit(),
+        "build": _build(),
+        "machine": f"{platform.system()} {platform.machine()}",
+        **fields,
+    }
+
+
+@functools.cache
+def commit() -> str | None:
+    """Return the commit of the checkout, with "+changes" if it is dirty; None: no checkout."""
+    root = _git("rev-parse", "--show-toplevel")
+    if root is None or not (Path(root) / "include/spanwise/spanwise.h").is_file():
+        return None
+    head = _git("rev-parse", "--short=12", "HEAD")
+    dirty = _git("status", "--porcelain", "--untracked-files=no")
+    return f"{head}+changes" if head and dirty else head
+
+
+def _git(*words: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", *words],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+@functools.cache
+def _build() -> str | None:
+    """Return a prefix of the compiled library's hash, to distinguish builds of one commit."""
+    path = getattr(sys.modules.get("spanwise._spanwise"), "__file__", None)
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16] if path else None

@@ -1,28 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compute ledgers of many recordings under many tables, on any executor (docs/design/sweep.md)."""
+"""Compute ledgers of many recordings under many tables, on any executor (docs/design/sweep.md).
+
+Recordings and tables that cannot be opened are part of the plan and become failed rows.
+"""
 
 from __future__ import annotations
 
+import glob
+import math
 import os
 import signal
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from spanwise import _format
-from spanwise.heap.options import HeapOptions
+from spanwise import _format, _lib, errors
+from spanwise.heap.options import HeapOptions, as_options
 from spanwise.recordings import sources
-from spanwise.results.jobs import Progress, Signals, Step, progress_bar
+from spanwise.recordings.recording import Recording
+from spanwise.recordings.sources import ArraySource, FileSource
+from spanwise.results.jobs import Progress, Signals, progress_bar
 from spanwise.sweeps.engines import Dispatcher, Engine, make_engine
-from spanwise.sweeps.plans import Plan, make_plan
-from spanwise.sweeps.result import Sweep, content, key, latest
-from spanwise.sweeps.row_file import Row, RowStore
-from spanwise.sweeps.tasks import SWEEP, file_sha256
+from spanwise.sweeps.result import Sweep
+from spanwise.sweeps.row_file import Row, RowStore, header_of
+from spanwise.sweeps.tasks import SWEEP, Task, describe, file_sha256, ops_sha256, table_spec
+from spanwise.tables.table import SizeClassTable, as_table
+
+TABLES_A_TASK = 4
+"""Maximum tables per pass. Reading takes about a quarter of the time of one table."""
+
+_TASK_BYTES = 1 << 28
+_OBJECT_BYTES = 64  # approximately, per live object of a dry heap and its runner
 
 
 class SweepInterrupted(KeyboardInterrupt):
@@ -41,7 +55,7 @@ def sweep(
     recordings: Any,
     tables: Any,
     *,
-    executor: Executor | str | None = None,
+    executor: Executor | None = None,
     workers: int | None = None,
     output: str | os.PathLike[str] | None = None,
     at: str | float = "peak",
@@ -57,12 +71,11 @@ def sweep(
     Args:
         recordings: a `Recording`, a path, or an iterable of them.
         tables: a `SizeClassTable`, a name, or an iterable of them.
-        executor: "threads" (also None; the work releases the GIL), "processes", or any
-            `concurrent.futures.Executor`, e.g. `client.get_executor()` of a Dask cluster. Other
-            processes get recordings by path and check the hash of the file.
-        workers: number of threads or processes; None: one per processor.
-        output: JSON lines file for the rows. Rows of an existing file are not computed again,
-            except failed ones.
+        executor: any `concurrent.futures.Executor`, e.g. `client.get_executor()` of a Dask cluster;
+            None: threads, since the work releases the GIL. Other processes get recordings by path
+            and check the hash of the file.
+        workers: number of threads; None: one per processor.
+        output: JSON lines file for the rows, written as they finish; an earlier one is replaced.
         at: moment of the ledgers, as of `Recording.ledger`.
         valid_prefix: for recordings given by path, as of `Recording.open`.
         options: of the heaps, as of `Recording.ledger`.
@@ -72,90 +85,46 @@ def sweep(
         The rows, by recording and table in the order given.
 
     Raises:
-        InvalidError: an argument is not allowed, a table is unknown, or the output file is
-            another sweep's.
-        StateError: another sweep writes to the output file.
+        InvalidError: an argument is not allowed, a table is unknown, or the output is a file of
+            another kind.
         SweepInterrupted: Ctrl-C; it and the file have the finished rows.
         SpanwiseError, OSError: no recording, or no table, could be opened; or the system refused
             to write.
     """
     plan = make_plan(recordings, tables, at, valid_prefix, options)
+    failed = plan.failed_rows()
+    total = len(plan.recordings) * len(plan.tables) + len(failed)
     with Signals([signal.SIGINT]) as signals:
         engine = make_engine(executor, workers, plan.opened)
-        session = _Session(plan, engine, output)
-        try:
-            with (
-                signals.heard(),
-                _as_files(plan, engine),
-                progress_bar(progress, session.total, "sweep", "rows") as step,
-            ):
-                session.run(step)
-        except KeyboardInterrupt:
-            raise SweepInterrupted(session.result()) from None
-        finally:
+        with ExitStack() as cleanup:
+            cleanup.callback(engine.close)
+            store = RowStore(output, SWEEP, plan.header(engine.name))
+            cleanup.callback(store.close)
             try:
-                engine.close()
-            finally:
-                session.close()
-    return session.result()
+                with (
+                    signals.heard(),
+                    _as_files(plan, engine),
+                    progress_bar(progress, total, "sweep", "rows") as step,
+                ):
+                    if failed:
+                        store.add(failed, step)
+                    tasks = plan.tasks(engine.width)
+                    Dispatcher(engine, tasks, lambda rows: store.add(rows, step)).run()
+            except KeyboardInterrupt:
+                raise SweepInterrupted(_result(plan, store)) from None
+    return _result(plan, store)
 
 
-class _Session:
-    """A session: the rows of earlier sessions, and those that it adds."""
+def _result(plan: Plan, store: RowStore) -> Sweep:
+    """Return the rows in the order of the plan."""
+    order = {name: i for i, name in enumerate(_names(plan.recordings, plan.bad["recordings"]))}
+    inner = {name: i for i, name in enumerate(_names(plan.tables, plan.bad["tables"]))}
+    rows = sorted(store.rows, key=lambda row: (order[row["recording"]], inner[row["table"]]))
+    return Sweep(rows, plan.tables, path=store.path, notes=plan.notes)
 
-    def __init__(self, plan: Plan, engine: Engine, output: str | os.PathLike[str] | None) -> None:
-        self._plan = plan
-        self._engine = engine
-        try:
-            self._store = RowStore(output, plan.header(engine.name), SWEEP, key)
-        except BaseException:
-            engine.close()
-            raise
-        old = latest(self._store.before)
-        wanted = {(r["sha256"], t["hash"]) for r in plan.recordings for t in plan.tables}
-        kept = [r for r in old if r["error"] is None and content(r) in wanted]
-        self._store.keep(map(self._named, kept))
-        self._done = {content(row) for row in kept}
-        self._failed = plan.failed_rows()
-        self.total = len(wanted) - len(self._done) + len(self._failed)
 
-    def _named(self, row: Row) -> Row:
-        """Return an old row with the current names of recording and table."""
-        recordings = {one["sha256"]: one["name"] for one in self._plan.recordings}
-        tables = {one["hash"]: one["name"] for one in self._plan.tables}
-        sha256, table = content(row)
-        return {**row, "recording": recordings[sha256], "table": tables[table]}
-
-    def run(self, progress: Step) -> None:
-        """Run the remaining tasks."""
-
-        def deliver(rows: Sequence[Row]) -> None:
-            self._store.add(rows, progress)
-
-        if self._failed:
-            deliver(self._failed)
-        tasks = self._plan.tasks(self._done, self._engine.width)
-        Dispatcher(self._engine, tasks, deliver).run()
-
-    def result(self) -> Sweep:
-        """Return the rows in the order of the plan."""
-        notes = [*self._plan.notes, *self._store.notes]
-        if self._done:
-            count = _format.plural(len(self._done), "row")
-            notes.append(f"{count} reused")
-        names = [one["name"] for one in self._plan.recordings]
-        tables = [one["name"] for one in self._plan.tables]
-        order = {name: i for i, name in enumerate([*names, *self._plan.bad["recordings"]])}
-        inner = {name: i for i, name in enumerate([*tables, *self._plan.bad["tables"]])}
-        rows = sorted(
-            self._store.rows.values(),
-            key=lambda row: (order[row["recording"]], inner[row["table"]]),
-        )
-        return Sweep(rows, self._plan.tables, path=self._store.path, notes=notes)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._store.close()
+def _names(opened: list[dict[str, Any]], bad: dict[str, str]) -> list[str]:
+    return [*(one["name"] for one in opened), *bad]
 
 
 @contextmanager
@@ -171,3 +140,187 @@ def _as_files(plan: Plan, engine: Engine) -> Iterator[None]:
             sources.write_ops(path, iter([np.asarray(plan.opened[entry["sha256"]].ops)]))
             entry["path"], entry["file_sha256"] = str(path), file_sha256(str(path))
         yield
+
+
+# --- the plan -------------------------------------------------------------------------------------
+
+
+@dataclass
+class Plan:
+    """The recordings and tables of a sweep.
+
+    Attributes:
+        recordings: name, path, sha256, valid_prefix, events of each; path None: in memory.
+        tables: specs as tasks have them.
+        opened: the recordings by sha256.
+        bad: names and errors of recordings and tables that could not be opened.
+        notes: what was omitted and why.
+        at: moment of the ledgers.
+        options: of the heaps: fields of `HeapOptions`.
+    """
+
+    at: str | float
+    options: dict[str, Any]
+    recordings: list[dict[str, Any]] = field(default_factory=list)
+    tables: list[dict[str, Any]] = field(default_factory=list)
+    opened: dict[str, Recording] = field(default_factory=dict)
+    bad: dict[str, dict[str, str]] = field(default_factory=lambda: {"recordings": {}, "tables": {}})
+    notes: list[str] = field(default_factory=list)
+
+    def header(self, engine: str) -> dict[str, Any]:
+        """Return the header of the file."""
+        return header_of(
+            executor=engine,
+            at=self.at,
+            options=self.options,
+            recordings=[dict(one) for one in self.recordings],
+            tables=self.tables,
+        )
+
+    def failed_rows(self) -> list[Row]:
+        """Return failed rows for the recordings and tables that could not be opened."""
+        rows = []
+        for name, error in self.bad["recordings"].items():
+            rows += self._task({"name": name, "sha256": None}, self.tables).failures(error)
+        specs: list[dict[str, Any]] = [
+            {"name": name, "hash": None, "classes": ()} for name in self.bad["tables"]
+        ]
+        for recording in self.recordings:
+            task = self._task(recording, specs)
+            rows += [task.row(one, error=self.bad["tables"][one["name"]]) for one in specs]
+        return rows
+
+    def tasks(self, width: int) -> Iterator[Task]:
+        """Yield the tasks for `width` workers."""
+        for recording in self.recordings:
+            count = self._tables_a_task(recording, width)
+            for first in range(0, len(self.tables), count):
+                yield self._task(recording, self.tables[first : first + count])
+
+    def _task(self, recording: dict[str, Any], tables: list[dict[str, Any]]) -> Task:
+        return Task(_lib.version(), recording, self.at, self.options, tuple(tables))
+
+    def _tables_a_task(self, recording: dict[str, Any], width: int) -> int:
+        """Return tables per task, few enough that workers end together and memory is bounded."""
+        even = math.ceil(len(self.tables) * len(self.recordings) / (3 * width))
+        room: int = _TASK_BYTES // max(1, _OBJECT_BYTES * recording["live"])
+        return max(1, min(TABLES_A_TASK, even, room))
+
+
+def make_plan(
+    recordings: Any,
+    tables: Any,
+    at: str | float,
+    valid_prefix: bool,
+    options: HeapOptions | None,
+) -> Plan:
+    """Open and hash all recordings and tables."""
+    plan = Plan(_moment(at), as_options(options).to_dict())
+    first_error: Exception | None = None
+    for one in _each(tables, (str, SizeClassTable)):
+        error = _add_table(plan, one)
+        first_error = first_error or error
+    if not plan.tables:
+        raise first_error or errors.InvalidError("no table to sweep; give at least one")
+    for one in _each(recordings, (str, os.PathLike, Recording)):
+        error = _add_recording(plan, one, valid_prefix, at)
+        first_error = first_error or error
+    if not plan.recordings:
+        raise first_error or errors.InvalidError("no recording to sweep; give at least one")
+    return plan
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _moment(at: str | float) -> str | float:
+    """Check a moment and return it for JSON."""
+    at = _plain(at)
+    Recording.from_ops(np.empty(0, _lib.OPS_DTYPE))._moment(at)
+    return at
+
+
+def _each(value: Any, kinds: tuple[type, ...]) -> Iterable[Any]:
+    return [value] if isinstance(value, kinds) else value
+
+
+def _add_table(plan: Plan, given: SizeClassTable | str) -> Exception | None:
+    """Add a table. A missing or wrong file is part of the plan; an unknown name raises."""
+    try:
+        table = as_table(given)
+    except (errors.InvalidError, OSError) as error:
+        if not str(given).endswith(".json"):
+            raise
+        plan.bad["tables"][str(given)] = describe(error)
+        return error
+    spec = table_spec(table)
+    same = next((one for one in plan.tables if one["hash"] == spec["hash"]), None)
+    if same is not None:
+        if spec["name"] != same["name"]:
+            plan.notes.append(f"{spec['name']} is the same table as {same['name']}: omitted")
+        return None
+    plan.tables.append(spec)
+    return None
+
+
+def _add_recording(plan: Plan, given: Any, valid_prefix: bool, at: str | float) -> Exception | None:
+    """Add a recording. A missing, damaged or too short file is part of the plan."""
+    try:
+        known = _describe_recording(given, valid_prefix)
+        known[0]._check_moment(at)
+    except (errors.SpanwiseError, OSError) as error:
+        name = given.name if isinstance(given, Recording) else os.fspath(given)
+        plan.bad["recordings"][name] = describe(error)
+        return error
+    recording, entry = known
+    same = next((one for one in plan.recordings if one["sha256"] == entry["sha256"]), None)
+    if same is not None:
+        if entry["path"] != same["path"]:
+            plan.notes.append(f"{entry['name']} is the same recording as {same['name']}: omitted")
+        return None
+    if any(one["name"] == entry["name"] for one in plan.recordings):
+        entry["name"] = entry["path"] or f"{entry['name']} {len(plan.recordings) + 1}"
+    plan.recordings.append(entry)
+    plan.opened[entry["sha256"]] = recording
+    return None
+
+
+def _describe_recording(given: Any, valid_prefix: bool) -> tuple[Recording, dict[str, Any]]:
+    if isinstance(given, Recording):
+        recording = given
+    elif isinstance(given, str | os.PathLike):
+        recording = Recording.open(given, valid_prefix)
+    else:
+        raise TypeError(f"a recording must be a Recording or a path, not {type(given).__name__}")
+    entry: dict[str, Any] = {"name": recording.name, "path": None, "valid_prefix": False}
+    source = recording._source
+    if isinstance(source, FileSource):
+        entry["path"] = str(Path(source.path).absolute())
+        entry["valid_prefix"] = bool(source.flags)
+        entry["sha256"] = file_sha256(entry["path"])
+    else:
+        assert isinstance(source, ArraySource)
+        entry["sha256"] = ops_sha256(source.ops)
+    # Finding the end of a raw recording takes a pass, which the workers make.
+    ordered = not entry["path"] or recording.info["form"] == int(_lib.lib.SW_TRACE_ORDERED)
+    whole = not recording.info.get("damaged")
+    entry["events"] = recording.info["ops"] if entry["path"] else len(recording)
+    entry["live"] = (
+        recording.summary.peak_live_objects if ordered and whole else entry["events"] // 4
+    )
+    return recording, entry
+
+
+def expand(words: Iterable[str]) -> list[str]:
+    """Expand glob patterns such as `tables/*.json` in a list of names."""
+    names: list[str] = []
+    for word in words:
+        if glob.has_magic(word) and not Path(word).exists():
+            found = sorted(glob.glob(word))  # noqa: PTH207  the pattern may be absolute
+            if not found:
+                raise errors.InvalidError(f"{word}: no file matches")
+            names += found
+        else:
+            names.append(word)
+    return names

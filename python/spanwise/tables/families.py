@@ -37,11 +37,7 @@ def _named_errors(where: str = "") -> Iterator[None]:
 
 
 def named(name: str) -> Table | None:
-    """Return the table of a family's name or of geometric-R; None if there is no such family.
-
-    Raises:
-        InvalidError: geometric-R without a ratio above 1.
-    """
+    """Return the table of a family's name or of geometric-R; None if there is no such family."""
     from spanwise_sizeclasses import families  # noqa: PLC0415
 
     with _named_errors():
@@ -49,11 +45,7 @@ def named(name: str) -> Table | None:
 
 
 def check_name(name: str) -> None:
-    """Reject names that are not allowed in a table file, or in the C generated from it.
-
-    Raises:
-        InvalidError: the name is not allowed; the message says what is.
-    """
+    """Reject names that are not allowed in a table file, or in the C generated from it."""
     from spanwise_sizeclasses import model  # noqa: PLC0415
 
     with _named_errors():
@@ -63,11 +55,7 @@ def check_name(name: str) -> None:
 
 
 def make(family: str, *arguments: Any, **options: Any) -> Table:
-    """Return the table of a family with arguments: geometric, pow2 or fibonacci.
-
-    Raises:
-        InvalidError: an argument is out of range.
-    """
+    """Return the table of a family with arguments: geometric, pow2 or fibonacci."""
     from spanwise_sizeclasses import families  # noqa: PLC0415
 
     with _named_errors():
@@ -83,11 +71,7 @@ def span_pages(size: int, page_bytes: int) -> int:
 
 
 def read_table_file(path: str, raw: bytes) -> Table:
-    """Parse the bytes of a table file; `path` is for messages.
-
-    Raises:
-        InvalidError: the message names the file, and the line and column or the class and rule.
-    """
+    """Parse the bytes of a table file; `path` is for messages."""
     from spanwise_sizeclasses import tablefile  # noqa: PLC0415
 
     with _named_errors(f"{path}: "):

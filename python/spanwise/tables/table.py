@@ -14,11 +14,12 @@ from numpy.typing import ArrayLike, NDArray
 from spanwise import _format, _lib, errors
 from spanwise._lib import check, ffi, lib
 from spanwise._owner import Life
-from spanwise.results.drawing import draw
-from spanwise.results.rows import Result, Rows, Tabular, as_rows
+from spanwise.results.rows import Result, Rows, Tabular, as_rows, draw
 from spanwise.tables import families
 from spanwise.tables.classes import (
+    Explanation,
     class_spec,
+    explain_request,
     file_rows,
     file_specs,
     json_rows,
@@ -28,7 +29,6 @@ from spanwise.tables.classes import (
     text_rows,
     titles,
 )
-from spanwise.tables.explanation import Explanation, explain_request
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -103,16 +103,6 @@ def test_stamp_and_files(built: sw.Build, table: sw.SizeClassTable) -> None:
     assert os.fsencode(str(built.folder.parent)) not in objects  # no path of this machine
 
 
-def test_another_table_compiles_what_sees_it_alone(built: sw.Build, tmp_path: Path) -> None:
-    """The check programs of the build prove that it has its own table all the same."""
-    other = sw.SizeClassTable.custom([16, 64, 1024], name="other")
-    compiler = str(quick_compiler(tmp_path / "cc"))
-    made = sw.build(other, tmp_path / "other", cc=compiler, malloc=False)
-    counts = made.stamp["objects"]
-    assert 0 < counts["compiled"] < counts["reused"]
-    assert sum(built.stamp["objects"].values()) > sum(counts.values())
-
-
 def test_programs_link_with_it(built: sw.Build, tmp_path: Path) -> None:
     for words in (
         (built.archive, *built.stamp["link"]),
@@ -136,20 +126,6 @@ def test_replay_on_a_build(built: sw.Build) -> None:
     seen = sw.replay(recording, lib=built.folder, drain=(), samples=8)
     assert seen.allocator == "spanwise few-16.x (built)"
     assert seen.runs[0].malloc == str(built.malloc_library)
-
-
-# --- code of another table ------------------------------------------------------------------------
-
-
-def stub(folder: Path, built: sw.Build, symbol: str) -> Path:
-    """A library with the same soname that defines only the symbol of its table."""
-    soname = next((built.folder / "lib").glob("libspanwise.so.*")).name
-    folder.mkdir()
-    source = folder / "stub.c"
-    source.write_text(f"const char {symbol} = 1;\n")
-    words = (f"-Wl,-soname,{soname}", source, "-o", folder / soname)
-    subprocess.run(["cc", "-shared", "-fPIC", *map(str, words)], check=True)
-    return folder / soname
 
 
 # --- whole or not at all --------------------------------------------------------------------------

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds that fail, are interrupted or killed leave no process and no folder."""
+"""Builds that fail or are interrupted leave no process and no folder."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 import spanwise as sw
-from spanwise.builds import programs
-from spanwise.builds.folder import put_in_place
-from spanwise.builds.programs import BuildError, run_step
+from spanwise.builds import steps
+from spanwise.builds.build import put_in_place
+from spanwise.builds.steps import BuildError, run_step
 from spanwise.results.jobs import Signals
 
 from tests.python.helpers import script
@@ -108,18 +108,6 @@ def test_ctrl_c_leaves_nothing(
     assert said.endswith("spanwise: interrupted\n") and "Traceback" not in said
 
 
-@pytest.mark.parametrize(
-    "how",
-    ["exec sleep 600", "sleep 600 & echo >$0.pids/$!; wait"],
-    ids=["alone", "with-a-child"],
-)
-def test_killed(start: StartBuild, tmp_path: Path, how: str) -> None:
-    """After SIGKILL, the build itself cannot end its compilers and their children."""
-    child = start(how)
-    child.kill()
-    wait_for(lambda: not compilers(tmp_path))
-
-
 def test_a_signal_that_another_thread_takes(tmp_path: Path) -> None:
     """The main thread is not woken by it; it was heard when the compilers had ended."""
     began, mark = time.monotonic(), tmp_path / "mark"
@@ -159,7 +147,7 @@ def test_a_step_that_does_not_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     """Its own children end with it."""
     note = tmp_path / "pid"
     for seconds in (0.5, 5.5, 50.5):  # until it has started a child
-        monkeypatch.setattr(programs, "_STEP_SECONDS", seconds)
+        monkeypatch.setattr(steps, "_STEP_SECONDS", seconds)
         with pytest.raises(BuildError, match=rf"^waiting: did not end within {seconds} s$"):
             run_step(["sh", "-c", f"sleep 600 & echo $! >{note}; wait"], "waiting")
         if note.exists() and note.read_text().strip():

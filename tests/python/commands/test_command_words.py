@@ -289,7 +289,7 @@ def test_misspelt_commands_and_choices(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_executors(capsys: pytest.CaptureFixture[str]) -> None:
-    known = "give threads, processes, dask or dask:tcp://HOST:PORT"
+    known = "give threads, dask or dask:tcp://HOST:PORT"
     assert error_line(capsys, "sweep", "a.swt", "--executor", "foo") == f"--executor foo: {known}"
     assert error_line(capsys, "sweep", "a.swt", "--executor", "treads") == (
         f"--executor treads: {known}; did you mean threads?"

@@ -11,7 +11,7 @@ import spanwise as sw
 from spanwise import _format, workloads
 from spanwise.__main__ import main
 from spanwise.commands import COMMANDS
-from spanwise.commands._show import show
+from spanwise.commands._common import show
 from spanwise.measure.bench_result import BenchResult
 
 from tests.python.helpers import needs_recorder, random_ops

@@ -15,7 +15,6 @@ from spanwise.lessons.cases import (
     Case,
     Verdict,
     create_many,
-    place_of,
     play_game,
     run_case,
     sum_lengths,
@@ -76,28 +75,6 @@ def test_books_are_those_of_the_table(together: bool) -> None:
         assert cost[2:] == books(count, GO, together=together)
 
 
-def test_append_capacities() -> None:
-    grown = sw.simulate_growth([2, 3, 4, 5, 3], table=GO)
-    assert grown.capacities == (2, 6, 12, 24)
-    assert (grown.allocated_bytes, grown.allocs) == COSTS["merge_in_one_loop", 0][2:4]
-
-
-@pytest.mark.parametrize(
-    ("size", "sharing", "named", "want"),
-    [
-        (8, "copied", True, ("stack", "copied")),
-        (80, "shared down", True, ("stack", "shared down")),
-        (8, "shared up", True, ("heap", "shared up")),
-        (128 << 10, "copied", True, ("stack", "copied")),
-        ((128 << 10) + 1, "copied", True, ("heap", "too large")),
-        (64 << 10, "shared down", False, ("stack", "shared down")),
-        ((64 << 10) + 1, "shared down", False, ("heap", "too large")),
-    ],
-)
-def test_verdicts(size: int, sharing: str, named: bool, want: tuple[str, str]) -> None:
-    assert place_of(size, sharing, named=named) == want
-
-
 def test_a_verdict_of_the_heap_is_a_case_that_allocates() -> None:
     for cost in COSTS.values():
         assert (cost.case.verdict.place == "heap") == (cost.allocs > 0)
@@ -143,10 +120,6 @@ def test_bad_cases() -> None:
     for numbers in bad:
         with pytest.raises(sw.InvalidError):
             run_case(one, **numbers)
-    with pytest.raises(sw.InvalidError):
-        place_of(8, "thrown")
-    with pytest.raises(sw.InvalidError):
-        place_of(-1, "copied")
 
 
 # --- games ----------------------------------------------------------------------------------------

@@ -98,11 +98,6 @@ def test_no_placement_escapes(placement: str, live: int, largest: int) -> None:
         places.verify()
 
 
-def test_no_buddy_escapes() -> None:
-    with sw.BuddyAllocator(1 << 20, unit=1) as places:
-        assert play_robson(places, 512, 32).extent >= robson_bound(512, 32)
-
-
 class _Watched:
     """A bump allocator that checks the adversary's rules."""
 

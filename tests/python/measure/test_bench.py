@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Benchmarks: rounds, resumed files, policies, bad input, the command."""
+"""Benchmarks: rounds, files, bad input, the command."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import sys
 from pathlib import Path
@@ -16,7 +14,6 @@ from spanwise.__main__ import main
 from spanwise.measure.bench import processor
 from spanwise.measure.bench_cases import case_of, read_cases
 from spanwise.measure.bench_result import BenchResult
-from spanwise.measure.bench_rounds import ROW_FIELDS
 
 from tests.python.measure.bench_tools import BYTES, MIB, QUICK, TRUE
 
@@ -46,8 +43,6 @@ def test_each_case_runs_under_each_allocator() -> None:
     assert rows["runs"].tolist() == [2] * 4 and rows["failed"].tolist() == [0] * 4
     assert (rows["rss_low_bytes"] <= rows["rss_bytes"]).all()
     assert "python, 32 MiB" in str(found)
-    lines = list(csv.DictReader(io.StringIO(found.to_csv())))
-    assert list(lines[0]) == list(ROW_FIELDS) and len(lines) == 8
     assert json.loads(found.to_json())["summary"][1]["held_bytes"] is None
     axes = found.plot()
     assert {text.get_text() for text in axes.get_yticklabels()} == {"true", "python, 32 MiB"}
@@ -55,30 +50,24 @@ def test_each_case_runs_under_each_allocator() -> None:
     assert axes.get_title(loc="left") == title and processor() in found.measured
 
 
-def test_a_session_resumes_its_file(tmp_path: Path) -> None:
-    """Finished runs are kept, failed ones repeated; a cut line is dropped."""
+def test_rows_go_to_a_file(tmp_path: Path) -> None:
     path = tmp_path / "f.jsonl"
-    flag = tmp_path / "flag"
-    late = case_of(["sh", "-c", f"test -e {flag}"], "late", "")
-    first = sw.bench([TRUE, late], ["glibc"], rounds=2, output=path, progress=False)
-    assert [row["error"] for row in first.failures] == ["sh: ended with 1"] * 2
-    assert "2 runs failed: sh: ended with 1" in str(first)
-    flag.touch()
+    path.write_text("[]")  # an earlier file is replaced
+    steps: list[int] = []
+    bad = case_of(["false"], "bad", "")
+    found = sw.bench([TRUE, bad], ["glibc"], rounds=2, output=path, progress=steps.append)
+    assert [row["error"] for row in found.failures] == ["false: ended with 1"] * 2
+    assert "2 runs failed: false: ended with 1" in str(found) and sum(steps) == 4
+    assert [(row["program"], row["round"]) for row in found] == [
+        (name, number) for name in ("true", "bad") for number in range(2)
+    ]
+    opened = BenchResult.open(path)
+    assert sorted(opened, key=str) == sorted(found, key=str)
+    assert opened.measured == found.measured != ""
+    assert all(row["page_faults"] > 0 for row in opened if row["error"] is None)
     with path.open("a") as file:
         file.write('{"kind": "row", "prog')
-    steps: list[int] = []
-    again = sw.bench([TRUE, late], ["glibc"], rounds=3, output=path, progress=steps.append)
-    assert len(again) == 6 and not again.failures and sum(steps) == 4
-    assert any("2 runs reused" in note for note in again.notes)
-    assert any("was truncated" in note for note in again.notes)
-    kept = {(row["program"], row["round"]): row["elapsed_ns"] for row in first}
-    for row in again:
-        if row["program"] == "true" and row["round"] < 2:
-            assert row["elapsed_ns"] == kept["true", row["round"]]
-    opened = BenchResult.open(path)
-    assert len(opened) == 6 and not opened.failures
-    assert opened.measured == again.measured != ""
-    assert all(row["page_faults"] > 0 for row in opened)
+    assert any("was truncated" in note for note in BenchResult.open(path).notes)
     with pytest.raises(sw.InvalidError, match="not the file of a sweep"):
         sw.Sweep.open(path)
 
@@ -91,30 +80,7 @@ def test_ctrl_c_keeps_finished_runs(tmp_path: Path) -> None:
     with pytest.raises(sw.BenchInterrupted, match="interrupted after 2 runs") as caught:
         sw.bench([TRUE], QUICK, rounds=3, output=path, progress=step)
     assert [row["round"] for row in caught.value.result] == [0, 0]
-    steps: list[int] = []
-    assert len(sw.bench([TRUE], QUICK, rounds=3, output=path, progress=steps.append)) == 6
-    assert sum(steps) == 4
-
-
-def test_a_policy_is_an_allocator_of_its_own() -> None:
-    """Its name is its changes, and the program's malloc gets them."""
-    asks = 'test "$SPANWISE_PLACEMENT $SPANWISE_BATCH" = "lasting 2"'
-    policy = sw.HeapOptions(placement="lasting", batch_spans=2)
-    case = case_of(["sh", "-c", asks], "asks", "")
-    found = sw.bench([case], ["spanwise"], policies=[policy, policy], rounds=1, progress=False)
-    asked = "placement lasting, batch_spans 2"
-    assert {row["allocator"]: row["error"] is None for row in found} == {
-        "spanwise": False,
-        asked: True,
-    }
-    for bad, message in (
-        (sw.HeapOptions(), "policies: the default is 'spanwise'; name it as an allocator"),
-        (sw.HeapOptions(large_touched_percent=5), "large_touched_percent is for simulations; a"),
-    ):
-        with pytest.raises(sw.InvalidError, match=message):
-            sw.bench([case], ["spanwise"], policies=[bad], progress=False)
-    with pytest.raises(TypeError, match="policies must be HeapOptions, not dict"):
-        sw.bench([case], ["spanwise"], policies=[{}], progress=False)  # type: ignore[list-item]
+    assert len(BenchResult.open(path)) == 2
 
 
 @pytest.mark.parametrize(
@@ -170,11 +136,10 @@ def test_a_missing_allocator_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["bench", "--rounds", "2", "--allocator", "glibc", "-o", str(tmp_path / "f.jsonl")]
-    forms = ["--csv", str(tmp_path / "f.csv"), "--plot", str(tmp_path / "f.png")]
+    forms = ["--plot", str(tmp_path / "f.png")]
     assert main([*words, *forms, "--", "true"]) == 0
     out, err = capsys.readouterr()
     assert out.startswith("medians, in parentheses") and "2 runs in " in err
-    assert (tmp_path / "f.csv").read_text().startswith("program,input,")
     assert (tmp_path / "f.png").stat().st_size > 5000
     assert main([*words, "--json", "--", "true"]) == 0
     assert [row["round"] for row in json.loads(capsys.readouterr().out)["rows"]] == [0, 1]

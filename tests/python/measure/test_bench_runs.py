@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,14 +20,15 @@ import pytest
 import spanwise as sw
 from spanwise import _lib
 from spanwise.__main__ import main
-from spanwise.measure import bench_fits
+from spanwise.measure import bench_fits, launching
 from spanwise.measure.bench_cases import case_of, read_cases
+from spanwise.measure.launching import launch
 from spanwise.measure.running import MALLOC_LIBRARY
 from spanwise.recordings import recorder
 from spanwise.recordings.launch import with_pipefail
 
 from tests.python.helpers import needs_recorder, script
-from tests.python.measure.bench_tools import ALLOCATORS, QUICK, TRUE, errors_of
+from tests.python.measure.bench_tools import BYTES, MIB, QUICK, errors_of
 
 DIFFERS = "sh: stdout differs from that of the plain run; find out why, or ignore it"
 PRELOADED = case_of(["sh", "-c", 'echo "preloaded: ${LD_PRELOAD:+yes}"'], "preloaded", "")
@@ -81,32 +84,6 @@ def test_a_run_that_failed_has_no_output_to_compare(
 ) -> None:
     monkeypatch.delenv("LD_PRELOAD", raising=False)
     assert errors_of(case_of(["sh", "-c", f'echo "a$LD_PRELOAD"; {status}'])) == errors
-
-
-def test_a_resumed_file_compares_with_its_plain_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Rows that were kept without a comparison, or without a plain run, are run again."""
-    monkeypatch.delenv("LD_PRELOAD", raising=False)
-    path = tmp_path / "f.jsonl"
-    steps: list[int] = []
-    assert errors_of(PRELOADED, ignore_output=True, output=path) == [None] * 3
-    found = sw.bench([PRELOADED], ALLOCATORS, rounds=1, output=path, progress=steps.append)
-    assert [row["error"] is None for row in found] == [True, False, False]
-    assert sum(steps) == 2  # the plain run is kept
-    assert errors_of(PRELOADED, ignore_output=True, output=path) == [None] * 3
-    for case, allocators, runs, failures in (
-        (PRELOADED, ("glibc",), 1, 0),  # no plain run to compare with
-        (PRELOADED, ("plain", "glibc"), 2, 1),
-        (PRELOADED, ALLOCATORS, 2, 2),
-        (TRUE, ("plain", "glibc"), 2, 0),
-        (TRUE, ALLOCATORS, 1, 0),
-    ):
-        steps.clear()
-        found = sw.bench(
-            [case], allocators, rounds=1, output=tmp_path / "g.jsonl", progress=steps.append
-        )
-        assert (sum(steps), len(found.failures)) == (runs, failures)
 
 
 def test_a_case_runs_in_the_folder_of_its_user(
@@ -208,7 +185,7 @@ def test_plain_is_the_program_as_it_is(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_table_is_fitted_to_the_first_input(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A copy of the installed malloc stands in for the build; results are reused."""
+    """A copy of the installed malloc stands in for the build."""
 
     def build(table: sw.SizeClassTable, folder: Path, **_: Any) -> Any:
         (folder / "lib").mkdir(parents=True, exist_ok=True)
@@ -235,9 +212,6 @@ def test_a_table_is_fitted_to_the_first_input(
             recording.ledger(table, "peak-resident").peak_resident_bytes
             for table in ("c16", fit.table)
         )
-    again = sw.fit_cases(cases, tmp_path, candidates=6, progress=False)
-    assert len(recorded) == 2 and replace(again["awk"], table=fit.table) == fit
-    assert again["awk"].table.hash == fit.table.hash
     if fit.folder is None:
         fits = {"awk": replace(fit, folder=build(fit.table, tmp_path / "copy").folder)}
     found = sw.bench(cases, QUICK, fits=fits, rounds=2, progress=False)
@@ -248,11 +222,6 @@ def test_a_table_is_fitted_to_the_first_input(
         stock, fitted = fit.predicted[row["case_hash"]]
         predicted = {"spanwise": stock, "glibc": None, "fitted": fitted}
         assert row["predicted_bytes"] == predicted[row["allocator"]]
-    sw.fit_cases(cases[::-1], tmp_path, candidates=6, progress=False)
-    assert len(recorded) == 4
-    monkeypatch.setattr(bench_fits, "made_by", lambda: {"spanwise": "of other files"})
-    sw.fit_cases(cases[::-1], tmp_path, candidates=6, progress=False)
-    assert len(recorded) == 6
 
 
 @needs_recorder()
@@ -269,9 +238,13 @@ def test_nothing_is_fitted_to_a_run_that_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A failed first input: no table. A failed other input: no prediction of it."""
-    monkeypatch.setattr(
-        bench_fits, "build", lambda *_words, **_options: pytest.fail("a table was built")
-    )
+    built: list[Path] = []
+
+    def build(table: sw.SizeClassTable, folder: Path, **_: Any) -> sw.Build:
+        built.append(folder)
+        return sw.Build(folder, {})
+
+    monkeypatch.setattr(bench_fits, "build", build)
     monkeypatch.chdir(tmp_path)
     work = "awk 'BEGIN { for (i = 0; i < 9000; i++) a[i] = i }'"
     bad = case_of(["sh", "-c", f"{work}; exit 3"], "job", "bad")
@@ -283,15 +256,136 @@ def test_nothing_is_fitted_to_a_run_that_fails(
         assert fit.verdict == fit.why_not == reason.format(status)
         assert (fit.holds, fit.folder, dict(fit.predicted)) == (False, None, {})
         assert not (tmp_path / f"fits/{name}/0.swt").exists()
+    assert not built
     good = case_of(["sh", "-c", work], "job", "good")
-    fit = sw.fit_cases([good, bad], "fits", built=False, candidates=2, progress=False)["job"]
+    fit = sw.fit_cases([good, bad], "fits", candidates=2, progress=False)["job"]
     assert set(fit.predicted) == {good.hash}
-    assert not (tmp_path / "fits/job/fit.json").exists()  # so that the next call tries it again
-    sw.fit_cases([good], "fits", built=False, candidates=2, progress=False)
-    assert (tmp_path / "fits/job/fit.json").exists()
     assert main(["bench", "--fit", "fits", "--rounds", "1", "--", "sh", "-c", "exit 3"]) == 1
     out, err = capsys.readouterr()
     assert "sh: not fitted: sh: ended with 3 while it was recorded" in err
     assert "failed: sh: ended with 3" in out
     for word in ("saves", "Fitted tables", "compared with plain"):
         assert word not in out
+
+
+# --- launching ------------------------------------------------------------------------------------
+
+
+def used(tmp_path: Path, *argv: str, timeout_s: float = 300) -> Any:
+    return launch(argv, "", env={"PATH": "/usr/bin:/bin"}, cwd=tmp_path, timeout_s=timeout_s)
+
+
+def test_memory_is_that_of_the_command(tmp_path: Path) -> None:
+    """The memory excludes the Python that started the command, but includes its largest child."""
+    ballast = bytearray(60 * MIB)
+    small = used(tmp_path, "true")
+    assert len(ballast) == 60 * MIB and small.error == ""
+    assert 0 < small.rss_bytes < 8 * MIB
+    for stays_s in (0.3, 3, 30):  # until a sample has seen them
+        code = BYTES.replace("0.3", str(stays_s))
+        large = used(tmp_path, "sh", "-c", f"{sys.executable} -S -c '{code}'; true")
+        assert large.error == ""
+        if large.anonymous_bytes > 32 * MIB:
+            break
+    for seen in (large.rss_bytes, large.anonymous_bytes):
+        assert 32 * MIB < seen < 64 * MIB
+    assert large.anonymous_bytes <= large.rss_bytes
+    assert large.cpu_ns > 0 and large.elapsed_ns > 0
+    assert large.page_faults > small.page_faults > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "timeout_s", "error"),
+    [
+        (["sh", "-c", "echo bad >&2; exit 3"], 300, "ended with 3: bad"),
+        (["sh", "-c", "kill -9 $$"], 300, "signal 9 ended it"),
+        (
+            ["no-such-program"],
+            300,
+            "ended with 2: spanwise-rusage: no-such-program: No such file or",
+        ),
+        (["sleep", "600"], 0.5, "did not end within 0.5 s"),
+        (["yes"], 0.5, "did not end within 0.5 s"),
+        (["sh", "-c", "exec >&-; exec sleep 600"], 0.5, "did not end within 0.5 s"),
+    ],
+)
+def test_a_run_that_fails_says_how(
+    tmp_path: Path, words: list[str], timeout_s: float, error: str
+) -> None:
+    assert used(tmp_path, *words, timeout_s=timeout_s).error.startswith(error)
+
+
+ABC = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+"""SHA-256 of the bytes abc (FIPS 180-2, appendix B.1)."""
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("printf abc", ""),
+        ("printf a; sleep 0.1; printf bc", ""),
+        ("printf abc; printf d >&2", ""),
+        ("printf abc; exec >&-; sleep 0.1; exit 3", "ended with 3"),
+        ("sleep 600 & echo $! > left; printf abc", ""),  # it keeps the pipe open
+    ],
+)
+def test_stdout_is_hashed(tmp_path: Path, text: str, error: str) -> None:
+    try:
+        found = used(tmp_path, "sh", "-c", text)
+    finally:
+        for left in tmp_path.glob("left"):
+            os.kill(int(left.read_text()), signal.SIGKILL)
+    assert (found.output_sha256, found.error) == (ABC, error)
+
+
+def test_output_in_the_pipe_after_the_end_is_hashed(tmp_path: Path) -> None:
+    """A remaining process holds the pipe open."""
+    words = ["sh", "-c", "sleep 600 & echo $! > left; printf abc"]
+    child = subprocess.Popen(words, stdout=subprocess.PIPE, bufsize=0, cwd=tmp_path)
+    try:
+        child.wait()
+        assert launching._hash_output(child, 300) == ABC
+    finally:
+        os.kill(int((tmp_path / "left").read_text()), signal.SIGKILL)
+        launching._end(child)
+
+
+def wait_for_end(pid: int) -> bool:
+    """Wait for a killed process to end; a zombie has no command line."""
+    for _ in range(3000):
+        try:
+            if not Path(f"/proc/{pid}/cmdline").read_bytes():
+                return True
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        time.sleep(0.01)
+    return False
+
+
+@pytest.mark.parametrize("work", ["yes", "sleep 600", "sleep 600 >&-"])
+def test_ctrl_c_ends_the_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, work: str
+) -> None:
+    pid = tmp_path / "pid"
+    started = threading.Event()
+    real = launching._hash_output
+
+    def hash_output(*arguments: Any) -> str:
+        started.set()
+        return real(*arguments)
+
+    def interrupt() -> None:
+        started.wait()
+        while not pid.exists() or not pid.read_text().endswith("\n"):
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(launching, "_hash_output", hash_output)
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            used(tmp_path, "sh", "-c", f"echo $$ > pid; exec {work}")
+    finally:
+        thread.join()
+    assert wait_for_end(int(pid.read_text()))

@@ -8,12 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import spanwise as sw
-from spanwise.measure.bench_result import BenchResult, measured_on
-from spanwise.measure.bench_rounds import ROW_FIELDS
+from spanwise.measure.bench_result import ROW_FIELDS, BenchResult, interval_of, measured_on
 from spanwise.measure.peers import PeerComparison, PeerRow
 from spanwise.measure.replay_result import SAMPLES_DTYPE, Replay, Run, describe
 from spanwise.measure.replays import _above, _run
-from spanwise.results.intervals import interval_of
 
 TIMELINE = np.dtype([("wall_ns", "<i8"), ("rss_bytes", "<i8")])
 

@@ -13,7 +13,7 @@ import pytest
 import spanwise as sw
 from spanwise.__main__ import main
 from spanwise.optimizer import local_search, search
-from spanwise.optimizer.cross_validation import FOLD_DTYPE, describe_folds, grouped
+from spanwise.optimizer.evaluation import FOLD_DTYPE, describe_folds, grouped
 from spanwise.results.rows import as_rows
 
 from tests.python.helpers import ALLOC, FREE, make_ops
@@ -21,6 +21,13 @@ from tests.python.optimizer.optimizer_tools import wanting
 
 LOOSE: dict[str, Any] = {"waste_percent": 100, "prior": 0, "candidates": 16}
 """No bound on waste, no other sizes, and a short search."""
+
+
+def folds(recordings: Any, classes: int, **options: Any) -> sw.Rows:
+    """Return the folds of a cross-validation with a search like the whole one in each."""
+    found = sw.optimize(recordings, classes, **{**LOOSE, "folds": 5, **options}).folds
+    assert found is not None
+    return found
 
 
 def stages(*sizes: int, count: int = 600) -> sw.Recording:
@@ -37,7 +44,7 @@ def stages(*sizes: int, count: int = 600) -> sw.Recording:
 def test_parts_that_ask_for_the_same_save_the_same() -> None:
     """Objects of 1,040 bytes, for which c16 has no class: each part learns that from the others."""
     same = [wanting(*[1040] * 500) for _ in range(4)]
-    rows = sw.cross_validate(same, 8, **LOOSE)
+    rows = folds(same, 8)
     assert rows.dtype == FOLD_DTYPE and rows["fold"].tolist() == [0, 1, 2, 3]
     assert rows["events"].tolist() == [500] * 4
     assert not rows["stock_chosen"].any()
@@ -55,14 +62,14 @@ def test_parts_that_ask_for_the_same_save_the_same() -> None:
 def test_a_part_is_judged_by_what_it_did_not_choose() -> None:
     """Of two classes fitted to 1,040 bytes the larger wastes a third of each object of 5,400."""
     three = [wanting(*[1040] * 500), wanting(*[1040] * 500), wanting(*[5400] * 500)]
-    rows = sw.cross_validate(three, 2, **LOOSE, largest_bytes=8192)
+    rows = folds(three, 2, largest_bytes=8192)
     assert rows["saved_bytes"][2] < 0 and rows["stock_chosen"].tolist() == [True, True, False]
 
 
 def test_a_single_recording_is_cut() -> None:
     """Objects live at a cut are allocated at the beginning of the next part."""
     whole = stages(1040, 1040, 1040, 1040)
-    rows = sw.cross_validate(whole, 8, folds=3, **LOOSE)
+    rows = folds(whole, 8, folds=3)
     edges = [len(whole) * i // 3 for i in range(4)]
     parts = [whole[first:last] for first, last in itertools.pairwise(edges)]
     assert rows["events"].tolist() == [len(part) for part in parts]
@@ -92,11 +99,11 @@ def test_the_sentence() -> None:
 
 
 def test_several_recordings_are_cross_validated_by_default() -> None:
-    """As by `cross_validate` with short searches: 16 // (2 * 3) tables, but at least 8."""
+    """As by a number of folds with short searches: 16 // (2 * 3) tables, but at least 8."""
     sizes = ([1040] * 500, [1040] * 400, [1040] * 700)
     three = [wanting(*one) for one in sizes]
     best = sw.optimize(three, 8, **LOOSE)
-    rows = sw.cross_validate(three, 8, **{**LOOSE, "candidates": 8})
+    rows = folds(three, 8, candidates=8)
     assert best.folds is not None and best.folds.to_dicts() == rows.to_dicts()
     assert best.holds and (rows["saved_bytes"] > 0).all()
     assert best.verdict().endswith(f"on the 3 recordings it was fitted to; {describe_folds(rows)}.")
@@ -136,7 +143,7 @@ def test_a_choice_that_loses_on_held_out_parts_does_not_hold() -> None:
     assert best.verdict().startswith(said) and best.table.to_dict()["parameters"]["condemned"]
     assert sw.optimize(two, 3, folds=0, **rules).holds
     # The choice on both is not cross-validated in its turn, by which it would not hold.
-    rows = sw.cross_validate([*two, wanting(*[1040] * 400)], 3, **rules)
+    rows = folds([*two, wanting(*[1040] * 400)], 3, largest_bytes=8192)
     assert not rows["stock_chosen"][2] and rows["saved_bytes"][2] > 0
 
 
@@ -214,10 +221,3 @@ def test_folds_of_weighted_recordings_are_refused(
     sw.Recording.from_ops(stages(1040, 1040).ops, path)
     assert main(["optimize", str(path), "--folds", "2", "--weight", "1"]) == 2
     assert "weights and folds: a held-out part has no weight" in capsys.readouterr().err
-
-
-def test_cross_validation_takes_no_holdout() -> None:
-    with pytest.raises(TypeError, match="each part is held out in turn"):
-        sw.cross_validate([wanting(8), wanting(8)], 1, holdout=wanting(8))
-    with pytest.raises(sw.InvalidError, match="give at least one"):
-        sw.cross_validate([])

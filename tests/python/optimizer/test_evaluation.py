@@ -49,7 +49,7 @@ def test_a_loss_on_held_out_data_rejects_a_table(alone: None) -> None:
     assert best.verdict().endswith(" under c16 on small, held out.")
 
 
-@pytest.mark.parametrize("objective", ["allocs", "held", "resident"])
+@pytest.mark.parametrize("objective", ["peak", "held", "resident"])
 @pytest.mark.parametrize("classes", [1, 24])
 def test_the_verdict_is_the_ledgers(
     program: sw.Recording, other: sw.Recording, objective: str, classes: int

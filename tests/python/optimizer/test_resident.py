@@ -210,7 +210,7 @@ def test_the_prior_of_the_search_by_hand(program: sw.Recording) -> None:
 
     Each size s weighs 1 / s^2, times what makes the requested bytes those of the recording.
     """
-    profile, largest, prior = profile_of(program, "peak"), 2048, 0.25
+    profile, largest, prior = profile_of(program), 2048, 0.25
     table = sw.SizeClassTable.custom([(64, 1), (1024, 1), (2048, 2)], page_bytes=4096)
     cells = {64: 64.0, 1024: 1024.0, 2048: 2048.0}  # spans of 4096 and 8192 bytes have no tail
     served = sum(s * profile.weights[s] for s in range(largest + 1))

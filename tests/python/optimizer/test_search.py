@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 import spanwise as sw
-from spanwise.optimizer import local_search, options, pareto, search
-from spanwise.optimizer.cross_validation import parts_of
+from spanwise.optimizer import local_search, options, pareto, search, solver
+from spanwise.optimizer.evaluation import parts_of
 from spanwise.optimizer.local_search import Neighbourhood, Specs
 from spanwise.optimizer.profile import profile_of
 from spanwise.optimizer.scores import MixedScores, Scores
@@ -56,7 +56,7 @@ def test_a_rejected_table_counts_as_done() -> None:
 
 def test_unseen_sizes_have_their_part_of_a_score() -> None:
     """By hand: ten requests of 100 bytes cost 1,280 in slots of 128, which have no tail."""
-    unseen = profile_of(wanting(*[100] * 10), "peak")
+    unseen = profile_of(wanting(*[100] * 10))
     big, small = peaks(BIG, SMALL)
     for prior in (0.0, 0.25, 0.5):
         mixed = MixedScores(Scores([BIG, SMALL]), unseen, prior)
@@ -73,7 +73,7 @@ SPECS: Specs = ((64, 1, 1), (1024, 1, 1), (32768, 4, 4))
 
 
 def near(*sizes: int, rules: Rules = RULES) -> Neighbourhood:
-    return Neighbourhood(profile_of(wanting(*sizes), "peak"), rules)
+    return Neighbourhood(profile_of(wanting(*sizes)), rules)
 
 
 def test_spans_that_a_class_may_have() -> None:
@@ -208,13 +208,6 @@ def test_the_best_start_is_searched_first(monkeypatch: pytest.MonkeyPatch) -> No
     assert order == [112, 256, 512]
 
 
-def test_what_a_class_is_charged_by_default() -> None:
-    """Half a span, but nothing where every allocation counts."""
-    for objective, partial in (("peak", 0.5), ("time", 0.5), ("allocs", 0.0)):
-        assert by_peak(SMALL, 1, objective).rules.partial == partial
-        assert by_peak(SMALL, 1, objective, partial=0.25).rules.partial == 0.25
-
-
 def test_of_several_starts_the_best_is_kept() -> None:
     """No more tables may be simulated than there are starts."""
     starts: list[Specs] = [((size, 1, 1), (32768, 4, 4)) for size in (512, 112, 256)]
@@ -234,18 +227,19 @@ def test_how_many_tables_are_simulated(
 # --- the fit --------------------------------------------------------------------------------------
 
 
-def fit_of(*recordings: sw.Recording, kind: str = "peak", rules: Rules = RULES) -> Fit:
-    return Fit(list(recordings), kind, rules)
+def fit_of(*recordings: sw.Recording, rules: Rules = RULES) -> Fit:
+    return Fit(list(recordings), "peak", rules)
 
 
-def test_a_span_is_charged_for_each_recording_or_second() -> None:
-    """Byte-seconds are charged by the second: of two objects 2 s apart the recording lasts 2 s."""
-    ops = make_ops((ALLOC, 0, 100), (FREE, 0, 0))
-    ops["time_ns"] = [0, 2_000_000_000]
-    slow = sw.Recording.from_ops(ops)
-    assert fit_of(slow, kind="time")._span_weight == 2
+def test_a_span_is_charged_for_each_recording(monkeypatch: pytest.MonkeyPatch) -> None:
+    weights: list[float] = []
+    monkeypatch.setattr(
+        solver, "Solver", lambda _profile, _rules, span_weight: weights.append(span_weight)
+    )
     both = fit_of(BIG, SMALL)
-    assert (both._span_weight, both.of([BIG])._span_weight) == (2, 1)
+    both.solver()
+    both.of([BIG]).solver()
+    assert weights == [2, 1]
     assert both.of([SMALL]).profile.requested == 50_000
 
 
@@ -301,23 +295,21 @@ def test_progress_is_the_operations_up_to_the_peak(
 # --- profiles -------------------------------------------------------------------------------------
 
 
-def test_time_is_object_seconds() -> None:
+def test_weights_are_the_objects_live_at_the_peak() -> None:
     ops = make_ops((ALLOC, 0, 100), (REALLOC, 0, 300), (ALLOC, 1, 7), (FREE, 0, 0))
-    weights = profile_of(sw.Recording.from_ops(ops), "time").weights
-    assert weights[100] == pytest.approx(1e-6)
-    assert weights[300] == pytest.approx(2e-6)
-    assert weights[7] == pytest.approx(1e-6)
+    weights = profile_of(sw.Recording.from_ops(ops)).weights
+    assert (weights[300], weights[7], weights.sum()) == (1, 1, 2)
 
 
 @pytest.mark.parametrize("name", ["go", "c16", "jemalloc", "mimalloc", "pow2"])
 def test_waste_is_the_tables_own_arithmetic(program: sw.Recording, name: str) -> None:
     table = sw.SizeClassTable.named(name)
-    waste = profile_of(program, "peak").waste(table)
+    waste = profile_of(program).waste(table)
     ledger = program.ledger(table, "peak")
     assert waste.requested == ledger.requested_bytes
     # Requests with an alignment may get a larger class, so the ledger can only have more.
     assert waste.roundup <= ledger.roundup_bytes
-    weights = profile_of(program, "peak").weights
+    weights = profile_of(program).weights
     sizes = np.flatnonzero(weights)
     rounded = table.round_up(np.maximum(sizes, 1)) - sizes
     assert waste.roundup + waste.large_rounding == pytest.approx(float(weights[sizes] @ rounded))

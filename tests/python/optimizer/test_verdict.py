@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 import spanwise as sw
 from spanwise.ledger.comparison import Comparison
-from spanwise.optimizer.cross_validation import FOLD_DTYPE
-from spanwise.optimizer.evaluation import Evaluation
+from spanwise.optimizer.evaluation import FOLD_DTYPE, Evaluation
 from spanwise.optimizer.result import OptimizeResult
 from spanwise.optimizer.solver import Fit, Rules
 from spanwise.results.rows import as_rows
@@ -200,14 +199,10 @@ def test_a_table_that_loses_on_one_recording_is_not_chosen() -> None:
 
 
 @pytest.mark.usefixtures("alone")
-@pytest.mark.parametrize("judge", ["optimize", "cross_validate"])
-def test_where_the_choice_loses_the_stock_table_is_used(judge: str) -> None:
+def test_where_the_choice_loses_the_stock_table_is_used() -> None:
     """A single class of 32 KiB loses wherever it is tried; the saving of c16 over itself is 0."""
     two = [wanting(*[520] * 300), wanting(*[520] * 200)]
-    if judge == "optimize":
-        rows = by_peak(two, classes=1, folds=2).folds
-    else:
-        rows = sw.cross_validate(two, 1, "peak", waste_percent=100, prior=0)
+    rows = by_peak(two, classes=1, folds=2).folds
     assert rows is not None
     assert rows["stock_chosen"].tolist() == [True, True]
     assert rows["saved_bytes"].tolist() == rows["saved_percent"].tolist() == [0, 0]

@@ -12,14 +12,14 @@ import pytest
 import spanwise as sw
 from spanwise import plots
 from spanwise.ledger.parts import PARTS
+from spanwise.measure.bench_result import ROW_FIELDS as BENCH_ROW
 from spanwise.measure.bench_result import BenchResult
-from spanwise.measure.bench_rounds import ROW_FIELDS as BENCH_ROW
 from spanwise.measure.replay_result import SAMPLES_DTYPE
 from spanwise.optimizer.pareto import PARETO_DTYPE
-from spanwise.plots import collectors
+from spanwise.plots import comparisons
 from spanwise.plots.comparisons import latencies
-from spanwise.recordings.lifetimes import LIFETIMES_DTYPE
 from spanwise.recordings.span_pinning import PINNED_SPANS_DTYPE, SpanPinning
+from spanwise.recordings.summary import LIFETIMES_DTYPE
 from spanwise.results.rows import as_rows
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -240,7 +240,7 @@ def test_latencies_rise_with_the_percentage() -> None:
 def test_pauses_are_shares_of_calls() -> None:
     """Of four calls of 10, 20, 30 and 40 ns a quarter took no more than 10 ns, and all 40 ns."""
     given = [("mark", 30), ("idle", 5), ("mark", 10), ("mark", 40), ("mark", 20)]
-    ax: Any = collectors.pauses(rows("phase ns", *given))
+    ax: Any = comparisons.pauses(rows("phase ns", *given))
     assert line(ax, "mark (4)") == [[10, 20, 30, 40], [25, 50, 75, 100]]
     assert line(ax, "idle (1)") == [[5], [100]]
     assert ax.get_xlabel() == "time of a call, ns"
@@ -249,7 +249,7 @@ def test_pauses_are_shares_of_calls() -> None:
 def test_cycles_are_stacked() -> None:
     given = [(1, 4 * KIB, 2 * KIB, KIB), (2, 3 * KIB, 5 * KIB, 0)]
     names = "number marked_bytes freed_bytes pending_bytes"
-    ax: Any = collectors.cycles(rows(names, *given))
+    ax: Any = comparisons.cycles(rows(names, *given))
     assert bars(ax) == {
         "kept": [(0.6, 0, 0.8, 4), (1.6, 0, 0.8, 3)],
         "freed": [(0.6, 4, 0.8, 2), (1.6, 3, 0.8, 5)],
@@ -259,7 +259,7 @@ def test_cycles_are_stacked() -> None:
 
 
 def test_a_histogram_of_pauses() -> None:
-    ax: Any = collectors.pause_histogram(
+    ax: Any = comparisons.pause_histogram(
         rows("from_ns to_ns calls", (1000, 2000, 3), (2000, 4000, 0), (4000, 8000, 5))
     )
     (stairs,) = ax.patches
@@ -269,7 +269,7 @@ def test_a_histogram_of_pauses() -> None:
 
 
 def test_utilisation_is_a_percentage() -> None:
-    ax: Any = collectors.utilisation(rows("window_ns utilisation", (1000, 0.0), (4000, 0.75)))
+    ax: Any = comparisons.utilisation(rows("window_ns utilisation", (1000, 0.0), (4000, 0.75)))
     (drawn,) = ax.lines
     assert [np.asarray(data).tolist() for data in drawn.get_data()] == [[1, 4], [0, 75]]
     assert ax.get_xlabel() == "length of a window, µs" and ax.get_ylim() == (0, 105)
@@ -278,7 +278,7 @@ def test_utilisation_is_a_percentage() -> None:
 def test_lanes_begin_and_last() -> None:
     """The program runs from 0 to 10 µs, marking from 10 to 14 µs; the lanes from top to bottom."""
     events = rows("kind start_ns ns", ("mark", 10_000, 4000))
-    ax: Any = collectors.lanes(events, rows("start_ns ns", (0, 10_000)))
+    ax: Any = comparisons.lanes(events, rows("start_ns ns", (0, 10_000)))
     boxes = [
         [np.asarray(path.vertices).min(axis=0), np.asarray(path.vertices).max(axis=0)]
         for one in ax.collections

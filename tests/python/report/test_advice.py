@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 import spanwise as sw
 from spanwise._lib import OPS_DTYPE, lib
-from spanwise.measure.bench_result import BenchResult
-from spanwise.measure.bench_rounds import ROW_FIELDS, VALUE_FIELDS
+from spanwise.measure.bench_result import ROW_FIELDS, VALUE_FIELDS, BenchResult
 from spanwise.measure.peers import PeerComparison, PeerRow
 from spanwise.recordings import sources
 from spanwise.recordings.process_memory import read_memory

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import spanwise as sw
-from spanwise.measure.bench_rounds import ROW_FIELDS
+from spanwise.measure.bench_result import ROW_FIELDS
 from spanwise.measure.peers import PeerComparison, PeerRow
 from spanwise.measure.running import ProcessLedger
 from spanwise.recordings.sites import Site, Sites

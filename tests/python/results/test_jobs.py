@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import spanwise as sw
 from spanwise.__main__ import main
-from spanwise.builds.programs import Step, run_steps
+from spanwise.builds.steps import Step, run_steps
 from spanwise.optimizer.scores import Scores
 from spanwise.recordings.sources import write_ops
 from spanwise.results.jobs import (
@@ -28,8 +28,7 @@ from spanwise.results.jobs import (
 )
 from spanwise.sweeps.engines import ThreadEngine, make_engine
 from spanwise.sweeps.row_file import Row
-from spanwise.sweeps.tasks import Task
-from spanwise.sweeps.worker import CancelledTaskError
+from spanwise.sweeps.tasks import CancelledTaskError, Task
 
 from tests.python.helpers import random_ops
 
@@ -39,7 +38,7 @@ LINES = range(1, 800, 53)
 @pytest.fixture(autouse=True)
 def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Poll often, so that a thousand lines take no time."""
-    for name in ("results.jobs", "builds.programs", "heap.runner"):
+    for name in ("results.jobs", "builds.steps", "heap.runner"):
         monkeypatch.setattr(f"spanwise.{name}.LOOK_SECONDS", 0.001)
     monkeypatch.setattr("spanwise.optimizer.scores._PROGRESS_SECONDS", 0.001)
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import spanwise as sw
-from spanwise.measure.bench_rounds import ROW_FIELDS as RUN_FIELDS
-from spanwise.sweeps.result import Sweep, latest
+from spanwise.measure.bench_result import ROW_FIELDS as RUN_FIELDS
+from spanwise.sweeps.result import Sweep
 from spanwise.sweeps.tasks import ROW_FIELDS, VALUE_FIELDS, table_spec
 
 
@@ -86,14 +86,6 @@ def test_arrays_of_rows() -> None:
     assert columns["held_bytes"].tolist() == [100, 0]
     assert columns["table_hash"].tolist() == [ord("a")] * 2
     assert columns["seconds"][0] == 0.5 and np.isnan(columns["seconds"][1])
-
-
-def test_of_rows_about_the_same_the_last_counts() -> None:
-    rows = latest([row("x", "a", 1), row("x", "b", 2), row("x", "a", 3)])
-    assert [(one["table"], one["held_bytes"]) for one in rows] == [("a", 3), ("b", 2)]
-    renamed = row("x", "c", 4, table_hash=row("x", "a", 0)["table_hash"])
-    missing = [row("x", name, 0, table_hash=None, error="no such table") for name in "ded"]
-    assert [one["table"] for one in latest([*rows, renamed, *missing])] == ["c", "b", "d", "e"]
 
 
 GO = table_spec(sw.SizeClassTable.go())
@@ -218,7 +210,7 @@ def test_fields_of_headers(name: str, value: Any, said: str, tmp_path: Path) -> 
 
 def test_a_row_of_a_table_that_no_header_has(tmp_path: Path) -> None:
     path = written(tmp_path / "s.jsonl", HEAD, {**ROW, "table_hash": "0" * 16})
-    assert refused(path, sw.Sweep).startswith("no header has the table 0000000000000000 of a row")
+    assert refused(path, sw.Sweep).startswith("its header lacks the table 0000000000000000 of a")
 
 
 def test_a_table_that_is_none(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 import spanwise as sw
 from spanwise.__main__ import main
-from spanwise.sweeps import plans, tasks, worker
+from spanwise.sweeps import tasks
+from spanwise.sweeps.sweep import make_plan
 from spanwise.sweeps.tasks import LEDGER_FIELDS, STATS_FIELDS
 
 from tests.python.helpers import random_ops, spanwise
@@ -30,8 +31,8 @@ KNOBS = sw.HeapOptions(placement="lasting", batch_spans=2)
 def test_rows_are_the_ledgers(
     files: list[str], at: str | float, together: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plans, "TABLES_A_TASK", together)
-    monkeypatch.setattr(worker, "BLOCK_OPS", 700)  # the moment falls inside a block
+    monkeypatch.setattr("spanwise.sweeps.sweep.TABLES_A_TASK", together)
+    monkeypatch.setattr(tasks, "BLOCK_OPS", 700)  # the moment falls inside a block
     inside = sw.Recording.from_ops(random_ops(3, 2500))
     recordings = [*(sw.Recording.open(path) for path in files), inside]
     found = sw.sweep(recordings, TABLES, at=at, options=KNOBS, workers=1)
@@ -92,18 +93,18 @@ def test_failures_stay_as_rows(files: list[str], tmp_path: Path) -> None:
 
 
 def test_another_file_at_the_path_is_refused(files: list[str]) -> None:
-    plan = plans.make_plan(files[0], ["go", "c16"], "peak", False, None)
+    plan = make_plan(files[0], ["go", "c16"], "peak", False, None)
     plan.recordings[0]["sha256"] = "0" * 64
-    rows = [r for task in plan.tasks(set(), 1) for r in worker.run_task(task.to_json())]
+    rows = [r for task in plan.tasks(1) for r in tasks.run_task(task.to_json())]
     assert len(rows) == 2
     assert all("put the same file there" in row["error"] for row in rows)
 
 
 def test_a_worker_with_another_spanwise_is_refused(files: list[str]) -> None:
-    plan = plans.make_plan(files[0], "go", "peak", False, None)
-    (task,) = plan.tasks(set(), 1)
+    plan = make_plan(files[0], "go", "peak", False, None)
+    (task,) = plan.tasks(1)
     text = task.to_json().replace(f'"library": "{sw.__version__}"', '"library": "0.0.1"')
-    (row,) = worker.run_task(text)
+    (row,) = tasks.run_task(text)
     assert "the sweep 0.0.1" in row["error"]
 
 
@@ -115,8 +116,7 @@ def test_a_worker_with_another_spanwise_is_refused(files: list[str]) -> None:
         ({"tables": ["nonsense"]}, sw.InvalidError, "unknown table 'nonsense'"),
         ({"tables": [3]}, TypeError, "table must be"),
         ({"recordings": [3]}, TypeError, "recording must be"),
-        ({"executor": "abacus"}, sw.InvalidError, "executor 'abacus'"),
-        ({"executor": 3}, TypeError, "executor must be"),
+        ({"executor": "abacus"}, TypeError, "executor must be"),
         ({"workers": 0}, sw.InvalidError, "workers 0"),
         ({"at": "noon"}, sw.InvalidError, "moment 'noon'"),
         ({"options": {"placement": "lifo"}}, TypeError, "options must be HeapOptions"),
@@ -179,7 +179,7 @@ def test_tables_share_the_time_that_reading_takes(
     files: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A clock that only reading moves on, by 100 s a block: four tables have 25 s of each."""
-    now, blocks, read = 0.0, 0, worker._blocks
+    now, blocks, read = 0.0, 0, tasks._blocks
 
     def slow(recording: sw.Recording) -> Iterator[Any]:
         nonlocal now, blocks
@@ -187,10 +187,10 @@ def test_tables_share_the_time_that_reading_takes(
             now, blocks = now + 100, blocks + 1
             yield batch
 
-    monkeypatch.setattr(worker, "_blocks", slow)
-    monkeypatch.setattr(worker, "BLOCK_OPS", 700)
-    monkeypatch.setattr(worker, "time", SimpleNamespace(perf_counter=lambda: now))
-    monkeypatch.setattr(plans, "TABLES_A_TASK", 4)
+    monkeypatch.setattr(tasks, "_blocks", slow)
+    monkeypatch.setattr(tasks, "BLOCK_OPS", 700)
+    monkeypatch.setattr(tasks, "time", SimpleNamespace(perf_counter=lambda: now))
+    monkeypatch.setattr("spanwise.sweeps.sweep.TABLES_A_TASK", 4)
     found = sw.sweep(files[0], TABLES[:4], workers=1)
     assert blocks > 3 and sum(row["seconds"] for row in found) == 100 * blocks
     assert len({row["seconds"] for row in found}) == 1
@@ -221,7 +221,6 @@ def test_command(files: list[str], tmp_path: Path) -> None:
     again = spanwise(*words, "--json", "--plot", tmp_path / "s.png", "--by", "roundup_bytes")
     assert again.returncode == 0, again.stderr
     assert len(json.loads(again.stdout)["rows"]) == 6
-    assert "6 rows reused" in again.stderr
     assert (tmp_path / "s.png").stat().st_size > 1000
 
 

@@ -1,24 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sweeps: streamed to a file, resumed, and never lost."""
+"""Sweeps: rows go to a file as they finish, and stay there."""
 
 from __future__ import annotations
 
 import errno
-import json
+import multiprocessing
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
-import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import spanwise as sw
 from spanwise.sweeps import tasks
 
-from tests.python.sweeps.sweep_tools import TABLES, expected, lines_of, settled
+from tests.python.helpers import random_ops
+from tests.python.sweeps.sweep_tools import MANY, TABLES, expected, hide, lines_of, settled
 
 # --- the file -------------------------------------------------------------------------------------
 
@@ -42,35 +46,16 @@ def test_rows_go_to_a_file(files: list[str], tmp_path: Path) -> None:
     assert opened.best() == found.best()
 
 
-def test_a_sweep_goes_on(files: list[str], tmp_path: Path) -> None:
-    path = tmp_path / "s.jsonl"
-    sw.sweep(files[0], TABLES[:2], output=path)
-    before = path.read_bytes()
-    counts: list[int] = []
-    found = sw.sweep(files, TABLES, output=path, progress=counts.append)
-    assert sum(counts) == 8
-    assert path.read_bytes().startswith(before)
-    assert settled(found) == expected(files)
-    assert "2 rows reused" in found.notes
-    after = path.read_bytes()
-    assert settled(sw.sweep(files, TABLES, output=path)) == settled(found)
-    assert path.read_bytes() == after  # nothing to do: nothing written
-
-
 def test_a_cut_line_is_dropped(files: list[str], tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
-    wanted = settled(sw.sweep(files[0], TABLES[:3], output=path, workers=1))
+    sw.sweep(files[0], TABLES[:3], output=path, workers=1)
     whole = path.read_bytes()
     for cut in [*range(1, 40), *range(40, len(whole), 97)]:
         path.write_bytes(whole[:cut])
         complete = whole[:cut].endswith(b"\n")
-        assert bool(sw.Sweep.open(path).notes) == (not complete), cut
-    for cut in (1, 30, len(whole) - 1, len(whole) - 400):
-        path.write_bytes(whole[:cut])
-        found = sw.sweep(files[0], TABLES[:3], output=path)
-        assert settled(found) == wanted
-        assert any("was truncated; it is dropped" in note for note in found.notes), cut
-        assert not sw.Sweep.open(path).notes
+        opened = sw.Sweep.open(path)
+        assert bool(opened.notes) == (not complete), cut
+        assert len(opened) == max(whole[:cut].count(b"\n") - 1, 0)
 
 
 @pytest.mark.parametrize(
@@ -78,112 +63,54 @@ def test_a_cut_line_is_dropped(files: list[str], tmp_path: Path) -> None:
     [
         ("notes of mine\n", "not the file of a sweep"),
         ('{"kind": "spanwise sweep", "format": 2}\n', "line 1: format 2"),
-        ("HEAD{}\nHEAD", "line 2, byte"),
+        ("HEAD{}\nHEAD", "line 2: not a line of a sweep .neither header nor row.; remove it"),
         ('HEAD{"kind": "row"}\nHEAD', "without recording"),
     ],
 )
-def test_other_files_are_left_alone(
+def test_other_files_are_no_sweeps(
     files: list[str], tmp_path: Path, content: str, message: str
 ) -> None:
     path = tmp_path / "s.jsonl"
     sw.sweep(files[0], "go", output=path)
     head = path.read_text(encoding="utf-8").splitlines(keepends=True)[0]
     path.write_text(content.replace("HEAD", head), encoding="utf-8")
-    before = path.read_bytes()
     with pytest.raises(sw.InvalidError, match=message) as caught:
-        sw.sweep(files[0], "go", output=path)
+        sw.Sweep.open(path)
     assert str(path) in str(caught.value)
-    assert path.read_bytes() == before
 
 
-def test_a_file_has_one_moment_and_one_writer(files: list[str], tmp_path: Path) -> None:
-    path = tmp_path / "s.jsonl"
-    sw.sweep(files[0], "go", output=path)
-    with pytest.raises(sw.InvalidError, match="holds a sweep with at peak, not end"):
-        sw.sweep(files[0], "go", output=path, at="end")
-    with pytest.raises(sw.InvalidError, match="options"):
-        sw.sweep(files[0], "go", output=path, options=sw.HeapOptions(decay_ms=3))
-
-    def second(_count: int) -> None:
-        with pytest.raises(sw.StateError, match="another sweep writes to it"):
-            sw.sweep(files[0], "c16", output=path)
-
-    sw.sweep(files[0], "pow2", output=path, progress=second)
-    with pytest.raises(sw.InvalidError, match="not a regular file"):
-        sw.sweep(files[0], "go", output="/dev/null")
-
-
-def changed(path: Path, **fields: object) -> bytes:
-    """The file with other fields in its header, as another build or machine would write it."""
-    head, *rows = lines_of(path)
-    path.write_text("\n".join(map(json.dumps, ({**head, **fields}, *rows))) + "\n")
-    return path.read_bytes()
-
-
-@pytest.mark.parametrize("version", ["0.0.1", f"{sw.__version__}.1"])
-def test_rows_of_another_version_are_not_continued(
-    files: list[str], tmp_path: Path, version: str
+def test_an_earlier_file_is_replaced_unless_it_is_of_another_kind(
+    files: list[str], tmp_path: Path
 ) -> None:
     path = tmp_path / "s.jsonl"
-    sw.sweep(files[0], "go", output=path)
-    before = changed(path, versions={"spanwise": version})
-    said = f"{path}: made by spanwise {version}, this is {sw.__version__}; give another file"
-    for tables in ("go", ["go", "c16"]):
-        with pytest.raises(sw.InvalidError) as caught:
-            sw.sweep(files[0], tables, output=path)
-        assert str(caught.value) == said
-    assert path.read_bytes() == before
-    assert len(sw.Sweep.open(path)) == 1  # it may still be read
-
-
-@pytest.mark.parametrize("field", ["build", "commit"])
-def test_rows_of_another_build_are_continued_with_a_note(
-    files: list[str], tmp_path: Path, field: str
-) -> None:
-    path = tmp_path / "s.jsonl"
-    sw.sweep(files[0], "go", output=path)
-    commit = lines_of(path)[0]["commit"] or "unknown"
-    changed(path, **{field: "0123"})
-    found = sw.sweep(files[0], ["go", "c16"], output=path)
-    made = "0123" if field == "commit" else commit
-    note = f"{path}: its rows were made by another build of spanwise {sw.__version__}"
-    assert f"{note} (commit {made})" in found.notes
-    assert "1 row reused" in found.notes
-    heads = [line for line in lines_of(path) if line["kind"] == "spanwise sweep"]
-    assert [head[field] == "0123" for head in heads] == [True, False]
-
-
-def test_failed_rows_are_done_again(files: list[str], tmp_path: Path) -> None:
-    """Of two rows one is made a failed one: it is the only work, and it takes its place."""
-    path = tmp_path / "s.jsonl"
-    first = sw.sweep(files[0], ["go", "c16"], output=path)
-    head, *rows = lines_of(path)
-    failed = [row | {"error": "it broke"} if row["table"] == "go" else row for row in rows]
-    path.write_text("\n".join(map(json.dumps, (head, *failed))) + "\n")
-    assert [row["table"] for row in sw.Sweep.open(path).failures] == ["go"]
-    counts: list[int] = []
-    again = sw.sweep(files[0], ["go", "c16"], output=path, progress=counts.append)
-    assert sum(counts) == 1 and settled(again) == settled(first)
-    assert len(lines_of(path)) == 1 + 2 + 2  # a header and a row more
+    sw.sweep(files[0], TABLES, output=path)
+    found = sw.sweep(files[0], "go", output=path, at="end")
+    assert settled(sw.Sweep.open(path)) == settled(found) and len(found) == 1
+    path.write_text("notes of mine")
+    for place in (path, files[1]):
+        before = Path(place).read_bytes()
+        with pytest.raises(sw.InvalidError, match="give another name"):
+            sw.sweep(files[0], "go", output=place)
+        assert Path(place).read_bytes() == before
 
 
 def test_a_full_disk_keeps_written_rows(
     files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "s.jsonl"
-    sw.sweep(files[0], "go", output=path)
-    before = path.read_bytes()
+    path, write, calls = tmp_path / "s.jsonl", os.write, []
 
-    def full(_fd: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    def few_bytes_then_full(fd: int, raw: bytes) -> int:
+        calls.append(fd)
+        if len(calls) > 60:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(fd, raw[:100])
 
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", full)
-        with pytest.raises(OSError, match="No space left") as caught:
-            sw.sweep(files[0], TABLES, output=path)
+    monkeypatch.setattr(os, "write", few_bytes_then_full)
+    with pytest.raises(OSError, match="No space left") as caught:
+        sw.sweep(files[0], TABLES, output=path, workers=1)
+    monkeypatch.undo()
     assert caught.value.filename == str(path)
-    assert path.read_bytes() == before
-    assert len(sw.sweep(files[0], TABLES, output=path)) == len(TABLES)
+    assert 1 <= len(sw.Sweep.open(path)) < len(TABLES)
 
 
 # --- stops ----------------------------------------------------------------------------------------
@@ -204,7 +131,6 @@ def test_an_interrupted_sweep_has_its_rows(files: list[str], tmp_path: Path) -> 
     kept = len(caught.value.result)
     assert 4 <= kept < 10
     assert kept == len(sw.Sweep.open(path))
-    assert settled(sw.sweep(files, TABLES, output=path)) == expected(files)
 
 
 LONG_SWEEP = """
@@ -218,30 +144,14 @@ LONG_SWEEP = """
             print(count, flush=True)
             if count >= 150:  # however late the signal is, there is something left to do
                 time.sleep(600)
-        sw.sweep(sys.argv[1], tables, executor=sys.argv[2], output=sys.argv[3], workers=2,
-                 progress=progress)
+        sw.sweep(sys.argv[1], tables, output=sys.argv[2], workers=2, progress=progress)
     if __name__ == "__main__":
         main()
 """
 
 
-def assert_ends(pid: int) -> None:
-    """Check that a worker ends after its parent."""
-    deadline = time.monotonic() + 300
-    while time.monotonic() < deadline:
-        try:
-            text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
-        except (FileNotFoundError, ProcessLookupError):
-            return
-        if text.rpartition(")")[2].split()[0] == "Z":  # in a container without an init
-            return
-        time.sleep(0.05)
-    pytest.fail(f"process {pid} is still there")
-
-
-@pytest.mark.parametrize("executor", ["threads", "processes"])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_a_stopped_sweep_goes_on(tmp_path: Path, executor: str, number: signal.Signals) -> None:
+def test_a_stopped_sweep_leaves_its_rows(tmp_path: Path, number: signal.Signals) -> None:
     long = tmp_path / "long.swt"
     ops = np.zeros(100_000, sw.OPS_DTYPE)
     ops["kind"][1::2] = 1
@@ -249,7 +159,7 @@ def test_a_stopped_sweep_goes_on(tmp_path: Path, executor: str, number: signal.S
     sw.Recording.from_ops(ops, long)
     script, path = tmp_path / "long.py", tmp_path / "s.jsonl"
     script.write_text(textwrap.dedent(LONG_SWEEP), encoding="utf-8")
-    words = [sys.executable, str(script), str(long), executor, str(path)]
+    words = [sys.executable, str(script), str(long), str(path)]
     with subprocess.Popen(
         words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
     ) as process:
@@ -264,11 +174,148 @@ def test_a_stopped_sweep_goes_on(tmp_path: Path, executor: str, number: signal.S
     before = sw.Sweep.open(path)
     kept = len(before)
     assert 0 < kept < 200
-    for pid in {int(row["worker"].rpartition(":")[2]) for row in before}:
-        assert_ends(pid)
-    tables = [f"geometric-{1.2 + i / 1000:.3f}" for i in range(200)]
-    counts: list[int] = []
-    found = sw.sweep(str(long), tables, output=path, progress=counts.append)
-    # Tables that differ by a thousandth may be equal: those are done once.
-    assert not found.failures
-    assert len(found) - sum(counts) == kept
+
+
+# --- executors ------------------------------------------------------------------------------------
+
+
+# --- executors ------------------------------------------------------------------------------------
+
+
+def processes(workers: int) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"))
+
+
+@pytest.mark.parametrize("kind", ["own threads", "threads", "processes"])
+def test_equal_on_threads_and_processes(files: list[str], kind: str) -> None:
+    if kind == "own threads":
+        found = sw.sweep(files, TABLES, workers=2)
+    else:
+        made: Executor = ThreadPoolExecutor(2) if kind == "threads" else processes(2)
+        with made as executor:
+            found = sw.sweep(files, TABLES, executor=executor)
+            assert executor.submit(os.getpid).result()  # it stays the caller's
+    assert settled(found) == expected(files)
+    workers = {row["worker"].rpartition(":")[2] for row in found}
+    assert (workers == {str(os.getpid())}) == ("threads" in kind)
+
+
+def test_memory_goes_to_processes_by_file() -> None:
+    inside = sw.Recording.from_ops(random_ops(4, 2000), name="inside")
+    here = sw.sweep(inside, TABLES)
+    with processes(1) as executor:
+        there = sw.sweep(inside, TABLES, executor=executor)
+    assert settled(there) == settled(here)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    distributed = pytest.importorskip("distributed", reason="the extra cluster is not installed")
+    dask = pytest.importorskip("dask")
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        distributed.LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            host="127.0.0.1",
+            dashboard_address=None,
+            local_directory=str(tmp_path_factory.mktemp("dask")),
+        ) as local,
+    ):
+        yield local
+
+
+def test_equal_on_a_dask_cluster(files: list[str], cluster: Any, tmp_path: Path) -> None:
+    inside = sw.Recording.from_ops(random_ops(4, 2000), name="inside")
+    recordings = [*files, inside]
+    with cluster.get_client() as client:
+        path = tmp_path / "s.jsonl"
+        found = sw.sweep(recordings, TABLES, executor=client.get_executor(), output=path)
+        pids = {str(pid) for pid in client.run(os.getpid).values()}
+    assert settled(found) == settled(sw.sweep(recordings, TABLES))
+    assert len(pids) == 2
+    assert {row["worker"].rpartition(":")[2] for row in found} <= pids
+    assert lines_of(path)[0]["executor"] == "ClientExecutor, 2"
+
+
+class Losing(Executor):
+    """Threads of which the results for one table are lost on their way."""
+
+    def __init__(self) -> None:
+        self.pool = ThreadPoolExecutor(2)
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Runs the task; its result may be lost."""
+
+        def run() -> Any:
+            rows = fn(*args, **kwargs)
+            if any(row["table"] == "pow2" for row in rows):
+                raise ValueError("not enough values to unpack")
+            return rows
+
+        return self.pool.submit(run)
+
+
+def test_a_result_that_is_lost_is_a_failed_row(
+    files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spanwise.sweeps.sweep.TABLES_A_TASK", 1)
+    found = sw.sweep(files[0], TABLES, executor=Losing())
+    assert [(row["table"], row["error"]) for row in found.failures] == [
+        ("pow2", "ValueError: not enough values to unpack")
+    ]
+    fine = [row for row in expected(files[:1]) if row["table"] != "pow2"]
+    assert settled(row for row in found if row["error"] is None) == fine
+
+
+def killer(pids: Any) -> Callable[[int], None]:
+    """A progress callback that kills one of the processes at the first row."""
+    killed: list[int] = []
+
+    def progress(_count: int) -> None:
+        if not killed:
+            killed.append(sorted(pids())[0])
+            os.kill(killed[0], signal.SIGKILL)
+
+    return progress
+
+
+# --- workers that die -----------------------------------------------------------------------------
+
+
+def test_a_process_killed_in_mid_sweep(files: list[str]) -> None:
+    """The rows of its tasks fail, and no others."""
+    others = set(multiprocessing.active_children())  # the cluster's
+    progress = killer(lambda: [p.pid for p in set(multiprocessing.active_children()) - others])
+    with processes(2) as executor:
+        first = sw.sweep(files, MANY, executor=executor, progress=progress)
+    assert 0 < len(first.failures) < len(first)
+    assert {str(row["error"]).partition(": ")[0] for row in first.failures} <= {
+        "its worker died",
+        "no workers left",
+    }
+    fine = [row["error"] is None for row in first]
+    every = settled(sw.sweep(files, MANY))
+    assert [row for row, ok in zip(settled(first), fine, strict=True) if ok] == [
+        row for row, ok in zip(every, fine, strict=True) if ok
+    ]
+
+
+def test_without_any_worker_all_rows_fail(files: list[str]) -> None:
+    closed = ThreadPoolExecutor(1)
+    closed.shutdown()
+    found = sw.sweep(files[0], ["go", "c16"], executor=closed)
+    assert len(found.failures) == 2
+    assert "no workers left" in found[0]["error"]
+
+
+# --- workers without the files --------------------------------------------------------------------
+
+
+def test_a_worker_without_the_file(files: list[str]) -> None:
+    spawn = multiprocessing.get_context("spawn")
+    folder = str(Path(files[0]).parent)
+    with ProcessPoolExecutor(1, spawn, initializer=hide, initargs=(folder,)) as executor:
+        found = sw.sweep(files[0], TABLES[:2], executor=executor)
+    error = f"{files[0]}: is not on {socket.gethostname()}; put the same file there, under the same"
+    assert [row["error"] for row in found] == [f"{error} name"] * 2
