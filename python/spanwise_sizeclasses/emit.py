@@ -144,8 +144,6 @@ def default_header(table: Table, origin: Origin, cutoff: int) -> str:
             f"#define SW_DEFAULT_TABLE sw_table_{name}_data",
             f"#define SW_DEFAULT_SYMBOL {symbol_name(table)}",
             f"#define SW_DEFAULT_PATHS sw_paths_{name}",
-            f"#define SW_DEFAULT_CUTOFF {table.path_cutoff(cutoff)}",
-            f"#define SW_DEFAULT_NOSCAN sw_paths_{name}_noscan",
             f"#define SW_DEFAULT_PAIR_BYTES {PAIR_BYTES}",
             "",
             "#include <stdint.h>",
@@ -177,14 +175,13 @@ def _signature(name: str) -> str:
 
 def _path_functions(table: Table, cutoff: int) -> list[str]:
     lines = []
-    for kind in ("scan", "noscan"):
-        for cls in _path_classes(table, cutoff):
-            template = (
-                f"sw_template_small(cache, size, flags, /*cls*/ {cls},"
-                f" /*bytes*/ {table.classes[cls - 1].size}, SW_TEMPLATE_{kind.upper()})"
-            )
-            name = _path_name(table, kind, cls)
-            lines += [f"{_signature(name)} {{", f"    return {template};", "}", ""]
+    for cls in _path_classes(table, cutoff):
+        template = (
+            f"sw_template_small(cache, size, flags, /*cls*/ {cls},"
+            f" /*bytes*/ {table.classes[cls - 1].size})"
+        )
+        name = _path_name(table, "scan", cls)
+        lines += [f"{_signature(name)} {{", f"    return {template};", "}", ""]
     for size in _tiny_sizes(table, cutoff):
         template = f"sw_template_tiny(cache, /*size*/ {size}, flags)"
         lines += [f"{_signature(_path_name(table, 'tiny', size))} {{", "    (void)size;"]
@@ -192,12 +189,12 @@ def _path_functions(table: Table, cutoff: int) -> list[str]:
     return lines
 
 
-def _by_size(table: Table, kind: str, cutoff: int) -> list[str]:
+def _by_size(table: Table, cutoff: int) -> list[str]:
     names = (
-        _path_name(table, kind, table.class_of(size))
+        _path_name(table, "scan", table.class_of(size))
         for size in range(table.path_cutoff(cutoff) + 1)
     )
-    return _array(f"sw_path_fn *const sw_paths_{table.identifier}_{kind}", list(names))
+    return _array(f"sw_path_fn *const sw_paths_{table.identifier}_scan", list(names))
 
 
 def paths_source(table: Table, origin: Origin, cutoff: int, header: str) -> str:
@@ -211,14 +208,11 @@ def paths_source(table: Table, origin: Origin, cutoff: int, header: str) -> str:
     lines += _path_functions(table, cutoff)
     bytes_max = table.path_cutoff(cutoff)
     lines += [f"const uint32_t sw_paths_{table.identifier}_cutoff = {bytes_max};", ""]
-    lines += [*_by_size(table, "scan", cutoff), "", *_by_size(table, "noscan", cutoff)]
+    lines += _by_size(table, cutoff)
     if table.has_tiny:
         # Above the cut-off, paths are null. Objects of size 0 are not packed.
         sizes = _tiny_sizes(table, cutoff)
-        names = [_path_name(table, "noscan", 1)]
-        names += [
-            _path_name(table, "tiny", n) if n in sizes else "0" for n in range(1, TINY_MAX + 1)
-        ]
+        names = [_path_name(table, "tiny", n) if n in sizes else "0" for n in range(TINY_MAX + 1)]
         lines += ["", *_array(f"sw_path_fn *const sw_paths_{table.identifier}_tiny", names)]
     name = table.identifier
     lines += [
@@ -226,7 +220,6 @@ def paths_source(table: Table, origin: Origin, cutoff: int, header: str) -> str:
         f"const sw_paths sw_paths_{name} = {{",
         f"    .cutoff = {bytes_max},",
         f"    .scan = sw_paths_{name}_scan,",
-        f"    .noscan = sw_paths_{name}_noscan,",
     ]
     if len(_tiny_sizes(table, cutoff)) == TINY_MAX:  # if one is missing, the generic code packs
         lines.append(f"    .tiny = sw_paths_{name}_tiny,")
@@ -238,8 +231,8 @@ def paths_header(tables: Sequence[Table], origin: Origin, cutoff: int, guard: st
     what = (
         "The specialised paths, and sw_paths_<table>, which holds them all.\n"
         "sw_paths_<table>_<kind>[n] serves a request of n bytes, for\n"
-        "0 <= n <= sw_paths_<table>_cutoff; kind scan: may hold pointers, noscan: does not, tiny\n"
-        f"(n <= {TINY_MAX}, where the table has it): shares 16 B blocks, null above the cut-off."
+        "0 <= n <= sw_paths_<table>_cutoff; kind scan: may hold pointers, tiny: holds none and\n"
+        f"shares 16 B blocks (1 <= n <= {TINY_MAX}, where the table has it; else null)."
     )
     lines = [*_head(what, origin, None), f"#ifndef {guard}", f"#define {guard}", ""]
     lines += ['#include "heap/template.h"']
@@ -247,13 +240,11 @@ def paths_header(tables: Sequence[Table], origin: Origin, cutoff: int, guard: st
         name = table.identifier
         lines += ["", f"/* {table.name} */", f"extern const sw_paths sw_paths_{name};"]
         lines.append(f"extern const uint32_t sw_paths_{name}_cutoff;")
-        for kind in ("scan", "noscan", *(("tiny",) if table.has_tiny else ())):
+        for kind in ("scan", *(("tiny",) if table.has_tiny else ())):
             lines.append(f"extern sw_path_fn *const sw_paths_{name}_{kind}[];")
-        for kind in ("scan", "noscan"):
-            lines += [
-                f"{_signature(_path_name(table, kind, cls))};"
-                for cls in _path_classes(table, cutoff)
-            ]
+        lines += [
+            f"{_signature(_path_name(table, 'scan', cls))};" for cls in _path_classes(table, cutoff)
+        ]
         lines += [
             f"{_signature(_path_name(table, 'tiny', n))};" for n in _tiny_sizes(table, cutoff)
         ]

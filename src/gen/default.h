@@ -15,8 +15,6 @@
 #define SW_DEFAULT_TABLE sw_table_c16_data
 #define SW_DEFAULT_SYMBOL sw_table_is_c16_7c3adaf0b2c085aa
 #define SW_DEFAULT_PATHS sw_paths_c16
-#define SW_DEFAULT_CUTOFF 512
-#define SW_DEFAULT_NOSCAN sw_paths_c16_noscan
 #define SW_DEFAULT_PAIR_BYTES 128
 
 #include <stdint.h>

@@ -5,8 +5,8 @@
  *
  * The specialised paths, and sw_paths_<table>, which holds them all.
  * sw_paths_<table>_<kind>[n] serves a request of n bytes, for
- * 0 <= n <= sw_paths_<table>_cutoff; kind scan: may hold pointers, noscan: does not, tiny
- * (n <= 15, where the table has it): shares 16 B blocks, null above the cut-off.
+ * 0 <= n <= sw_paths_<table>_cutoff; kind scan: may hold pointers, tiny: holds none and
+ * shares 16 B blocks (1 <= n <= 15, where the table has it; else null).
  */
 #ifndef SW_GEN_PATHS_H
 #define SW_GEN_PATHS_H
@@ -17,7 +17,6 @@
 extern const sw_paths sw_paths_go;
 extern const uint32_t sw_paths_go_cutoff;
 extern sw_path_fn *const sw_paths_go_scan[];
-extern sw_path_fn *const sw_paths_go_noscan[];
 extern sw_path_fn *const sw_paths_go_tiny[];
 void *sw_path_go_scan_1(sw_cache *cache, size_t size, unsigned flags);
 void *sw_path_go_scan_2(sw_cache *cache, size_t size, unsigned flags);
@@ -45,32 +44,6 @@ void *sw_path_go_scan_23(sw_cache *cache, size_t size, unsigned flags);
 void *sw_path_go_scan_24(sw_cache *cache, size_t size, unsigned flags);
 void *sw_path_go_scan_25(sw_cache *cache, size_t size, unsigned flags);
 void *sw_path_go_scan_26(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_go_noscan_1(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_go_noscan_2(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_go_noscan_3(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_go_noscan_4(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_go_noscan_5(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_go_noscan_6(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_go_noscan_7(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_go_noscan_8(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_go_noscan_9(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_go_noscan_10(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_go_noscan_11(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_go_noscan_12(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_go_noscan_13(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_go_noscan_14(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_go_noscan_15(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_go_noscan_16(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_go_noscan_17(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_go_noscan_18(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_go_noscan_19(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_go_noscan_20(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_go_noscan_21(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_go_noscan_22(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_go_noscan_23(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_go_noscan_24(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_go_noscan_25(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_go_noscan_26(sw_cache *cache, size_t size, unsigned flags);
 void *sw_path_go_tiny_1(sw_cache *cache, size_t size, unsigned flags);
 void *sw_path_go_tiny_2(sw_cache *cache, size_t size, unsigned flags);
 void *sw_path_go_tiny_3(sw_cache *cache, size_t size, unsigned flags);
@@ -91,7 +64,6 @@ void *sw_path_go_tiny_15(sw_cache *cache, size_t size, unsigned flags);
 extern const sw_paths sw_paths_c16;
 extern const uint32_t sw_paths_c16_cutoff;
 extern sw_path_fn *const sw_paths_c16_scan[];
-extern sw_path_fn *const sw_paths_c16_noscan[];
 void *sw_path_c16_scan_1(sw_cache *cache, size_t size, unsigned flags);
 void *sw_path_c16_scan_2(sw_cache *cache, size_t size, unsigned flags);
 void *sw_path_c16_scan_3(sw_cache *cache, size_t size, unsigned flags);
@@ -117,30 +89,5 @@ void *sw_path_c16_scan_22(sw_cache *cache, size_t size, unsigned flags);
 void *sw_path_c16_scan_23(sw_cache *cache, size_t size, unsigned flags);
 void *sw_path_c16_scan_24(sw_cache *cache, size_t size, unsigned flags);
 void *sw_path_c16_scan_25(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_c16_noscan_1(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_c16_noscan_2(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_c16_noscan_3(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_c16_noscan_4(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_c16_noscan_5(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_c16_noscan_6(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_c16_noscan_7(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_c16_noscan_8(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_c16_noscan_9(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_c16_noscan_10(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_c16_noscan_11(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_c16_noscan_12(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_c16_noscan_13(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_c16_noscan_14(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_c16_noscan_15(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_c16_noscan_16(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_c16_noscan_17(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_c16_noscan_18(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_c16_noscan_19(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_c16_noscan_20(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_c16_noscan_21(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_c16_noscan_22(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_c16_noscan_23(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_c16_noscan_24(sw_cache *cache, size_t size, unsigned flags);
-void *sw_path_c16_noscan_25(sw_cache *cache, size_t size, unsigned flags);
 
 #endif

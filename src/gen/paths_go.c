@@ -86,211 +86,107 @@
 #include "gen/paths.h"
 
 void *sw_path_go_scan_1(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 1, /*bytes*/ 8, SW_TEMPLATE_SCAN);
+    return sw_template_small(cache, size, flags, /*cls*/ 1, /*bytes*/ 8);
 }
 
 void *sw_path_go_scan_2(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 2, /*bytes*/ 16, SW_TEMPLATE_SCAN);
+    return sw_template_small(cache, size, flags, /*cls*/ 2, /*bytes*/ 16);
 }
 
 void *sw_path_go_scan_3(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 3, /*bytes*/ 24, SW_TEMPLATE_SCAN);
+    return sw_template_small(cache, size, flags, /*cls*/ 3, /*bytes*/ 24);
 }
 
 void *sw_path_go_scan_4(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 4, /*bytes*/ 32, SW_TEMPLATE_SCAN);
+    return sw_template_small(cache, size, flags, /*cls*/ 4, /*bytes*/ 32);
 }
 
 void *sw_path_go_scan_5(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 5, /*bytes*/ 48, SW_TEMPLATE_SCAN);
+    return sw_template_small(cache, size, flags, /*cls*/ 5, /*bytes*/ 48);
 }
 
 void *sw_path_go_scan_6(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 6, /*bytes*/ 64, SW_TEMPLATE_SCAN);
+    return sw_template_small(cache, size, flags, /*cls*/ 6, /*bytes*/ 64);
 }
 
 void *sw_path_go_scan_7(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 7, /*bytes*/ 80, SW_TEMPLATE_SCAN);
+    return sw_template_small(cache, size, flags, /*cls*/ 7, /*bytes*/ 80);
 }
 
 void *sw_path_go_scan_8(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 8, /*bytes*/ 96, SW_TEMPLATE_SCAN);
+    return sw_template_small(cache, size, flags, /*cls*/ 8, /*bytes*/ 96);
 }
 
 void *sw_path_go_scan_9(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 9, /*bytes*/ 112, SW_TEMPLATE_SCAN);
+    return sw_template_small(cache, size, flags, /*cls*/ 9, /*bytes*/ 112);
 }
 
 void *sw_path_go_scan_10(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 10, /*bytes*/ 128, SW_TEMPLATE_SCAN);
+    return sw_template_small(cache, size, flags, /*cls*/ 10, /*bytes*/ 128);
 }
 
 void *sw_path_go_scan_11(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 11, /*bytes*/ 144, SW_TEMPLATE_SCAN);
+    return sw_template_small(cache, size, flags, /*cls*/ 11, /*bytes*/ 144);
 }
 
 void *sw_path_go_scan_12(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 12, /*bytes*/ 160, SW_TEMPLATE_SCAN);
+    return sw_template_small(cache, size, flags, /*cls*/ 12, /*bytes*/ 160);
 }
 
 void *sw_path_go_scan_13(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 13, /*bytes*/ 176, SW_TEMPLATE_SCAN);
+    return sw_template_small(cache, size, flags, /*cls*/ 13, /*bytes*/ 176);
 }
 
 void *sw_path_go_scan_14(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 14, /*bytes*/ 192, SW_TEMPLATE_SCAN);
+    return sw_template_small(cache, size, flags, /*cls*/ 14, /*bytes*/ 192);
 }
 
 void *sw_path_go_scan_15(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 15, /*bytes*/ 208, SW_TEMPLATE_SCAN);
+    return sw_template_small(cache, size, flags, /*cls*/ 15, /*bytes*/ 208);
 }
 
 void *sw_path_go_scan_16(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 16, /*bytes*/ 224, SW_TEMPLATE_SCAN);
+    return sw_template_small(cache, size, flags, /*cls*/ 16, /*bytes*/ 224);
 }
 
 void *sw_path_go_scan_17(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 17, /*bytes*/ 240, SW_TEMPLATE_SCAN);
+    return sw_template_small(cache, size, flags, /*cls*/ 17, /*bytes*/ 240);
 }
 
 void *sw_path_go_scan_18(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 18, /*bytes*/ 256, SW_TEMPLATE_SCAN);
+    return sw_template_small(cache, size, flags, /*cls*/ 18, /*bytes*/ 256);
 }
 
 void *sw_path_go_scan_19(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 19, /*bytes*/ 288, SW_TEMPLATE_SCAN);
+    return sw_template_small(cache, size, flags, /*cls*/ 19, /*bytes*/ 288);
 }
 
 void *sw_path_go_scan_20(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 20, /*bytes*/ 320, SW_TEMPLATE_SCAN);
+    return sw_template_small(cache, size, flags, /*cls*/ 20, /*bytes*/ 320);
 }
 
 void *sw_path_go_scan_21(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 21, /*bytes*/ 352, SW_TEMPLATE_SCAN);
+    return sw_template_small(cache, size, flags, /*cls*/ 21, /*bytes*/ 352);
 }
 
 void *sw_path_go_scan_22(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 22, /*bytes*/ 384, SW_TEMPLATE_SCAN);
+    return sw_template_small(cache, size, flags, /*cls*/ 22, /*bytes*/ 384);
 }
 
 void *sw_path_go_scan_23(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 23, /*bytes*/ 416, SW_TEMPLATE_SCAN);
+    return sw_template_small(cache, size, flags, /*cls*/ 23, /*bytes*/ 416);
 }
 
 void *sw_path_go_scan_24(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 24, /*bytes*/ 448, SW_TEMPLATE_SCAN);
+    return sw_template_small(cache, size, flags, /*cls*/ 24, /*bytes*/ 448);
 }
 
 void *sw_path_go_scan_25(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 25, /*bytes*/ 480, SW_TEMPLATE_SCAN);
+    return sw_template_small(cache, size, flags, /*cls*/ 25, /*bytes*/ 480);
 }
 
 void *sw_path_go_scan_26(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 26, /*bytes*/ 512, SW_TEMPLATE_SCAN);
-}
-
-void *sw_path_go_noscan_1(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 1, /*bytes*/ 8, SW_TEMPLATE_NOSCAN);
-}
-
-void *sw_path_go_noscan_2(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 2, /*bytes*/ 16, SW_TEMPLATE_NOSCAN);
-}
-
-void *sw_path_go_noscan_3(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 3, /*bytes*/ 24, SW_TEMPLATE_NOSCAN);
-}
-
-void *sw_path_go_noscan_4(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 4, /*bytes*/ 32, SW_TEMPLATE_NOSCAN);
-}
-
-void *sw_path_go_noscan_5(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 5, /*bytes*/ 48, SW_TEMPLATE_NOSCAN);
-}
-
-void *sw_path_go_noscan_6(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 6, /*bytes*/ 64, SW_TEMPLATE_NOSCAN);
-}
-
-void *sw_path_go_noscan_7(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 7, /*bytes*/ 80, SW_TEMPLATE_NOSCAN);
-}
-
-void *sw_path_go_noscan_8(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 8, /*bytes*/ 96, SW_TEMPLATE_NOSCAN);
-}
-
-void *sw_path_go_noscan_9(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 9, /*bytes*/ 112, SW_TEMPLATE_NOSCAN);
-}
-
-void *sw_path_go_noscan_10(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 10, /*bytes*/ 128, SW_TEMPLATE_NOSCAN);
-}
-
-void *sw_path_go_noscan_11(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 11, /*bytes*/ 144, SW_TEMPLATE_NOSCAN);
-}
-
-void *sw_path_go_noscan_12(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 12, /*bytes*/ 160, SW_TEMPLATE_NOSCAN);
-}
-
-void *sw_path_go_noscan_13(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 13, /*bytes*/ 176, SW_TEMPLATE_NOSCAN);
-}
-
-void *sw_path_go_noscan_14(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 14, /*bytes*/ 192, SW_TEMPLATE_NOSCAN);
-}
-
-void *sw_path_go_noscan_15(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 15, /*bytes*/ 208, SW_TEMPLATE_NOSCAN);
-}
-
-void *sw_path_go_noscan_16(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 16, /*bytes*/ 224, SW_TEMPLATE_NOSCAN);
-}
-
-void *sw_path_go_noscan_17(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 17, /*bytes*/ 240, SW_TEMPLATE_NOSCAN);
-}
-
-void *sw_path_go_noscan_18(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 18, /*bytes*/ 256, SW_TEMPLATE_NOSCAN);
-}
-
-void *sw_path_go_noscan_19(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 19, /*bytes*/ 288, SW_TEMPLATE_NOSCAN);
-}
-
-void *sw_path_go_noscan_20(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 20, /*bytes*/ 320, SW_TEMPLATE_NOSCAN);
-}
-
-void *sw_path_go_noscan_21(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 21, /*bytes*/ 352, SW_TEMPLATE_NOSCAN);
-}
-
-void *sw_path_go_noscan_22(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 22, /*bytes*/ 384, SW_TEMPLATE_NOSCAN);
-}
-
-void *sw_path_go_noscan_23(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 23, /*bytes*/ 416, SW_TEMPLATE_NOSCAN);
-}
-
-void *sw_path_go_noscan_24(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 24, /*bytes*/ 448, SW_TEMPLATE_NOSCAN);
-}
-
-void *sw_path_go_noscan_25(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 25, /*bytes*/ 480, SW_TEMPLATE_NOSCAN);
-}
-
-void *sw_path_go_noscan_26(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 26, /*bytes*/ 512, SW_TEMPLATE_NOSCAN);
+    return sw_template_small(cache, size, flags, /*cls*/ 26, /*bytes*/ 512);
 }
 
 void *sw_path_go_tiny_1(sw_cache *cache, size_t size, unsigned flags) {
@@ -496,140 +392,8 @@ sw_path_fn *const sw_paths_go_scan[513] = {
     sw_path_go_scan_26, sw_path_go_scan_26,
 };
 
-sw_path_fn *const sw_paths_go_noscan[513] = {
-    sw_path_go_noscan_1, sw_path_go_noscan_1, sw_path_go_noscan_1, sw_path_go_noscan_1,
-    sw_path_go_noscan_1, sw_path_go_noscan_1, sw_path_go_noscan_1, sw_path_go_noscan_1,
-    sw_path_go_noscan_1, sw_path_go_noscan_2, sw_path_go_noscan_2, sw_path_go_noscan_2,
-    sw_path_go_noscan_2, sw_path_go_noscan_2, sw_path_go_noscan_2, sw_path_go_noscan_2,
-    sw_path_go_noscan_2, sw_path_go_noscan_3, sw_path_go_noscan_3, sw_path_go_noscan_3,
-    sw_path_go_noscan_3, sw_path_go_noscan_3, sw_path_go_noscan_3, sw_path_go_noscan_3,
-    sw_path_go_noscan_3, sw_path_go_noscan_4, sw_path_go_noscan_4, sw_path_go_noscan_4,
-    sw_path_go_noscan_4, sw_path_go_noscan_4, sw_path_go_noscan_4, sw_path_go_noscan_4,
-    sw_path_go_noscan_4, sw_path_go_noscan_5, sw_path_go_noscan_5, sw_path_go_noscan_5,
-    sw_path_go_noscan_5, sw_path_go_noscan_5, sw_path_go_noscan_5, sw_path_go_noscan_5,
-    sw_path_go_noscan_5, sw_path_go_noscan_5, sw_path_go_noscan_5, sw_path_go_noscan_5,
-    sw_path_go_noscan_5, sw_path_go_noscan_5, sw_path_go_noscan_5, sw_path_go_noscan_5,
-    sw_path_go_noscan_5, sw_path_go_noscan_6, sw_path_go_noscan_6, sw_path_go_noscan_6,
-    sw_path_go_noscan_6, sw_path_go_noscan_6, sw_path_go_noscan_6, sw_path_go_noscan_6,
-    sw_path_go_noscan_6, sw_path_go_noscan_6, sw_path_go_noscan_6, sw_path_go_noscan_6,
-    sw_path_go_noscan_6, sw_path_go_noscan_6, sw_path_go_noscan_6, sw_path_go_noscan_6,
-    sw_path_go_noscan_6, sw_path_go_noscan_7, sw_path_go_noscan_7, sw_path_go_noscan_7,
-    sw_path_go_noscan_7, sw_path_go_noscan_7, sw_path_go_noscan_7, sw_path_go_noscan_7,
-    sw_path_go_noscan_7, sw_path_go_noscan_7, sw_path_go_noscan_7, sw_path_go_noscan_7,
-    sw_path_go_noscan_7, sw_path_go_noscan_7, sw_path_go_noscan_7, sw_path_go_noscan_7,
-    sw_path_go_noscan_7, sw_path_go_noscan_8, sw_path_go_noscan_8, sw_path_go_noscan_8,
-    sw_path_go_noscan_8, sw_path_go_noscan_8, sw_path_go_noscan_8, sw_path_go_noscan_8,
-    sw_path_go_noscan_8, sw_path_go_noscan_8, sw_path_go_noscan_8, sw_path_go_noscan_8,
-    sw_path_go_noscan_8, sw_path_go_noscan_8, sw_path_go_noscan_8, sw_path_go_noscan_8,
-    sw_path_go_noscan_8, sw_path_go_noscan_9, sw_path_go_noscan_9, sw_path_go_noscan_9,
-    sw_path_go_noscan_9, sw_path_go_noscan_9, sw_path_go_noscan_9, sw_path_go_noscan_9,
-    sw_path_go_noscan_9, sw_path_go_noscan_9, sw_path_go_noscan_9, sw_path_go_noscan_9,
-    sw_path_go_noscan_9, sw_path_go_noscan_9, sw_path_go_noscan_9, sw_path_go_noscan_9,
-    sw_path_go_noscan_9, sw_path_go_noscan_10, sw_path_go_noscan_10, sw_path_go_noscan_10,
-    sw_path_go_noscan_10, sw_path_go_noscan_10, sw_path_go_noscan_10, sw_path_go_noscan_10,
-    sw_path_go_noscan_10, sw_path_go_noscan_10, sw_path_go_noscan_10, sw_path_go_noscan_10,
-    sw_path_go_noscan_10, sw_path_go_noscan_10, sw_path_go_noscan_10, sw_path_go_noscan_10,
-    sw_path_go_noscan_10, sw_path_go_noscan_11, sw_path_go_noscan_11, sw_path_go_noscan_11,
-    sw_path_go_noscan_11, sw_path_go_noscan_11, sw_path_go_noscan_11, sw_path_go_noscan_11,
-    sw_path_go_noscan_11, sw_path_go_noscan_11, sw_path_go_noscan_11, sw_path_go_noscan_11,
-    sw_path_go_noscan_11, sw_path_go_noscan_11, sw_path_go_noscan_11, sw_path_go_noscan_11,
-    sw_path_go_noscan_11, sw_path_go_noscan_12, sw_path_go_noscan_12, sw_path_go_noscan_12,
-    sw_path_go_noscan_12, sw_path_go_noscan_12, sw_path_go_noscan_12, sw_path_go_noscan_12,
-    sw_path_go_noscan_12, sw_path_go_noscan_12, sw_path_go_noscan_12, sw_path_go_noscan_12,
-    sw_path_go_noscan_12, sw_path_go_noscan_12, sw_path_go_noscan_12, sw_path_go_noscan_12,
-    sw_path_go_noscan_12, sw_path_go_noscan_13, sw_path_go_noscan_13, sw_path_go_noscan_13,
-    sw_path_go_noscan_13, sw_path_go_noscan_13, sw_path_go_noscan_13, sw_path_go_noscan_13,
-    sw_path_go_noscan_13, sw_path_go_noscan_13, sw_path_go_noscan_13, sw_path_go_noscan_13,
-    sw_path_go_noscan_13, sw_path_go_noscan_13, sw_path_go_noscan_13, sw_path_go_noscan_13,
-    sw_path_go_noscan_13, sw_path_go_noscan_14, sw_path_go_noscan_14, sw_path_go_noscan_14,
-    sw_path_go_noscan_14, sw_path_go_noscan_14, sw_path_go_noscan_14, sw_path_go_noscan_14,
-    sw_path_go_noscan_14, sw_path_go_noscan_14, sw_path_go_noscan_14, sw_path_go_noscan_14,
-    sw_path_go_noscan_14, sw_path_go_noscan_14, sw_path_go_noscan_14, sw_path_go_noscan_14,
-    sw_path_go_noscan_14, sw_path_go_noscan_15, sw_path_go_noscan_15, sw_path_go_noscan_15,
-    sw_path_go_noscan_15, sw_path_go_noscan_15, sw_path_go_noscan_15, sw_path_go_noscan_15,
-    sw_path_go_noscan_15, sw_path_go_noscan_15, sw_path_go_noscan_15, sw_path_go_noscan_15,
-    sw_path_go_noscan_15, sw_path_go_noscan_15, sw_path_go_noscan_15, sw_path_go_noscan_15,
-    sw_path_go_noscan_15, sw_path_go_noscan_16, sw_path_go_noscan_16, sw_path_go_noscan_16,
-    sw_path_go_noscan_16, sw_path_go_noscan_16, sw_path_go_noscan_16, sw_path_go_noscan_16,
-    sw_path_go_noscan_16, sw_path_go_noscan_16, sw_path_go_noscan_16, sw_path_go_noscan_16,
-    sw_path_go_noscan_16, sw_path_go_noscan_16, sw_path_go_noscan_16, sw_path_go_noscan_16,
-    sw_path_go_noscan_16, sw_path_go_noscan_17, sw_path_go_noscan_17, sw_path_go_noscan_17,
-    sw_path_go_noscan_17, sw_path_go_noscan_17, sw_path_go_noscan_17, sw_path_go_noscan_17,
-    sw_path_go_noscan_17, sw_path_go_noscan_17, sw_path_go_noscan_17, sw_path_go_noscan_17,
-    sw_path_go_noscan_17, sw_path_go_noscan_17, sw_path_go_noscan_17, sw_path_go_noscan_17,
-    sw_path_go_noscan_17, sw_path_go_noscan_18, sw_path_go_noscan_18, sw_path_go_noscan_18,
-    sw_path_go_noscan_18, sw_path_go_noscan_18, sw_path_go_noscan_18, sw_path_go_noscan_18,
-    sw_path_go_noscan_18, sw_path_go_noscan_18, sw_path_go_noscan_18, sw_path_go_noscan_18,
-    sw_path_go_noscan_18, sw_path_go_noscan_18, sw_path_go_noscan_18, sw_path_go_noscan_18,
-    sw_path_go_noscan_18, sw_path_go_noscan_19, sw_path_go_noscan_19, sw_path_go_noscan_19,
-    sw_path_go_noscan_19, sw_path_go_noscan_19, sw_path_go_noscan_19, sw_path_go_noscan_19,
-    sw_path_go_noscan_19, sw_path_go_noscan_19, sw_path_go_noscan_19, sw_path_go_noscan_19,
-    sw_path_go_noscan_19, sw_path_go_noscan_19, sw_path_go_noscan_19, sw_path_go_noscan_19,
-    sw_path_go_noscan_19, sw_path_go_noscan_19, sw_path_go_noscan_19, sw_path_go_noscan_19,
-    sw_path_go_noscan_19, sw_path_go_noscan_19, sw_path_go_noscan_19, sw_path_go_noscan_19,
-    sw_path_go_noscan_19, sw_path_go_noscan_19, sw_path_go_noscan_19, sw_path_go_noscan_19,
-    sw_path_go_noscan_19, sw_path_go_noscan_19, sw_path_go_noscan_19, sw_path_go_noscan_19,
-    sw_path_go_noscan_19, sw_path_go_noscan_20, sw_path_go_noscan_20, sw_path_go_noscan_20,
-    sw_path_go_noscan_20, sw_path_go_noscan_20, sw_path_go_noscan_20, sw_path_go_noscan_20,
-    sw_path_go_noscan_20, sw_path_go_noscan_20, sw_path_go_noscan_20, sw_path_go_noscan_20,
-    sw_path_go_noscan_20, sw_path_go_noscan_20, sw_path_go_noscan_20, sw_path_go_noscan_20,
-    sw_path_go_noscan_20, sw_path_go_noscan_20, sw_path_go_noscan_20, sw_path_go_noscan_20,
-    sw_path_go_noscan_20, sw_path_go_noscan_20, sw_path_go_noscan_20, sw_path_go_noscan_20,
-    sw_path_go_noscan_20, sw_path_go_noscan_20, sw_path_go_noscan_20, sw_path_go_noscan_20,
-    sw_path_go_noscan_20, sw_path_go_noscan_20, sw_path_go_noscan_20, sw_path_go_noscan_20,
-    sw_path_go_noscan_20, sw_path_go_noscan_21, sw_path_go_noscan_21, sw_path_go_noscan_21,
-    sw_path_go_noscan_21, sw_path_go_noscan_21, sw_path_go_noscan_21, sw_path_go_noscan_21,
-    sw_path_go_noscan_21, sw_path_go_noscan_21, sw_path_go_noscan_21, sw_path_go_noscan_21,
-    sw_path_go_noscan_21, sw_path_go_noscan_21, sw_path_go_noscan_21, sw_path_go_noscan_21,
-    sw_path_go_noscan_21, sw_path_go_noscan_21, sw_path_go_noscan_21, sw_path_go_noscan_21,
-    sw_path_go_noscan_21, sw_path_go_noscan_21, sw_path_go_noscan_21, sw_path_go_noscan_21,
-    sw_path_go_noscan_21, sw_path_go_noscan_21, sw_path_go_noscan_21, sw_path_go_noscan_21,
-    sw_path_go_noscan_21, sw_path_go_noscan_21, sw_path_go_noscan_21, sw_path_go_noscan_21,
-    sw_path_go_noscan_21, sw_path_go_noscan_22, sw_path_go_noscan_22, sw_path_go_noscan_22,
-    sw_path_go_noscan_22, sw_path_go_noscan_22, sw_path_go_noscan_22, sw_path_go_noscan_22,
-    sw_path_go_noscan_22, sw_path_go_noscan_22, sw_path_go_noscan_22, sw_path_go_noscan_22,
-    sw_path_go_noscan_22, sw_path_go_noscan_22, sw_path_go_noscan_22, sw_path_go_noscan_22,
-    sw_path_go_noscan_22, sw_path_go_noscan_22, sw_path_go_noscan_22, sw_path_go_noscan_22,
-    sw_path_go_noscan_22, sw_path_go_noscan_22, sw_path_go_noscan_22, sw_path_go_noscan_22,
-    sw_path_go_noscan_22, sw_path_go_noscan_22, sw_path_go_noscan_22, sw_path_go_noscan_22,
-    sw_path_go_noscan_22, sw_path_go_noscan_22, sw_path_go_noscan_22, sw_path_go_noscan_22,
-    sw_path_go_noscan_22, sw_path_go_noscan_23, sw_path_go_noscan_23, sw_path_go_noscan_23,
-    sw_path_go_noscan_23, sw_path_go_noscan_23, sw_path_go_noscan_23, sw_path_go_noscan_23,
-    sw_path_go_noscan_23, sw_path_go_noscan_23, sw_path_go_noscan_23, sw_path_go_noscan_23,
-    sw_path_go_noscan_23, sw_path_go_noscan_23, sw_path_go_noscan_23, sw_path_go_noscan_23,
-    sw_path_go_noscan_23, sw_path_go_noscan_23, sw_path_go_noscan_23, sw_path_go_noscan_23,
-    sw_path_go_noscan_23, sw_path_go_noscan_23, sw_path_go_noscan_23, sw_path_go_noscan_23,
-    sw_path_go_noscan_23, sw_path_go_noscan_23, sw_path_go_noscan_23, sw_path_go_noscan_23,
-    sw_path_go_noscan_23, sw_path_go_noscan_23, sw_path_go_noscan_23, sw_path_go_noscan_23,
-    sw_path_go_noscan_23, sw_path_go_noscan_24, sw_path_go_noscan_24, sw_path_go_noscan_24,
-    sw_path_go_noscan_24, sw_path_go_noscan_24, sw_path_go_noscan_24, sw_path_go_noscan_24,
-    sw_path_go_noscan_24, sw_path_go_noscan_24, sw_path_go_noscan_24, sw_path_go_noscan_24,
-    sw_path_go_noscan_24, sw_path_go_noscan_24, sw_path_go_noscan_24, sw_path_go_noscan_24,
-    sw_path_go_noscan_24, sw_path_go_noscan_24, sw_path_go_noscan_24, sw_path_go_noscan_24,
-    sw_path_go_noscan_24, sw_path_go_noscan_24, sw_path_go_noscan_24, sw_path_go_noscan_24,
-    sw_path_go_noscan_24, sw_path_go_noscan_24, sw_path_go_noscan_24, sw_path_go_noscan_24,
-    sw_path_go_noscan_24, sw_path_go_noscan_24, sw_path_go_noscan_24, sw_path_go_noscan_24,
-    sw_path_go_noscan_24, sw_path_go_noscan_25, sw_path_go_noscan_25, sw_path_go_noscan_25,
-    sw_path_go_noscan_25, sw_path_go_noscan_25, sw_path_go_noscan_25, sw_path_go_noscan_25,
-    sw_path_go_noscan_25, sw_path_go_noscan_25, sw_path_go_noscan_25, sw_path_go_noscan_25,
-    sw_path_go_noscan_25, sw_path_go_noscan_25, sw_path_go_noscan_25, sw_path_go_noscan_25,
-    sw_path_go_noscan_25, sw_path_go_noscan_25, sw_path_go_noscan_25, sw_path_go_noscan_25,
-    sw_path_go_noscan_25, sw_path_go_noscan_25, sw_path_go_noscan_25, sw_path_go_noscan_25,
-    sw_path_go_noscan_25, sw_path_go_noscan_25, sw_path_go_noscan_25, sw_path_go_noscan_25,
-    sw_path_go_noscan_25, sw_path_go_noscan_25, sw_path_go_noscan_25, sw_path_go_noscan_25,
-    sw_path_go_noscan_25, sw_path_go_noscan_26, sw_path_go_noscan_26, sw_path_go_noscan_26,
-    sw_path_go_noscan_26, sw_path_go_noscan_26, sw_path_go_noscan_26, sw_path_go_noscan_26,
-    sw_path_go_noscan_26, sw_path_go_noscan_26, sw_path_go_noscan_26, sw_path_go_noscan_26,
-    sw_path_go_noscan_26, sw_path_go_noscan_26, sw_path_go_noscan_26, sw_path_go_noscan_26,
-    sw_path_go_noscan_26, sw_path_go_noscan_26, sw_path_go_noscan_26, sw_path_go_noscan_26,
-    sw_path_go_noscan_26, sw_path_go_noscan_26, sw_path_go_noscan_26, sw_path_go_noscan_26,
-    sw_path_go_noscan_26, sw_path_go_noscan_26, sw_path_go_noscan_26, sw_path_go_noscan_26,
-    sw_path_go_noscan_26, sw_path_go_noscan_26, sw_path_go_noscan_26, sw_path_go_noscan_26,
-    sw_path_go_noscan_26,
-};
-
 sw_path_fn *const sw_paths_go_tiny[16] = {
-    sw_path_go_noscan_1, sw_path_go_tiny_1, sw_path_go_tiny_2, sw_path_go_tiny_3, sw_path_go_tiny_4,
+    0, sw_path_go_tiny_1, sw_path_go_tiny_2, sw_path_go_tiny_3, sw_path_go_tiny_4,
     sw_path_go_tiny_5, sw_path_go_tiny_6, sw_path_go_tiny_7, sw_path_go_tiny_8, sw_path_go_tiny_9,
     sw_path_go_tiny_10, sw_path_go_tiny_11, sw_path_go_tiny_12, sw_path_go_tiny_13,
     sw_path_go_tiny_14, sw_path_go_tiny_15,
@@ -638,6 +402,5 @@ sw_path_fn *const sw_paths_go_tiny[16] = {
 const sw_paths sw_paths_go = {
     .cutoff = 512,
     .scan = sw_paths_go_scan,
-    .noscan = sw_paths_go_noscan,
     .tiny = sw_paths_go_tiny,
 };

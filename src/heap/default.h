@@ -8,7 +8,6 @@
 #include "spanwise/fast.h"
 
 extern const sw_paths SW_DEFAULT_PATHS;
-extern sw_path_fn *const SW_DEFAULT_NOSCAN[]; /* by size in bytes, 0 .. SW_DEFAULT_CUTOFF */
 
 _Static_assert(SW_DEFAULT_PAIR_BYTES == 2 * sizeof(sw_cache_bin),
                "PAIR_BYTES of python/spanwise_sizeclasses/emit.py is out of date");

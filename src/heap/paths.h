@@ -28,9 +28,8 @@ typedef void *sw_path_fn(sw_cache *cache, size_t size, unsigned flags);
 
 /* The paths of a table, by size in bytes. */
 typedef struct sw_paths {
-    size_t cutoff; /* the largest size in bytes that they serve */
-    sw_path_fn *const *scan;
-    sw_path_fn *const *noscan;
+    size_t cutoff;           /* the largest size in bytes that they serve */
+    sw_path_fn *const *scan; /* for objects that may hold pointers */
     sw_path_fn *const *tiny; /* for packed objects of 1 .. 15 bytes; NULL: none were generated */
 } sw_paths;
 

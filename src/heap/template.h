@@ -141,15 +141,15 @@ static sw_always_inline void sw_template_free(sw_cache *cache, void *ptr, const 
     }
 }
 
-/* Allocates a small object of a class that is a constant. */
+/* Allocates a small object that may hold pointers, of a class that is a constant. */
 static sw_always_inline void *sw_template_small(sw_cache *cache, size_t size, unsigned flags,
-                                                uint32_t cls, uint32_t bytes, unsigned kind) {
-    uint32_t span_class = sw_span_class_of(cls, kind == SW_TEMPLATE_NOSCAN);
+                                                uint32_t cls, uint32_t bytes) {
+    uint32_t span_class = sw_span_class_of(cls, false);
     sw_cache_bin *bin = &cache->bins[span_class];
     uint64_t bits = sw_word_free(bin->word);
     if (sw_unlikely(bits == 0)) return sw_alloc_slow(cache, size, flags, span_class);
     void *p = sw_template_pop(bin, bits, bytes);
-    if (sw_template_must_zero(bin->span, flags, kind)) sw_fast_clear(p, bytes);
+    if (sw_template_must_zero(bin->span, flags, SW_TEMPLATE_SCAN)) sw_fast_clear(p, bytes);
     return p;
 }
 

@@ -35,15 +35,12 @@ def test_paths_serve_every_size(table: Table, cutoff: int) -> None:
     defined = functions_of(source)
     assert len(defined) == len(set(defined))
     assert f"sw_paths_{table.name}_cutoff = {cutoff};" in source
-    used = set()
-    for kind in ("scan", "noscan"):
-        names = by_size(source, f"sw_paths_{table.name}_{kind}")
-        expected = [f"sw_path_{table.name}_{kind}_{table.class_of(n)}" for n in range(cutoff + 1)]
-        assert names == expected
-        used |= set(names)
+    names = by_size(source, f"sw_paths_{table.name}_scan")
+    assert names == [f"sw_path_{table.name}_scan_{table.class_of(n)}" for n in range(cutoff + 1)]
+    used = set(names)
     if table.has_tiny:
         tiny = by_size(source, f"sw_paths_{table.name}_tiny")
-        assert tiny[0] == f"sw_path_{table.name}_noscan_1"
+        assert tiny[0] == "0"
         reach = min(15, cutoff)
         assert tiny[1 : reach + 1] == [f"sw_path_go_tiny_{n}" for n in range(1, reach + 1)]
         assert tiny[reach + 1 :] == ["0"] * (15 - reach)
@@ -54,8 +51,8 @@ def test_paths_serve_every_size(table: Table, cutoff: int) -> None:
 def test_path_counts_are_those_of_go() -> None:
     names = functions_of((ROOT / "src/gen/paths_go.c").read_text())
     kinds = [name.split("_")[3] for name in names]
-    # Go has 26 + 25 + 15: its pointer-free class 1 is always packed, ours only in heaps that do.
-    assert [kinds.count(kind) for kind in ("scan", "noscan", "tiny")] == [26, 26, 15]
+    # Go's 25 pointer-free paths have no counterpart: plain heaps serve those sizes inline.
+    assert [kinds.count(kind) for kind in ("scan", "tiny")] == [26, 15]
 
 
 COMPILERS = [name for name in ("gcc", "clang") if shutil.which(name)]
@@ -65,12 +62,11 @@ TEMPLATE = """
 typedef void *sw_path_fn(sw_cache *cache, size_t size, unsigned flags);
 typedef struct sw_paths {
     size_t cutoff;
-    sw_path_fn *const *scan, *const *noscan, *const *tiny;
+    sw_path_fn *const *scan, *const *tiny;
 } sw_paths;
-enum { SW_TEMPLATE_NOSCAN, SW_TEMPLATE_SCAN };
 static inline void *sw_template_small(sw_cache *cache, size_t size, unsigned flags, uint32_t cls,
-                                      uint32_t bytes, int kind) {
-    return (char *)cache + size + flags + cls + bytes + (unsigned)kind;
+                                      uint32_t bytes) {
+    return (char *)cache + size + flags + cls + bytes;
 }
 static inline void *sw_template_tiny(sw_cache *cache, size_t size, unsigned flags) {
     return (char *)cache + size + flags;

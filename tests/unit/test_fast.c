@@ -207,8 +207,7 @@ static uint32_t span_class_of(sw_heap *heap, const void *p) {
 }
 
 /* Same class and slot number as a generic heap that gets the same requests. */
-static void same_as_generic(const sw_table *table, sw_path_fn *const *paths, uint32_t cutoff,
-                            unsigned scan) {
+static void same_as_generic(const sw_table *table, sw_path_fn *const *paths, uint32_t cutoff) {
     sw_heap *fast = heap_with((heap_setting){.table = table}),
             *generic = heap_with((heap_setting){.table = table, .tracked = true});
     sw_cache *cache, *other;
@@ -216,11 +215,11 @@ static void same_as_generic(const sw_table *table, sw_path_fn *const *paths, uin
     other = cache_of(generic);
     for (int round = 0; round < 12; round++) {
         for (size_t size = 0; size <= cutoff; size++) {
-            unsigned flags = scan | (size % 3 == 0 ? SW_ZERO : 0u);
+            unsigned flags = SW_SCAN | (size % 3 == 0 ? SW_ZERO : 0u);
             char *p = paths[size](cache, size, flags), *q = sw_cache_alloc(other, size, flags);
             CHECK(p != NULL && q != NULL);
             CHECK_EQ(span_class_of(fast, p), span_class_of(generic, q));
-            CHECK_EQ(span_class_of(fast, p) & 1, scan == 0);
+            CHECK_EQ(span_class_of(fast, p) & 1, 0);
             CHECK_EQ(span_class_of(fast, p) / 2, sw_table_class_of(table, size));
             CHECK_EQ((uintptr_t)p - fast->pages.windows[0].base,
                      (uintptr_t)q - generic->pages.windows[0].base);
@@ -237,26 +236,19 @@ static void same_as_generic(const sw_table *table, sw_path_fn *const *paths, uin
 }
 
 /* Fills every slot of a span with bytes and frees it, so that the next object has old bytes. */
-static void zeroing(const sw_table *table, sw_path_fn *const *paths, uint32_t cutoff, bool scan) {
+static void zeroing(const sw_table *table, sw_path_fn *const *paths, uint32_t cutoff) {
     sw_heap *heap = heap_with((heap_setting){.table = table});
     sw_cache *cache = cache_of(heap);
     for (size_t size = 1; size <= cutoff; size++) {
-        unsigned kind = scan ? SW_SCAN : 0u;
         size_t slot = sw_table_round_up(table, size);
-        unsigned char *old = paths[size](cache, size, kind);
+        unsigned char *old = paths[size](cache, size, SW_SCAN);
         memset(old, 0xA5, slot);
         sw_cache_free(cache, old);
         unsigned char *p = NULL;
         void *others[2000];
         size_t count = 0;
         while (count < 2000 && p != old) /* until the slot comes round again */
-            others[count++] = p = paths[size](cache, size, kind);
-        CHECK(p == old);
-        CHECK(all_are(p, slot, scan ? 0 : 0xA5)); /* noscan: not cleared unless asked */
-        memset(p, 0xA5, slot);
-        for (size_t i = 0; i < count; i++) sw_cache_free(cache, others[i]);
-        for (count = 0, p = NULL; count < 2000 && p != old;)
-            others[count++] = p = paths[size](cache, size, kind | SW_ZERO);
+            others[count++] = p = paths[size](cache, size, SW_SCAN);
         CHECK(p == old && all_are(p, slot, 0));
         for (size_t i = 0; i < count; i++) sw_cache_free(cache, others[i]);
     }
@@ -301,7 +293,6 @@ static void default_pairs(void) {
         uint32_t span_class = sw_span_class_of(sw_size_class(table, n), false);
         CHECK_EQ(sw_default_pairs[(n + 7) >> 3], span_class * sizeof(sw_cache_bin));
     }
-    CHECK_EQ(SW_DEFAULT_CUTOFF, SW_DEFAULT_PATHS.cutoff);
 }
 
 /* Which path serves: specialised ones up to the cut-off, in plain heaps of tables that have them,
@@ -336,14 +327,10 @@ int main(void) {
     which_path();
     CHECK_EQ(sw_paths_go_cutoff, 512);
     CHECK_EQ(sw_paths_c16_cutoff, 512);
-    same_as_generic(sw_table_go(), sw_paths_go_scan, 512, SW_SCAN);
-    same_as_generic(sw_table_go(), sw_paths_go_noscan, 512, 0);
-    same_as_generic(sw_table_c16(), sw_paths_c16_scan, 512, SW_SCAN);
-    same_as_generic(sw_table_c16(), sw_paths_c16_noscan, 512, 0);
-    zeroing(sw_table_go(), sw_paths_go_scan, 512, true);
-    zeroing(sw_table_go(), sw_paths_go_noscan, 512, false);
-    zeroing(sw_table_c16(), sw_paths_c16_scan, 512, true);
-    zeroing(sw_table_c16(), sw_paths_c16_noscan, 512, false);
+    same_as_generic(sw_table_go(), sw_paths_go_scan, 512);
+    same_as_generic(sw_table_c16(), sw_paths_c16_scan, 512);
+    zeroing(sw_table_go(), sw_paths_go_scan, 512);
+    zeroing(sw_table_c16(), sw_paths_c16_scan, 512);
     tiny_paths();
     default_pairs();
     return check_result();
