@@ -31,10 +31,6 @@ static inline bool sw_summary_is_empty(const sw_summary *summary) {
     return summary->words[summary->levels - 1][0] == 0;
 }
 
-static inline bool sw_summary_has(const sw_summary *summary, uint64_t number) {
-    return (summary->words[0][number / 64] >> number % 64 & 1) != 0;
-}
-
 /* Adds a number, which must not be a member. */
 static inline void sw_summary_add(sw_summary *summary, uint64_t number) {
     for (uint32_t level = 0; level < summary->levels; level++, number /= 64) {

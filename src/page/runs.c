@@ -198,12 +198,6 @@ uint32_t sw_runs_count(const sw_runs *runs, uint32_t page, uint32_t n) {
     return n == 0 ? 0 : sw_bits_count(runs->free, page, n);
 }
 
-uint32_t sw_runs_longest(sw_runs *runs) {
-    if (runs->leaves == 0) return 0;
-    sw_runs_update_summaries(runs);
-    return runs->tree[1].max;
-}
-
 const char *sw_runs_check(const sw_runs *runs) {
     return SW_RULE(runs->leaves == 0 || sw_is_pow2(runs->leaves))
                ?: SW_RULE((runs->leaves == 0) == (runs->free == NULL))

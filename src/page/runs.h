@@ -53,7 +53,6 @@ void sw_runs_set_free(sw_runs *runs, uint32_t page, uint32_t n);
 void sw_runs_set_used(sw_runs *runs, uint32_t page, uint32_t n);
 /* Returns how many of the n pages from `page` on are free. */
 uint32_t sw_runs_count(const sw_runs *runs, uint32_t page, uint32_t n);
-uint32_t sw_runs_longest(sw_runs *runs);
 /* Updates every stale summary. */
 void sw_runs_update_summaries(sw_runs *runs);
 /* Returns the summary of one word of 64 pages. */

@@ -342,13 +342,6 @@ const uint32_t *sw_space_entry(const sw_space *space, uintptr_t address) {
     return NULL;
 }
 
-void sw_space_map(const sw_space *space, uintptr_t base, uint64_t bytes, uint32_t id) {
-    uint32_t *entry = (uint32_t *)(uintptr_t)sw_space_entry(space, base);
-    __atomic_thread_fence(__ATOMIC_RELEASE); /* publishes the record: sw_space_id_of */
-    for (uint64_t frames = bytes >> SW_FRAME_SHIFT; frames > 0; frames--)
-        __atomic_store_n(entry++, id, __ATOMIC_RELAXED);
-}
-
 /* --- span records ----------------------------------------------------------------------------- */
 
 uint32_t sw_space_take_spans(sw_space *space) {

@@ -179,10 +179,6 @@ static inline uint32_t sw_space_id_of(const sw_space *space, uintptr_t address) 
     return entry == NULL ? SW_SPAN_NONE : __atomic_load_n(entry, __ATOMIC_ACQUIRE);
 }
 
-/* Writes the id into the page map for a span's bytes. No other thread may use the span
- * meanwhile. */
-void sw_space_map(const sw_space *space, uintptr_t base, uint64_t bytes, uint32_t id);
-
 static sw_always_inline sw_span *sw_space_span(const sw_space *space, uint32_t id) {
     return &space->view.spans[id];
 }

@@ -408,7 +408,8 @@ static void runs_are_taken_out(sw_space *space) {
     sw_pages_free(&pages, last, LONGEST);
     sw_pages_take_out_all(&pages);
     uint64_t commits = pages.commits, frontier = pages.frontier_pages;
-    uint32_t ahead = sw_runs_longest(&pages.runs), again;
+    sw_runs_update_summaries(&pages.runs);
+    uint32_t ahead = pages.runs.tree[1].max, again;
     CHECK_EQ(sw_pages_alloc(&pages, ahead, 1, &again, &needzero), SW_OK); /* all ahead of use */
     CHECK(sw_pages_has_taken_out(&pages));
     CHECK_EQ(sw_pages_alloc(&pages, LONGEST, 1, &again, &needzero), SW_OK);
