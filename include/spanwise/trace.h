@@ -31,7 +31,7 @@ typedef struct sw_trace sw_trace;
 typedef struct sw_trace_writer sw_trace_writer;
 
 enum {
-    SW_TRACE_VERSION = 2,    /* version written; versions 1 .. this are read */
+    SW_TRACE_VERSION = 2,    /* the only version that is written or read */
     SW_TRACE_OPS_MAX = 8192, /* maximum batch of sw_trace_next */
     /* Flag: read the valid prefix of a truncated or damaged file. */
     SW_TRACE_VALID_PREFIX = 1,
@@ -90,10 +90,7 @@ typedef struct sw_trace_summary {
     uint64_t children_unrecorded; /* child processes not recorded */
     uint64_t children_recorded;   /* child processes recorded to their own files */
     uint64_t incomplete;          /* 1: from the valid prefix of a truncated or damaged file */
-    /* Since version 2. Version 1 has no thread ends: each thread but the first ends after its last
-     * operation. */
     uint64_t thread_ends;
-    uint64_t inferred_ends; /* of these, inferred */
 } sw_trace_summary;
 
 /* A mapped segment of a module. Strings and bytes live as long as the sw_trace. */

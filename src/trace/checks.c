@@ -70,7 +70,6 @@ const char *swt_notes_check(const swt_notes *notes) {
 
 const char *swt_file_check(const swt_file *file) {
     return SW_RULE(file->entry_count <= file->entry_capacity)
-               ?: SW_RULE(file->last_ops_count <= file->last_ops_capacity)
                ?: SW_RULE(!file->damaged || file->prefix)
                ?: SW_RULE(file->damage_at <= file->bytes)
                ?: swt_notes_check(&file->notes);
@@ -90,9 +89,6 @@ const char *swt_ops_columns_check(const swt_ops_columns *columns) {
 
 const char *swt_source_check(const swt_source *source) {
     return SW_RULE(source->entry <= source->file->entry_count)
-               ?: SW_RULE(source->decoded_at <= source->decoded_count)
-               ?: SW_RULE(source->decoded_count <= SW_TRACE_OPS_MAX)
-               ?: SW_RULE(source->decoded_count == 0 || source->decoded != NULL)
                ?: (source->file->damaged ? NULL : swt_ops_state_check(&source->state));
 }
 

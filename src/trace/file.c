@@ -265,6 +265,5 @@ void swt_file_close(swt_file *file) {
     free(file->entries);
     free(file->stored);
     free(file->payload);
-    free(file->last_ops);
     *file = (swt_file){0};
 }

@@ -65,8 +65,8 @@ typedef struct swt_notes {
 const char *swt_notes_check(const swt_notes *notes);
 
 /* Used by one thread at a time.
- *   entry_count <= entry_capacity;  last_ops_count <= last_ops_capacity
- *   damaged only if prefix;  damage_at <= bytes;  and the rules of notes */
+ *   entry_count <= entry_capacity;  damaged only if prefix;  damage_at <= bytes;
+ *   and the rules of notes */
 typedef struct swt_file {
     FILE *stream;
     char name[112]; /* the path or its end, for messages */
@@ -80,8 +80,6 @@ typedef struct swt_file {
     uint8_t *stored;  /* header and payload as in the file */
     uint8_t *payload; /* of the block loaded last */
     size_t stored_capacity, payload_capacity;
-    uint64_t *last_ops; /* by thread: index of its last operation (source.c); NULL: not computed */
-    size_t last_ops_count, last_ops_capacity;
     bool prefix;        /* opened to read the valid prefix */
     bool complete;      /* the last block is END or SUMMARY */
     bool damaged;       /* damage was found: only the prefix is read */

@@ -58,7 +58,7 @@ swt_verdict swt_header_decode(const uint8_t in[SWT_FILE_HEADER_BYTES], swt_heade
     header->form = swt_get32(in + 12);
     if (header->version > SW_TRACE_VERSION) return SWT_HEADER_NEWER;
     bool known = header->form == SW_TRACE_RAW || header->form == SW_TRACE_ORDERED;
-    return header->version >= 1 && known ? SWT_HEADER_OK : SWT_HEADER_BAD;
+    return header->version == SW_TRACE_VERSION && known ? SWT_HEADER_OK : SWT_HEADER_BAD;
 }
 
 void swt_file_header(uint8_t out[SWT_FILE_HEADER_BYTES]) {

@@ -72,11 +72,6 @@ typedef struct swt_block {
     uint64_t payload_sum;
 } swt_block;
 
-/* Returns whether the file records where threads end, as files do since version 2. */
-static inline bool swt_records_thread_ends(const swt_header *header) {
-    return header->version >= 2;
-}
-
 /* Returns a checksum of 64 bits. Each step is a bijection of the word that it adds, so a change
  * within one aligned 8-byte word always changes the checksum: every single-bit flip is detected. */
 uint64_t swt_checksum(const void *data, size_t bytes);

@@ -43,9 +43,3 @@ void swt_ids_free(swt_ids *ids) {
     free(ids->live);
     *ids = (swt_ids){0};
 }
-
-void swt_ids_reset(swt_ids *ids) {
-    if (ids->live != NULL) memset(ids->live, 0, ids->capacity / 8);
-    ids->free_count = 0;
-    ids->next = 0;
-}

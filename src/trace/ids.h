@@ -26,7 +26,6 @@ const char *swt_ids_check(const swt_ids *ids);
 /* Makes room for more ids. False: no memory, or no more 32-bit ids. */
 bool swt_ids_grow(swt_ids *ids);
 void swt_ids_free(swt_ids *ids);
-void swt_ids_reset(swt_ids *ids);
 
 /* Takes an id. False: no memory. */
 static sw_always_inline bool swt_ids_take(swt_ids *ids, uint32_t *id) {

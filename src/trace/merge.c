@@ -166,15 +166,6 @@ static void on_end(swt_merge *m, swt_stream *s, uint64_t ticks) {
     emit(m, s, &(swt_merge_event){.kind = SWT_RAW_THREAD_END, .ticks = ticks}, SW_OP_THREAD_END, 0);
 }
 
-/* If the file does not record where threads end, the thread is assumed to end after its last event,
- * except the first thread: it is most likely the main thread, which ends with the program. */
-static void infer_end(swt_merge *m, swt_stream *s) {
-    if (swt_records_thread_ends(&m->file->header) || m->ended || s->thread == 0) return;
-    size_t before = m->count;
-    on_end(m, s, 0);
-    m->lost.inferred_ends += m->count - before;
-}
-
 /* Adds the operations of one event, at most two, to the batch. False: no memory. */
 static bool on_event(swt_merge *m, swt_stream *s, const swt_merge_event *event) {
     switch (event->kind) {
@@ -199,8 +190,8 @@ static uint64_t horizon(const swt_merge *m) {
     return least;
 }
 
-/* Maximum operations per event: a missed free, the operation itself, and an inferred end. */
-enum { OPS_AN_EVENT = 3 };
+/* Maximum operations per event: a missed free, and the operation itself. */
+enum { OPS_AN_EVENT = 2 };
 
 static inline bool has_room(const swt_merge *m) {
     return m->count + OPS_AN_EVENT <= SW_TRACE_OPS_MAX && m->time_ns < m->pause_ns;
@@ -219,7 +210,6 @@ static sw_status run_stream(swt_merge *m, swt_stream *s) {
         if (sw_unlikely(!on_event(m, s, &event))) return swt_file_no_memory(m->file);
         if (s->left == 0) {
             sw_status status = swt_stream_load(m, s);
-            if (status == SW_OK && s->left == 0) infer_end(m, s);
             if (status != SW_OK || s->left == 0) return status;
         }
     }

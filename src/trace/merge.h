@@ -62,7 +62,7 @@ typedef struct swt_merge {
     uint32_t threads;
     sw_op *ops; /* the batch in progress */
     size_t count;
-    sw_trace_summary lost; /* counts of missed and unknown calls, and of inferred ends */
+    sw_trace_summary lost; /* counts of missed and unknown calls */
 } swt_merge;
 
 const char *swt_merge_check(const swt_merge *merge);

@@ -129,9 +129,8 @@ static const char *add_end(swt_notes *notes, const uint8_t *p, size_t bytes) {
 
 static const char *add_summary(swt_notes *notes, const uint8_t *p, size_t bytes) {
     uint64_t fields[SWT_SUMMARY_FIELDS];
-    if (bytes != sizeof fields && bytes != 8 * SWT_SUMMARY_FIELDS_1) return cut;
-    memset(fields, 0, sizeof fields);
-    for (size_t i = 0; i < bytes / 8; i++) fields[i] = swt_get64(p + 8 * i);
+    if (bytes != sizeof fields) return cut;
+    for (size_t i = 0; i < SWT_SUMMARY_FIELDS; i++) fields[i] = swt_get64(p + 8 * i);
     memcpy(&notes->summary, fields, sizeof fields);
     return NULL;
 }

@@ -81,8 +81,7 @@ typedef struct cursors {
 
 /* Checks that every column holds exactly the varints that the tags require, so that the decoder
  * needs no bounds checks. */
-static const char *open_columns(cursors *c, const uint8_t *payload, size_t bytes, size_t count,
-                                bool records_thread_ends) {
+static const char *open_columns(cursors *c, const uint8_t *payload, size_t bytes, size_t count) {
     if (bytes < SWT_OPS_HEAD_BYTES + count) return "columns of a block are cut short";
     c->sites = (payload[0] & SWT_OPS_FLAG_SITES) != 0;
     c->tags = payload + SWT_OPS_HEAD_BYTES;
@@ -93,7 +92,6 @@ static const char *open_columns(cursors *c, const uint8_t *payload, size_t bytes
         objects += swt_op_stores_object(kind);
         threads += tag >> 5 & 1;
         odd |= tag & SWT_TAG_UNUSED;
-        odd |= kind == SW_OP_THREAD_END && !records_thread_ends;
         odd |= !swt_op_has_size(kind) && (tag & ~(uint32_t)SWT_TAG_THREAD) != kind;
     }
     if (odd || payload[0] > SWT_OPS_FLAG_SITES) return "unknown kind of operation";
@@ -170,7 +168,7 @@ const char *swt_ops_decode(swt_ops_state *state, const uint8_t *payload, size_t 
                            sw_op *ops, size_t *good) {
     cursors c;
     *good = 0;
-    const char *wrong = open_columns(&c, payload, bytes, count, state->records_thread_ends);
+    const char *wrong = open_columns(&c, payload, bytes, count);
     for (size_t i = 0; wrong == NULL && i < count; i++) {
         wrong = decode_op(state, &c, c.tags[i], &ops[i]);
         *good = i;

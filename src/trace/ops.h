@@ -43,9 +43,8 @@ typedef struct swt_ops_state {
     uint64_t time_ns;
     uint32_t object; /* of the last operation that had one */
     uint32_t thread;
-    uint32_t threads;         /* threads so far: a new thread has this id */
-    bool gives_no_ids;        /* of an encoder */
-    bool records_thread_ends; /* of a decoder: the file may contain SW_OP_THREAD_END */
+    uint32_t threads;  /* threads so far: a new thread has this id */
+    bool gives_no_ids; /* of an encoder */
 } swt_ops_state;
 
 const char *swt_ops_state_check(const swt_ops_state *state);

@@ -48,7 +48,7 @@ typedef enum swt_raw_kind {
     SWT_RAW_FREE = 2,
     SWT_RAW_REALLOC_OLD = 3, /* internal: first event of a reallocation, the old address */
     SWT_RAW_REALLOC_NEW = 4, /* internal: second event, the new address */
-    SWT_RAW_THREAD_END = 5,  /* no address, no size; since version 2 */
+    SWT_RAW_THREAD_END = 5,  /* no address, no size */
     SWT_RAW_KIND_COUNT
 } swt_raw_kind;
 

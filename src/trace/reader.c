@@ -125,7 +125,7 @@ sw_status sw_trace_get_summary(sw_trace *trace, sw_trace_summary *out) {
     if (out == NULL) return sw_fail_null("sw_trace_get_summary", "out");
     const swt_file *file = &trace->file;
     if (!trace->summarised && file->complete && !file->damaged &&
-        file->header.form == SW_TRACE_ORDERED && !swt_infers_ends(file)) {
+        file->header.form == SW_TRACE_ORDERED) {
         trace->summary = file->notes.summary;
         trace->summarised = true;
     }

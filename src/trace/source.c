@@ -8,19 +8,9 @@
 #include "base/assert.h"
 #include "trace/totals.h"
 
-/* Ends are inferred for at most this many threads, which bounds the array of last operations. */
-enum { INFERRED_THREADS_MAX = 1 << 20 };
-
-bool swt_infers_ends(const swt_file *file) {
-    if (file->header.form == SW_TRACE_RAW || swt_records_thread_ends(&file->header)) return false;
-    return !file->complete || file->damaged || file->notes.summary.threads > 1;
-}
-
 sw_status swt_source_init(swt_source *source, swt_file *file) {
     *source = (swt_source){.file = file, .ops = malloc(SW_TRACE_OPS_MAX * sizeof(sw_op))};
-    source->state.records_thread_ends = swt_records_thread_ends(&file->header);
     if (source->ops == NULL) return swt_file_no_memory(file);
-    source->infers = swt_infers_ends(file);
     if (file->header.form != SW_TRACE_RAW) return SW_OK;
     sw_status status = swt_merge_init(&source->merge, file);
     if (status != SW_OK) swt_source_free(source);
@@ -31,7 +21,6 @@ void swt_source_free(swt_source *source) {
     swt_merge_free(&source->merge);
     swt_ids_free(&source->state.ids);
     free(source->ops);
-    free(source->decoded);
     *source = (swt_source){0};
 }
 
@@ -64,79 +53,10 @@ static sw_status next_ordered(swt_source *source, sw_op *ops, size_t *count) {
     return status;
 }
 
-/* --- inferred ends of threads ----------------------------------------------------------------- */
-
-/* Records for each thread of the batch its last operation so far. False: no memory. */
-static bool note_last(swt_file *file, const sw_op *ops, size_t count, uint64_t first) {
-    for (size_t i = 0; i < count; i++) {
-        uint32_t thread = ops[i].thread;
-        if (thread >= INFERRED_THREADS_MAX) continue;
-        if (!swt_grow(&file->last_ops, &file->last_ops_capacity, (size_t)thread + 1,
-                      sizeof *file->last_ops))
-            return false;
-        file->last_ops[thread] = first + i;
-        if (thread >= file->last_ops_count) file->last_ops_count = (size_t)thread + 1;
-    }
-    return true;
-}
-
-/* Finds each thread's last operation in one pass over the file, which ends at damage. */
-static sw_status seek_last_ops(swt_source *source) {
-    swt_file *file = source->file;
-    if (file->last_ops != NULL) return SW_OK;
-    swt_source pass = {.file = file};
-    size_t count = 1;
-    sw_status status = SW_OK;
-    while (status == SW_OK && count != 0) {
-        uint64_t first = pass.state.count;
-        status = next_ordered(&pass, source->decoded, &count);
-        if (status == SW_OK && !note_last(file, source->decoded, count, first)) {
-            status = swt_file_no_memory(file);
-        }
-    }
-    swt_source_free(&pass);
-    return status == SW_NOMEM ? status : SW_OK;
-}
-
-/* Returns whether the thread is assumed to end after this operation, its last. The first thread is
- * not: it is most likely the main thread, which ends with the program. */
-static bool is_last(const swt_file *file, const sw_op *op, uint64_t index) {
-    return op->thread != 0 && op->thread < file->last_ops_count &&
-           file->last_ops[op->thread] == index;
-}
-
-static sw_status next_inferring(swt_source *source, size_t *count) {
-    sw_status status = SW_OK;
-    size_t n = 0;
-    *count = 0;
-    if (source->decoded == NULL) {
-        source->decoded = calloc(SW_TRACE_OPS_MAX, sizeof(sw_op));
-        if (source->decoded == NULL) return swt_file_no_memory(source->file);
-        status = seek_last_ops(source);
-    }
-    if (status == SW_OK && source->decoded_at == source->decoded_count) {
-        source->decoded_at = 0;
-        status = next_ordered(source, source->decoded, &source->decoded_count);
-    }
-    while (status == SW_OK && source->decoded_at < source->decoded_count &&
-           n + 2 <= SW_TRACE_OPS_MAX) {
-        uint64_t index = source->state.count - source->decoded_count + source->decoded_at;
-        const sw_op *op = &source->decoded[source->decoded_at++];
-        source->ops[n++] = *op;
-        if (!is_last(source->file, op, index)) continue;
-        source->ops[n++] =
-            (sw_op){.time_ns = op->time_ns, .thread = op->thread, .kind = SW_OP_THREAD_END};
-        source->inferred++;
-    }
-    *count = n;
-    return status;
-}
-
 sw_status swt_source_next(swt_source *source, size_t *count) {
     sw_check2(swt_source_check(source));
     if (source->file->header.form == SW_TRACE_RAW)
         return swt_merge_next(&source->merge, source->ops, count);
-    if (source->infers) return next_inferring(source, count);
     return next_ordered(source, source->ops, count);
 }
 
@@ -148,7 +68,6 @@ void swt_source_complete(const swt_source *source, sw_trace_summary *sum) {
     sum->unknown_frees = raw ? lost->unknown_frees : stated->unknown_frees;
     sum->unknown_reallocs = raw ? lost->unknown_reallocs : stated->unknown_reallocs;
     sum->missed_frees = raw ? lost->missed_frees : stated->missed_frees;
-    sum->inferred_ends = raw ? lost->inferred_ends : stated->inferred_ends + source->inferred;
     sum->calls = stated->calls;
     sum->dropped_calls = stated->dropped_calls;
     sum->drop_reason = stated->drop_reason;

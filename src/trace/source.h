@@ -8,26 +8,16 @@
 #include "trace/ops.h"
 
 /* Used by one thread at a time.
- *   entry <= file->entry_count;  decoded_at <= decoded_count <= SW_TRACE_OPS_MAX
- *   decoded != NULL if decoded_count != 0;  and, while no damage was met, the rules of state */
+ *   entry <= file->entry_count;  and, while no damage was met, the rules of state */
 typedef struct swt_source {
     swt_file *file;
     sw_op *ops;          /* room for SW_TRACE_OPS_MAX */
     swt_merge merge;     /* used for the raw form */
     swt_ops_state state; /* used for the ordered form */
     size_t entry;        /* of the ordered form: index of the next block */
-    bool infers;         /* swt_infers_ends; then `decoded` is a block of which decoded_at
-                          * operations were returned, and `inferred` counts the ends */
-    sw_op *decoded;
-    size_t decoded_count, decoded_at;
-    uint64_t inferred;
 } swt_source;
 
 const char *swt_source_check(const swt_source *source);
-
-/* Returns whether ends of threads are inferred: the file is ordered, does not record where threads
- * end, and has more than one thread. */
-bool swt_infers_ends(const swt_file *file);
 
 sw_status swt_source_init(swt_source *source, swt_file *file);
 void swt_source_free(swt_source *source);

@@ -8,15 +8,14 @@
 
 enum { OPEN_MAX = 1 << 16 }; /* threads with a loaded block at once; bounds the memory */
 
-/* Returns how many varints the size column must have; SIZE_MAX: a tag is impossible. kinds: number
- * of kinds of events in the file's version. */
-static size_t check_tags(const uint8_t *tags, size_t count, uint32_t kinds) {
+/* Returns how many varints the size column must have; SIZE_MAX: a tag is impossible. */
+static size_t check_tags(const uint8_t *tags, size_t count) {
     size_t sizes = 0;
     bool moving = false;
     for (size_t i = 0; i < count; i++) {
         uint32_t kind = tags[i] & (SWT_RAW_TAG_ALIGNED - 1);
         bool aligned = (tags[i] & SWT_RAW_TAG_ALIGNED) != 0;
-        if (kind >= kinds || tags[i] >= 2 * SWT_RAW_TAG_ALIGNED) return SIZE_MAX;
+        if (kind >= SWT_RAW_KIND_COUNT || tags[i] >= 2 * SWT_RAW_TAG_ALIGNED) return SIZE_MAX;
         if (aligned && kind > SWT_RAW_CALLOC) return SIZE_MAX;
         if ((kind == SWT_RAW_REALLOC_NEW) != moving) return SIZE_MAX;
         moving = kind == SWT_RAW_REALLOC_OLD;
@@ -25,7 +24,7 @@ static size_t check_tags(const uint8_t *tags, size_t count, uint32_t kinds) {
     return moving ? SIZE_MAX : sizes;
 }
 
-static const char *open_columns(swt_stream *s, size_t bytes, size_t count, uint32_t kinds) {
+static const char *open_columns(swt_stream *s, size_t bytes, size_t count) {
     const uint8_t *head = s->payload;
     if (bytes < SWT_RAW_HEAD_BYTES + count) return "columns of a block are cut short";
     s->flags = head[0];
@@ -36,7 +35,7 @@ static const char *open_columns(swt_stream *s, size_t bytes, size_t count, uint3
     if (s->flags > 7 || s->tick_shift > 63 || s->address_shift > 47)
         return "impossible head of a block";
     s->tag = head + SWT_RAW_HEAD_BYTES;
-    size_t sizes = check_tags(s->tag, count, kinds);
+    size_t sizes = check_tags(s->tag, count);
     if (sizes == SIZE_MAX) return "unknown kind of event";
     bool stamps = (s->flags & SWT_RAW_FLAG_STAMPS) != 0, sites = s->flags & SWT_RAW_FLAG_SITES;
     size_t wanted[] = {count, sizes, count, stamps ? count : 0, sites ? count : 0};
@@ -85,9 +84,7 @@ static const char *take_payload(swt_merge *merge, swt_stream *s, const swt_block
     }
     if (!swt_grow(&s->payload, &s->payload_capacity, block->raw_bytes, 1)) return swt_no_memory;
     memcpy(s->payload, merge->file->payload, block->raw_bytes);
-    uint32_t kinds =
-        swt_records_thread_ends(&merge->file->header) ? SWT_RAW_KIND_COUNT : SWT_RAW_THREAD_END;
-    const char *wrong = open_columns(s, block->raw_bytes, block->count, kinds);
+    const char *wrong = open_columns(s, block->raw_bytes, block->count);
     if (wrong != NULL) return wrong;
     s->left = block->count;
     return advance_stamp(s, block->first, true) ? NULL : "a number runs over";

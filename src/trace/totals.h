@@ -6,10 +6,7 @@
 
 #include "spanwise/trace.h"
 
-enum {
-    SWT_SUMMARY_FIELDS = sizeof(sw_trace_summary) / sizeof(uint64_t),
-    SWT_SUMMARY_FIELDS_1 = SWT_SUMMARY_FIELDS - 2, /* fields of version 1 */
-};
+enum { SWT_SUMMARY_FIELDS = sizeof(sw_trace_summary) / sizeof(uint64_t) };
 
 /* Used by one thread at a time.
  *   sum.frees + sum.end_live_objects == sum.allocs;  sum.end_live_objects <= sum.peak_live_objects

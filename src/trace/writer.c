@@ -276,7 +276,6 @@ static void complete(sw_trace_writer *w) {
     sum->children_unrecorded = given->children_unrecorded;
     sum->children_recorded = given->children_recorded;
     sum->incomplete = given->incomplete;
-    sum->inferred_ends = given->inferred_ends;
 }
 
 static sw_status write_summary(sw_trace_writer *w) {

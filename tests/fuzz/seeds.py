@@ -78,7 +78,7 @@ def _recordings() -> list[bytes]:
         odd = [("program", "\udcff<b>\x1b[31m"), ("remark", "\udc80"), ("program", "a\nb")]
         write_ops(other := Path(folder, "b.swt"), iter([ops]), odd)
         made = [path.read_bytes(), other.read_bytes()]
-    return [*made, *((data / name).read_bytes() for name in ("births-v1.swt", "births-v1-raw.swt"))]
+    return [*made, (data / "births.swt").read_bytes()]
 
 
 def _lines(*values: object) -> bytes:

@@ -46,7 +46,6 @@ static void print_totals(const sw_trace_summary *s) {
     LINE(children_recorded);
     LINE(incomplete);
     LINE(thread_ends);
-    LINE(inferred_ends);
 #undef LINE
 }
 

@@ -175,7 +175,7 @@ static void damage_file(void) {
 
 static void damage_trace_source(void) {
     swt_file file = {.header = {.form = SW_TRACE_ORDERED, .version = 2}};
-    swt_source source = {.file = &file, .decoded_at = 1};
+    swt_source source = {.file = &file, .entry = 1};
     size_t count;
     (void)swt_source_next(&source, &count);
 }
@@ -282,7 +282,7 @@ static const planted cases[] = {
     {"raw->next <= raw->limit", damage_raw},
     {"notes->meta_used <= notes->meta_capacity", damage_notes},
     {"!file->damaged || file->prefix", damage_file},
-    {"source->decoded_at <= source->decoded_count", damage_trace_source},
+    {"source->entry <= source->file->entry_count", damage_trace_source},
     {"state->thread == 0 || state->thread < state->threads", damage_state},
     {"columns->tag == columns->scratch + ", damage_columns},
     {"sum->frees + sum->end_live_objects == sum->allocs", damage_totals},

@@ -70,7 +70,7 @@ static void check_costs(const char *name, bytes *file) {
 
 static void begin(bytes *file, uint32_t form) {
     uint8_t header[SWT_FILE_HEADER_BYTES];
-    swt_header_encode(header, &(swt_header){.version = 1, .form = form});
+    swt_header_encode(header, &(swt_header){.version = SW_TRACE_VERSION, .form = form});
     bytes_add(file, header, sizeof header);
 }
 

@@ -248,7 +248,8 @@ static void hostile_payloads(void) {
             payload[i] = (uint8_t)(check_random(&seed) & (round % 3 ? 0xFF : 0x03));
         bytes file = {0};
         uint8_t header[SWT_FILE_HEADER_BYTES];
-        swt_header_encode(header, &(swt_header){.version = 1 + round % 2, .form = ordered ? 2 : 1});
+        swt_header_encode(header,
+                          &(swt_header){.version = SW_TRACE_VERSION, .form = ordered ? 2 : 1});
         bytes_add(&file, header, sizeof header);
         add_sealed(&file, (swt_block){.kind = kind, .count = count}, payload, n);
         file_write(path, file.data, file.used);
@@ -358,7 +359,7 @@ static void hostile_op(const char *reason, uint8_t tag, const char *size, size_t
     bytes file = {0};
     sw_op *got;
     size_t n = ops_payload(payload, tags, 2, columns, lengths);
-    swt_header_encode(header, &(swt_header){.version = 1, .form = SW_TRACE_ORDERED});
+    swt_header_encode(header, &(swt_header){.version = SW_TRACE_VERSION, .form = SW_TRACE_ORDERED});
     bytes_add(&file, header, sizeof header);
     add_sealed(&file, (swt_block){.kind = SWT_BLOCK_OPS, .count = 2}, payload, n);
     memset(payload, 0, sizeof payload);
@@ -387,7 +388,7 @@ static void hostile_ops(void) {
                NULL);
     hostile_op("operation 1: operation on an object that is not live", SW_OP_REALLOC, "\1", 1,
                "\x80\x80\x80\x80\x20", 5, NULL);
-    hostile_op("unknown kind of operation", 3, "\1", 1, "\0", 1, NULL);
+    hostile_op("unknown kind of operation", SW_OP_THREAD_END | 4, NULL, 0, NULL, 0, NULL);
     hostile_op("unknown kind of operation", SW_OP_FREE | 4, NULL, 0, "\0", 1, NULL);
     hostile_op("a column of a block has the wrong length", SW_OP_ALLOC, NULL, 0, NULL, 0, NULL);
     hostile_op("a column of a block has the wrong length", SW_OP_ALLOC, "\1\1", 2, NULL, 0, NULL);

@@ -43,9 +43,11 @@ static void file_header(void) {
     header = (swt_header){.version = 9, .form = 77};
     swt_header_encode(bytes, &header);
     CHECK_EQ(swt_header_decode(bytes, &header), SWT_HEADER_NEWER);
-    header = (swt_header){.version = 1, .form = 77};
-    swt_header_encode(bytes, &header);
-    CHECK_EQ(swt_header_decode(bytes, &header), SWT_HEADER_BAD);
+    const swt_header bad[] = {{SW_TRACE_VERSION, 77}, {SW_TRACE_VERSION - 1, SW_TRACE_RAW}};
+    for (size_t i = 0; i < 2; i++) {
+        swt_header_encode(bytes, &bad[i]);
+        CHECK_EQ(swt_header_decode(bytes, &header), SWT_HEADER_BAD);
+    }
 }
 
 static const char *decoded(swt_block block) {
@@ -250,8 +252,6 @@ static void ids(void) {
     }
     CHECK_EQ(pool.next, 10000);
     CHECK(!swt_ids_live(&pool, UINT64_MAX) && !swt_ids_give(&pool, 10000));
-    swt_ids_reset(&pool);
-    CHECK(!swt_ids_live(&pool, 0) && swt_ids_take(&pool, &id) && id == 0);
     swt_ids_free(&pool);
 }
 

@@ -46,7 +46,6 @@ static void check_summary(const sw_trace_summary *sum, size_t count) {
     CHECK_EQ(sum->frees, frees);
     CHECK_EQ(sum->reallocs, count - allocs - frees - ends);
     CHECK_EQ(sum->thread_ends, ends);
-    CHECK_EQ(sum->inferred_ends, 0);
     CHECK_EQ(sum->peak_requested_bytes, peak);
     CHECK_EQ(sum->peak_op, peak_op);
     CHECK_EQ(sum->peak_live_objects, most);

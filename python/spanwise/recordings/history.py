@@ -159,16 +159,8 @@ class History(Result, Tabular):
     @property
     def remark(self) -> str:
         """A caveat for users of the recording; usually empty."""
-        return "; ".join(filter(None, (self._own_remark(), self.missing)))
-
-    def _own_remark(self) -> str:
-        remark = next((value for key, value in self.meta if key == "remark"), "")
-        if remark:
-            return remark
-        raw = self.info.get("form") == int(_lib.lib.SW_TRACE_RAW)
-        if raw and self.info["version"] > 1:
-            return ""  # raw files of this version need no remark
-        return self.summary.remark
+        own = next((value for key, value in self.meta if key == "remark"), "")
+        return "; ".join(filter(None, (own, self.missing)))
 
     # --- operations ---
 

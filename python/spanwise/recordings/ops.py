@@ -153,7 +153,6 @@ _RECORDER_TOTALS = (
     "children_unrecorded",
     "children_recorded",
     "incomplete",
-    "inferred_ends",
 )
 
 

@@ -50,7 +50,6 @@ class Summary(Result):
 
     Sizes are in bytes, duration_ns in nanoseconds. Events that could not be ordered are counted in
     unknown_frees, unknown_reallocs and missed_frees; calls that the recorder lost in dropped_calls.
-    inferred_ends is the number of ends of threads that were inferred from their last calls.
     """
 
     ops: int
@@ -80,23 +79,11 @@ class Summary(Result):
     children_recorded: int
     incomplete: int
     thread_ends: int
-    inferred_ends: int
 
     @property
     def events(self) -> int:
         """Allocations, frees and reallocations: the operations without the ends of threads."""
         return self.ops - self.thread_ends
-
-    @property
-    def remark(self) -> str:
-        """A caveat for users of the recording; usually empty."""
-        if not self.inferred_ends:
-            return ""
-        threads = _format.plural(self.inferred_ends, "thread")
-        return (
-            "The recording does not say where threads end (its format is 1):"
-            f" {threads} were taken to end after their last call."
-        )
 
     def to_dict(self) -> dict[str, int]:
         """Return a dict for JSON."""
@@ -129,7 +116,6 @@ class Summary(Result):
             ("reallocations of unknown addresses", self.unknown_reallocs),
             ("frees that were missed", self.missed_frees),
             ("children not recorded", self.children_unrecorded),
-            ("threads taken to end after their last call", self.inferred_ends),
         ]
         return [(title, count) for title, count in named if count]
 

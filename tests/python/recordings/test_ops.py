@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import spanwise as sw
@@ -17,7 +15,6 @@ from tests.python.helpers import (
     ALLOC,
     FREE,
     REALLOC,
-    ROOT,
     histories,
     make_ops,
     random_ops,
@@ -139,12 +136,6 @@ def test_own_operations_are_a_history(ops: NDArray[np.void], a: int, b: int) -> 
 # --- ends of threads ------------------------------------------------------------------------------
 
 END = 3
-OLD = [ROOT / "tests/data/births-v1.swt", ROOT / "tests/data/births-v1-raw.swt"]
-"""Recordings of format 1: six threads besides the first, 11,963 events (as printed then)."""
-REMARK = (
-    "The recording does not say where threads end (its format is 1): 6 threads were taken to end"
-    " after their last call."
-)
 
 
 def births(threads: int, at_once: int, each: int = 300, *, ends: bool = True) -> NDArray[np.void]:
@@ -237,30 +228,3 @@ def test_impossible_ends(change: dict[str, int], message: str) -> None:
     with pytest.raises(sw.InvalidError) as caught:
         sw.Recording.from_ops(ops)
     assert str(caught.value) == message
-
-
-# --- files of format 1 ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("path", OLD, ids=lambda path: path.stem)
-def test_an_old_file_is_read_and_says_so(path: Path) -> None:
-    recording = sw.Recording.open(path)
-    assert recording.info["version"] == 1
-    assert recording.events == 11_963
-    summary = recording.summary
-    assert (summary.threads, summary.thread_ends, summary.inferred_ends) == (7, 6, 6)
-    assert ("threads taken to end after their last call", "6") in summary.text_rows()
-    kinds, threads = recording.ops["kind"], recording.ops["thread"]
-    for thread in range(7):
-        own = kinds[threads == thread]
-        assert (own[:-1] != END).all() and (own[-1] == END) == (thread > 0)
-    ledger = recording.ledger()
-    assert ledger.remark == recording.remark == ledger.to_dict()["remark"] == REMARK
-    assert REMARK in str(ledger) and REMARK in ledger._repr_html_()
-    assert REMARK in str(recording.compare(["go", "c16"]))
-    unrecorded = np.ascontiguousarray(recording.ops[kinds != END])
-    assert ledger.held_bytes <= sw.Recording.from_ops(unrecorded).ledger().held_bytes
-    end, unrecorded_end = (
-        one.ledger(at="end").held_bytes for one in (recording, sw.Recording.from_ops(unrecorded))
-    )
-    assert end < unrecorded_end

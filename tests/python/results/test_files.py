@@ -84,7 +84,7 @@ def test_errors_that_are_not_the_files_pass() -> None:
 def test_names_that_are_not_utf8_are_printed_and_written(tmp_path: Path) -> None:
     """A locale of UTF-8 has strict output; a name of a file is any bytes."""
     odd = tmp_path / os.fsdecode(b"x\xff.swt")
-    shutil.copy(ROOT / "tests/data/births-v1.swt", odd)
+    shutil.copy(ROOT / "tests/data/births.swt", odd)
     env = {"PYTHONIOENCODING": "utf-8:strict"}
     done = python("-m", "spanwise", "ledger", odd, env=env)
     assert done.returncode == 0 and "ledger of x\\udcff.swt" in done.stdout, done.stderr
@@ -189,7 +189,7 @@ def test_a_pipe_gets_the_bytes(tmp_path: Path) -> None:
 
 
 def test_a_pipe_gets_an_export(tmp_path: Path) -> None:
-    recording = sw.Recording.open(DATA / "births-v1.swt")
+    recording = sw.Recording.open(DATA / "births.swt")
     recording.export(tmp_path.parent / f"{tmp_path.name}.txt", "openmetrics")
     pipe = tmp_path / "pipe"
     whole = (tmp_path.parent / f"{tmp_path.name}.txt").read_bytes()
