@@ -9,7 +9,7 @@
 
 #include "outcome.h"
 
-enum { SIZES_MAX = 512, FACTORS_MAX = 40 };
+enum { SIZES_MAX = 512 };
 
 static size_t sizes[SIZES_MAX];
 static size_t size_count;
@@ -98,38 +98,13 @@ static void nothings(void) {
 
 /* --- count times size ------------------------------------------------------------------------- */
 
-static const size_t factors[] = {0,
-                                 1,
-                                 2,
-                                 3,
-                                 7,
-                                 8,
-                                 15,
-                                 16,
-                                 17,
-                                 100,
-                                 255,
-                                 256,
-                                 1000,
-                                 4095,
-                                 4096,
-                                 4097,
-                                 65535,
-                                 65536,
-                                 ((size_t)1 << 32) - 1,
-                                 (size_t)1 << 32,
-                                 ((size_t)1 << 32) + 1,
-                                 (size_t)1 << 47,
-                                 ((size_t)1 << 62) - 1,
-                                 (size_t)1 << 62,
-                                 ((size_t)1 << 62) + 1,
-                                 (size_t)PTRDIFF_MAX - 1,
-                                 (size_t)PTRDIFF_MAX,
-                                 (size_t)PTRDIFF_MAX + 1,
-                                 SIZE_MAX / 3,
-                                 SIZE_MAX / 3 + 1,
-                                 SIZE_MAX - 1,
-                                 SIZE_MAX};
+static const size_t factors[] = {0,           1,       2,           3,           7,
+                                 8,           15,      16,          17,          100,
+                                 255,         256,     1000,        4095,        4096,
+                                 4097,        65535,   65536,       BIT(32) - 1, BIT(32),
+                                 BIT(32) + 1, BIT(47), BIT(62) - 1, BIT(62),     BIT(62) + 1,
+                                 MOST - 1,    MOST,    MOST + 1,    LAST / 3,    LAST / 3 + 1,
+                                 LAST - 1,    LAST};
 enum { FACTOR_COUNT = sizeof factors / sizeof *factors };
 
 /* SIZE_MAX when the product does not fit. */
@@ -184,53 +159,11 @@ static void products_resize(void) {
 
 /* --- from size to size ------------------------------------------------------------------------ */
 
-static const size_t resizes[] = {0,
-                                 1,
-                                 8,
-                                 15,
-                                 16,
-                                 17,
-                                 24,
-                                 25,
-                                 31,
-                                 32,
-                                 33,
-                                 63,
-                                 64,
-                                 65,
-                                 127,
-                                 128,
-                                 129,
-                                 255,
-                                 257,
-                                 500,
-                                 512,
-                                 1000,
-                                 1024,
-                                 1025,
-                                 2048,
-                                 2049,
-                                 4096,
-                                 4097,
-                                 8191,
-                                 8192,
-                                 8193,
-                                 16384,
-                                 20000,
-                                 32767,
-                                 32768,
-                                 32769,
-                                 40000,
-                                 65536,
-                                 131072,
-                                 131073,
-                                 200000,
-                                 700000,
-                                 (size_t)1 << 47,
-                                 (size_t)PTRDIFF_MAX,
-                                 (size_t)PTRDIFF_MAX + 1,
-                                 SIZE_MAX - 16,
-                                 SIZE_MAX};
+static const size_t resizes[] = {
+    0,     1,     8,      15,     16,     17,     24,      25,    31,       32,        33,    63,
+    64,    65,    127,    128,    129,    255,    257,     500,   512,      1000,      1024,  1025,
+    2048,  2049,  4096,   4097,   8191,   8192,   8193,    16384, 20000,    32767,     32768, 32769,
+    40000, 65536, 131072, 131073, 200000, 700000, BIT(47), MOST,  MOST + 1, LAST - 16, LAST};
 enum { RESIZE_COUNT = sizeof resizes / sizeof *resizes };
 
 /* Blocks to resize, by how they are made: malloc, calloc, on a page, on an odd alignment. */
@@ -300,24 +233,9 @@ static void one_posix_memalign(size_t align, size_t bytes) {
 }
 
 static void align_grid(void) {
-    const size_t bytes[] = {0,
-                            1,
-                            8,
-                            17,
-                            100,
-                            1000,
-                            4096,
-                            5000,
-                            32768,
-                            32769,
-                            100000,
-                            3000000,
-                            VAST_END,
-                            (size_t)PTRDIFF_MAX - 4096,
-                            (size_t)PTRDIFF_MAX,
-                            (size_t)PTRDIFF_MAX + 1,
-                            SIZE_MAX - 4096,
-                            SIZE_MAX};
+    const size_t bytes[] = {0,        1,           8,     17,       100,         1000,
+                            4096,     5000,        32768, 32769,    100000,      3000000,
+                            VAST_END, MOST - 4096, MOST,  MOST + 1, LAST - 4096, LAST};
     for (size_t i = 0; i < align_count; i++)
         for (size_t k = 0; k < sizeof bytes / sizeof *bytes; k++) {
             size_t align = aligns[i], n = bytes[k];

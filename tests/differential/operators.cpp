@@ -10,44 +10,11 @@
 
 namespace {
 
-const std::size_t kSizes[] = {0,
-                              1,
-                              7,
-                              8,
-                              9,
-                              15,
-                              16,
-                              17,
-                              24,
-                              31,
-                              32,
-                              33,
-                              48,
-                              63,
-                              64,
-                              65,
-                              100,
-                              128,
-                              1000,
-                              1024,
-                              4095,
-                              4096,
-                              4097,
-                              32767,
-                              32768,
-                              32769,
-                              65536,
-                              100000,
-                              1048576,
-                              5000000,
-                              VAST_END,
-                              std::size_t{1} << 50,
-                              static_cast<std::size_t>(PTRDIFF_MAX) - 1,
-                              static_cast<std::size_t>(PTRDIFF_MAX),
-                              static_cast<std::size_t>(PTRDIFF_MAX) + 1,
-                              SIZE_MAX - 4096,
-                              SIZE_MAX - 1,
-                              SIZE_MAX};
+const std::size_t kSizes[] = {
+    0,        1,       7,        8,     9,        15,          16,       17,     24,      31,
+    32,       33,      48,       63,    64,       65,          100,      128,    1000,    1024,
+    4095,     4096,    4097,     32767, 32768,    32769,       65536,    100000, 1048576, 5000000,
+    VAST_END, BIT(50), MOST - 1, MOST,  MOST + 1, LAST - 4096, LAST - 1, LAST};
 
 const std::size_t kAligns[] = {1, 2, 3, 8, 16, 24, 32, 48, 64, 128, 4096, 4097, 65536, 1048576};
 

@@ -13,6 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define BIT(k) ((size_t)1 << (k))
+#define MOST ((size_t)PTRDIFF_MAX) /* bytes that an object can have */
+#define LAST SIZE_MAX              /* the largest size */
+
 enum { ERRNO_BEFORE = 77 }; /* a value that no allocation function sets */
 
 /* Bytes from here up to VAST_END may or may not be there: it depends on the machine and on whether
