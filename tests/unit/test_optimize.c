@@ -210,95 +210,6 @@ static void tail_case(uint64_t *seed) {
     check_all(&o, quadratic);
 }
 
-/* --- limits ----------------------------------------------------------------------------------- */
-
-/* 4,096 sizes at 8-byte steps and 128 classes; the bound is a second on one core. */
-static void test_full_size(void) {
-    uint64_t seed = 4;
-    for (uint32_t n = 0; n < SIZES; n++) weights[n] = (double)(1 + (check_random(&seed) & 0xFFFF));
-    sw_optimize_options o = options_of(128, 8, 32768);
-    o.span_charge = 0.5;
-    sw_optimizer *optimizer = NULL;
-    clock_t start = clock();
-    CHECK_EQ(sw_optimizer_create(&o, weights, &optimizer), SW_OK);
-    printf("4096 sizes, 128 classes: %.3f s\n", (double)(clock() - start) / CLOCKS_PER_SEC);
-    sw_class_spec specs[SW_TABLE_CLASSES_MAX];
-    uint32_t count = 0;
-    sw_optimize_result result;
-    double before = INFINITY;
-    for (uint32_t classes = 1; classes <= 128; classes++) {
-        CHECK_EQ(sw_optimizer_table(optimizer, classes, specs, &count, &result), SW_OK);
-        CHECK(result.cost <= before);
-        before = result.cost;
-    }
-    CHECK(count > 100);
-    check_legal(&o, specs, count, 128);
-    sw_optimizer_destroy(optimizer);
-    o.classes = 64;
-    waste_percent = 25;
-    start = clock();
-    CHECK_EQ(sw_optimizer_create_bounded(&o, waste_percent, weights, &optimizer), SW_OK);
-    printf("4096 sizes, 64 classes, waste of at most 25 %%: %.3f s\n",
-           (double)(clock() - start) / CLOCKS_PER_SEC);
-    CHECK_EQ(sw_optimizer_table(optimizer, 64, specs, &count, &result), SW_OK);
-    CHECK(result.cost >= before);
-    check_legal(&o, specs, count, 64);
-    sw_optimizer_destroy(optimizer);
-    waste_percent = 0;
-    o = options_of(255, 8, SW_TABLE_SIZE_MAX);
-    o.pages_max = 512;
-    CHECK_EQ(sw_optimizer_create(&o, weights, &optimizer), SW_OK);
-    CHECK_EQ(sw_optimizer_table(optimizer, 255, specs, &count, &result), SW_OK);
-    check_legal(&o, specs, count, 255);
-    sw_optimizer_destroy(optimizer);
-}
-
-static void test_more_classes_than_sizes(void) {
-    memset(weights, 0, sizeof weights);
-    weights[0] = 3;
-    weights[24] = 5;
-    weights[100] = 7;
-    sw_optimize_options o = options_of(64, 8, 32768);
-    sw_optimizer *optimizer = NULL;
-    CHECK_EQ(sw_optimizer_create(&o, weights, &optimizer), SW_OK);
-    sw_class_spec specs[64];
-    uint32_t count = 0;
-    sw_optimize_result result;
-    CHECK_EQ(sw_optimizer_table(optimizer, 64, specs, &count, &result), SW_OK);
-    CHECK_EQ(count, 4);
-    CHECK_EQ(specs[0].size_bytes, 8); /* requests of 0 bytes have a slot, too */
-    CHECK_EQ(specs[1].size_bytes, 24);
-    CHECK_EQ(specs[3].size_bytes, 32768);
-    CHECK(close_to(result.requested, 24 * 5 + 100 * 7));
-    sw_optimizer_destroy(optimizer);
-}
-
-/* By hand: from 48 on, 25 % of a slot let the sizes 8, 16, 32, 48, 64, 80, 96, 128 follow each
- * other and not fewer; 33 to 48 and 65 to 80 waste 15 of 48 and 15 of 80 bytes, and a step of 16 is
- * allowed. Without a bound one class serves it all. */
-static void test_bound_by_hand(void) {
-    static const uint32_t expected[] = {8, 16, 32, 48, 64, 80, 96, 128};
-    memset(weights, 0, sizeof weights);
-    weights[128] = 1;
-    sw_optimize_options o = options_of(8, 16, 128);
-    sw_class_spec specs[SW_TABLE_CLASSES_MAX];
-    uint32_t count = 0;
-    sw_optimizer *optimizer = NULL;
-    sw_optimize_result result;
-    for (waste_percent = 0; waste_percent <= 25; waste_percent += 25) {
-        CHECK_EQ(sw_optimizer_create_bounded(&o, waste_percent, weights, &optimizer), SW_OK);
-        CHECK_EQ(sw_optimizer_table(optimizer, 8, specs, &count, &result), SW_OK);
-        CHECK_EQ(count, waste_percent == 0 ? 1 : 8);
-        for (uint32_t k = 0; k < count && count == 8; k++)
-            CHECK_EQ(specs[k].size_bytes, expected[k]);
-        CHECK_EQ(sw_optimizer_table(optimizer, 7, specs, &count, &result),
-                 waste_percent == 0 ? SW_OK : SW_INVALID);
-        sw_optimizer_destroy(optimizer);
-    }
-    CHECK_STR(sw_last_error()->message, "classes 7: the bound on waste takes at least 8");
-    waste_percent = 0;
-}
-
 /* --- profiles --------------------------------------------------------------------------------- */
 
 static sw_op op_of(uint64_t ms, sw_op_kind kind, uint32_t object, uint64_t size) {
@@ -424,9 +335,6 @@ int main(void) {
     int cases = CASES / (int)check_share();
     for (int i = 0; i < cases; i++) random_case(&seed);
     for (int i = 0; i < cases / 100; i++) tail_case(&seed);
-    if (check_share() < 8) test_full_size();
-    test_more_classes_than_sizes();
-    test_bound_by_hand();
     test_profile();
     profile_at_the_border();
     test_refused();

@@ -205,33 +205,6 @@ static void sparse_sites(void) {
     remove(out_path);
 }
 
-/* Stacks of deep recursion, each a little other: they unfold far, and are taken. */
-static void deep_sites(void) {
-    enum { SITES = 4000 };
-    static uint8_t room[64 * 1024];
-    uint64_t address[SWT_SITE_DEPTH_MAX];
-    bytes file = {0};
-    sw_trace *trace;
-    begin(&file, SW_TRACE_RAW);
-    swt_buffer b = {room, 0, sizeof room};
-    for (size_t i = 0; i < SWT_SITE_DEPTH_MAX; i++) address[i] = 0x7F0000401000;
-    for (uint32_t site = 1; site <= SITES; site++) {
-        address[0] = 0x7F0000400000 + site * 16;
-        if (swt_put_site(&b, site, address, SWT_SITE_DEPTH_MAX)) continue;
-        add_block(&file, SWT_BLOCK_SITES, b.data, b.used);
-        b.used = 0;
-        swt_put_site(&b, site, address, SWT_SITE_DEPTH_MAX);
-    }
-    add_block(&file, SWT_BLOCK_SITES, b.data, b.used);
-    end_raw(&file, &(swt_end){.calls = 1});
-    CHECK((uint64_t)SITES * SWT_SITE_DEPTH_MAX * 8 > 64 * file.used);
-    file_write(path, file.data, file.used);
-    free(file.data);
-    CHECK_EQ(sw_trace_open(path, 0, &trace), SW_OK);
-    CHECK_EQ(sw_trace_site_count(trace), SITES);
-    sw_trace_close(trace);
-}
-
 static void refused_sites(uint32_t first, uint32_t second, const char *reason) {
     uint8_t room[64];
     swt_buffer b = {room, 0, sizeof room};
@@ -268,7 +241,6 @@ int main(void) {
     empty_counts(SWT_BLOCK_OPS, SW_TRACE_OPS_MAX);
     empty_counts(SWT_BLOCK_RAW, SWT_RAW_EVENTS_MAX);
     sparse_sites();
-    deep_sites();
     refused_sites(5, 5, "call sites are not in the order of their ids");
     refused_sites(5, 4, "call sites are not in the order of their ids");
     refused_sites(1, (1 << 24) + 1, "impossible id of a call site");
