@@ -6,10 +6,10 @@ file(GLOB unit_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/unit/test_
 # Tests that need features that src/os/none lacks: thread exit, fork, the recorder and its stack
 # walk, large reservations of addresses and limits on them, madvise, locks that report waiters.
 set(spanwise_needs_linux
-    "^(addresses|arena_heap_misuse|arena_safe|cfi|collector_attach|collector_conservative|collector_events|collector_finalizers|collector_inside|collector_type_allocator|collector_shadow|collector_signals|collector_stop|collector_tiny|collector_unjoined|collector_wakes|thread|preload_grades|fork|hints_interleaved|record|space|unwind|limits|purge|refused|remote_late|touched_pages|verify_points)")
+    "^(addresses|arena_safe|collector_attach|collector_conservative|collector_events|collector_finalizers|collector_inside|collector_type_allocator|collector_shadow|collector_signals|collector_stop|collector_tiny|collector_unjoined|collector_wakes|thread|preload_grades|fork|hints_interleaved|record|space|unwind|limits|purge|refused|touched_pages|verify)")
 
 # Start the longest tests first, so that no processor waits for one long test at the end.
-set(spanwise_long caches collector collector_steps fork heap hints misuse large_storm limits
+set(spanwise_long collector collector_steps fork heap hints misuse large_storm limits
     limits_process optimize refused_calls refused_memory span_words thread_births thread_storm threads touched_pages trace_damage)
 
 # Tests that an emulator cannot run (label `native`): it prints its own line when a program aborts
@@ -19,10 +19,10 @@ set(spanwise_long caches collector collector_steps fork heap hints misuse large_
 # trace_damage); its madvise and RSS differ from the kernel's (refused_calls, refused_memory,
 # touched_pages); it reads no memory by process_vm_readv (collector_conservative).
 set(spanwise_needs_native
-    addresses arena_quarantine arena_safe collector_attach collector_conservative collector_events collector_finalizers collector_shadow collector_stop collector_wakes preload_grades fail fork fork_memory grades library_grades limits limits_process memory_grades purge refused_calls refused_memory runner thread_births thread_burst threads
+    addresses arena_quarantine arena_safe collector_attach collector_conservative collector_events collector_finalizers collector_shadow collector_stop collector_wakes preload_grades fail fork grades library_grades limits limits_process memory_grades purge refused_calls refused_memory runner thread_births thread_burst threads
     touched_pages trace_damage)
 
-# gold takes half the time to link the 130 programs of a preset, each with the whole library.
+# gold takes half the time to link the 90 programs of a preset, each with the whole library.
 include(CheckLinkerFlag)
 check_linker_flag(C -fuse-ld=gold SPANWISE_HAS_GOLD)
 set(spanwise_test_linker)
@@ -40,14 +40,14 @@ foreach(source IN LISTS unit_sources)
   if(NOT SPANWISE_HAS_GLIBC AND module MATCHES "^(unwind|recorder_walks|preload_grades)$")
     continue()
   endif()
-  # These need x86-64: the recorder's CFI rules (cfi, recorder_walks), and single steps that count
+  # These need x86-64: the recorder's CFI rules (recorder_walks), and single steps that count
   # instructions (range_steps) or stop at each (collector_inside). With a sanitizer or grade 3, code
   # takes ten times as many steps, and a step could stop ThreadSanitizer while it holds its locks.
   if(module MATCHES "^(collector_inside|range_steps)$"
      AND (SPANWISE_SANITIZE OR SPANWISE_CHECK EQUAL 3))
     continue()
   endif()
-  if(module MATCHES "^(cfi|recorder_walks|range_steps|collector_inside)$" AND NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+  if(module MATCHES "^(recorder_walks|range_steps|collector_inside)$" AND NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
     continue()
   endif()
   # The stack walk knows x86-64. ThreadSanitizer and MemorySanitizer delay signals.
@@ -70,7 +70,7 @@ foreach(source IN LISTS unit_sources)
   # These tests have no heaps, which grade 3 would check; asan-ubsan runs them at grade 2. Grade 3
   # runs a quarter of trace_damage's cases (CONTRIBUTING.md).
   if(SPANWISE_CHECK EQUAL 3 AND SPANWISE_OS STREQUAL "linux"
-     AND module MATCHES "^(trace_|optimize|cfi|unwind)" AND NOT module STREQUAL "trace_damage")
+     AND module MATCHES "^(trace_|optimize|unwind)" AND NOT module STREQUAL "trace_damage")
     continue()
   endif()
   # The stack walk reads saved registers, which MemorySanitizer considers uninitialised.

@@ -156,7 +156,7 @@ SANITIZERS = [
 def test_specialised_paths_by_sanitizer(
     compiler: str, sanitizer: str, expected: int, tmp_path: Path
 ) -> None:
-    """Only compiled. test_fast.c and test_caches.c run under the sanitizer of their build."""
+    """Only compiled. test_fast.c runs under the sanitizer of its build."""
     if shutil.which(compiler) is None:
         pytest.skip(f"{compiler} was not found")
     source = f'#include "heap/paths.h"\n_Static_assert(SW_SPECIALISED == {expected}, "paths");\n'

@@ -5,7 +5,7 @@ Each `[[source]]` of python.toml and c.toml is a file and the bugs that are plan
 time, in a scratch copy in build/mutants:
 
     file   path of the source
-    tests  pytest files for Python; for C programs of tests/unit, such as test_caches
+    tests  pytest files for Python; for C programs of tests/unit, such as test_heap
     bugs   [old, new]: text that occurs exactly once in the file, and its replacement; or
            [old, new, why]: a bug that no test can find, and the reason
 Python runs in a copy of the installed package (`./dev environment` first), C in an incremental

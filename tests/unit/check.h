@@ -53,6 +53,18 @@ static inline void check_has_failed_(void) {
         }                                                                                          \
     } while (0)
 
+/* A `type` is not created from its default options after the assignments to `o`, which a comma
+ * separates. */
+#define REFUSED(type, want, ...)                                                                   \
+    do {                                                                                           \
+        type##_options o;                                                                          \
+        type *made_ = NULL;                                                                        \
+        type##_options_init(&o);                                                                   \
+        __VA_ARGS__;                                                                               \
+        CHECK_EQ(type##_create(&o, &made_), want);                                                 \
+        CHECK(made_ == NULL);                                                                      \
+    } while (0)
+
 /* Whether a check has failed. */
 static inline int check_failed(void) { return check_failures_ != 0; }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A range as a map of bytes, and one step of a range allocator against it: 64 bits select a
  * request, valid or invalid; the result and the list of holes must then equal those of the map.
- * Callers: test_range_model.c and tests/fuzz/fuzz_range.c. */
+ * Callers: test_range.c and tests/fuzz/fuzz_range.c. */
 #ifndef TESTS_UNIT_RANGE_MODEL_H
 #define TESTS_UNIT_RANGE_MODEL_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs threads and child processes of tests to their end. cmake/SpanwiseTests.cmake searches
- * sources for `in_thread`. */
+/* Starts threads and child processes of tests, and runs them to their end.
+ * cmake/SpanwiseTests.cmake searches sources for `in_thread`. */
 #ifndef TESTS_UNIT_SPAWN_H
 #define TESTS_UNIT_SPAWN_H
 
@@ -36,11 +36,40 @@ static inline void in_threads(int count, void *(*body)(void *), void *args, size
     }
 }
 
+/* Thread i gets first + i as its argument; one that cannot start ends the program. */
+static inline void start_threads(pthread_t *threads, int count, void *(*work)(void *),
+                                 uintptr_t first) {
+    for (int i = 0; i < count; i++)
+        if (pthread_create(&threads[i], NULL, work, (void *)(first + (uintptr_t)i)) != 0) abort();
+}
+
+static inline void join_threads(const pthread_t *threads, int count) {
+    for (int i = 0; i < count; i++) CHECK_EQ(pthread_join(threads[i], NULL), 0);
+}
+
+/* As fork(); the child ends if it hangs. */
+static inline pid_t child_begin(void) {
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) alarm(200);
+    return child;
+}
+
 /* The child ends by _exit(0). */
 static inline void expect_exit_0(pid_t child) {
     int status = -1;
     CHECK(child > 0 && waitpid(child, &status, 0) == child);
     CHECK_EQ(status, 0);
+}
+
+/* Runs `work` in a child, which must end without a failed check. */
+static inline void check_child(void (*work)(void)) {
+    pid_t child = child_begin();
+    if (child == 0) {
+        work();
+        _exit(check_failed());
+    }
+    expect_exit_0(child);
 }
 
 #endif

@@ -3,7 +3,6 @@
  * rest to the program. During growth within such a limit, caches and the collector find objects
  * beyond the part of the range that they knew, and other libraries' mappings are not touched. */
 #define _GNU_SOURCE
-#include <pthread.h>
 #include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -14,8 +13,8 @@
 #include "page/space.h"
 #include "sanitizer.h"
 #include "spanwise/spanwise.h"
+#include "spawn.h"
 #include "status.h"
-#include "threads.h"
 
 enum { MIB = 1 << 20 };
 
@@ -61,43 +60,6 @@ static void few_addresses(void) {
     sw_slabs_destroy(slabs);
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
     CHECK_EQ(sw_heap_destroy(dry), SW_OK);
-    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
-}
-
-/* What is created and destroyed again and again leaves no addresses mapped. */
-static void no_leak(void) {
-    uint64_t before = 0;
-    for (int round = 0; round < 60; round++) {
-        sw_gc *gc = NULL;
-        sw_slabs *slabs = NULL;
-        sw_heap *heap = make_heap(0), *dry = make_heap(1);
-        CHECK_EQ(sw_gc_create(NULL, &gc), SW_OK);
-        CHECK_EQ(sw_slabs_create(NULL, &slabs), SW_OK);
-        CHECK(sw_heap_alloc(heap, 5 * MIB, 0) != NULL);
-        CHECK(sw_heap_alloc(dry, (size_t)3 << 30, 0) != NULL);
-        for (int i = 0; i < 1000; i++) CHECK(sw_slabs_alloc(slabs, 256, 0) != NULL); /* 4 slabs */
-        sw_slabs_destroy(slabs);
-        CHECK_EQ(sw_gc_destroy(gc), SW_OK);
-        CHECK_EQ(sw_heap_destroy(dry), SW_OK);
-        CHECK_EQ(sw_heap_destroy(heap), SW_OK);
-        if (round == 20) before = addresses_kb();
-    }
-    CHECK(addresses_kb() <= before + 1024); /* 39 times the smallest piece, of 64 KiB, are 2496 */
-}
-
-/* The first collector of a process that has 3000 spans, more than are mapped at first. */
-static void late_collector(void) {
-    enum { OBJECTS = 3000 };
-    sw_heap *heap = make_heap(0);
-    for (int i = 0; i < OBJECTS; i++) CHECK(sw_heap_alloc(heap, 80 << 10, 0) != NULL);
-    CHECK(sw_space_live()->span_committed > OBJECTS);
-    sw_gc *gc = NULL;
-    CHECK_EQ(sw_gc_create(NULL, &gc), SW_OK);
-    for (int i = 0; i < OBJECTS; i++)
-        CHECK(sw_heap_alloc(sw_gc_heap(gc), 40 << 10, SW_SCAN) != NULL);
-    CHECK_EQ(sw_gc_collect(gc, NULL), SW_OK);
-    CHECK_EQ(sw_heap_verify(sw_gc_heap(gc)), SW_OK);
-    CHECK_EQ(sw_gc_destroy(gc), SW_OK);
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
@@ -184,21 +146,6 @@ static void caches_follow(void) {
         CHECK_EQ(sw_heap_verify(heap), SW_OK);
     }
     sw_heap_free(heap, large);
-    sw_cache_close(cache);
-    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
-}
-
-/* A cache that only frees learns of the longer page map, too. */
-static void frees_follow(void) {
-    sw_heap *heap = make_heap(0);
-    sw_cache *cache = cache_of(heap);
-    uint64_t frames = cache->frames;
-    use_up_page_map();
-    void *large = sw_heap_alloc(heap, MIB, 0);
-    CHECK(large != NULL && cache->frames == frames);
-    sw_cache_free(cache, large);
-    CHECK_EQ(cache->frames, sw_space_live()->view.frames);
-    CHECK(cache->frames > frames);
     sw_cache_close(cache);
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
@@ -307,6 +254,27 @@ static void around_others(void) {
     CHECK(munmap(inside, 4096) == 0 && munmap(before, 4096) == 0);
 }
 
+/* What is created and destroyed again and again leaves no addresses mapped. */
+static void no_leak(void) {
+    uint64_t before = 0;
+    for (int round = 0; round < 60; round++) {
+        sw_gc *gc = NULL;
+        sw_slabs *slabs = NULL;
+        sw_heap *heap = make_heap(0), *dry = make_heap(1);
+        CHECK_EQ(sw_gc_create(NULL, &gc), SW_OK);
+        CHECK_EQ(sw_slabs_create(NULL, &slabs), SW_OK);
+        CHECK(sw_heap_alloc(heap, 5 * MIB, 0) != NULL);
+        CHECK(sw_heap_alloc(dry, (size_t)3 << 30, 0) != NULL);
+        for (int i = 0; i < 1000; i++) CHECK(sw_slabs_alloc(slabs, 256, 0) != NULL); /* 4 slabs */
+        sw_slabs_destroy(slabs);
+        CHECK_EQ(sw_gc_destroy(gc), SW_OK);
+        CHECK_EQ(sw_heap_destroy(dry), SW_OK);
+        CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+        if (round == 20) before = addresses_kb();
+    }
+    CHECK(addresses_kb() <= before + 1024); /* 39 times the smallest piece, of 64 KiB, are 2496 */
+}
+
 /* --- a limit ---------------------------------------------------------------------------------- */
 
 static void *nothing(void *arg) { return arg; }
@@ -320,7 +288,6 @@ static void all_under_limit(void) {
     limit.rlim_cur = (addresses_kb() << 10) + 100 * MIB;
     CHECK_EQ(setrlimit(RLIMIT_AS, &limit), 0);
     few_addresses();
-    no_leak();
     unsigned char *p = sw_heap_alloc(heap, 60 * MIB, SW_ZERO);
     CHECK(p != NULL);
     if (p != NULL) memset(p, 1, 60 * MIB);
@@ -342,32 +309,13 @@ static void all_under_limit(void) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
-/* The page map at least doubles, so that caches seldom have to follow: 512 windows of 64 MiB take
- * at most log2(512) + 1 growths. */
-static void few_growths(void) {
-    enum { COUNT = 512 };
-    static sw_window windows[COUNT];
-    sw_space *space = sw_space_live();
-    size_t growths = 0;
-    for (size_t i = 0; i < COUNT; i++) {
-        uint64_t frames = space->view.frames;
-        CHECK_EQ(sw_space_take_window(space, 64 * MIB, 0, &windows[i]), SW_WINDOW_TAKEN);
-        growths += space->view.frames != frames;
-    }
-    CHECK(growths <= 10);
-    for (size_t i = 0; i < COUNT; i++) sw_space_return_window(space, &windows[i], 0);
-}
-
 int main(void) {
-    late_collector();
     places();
     few_addresses();
     no_leak();
     if (!SANITIZED) all_under_limit();
     caches_follow();
-    frees_follow();
     collector_follows();
     around_others();
-    few_growths();
     return check_result();
 }

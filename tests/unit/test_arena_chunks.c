@@ -97,29 +97,6 @@ static void returns_what_is_old(void) {
     end();
 }
 
-/* What is used in between is not old: the newest serves first, so of two in turn one stays. */
-static void keeps_what_is_used(void) {
-    begin(10 * (uint64_t)SECOND);
-    sw_arena *both[2] = {make(CHUNK), make(CHUNK)};
-    (void)fill(both[0]), (void)fill(both[1]);
-    CHECK_EQ(sw_arena_free(both[0]), SW_OK);
-    CHECK_EQ(sw_arena_free(both[1]), SW_OK);
-    for (int i = 0; i < 9; i++) {
-        now_ns += SECOND;
-        sw_arena *arena = make(CHUNK);
-        (void)fill(arena);
-        CHECK_EQ(sw_arena_free(arena), SW_OK);
-        CHECK_EQ(idle_bytes(), 2 * CHUNK);
-    }
-    now_ns += SECOND;
-    sw_arena *arena = make(CHUNK); /* the taking looks as well */
-    (void)fill(arena);
-    CHECK_EQ(idle_bytes(), 0);
-    CHECK_EQ(sw_arena_free(arena), SW_OK);
-    CHECK_EQ(idle_bytes(), CHUNK);
-    end();
-}
-
 /* No call gives back more than 8 chunks unasked, and the next ones go on. */
 static void returns_few_at_a_time(void) {
     enum { MANY = 20 };
@@ -230,20 +207,6 @@ static void leaves_kept_chunks_behind(void) {
     end();
 }
 
-/* Nor does it keep what was made for another node: the process has it at once. */
-static void keeps_near_chunks_only(void) {
-    begin(0);
-    CHECK_EQ(sw_arena_set_nodes(NODES, node_of_test, &now_ns), SW_OK);
-    sw_arena_set_keep(1 << 20, 64 << 20);
-    node = 1;
-    sw_arena *arena = make(CHUNK);
-    (void)fill(arena);
-    node = 2;
-    CHECK_EQ(sw_arena_free(arena), SW_OK);
-    CHECK_EQ(idle_bytes(), CHUNK);
-    end();
-}
-
 static void refuses_bad_counts(void) {
     CHECK_EQ(sw_arena_set_nodes(SW_ARENA_NODES_MAX + 1, NULL, NULL), SW_INVALID);
     CHECK_EQ(sw_arena_set_nodes(UINT32_MAX, NULL, NULL), SW_INVALID);
@@ -337,13 +300,11 @@ static void survives_threads(void) {
 int main(void) {
     keeps_and_returns_chunks();
     returns_what_is_old();
-    keeps_what_is_used();
     returns_few_at_a_time();
     begins_when_it_is_set();
     keeps_nodes_apart();
     returns_chunks_to_their_node();
     leaves_kept_chunks_behind();
-    keeps_near_chunks_only();
     refuses_bad_counts();
     serves_threads_at_once();
     outlives_its_thread();

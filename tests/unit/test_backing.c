@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Backings (spanwise/backing.h): how each rounds, keeps and returns blocks; reused memory is
- * zeroed. Forks: test_fork_memory.c. */
+ * zeroed. Forks: test_fork.c. */
 #include "buffer/backing.h"
 
 #include "check.h"
@@ -98,32 +98,9 @@ static void defect_6_regions_round_up(void) {
     CHECK_EQ(stats().regions, 0);
 }
 
-/* A scalable allocator of one child is a memory allocator: full to the byte, and none of its bytes
- * elsewhere. */
-static void one_child_of(sw_backing backing) {
-    sw_scalable_options options;
-    sw_scalable_options_init(&options);
-    options.first_bytes = options.child_bytes_max = options.limit_bytes = 3 * KIB;
-    options.memory = sw_allocator_of(backing);
-    sw_scalable *bytes;
-    CHECK_EQ(sw_scalable_create(&options, &bytes), SW_OK);
-    uint8_t *first = sw_scalable_alloc(bytes, 1000), *second = sw_scalable_alloc(bytes, 2072);
-    CHECK(second == first + 1000);
-    CHECK(sw_scalable_alloc(bytes, 1) == NULL);
-    CHECK_EQ(sw_last_error()->status, SW_LIMIT);
-    memset(first, 1, 3 * KIB);
-    CHECK_EQ(sw_scalable_free(bytes, first + 500, 1000), SW_OK);
-    CHECK(sw_scalable_borrow(bytes, 1000) == first + 500);
-    CHECK_EQ(sw_scalable_verify(bytes), SW_OK);
-    sw_scalable_destroy(bytes);
-}
-
 int main(void) {
     names();
-    for (int backing = 0; backing < SW_BACKING_COUNT; backing++) {
-        sizes((sw_backing)backing);
-        one_child_of((sw_backing)backing);
-    }
+    for (int backing = 0; backing < SW_BACKING_COUNT; backing++) sizes((sw_backing)backing);
     pools_keep_blocks();
     defect_6_regions_round_up();
     return check_result();

@@ -2,8 +2,6 @@
 /* Specialised and inline paths against the generic one: the same classes, the same validation, and
  * memory is zeroed exactly when the rules require it. */
 #include <errno.h>
-#include <pthread.h>
-#include <stdbool.h>
 
 #include "check.h"
 #include "faults.h"
@@ -75,88 +73,6 @@ static void sized_frees(void) {
     CHECK_EQ(sw_heap_verify(sw_heap_default()), SW_OK);
 }
 
-static bool run_thread(void *(*body)(void *), void *arg) {
-    pthread_t thread;
-    return pthread_create(&thread, NULL, body, arg) == 0 && pthread_join(thread, NULL) == 0;
-}
-
-/* The first call of a thread may be any of them. */
-static void *first_call(void *arg) {
-    int which = *(int *)arg;
-    char *p = NULL;
-    switch (which) {
-    case 0: sw_fast_free(NULL); break;
-    case 1: sw_fast_free_sized(NULL, 16); break;
-    case 2: p = sw_fast_zalloc(16); break;
-    case 3: p = sw_fast_malloc(1024); break;
-    case 4: p = sw_malloc(1024); break;
-    case 5: p = sw_calloc(3, 100); break;
-    case 6: sw_free(NULL); break;
-    case 7: p = sw_realloc(NULL, 10); break;
-    default: p = sw_malloc(100000); break;
-    }
-    CHECK((p != NULL) == (which != 0 && which != 1 && which != 6));
-    if (p != NULL) p[0] = 1;
-    sw_fast_free(p);
-    return NULL;
-}
-
-static void first_calls(void) {
-    for (int i = 0; i < 9; i++) {
-        CHECK(run_thread(first_call, &i));
-    }
-}
-
-/* The first act of a thread may also be to free what another one allocated. */
-static void *free_first(void *p) {
-    sw_fast_free(p);
-    return NULL;
-}
-
-static void first_act_is_a_free(void) {
-    for (int i = 0; i < 4; i++) {
-        char *p = sw_malloc(i < 2 ? 32 : 200000);
-        CHECK(run_thread(free_first, p));
-        CHECK_EQ(seen_count, 0);
-        /* Of a small one the owner hears at the next drain. */
-        if (i == 3) EXPECT_FAULT(DOUBLE_FREE, p, sw_free(p));
-    }
-}
-
-/* Run-time sizes go to the library; a long mixed run keeps its contents. */
-static void mixed_run(void) {
-    enum { OBJECTS = 2000 };
-    static struct {
-        unsigned char *p;
-        size_t size;
-        unsigned char fill;
-    } items[OBJECTS];
-    uint64_t rng = 21;
-    for (int step = 0; step < 200000; step++) {
-        uint64_t r = check_random(&rng), i = r % OBJECTS;
-        if (items[i].p != NULL) {
-            CHECK(items[i].p[0] == items[i].fill && items[i].p[items[i].size - 1] == items[i].fill);
-            if ((r & (1 << 20)) != 0) {
-                sw_fast_free(items[i].p);
-            } else {
-                sw_free(items[i].p);
-            }
-            items[i].p = NULL;
-            continue;
-        }
-        items[i].size = (r >> 32) % 8 == 0 ? 48 : (r >> 32) % 8 == 1 ? 200 : 1 + (r >> 36) % 2000;
-        items[i].fill = (unsigned char)r;
-        items[i].p = items[i].size == 48    ? sw_fast_malloc(48)
-                     : items[i].size == 200 ? sw_fast_zalloc(200)
-                                            : sw_fast_malloc(items[i].size);
-        CHECK(items[i].p != NULL);
-        memset(items[i].p, items[i].fill, items[i].size);
-    }
-    CHECK_EQ(sw_heap_verify(sw_heap_default()), SW_OK);
-    for (int i = 0; i < OBJECTS; i++) sw_fast_free(items[i].p);
-    CHECK_EQ(sw_heap_verify(sw_heap_default()), SW_OK);
-}
-
 static void misuse(void) {
     int local;
     char *p = sw_fast_malloc(48), *keep = sw_fast_malloc(48), *large = sw_fast_malloc(100000);
@@ -177,25 +93,6 @@ static void misuse(void) {
     sw_fast_free(keep);
     CHECK_EQ(seen_count, 0);
     CHECK_EQ(errno, 33);
-}
-
-static void explicit_caches(void) {
-    sw_heap *heap;
-    sw_cache *a, *b;
-    CHECK_EQ(sw_heap_create(NULL, &heap), SW_OK);
-    a = cache_of(heap);
-    b = cache_of(heap);
-    void *p[1000];
-    for (int i = 0; i < 1000; i++) p[i] = sw_fast_cache_alloc(i % 2 == 0 ? a : b, 80, 0);
-    for (int i = 0; i < 1000; i++)
-        for (int k = 0; k < i; k++) CHECK(p[i] != p[k]);
-    for (int i = 0; i < 1000; i++) sw_fast_cache_free(i % 3 == 0 ? a : b, p[i]);
-    CHECK(sw_fast_cache_alloc(a, 80, SW_SCAN) != NULL);
-    CHECK(sw_fast_cache_alloc(a, SIZE_MAX, 0) == NULL);
-    CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    sw_cache_close(a);
-    sw_cache_close(b);
-    heap_end(heap);
 }
 
 /* --- specialised paths ------------------------------------------------------------------------ */
@@ -318,12 +215,8 @@ int main(void) {
     sw_fast_free(first);
     remember_faults();
     constant_sizes();
-    mixed_run();
     misuse();
     sized_frees();
-    first_calls();
-    first_act_is_a_free();
-    explicit_caches();
     which_path();
     CHECK_EQ(sw_paths_go_cutoff, 512);
     CHECK_EQ(sw_paths_c16_cutoff, 512);

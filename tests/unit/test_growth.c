@@ -62,33 +62,6 @@ static void doubles_to_the_longest(bool dry) {
     close_heap();
 }
 
-/* Above 1 KiB: the first length until the class has twice the longest, 12 pages. */
-static void waits_above_1_KiB(bool dry) {
-    static void *objects[24 * PAGE / 3072];
-    open_heap(dry, 0);
-    fill(objects, 3072, 3, 0);
-    CHECK_STR(lengths(3), "3");
-    fill(objects, 3072, 9, 0);
-    CHECK_STR(lengths(3), "3333");
-    fill(objects, 3072, 12, 0);
-    CHECK_STR(lengths(3), "333366");
-    close_heap();
-}
-
-/* A class that has given its spans back begins with a short one. */
-static void shrinks_with_use(void) {
-    static void *objects[15 * SLOTS];
-    open_heap(false, 0);
-    fill(objects, SIZE, 15, 0);
-    CHECK_STR(lengths(1), "1248");
-    for (uint32_t i = 0; i < 15 * SLOTS; i++) sw_heap_free(heap, objects[i]);
-    (void)sw_heap_trim(heap);
-    CHECK_STR(lengths(1), "");
-    fill(objects, SIZE, 1, 0);
-    CHECK_STR(lengths(1), "1");
-    close_heap();
-}
-
 /* All caches of a heap share the count of a class; objects with and without pointers do not. The
  * first span of a cache is the shortest, whatever the count is. */
 static void counted_by_span_class(void) {
@@ -145,19 +118,6 @@ static void short_at_the_limit(void) {
     CHECK_STR(lengths(1), "121");
     CHECK(sw_heap_alloc(heap, SIZE, 0) == NULL);
     CHECK_EQ(sw_last_error()->status, SW_LIMIT);
-    close_heap();
-}
-
-/* The count decides lengths, so a heap whose count is wrong does not verify. */
-static void counts_are_verified(void) {
-    open_heap(false, 0);
-    CHECK(sw_heap_alloc(heap, SIZE, 0) != NULL);
-    uint32_t *count = &heap->class_pages[sw_span_class_of(1, true)];
-    CHECK_EQ(*count, 1);
-    *count = 2;
-    CHECK_EQ(sw_heap_verify(heap), SW_STATE);
-    CHECK_STR(sw_last_error()->message, "span class 3: its spans have 1 pages, counted as 2");
-    *count = 1;
     close_heap();
 }
 
@@ -252,33 +212,6 @@ static void turns_come_to_an_end(void) {
     table = own;
 }
 
-/* Spans that are in use, or shorter than what is requested, stay. */
-static void others_stay(void) {
-    open_idle();
-    CHECK(sw_cache_alloc(cache, 8192, 0) != NULL);
-    sw_cache_free(cache, sw_cache_alloc(cache, 2048, 0));
-    CHECK_EQ(held_pages(), 5);
-    CHECK(sw_cache_alloc(cache, 4096, 0) != NULL);
-    CHECK_EQ(held_pages(), 7);
-    CHECK(cache->bins[sw_span_class_of(1, true)].span != NULL);
-    CHECK(cache->bins[sw_span_class_of(3, true)].span != NULL);
-    close_idle();
-}
-
-/* So does an idle one while the heap has free pages. */
-static void free_pages_come_first(void) {
-    open_idle();
-    void *large = sw_cache_alloc(cache, 8 * PAGE, 0);
-    sw_cache_free(cache, sw_cache_alloc(cache, 8192, 0));
-    sw_cache_free(cache, large);
-    sw_cache_trim(cache);
-    sw_cache_free(cache, sw_cache_alloc(cache, 8192, 0));
-    CHECK(heap->pages.free_held_pages >= 2);
-    CHECK(sw_cache_alloc(cache, 4096, 0) != NULL);
-    CHECK(cache->bins[sw_span_class_of(3, true)].span != NULL);
-    close_idle();
-}
-
 /* Pages 0 to 19 have two objects each, with pointers, so that they get no hints; 20 to 27 two idle
  * spans. Every second page becomes free and stays held, but a span of two pages fits into none of
  * them, so the idle ones are given up for them. */
@@ -303,71 +236,21 @@ static void pages_apart_do_not_count(void) {
     close_idle();
 }
 
-/* Of 69 classes with a page each two are idle, and both are found, whichever they are. */
-static void every_class_is_looked_at(void) {
-    enum {
-        CLASSES = 70,
-        LAST = CLASSES - 1,
-        LAST_BYTES = 16 * CLASSES,
-        LAST_SLOTS = PAGE / LAST_BYTES
-    };
-    sw_class_spec many[CLASSES];
-    sw_table *own = table;
-    for (uint32_t i = 0; i < CLASSES; i++) many[i] = (sw_class_spec)SW_CLASS_SPEC(16 * i + 16, 1);
-    table = table_of("many", PAGE, many, CLASSES);
-    for (int idle = 0; idle < LAST; idle++) {
-        void *objects[LAST];
-        open_idle();
-        for (int i = 0; i < LAST; i++)
-            objects[i] =
-                sw_cache_alloc_aligned(cache, many[i].size_bytes, 16, i % 2 != 0 ? SW_SCAN : 0);
-        sw_cache_free(cache, objects[idle]);
-        sw_cache_free(cache, objects[(idle + 31) % LAST]);
-        for (int i = 0; i < 2 * LAST_SLOTS; i++)
-            CHECK(sw_cache_alloc(cache, LAST_BYTES, 0) != NULL);
-        CHECK_EQ(held_pages(), LAST);
-        CHECK(sw_cache_alloc(cache, LAST_BYTES, 0) != NULL);
-        CHECK_EQ(held_pages(), LAST + 1);
-        close_idle();
-    }
-    sw_table_destroy(table);
-    table = own;
-}
-
-/* A second free of what was in a span that was given up is reported. */
-static void double_frees_are_told(void) {
-    open_idle();
-    void *p = sw_cache_alloc(cache, 8192, 0), *second = sw_cache_alloc(cache, 8192, 0);
-    sw_cache_free(cache, p);
-    sw_cache_free(cache, second);
-    CHECK(sw_cache_alloc(cache, 2048, 0) == p);
-    EXPECT_FAULT(DOUBLE_FREE, second, sw_cache_free(cache, second));
-    close_idle();
-}
-
 int main(void) {
     table = table_of("grows", PAGE, specs, 3);
     doubles_to_the_longest(false);
     doubles_to_the_longest(true);
-    waits_above_1_KiB(false);
-    waits_above_1_KiB(true);
-    shrinks_with_use();
     counted_by_span_class();
     first_ones_are_short(false);
     first_ones_are_short(true);
     short_at_the_limit();
-    counts_are_verified();
     fixed_tables_are_as_before();
     sw_table_destroy(table);
     remember_faults();
     table = table_of("idle", PAGE, long_specs, 3);
     longer_ones_serve();
     turns_come_to_an_end();
-    others_stay();
-    free_pages_come_first();
     pages_apart_do_not_count();
-    every_class_is_looked_at();
-    double_frees_are_told();
     sw_table_destroy(table);
     return check_result();
 }

@@ -192,43 +192,6 @@ static void dry_equals_live(setting s, uint64_t seed, size_t count) {
 
 /* --- odd tables ------------------------------------------------------------------------------- */
 
-/* Fills spans of many slots, frees them all from another cache in random order, and again: every
- * word of both halves goes over the remote stack. */
-static void all_remote(const sw_table *table, size_t size, uint32_t count, bool tracked) {
-    static void *p[40000];
-    sw_cache *owner, *other;
-    uint64_t rng = size + count;
-    sw_heap *heap = heap_with((heap_setting){.table = table, .tracked = tracked});
-    owner = cache_of(heap);
-    other = cache_of(heap);
-    uint64_t held = 0;
-    for (int round = 0; round < 6; round++) {
-        for (uint32_t i = 0; i < count; i++) p[i] = sw_cache_alloc(owner, size, 0);
-        for (uint32_t i = count; i > 1; i--) { /* shuffle */
-            uint32_t k = (uint32_t)(check_random(&rng) % i);
-            void *swap = p[i - 1];
-            p[i - 1] = p[k];
-            p[k] = swap;
-        }
-        for (uint32_t i = 0; i < count; i++) {
-            sw_cache_free(other, p[i]);
-            if (i == count / 2) CHECK(heap_is_whole(heap));
-        }
-        CHECK(heap_is_whole(heap));
-        sw_ledger ledger = ledger_of(heap);
-        CHECK_EQ(ledger.live_objects, 0);
-        if (round == 1) held = ledger.held_bytes;
-        if (round > 1) CHECK(ledger.held_bytes <= held); /* what comes back is used again */
-    }
-    sw_cache_close(owner);
-    sw_cache_close(other);
-    CHECK(heap_is_whole(heap));
-    (void)sw_heap_trim(heap);
-    sw_ledger ledger = ledger_of(heap);
-    CHECK_EQ(ledger.spans, 0);
-    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
-}
-
 static void exercise(sw_table *table, uint64_t seed) {
     setting s = {.table = table, .two_caches = true, .size_max = sw_table_max_bytes(table)};
     dry_equals_live(s, seed, 20000 / check_share());
@@ -253,12 +216,6 @@ static void odd_tables(void) {
     for (uint32_t i = 0; i < 255; i++) many[i] = (sw_class_spec){8 * (i + 1), 1, 0};
     sw_table *t8192 = table_of("custom", 4096, small, 4);
     sw_table *t64k = table_of("custom", 65536, large, 4);
-    for (int tracked = 0; tracked < 2; tracked++) {
-        all_remote(t8192, 8, 33000, tracked != 0); /* four spans of 128 words */
-        all_remote(t8192, 64, 3000, tracked != 0);
-        all_remote(t64k, 8, 20000, tracked != 0);
-        all_remote(t64k, 262144, 20, tracked != 0);
-    }
     exercise(t8192, 1);
     exercise(t64k, 2);
     exercise(table_of("custom", 16384, medium, 4), 3);

@@ -3,17 +3,14 @@
  * the free and the next allocation: drains, hand-over, exit, fork, a hook or a handler that
  * frees. */
 #include <stdbool.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "check.h"
-#include "child.h"
 #include "heap/hint.h"
 #include "heap/remote.h"
-#include "heap/thread.h"
 #include "heaps.h"
 #include "live_list.h"
 #include "spanwise/spanwise.h"
+#include "spawn.h"
 
 enum {
     SLOT = 512,
@@ -181,44 +178,6 @@ static void every_order(void) {
     }
 }
 
-/* --- fork ------------------------------------------------------------------------------------- */
-
-/* The child goes on with what the parent has left, hints included if the cache is its own. */
-static void play_on(void) {
-    alarm(200);
-    CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    for (int i = 0; i < SLOTS; i++) keep_slot(sw_cache_alloc_aligned(owner, SLOT, 16, 0));
-    finish();
-    _exit(check_failed());
-}
-
-/* of_thread: the owner is the forking thread's own cache, else one that the child must not trust.
- */
-static void forked(bool of_thread) {
-    enum { LENGTH = 3, ORDERS = STEPS * STEPS * STEPS };
-    for (unsigned order = 0; order < ORDERS && !check_failed(); order += 5) {
-        if (!check_mine(order)) continue;
-        owner = NULL;
-        begin();
-        if (of_thread) {
-            hand_over();
-            sw_cache_close(owner);
-            owner = sw_thread_cache(heap);
-            switch_on(owner);
-            for (int i = 0; i < SLOTS; i++) keep_slot(sw_cache_alloc(owner, SLOT, 0));
-        }
-        for (int i = 0, left = (int)order; i < LENGTH; i++, left /= STEPS)
-            if (left % STEPS != 6) step((unsigned)left % STEPS);
-        pid_t child = child_begin();
-        if (child == 0) play_on();
-        child_end(child);
-        if (!of_thread) sw_cache_close(owner);
-        sw_cache_close(other);
-        CHECK_EQ(sw_heap_destroy(heap), SW_OK);
-        if (check_failed()) fprintf(stderr, "fork after order %o\n", order);
-    }
-}
-
 /* --- hints that are out of date --------------------------------------------------------------- */
 
 enum { LIMIT = 1 << 20 };
@@ -335,103 +294,16 @@ static void by_fault_handler(bool by_word) {
     finish_stale(by_word);
 }
 
-/* --- ways that make none ---------------------------------------------------------------------- */
-
-/* Objects in full spans, and hints of some of them. */
-static void with_hints(bool on, bool by_word) {
-    begin_stale(0);
-    for (int i = 0; i < 4 * SLOTS; i++) keep(alloc_slot(by_word));
-    if (on) switch_on(owner);
-    for (int i = 0; i < 6; i++) sw_cache_free(owner, take(i * (SLOTS / 2 - 1)));
-}
-
-/* Another thread's frees are drained into words that hints name. */
-static void by_drain(bool on, bool by_word) {
-    with_hints(on, by_word);
-    for (int i = 0; i < 4; i++) sw_cache_free(other, take(3 * i));
-    sw_remote_drain(owner);
-    CHECK_EQ(stale_hints(), 0);
-    CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    finish_stale(by_word);
-}
-
-/* A slot that a hint names is freed by another thread as well, at the same time: neither the hint
- * nor the drain hands it out twice. */
-static void by_race(bool on, bool by_word) {
-    with_hints(on, by_word);
-    void *p = take(live_count / 2);
-    sw_cache_free(other, p);
-    sw_cache_free(owner, p);
-    keep(alloc_slot(by_word));
-    sw_remote_drain(owner);
-    CHECK_EQ(doubles, 1);
-    finish_stale(by_word);
-}
-
-/* realloc: within the slot, and by a move, which frees. */
-static void by_realloc(bool on, bool by_word) {
-    with_hints(on, by_word);
-    for (int i = 0; i < 4; i++) {
-        void *p = take(5);
-        keep(sw_cache_realloc(owner, p, SLOT - 8, 0));
-        CHECK(live[live_count - 1] == p);
-        p = take(5);
-        void *moved = sw_cache_realloc(owner, p, OTHER_SLOT, 0);
-        CHECK(moved != NULL && moved != p);
-        keep(sw_cache_realloc(owner, moved, SLOT, 0));
-    }
-    CHECK_EQ(stale_hints(), 0);
-    finish_stale(by_word);
-}
-
-/* The span that hints name becomes empty, and its pages serve another class. */
-static void by_release(bool on, bool by_word) {
-    void *larger[SLOTS];
-    with_hints(on, by_word);
-    while (live_count > 0) sw_cache_free(owner, take(0));
-    keep(alloc_slot(by_word));
-    CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    sw_cache_free(owner, take(0));
-    for (int i = 0; i < SLOTS; i++) larger[i] = sw_cache_alloc_aligned(owner, OTHER_SLOT, 16, 0);
-    CHECK_EQ(stale_hints(), 0);
-    CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    for (int i = 0; i < SLOTS; i++) sw_cache_free(owner, larger[i]);
-    finish_stale(by_word);
-}
-
-/* A trim, and a owner that closes and hands its spans over. */
-static void by_hand_over(bool on, bool by_word) {
-    with_hints(on, by_word);
-    sw_cache_trim(owner);
-    CHECK_EQ(stale_hints(), 0);
-    sw_cache_close(owner);
-    owner = cache_of(heap);
-    CHECK(!hints_are_on(owner));
-    for (int i = 0; i < 4; i++) sw_cache_free(owner, take(2 * i));
-    finish_stale(by_word);
-}
-
-static void each_way(bool on, bool by_word) {
-    by_limit_hook(on, by_word);
-    by_drain(on, by_word);
-    by_race(on, by_word);
-    by_realloc(on, by_word);
-    by_release(on, by_word);
-    by_hand_over(on, by_word);
-}
-
 int main(void) {
     sw_set_fault_handler(free_in_handler, NULL);
     switched();
     never_on(SW_PLACE_LIFO, SW_SCAN);
     never_on(SW_PLACE_FULLEST, 0);
     every_order();
-    forked(false);
-    forked(true);
     static const sw_class_spec specs[] = {{SLOT, 1, 0}, {OTHER_SLOT, 1, 0}};
     table = table_of("stale", PAGE, specs, 2);
     sw_set_fault_handler(free_in_handler, NULL);
-    for (int form = 0; form < 4; form++) each_way(form % 2 != 0, form / 2 != 0);
+    for (int form = 0; form < 4; form++) by_limit_hook(form % 2 != 0, form / 2 != 0);
     by_fault_handler(false);
     by_fault_handler(true);
     sw_table_destroy(table);

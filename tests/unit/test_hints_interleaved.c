@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "child.h"
 #include "heap/hazard.h"
 #include "heap/hint.h"
 #include "heap/remote.h"
@@ -22,6 +21,7 @@
 #include "heaps.h"
 #include "live_list.h"
 #include "spanwise/spanwise.h"
+#include "spawn.h"
 
 enum { SLOT = 512, SLOTS = 16 }; /* table go: a page, so 16 slots, a span */
 
@@ -218,7 +218,7 @@ static void fork_after(unsigned program, int freer_steps, bool apart) {
     owner_step(program / OWNER_STEPS);
     pid_t child = child_begin();
     if (child == 0) play_on();
-    child_end(child);
+    expect_exit_0(child);
     for (int i = freer_steps; i < FREER_STEPS; i++) freer_step(&frees[i / FREE_STEPS]);
     finish();
     if (check_failed()) fprintf(stderr, "fork: program %u, %d steps\n", program, freer_steps);

@@ -4,7 +4,6 @@
  * refused; decay, trims and the end of their cache return them (forks: test_fork.c). Misuse:
  * test_misuse.c.
  */
-#include <errno.h>
 #include <stdbool.h>
 
 #include "check.h"
@@ -68,44 +67,6 @@ static void shelved_is_told(void) {
     heap_end(heap);
 }
 
-/* Whatever is freed, in whatever order. What is on shelves is the newest. */
-static void shelved_is_bounded(void) {
-    static void *p[400];
-    uint64_t rng = 7;
-    heap = make(false, 0, SW_DECAY_NEVER);
-    for (int i = 0; i < 400; i++)
-        p[i] = sw_heap_alloc(heap, 33 * K + check_random(&rng) % (2 * M), 0);
-    for (int i = 0; i < 400; i++) {
-        sw_heap_free(heap, p[i]);
-        CHECK(ledger_of(heap).cached_bytes <= SHELVED_MOST);
-    }
-    CHECK(ledger_of(heap).cached_bytes > SHELVED_MOST / 2);
-    void *last = sw_heap_alloc(heap, 100 * K, 0);
-    sw_heap_free(heap, last);
-    CHECK(sw_heap_alloc(heap, 100 * K, 0) == last);
-    heap_end(heap);
-}
-
-/* Nothing goes to the system or comes from it while pairs are all that happens. */
-static void pairs_are_quiet(void) {
-    heap = make(false, 0, 10);
-    for (size_t size = 33 * K; size <= M; size += 31 * K) {
-        void *first = sw_heap_alloc(heap, size, 0);
-        sw_heap_free(heap, first);
-        sw_ledger before = ledger_of(heap);
-        for (int i = 0; i < 100; i++) {
-            void *a = sw_heap_alloc(heap, size, 0), *b = sw_heap_alloc(heap, size, 0);
-            CHECK(a == first || b == first || i > 0);
-            sw_heap_free(heap, a);
-            sw_heap_free(heap, b);
-        }
-        CHECK_EQ(ledger_of(heap).returned_bytes, before.returned_bytes);
-    }
-    heap_end(heap);
-}
-
-/* --- misuse ----------------------------------------------------------------------------------- */
-
 /* --- before memory is refused, or grows ------------------------------------------------------- */
 
 static int hook_calls;
@@ -144,22 +105,6 @@ static void limit_comes_last(void) {
         sw_heap_free(heap, warm);
         heap_end(heap);
     }
-}
-
-/* No fresh pages while some are on shelves: the peak is what it was. */
-static void nothing_fresh_beside_shelved(void) {
-    heap = make(false, 0, SW_DECAY_NEVER);
-    void *p[24];
-    for (int i = 0; i < 24; i++) p[i] = sw_heap_alloc(heap, (size_t)(i / 2 + 5) * 8 * K, 0);
-    for (int i = 0; i < 24; i++) sw_heap_free(heap, p[i]);
-    uint64_t held = ledger_of(heap).held_bytes, shelved = ledger_of(heap).cached_bytes;
-    uint64_t pages = ledger_of(heap).free_page_bytes;
-    CHECK(shelved >= 6 * 5 * 8 * K);
-    size_t n = (size_t)((shelved + pages) / 1024) - 64;
-    for (size_t i = 0; i < n; i++) CHECK(sw_heap_alloc(heap, 1024, 0) != NULL);
-    sw_ledger l = ledger_of(heap);
-    CHECK(l.held_bytes - l.metadata_bytes <= held);
-    heap_end(heap);
 }
 
 /* --- how they leave --------------------------------------------------------------------------- */
@@ -213,102 +158,10 @@ static void trims_take_them(void) {
 
 enum { STEP = 64 << 10, STEPS = 1000, BLOCKS = 3 };
 
-/* Blocks that grow in turn; returns how often one moved. */
-static int grow_in_turn(sw_heap *heap, int blocks, int steps) {
-    unsigned char *p[BLOCKS] = {0};
-    int moves = 0;
-    for (int step = 1; step <= steps; step++)
-        for (int i = 0; i < blocks; i++) {
-            unsigned char *q = sw_heap_realloc(heap, p[i], (size_t)step * STEP, 0);
-            CHECK(q != NULL);
-            moves += q != p[i];
-            p[i] = q;
-            if (sw_heap_is_dry(heap)) continue;
-            q[(size_t)step * STEP - 1] = (unsigned char)(step + i);
-            CHECK_EQ(q[(size_t)(step / 2 + 1) * STEP - 1], (unsigned char)(step / 2 + 1 + i));
-        }
-    CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    for (int i = 0; i < blocks; i++) sw_heap_free(heap, p[i]);
-    return moves;
-}
-
-static void moves_are_few(void) {
-    int moves[2][2];
-    for (int dry = 0; dry < 2; dry++) {
-        sw_heap *heap = make(dry, 0, 0);
-        moves[dry][0] = grow_in_turn(heap, 1, STEPS);
-        moves[dry][1] = grow_in_turn(heap, BLOCKS, STEPS / 4);
-        heap_end(heap);
-    }
-    CHECK(moves[0][0] < 10);
-    CHECK(moves[0][1] < BLOCKS * STEPS / 40);
-    CHECK_EQ(moves[0][0], moves[1][0]);
-    CHECK_EQ(moves[0][1], moves[1][1]);
-}
-
-/* A scanned object's new pages are zero even where others have written; so are grown SW_ZERO
- * ones. */
-static void grown_parts_are_zero(void) {
-    const unsigned flags[] = {SW_SCAN, SW_ZERO};
-    for (int i = 0; i < 2; i++) {
-        sw_heap *heap = make(false, 0, 0);
-        unsigned char *first = sw_heap_alloc(heap, 2 * STEP, flags[i]);
-        unsigned char *second = sw_heap_alloc(heap, 8 * STEP, 0);
-        memset(second, 0xAA, 8 * STEP);
-        CHECK(second == first + 2 * STEP);
-        sw_heap_free(heap, second);
-        unsigned char *grown = sw_heap_realloc(heap, first, 6 * STEP, flags[i]);
-        CHECK(grown == first);
-        for (size_t at = 0; at < 6 * STEP; at++)
-            if (grown[at] != 0) CHECK_EQ(at, SIZE_MAX);
-        heap_end(heap);
-    }
-}
-
-/* At the limit the block stays as it was, and everything that was given is still counted. */
-static void limit_is_kept(void) {
-    sw_heap *heap = make(false, 8 << 20, 0);
-    unsigned char *p = NULL;
-    size_t size = STEP;
-    for (;; size += STEP) {
-        unsigned char *q = sw_heap_realloc(heap, p, size, 0);
-        if (q == NULL) break;
-        p = q;
-        p[size - 1] = 1;
-    }
-    CHECK_EQ(errno, ENOMEM);
-    CHECK(size > 6 << 20);
-    CHECK(sw_heap_held_bytes(heap) <= 8 << 20);
-    CHECK_EQ(p[size - STEP - 1], 1);
-    CHECK_EQ(sw_heap_usable_size(heap, p), size - STEP);
-    heap_end(heap);
-}
-
-/* A live neighbour is in the way; a window's end too (windows begin with 64 MiB). */
-static void neighbours_stay(void) {
-    sw_heap *heap = make(false, 0, 0);
-    unsigned char *p = sw_heap_alloc(heap, STEP, 0), *next = sw_heap_alloc(heap, STEP, 0);
-    memset(next, 7, STEP);
-    unsigned char *moved = sw_heap_realloc(heap, p, 2 * STEP, 0);
-    CHECK(moved != p);
-    CHECK(next[0] == 7 && next[STEP - 1] == 7);
-    moved = sw_heap_realloc(heap, moved, 100 << 20, 0);
-    CHECK(moved != NULL);
-    moved[(100 << 20) - 1] = 1;
-    heap_end(heap);
-}
-
 int main(void) {
     shelved_is_told();
-    shelved_is_bounded();
-    pairs_are_quiet();
     limit_comes_last();
-    nothing_fresh_beside_shelved();
     decay_takes_them();
     trims_take_them();
-    moves_are_few();
-    grown_parts_are_zero();
-    limit_is_kept();
-    neighbours_stay();
     return check_result();
 }

@@ -3,7 +3,6 @@
  * survive, zeroed ones are zero, and the ledger sums to held bytes. Dry and live heaps agree.
  * Racing frees of one object, with each other and with its reuse, free it once. */
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
@@ -11,7 +10,7 @@
 #include "heaps.h"
 #include "sanitizer.h"
 #include "spanwise/spanwise.h"
-#include "threads.h"
+#include "spawn.h"
 
 #if UNDER_TSAN
 enum { STEPS = 3000, RACES = 0 };
@@ -233,44 +232,6 @@ static void alone(uint64_t limit) {
     CHECK_EQ(memcmp(&ledgers[0], &ledgers[1], sizeof ledgers[0]), 0);
 }
 
-/* --- frees that race -------------------------------------------------------------------------- */
-
-static void *_Atomic twice;
-static atomic_int round_now, rounds_done;
-
-/* Both free at the same moment where two processors are to be had: no one sleeps. */
-static void wait_for(atomic_int *counter, int value) {
-    for (unsigned n = 1; atomic_load(counter) < value; n++)
-        if (n % 1024 == 0) sched_yield();
-}
-
-static void *second_freer(void *arg) {
-    for (int i = 1; i <= RACES; i++) {
-        wait_for(&round_now, i);
-        sw_heap_free(heap, atomic_load(&twice));
-        atomic_store(&rounds_done, i);
-    }
-    return arg;
-}
-
-static void racing_frees(void) {
-    pthread_t thread;
-    make(false, 0, true);
-    CHECK_EQ(pthread_create(&thread, NULL, second_freer, NULL), 0);
-    for (int i = 1; i <= RACES; i++) {
-        atomic_store(&faults, 0);
-        atomic_store(&twice, sw_heap_alloc(heap, (size_t)(i % 5 + 1) * 300 * K, 0));
-        atomic_store(&round_now, i);
-        sw_heap_free(heap, atomic_load(&twice));
-        wait_for(&rounds_done, i);
-        if (atomic_load(&faults) != 1) CHECK_EQ(atomic_load(&faults), 1);
-    }
-    CHECK_EQ(pthread_join(thread, NULL), 0);
-    sw_ledger l = ledger_of(heap);
-    CHECK_EQ(l.live_objects, 0);
-    heap_end(heap);
-}
-
 /* --- frees that race with reuse --------------------------------------------------------------- */
 
 #if UNDER_TSAN
@@ -342,7 +303,6 @@ int main(void) {
         alone(0);
         alone(9 * M);
     }
-    racing_frees();
     races(false);
     races(true);
     return check_result();

@@ -141,29 +141,6 @@ static void ledger_counts(const sw_table *table, bool tracked, bool dry) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
-/* Freed large objects leave holes of known number and length. */
-static void holes(void) {
-    sw_heap *heap = make_heap(sw_table_go(), true, true);
-    void *p[20];
-    sw_cache *cache = cache_of(heap);
-    for (int i = 0; i < 20; i++) p[i] = sw_cache_alloc(cache, 40000, 0); /* 5 pages */
-    for (int i = 1; i < 19; i += 3) sw_cache_free(cache, p[i]);          /* 6 single holes */
-    sw_cache_free(cache, p[2]);                                          /* one of them doubled */
-    sw_cache_trim(cache);                                                /* it keeps none */
-    sw_ledger l = ledger_of(heap);
-    CHECK_EQ(l.free_runs, 6);
-    CHECK_EQ(l.largest_hole_bytes, 2 * 40960);
-    CHECK_EQ(l.free_page_bytes, 7 * 40960);
-    CHECK_EQ(l.large_objects, 13);
-    CHECK_EQ(l.large_rounding_bytes, 13 * 960);
-    CHECK_EQ(sw_heap_trim(heap), 7 * 40960);
-    l = ledger_of(heap);
-    CHECK_EQ(l.free_runs, 0);
-    CHECK_EQ(l.largest_hole_bytes, 0);
-    CHECK_EQ(l.returned_bytes, 7 * 40960);
-    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
-}
-
 /* --- every term by hand ----------------------------------------------------------------------- */
 
 enum { PAGE = 8192, SLOT = 800, SLOTS = 10, TAIL = 192, FULL_SPANS = 11 };
@@ -262,73 +239,10 @@ static void small_objects(bool tracked, bool dry) {
 
 enum { BIG = (1 << 20) + 1, BIG_PAGES = 129, BIGGER = 200 * PAGE };
 
-/* Live: 20,000 bytes on three pages, 9,000 on two. Kept by the cache: 20,000 on three. Holes of 129
- * and 200 pages: such objects are too long for a shelf. */
-static void fill_large(void) {
-    CHECK(sw_cache_alloc(cache, 20000, 0) != NULL);
-    void *shelved = sw_cache_alloc(cache, 20000, 0);
-    void *big = sw_cache_alloc(cache, BIG, 0);
-    CHECK(sw_cache_alloc(cache, 9000, 0) != NULL);
-    void *bigger = sw_cache_alloc(cache, BIGGER, 0);
-    CHECK(sw_cache_alloc(cache, 4 * PAGE, 0) != NULL);
-    sw_cache_free(cache, shelved);
-    sw_cache_free(cache, big);
-    sw_cache_free(cache, bigger);
-}
-
-static void check_large_row(const sw_ledger_class *row, bool tracked) {
-    CHECK_EQ(row->cls, 0);
-    CHECK_EQ(row->spans, 4);
-    CHECK_EQ(row->slots, 4);
-    CHECK_EQ(row->live_objects, 3);
-    CHECK_EQ(row->span_bytes, (3 + 2 + 4 + 3) * PAGE);
-    CHECK_EQ(row->requested_bytes, tracked ? 20000 + 9000 + 4 * PAGE : 9 * PAGE);
-    CHECK_EQ(row->roundup_bytes, tracked ? 5 * PAGE - 29000 : 0);
-    CHECK_EQ(row->cached_bytes, 3 * PAGE);
-    CHECK_EQ(row->tail_bytes + row->free_slot_bytes, 0);
-    for (int k = 0; k < SW_OCCUPANCY_BINS; k++)
-        CHECK_EQ(row->occupancy[k], k == 0 ? 1 : k == SW_OCCUPANCY_BINS - 1 ? 3 : 0);
-}
-
-static void large_objects(bool tracked) {
-    sw_ledger l;
-    sw_ledger_class rows[2];
-    make(tracked, true);
-    fill_large();
-    CHECK_EQ(sw_heap_ledger(heap, &l, rows, 2), SW_OK);
-    CHECK_EQ(l.requested_bytes, tracked ? 20000 + 9000 + 4 * PAGE : 9 * PAGE);
-    CHECK_EQ(l.large_rounding_bytes, tracked ? 5 * PAGE - 29000 : 0);
-    CHECK_EQ(l.roundup_bytes + l.tail_bytes + l.free_slot_bytes, 0);
-    CHECK_EQ(l.cached_bytes, 3 * PAGE);
-    CHECK_EQ(l.large_bytes, 9 * PAGE);
-    CHECK_EQ(l.large_objects, 3);
-    CHECK_EQ(l.live_objects, 3);
-    CHECK_EQ(l.spans, 0);
-    CHECK_EQ(l.free_page_bytes, (BIG_PAGES + 200) * PAGE);
-    CHECK_EQ(l.free_runs, 2);
-    CHECK_EQ(l.largest_hole_bytes, 200 * PAGE);
-    CHECK_EQ(l.returned_bytes, 0);
-    CHECK_EQ(l.held_bytes, (12 + BIG_PAGES + 200) * PAGE + l.metadata_bytes);
-    check_metadata(&l, 1);
-    check_large_row(&rows[0], tracked);
-    CHECK_EQ(sw_heap_trim(heap),
-             (3 + BIG_PAGES + 200) * PAGE); /* the shelved one goes back as well */
-    l = ledger_of(heap);
-    CHECK_EQ(l.returned_bytes, (3 + BIG_PAGES + 200) * PAGE);
-    CHECK_EQ(l.free_page_bytes + l.cached_bytes + l.free_runs + l.largest_hole_bytes, 0);
-    CHECK_EQ(l.held_bytes, 9 * PAGE + l.metadata_bytes);
-    end();
-}
-
-/* --- walks ------------------------------------------------------------------------------------ */
-
 int main(void) {
     const sw_table *tables[] = {sw_table_go(), sw_table_c16()};
     for (int mode = 0; mode < 8; mode++)
         ledger_counts(tables[mode & 1], (mode & 2) != 0, (mode & 4) != 0);
-    holes();
     for (int mode = 0; mode < 4; mode++) small_objects((mode & 1) != 0, (mode & 2) != 0);
-    large_objects(true);
-    large_objects(false);
     return check_result();
 }

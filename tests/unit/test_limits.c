@@ -150,24 +150,6 @@ static void large_objects(sw_heap *heap, const size_t *sizes, size_t count) {
 
 /* --- heaps with a limit ----------------------------------------------------------------------- */
 
-/* Zeroes over a dirty page do not touch the untouched rest. */
-static void zeroed_in_part(void) {
-    const size_t few = 1 << 20, many = (size_t)2 << 30;
-    sw_heap *heap = heap_with((heap_setting){.decay_ns = SW_DECAY_NEVER});
-    unsigned char *p = sw_heap_alloc(heap, few, 0);
-    memset(p, 0x77, few);
-    sw_heap_free(heap, p);
-    uint64_t before = sw_os_resident_bytes();
-    p = sw_heap_alloc(heap, many, SW_ZERO);
-    CHECK(p != NULL);
-    for (size_t i = 0; i < few; i++)
-        if (p[i] != 0) CHECK_EQ(i, few);
-    CHECK_EQ(p[many - 1], 0);
-    CHECK(sw_os_resident_bytes() < before + (32 << 20));
-    sw_heap_free(heap, p);
-    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
-}
-
 /* What is held stays within the limit but for metadata that was taken before pages were refused. */
 static void limited_heap(uint64_t limit, uint64_t seed) {
     enum { OBJECTS = 3000 };
@@ -203,21 +185,6 @@ static void limited_heap(uint64_t limit, uint64_t seed) {
     for (int i = 0; i < OBJECTS; i++) sw_heap_free(heap, p[i]);
     CHECK(sw_heap_alloc(heap, limit / 4, 0) != NULL);
     heap_end(heap);
-}
-
-/* --- many heaps ------------------------------------------------------------------------------- */
-
-/* Address space is used again: each round takes 20 GiB of windows. */
-static void many_heaps(void) {
-    enum { HEAPS = 320 };
-    static sw_heap *heaps[HEAPS];
-    for (int round = 0; round < 6; round++) {
-        for (int i = 0; i < HEAPS; i++) {
-            heaps[i] = heap_with((heap_setting){.decay_ns = SW_DECAY_NEVER});
-            CHECK(sw_heap_alloc(heaps[i], 100, 0) != NULL);
-        }
-        for (int i = 0; i < HEAPS; i++) CHECK_EQ(sw_heap_destroy(heaps[i]), SW_OK);
-    }
 }
 
 /* --- the hook of a limit ---------------------------------------------------------------------- */
@@ -284,28 +251,6 @@ typedef struct chain {
     int first, last; /* live: [first, last) */
 } chain;
 
-static int give_up_some(sw_heap *heap, uint64_t bytes, void *arg) {
-    chain *c = arg;
-    (void)bytes;
-    int count = c->last - c->first < 100 ? c->last - c->first : 100;
-    for (int i = 0; i < count; i++) sw_heap_free(heap, c->objects[c->first++]);
-    return count > 0;
-}
-
-static void hook_serves_small_objects(bool dry) {
-    static chain c;
-    sw_heap *heap = make_limited(dry);
-    c.first = c.last = 0;
-    sw_heap_set_limit_hook(heap, give_up_some, &c);
-    while (c.last < SMALL_COUNT) {
-        void *p = sw_heap_alloc(heap, SMALL, 0);
-        CHECK(p != NULL);
-        c.objects[c.last++] = p;
-    }
-    CHECK(c.first > SMALL_COUNT / 2 && sw_heap_held_bytes(heap) <= LIMIT);
-    heap_end(heap);
-}
-
 /* A hook that says "again" and frees nothing: the request fails all the same. */
 static int promise(sw_heap *heap, uint64_t bytes, void *arg) {
     (void)heap;
@@ -327,23 +272,6 @@ static void empty_promises_end(bool dry) {
         CHECK_EQ(calls, 65536);
     }
     heap_end(heap);
-}
-
-static void huge_pages_are_only_advice(bool dry) {
-    sw_heap *heap[2];
-    for (int huge = 0; huge < 2; huge++) {
-        heap[huge] = heap_with((heap_setting){.dry = dry, .huge_pages = huge != 0});
-        unsigned char *p = sw_heap_alloc(heap[huge], 20 << 20, SW_ZERO);
-        CHECK(p != NULL);
-        if (!dry) CHECK(p[0] == 0 && p[(20 << 20) - 1] == 0);
-        sw_heap_free(heap[huge], p);
-        CHECK_EQ(sw_heap_verify(heap[huge]), SW_OK);
-    }
-    sw_ledger plain, advised;
-    CHECK_EQ(sw_heap_ledger(heap[0], &plain, NULL, 0), SW_OK);
-    CHECK_EQ(sw_heap_ledger(heap[1], &advised, NULL, 0), SW_OK);
-    CHECK_EQ(plain.free_page_bytes, advised.free_page_bytes);
-    for (int huge = 0; huge < 2; huge++) CHECK_EQ(sw_heap_destroy(heap[huge]), SW_OK);
 }
 
 static void default_heap_with_options(void) {
@@ -379,9 +307,7 @@ int main(void) {
     default_heap_overflows();
     for (int dry = 0; dry < 2; dry++) {
         hook_makes_room(dry != 0);
-        hook_serves_small_objects(dry != 0);
         empty_promises_end(dry != 0);
-        huge_pages_are_only_advice(dry != 0);
         sw_heap *heap = heap_with((heap_setting){.dry = dry, .decay_ns = SW_DECAY_NEVER});
         impossible_sizes(heap);
         alignments(heap, 30);
@@ -397,7 +323,5 @@ int main(void) {
     CHECK_EQ(sw_heap_destroy(live), SW_OK);
     CHECK_EQ(sw_heap_destroy(dry), SW_OK);
     for (uint64_t limit = 512 << 10; limit <= 32 << 20; limit *= 4) limited_heap(limit, limit);
-    zeroed_in_part();
-    many_heaps();
     return check_result();
 }

@@ -7,9 +7,9 @@
 #include <semaphore.h>
 #include <sys/resource.h>
 
-#include "child.h"
 #include "heaps.h"
 #include "sanitizer.h"
+#include "spawn.h"
 #include "status.h"
 
 /* --- limited processes ------------------------------------------------------------------------ */
@@ -217,7 +217,7 @@ static int fill_and_refill(const refill *r) {
 static void in_child(const refill *r) {
     pid_t child = child_begin();
     if (child == 0) _exit(fill_and_refill(r));
-    child_end(child);
+    expect_exit_0(child);
 }
 
 int main(void) {

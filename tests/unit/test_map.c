@@ -137,44 +137,6 @@ static void touched(void) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
-/* Go's class of 1024 bytes has spans of one page: 8 slots. One span is full, one has its third slot
- * only; 20,000 bytes are three pages; between them are the two pages of an object that was freed.
- */
-static void by_hand(void) {
-    sw_heap *heap = make_heap(sw_table_go(), true, true);
-    sw_cache *cache;
-    void *p[16], *large[2];
-    cache = cache_of(heap);
-    for (int i = 0; i < 16; i++) p[i] = sw_cache_alloc(cache, 1000, 0);
-    large[0] = sw_cache_alloc(cache, 40000, 0); /* 5 pages */
-    large[1] = sw_cache_alloc(cache, 50000, 0); /* 7 pages */
-    for (int i = 8; i < 16; i++)
-        if (i != 10) sw_cache_free(cache, p[i]);
-    sw_cache_free(cache, large[0]);
-    sw_cache_close(cache);
-    sw_heap_map map = read_map(heap, 0);
-    CHECK_EQ(map.tile_count, 4);
-    CHECK_EQ(map.slot_count, 16);
-    CHECK_EQ(tiles[0].live, 8);
-    CHECK_EQ(tiles[0].roundup_bytes, 8 * 24);
-    CHECK_EQ(tiles[0].free_bytes, 0);
-    CHECK_EQ(tiles[1].live, 1);
-    CHECK_EQ(tiles[1].offset, 8192);
-    CHECK_EQ(tiles[1].address, (uintptr_t)p[8]);
-    CHECK_EQ(tiles[1].free_bytes, 7 * 1024);
-    for (uint32_t k = 0; k < 8; k++)
-        CHECK_EQ(requested[tiles[1].first_slot + k], k == 2 ? 1000 : SW_SLOT_FREE);
-    CHECK_EQ(tiles[2].kind, SW_TILE_FREE);
-    CHECK_EQ(tiles[2].bytes, 40960);
-    CHECK_EQ(tiles[3].kind, SW_TILE_LARGE);
-    CHECK_EQ(tiles[3].offset, 7 * 8192);
-    CHECK_EQ(tiles[3].requested_bytes, 50000);
-    CHECK_EQ(tiles[3].roundup_bytes, 7 * 8192 - 50000);
-    CHECK_EQ(sw_heap_trim(heap), 40960); /* the free pages go back: they are held no more */
-    CHECK_EQ(read_map(heap, 0).tile_count, 3);
-    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
-}
-
 static void refused(void) {
     sw_heap *heap = make_heap(sw_table_go(), true, true);
     void *p[20];
@@ -209,7 +171,6 @@ int main(void) {
     for (int mode = 0; mode < 8; mode++)
         beside_the_ledger(tables[mode & 1], (mode & 2) != 0, (mode & 4) != 0);
     touched();
-    by_hand();
     refused();
     return check_result();
 }

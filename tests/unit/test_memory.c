@@ -101,28 +101,6 @@ static void defect_3_update_keeps_the_size(void) {
     CHECK_EQ(sw_memory_update(&memory, -1, bytes, 1), SW_INVALID);
 }
 
-static void the_front_is_dropped(void) {
-    sw_memory memory;
-    sw_memory_init(&memory, NULL);
-    push(&memory, 0, 0);
-    push(&memory, 0, 3);
-    push(&memory, 0, 0);
-    push(&memory, 3, 4);
-    CHECK_EQ(sw_memory_drop_front(&memory, 8), SW_SHORT);
-    CHECK_EQ(sw_memory_count(&memory), 4);
-    CHECK_EQ(sw_memory_drop_front(&memory, 0), SW_OK);
-    CHECK_EQ(sw_memory_count(&memory), 3); /* the empty one at the front is gone */
-    CHECK_EQ(sw_memory_drop_front(&memory, 3), SW_OK);
-    CHECK_EQ(sw_memory_count(&memory), 1);
-    CHECK_EQ(sw_memory_drop_front(&memory, 1), SW_OK);
-    check_bytes(&memory, "\4\5\6", 3);
-    CHECK_EQ(sw_memory_drop_front(&memory, 3), SW_OK);
-    CHECK_EQ(sw_memory_count(&memory), 0);
-    CHECK_EQ(sw_memory_drop_front(&memory, 0), SW_OK);
-    CHECK_EQ(sw_memory_drop_front(&memory, 1), SW_SHORT);
-    sw_memory_end(&memory);
-}
-
 static void equality_knows_segments(void) {
     sw_memory one, other;
     sw_memory_init(&one, NULL);
@@ -329,7 +307,6 @@ int main(void) {
     appended_lists_grow();
     a_copy_is_one_buffer();
     defect_3_update_keeps_the_size();
-    the_front_is_dropped();
     equality_knows_segments();
     wrong_arguments_change_nothing();
     refused_memory_changes_nothing();

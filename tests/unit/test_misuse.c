@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every invalid free is detected, named, and harmless if the handler continues; without a handler
  * the process prints one exact line and aborts. The same holds for large objects that caches keep,
- * in every kind of heap, with the limit and the records of such objects. Frees that race with
- * reuse: test_large_storm.c. */
+ * in every kind of heap, and for calls of heaps on objects of arenas: each reports ARENA and does
+ * nothing, for objects of every size and mode, those in chunks and those that the arena takes from
+ * the heap; objects of mode OFF belong to malloc, so they are FOREIGN. Frees that race with reuse:
+ * test_large_storm.c. */
 #include <stdbool.h>
 
+#include "arenas.h"
 #include "check.h"
+#include "collector.h"
 #include "dying_words.h"
 #include "faults.h"
 #include "heap/target.h"
@@ -35,73 +39,6 @@ static void each_kind(size_t size, const sw_table *table) {
     CHECK_EQ(seen.heap_id == sw_heap_id(heap) || seen.heap_id == 0, 1);
     heap_end(heap);
     heap_end(other);
-}
-
-/* Offsets past the last slot: 48-byte slots leave a tail of 32 bytes in the first span,
- * of 8 KiB. */
-static void past_the_last_slot(void) {
-    sw_heap *heap = heap_with((heap_setting){0});
-    char *p = sw_heap_alloc(heap, 48, 0);
-    char *tail = p + (8192 / 48) * 48;
-    EXPECT_FAULT(PAST_LAST_SLOT, tail, sw_heap_free(heap, tail));
-    EXPECT_FAULT(PAST_LAST_SLOT, tail + 8, sw_heap_free(heap, tail + 8));
-    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
-}
-
-/* Every byte of a small heap's first span: exactly the live starts are accepted. */
-static void every_offset(void) {
-    sw_heap *heap = heap_with((heap_setting){0});
-    char *p = sw_heap_alloc(heap, 100, 0); /* slots of 112 bytes, 73 of them in 8 KiB */
-    for (int offset = 1; offset < 8192; offset++) {
-        seen_count = 0;
-        sw_heap_free(heap, p + offset);
-        CHECK_EQ(seen_count, 1);
-        sw_misuse want = offset >= 73 * 112  ? SW_MISUSE_PAST_LAST_SLOT
-                         : offset % 112 != 0 ? SW_MISUSE_INTERIOR
-                                             : SW_MISUSE_DOUBLE_FREE;
-        CHECK_STR(sw_misuse_name(seen.code), sw_misuse_name(want));
-    }
-    sw_heap_free(heap, p);
-    heap_end(heap);
-}
-
-static void tiny_blocks(void) {
-    sw_heap_options options;
-    sw_heap_options_init(&options);
-    options.table = sw_table_go();
-    options.tiny = 1;
-    sw_heap *heap;
-    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
-    char *a = sw_heap_alloc(heap, 4, 0), *b = sw_heap_alloc(heap, 4, 0);
-    char *c = sw_heap_alloc(heap, 8, 0), *d = sw_heap_alloc(heap, 1, 0);
-    CHECK(b == a + 4 && c == a + 8);               /* one 16-byte block holds three */
-    CHECK((uintptr_t)d / 16 != (uintptr_t)a / 16); /* and is full */
-    CHECK(*a == 0 && *b == 0 && *c == 0 && *d == 0);
-    EXPECT_FAULT(COLLECTED, a, sw_heap_free(heap, a));
-    EXPECT_FAULT(COLLECTED, a, (void)sw_heap_realloc(heap, a, 12, 0)); /* would grow over b */
-    seen_count = 0;
-    CHECK_EQ(sw_heap_usable_size(heap, a), 0); /* b begins in it */
-    CHECK_EQ(sw_heap_usable_size(heap, b), 0);
-    CHECK_EQ(sw_heap_usable_size(heap, c), 0);
-    CHECK_EQ(seen_count, 0);
-    char *e = sw_heap_alloc(heap, 4, SW_SCAN); /* with pointers: a slot of its own */
-    sw_heap_free(heap, e);
-    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
-}
-
-static void free_twice(void) {
-    void *p = sw_malloc(100);
-    sw_free(p);
-    sw_free(p);
-}
-
-/* Without a handler: the line, then SIGABRT. */
-static void prints_and_aborts(void) {
-    char text[DYING_WORDS_MAX];
-    dying_words(free_twice, text);
-    CHECK(strncmp(text, "spanwise: fatal: DOUBLE_FREE op=free ptr=0x", 43) == 0);
-    CHECK(strstr(text, " size=112 heap=1 thread=") != NULL);
-    CHECK(strstr(text, "\nspanwise: object is already free\n") != NULL);
 }
 
 /* --- large objects ---------------------------------------------------------------------------- */
@@ -175,6 +112,7 @@ static void one_heap(heap_setting setting) {
 }
 
 static void every_heap(void) {
+    seen_count = 0;
     static const sw_class_spec specs[] = {{8, 1, 0}, {16, 1, 0}, {1024, 1, 0}};
     sw_table *tables[3] = {NULL};
     CHECK_EQ(sw_table_create("pages of 4 KiB", 4 * K, specs, 3, &tables[1]), SW_OK);
@@ -215,52 +153,144 @@ static void limit_beside_shelved(uint64_t seed) {
     heap_end(heap);
 }
 
-/* --- records ---------------------------------------------------------------------------------- */
+/* --- objects of arenas ---------------------------------------------------------------------------- */
 
-/* The last records of a space are an object's that a cache keeps: another cache gets them. */
-static void records_run_out(void) {
-    heap = heap_with((heap_setting){.dry = true, .decay_ns = SW_DECAY_NEVER, .manual_clock = true});
-    sw_cache *const caches[2] = {cache_of(heap), cache_of(heap)};
-    heap->space->span_limit = heap->space->span_committed;
-    void *first = sw_cache_alloc(caches[1], 2 * M, 0);
-    while (sw_cache_alloc(caches[1], 2 * M, 0) != NULL) {
-    }
-    sw_cache_free(caches[1], first);
-    sw_cache_free(caches[0], sw_cache_alloc(caches[0], 64 * K, 0));
-    CHECK_EQ(ledger_of(heap).cached_bytes, 64 * K);
-    CHECK(sw_cache_alloc(caches[1], 2 * M, 0) != NULL);
-    CHECK_EQ(ledger_of(heap).cached_bytes, 0);
-    for (int i = 0; i < 2; i++) sw_cache_close(caches[i]);
-    heap_end(heap);
+enum { CHUNK = 65536 };
+
+static sw_arena *make_arena_of(uint32_t mode, uint64_t chunk, uint64_t limit, sw_heap *heap,
+                               bool safe) {
+    return make_arena((sw_arena_options){
+        .mode = mode, .chunk_bytes = chunk, .limit_bytes = limit, .heap = heap, .safe = safe});
 }
 
-/* A free that comes while another gives the record up is a double free, of no other heap. */
-static void record_given_up(void) {
-    heap = heap_with((heap_setting){.manual_clock = true});
-    void *p = sw_heap_alloc(heap, 2 * M, 0);
-    sw_span_cold *cold = sw_space_cold(heap->space, sw_target_find(heap, p).span);
-    cold->heap = NULL;
-    sw_heap_free(heap, p);
-    cold->heap = heap;
-    CHECK(reported(SW_MISUSE_DOUBLE_FREE));
-    sw_heap_free(heap, p);
-    heap_end(heap);
+#define EXPECT_NAMED(name, op_, bad, statement)                                                    \
+    do {                                                                                           \
+        seen_count = 0;                                                                            \
+        statement;                                                                                 \
+        CHECK_EQ(seen_count, 1);                                                                   \
+        CHECK_STR(sw_misuse_name(seen.code), name);                                                \
+        CHECK_STR(seen.op, op_);                                                                   \
+        CHECK(seen.ptr == (bad));                                                                  \
+    } while (0)
+
+/* Every call of the heap that takes an object, on the object and inside of it. */
+static void is_refused(const char *name, sw_heap *heap, sw_cache *cache, char *p, size_t size) {
+    void *result = p;
+    EXPECT_NAMED(name, "free", p, sw_heap_free(heap, p));
+    EXPECT_NAMED(name, "free", p, sw_cache_free(cache, p));
+    EXPECT_NAMED(name, "free_sized", p, sw_heap_free_sized(heap, p, size));
+    EXPECT_NAMED(name, "realloc", p, result = sw_heap_realloc(heap, p, 2 * size, 0));
+    CHECK(result == NULL);
+    EXPECT_NAMED(name, "realloc", p, result = sw_cache_realloc(cache, p, size, SW_ZERO));
+    CHECK(result == NULL);
+    EXPECT_NAMED(name, "usable_size", p, CHECK_EQ(sw_heap_usable_size(heap, p), 0));
+    if (size > 1) EXPECT_NAMED(name, "free", p + 1, sw_heap_free(heap, p + 1));
+}
+
+static void default_heap_refuses(const char *name, char *p, size_t size) {
+    void *result = p;
+    EXPECT_NAMED(name, "free", p, sw_free(p));
+    EXPECT_NAMED(name, "free_sized", p, sw_free_sized(p, size));
+    EXPECT_NAMED(name, "realloc", p, result = sw_realloc(p, 2 * size));
+    CHECK(result == NULL);
+    EXPECT_NAMED(name, "usable_size", p, CHECK_EQ(sw_usable_size(p), 0));
+}
+
+static const size_t arena_sizes[] = {1,     16,    1000,  CHUNK / 4, CHUNK / 4 + 1, 20000,
+                                     32768, 32769, 65536, 100000,    1000000,       5000000};
+enum { ARENA_SIZES = sizeof arena_sizes / sizeof *arena_sizes };
+
+static void refuses_each_size(uint32_t mode, bool safe, uint64_t limit, const char *name) {
+    sw_heap *heap = NULL;
+    sw_cache *cache = NULL;
+    CHECK_EQ(sw_heap_create(NULL, &heap), SW_OK);
+    CHECK_EQ(sw_cache_open(heap, &cache), SW_OK);
+    sw_arena *arena = make_arena_of(mode, CHUNK, limit, heap, safe);
+    sw_arena *plain = make_arena_of(mode, CHUNK, limit, NULL, safe);
+    for (int i = 0; i < ARENA_SIZES; i++) {
+        char *p = sw_arena_alloc(arena, arena_sizes[i], 0, 0);
+        char *q = sw_arena_alloc(plain, arena_sizes[i], 0, SW_SCAN);
+        CHECK(p != NULL && q != NULL);
+        memset(p, 7, arena_sizes[i]);
+        memset(q, 8, arena_sizes[i]);
+        is_refused(name, heap, cache, p, arena_sizes[i]);
+        default_heap_refuses(name, p, arena_sizes[i]); /* another heap than the arena's */
+        default_heap_refuses(name, q, arena_sizes[i]);
+        CHECK(p[0] == 7 && p[arena_sizes[i] - 1] == 7 && q[0] == 8 && q[arena_sizes[i] - 1] == 8);
+    }
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    CHECK_EQ(sw_arena_free(arena), SW_OK);
+    CHECK_EQ(sw_arena_free(plain), SW_OK);
+    CHECK_EQ(live_objects(heap), 0); /* the arena's own frees are no misuse */
+    sw_cache_close(cache);
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+}
+
+/* Short objects of the heap share blocks of pages. A savepoint gives their room back. */
+static void short_objects_share_blocks(void) {
+    enum { COUNT = 400, BYTES = 1000 };
+    sw_heap *heap = NULL;
+    CHECK_EQ(sw_heap_create(NULL, &heap), SW_OK);
+    sw_arena *arena = make_arena_of(SW_ARENA_AUTO, 4096, 4096, heap, false);
+    do {
+        CHECK(sw_arena_alloc(arena, 512, 0, 0) != NULL);
+    } while (arena_stats(arena).own_objects == 0);
+    sw_arena_savepoint point;
+    CHECK_EQ(sw_arena_mark(arena, &point), SW_OK);
+    for (int round = 0; round < 2; round++) {
+        char *objects[COUNT];
+        for (int i = 0; i < COUNT; i++) {
+            objects[i] = sw_arena_alloc(arena, BYTES, i % 3 == 0 ? 64 : 0,
+                                        i % 2 == 0   ? SW_SCAN
+                                        : i % 5 == 0 ? SW_ZERO
+                                                     : 0);
+            CHECK((uintptr_t)objects[i] % (i % 3 == 0 ? 64 : 16) == 0);
+            bool cleared = i % 2 == 0 || i % 5 == 0;
+            for (int k = 0; cleared && k < BYTES; k++) CHECK(objects[i][k] == 0);
+            memset(objects[i], i % 100 + 1, BYTES);
+        }
+        for (int i = 0; i < COUNT; i++)
+            for (int k = 0; k < BYTES; k++) CHECK(objects[i][k] == i % 100 + 1);
+        CHECK(live_objects(heap) <= 20); /* 32 KiB take 32 of them, with gaps */
+        CHECK_EQ(sw_arena_release(arena, point), SW_OK);
+        CHECK_EQ(sw_arena_mark(arena, &point), SW_OK);
+    }
+    CHECK_EQ(sw_arena_free(arena), SW_OK);
+    CHECK_EQ(live_objects(heap), 0);
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+}
+
+/* A collected heap frees no object of an arena, even where nothing refers to the object. */
+static void collector_leaves_them(void) {
+    sw_gc *gc = gc_begin(SW_GC_CLOBBER);
+    sw_arena *arena = make_arena_of(SW_ARENA_AUTO, CHUNK, 0, sw_gc_heap(gc), false);
+    char *big = sw_arena_alloc(arena, 100000, 0, 0);
+    memset(big, 'b', 100000);
+    for (int i = 0; i < 3; i++) EXPECT_COLLECT(gc, 1, 0); /* it counts as live */
+    EXPECT_FAULT(ARENA, big, sw_heap_free(sw_gc_heap(gc), big));
+    for (int i = 0; i < 100000; i++) CHECK(big[i] == 'b');
+    CHECK_EQ(sw_arena_free(arena), SW_OK);
+    CHECK_EQ(gc_collect(gc).marked_objects, 0);
+    gc_end(gc);
 }
 
 int main(void) {
-    prints_and_aborts();
     remember_faults();
     const size_t sizes[] = {8, 16, 48, 100, 500, 2000, 9000, 32768, 40000, 1000000};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         each_kind(sizes[i], sw_table_go());
         each_kind(sizes[i], sw_table_c16());
     }
-    past_the_last_slot();
-    every_offset();
-    tiny_blocks();
     every_heap();
     for (uint64_t seed = 1; seed <= 16; seed++) limit_beside_shelved(seed);
-    records_run_out();
-    record_given_up();
+    refuses_each_size(SW_ARENA_AUTO, false, 0, "ARENA");
+    refuses_each_size(SW_ARENA_AUTO, false, CHUNK, "ARENA"); /* chunks are refused */
+    refuses_each_size(SW_ARENA_FORCE, false, 0, "ARENA");
+    sw_arena *safe = make_arena_of(SW_ARENA_AUTO, CHUNK, 0, NULL, true);
+    if (safe != NULL) refuses_each_size(SW_ARENA_AUTO, true, 0, "ARENA");
+    CHECK_EQ(sw_arena_free(safe), SW_OK);
+    refuses_each_size(SW_ARENA_OFF, false, 0, "FOREIGN");
+    short_objects_share_blocks();
+    collector_leaves_them();
     return check_result();
 }

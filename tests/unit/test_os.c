@@ -14,8 +14,8 @@
 #include "base/bits.h"
 #include "check.h"
 #include "os/os.h"
+#include "spawn.h"
 #include "status.h"
-#include "threads.h"
 
 static bool is_zero(const char *p, size_t n) {
     for (size_t i = 0; i < n; i++)

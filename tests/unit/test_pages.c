@@ -271,55 +271,6 @@ static void random_work(sw_space *space, uint32_t page_shift, uint64_t seed, int
 
 /* --- decay: when an idle page goes back ------------------------------------------------------- */
 
-/* Ticks come often; a page freed at `when` goes back between one and two periods later. */
-static void decay_interval(sw_space *space, uint64_t when, uint64_t step) {
-    uint32_t page;
-    bool needzero;
-    set_up(space, 13);
-    CHECK_EQ(sw_pages_alloc(&pages, 3, 1, &page, &needzero), SW_OK);
-    uint64_t now = 0, freed = UINT64_MAX;
-    while (pages.held_pages != 0 && now < 20 * DECAY) {
-        if (freed == UINT64_MAX && now >= when) {
-            sw_pages_free(&pages, page, 3);
-            freed = now;
-        }
-        now += step;
-        sw_pages_decay(&pages, now);
-        (void)give_back(&pages);
-    }
-    CHECK_EQ(pages.held_pages, 0);
-    CHECK(now - freed >= DECAY);
-    CHECK(now - freed < 2 * DECAY + 2 * step);
-    sw_pages_decay(&pages, now - 1); /* a clock that falls is ignored */
-    tear_down();
-}
-
-/* A tick that comes late, because nothing happened for long, knows when the pages after the tick
- * before it became free as little as any other does: only what was free at that tick goes. Two
- * pages are free at the tick of 1,000, three more just before the one of 5,500. */
-static void late_tick(sw_space *space) {
-    uint32_t page;
-    bool needzero;
-    const uint64_t bytes = 1 << 13;
-    set_up(space, 13);
-    CHECK_EQ(sw_pages_alloc(&pages, 5, 1, &page, &needzero), SW_OK);
-    sw_pages_free(&pages, page, 2);
-    sw_pages_decay(&pages, 1000);
-    CHECK_EQ(pages.returned_bytes, 0);
-    sw_pages_free(&pages, page + 2, 3);
-    sw_pages_decay(&pages, 5500);
-    CHECK_EQ(give_back(&pages), 1);
-    CHECK_EQ(pages.returned_bytes, 2 * bytes);
-    CHECK_EQ(pages.free_held_pages, 3);
-    sw_pages_decay(&pages, 6499);
-    CHECK_EQ(pages.returned_bytes, 2 * bytes);
-    sw_pages_decay(&pages, 6500);
-    CHECK_EQ(give_back(&pages), 1);
-    CHECK_EQ(pages.returned_bytes, 5 * bytes);
-    CHECK_EQ(pages.held_pages, 0);
-    tear_down();
-}
-
 /* Pages 0..3 have gone back, 5..6 and 8..11 are free and held: three pages come from the last of
  * these, two more from the middle, and only then the heap holds more. */
 static void held_pages_come_first(sw_space *space) {
@@ -345,36 +296,6 @@ static void held_pages_come_first(sw_space *space) {
     CHECK_EQ(sw_pages_alloc(&pages, 3, 1, &got, &needzero), SW_OK);
     CHECK(got == 0 && !needzero);
     CHECK_EQ(pages.held_pages, after - 1);
-    tear_down();
-}
-
-/* Pages 0..199 and 250..449 are free and held, 50 are in use between them. 300 that fit neither are
- * taken after them, all fresh: 300 free ones pay, 200 of the upper run, then the upper 100 of the
- * lower one. A request of 127 pages, less than 1 MiB, makes none pay. */
-static void fresh_pages_are_paid_for(sw_space *space) {
-    uint32_t a, b, c, d;
-    bool needzero;
-    const uint64_t bytes = 1 << 13;
-    set_up(space, 13);
-    CHECK_EQ(sw_pages_alloc(&pages, 200, 1, &a, &needzero), SW_OK);
-    CHECK_EQ(sw_pages_alloc(&pages, 50, 1, &b, &needzero), SW_OK);
-    CHECK_EQ(sw_pages_alloc(&pages, 200, 1, &c, &needzero), SW_OK);
-    CHECK_EQ(sw_pages_alloc(&pages, 1, 1, &d, &needzero), SW_OK);
-    sw_pages_free(&pages, a, 200);
-    sw_pages_free(&pages, c, 200);
-    CHECK_EQ(sw_pages_alloc(&pages, 300, 1, &a, &needzero), SW_OK);
-    CHECK_EQ(a, 451);
-    CHECK_EQ(pages.purge_count, 2);
-    CHECK_EQ(give_back(&pages), 1);
-    CHECK_EQ(pages.returned_bytes, 300 * bytes);
-    CHECK_EQ(pages.free_held_pages, 100);
-    CHECK_EQ(pages.held_pages, 50 + 1 + 300 + 100);
-    CHECK_EQ(pages.peak_held_bytes, (451 << 13) + sw_pages_metadata_bytes(&pages));
-    CHECK_EQ(sw_pages_alloc(&pages, 100, 1, &c, &needzero), SW_OK);
-    CHECK_EQ(c, 0);
-    CHECK(needzero);
-    CHECK_EQ(sw_pages_alloc(&pages, 127, 1, &d, &needzero), SW_OK); /* less than 1 MiB */
-    CHECK_EQ(pages.returned_bytes, 300 * bytes);
     tear_down();
 }
 
@@ -420,21 +341,6 @@ static void runs_are_taken_out(sw_space *space) {
     tear_down();
 }
 
-/* A page that is used again before the second tick stays. */
-static void busy_pages_stay(sw_space *space) {
-    uint32_t page;
-    bool needzero;
-    set_up(space, 13);
-    for (uint64_t now = 0; now < 50 * DECAY; now += DECAY / 3) {
-        CHECK_EQ(sw_pages_alloc(&pages, 1, 1, &page, &needzero), SW_OK);
-        CHECK_EQ(needzero, now != 0);
-        sw_pages_free(&pages, page, 1);
-        sw_pages_decay(&pages, now);
-    }
-    CHECK_EQ(pages.returned_bytes, 0);
-    tear_down();
-}
-
 /* --- refusals leave everything as it was ------------------------------------------------------ */
 
 static void refusals(sw_space *space) {
@@ -473,16 +379,8 @@ int main(void) {
         for (uint32_t shift = 12; shift <= 16; shift += shift == 13 ? 3 : 1)
             if (check_mine(shift + (unsigned)s))
                 random_work(spaces[s], shift, shift * 10, spaces[s]->dry ? 12000 : 6000);
-        for (uint64_t when = 0; when < 3 * DECAY; when += DECAY / 7) {
-            decay_interval(spaces[s], when, DECAY / 10);
-            decay_interval(spaces[s], when, DECAY - 1);
-            decay_interval(spaces[s], when, DECAY);
-        }
-        late_tick(spaces[s]);
         held_pages_come_first(spaces[s]);
-        fresh_pages_are_paid_for(spaces[s]);
         runs_are_taken_out(spaces[s]);
-        busy_pages_stay(spaces[s]);
         refusals(spaces[s]);
     }
     sw_space_dry_destroy(dry);

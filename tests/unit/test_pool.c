@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pools: order, capacity, zeroes, aging by hand and with a collector, constructors, detection of
- * double puts, refused arguments. Threads: test_pool_threads.c, forks: test_fork_memory.c, damage:
+ * double puts, refused arguments. Threads: test_pool_threads.c, forks: test_fork.c, damage:
  * test_memory_grades.c. */
 #include <errno.h>
 #include <stdbool.h>
 
 #include "collector.h"
 #include "faults.h"
-#include "options.h"
 #include "pool/pool.h"
 #include "pools.h"
 

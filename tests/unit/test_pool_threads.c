@@ -103,42 +103,6 @@ static void serves_threads_at_once(void) {
     CHECK_EQ(live_objects(), 0);
 }
 
-static void *take_three(void *arg) {
-    for (int i = 0; i < TURNS; i++) {
-        uint64_t *items[3];
-        for (int k = 0; k < 3; k++) {
-            items[k] = sw_pool_get(arg);
-            if (items[k] == NULL || items[k][0] != 0) return arg; /* another thread has it, too */
-            items[k][0] = 1;
-        }
-        for (int k = 0; k < 3; k++) {
-            items[k][0] = 0;
-            if (sw_pool_put(arg, items[k], POOL_BYTES) != SW_OK) return arg;
-        }
-        if (i % 100 == 0 && sw_pool_age(arg) != SW_OK) return arg;
-    }
-    return NULL;
-}
-
-static int clear(void *item, void *context) {
-    (void)context;
-    memset(item, 0, POOL_BYTES);
-    return 1;
-}
-
-static void threads_share_slots(void) {
-    sw_pool *pool = make_pool((sw_pool_options){.capacity = 5, .locked = 1, .aged = 1});
-    CHECK_EQ(sw_pool_set_constructor(pool, clear, NULL), SW_OK);
-    CHECK_EQ(sw_pool_add_thread_slots(pool), SW_OK);
-    in_threads(THREADS, take_three, pool, 0);
-    sw_pool_stats stats = stats_of(pool);
-    CHECK(stats.gets == 3 * THREADS * TURNS && stats.puts == stats.gets);
-    CHECK_EQ(stats.idle, live_objects());
-    CHECK_EQ(stats.fresh, stats.dropped + stats.aged + stats.idle);
-    sw_pool_destroy(pool);
-    CHECK_EQ(live_objects(), 0);
-}
-
 static void refuses_what_does_not_fit(void) {
     sw_pool *pool = make_pool((sw_pool_options){.capacity = 3});
     CHECK_EQ(sw_pool_add_thread_slots(pool), SW_UNSUPPORTED); /* not locked */
@@ -157,7 +121,6 @@ int main(void) {
     a_thread_slot_needs_no_lock();
     thread_slots_age();
     serves_threads_at_once();
-    threads_share_slots();
     refuses_what_does_not_fit();
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
     return check_result();

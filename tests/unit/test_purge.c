@@ -10,15 +10,13 @@
 #include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "check.h"
-#include "child.h"
 #include "heaps.h"
 #include "sanitizer.h"
 #include "spanwise/spanwise.h"
-#include "threads.h"
+#include "spawn.h"
 
 enum { LARGE = 200 * 8192, SPAN = 1 << 16, OBJECTS = 100, SECOND = 1000000000 };
 
@@ -154,7 +152,7 @@ static void *fork_there(void *arg) {
         CHECK_EQ(sw_heap_verify(heap), SW_OK);
         _exit(check_failed());
     }
-    child_end(child);
+    expect_exit_0(child);
     return arg;
 }
 
@@ -167,46 +165,6 @@ static void while_other_runs(void *(*other)(void *)) {
     meanwhile = linger;
     tick();
     CHECK_EQ(pthread_join(thread, NULL), 0);
-    end();
-}
-
-/* --- counts ----------------------------------------------------------------------------------- */
-
-/* A request of a size that was never asked for takes the lock at least once, a hundred pairs of one
- * that the cache has take it not at all. */
-static void counts(void) {
-    make();
-    sw_heap_free(heap, sw_heap_alloc(heap, 64, 0));
-    sw_heap_stats before = stats();
-    for (int i = 0; i < 100; i++) sw_heap_free(heap, sw_heap_alloc(heap, 64, 0));
-    CHECK_EQ(stats().lock_acquisitions, before.lock_acquisitions);
-    sw_heap_free(heap, sw_heap_alloc(heap, 3000, 0));
-    CHECK(stats().lock_acquisitions > before.lock_acquisitions);
-    CHECK_EQ(stats().lock_waits, 0);
-    CHECK_EQ(stats().struct_bytes, sizeof(sw_heap_stats));
-    uint64_t commits = stats().commit_calls;
-    for (int i = 0; i < 64; i++) CHECK(sw_heap_alloc(heap, 1 << 20, 0) != NULL);
-    CHECK(stats().commit_calls > commits);
-    end();
-}
-
-/* A caller that was compiled with fewer fields gets those, and nothing after them. */
-static void grows(void) {
-    struct {
-        uint64_t struct_bytes, lock_acquisitions, behind;
-    } old = {.struct_bytes = 16, .behind = 77};
-    sw_heap_stats longer[2];
-    make();
-    CHECK(sw_heap_alloc(heap, 64, 0) != NULL);
-    CHECK_EQ(sw_heap_stats_read(heap, (sw_heap_stats *)(void *)&old), SW_OK);
-    CHECK(old.lock_acquisitions > 0);
-    CHECK_EQ(old.struct_bytes, 16);
-    CHECK_EQ(old.behind, 77);
-    longer[0].struct_bytes = sizeof longer;
-    CHECK_EQ(sw_heap_stats_read(heap, longer), SW_OK);
-    CHECK_EQ(longer[0].struct_bytes, sizeof *longer);
-    old.struct_bytes = 8;
-    CHECK_EQ(sw_heap_stats_read(heap, (sw_heap_stats *)(void *)&old), SW_INVALID);
     end();
 }
 
@@ -242,27 +200,6 @@ static void large_object(void) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
-/* A span's pages, given up and refused, become a span again. */
-static void small_objects(void) {
-    static unsigned char *p[SLOTS];
-    heap = heap_with((heap_setting){.table = sw_table_go(), .manual_clock = true});
-    for (int i = 0; i < SLOTS; i++) {
-        p[i] = sw_heap_alloc(heap, SMALL, 0);
-        memset(p[i], 0xAA, SMALL);
-    }
-    for (int i = 0; i < SLOTS; i++) sw_heap_free(heap, p[i]);
-    refuse = true;
-    CHECK_EQ(sw_heap_trim(heap), 0);
-    CHECK_EQ(ledger_of(heap).spans, 0);
-    CHECK_EQ(ledger_of(heap).free_page_bytes, SLOTS * SMALL);
-    for (int i = 0; i < SLOTS; i++) {
-        unsigned char *q = sw_heap_alloc(heap, SMALL, SW_ZERO);
-        CHECK(q >= p[0] && q <= p[SLOTS - 1] && all_are(q, SMALL, 0));
-    }
-    refuse = false;
-    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
-}
-
 int main(void) {
     alarm(250); /* who calls the system under the heap's lock hangs here */
     gives_back(tick, NULL);
@@ -277,9 +214,6 @@ int main(void) {
     if (!UNDER_TSAN)
         while_other_runs(
             fork_there); /* its runtime does not survive forks of processes with threads */
-    counts();
-    grows();
     large_object();
-    small_objects();
     return check_result();
 }

@@ -1,96 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Frees by other caches: when an owner drains them, and that pending ones are neither lost nor
- * unavailable when memory is needed. One thread uses several caches, so that each step is exact: by
- * hand, at random and at the heap's limit, against a list of live objects. */
+/* Frees by other caches: at random and at the heap's limit, against a list of live objects, pending
+ * ones are neither lost nor unavailable when memory is needed; and at the worst moments, when the
+ * owner is closing, has closed, or has freed the same slot itself. One thread executes the steps of
+ * several caches, so that each order is certain to occur. */
 #include <errno.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdbool.h>
 
 #include "check.h"
+#include "heap/hint.h"
 #include "heap/remote.h"
 #include "heap/target.h"
 #include "heaps.h"
 #include "sizeclass/table.h"
 #include "spanwise/spanwise.h"
-
-enum { SIZE = 64, SLOTS = 1024, SPANS = 8, WORD = 64 };
-
-/* c16 with spans that do not grow: all are as long as its longest. Made at the first call. */
-static const sw_table *long_spans(void) {
-    static sw_table *made;
-    if (made != NULL) return made;
-    const sw_table *c16 = sw_table_c16();
-    static sw_class_spec specs[SW_TABLE_CLASSES_MAX];
-    for (uint32_t cls = 1; cls < c16->class_count; cls++)
-        specs[cls - 1] = (sw_class_spec){c16->classes[cls].size, c16->classes[cls].pages, 0};
-    CHECK_EQ(sw_table_create("long", 1u << c16->page_shift, specs, c16->class_count - 1, &made),
-             SW_OK);
-    return made;
-}
-
-typedef struct scene {
-    sw_heap *heap;
-    sw_cache *owner, *freer;
-    void *objects[SPANS][SLOTS]; /* the owner's spans, all full */
-} scene;
-
-static scene s;
-
-static const sw_span *span_in(const void *p) { return sw_target_find(s.heap, p).span; }
-
-static void open_scene(uint64_t limit_bytes) {
-    s.heap = heap_with((heap_setting){.limit_bytes = limit_bytes, .table = long_spans()});
-    CHECK_EQ(sw_cache_open(s.heap, &s.owner), SW_OK);
-    CHECK_EQ(sw_cache_open(s.heap, &s.freer), SW_OK);
-    for (int i = 0; i < SPANS; i++) {
-        for (int k = 0; k < SLOTS; k++) {
-            s.objects[i][k] = sw_cache_alloc(s.owner, SIZE, 0);
-            CHECK(s.objects[i][k] != NULL);
-        }
-        CHECK_EQ(span_in(s.objects[i][0])->slots, SLOTS);
-        CHECK(span_in(s.objects[i][0]) == span_in(s.objects[i][SLOTS - 1]));
-    }
-}
-
-static void close_scene(void) {
-    CHECK_EQ(sw_heap_verify(s.heap), SW_OK);
-    sw_cache_close(s.freer);
-    sw_cache_close(s.owner);
-    CHECK_EQ(sw_heap_destroy(s.heap), SW_OK);
-}
-
-/* Frees count objects of a span from the other cache. */
-static void free_others(int span, int first, int count) {
-    for (int k = first; k < first + count; k++) sw_cache_free(s.freer, s.objects[span][k]);
-    CHECK_EQ(sw_heap_verify(s.heap), SW_OK);
-}
-
-/* Allocates count objects; how many of them are in the span. */
-static int allocate_in(int span, int count) {
-    const sw_span *wanted = span_in(s.objects[span][0]);
-    int found = 0;
-    for (int i = 0; i < count; i++) {
-        void *p = sw_cache_alloc(s.owner, SIZE, 0);
-        found += p != NULL && span_in(p) == wanted;
-    }
-    CHECK_EQ(sw_heap_verify(s.heap), SW_OK);
-    return found;
-}
-
-static void frees_serve_at_the_limit(void) {
-    open_scene(0);
-    uint64_t held = sw_heap_held_bytes(s.heap);
-    close_scene();
-    open_scene(held);
-    free_others(2, 100, 3);
-    CHECK_EQ(allocate_in(2, 3), 3);
-    errno = 0;
-    CHECK(sw_cache_alloc(s.owner, SIZE, 0) == NULL);
-    CHECK_EQ(errno, ENOMEM);
-    free_others(3, 7, 1);
-    sw_cache_trim(s.owner);
-    CHECK_EQ(allocate_in(3, 1), 1);
-    close_scene();
-}
 
 /* --- objects of several caches ------------------------------------------------------------------ */
 
@@ -121,98 +45,40 @@ static void end_heap(void) {
 
 static sw_span *span_of(const void *p) { return sw_target_find(heap, p).span; }
 
-/* --- one thing at a time ---------------------------------------------------------------------- */
+/* --- at the limit ----------------------------------------------------------------------------- */
 
-enum { LARGER = 1024, LARGER_SLOTS = 64 };
+/* c16 with spans that do not grow: all are as long as its longest. Made at the first call. */
+static const sw_table *long_spans(void) {
+    static sw_table *made;
+    if (made != NULL) return made;
+    const sw_table *c16 = sw_table_c16();
+    static sw_class_spec specs[SW_TABLE_CLASSES_MAX];
+    for (uint32_t cls = 1; cls < c16->class_count; cls++)
+        specs[cls - 1] = (sw_class_spec){c16->classes[cls].size, c16->classes[cls].pages, 0};
+    CHECK_EQ(sw_table_create("long", 1u << c16->page_shift, specs, c16->class_count - 1, &made),
+             SW_OK);
+    return made;
+}
+
+enum { SIZE = 64, SMALL_SLOTS = 1024, LARGER = 1024, LARGER_SLOTS = 64 };
 
 /* A span that its owner frees the most of, and another cache the little rest, has no live object:
  * at the limit its pages serve another class. */
 static void pages_at_the_limit(void) {
-    static void *small[SLOTS];
+    static void *small[SMALL_SLOTS];
     uint64_t held = 0;
     for (int round = 0; round < 2; round++) {
         make_heap((heap_setting){.limit_bytes = held, .table = long_spans()});
-        for (int i = 0; i < SLOTS; i++) small[i] = sw_cache_alloc(caches[0], SIZE, 0);
+        for (int i = 0; i < SMALL_SLOTS; i++) small[i] = sw_cache_alloc(caches[0], SIZE, 0);
         CHECK(sw_cache_alloc(caches[0], SIZE, 0) != NULL); /* leaves the first span */
         for (int i = 0; i < LARGER_SLOTS; i++) CHECK(sw_cache_alloc(caches[0], LARGER, 0) != NULL);
         held = sw_heap_held_bytes(heap);
-        for (int i = 0; i < SLOTS; i++) sw_cache_free(caches[i < SLOTS * 3 / 4 ? 0 : 1], small[i]);
+        for (int i = 0; i < SMALL_SLOTS; i++)
+            sw_cache_free(caches[i < SMALL_SLOTS * 3 / 4 ? 0 : 1], small[i]);
         sw_cache_trim(caches[1]); /* clears its hazard */
         CHECK(sw_cache_alloc(caches[0], LARGER, 0) != NULL);
         end_heap();
     }
-}
-
-/* At the limit frees by others serve each refill before anything else is tried. */
-static void refills_at_the_limit(void) {
-    enum { SPANS = 4, ROUNDS = 5 };
-    static void *firsts[SPANS];
-    uint64_t held = 0;
-    for (int attempt = 0; attempt < 2; attempt++) {
-        make_heap((heap_setting){.limit_bytes = held, .table = long_spans()});
-        for (int i = 0; i < SPANS; i++)
-            for (int k = 0; k < SLOTS; k++) {
-                void *p = sw_cache_alloc(caches[0], SIZE, 0);
-                CHECK(p != NULL);
-                if (k == 0) firsts[i] = p;
-            }
-        held = sw_heap_held_bytes(heap);
-        for (int round = 0; round < ROUNDS && attempt != 0; round++) {
-            for (int i = 0; i < SPANS; i++) sw_cache_free(caches[1], firsts[i]);
-            sw_clear_error();
-            for (int i = 0; i < SPANS; i++) CHECK(sw_cache_alloc(caches[0], SIZE, 0) != NULL);
-            CHECK_EQ(sw_last_error()->status, SW_OK);
-        }
-        end_heap();
-    }
-}
-
-/* Whichever thread has a hazard on a span and then owns it frees into it as its owner. */
-static void freer_becomes_owner(void) {
-    static void *own[SLOTS];
-    make_heap((heap_setting){.limit_bytes = 0, .table = long_spans()});
-    sw_cache *freer = caches[1];
-    void *first = sw_cache_alloc(caches[0], SIZE, 0), *p = sw_cache_alloc(caches[0], SIZE, 0);
-    sw_cache_free(freer, p);
-    sw_span *span = span_of(first);
-    CHECK(freer->hazard == span);
-    sw_cache_close(caches[0]);
-    caches[0] = cache_of(heap);
-    for (int i = 0; i < SLOTS - 1; i++) own[i] = sw_cache_alloc(freer, SIZE, 0);
-    CHECK(span_of(own[0]) == span && sw_span_owner(span) == freer);
-    CHECK(freer->hazard == NULL);
-    CHECK(sw_cache_alloc(freer, SIZE, 0) != NULL); /* the span is full, so its owner is marked */
-    for (int i = 0; i < SLOTS - 1; i += 100) {
-        uint32_t slot = sw_span_slot_of(span, (uintptr_t)own[i]);
-        sw_cache_free(freer, own[i]);
-        CHECK_EQ(sw_word_remote(&span->words[slot / 64]), 0);
-        CHECK_EQ(sw_word_local(&span->words[slot / 64]) >> (slot % 64) & 1, 1);
-    }
-    end_heap();
-}
-
-/* A free that is announced so late that its span is another cache's, and the cache that it was
- * meant for a new one. */
-static void late_announcement(void) {
-    static void *own[SLOTS];
-    make_heap((heap_setting){.limit_bytes = 0, .table = long_spans()});
-    sw_cache *first = caches[0], *next = caches[1];
-    for (int i = 0; i < SLOTS; i++) own[i] = sw_cache_alloc(first, SIZE, 0);
-    sw_span *span = span_of(own[0]);
-    sw_cache_free(first, own[0]);
-    CHECK_EQ(sw_span_remote_free(heap->space, span, 5), SW_REMOTE_ANNOUNCE);
-    first->cold->holder =
-        SW_CACHE_OF_LIBRARY; /* no user's: its record serves the next one at once */
-    sw_cache_close(first);
-    caches[0] = cache_of(heap);
-    CHECK(caches[0] == first && sw_cache_alloc(next, SIZE, 0) == own[0]);
-    CHECK(sw_span_owner(span) == next);
-    sw_remote_announce(first, span, 0); /* the freer goes on */
-    CHECK(sw_cache_alloc(first, SIZE, 0) != NULL);
-    CHECK_EQ(first->cold->remote_head, 0);
-    sw_cache_trim(next);
-    CHECK(sw_cache_alloc(next, SIZE, 0) == own[5]);
-    end_heap();
 }
 
 /* --- at random -------------------------------------------------------------------------------- */
@@ -327,13 +193,158 @@ static void at_random(int steps) {
     end_heap();
 }
 
+enum { PAGE = 8192, SLOT = 512, SLOTS = 16 }; /* one page and one word a span */
+
+static sw_cache *owner;
+static sw_table *table;
+static int doubles;
+static const void *doubled;
+
+static sw_fault_action note(const sw_fault *fault, void *arg) {
+    (void)arg;
+    doubles += fault->code == SW_MISUSE_DOUBLE_FREE;
+    doubled = fault->ptr;
+    return SW_FAULT_LEAK_AND_CONTINUE;
+}
+
+/* of: a built-in table, whose sizes have paths of their own, or NULL for one that has none. */
+static void make(const sw_table *of) {
+    static const sw_class_spec specs[] = {{SLOT, 1, 0}};
+    table = NULL;
+    if (of == NULL) table = table_of("sixteen", PAGE, specs, 1);
+    heap = heap_with((heap_setting){.table = of == NULL ? table : of, .manual_clock = 1});
+    owner = cache_of(heap);
+}
+
+static void end(void) {
+    heap_end(heap);
+    sw_table_destroy(table);
+}
+
+static void fill(void **objects) {
+    for (int i = 0; i < SLOTS; i++) objects[i] = sw_cache_alloc(owner, SLOT, 0);
+    CHECK((char *)objects[SLOTS - 1] - (char *)objects[0] == (SLOTS - 1) * SLOT);
+}
+
+/* The first step of a free by another thread: the slot's bit. What comes next is the push. */
+static sw_span *set_remote(const void *p) {
+    sw_target target = sw_target_find(heap, p);
+    CHECK_EQ(target.misuse, SW_MISUSE_NONE);
+    CHECK_EQ(sw_span_remote_free(heap->space, target.span, target.slot), SW_REMOTE_ANNOUNCE);
+    return target.span;
+}
+
+static uint64_t count_spans(void) {
+    sw_ledger l = ledger_of(heap);
+    return l.spans;
+}
+
+/* --- while the owner closes ------------------------------------------------------------------- */
+
+static void *close_owner(void *arg) {
+    sw_cache_close(owner);
+    return arg;
+}
+
+static void wait_for_waiter(const sw_os_lock *lock) {
+    enum { CONTENDED = 2 };
+    while (__atomic_load_n(&lock->state, __ATOMIC_ACQUIRE) != CONTENDED) sched_yield();
+}
+
+/* The owner has looked at its stack, and waits for the lock under which it says that it is closed.
+ * The push that comes now sees an open cache and leaves the span to it. It was the last live
+ * object: no one but the owner's last look gives the pages back. */
+static void pushed_while_closing(void) {
+    void *objects[SLOTS];
+    pthread_t closer;
+    make(NULL);
+    fill(objects);
+    CHECK(sw_cache_alloc(owner, SLOT, 0) != NULL); /* leaves the span, which is full */
+    for (int i = 1; i < SLOTS; i++) sw_cache_free(owner, objects[i]);
+    sw_span *span = set_remote(objects[0]);
+    CHECK_EQ(count_spans(), 2);
+    sw_os_lock_acquire(&heap->lock);
+    CHECK_EQ(pthread_create(&closer, NULL, close_owner, NULL), 0);
+    wait_for_waiter(&heap->lock);
+    sw_remote_announce(owner, span, 0);
+    sw_os_lock_release(&heap->lock);
+    CHECK_EQ(pthread_join(closer, NULL), 0);
+    CHECK_EQ(count_spans(), 1); /* the one with the object that still lives */
+    end();
+}
+
+/* --- after the owner has closed --------------------------------------------------------------- */
+
+/* The span, fresh when its object was freed, belongs to no cache. A cache that takes it over gets
+ * zeroes out of it where it asks for them. */
+static void pushed_after_closing(void) {
+    sw_cache *next;
+    make(NULL);
+    unsigned char *p = sw_cache_alloc(owner, SLOT, 0);
+    CHECK(sw_cache_alloc(owner, SLOT, 0) == p + SLOT);
+    memset(p, 0xAA, SLOT);
+    sw_span *span = set_remote(p);
+    CHECK_EQ(span->needzero, 0);
+    sw_cache_close(owner);
+    sw_remote_announce(owner, span, 0);
+    CHECK_EQ(span->needzero, 1);
+    next = cache_of(heap);
+    bool again = false;
+    for (int i = 0; i < SLOTS - 1; i++) {
+        unsigned char *q = sw_cache_alloc(next, SLOT, SW_ZERO);
+        CHECK(sw_target_find(heap, q).span == span);
+        again = again || q == p;
+        for (int k = 0; k < SLOT; k++) CHECK_EQ(q[k], 0);
+    }
+    CHECK(again);
+    sw_cache_close(next);
+    end();
+}
+
+/* --- a slot that the owner frees too ---------------------------------------------------------- */
+
+/* Announces the span, drains it, and expects that the object is handed out once and that the second
+ * free is reported once. */
+static void ends_once(sw_span *span, const void *object) {
+    enum { LATER = 4 * SLOTS };
+    int handed_out = 0;
+    sw_remote_announce(owner, span, 0);
+    for (int i = 0; i < LATER; i++) handed_out += sw_cache_alloc(owner, SLOT, 0) == object;
+    sw_remote_drain(owner);
+    for (int i = 0; i < LATER; i++) handed_out += sw_cache_alloc(owner, SLOT, 0) == object;
+    CHECK_EQ(handed_out, 1);
+    CHECK_EQ(doubles, 1);
+    CHECK(doubled == object);
+    sw_cache_close(owner);
+    end();
+}
+
+/* The owner's free came first by a moment, so that neither saw the other's bit: the slot has a hint
+ * and a bit by another thread. */
+static void hinted_and_remote(const sw_table *of) {
+    void *objects[SLOTS];
+    make(of);
+    doubles = 0;
+    fill(objects);
+    CHECK(sw_cache_alloc(owner, SLOT, 0) != NULL); /* leaves the span, which is full */
+    sw_target target = sw_target_find(heap, objects[3]);
+    sw_cache_free(owner, objects[3]);
+    CHECK(sw_hint_names(owner, target.span, target.slot));
+    (void)__atomic_fetch_or(&target.span->words->remote, 1ull << target.slot, __ATOMIC_ACQ_REL);
+    CHECK(sw_span_announce(heap->space, target.span, target.slot));
+    CHECK(sw_cache_alloc(owner, SLOT, 0) != objects[3]); /* not before it is drained */
+    ends_once(target.span, objects[3]);
+}
+
 int main(void) {
-    frees_serve_at_the_limit();
     pages_at_the_limit();
-    refills_at_the_limit();
-    freer_becomes_owner();
-    late_announcement();
     for (seed = 1; seed <= 24; seed++) at_random(1500);
     CHECK(refusals > 100); /* or the limits were none */
+    sw_set_fault_handler(note, NULL);
+    if (sw_os_lock_has_barrier)
+        pushed_while_closing(); /* else no lock says that it is waited for */
+    pushed_after_closing();
+    hinted_and_remote(NULL);
+    hinted_and_remote(sw_table_go());
     return check_result();
 }

@@ -4,40 +4,14 @@
  * test_run_measures.c.
  */
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "child.h"
 #include "heap/cache.h"
 #include "heaps.h"
 #include "runner_ops.h"
 #include "spanwise/spanwise.h"
+#include "spawn.h"
 #include "trace_fixture.h"
-
-/* One call or many: the same end. */
-static void batches_do_not_matter(void) {
-    sw_replay_stats s[2];
-    sw_ledger l[2];
-    make_ops(8);
-    for (int i = 0; i < 2; i++) {
-        sw_heap *heap = make_heap(true);
-        uint64_t rng = 5;
-        sw_runner *runner = runner_of(heap);
-        for (size_t at = 0; at < COUNT;) {
-            size_t n = i == 0 ? COUNT : check_random(&rng) % 70, done = 0;
-            if (n > COUNT - at) n = COUNT - at;
-            CHECK_EQ(sw_runner_run(runner, ops + at, n, 0, NULL, &done), SW_OK);
-            CHECK_EQ(done, n);
-            at += n;
-        }
-        sw_runner_stats(runner, &s[i]);
-        CHECK_EQ(sw_heap_ledger(heap, &l[i], NULL, 0), SW_OK);
-        sw_runner_destroy(runner);
-        CHECK_EQ(sw_heap_destroy(heap), SW_OK);
-    }
-    CHECK(memcmp(&s[0], &s[1], sizeof s[0]) == 0);
-    CHECK(memcmp(&l[0], &l[1], sizeof l[0]) == 0);
-}
 
 /* What the runner reads of the operations that come next it only asks for: calls of 20 operations,
  * which are too short for looking ahead, end as one of all does. Thousands of objects of all sizes,
@@ -154,29 +128,6 @@ static void bad_input(bool dry) {
     sw_runner_destroy(runner);
     sw_runner_destroy(NULL);
     heap_end(heap);
-}
-
-/* A free of another thread's object is a remote free: the heap that 50 threads share stays
- * whole. */
-static void many_threads(void) {
-    sw_heap *heap = make_heap(true);
-    static sw_op list[2000];
-    sw_runner *runner = runner_of(heap);
-    for (uint32_t round = 0; round < 20; round++) {
-        for (uint32_t i = 0; i < 1000; i++) {
-            list[i] = (sw_op){
-                .kind = SW_OP_ALLOC, .object = i, .thread = (i * 7 + round) % 50, .size = i % 500};
-            list[1000 + i] =
-                (sw_op){.kind = SW_OP_FREE, .object = i, .thread = (i + round * 3) % 50};
-        }
-        CHECK_EQ(sw_runner_run(runner, list, 2000, 0, NULL, NULL), SW_OK);
-        CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    }
-    sw_ledger ledger = ledger_of(heap);
-    CHECK_EQ(ledger.live_objects, 0);
-    CHECK_EQ(ledger.caches, 50);
-    sw_runner_destroy(runner);
-    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
 /* --- threads that end ------------------------------------------------------------------------- */
@@ -379,18 +330,16 @@ static void recordings(void) {
         message_names_the_place(path);
         _exit(check_failures_ != 0);
     }
-    child_end(child);
+    expect_exit_0(child);
     CHECK_EQ(remove(path), 0);
 }
 
 int main(void) {
     threads_end(true);
     threads_end(false);
-    batches_do_not_matter();
     look_ahead();
     bad_input(true);
     bad_input(false);
-    many_threads();
     realloc_keeps_flags();
     for (int i = 0; i < 4; i++) tiny_objects(i % 2 != 0, i / 2 != 0);
     recordings();

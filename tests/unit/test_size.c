@@ -143,21 +143,6 @@ static void test_fast_header(void) {
     }
 }
 
-static void test_copy_equals_builtin(void) {
-    char name[] = "copy";
-    sw_table *copy = NULL;
-    CHECK_EQ(sw_table_create(name, 8192, go_numbers, GO_CLASSES, &copy), SW_OK);
-    memset(name, 'x', sizeof name - 1);
-    CHECK_STR(sw_table_name(copy), "copy");
-    const sw_table *go = sw_table_go();
-    CHECK_EQ(sw_table_hash(copy), sw_table_hash(go));
-    CHECK_EQ(copy->large_shift, go->large_shift);
-    CHECK(memcmp(copy->classes, go->classes, go->class_count * sizeof(sw_class)) == 0);
-    CHECK(memcmp(copy->small_map, go->small_map, SW_SMALL_MAP_LEN) == 0);
-    CHECK(memcmp(copy->large_map, go->large_map, ((32768 - 1024) >> 7) + 1) == 0);
-    sw_table_destroy(copy);
-}
-
 /* Random lists: what is accepted obeys the proofs by brute force; a refusal names its class. */
 static void test_random_tables(void) {
     uint64_t state = 2;
@@ -194,15 +179,6 @@ static void check_refused(const char *name, uint32_t page, const sw_class_spec *
     CHECK_EQ(sw_table_create(name, page, specs, count, &table), SW_INVALID);
     CHECK_STR(sw_last_error()->message, message);
     CHECK(table == NULL);
-}
-
-/* 32 bits, as Go has, do not divide these spans exactly; 64 bits do. */
-static void test_wide_division(void) {
-    const sw_class_spec specs[] = {{8, 1, 0}, {4088, 512, 0}, {65528, 40, 0}, {262136, 32, 0}};
-    sw_table *table = NULL;
-    CHECK_EQ(sw_table_create("wide", 8192, specs, 4, &table), SW_OK);
-    check_proofs(table);
-    sw_table_destroy(table);
 }
 
 static void test_refused_tables(void) {
@@ -267,9 +243,7 @@ int main(void) {
     test_round_up();
     test_class_info();
     test_fast_header();
-    test_copy_equals_builtin();
     test_random_tables();
-    test_wide_division();
     test_refused_tables();
     test_refused_classes();
     return check_result();

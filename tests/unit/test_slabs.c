@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tiered slabs: hand-written cases, a model that knows every slot, misuse, alerts, threads, refused
- * options. Damage: test_memory_grades.c, forks: test_fork_memory.c. */
+ * options. Damage: test_memory_grades.c, forks: test_fork.c. */
 #include <errno.h>
 #include <pthread.h>
 
 #include "arenas.h"
 #include "faults.h"
-#include "options.h"
 #include "pool/slabs.h"
 #include "spawn.h"
 

@@ -6,7 +6,6 @@
 #include "check.h"
 #include "ds/meta.h"
 #include "heap/placement.h"
-#include "heap/remote.h"
 #include "heap/target.h"
 #include "heaps.h"
 #include "spanwise/spanwise.h"
@@ -134,98 +133,6 @@ static void random_work(uint32_t size, uint32_t slots, uint64_t seed, int steps)
     tear_down();
 }
 
-/* Every byte of a span, and some past it, has one right answer. */
-static void locate(uint32_t size, uint32_t slots, uint32_t tail) {
-    set_up(size, slots);
-    uint64_t wrong = 0;
-    for (uint32_t offset = 0; offset < size * slots + tail; offset++) {
-        uint32_t slot = UINT32_MAX;
-        sw_slot_kind kind = sw_span_locate(b.span, b.span->base + offset, &slot);
-        sw_slot_kind want = offset >= size * slots ? SW_SLOT_PAST_LAST
-                            : offset % size == 0   ? SW_SLOT_START
-                                                   : SW_SLOT_INTERIOR;
-        wrong += kind != want || (kind == SW_SLOT_START && slot != offset / size);
-        sw_product product =
-            (sw_product)offset * b.span->magic; /* as the inline free computes it */
-        wrong += ((uint64_t)product < b.span->magic) != (offset % size == 0);
-    }
-    CHECK_EQ(wrong, 0);
-    tear_down();
-}
-
-/* --- double frees that race ------------------------------------------------------------------- */
-
-/* Owner and another thread free the same slot, neither seeing the other: the slot is handed out
- * once, the mistake is named, and while the other's announcement is under way the span stays
- * pending. */
-static void raced_double(void) {
-    uintptr_t doubled;
-    set_up(64, 128);
-    for (int i = 0; i < 2; i++) allocate(64);
-    CHECK_EQ(sw_span_remote_free(b.space, b.span, 70), SW_REMOTE_ANNOUNCE);
-    for (uint32_t slot = 0; slot < 128; slot++) free_locally(slot); /* 70 as well */
-    CHECK(!sw_span_is_empty(b.span));
-    uint32_t found = 0, given = 0;
-    for (;;) {
-        sw_word *word = sw_span_find_word(b.span, &doubled);
-        if (doubled != 0) CHECK_EQ(doubled, b.span->base + 70 * 64);
-        found += doubled != 0;
-        CHECK(!sw_span_is_empty(b.span)); /* the announcer still holds on to it */
-        if (word == NULL) break;
-        given += sw_popcount(sw_word_free(word));
-        sw_word_set_free(word, 0);
-    }
-    CHECK_EQ(found, 1);
-    CHECK_EQ(given, 127); /* slot 70 waits for its drain */
-    sw_span_drain(b.space, b.span, 0, &doubled);
-    CHECK_EQ(doubled, 0);
-    CHECK_EQ(sw_span_free_slots(b.span), 1);
-    CHECK(!sw_span_slot_live(b.span, 70));
-    tear_down();
-
-    /* The drain comes first. */
-    set_up(64, 128);
-    for (int i = 0; i < 2; i++) allocate(64);
-    CHECK_EQ(sw_span_remote_free(b.space, b.span, 3), SW_REMOTE_ANNOUNCE);
-    free_locally(3);
-    sw_span_drain(b.space, b.span, 0, &doubled);
-    CHECK_EQ(doubled, b.span->base + 3 * 64);
-    CHECK_EQ(sw_span_free_slots(b.span), 1);
-    tear_down();
-}
-
-/* The same in a heap: an announcer that is held up between its OR and its push finds a span. */
-static sw_fault_action go_on(const sw_fault *fault, void *arg) {
-    *(int *)arg += fault->code == SW_MISUSE_DOUBLE_FREE;
-    return SW_FAULT_LEAK_AND_CONTINUE;
-}
-
-static void slow_announcer(void) {
-    enum { COUNT = 512 };
-    int faults = 0;
-    void *p[COUNT];
-    sw_cache *cache;
-    sw_set_fault_handler(go_on, &faults);
-    sw_heap *heap = heap_with((heap_setting){.table = sw_table_go(), .batch_spans = 0});
-    cache = cache_of(heap);
-    for (int i = 0; i < COUNT; i++) p[i] = sw_cache_alloc(cache, 64, 0); /* 4 spans of 128 */
-    sw_target target = sw_target_find(heap, p[5]);
-    CHECK_EQ(target.misuse, SW_MISUSE_NONE);
-    CHECK_EQ(sw_span_remote_free(heap->space, target.span, target.slot), SW_REMOTE_ANNOUNCE);
-    sw_cache_free(cache, p[5]); /* the owner frees it too */
-    for (int i = 0; i < 130; i++) CHECK(sw_cache_alloc(cache, 64, 0) != p[5]);
-    for (int i = 0; i < 128; i++)
-        if (i != 5) sw_cache_free(cache, p[i]);
-    CHECK(sw_span_size(target.span) == 64); /* not given up: someone is about to push it */
-    sw_remote_announce(cache, target.span, sw_span_half(target.slot));
-    sw_remote_drain(cache);
-    CHECK_EQ(faults, 1);
-    CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    sw_cache_close(cache);
-    heap_end(heap);
-    sw_set_fault_handler(NULL, NULL);
-}
-
 /* --- lists ------------------------------------------------------------------------------------ */
 
 static void lists(uint64_t seed) {
@@ -273,13 +180,8 @@ int main(void) {
     for (size_t i = 0; i < sizeof slots / sizeof *slots; i++) {
         random_work(8, slots[i], i + 1, 3000);
         random_work(48, slots[i], i + 100, 1000);
-        locate(8, slots[i], 0);
-        locate(24, slots[i], 16);
-        locate(112, slots[i] % 500 + 1, 111);
     }
-    raced_double();
     lists(9);
-    slow_announcer();
     sw_meta_destroy(&b.meta);
     sw_space_dry_destroy(b.space);
     return check_result();

@@ -7,7 +7,6 @@
 #include "check.h"
 #include "faults.h"
 #include "heap/heap.h"
-#include "heap/remote.h"
 #include "heaps.h"
 #include "spanwise/spanwise.h"
 
@@ -164,36 +163,6 @@ static void serves_its_class(bool dry) {
     end();
 }
 
-/* What another cache freed waits on the stack while there is an idle span, and is drained before a
- * fresh span is made. */
-static void serves_before_a_drain(void) {
-    sw_cache *other;
-    make(0, false, false);
-    other = cache_of(heap);
-    char *small = take(1024);
-    free_full(1);
-    sw_cache_free(other, small);
-    CHECK(cache->cold->remote_head != 0);
-    CHECK(take(PAGE) == objects[0]);
-    CHECK(cache->cold->remote_head != 0);
-    CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    CHECK(take(PAGE) != NULL);
-    CHECK_EQ(cache->cold->remote_head, 0);
-    sw_cache_close(other);
-    end();
-}
-
-/* What was written to is cleared for a caller that asks for zeroes. */
-static void is_cleared(void) {
-    make(0, false, false);
-    for (int i = 0; i < 2; i++) objects[i] = memset(take(PAGE), 0xAA, PAGE);
-    sw_cache_free(cache, objects[0]);
-    unsigned char *q = sw_cache_alloc(cache, PAGE, SW_ZERO);
-    CHECK(q == objects[0]);
-    for (int i = 0; i < PAGE; i++) CHECK_EQ(q[i], 0);
-    end();
-}
-
 /* --- what is kept ----------------------------------------------------------------------------- */
 
 /* Idle spans are released at the cache's first request for a span after a tick, by a trim, and when
@@ -226,15 +195,6 @@ static void is_cached(bool dry) {
     end();
 }
 
-/* A span that becomes idle where the class has no room for a hint is given up. */
-static void is_bounded(void) {
-    make(0, false, false);
-    free_full(MOST + 3);
-    CHECK_EQ(ledger_of(heap).cached_bytes, MOST * PAGE);
-    CHECK_EQ(ledger_of(heap).free_page_bytes, 3 * PAGE);
-    end();
-}
-
 /* A span of another class takes the pages of an idle one, so that the heap does not grow. */
 static void pages_are_used(bool dry) {
     make(0, dry, false);
@@ -244,73 +204,6 @@ static void pages_are_used(bool dry) {
     CHECK(p == objects[0]);
     CHECK_EQ(ledger_of(heap).held_bytes, held);
     CHECK_EQ(ledger_of(heap).cached_bytes, 2 * PAGE + 4096);
-    end();
-}
-
-/* A second free of an object of an idle span is found, and the object serves once. */
-static void second_frees(void) {
-    sw_cache *other;
-    make(0, false, false);
-    other = cache_of(heap);
-    free_full(1);
-    sw_cache *by[] = {cache, other};
-    for (int k = 0; k < 2; k++)
-        EXPECT_FAULT(DOUBLE_FREE, objects[0], sw_cache_free(by[k], objects[0]));
-    CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    CHECK(take(PAGE) == objects[0]);
-    sw_cache_close(other);
-    end();
-}
-
-/* The same while a racing free by another thread is announced: the span stays until the drain. */
-static void second_free_pending(void) {
-    make(0, false, false);
-    free_full(2);
-    sw_span *span = sw_space_span(heap->space, sw_space_id_of(heap->space, (uintptr_t)objects[1]));
-    __atomic_store_n(&span->own.remote, 1, __ATOMIC_RELAXED);
-    sw_remote_announce(cache, span, 0);
-    char *p = objects[1];
-    CHECK(take(PAGE) == objects[0]); /* the newer one is not handed out */
-    EXPECT_FAULT(DOUBLE_FREE, p, sw_cache_trim(cache));
-    end();
-}
-
-/* --- frees by other threads ------------------------------------------------------------------- */
-
-/* A span of one word that another cache has freed into does not wait for more: it is drained,
- * and its slot taken by the next allocation. */
-static void drained_at_once(void) {
-    sw_cache *other;
-    make(0, false, false);
-    other = cache_of(heap);
-    for (int i = 0; i < 3; i++) objects[i] = take(PAGE);
-    sw_cache_free(other, objects[0]);
-    const sw_span *span =
-        sw_space_span(heap->space, sw_space_id_of(heap->space, (uintptr_t)objects[0]));
-    CHECK_EQ(span->own.remote, 1);
-    CHECK_EQ(sw_space_cold(heap->space, span)->remote_words[0], 0);
-    CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    sw_cache_free(other, take(64)); /* its hazard is another span from here on */
-    CHECK(take(PAGE) == objects[0]);
-    sw_cache_close(other);
-    end();
-}
-
-/* The upper half of a span of one word has no word. A drain that took one would take that of the
- * record which is 64 words later. */
-static void upper_half_is_none(void) {
-    enum { RECORDS = 64 * sizeof(sw_word) / sizeof(sw_span) };
-    make(0, false, false);
-    free_full(1);
-    CHECK(take(PAGE) == objects[0]); /* a drain leaves no span fresh, and this one is not */
-    sw_span *span = sw_space_span(heap->space, sw_space_id_of(heap->space, (uintptr_t)objects[0]));
-    uint64_t before = span[RECORDS].own.remote;
-    uintptr_t doubled;
-    span[RECORDS].own.remote = 2;
-    sw_span_drain(heap->space, span, 1, &doubled);
-    CHECK_EQ(span[RECORDS].own.remote, 2);
-    CHECK_EQ(doubled, 0);
-    span[RECORDS].own.remote = before;
     end();
 }
 
@@ -339,12 +232,5 @@ int main(void) {
         is_cached(dry);
         pages_are_used(dry);
     }
-    serves_before_a_drain();
-    is_cleared();
-    is_bounded();
-    second_frees();
-    second_free_pending();
-    drained_at_once();
-    upper_half_is_none();
     return check_result();
 }

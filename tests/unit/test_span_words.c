@@ -13,27 +13,6 @@ enum { SPANS = 2, SLOTS_MAX = SW_TABLE_SLOTS_MAX };
 
 /* --- how many words --------------------------------------------------------------------------- */
 
-/* The words that indices of the span's bytes reach, tail and all. */
-static uint32_t words_reached(uint32_t size, uint32_t span_bytes) {
-    return (span_bytes - 1) / size / 64 + 1;
-}
-
-static void every_class_of(uint32_t page_bytes) {
-    uint64_t wrong = 0;
-    for (uint32_t size = 8; size <= SW_TABLE_SIZE_MAX; size += size < 8192 ? 8 : 1000 * 8) {
-        for (uint32_t pages = 1; pages <= 64; pages++) {
-            uint32_t span_bytes = pages * page_bytes, slots = span_bytes / size;
-            if (slots == 0 || slots > SLOTS_MAX) continue;
-            uint32_t words = sw_words_of(size, slots), reached = words_reached(size, span_bytes);
-            /* Large slots may have a word that no byte reaches. */
-            wrong += size <= SW_FRAME_BYTES ? words != reached
-                                            : words < reached || words > slots / 64 + 1;
-            wrong += sw_words_bytes(size, slots) != (words == 1 ? 0 : words * sizeof(sw_word));
-        }
-    }
-    CHECK_EQ(wrong, 0);
-}
-
 /* The size comes back out of the magic number. */
 static void every_size(void) {
     uint64_t wrong = 0;
@@ -275,67 +254,12 @@ static void lives(void) {
     tear_down();
 }
 
-/* --- damage ----------------------------------------------------------------------------------- */
-
-/* Flips each of the bits, alone; every flip must be found. */
-static void flips(void *field, uint64_t bits, const char *name) {
-    static unsigned case_number;
-    for (; bits != 0; bits &= bits - 1) {
-        if (!check_mine(case_number++)) continue;
-        uint32_t bit = sw_ctz(bits);
-        unsigned char *byte = (unsigned char *)field + bit / 8;
-        *byte ^= (unsigned char)(1u << bit % 8);
-        bool found = sw_heap_verify(b.heap) == SW_STATE;
-        *byte ^= (unsigned char)(1u << bit % 8);
-        if (!found)
-            fprintf(stderr, "%u slots of %u bytes: %s: bit %u\n", b.edge->slots, b.edge->size, name,
-                    bit);
-        CHECK(found);
-    }
-}
-
-/* A slot's lone bit is the only word on it: what is wrong with any contents is padding, and a slot
- * that is free twice. */
-static void damage(const edge *e) {
-    set_up(e, false, false);
-    fill_spans();
-    for (uint32_t i = 1; i < e->slots; i += 3) {
-        sw_cache_free(i % 2 == 0 ? b.owner : b.other, (void *)(b.base[0] + i * e->size));
-        b.live[0][i] = false;
-    }
-    CHECK_EQ(sw_heap_verify(b.heap), SW_OK);
-    for (uint32_t s = 0; s < SPANS && e->words == 1; s++) {
-        sw_span *span = span_at(b.base[s]);
-        sw_word *word = &span->own;
-        uint64_t padding = sw_span_padding(span, 0);
-        flips(&word->free, padding | word->local | word->remote, "free");
-        flips(&word->local, padding | word->free | word->remote, "local");
-        flips(&word->remote, padding | word->free | word->local, "remote");
-        flips(&span->span_class, 0xFFFF, "span_class");
-        flips(&span->slots, 0xFFFF, "slots");
-        flips(&span->cursor, 0xFF, "cursor");
-        flips(&span->state, 0xFF, "state");
-        flips(&span->needzero, 0xFE, "needzero");
-        flips(&span->idle, 0xFF, "idle");
-        flips(&span->words, 0xFFFF, "words");
-        flips(&span->magic, UINT64_MAX, "magic");
-    }
-    CHECK_EQ(sw_heap_verify(b.heap), SW_OK);
-    sw_cache_close(b.owner);
-    sw_cache_close(b.other);
-    tear_down();
-}
-
 int main(void) {
-    uint32_t step = check_share() < 8 ? 2 : 4; /* 8 and 32 KiB are as the others */
-    for (uint32_t page_bytes = 4096; page_bytes <= 65536; page_bytes *= step)
-        every_class_of(page_bytes);
     every_size();
     sw_set_fault_handler(remember, NULL);
     for (size_t i = 0; i < sizeof edges / sizeof *edges; i++) {
         one_edge(&edges[i], i % 2 != 0, false);
         one_edge(&edges[i], i % 2 == 0, true);
-        damage(&edges[i]);
     }
     lives();
     return check_result();

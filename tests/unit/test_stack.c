@@ -4,10 +4,7 @@
  * array with a depth. */
 #include "stack/stack.h"
 
-#include <stdbool.h>
-
 #include "check.h"
-#include "options.h"
 #include "os/os.h"
 #include "range_memory.h"
 
@@ -194,42 +191,6 @@ static void a_list_on_the_stack_moves(uint32_t growth) {
     end(stack);
 }
 
-/* A release unregisters the slots in it: what is pushed there later is not taken for a pointer. */
-static void a_released_slot_is_forgotten(void) {
-    sw_stack *stack = make(SW_STACK_COPY, 64, 1 << 20, 0);
-    uint8_t *bottom = sw_stack_fast_push(stack, 16);
-    void **slot = sw_stack_fast_push(stack, 16);
-    *slot = bottom;
-    CHECK_EQ(sw_stack_register(stack, slot), SW_OK);
-    CHECK_EQ(sw_stack_fast_release(stack, 16), SW_OK);
-    uintptr_t *number = sw_stack_fast_push(stack, 16);
-    *number = (uintptr_t)bottom;
-    CHECK(sw_stack_fast_push(stack, 100) != NULL);
-    CHECK_EQ(*(uintptr_t *)sw_stack_at(stack, 16), (uintptr_t)bottom);
-    CHECK_EQ(stats_of(stack).relocated, 0);
-    end(stack);
-}
-
-/* Slots are found whatever the order in which they were registered. */
-static void slots_out_of_order(void) {
-    sw_stack *stack = make(SW_STACK_COPY, 1024, 1 << 20, 0);
-    void **slots = sw_stack_fast_push(stack, 8 * 16);
-    for (int i = 7; i >= 0; i--) {
-        slots[2 * i] = &slots[2 * i + 1];
-        CHECK_EQ(sw_stack_register(stack, &slots[2 * i]), SW_OK);
-    }
-    CHECK_EQ(sw_stack_unregister(stack, &slots[6]), SW_OK);
-    CHECK_EQ(sw_stack_fast_release(stack, 5 * 16), SW_OK);
-    CHECK_EQ(stats_of(stack).registered, 4);
-    void *before = slots[6];
-    CHECK(sw_stack_fast_push(stack, 4096) != NULL);
-    slots = sw_stack_at(stack, 0);
-    for (int i = 0; i < 5; i++)
-        CHECK(slots[2 * i] == (i == 3 ? before : (void *)&slots[2 * i + 1]));
-    CHECK_EQ(stats_of(stack).relocated, 4);
-    end(stack);
-}
-
 /* --- pointers that would outlive their mark --------------------------------------------------- */
 
 static void a_returned_stack_pointer_is_caught(uint32_t growth) {
@@ -287,27 +248,6 @@ static void what_was_released_is_overwritten(void) {
     end(stack);
 }
 
-/* --- scopes ----------------------------------------------------------------------------------- */
-
-static uint64_t sum_to(sw_stack *stack, uint64_t n) {
-    SW_STACK_SCOPE(frame, stack);
-    CHECK_EQ(frame.mark, sw_stack_fast_depth(stack));
-    uint64_t *number = sw_stack_fast_push(stack, sizeof *number);
-    *number = n;
-    if (n == 0) return 0;
-    uint64_t below = sum_to(stack, n - 1);
-    /* The stack may have moved meanwhile. */
-    number = sw_stack_at(stack, frame.mark);
-    return *number + below;
-}
-
-static void scopes_recurse(uint32_t growth) {
-    sw_stack *stack = make(growth, 16, 1 << 20, 0);
-    CHECK_EQ(sum_to(stack, 1000), 500500);
-    CHECK_EQ(stats_of(stack).depth, 0);
-    end(stack);
-}
-
 /* --- random calls ----------------------------------------------------------------------------- */
 
 enum { MODEL_BYTES = 64 * KIB, MARKS = 64 };
@@ -355,8 +295,6 @@ int main(int argc, char **argv) {
     counted.calls = 0;
     no_thrashing_at_the_edge();
     wrong_arguments();
-    a_released_slot_is_forgotten();
-    slots_out_of_order();
     what_was_released_is_overwritten();
     int steps = argc > 1 ? atoi(argv[1]) : 8000 / (int)check_share();
     for (uint32_t growth = 0; growth < SW_STACK_GROWTH_COUNT; growth++) {
@@ -366,7 +304,6 @@ int main(int argc, char **argv) {
         a_list_on_the_stack_moves(growth);
         a_returned_stack_pointer_is_caught(growth);
         a_registered_pointer_that_outlives_is_caught(growth);
-        scopes_recurse(growth);
         for (uint32_t checked = 0; checked < 2; checked++)
             random_calls(growth, checked, growth + 1, steps);
     }

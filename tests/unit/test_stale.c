@@ -2,20 +2,16 @@
 /* Stale handles: every path of a closed cache fails with an error, and neither the heap nor a later
  * user of the handle's memory is affected. */
 #include <errno.h>
-#include <pthread.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "check.h"
-#include "child.h"
 #include "ds/handle.h"
 #include "dying_words.h"
 #include "faults.h"
 #include "heap/heap.h"
 #include "heaps.h"
-#include "sanitizer.h"
 #include "spanwise/fast.h"
 #include "spanwise/spanwise.h"
+#include "spawn.h"
 
 enum { WAITING = 8 }; /* closed caches of sw_cache_open whose records no one gets */
 
@@ -150,73 +146,6 @@ static void closed_twice(void) {
     heap_end(heap);
 }
 
-/* --- other threads, and children -------------------------------------------------------------- */
-
-static sw_heap *shared;
-static sw_cache *stale;
-static void *kept;
-
-static void *go_on(void *arg) {
-    (void)arg;
-    EXPECT_REFUSED(stale, sw_cache_alloc(stale, 64, 0));
-    EXPECT_FAULT(STALE_HANDLE, stale, sw_cache_free(stale, kept));
-    EXPECT_FAULT(STALE_HANDLE, stale, sw_cache_close(stale));
-    return NULL;
-}
-
-/* A thread whose own caches are those of a heap that another one destroys. */
-static void *lose_heap(void *arg) {
-    pthread_barrier_t *turn = arg;
-    void *p = sw_heap_alloc(shared, 64, 0);
-    CHECK(p != NULL);
-    pthread_barrier_wait(turn);
-    pthread_barrier_wait(turn); /* destroyed meanwhile */
-    EXPECT_REFUSED(shared, sw_heap_alloc(shared, 64, 0));
-    EXPECT_REFUSED(shared, sw_heap_realloc(shared, p, 64, 0));
-    EXPECT_FAULT(STALE_HANDLE, shared, sw_heap_free(shared, p));
-    EXPECT_FAULT(STALE_HANDLE, shared, sw_heap_free_sized(shared, p, 64));
-    return NULL;
-}
-
-static void in_thread(void *(*work)(void *)) {
-    pthread_t thread;
-    if (pthread_create(&thread, NULL, work, NULL) != 0) abort(); /* the thread counts checks now */
-    pthread_join(thread, NULL);
-}
-
-static void in_child(void) {
-    pid_t child = child_begin();
-    if (child == 0) {
-        (void)go_on(NULL);
-        CHECK_EQ(sw_heap_verify(shared), SW_OK);
-        CHECK_EQ(open_caches(shared), 1);
-        _exit(check_failed());
-    }
-    child_end(child);
-}
-
-static void elsewhere(void) {
-    pthread_t thread;
-    pthread_barrier_t turn;
-    shared = new_heap(NULL);
-    sw_cache *open = new_cache(shared);
-    stale = new_cache(shared);
-    kept = sw_cache_alloc(stale, 64, 0);
-    sw_cache_close(stale);
-    in_thread(go_on);
-    in_child();
-    sw_cache_free(open, kept);
-    sw_cache_close(open);
-    CHECK_EQ(pthread_barrier_init(&turn, NULL, 2), 0);
-    if (pthread_create(&thread, NULL, lose_heap, &turn) != 0) abort();
-    pthread_barrier_wait(&turn);
-    CHECK_EQ(sw_heap_destroy(shared), SW_OK);
-    pthread_barrier_wait(&turn);
-    pthread_join(thread, NULL);
-    pthread_barrier_destroy(&turn);
-    in_thread(go_on);
-}
-
 /* --- heaps and tables ------------------------------------------------------------------------- */
 
 /* As many heaps may end after it as handles stay readable; then nothing is promised. */
@@ -277,51 +206,12 @@ static void runner_without_heap(void) {
     EXPECT_FAULT(STALE_HANDLE, runner, sw_runner_destroy(runner));
 }
 
-/* --- handlers that do it again ---------------------------------------------------------------- */
-
-static sw_fault_action free_again(const sw_fault *fault, void *arg) {
-    (void)arg;
-    sw_free((void *)(uintptr_t)fault->ptr);
-    return SW_FAULT_LEAK_AND_CONTINUE;
-}
-
-static void free_for_ever(void) {
-    void *p = sw_malloc(100);
-    sw_set_fault_handler(free_again, NULL);
-    sw_free(p);
-    sw_free(p);
-}
-
-static sw_fault_action close_again(const sw_fault *fault, void *arg) {
-    (void)fault;
-    sw_cache_close(arg);
-    return SW_FAULT_LEAK_AND_CONTINUE;
-}
-
-static void close_for_ever(void) {
-    sw_cache *cache = new_cache(new_heap(NULL));
-    sw_set_fault_handler(close_again, cache);
-    sw_cache_close(cache);
-    sw_cache_close(cache);
-}
-
-static void handlers_that_do_it_again(void) {
-    char text[DYING_WORDS_MAX];
-    dying_words(free_for_ever, text);
-    CHECK(strncmp(text, "spanwise: fatal: DOUBLE_FREE op=free ptr=0x", 43) == 0);
-    dying_words(close_for_ever, text);
-    CHECK(strncmp(text, "spanwise: fatal: STALE_HANDLE op=cache_close ptr=0x", 51) == 0);
-    CHECK(strstr(text, "\nspanwise: handle was closed or destroyed before\n") != NULL);
-}
-
 int main(void) {
     remember_faults();
     caches_of_each_heap();
     closed_twice();
-    elsewhere();
     destroyed_twice();
     table_in_use();
     runner_without_heap();
-    handlers_that_do_it_again();
     return check_result();
 }

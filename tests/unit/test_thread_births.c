@@ -7,15 +7,13 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "check.h"
-#include "child.h"
 #include "heaps.h"
 #include "sanitizer.h"
 #include "spanwise/spanwise.h"
-#include "threads.h"
+#include "spawn.h"
 
 static atomic_int mapped, unmapped;
 
@@ -74,19 +72,6 @@ static void records_that_wait_are_bounded(void) {
     CHECK_EQ(calls_of(20, 4), 0);
 }
 
-/* A record that has served names no cache of its old thread: those heaps are gone. */
-static void tables_are_empty(void) {
-    for (int round = 0; round < 20; round++) {
-        sw_heap *old = first_heap;
-        (void)calls_of(1, 4);
-        CHECK_EQ(sw_heap_create(NULL, &first_heap), SW_OK); /* not in the place of the old one */
-        CHECK_EQ(sw_heap_destroy(old), SW_OK);
-        (void)calls_of(1, 4);
-        CHECK_EQ(sw_heap_verify(first_heap), SW_OK);
-        CHECK_EQ(sw_heap_verify(last_heap), SW_OK);
-    }
-}
-
 /* --- fork ------------------------------------------------------------------------------------- */
 
 static void *wait_for_end(void *arg) {
@@ -130,7 +115,7 @@ static void in_a_forked_child(void) {
         births_in_child();
         _exit(check_failed());
     }
-    child_end(child);
+    expect_exit_0(child);
     pthread_barrier_wait(&end);
     join_threads(threads, THREADS);
     pthread_barrier_destroy(&end);
@@ -144,7 +129,6 @@ int main(void) {
     last_heap = heaps[HEAPS - 1];
     births_ask_nothing();
     records_that_wait_are_bounded();
-    tables_are_empty();
     if (!UNDER_TSAN)
         in_a_forked_child(); /* its runtime does not survive forks of processes with threads */
     return check_result();

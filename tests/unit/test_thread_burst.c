@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* State after a burst of threads: spans of the shortest length, at most 8 MiB of free pages, and
- * the records of 64 caches. The numbers are computed by hand from the default table. */
+ * the records of 64 caches. The numbers are computed by hand from the default table. Also which
+ * closed caches and spans the next thread gets. */
 #include <pthread.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "check.h"
-#include "child.h"
 #include "faults.h"
 #include "heap/cache.h"
-#include "heap/remote.h"
 #include "heaps.h"
 #include "os/os.h"
 #include "sanitizer.h"
 #include "spanwise/spanwise.h"
-#include "threads.h"
+#include "spawn.h"
 
 enum {
     THREADS = UNDER_TSAN ? 100 : 300,
@@ -142,68 +140,6 @@ static void burst_is_bounded(bool huge) {
     end();
 }
 
-static void waves_do_not_add_up(void) {
-    make(0, false, false);
-    begin_wave(threads);
-    sw_ledger live = ledger();
-    end_wave(threads);
-    for (int wave = 0; wave < 6; wave++) {
-        int count = threads / (1 + wave % 3);
-        begin_wave(count);
-        sw_ledger now = ledger();
-        CHECK(now.held_bytes - now.metadata_bytes <=
-              (uint64_t)count * SIZES * SPAN + FREE_MOST + KEPT_MOST);
-        end_wave(count);
-        CHECK_EQ(heap->cache_numbers, threads);
-        now = ledger();
-        CHECK(now.free_page_bytes <= FREE_MOST);
-        CHECK(now.metadata_bytes <=
-              live.metadata_bytes - stripped_bytes((uint64_t)threads - WHOLE));
-    }
-    end();
-}
-
-/* A heap that keeps its pages keeps these as well; records are no pages. */
-static void pages_may_be_kept(void) {
-    make(SW_DECAY_NEVER, false, false);
-    begin_wave(threads);
-    end_wave(threads);
-    sw_ledger l = ledger();
-    CHECK_EQ(l.returned_bytes, 0);
-    CHECK_EQ(l.held_bytes - l.metadata_bytes, (uint64_t)threads * SIZES * SPAN);
-    CHECK_EQ(heap->closed_count, WHOLE);
-    end();
-}
-
-/* Objects that others free after their thread has ended: each frees a part of them, then ends. */
-static void *free_row(void *arg) {
-    for (uintptr_t i = (uintptr_t)arg; i < (uintptr_t)threads; i += 4)
-        for (int k = 1; k < SIZES; k += 2) sw_heap_free(heap, objects[i][k]);
-    return NULL;
-}
-
-static void others_free_them(void) {
-    static void *kept[MOST_THREADS][SIZES];
-    pthread_t freers[4];
-    make(0, false, false);
-    begin_wave(threads);
-    sw_ledger live = ledger();
-    for (int i = 0; i < threads; i++)
-        for (int k = 1; k < SIZES; k += 2) {
-            kept[i][k] = objects[i][k];
-            objects[i][k] = NULL;
-        }
-    end_wave(threads);
-    CHECK_EQ(ledger().live_objects, threads * SIZES / 2);
-    CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    memcpy(objects, kept, sizeof kept);
-    start_threads(freers, 4, free_row, 0);
-    join_threads(freers, 4);
-    memset(objects, 0, sizeof objects);
-    check_rest(&live);
-    end();
-}
-
 /* --- records, one thread ---------------------------------------------------------------------- */
 
 static void open_all(sw_cache_holder holder) {
@@ -242,68 +178,9 @@ static void whole_ones_come_first(void) {
     end();
 }
 
-/* Users still have the addresses of their caches, so these records stay whole. */
-static void users_stay_whole(void) {
-    make(0, false, false);
-    open_all(SW_CACHE_OF_LIBRARY);
-    for (int i = 0; i < threads; i++) sw_cache_close(caches[i]);
-    open_all(SW_CACHE_OF_USER);
-    sw_cache *library[WHOLE];
-    for (int i = 0; i < WHOLE; i++)
-        CHECK_EQ(sw_cache_make(heap, SW_CACHE_OF_LIBRARY, &library[i]), SW_OK);
-    for (int i = 0; i < WHOLE; i++) sw_cache_close(library[i]);
-    CHECK_EQ(heap->closed_count, WHOLE);
-    uint64_t metadata = ledger().metadata_bytes;
-    for (int i = 0; i < threads; i++) sw_cache_close(caches[i]);
-    CHECK_EQ(ledger().metadata_bytes, metadata);
-    CHECK(heap->stripped_caches == NULL);
-    EXPECT_FAULT(STALE_HANDLE, caches[threads - 1],
-                 CHECK(sw_cache_alloc(caches[threads - 1], 1024, 0) == NULL));
-    end();
-}
-
-/* A free that raced with the close of its span's owner is announced to a stripped cache. */
-static void announced_to_a_stripped_one(void) {
-    make(0, false, false);
-    open_all(SW_CACHE_OF_LIBRARY);
-    sw_cache *owner = caches[threads - 1];
-    void *p = sw_cache_alloc(owner, 64, 0), *q = sw_cache_alloc(owner, 64, 0);
-    sw_span *span = sw_space_span(heap->space, sw_space_id_of(heap->space, (uintptr_t)p));
-    for (int i = 0; i < threads; i++) sw_cache_close(caches[i]);
-    CHECK_EQ(owner->cold->stripped, 1);
-    __atomic_fetch_or(&span->words[0].remote, 1, __ATOMIC_RELAXED); /* p is slot 0 */
-    if (sw_span_announce(heap->space, span, 0)) sw_remote_announce(owner, span, 0);
-    CHECK_EQ(ledger().live_objects, 1);
-    CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    sw_heap_free(heap, q);
-    CHECK_EQ(ledger().live_objects, 0);
-    end();
-}
-
-/* The same closes on a dry heap, which models a real one to the byte. */
-static void dry_is_the_same(void) {
-    sw_ledger ledgers[2];
-    for (int dry = 0; dry < 2; dry++) {
-        make(0, dry != 0, false);
-        open_all(SW_CACHE_OF_LIBRARY);
-        for (int i = 0; i < threads; i++)
-            for (int k = 0; k < SIZES; k++) objects[i][k] = sw_cache_alloc(caches[i], sizes[k], 0);
-        for (int i = 0; i < threads; i++) {
-            for (int k = 0; k < SIZES; k++) sw_cache_free(caches[i], objects[i][k]);
-            sw_cache_close(caches[i]);
-            CHECK(ledger().free_page_bytes <= FREE_MOST);
-        }
-        ledgers[dry] = ledger();
-        CHECK(ledgers[dry].returned_bytes != 0);
-        end();
-    }
-    CHECK(memcmp(&ledgers[0], &ledgers[1], sizeof ledgers[0]) == 0);
-    memset(objects, 0, sizeof objects);
-}
-
 /* --- fork ------------------------------------------------------------------------------------- */
 
-static void wait_for(pid_t child) { child_end(child); }
+static void wait_for(pid_t child) { expect_exit_0(child); }
 
 static pid_t start_child(void) {
     pid_t child = child_begin();
@@ -346,21 +223,117 @@ static void forks(void) {
     end();
 }
 
+/* --- records of closed caches --------------------------------------------------------------------- */
+
+enum { MANY = 20000, STAY = 16, SLOT_BYTES = 512 };
+
+static sw_cache *many[MANY];
+
+static uint64_t length_of(const sw_cache *list, uint32_t closed) {
+    uint64_t count = 0;
+    for (; list != NULL; list = list->cold->list_next, count++)
+        CHECK_EQ(list->cold->closed, closed);
+    return count;
+}
+
+static void check_lists(const sw_heap *heap, uint64_t open, uint64_t closed) {
+    CHECK_EQ(length_of(heap->open_caches, 0), open);
+    uint64_t whole = closed < SW_CLOSED_WHOLE ? closed : SW_CLOSED_WHOLE;
+    CHECK_EQ(length_of(heap->closed_caches, 1), whole);
+    CHECK_EQ(length_of(heap->stripped_caches, 1), closed - whole);
+    CHECK_EQ(heap->closed_count, whole);
+    CHECK_EQ(heap->cache_count, open);
+    CHECK_EQ(heap->cache_numbers, open + closed);
+}
+
+/* Caches that are no user's close in an order of their own; records are made for no more than are
+ * open at once. */
+static void closed_ones_are_taken_again(void) {
+    sw_heap *heap;
+    uint64_t rng = 4;
+    CHECK_EQ(sw_heap_create(NULL, &heap), SW_OK);
+    for (int i = 0; i < MANY; i++)
+        CHECK_EQ(sw_cache_make(heap, SW_CACHE_OF_LIBRARY, &many[i]), SW_OK);
+    check_lists(heap, MANY, 0);
+    for (int left = MANY; left > STAY; left--) {
+        int at = (int)(check_random(&rng) % (uint64_t)left);
+        sw_cache_close(many[at]);
+        many[at] = many[left - 1];
+    }
+    check_lists(heap, STAY, MANY - STAY);
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    for (int i = STAY; i < MANY; i++)
+        CHECK_EQ(sw_cache_make(heap, SW_CACHE_OF_LIBRARY, &many[i]), SW_OK);
+    check_lists(heap, MANY, 0);
+    for (int i = 0; i < MANY; i++) sw_cache_close(many[i]);
+    check_lists(heap, 0, MANY);
+    heap_end(heap);
+}
+
+/* A span that becomes wholly free is given up unless an open cache has a hazard on it. What is in a
+ * closed cache's record does not count: no one looks at it. */
+static void spans_given_up(bool by_closed, uint64_t spans_left) {
+    sw_heap *heap;
+    sw_cache *cache, *freer;
+    CHECK_EQ(sw_heap_create(NULL, &heap), SW_OK);
+    cache = cache_of(heap);
+    freer = cache_of(heap);
+    if (by_closed) sw_cache_close(freer);
+    void *p = sw_cache_alloc(cache, SLOT_BYTES, 0);
+    freer->cold->hazard_id = *sw_space_entry(heap->space, (uintptr_t)p);
+    sw_cache_free(cache, p);
+    sw_cache_close(cache);
+    sw_ledger ledger = ledger_of(heap);
+    CHECK_EQ(ledger.spans, spans_left);
+    CHECK_EQ(heap->central_idle, spans_left);
+    heap->central_idle = 0;
+    CHECK_EQ(sw_heap_verify(heap), spans_left == 0 ? SW_OK : SW_STATE);
+    heap->central_idle = (uint32_t)spans_left;
+    freer->cold->hazard_id = 0;
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    sw_heap_trim(heap); /* the hazard is cleared: now it is given up */
+    ledger = ledger_of(heap);
+    CHECK_EQ(ledger.spans, 0);
+    CHECK_EQ(heap->central_idle, 0);
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+}
+
+/* Two full spans with a free slot each, and a current one. The cache closes: who adopts takes the
+ * current one first, then the one whose slot was freed last. */
+static void warm_ones_are_adopted_first(void) {
+    enum { SLOTS = 16, COUNT = 2 * SLOTS + 1 }; /* 512 B, table go: a page, so 16 slots, a span */
+    sw_cache *cache;
+    char *p[COUNT];
+    sw_heap *heap = heap_with((heap_setting){.table = sw_table_go(), .placement = SW_PLACE_LIFO});
+    cache = cache_of(heap);
+    for (int i = 0; i < COUNT; i++)
+        p[i] = sw_cache_alloc(cache, SLOT_BYTES, SW_SCAN); /* no hints */
+    sw_cache_free(cache, p[0]);
+    sw_cache_free(cache, p[SLOTS]);
+    sw_cache_close(cache);
+    cache = cache_of(heap);
+    for (int i = 1; i < SLOTS; i++)
+        CHECK(sw_cache_alloc(cache, SLOT_BYTES, SW_SCAN) == p[COUNT - 1] + i * SLOT_BYTES);
+    CHECK(sw_cache_alloc(cache, SLOT_BYTES, SW_SCAN) == p[SLOTS]);
+    CHECK(sw_cache_alloc(cache, SLOT_BYTES, SW_SCAN) == p[0]);
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    sw_cache_close(cache);
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+}
+
 int main(int argc, char **argv) {
     if (argc > 1) threads = atoi(argv[1]);
     if (threads <= WHOLE || threads > MOST_THREADS) return 2;
+    remember_faults();
+    closed_ones_are_taken_again();
+    spans_given_up(false, 1);
+    spans_given_up(true, 0);
+    warm_ones_are_adopted_first();
     if (stripped_bytes(1) == 0) return check_result(); /* a record fits a page of the system */
     CHECK_EQ(sw_table_class_count(sw_table_default()), 66);
-    remember_faults();
     burst_is_bounded(false);
     burst_is_bounded(true);
-    waves_do_not_add_up();
-    pages_may_be_kept();
-    others_free_them();
     whole_ones_come_first();
-    users_stay_whole();
-    announced_to_a_stripped_one();
-    dry_is_the_same();
     if (!UNDER_TSAN) forks(); /* its runtime does not survive forks of processes with threads */
     return check_result();
 }

@@ -2,11 +2,9 @@
 /* Empty spans that the heap keeps for the next thread: hand-written cases, with classes of one
  * length each. */
 #include <pthread.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "check.h"
-#include "child.h"
 #include "faults.h"
 #include "heap/cache.h"
 #include "heap/central.h"
@@ -14,7 +12,7 @@
 #include "heaps.h"
 #include "sanitizer.h"
 #include "spanwise/spanwise.h"
-#include "threads.h"
+#include "spawn.h"
 
 enum { PAGE = 4096, CLASSES = 40, KEPT_PAGES = SW_KEPT_BYTES / PAGE, SIZE = 64 };
 
@@ -120,42 +118,6 @@ static void few_are_kept(void) {
     user = cache_of(heap);
     use_classes(user, 10, 3);
     ends(user, 4, 1);
-    end_heap();
-}
-
-/* No more than SW_KEPT_BYTES: 32 spans of four pages. */
-static void bytes_are_bounded(void) {
-    enum { MOST = KEPT_PAGES / 4, MANY = MOST + 5 };
-    sw_class_spec specs[MANY];
-    sw_table *own = table;
-    for (uint32_t i = 0; i < MANY; i++) specs[i] = (sw_class_spec)SW_CLASS_SPEC(16 * i + 16, 4);
-    table = table_of("long", PAGE, specs, MANY);
-    make_heap(true, false, 0);
-    sw_cache *cache = born();
-    use_classes(cache, 1, MANY);
-    ends(cache, KEPT_PAGES, MOST);
-    end_heap();
-    sw_table_destroy(table);
-    table = own;
-}
-
-/* A span with live objects comes to the central list: it is taken, and the kept one has gone. */
-static void live_ones_come_first(void) {
-    make_heap(false, false, 0);
-    sw_cache *first = born(), *second = born(), *third = born();
-    void *live = sw_cache_alloc(first, SIZE, 0);
-    sw_cache_free(second, sw_cache_alloc(second, SIZE, 0));
-    sw_cache_free(third, sw_cache_alloc(third, SIZE, 0));
-    sw_cache_close(second);
-    CHECK_EQ(heap->kept_pages, 1);
-    sw_cache_close(first);
-    CHECK_EQ(heap->kept_pages, 0);
-    sw_cache_close(third);
-    CHECK_EQ(heap->kept_pages, 0);
-    CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    first = born();
-    CHECK(sw_cache_alloc(first, SIZE, 0) == (char *)live + SIZE);
-    sw_cache_close(first);
     end_heap();
 }
 
@@ -274,50 +236,6 @@ static void taken_without_the_lock(void) {
     end_heap();
 }
 
-/* A cache has freed into the span last: when the span is its own, its frees are no other cache's.
- */
-static void was_the_hazard(void) {
-    make_heap(false, false, 0);
-    sw_cache *cache = born(), *other = born();
-    void *p = sw_cache_alloc(other, SIZE, 0);
-    use_classes(cache, 1, 1);
-    sw_cache_free(cache, p);
-    CHECK(cache->hazard != NULL);
-    ends(other, 1, 2);
-    CHECK(sw_cache_alloc(cache, SIZE, 0) == p);
-    CHECK(cache->hazard == NULL);
-    CHECK_EQ(heap->kept_pages, 0);
-    sw_cache_free(cache, p);
-    ends(cache, 2, 2);
-    end_heap();
-}
-
-/* After a tick a cache goes to the central lists first, and gives up what is idle. */
-static void ticks_are_noticed(void) {
-    make_heap(false, false, 0);
-    sw_cache *cache = born(), *other = born();
-    use_classes(cache, 1, 1);
-    sw_heap_set_time(heap, heap->options.decay_ns);
-    use_classes(other, 2, 1);
-    ends(other, 1, 2);
-    use_classes(cache, 2, 1);
-    CHECK_EQ(heap->kept_pages, 0);
-    ends(cache, 1, 1);
-    end_heap();
-}
-
-/* Threads that need nothing but kept spans look at the clock. */
-static void births_make_ticks(void) {
-    heap = heap_with((heap_setting){.table = table, .decay_ns = 1000000});
-    uint64_t begun_ns = heap->pages.tick_ns;
-    while (heap->pages.tick_ns == begun_ns) { /* or for ever */
-        sw_cache *cache = born();
-        use_classes(cache, 1, 2);
-        sw_cache_close(cache);
-    }
-    end_heap();
-}
-
 /* A free that raced with the last one is announced when the span is kept already: it is found, and
  * the span is none that is kept any more. */
 static void announced_late(void) {
@@ -360,7 +278,7 @@ static void child_keeps_none(void) {
         CHECK_EQ(sw_heap_verify(heap), SW_OK);
         _exit(check_failed());
     }
-    child_end(child);
+    expect_exit_0(child);
 }
 
 /* Nor is what a thread was about to take when the process forked. */
@@ -433,15 +351,10 @@ int main(void) {
     next_thread_takes_them(false, true);
     ticks_take_them_back();
     few_are_kept();
-    bytes_are_bounded();
-    live_ones_come_first();
     other_classes_take_their_pages();
     limits_and_trims_take_them();
     many_spans_end_in_turns();
     if (SW_CHECK < 3) taken_without_the_lock(); /* verify takes the lock */
-    was_the_hazard();
-    ticks_are_noticed();
-    births_make_ticks();
     announced_late();
     threads_share_them();
     given_up_beside();

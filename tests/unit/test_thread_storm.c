@@ -12,7 +12,7 @@
 #include "heaps.h"
 #include "sanitizer.h"
 #include "spanwise/spanwise.h"
-#include "threads.h"
+#include "spawn.h"
 
 /* How long the loops are: set by main. */
 static int scale;

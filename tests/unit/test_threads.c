@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads: frees across threads, threads that exit with live objects, many heaps, double frees
- * across threads. Also run under ThreadSanitizer. Forks: test_fork.c. */
+/* Threads: double frees across threads, handlers at a thread's end, many heaps, clocks, walks; each
+ * thread has its own last error, and an ended thread's record is reused by the next one. Also run
+ * under ThreadSanitizer. Frees across threads: test_thread_storm.c, forks: test_fork.c. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
+#include "base/fail.h"
+#include "base/thread_state.h"
 #include "check.h"
 #include "heaps.h"
-#include "sanitizer.h"
+#include "os/os.h"
 #include "spanwise/spanwise.h"
-#include "threads.h"
+#include "spawn.h"
 
 enum { THREADS = 6, MAILBOX = 1024, ROUNDS = 15000 };
 
 static sw_heap *heap;
-static _Atomic(void *) mailbox[MAILBOX];
 static atomic_int faults;
 
 static sw_fault_action count_fault(const sw_fault *fault, void *arg) {
@@ -24,55 +27,10 @@ static sw_fault_action count_fault(const sw_fault *fault, void *arg) {
     return SW_FAULT_LEAK_AND_CONTINUE;
 }
 
-/* Puts objects into random boxes and frees what it finds there: most frees are of other threads'
- * objects. The first word of an object is its size. */
-static void *swap_objects(void *arg) {
-    uint64_t rng = (uint64_t)(uintptr_t)arg;
-    for (int i = 0; i < ROUNDS; i++) {
-        uint64_t r = check_random(&rng);
-        size_t size = 8 + (r >> 20) % ((r & 15) == 0 ? 40000 : 600);
-        size_t *p = sw_heap_alloc(heap, size, (r & 32) != 0 ? SW_ZERO : 0);
-        if (p == NULL) abort();
-        if ((r & 32) != 0 && (p[0] != 0 || ((char *)p)[size - 1] != 0)) abort();
-        ((char *)p)[size - 1] = 7;
-        p[0] = size;
-        size_t *old = atomic_exchange(&mailbox[r % MAILBOX], p);
-        if (old == NULL) continue;
-        if (old[0] < 8 || old[0] > 41000) abort();
-        sw_heap_free(heap, old);
-    }
-    return NULL;
-}
-
-static void empty_mailbox(void) {
-    for (int i = 0; i < MAILBOX; i++) sw_heap_free(heap, atomic_exchange(&mailbox[i], NULL));
-}
-
 static void run_threads(void *(*fn)(void *), int count, uintptr_t seed) {
     pthread_t threads[64];
     start_threads(threads, count, fn, seed);
     join_threads(threads, count);
-}
-
-/* After all threads are gone and all objects freed, nothing is left but metadata. */
-static void check_empty(void) {
-    CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    if (sw_last_error()->status != SW_OK) puts(sw_last_error()->message);
-    sw_ledger ledger = ledger_of(heap);
-    CHECK_EQ(ledger.live_objects, 0);
-    /* what the main thread's own current spans hold, and nothing of the dead threads */
-    CHECK(ledger.spans <= 2 * (uint64_t)sw_table_class_count(sw_heap_table(heap)));
-    CHECK_EQ(ledger.caches, 1);
-}
-
-static void generations(void) {
-    for (uintptr_t generation = 0; generation < 3; generation++) {
-        run_threads(swap_objects, THREADS, generation * 100 + 1);
-        empty_mailbox();
-        sw_clear_error();
-        check_empty();
-    }
-    CHECK_EQ(atomic_load(&faults), 0);
 }
 
 /* A double free ordered by the join is found, whichever thread frees first: at the call, or, when
@@ -148,24 +106,6 @@ static void handler_at_exit(void) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
     CHECK_EQ(sw_heap_destroy(heap_of_handler), SW_OK);
     heap = shared;
-}
-
-/* Short-lived heaps while other threads use the shared one. */
-static void *many_heaps(void *arg) {
-    uint64_t rng = (uint64_t)(uintptr_t)arg;
-    for (int i = 0; i < 40; i++) {
-        sw_heap *own;
-        if (sw_heap_create(NULL, &own) != SW_OK) abort();
-        for (int j = 0; j < 200; j++) {
-            void *p = sw_heap_alloc(own, check_random(&rng) % 3000, 0);
-            void *q = sw_heap_alloc(heap, check_random(&rng) % 3000, 0);
-            if (j % 3 != 0) sw_heap_free(own, p);
-            sw_heap_free(heap, q);
-        }
-        if (sw_heap_verify(own) != SW_OK) abort();
-        sw_heap_destroy(own);
-    }
-    return NULL;
 }
 
 /* --- one clock, many hands -------------------------------------------------------------------- */
@@ -260,13 +200,108 @@ static void readers(bool tracked) {
     heap = shared;
 }
 
+/* --- what a thread owns --------------------------------------------------------------------------- */
+
+enum { TOGETHER = 100, STACK_BYTES = 1 << 20, IN_TURN = 500 };
+
+static pthread_barrier_t all;
+static const void *records[TOGETHER];
+
+static void *fail_together(void *arg) {
+    uintptr_t number = (uintptr_t)arg;
+    char expected[32];
+    snprintf(expected, sizeof expected, "thread %llu", (unsigned long long)number);
+    CHECK_EQ(sw_last_error()->status, SW_OK);
+    CHECK_STR(sw_last_error()->message, "");
+    sw_clear_error(); /* without a record */
+    CHECK_EQ(sw_fail(number % 2 == 0 ? SW_LIMIT : SW_BUSY, "op", "%s", expected),
+             number % 2 == 0 ? SW_LIMIT : SW_BUSY);
+    (void)pthread_barrier_wait(&all); /* now every thread has failed, and none has ended */
+    CHECK_EQ(sw_last_error()->status, number % 2 == 0 ? SW_LIMIT : SW_BUSY);
+    CHECK_STR(sw_last_error()->message, expected);
+    CHECK_STR(sw_last_error()->op, "op");
+    records[number] = sw_thread_state_find(false);
+    (void)pthread_barrier_wait(&all);
+    sw_clear_error();
+    CHECK_EQ(sw_last_error()->status, SW_OK);
+    return NULL;
+}
+
+static void threads_have_their_own(void) {
+    pthread_t threads[TOGETHER];
+    CHECK_EQ(pthread_barrier_init(&all, NULL, TOGETHER), 0);
+    start_threads(threads, TOGETHER, fail_together, 0);
+    join_threads(threads, TOGETHER);
+    for (int i = 0; i < TOGETHER; i++)
+        for (int k = 0; k < i; k++) CHECK(records[i] != NULL && records[i] != records[k]);
+    CHECK_EQ(pthread_barrier_destroy(&all), 0);
+}
+
+static void *fail_once(void *arg) {
+    CHECK(sw_thread_state_find(false) == NULL);
+    CHECK_EQ(sw_fail(SW_STATE, "op", "once"), SW_STATE);
+    const sw_thread_state *own = sw_thread_state_find(false);
+    CHECK(own != NULL && own->id == 0 && own->report_at == NULL);
+    CHECK_EQ(sw_os_known_thread_id(), sw_os_thread_id());
+    CHECK_EQ(own->id, sw_os_thread_id());
+    *(const void **)arg = own;
+    return NULL;
+}
+
+/* The stacks of these threads are at different addresses, so that none has the address of one that
+ * has ended. */
+static void ended_records_are_used_again(void) {
+    static char stacks[IN_TURN][STACK_BYTES] __attribute__((aligned(4096)));
+    const void *one = NULL, *other;
+    for (int i = 0; i < IN_TURN; i++) {
+        pthread_t thread;
+        pthread_attr_t attributes;
+        CHECK_EQ(pthread_attr_init(&attributes), 0);
+        CHECK_EQ(pthread_attr_setstack(&attributes, stacks[i], sizeof stacks[i]), 0);
+        CHECK_EQ(pthread_create(&thread, &attributes, fail_once, i == 0 ? &one : &other), 0);
+        CHECK_EQ(pthread_join(thread, NULL), 0);
+        CHECK_EQ(pthread_attr_destroy(&attributes), 0);
+        if (i > 0) CHECK(other == one);
+    }
+}
+
+/* --- the thread that forks -------------------------------------------------------------------- */
+
+static sw_os_lock held, other_lock;
+
+static void *take_other(void *arg) {
+    sw_os_lock_acquire(&other_lock);
+    return arg;
+}
+
+/* It passes locks that it holds, and leaves them held; other threads take locks as ever. */
+static void one_thread_passes_locks(void) {
+    sw_os_lock_acquire(&held);
+    sw_os_lock_pass(true);
+    sw_os_lock_acquire(&held);
+    sw_os_lock_enter(&held);
+    sw_os_lock_leave(&held);
+    sw_os_lock_release(&held);
+    CHECK_EQ(held.state, 1);
+    CHECK_EQ(held.acquisitions, 1);
+    in_thread(take_other, NULL);
+    CHECK_EQ(other_lock.state, 1);
+    sw_os_lock_pass(false);
+    sw_os_lock_release(&held);
+    CHECK_EQ(held.state, 0);
+    sw_os_lock_release(&other_lock);
+}
+
 int main(void) {
+    one_thread_passes_locks();
+    CHECK_EQ(sw_last_error()->status, SW_OK);
+    threads_have_their_own();
+    ended_records_are_used_again();
+    CHECK_EQ(sw_last_error()->status, SW_OK); /* the main thread never failed */
     sw_set_fault_handler(count_fault, NULL);
     CHECK_EQ(sw_heap_create(NULL, &heap), SW_OK);
-    generations();
     ordered_double_free();
     handler_at_exit();
-    run_threads(many_heaps, THREADS, 77);
     clocks();
     readers(false);
     readers(true);

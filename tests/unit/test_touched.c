@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Touched bytes of a heap: the map of touched pages against an array of bools, and hand-computed
  * ledgers of touched bytes and peaks of a dry heap. Against real heaps: test_touched_pages.c. */
-#include <sys/prctl.h>
 
 #include "os/os.h"
 #include "touched_ops.h"
@@ -49,33 +48,6 @@ static void map_equals_an_array(void) {
 
 /* --- by hand ---------------------------------------------------------------------------------- */
 
-/* One object of 5,000 bytes in a slot of 5,376 touches two pages of 4 KiB: all that was requested,
- * and of the round-up what is in the second one, which is all of it. The second slot shares that
- * page. */
-static void one_object(void) {
-    if (sw_os_page_bytes() != 4096) return;
-    sw_heap *heap = make(true, true, sw_table_go());
-    sw_runner *runner;
-    sw_ledger l;
-    sw_op ops[] = {{.kind = SW_OP_ALLOC, .size = 5000}, {.kind = SW_OP_FREE}};
-    runner = runner_of(heap);
-    CHECK_EQ(sw_runner_run(runner, ops, 1, SW_TOUCH_PAGES, NULL, NULL), SW_OK);
-    l.struct_bytes = sizeof l;
-    l = touched_of(heap);
-    CHECK_EQ(l.requested_bytes, 5000);
-    CHECK_EQ(l.roundup_bytes, 376);
-    CHECK_EQ(l.cached_bytes, 8192 - 5376);
-    CHECK_EQ(l.tail_bytes + l.free_slot_bytes + l.large_rounding_bytes + l.free_page_bytes, 0);
-    CHECK_EQ(l.held_bytes, 8192 + l.metadata_bytes);
-    CHECK_EQ(sw_runner_run(runner, ops + 1, 1, SW_TOUCH_PAGES, NULL, NULL), SW_OK);
-    l = touched_of(heap);
-    CHECK_EQ(l.requested_bytes + l.roundup_bytes, 0);
-    CHECK_EQ(l.cached_bytes, 8192);
-    (void)sw_heap_trim(heap);
-    sw_runner_destroy(runner);
-    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
-}
-
 /* The peak, against the ledger of touched bytes after each operation. Its moment is within 1 % of
  * it, and at least as much is requested then as at the peak itself. A heap without a map has
  * none. */
@@ -111,27 +83,6 @@ static void peak(void) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
-/* A program that frees all that it has: metadata grows a little at the frees, and the peak is
- * reached then, but its moment is when everything was live. */
-static void moment_of_the_peak(void) {
-    enum { COUNT = 20000 };
-    sw_heap *heap = make(true, true, sw_table_c16());
-    sw_runner *runner = runner_of(heap);
-    uint64_t op;
-    for (uint32_t i = 0; i < COUNT; i++) {
-        sw_op alloc = {.kind = SW_OP_ALLOC, .object = i, .size = 100};
-        CHECK_EQ(sw_runner_run(runner, &alloc, 1, SW_TOUCH_PAGES, NULL, NULL), SW_OK);
-    }
-    for (uint32_t i = 0; i < COUNT; i++) {
-        sw_op release = {.kind = SW_OP_FREE, .object = i};
-        CHECK_EQ(sw_runner_run(runner, &release, 1, SW_TOUCH_PAGES, NULL, NULL), SW_OK);
-    }
-    CHECK(sw_runner_resident_peak(runner, &op) >= COUNT * 100);
-    CHECK_EQ(op, COUNT);
-    sw_runner_destroy(runner);
-    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
-}
-
 /* Of 81 threads at once 80 end, and the other one allocates 4 MB: the peak is the ledger's after
  * the last operation. The records of 16 of the caches have one page left. */
 static void ended_threads(void) {
@@ -157,23 +108,6 @@ static void ended_threads(void) {
     CHECK_EQ(sw_runner_resident_peak(runner, &op), l.held_bytes);
     CHECK_EQ(op, STEPS);
     sw_runner_destroy(runner);
-    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
-}
-
-/* Of a record of table c16 the first 128 + 134 * 64 bytes are written when the cache opens, on
- * three pages of 4 KiB. Of 80 closed caches, 64 keep these and 16 keep the first. */
-static void closed_caches(void) {
-    enum { CACHES = 80 };
-    if (sw_os_page_bytes() != 4096) return;
-    sw_heap *heap = make(true, true, sw_table_c16());
-    sw_cache *caches[CACHES];
-    sw_ledger open = {.struct_bytes = sizeof open}, closed = {.struct_bytes = sizeof closed};
-    for (int i = 0; i < CACHES; i++)
-        CHECK_EQ(sw_cache_make(heap, SW_CACHE_OF_LIBRARY, &caches[i]), SW_OK);
-    open = touched_of(heap);
-    for (int i = 0; i < CACHES; i++) sw_cache_close(caches[i]);
-    closed = touched_of(heap);
-    CHECK_EQ(open.metadata_bytes - closed.metadata_bytes, 16 * 2 * 4096);
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
@@ -289,29 +223,6 @@ static void hints_over_two_pages(void) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
-static void whole_spans(void) {
-    enum { COUNT = 5000 };
-    sw_heap *heap = make(true, true, sw_table_c16());
-    uint64_t requested = 0, live = 0;
-    sw_runner *runner = runner_of(heap);
-    for (size_t i = 0; i < COUNT; i++) ops[i] = (sw_op){.object = (uint32_t)i, .size = 90 + i % 7};
-    CHECK_EQ(sw_runner_run(runner, ops, COUNT, SW_TOUCH_PAGES, NULL, NULL), SW_OK);
-    for (size_t i = 0; i < COUNT; i++) {
-        sw_op death = {.kind = SW_OP_FREE, .object = (uint32_t)i};
-        bool dies = i % 3 == 0;
-        if (dies) CHECK_EQ(sw_runner_run(runner, &death, 1, SW_TOUCH_PAGES, NULL, NULL), SW_OK);
-        requested += dies ? 0 : ops[i].size;
-        live += !dies;
-    }
-    sw_ledger l = touched_of(heap);
-    CHECK_EQ(l.requested_bytes, requested);
-    CHECK_EQ(l.live_objects, live);
-    CHECK(l.free_slot_bytes + l.cached_bytes > COUNT / 3 * 90);
-    parts_are_the_map(heap, &l);
-    sw_runner_destroy(runner);
-    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
-}
-
 static void refused(void) {
     sw_heap_options options;
     sw_heap *heap = NULL;
@@ -328,20 +239,14 @@ static void refused(void) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
-/* --- dry against real ------------------------------------------------------------------------- */
-
 int main(void) {
     map_equals_an_array();
-    one_object();
     peak();
-    moment_of_the_peak();
     ended_threads();
-    closed_caches();
     instrument();
     part_of_large_objects();
     refused_shares();
     hints_over_two_pages();
-    whole_spans();
     refused();
     return check_result();
 }

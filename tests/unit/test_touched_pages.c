@@ -10,10 +10,10 @@
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "child.h"
 #include "ds/meta.h"
 #include "heap/target.h"
 #include "os/os.h"
+#include "spawn.h"
 #include "touched_ops.h"
 
 /* --- dry and real heaps ----------------------------------------------------------------------- */
@@ -138,42 +138,6 @@ static void dry_equals_real(const sw_table *table, uint64_t seed) {
     }
 }
 
-/* Metadata of heaps that grow to 1 GiB, of which little is written: the page map as far as spans
- * came, bitmaps of several pages each, and caches whose frees leave hints in a few classes. */
-static void metadata_equals_real(const sw_table *table, uint64_t seed) {
-    enum { PARTS = 16, LARGE = 64 << 20 };
-    sw_ledger ledgers[2];
-    sw_heap *heaps[2];
-    sw_runner *runners[2];
-    size_t count = make_ops(seed) / 2;
-    for (size_t i = 0; i < PARTS; i++)
-        ops[count + i] = (sw_op){
-            .object = IDS + (uint32_t)i, .size = LARGE + (i << 20), .time_ns = ops[count].time_ns};
-    for (int i = 0; i < 2; i++) {
-        heaps[i] = make(i == 0, true, table);
-        CHECK_EQ(sw_runner_create(heaps[i], &runners[i]), SW_OK);
-    }
-    for (size_t part = 0; part < PARTS; part++) {
-        for (int i = 0; i < 2; i++) {
-            const sw_op *from = ops + count / PARTS * part, *large = ops + count + part;
-            CHECK_EQ(sw_runner_run(runners[i], from, count / PARTS, SW_TOUCH_NONE, NULL, NULL), 0);
-            CHECK_EQ(sw_runner_run(runners[i], large, 1, SW_TOUCH_NONE, NULL, NULL), SW_OK);
-            ledgers[i].struct_bytes = sizeof ledgers[i];
-            CHECK_EQ(sw_heap_touched_read(heaps[i], &ledgers[i], NULL, 0), SW_OK);
-        }
-        CHECK_EQ(ledgers[0].metadata_bytes, ledgers[1].metadata_bytes);
-        for (int i = 0; i < 2; i++) metadata_is_backed(heaps[i], ledgers[i].metadata_bytes);
-    }
-    sw_ledger held;
-    CHECK_EQ(sw_heap_ledger(heaps[0], &held, NULL, 0), SW_OK);
-    CHECK(held.held_bytes > 1ull << 30);
-    CHECK(held.metadata_bytes > ledgers[0].metadata_bytes + (64 << 10)); /* else it was all */
-    for (int i = 0; i < 2; i++) {
-        sw_runner_destroy(runners[i]);
-        CHECK_EQ(sw_heap_destroy(heaps[i]), SW_OK);
-    }
-}
-
 /* In a process of its own: what earlier heaps have written of the space stays resident. */
 static void in_child(void (*run)(const sw_table *, uint64_t), const sw_table *table,
                      uint64_t seed) {
@@ -182,7 +146,7 @@ static void in_child(void (*run)(const sw_table *, uint64_t), const sw_table *ta
         run(table, seed);
         _exit(check_result());
     }
-    child_end(child);
+    expect_exit_0(child);
 }
 
 /* --- pages that are requested before they are touched ----------------------------------------- */
@@ -270,7 +234,6 @@ int main(void) {
         for (uint64_t seed = 1; seed <= 2; seed++) {
             in_child(dry_equals_real, sw_table_c16(), seed);
             in_child(dry_equals_real, sw_table_go(), seed);
-            in_child(metadata_equals_real, sw_table_c16(), seed);
         }
     }
     populate();

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Trackers of arenas: the leak rule of five minutes on a fake clock, the two sources, events word
- * by word, alerts, threads, errors. Damage: test_memory_grades.c; forks: test_fork_memory.c. */
+ * by word, alerts, threads, errors. Damage: test_memory_grades.c; forks: test_fork.c. */
 #include <pthread.h>
 
 #include "arena/track.h"
 #include "arenas.h"
 #include "faults.h"
-#include "options.h"
 
 #define SECOND UINT64_C(1000000000)
 
@@ -104,38 +103,6 @@ static void notes_who_made_it(void) {
 }
 
 /* --- two sources ------------------------------------------------------------------------------ */
-
-static void names_what_one_source_lacks(void) {
-    sw_arena *before = make(NULL);
-    CHECK(sw_arena_alloc(before, 100, 0, 0) != NULL);
-    sw_tracker *tracker = track(0, 0);
-    sw_arena *tracked = make(NULL);
-    for (int i = 0; i < 9; i++) CHECK(sw_arena_alloc(tracked, 1000, 0, 0) != NULL);
-    sw_tracker_totals totals = totals_of(tracker, SW_STATE);
-    CHECK(totals.arenas == 2 && totals.tracked_arenas == 1);
-    CHECK(totals.chunk_bytes == 4 * 4096 && totals.tracked_chunk_bytes == 3 * 4096);
-    CHECK_STR(
-        sw_last_error()->message,
-        "2 arenas with 16384 bytes of chunks live, the tracker knows 1 with 12288: the others "
-        "were made before it, or for 0 of them there was no memory");
-    CHECK_EQ(sw_arena_free(before), SW_OK);
-    totals = totals_of(tracker, SW_OK);
-    CHECK(totals.arenas == 1 && totals.chunk_bytes == 3 * 4096 && totals.missed == 0);
-    sw_arena_savepoint point;
-    CHECK_EQ(sw_arena_mark(tracked, &point), SW_OK);
-    CHECK(sw_arena_alloc(tracked, 5000, 0, 0) != NULL);
-    for (int i = 0; i < 5; i++) CHECK(sw_arena_alloc(tracked, 1000, 0, 0) != NULL);
-    totals = totals_of(tracker, SW_OK);
-    CHECK(totals.chunk_bytes > 3 * 4096 && totals.tracked_own_bytes == 5000);
-    CHECK_EQ(sw_arena_release(tracked, point), SW_OK);
-    totals = totals_of(tracker, SW_OK);
-    CHECK(totals.chunk_bytes == 3 * 4096 && totals.tracked_own_bytes == 0);
-    CHECK_EQ(sw_arena_reset(tracked), SW_OK);
-    CHECK_EQ(totals_of(tracker, SW_OK).tracked_chunk_bytes, 4096);
-    CHECK_EQ(sw_arena_free(tracked), SW_OK);
-    CHECK_EQ(totals_of(tracker, SW_OK).arenas, 0);
-    sw_tracker_destroy(tracker);
-}
 
 /* Arenas of every kind agree with the pool of chunks, which counts in another way. */
 static void both_sources_agree(void) {
@@ -406,7 +373,6 @@ int main(void) {
     remember_faults();
     finds_what_is_five_minutes_old();
     notes_who_made_it();
-    names_what_one_source_lacks();
     both_sources_agree();
     notes_events();
     keeps_the_newest_events();

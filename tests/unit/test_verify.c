@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Verify reports items in the wrong place: each damage leaves every count correct, so that only the
- * rule about the place can find it, anywhere in a span. */
+ * rule about the place can find it, anywhere in a span. Grade 3 verifies the whole heap after each
+ * kind of event, and only while the heap is quiet; below grade 3 nothing is verified by itself. */
+#include <pthread.h>
 #include <stdbool.h>
 
 #include "check.h"
@@ -10,8 +12,9 @@
 #include "heap/target.h"
 #include "heap/thread.h"
 #include "heaps.h"
-#include "inspect/ledger.h"
+#include "inspect/verify_points.h"
 #include "spanwise/spanwise.h"
+#include "spawn.h"
 
 enum { SLOT = 512, SLOTS = 16, PAGE = 8192 };
 
@@ -146,48 +149,6 @@ static void hint_of_a_neighbour(bool first_goes) {
     end();
 }
 
-/* --- spans that a cache keeps ----------------------------------------------------------------- */
-
-/* Of four spans that become wholly free the cache keeps as many as it may, by hand: 2. */
-static void idle_spans(void) {
-    make(2);
-    void *p[5 * SLOTS];
-    for (int i = 0; i < 5 * SLOTS; i++) p[i] = sw_cache_alloc(cache, SLOT, 0);
-    for (int i = 0; i < 4 * SLOTS; i++) sw_cache_free(cache, p[i]);
-    CHECK_EQ(cache->cold->idle_spans[3], 2);
-    sw_ledger ledger = ledger_of(heap);
-    CHECK_EQ(ledger.cached_bytes, 2 * PAGE);
-    heap->options.batch_spans = 1;
-    check_told("keeps 2 wholly free spans, above 1");
-    heap->options.batch_spans = 2;
-    end();
-}
-
-/* --- the identity ----------------------------------------------------------------------------- */
-
-/* Each part counts, and the sum may be neither above nor below what is held. */
-static void identity(void) {
-    make(0);
-    CHECK(sw_cache_alloc(cache, SLOT, 0) != NULL);
-    sw_ledger ledger = ledger_of(heap);
-    CHECK(sw_ledger_check(&ledger) == NULL);
-    uint64_t *parts[] = {&ledger.requested_bytes,   &ledger.roundup_bytes,
-                         &ledger.tail_bytes,        &ledger.free_slot_bytes,
-                         &ledger.cached_bytes,      &ledger.metadata_bytes,
-                         &ledger.free_page_bytes,   &ledger.large_rounding_bytes,
-                         &ledger.arena_slack_bytes, &ledger.quarantine_bytes};
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        ++*parts[i];
-        CHECK(sw_ledger_check(&ledger) != NULL); /* held is below the sum */
-        --*parts[i];
-    }
-    ledger.held_bytes++;
-    CHECK(sw_ledger_check(&ledger) != NULL); /* held is above it */
-    ledger.held_bytes--;
-    CHECK(sw_ledger_check(&ledger) == NULL);
-    end();
-}
-
 /* --- far words of long spans ------------------------------------------------------------------ */
 
 enum { MANY_SLOTS = 8192 }; /* 128 words: two halves */
@@ -216,14 +177,124 @@ static void far_words(void) {
     end();
 }
 
+/* --- moments -------------------------------------------------------------------------------------- */
+
+enum { SIZE = 4096, OBJECTS = 400 };
+
+static void make_watched(void) {
+    sw_heap_options options;
+    sw_heap_options_init(&options);
+    options.manual_clock = 1;
+    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
+    cache = sw_thread_cache(heap);
+    sw_verify_every(1);
+}
+
+/* Whether the event has been verified since `before`; below grade 3 it must not have been. */
+static void check_verified(sw_verify_event event, uint64_t before, bool expected) {
+    CHECK_EQ(sw_verify_done(event) > before, SW_CHECK >= 3 && expected);
+}
+
+/* Spans of one class are filled and become free again. */
+static void fill_and_free(void) {
+    static void *p[OBJECTS];
+    for (int i = 0; i < OBJECTS; i++) p[i] = sw_cache_alloc(cache, SIZE, 0);
+    for (int i = 0; i < OBJECTS; i++) sw_cache_free(cache, p[i]);
+}
+
+static void refill_and_release(void) {
+    uint64_t refills = sw_verify_done(SW_VERIFY_REFILL);
+    uint64_t releases = sw_verify_done(SW_VERIFY_RELEASE);
+    fill_and_free();
+    check_verified(SW_VERIFY_REFILL, refills, true);
+    check_verified(SW_VERIFY_RELEASE, releases, true);
+}
+
+static void tick(uint64_t hour) {
+    uint64_t ticks = sw_verify_done(SW_VERIFY_TICK);
+    sw_heap_set_time(heap, hour * UINT64_C(3600000000000));
+    check_verified(SW_VERIFY_TICK, ticks, true);
+}
+
+static void *free_it(void *p) {
+    sw_heap_free(heap, p);
+    return NULL;
+}
+
+/* A thread that has ended has left a free for this one to merge. */
+static void drain(void) {
+    uint64_t drains = sw_verify_done(SW_VERIFY_DRAIN);
+    void *p = sw_cache_alloc(cache, SIZE, 0);
+    in_thread(free_it, p);
+    sw_cache_trim(cache);
+    check_verified(SW_VERIFY_DRAIN, drains, true);
+}
+
+static void in_child(void) {
+    pid_t child = fork();
+    if (child == 0) _exit(sw_verify_done(SW_VERIFY_FORK) != 0 ? 3 : 2);
+    int status = 0;
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK(WIFEXITED(status));
+    CHECK_EQ(WEXITSTATUS(status), SW_CHECK >= 3 ? 3 : 2);
+}
+
+/* --- quiet ------------------------------------------------------------------------------------ */
+
+static bool is_quiet(const sw_cache *own) {
+    sw_os_lock_acquire(&heap->lock);
+    bool quiet = sw_verify_is_quiet(heap, own);
+    sw_os_lock_release(&heap->lock);
+    return quiet;
+}
+
+static pthread_barrier_t barrier;
+
+/* A thread that is inside the heap from the first barrier to the second. */
+static void *stay(void *arg) {
+    sw_heap_free(heap, sw_heap_alloc(heap, SIZE, 0));
+    pthread_barrier_wait(&barrier);
+    pthread_barrier_wait(&barrier);
+    return arg;
+}
+
+static void beside_another_thread(void) {
+    pthread_t thread;
+    CHECK(is_quiet(cache));
+    pthread_barrier_init(&barrier, NULL, 2);
+    CHECK_EQ(pthread_create(&thread, NULL, stay, NULL), 0);
+    pthread_barrier_wait(&barrier);
+    CHECK(!is_quiet(cache));
+    CHECK(!is_quiet(heap->open_caches)); /* whichever of the two asks */
+    uint64_t refills = sw_verify_done(SW_VERIFY_REFILL);
+    fill_and_free();
+    check_verified(SW_VERIFY_REFILL, refills, false);
+    pthread_barrier_wait(&barrier);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    CHECK(is_quiet(cache));
+    CHECK(!is_quiet(NULL)); /* the caller is not the one whose cache is open */
+    heap->leaving = 1;
+    CHECK(!is_quiet(cache)); /* a thread has closed its cache and still works on it */
+    heap->leaving = 0;
+    refill_and_release();
+}
+
 int main(void) {
     central_partial_is_full();
     shelf_of_another_band();
     hint_of_nobody();
     hint_of_a_neighbour(true);
     hint_of_a_neighbour(false);
-    idle_spans();
-    identity();
     far_words();
+    make_watched();
+    refill_and_release();
+    tick(1);
+    in_child();
+    drain(); /* from here on the process is not known to have one thread */
+    beside_another_thread();
+    refill_and_release();
+    tick(2);
+    in_child();
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
     return check_result();
 }
