@@ -129,7 +129,7 @@ if(SPANWISE_HAS_GLIBC AND SPANWISE_OS STREQUAL "linux" AND NOT SPANWISE_SANITIZE
   spanwise_sources(record_sources "trace/*" "recorder/*")
   spanwise_preload(record ${record_sources})
   spanwise_sources(malloc_sources "sizeclass/*" "gen/*" "page/*" "span/*" "heap/*"
-                   "inspect/*" "preload/*")
+                   "inspect/*" "guard/*" "preload/*")
   list(FILTER malloc_sources EXCLUDE REGEX "/gen/paths_")
   spanwise_preload(malloc ${malloc_sources})
   target_compile_definitions(spanwise_malloc PRIVATE SW_SPECIALISED=0 SW_COLLECTABLE=0 SW_TOUCH_MAPS=0

@@ -70,7 +70,12 @@ extern "C" {
     X(ARENA, "object belongs to an arena, which frees all of its objects together")                \
     X(FREED_ARENA, "object belonged to an arena that was freed")                                   \
     X(DOUBLE_PUT, "item is in its pool already")                                                   \
-    X(NOT_JOINED, "thread used a collected heap during a cycle without joining it")
+    X(NOT_JOINED, "thread used a collected heap during a cycle without joining it")                \
+    X(OVERFLOW, "bytes behind the object were overwritten")                                        \
+    X(WRITE_AFTER_FREE, "object was written to after it was freed")                                \
+    X(USE_AFTER_FREE, "object was used after it was freed")                                        \
+    X(OUT_OF_BOUNDS, "access outside of the object")                                               \
+    X(MISMATCHED_FREE, "object was allocated by another family: malloc, new or new[]")
 
 #define SW_STATUS_ENUM_(name, text) SW_##name,
 typedef enum sw_status { SW_STATUS_LIST(SW_STATUS_ENUM_) SW_STATUS_COUNT } sw_status;

@@ -43,26 +43,27 @@ _Noreturn static void throw_bad_alloc(size_t size) {
     __builtin_trap();
 }
 
-static sw_noinline void *retry(size_t size, size_t align) {
+static sw_noinline void *retry(size_t size, size_t align, unsigned flags) {
     for (;;) {
         if (!call_new_handler()) throw_bad_alloc(size);
-        void *p = align == 0 ? preload_allocate(size) : preload_allocate_aligned(size, align);
+        void *p = align == 0 ? preload_allocate(size, flags)
+                             : preload_allocate_aligned(size, align, flags);
         if (p != NULL) return p;
     }
 }
 
-static inline void *new_object(size_t size) {
-    void *p = preload_allocate(size);
-    return sw_likely(p != NULL) ? p : retry(size, 0);
+static sw_always_inline void *new_object(size_t size, unsigned flags) {
+    void *p = preload_allocate(size, flags);
+    return sw_likely(p != NULL) ? p : retry(size, 0, flags);
 }
 
 /* The new handler is not called for an alignment that is no power of two, because freeing memory
  * would not help. */
-static void *new_aligned(size_t size, size_t align) {
-    void *p = preload_allocate_aligned(size, align);
+static void *new_aligned(size_t size, size_t align, unsigned flags) {
+    void *p = preload_allocate_aligned(size, align, flags);
     if (sw_likely(p != NULL)) return p;
     if (!sw_is_pow2(align)) throw_bad_alloc(size);
-    return retry(size, align);
+    return retry(size, align, flags);
 }
 
 void *sw_op_new(size_t size) OPERATOR("_Znwm");
@@ -70,10 +71,12 @@ void *sw_op_new_array(size_t size) OPERATOR("_Znam");
 void *sw_op_new_aligned(size_t size, size_t align) OPERATOR("_ZnwmSt11align_val_t");
 void *sw_op_new_array_aligned(size_t size, size_t align) OPERATOR("_ZnamSt11align_val_t");
 
-void *sw_op_new(size_t size) { return new_object(size); }
-void *sw_op_new_array(size_t size) { return new_object(size); }
-void *sw_op_new_aligned(size_t size, size_t align) { return new_aligned(size, align); }
-void *sw_op_new_array_aligned(size_t size, size_t align) { return new_aligned(size, align); }
+void *sw_op_new(size_t size) { return new_object(size, PRELOAD_NEW); }
+void *sw_op_new_array(size_t size) { return new_object(size, PRELOAD_NEW_ARRAY); }
+void *sw_op_new_aligned(size_t size, size_t align) { return new_aligned(size, align, PRELOAD_NEW); }
+void *sw_op_new_array_aligned(size_t size, size_t align) {
+    return new_aligned(size, align, PRELOAD_NEW_ARRAY);
+}
 
 /* --- nothrow ---------------------------------------------------------------------------------- */
 
@@ -102,58 +105,58 @@ void *sw_op_new_array_aligned_nothrow(size_t size, size_t align, const void *tag
     OPERATOR("_ZnamSt11align_val_tRKSt9nothrow_t");
 
 void *sw_op_new_nothrow(size_t size, const void *tag) {
-    void *p = preload_allocate(size);
+    void *p = preload_allocate(size, PRELOAD_NEW);
     return sw_likely(p != NULL) ? p : runtime_new("_ZnwmRKSt9nothrow_t", size, tag);
 }
 
 void *sw_op_new_array_nothrow(size_t size, const void *tag) {
-    void *p = preload_allocate(size);
+    void *p = preload_allocate(size, PRELOAD_NEW_ARRAY);
     return sw_likely(p != NULL) ? p : runtime_new("_ZnamRKSt9nothrow_t", size, tag);
 }
 
 void *sw_op_new_aligned_nothrow(size_t size, size_t align, const void *tag) {
-    void *p = preload_allocate_aligned(size, align);
+    void *p = preload_allocate_aligned(size, align, PRELOAD_NEW);
     return p != NULL ? p
                      : runtime_new_aligned("_ZnwmSt11align_val_tRKSt9nothrow_t", size, align, tag);
 }
 
 void *sw_op_new_array_aligned_nothrow(size_t size, size_t align, const void *tag) {
-    void *p = preload_allocate_aligned(size, align);
+    void *p = preload_allocate_aligned(size, align, PRELOAD_NEW_ARRAY);
     return p != NULL ? p
                      : runtime_new_aligned("_ZnamSt11align_val_tRKSt9nothrow_t", size, align, tag);
 }
 
 /* --- delete: size and alignment are ignored, the address is enough ---------------------------- */
 
-#define DELETE(function, symbol)                                                                   \
+#define DELETE(function, op, symbol)                                                               \
     void function(void *ptr) OPERATOR(symbol);                                                     \
-    void function(void *ptr) { preload_release(ptr); }
+    void function(void *ptr) { preload_release(ptr, op); }
 
-#define DELETE_1(function, symbol)                                                                 \
+#define DELETE_1(function, op, symbol)                                                             \
     void function(void *ptr, size_t a) OPERATOR(symbol);                                           \
     void function(void *ptr, size_t a) {                                                           \
         (void)a;                                                                                   \
-        preload_release(ptr);                                                                      \
+        preload_release(ptr, op);                                                                  \
     }
 
-#define DELETE_2(function, symbol)                                                                 \
+#define DELETE_2(function, op, symbol)                                                             \
     void function(void *ptr, size_t a, size_t b) OPERATOR(symbol);                                 \
     void function(void *ptr, size_t a, size_t b) {                                                 \
         (void)a;                                                                                   \
         (void)b;                                                                                   \
-        preload_release(ptr);                                                                      \
+        preload_release(ptr, op);                                                                  \
     }
 
-DELETE(sw_op_delete, "_ZdlPv")
-DELETE(sw_op_delete_array, "_ZdaPv")
-DELETE_1(sw_op_delete_sized, "_ZdlPvm")
-DELETE_1(sw_op_delete_array_sized, "_ZdaPvm")
-DELETE_1(sw_op_delete_aligned, "_ZdlPvSt11align_val_t")
-DELETE_1(sw_op_delete_array_aligned, "_ZdaPvSt11align_val_t")
-DELETE_2(sw_op_delete_both, "_ZdlPvmSt11align_val_t")
-DELETE_2(sw_op_delete_array_both, "_ZdaPvmSt11align_val_t")
+DELETE(sw_op_delete, "delete", "_ZdlPv")
+DELETE(sw_op_delete_array, "delete[]", "_ZdaPv")
+DELETE_1(sw_op_delete_sized, "delete", "_ZdlPvm")
+DELETE_1(sw_op_delete_array_sized, "delete[]", "_ZdaPvm")
+DELETE_1(sw_op_delete_aligned, "delete", "_ZdlPvSt11align_val_t")
+DELETE_1(sw_op_delete_array_aligned, "delete[]", "_ZdaPvSt11align_val_t")
+DELETE_2(sw_op_delete_both, "delete", "_ZdlPvmSt11align_val_t")
+DELETE_2(sw_op_delete_array_both, "delete[]", "_ZdaPvmSt11align_val_t")
 /* The reference to std::nothrow is passed in the register of a size. */
-DELETE_1(sw_op_delete_nothrow, "_ZdlPvRKSt9nothrow_t")
-DELETE_1(sw_op_delete_array_nothrow, "_ZdaPvRKSt9nothrow_t")
-DELETE_2(sw_op_delete_aligned_nothrow, "_ZdlPvSt11align_val_tRKSt9nothrow_t")
-DELETE_2(sw_op_delete_array_aligned_nothrow, "_ZdaPvSt11align_val_tRKSt9nothrow_t")
+DELETE_1(sw_op_delete_nothrow, "delete", "_ZdlPvRKSt9nothrow_t")
+DELETE_1(sw_op_delete_array_nothrow, "delete[]", "_ZdaPvRKSt9nothrow_t")
+DELETE_2(sw_op_delete_aligned_nothrow, "delete", "_ZdlPvSt11align_val_tRKSt9nothrow_t")
+DELETE_2(sw_op_delete_array_aligned_nothrow, "delete[]", "_ZdaPvSt11align_val_tRKSt9nothrow_t")

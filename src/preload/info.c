@@ -11,14 +11,17 @@
 
 #include "base/attributes.h"
 #include "base/fail.h"
+#include "guard/guard.h"
 #include "heap/shelf.h"
 #include "preload/malloc.h"
+#include "preload/options.h"
 #include "preload/start.h"
 #include "spanwise/stats.h"
 
 PRELOAD_EXPORT size_t malloc_usable_size(void *ptr) {
     if (sw_likely(sw_tls.cache->heap != NULL)) return sw_usable_size(ptr);
     sw_heap *heap = ptr == NULL ? NULL : preload_heap();
+    if (heap != NULL && preload_option.protect != 0) return sw_guard_usable(heap, ptr);
     return heap == NULL ? 0 : sw_heap_usable_size(heap, ptr);
 }
 

@@ -18,19 +18,19 @@ static void *out_of_memory(void) {
     return NULL;
 }
 
-PRELOAD_EXPORT void *malloc(size_t size) { return preload_allocate(size); }
+PRELOAD_EXPORT void *malloc(size_t size) { return preload_allocate(size, 0); }
 
 PRELOAD_EXPORT void *calloc(size_t count, size_t size) {
     size_t bytes;
     if (sw_unlikely(sw_mul_overflow(count, size, &bytes))) return out_of_memory();
-    return preload_allocate_zeroed(bytes);
+    return preload_allocate(bytes, SW_ZERO);
 }
 
-PRELOAD_EXPORT void free(void *ptr) { preload_release(ptr); }
+PRELOAD_EXPORT void free(void *ptr) { preload_release(ptr, "free"); }
 
 PRELOAD_EXPORT void *realloc(void *ptr, size_t size) {
     if (sw_unlikely(size == 0 && ptr != NULL)) {
-        preload_release(ptr);
+        preload_release(ptr, "free");
         return NULL;
     }
     sw_cache *cache = sw_tls.cache;
@@ -50,7 +50,7 @@ PRELOAD_EXPORT void *memalign(size_t align, size_t size) {
         errno = EINVAL;
         return NULL;
     }
-    return preload_allocate_aligned(size, (size_t)1 << sw_log2_ceil(align));
+    return preload_allocate_aligned(size, (size_t)1 << sw_log2_ceil(align), 0);
 }
 
 PRELOAD_EXPORT void *aligned_alloc(size_t align, size_t size) { return memalign(align, size); }
@@ -58,7 +58,7 @@ PRELOAD_EXPORT void *aligned_alloc(size_t align, size_t size) { return memalign(
 PRELOAD_EXPORT int posix_memalign(void **out, size_t align, size_t size) {
     if (!sw_is_pow2(align) || align % sizeof(void *) != 0) return EINVAL;
     int saved_errno = errno;
-    void *p = preload_allocate_aligned(size, align);
+    void *p = preload_allocate_aligned(size, align, 0);
     errno = saved_errno;
     if (p == NULL) return ENOMEM;
     *out = p;
@@ -66,13 +66,13 @@ PRELOAD_EXPORT int posix_memalign(void **out, size_t align, size_t size) {
 }
 
 PRELOAD_EXPORT void *valloc(size_t size) {
-    return preload_allocate_aligned(size, sw_os_page_bytes());
+    return preload_allocate_aligned(size, sw_os_page_bytes(), 0);
 }
 
 PRELOAD_EXPORT void *pvalloc(size_t size) {
     size_t page = sw_os_page_bytes();
     return size > SIZE_MAX - page ? out_of_memory()
-                                  : preload_allocate_aligned(sw_align_up(size, page), page);
+                                  : preload_allocate_aligned(sw_align_up(size, page), page, 0);
 }
 
 /* --- C23, and cfree of the time before C89 ---------------------------------------------------- */
@@ -87,10 +87,10 @@ PRELOAD_EXPORT void free_sized(void *ptr, size_t size) { preload_free_sized(ptr,
 PRELOAD_EXPORT void free_aligned_sized(void *ptr, size_t align, size_t size) {
     (void)align;
     (void)size;
-    preload_release(ptr);
+    preload_release(ptr, "free");
 }
 
-PRELOAD_EXPORT void cfree(void *ptr) { preload_release(ptr); }
+PRELOAD_EXPORT void cfree(void *ptr) { preload_release(ptr, "free"); }
 
 /* --- further names of glibc for the same functions
  * ------------------------------------------------
@@ -111,7 +111,7 @@ int preload_libc_posix_memalign(void **out, size_t align, size_t size) NAMED("__
 void *preload_libc_malloc(size_t size) { return malloc(size); }
 void *preload_libc_calloc(size_t count, size_t size) { return calloc(count, size); }
 void *preload_libc_realloc(void *ptr, size_t size) { return realloc(ptr, size); }
-void preload_libc_free(void *ptr) { preload_release(ptr); }
+void preload_libc_free(void *ptr) { preload_release(ptr, "free"); }
 void *preload_libc_memalign(size_t align, size_t size) { return memalign(align, size); }
 void *preload_libc_valloc(size_t size) { return valloc(size); }
 void *preload_libc_pvalloc(size_t size) { return pvalloc(size); }

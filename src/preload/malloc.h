@@ -30,6 +30,9 @@
 
 #define PRELOAD_EXPORT __attribute__((visibility("default")))
 
+/* Flags for a guarded heap beside those of sw_heap_alloc: the object is of new, or of new[]. */
+enum { PRELOAD_NEW = 1 << 2, PRELOAD_NEW_ARRAY = 1 << 3, PRELOAD_HEAP_FLAGS = SW_ZERO };
+
 /* --- slow calls (slow.c) ---------------------------------------------------------------------- */
 
 /* `align` 0: the alignment of malloc. NULL: errno is set. `op` is the function in a report of
@@ -48,28 +51,26 @@ void preload_free_slow(sw_cache *cache, void *ptr, const char *op);
 
 static sw_always_inline void *preload_allocate_by_table(size_t size, unsigned flags) {
     sw_cache *cache = sw_tls.cache;
-    return sw_likely(cache->heap != NULL) ? sw_alloc_by_table(cache, size, flags)
-                                          : preload_alloc(size, 0, flags);
+    return sw_likely(cache->heap != NULL)
+               ? sw_alloc_by_table(cache, size, flags & PRELOAD_HEAP_FLAGS)
+               : preload_alloc(size, 0, flags);
 }
 
-static sw_always_inline void *preload_allocate(size_t size) {
-    return sw_likely(size <= SW_FAST_SIZE_MAX) ? sw_default_alloc(size, 0, preload_alloc_slow)
-                                               : preload_allocate_by_table(size, 0);
+/* flags: those of sw_heap_alloc, and those above. */
+static sw_always_inline void *preload_allocate(size_t size, unsigned flags) {
+    return sw_likely(size <= SW_FAST_SIZE_MAX) ? sw_default_alloc(size, flags, preload_alloc_slow)
+                                               : preload_allocate_by_table(size, flags);
 }
 
-static sw_always_inline void *preload_allocate_zeroed(size_t size) {
-    return sw_likely(size <= SW_FAST_SIZE_MAX) ? sw_default_alloc(size, SW_ZERO, preload_alloc_slow)
-                                               : preload_allocate_by_table(size, SW_ZERO);
-}
-
-static inline void *preload_allocate_aligned(size_t size, size_t align) {
+static inline void *preload_allocate_aligned(size_t size, size_t align, unsigned flags) {
     sw_cache *cache = sw_tls.cache;
     return sw_likely(cache->heap != NULL) ? sw_cache_alloc_aligned(cache, size, align, 0)
-                                          : preload_alloc(size, align, 0);
+                                          : preload_alloc(size, align, flags);
 }
 
-static sw_always_inline void preload_release(void *ptr) {
-    sw_template_free(sw_tls.cache, ptr, "free", preload_free_slow);
+/* op: "free", "delete" or "delete[]". */
+static sw_always_inline void preload_release(void *ptr, const char *op) {
+    sw_template_free(sw_tls.cache, ptr, op, preload_free_slow);
 }
 
 #endif

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/fail.h"
+#include "guard/guard.h"
 #include "os/os.h"
 #include "sizeclass/table.h"
 
@@ -127,6 +128,39 @@ static bool set_ledger(const char *text) {
     return true;
 }
 
+static const struct protection {
+    const char *name;
+    unsigned bits;
+} protections[] = {
+    {"default", 0},
+    {"canary", SW_GUARD_CANARY},
+    {"zero", SW_GUARD_ZERO},
+    {"hold", SW_GUARD_HOLD},
+    {"empty", SW_GUARD_EMPTY},
+    {"match", SW_GUARD_MATCH},
+    {"sample", SW_GUARD_SAMPLE},
+    {"pages", SW_GUARD_PAGES},
+    {"hardened", SW_GUARD_HARDENED},
+    {"paranoid", SW_GUARD_PARANOID},
+};
+
+/* Names separated by commas. */
+static bool set_protect(const char *text) {
+    unsigned bits = 0;
+    for (const char *name = text;; name++) {
+        size_t length = strcspn(name, ","), i = 0, count = sizeof protections / sizeof *protections;
+        while (i < count && (strlen(protections[i].name) != length ||
+                             memcmp(protections[i].name, name, length) != 0))
+            i++;
+        if (i == count) return false;
+        bits |= protections[i].bits;
+        name += length;
+        if (*name == '\0') break;
+    }
+    preload_option.protect = bits;
+    return true;
+}
+
 /* --- the environment -------------------------------------------------------------------------- */
 
 typedef struct option {
@@ -142,6 +176,8 @@ static const option options[] = {
     {"BATCH", set_batch, "a number from 0 to 65535", "0"},
     {"THP", set_huge, "off or advise", "off"},
     {"TRACKED", set_tracked, "0 or 1", "0"},
+    {"PROTECT", set_protect,
+     "hardened, paranoid, or some of canary, zero, hold, empty, match, sample and pages", "none"},
     {"LEDGER", set_ledger, "a path (%p in it: the process id) or a descriptor", "none"},
     {"VERBOSE", set_verbose, "0 or 1", "0"},
 };
@@ -175,7 +211,7 @@ static void read_setting(const char *setting) {
         return;
     }
     sw_emergency_print("spanwise: malloc: SPANWISE_%s=%s is unknown; there are SPANWISE_LIMIT, "
-                       "DECAY_MS, PLACEMENT, BATCH, THP, TRACKED, LEDGER and VERBOSE\n",
+                       "DECAY_MS, PLACEMENT, BATCH, THP, TRACKED, PROTECT, LEDGER and VERBOSE\n",
                        shown(setting, length, name), shown(equals + 1, strlen(equals + 1), value));
 }
 
@@ -207,5 +243,6 @@ void preload_read_options(void) {
         const char *setting = *variable + sizeof prefix - 1;
         if (!is_foreign(setting)) read_setting(setting);
     }
+    if (preload_option.protect != 0) preload_option.heap.tracked = 1;
     if (preload_option.verbose) print_options();
 }

@@ -5,6 +5,7 @@
  * and C's free_sized. */
 #include <errno.h>
 
+#include "guard/guard.h"
 #include "heap/free.h"
 #include "heap/refill.h"
 #include "heap/thread.h"
@@ -20,13 +21,15 @@ typedef struct service {
     sw_heap *heap;
     sw_cache *cache; /* NULL: no memory */
     bool late;       /* the thread has ended: the cache is shared by all such threads */
-    bool tracked;
+    bool guarded;
+    bool tracked; /* and not guarded */
 } service;
 
 static service enter(void) {
     service by = {.heap = preload_heap()};
     if (by.heap == NULL) return by;
-    by.tracked = preload_option.heap.tracked != 0;
+    by.guarded = preload_option.protect != 0;
+    by.tracked = preload_option.heap.tracked != 0 && !by.guarded;
     by.late = sw_registry_has_ended();
     by.cache =
         sw_likely(!by.late) ? sw_thread_default_cache() : preload_late_cache_acquire(by.heap);
@@ -40,8 +43,9 @@ static void leave(const service *by) {
 /* --- calls ------------------------------------------------------------------------------------ */
 
 void *preload_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class) {
-    return sw_likely(cache->heap != NULL) ? sw_refill_quick(cache, size, flags, span_class)
-                                          : preload_alloc(size, 0, flags);
+    return sw_likely(cache->heap != NULL)
+               ? sw_refill_quick(cache, size, flags & PRELOAD_HEAP_FLAGS, span_class)
+               : preload_alloc(size, 0, flags);
 }
 
 void preload_free_slow(sw_cache *cache, void *ptr, const char *op) {
@@ -57,6 +61,11 @@ sw_noinline void *preload_alloc(size_t size, size_t align, unsigned flags) {
     void *p = NULL;
     if (sw_unlikely(by.cache == NULL)) {
         errno = ENOMEM;
+    } else if (by.guarded) {
+        sw_guard_kind kind = (flags & PRELOAD_NEW) != 0         ? SW_GUARD_NEW
+                             : (flags & PRELOAD_NEW_ARRAY) != 0 ? SW_GUARD_NEW_ARRAY
+                                                                : SW_GUARD_MALLOC;
+        p = sw_guard_alloc(by.cache, size, align, flags & PRELOAD_HEAP_FLAGS, kind);
     } else {
         p = align == 0 ? sw_cache_alloc(by.cache, size, flags)
                        : sw_cache_alloc_aligned(by.cache, size, align, flags);
@@ -84,6 +93,8 @@ sw_noinline void *preload_realloc(void *ptr, size_t size) {
     void *p = NULL;
     if (sw_unlikely(by.cache == NULL)) {
         errno = ENOMEM;
+    } else if (by.guarded) {
+        p = sw_guard_realloc(by.cache, ptr, size);
     } else {
         p = by.tracked ? tracked_realloc(&by, ptr, size) : sw_cache_realloc(by.cache, ptr, size, 0);
     }
@@ -91,13 +102,21 @@ sw_noinline void *preload_realloc(void *ptr, size_t size) {
     return p;
 }
 
-/* Without memory for a cache, the object is leaked. */
-sw_noinline void preload_free(void *ptr, const char *op) {
+/* Returns the family of a function that frees. */
+static sw_guard_kind kind_of(const char *op) {
+    if (op[0] != 'd') return SW_GUARD_MALLOC;
+    return op[sizeof "delete" - 1] == '[' ? SW_GUARD_NEW_ARRAY : SW_GUARD_NEW;
+}
+
+/* Without memory for a cache, the object is leaked. stated: SIZE_MAX: unknown. */
+static sw_noinline void free_stated(void *ptr, size_t stated, const char *op) {
     if (ptr == NULL) return;
     int saved_errno = errno;
     service by = enter();
     uint64_t bytes = 0;
-    if (sw_likely(by.cache != NULL)) {
+    if (by.cache != NULL && by.guarded) {
+        sw_guard_free(by.cache, ptr, stated, kind_of(op), op);
+    } else if (sw_likely(by.cache != NULL)) {
         bool counted = by.tracked && preload_requested(by.heap, ptr, &bytes);
         if (counted) preload_before_shrink(by.heap);
         if (!sw_fast_try_free(by.cache, ptr)) sw_free_slow(by.cache, ptr, op);
@@ -107,12 +126,14 @@ sw_noinline void preload_free(void *ptr, const char *op) {
     errno = saved_errno;
 }
 
+void preload_free(void *ptr, const char *op) { free_stated(ptr, SIZE_MAX, op); }
+
 /* In a thread that has ended the size is not checked, because the check needs the thread's own
  * cache. */
 void preload_free_sized(void *ptr, size_t size) {
     if (ptr == NULL) return;
-    if (sw_registry_has_ended()) {
-        preload_free(ptr, "free_sized");
+    if (sw_registry_has_ended() || preload_option.protect != 0) {
+        free_stated(ptr, size, "free_sized");
         return;
     }
     sw_heap *heap = preload_heap();

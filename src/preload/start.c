@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "guard/guard.h"
 #include "heap/default.h"
 #include "heap/fork.h"
 #include "preload/account.h"
@@ -61,14 +62,17 @@ bool preload_claim_report(void) {
 static void fork_prepare(void) {
     sw_os_lock_acquire(&late_lock);
     preload_account_lock();
+    sw_guard_fork_prepare();
 }
 
 static void fork_parent(void) {
+    sw_guard_fork_parent();
     preload_account_unlock();
     sw_os_lock_release(&late_lock);
 }
 
 static void fork_child(void) {
+    sw_guard_fork_child();
     preload_account_reset();
     sw_os_lock_reset(&late_lock);
     begin_child_report();
@@ -92,6 +96,8 @@ static sw_cold sw_heap *start(void) {
         preload_read_options();
         sw_check2(preload_options_check(&preload_option));
         first = sw_heap_default_init(&preload_option.heap) == SW_OK;
+        if (first && preload_option.protect != 0)
+            sw_guard_start(sw_heap_default(), preload_option.protect);
         __atomic_store_n(&started, first, __ATOMIC_RELEASE);
     }
     bool ready = started != 0;

@@ -68,7 +68,7 @@ SHARED_FLAGS = (
 )
 PRELOAD_LINK_FLAGS = ("-static-libgcc", "-Wl,--gc-sections")
 _FLOOR = ("base", "os/linux", "ds", "sizeclass", "gen", "page", "span", "heap", "inspect")
-_NOT_CORE = ("os/none", "preload", "recorder", "replay", "rusage_wrapper")
+_NOT_CORE = ("os/none", "guard", "preload", "recorder", "replay", "rusage_wrapper")
 
 
 # --- programs -------------------------------------------------------------------------------------
@@ -303,7 +303,7 @@ def core_rooms(root: Path, recordings: bool) -> tuple[str, ...]:
     return tuple(sorted(rooms.difference(_NOT_CORE)))
 
 
-PRELOAD_ROOMS = (*_FLOOR, "preload")
+PRELOAD_ROOMS = (*_FLOOR, "guard", "preload")
 
 
 def zstd_words(compiler: Compiler, scratch: Path) -> list[str] | None:

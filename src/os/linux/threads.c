@@ -7,6 +7,7 @@
 #include <linux/membarrier.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -208,6 +209,13 @@ void sw_os_forget_thread_id(void) {
     if (own != NULL) own->id = 0;
 }
 uint64_t sw_os_process_id(void) { return (uint64_t)getpid(); }
+
+uint64_t sw_os_random(void) {
+    uint64_t word = 0;
+    const void *bytes = (const void *)getauxval(AT_RANDOM); /* sixteen, from the kernel */
+    if (bytes != NULL) memcpy(&word, bytes, sizeof word);
+    return word;
+}
 uint32_t sw_os_node(void) {
     unsigned processor, node = 0;
     return syscall(SYS_getcpu, &processor, &node, NULL) == 0 ? node : 0;

@@ -82,6 +82,7 @@ uint64_t sw_os_thread_id(void) {
 uint64_t sw_os_known_thread_id(void) { return sw_os_thread_id(); }
 void sw_os_forget_thread_id(void) {}
 uint64_t sw_os_process_id(void) { return 1; }
+uint64_t sw_os_random(void) { return UINT64_C(0x2545F4914F6CDD1D); }
 uint32_t sw_os_node(void) { return 0; }
 bool sw_os_is_single_threaded(void) { return false; }
 

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Protections of a heap against misuse that a validated free does not see: overflows, writes after
+ * a free, accesses to freed objects. They cost time and memory, so each is a switch
+ * (docs/design/guard.md). A guarded heap is tracked: its slack arrays have the requested sizes, out
+ * of reach of the program.
+ *
+ *   guard.c       allocate, free, resize      object.h   what the heap knows of a pointer
+ *   canary.h      bytes behind an object      hold.c     freed objects that are not reused yet
+ *   empty.c       objects of size 0           sample.c   objects on pages of their own
+ *   report.c      reports with call stacks
+ *
+ * For the object of n requested bytes at p, in a slot of b bytes:
+ *   the heap was asked for n + 1, so n < b and the heap's requested size is n + 1;
+ *   bytes p + n up to p + min(b, n + 16) are the canary, which also names the allocating function;
+ *   a held object has the requested size 0;
+ *   with ZERO, every byte of a free slot and of a held object is 0.
+ */
+#ifndef SW_GUARD_GUARD_H
+#define SW_GUARD_GUARD_H
+
+#include "heap/cache.h"
+
+enum {
+    SW_GUARD_CANARY = 1,  /* bytes behind each object, checked when it is freed or resized */
+    SW_GUARD_ZERO = 2,    /* objects are cleared when freed, and checked before reuse */
+    SW_GUARD_HOLD = 4,    /* a freed object is reused after about SW_GUARD_HELD others */
+    SW_GUARD_EMPTY = 8,   /* objects of size 0 have no accessible byte */
+    SW_GUARD_MATCH = 16,  /* free, delete and delete[] only take what belongs to them */
+    SW_GUARD_SAMPLE = 32, /* one of SW_GUARD_INTERVAL objects is on pages of its own */
+    SW_GUARD_PAGES = 64,  /* every object up to a page is */
+    SW_GUARD_HARDENED = SW_GUARD_PAGES - 1,
+    SW_GUARD_PARANOID = 2 * SW_GUARD_PAGES - 1,
+};
+
+enum { SW_GUARD_HELD = 1024, SW_GUARD_INTERVAL = 8192 };
+
+/* The functions that allocated an object. Each has functions that free it. */
+typedef enum sw_guard_kind { SW_GUARD_MALLOC, SW_GUARD_NEW, SW_GUARD_NEW_ARRAY } sw_guard_kind;
+
+/* Guard a heap, the only one of the process that is. It is tracked, and nothing was allocated from
+ * it. on: SW_GUARD_ bits. */
+void sw_guard_start(sw_heap *heap, unsigned on);
+
+/* As sw_cache_alloc and sw_cache_alloc_aligned (align 0: none), with the cache of the caller. */
+void *sw_guard_alloc(sw_cache *cache, size_t size, size_t align, unsigned flags,
+                     sw_guard_kind kind);
+void *sw_guard_realloc(sw_cache *cache, void *ptr, size_t size);
+/* stated: the object's size as the caller says; SIZE_MAX: unknown. `op` is the function in a report
+ * of misuse. */
+void sw_guard_free(sw_cache *cache, void *ptr, size_t stated, sw_guard_kind kind, const char *op);
+/* The requested size: programs must not write to the slack. */
+size_t sw_guard_usable(sw_heap *heap, const void *ptr);
+
+/* For forks (sw_os_at_fork). */
+void sw_guard_fork_prepare(void);
+void sw_guard_fork_parent(void);
+void sw_guard_fork_child(void);
+
+#endif

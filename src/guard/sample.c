@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guard/sample.h"
+
+#include "base/bits.h"
+#include "guard/canary.h"
+#include "guard/report.h"
+#include "os/os.h"
+
+enum { SAMPLES = 1 << 8, SAMPLES_OF_ALL = 1 << 14, MALLOC_ALIGN = 16 };
+
+/* A page with at most one object. Page i of the objects is page 2 i + 1 of the range. */
+typedef struct place {
+    char *object; /* NULL: never used */
+    size_t size;
+    sw_guard_kind kind;
+    bool lives;
+    uint32_t next;            /* in the queue of free places */
+    sw_guard_stack stacks[2]; /* of the allocation and of the free */
+} place;
+
+/* `range` and `places` are set before the first allocation, and do not change. The rest is under
+ * the lock. Free places are a queue, so that a page is reused as late as possible. */
+static sw_os_lock lock;
+static char *range;
+static place *places;
+static uint32_t count;
+static uint32_t first, last; /* of the queue; count: it is empty */
+static uint64_t key;
+static bool every;
+
+static _Thread_local uint32_t until_next; /* allocations of the thread until one is sampled */
+static _Thread_local uint64_t draws;
+static _Thread_local bool inside; /* the C library allocates to find the bounds of a stack */
+
+void sw_sample_lock(void) { sw_os_lock_acquire(&lock); }
+void sw_sample_unlock(void) { sw_os_lock_release(&lock); }
+void sw_sample_reset(void) { sw_os_lock_reset(&lock); }
+
+static size_t range_bytes(void) { return (2 * (size_t)count + 1) * sw_os_page_bytes(); }
+static char *page_of(const place *at) {
+    return range + (2 * (size_t)(at - places) + 1) * sw_os_page_bytes();
+}
+
+void sw_sample_start(uint64_t of_canaries, bool all) {
+    key = of_canaries;
+    every = all;
+    count = all ? SAMPLES_OF_ALL : SAMPLES;
+    places = sw_os_map(count * sizeof *places);
+    range = places == NULL ? NULL : sw_os_reserve(range_bytes(), sw_os_page_bytes());
+    for (uint32_t i = 0; range != NULL && i < count; i++) places[i].next = i + 1;
+    last = count - 1;
+}
+
+bool sw_sample_owns(const void *p) {
+    return range != NULL && (uintptr_t)p - (uintptr_t)range < range_bytes();
+}
+
+/* --- allocation ------------------------------------------------------------------------------- */
+
+/* The distance to the next sample is uniform around the mean, so that no pattern of allocations is
+ * left out. */
+static bool is_sampled(void) {
+    if (every) return true;
+    if (sw_likely(until_next > 1)) {
+        until_next--;
+        return false;
+    }
+    bool is_first = until_next == 0;
+    uint64_t draw = (++draws ^ key ^ sw_os_thread_id()) * UINT64_C(0x9E3779B97F4A7C15);
+    until_next = 1 + (uint32_t)(draw >> 40) % (2 * SW_GUARD_INTERVAL - 1);
+    return !is_first;
+}
+
+/* Takes the place that is free for longest; NULL: none is free, or its page was refused. */
+static place *take(void) {
+    sw_sample_lock();
+    place *at = first == count ? NULL : &places[first];
+    if (at != NULL && !sw_os_commit(page_of(at), sw_os_page_bytes())) at = NULL;
+    if (at != NULL) first = first == last ? count : at->next;
+    sw_sample_unlock();
+    return at;
+}
+
+void *sw_sample_alloc(size_t size, size_t align, sw_guard_kind kind) {
+    size_t page = sw_os_page_bytes(), step = align < MALLOC_ALIGN ? MALLOC_ALIGN : align;
+    if (range == NULL || size == 0 || size > page || step > page || inside || !is_sampled())
+        return NULL;
+    place *at = take();
+    if (at == NULL) return NULL;
+    inside = true;
+    char *end = page_of(at) + page;
+    at->object = end - sw_align_up(size, step);
+    at->size = size;
+    at->kind = kind;
+    at->stacks[1].thread = 0;
+    sw_guard_note_stack(&at->stacks[0]);
+    inside = false;
+    size_t room = (size_t)(end - at->object) - size;
+    if (room != 0) sw_canary_write(key, at->object, size, room, kind);
+    __atomic_store_n(&at->lives, true, __ATOMIC_RELEASE);
+    return at->object;
+}
+
+/* --- free ------------------------------------------------------------------------------------- */
+
+static place *place_of(const void *p) {
+    size_t page = (size_t)((const char *)p - range) / sw_os_page_bytes();
+    size_t index = page == 0 ? 0 : (page - 1) / 2; /* a guard page belongs to the object before */
+    return &places[index < count ? index : count - 1];
+}
+
+/* Returns what is wrong with a pointer to an object. */
+static sw_misuse look_up(const place *at, const void *p) {
+    if (p != at->object) return SW_MISUSE_INTERIOR;
+    return __atomic_load_n(&at->lives, __ATOMIC_ACQUIRE) ? SW_MISUSE_NONE : SW_MISUSE_DOUBLE_FREE;
+}
+
+bool sw_sample_size(sw_heap *heap, const void *p, const char *op, size_t *size) {
+    const place *at = place_of(p);
+    sw_misuse misuse = look_up(at, p);
+    if (misuse != SW_MISUSE_NONE) sw_guard_report_stacks(heap, misuse, op, p, at->size, at->stacks);
+    *size = at->size;
+    return misuse == SW_MISUSE_NONE;
+}
+
+static sw_misuse check_end(const place *at, size_t stated, sw_guard_kind kind) {
+    size_t room = (size_t)(page_of(at) + sw_os_page_bytes() - at->object) - at->size;
+    sw_guard_kind found = at->kind;
+    if (room != 0 && !sw_canary_read(key, at->object, at->size, room, &found))
+        return SW_MISUSE_OVERFLOW;
+    if (stated != SIZE_MAX && stated != at->size) return SW_MISUSE_SIZE_MISMATCH;
+    return kind == at->kind ? SW_MISUSE_NONE : SW_MISUSE_MISMATCHED_FREE;
+}
+
+static void give(place *at) {
+    char *page = page_of(at);
+    size_t bytes = sw_os_page_bytes();
+    bool closed = sw_os_purge(page, bytes) && sw_os_uncommit(page, bytes);
+    sw_sample_lock();
+    if (closed) { /* else the page is not used again */
+        uint32_t index = (uint32_t)(at - places);
+        if (first == count)
+            first = index;
+        else
+            places[last].next = index;
+        last = index;
+    }
+    sw_sample_unlock();
+}
+
+void sw_sample_free(sw_heap *heap, void *p, size_t stated, sw_guard_kind kind, const char *op) {
+    place *at = place_of(p);
+    sw_misuse misuse = look_up(at, p);
+    if (misuse == SW_MISUSE_NONE) misuse = check_end(at, stated, kind);
+    if (misuse == SW_MISUSE_NONE && !__atomic_exchange_n(&at->lives, false, __ATOMIC_ACQ_REL))
+        misuse = SW_MISUSE_DOUBLE_FREE;
+    if (misuse != SW_MISUSE_NONE) {
+        sw_guard_report_stacks(heap, misuse, op, p, at->size, at->stacks);
+        return;
+    }
+    inside = true;
+    sw_guard_note_stack(&at->stacks[1]);
+    inside = false;
+    give(at);
+}
+
+void sw_sample_report_fault(sw_heap *heap, const void *address, const char *op) {
+    const place *at = place_of(address);
+    bool inside = (const char *)address >= page_of(at) &&
+                  (const char *)address < page_of(at) + sw_os_page_bytes();
+    bool lives = __atomic_load_n(&at->lives, __ATOMIC_ACQUIRE);
+    sw_misuse misuse = !lives && inside ? SW_MISUSE_USE_AFTER_FREE : SW_MISUSE_OUT_OF_BOUNDS;
+    sw_guard_report_stacks(heap, misuse, op, address, at->size, at->stacks);
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// Commits one mistake with an object of a size, in a heap that has been used, and prints "survived"
+// if nothing stopped it: misuse MISTAKE SIZE.
+#include <malloc.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <thread>
+
+static volatile uint8_t sink;
+
+static size_t size;
+
+// 96 objects of many sizes, of which every third is freed.
+static void use_the_heap() {
+    static void *objects[96];
+    for (int i = 0; i < 96; i++) {
+        size_t bytes = 1 + (size_t)i * 37 % 3000;
+        objects[i] = memset(malloc(bytes), 0x5a, bytes);
+    }
+    for (int i = 0; i < 96; i += 3) free(objects[i]);
+}
+
+static volatile uint8_t *object() {
+    auto *p = (volatile uint8_t *)malloc(size);
+    for (size_t i = 0; i < size; i++) p[i] = 1;
+    return p;
+}
+
+static void release(volatile uint8_t *p) { free((void *)p); }
+
+// Enough allocations that freed objects of the size are reused.
+static void go_on() {
+    for (int i = 0; i < 20000; i++) free(malloc(size));
+}
+
+static void overflow(size_t bytes, uint8_t value) {
+    volatile uint8_t *p = object();
+    for (size_t i = 0; i < bytes; i++) p[size + i] = value;
+    release(p);
+}
+
+static void nothing() { release(object()); }
+static void overflow_0() { overflow(1, 0); }
+static void overflow_1() { overflow(1, 7); }
+static void overflow_8() { overflow(8, 7); }
+static void overflow_32() { overflow(32, 7); }
+
+static void overflow_found_by_realloc() {
+    volatile uint8_t *p = object();
+    p[size] = 7;
+    release((volatile uint8_t *)realloc((void *)p, size + 100));
+}
+
+static void overread() {
+    volatile uint8_t *p = object();
+    sink = p[size];
+    release(p);
+}
+
+static void write_after_free() {
+    volatile uint8_t *p = object();
+    release(p);
+    p[size / 2] = 3;
+    go_on();
+}
+
+static void read_after_free() {
+    volatile uint8_t *p = object();
+    release(p);
+    sink = p[size / 2];
+}
+
+static void double_free() {
+    volatile uint8_t *p = object();
+    release(p);
+    release(p);
+}
+
+static void double_free_later() {
+    volatile uint8_t *p = object();
+    release(p);
+    for (int i = 0; i < 8; i++) release(object());
+    release(p);
+}
+
+static void double_free_by_thread() {
+    volatile uint8_t *p = object();
+    std::thread(release, p).join();
+    release(p);
+}
+
+static void free_inside() { release(object() + 16); }
+static void free_odd() { release(object() + 1); }
+static void free_of_stack() {
+    uint8_t local[64];
+    release(local);
+}
+
+static void free_after_realloc() {
+    volatile uint8_t *p = object();
+    sink = (uint8_t)(uintptr_t)realloc((void *)p, size * 3 + 4096);
+    release(p);
+}
+
+static void realloc_after_free() {
+    volatile uint8_t *p = object();
+    release(p);
+    sink = (uint8_t)(uintptr_t)realloc((void *)p, size + 1);
+}
+
+static void usable_after_free() {
+    volatile uint8_t *p = object();
+    release(p);
+    sink = (uint8_t)malloc_usable_size((void *)p);
+}
+
+static void write_to_size_0() { *(volatile uint8_t *)malloc(0) = 1; }
+static void read_of_size_0() { sink = *(volatile uint8_t *)malloc(0); }
+static void double_free_of_size_0() {
+    void *volatile p = malloc(0);
+    free(p);
+    free(p);
+}
+
+static void delete_of_malloc() { ::operator delete((void *)object()); }
+static void delete_array_of_malloc() { ::operator delete[]((void *)object()); }
+
+// The compiler, which warns of a mismatch, does not see through these.
+static void *(*volatile allocate)(size_t) = ::operator new;
+static void *(*volatile allocate_array)(size_t) = ::operator new[];
+static void free_of_new() { free(allocate(size)); }
+static void free_of_new_array() { free(allocate_array(size)); }
+static void delete_of_new_array() { ::operator delete(allocate_array(size)); }
+static void delete_array_of_new() { ::operator delete[](allocate(size)); }
+static void write_to_slack() {
+    volatile uint8_t *p = object();
+    p[malloc_usable_size((void *)p) - 1] = 7; // glibc permits it
+    release(p);
+}
+
+static const struct {
+    const char *name;
+    void (*commit)();
+} mistakes[] = {
+#define MISTAKE(name) {#name, name}
+    MISTAKE(nothing),
+    MISTAKE(write_to_slack),
+    MISTAKE(overflow_0),
+    MISTAKE(overflow_1),
+    MISTAKE(overflow_8),
+    MISTAKE(overflow_32),
+    MISTAKE(overflow_found_by_realloc),
+    MISTAKE(overread),
+    MISTAKE(write_after_free),
+    MISTAKE(read_after_free),
+    MISTAKE(double_free),
+    MISTAKE(double_free_later),
+    MISTAKE(double_free_by_thread),
+    MISTAKE(free_inside),
+    MISTAKE(free_odd),
+    MISTAKE(free_of_stack),
+    MISTAKE(free_after_realloc),
+    MISTAKE(realloc_after_free),
+    MISTAKE(usable_after_free),
+    MISTAKE(write_to_size_0),
+    MISTAKE(read_of_size_0),
+    MISTAKE(double_free_of_size_0),
+    MISTAKE(delete_of_malloc),
+    MISTAKE(delete_array_of_malloc),
+    MISTAKE(free_of_new),
+    MISTAKE(free_of_new_array),
+    MISTAKE(delete_of_new_array),
+    MISTAKE(delete_array_of_new),
+};
+
+int main(int, char **arguments) {
+    size = strtoul(arguments[2], nullptr, 10);
+    use_the_heap();
+    for (const auto &mistake : mistakes)
+        if (strcmp(mistake.name, arguments[1]) == 0) mistake.commit();
+    puts("survived");
+}

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SPANWISE_PROTECT: which mistakes are found, and where; programs without one run as before.
+
+The table of docs/design/guard.md is made of FOUND.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.preload.tools import Preload
+
+ROOT = Path(__file__).parents[2]
+PROFILES = ("default", "hardened", "paranoid")
+SIZES = (24, 32, 3000, 100_000)
+"""With a tail of 8 bytes up to the next multiple of 16, without one, and of whole pages."""
+
+SILENT = "-"
+DOUBLE = ("DOUBLE_FREE free",) * 3
+# A page of its own ends with the object if the size is a multiple of 16.
+AT_THE_END = ("OVERFLOW free", "OUT_OF_BOUNDS write", "OVERFLOW free", "OVERFLOW free")
+UNUSED = ("USE_AFTER_FREE write",) * 3 + ("WRITE_AFTER_FREE malloc",)
+
+FOUND: dict[str, tuple[str | tuple[str, ...], ...]] = {
+    "nothing": (SILENT, SILENT, SILENT),
+    "write_to_slack": (SILENT, SILENT, SILENT),
+    "overflow_0": (SILENT, "OVERFLOW free", AT_THE_END),
+    "overflow_1": (SILENT, "OVERFLOW free", AT_THE_END),
+    "overflow_8": (SILENT, "OVERFLOW free", AT_THE_END),
+    "overflow_32": (
+        SILENT,
+        "OVERFLOW free",
+        ("OUT_OF_BOUNDS write",) * 3 + ("OVERFLOW free",),
+    ),
+    "overflow_found_by_realloc": (
+        SILENT,
+        "OVERFLOW realloc",
+        ("OVERFLOW realloc", "OUT_OF_BOUNDS write", "OVERFLOW realloc", "OVERFLOW realloc"),
+    ),
+    "overread": (SILENT, SILENT, (SILENT, "OUT_OF_BOUNDS read", SILENT, SILENT)),
+    "write_after_free": (
+        SILENT,
+        ("WRITE_AFTER_FREE free",) * 3 + ("WRITE_AFTER_FREE malloc",),
+        UNUSED,
+    ),
+    "read_after_free": (SILENT, SILENT, ("USE_AFTER_FREE read",) * 3 + (SILENT,)),
+    "double_free": DOUBLE,
+    "double_free_later": DOUBLE,
+    "double_free_by_thread": DOUBLE,
+    "free_inside": ("INTERIOR free",) * 3,
+    "free_odd": ("INTERIOR free",) * 3,
+    "free_of_stack": ("FOREIGN free",) * 3,
+    # Large objects grow in place by default, and then the free is right.
+    "free_after_realloc": (("DOUBLE_FREE free",) * 3 + (SILENT,), *DOUBLE[1:]),
+    "realloc_after_free": ("DOUBLE_FREE realloc",) * 3,
+    "usable_after_free": (
+        "DOUBLE_FREE usable_size",
+        *("DOUBLE_FREE malloc_usable_size",) * 2,
+    ),
+    "write_to_size_0": (SILENT, *("OUT_OF_BOUNDS write",) * 2),
+    "read_of_size_0": (SILENT, *("OUT_OF_BOUNDS read",) * 2),
+    "double_free_of_size_0": DOUBLE,
+    "delete_of_malloc": (SILENT, *("MISMATCHED_FREE delete",) * 2),
+    "delete_array_of_malloc": (SILENT, *("MISMATCHED_FREE delete[]",) * 2),
+    "free_of_new": (SILENT, *("MISMATCHED_FREE free",) * 2),
+    "free_of_new_array": (SILENT, *("MISMATCHED_FREE free",) * 2),
+    "delete_of_new_array": (SILENT, *("MISMATCHED_FREE delete",) * 2),
+    "delete_array_of_new": (SILENT, *("MISMATCHED_FREE delete[]",) * 2),
+}
+"""By mistake: what each profile reports, as code and call; a tuple: by size."""
+
+
+def found(mistake: str, profile: str, size: int) -> str:
+    said = FOUND[mistake][PROFILES.index(profile)]
+    return said if isinstance(said, str) else said[SIZES.index(size)]
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("mistake", FOUND)
+def test_mistake(preload: Preload, mistake: str, profile: str) -> None:
+    program = preload.program("misuse.cpp")
+    for size in SIZES:
+        done = preload.run([program, mistake, str(size)], PROTECT=profile)
+        expected = found(mistake, profile, size)
+        if expected == SILENT:
+            assert (done.returncode, done.stdout, done.stderr) == (0, "survived\n", ""), size
+            continue
+        code, op = expected.split()
+        line = rf"spanwise: fatal: {code} op={re.escape(op)} ptr=0x\w+ size=\d+ heap=\d thread=\d+"
+        assert re.fullmatch(line, done.stderr.splitlines()[0]), (size, done.stderr)
+        assert done.returncode == -signal.SIGABRT and done.stdout == ""
+
+
+def test_every_mistake_of_the_program_is_in_the_table() -> None:
+    source = (Path(__file__).parent / "misuse.cpp").read_text(encoding="utf-8")
+    assert re.findall(r"^    MISTAKE\((\w+)\)", source, re.M) == list(FOUND)
+
+
+def test_the_page_has_the_table() -> None:
+    page = (ROOT / "docs/design/guard.md").read_text(encoding="utf-8")
+    for mistake in FOUND:
+        cells = []
+        for profile in PROFILES:
+            said = [found(mistake, profile, size).split()[0] for size in SIZES]
+            cells.append(said[0] if len(set(said)) == 1 else ", ".join(said))
+        assert f"| {mistake} | {' | '.join(cells)} |" in page
+
+
+@pytest.mark.parametrize("alone", ["canary", "zero", "hold", "empty", "match", "sample", "pages"])
+def test_each_protection_works_alone(preload: Preload, alone: str) -> None:
+    program = preload.program("misuse.cpp")
+    assert preload.run([program, "nothing", "24"], PROTECT=alone).stdout == "survived\n"
+    finds = {
+        "canary": "overflow_1",
+        "zero": "write_after_free",
+        "empty": "write_to_size_0",
+        "match": "free_of_new",
+        "pages": "read_after_free",
+    }
+    for protection, mistake in finds.items():
+        done = preload.run([program, mistake, "24"], PROTECT=alone)
+        # A page of its own shows all of them but an access to size 0.
+        expected = protection == alone or (alone == "pages" and protection != "empty")
+        assert (done.returncode != 0) == expected, (protection, done.stderr)
+
+
+def test_a_report_has_the_stacks_of_a_sampled_object(preload: Preload) -> None:
+    done = preload.run([preload.program("misuse.cpp"), "read_after_free", "24"], PROTECT="pages")
+    lines = done.stderr.splitlines()
+    heads = [i for i, line in enumerate(lines) if " by thread " in line]
+    assert [re.sub(r"\d+", "N", lines[i]) for i in heads] == [
+        "spanwise: allocated by thread N at",
+        "spanwise: freed by thread N at",
+    ]
+    for head in heads:
+        assert re.fullmatch(r"spanwise:   0x[0-9a-f]+", lines[head + 1])
+
+
+def test_one_of_8192_objects_is_sampled(preload: Preload) -> None:
+    """The distances are uniform around 8192, so their count has less variance than Poisson's."""
+    program = preload.program("sampled.c")
+    expected = 1_000_000 / 8192
+    sampled = int(preload.run([program, "1000000"], PROTECT="sample").stdout)
+    assert abs(sampled - expected) < 5 * expected**0.5
+    assert preload.run([program, "1000"], PROTECT="pages").stdout == "1000\n"
+
+
+PROGRAMS = {
+    "threads": ["births.c"],
+    "sqlite3": [
+        "sqlite3",
+        ":memory:",
+        "with recursive c(x) as (select 1 union all select x+1 from c where x<20000)"
+        " select count(*), sum(length(hex(x))), group_concat(x, '') from c",
+    ],
+    "forks": ["sh", "-c", "for i in 1 2 3; do echo $(echo $i | sed s/2/two/ | cat); done"],
+    "python": [sys.executable, "-c", "import json; print(json.dumps([{'a': 1.5}] * 5000)[:80])"],
+}
+
+
+@pytest.mark.parametrize("profile", PROFILES[1:])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_without_a_mistake(preload: Preload, name: str, profile: str) -> None:
+    words = PROGRAMS[name]
+    if shutil.which(words[0]) is None and not words[0].endswith(".c"):
+        pytest.skip(f"{words[0]} is not installed")
+    command = [preload.program(words[0])] if words[0].endswith(".c") else words
+    variables = {"PYTHONMALLOC": "malloc"} if name == "python" else {}
+    command = ["env", *(f"{k}={v}" for k, v in variables.items()), *command]
+    plain = preload.run(command)
+    done = preload.run(command, PROTECT=profile)
+    assert (done.returncode, done.stdout, done.stderr) == (0, plain.stdout, plain.stderr)
+
+
+def test_an_unknown_protection_is_named(preload: Preload) -> None:
+    done = preload.run(["true"], PROTECT="canary,safe")
+    assert done.returncode == 0
+    assert done.stderr == (
+        "spanwise: malloc: SPANWISE_PROTECT=canary,safe is not hardened, paranoid, or some of"
+        " canary, zero, hold, empty, match, sample and pages; using none\n"
+    )
