@@ -193,5 +193,10 @@ MISUSE_ERRORS: dict[str, type[SpanwiseError]] = {
     "FREED_ARENA": MisuseError,
     "DOUBLE_PUT": BlockFreedError,
     "NOT_JOINED": MisuseError,
+    "OVERFLOW": CorruptionError,
+    "WRITE_AFTER_FREE": CorruptionError,
+    "USE_AFTER_FREE": CorruptionError,
+    "OUT_OF_BOUNDS": CorruptionError,
+    "MISMATCHED_FREE": MisuseError,
 }
 """sw_misuse (without SW_MISUSE_ and without NONE) -> exception."""

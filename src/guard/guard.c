@@ -26,8 +26,7 @@ void sw_guard_start(sw_heap *heap, unsigned protections) {
     on = protections;
     key = sw_os_random();
     if ((on & SW_GUARD_EMPTY) != 0) sw_empty_start();
-    if ((on & (SW_GUARD_SAMPLE | SW_GUARD_PAGES)) != 0)
-        sw_sample_start(key, (on & SW_GUARD_PAGES) != 0);
+    if ((on & (SW_GUARD_SAMPLE | SW_GUARD_PAGES)) != 0) sw_sample_start(key, on);
     sw_guard_watch_faults(heap);
 }
 

@@ -7,7 +7,7 @@
  *   guard.c       allocate, free, resize      object.h   what the heap knows of a pointer
  *   canary.h      bytes behind an object      hold.c     freed objects that are not reused yet
  *   empty.c       objects of size 0           sample.c   objects on pages of their own
- *   report.c      reports with call stacks
+ *   report.c      reports with call stacks    fault.c    accesses that fault
  *
  * For the object of n requested bytes at p, in a slot of b bytes:
  *   the heap was asked for n + 1, so n < b and the heap's requested size is n + 1;

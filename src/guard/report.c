@@ -2,11 +2,7 @@
 #include "guard/report.h"
 
 #include "base/fail.h"
-#include "guard/empty.h"
-#include "guard/sample.h"
 #include "os/os.h"
-
-static sw_heap *watched;
 
 void sw_guard_note_stack(sw_guard_stack *stack) {
     stack->thread = sw_os_thread_id();
@@ -43,18 +39,4 @@ void sw_guard_report_stacks(sw_heap *heap, sw_misuse misuse, const char *op, con
                             size_t size, const sw_guard_stack stacks[2]) {
     sw_fault fault = fault_of(heap, misuse, op, p, size);
     sw_misuse_report_with(&fault, print_stacks, stacks);
-}
-
-static bool on_fault(void *address, bool is_write) {
-    const char *op = is_write ? "write" : "read";
-    if (sw_empty_owns(address))
-        sw_guard_report(watched, SW_MISUSE_OUT_OF_BOUNDS, op, address, 0);
-    else if (sw_sample_owns(address))
-        sw_sample_report_fault(watched, address, op);
-    return false;
-}
-
-void sw_guard_watch_faults(sw_heap *heap) {
-    watched = heap;
-    (void)sw_os_at_fault(on_fault);
 }

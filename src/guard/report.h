@@ -23,7 +23,7 @@ void sw_guard_report(sw_heap *heap, sw_misuse misuse, const char *op, const void
 void sw_guard_report_stacks(sw_heap *heap, sw_misuse misuse, const char *op, const void *p,
                             size_t size, const sw_guard_stack stacks[2]);
 
-/* Reports accesses to guard pages, and to objects of size 0, when they fault. */
+/* In fault.c: reports accesses to guard pages, and to objects of size 0, when they fault. */
 void sw_guard_watch_faults(sw_heap *heap);
 
 #endif

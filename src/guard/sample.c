@@ -27,6 +27,7 @@ static uint32_t count;
 static uint32_t first, last; /* of the queue; count: it is empty */
 static uint64_t key;
 static bool every;
+static bool matches;
 
 static _Thread_local uint32_t until_next; /* allocations of the thread until one is sampled */
 static _Thread_local uint64_t draws;
@@ -41,9 +42,11 @@ static char *page_of(const place *at) {
     return range + (2 * (size_t)(at - places) + 1) * sw_os_page_bytes();
 }
 
-void sw_sample_start(uint64_t of_canaries, bool all) {
+void sw_sample_start(uint64_t of_canaries, unsigned on) {
+    bool all = (on & SW_GUARD_PAGES) != 0;
     key = of_canaries;
     every = all;
+    matches = (on & SW_GUARD_MATCH) != 0;
     count = all ? SAMPLES_OF_ALL : SAMPLES;
     places = sw_os_map(count * sizeof *places);
     range = places == NULL ? NULL : sw_os_reserve(range_bytes(), sw_os_page_bytes());
@@ -129,7 +132,7 @@ static sw_misuse check_end(const place *at, size_t stated, sw_guard_kind kind) {
     if (room != 0 && !sw_canary_read(key, at->object, at->size, room, &found))
         return SW_MISUSE_OVERFLOW;
     if (stated != SIZE_MAX && stated != at->size) return SW_MISUSE_SIZE_MISMATCH;
-    return kind == at->kind ? SW_MISUSE_NONE : SW_MISUSE_MISMATCHED_FREE;
+    return kind == at->kind || !matches ? SW_MISUSE_NONE : SW_MISUSE_MISMATCHED_FREE;
 }
 
 static void give(place *at) {

@@ -8,7 +8,7 @@
 
 #include "guard/guard.h"
 
-void sw_sample_start(uint64_t key, bool every);
+void sw_sample_start(uint64_t key, unsigned on); /* of canaries; SW_GUARD_ bits */
 /* NULL: the object is not sampled. */
 void *sw_sample_alloc(size_t size, size_t align, sw_guard_kind kind);
 bool sw_sample_owns(const void *p);

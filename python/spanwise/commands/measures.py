@@ -63,8 +63,9 @@ def add_bench(commands: SubParsers) -> None:
         "--allocator",
         action="append",
         metavar="A",
-        help=f"{', '.join(EVERYBODY)}, one-arena (plain with MALLOC_ARENA_MAX=1), or the path of a"
-        " library that defines malloc; repeatable [all that are installed but one-arena]",
+        help=f"{', '.join(EVERYBODY)}, one-arena (plain with MALLOC_ARENA_MAX=1), hardened or"
+        " paranoid (spanwise with SPANWISE_PROTECT), or the path of a library that defines malloc;"
+        " repeatable [the first six that are installed]",
     )
     parser.add_argument(
         "--fit",

@@ -37,6 +37,7 @@ variables:
   SPANWISE_BATCH=N           empty spans that a thread keeps per class
   SPANWISE_THP=advise        ask for transparent huge pages, or off
   SPANWISE_TRACKED=1         keep requested sizes and the ledger of the peak
+  SPANWISE_PROTECT=hardened  find overflows and uses after free; or paranoid
   SPANWISE_LEDGER=PATH       write the ledger as JSON at exit; %p: process id;
                              a number: file descriptor
   SPANWISE_VERBOSE=1         print a line to stderr at the start and at exit
@@ -89,6 +90,12 @@ def _add_heap_options(parser: argparse.ArgumentParser) -> None:
     )
     _options.add_placement_options(heap)
     heap.add_argument(
+        "--protect",
+        metavar="NAMES",
+        help="find overflows and uses after free: hardened, paranoid, or some of canary, zero,"
+        " hold, empty, match, sample and pages",
+    )
+    heap.add_argument(
         "--thp", default="off", choices=("off", "advise"), help="ask for transparent huge pages"
     )
 
@@ -98,6 +105,8 @@ def run_run(options: argparse.Namespace) -> int:
     command = _options.program_of(options, "run")
     given = _options.heap_options_of(options, _limit(options.limit))
     variables = heap_variables(given, tracked=not options.plain, huge_pages=options.thp == "advise")
+    if options.protect:
+        variables["SPANWISE_PROTECT"] = options.protect
     preload = find_preload(options.lib, options.table)
     if options.output:
         check_output(options.output, json=options.json and not options.force)

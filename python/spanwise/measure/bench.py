@@ -74,9 +74,10 @@ def bench(
     Args:
         cases: programs with their inputs.
         allocators: "plain" (the program without spanwise), "spanwise", "glibc", "jemalloc",
-            "mimalloc", "tcmalloc", "one-arena" (plain with MALLOC_ARENA_MAX=1), or paths of
-            libraries that define malloc; missing ones are omitted with a note. Where a library is
-            preloaded, CPython runs with PYTHONMALLOC=malloc.
+            "mimalloc", "tcmalloc", "one-arena" (plain with MALLOC_ARENA_MAX=1), "hardened",
+            "paranoid" (spanwise with these protections), or paths of libraries that define malloc;
+            missing ones are omitted with a note. Where a library is preloaded, CPython runs with
+            PYTHONMALLOC=malloc.
         fits: result of `fit_cases`; built tables take part as "fitted".
         rounds: runs of each case under each allocator.
         timeout_s: a longer run is ended and becomes a failed row; seconds.

@@ -25,9 +25,11 @@ PLAIN, SPANWISE, GLIBC, FITTED = "plain", "spanwise", "glibc", "fitted"
 """PLAIN is the program as its users run it: nothing is preloaded, and CPython keeps pymalloc."""
 ONE_ARENA = "one-arena"
 """The program as its users run it, but with one arena of glibc for all threads."""
+GUARDED = ("hardened", "paranoid")
+"""spanwise's malloc with these protections (SPANWISE_PROTECT)."""
 PRELOADED = (SPANWISE, *PEERS)
 EVERYBODY = (PLAIN, *PRELOADED)
-"""The default allocators; FITTED is added if a table was built, ONE_ARENA if it is named."""
+"""The default allocators; FITTED is added if a table was built, the others if named."""
 
 SEEDS = {"PYTHONHASHSEED": "0", "PERL_HASH_SEED": "0"}
 """Variables that make programs allocate the same way each time."""
@@ -92,6 +94,8 @@ class Server:
     @property
     def variables(self) -> dict[str, str]:
         """The environment of its runs, in addition to the case's."""
+        if self.name in GUARDED:
+            return {"SPANWISE_PROTECT": self.name}
         return {"MALLOC_ARENA_MAX": "1"} if self.name == ONE_ARENA else {}
 
 
@@ -183,7 +187,7 @@ def find_servers(names: Iterable[str]) -> tuple[list[Server], dict[str, str]]:
         if name in (PLAIN, ONE_ARENA):
             found.append(Server(name, "", ""))
             continue
-        if name == SPANWISE:
+        if name == SPANWISE or name in GUARDED:
             found.append(server_of(name, find_preload(None, None), own=True))
             continue
         wanted = allocator_named(name)

@@ -127,6 +127,13 @@ def test_one_arena_is_the_plain_program_with_a_variable(tmp_path: Path) -> None:
     assert seen[0] == "  " and seen[2] == "1  " and "libc.so" in seen[1]
 
 
+def test_protections_are_allocators(tmp_path: Path) -> None:
+    case = case_of(["sh", "-c", 'echo "$SPANWISE_PROTECT" >> seen'], folder=tmp_path)
+    found = sw.bench([case], ["spanwise", "hardened", "paranoid"], rounds=1, progress=False)
+    assert found.allocators == ["spanwise", "hardened", "paranoid"] and not found.failures
+    assert sorted((tmp_path / "seen").read_text().splitlines()) == ["", "hardened", "paranoid"]
+
+
 def test_a_missing_allocator_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spanwise.measure.bench_cases.loaded_library", lambda _name: None)
     found = sw.bench([TRUE], ["spanwise", "jemalloc"], rounds=1, progress=False)
