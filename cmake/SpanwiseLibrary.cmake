@@ -138,7 +138,7 @@ if(SPANWISE_HAS_GLIBC AND SPANWISE_OS STREQUAL "linux" AND NOT SPANWISE_SANITIZE
   # RSS.
   set_source_files_properties(
     src/preload/start.c src/preload/report.c src/preload/json.c src/preload/options.c src/preload/info.c
-    src/preload/account.c src/preload/slow.c src/base/fail.c src/os/linux/thread_state.c src/heap/options.c src/sizeclass/table.c src/heap/fork.c
+    src/preload/account.c src/preload/slow.c src/guard/guard.c src/guard/empty.c src/guard/sample.c src/guard/report.c src/guard/fault.c src/base/fail.c src/os/linux/thread_state.c src/heap/options.c src/sizeclass/table.c src/heap/fork.c
     src/inspect/verify.c src/inspect/touched.c src/inspect/audit_lists.c src/inspect/audit_span.c
     src/inspect/map.c src/inspect/ledger.c src/inspect/walk.c src/page/space.c src/heap/trim.c src/heap/misuse.c src/heap/heap.c src/heap/checks.c src/page/checks.c src/page/purge.c src/page/give_back.c
     PROPERTIES COMPILE_OPTIONS -Os)

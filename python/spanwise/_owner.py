@@ -113,7 +113,7 @@ def refuse_views(alive: int, of: object, before: str) -> None:
     if alive:
         views = f"1 view of {of} is" if alive == 1 else f"{alive} views of {of} are"
         raise errors.BlockBusyError(
-            f"{views} alive; release what view(), np.asarray() or memoryview() gave before {before}"
+            f"{views} alive; before {before} delete the arrays and memoryviews of it"
         )
 
 

@@ -20,6 +20,7 @@ typedef struct sw_thread_state {
     uint64_t stamps;
     uint64_t id;          /* of the operating system; 0: unknown yet */
     uintptr_t stack_high; /* end of its stack; 0: unknown yet */
+    bool guarding;        /* it notes a call stack for the guard */
 } sw_thread_state;
 
 /* Returns the calling thread's record, initially all zero. `makes`: creates it if there is none.

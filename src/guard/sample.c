@@ -2,6 +2,7 @@
 #include "guard/sample.h"
 
 #include "base/bits.h"
+#include "base/thread_state.h"
 #include "guard/canary.h"
 #include "guard/report.h"
 #include "os/os.h"
@@ -29,9 +30,10 @@ static uint64_t key;
 static bool every;
 static bool matches;
 
-static _Thread_local uint32_t until_next; /* allocations of the thread until one is sampled */
-static _Thread_local uint64_t draws;
-static _Thread_local bool inside; /* the C library allocates to find the bounds of a stack */
+/* Allocations until one is sampled, 0: not begun; atomic. Threads share few of them. */
+enum { COUNTDOWNS_LOG2 = 6 };
+static uint32_t countdowns[1 << COUNTDOWNS_LOG2];
+static uint64_t draws; /* atomic */
 
 void sw_sample_lock(void) { sw_os_lock_acquire(&lock); }
 void sw_sample_unlock(void) { sw_os_lock_release(&lock); }
@@ -64,14 +66,29 @@ bool sw_sample_owns(const void *p) {
  * left out. */
 static bool is_sampled(void) {
     if (every) return true;
-    if (sw_likely(until_next > 1)) {
-        until_next--;
+    uint64_t thread = (uintptr_t)sw_os_here() * UINT64_C(0x9E3779B97F4A7C15);
+    uint32_t *countdown = &countdowns[thread >> (64 - COUNTDOWNS_LOG2)];
+    uint32_t left = __atomic_load_n(countdown, __ATOMIC_RELAXED);
+    if (sw_likely(left > 1)) {
+        __atomic_store_n(countdown, left - 1, __ATOMIC_RELAXED);
         return false;
     }
-    bool is_first = until_next == 0;
-    uint64_t draw = (++draws ^ key ^ sw_os_thread_id()) * UINT64_C(0x9E3779B97F4A7C15);
-    until_next = 1 + (uint32_t)(draw >> 40) % (2 * SW_GUARD_INTERVAL - 1);
-    return !is_first;
+    uint64_t draw = __atomic_add_fetch(&draws, 1, __ATOMIC_RELAXED) ^ key;
+    draw *= UINT64_C(0x9E3779B97F4A7C15);
+    uint32_t next = 1 + (uint32_t)(draw >> 40) % (2 * SW_GUARD_INTERVAL - 1);
+    __atomic_store_n(countdown, next, __ATOMIC_RELAXED);
+    return left == 1;
+}
+
+/* Notes a call stack. False: this thread does already, and the C library allocates to find the
+ * bounds of the stack. */
+static bool note_stack(sw_guard_stack *stack) {
+    sw_thread_state *own = sw_thread_state_find(true);
+    if (own == NULL || own->guarding) return false;
+    own->guarding = true;
+    sw_guard_note_stack(stack);
+    own->guarding = false;
+    return true;
 }
 
 /* Takes the place that is free for longest; NULL: none is free, or its page was refused. */
@@ -86,18 +103,16 @@ static place *take(void) {
 
 void *sw_sample_alloc(size_t size, size_t align, sw_guard_kind kind) {
     size_t page = sw_os_page_bytes(), step = align < MALLOC_ALIGN ? MALLOC_ALIGN : align;
-    if (range == NULL || size == 0 || size > page || step > page || inside || !is_sampled())
-        return NULL;
-    place *at = take();
+    if (range == NULL || size == 0 || size > page || step > page || !is_sampled()) return NULL;
+    sw_guard_stack stack;
+    place *at = note_stack(&stack) ? take() : NULL;
     if (at == NULL) return NULL;
-    inside = true;
     char *end = page_of(at) + page;
     at->object = end - sw_align_up(size, step);
     at->size = size;
     at->kind = kind;
+    at->stacks[0] = stack;
     at->stacks[1].thread = 0;
-    sw_guard_note_stack(&at->stacks[0]);
-    inside = false;
     size_t room = (size_t)(end - at->object) - size;
     if (room != 0) sw_canary_write(key, at->object, size, room, kind);
     __atomic_store_n(&at->lives, true, __ATOMIC_RELEASE);
@@ -161,9 +176,7 @@ void sw_sample_free(sw_heap *heap, void *p, size_t stated, sw_guard_kind kind, c
         sw_guard_report_stacks(heap, misuse, op, p, at->size, at->stacks);
         return;
     }
-    inside = true;
-    sw_guard_note_stack(&at->stacks[1]);
-    inside = false;
+    (void)note_stack(&at->stacks[1]);
     give(at);
 }
 

@@ -205,7 +205,7 @@ uint64_t sw_os_known_thread_id(void);
 void sw_os_forget_thread_id(void);
 uint64_t sw_os_process_id(void);
 uint64_t sw_os_random(void); /* the same in the whole process, another in the next run */
-uint32_t sw_os_node(void); /* NUMA node on which the calling thread runs; 0: unknown */
+uint32_t sw_os_node(void);   /* NUMA node on which the calling thread runs; 0: unknown */
 /* True: the process has no other thread. False: it has, or that is unknown, as in builds below
  * grade 3, which do not check. */
 bool sw_os_is_single_threaded(void);

@@ -408,7 +408,9 @@ def test_the_library_itself_is_small(preload: Preload) -> None:
         if "libspanwise-malloc.so" in part
     ]
     assert len(kib) >= 3  # text, constants, data
-    assert sum(kib) < 160  # 244 with the specialised paths and everything that no one calls
+    # 244 with the specialised paths and everything that no one calls; the guard and the unwinder that
+    # it needs are 8 of these.
+    assert sum(kib) < 168
 
 
 # --- limits that a program sets -------------------------------------------------------------------

@@ -102,7 +102,8 @@ class Arena(SharedChunks, Owner):
         """Create an empty arena.
 
         Args:
-            mode: one of MODES.
+            mode: "auto" takes objects from the heap if a chunk is refused, "force" raises then;
+                "off": each is malloc's, for memory checkers; "default": as SPANWISE_ARENA says.
             chunk_bytes: size of a chunk, a power of two from 4096 to 2^30.
             limit_bytes: limit of the bytes of all chunks; None: no limit.
             safe: an access to the arena's memory after reset or close faults with a report, even

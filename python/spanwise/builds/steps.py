@@ -59,7 +59,8 @@ SHORT_SOURCES = (
     *("inspect/verify.c", "inspect/touched.c", "inspect/audit_lists.c", "inspect/audit_span.c"),
     *("inspect/map.c", "inspect/ledger.c", "inspect/walk.c", "heap/misuse.c", "heap/heap.c"),
     *("heap/checks.c", "heap/trim.c", "page/checks.c", "page/purge.c", "page/give_back.c"),
-    *("page/space.c", "base/fail.c", "os/linux/thread_state.c"),
+    *("page/space.c", "base/fail.c", "os/linux/thread_state.c", "guard/guard.c", "guard/empty.c"),
+    *("guard/sample.c", "guard/report.c", "guard/fault.c"),
 )
 """Code that runs once, or only in tracked heaps, is compiled for size to reduce RSS."""
 SHARED_FLAGS = (

@@ -197,6 +197,10 @@ class Cycles(HandleOwner):
                 raise StateError("there was no cycle yet; call start() or collect()")
             return cycle
 
+    def _step(self, call: Any, work: int) -> Cycle | None:
+        with self._handle:
+            return None if self.phase == "idle" else self._work(call, work)
+
     def _note(self, c_gc: Any, before: Cycle | None, phase: str) -> Cycle | None:
         """Return the last cycle; record the call if it worked on one, and the cycle if it ended."""
         cycle = read_cycle(c_gc)
@@ -252,8 +256,10 @@ class Cycles(HandleOwner):
             self._set_order(order)
             return self._work(lib.sw_gc_start)
 
-    def step(self, work: SupportsIndex = 1000) -> Cycle:
-        """Do some work of the running cycle; do nothing if none is running.
+    def step(self, work: SupportsIndex = 1000) -> Cycle | None:
+        """Do some work of the running cycle, and return it; None if none is running.
+
+        So `while heap.step(): ...` runs a cycle to its end, with work of the program in between.
 
         Args:
             work: objects to scan (each 512 B of a longer object count as one), or groups of 64
@@ -262,9 +268,9 @@ class Cycles(HandleOwner):
         Raises:
             StateError: checkmark found a reachable object that was not marked.
         """
-        return self._work(lib.sw_gc_step, _lib.as_index(work, "work"))
+        return self._step(lib.sw_gc_step, _lib.as_index(work, "work"))
 
-    def step_ns(self, ns: SupportsIndex) -> Cycle:
+    def step_ns(self, ns: SupportsIndex) -> Cycle | None:
         """Do work as `step` does, for about `ns` nanoseconds.
 
         Args:
@@ -273,7 +279,7 @@ class Cycles(HandleOwner):
         Raises:
             StateError: checkmark found a reachable object that was not marked.
         """
-        return self._work(lib.sw_gc_step_ns, _lib.as_index(ns, "ns"))
+        return self._step(lib.sw_gc_step_ns, _lib.as_index(ns, "ns"))
 
     def finish(self) -> Cycle:
         """Finish the running cycle.

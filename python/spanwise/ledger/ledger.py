@@ -28,6 +28,9 @@ LEDGER_CLASS_DTYPE = _lib.dtype_of("sw_ledger_class")
 class Ledger(Result, Value, Tabular):
     """The bytes of a heap by part. The first ten fields add up to held_bytes exactly.
 
+    `measures` has the usual ratios of fragmentation; `Comparison(ledgers)` sets several side by
+    side.
+
     Ledgers compare and hash by all fields of the heap; the RSS of the process is ignored, because
     it varies between equal runs.
 

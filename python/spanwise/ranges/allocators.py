@@ -48,7 +48,8 @@ class RangeStats(Result):
     Attributes:
         size: size of the range.
         free_size: sum of the holes.
-        holes: number of holes; 0 for a buddy allocator, which does not count them.
+        holes: number of holes; 0 for a buddy allocator, which does not keep that count: use
+            len(ranges.holes()).
         allocs: requests that were served.
         frees: calls that freed something.
         refused: requests for which no hole was large enough.
@@ -252,10 +253,11 @@ class RangeAllocator(RangeBase):
 
         Args:
             size: 1 to 2^62.
-            backend: one of BACKENDS, or "avl", another name of "two-treaps", which alone has best
-                fit. "buddy" is `BuddyAllocator` with units of 1,024: it rounds, and has first fit
-                only. The others find a hole if one fits.
-            placement: one of PLACEMENTS; "default" is "best" for "two-treaps", else "first".
+            backend: "btree", "treap", "two-treaps", which alone has best fit and is also called
+                "avl", or "buddy". The last is `BuddyAllocator` with units of 1,024: it rounds, and
+                has first fit only. The others find a hole if one fits.
+            placement: "first", "best", "next", "worst" or "default", which is "best" for
+                "two-treaps", else "first".
             locked: any thread may call, not only the owner.
 
         Raises:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from spanwise import _format, errors
 from spanwise.heap.options import HeapOptions
 from spanwise.ledger.comparison import Comparison
+from spanwise.ledger.ledger import Ledger
 from spanwise.ledger.parts import PEAK_RESIDENT
 from spanwise.recordings.export_mixin import ExportMixin
 from spanwise.recordings.names import build_ids_of
@@ -234,8 +235,13 @@ def compare(
     return source.compare(tables, at, options=options, progress=progress)
 
 
+_LEDGERS = "recordings must be Recording objects; for ledgers: spanwise.Comparison(ledgers)"
+
+
 def as_recordings(recordings: Recordings) -> list[Recording]:
     """Return a list of one or more recordings; files are opened."""
+    if isinstance(recordings, Ledger):
+        raise TypeError(_LEDGERS)
     given = [recordings] if isinstance(recordings, Recording | str | os.PathLike) else recordings
     return [as_recording(one) for one in given]
 
@@ -246,4 +252,6 @@ def as_recording(recording: Recording | str | os.PathLike[str]) -> Recording:
         return recording
     if isinstance(recording, str | os.PathLike):
         return Recording.open(recording)
+    if isinstance(recording, Ledger):
+        raise TypeError(_LEDGERS)
     raise TypeError(f"recordings must be Recording objects, not {type(recording).__name__}")
