@@ -237,15 +237,17 @@ def _peers(n: SimpleNamespace) -> Fragments:
         rss = [run.peak_rss_bytes - run.startup_rss_bytes for run in replay.runs]
         return float(np.median(rss)) / 2**20
 
-    rows = sorted((above(replay), name) for name, replay in n.two.items())
+    # Of two that took the same the notebook names the first.
+    rows = sorted(((above(replay), name) for name, replay in n.two.items()), key=lambda row: row[0])
     requested = n.two["glibc"].peak_requested_bytes / 2**20
     yield [
         f"Of {len(rows)} allocators {rows[0][1]} took the least",
         f"{rows[0][0]:.1f} MiB where {requested:.1f} MiB were requested",
         f"{rows[-1][1]} the most, {rows[-1][0]:.1f} MiB",
     ]
-    ratios = sorted((above(n.two[name]) / above(n.one[name]), name) for name in n.two)
-    low, high = (f"{100 * ratio - 100:+.0f} % ({name})" for ratio, name in (ratios[0], ratios[-1]))
+    ratios = {name: above(n.two[name]) / above(n.one[name]) for name in n.two}
+    ends = min(ratios, key=ratios.__getitem__), max(ratios, key=ratios.__getitem__)
+    low, high = (f"{100 * ratios[name] - 100:+.0f} % ({name})" for name in ends)
     share = n.two["glibc"].crossings / len(n.recording.ops)
     yield [f"{100 * share:.0f} % of the operations", f"{low} to {high}"]
 
