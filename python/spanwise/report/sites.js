@@ -63,6 +63,7 @@
         return selection.cell >= 0 ? holds(stack, selection.cell) : stack === selection.stack;
     }
     if (body) rows.forEach((row, stack) => links(row, stack, PEAK >= 0));
+    if (body && PEAK >= 0) fillTable();
 
     // --- sizes ---
 
