@@ -31,7 +31,7 @@ typedef struct sw_trace sw_trace;
 typedef struct sw_trace_writer sw_trace_writer;
 
 enum {
-    SW_TRACE_VERSION = 2,    /* the only version that is written or read */
+    SW_TRACE_VERSION = 3,    /* the only version that is written or read */
     SW_TRACE_OPS_MAX = 8192, /* maximum batch of sw_trace_next */
     /* Flag: read the valid prefix of a truncated or damaged file. */
     SW_TRACE_VALID_PREFIX = 1,

@@ -209,6 +209,14 @@ static sw_status foreign(const swt_file *file) {
                                     : "it does not begin with the .swt magic");
 }
 
+static sw_status other_version(const swt_file *file) {
+    bool newer = file->header.version > SW_TRACE_VERSION;
+    return sw_fail(SW_FORMAT, op,
+                   "%s: byte 8: written by %s spanwise (format %" PRIu32 ", this reads %d): %s",
+                   file->name, newer ? "a newer" : "an older", file->header.version,
+                   SW_TRACE_VERSION, newer ? "upgrade spanwise" : "record again");
+}
+
 static sw_status read_file_header(swt_file *file) {
     uint8_t bytes[SWT_FILE_HEADER_BYTES] = {0}, magic[SWT_FILE_HEADER_BYTES];
     size_t wanted = file->bytes < sizeof bytes ? (size_t)file->bytes : sizeof bytes;
@@ -223,11 +231,7 @@ static sw_status read_file_header(swt_file *file) {
                        file->name, file->bytes);
     switch (swt_header_decode(bytes, &file->header)) {
     case SWT_HEADER_OK: return SW_OK;
-    case SWT_HEADER_NEWER:
-        return sw_fail(SW_FORMAT, op,
-                       "%s: byte 8: written by a newer spanwise (format %" PRIu32
-                       ", this reads up to %d): upgrade spanwise",
-                       file->name, file->header.version, SW_TRACE_VERSION);
+    case SWT_HEADER_OTHER: return other_version(file);
     case SWT_HEADER_FOREIGN: return foreign(file);
     case SWT_HEADER_DAMAGED:
     case SWT_HEADER_BAD:

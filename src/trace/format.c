@@ -56,9 +56,9 @@ swt_verdict swt_header_decode(const uint8_t in[SWT_FILE_HEADER_BYTES], swt_heade
     if (swt_get64(in + SUM_AT) != swt_checksum(in, SUM_AT)) return SWT_HEADER_DAMAGED;
     header->version = swt_get32(in + 8);
     header->form = swt_get32(in + 12);
-    if (header->version > SW_TRACE_VERSION) return SWT_HEADER_NEWER;
+    if (header->version != SW_TRACE_VERSION) return SWT_HEADER_OTHER;
     bool known = header->form == SW_TRACE_RAW || header->form == SW_TRACE_ORDERED;
-    return header->version == SW_TRACE_VERSION && known ? SWT_HEADER_OK : SWT_HEADER_BAD;
+    return known ? SWT_HEADER_OK : SWT_HEADER_BAD;
 }
 
 void swt_file_header(uint8_t out[SWT_FILE_HEADER_BYTES]) {

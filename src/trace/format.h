@@ -52,7 +52,7 @@ typedef enum swt_verdict {
     SWT_HEADER_OK = 0,
     SWT_HEADER_FOREIGN, /* the file is not a spanwise recording */
     SWT_HEADER_DAMAGED, /* the header's checksum is wrong */
-    SWT_HEADER_NEWER,   /* the recording is of a later version */
+    SWT_HEADER_OTHER,   /* the recording is of an earlier or later version */
     SWT_HEADER_BAD,     /* the checksum is right, but a field has an impossible value */
 } swt_verdict;
 
@@ -77,7 +77,7 @@ typedef struct swt_block {
 uint64_t swt_checksum(const void *data, size_t bytes);
 
 void swt_header_encode(uint8_t out[SWT_FILE_HEADER_BYTES], const swt_header *header);
-/* Fills in *header if the verdict is SWT_HEADER_OK, SWT_HEADER_NEWER or SWT_HEADER_BAD. */
+/* Fills in *header if the verdict is SWT_HEADER_OK, SWT_HEADER_OTHER or SWT_HEADER_BAD. */
 swt_verdict swt_header_decode(const uint8_t in[SWT_FILE_HEADER_BYTES], swt_header *header);
 
 void swt_block_encode(uint8_t out[SWT_BLOCK_HEADER_BYTES], const swt_block *block);

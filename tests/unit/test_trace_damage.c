@@ -146,8 +146,10 @@ static void messages(sample *s) {
         ": byte 20: the file is cut within its header; there is nothing to read, record again");
     swt_header_encode(header, &(swt_header){.version = 9, .form = 1});
     CHECK_STR(message_of(header, sizeof header),
-              ": byte 8: written by a newer spanwise (format 9, this reads up to 2): upgrade "
-              "spanwise");
+              ": byte 8: written by a newer spanwise (format 9, this reads 3): upgrade spanwise");
+    swt_header_encode(header, &(swt_header){.version = 2, .form = 1});
+    CHECK_STR(message_of(header, sizeof header),
+              ": byte 8: written by an older spanwise (format 2, this reads 3): record again");
     memcpy(header, s->file.data, sizeof header);
     header[20] ^= 1;
     CHECK_STR(

@@ -42,12 +42,11 @@ static void file_header(void) {
     }
     header = (swt_header){.version = 9, .form = 77};
     swt_header_encode(bytes, &header);
-    CHECK_EQ(swt_header_decode(bytes, &header), SWT_HEADER_NEWER);
-    const swt_header bad[] = {{SW_TRACE_VERSION, 77}, {SW_TRACE_VERSION - 1, SW_TRACE_RAW}};
-    for (size_t i = 0; i < 2; i++) {
-        swt_header_encode(bytes, &bad[i]);
-        CHECK_EQ(swt_header_decode(bytes, &header), SWT_HEADER_BAD);
-    }
+    CHECK_EQ(swt_header_decode(bytes, &header), SWT_HEADER_OTHER);
+    swt_header_encode(bytes, &(swt_header){SW_TRACE_VERSION - 1, SW_TRACE_RAW});
+    CHECK_EQ(swt_header_decode(bytes, &header), SWT_HEADER_OTHER);
+    swt_header_encode(bytes, &(swt_header){SW_TRACE_VERSION, 77});
+    CHECK_EQ(swt_header_decode(bytes, &header), SWT_HEADER_BAD);
 }
 
 static const char *decoded(swt_block block) {
