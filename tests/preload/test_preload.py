@@ -408,8 +408,8 @@ def test_the_library_itself_is_small(preload: Preload) -> None:
         if "libspanwise-malloc.so" in part
     ]
     assert len(kib) >= 3  # text, constants, data
-    # 244 with the specialised paths and everything that no one calls; the guard and the unwinder that
-    # it needs are 8 of these.
+    # 244 with the specialised paths and everything that no one calls; 8 are the guard and the
+    # unwinder that it needs.
     assert sum(kib) < 168
 
 

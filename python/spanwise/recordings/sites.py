@@ -132,15 +132,17 @@ def callers(sites: Sequence[Framed], most: int) -> list[str]:
 
     Callers have no parameters, file and line, and a function that calls itself is named once. A
     line of Python's standard library is followed by the first line outside of it. Sites with equal
-    texts show the first caller in which they differ.
+    texts show the first caller in which they differ, or the address.
 
     Args:
         sites: call sites.
         most: maximum number of characters.
     """
     texts = [_callers(site, most) for site in sites]
-    for field, link in (("names", " < … < "), ("full_names", " through ")):
+    for field, link in (("names", " < … < "), ("full_names", " through "), ("frames", " at ")):
         chains = [getattr(site, field) for site in sites]
+        if field == "frames":
+            chains = [tuple(one.rpartition("/")[2] for one in chain) for chain in chains]
         for place in range(max(map(len, chains), default=0)):
             for i in _alike(texts, [chain[place : place + 1] for chain in chains]):
                 room = max((most - len(link)) // 2, 10)

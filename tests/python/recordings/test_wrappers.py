@@ -366,6 +366,8 @@ def test_equal_texts_say_in_what_the_sites_differ() -> None:
         "make (a.c:3) < … < main (b.c:1)",
         "make (a.c:3) < … < main (b.c:7)",
     ]
+    same = [Site(i, 1, 10, (f"/opt/a+0x{i}",), ("make (a.c:3)",), ()) for i in (1, 2)]
+    assert callers(same, 40) == ["make (a.c:3) at a+0x1", "make (a.c:3) at a+0x2"]
     hidden = [site(1, first, ("malloc", *first)), site(2, first, ("calloc", *first))]
     assert callers(hidden, 40) == [
         "make (a.c:3) through malloc",
