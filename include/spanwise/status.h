@@ -71,7 +71,7 @@ extern "C" {
     X(FREED_ARENA, "object belonged to an arena that was freed")                                   \
     X(DOUBLE_PUT, "item is in its pool already")                                                   \
     X(NOT_JOINED, "thread used a collected heap during a cycle without joining it")                \
-    X(OVERFLOW, "bytes behind the object were overwritten")                                        \
+    X(OVERFLOW, "bytes past the end of the object were overwritten")                               \
     X(WRITE_AFTER_FREE, "object was written to after it was freed")                                \
     X(USE_AFTER_FREE, "object was used after it was freed")                                        \
     X(OUT_OF_BOUNDS, "access outside of the object")                                               \

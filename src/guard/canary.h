@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The canary: up to 16 bytes behind an object, which depend on its address and on a key of the
+/* The canary: up to 16 bytes after an object, which depend on its address and on a key of the
  * process. The two low bits of each byte are the kind of allocation plus one, so no byte is 0, and
  * the end of a string that is one byte too long is seen. */
 #ifndef SW_GUARD_CANARY_H
@@ -21,7 +21,7 @@ static inline uint8_t sw_canary_byte(uint64_t word, size_t i) {
     return (uint8_t)(word >> (i % 8 * 8));
 }
 
-/* Writes the canary of an object of `size` bytes, behind which are `room` bytes, at least one. */
+/* Writes the canary of an object of `size` bytes, which `room` bytes follow, at least one. */
 static inline void sw_canary_write(uint64_t key, void *object, size_t size, size_t room,
                                    sw_guard_kind kind) {
     uint64_t word = sw_canary_word(key, object, kind);

@@ -92,7 +92,7 @@ static void release(sw_cache *cache, void *p, const char *op) {
     if (!sw_fast_try_free(cache, p)) sw_free_slow(cache, p, op);
 }
 
-/* Checks what was behind an object, and who frees it with which size. */
+/* Checks the canary, the size that the caller states, and the family of the free. */
 static void check_end(const void *p, const sw_guarded *object, size_t stated,
                       const sw_guard_kind *kind, const char *op) {
     size_t size = object->requested - 1;

@@ -5,7 +5,7 @@
  * of reach of the program.
  *
  *   guard.c       allocate, free, resize      object.h   what the heap knows of a pointer
- *   canary.h      bytes behind an object      hold.c     freed objects that are not reused yet
+ *   canary.h      bytes after an object       hold.c     freed objects that are not reused yet
  *   empty.c       objects of size 0           sample.c   objects on pages of their own
  *   report.c      reports with call stacks    fault.c    accesses that fault
  *
@@ -21,7 +21,7 @@
 #include "heap/cache.h"
 
 enum {
-    SW_GUARD_CANARY = 1,  /* bytes behind each object, checked when it is freed or resized */
+    SW_GUARD_CANARY = 1,  /* bytes after each object, checked when it is freed or resized */
     SW_GUARD_ZERO = 2,    /* objects are cleared when freed, and checked before reuse */
     SW_GUARD_HOLD = 4,    /* a freed object is reused after about SW_GUARD_HELD others */
     SW_GUARD_EMPTY = 8,   /* objects of size 0 have no accessible byte */

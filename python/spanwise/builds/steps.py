@@ -79,7 +79,7 @@ _GRACE_SECONDS = 2
 
 
 class BuildError(SpanwiseError, RuntimeError):
-    """A build failed and left nothing behind. The message names the step and the fix."""
+    """A build failed; no output was written. The message names the step and the fix."""
 
 
 @dataclass(frozen=True)

@@ -211,7 +211,7 @@ _FOLDER = Path(__file__).parent
 
 
 def document(title: str, body: str, styles: Sequence[str], scripts: Sequence[str]) -> str:
-    """Return a page; `styles` and `scripts` are names of files beside this one."""
+    """Return a page; `styles` and `scripts` are names of files in the folder of this one."""
     style, script = (
         "".join((_FOLDER / name).read_text(encoding="utf-8") for name in names)
         for names in (styles, scripts)
