@@ -128,6 +128,8 @@ if(SPANWISE_HAS_GLIBC AND SPANWISE_OS STREQUAL "linux" AND NOT SPANWISE_SANITIZE
   endif()
   spanwise_sources(record_sources "trace/*" "recorder/*")
   spanwise_preload(record ${record_sources})
+  set_source_files_properties(src/recorder/malloc.c PROPERTIES COMPILE_OPTIONS
+                              -foptimize-sibling-calls)
   spanwise_sources(malloc_sources "sizeclass/*" "gen/*" "page/*" "span/*" "heap/*"
                    "inspect/*" "guard/*" "preload/*")
   list(FILTER malloc_sources EXCLUDE REGEX "/gen/paths_")

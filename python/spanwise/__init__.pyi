@@ -122,6 +122,8 @@ from .recordings.recording_set import RecordingSet as RecordingSet
 from .recordings.recording_set import compare as compare
 from .recordings.regions import RecordedPart as RecordedPart
 from .recordings.regions import recording as recording
+from .recordings.sampled import Estimates as Estimates
+from .recordings.sampled import SampledRecording as SampledRecording
 from .recordings.sites import Site as Site
 from .recordings.sites import Sites as Sites
 from .recordings.span_pinning import SpanPinning as SpanPinning

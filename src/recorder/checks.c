@@ -6,6 +6,7 @@
 #include "recorder/meta.h"
 #include "recorder/python.h"
 #include "recorder/rss.h"
+#include "recorder/sample.h"
 #include "recorder/site.h"
 #include "recorder/thread.h"
 
@@ -34,6 +35,21 @@ const char *record_thread_check(const record_thread *thread) {
 const char *record_chunk_check(const record_chunk *chunk) {
     return SW_RULE(chunk->left <= RECORD_CHUNK_BYTES)
                ?: SW_RULE(chunk->next != NULL || chunk->left < sizeof(record_thread));
+}
+
+const char *record_samples_check(const record_samples *samples) {
+    for (uint32_t b = 0; b < 1u << RECORD_BUCKETS_LOG2; b++) {
+        const uint64_t *in = samples->buckets[b];
+        bool empty = true, twice = false;
+        for (uint32_t i = 0; i < RECORD_BUCKET_OBJECTS; i++) {
+            empty = empty && in[i] == 0;
+            for (uint32_t j = 0; j < i; j++) twice = twice || (in[i] != 0 && in[i] == in[j]);
+        }
+        const char *broken =
+            SW_RULE(empty == ((samples->used[b / 64] >> b % 64 & 1) == 0)) ?: SW_RULE(!twice);
+        if (broken != NULL) return broken;
+    }
+    return NULL;
 }
 
 const char *record_sites_check(const record_sites *sites) {

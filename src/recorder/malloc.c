@@ -51,6 +51,7 @@ static sw_always_inline void count_bytes(record_thread *thread, const void *p, s
 
 static sw_always_inline void note_alloc(record_thread *thread, swt_raw_kind kind, const void *p,
                                         size_t size, uint32_t align_log2, sw_os_frame frame) {
+    if (!record_sample(thread, p, size)) return;
     uint64_t stamp = record_stamp(), ticks = record_ticks(thread);
     record_set_phase(thread, RECORD_WRITING);
     uint32_t site = record_site(thread, frame);
@@ -80,11 +81,17 @@ static sw_noinline bool before_unmap(const void *p) {
 }
 
 /* Events of frees have no call site, because studies are about where objects are allocated. */
-static sw_always_inline void note_free(record_thread *thread, const void *p) {
-    uint64_t stamp = record_stamp(), ticks = record_ticks(thread);
+static sw_always_inline void put_free(record_thread *thread, uint64_t stamp, uint64_t ticks,
+                                      const void *p) {
     record_set_phase(thread, RECORD_WRITING);
     if (sw_unlikely(record_gate != 0 || !swt_raw_free(&thread->raw, stamp, ticks, (uintptr_t)p, 0)))
         slow_free(thread, stamp, ticks, p, 0);
+}
+
+static sw_always_inline void note_free(record_thread *thread, const void *p) {
+    if (!record_sample_free((uintptr_t)p)) return;
+    uint64_t stamp = record_stamp(), ticks = record_ticks(thread);
+    put_free(thread, stamp, ticks, p);
     if (sw_unlikely(is_mapped(p))) (void)before_unmap(p);
 }
 
@@ -121,7 +128,10 @@ static sw_noinline void *pass_alloc(size_t size, size_t align) {
 
 /* --- allocation ------------------------------------------------------------------------------- */
 
-RECORD_EXPORT void *malloc(size_t size) {
+/* The exported malloc, calloc, realloc and free leave by a jump (-foptimize-sibling-calls), so the
+ * functions that record find the frame of the program's caller. The way of an object that is not in
+ * the sample saves no registers. */
+static sw_noinline void *record_malloc(size_t size) {
     record_thread *thread = enter();
     if (sw_unlikely(thread == NULL)) {
         void *own = pass_alloc(size, 16);
@@ -133,7 +143,11 @@ RECORD_EXPORT void *malloc(size_t size) {
     return p;
 }
 
-RECORD_EXPORT void *calloc(size_t count, size_t size) {
+RECORD_EXPORT void *malloc(size_t size) {
+    return record_sample_skips(size) ? record_real.malloc(size) : record_malloc(size);
+}
+
+static sw_noinline void *record_calloc(size_t count, size_t size) {
     record_thread *thread = enter();
     size_t bytes;
     if (sw_unlikely(thread == NULL)) {
@@ -145,6 +159,12 @@ RECORD_EXPORT void *calloc(size_t count, size_t size) {
         note_alloc(thread, SWT_RAW_CALLOC, p, count * size, 0, SW_OS_CALLER_FRAME());
     leave(thread);
     return p;
+}
+
+RECORD_EXPORT void *calloc(size_t count, size_t size) {
+    size_t bytes;
+    bool skip = !sw_mul_overflow(count, size, &bytes) && record_sample_skips(bytes);
+    return skip ? record_real.calloc(count, size) : record_calloc(count, size);
 }
 
 static uint32_t align_log2(size_t align) { return align == 0 ? 0 : sw_log2_ceil(align); }
@@ -229,9 +249,7 @@ static sw_always_inline void note_resized(record_thread *thread, uint64_t old_st
     } else if (p != NULL) {
         note_alloc(thread, SWT_RAW_MALLOC, p, size, 0, frame);
     } else if (old != 0 && size == 0) {
-        record_set_phase(thread, RECORD_WRITING);
-        if (record_gate != 0 || !swt_raw_free(&thread->raw, old_stamp, old_ticks, old, 0))
-            slow_free(thread, old_stamp, old_ticks, (const void *)old, 0);
+        put_free(thread, old_stamp, old_ticks, (const void *)old);
     }
 }
 
@@ -246,13 +264,31 @@ static sw_cold void map_again(const void *p, size_t bytes) {
     record_memory_mark_object((uintptr_t)p - 16, bytes);
 }
 
-RECORD_EXPORT void *realloc(void *ptr, size_t size) {
+/* A reallocation in a sampled recording is a free and an allocation, each recorded or not. */
+static sw_noinline void *resize_sampled(record_thread *thread, void *old, size_t size,
+                                        sw_os_frame frame) {
+    bool recorded = old != NULL && record_sample_free((uintptr_t)old);
+    uint64_t stamp = recorded ? record_stamp() : 0, ticks = recorded ? record_ticks(thread) : 0;
+    void *p = record_real.realloc(old, size);
+    if (p == NULL && size != 0) {
+        if (recorded) record_sample_restore((uintptr_t)old);
+    } else {
+        if (recorded) put_free(thread, stamp, ticks, old);
+        if (p != NULL) note_alloc(thread, SWT_RAW_MALLOC, p, size, 0, frame);
+    }
+    leave(thread);
+    return p;
+}
+
+static sw_noinline void *record_realloc(void *ptr, size_t size) {
     if (record_scratch_owns(ptr)) return grow_scratch_block(ptr, size);
     record_thread *thread = enter();
     if (sw_unlikely(thread == NULL)) {
         void *own = ptr == NULL ? pass_alloc(size, 16) : NULL;
         return own != NULL ? own : record_real.realloc(ptr, size);
     }
+    if (sw_unlikely(record_sampled != NULL))
+        return resize_sampled(thread, ptr, size, SW_OS_CALLER_FRAME());
     uintptr_t old = (uintptr_t)ptr;
     uint64_t old_stamp = record_stamp(), old_ticks = record_ticks(thread);
     size_t mapped = unmap(ptr);
@@ -263,12 +299,20 @@ RECORD_EXPORT void *realloc(void *ptr, size_t size) {
     return p;
 }
 
+RECORD_EXPORT void *realloc(void *ptr, size_t size) {
+    bool skip = !record_scratch_owns(ptr) && record_sample_skips_free((uintptr_t)ptr) &&
+                record_sample_skips(size);
+    return skip ? record_real.realloc(ptr, size) : record_realloc(ptr, size);
+}
+
 RECORD_EXPORT void *reallocarray(void *ptr, size_t count, size_t size) {
     size_t bytes = 0;
     bool overflow = sw_mul_overflow(count, size, &bytes);
     if (record_scratch_owns(ptr) && !overflow) return grow_scratch_block(ptr, bytes);
     record_thread *thread = enter();
     if (sw_unlikely(thread == NULL)) return record_real.reallocarray(ptr, count, size);
+    if (sw_unlikely(record_sampled != NULL && !overflow))
+        return resize_sampled(thread, ptr, bytes, SW_OS_CALLER_FRAME());
     uintptr_t old = (uintptr_t)ptr;
     uint64_t old_stamp = record_stamp(), old_ticks = record_ticks(thread);
     size_t mapped = unmap(ptr);
@@ -281,8 +325,7 @@ RECORD_EXPORT void *reallocarray(void *ptr, size_t count, size_t size) {
 
 /* --- free ------------------------------------------------------------------------------------- */
 
-RECORD_EXPORT void free(void *ptr) {
-    if (sw_unlikely(ptr == NULL) || record_scratch_owns(ptr)) return;
+static sw_noinline void record_free(void *ptr) {
     record_thread *thread = enter();
     if (sw_likely(thread != NULL)) {
         note_free(thread, ptr);
@@ -290,6 +333,14 @@ RECORD_EXPORT void free(void *ptr) {
     }
     record_real.free(ptr);
     if (sw_likely(thread != NULL)) leave(thread);
+}
+
+RECORD_EXPORT void free(void *ptr) {
+    if (sw_unlikely(ptr == NULL) || record_scratch_owns(ptr)) return;
+    if (record_sample_skips_free((uintptr_t)ptr))
+        record_real.free(ptr);
+    else
+        record_free(ptr);
 }
 
 RECORD_EXPORT void free_sized(void *ptr, size_t size) {

@@ -62,10 +62,11 @@ void *record_map(size_t bytes) {
 }
 
 void record_memory_init(void) {
-    pool = record_map((size_t)CHUNKS_MAX * CHUNK_WORDS * sizeof *pool);
-    if (pool != NULL) chunks = record_map(CHUNKS * sizeof *chunks);
     reading.start_ns = sw_os_now_ns();
     record_rss_after_fork();
+    if (record_option.sample != 0) return; /* unrecorded objects are not marked: no parts */
+    pool = record_map((size_t)CHUNKS_MAX * CHUNK_WORDS * sizeof *pool);
+    if (pool != NULL) chunks = record_map(CHUNKS * sizeof *chunks);
 }
 
 /* --- marks ------------------------------------------------------------------------------------ */
@@ -332,10 +333,23 @@ static void read_mappings(uint64_t rss) {
 
 /* --- readings --------------------------------------------------------------------------------- */
 
+/* Notes the moment of the highest RSS of a sampled recording, which is not divided into parts. */
+static void note_most(uint64_t rss, uint64_t ns) {
+    if (__atomic_exchange_n(&reading.busy, 1, __ATOMIC_ACQUIRE) != 0) return;
+    reading.at_ns = ns;
+    __atomic_store_n(&reading.rss, rss, __ATOMIC_RELAXED);
+    __atomic_store_n(&reading.is_new, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&reading.busy, 0, __ATOMIC_RELEASE);
+}
+
 bool record_memory_begin(bool last) {
-    if (chunks == NULL) return false;
     uint64_t rss = rss_now(), most = __atomic_load_n(&reading.rss, __ATOMIC_RELAXED);
-    record_rss_note(sw_os_now_ns() - reading.start_ns, rss, last);
+    uint64_t ns = sw_os_now_ns() - reading.start_ns;
+    record_rss_note(ns, rss, last);
+    if (chunks == NULL) {
+        if (rss > most) note_most(rss, ns);
+        return false;
+    }
     if (!last && rss <= most + most / 16) return false;
     if (__atomic_exchange_n(&reading.busy, 1, __ATOMIC_ACQUIRE) != 0) return false;
     reading.rss_now = rss;
@@ -374,20 +388,21 @@ static void take_peak(record_resident *peak, mapping *unused, const char *line) 
 
 bool record_memory_put(swt_buffer *buffer) {
     record_resident peak = {0};
-    if (chunks == NULL || __atomic_load_n(&reading.rss, __ATOMIC_RELAXED) == 0 ||
+    if (__atomic_load_n(&reading.rss, __ATOMIC_RELAXED) == 0 ||
         __atomic_exchange_n(&reading.busy, 1, __ATOMIC_ACQUIRE) != 0)
         return false;
     (void)each_line("/proc/self/status", take_peak, &peak, NULL);
     const record_resident *most = &reading.most;
     bool done = swt_put_meta_u64(buffer, "rss_peak", peak.file_bytes) &&
-                swt_put_meta_u64(buffer, "rss_ns", reading.at_ns) &&
-                swt_put_meta_u64(buffer, "rss_malloc", most->malloc_bytes) &&
-                swt_put_meta_u64(buffer, "rss_mapped", most->mapped_bytes) &&
-                swt_put_meta_u64(buffer, "rss_data", most->data_bytes) &&
-                swt_put_meta_u64(buffer, "rss_file", most->file_bytes) &&
-                swt_put_meta_u64(buffer, "rss_recorder", most->own_bytes) &&
-                swt_put_meta_u64(buffer, "rss_untouched", most->untouched_bytes) &&
-                swt_put_meta_u64(buffer, "rss_end_malloc", reading.latest_malloc_bytes);
+                swt_put_meta_u64(buffer, "rss_ns", reading.at_ns);
+    if (chunks != NULL)
+        done = done && swt_put_meta_u64(buffer, "rss_malloc", most->malloc_bytes) &&
+               swt_put_meta_u64(buffer, "rss_mapped", most->mapped_bytes) &&
+               swt_put_meta_u64(buffer, "rss_data", most->data_bytes) &&
+               swt_put_meta_u64(buffer, "rss_file", most->file_bytes) &&
+               swt_put_meta_u64(buffer, "rss_recorder", most->own_bytes) &&
+               swt_put_meta_u64(buffer, "rss_untouched", most->untouched_bytes) &&
+               swt_put_meta_u64(buffer, "rss_end_malloc", reading.latest_malloc_bytes);
     __atomic_store_n(&reading.is_new, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&reading.busy, 0, __ATOMIC_RELEASE);
     return done;

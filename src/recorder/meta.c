@@ -85,6 +85,8 @@ bool record_meta_write(void) {
     (void)swt_put_meta_u64(&buffer, "pythonmalloc",
                            pymalloc != NULL && strcmp(pymalloc, "malloc") == 0);
     (void)swt_put_meta_u64(&buffer, "python_lines", record_option.python_stacks != 0);
+    if (record_option.sample != 0)
+        (void)swt_put_meta_u64(&buffer, "sample_bytes", record_option.sample);
     put_program(&buffer);
     put_arguments(&buffer);
     return record_file_put(SWT_BLOCK_META, &buffer);

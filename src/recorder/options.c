@@ -6,6 +6,8 @@
  *                             addresses, 40 lines of Python
  *   SPANWISE_RECORD_PYTHON    1: call sites of CPython are lines of Python; default 0
  *   SPANWISE_RECORD_CHILDREN  1: record child processes too, to STEM.PID.swt; default 0
+ *   SPANWISE_RECORD_SAMPLE    mean bytes between sample points, 0..2^40; default 0: record every
+ *                             object (sample.h)
  *   SPANWISE_RECORD_AREAS     folder for files of open blocks. The process that started the
  *                             program appends them to the recordings of killed processes
  *   SPANWISE_RECORD_PID       id of the root process, to which FILE belongs. The process that
@@ -98,6 +100,7 @@ bool record_read_options(void) {
     }
     read_stacks();
     record_option.children = read_number("SPANWISE_RECORD_CHILDREN", 1, 0) == 1;
+    record_option.sample = read_number("SPANWISE_RECORD_SAMPLE", UINT64_C(1) << 40, 0);
     read_areas(getenv("SPANWISE_RECORD_AREAS"));
     record_option.root = read_number("SPANWISE_RECORD_PID", INT32_MAX, 0);
     return true;

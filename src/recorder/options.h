@@ -21,6 +21,7 @@ typedef struct record_options {
     uint32_t python_stacks;      /* lines of Python, if the thread runs Python; 0: not read */
     bool shallow;                /* a call site is one return address, looked up inline */
     bool children;               /* record child processes to their own files */
+    uint64_t sample;             /* mean bytes between sample points; 0: every object is recorded */
     uint64_t root;               /* the process that FILE belongs to; 0: this process */
     char areas[RECORD_PATH_MAX]; /* folder for files of areas; "": open blocks are in private
                                   * memory */

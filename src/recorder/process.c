@@ -33,6 +33,7 @@
 #include "recorder/options.h"
 #include "recorder/python.h"
 #include "recorder/real.h"
+#include "recorder/sample.h"
 #include "recorder/site.h"
 #include "recorder/thread.h"
 
@@ -155,7 +156,8 @@ static void start(void) {
     record_this.has_barrier =
         syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
     record_memory_init();
-    if (!record_meta_init() || !record_sites_init() || !record_python_init()) {
+    if (!record_meta_init() || !record_sites_init() || !record_python_init() ||
+        !record_sample_init()) {
         sw_emergency_print("spanwise: record: no memory; not recording\n");
         record_off = true;
         return;

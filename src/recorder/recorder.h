@@ -11,6 +11,7 @@
  *   process.c     start, fork, children
  *   end.c         the last blocks, before exit and exec
  *   thread.c      a thread's open block: start, exit, full blocks, late and dropped events
+ *   sample.c      sampled recording: which objects are recorded
  *   site.c        return-address chains -> site ids
  *   python.c      frames of CPython -> lines of Python
  *   meta.c        META and MODULES blocks
@@ -34,6 +35,7 @@
 #define SW_RECORDER_RECORDER_H
 
 #include "recorder/real.h"
+#include "recorder/sample.h"
 #include "recorder/site.h"
 #include "recorder/state.h"
 #include "recorder/thread.h"

@@ -33,6 +33,8 @@ typedef struct record_thread {
     uintptr_t stack_high;           /* end of the stack, excluded; 0: unknown */
     uint64_t ticks;                 /* latest reading of the clock */
     uint32_t until_reading, stride; /* events until the next reading; events that share a reading */
+    int64_t until_sample;           /* bytes until the next sample point (sample.h) */
+    uint64_t random;                /* state of the generator that draws it; 0: not begun */
     uint64_t unmarked;  /* bytes allocated since the last large object; below RECORD_LARGE_BYTES */
     uint64_t unread;    /* bytes allocated since this thread last looked at the RSS */
     uint64_t uncounted; /* slots of the open block that are no calls: the second one of a

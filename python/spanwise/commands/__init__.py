@@ -34,6 +34,9 @@ COMMANDS = {
         "advise", "say how much memory a program wastes and what to change, ranked by what it saves"
     ),
     "ledger": Command("ledgers", "account every byte of a recording under a table"),
+    "estimate": Command(
+        "estimate", "estimate live and allocated bytes by call site from a sampled recording"
+    ),
     "compare": Command("ledgers", "compare the ledgers of a recording under several tables"),
     "optimize": Command(
         "searches",

@@ -8,10 +8,11 @@ import sys
 from pathlib import Path
 
 from spanwise.commands._common import SubParsers, new_command, print_json
-from spanwise.commands._options import add_force_option, add_program_options, program_of
+from spanwise.commands._options import add_force_option, add_program_options, program_of, size
 from spanwise.errors import InvalidError
 from spanwise.recordings.recorder import (
     PYTHON_STACKS,
+    SAMPLE,
     STACKS,
     RecordOptions,
     RecordResult,
@@ -44,6 +45,16 @@ def add_record(commands: SubParsers) -> None:
         f" {PYTHON_STACKS}; 0: no call sites)",
     )
     parser.add_argument(
+        "--sample",
+        type=size,
+        nargs="?",
+        const=SAMPLE,
+        default=0,
+        metavar="BYTES",
+        help="record a sample of the objects, one point per BYTES on average (default 512K), which"
+        " costs little; read it with spanwise estimate",
+    )
+    parser.add_argument(
         "--python-sites",
         action="store_true",
         help="for CPython 3.9 to 3.14, call sites are lines of Python with function, file and"
@@ -62,6 +73,7 @@ def run_record(options: argparse.Namespace) -> int:
         stacks=options.stacks,
         keep_pymalloc=options.keep_pymalloc,
         python_sites=options.python_sites,
+        sample_bytes=options.sample,
         stdout=sys.stderr if options.json else None,  # stdout is for the JSON alone
         patient=True,
         force=options.force,
@@ -84,7 +96,7 @@ def _check_place(output: Path, force: bool) -> None:
 
 
 def _as_dict(result: RecordResult) -> dict[str, object]:
-    first, *rest = result.recordings()
+    first, *rest = result.histories()
     return {
         "file": str(result.path),
         "status": result.status,

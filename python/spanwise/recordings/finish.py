@@ -11,7 +11,7 @@ import numpy as np
 from spanwise import _lib, errors
 from spanwise._lib import check, ffi, lib
 from spanwise.heap.runner import interruptible
-from spanwise.recordings.recording import Recording
+from spanwise.recordings.sources import FileSource, read_info
 from spanwise.results.jobs import progress_bar
 
 
@@ -58,9 +58,14 @@ def _pid_of(path: Path) -> int | None:
     if path.is_symlink() or not path.is_file():
         return None
     try:
-        return int(Recording.open(path, valid_prefix=True).info["pid"])
+        return _info_of(path)["pid"]
     except (errors.SpanwiseError, OSError):
         return None
+
+
+def _info_of(path: Path) -> dict[str, int]:
+    """Return the header of a recording that may be incomplete."""
+    return read_info(FileSource(path, valid_prefix=True).open())
 
 
 def salvage(path: Path, areas: Path, unrecorded: int = 0, recorded: int = 0) -> None:
@@ -82,7 +87,7 @@ def _children_of(raw: Path) -> tuple[int, int]:
         entries = np.fromfile(raw.with_name(raw.name.removesuffix(".swt") + ".children"), "<u4")
     except OSError:
         return 0, 0
-    own = Recording.open(raw, valid_prefix=True).info["pid"]
+    own = _info_of(raw)["pid"]
     _, first = np.unique(entries & 0x7FFFFFFF, return_index=True)
     kept = entries[first]
     kept = kept[(kept & 0x7FFFFFFF) != own]
@@ -104,7 +109,7 @@ def finish(raw: Path, output: Path) -> None:
 def _count_of(raw: Path) -> int:
     """Return the number of operations of a raw recording; 0 if it cannot be read."""
     try:
-        return int(Recording.open(raw, valid_prefix=True).info["ops"])
+        return _info_of(raw)["ops"]
     except errors.SpanwiseError:
         return 0
 

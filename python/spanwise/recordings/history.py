@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 
@@ -296,6 +296,11 @@ class History(Result, Tabular):
             for site, (allocs, allocated_bytes) in sums.items()
         )
         return Sites(sites, build_ids_of(self.modules), self.imported)
+
+    @property
+    def site_frames(self) -> Mapping[int, tuple[str, ...]]:
+        """The frames of each call site, as addresses or names, by the site's number."""
+        return self._frames
 
     @cached_property
     def _frames(self) -> dict[int, tuple[str, ...]]:

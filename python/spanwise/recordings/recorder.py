@@ -30,6 +30,7 @@ from spanwise.recordings.programs import examine
 from spanwise.results.files import check_regular, followed
 
 if TYPE_CHECKING:
+    from spanwise.recordings.history import History
     from spanwise.recordings.recording import Recording
     from spanwise.recordings.recording_set import RecordingSet
 
@@ -78,6 +79,7 @@ class RecordResult:
         stopped_by: the signal that interrupted the run; 0: none.
         unordered: why recordings were left unordered; "": they were ordered.
         python_sites: whether lines of Python were requested.
+        sample_bytes: mean bytes between sample points; 0: all objects were recorded.
     """
 
     path: Path
@@ -86,6 +88,7 @@ class RecordResult:
     stopped_by: int = 0
     unordered: str = ""
     python_sites: bool = False
+    sample_bytes: int = 0
 
     def recordings(self) -> RecordingSet:
         """Return the program's recording, then the others."""
@@ -97,17 +100,27 @@ class RecordResult:
             for path in (self.path, *self.others)
         )
 
+    def histories(self) -> list[History]:
+        """Return what is known of the program's recording, then of the others."""
+        from spanwise.recordings.history import History  # noqa: PLC0415  as the recorder does
+        from spanwise.recordings.sources import FileSource  # noqa: PLC0415
+
+        return [
+            History(FileSource(path, bool(self.unordered)), path=str(path), name=path.name)
+            for path in (self.path, *self.others)
+        ]
+
     def findings(self) -> list[str]:
         """Return what the recordings lack, and why; empty if nothing is missing."""
         gaps = [f"kept as it was recorded, not in order: {self.unordered}"] * bool(self.unordered)
-        each = [(Path(str(one.path)).name, one) for one in self.recordings()]
+        each = [(Path(str(one.path)).name, one) for one in self.histories()]
         if self.python_sites and not any(one.has_python_lines for _, one in each):
             gaps.append("no line of Python was seen: --python-sites needs CPython 3.9 to 3.14")
         return gaps + [f"{name}: {gap}" for name, one in each for gap in one.summary.gaps()]
 
     def outside(self) -> list[str]:
         """Return lines about heaps that bypass malloc, whose objects are not recorded."""
-        each = self.recordings()
+        each = self.histories()
         found = {
             f"{Path(one.program).name} has a heap of its own, {runtime}'s, which a recording of"
             " malloc does not see"
@@ -134,7 +147,7 @@ class RecordResult:
 
     def _children(self) -> list[str]:
         """Return a table of the child processes with the highest peaks."""
-        first, *others = self.recordings()
+        first, *others = self.histories()
         children = [one for one in others if one.info["pid"] != first.info["pid"]]
         largest = sorted(children, key=lambda one: -one.summary.peak_requested_bytes)
         rows = [
@@ -155,13 +168,16 @@ class RecordResult:
         ]
 
     def _counts(self) -> str:
-        first, *others = self.recordings()
+        first, *others = self.histories()
         own = first.summary
         kinds = (("allocation", own.allocs), ("free", own.frees), ("reallocation", own.reallocs))
         counts = ", ".join(_format.plural(count, noun) for noun, count in kinds)
+        sample = f"a sample of one point per {_format.size(self.sample_bytes)}"
         parts = [
             f"{_format.plural(own.events, 'event')} ({counts})",
-            f"peak {_format.size(own.peak_requested_bytes)} requested",
+            sample
+            if self.sample_bytes
+            else f"peak {_format.size(own.peak_requested_bytes)} requested",
             *([str(first.memory)] if first.memory else []),
             *(f"{title}: {count:,}" for title, count in own.troubles()[:1] if own.dropped_calls),
         ]
@@ -184,6 +200,8 @@ _MEMORY = "/dev/shm"
 STACKS_MAX = 128
 STACKS, PYTHON_STACKS = 16, 40
 """Default return addresses and lines of Python per call site, as in src/recorder/options.h."""
+SAMPLE, SAMPLE_MAX = 512 << 10, 1 << 40
+"""Default and largest mean bytes between sample points."""
 
 
 @dataclass(frozen=True)
@@ -196,6 +214,7 @@ class RecordOptions:
             PYTHON_STACKS lines.
         keep_pymalloc: let CPython use its own allocator.
         python_sites: call sites of CPython are lines of Python.
+        sample_bytes: mean bytes between sample points; 0: record all objects.
         env: the program's environment; None: that of this process.
         cwd: its working folder; None: that of this process.
         stdout: of the program; None: that of this process.
@@ -208,6 +227,7 @@ class RecordOptions:
     stacks: int | None = None
     keep_pymalloc: bool = False
     python_sites: bool = False
+    sample_bytes: int = 0
     env: Mapping[str, str] | None = None
     cwd: str | os.PathLike[str] | None = None
     stdout: int | IO[Any] | None = None
@@ -287,9 +307,6 @@ def record(
         UnsupportedError: the recorder is not installed.
         OSError: the system refused to write or to start it.
     """
-    path = Path(output) if output is not None else temporary_recording()
-    if output is not None and path.is_file() and not force:
-        raise errors.InvalidError(f"{path}: exists already; give another name, or force=True")
     options = RecordOptions(
         children=children,
         stacks=stacks,
@@ -299,16 +316,29 @@ def record(
         cwd=cwd,
         force=force,
     )
-    result = _run(argv, path, options)
-    for line in result.lines():
-        print(line, file=sys.stderr)
-    if result.stopped_by:
-        raise KeyboardInterrupt
+    result = record_and_print(argv, output, options)
     if children:
         return result.recordings()
     from spanwise.recordings.recording import Recording  # noqa: PLC0415  loaded by now
 
     return Recording.open(result.path)
+
+
+def record_and_print(
+    argv: Sequence[str | os.PathLike[str]],
+    output: str | os.PathLike[str] | None,
+    options: RecordOptions,
+) -> RecordResult:
+    """Record a program as `record` does, and print the counts."""
+    path = Path(output) if output is not None else temporary_recording()
+    if output is not None and path.is_file() and not options.force:
+        raise errors.InvalidError(f"{path}: exists already; give another name, or force=True")
+    result = _run(argv, path, options)
+    for line in result.lines():
+        print(line, file=sys.stderr)
+    if result.stopped_by:
+        raise KeyboardInterrupt
+    return result
 
 
 def run_recorded(
@@ -349,6 +379,10 @@ def _run(
     }
     variables.pop("SPANWISE_RECORD_PID", None)
     variables.pop("SPANWISE_RECORD_STACKS", None)
+    variables.pop("SPANWISE_RECORD_SAMPLE", None)
+    if options.sample_bytes:
+        between = _lib.as_index(options.sample_bytes, "sample_bytes", SAMPLE_MAX)
+        variables["SPANWISE_RECORD_SAMPLE"] = str(between)
     if stacks is not None:
         variables["SPANWISE_RECORD_STACKS"] = str(stacks)
     with _workshop(output) as folder, _areas_folder(folder) as areas:
@@ -378,7 +412,15 @@ def _run(
             from spanwise.recordings.finish import finish_all  # noqa: PLC0415  loaded by now
 
             others, unordered = finish_all(folder, areas, raw, output, force=options.force)
-        return RecordResult(output, others, status, stopped_by, unordered, options.python_sites)
+        return RecordResult(
+            output,
+            others,
+            status,
+            stopped_by,
+            unordered,
+            options.python_sites,
+            options.sample_bytes,
+        )
 
 
 def _run_to_end(

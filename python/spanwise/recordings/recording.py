@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -73,10 +73,16 @@ class Recording(History, ExportMixin):
         Raises:
             TraceFormatError: it is not a recording, truncated, damaged, or of a newer version.
             RecordingIOError: the file cannot be read.
+            InvalidError: it has only a sample of the objects (`SampledRecording`).
         """
         source = FileSource(path, valid_prefix)
         recording = cls(source, path=source.path, name=Path(source.path).name)
-        recording._head  # noqa: B018  raises errors now, not at the first query
+        if sources.sample_bytes_of(recording.meta):
+            raise errors.InvalidError(
+                f"{path}: has a sample of the objects, from which spans and fragmentation cannot"
+                " be known; use spanwise estimate or SampledRecording.open, or record again"
+                " without --sample"
+            )
         return recording
 
     @classmethod
@@ -236,11 +242,6 @@ class Recording(History, ExportMixin):
         """Return what each live object occupies and keeps, as columns; arguments as of `ledger`."""
         with self._query("live objects", table, at, options, progress) as query:
             return self._live_objects(query)[1]
-
-    @property
-    def site_frames(self) -> Mapping[int, tuple[str, ...]]:
-        """The frames of each call site, as addresses or names, by the site's number."""
-        return self._frames
 
     def site_labels(self, sites: Iterable[int]) -> dict[int, str]:
         """Return the innermost callers of call sites, as text, by the sites' ids."""

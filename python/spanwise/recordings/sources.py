@@ -164,6 +164,11 @@ def read_meta(trace: Owned) -> list[tuple[str, str]]:
     return pairs
 
 
+def sample_bytes_of(meta: Sequence[tuple[str, str]]) -> int:
+    """Return the mean bytes between sample points; 0: all objects are recorded."""
+    return next((int(value) for key, value in meta if key == "sample_bytes"), 0)
+
+
 def read_modules(trace: Owned) -> list[Module]:
     """Return the modules in the order of the file."""
     out = ffi.new("sw_trace_module *")

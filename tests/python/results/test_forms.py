@@ -20,7 +20,9 @@ import spanwise as sw
 from spanwise.measure.bench_result import ROW_FIELDS
 from spanwise.measure.peers import PeerComparison, PeerRow
 from spanwise.measure.running import ProcessLedger
+from spanwise.recordings.recorder import temporary_recording
 from spanwise.recordings.sites import Site, Sites
+from spanwise.recordings.sources import write_ops
 from spanwise.results.rows import as_rows
 from spanwise.tables.table import STOCK
 
@@ -257,9 +259,18 @@ BIG: dict[str, Callable[[], Any]] = {
     "TieredSlabs": lambda: sw.TieredSlabs(sw.Heap(), range(16, 144, 16), capacity=4),
     "TrackedArena": lambda: sw.TrackedArena(1, LONG[:900], 0, 1, 2, 3, 4, (1 << 63,) * 8),
     "TrackerTotals": lambda: sw.TrackerTotals(*range(10)),
+    "Estimates": lambda: sampled().estimate(),
+    "SampledRecording": lambda: sampled(),  # noqa: PLW0108 - it is defined below
     "Evaluation": lambda: big_optimum().evaluation,
     "WeakObject": lambda: big_weak(),  # noqa: PLW0108 - it is defined below
 }
+
+
+def sampled() -> sw.SampledRecording:
+    place = temporary_recording()
+    ops = np.asarray(random_ops(2, 3000))
+    write_ops(place, iter([ops[ops["kind"] != 2]]), [("sample_bytes", "4096")])
+    return sw.SampledRecording.open(place)
 
 
 def big_graph() -> tuple[sw.CollectedHeap, sw.CollectedObject, sw.Graph]:

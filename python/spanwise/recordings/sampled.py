@@ -1,0 +1,454 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sampled recordings: estimates of live and allocated bytes with 95 % intervals.
+
+The recorder keeps an object of n bytes with probability p = 1 - exp(-n / sample_bytes),
+independently of all others (src/recorder/sample.h), so it counts for 1 / p objects (Horvitz and
+Thompson 1952): estimates are unbiased. An estimate y = sum(x / p) has variance v = sum(x^2 (1 - p)
+/ p^2). Its interval is that of a gamma distribution with the mean y + k / 2 and the variance
+v + k^2 / 2, where k is the largest contribution that an object which was not recorded could have
+made; with equal contributions that is Jeffreys' interval of a Poisson count.
+
+Spans, their free slots and fragmentation depend on all objects and cannot be estimated.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spanwise import _format, _lib, errors
+from spanwise._lib import OPS_DTYPE, lib
+from spanwise.recordings.history import History
+from spanwise.recordings.live_sites import slots_of
+from spanwise.recordings.names import build_ids_of
+from spanwise.recordings.recorder import SAMPLE, SAMPLE_MAX, RecordOptions, record_and_print
+from spanwise.recordings.sites import Site, merge_key, name_sites, rows_with_callers
+from spanwise.recordings.sources import FileSource, sample_bytes_of
+from spanwise.recordings.timeline import operation_of, parse_seconds
+from spanwise.recordings.wrappers import Folding
+from spanwise.results.rows import Result, Rows, Tabular, Value, rows_of
+from spanwise.tables.table import SizeClassTable, as_table
+
+GROUPS = ("site", "class", "thread")
+_MEASURES = ("requested_bytes", "roundup_bytes", "live_objects", "allocated_bytes", "allocations")
+_SORTED_BY = ("requested_bytes", "allocated_bytes")
+_NORMAL_95 = 1.959963984540054
+_SHOWN = 20
+FEW = 5
+"""Groups with fewer recorded objects are summed in text output. Intervals hold of groups that are
+chosen beforehand; of those that are seen only if an object happens to be recorded they do not."""
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Estimate(Result):
+    """An estimated sum.
+
+    Attributes:
+        value: unbiased.
+        low: the true sum is in [low, high] in 95 of 100 recordings.
+        high: see low.
+    """
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        """The bytes, and the interval unless it rounds to them."""
+        value, low, high = (_format.size(round(one)) for one in (self.value, self.low, self.high))
+        return value if low == high else f"{value} ({low} to {high})"
+
+
+def estimate_sum(
+    amounts: Array, sizes: Array, sample_bytes: int, possible: Array | None = None
+) -> Estimate:
+    """Estimate a sum over all objects from those that were recorded.
+
+    Args:
+        amounts: what each recorded object adds to the sum, shape (n,).
+        sizes: the bytes of each, shape (n,).
+        sample_bytes: mean bytes between sample points.
+        possible: what objects like these may add, shape (n,); None: the amounts. The amounts of
+            freed objects are 0, and yet unrecorded objects of the group may be live.
+    """
+    missed = np.exp(-np.maximum(sizes, 1) / sample_bytes)  # 1 - p
+    each = amounts / (1 - missed)
+    most = (amounts if possible is None else possible) / (1 - missed)
+    largest = float((most * np.sqrt(missed)).max(initial=0.0))
+    value, variance = float(each.sum()), float((each**2 * missed).sum())
+    low, high = _gamma_interval(value + largest / 2, variance + largest**2 / 2)
+    return Estimate(value, min(low, value), max(high, value))
+
+
+def _gamma_interval(mean: float, variance: float) -> tuple[float, float]:
+    """The 2.5 and 97.5 % quantiles of a gamma distribution (Wilson and Hilferty 1931)."""
+    if variance <= 0 or mean <= 0:
+        return mean, mean
+    spread = variance / mean**2 / 9
+    low, high = (max(1 - spread + z * spread**0.5, 0) for z in (-_NORMAL_95, _NORMAL_95))
+    return mean * low**3, mean * high**3
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Estimates(Result, Value, Tabular):
+    """Estimated live objects at a moment, and allocations until the end, by group.
+
+    Attributes:
+        by: "site", "class" or "thread".
+        at: the moment, as text.
+        source: the recording.
+        sample_bytes: mean bytes between sample points.
+        total: estimates of all objects together, by measure: "requested_bytes", "roundup_bytes",
+            "live_objects", "allocated_bytes" and "allocations".
+        array: one row per group with recorded objects, most requested bytes first, then most
+            allocated: the group (the lowest number of call sites with equal names, the slot bytes
+            of a class or 0 for whole pages, a thread), `recorded` objects, then each measure with
+            its limits in MEASURE_low and MEASURE_high.
+        callers: what the groups are, as text.
+        rest: requested bytes of all groups with fewer than FEW recorded objects.
+    """
+
+    by: str
+    at: str
+    source: str
+    sample_bytes: int
+    total: dict[str, Estimate]
+    array: Rows
+    callers: tuple[tuple[str, ...], ...]
+    rest: Estimate
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it, for JSON."""
+        rows = self.array.to_dicts()
+        return {
+            "by": self.by,
+            "at": self.at,
+            "source": self.source,
+            "sample_bytes": self.sample_bytes,
+            "total": {name: one.to_dict() for name, one in self.total.items()},
+            "rest": self.rest.to_dict(),
+            "groups": [
+                {**row, "what": list(what)} for row, what in zip(rows, self.callers, strict=True)
+            ],
+        }
+
+    def _title(self) -> str:
+        total, objects = self.total["requested_bytes"], self.total["live_objects"]
+        return (
+            f"{self.source}, a sample of one point per {_format.size(self.sample_bytes)}: about"
+            f" {total} requested by {objects.value:,.0f} live objects at {self.at};"
+            " 95 % intervals in parentheses"
+        )
+
+    def _rows(self) -> tuple[list[tuple[str, ...]], tuple[str, ...], str]:
+        """Return the rows of the table, its head, and a line about the other groups or ""."""
+        many = np.flatnonzero(self.array["recorded"] >= FEW)
+        shown = many[:_SHOWN].tolist()
+        counts = [
+            (
+                *(str(_of(self.array[i], name)) for name in (*_MEASURES[:2], "allocated_bytes")),
+                _format.number(int(self.array[i]["recorded"])),
+            )
+            for i in shown
+        ]
+        what = [self.callers[i] for i in shown]
+        head = ("requested", "round-up", "allocated until the end", "objects recorded")
+        if self.by == "site":
+            sites = [Site(i, 0, 0, names, names, names) for i, names in enumerate(what)]
+            last = [row[-1] for row in rows_with_callers(sites, (), ())]
+        else:
+            last = [one[0] for one in what]
+        rows = [(*row, one) for row, one in zip(counts, last, strict=True)]
+        few = len(self.array) - len(many)
+        lines = [f"  ... {len(many) - _SHOWN:,} more"] * (len(many) > _SHOWN)
+        noun = {"site": "call site", "class": "class", "thread": "thread"}[self.by]
+        lines += [
+            f"  ... {_format.plural(few, noun)} with fewer than {FEW} recorded objects:"
+            f" {self.rest} requested"
+        ] * (few > 0)
+        last_head = "innermost callers" if self.by == "site" else self.by
+        return rows, (*head, last_head), "\n".join(lines)
+
+    def __repr__(self) -> str:
+        rows, head, others = self._rows()
+        table = _format.table(rows, head, indent="  ", names_last=True)
+        return "\n".join(filter(None, (self._title(), table, others)))
+
+    def _repr_html_(self) -> str:
+        rows, head, _ = self._rows()
+        return _format.html_table(rows, head, self._title())
+
+
+def _of(row: Any, name: str) -> Estimate:
+    return Estimate(float(row[name]), float(row[f"{name}_low"]), float(row[f"{name}_high"]))
+
+
+class SampledRecording(Result):
+    """A recording of a sample of a program's objects.
+
+    `SampledRecording.record` and `spanwise record --sample` make one.
+
+    Attributes:
+        path: the file.
+        name: its name.
+    """
+
+    def __init__(self, history: History) -> None:
+        self.path = history.path
+        self.name = history.name
+        self._history = history
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], valid_prefix: bool = False) -> SampledRecording:
+        """Open a sampled recording.
+
+        Args:
+            path: the file.
+            valid_prefix: read a truncated or damaged file up to the damage.
+
+        Raises:
+            InvalidError: it is a recording of all objects.
+            TraceFormatError: it is not a recording, truncated, damaged, or of a newer version.
+            RecordingIOError: the file cannot be read.
+        """
+        source = FileSource(path, valid_prefix)
+        history = History(source, path=source.path, name=Path(source.path).name)
+        if sample_bytes_of(history.meta) == 0:
+            raise errors.InvalidError(
+                f"{history.name}: all objects are recorded, so nothing is estimated; use"
+                " Recording.open, or spanwise ledger"
+            )
+        return cls(history)
+
+    @classmethod
+    def record(
+        cls,
+        argv: Sequence[str | os.PathLike[str]],
+        output: str | os.PathLike[str] | None = None,
+        *,
+        sample_bytes: int = SAMPLE,
+        stacks: int | None = None,
+        keep_pymalloc: bool = False,
+        python_sites: bool = False,
+        env: Mapping[str, str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        force: bool = False,
+    ) -> SampledRecording:
+        """Run a program and record a sample of its objects.
+
+        There is one sample point per `sample_bytes` on average, at least 1. The other arguments,
+        and the errors, are those of `spanwise.record`.
+        """
+        if _lib.as_index(sample_bytes, "sample_bytes", SAMPLE_MAX) == 0:
+            raise errors.InvalidError("sample_bytes 0: give at least 1, or use spanwise.record")
+        options = RecordOptions(
+            stacks=stacks,
+            keep_pymalloc=keep_pymalloc,
+            python_sites=python_sites,
+            sample_bytes=sample_bytes,
+            env=env,
+            cwd=cwd,
+            force=force,
+        )
+        return cls.open(record_and_print(argv, output, options).path)
+
+    @property
+    def sample_bytes(self) -> int:
+        """Mean bytes between sample points."""
+        return sample_bytes_of(self._history.meta)
+
+    @property
+    def program(self) -> str:
+        """The program's argv[0]."""
+        return self._history.program
+
+    @property
+    def arguments(self) -> list[str]:
+        """The recorded program's command line."""
+        return self._history.arguments
+
+    @property
+    def duration_ns(self) -> int:
+        """Time of the last recorded event, since the start."""
+        return self._history.summary.duration_ns
+
+    @property
+    def recorded_objects(self) -> int:
+        """Objects that were recorded."""
+        return self._history.summary.allocs
+
+    @property
+    def gaps(self) -> list[str]:
+        """What the recording lacks, and why; empty if nothing is missing."""
+        return self._history.summary.gaps()
+
+    @cached_property
+    def _ops(self) -> NDArray[np.void]:
+        blocks = list(self._history.blocks(1 << 20))
+        ops = np.concatenate(blocks) if blocks else np.empty(0, OPS_DTYPE)
+        found: NDArray[np.void] = ops[ops["kind"] != lib.SW_OP_THREAD_END]
+        return found
+
+    def estimate(
+        self, by: str = "site", at: str | float = "peak", table: SizeClassTable | str = "c16"
+    ) -> Estimates:
+        """Estimate the live objects at a moment, and all allocations, by group.
+
+        Args:
+            by: "site", "class" or "thread".
+            at: "peak" (of the estimated requested bytes), "end", or seconds since the start.
+            table: size classes of the round-up, or a table's name.
+
+        Raises:
+            InvalidError: an argument is not allowed.
+        """
+        if by not in GROUPS:
+            raise errors.InvalidError(f"by {by!r} is unknown; give one of {', '.join(GROUPS)}")
+        made, ops = as_table(table), self._ops
+        stop, when = self._stop(at)
+        allocs = ops["kind"] == lib.SW_OP_ALLOC
+        rows, live = ops[allocs], _is_live(ops, stop)[allocs]
+        keys = self._keys(by, rows, made)
+        sizes = rows["size"].astype(np.float64)
+        amounts, possible = (_amounts(rows, made, one) for one in (live, np.ones(len(rows), bool)))
+
+        def sums(of: NDArray[np.bool_] | slice) -> dict[str, Estimate]:
+            return {
+                name: estimate_sum(
+                    amounts[name][of], sizes[of], self.sample_bytes, possible[name][of]
+                )
+                for name in _MEASURES
+            }
+
+        groups, counts = np.unique(keys, return_counts=True)
+        pairs = zip(groups.tolist(), counts.tolist(), strict=True)
+        found = [(group, sums(keys == group), count) for group, count in pairs]
+        found.sort(key=lambda one: [-one[1][name].value for name in _SORTED_BY])
+        table_rows = [{"group": group, "recorded": n, **_flat(each)} for group, each, n in found]
+        columns = [one + end for one in _MEASURES for end in ("", "_low", "_high")]
+        what = self._names(by, [group for group, _, _ in found])
+        array = rows_of(table_rows, ("group", "recorded", *columns))
+        whole, rest = sums(slice(None)), sums(np.isin(keys, groups[counts < FEW]))
+        return Estimates(
+            by, when, self.name, self.sample_bytes, whole, array, what, rest["requested_bytes"]
+        )
+
+    def _stop(self, at: str | float) -> tuple[int, str]:
+        """Return the number of recorded operations until a moment, and its name."""
+        ops = self._ops
+        if at == "peak":
+            return _peak(ops, self.sample_bytes), "peak"
+        if at == "end":
+            return len(ops), "end"
+        if operation_of(at) is not None or at == "peak-resident":
+            raise errors.InvalidError(
+                f"{self.name}: moment {at!r} is not known from a sample; give peak, end, or a time"
+            )
+        seconds = parse_seconds(at)
+        if seconds * 1e9 > self.duration_ns:
+            raise errors.InvalidError(
+                f"{self.name}: moment {at!r} is after its end; it lasts"
+                f" {_format.seconds(self.duration_ns)}"
+            )
+        return int(np.searchsorted(ops["time_ns"], round(seconds * 1e9), "right")), f"{seconds:g} s"
+
+    def _keys(self, by: str, rows: NDArray[np.void], table: SizeClassTable) -> NDArray[np.int64]:
+        if by == "thread":
+            return rows["thread"].astype(np.int64)
+        if by == "class":
+            return slots_of(rows["size"], rows["align_log2"], table)
+        first: dict[tuple[str, ...] | int, int] = {}
+        same = {i: first.setdefault(merge_key(site), i) for i, site in self._sites.items()}
+        seen, place = np.unique(rows["site"], return_inverse=True)
+        return np.array([same.get(one, one) for one in seen.tolist()], np.int64)[place]
+
+    @cached_property
+    def _sites(self) -> dict[int, Site]:
+        """The call sites with names, by rising number."""
+        frames = sorted(self._history.site_frames.items())
+        sites = [Site(number, 0, 0, each) for number, each in frames]
+        named = name_sites(sites, build_ids_of(self._history.modules), Folding())
+        return {site.id: site for site in named}
+
+    def _names(self, by: str, groups: list[int]) -> tuple[tuple[str, ...], ...]:
+        if by == "thread":
+            return tuple((f"thread {group}",) for group in groups)
+        if by == "class":
+            return tuple((f"{group} B" if group else "whole pages",) for group in groups)
+        return tuple(self._sites[i].names if i in self._sites else () for i in groups)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return metadata and the estimates by site at the peak, for JSON."""
+        return {
+            "name": self.name,
+            "path": self.path,
+            "program": self.program,
+            "arguments": self.arguments,
+            "recorded_objects": self.recorded_objects,
+            "estimates": self.estimate().to_dict(),
+        }
+
+    def __repr__(self) -> str:
+        return (
+            f"<SampledRecording {self.name}: {_format.plural(self.recorded_objects, 'object')},"
+            f" one point per {_format.size(self.sample_bytes)}>"
+        )
+
+
+def _flat(each: dict[str, Estimate]) -> dict[str, float]:
+    columns: tuple[tuple[str, Callable[[Estimate], float]], ...] = (
+        ("", lambda one: one.value),
+        ("_low", lambda one: one.low),
+        ("_high", lambda one: one.high),
+    )
+    return {name + end: of(one) for name, one in each.items() for end, of in columns}
+
+
+def _amounts(
+    rows: NDArray[np.void], table: SizeClassTable, live: NDArray[np.bool_]
+) -> dict[str, Array]:
+    """What each recorded object adds to each measure."""
+    sizes = rows["size"].astype(np.float64)
+    slots = slots_of(rows["size"], rows["align_log2"], table).astype(np.float64)
+    pages = np.ceil(sizes / table.page_bytes) * table.page_bytes
+    whole = np.where(slots == 0, pages, slots)
+    return {
+        "requested_bytes": sizes * live,
+        "roundup_bytes": (whole - sizes) * live,
+        "live_objects": live.astype(np.float64),
+        "allocated_bytes": sizes,
+        "allocations": np.ones(len(rows)),
+    }
+
+
+def _is_live(ops: NDArray[np.void], stop: int) -> NDArray[np.bool_]:
+    """Mark allocations of the first `stop` operations whose object is not freed by then."""
+    last = np.full(int(ops["object"].max(initial=0)) + 1, -1)
+    last[ops["object"][:stop]] = np.arange(stop)  # numpy keeps the last of repeated indices
+    live = np.zeros(len(ops), bool)
+    live[last[last >= 0]] = True
+    live &= ops["kind"] == lib.SW_OP_ALLOC
+    return live
+
+
+def _peak(ops: NDArray[np.void], sample_bytes: int) -> int:
+    """Return the number of operations after which most bytes are live, by the estimate."""
+    if not len(ops):
+        return 0
+    order = np.argsort(ops["object"], kind="stable")  # each free follows its allocation
+    sizes = ops["size"][order].astype(np.float64)
+    weighed = sizes / -np.expm1(-np.maximum(sizes, 1) / sample_bytes)
+    free = np.flatnonzero(ops["kind"][order] == lib.SW_OP_FREE)
+    weighed[free] = -weighed[free - 1]
+    change = np.zeros(len(ops))
+    change[order] = weighed
+    return int(np.argmax(np.cumsum(change))) + 1
