@@ -38,6 +38,7 @@ from spanwise.tables.table import SizeClassTable, as_table
 
 GROUPS = ("site", "class", "thread")
 _MEASURES = ("requested_bytes", "roundup_bytes", "live_objects", "allocated_bytes", "allocations")
+_BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _SORTED_BY = ("requested_bytes", "allocated_bytes")
 _NORMAL_95 = 1.959963984540054
 _SHOWN = 20
@@ -63,9 +64,17 @@ class Estimate(Result):
     high: float
 
     def __str__(self) -> str:
-        """The bytes, and the interval unless it rounds to them."""
-        value, low, high = (_format.size(round(one)) for one in (self.value, self.low, self.high))
-        return value if low == high else f"{value} ({low} to {high})"
+        """The bytes and the interval, unless it rounds to them: 4.2 [3.8, 4.7] MiB."""
+        texts = [_format.size(round(one)) for one in (self.value, self.low, self.high)]
+        if texts[1] == texts[2]:
+            return texts[0]
+        unit = texts[0 if self.value else 2].split()[1]
+        scale = _BYTES[unit]
+        digits = 0 if unit == "B" else 1
+        value, low, high = (
+            f"{one / scale:.{digits}f}" for one in (self.value, self.low, self.high)
+        )
+        return f"{value} [{low}, {high}] {unit}"
 
 
 def estimate_sum(
@@ -142,11 +151,9 @@ class Estimates(Result, Value, Tabular):
         }
 
     def _title(self) -> str:
-        total, objects = self.total["requested_bytes"], self.total["live_objects"]
         return (
-            f"{self.source}, a sample of one point per {_format.size(self.sample_bytes)}: about"
-            f" {total} requested by {objects.value:,.0f} live objects at {self.at};"
-            " 95 % intervals in parentheses"
+            f"{self.source}, a sample of one point per {_format.size(self.sample_bytes)}:"
+            f" {self.total['requested_bytes']} requested at {self.at}; 95 % intervals"
         )
 
     def _rows(self) -> tuple[list[tuple[str, ...]], tuple[str, ...], str]:
@@ -155,13 +162,14 @@ class Estimates(Result, Value, Tabular):
         shown = many[:_SHOWN].tolist()
         counts = [
             (
-                *(str(_of(self.array[i], name)) for name in (*_MEASURES[:2], "allocated_bytes")),
+                *(str(_of(self.array[i], name)) for name in _MEASURES[:2]),
+                _format.size(round(self.array[i]["allocated_bytes"])),
                 _format.number(int(self.array[i]["recorded"])),
             )
             for i in shown
         ]
         what = [self.callers[i] for i in shown]
-        head = ("requested", "round-up", "allocated until the end", "objects recorded")
+        head = ("requested", "round-up", "allocated in all", "recorded")
         if self.by == "site":
             sites = [Site(i, 0, 0, names, names, names) for i, names in enumerate(what)]
             last = [row[-1] for row in rows_with_callers(sites, (), ())]
