@@ -190,9 +190,6 @@ def checked_in_outputs() -> dict[str, str]:
         outputs[f"src/gen/paths_{name}.c"] = emit.paths_source(
             table, origin, PATH_CUTOFF, "gen/paths.h"
         )
-        outputs[f"docs/design/tables/{name}.md"] = emit.to_markdown(
-            table, command, origin.parameters, list(origin.proofs)
-        )
         if name == DEFAULT:
             outputs["src/gen/default.h"] = emit.default_header(table, origin, PATH_CUTOFF)
             outputs["include/spanwise/gen/fast.h"] = emit.fast_header(table, origin)

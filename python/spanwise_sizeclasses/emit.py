@@ -96,14 +96,16 @@ def table_source(table: Table, origin: Origin) -> str:
     )
     lines += ["", '#include "sizeclass/table.h"', ""]
     lines += ["/* {size, slots, pages, first_pages}; class 0 is a dummy. */"]
+    classes = (
+        f"{{{row.size}, {row.objects}, {c.pages}, {c.shortest}}}"
+        for row, c in zip(table.rows, table.classes, strict=True)
+    )
     lines += [
         f"static const sw_class classes[{len(table.classes) + 1}] = {{",
-        "    {0, 0, 0, 0},",
+        *_wrapped(["{0, 0, 0, 0}", *classes]),
+        "};",
+        "",
     ]
-    for row, c in zip(table.rows, table.classes, strict=True):
-        values = f"{row.size}, {row.objects}, {c.pages}, {c.shortest}"
-        lines.append(f"    {{{values}}}, /* {row.cls} */")
-    lines += ["};", ""]
     lines += [*_array("static const uint8_t small_map", _numbers(table.small_map)), ""]
     if table.large_map:
         lines += [*_array("static const uint8_t large_map", _numbers(table.large_map)), ""]
@@ -156,10 +158,6 @@ def default_header(table: Table, origin: Origin, cutoff: int) -> str:
     )
 
 
-def _path_name(table: Table, kind: str, number: int) -> str:
-    return f"sw_path_{table.identifier}_{kind}_{number}"
-
-
 def _path_classes(table: Table, cutoff: int) -> range:
     """Return the classes with specialised paths: 1 to the class of the cut-off."""
     return range(1, table.class_of(table.path_cutoff(cutoff)) + 1)
@@ -169,32 +167,45 @@ def _tiny_sizes(table: Table, cutoff: int) -> range:
     return range(1, min(TINY_MAX, table.path_cutoff(cutoff)) + 1 if table.has_tiny else 1)
 
 
-def _signature(name: str) -> str:
-    return f"void *{name}(sw_cache *cache, size_t size, unsigned flags)"
-
-
 def _path_functions(table: Table, cutoff: int) -> list[str]:
-    lines = []
-    for cls in _path_classes(table, cutoff):
-        template = (
-            f"sw_template_small(cache, size, flags, /*cls*/ {cls},"
-            f" /*bytes*/ {table.classes[cls - 1].size})"
+    """Return the paths: `SCAN(class, bytes)` per class, and `TINY(size)` per tiny size."""
+    name = table.identifier
+    arguments = "(sw_cache *cache, size_t size, unsigned flags)"
+    lines = _macro(
+        "SCAN(cls, bytes)",
+        f"static void *sw_path_{name}_scan_##cls{arguments} {{",
+        "    return sw_template_small(cache, size, flags, cls, bytes);",
+        "}",
+    )
+    lines += [f"SCAN({n}, {table.classes[n - 1].size})" for n in _path_classes(table, cutoff)]
+    if sizes := _tiny_sizes(table, cutoff):
+        lines.append("")
+        lines += _macro(
+            "TINY(bytes)",
+            f"static void *sw_path_{name}_tiny_##bytes{arguments} {{",
+            "    (void)size;",
+            "    return sw_template_tiny(cache, bytes, flags);",
+            "}",
         )
-        name = _path_name(table, "scan", cls)
-        lines += [f"{_signature(name)} {{", f"    return {template};", "}", ""]
-    for size in _tiny_sizes(table, cutoff):
-        template = f"sw_template_tiny(cache, /*size*/ {size}, flags)"
-        lines += [f"{_signature(_path_name(table, 'tiny', size))} {{", "    (void)size;"]
-        lines += [f"    return {template};", "}", ""]
-    return lines
+        lines += [f"TINY({size})" for size in sizes]
+    return [*lines, ""]
+
+
+def _macro(head: str, *body: str) -> list[str]:
+    lines = [f"#define {head}", *(f"    {line}" for line in body)]
+    return [*(f"{line.ljust(_WIDTH - 1)}\\" for line in lines[:-1]), lines[-1]]
 
 
 def _by_size(table: Table, cutoff: int) -> list[str]:
-    names = (
-        _path_name(table, "scan", table.class_of(size))
-        for size in range(table.path_cutoff(cutoff) + 1)
-    )
-    return _array(f"sw_path_fn *const sw_paths_{table.identifier}_scan", list(names))
+    """Return the array of paths by size in bytes: one range of sizes per class."""
+    name, last = table.identifier, table.path_cutoff(cutoff)
+    lines = [f"sw_path_fn *const sw_paths_{name}_scan[{last + 1}] = {{"]
+    first = 0
+    for cls in _path_classes(table, cutoff):
+        end = min(table.classes[cls - 1].size, last)
+        lines.append(f"    [{first} ... {end}] = sw_path_{name}_scan_{cls},")
+        first = end + 1
+    return [*lines, "};"]
 
 
 def paths_source(table: Table, origin: Origin, cutoff: int, header: str) -> str:
@@ -202,26 +213,22 @@ def paths_source(table: Table, origin: Origin, cutoff: int, header: str) -> str:
     what = (
         "Specialised allocation paths: instantiations of the one template in heap/template.h, for\n"
         "every class up to the cut-off, and the tables that give the path of a size in bytes.\n"
-        "Size 0 is served by class 1."
+        f"Size 0 is served by class 1. The classes are in table_{table.identifier}.c."
     )
-    lines = [*_head(what, origin, table), "", f'#include "{header}"', ""]
+    name, bytes_max = table.identifier, table.path_cutoff(cutoff)
+    lines = [*_head(what, origin, None), "", f'#include "{header}"', ""]
     lines += _path_functions(table, cutoff)
-    bytes_max = table.path_cutoff(cutoff)
-    lines += [f"const uint32_t sw_paths_{table.identifier}_cutoff = {bytes_max};", ""]
+    lines += [f"const uint32_t sw_paths_{name}_cutoff = {bytes_max};", ""]
     lines += _by_size(table, cutoff)
+    sizes = _tiny_sizes(table, cutoff)
     if table.has_tiny:
         # Above the cut-off, paths are null. Objects of size 0 are not packed.
-        sizes = _tiny_sizes(table, cutoff)
-        names = [_path_name(table, "tiny", n) if n in sizes else "0" for n in range(TINY_MAX + 1)]
-        lines += ["", *_array(f"sw_path_fn *const sw_paths_{table.identifier}_tiny", names)]
-    name = table.identifier
-    lines += [
-        "",
-        f"const sw_paths sw_paths_{name} = {{",
-        f"    .cutoff = {bytes_max},",
-        f"    .scan = sw_paths_{name}_scan,",
-    ]
-    if len(_tiny_sizes(table, cutoff)) == TINY_MAX:  # if one is missing, the generic code packs
+        lines += ["", f"sw_path_fn *const sw_paths_{name}_tiny[{TINY_MAX + 1}] = {{"]
+        tiny = (f"[{n}] = sw_path_{name}_tiny_{n}" for n in sizes)
+        lines += [*_wrapped(["[0] = 0", *tiny]), "};"]
+    lines += ["", f"const sw_paths sw_paths_{name} = {{", f"    .cutoff = {bytes_max},"]
+    lines += [f"    .scan = sw_paths_{name}_scan,"]
+    if len(sizes) == TINY_MAX:  # if one is missing, the generic code packs
         lines.append(f"    .tiny = sw_paths_{name}_tiny,")
     return _text([*lines, "};"])
 
@@ -242,12 +249,6 @@ def paths_header(tables: Sequence[Table], origin: Origin, cutoff: int, guard: st
         lines.append(f"extern const uint32_t sw_paths_{name}_cutoff;")
         for kind in ("scan", *(("tiny",) if table.has_tiny else ())):
             lines.append(f"extern sw_path_fn *const sw_paths_{name}_{kind}[];")
-        lines += [
-            f"{_signature(_path_name(table, 'scan', cls))};" for cls in _path_classes(table, cutoff)
-        ]
-        lines += [
-            f"{_signature(_path_name(table, 'tiny', n))};" for n in _tiny_sizes(table, cutoff)
-        ]
     return _text([*lines, "", "#endif"])
 
 

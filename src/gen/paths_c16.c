@@ -3,319 +3,72 @@
  * Command:    python3 scripts/sizeclasses.py --write
  * Parameters: table c16, page 8192 B, largest 32768 B, tail limit 1/8, align 16, span slots 1024
  *             growing, cut-off 512 B
- * Proved:     division by the 64-bit multiplier exact at both ends of every slot of every span
- * Proved:     look-up smallest and monotone for every size 0..32768
- * Proved:     no tail above 1/8 of its span
- * Proved:     66 classes; worst waste 26.6 % but for 8 B 87.50 %, 16 B 43.75 %, 32 B 46.88 %, 48 B
- *             31.52 %
- *
- * class  bytes/obj  bytes/span  objects  tail waste  max waste  min align  first span
- *     1          8        8192     1024           0     87.50%          8        8192
- *     2         16       16384     1024           0     43.75%         16        8192
- *     3         32       32768     1024           0     46.88%         32        8192
- *     4         48       65536     1365          16     31.52%         16        8192
- *     5         64       65536     1024           0     23.44%         64        8192
- *     6         80       65536      819          16     19.07%         16        8192
- *     7         96       65536      682          64     15.95%         32        8192
- *     8        112       65536      585          16     13.56%         16        8192
- *     9        128       65536      512           0     11.72%        128        8192
- *    10        144       65536      455          16     11.82%         16        8192
- *    11        160       65536      409          96      9.73%         32        8192
- *    12        176       65536      372          64      9.59%         16        8192
- *    13        192       65536      341          64      9.25%         64        8192
- *    14        208       65536      315          16      8.12%         16        8192
- *    15        224       65536      292         128      8.15%         32        8192
- *    16        240       65536      273          16      6.62%         16        8192
- *    17        256       65536      256           0      5.86%        256        8192
- *    18        288       65536      227         160     12.16%         32        8192
- *    19        320       65536      204         256     11.80%         64        8192
- *    20        352       65536      186          64      9.88%         32        8192
- *    21        384       65536      170         256      9.51%        128        8192
- *    22        416       65536      157         224     10.71%         32        8192
- *    23        448       65536      146         128      8.37%         64        8192
- *    24        480       65536      136         256      6.82%         32        8192
- *    25        512       65536      128           0      6.05%        512        8192
- *    26        576       65536      113         448     12.33%         64        8192
- *    27        640       65536      102         256     15.48%        128        8192
- *    28        704       65536       93          64     13.93%         64        8192
- *    29        768       65536       85         256     13.94%        256        8192
- *    30        896       65536       73         128     15.52%        128        8192
- *    31       1024       65536       64           0     12.40%       1024        8192
- *    32       1152       32768       28         512     12.41%        128        8192
- *    33       1280       32768       25         768     15.55%        256        8192
- *    34       1408       32768       23         384     14.00%        128       16384
- *    35       1536       32768       21         512     14.00%        512        8192
- *    36       1792       32768       18         512     15.57%        256       16384
- *    37       2048       32768       16           0     12.45%       2048        8192
- *    38       2304       32768       14         512     12.46%        256       16384
- *    39       2688       32768       12         512     15.59%        128        8192
- *    40       3072       24576        8           0     12.47%       1024       24576
- *    41       3200       32768       10         768      6.22%        128       16384
- *    42       3456       24576        7         384      8.83%        128       24576
- *    43       4096       32768        8           0     15.60%       4096        8192
- *    44       4864       24576        5         256     16.65%        256       24576
- *    45       5376       32768        6         512     10.92%        256       16384
- *    46       6144       24576        4           0     12.48%       2048       24576
- *    47       6528       32768        5         128      6.23%        128       32768
- *    48       6784       40960        6         256      4.36%        128       40960
- *    49       6912       49152        7         768      3.37%        256       49152
- *    50       8192       32768        4           0     15.61%       8192        8192
- *    51       9472       57344        6         512     14.28%        256       57344
- *    52       9728       49152        5         512      3.64%        512       49152
- *    53      10240       40960        4           0      4.99%       2048       40960
- *    54      10880       32768        3         128      6.24%        128       32768
- *    55      12288       24576        2           0     11.45%       4096       24576
- *    56      13568       40960        3         256      9.99%        256       40960
- *    57      14336       57344        4           0      5.35%       2048       57344
- *    58      16384       32768        2           0     12.49%       8192       16384
- *    59      18432       73728        4           0     11.11%       2048       73728
- *    60      19072       57344        3         128      3.57%        128       57344
- *    61      20480       40960        2           0      6.87%       4096       40960
- *    62      21760       65536        3         256      6.25%        256       65536
- *    63      24576       24576        1           0     11.45%       8192       24576
- *    64      27264       81920        3         128     10.00%        128       81920
- *    65      28672       57344        2           0      4.91%       4096       57344
- *    66      32768       32768        1           0     12.50%       8192       32768
  *
  * Specialised allocation paths: instantiations of the one template in heap/template.h, for
  * every class up to the cut-off, and the tables that give the path of a size in bytes.
- * Size 0 is served by class 1.
+ * Size 0 is served by class 1. The classes are in table_c16.c.
  */
 
 #include "gen/paths.h"
 
-void *sw_path_c16_scan_1(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 1, /*bytes*/ 8);
-}
-
-void *sw_path_c16_scan_2(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 2, /*bytes*/ 16);
-}
-
-void *sw_path_c16_scan_3(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 3, /*bytes*/ 32);
-}
-
-void *sw_path_c16_scan_4(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 4, /*bytes*/ 48);
-}
-
-void *sw_path_c16_scan_5(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 5, /*bytes*/ 64);
-}
-
-void *sw_path_c16_scan_6(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 6, /*bytes*/ 80);
-}
-
-void *sw_path_c16_scan_7(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 7, /*bytes*/ 96);
-}
-
-void *sw_path_c16_scan_8(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 8, /*bytes*/ 112);
-}
-
-void *sw_path_c16_scan_9(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 9, /*bytes*/ 128);
-}
-
-void *sw_path_c16_scan_10(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 10, /*bytes*/ 144);
-}
-
-void *sw_path_c16_scan_11(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 11, /*bytes*/ 160);
-}
-
-void *sw_path_c16_scan_12(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 12, /*bytes*/ 176);
-}
-
-void *sw_path_c16_scan_13(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 13, /*bytes*/ 192);
-}
-
-void *sw_path_c16_scan_14(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 14, /*bytes*/ 208);
-}
-
-void *sw_path_c16_scan_15(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 15, /*bytes*/ 224);
-}
-
-void *sw_path_c16_scan_16(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 16, /*bytes*/ 240);
-}
-
-void *sw_path_c16_scan_17(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 17, /*bytes*/ 256);
-}
-
-void *sw_path_c16_scan_18(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 18, /*bytes*/ 288);
-}
-
-void *sw_path_c16_scan_19(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 19, /*bytes*/ 320);
-}
-
-void *sw_path_c16_scan_20(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 20, /*bytes*/ 352);
-}
-
-void *sw_path_c16_scan_21(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 21, /*bytes*/ 384);
-}
-
-void *sw_path_c16_scan_22(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 22, /*bytes*/ 416);
-}
-
-void *sw_path_c16_scan_23(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 23, /*bytes*/ 448);
-}
-
-void *sw_path_c16_scan_24(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 24, /*bytes*/ 480);
-}
-
-void *sw_path_c16_scan_25(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 25, /*bytes*/ 512);
-}
+#define SCAN(cls, bytes)                                                                           \
+    static void *sw_path_c16_scan_##cls(sw_cache *cache, size_t size, unsigned flags) {            \
+        return sw_template_small(cache, size, flags, cls, bytes);                                  \
+    }
+SCAN(1, 8)
+SCAN(2, 16)
+SCAN(3, 32)
+SCAN(4, 48)
+SCAN(5, 64)
+SCAN(6, 80)
+SCAN(7, 96)
+SCAN(8, 112)
+SCAN(9, 128)
+SCAN(10, 144)
+SCAN(11, 160)
+SCAN(12, 176)
+SCAN(13, 192)
+SCAN(14, 208)
+SCAN(15, 224)
+SCAN(16, 240)
+SCAN(17, 256)
+SCAN(18, 288)
+SCAN(19, 320)
+SCAN(20, 352)
+SCAN(21, 384)
+SCAN(22, 416)
+SCAN(23, 448)
+SCAN(24, 480)
+SCAN(25, 512)
 
 const uint32_t sw_paths_c16_cutoff = 512;
 
 sw_path_fn *const sw_paths_c16_scan[513] = {
-    sw_path_c16_scan_1, sw_path_c16_scan_1, sw_path_c16_scan_1, sw_path_c16_scan_1,
-    sw_path_c16_scan_1, sw_path_c16_scan_1, sw_path_c16_scan_1, sw_path_c16_scan_1,
-    sw_path_c16_scan_1, sw_path_c16_scan_2, sw_path_c16_scan_2, sw_path_c16_scan_2,
-    sw_path_c16_scan_2, sw_path_c16_scan_2, sw_path_c16_scan_2, sw_path_c16_scan_2,
-    sw_path_c16_scan_2, sw_path_c16_scan_3, sw_path_c16_scan_3, sw_path_c16_scan_3,
-    sw_path_c16_scan_3, sw_path_c16_scan_3, sw_path_c16_scan_3, sw_path_c16_scan_3,
-    sw_path_c16_scan_3, sw_path_c16_scan_3, sw_path_c16_scan_3, sw_path_c16_scan_3,
-    sw_path_c16_scan_3, sw_path_c16_scan_3, sw_path_c16_scan_3, sw_path_c16_scan_3,
-    sw_path_c16_scan_3, sw_path_c16_scan_4, sw_path_c16_scan_4, sw_path_c16_scan_4,
-    sw_path_c16_scan_4, sw_path_c16_scan_4, sw_path_c16_scan_4, sw_path_c16_scan_4,
-    sw_path_c16_scan_4, sw_path_c16_scan_4, sw_path_c16_scan_4, sw_path_c16_scan_4,
-    sw_path_c16_scan_4, sw_path_c16_scan_4, sw_path_c16_scan_4, sw_path_c16_scan_4,
-    sw_path_c16_scan_4, sw_path_c16_scan_5, sw_path_c16_scan_5, sw_path_c16_scan_5,
-    sw_path_c16_scan_5, sw_path_c16_scan_5, sw_path_c16_scan_5, sw_path_c16_scan_5,
-    sw_path_c16_scan_5, sw_path_c16_scan_5, sw_path_c16_scan_5, sw_path_c16_scan_5,
-    sw_path_c16_scan_5, sw_path_c16_scan_5, sw_path_c16_scan_5, sw_path_c16_scan_5,
-    sw_path_c16_scan_5, sw_path_c16_scan_6, sw_path_c16_scan_6, sw_path_c16_scan_6,
-    sw_path_c16_scan_6, sw_path_c16_scan_6, sw_path_c16_scan_6, sw_path_c16_scan_6,
-    sw_path_c16_scan_6, sw_path_c16_scan_6, sw_path_c16_scan_6, sw_path_c16_scan_6,
-    sw_path_c16_scan_6, sw_path_c16_scan_6, sw_path_c16_scan_6, sw_path_c16_scan_6,
-    sw_path_c16_scan_6, sw_path_c16_scan_7, sw_path_c16_scan_7, sw_path_c16_scan_7,
-    sw_path_c16_scan_7, sw_path_c16_scan_7, sw_path_c16_scan_7, sw_path_c16_scan_7,
-    sw_path_c16_scan_7, sw_path_c16_scan_7, sw_path_c16_scan_7, sw_path_c16_scan_7,
-    sw_path_c16_scan_7, sw_path_c16_scan_7, sw_path_c16_scan_7, sw_path_c16_scan_7,
-    sw_path_c16_scan_7, sw_path_c16_scan_8, sw_path_c16_scan_8, sw_path_c16_scan_8,
-    sw_path_c16_scan_8, sw_path_c16_scan_8, sw_path_c16_scan_8, sw_path_c16_scan_8,
-    sw_path_c16_scan_8, sw_path_c16_scan_8, sw_path_c16_scan_8, sw_path_c16_scan_8,
-    sw_path_c16_scan_8, sw_path_c16_scan_8, sw_path_c16_scan_8, sw_path_c16_scan_8,
-    sw_path_c16_scan_8, sw_path_c16_scan_9, sw_path_c16_scan_9, sw_path_c16_scan_9,
-    sw_path_c16_scan_9, sw_path_c16_scan_9, sw_path_c16_scan_9, sw_path_c16_scan_9,
-    sw_path_c16_scan_9, sw_path_c16_scan_9, sw_path_c16_scan_9, sw_path_c16_scan_9,
-    sw_path_c16_scan_9, sw_path_c16_scan_9, sw_path_c16_scan_9, sw_path_c16_scan_9,
-    sw_path_c16_scan_9, sw_path_c16_scan_10, sw_path_c16_scan_10, sw_path_c16_scan_10,
-    sw_path_c16_scan_10, sw_path_c16_scan_10, sw_path_c16_scan_10, sw_path_c16_scan_10,
-    sw_path_c16_scan_10, sw_path_c16_scan_10, sw_path_c16_scan_10, sw_path_c16_scan_10,
-    sw_path_c16_scan_10, sw_path_c16_scan_10, sw_path_c16_scan_10, sw_path_c16_scan_10,
-    sw_path_c16_scan_10, sw_path_c16_scan_11, sw_path_c16_scan_11, sw_path_c16_scan_11,
-    sw_path_c16_scan_11, sw_path_c16_scan_11, sw_path_c16_scan_11, sw_path_c16_scan_11,
-    sw_path_c16_scan_11, sw_path_c16_scan_11, sw_path_c16_scan_11, sw_path_c16_scan_11,
-    sw_path_c16_scan_11, sw_path_c16_scan_11, sw_path_c16_scan_11, sw_path_c16_scan_11,
-    sw_path_c16_scan_11, sw_path_c16_scan_12, sw_path_c16_scan_12, sw_path_c16_scan_12,
-    sw_path_c16_scan_12, sw_path_c16_scan_12, sw_path_c16_scan_12, sw_path_c16_scan_12,
-    sw_path_c16_scan_12, sw_path_c16_scan_12, sw_path_c16_scan_12, sw_path_c16_scan_12,
-    sw_path_c16_scan_12, sw_path_c16_scan_12, sw_path_c16_scan_12, sw_path_c16_scan_12,
-    sw_path_c16_scan_12, sw_path_c16_scan_13, sw_path_c16_scan_13, sw_path_c16_scan_13,
-    sw_path_c16_scan_13, sw_path_c16_scan_13, sw_path_c16_scan_13, sw_path_c16_scan_13,
-    sw_path_c16_scan_13, sw_path_c16_scan_13, sw_path_c16_scan_13, sw_path_c16_scan_13,
-    sw_path_c16_scan_13, sw_path_c16_scan_13, sw_path_c16_scan_13, sw_path_c16_scan_13,
-    sw_path_c16_scan_13, sw_path_c16_scan_14, sw_path_c16_scan_14, sw_path_c16_scan_14,
-    sw_path_c16_scan_14, sw_path_c16_scan_14, sw_path_c16_scan_14, sw_path_c16_scan_14,
-    sw_path_c16_scan_14, sw_path_c16_scan_14, sw_path_c16_scan_14, sw_path_c16_scan_14,
-    sw_path_c16_scan_14, sw_path_c16_scan_14, sw_path_c16_scan_14, sw_path_c16_scan_14,
-    sw_path_c16_scan_14, sw_path_c16_scan_15, sw_path_c16_scan_15, sw_path_c16_scan_15,
-    sw_path_c16_scan_15, sw_path_c16_scan_15, sw_path_c16_scan_15, sw_path_c16_scan_15,
-    sw_path_c16_scan_15, sw_path_c16_scan_15, sw_path_c16_scan_15, sw_path_c16_scan_15,
-    sw_path_c16_scan_15, sw_path_c16_scan_15, sw_path_c16_scan_15, sw_path_c16_scan_15,
-    sw_path_c16_scan_15, sw_path_c16_scan_16, sw_path_c16_scan_16, sw_path_c16_scan_16,
-    sw_path_c16_scan_16, sw_path_c16_scan_16, sw_path_c16_scan_16, sw_path_c16_scan_16,
-    sw_path_c16_scan_16, sw_path_c16_scan_16, sw_path_c16_scan_16, sw_path_c16_scan_16,
-    sw_path_c16_scan_16, sw_path_c16_scan_16, sw_path_c16_scan_16, sw_path_c16_scan_16,
-    sw_path_c16_scan_16, sw_path_c16_scan_17, sw_path_c16_scan_17, sw_path_c16_scan_17,
-    sw_path_c16_scan_17, sw_path_c16_scan_17, sw_path_c16_scan_17, sw_path_c16_scan_17,
-    sw_path_c16_scan_17, sw_path_c16_scan_17, sw_path_c16_scan_17, sw_path_c16_scan_17,
-    sw_path_c16_scan_17, sw_path_c16_scan_17, sw_path_c16_scan_17, sw_path_c16_scan_17,
-    sw_path_c16_scan_17, sw_path_c16_scan_18, sw_path_c16_scan_18, sw_path_c16_scan_18,
-    sw_path_c16_scan_18, sw_path_c16_scan_18, sw_path_c16_scan_18, sw_path_c16_scan_18,
-    sw_path_c16_scan_18, sw_path_c16_scan_18, sw_path_c16_scan_18, sw_path_c16_scan_18,
-    sw_path_c16_scan_18, sw_path_c16_scan_18, sw_path_c16_scan_18, sw_path_c16_scan_18,
-    sw_path_c16_scan_18, sw_path_c16_scan_18, sw_path_c16_scan_18, sw_path_c16_scan_18,
-    sw_path_c16_scan_18, sw_path_c16_scan_18, sw_path_c16_scan_18, sw_path_c16_scan_18,
-    sw_path_c16_scan_18, sw_path_c16_scan_18, sw_path_c16_scan_18, sw_path_c16_scan_18,
-    sw_path_c16_scan_18, sw_path_c16_scan_18, sw_path_c16_scan_18, sw_path_c16_scan_18,
-    sw_path_c16_scan_18, sw_path_c16_scan_19, sw_path_c16_scan_19, sw_path_c16_scan_19,
-    sw_path_c16_scan_19, sw_path_c16_scan_19, sw_path_c16_scan_19, sw_path_c16_scan_19,
-    sw_path_c16_scan_19, sw_path_c16_scan_19, sw_path_c16_scan_19, sw_path_c16_scan_19,
-    sw_path_c16_scan_19, sw_path_c16_scan_19, sw_path_c16_scan_19, sw_path_c16_scan_19,
-    sw_path_c16_scan_19, sw_path_c16_scan_19, sw_path_c16_scan_19, sw_path_c16_scan_19,
-    sw_path_c16_scan_19, sw_path_c16_scan_19, sw_path_c16_scan_19, sw_path_c16_scan_19,
-    sw_path_c16_scan_19, sw_path_c16_scan_19, sw_path_c16_scan_19, sw_path_c16_scan_19,
-    sw_path_c16_scan_19, sw_path_c16_scan_19, sw_path_c16_scan_19, sw_path_c16_scan_19,
-    sw_path_c16_scan_19, sw_path_c16_scan_20, sw_path_c16_scan_20, sw_path_c16_scan_20,
-    sw_path_c16_scan_20, sw_path_c16_scan_20, sw_path_c16_scan_20, sw_path_c16_scan_20,
-    sw_path_c16_scan_20, sw_path_c16_scan_20, sw_path_c16_scan_20, sw_path_c16_scan_20,
-    sw_path_c16_scan_20, sw_path_c16_scan_20, sw_path_c16_scan_20, sw_path_c16_scan_20,
-    sw_path_c16_scan_20, sw_path_c16_scan_20, sw_path_c16_scan_20, sw_path_c16_scan_20,
-    sw_path_c16_scan_20, sw_path_c16_scan_20, sw_path_c16_scan_20, sw_path_c16_scan_20,
-    sw_path_c16_scan_20, sw_path_c16_scan_20, sw_path_c16_scan_20, sw_path_c16_scan_20,
-    sw_path_c16_scan_20, sw_path_c16_scan_20, sw_path_c16_scan_20, sw_path_c16_scan_20,
-    sw_path_c16_scan_20, sw_path_c16_scan_21, sw_path_c16_scan_21, sw_path_c16_scan_21,
-    sw_path_c16_scan_21, sw_path_c16_scan_21, sw_path_c16_scan_21, sw_path_c16_scan_21,
-    sw_path_c16_scan_21, sw_path_c16_scan_21, sw_path_c16_scan_21, sw_path_c16_scan_21,
-    sw_path_c16_scan_21, sw_path_c16_scan_21, sw_path_c16_scan_21, sw_path_c16_scan_21,
-    sw_path_c16_scan_21, sw_path_c16_scan_21, sw_path_c16_scan_21, sw_path_c16_scan_21,
-    sw_path_c16_scan_21, sw_path_c16_scan_21, sw_path_c16_scan_21, sw_path_c16_scan_21,
-    sw_path_c16_scan_21, sw_path_c16_scan_21, sw_path_c16_scan_21, sw_path_c16_scan_21,
-    sw_path_c16_scan_21, sw_path_c16_scan_21, sw_path_c16_scan_21, sw_path_c16_scan_21,
-    sw_path_c16_scan_21, sw_path_c16_scan_22, sw_path_c16_scan_22, sw_path_c16_scan_22,
-    sw_path_c16_scan_22, sw_path_c16_scan_22, sw_path_c16_scan_22, sw_path_c16_scan_22,
-    sw_path_c16_scan_22, sw_path_c16_scan_22, sw_path_c16_scan_22, sw_path_c16_scan_22,
-    sw_path_c16_scan_22, sw_path_c16_scan_22, sw_path_c16_scan_22, sw_path_c16_scan_22,
-    sw_path_c16_scan_22, sw_path_c16_scan_22, sw_path_c16_scan_22, sw_path_c16_scan_22,
-    sw_path_c16_scan_22, sw_path_c16_scan_22, sw_path_c16_scan_22, sw_path_c16_scan_22,
-    sw_path_c16_scan_22, sw_path_c16_scan_22, sw_path_c16_scan_22, sw_path_c16_scan_22,
-    sw_path_c16_scan_22, sw_path_c16_scan_22, sw_path_c16_scan_22, sw_path_c16_scan_22,
-    sw_path_c16_scan_22, sw_path_c16_scan_23, sw_path_c16_scan_23, sw_path_c16_scan_23,
-    sw_path_c16_scan_23, sw_path_c16_scan_23, sw_path_c16_scan_23, sw_path_c16_scan_23,
-    sw_path_c16_scan_23, sw_path_c16_scan_23, sw_path_c16_scan_23, sw_path_c16_scan_23,
-    sw_path_c16_scan_23, sw_path_c16_scan_23, sw_path_c16_scan_23, sw_path_c16_scan_23,
-    sw_path_c16_scan_23, sw_path_c16_scan_23, sw_path_c16_scan_23, sw_path_c16_scan_23,
-    sw_path_c16_scan_23, sw_path_c16_scan_23, sw_path_c16_scan_23, sw_path_c16_scan_23,
-    sw_path_c16_scan_23, sw_path_c16_scan_23, sw_path_c16_scan_23, sw_path_c16_scan_23,
-    sw_path_c16_scan_23, sw_path_c16_scan_23, sw_path_c16_scan_23, sw_path_c16_scan_23,
-    sw_path_c16_scan_23, sw_path_c16_scan_24, sw_path_c16_scan_24, sw_path_c16_scan_24,
-    sw_path_c16_scan_24, sw_path_c16_scan_24, sw_path_c16_scan_24, sw_path_c16_scan_24,
-    sw_path_c16_scan_24, sw_path_c16_scan_24, sw_path_c16_scan_24, sw_path_c16_scan_24,
-    sw_path_c16_scan_24, sw_path_c16_scan_24, sw_path_c16_scan_24, sw_path_c16_scan_24,
-    sw_path_c16_scan_24, sw_path_c16_scan_24, sw_path_c16_scan_24, sw_path_c16_scan_24,
-    sw_path_c16_scan_24, sw_path_c16_scan_24, sw_path_c16_scan_24, sw_path_c16_scan_24,
-    sw_path_c16_scan_24, sw_path_c16_scan_24, sw_path_c16_scan_24, sw_path_c16_scan_24,
-    sw_path_c16_scan_24, sw_path_c16_scan_24, sw_path_c16_scan_24, sw_path_c16_scan_24,
-    sw_path_c16_scan_24, sw_path_c16_scan_25, sw_path_c16_scan_25, sw_path_c16_scan_25,
-    sw_path_c16_scan_25, sw_path_c16_scan_25, sw_path_c16_scan_25, sw_path_c16_scan_25,
-    sw_path_c16_scan_25, sw_path_c16_scan_25, sw_path_c16_scan_25, sw_path_c16_scan_25,
-    sw_path_c16_scan_25, sw_path_c16_scan_25, sw_path_c16_scan_25, sw_path_c16_scan_25,
-    sw_path_c16_scan_25, sw_path_c16_scan_25, sw_path_c16_scan_25, sw_path_c16_scan_25,
-    sw_path_c16_scan_25, sw_path_c16_scan_25, sw_path_c16_scan_25, sw_path_c16_scan_25,
-    sw_path_c16_scan_25, sw_path_c16_scan_25, sw_path_c16_scan_25, sw_path_c16_scan_25,
-    sw_path_c16_scan_25, sw_path_c16_scan_25, sw_path_c16_scan_25, sw_path_c16_scan_25,
-    sw_path_c16_scan_25,
+    [0 ... 8] = sw_path_c16_scan_1,
+    [9 ... 16] = sw_path_c16_scan_2,
+    [17 ... 32] = sw_path_c16_scan_3,
+    [33 ... 48] = sw_path_c16_scan_4,
+    [49 ... 64] = sw_path_c16_scan_5,
+    [65 ... 80] = sw_path_c16_scan_6,
+    [81 ... 96] = sw_path_c16_scan_7,
+    [97 ... 112] = sw_path_c16_scan_8,
+    [113 ... 128] = sw_path_c16_scan_9,
+    [129 ... 144] = sw_path_c16_scan_10,
+    [145 ... 160] = sw_path_c16_scan_11,
+    [161 ... 176] = sw_path_c16_scan_12,
+    [177 ... 192] = sw_path_c16_scan_13,
+    [193 ... 208] = sw_path_c16_scan_14,
+    [209 ... 224] = sw_path_c16_scan_15,
+    [225 ... 240] = sw_path_c16_scan_16,
+    [241 ... 256] = sw_path_c16_scan_17,
+    [257 ... 288] = sw_path_c16_scan_18,
+    [289 ... 320] = sw_path_c16_scan_19,
+    [321 ... 352] = sw_path_c16_scan_20,
+    [353 ... 384] = sw_path_c16_scan_21,
+    [385 ... 416] = sw_path_c16_scan_22,
+    [417 ... 448] = sw_path_c16_scan_23,
+    [449 ... 480] = sw_path_c16_scan_24,
+    [481 ... 512] = sw_path_c16_scan_25,
 };
 
 const sw_paths sw_paths_c16 = {

@@ -3,400 +3,103 @@
  * Command:    python3 scripts/sizeclasses.py --write
  * Parameters: table go, page 8192 B, largest 32768 B, tail limit 1/8, align go, span slots 1,
  *             cut-off 512 B
- * Proved:     division by the 64-bit multiplier exact at both ends of every slot of every span
- * Proved:     look-up smallest and monotone for every size 0..32768
- * Proved:     no tail above 1/8 of its span
- * Proved:     67 classes; worst waste 26.6 % but for 8 B 87.50 %, 16 B 43.75 %, 24 B 29.24 %, 48 B
- *             31.52 %
- *
- * class  bytes/obj  bytes/span  objects  tail waste  max waste  min align
- *     1          8        8192     1024           0     87.50%          8
- *     2         16        8192      512           0     43.75%         16
- *     3         24        8192      341           8     29.24%          8
- *     4         32        8192      256           0     21.88%         32
- *     5         48        8192      170          32     31.52%         16
- *     6         64        8192      128           0     23.44%         64
- *     7         80        8192      102          32     19.07%         16
- *     8         96        8192       85          32     15.95%         32
- *     9        112        8192       73          16     13.56%         16
- *    10        128        8192       64           0     11.72%        128
- *    11        144        8192       56         128     11.82%         16
- *    12        160        8192       51          32      9.73%         32
- *    13        176        8192       46          96      9.59%         16
- *    14        192        8192       42         128      9.25%         64
- *    15        208        8192       39          80      8.12%         16
- *    16        224        8192       36         128      8.15%         32
- *    17        240        8192       34          32      6.62%         16
- *    18        256        8192       32           0      5.86%        256
- *    19        288        8192       28         128     12.16%         32
- *    20        320        8192       25         192     11.80%         64
- *    21        352        8192       23          96      9.88%         32
- *    22        384        8192       21         128      9.51%        128
- *    23        416        8192       19         288     10.71%         32
- *    24        448        8192       18         128      8.37%         64
- *    25        480        8192       17          32      6.82%         32
- *    26        512        8192       16           0      6.05%        512
- *    27        576        8192       14         128     12.33%         64
- *    28        640        8192       12         512     15.48%        128
- *    29        704        8192       11         448     13.93%         64
- *    30        768        8192       10         512     13.94%        256
- *    31        896        8192        9         128     15.52%        128
- *    32       1024        8192        8           0     12.40%       1024
- *    33       1152        8192        7         128     12.41%        128
- *    34       1280        8192        6         512     15.55%        256
- *    35       1408       16384       11         896     14.00%        128
- *    36       1536        8192        5         512     14.00%        512
- *    37       1792       16384        9         256     15.57%        256
- *    38       2048        8192        4           0     12.45%       2048
- *    39       2304       16384        7         256     12.46%        256
- *    40       2688        8192        3         128     15.59%        128
- *    41       3072       24576        8           0     12.47%       1024
- *    42       3200       16384        5         384      6.22%        128
- *    43       3456       24576        7         384      8.83%        128
- *    44       4096        8192        2           0     15.60%       4096
- *    45       4864       24576        5         256     16.65%        256
- *    46       5376       16384        3         256     10.92%        256
- *    47       6144       24576        4           0     12.48%       2048
- *    48       6528       32768        5         128      6.23%        128
- *    49       6784       40960        6         256      4.36%        128
- *    50       6912       49152        7         768      3.37%        256
- *    51       8192        8192        1           0     15.61%       8192
- *    52       9472       57344        6         512     14.28%        256
- *    53       9728       49152        5         512      3.64%        512
- *    54      10240       40960        4           0      4.99%       2048
- *    55      10880       32768        3         128      6.24%        128
- *    56      12288       24576        2           0     11.45%       4096
- *    57      13568       40960        3         256      9.99%        256
- *    58      14336       57344        4           0      5.35%       2048
- *    59      16384       16384        1           0     12.49%       8192
- *    60      18432       73728        4           0     11.11%       2048
- *    61      19072       57344        3         128      3.57%        128
- *    62      20480       40960        2           0      6.87%       4096
- *    63      21760       65536        3         256      6.25%        256
- *    64      24576       24576        1           0     11.45%       8192
- *    65      27264       81920        3         128     10.00%        128
- *    66      28672       57344        2           0      4.91%       4096
- *    67      32768       32768        1           0     12.50%       8192
  *
  * Specialised allocation paths: instantiations of the one template in heap/template.h, for
  * every class up to the cut-off, and the tables that give the path of a size in bytes.
- * Size 0 is served by class 1.
+ * Size 0 is served by class 1. The classes are in table_go.c.
  */
 
 #include "gen/paths.h"
 
-void *sw_path_go_scan_1(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 1, /*bytes*/ 8);
-}
+#define SCAN(cls, bytes)                                                                           \
+    static void *sw_path_go_scan_##cls(sw_cache *cache, size_t size, unsigned flags) {             \
+        return sw_template_small(cache, size, flags, cls, bytes);                                  \
+    }
+SCAN(1, 8)
+SCAN(2, 16)
+SCAN(3, 24)
+SCAN(4, 32)
+SCAN(5, 48)
+SCAN(6, 64)
+SCAN(7, 80)
+SCAN(8, 96)
+SCAN(9, 112)
+SCAN(10, 128)
+SCAN(11, 144)
+SCAN(12, 160)
+SCAN(13, 176)
+SCAN(14, 192)
+SCAN(15, 208)
+SCAN(16, 224)
+SCAN(17, 240)
+SCAN(18, 256)
+SCAN(19, 288)
+SCAN(20, 320)
+SCAN(21, 352)
+SCAN(22, 384)
+SCAN(23, 416)
+SCAN(24, 448)
+SCAN(25, 480)
+SCAN(26, 512)
 
-void *sw_path_go_scan_2(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 2, /*bytes*/ 16);
-}
-
-void *sw_path_go_scan_3(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 3, /*bytes*/ 24);
-}
-
-void *sw_path_go_scan_4(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 4, /*bytes*/ 32);
-}
-
-void *sw_path_go_scan_5(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 5, /*bytes*/ 48);
-}
-
-void *sw_path_go_scan_6(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 6, /*bytes*/ 64);
-}
-
-void *sw_path_go_scan_7(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 7, /*bytes*/ 80);
-}
-
-void *sw_path_go_scan_8(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 8, /*bytes*/ 96);
-}
-
-void *sw_path_go_scan_9(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 9, /*bytes*/ 112);
-}
-
-void *sw_path_go_scan_10(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 10, /*bytes*/ 128);
-}
-
-void *sw_path_go_scan_11(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 11, /*bytes*/ 144);
-}
-
-void *sw_path_go_scan_12(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 12, /*bytes*/ 160);
-}
-
-void *sw_path_go_scan_13(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 13, /*bytes*/ 176);
-}
-
-void *sw_path_go_scan_14(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 14, /*bytes*/ 192);
-}
-
-void *sw_path_go_scan_15(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 15, /*bytes*/ 208);
-}
-
-void *sw_path_go_scan_16(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 16, /*bytes*/ 224);
-}
-
-void *sw_path_go_scan_17(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 17, /*bytes*/ 240);
-}
-
-void *sw_path_go_scan_18(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 18, /*bytes*/ 256);
-}
-
-void *sw_path_go_scan_19(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 19, /*bytes*/ 288);
-}
-
-void *sw_path_go_scan_20(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 20, /*bytes*/ 320);
-}
-
-void *sw_path_go_scan_21(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 21, /*bytes*/ 352);
-}
-
-void *sw_path_go_scan_22(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 22, /*bytes*/ 384);
-}
-
-void *sw_path_go_scan_23(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 23, /*bytes*/ 416);
-}
-
-void *sw_path_go_scan_24(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 24, /*bytes*/ 448);
-}
-
-void *sw_path_go_scan_25(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 25, /*bytes*/ 480);
-}
-
-void *sw_path_go_scan_26(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_template_small(cache, size, flags, /*cls*/ 26, /*bytes*/ 512);
-}
-
-void *sw_path_go_tiny_1(sw_cache *cache, size_t size, unsigned flags) {
-    (void)size;
-    return sw_template_tiny(cache, /*size*/ 1, flags);
-}
-
-void *sw_path_go_tiny_2(sw_cache *cache, size_t size, unsigned flags) {
-    (void)size;
-    return sw_template_tiny(cache, /*size*/ 2, flags);
-}
-
-void *sw_path_go_tiny_3(sw_cache *cache, size_t size, unsigned flags) {
-    (void)size;
-    return sw_template_tiny(cache, /*size*/ 3, flags);
-}
-
-void *sw_path_go_tiny_4(sw_cache *cache, size_t size, unsigned flags) {
-    (void)size;
-    return sw_template_tiny(cache, /*size*/ 4, flags);
-}
-
-void *sw_path_go_tiny_5(sw_cache *cache, size_t size, unsigned flags) {
-    (void)size;
-    return sw_template_tiny(cache, /*size*/ 5, flags);
-}
-
-void *sw_path_go_tiny_6(sw_cache *cache, size_t size, unsigned flags) {
-    (void)size;
-    return sw_template_tiny(cache, /*size*/ 6, flags);
-}
-
-void *sw_path_go_tiny_7(sw_cache *cache, size_t size, unsigned flags) {
-    (void)size;
-    return sw_template_tiny(cache, /*size*/ 7, flags);
-}
-
-void *sw_path_go_tiny_8(sw_cache *cache, size_t size, unsigned flags) {
-    (void)size;
-    return sw_template_tiny(cache, /*size*/ 8, flags);
-}
-
-void *sw_path_go_tiny_9(sw_cache *cache, size_t size, unsigned flags) {
-    (void)size;
-    return sw_template_tiny(cache, /*size*/ 9, flags);
-}
-
-void *sw_path_go_tiny_10(sw_cache *cache, size_t size, unsigned flags) {
-    (void)size;
-    return sw_template_tiny(cache, /*size*/ 10, flags);
-}
-
-void *sw_path_go_tiny_11(sw_cache *cache, size_t size, unsigned flags) {
-    (void)size;
-    return sw_template_tiny(cache, /*size*/ 11, flags);
-}
-
-void *sw_path_go_tiny_12(sw_cache *cache, size_t size, unsigned flags) {
-    (void)size;
-    return sw_template_tiny(cache, /*size*/ 12, flags);
-}
-
-void *sw_path_go_tiny_13(sw_cache *cache, size_t size, unsigned flags) {
-    (void)size;
-    return sw_template_tiny(cache, /*size*/ 13, flags);
-}
-
-void *sw_path_go_tiny_14(sw_cache *cache, size_t size, unsigned flags) {
-    (void)size;
-    return sw_template_tiny(cache, /*size*/ 14, flags);
-}
-
-void *sw_path_go_tiny_15(sw_cache *cache, size_t size, unsigned flags) {
-    (void)size;
-    return sw_template_tiny(cache, /*size*/ 15, flags);
-}
+#define TINY(bytes)                                                                                \
+    static void *sw_path_go_tiny_##bytes(sw_cache *cache, size_t size, unsigned flags) {           \
+        (void)size;                                                                                \
+        return sw_template_tiny(cache, bytes, flags);                                              \
+    }
+TINY(1)
+TINY(2)
+TINY(3)
+TINY(4)
+TINY(5)
+TINY(6)
+TINY(7)
+TINY(8)
+TINY(9)
+TINY(10)
+TINY(11)
+TINY(12)
+TINY(13)
+TINY(14)
+TINY(15)
 
 const uint32_t sw_paths_go_cutoff = 512;
 
 sw_path_fn *const sw_paths_go_scan[513] = {
-    sw_path_go_scan_1, sw_path_go_scan_1, sw_path_go_scan_1, sw_path_go_scan_1, sw_path_go_scan_1,
-    sw_path_go_scan_1, sw_path_go_scan_1, sw_path_go_scan_1, sw_path_go_scan_1, sw_path_go_scan_2,
-    sw_path_go_scan_2, sw_path_go_scan_2, sw_path_go_scan_2, sw_path_go_scan_2, sw_path_go_scan_2,
-    sw_path_go_scan_2, sw_path_go_scan_2, sw_path_go_scan_3, sw_path_go_scan_3, sw_path_go_scan_3,
-    sw_path_go_scan_3, sw_path_go_scan_3, sw_path_go_scan_3, sw_path_go_scan_3, sw_path_go_scan_3,
-    sw_path_go_scan_4, sw_path_go_scan_4, sw_path_go_scan_4, sw_path_go_scan_4, sw_path_go_scan_4,
-    sw_path_go_scan_4, sw_path_go_scan_4, sw_path_go_scan_4, sw_path_go_scan_5, sw_path_go_scan_5,
-    sw_path_go_scan_5, sw_path_go_scan_5, sw_path_go_scan_5, sw_path_go_scan_5, sw_path_go_scan_5,
-    sw_path_go_scan_5, sw_path_go_scan_5, sw_path_go_scan_5, sw_path_go_scan_5, sw_path_go_scan_5,
-    sw_path_go_scan_5, sw_path_go_scan_5, sw_path_go_scan_5, sw_path_go_scan_5, sw_path_go_scan_6,
-    sw_path_go_scan_6, sw_path_go_scan_6, sw_path_go_scan_6, sw_path_go_scan_6, sw_path_go_scan_6,
-    sw_path_go_scan_6, sw_path_go_scan_6, sw_path_go_scan_6, sw_path_go_scan_6, sw_path_go_scan_6,
-    sw_path_go_scan_6, sw_path_go_scan_6, sw_path_go_scan_6, sw_path_go_scan_6, sw_path_go_scan_6,
-    sw_path_go_scan_7, sw_path_go_scan_7, sw_path_go_scan_7, sw_path_go_scan_7, sw_path_go_scan_7,
-    sw_path_go_scan_7, sw_path_go_scan_7, sw_path_go_scan_7, sw_path_go_scan_7, sw_path_go_scan_7,
-    sw_path_go_scan_7, sw_path_go_scan_7, sw_path_go_scan_7, sw_path_go_scan_7, sw_path_go_scan_7,
-    sw_path_go_scan_7, sw_path_go_scan_8, sw_path_go_scan_8, sw_path_go_scan_8, sw_path_go_scan_8,
-    sw_path_go_scan_8, sw_path_go_scan_8, sw_path_go_scan_8, sw_path_go_scan_8, sw_path_go_scan_8,
-    sw_path_go_scan_8, sw_path_go_scan_8, sw_path_go_scan_8, sw_path_go_scan_8, sw_path_go_scan_8,
-    sw_path_go_scan_8, sw_path_go_scan_8, sw_path_go_scan_9, sw_path_go_scan_9, sw_path_go_scan_9,
-    sw_path_go_scan_9, sw_path_go_scan_9, sw_path_go_scan_9, sw_path_go_scan_9, sw_path_go_scan_9,
-    sw_path_go_scan_9, sw_path_go_scan_9, sw_path_go_scan_9, sw_path_go_scan_9, sw_path_go_scan_9,
-    sw_path_go_scan_9, sw_path_go_scan_9, sw_path_go_scan_9, sw_path_go_scan_10, sw_path_go_scan_10,
-    sw_path_go_scan_10, sw_path_go_scan_10, sw_path_go_scan_10, sw_path_go_scan_10,
-    sw_path_go_scan_10, sw_path_go_scan_10, sw_path_go_scan_10, sw_path_go_scan_10,
-    sw_path_go_scan_10, sw_path_go_scan_10, sw_path_go_scan_10, sw_path_go_scan_10,
-    sw_path_go_scan_10, sw_path_go_scan_10, sw_path_go_scan_11, sw_path_go_scan_11,
-    sw_path_go_scan_11, sw_path_go_scan_11, sw_path_go_scan_11, sw_path_go_scan_11,
-    sw_path_go_scan_11, sw_path_go_scan_11, sw_path_go_scan_11, sw_path_go_scan_11,
-    sw_path_go_scan_11, sw_path_go_scan_11, sw_path_go_scan_11, sw_path_go_scan_11,
-    sw_path_go_scan_11, sw_path_go_scan_11, sw_path_go_scan_12, sw_path_go_scan_12,
-    sw_path_go_scan_12, sw_path_go_scan_12, sw_path_go_scan_12, sw_path_go_scan_12,
-    sw_path_go_scan_12, sw_path_go_scan_12, sw_path_go_scan_12, sw_path_go_scan_12,
-    sw_path_go_scan_12, sw_path_go_scan_12, sw_path_go_scan_12, sw_path_go_scan_12,
-    sw_path_go_scan_12, sw_path_go_scan_12, sw_path_go_scan_13, sw_path_go_scan_13,
-    sw_path_go_scan_13, sw_path_go_scan_13, sw_path_go_scan_13, sw_path_go_scan_13,
-    sw_path_go_scan_13, sw_path_go_scan_13, sw_path_go_scan_13, sw_path_go_scan_13,
-    sw_path_go_scan_13, sw_path_go_scan_13, sw_path_go_scan_13, sw_path_go_scan_13,
-    sw_path_go_scan_13, sw_path_go_scan_13, sw_path_go_scan_14, sw_path_go_scan_14,
-    sw_path_go_scan_14, sw_path_go_scan_14, sw_path_go_scan_14, sw_path_go_scan_14,
-    sw_path_go_scan_14, sw_path_go_scan_14, sw_path_go_scan_14, sw_path_go_scan_14,
-    sw_path_go_scan_14, sw_path_go_scan_14, sw_path_go_scan_14, sw_path_go_scan_14,
-    sw_path_go_scan_14, sw_path_go_scan_14, sw_path_go_scan_15, sw_path_go_scan_15,
-    sw_path_go_scan_15, sw_path_go_scan_15, sw_path_go_scan_15, sw_path_go_scan_15,
-    sw_path_go_scan_15, sw_path_go_scan_15, sw_path_go_scan_15, sw_path_go_scan_15,
-    sw_path_go_scan_15, sw_path_go_scan_15, sw_path_go_scan_15, sw_path_go_scan_15,
-    sw_path_go_scan_15, sw_path_go_scan_15, sw_path_go_scan_16, sw_path_go_scan_16,
-    sw_path_go_scan_16, sw_path_go_scan_16, sw_path_go_scan_16, sw_path_go_scan_16,
-    sw_path_go_scan_16, sw_path_go_scan_16, sw_path_go_scan_16, sw_path_go_scan_16,
-    sw_path_go_scan_16, sw_path_go_scan_16, sw_path_go_scan_16, sw_path_go_scan_16,
-    sw_path_go_scan_16, sw_path_go_scan_16, sw_path_go_scan_17, sw_path_go_scan_17,
-    sw_path_go_scan_17, sw_path_go_scan_17, sw_path_go_scan_17, sw_path_go_scan_17,
-    sw_path_go_scan_17, sw_path_go_scan_17, sw_path_go_scan_17, sw_path_go_scan_17,
-    sw_path_go_scan_17, sw_path_go_scan_17, sw_path_go_scan_17, sw_path_go_scan_17,
-    sw_path_go_scan_17, sw_path_go_scan_17, sw_path_go_scan_18, sw_path_go_scan_18,
-    sw_path_go_scan_18, sw_path_go_scan_18, sw_path_go_scan_18, sw_path_go_scan_18,
-    sw_path_go_scan_18, sw_path_go_scan_18, sw_path_go_scan_18, sw_path_go_scan_18,
-    sw_path_go_scan_18, sw_path_go_scan_18, sw_path_go_scan_18, sw_path_go_scan_18,
-    sw_path_go_scan_18, sw_path_go_scan_18, sw_path_go_scan_19, sw_path_go_scan_19,
-    sw_path_go_scan_19, sw_path_go_scan_19, sw_path_go_scan_19, sw_path_go_scan_19,
-    sw_path_go_scan_19, sw_path_go_scan_19, sw_path_go_scan_19, sw_path_go_scan_19,
-    sw_path_go_scan_19, sw_path_go_scan_19, sw_path_go_scan_19, sw_path_go_scan_19,
-    sw_path_go_scan_19, sw_path_go_scan_19, sw_path_go_scan_19, sw_path_go_scan_19,
-    sw_path_go_scan_19, sw_path_go_scan_19, sw_path_go_scan_19, sw_path_go_scan_19,
-    sw_path_go_scan_19, sw_path_go_scan_19, sw_path_go_scan_19, sw_path_go_scan_19,
-    sw_path_go_scan_19, sw_path_go_scan_19, sw_path_go_scan_19, sw_path_go_scan_19,
-    sw_path_go_scan_19, sw_path_go_scan_19, sw_path_go_scan_20, sw_path_go_scan_20,
-    sw_path_go_scan_20, sw_path_go_scan_20, sw_path_go_scan_20, sw_path_go_scan_20,
-    sw_path_go_scan_20, sw_path_go_scan_20, sw_path_go_scan_20, sw_path_go_scan_20,
-    sw_path_go_scan_20, sw_path_go_scan_20, sw_path_go_scan_20, sw_path_go_scan_20,
-    sw_path_go_scan_20, sw_path_go_scan_20, sw_path_go_scan_20, sw_path_go_scan_20,
-    sw_path_go_scan_20, sw_path_go_scan_20, sw_path_go_scan_20, sw_path_go_scan_20,
-    sw_path_go_scan_20, sw_path_go_scan_20, sw_path_go_scan_20, sw_path_go_scan_20,
-    sw_path_go_scan_20, sw_path_go_scan_20, sw_path_go_scan_20, sw_path_go_scan_20,
-    sw_path_go_scan_20, sw_path_go_scan_20, sw_path_go_scan_21, sw_path_go_scan_21,
-    sw_path_go_scan_21, sw_path_go_scan_21, sw_path_go_scan_21, sw_path_go_scan_21,
-    sw_path_go_scan_21, sw_path_go_scan_21, sw_path_go_scan_21, sw_path_go_scan_21,
-    sw_path_go_scan_21, sw_path_go_scan_21, sw_path_go_scan_21, sw_path_go_scan_21,
-    sw_path_go_scan_21, sw_path_go_scan_21, sw_path_go_scan_21, sw_path_go_scan_21,
-    sw_path_go_scan_21, sw_path_go_scan_21, sw_path_go_scan_21, sw_path_go_scan_21,
-    sw_path_go_scan_21, sw_path_go_scan_21, sw_path_go_scan_21, sw_path_go_scan_21,
-    sw_path_go_scan_21, sw_path_go_scan_21, sw_path_go_scan_21, sw_path_go_scan_21,
-    sw_path_go_scan_21, sw_path_go_scan_21, sw_path_go_scan_22, sw_path_go_scan_22,
-    sw_path_go_scan_22, sw_path_go_scan_22, sw_path_go_scan_22, sw_path_go_scan_22,
-    sw_path_go_scan_22, sw_path_go_scan_22, sw_path_go_scan_22, sw_path_go_scan_22,
-    sw_path_go_scan_22, sw_path_go_scan_22, sw_path_go_scan_22, sw_path_go_scan_22,
-    sw_path_go_scan_22, sw_path_go_scan_22, sw_path_go_scan_22, sw_path_go_scan_22,
-    sw_path_go_scan_22, sw_path_go_scan_22, sw_path_go_scan_22, sw_path_go_scan_22,
-    sw_path_go_scan_22, sw_path_go_scan_22, sw_path_go_scan_22, sw_path_go_scan_22,
-    sw_path_go_scan_22, sw_path_go_scan_22, sw_path_go_scan_22, sw_path_go_scan_22,
-    sw_path_go_scan_22, sw_path_go_scan_22, sw_path_go_scan_23, sw_path_go_scan_23,
-    sw_path_go_scan_23, sw_path_go_scan_23, sw_path_go_scan_23, sw_path_go_scan_23,
-    sw_path_go_scan_23, sw_path_go_scan_23, sw_path_go_scan_23, sw_path_go_scan_23,
-    sw_path_go_scan_23, sw_path_go_scan_23, sw_path_go_scan_23, sw_path_go_scan_23,
-    sw_path_go_scan_23, sw_path_go_scan_23, sw_path_go_scan_23, sw_path_go_scan_23,
-    sw_path_go_scan_23, sw_path_go_scan_23, sw_path_go_scan_23, sw_path_go_scan_23,
-    sw_path_go_scan_23, sw_path_go_scan_23, sw_path_go_scan_23, sw_path_go_scan_23,
-    sw_path_go_scan_23, sw_path_go_scan_23, sw_path_go_scan_23, sw_path_go_scan_23,
-    sw_path_go_scan_23, sw_path_go_scan_23, sw_path_go_scan_24, sw_path_go_scan_24,
-    sw_path_go_scan_24, sw_path_go_scan_24, sw_path_go_scan_24, sw_path_go_scan_24,
-    sw_path_go_scan_24, sw_path_go_scan_24, sw_path_go_scan_24, sw_path_go_scan_24,
-    sw_path_go_scan_24, sw_path_go_scan_24, sw_path_go_scan_24, sw_path_go_scan_24,
-    sw_path_go_scan_24, sw_path_go_scan_24, sw_path_go_scan_24, sw_path_go_scan_24,
-    sw_path_go_scan_24, sw_path_go_scan_24, sw_path_go_scan_24, sw_path_go_scan_24,
-    sw_path_go_scan_24, sw_path_go_scan_24, sw_path_go_scan_24, sw_path_go_scan_24,
-    sw_path_go_scan_24, sw_path_go_scan_24, sw_path_go_scan_24, sw_path_go_scan_24,
-    sw_path_go_scan_24, sw_path_go_scan_24, sw_path_go_scan_25, sw_path_go_scan_25,
-    sw_path_go_scan_25, sw_path_go_scan_25, sw_path_go_scan_25, sw_path_go_scan_25,
-    sw_path_go_scan_25, sw_path_go_scan_25, sw_path_go_scan_25, sw_path_go_scan_25,
-    sw_path_go_scan_25, sw_path_go_scan_25, sw_path_go_scan_25, sw_path_go_scan_25,
-    sw_path_go_scan_25, sw_path_go_scan_25, sw_path_go_scan_25, sw_path_go_scan_25,
-    sw_path_go_scan_25, sw_path_go_scan_25, sw_path_go_scan_25, sw_path_go_scan_25,
-    sw_path_go_scan_25, sw_path_go_scan_25, sw_path_go_scan_25, sw_path_go_scan_25,
-    sw_path_go_scan_25, sw_path_go_scan_25, sw_path_go_scan_25, sw_path_go_scan_25,
-    sw_path_go_scan_25, sw_path_go_scan_25, sw_path_go_scan_26, sw_path_go_scan_26,
-    sw_path_go_scan_26, sw_path_go_scan_26, sw_path_go_scan_26, sw_path_go_scan_26,
-    sw_path_go_scan_26, sw_path_go_scan_26, sw_path_go_scan_26, sw_path_go_scan_26,
-    sw_path_go_scan_26, sw_path_go_scan_26, sw_path_go_scan_26, sw_path_go_scan_26,
-    sw_path_go_scan_26, sw_path_go_scan_26, sw_path_go_scan_26, sw_path_go_scan_26,
-    sw_path_go_scan_26, sw_path_go_scan_26, sw_path_go_scan_26, sw_path_go_scan_26,
-    sw_path_go_scan_26, sw_path_go_scan_26, sw_path_go_scan_26, sw_path_go_scan_26,
-    sw_path_go_scan_26, sw_path_go_scan_26, sw_path_go_scan_26, sw_path_go_scan_26,
-    sw_path_go_scan_26, sw_path_go_scan_26,
+    [0 ... 8] = sw_path_go_scan_1,
+    [9 ... 16] = sw_path_go_scan_2,
+    [17 ... 24] = sw_path_go_scan_3,
+    [25 ... 32] = sw_path_go_scan_4,
+    [33 ... 48] = sw_path_go_scan_5,
+    [49 ... 64] = sw_path_go_scan_6,
+    [65 ... 80] = sw_path_go_scan_7,
+    [81 ... 96] = sw_path_go_scan_8,
+    [97 ... 112] = sw_path_go_scan_9,
+    [113 ... 128] = sw_path_go_scan_10,
+    [129 ... 144] = sw_path_go_scan_11,
+    [145 ... 160] = sw_path_go_scan_12,
+    [161 ... 176] = sw_path_go_scan_13,
+    [177 ... 192] = sw_path_go_scan_14,
+    [193 ... 208] = sw_path_go_scan_15,
+    [209 ... 224] = sw_path_go_scan_16,
+    [225 ... 240] = sw_path_go_scan_17,
+    [241 ... 256] = sw_path_go_scan_18,
+    [257 ... 288] = sw_path_go_scan_19,
+    [289 ... 320] = sw_path_go_scan_20,
+    [321 ... 352] = sw_path_go_scan_21,
+    [353 ... 384] = sw_path_go_scan_22,
+    [385 ... 416] = sw_path_go_scan_23,
+    [417 ... 448] = sw_path_go_scan_24,
+    [449 ... 480] = sw_path_go_scan_25,
+    [481 ... 512] = sw_path_go_scan_26,
 };
 
 sw_path_fn *const sw_paths_go_tiny[16] = {
-    0, sw_path_go_tiny_1, sw_path_go_tiny_2, sw_path_go_tiny_3, sw_path_go_tiny_4,
-    sw_path_go_tiny_5, sw_path_go_tiny_6, sw_path_go_tiny_7, sw_path_go_tiny_8, sw_path_go_tiny_9,
-    sw_path_go_tiny_10, sw_path_go_tiny_11, sw_path_go_tiny_12, sw_path_go_tiny_13,
-    sw_path_go_tiny_14, sw_path_go_tiny_15,
+    [0] = 0, [1] = sw_path_go_tiny_1, [2] = sw_path_go_tiny_2, [3] = sw_path_go_tiny_3,
+    [4] = sw_path_go_tiny_4, [5] = sw_path_go_tiny_5, [6] = sw_path_go_tiny_6,
+    [7] = sw_path_go_tiny_7, [8] = sw_path_go_tiny_8, [9] = sw_path_go_tiny_9,
+    [10] = sw_path_go_tiny_10, [11] = sw_path_go_tiny_11, [12] = sw_path_go_tiny_12,
+    [13] = sw_path_go_tiny_13, [14] = sw_path_go_tiny_14, [15] = sw_path_go_tiny_15,
 };
 
 const sw_paths sw_paths_go = {

@@ -151,7 +151,6 @@ def test_generated_heads() -> None:
         assert "do not edit" in text[:200], name
         assert "python3 scripts/sizeclasses.py --write" in text[:300], name
         assert text.endswith("\n")
-        if not name.endswith(".md"):
-            assert text.startswith("/* SPDX-License-Identifier: Apache-2.0 */\n")
-            assert max(map(len, text.splitlines())) <= 100, name
+        assert text.startswith("/* SPDX-License-Identifier: Apache-2.0 */\n")
+        assert max(map(len, text.splitlines())) <= 100, name
         assert str(ROOT) not in text

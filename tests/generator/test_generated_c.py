@@ -16,15 +16,21 @@ from spanwise_sizeclasses.model import Table
 from tests.generator.tools import C16, GO, ROOT, SCRIPT, with_classes
 
 
-def functions_of(source: str) -> list[str]:
-    return re.findall(r"^void \*(sw_path_\w+)\(", source, re.MULTILINE)
+def made_by(source: str, macro: str) -> list[tuple[int, ...]]:
+    """Return the arguments of each use of a macro."""
+    uses = re.findall(rf"^{macro}\(([\d, ]+)\)$", source, re.MULTILINE)
+    return [tuple(map(int, one.split(", "))) for one in uses]
 
 
 def by_size(source: str, array: str) -> list[str]:
+    """Return the elements of an array that is written as `[first ... last] = name,`."""
     match = re.search(rf"{array}\[(\d+)\] = {{([^}}]*)}};", source)
     assert match is not None
-    names = [name.strip() for name in match[2].split(",") if name.strip()]
-    assert len(names) == int(match[1])
+    names = ["0"] * int(match[1])
+    for first, last, name in re.findall(r"\[(\d+)(?: \.\.\. (\d+))?\] = (\w+),", match[2]):
+        for size in range(int(first), int(last or first) + 1):
+            assert names[size] == "0"
+            names[size] = name
     return names
 
 
@@ -32,27 +38,23 @@ def by_size(source: str, array: str) -> list[str]:
 @pytest.mark.parametrize("table", [GO, C16], ids=lambda table: table.name)
 def test_paths_serve_every_size(table: Table, cutoff: int) -> None:
     source = emit.paths_source(table, emit.Origin("c", "p", ()), cutoff, "gen/paths.h")
-    defined = functions_of(source)
-    assert len(defined) == len(set(defined))
     assert f"sw_paths_{table.name}_cutoff = {cutoff};" in source
     names = by_size(source, f"sw_paths_{table.name}_scan")
     assert names == [f"sw_path_{table.name}_scan_{table.class_of(n)}" for n in range(cutoff + 1)]
-    used = set(names)
+    classes = range(1, table.class_of(cutoff) + 1)
+    assert made_by(source, "SCAN") == [(n, table.classes[n - 1].size) for n in classes]
+    reach = min(15, cutoff) if table.has_tiny else 0
+    assert made_by(source, "TINY") == [(n,) for n in range(1, reach + 1)]
     if table.has_tiny:
         tiny = by_size(source, f"sw_paths_{table.name}_tiny")
-        assert tiny[0] == "0"
-        reach = min(15, cutoff)
         assert tiny[1 : reach + 1] == [f"sw_path_go_tiny_{n}" for n in range(1, reach + 1)]
-        assert tiny[reach + 1 :] == ["0"] * (15 - reach)
-        used |= set(tiny) - {"0"}
-    assert used == set(defined)
+        assert tiny[0] == "0" and tiny[reach + 1 :] == ["0"] * (15 - reach)
 
 
 def test_path_counts_are_those_of_go() -> None:
-    names = functions_of((ROOT / "src/gen/paths_go.c").read_text())
-    kinds = [name.split("_")[3] for name in names]
+    source = (ROOT / "src/gen/paths_go.c").read_text()
     # Go's 25 pointer-free paths have no counterpart: plain heaps serve those sizes inline.
-    assert [kinds.count(kind) for kind in ("scan", "tiny")] == [26, 15]
+    assert [len(made_by(source, macro)) for macro in ("SCAN", "TINY")] == [26, 15]
 
 
 COMPILERS = [name for name in ("gcc", "clang") if shutil.which(name)]
